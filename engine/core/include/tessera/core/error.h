@@ -1,0 +1,43 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tessera {
+
+/// What kind of thing went wrong; scripts see the name (`to_string`) as `err.code`.
+enum class ErrorCode {
+  invalid_argument,  ///< wrong type, unknown option, malformed value
+  out_of_range,      ///< a number outside its documented range
+  not_found,         ///< unknown model, device, cluster, file
+  io,                ///< unreadable or unwritable file
+  unsupported,       ///< understood, and refused by name (an architecture, a format version)
+  solver,            ///< the optimisation library failed
+  script,            ///< an error raised by Lua code that C++ called
+  interrupted,       ///< Ctrl-C
+  internal,          ///< a defect of ours
+};
+
+std::string_view to_string(ErrorCode code);
+
+/// The one exception of the engine. Thrown only for what ends the job; expected outcomes are
+/// values.
+///
+/// `what()` states what is wrong, where, the numbers with units, and what to do about it.
+/// `where()` is the path of the option or file concerned ("problem.workload.batch_size"), or empty.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message, std::string where = {})
+      : std::runtime_error(message), code_(code), where_(std::move(where)) {}
+
+  ErrorCode code() const noexcept { return code_; }
+  const std::string& where() const noexcept { return where_; }
+
+ private:
+  ErrorCode code_;
+  std::string where_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/core/json_fwd.h"
+
+namespace tessera {
+
+struct JsonLimits {
+  std::uint64_t max_bytes = 64ull << 20;
+  int max_depth = 64;
+};
+
+/// Strict parser for files from outside: bounded size and nesting, no duplicate keys, no number
+/// outside the range of a double, nothing after the value.
+/// @throws Error{invalid_argument} naming `source`, line and column.
+Json parse_json(std::string_view text, const std::string& source, const JsonLimits& limits = {});
+
+/// read_file + parse_json.
+Json read_json_file(const std::string& path, const JsonLimits& limits = {});
+
+/// Reads the fields of one JSON object: each access checks type and range and names the full path
+/// ("datasets/devices/T4-16G.json: memory_bytes ..."); `finish` refuses what nobody asked for.
+class JsonFields {
+ public:
+  /// @throws Error{invalid_argument} unless `object` is an object.
+  JsonFields(const Json& object, std::string path);
+
+  bool has(const char* key);
+  const Json& at(const char* key);  ///< @throws if missing
+
+  std::string text(const char* key);
+  std::string text(const char* key, const std::string& fallback);
+  bool boolean(const char* key, bool fallback);
+  std::int64_t integer(const char* key, std::int64_t low, std::int64_t high);
+  std::int64_t integer(const char* key, std::int64_t low, std::int64_t high, std::int64_t fallback);
+  double number(const char* key, double low, double high);
+  double number(const char* key, double low, double high, double fallback);
+  std::optional<double> optional_number(const char* key, double low, double high);
+
+  /// Marks a key as understood without reading it.
+  void ignore(const char* key) { seen_.insert(key); }
+
+  /// @throws Error{invalid_argument} for a key that was never asked for, with the nearest known
+  /// names.
+  void finish() const;
+
+  std::string path_of(const char* key) const;
+
+ private:
+  const Json* find(const char* key);
+
+  const Json& object_;
+  std::string path_;
+  std::set<std::string> seen_;
+};
+
+/// Vector of finite numbers, each in [low, high]. `path` is named in errors.
+std::vector<double> json_numbers(const Json& value, const std::string& path, double low,
+                                 double high);
+
+}  // namespace tessera

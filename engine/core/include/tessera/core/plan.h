@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/core/json_fwd.h"
+#include "tessera/core/provenance.h"
+
+namespace tessera {
+
+enum class PlanStatus { optimal, feasible };
+
+std::string_view to_string(PlanStatus status);
+
+struct StageMemory {
+  double weight_bytes =
+      0;  ///< decoder layers at their bitwidths, with quantisation metadata and norms
+  double kv_cache_bytes = 0;    ///< whole batch, full length
+  double activation_bytes = 0;  ///< peak of either phase
+  double embedding_bytes =
+      0;  ///< token and position embeddings, LM head, where this stage holds them
+  double reserve_bytes = 0;   ///< runtime, allocator
+  double total_bytes = 0;     ///< sum of the above
+  double capacity_bytes = 0;  ///< of the device
+
+  double usable_bytes() const { return capacity_bytes - reserve_bytes; }
+};
+
+struct PlanStage {
+  std::string device;
+  std::string node;
+  std::int64_t device_index = 0;  ///< into the cluster's devices
+  std::int64_t first_layer = 0;
+  std::int64_t num_layers = 0;
+  std::vector<std::int32_t> bitwidths;  ///< [num_layers]
+  double prefill_s = 0;  ///< one prefill unit (a micro-batch's chunk, mean over chunks)
+  double decode_s = 0;   ///< one decode step of one micro-batch
+  StageMemory memory;
+};
+
+/// A plan as scripts see it and as files keep it. `problem` is the whole problem, so that a saved
+/// plan can be checked and simulated on its own.
+struct Plan {
+  PlanStatus status = PlanStatus::feasible;
+  std::string planner;
+  double objective = 0;  ///< s (with theta * omega inside)
+  std::optional<double>
+      bound;  ///< no plan of the searched space can be below it; absent: none was proven
+  std::optional<double> gap;  ///< (objective - bound) / |objective|
+  double solve_s = 0;
+  std::vector<std::string> device_order;
+  std::int64_t prefill_micro_batch_size = 1;
+  std::int64_t decode_micro_batch_size = 1;
+  double latency_s = 0;         ///< end to end, by the `steady` model whatever the objective
+  double throughput_tok_s = 0;  ///< output tokens over latency_s
+  double omega = 0;             ///< in the problem's units (normalised unless theta_unit says raw)
+  double mean_bitwidth = 0;
+  Provenance provenance = Provenance::modelled;
+  std::optional<double> error;  ///< held-out relative error of the latency
+  std::vector<PlanStage> stages;
+  std::vector<std::string> notes;       ///< fallbacks taken, defaults in force that matter
+  std::shared_ptr<const Json> problem;  ///< never null in a finished plan
+};
+
+inline constexpr int kPlanSchemaVersion = 1;
+
+Json to_json(const Plan& plan);
+/// @throws Error{unsupported} for another schema version, Error{invalid_argument} naming file and
+/// field.
+Plan plan_from_json(const Json& json, const std::string& path);
+
+}  // namespace tessera

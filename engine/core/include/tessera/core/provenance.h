@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+/// Where a number comes from. Ordered from the strongest to the weakest claim.
+enum class Provenance { measured, fitted, published, modelled };
+
+std::string_view to_string(Provenance provenance);
+std::optional<Provenance> provenance_from_string(std::string_view name);
+
+/// The weaker of two: what a number computed from both may claim.
+constexpr Provenance weaker(Provenance a, Provenance b) { return a < b ? b : a; }
+
+/// A number with its origin.
+struct Sourced {
+  double value = 0;
+  Provenance provenance = Provenance::modelled;
+  std::optional<double> error;  ///< held-out relative error, where one is known
+};
+
+}  // namespace tessera

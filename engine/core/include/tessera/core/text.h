@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+/// The candidates that a misspelt `word` most likely meant, best first, at most `limit`.
+/// Distance is Damerau-Levenshtein (optimal string alignment) on lower-cased text; a shared prefix
+/// or a contained word also counts.
+std::vector<std::string> nearest_names(std::string_view word,
+                                       const std::vector<std::string>& candidates,
+                                       std::size_t limit = 3);
+
+/// `"; did you mean 'a', 'b' or 'c'?"`, or `"; known: x, y, ..."` when nothing is near (at most 12
+/// shown), or "" without candidates.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+/// Joins with a separator.
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+
+/// `text` cut to `max_length` bytes on a UTF-8 boundary, control characters replaced, for quoting
+/// user input in messages.
+std::string quote(std::string_view text, std::size_t max_length = 60);
+
+}  // namespace tessera

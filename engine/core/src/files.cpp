@@ -1,0 +1,181 @@
+#include "tessera/core/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+
+namespace tessera {
+namespace fs = std::filesystem;
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+[[noreturn]] void fail(const char* verb, const std::string& path, int error) {
+  const ErrorCode code = error == ENOENT ? ErrorCode::not_found : ErrorCode::io;
+  throw Error(code, fmt::format("cannot {} {}: {}", verb, quote(path, 300), std::strerror(error)),
+              path);
+}
+
+void write_all(int fd, const std::string& content, const std::string& path) {
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n = ::write(fd, content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("write", path, errno);
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, std::uint64_t max_bytes) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) fail("read", path, errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail("read", path, errno);
+  if (S_ISDIR(info.st_mode)) fail("read", path, EISDIR);
+  const auto too_long = [&](std::uint64_t size) {
+    throw Error(ErrorCode::io,
+                fmt::format("cannot read {}: {} or more, the limit is {}", quote(path, 300),
+                            format_bytes(static_cast<double>(size)),
+                            format_bytes(static_cast<double>(max_bytes))),
+                path);
+  };
+  if (S_ISREG(info.st_mode) && static_cast<std::uint64_t>(info.st_size) > max_bytes) {
+    too_long(static_cast<std::uint64_t>(info.st_size));
+  }
+  std::string content;
+  char block[1 << 16];
+  for (;;) {
+    const ssize_t n = ::read(file.get(), block, sizeof block);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("read", path, errno);
+    if (n == 0) break;
+    content.append(block, static_cast<std::size_t>(n));
+    if (content.size() > max_bytes) too_long(content.size());
+  }
+  return content;
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  struct stat info {};
+  // A pipe or a device such as /dev/stdout has nothing to rename.
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    if (S_ISDIR(info.st_mode)) fail("write", path, EISDIR);
+    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (file.get() < 0) fail("write", path, errno);
+    write_all(file.get(), content, path);
+    return;
+  }
+  std::string temporary = path + ".XXXXXX";
+  FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (file.get() < 0) fail("write", path, errno);
+  try {
+    write_all(file.get(), content, path);
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    if (::fchmod(file.get(), 0666 & ~mask) != 0 || ::fsync(file.get()) != 0) {
+      fail("write", path, errno);
+    }
+    if (::close(file.release()) != 0) fail("write", path, errno);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) fail("write", path, errno);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+Installation find_installation(const std::string& executable_path) {
+  std::error_code ignored;
+  const fs::path executable = fs::weakly_canonical(executable_path, ignored);
+  const fs::path installed = executable.parent_path().parent_path() / "share" / "tessera";
+  if (fs::exists(installed / "scripts" / "tessera" / "init.lua", ignored)) {
+    return {installed / "scripts", installed / "datasets", installed / "experiments"};
+  }
+  for (fs::path folder = executable.parent_path(); folder != folder.parent_path();
+       folder = folder.parent_path()) {
+    if (fs::exists(folder / "scripts" / "tessera" / "init.lua", ignored)) {
+      return {folder / "scripts", folder / "datasets", folder / "experiments"};
+    }
+  }
+  throw Error(
+      ErrorCode::not_found,
+      fmt::format("the Lua library 'scripts/tessera' was found neither in {} nor above {}; "
+                  "reinstall, or run the program from its build tree",
+                  quote(installed.string(), 300), quote(executable.parent_path().string(), 300)));
+}
+
+DataFolders DataFolders::from_environment(const std::string& own) {
+  std::vector<std::string> folders;
+  if (const char* path = std::getenv("TESSERA_PATH")) {
+    std::string_view rest(path);
+    while (!rest.empty()) {
+      const std::size_t end = rest.find(':');
+      const std::string folder(rest.substr(0, end));
+      rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+      if (folder.empty()) continue;
+      folders.push_back(folder);
+      std::error_code ignored;
+      if (fs::is_directory(fs::path(folder) / "datasets", ignored)) {
+        folders.push_back((fs::path(folder) / "datasets").string());
+      }
+    }
+  }
+  folders.push_back(own);
+  return DataFolders(std::move(folders));
+}
+
+std::string DataFolders::find(const std::string& kind, const std::string& name) const {
+  // A name is a name, not a path out of the folder.
+  if (name.empty() || name.size() > 128 || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos) {
+    return "";
+  }
+  for (const std::string& folder : folders_) {
+    const fs::path path = fs::path(folder) / kind / (name + ".json");
+    std::error_code ignored;
+    if (fs::is_regular_file(path, ignored)) return path.string();
+  }
+  return "";
+}
+
+std::vector<std::string> DataFolders::list(const std::string& kind) const {
+  std::vector<std::string> names;
+  for (const std::string& folder : folders_) {
+    std::error_code error;
+    for (fs::directory_iterator it(fs::path(folder) / kind, error), end; !error && it != end;
+         it.increment(error)) {
+      if (it->path().extension() == ".json") names.push_back(it->path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+}  // namespace tessera

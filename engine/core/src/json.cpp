@@ -1,0 +1,207 @@
+#include "tessera/core/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+
+namespace tessera {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const std::string& problem,
+                       ErrorCode code = ErrorCode::invalid_argument) {
+  throw Error(code, path + ": " + problem, path);
+}
+
+const char* type_of(const Json& value) {
+  if (value.is_number_integer()) return "an integer";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a string";
+  if (value.is_boolean()) return "a boolean";
+  if (value.is_array()) return "an array";
+  if (value.is_object()) return "an object";
+  return "null";
+}
+
+std::string position(std::string_view text, std::size_t byte) {
+  const std::string_view before = text.substr(0, std::min(byte, text.size()));
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t newline = before.rfind('\n');
+  const std::size_t column =
+      newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
+  return fmt::format("line {}, column {}", line, std::max<std::size_t>(column, 1));
+}
+
+// Refuses deep nesting before the parser recurses, and keys written twice, whose meaning is
+// anybody's guess.
+class Guard {
+ public:
+  Guard(std::string source, int max_depth) : source_(std::move(source)), max_depth_(max_depth) {}
+
+  bool operator()(int depth, Json::parse_event_t event, Json& value) {
+    if (depth >= max_depth_) fail(source_, fmt::format("nested deeper than {} levels", max_depth_));
+    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == Json::parse_event_t::object_end && !keys_.empty()) keys_.pop_back();
+    if (event == Json::parse_event_t::key && !keys_.empty()) {
+      const auto& key = value.get_ref<const std::string&>();
+      if (!keys_.back().insert(key).second) {
+        fail(source_, fmt::format("the key {} appears twice in one object", quote(key)));
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::string source_;
+  int max_depth_;
+  std::vector<std::unordered_set<std::string>> keys_;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& source, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    fail(source,
+         fmt::format("{} of JSON, the limit is {}", format_bytes(static_cast<double>(text.size())),
+                     format_bytes(static_cast<double>(limits.max_bytes))));
+  }
+  try {
+    return Json::parse(text, Guard(source, limits.max_depth));
+  } catch (const Json::parse_error& e) {
+    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+      fail(source, "empty, JSON expected");
+    // The library's text ends in what it found; its own position prefix and codes say nothing to a
+    // user.
+    std::string what = e.what();
+    const std::size_t colon = what.find(": ", what.find("parse error"));
+    if (colon != std::string::npos) what = what.substr(colon + 2);
+    fail(source,
+         fmt::format("not valid JSON at {}: {}", position(text, e.byte), quote(what, 160)));
+  } catch (const Json::out_of_range& e) {
+    fail(source, "a number is too large for a double (about 1.8e308)", ErrorCode::out_of_range);
+  }
+}
+
+Json read_json_file(const std::string& path, const JsonLimits& limits) {
+  return parse_json(read_file(path, limits.max_bytes), path, limits);
+}
+
+JsonFields::JsonFields(const Json& object, std::string path)
+    : object_(object), path_(std::move(path)) {
+  if (!object_.is_object())
+    fail(path_, fmt::format("{} where an object belongs", type_of(object_)));
+}
+
+std::string JsonFields::path_of(const char* key) const { return path_ + ": " + key; }
+
+const Json* JsonFields::find(const char* key) {
+  seen_.insert(key);
+  const auto it = object_.find(key);
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+bool JsonFields::has(const char* key) { return find(key) != nullptr; }
+
+const Json& JsonFields::at(const char* key) {
+  const Json* value = find(key);
+  if (value == nullptr) fail(path_, fmt::format("the field '{}' is missing", key));
+  return *value;
+}
+
+std::string JsonFields::text(const char* key) {
+  const Json& value = at(key);
+  if (!value.is_string())
+    fail(path_of(key), fmt::format("{} where a string belongs", type_of(value)));
+  return value.get<std::string>();
+}
+
+std::string JsonFields::text(const char* key, const std::string& fallback) {
+  return has(key) ? text(key) : fallback;
+}
+
+bool JsonFields::boolean(const char* key, bool fallback) {
+  const Json* value = find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean())
+    fail(path_of(key), fmt::format("{} where true or false belongs", type_of(*value)));
+  return value->get<bool>();
+}
+
+double JsonFields::number(const char* key, double low, double high) {
+  const Json& value = at(key);
+  if (!value.is_number())
+    fail(path_of(key), fmt::format("{} where a number belongs", type_of(value)));
+  const double number = value.get<double>();
+  if (!std::isfinite(number) || number < low || number > high) {
+    fail(path_of(key), fmt::format("{} is outside [{}, {}]", number, low, high),
+         ErrorCode::out_of_range);
+  }
+  return number;
+}
+
+double JsonFields::number(const char* key, double low, double high, double fallback) {
+  return has(key) ? number(key, low, high) : fallback;
+}
+
+std::optional<double> JsonFields::optional_number(const char* key, double low, double high) {
+  if (!has(key)) return std::nullopt;
+  return number(key, low, high);
+}
+
+std::int64_t JsonFields::integer(const char* key, std::int64_t low, std::int64_t high) {
+  const Json& value = at(key);
+  if (!value.is_number())
+    fail(path_of(key), fmt::format("{} where an integer belongs", type_of(value)));
+  const double number = value.get<double>();
+  if (!std::isfinite(number) || std::floor(number) != number ||
+      std::fabs(number) > kMaxExactInteger) {
+    fail(path_of(key), fmt::format("{} is not an integer", value.dump()));
+  }
+  if (number < static_cast<double>(low) || number > static_cast<double>(high)) {
+    fail(path_of(key), fmt::format("{} is outside [{}, {}]", value.dump(), low, high),
+         ErrorCode::out_of_range);
+  }
+  return static_cast<std::int64_t>(number);
+}
+
+std::int64_t JsonFields::integer(const char* key, std::int64_t low, std::int64_t high,
+                                 std::int64_t fallback) {
+  return has(key) ? integer(key, low, high) : fallback;
+}
+
+void JsonFields::finish() const {
+  for (const auto& [key, value] : object_.items()) {
+    if (seen_.count(key) == 0) {
+      const std::vector<std::string> known(seen_.begin(), seen_.end());
+      fail(path_, fmt::format("unknown field {}{}", quote(key), did_you_mean(key, known)));
+    }
+  }
+}
+
+std::vector<double> json_numbers(const Json& value, const std::string& path, double low,
+                                 double high) {
+  if (!value.is_array())
+    fail(path, fmt::format("{} where an array of numbers belongs", type_of(value)));
+  std::vector<double> numbers;
+  numbers.reserve(value.size());
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const Json& item = value[i];
+    const std::string item_path = fmt::format("{}[{}]", path, i);
+    if (!item.is_number()) fail(item_path, fmt::format("{} where a number belongs", type_of(item)));
+    const double number = item.get<double>();
+    if (!std::isfinite(number) || number < low || number > high) {
+      fail(item_path, fmt::format("{} is outside [{}, {}]", number, low, high),
+           ErrorCode::out_of_range);
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace tessera

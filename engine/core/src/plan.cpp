@@ -1,0 +1,173 @@
+#include "tessera/core/plan.h"
+
+#include <fmt/format.h>
+
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kHuge = 1.7976931348623157e308;
+constexpr std::int64_t kMaxIndex = 1'000'000;
+
+Json to_json(const StageMemory& memory) {
+  return Json{
+      {"weight_bytes", memory.weight_bytes},         {"kv_cache_bytes", memory.kv_cache_bytes},
+      {"activation_bytes", memory.activation_bytes}, {"embedding_bytes", memory.embedding_bytes},
+      {"reserve_bytes", memory.reserve_bytes},       {"total_bytes", memory.total_bytes},
+      {"capacity_bytes", memory.capacity_bytes}};
+}
+
+StageMemory memory_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  StageMemory memory;
+  memory.weight_bytes = fields.number("weight_bytes", 0, kHuge);
+  memory.kv_cache_bytes = fields.number("kv_cache_bytes", 0, kHuge);
+  memory.activation_bytes = fields.number("activation_bytes", 0, kHuge);
+  memory.embedding_bytes = fields.number("embedding_bytes", 0, kHuge);
+  memory.reserve_bytes = fields.number("reserve_bytes", 0, kHuge);
+  memory.total_bytes = fields.number("total_bytes", 0, kHuge);
+  memory.capacity_bytes = fields.number("capacity_bytes", 0, kHuge);
+  fields.finish();
+  return memory;
+}
+
+Json to_json(const PlanStage& stage) {
+  return Json{{"device", stage.device},
+              {"node", stage.node},
+              {"device_index", stage.device_index},
+              {"first_layer", stage.first_layer},
+              {"num_layers", stage.num_layers},
+              {"bitwidths", stage.bitwidths},
+              {"prefill_s", stage.prefill_s},
+              {"decode_s", stage.decode_s},
+              {"memory", to_json(stage.memory)}};
+}
+
+std::vector<std::string> strings(const Json& json, const std::string& path) {
+  if (!json.is_array())
+    throw Error(ErrorCode::invalid_argument, path + ": a list of strings belongs here", path);
+  std::vector<std::string> result;
+  for (const Json& item : json) {
+    if (!item.is_string())
+      throw Error(ErrorCode::invalid_argument, path + ": a list of strings belongs here", path);
+    result.push_back(item.get<std::string>());
+  }
+  return result;
+}
+
+PlanStage stage_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  PlanStage stage;
+  stage.device = fields.text("device");
+  stage.node = fields.text("node", "");
+  stage.device_index = fields.integer("device_index", 0, kMaxIndex);
+  stage.first_layer = fields.integer("first_layer", 0, kMaxIndex);
+  stage.num_layers = fields.integer("num_layers", 0, kMaxIndex);
+  for (double bit : json_numbers(fields.at("bitwidths"), fields.path_of("bitwidths"), 1, 64)) {
+    stage.bitwidths.push_back(static_cast<std::int32_t>(bit));
+  }
+  if (static_cast<std::int64_t>(stage.bitwidths.size()) != stage.num_layers) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} bitwidths for {} layers", path, stage.bitwidths.size(),
+                            stage.num_layers),
+                path);
+  }
+  stage.prefill_s = fields.number("prefill_s", 0, kHuge);
+  stage.decode_s = fields.number("decode_s", 0, kHuge);
+  stage.memory = memory_from_json(fields.at("memory"), fields.path_of("memory"));
+  fields.finish();
+  return stage;
+}
+
+Json optional_json(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string_view to_string(PlanStatus status) {
+  return status == PlanStatus::optimal ? "optimal" : "feasible";
+}
+
+Json to_json(const Plan& plan) {
+  Json json;
+  json["format"] = "tessera-plan";
+  json["version"] = kPlanSchemaVersion;
+  json["status"] = to_string(plan.status);
+  json["planner"] = plan.planner;
+  json["objective"] = plan.objective;
+  json["bound"] = optional_json(plan.bound);
+  json["gap"] = optional_json(plan.gap);
+  json["solve_s"] = plan.solve_s;
+  json["device_order"] = plan.device_order;
+  json["prefill_micro_batch_size"] = plan.prefill_micro_batch_size;
+  json["decode_micro_batch_size"] = plan.decode_micro_batch_size;
+  json["latency_s"] = plan.latency_s;
+  json["throughput_tok_s"] = plan.throughput_tok_s;
+  json["omega"] = plan.omega;
+  json["mean_bitwidth"] = plan.mean_bitwidth;
+  json["provenance"] = to_string(plan.provenance);
+  json["error"] = optional_json(plan.error);
+  Json stages = Json::array();
+  for (const PlanStage& stage : plan.stages) stages.push_back(to_json(stage));
+  json["stages"] = std::move(stages);
+  json["notes"] = plan.notes;
+  json["problem"] = plan.problem ? *plan.problem : Json(nullptr);
+  return json;
+}
+
+Plan plan_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  if (fields.text("format") != "tessera-plan") {
+    throw Error(ErrorCode::invalid_argument, path + ": not a Tessera plan (field 'format')", path);
+  }
+  if (const auto version = fields.integer("version", 0, kMaxIndex); version != kPlanSchemaVersion) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format(
+            "{}: plan schema version {}, this program reads version {}; make the plan again", path,
+            version, kPlanSchemaVersion),
+        path);
+  }
+  Plan plan;
+  const std::string status = fields.text("status");
+  if (status != "optimal" && status != "feasible") {
+    throw Error(ErrorCode::invalid_argument, path + ": status is neither 'optimal' nor 'feasible'",
+                path);
+  }
+  plan.status = status == "optimal" ? PlanStatus::optimal : PlanStatus::feasible;
+  plan.planner = fields.text("planner");
+  plan.objective = fields.number("objective", -kHuge, kHuge);
+  plan.bound = fields.optional_number("bound", -kHuge, kHuge);
+  plan.gap = fields.optional_number("gap", -kHuge, kHuge);
+  plan.solve_s = fields.number("solve_s", 0, kHuge);
+  plan.device_order = strings(fields.at("device_order"), fields.path_of("device_order"));
+  plan.prefill_micro_batch_size = fields.integer("prefill_micro_batch_size", 1, kMaxIndex);
+  plan.decode_micro_batch_size = fields.integer("decode_micro_batch_size", 1, kMaxIndex);
+  plan.latency_s = fields.number("latency_s", 0, kHuge);
+  plan.throughput_tok_s = fields.number("throughput_tok_s", 0, kHuge);
+  plan.omega = fields.number("omega", -kHuge, kHuge);
+  plan.mean_bitwidth = fields.number("mean_bitwidth", 0, 64);
+  const std::string provenance = fields.text("provenance");
+  if (const auto known = provenance_from_string(provenance)) {
+    plan.provenance = *known;
+  } else {
+    throw Error(ErrorCode::invalid_argument,
+                path + ": provenance '" + provenance + "' is not known", path);
+  }
+  plan.error = fields.optional_number("error", 0, kHuge);
+  const Json& stages = fields.at("stages");
+  if (!stages.is_array())
+    throw Error(ErrorCode::invalid_argument, path + ": stages: an array belongs here", path);
+  for (std::size_t k = 0; k < stages.size(); ++k) {
+    plan.stages.push_back(stage_from_json(stages[k], fmt::format("{}: stages[{}]", path, k)));
+  }
+  plan.notes = strings(fields.at("notes"), fields.path_of("notes"));
+  plan.problem = std::make_shared<const Json>(fields.at("problem"));
+  fields.finish();
+  return plan;
+}
+
+}  // namespace tessera

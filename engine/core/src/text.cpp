@@ -1,0 +1,108 @@
+#include "tessera/core/text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+
+namespace tessera {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> before(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) previous[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({change, previous[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, previous);
+    std::swap(previous, row);
+  }
+  return previous[b.size()];
+}
+
+}  // namespace
+
+std::vector<std::string> nearest_names(std::string_view word,
+                                       const std::vector<std::string>& candidates,
+                                       std::size_t limit) {
+  // A word longer than any name is noise, and the distance is quadratic in its length.
+  if (word.empty() || word.size() > 128) return {};
+  const std::string wanted = lower(word);
+  std::vector<std::pair<double, std::string>> scored;
+  for (const std::string& candidate : candidates) {
+    const std::string name = lower(candidate);
+    const double distance = static_cast<double>(edit_distance(wanted, name));
+    const bool contained =
+        wanted.size() >= 3 && (name.find(wanted) != std::string::npos ||
+                               (name.size() >= 3 && wanted.find(name) != std::string::npos));
+    const double allowed = std::max(1.0, static_cast<double>(wanted.size()) / 3.0);
+    if (distance <= allowed || contained) {
+      scored.emplace_back(contained ? std::min(distance, allowed) : distance, candidate);
+    }
+  }
+  std::stable_sort(scored.begin(), scored.end());
+  std::vector<std::string> result;
+  for (auto& [distance, name] : scored) {
+    if (result.size() == limit) break;
+    result.push_back(std::move(name));
+  }
+  return result;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  if (candidates.empty()) return "";
+  const std::vector<std::string> near = nearest_names(word, candidates);
+  if (!near.empty()) {
+    std::string text = "; did you mean ";
+    for (std::size_t i = 0; i < near.size(); ++i) {
+      if (i > 0) text += i + 1 == near.size() ? " or " : ", ";
+      text += "'" + near[i] + "'";
+    }
+    return text + "?";
+  }
+  constexpr std::size_t kShown = 12;
+  std::vector<std::string> shown(
+      candidates.begin(),
+      candidates.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, candidates.size())));
+  std::string text = "; known: " + join(shown, ", ");
+  if (candidates.size() > kShown) text += ", ...";
+  return text;
+}
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) text += separator;
+    text += parts[i];
+  }
+  return text;
+}
+
+std::string quote(std::string_view text, std::size_t max_length) {
+  std::string result = "'";
+  std::size_t length = std::min(text.size(), max_length);
+  while (length > 0 && length < text.size() &&
+         (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) {
+    --length;
+  }
+  for (std::size_t i = 0; i < length; ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    result += (c < 0x20 || c == 0x7F) ? '?' : text[i];
+  }
+  result += length < text.size() ? "...'" : "'";
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tessera/core/device.h"
+#include "tessera/core/model_shape.h"
+#include "tessera/core/provenance.h"
+#include "tessera/cost/kernel_set.h"
+
+namespace tessera::cost {
+
+enum class Phase { prefill, decode };
+
+/// Work of one decoder layer on one micro-batch.
+struct LayerWork {
+  Phase phase = Phase::prefill;
+  double batch_size = 1;      ///< sequences
+  double tokens = 1;          ///< new tokens per sequence: chunk length in prefill, 1 in decode
+  double context_tokens = 0;  ///< tokens already in the KV cache, per sequence
+};
+
+/// Predicts times on one device. Implementations are positive, finite, and monotone in batch_size,
+/// tokens and context_tokens.
+class LatencyModel {
+ public:
+  virtual ~LatencyModel() = default;
+  /// Seconds of one decoder layer at `bitwidth`. @throws Error{unsupported} when no kernel runs
+  /// that bitwidth here.
+  virtual Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
+                          const LayerWork& work) const = 0;
+  /// Token and position embedding for `rows` tokens.
+  virtual Sourced embedding_s(const ModelShape& model, double rows) const = 0;
+  /// Final norm and LM head for `rows` tokens (one per sequence: only the last position is
+  /// sampled).
+  virtual Sourced lm_head_s(const ModelShape& model, double rows) const = 0;
+};
+
+/// Roofline from the data sheet: each matrix takes max(operations / rate, bytes / bandwidth) plus
+/// overhead. Provenance `modelled`.
+std::unique_ptr<LatencyModel> make_roofline(const Device& device, const KernelSet& kernels);
+
+}  // namespace tessera::cost

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/core/json_fwd.h"
+#include "tessera/core/model_shape.h"
+#include "tessera/core/provenance.h"
+
+namespace tessera::indicator {
+
+/// How much quality a layer loses at a bitwidth: omega[layer][bit] >= 0, raw (not normalised).
+struct Indicator {
+  std::string kind;                     ///< "random", "constant", "imported"
+  std::string variant;                  ///< of `random`
+  std::vector<std::int32_t> bitwidths;  ///< ascending
+  std::vector<double> omega;            ///< [num_layers * bitwidths.size()]
+  std::size_t num_layers = 0;
+  double overhead_s = 0;  ///< time it took to obtain
+  Provenance provenance = Provenance::modelled;
+  std::string source;
+
+  /// @throws Error{out_of_range} for a layer or bitwidth that it does not hold.
+  double at(std::size_t layer, std::int32_t bitwidth) const;
+  bool has(std::int32_t bitwidth) const;
+};
+
+/// The same for every layer: the squared quantisation step (1 / (2^(b-1) - 1))^2 of SplitQuant's
+/// eq. (3) with unit weights and inputs. 16 bits cost that formula's value as well (about 1e-9).
+Indicator make_constant(std::size_t num_layers, const std::vector<std::int32_t>& bitwidths);
+
+/// `variant`:
+///  "paper"           uniform draws in [0, 1), sorted within a layer so that fewer bits cost more
+///  (LLM-PQ section 6.5); "llm-pq-uniform"  (base + U1) + (base + U2), draws per layer and bit, not
+///  monotone (published code); "llm-pq-constant" 2 r base, one draw r per layer (published code);
+///  base {2: 6.4, 3: 4.8, 4: 1.6, 8: 0.4, 16: 0.1}.
+/// @throws Error{out_of_range} for a bitwidth that has no base value in the published code's
+/// variants.
+Indicator make_random(std::size_t num_layers, const std::vector<std::int32_t>& bitwidths,
+                      const std::string& variant, std::uint64_t seed);
+
+/// JSON: { "bitwidths": [..], "omega": [[..] per layer] } (what `save` writes), or an array of
+/// objects { "3": x, "4": y, ... }. CSV with a header: columns layer, bit|bitwidth,
+/// omega|gptq_error_mean (summed over an `operator` column), and optionally model (then `model`
+/// picks rows). Every layer must have every bitwidth that any layer has; a missing one is named.
+Indicator read_indicator(const std::string& path, const std::string& model);
+Indicator indicator_from_json(const Json& json, const std::string& path);
+Json to_json(const Indicator& indicator);
+
+}  // namespace tessera::indicator

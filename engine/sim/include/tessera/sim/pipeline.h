@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tessera::sim {
+
+enum class Phase { prefill, decode };
+
+/// A pipeline for one batch, described by functions so that the simulator knows neither models nor
+/// planners.
+struct Pipeline {
+  std::vector<std::string> stage_names;  ///< one track per stage
+  std::int64_t batch_size = 1;
+  std::int64_t prefill_micro_batch_size = 1;
+  std::int64_t decode_micro_batch_size = 1;
+  std::int64_t num_chunks = 1;
+  std::int64_t output_tokens =
+      1;  ///< the first comes out of prefill; decode rounds 1 .. output_tokens - 1
+
+  /// Seconds of one unit on a stage. `index`: chunk in prefill, round (1-based token) in decode.
+  /// `micro_batch_size`: real size.
+  std::function<double(std::size_t stage, Phase phase, std::int64_t micro_batch_size,
+                       std::int64_t index)>
+      stage_s;
+  /// Seconds to move one unit's activations from `stage` to `stage + 1`; 0 for none.
+  std::function<double(std::size_t stage, Phase phase, std::int64_t micro_batch_size,
+                       std::int64_t index)>
+      link_s;
+  /// Seconds to return sampled tokens from the last stage to the first; 0 where negligible.
+  std::function<double(std::int64_t micro_batch_size)> return_s;
+};
+
+/// One busy interval, for the trace.
+struct Span {
+  std::size_t track = 0;  ///< stage s: track 2 s; the link after it: 2 s + 1
+  Phase phase = Phase::prefill;
+  std::int64_t micro_batch = 0;  ///< 0-based within its phase
+  std::int64_t index = 0;        ///< chunk or round
+  double start_s = 0, duration_s = 0;
+};
+
+struct StageUse {
+  double busy_s = 0;
+  double idle_ratio = 0;  ///< 1 - busy / total
+};
+
+struct Run {
+  double total_s = 0;    ///< last token of the last request
+  double prefill_s = 0;  ///< last unit of prefill leaves the last stage
+  double decode_s = 0;   ///< total_s - prefill_s
+  double ttft_s = 0;     ///< mean over requests
+  double ttft_max_s = 0;
+  double tpot_s = 0;  ///< mean over requests of (e2e - ttft) / (output_tokens - 1); 0 for one token
+  double decode_round_s = 0;    ///< mean period between rounds, from the first to the last
+  double throughput_tok_s = 0;  ///< batch_size * output_tokens / total_s
+  std::vector<StageUse> stages;
+  std::vector<Span> spans;  ///< in order of start; empty unless asked for
+};
+
+/// Sizes of the micro-batches that a batch is cut into, as even as possible: 32 in at most 6 gives
+/// 6, 6, 5, 5, 5, 5.
+std::vector<std::int64_t> micro_batch_sizes(std::int64_t batch_size, std::int64_t largest);
+
+/// Event simulation. Stages and links serve one unit at a time, in order of arrival, prefill first
+/// on ties; transfers overlap computation. A decode micro-batch starts when the prefill of every
+/// request in it is done; round r of a micro-batch when its round r - 1 is.
+/// @throws Error{out_of_range} when the number of events would pass `max_events`, with the count.
+Run simulate(const Pipeline& pipeline, bool record_spans, std::int64_t max_events = 200'000'000);
+
+/// Chrome trace event format (array of complete events, microseconds), as Perfetto loads it: one
+/// track per stage, links below.
+void save_chrome_trace(const Run& run, const Pipeline& pipeline, const std::string& path);
+
+}  // namespace tessera::sim
