@@ -1,6 +1,7 @@
 #include "tessera/core/workload.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -12,16 +13,20 @@ namespace {
 constexpr std::int64_t kMaxTokens = 100'000'000;
 constexpr std::int64_t kMaxBatch = 1'000'000;
 
+/// A mean may be fractional; a pass works on whole tokens.
+std::int64_t whole_tokens(double mean) { return static_cast<std::int64_t>(std::ceil(mean - 1e-6)); }
+
 }  // namespace
 
 std::int64_t Workload::num_chunks() const {
   if (!chunk_tokens) return 1;
-  return std::max<std::int64_t>(1, ceil_div(max_prompt_tokens, *chunk_tokens));
+  return std::max<std::int64_t>(1, ceil_div(whole_tokens(prompt_tokens), *chunk_tokens));
 }
 
 std::int64_t Workload::tokens_in_chunk(std::int64_t index) const {
-  if (!chunk_tokens) return max_prompt_tokens;
-  return std::min(*chunk_tokens, max_prompt_tokens - index * *chunk_tokens);
+  const std::int64_t prompt = whole_tokens(prompt_tokens);
+  if (!chunk_tokens) return prompt;
+  return std::min(*chunk_tokens, prompt - index * *chunk_tokens);
 }
 
 Json to_json(const Workload& workload) {
@@ -44,7 +49,7 @@ Workload workload_from_json(const Json& json, const std::string& path) {
   workload.prompt_tokens = fields.number("prompt_tokens", 1, kMaxTokens);
   workload.output_tokens = fields.number("output_tokens", 1, kMaxTokens);
   workload.batch_size = fields.integer("batch_size", 1, kMaxBatch);
-  const auto up = [](double tokens) { return static_cast<std::int64_t>(tokens + 0.999999); };
+  const auto up = whole_tokens;
   workload.max_prompt_tokens = fields.integer("max_prompt_tokens", up(workload.prompt_tokens),
                                               kMaxTokens, up(workload.prompt_tokens));
   workload.max_output_tokens = fields.integer("max_output_tokens", up(workload.output_tokens),

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/cluster.h"
+#include "tessera/core/json_fwd.h"
+#include "tessera/core/model_shape.h"
+#include "tessera/core/plan.h"
+#include "tessera/core/workload.h"
+#include "tessera/cost/kernel_set.h"
+#include "tessera/cost/memory.h"
+#include "tessera/indicator/indicator.h"
+#include "tessera/sim/pipeline.h"
+#include "tessera/solver/planner.h"
+
+namespace tessera::solver {
+
+enum class ThetaUnit {
+  s_per_normalised_omega,  ///< omega is scaled so that a model at 4 bits throughout has W = 1
+  ms_per_raw_omega,        ///< as the papers print theta
+};
+std::string_view to_string(ThetaUnit unit);
+std::string_view to_string(Objective objective);
+
+/// A model on a cluster under a workload, with the costs that price it.
+struct ServingProblem {
+  ModelShape model;
+  Cluster cluster;
+  Workload workload;
+  std::vector<std::int32_t> bitwidths;  ///< ascending, distinct
+  indicator::Indicator indicator;
+  cost::KernelSet kernel_set;
+  cost::MemoryPreset memory = cost::MemoryPreset::physical;
+  double kv_bitwidth = 16;
+};
+
+/// What is to be planned: a serving problem or an abstract instance file, and what counts as good.
+struct Problem {
+  std::optional<ServingProblem> serving;  ///< absent: `instance`
+  std::shared_ptr<const Json> instance;   ///< content of an instance file
+  std::string instance_path;              ///< where it was read, for messages
+  Objective objective = Objective::steady;
+  double theta = 1;
+  ThetaUnit theta_unit = ThetaUnit::s_per_normalised_omega;
+  std::optional<double> max_omega;  ///< in the units of the plan's omega
+  std::string quality_at_least;  ///< baseline whose omega is the floor; resolved by the Lua library
+  bool allow_empty_stage = false;
+};
+
+Json to_json(const Problem& problem);
+Problem problem_from_json(const Json& json, const std::string& path);
+
+/// The instance that solvers see. Costs of a micro-batch size are computed when first asked for.
+/// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth.
+Instance lower(const Problem& problem);
+
+/// Devices of each group, in cluster order; position k of a plan that uses a group for the m-th
+/// time runs on [group][m].
+std::vector<std::vector<std::size_t>> group_devices(const Cluster& cluster);
+
+/// Groups for a list of device names ("T4-16G", or "T4-16G@node" where the node matters).
+/// @throws Error{not_found | invalid_argument} naming the position, what is left, and the nearest
+/// names.
+std::vector<std::size_t> order_from_names(const Instance& instance,
+                                          const std::vector<std::string>& names);
+
+/// The plan as scripts see it.
+Plan build_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
+                const std::string& planner);
+
+/// Reads the decision back from a plan. @throws Error{invalid_argument} when devices or bitwidths
+/// do not exist in the problem.
+Candidate candidate_of(const Instance& instance, const Plan& plan);
+
+/// Everything about a plan, from scratch: structure, memory, kernels, quality floor, and that the
+/// printed numbers are what the models say.
+std::optional<Violation> check_plan(const Plan& plan);
+
+/// The pipeline of a plan with each unit's own time: real micro-batch sizes, each chunk's and each
+/// round's own context.
+sim::Pipeline pipeline_of(const Plan& plan);
+
+}  // namespace tessera::solver

@@ -1,0 +1,227 @@
+// Between a solver's decision and the plan that scripts, files and the simulator see.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+#include "tessera/solver/problem.h"
+
+namespace tessera::solver {
+namespace {
+
+constexpr double kNumberSlack = 1e-6;  ///< relative, for numbers re-computed by the checker
+
+StagePlace place_of(std::size_t position, std::size_t stages) {
+  return {position == 0, position + 1 == stages};
+}
+
+StageMemory serving_memory(const ServingProblem& serving, const Plan& plan, const PlanStage& stage,
+                           StagePlace place) {
+  const cost::MemoryQuery query{serving.memory, serving.kv_bitwidth};
+  const Device& device =
+      serving.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
+  StageMemory memory;
+  for (std::int64_t i = 0; i < stage.num_layers; ++i) {
+    const LayerShape& layer = serving.model.layer(stage.first_layer + i);
+    memory.weight_bytes +=
+        cost::layer_weight_bytes(layer, stage.bitwidths[static_cast<std::size_t>(i)], query);
+    memory.kv_cache_bytes += cost::layer_kv_bytes(layer, serving.workload, query);
+  }
+  memory.activation_bytes = std::max(
+      cost::prefill_activation_bytes(serving.model, serving.workload, plan.prefill_micro_batch_size,
+                                     place.first, place.last, query),
+      cost::decode_activation_bytes(serving.model, serving.workload, plan.decode_micro_batch_size,
+                                    place.first, place.last, query));
+  memory.embedding_bytes = cost::embedding_bytes(serving.model, place.first, place.last, query);
+  memory.reserve_bytes = cost::reserve_bytes(device, query);
+  memory.capacity_bytes = device.memory_bytes;
+  return memory;
+}
+
+/// An instance file gives one number per layer: weights and KV cache together, reported as weights.
+StageMemory instance_memory(const Instance& instance, const Candidate& candidate, std::size_t k,
+                            StagePlace place) {
+  StageMemory memory;
+  for (std::size_t i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
+    memory.weight_bytes += instance.layer_bytes_at(instance.layer_class[i], candidate.bit[i]);
+  }
+  memory.activation_bytes =
+      std::max(instance.prefill(candidate.prefill_micro_batch_size).activation_bytes[place.index()],
+               instance.decode(candidate.decode_micro_batch_size).activation_bytes[place.index()]);
+  memory.embedding_bytes = instance.embedding_bytes[place.index()];
+  memory.capacity_bytes = instance.groups[candidate.order[k]].usable_bytes;
+  return memory;
+}
+
+void add_total(StageMemory& memory) {
+  memory.total_bytes = memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes +
+                       memory.embedding_bytes + memory.reserve_bytes;
+}
+
+void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
+                const Candidate& candidate, const Evaluation& evaluation) {
+  std::vector<std::vector<std::size_t>> devices;
+  if (problem.serving) devices = group_devices(problem.serving->cluster);
+  std::vector<std::size_t> used(instance.groups.size(), 0), before;
+  std::size_t first = 0;
+  for (const DeviceGroup& group : instance.groups) {
+    before.push_back(first);
+    first += static_cast<std::size_t>(group.count);
+  }
+  const std::size_t stages = candidate.order.size();
+  for (std::size_t k = 0; k < stages; ++k) {
+    const std::size_t g = candidate.order[k];
+    PlanStage stage;
+    stage.device = instance.groups[g].name;
+    stage.node = instance.groups[g].node;
+    stage.device_index =
+        static_cast<std::int64_t>(problem.serving ? devices[g][used[g]] : before[g] + used[g]);
+    ++used[g];
+    stage.first_layer = static_cast<std::int64_t>(candidate.first_layer[k]);
+    stage.num_layers =
+        static_cast<std::int64_t>(candidate.first_layer[k + 1] - candidate.first_layer[k]);
+    for (std::size_t i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
+      stage.bitwidths.push_back(instance.bitwidths[candidate.bit[i]]);
+    }
+    stage.prefill_s = evaluation.stages[k].prefill_s;
+    stage.decode_s = evaluation.stages[k].decode_s;
+    const StagePlace place = place_of(k, stages);
+    stage.memory = problem.serving ? serving_memory(*problem.serving, plan, stage, place)
+                                   : instance_memory(instance, candidate, k, place);
+    add_total(stage.memory);
+    plan.device_order.push_back(stage.device);
+    plan.stages.push_back(std::move(stage));
+  }
+}
+
+bool near(double a, double b) {
+  return std::fabs(a - b) <= kNumberSlack * std::max({1e-9, std::fabs(a), std::fabs(b)});
+}
+
+/// The first printed number of `plan` that differs from what the models say now.
+std::optional<Violation> find_wrong_number(const Plan& plan, const Plan& fresh) {
+  const auto wrong = [](const std::string& what, double printed, double computed) {
+    return Violation{"objective",
+                     fmt::format("{} is {}, the models give {}", what, printed, computed)};
+  };
+  if (!near(plan.objective, fresh.objective)) {
+    return wrong("objective", plan.objective, fresh.objective);
+  }
+  if (!near(plan.latency_s, fresh.latency_s)) {
+    return wrong("latency_s", plan.latency_s, fresh.latency_s);
+  }
+  if (!near(plan.throughput_tok_s, fresh.throughput_tok_s)) {
+    return wrong("throughput_tok_s", plan.throughput_tok_s, fresh.throughput_tok_s);
+  }
+  if (!near(plan.omega, fresh.omega)) return wrong("omega", plan.omega, fresh.omega);
+  if (plan.bound && *plan.bound > plan.objective + kNumberSlack * std::fabs(plan.objective)) {
+    return wrong("bound", *plan.bound, plan.objective);
+  }
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const StageMemory& a = plan.stages[k].memory;
+    const StageMemory& b = fresh.stages[k].memory;
+    if (!near(a.total_bytes, b.total_bytes)) {
+      return wrong(fmt::format("stages[{}].memory.total_bytes", k + 1), a.total_bytes,
+                   b.total_bytes);
+    }
+    if (!near(plan.stages[k].prefill_s, fresh.stages[k].prefill_s) ||
+        !near(plan.stages[k].decode_s, fresh.stages[k].decode_s)) {
+      return wrong(fmt::format("a time of stages[{}]", k + 1), plan.stages[k].prefill_s,
+                   fresh.stages[k].prefill_s);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Plan build_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
+                const std::string& planner) {
+  const Candidate& candidate = *result.candidate;
+  const Evaluation evaluation = evaluate(instance, candidate);
+  Plan plan;
+  plan.status = result.status == SolveStatus::optimal ? PlanStatus::optimal : PlanStatus::feasible;
+  plan.planner = planner;
+  plan.objective = evaluation.objective;
+  plan.bound = result.bound;
+  if (result.bound) {
+    const double size = std::max(std::fabs(plan.objective), 1e-12);
+    plan.gap = std::max(0.0, plan.objective - *result.bound) / size;
+  }
+  plan.solve_s = result.solve_s;
+  plan.prefill_micro_batch_size = candidate.prefill_micro_batch_size;
+  plan.decode_micro_batch_size = candidate.decode_micro_batch_size;
+  plan.latency_s = evaluation.latency_s;
+  plan.throughput_tok_s = static_cast<double>(instance.batch_size) * instance.output_tokens /
+                          std::max(evaluation.latency_s, 1e-12);
+  plan.omega = evaluation.omega;
+  for (std::size_t bit : candidate.bit) {
+    plan.mean_bitwidth += instance.bitwidths[bit] / static_cast<double>(candidate.bit.size());
+  }
+  plan.provenance = Provenance::modelled;
+  plan.notes = result.notes;
+  add_stages(plan, problem, instance, candidate, evaluation);
+  plan.problem = std::make_shared<const Json>(to_json(problem));
+  return plan;
+}
+
+Candidate candidate_of(const Instance& instance, const Plan& plan) {
+  Candidate candidate;
+  candidate.prefill_micro_batch_size = plan.prefill_micro_batch_size;
+  candidate.decode_micro_batch_size = plan.decode_micro_batch_size;
+  std::vector<std::string> names;
+  for (const PlanStage& stage : plan.stages) {
+    names.push_back(stage.node.empty() ? stage.device : stage.device + "@" + stage.node);
+  }
+  candidate.order = order_from_names(instance, names);
+  candidate.first_layer.push_back(0);
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    for (std::size_t i = 0; i < stage.bitwidths.size(); ++i) {
+      const auto it =
+          std::find(instance.bitwidths.begin(), instance.bitwidths.end(), stage.bitwidths[i]);
+      if (it == instance.bitwidths.end()) {
+        std::vector<std::string> known;
+        for (std::int32_t bit : instance.bitwidths) known.push_back(std::to_string(bit));
+        const std::string where = fmt::format("stages[{}].bitwidths[{}]", k + 1, i + 1);
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("{}: {} is not one of the problem's bitwidths ({})", where,
+                                stage.bitwidths[i], join(known, ", ")),
+                    where);
+      }
+      candidate.bit.push_back(static_cast<std::size_t>(it - instance.bitwidths.begin()));
+    }
+    candidate.first_layer.push_back(candidate.first_layer.back() + stage.bitwidths.size());
+  }
+  return candidate;
+}
+
+std::optional<Violation> check_plan(const Plan& plan) {
+  const Problem problem = problem_from_json(*plan.problem, "plan.problem");
+  const Instance instance = lower(problem);
+  std::int64_t next = 0;
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    if (stage.first_layer != next ||
+        stage.num_layers != static_cast<std::int64_t>(stage.bitwidths.size())) {
+      return Violation{
+          "contiguity",
+          fmt::format("stage {} starts at layer {} with {} layers and {} bitwidths; "
+                      "layer {} comes next",
+                      k, stage.first_layer, stage.num_layers, stage.bitwidths.size(), next)};
+    }
+    next += stage.num_layers;
+  }
+  const Candidate candidate = candidate_of(instance, plan);
+  if (auto violation = find_violation(instance, candidate)) return violation;
+  PlanResult result;
+  result.candidate = candidate;
+  return find_wrong_number(plan, build_plan(problem, instance, result, plan.planner));
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,110 @@
+#include "tessera/solver/problem.h"
+
+#include <fmt/format.h>
+
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+
+namespace tessera::solver {
+namespace {
+
+constexpr double kHuge = 1.7976931348623157e308;
+
+Json serving_to_json(const ServingProblem& serving) {
+  Json json;
+  json["model"] = to_json(serving.model);
+  json["cluster"] = to_json(serving.cluster);
+  json["workload"] = to_json(serving.workload);
+  json["bitwidths"] = serving.bitwidths;
+  json["indicator"] = indicator::to_json(serving.indicator);
+  json["kernel_set"] = cost::to_json(serving.kernel_set);
+  json["memory"] = cost::to_string(serving.memory);
+  json["kv_bitwidth"] = serving.kv_bitwidth;
+  return json;
+}
+
+ServingProblem serving_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  ServingProblem serving;
+  serving.model = model_shape_from_json(fields.at("model"), fields.path_of("model"));
+  serving.cluster =
+      cluster_from_json(fields.at("cluster"), fields.path_of("cluster"), DataFolders({}));
+  serving.workload = workload_from_json(fields.at("workload"), fields.path_of("workload"));
+  for (double bit : json_numbers(fields.at("bitwidths"), fields.path_of("bitwidths"), 1, 16)) {
+    serving.bitwidths.push_back(static_cast<std::int32_t>(bit));
+  }
+  serving.indicator =
+      indicator::indicator_from_json(fields.at("indicator"), fields.path_of("indicator"));
+  serving.kernel_set =
+      cost::kernel_set_from_json(fields.at("kernel_set"), fields.path_of("kernel_set"));
+  const std::string memory = fields.text("memory");
+  if (memory != "physical" && memory != "llm-pq") {
+    throw Error(ErrorCode::invalid_argument, path + ": memory is neither 'physical' nor 'llm-pq'",
+                path);
+  }
+  serving.memory = memory == "physical" ? cost::MemoryPreset::physical : cost::MemoryPreset::llm_pq;
+  serving.kv_bitwidth = fields.number("kv_bitwidth", 1, 32);
+  fields.finish();
+  return serving;
+}
+
+}  // namespace
+
+std::string_view to_string(ThetaUnit unit) {
+  return unit == ThetaUnit::ms_per_raw_omega ? "ms_per_raw_omega" : "s_per_normalised_omega";
+}
+
+std::string_view to_string(Objective objective) {
+  return objective == Objective::paper ? "paper" : "steady";
+}
+
+Json to_json(const Problem& problem) {
+  Json json;
+  if (problem.serving) {
+    json["serving"] = serving_to_json(*problem.serving);
+  } else {
+    json["instance"] = *problem.instance;
+    json["instance_path"] = problem.instance_path;
+  }
+  json["objective"] = to_string(problem.objective);
+  json["theta"] = problem.theta;
+  json["theta_unit"] = to_string(problem.theta_unit);
+  if (problem.max_omega) json["max_omega"] = *problem.max_omega;
+  if (!problem.quality_at_least.empty()) json["quality_at_least"] = problem.quality_at_least;
+  json["allow_empty_stage"] = problem.allow_empty_stage;
+  return json;
+}
+
+Problem problem_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  Problem problem;
+  if (fields.has("serving")) {
+    problem.serving = serving_from_json(fields.at("serving"), fields.path_of("serving"));
+  } else {
+    problem.instance = std::make_shared<const Json>(fields.at("instance"));
+    problem.instance_path = fields.text("instance_path", path);
+  }
+  const std::string objective = fields.text("objective");
+  if (objective != "steady" && objective != "paper") {
+    throw Error(ErrorCode::invalid_argument, path + ": objective is neither 'steady' nor 'paper'",
+                path);
+  }
+  problem.objective = objective == "paper" ? Objective::paper : Objective::steady;
+  problem.theta = fields.number("theta", 0, kHuge);
+  const std::string unit = fields.text("theta_unit");
+  if (unit != to_string(ThetaUnit::ms_per_raw_omega) &&
+      unit != to_string(ThetaUnit::s_per_normalised_omega)) {
+    throw Error(ErrorCode::invalid_argument, path + ": theta_unit '" + unit + "' is not known",
+                path);
+  }
+  problem.theta_unit = unit == to_string(ThetaUnit::ms_per_raw_omega)
+                           ? ThetaUnit::ms_per_raw_omega
+                           : ThetaUnit::s_per_normalised_omega;
+  problem.max_omega = fields.optional_number("max_omega", 0, kHuge);
+  problem.quality_at_least = fields.text("quality_at_least", "");
+  problem.allow_empty_stage = fields.boolean("allow_empty_stage", false);
+  fields.finish();
+  return problem;
+}
+
+}  // namespace tessera::solver
