@@ -1,0 +1,241 @@
+#include <fmt/format.h>
+
+#include <map>
+
+#include "core_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kMaxDevices = 4096;
+constexpr double kBytesPerSecondPerGbps = 1e9 / 8;
+
+const OptionTable& cluster_options() {
+  static const OptionTable table{
+      "ts.cluster",
+      "Devices on nodes: a shipped name (\"llmpq-3\"), a text (\"3xT4-16G+1xV100-32G\"), or "
+      "entries "
+      "{ device, count, node = \"a\" }. Entries without a node get one each.",
+      "tessera.Cluster",
+      {{.name = "name", .type = OptionType::text, .doc = "Name to refer to it by"},
+       {.name = "link_gbps",
+        .doc = "Network between nodes, one direction",
+        .unit = "Gb/s",
+        .default_text = "100",
+        .min = 1e-3,
+        .max = 1e6},
+       {.name = "nvlink_gbps",
+        .doc = "NVLink inside every node, one direction; default: what the devices have",
+        .unit = "Gb/s",
+        .min = 1e-3,
+        .max = 1e6},
+       {.name = "nvlink",
+        .type = OptionType::boolean,
+        .doc = "false: devices of a node talk over PCIe although they have NVLink",
+        .default_text = "true"},
+       {.name = "link_latency_s",
+        .doc = "Latency between nodes",
+        .unit = "s",
+        .default_text = "3e-05",
+        .min = 0,
+        .max = 10},
+       {.name = "host_memory_gib",
+        .doc = "Memory of each node",
+        .unit = "GiB",
+        .min = 0,
+        .max = 1e6},
+       {.name = "source", .type = OptionType::text, .doc = "Where the description comes from"}}};
+  return table;
+}
+
+const OptionTable& entry_options() {
+  static const OptionTable table{
+      "ts.cluster entry",
+      "Some devices of one type on one node: { \"T4-16G\", 3, node = \"a\" }.",
+      "",
+      {{.name = "node",
+        .type = OptionType::text,
+        .doc = "Node that holds them; default: one of their own"}}};
+  return table;
+}
+
+/// Reads entry `position` of the array part, which is on top of the stack.
+void add_entry(lua_State* L, Cluster& cluster, std::map<std::string, std::size_t>& nodes,
+               const Node& model_node, int position) {
+  const std::string path = fmt::format("ts.cluster[{}]", position);
+  const int index = lua_gettop(L);
+  const lua_kit::Options entry(L, index, entry_options(), path,
+                               lua_kit::Options::Keys::named_and_positional);
+  if (entry.num_positional() < 1 || entry.num_positional() > 2) {
+    throw Error(ErrorCode::invalid_argument,
+                path + ": write { \"T4-16G\", 3 } or { \"T4-16G\", 3, node = \"a\" }", path);
+  }
+  entry.push_positional(1);
+  const auto device = core_lua::device_argument(L, -1, path + "[1]");
+  lua_pop(L, 1);
+  std::int64_t count = 1;
+  if (entry.num_positional() == 2) {
+    entry.push_positional(2);
+    count = lua_kit::check_integer(L, -1, path + "[2]", 1, kMaxDevices, "devices");
+    lua_pop(L, 1);
+  }
+  if (cluster.devices.size() + static_cast<std::size_t>(count) > kMaxDevices) {
+    throw Error(ErrorCode::out_of_range, fmt::format("{}: more than {} devices", path, kMaxDevices),
+                path);
+  }
+  const std::string name =
+      entry.given("node") ? entry.text("node") : fmt::format("node{}", position - 1);
+  const auto [it, fresh] = nodes.try_emplace(name, cluster.nodes.size());
+  if (fresh) {
+    cluster.nodes.push_back(model_node);
+    cluster.nodes.back().name = name;
+  }
+  for (std::int64_t i = 0; i < count; ++i) cluster.devices.push_back({*device, it->second});
+}
+
+std::string describe_devices(const Cluster& cluster) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < cluster.devices.size();) {
+    std::size_t end = i;
+    while (end < cluster.devices.size() &&
+           cluster.devices[end].device.name == cluster.devices[i].device.name &&
+           cluster.devices[end].node_index == cluster.devices[i].node_index) {
+      ++end;
+    }
+    parts.push_back(fmt::format("{}x{}", end - i, cluster.devices[i].device.name));
+    i = end;
+  }
+  return join(parts, " + ");
+}
+
+Cluster cluster_from_options(lua_State* L, int index, const std::string& path) {
+  const lua_kit::Options options(L, index, cluster_options(), path,
+                                 lua_kit::Options::Keys::named_and_positional);
+  Cluster cluster;
+  Node node;
+  node.nvlink = options.boolean("nvlink");
+  if (options.given("nvlink_gbps"))
+    node.nvlink_bytes_per_s = options.number("nvlink_gbps") * kBytesPerSecondPerGbps;
+  if (options.given("host_memory_gib"))
+    node.host_memory_bytes = options.number("host_memory_gib") * kGiB;
+  cluster.network_bytes_per_s = options.number("link_gbps") * kBytesPerSecondPerGbps;
+  cluster.network_latency_s = options.number("link_latency_s");
+  if (options.given("source")) cluster.source = options.text("source");
+  std::map<std::string, std::size_t> nodes;
+  for (int i = 1; i <= options.num_positional(); ++i) {
+    options.push_positional(i);
+    add_entry(L, cluster, nodes, node, i);
+    lua_pop(L, 1);
+  }
+  if (cluster.devices.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                path + ": no devices; write { { \"T4-16G\", 3 }, { \"V100-32G\", 1 } }", path);
+  }
+  cluster.name = options.given("name") ? options.text("name") : describe_devices(cluster);
+  return cluster;
+}
+
+int link(lua_State* L) {
+  const auto& cluster = *lua_kit::check_object<Cluster>(L, 1, "cluster");
+  const double last = static_cast<double>(cluster.devices.size()) - 1;
+  const auto from =
+      lua_kit::check_integer(L, 2, "cluster:link from (0-based device index)", 0, last);
+  const auto to = lua_kit::check_integer(L, 3, "cluster:link to (0-based device index)", 0, last);
+  const Link found = cluster.link(static_cast<std::size_t>(from), static_cast<std::size_t>(to));
+  lua_createtable(L, 0, 3);
+  lua_pushnumber(L, found.bytes_per_s);
+  lua_setfield(L, -2, "bytes_per_s");
+  lua_pushnumber(L, found.latency_s);
+  lua_setfield(L, -2, "latency_s");
+  lua_kit::push_text(L, found.kind);
+  lua_setfield(L, -2, "kind");
+  return 1;
+}
+
+std::string summary(const Cluster& c) {
+  return fmt::format("cluster {}: {}, {} node{}, network {:.0f} Gb/s", c.name, describe_devices(c),
+                     c.nodes.size(), c.nodes.size() == 1 ? "" : "s",
+                     c.network_bytes_per_s / kBytesPerSecondPerGbps);
+}
+
+void push_devices(lua_State* L, const Cluster& cluster) {
+  lua_createtable(L, static_cast<int>(cluster.devices.size()), 0);
+  int i = 0;
+  for (const ClusterDevice& slot : cluster.devices) {
+    lua_kit::push_object<Device>(L, std::make_shared<Device>(slot.device));
+    lua_rawseti(L, -2, ++i);
+  }
+}
+
+void push_nodes(lua_State* L, const Cluster& cluster) {
+  lua_createtable(L, static_cast<int>(cluster.nodes.size()), 0);
+  int i = 0;
+  for (const Node& node : cluster.nodes) {
+    lua_createtable(L, 0, 2);
+    lua_kit::push_text(L, node.name);
+    lua_setfield(L, -2, "name");
+    if (node.host_memory_bytes) {
+      lua_pushnumber(L, *node.host_memory_bytes);
+      lua_setfield(L, -2, "host_memory_bytes");
+    }
+    lua_rawseti(L, -2, ++i);
+  }
+}
+
+}  // namespace
+
+template <>
+const lua_kit::ObjectType<Cluster>& lua_kit::object_type<Cluster>() {
+  static const ObjectType<Cluster> type{
+      .name = "tessera.Cluster",
+      .doc = "Devices on nodes, and what connects them.",
+      .fields = {{"name", "string", "Name",
+                  [](lua_State* L, const Cluster& c) { push_text(L, c.name); }},
+                 {"devices", "tessera.Device[]", "In the order given", push_devices},
+                 {"nodes", "table[]", "name, host_memory_bytes", push_nodes},
+                 {"network_bytes_per_s", "number", "Between nodes, one direction (bytes/s)",
+                  [](lua_State* L, const Cluster& c) { lua_pushnumber(L, c.network_bytes_per_s); }},
+                 {"source", "string", "Where the description comes from",
+                  [](lua_State* L, const Cluster& c) { push_text(L, c.source); }}},
+      .methods =
+          {{"link", guarded<link>, "(from: integer, to: integer): table",
+            "bytes_per_s, latency_s and kind of the link between two devices (0-based indices)"}},
+      .summary = summary};
+  return type;
+}
+
+namespace core_lua {
+
+std::shared_ptr<const Cluster> cluster_argument(lua_State* L, int index, const std::string& path) {
+  if (const auto* held = lua_kit::test_object<Cluster>(L, index)) return *held;
+  if (lua_type(L, index) == LUA_TSTRING) {
+    const std::string name = lua_kit::check_text(L, index, path);
+    const DataFolders& folders = environment(L).folders;
+    const bool shipped = !folders.find("clusters", name).empty();
+    const bool counted =
+        !name.empty() && name[0] >= '0' && name[0] <= '9' && name.find('x') != std::string::npos;
+    return std::make_shared<Cluster>(!shipped && counted ? cluster_from_text(name, folders)
+                                                         : find_cluster(name, folders));
+  }
+  return std::make_shared<Cluster>(cluster_from_options(L, index, path));
+}
+
+int new_cluster(lua_State* L) {
+  lua_kit::push_object<Cluster>(L, cluster_argument(L, 1, "ts.cluster"));
+  return 1;
+}
+
+void register_cluster(lua_State* L) {
+  lua_kit::register_object<Cluster>(L);
+  environment(L).reference.add_object<Cluster>();
+  environment(L).reference.add(cluster_options());
+}
+
+}  // namespace core_lua
+}  // namespace tessera

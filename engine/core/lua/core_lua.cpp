@@ -1,0 +1,101 @@
+#include "core_lua.h"
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera::core_lua {
+namespace {
+
+constexpr const char* kEnvironmentKey = "tessera.environment";
+
+/// names(kind): what can be asked for by name ("models", "devices", "clusters", "workloads",
+/// "kernel_sets").
+int names(lua_State* L) {
+  lua_kit::push_texts(L, environment(L).folders.list(lua_kit::check_text(L, 1, "kind")));
+  return 1;
+}
+
+/// did_you_mean(word, candidates): the tail of an error message.
+int suggestion(lua_State* L) {
+  const std::string word = lua_kit::check_text(L, 1, "word");
+  luaL_checktype(L, 2, LUA_TTABLE);
+  std::vector<std::string> candidates;
+  for (int i = 1;; ++i) {
+    lua_rawgeti(L, 2, i);
+    if (lua_isnil(L, -1)) break;
+    candidates.push_back(lua_kit::check_text(L, -1, "candidates"));
+    lua_pop(L, 1);
+  }
+  lua_kit::push_text(L, did_you_mean(word, candidates));
+  return 1;
+}
+
+/// raise(code, message, where): an error object of the engine's kind, from Lua code of the library.
+int raise_error(lua_State* L) {
+  const std::string code = lua_kit::check_text(L, 1, "code");
+  const std::string message = lua_kit::check_text(L, 2, "message");
+  lua_kit::push_error(L, code, message,
+                      lua_isnoneornil(L, 3) ? "" : lua_kit::check_text(L, 3, "where"));
+  return lua_error(L);
+}
+
+/// why(code, message, constraint): the second result of functions that return `nil, why`.
+int new_why(lua_State* L) {
+  lua_kit::push_error(L, lua_kit::check_text(L, 1, "code"), lua_kit::check_text(L, 2, "message"));
+  if (!lua_isnoneornil(L, 3)) {
+    lua_pushvalue(L, 3);
+    lua_setfield(L, -2, "constraint");
+  }
+  return 1;
+}
+
+int help_text(lua_State* L) {
+  const auto text = environment(L).reference.help(lua_kit::check_text(L, 1, "topic"));
+  if (!text) return 0;
+  lua_kit::push_text(L, *text);
+  return 1;
+}
+
+int luacats(lua_State* L) {
+  lua_kit::push_text(L, environment(L).reference.luacats());
+  return 1;
+}
+
+}  // namespace
+
+void set_environment(lua_State* L, Environment* environment) {
+  lua_pushlightuserdata(L, environment);
+  lua_setfield(L, LUA_REGISTRYINDEX, kEnvironmentKey);
+}
+
+Environment& environment(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kEnvironmentKey);
+  auto* found = static_cast<Environment*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  if (found == nullptr) throw Error(ErrorCode::internal, "this Lua state has no environment");
+  return *found;
+}
+
+void register_core(lua_State* L) {
+  register_model(L);
+  register_device(L);
+  register_cluster(L);
+  register_workload(L);
+  lua_kit::register_module(L, "tessera.core",
+                           {{"model", lua_kit::guarded<new_model>},
+                            {"device", lua_kit::guarded<new_device>},
+                            {"cluster", lua_kit::guarded<new_cluster>},
+                            {"workload", lua_kit::guarded<new_workload>},
+                            {"names", lua_kit::guarded<names>},
+                            {"did_you_mean", lua_kit::guarded<suggestion>},
+                            {"raise", lua_kit::guarded<raise_error>},
+                            {"why", lua_kit::guarded<new_why>},
+                            {"help", lua_kit::guarded<help_text>},
+                            {"luacats", lua_kit::guarded<luacats>}});
+}
+
+}  // namespace tessera::core_lua

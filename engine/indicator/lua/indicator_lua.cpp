@@ -1,0 +1,195 @@
+#include "indicator_lua.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera {
+namespace {
+
+using indicator::Indicator;
+
+const OptionTable& indicator_options() {
+  static const OptionTable table{
+      "ts.indicator",
+      "How much quality each layer loses at each bitwidth.",
+      "tessera.Indicator",
+      {{.name = "kind",
+        .type = OptionType::choice,
+        .doc = "constant: the squared step of eq. (3) for every layer; random: draws",
+        .default_text = "\"constant\"",
+        .choices = {"constant", "random"}},
+       {.name = "model",
+        .type = OptionType::table,
+        .doc = "Model whose layers it covers",
+        .lua_type = "tessera.Model|string",
+        .required = true},
+       {.name = "bitwidths",
+        .type = OptionType::integer_list,
+        .doc = "Bitwidths it covers",
+        .unit = "bits",
+        .default_text = "{3, 4, 8, 16}",
+        .min = 1,
+        .max = 16},
+       {.name = "variant",
+        .type = OptionType::choice,
+        .doc = "Of kind random: as the papers say, or one of the two modes of the published code",
+        .default_text = "\"paper\"",
+        .choices = {"paper", "llm-pq-uniform", "llm-pq-constant"}},
+       {.name = "seed",
+        .type = OptionType::integer,
+        .doc = "Seed of kind random",
+        .default_text = "0",
+        .min = 0,
+        .max = 9007199254740992.0}}};
+  return table;
+}
+
+int omega(lua_State* L) {
+  const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
+  const auto layer = lua_kit::check_integer(L, 2, "indicator:omega layer_index", 0,
+                                            static_cast<double>(found.num_layers) - 1);
+  const auto bit = lua_kit::check_integer(L, 3, "indicator:omega bitwidth", 1, 16, "bits");
+  lua_pushnumber(L, found.at(static_cast<std::size_t>(layer), static_cast<std::int32_t>(bit)));
+  return 1;
+}
+
+int save(lua_State* L) {
+  const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
+  write_file(lua_kit::check_text(L, 2, "indicator:save path"), to_json(found).dump(1) + "\n");
+  return 0;
+}
+
+int new_indicator(lua_State* L) {
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    const std::string path = lua_kit::check_text(L, 1, "ts.indicator");
+    lua_kit::push_object<Indicator>(
+        L, std::make_shared<Indicator>(indicator::read_indicator(path, "")));
+    return 1;
+  }
+  const lua_kit::Options options(L, 1, indicator_options(), "ts.indicator");
+  options.push("model");
+  const auto model = core_lua::model_argument(L, -1, options.path_of("model"));
+  lua_pop(L, 1);
+  std::vector<std::int32_t> bitwidths;
+  for (std::int64_t bit : options.integers("bitwidths"))
+    bitwidths.push_back(static_cast<std::int32_t>(bit));
+  std::sort(bitwidths.begin(), bitwidths.end());
+  bitwidths.erase(std::unique(bitwidths.begin(), bitwidths.end()), bitwidths.end());
+  const auto layers = static_cast<std::size_t>(model->num_layers);
+  auto made = options.choice("kind") == "random"
+                  ? indicator::make_random(layers, bitwidths, options.choice("variant"),
+                                           static_cast<std::uint64_t>(options.integer("seed")))
+                  : indicator::make_constant(layers, bitwidths);
+  lua_kit::push_object<Indicator>(L, std::make_shared<Indicator>(std::move(made)));
+  return 1;
+}
+
+/// omega[layer][bitwidth]: every layer a table from bitwidth to a number >= 0.
+Indicator from_table(lua_State* L, int index, const std::string& path,
+                     const std::vector<std::int32_t>& bitwidths) {
+  Indicator result;
+  result.kind = "imported";
+  result.source = "table";
+  result.bitwidths = bitwidths;
+  const auto layers = static_cast<int>(lua_objlen(L, index));
+  for (int layer = 1; layer <= layers; ++layer) {
+    lua_rawgeti(L, index, layer);
+    const std::string row = fmt::format("{}[{}]", path, layer);
+    if (!lua_istable(L, -1))
+      throw Error(ErrorCode::invalid_argument,
+                  row + ": " + lua_kit::describe_value(L, -1) +
+                      " where a table from bitwidth to omega belongs",
+                  row);
+    for (std::int32_t bit : bitwidths) {
+      lua_rawgeti(L, -1, bit);
+      result.omega.push_back(
+          lua_kit::check_number(L, -1, fmt::format("{}[{}]", row, bit), 0, 1e300));
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  result.num_layers = static_cast<std::size_t>(layers);
+  return result;
+}
+
+}  // namespace
+
+template <>
+const lua_kit::ObjectType<indicator::Indicator>& lua_kit::object_type<indicator::Indicator>() {
+  static const ObjectType<Indicator> type{
+      .name = "tessera.Indicator",
+      .doc = "Quality lost per layer and bitwidth.",
+      .fields = {{"kind", "string", "constant, random or imported",
+                  [](lua_State* L, const Indicator& i) { push_text(L, i.kind); }},
+                 {"variant", "string", "Of a random indicator",
+                  [](lua_State* L, const Indicator& i) { push_text(L, i.variant); }},
+                 {"num_layers", "integer", "Layers it covers",
+                  [](lua_State* L, const Indicator& i) {
+                    push_integer(L, static_cast<std::int64_t>(i.num_layers));
+                  }},
+                 {"bitwidths", "integer[]", "Bitwidths it covers",
+                  [](lua_State* L, const Indicator& i) {
+                    push_numbers(L, {i.bitwidths.begin(), i.bitwidths.end()});
+                  }},
+                 {"overhead_s", "number", "Time it took to obtain (s)",
+                  [](lua_State* L, const Indicator& i) { lua_pushnumber(L, i.overhead_s); }},
+                 {"provenance", "string", "measured, fitted, published or modelled",
+                  [](lua_State* L, const Indicator& i) { push_text(L, to_string(i.provenance)); }},
+                 {"source", "string", "Where it comes from",
+                  [](lua_State* L, const Indicator& i) { push_text(L, i.source); }}},
+      .methods = {{"omega", guarded<omega>, "(layer_index: integer, bitwidth: integer): number",
+                   "Raw omega of a layer (0-based)"},
+                  {"save", guarded<save>, "(path: string)", "Writes it as JSON"}},
+      .summary = [](const Indicator& i) {
+        return fmt::format("indicator: {} over {} layers, {}", i.kind, i.num_layers,
+                           to_string(i.provenance));
+      }};
+  return type;
+}
+
+namespace indicator_lua {
+
+std::shared_ptr<const Indicator> indicator_argument(lua_State* L, int index,
+                                                    const std::string& path,
+                                                    const std::string& model,
+                                                    std::size_t num_layers,
+                                                    const std::vector<std::int32_t>& bitwidths) {
+  if (lua_isnoneornil(L, index)) {
+    std::vector<std::int32_t> with_reference = bitwidths;  // omega is normalised at 4 bits
+    with_reference.push_back(4);
+    std::sort(with_reference.begin(), with_reference.end());
+    with_reference.erase(std::unique(with_reference.begin(), with_reference.end()), with_reference.end());
+    return std::make_shared<Indicator>(indicator::make_constant(num_layers, with_reference));
+  }
+  if (const auto* held = lua_kit::test_object<Indicator>(L, index)) return *held;
+  if (lua_type(L, index) == LUA_TSTRING) {
+    return std::make_shared<Indicator>(
+        indicator::read_indicator(lua_kit::check_text(L, index, path), model));
+  }
+  if (lua_istable(L, index))
+    return std::make_shared<Indicator>(
+        from_table(L, index < 0 ? lua_gettop(L) + 1 + index : index, path, bitwidths));
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{}: {} where an indicator, a file or a table omega[layer][bitwidth] belongs",
+                  path, lua_kit::describe_value(L, index)),
+      path);
+}
+
+void register_indicator(lua_State* L) {
+  lua_kit::register_object<Indicator>(L);
+  core_lua::environment(L).reference.add_object<Indicator>();
+  core_lua::environment(L).reference.add(indicator_options());
+  lua_kit::register_module(L, "tessera.indicator", {{"new", lua_kit::guarded<new_indicator>}});
+}
+
+}  // namespace indicator_lua
+}  // namespace tessera

@@ -1,0 +1,407 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core_lua.h"
+#include "solver_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/units.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/function.h"
+#include "tessera/lua_kit/interrupt.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/solver/plan_text.h"
+
+namespace tessera {
+
+using solver_lua::LoweredProblem;
+
+namespace {
+
+const Plan& self(lua_State* L) { return *lua_kit::check_object<Plan>(L, 1, "plan"); }
+
+int save(lua_State* L) {
+  write_file(lua_kit::check_text(L, 2, "plan:save path"), to_json(self(L)).dump(1) + "\n");
+  return 0;
+}
+
+int explain(lua_State* L) {
+  lua_kit::push_text(L, solver::explain(self(L)));
+  return 1;
+}
+
+int problem_of(lua_State* L) {
+  auto lowered = std::make_shared<LoweredProblem>();
+  lowered->problem = solver::problem_from_json(*self(L).problem, "plan.problem");
+  lowered->instance = solver::lower(lowered->problem);
+  lua_kit::push_object<LoweredProblem>(L, std::move(lowered));
+  return 1;
+}
+
+/// note(text): a copy of the plan that carries one more note.
+int with_note(lua_State* L) {
+  auto plan = std::make_shared<Plan>(self(L));
+  plan->notes.push_back(lua_kit::check_text(L, 2, "plan:with_note text"));
+  lua_kit::push_object<Plan>(L, std::move(plan));
+  return 1;
+}
+
+void push_optional(lua_State* L, const std::optional<double>& value) {
+  if (value) {
+    lua_pushnumber(L, *value);
+  } else {
+    lua_pushnil(L);
+  }
+}
+
+void push_stages(lua_State* L, const Plan& plan) { lua_kit::push_json(L, to_json(plan)["stages"]); }
+
+const OptionTable& stage_options() {
+  static const OptionTable table{"plan stage",
+                                 "One stage of a plan made by hand.",
+                                 "",
+                                 {{.name = "device",
+                                   .type = OptionType::text,
+                                   .doc = "Device name, \"T4-16G\" or \"T4-16G@node\"",
+                                   .required = true},
+                                  {.name = "bitwidths",
+                                   .type = OptionType::integer_list,
+                                   .doc = "One per layer of the stage",
+                                   .unit = "bits",
+                                   .min = 1,
+                                   .max = 16,
+                                   .required = true}}};
+  return table;
+}
+
+const OptionTable& candidate_options() {
+  static const OptionTable table{"plan by hand",
+                                 "Stages in pipeline order, and both micro-batch sizes.",
+                                 "",
+                                 {{.name = "stages",
+                                   .type = OptionType::table,
+                                   .doc = "{ { device =, bitwidths = { 8, ... } }, ... }",
+                                   .lua_type = "table[]",
+                                   .required = true},
+                                  {.name = "prefill_micro_batch_size",
+                                   .type = OptionType::integer,
+                                   .doc = "Requests per prefill micro-batch",
+                                   .min = 1,
+                                   .max = 1e6,
+                                   .required = true},
+                                  {.name = "decode_micro_batch_size",
+                                   .type = OptionType::integer,
+                                   .doc = "Requests per decode micro-batch",
+                                   .min = 1,
+                                   .max = 1e6,
+                                   .required = true}}};
+  return table;
+}
+
+std::size_t bit_index(const solver::Instance& instance, std::int64_t bit,
+                      const std::string& where) {
+  const auto it = std::find(instance.bitwidths.begin(), instance.bitwidths.end(), bit);
+  if (it == instance.bitwidths.end()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} is not one of the problem's bitwidths", where, bit), where);
+  }
+  return static_cast<std::size_t>(it - instance.bitwidths.begin());
+}
+
+std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& incumbent) {
+  solver::PlanResult result;
+  result.status = solver::SolveStatus::feasible;
+  result.candidate = incumbent.candidate;
+  result.bound = incumbent.bound;
+  return "interrupted; the best plan so far:\n" +
+         solver::describe(solver::build_plan(p.problem, p.instance, result, "ilp"));
+}
+
+solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
+  solver::PlanRequest request;
+  if (options.given("device_order"))
+    request.order = solver::order_from_names(p.instance, options.texts("device_order"));
+  const auto size = [&](const char* name) -> std::optional<std::int64_t> {
+    if (!options.given(name)) return std::nullopt;
+    const std::int64_t given = options.integer(name);
+    if (given > p.instance.batch_size) {
+      throw Error(ErrorCode::out_of_range,
+                  fmt::format("{}: {} is more than the batch of {} requests", options.path_of(name),
+                              given, p.instance.batch_size),
+                  options.path_of(name));
+    }
+    return given;
+  };
+  request.prefill_micro_batch_size = size("prefill_micro_batch_size");
+  request.decode_micro_batch_size = size("decode_micro_batch_size");
+  request.time_limit_s = options.number("time_limit_s");
+  request.gap = options.number("gap");
+  request.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  request.stop = lua_kit::interrupt::flag();
+  return request;
+}
+
+/// `nil, why` for an expected outcome.
+int push_why(lua_State* L, const std::string& code, const std::string& message,
+             const std::string& constraint) {
+  lua_pushnil(L);
+  lua_kit::push_error(L, code, message);
+  if (!constraint.empty()) {
+    lua_kit::push_text(L, constraint);
+    lua_setfield(L, -2, "constraint");
+  }
+  return 2;
+}
+
+int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult& result,
+                const std::string& planner) {
+  if (!result.candidate) {
+    if (result.status == solver::SolveStatus::infeasible) {
+      return push_why(
+          L, "infeasible",
+          result.violation ? result.violation->message : "no plan satisfies every constraint",
+          result.violation ? result.violation->constraint : "");
+    }
+    if (result.status == solver::SolveStatus::interrupted)
+      return push_why(L, "interrupted", "interrupted before a plan was found", "");
+    return push_why(L, "time_limit", "no plan was found within the time limit; raise time_limit_s",
+                    "");
+  }
+  lua_kit::push_object<Plan>(
+      L, std::make_shared<Plan>(solver::build_plan(p.problem, p.instance, result, planner)));
+  return 1;
+}
+
+solver::PlanResult price_by_hand(const LoweredProblem& p, solver::Candidate candidate) {
+  solver::PlanResult result;
+  result.violation = solver::find_violation(p.instance, candidate);
+  if (result.violation) return result;
+  result.status = solver::SolveStatus::feasible;
+  result.candidate = std::move(candidate);
+  return result;
+}
+
+}  // namespace
+
+template <>
+const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
+  static const ObjectType<Plan> type{
+      .name = "tessera.Plan",
+      .doc =
+          "Which layers run where, at which bitwidths, in which micro-batches, and what that "
+          "costs.",
+      .fields = {{"status", "string", "optimal (proven) or feasible",
+                  [](lua_State* L, const Plan& p) { push_text(L, to_string(p.status)); }},
+                 {"objective", "number", "What the planner minimised (s)",
+                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.objective); }},
+                 {"bound", "number?", "No plan of the search is below it (s)",
+                  [](lua_State* L, const Plan& p) { push_optional(L, p.bound); }},
+                 {"gap", "number?", "(objective - bound) / objective",
+                  [](lua_State* L, const Plan& p) { push_optional(L, p.gap); }},
+                 {"solve_s", "number", "Time the planner took (s)",
+                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.solve_s); }},
+                 {"planner", "string", "Who made it",
+                  [](lua_State* L, const Plan& p) { push_text(L, p.planner); }},
+                 {"device_order", "string[]", "Devices by stage",
+                  [](lua_State* L, const Plan& p) { push_texts(L, p.device_order); }},
+                 {"prefill_micro_batch_size", "integer", "Requests",
+                  [](lua_State* L, const Plan& p) { push_integer(L, p.prefill_micro_batch_size); }},
+                 {"decode_micro_batch_size", "integer", "Requests",
+                  [](lua_State* L, const Plan& p) { push_integer(L, p.decode_micro_batch_size); }},
+                 {"latency_s", "number", "Batch end to end, by the steady model (s)",
+                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.latency_s); }},
+                 {"throughput_tok_s", "number", "Output tokens over latency_s (tok/s)",
+                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.throughput_tok_s); }},
+                 {"omega", "number", "Quality lost, in the units of the problem",
+                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.omega); }},
+                 {"mean_bitwidth", "number", "Over the layers (bits)",
+                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.mean_bitwidth); }},
+                 {"provenance", "string",
+                  "Of the latencies: measured, fitted, published or modelled",
+                  [](lua_State* L, const Plan& p) { push_text(L, to_string(p.provenance)); }},
+                 {"error", "number?", "Held-out relative error of the latency, where known",
+                  [](lua_State* L, const Plan& p) { push_optional(L, p.error); }},
+                 {"stages", "table[]",
+                  "device, node, device_index, first_layer, num_layers, bitwidths, prefill_s, "
+                  "decode_s, memory",
+                  push_stages},
+                 {"notes", "string[]", "Fallbacks taken and what else matters",
+                  [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
+      .methods = {{"explain", guarded<explain>, "(): string",
+                   "Why it is as it is: bottlenecks, tightest memory, terms of the objective"},
+                  {"save", guarded<save>, "(path: string)",
+                   "Writes it with its problem as JSON, for ts.load_plan"},
+                  {"problem", guarded<problem_of>, "(): tessera.Problem", "The problem it solves"},
+                  {"with_note", guarded<with_note>, "(text: string): tessera.Plan",
+                   "A copy with one more note"}},
+      .summary = solver::summarise,
+      .describe = solver::describe,
+      .equal = [](const Plan& a, const Plan& b) { return to_json(a) == to_json(b); }};
+  return type;
+}
+
+namespace solver_lua {
+
+const OptionTable& plan_options() {
+  static const OptionTable table{
+      "ts.plan",
+      "Plans a problem. What is not given is searched.",
+      "tessera.Plan?, tessera.Error?",
+      {{.name = "planner",
+        .type = OptionType::table,
+        .doc = "Planner's name; see `tessera help planners`",
+        .default_text = "\"ilp\"",
+        .lua_type = "string"},
+       {.name = "device_order",
+        .type = OptionType::text_list,
+        .doc = "Devices by stage; default: searched"},
+       {.name = "prefill_micro_batch_size",
+        .type = OptionType::integer,
+        .doc = "Requests per prefill micro-batch; default: searched",
+        .unit = "requests",
+        .min = 1,
+        .max = 1e6},
+       {.name = "decode_micro_batch_size",
+        .type = OptionType::integer,
+        .doc = "Requests per decode micro-batch; default: searched",
+        .unit = "requests",
+        .min = 1,
+        .max = 1e6},
+       {.name = "stages",
+        .type = OptionType::table,
+        .doc = "Of planner \"manual\": { { device =, bitwidths = { 8, ... } }, ... }",
+        .lua_type = "table[]"},
+       {.name = "time_limit_s",
+        .doc = "Wall-clock limit; the best plan so far is returned with its bound",
+        .unit = "s",
+        .default_text = "60",
+        .min = 0,
+        .max = 1e7},
+       {.name = "gap",
+        .doc = "Relative gap between plan and bound at which to stop",
+        .default_text = "0",
+        .min = 0,
+        .max = 1},
+       {.name = "threads",
+        .type = OptionType::integer,
+        .doc = "Threads; the ILP uses one",
+        .default_text = "1",
+        .min = 1,
+        .max = 1024},
+       {.name = "seed",
+        .type = OptionType::integer,
+        .doc = "Seed of planners that draw",
+        .default_text = "0",
+        .min = 0,
+        .max = 9007199254740992.0},
+       {.name = "on_incumbent",
+        .type = OptionType::callback,
+        .doc = "Called with { objective, bound, gap } for each better plan",
+        .lua_type = "fun(incumbent: table)"}}};
+  return table;
+}
+
+solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
+                                     const std::string& path) {
+  const lua_kit::Options options(L, index, candidate_options(), path);
+  solver::Candidate candidate;
+  candidate.prefill_micro_batch_size = options.integer("prefill_micro_batch_size");
+  candidate.decode_micro_batch_size = options.integer("decode_micro_batch_size");
+  options.push("stages");
+  const int stages = lua_gettop(L);
+  std::vector<std::string> names;
+  candidate.first_layer.push_back(0);
+  for (int k = 1; k <= static_cast<int>(lua_objlen(L, stages)); ++k) {
+    lua_rawgeti(L, stages, k);
+    const std::string where = fmt::format("{}.stages[{}]", path, k);
+    const lua_kit::Options stage(L, lua_gettop(L), stage_options(), where);
+    names.push_back(stage.text("device"));
+    for (std::int64_t bit : stage.integers("bitwidths"))
+      candidate.bit.push_back(bit_index(instance, bit, where + ".bitwidths"));
+    candidate.first_layer.push_back(candidate.bit.size());
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  candidate.order = solver::order_from_names(instance, names);
+  return candidate;
+}
+
+/// price(problem, { stages =, prefill_micro_batch_size =, decode_micro_batch_size = }, planner,
+/// solve_s): a checked plan or nil, why.
+int price(lua_State* L) {
+  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  solver::PlanResult result = price_by_hand(p, candidate_argument(L, 2, p.instance, "ts.plan"));
+  result.solve_s = lua_isnoneornil(L, 4) ? 0 : lua_kit::check_number(L, 4, "solve_s", 0, 1e9);
+  return push_result(L, p, result, lua_kit::check_text(L, 3, "planner"));
+}
+
+int solve(lua_State* L) {
+  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const lua_kit::Options options(L, 2, plan_options(), "ts.plan");
+  if (options.given("stages"))
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of("stages") + ": only planner = \"manual\" takes stages",
+                options.path_of("stages"));
+  solver::PlanRequest request = request_from(p, options);
+  std::optional<lua_kit::LuaFunction> callback;
+  if (options.push("on_incumbent")) callback.emplace(L, -1, options.path_of("on_incumbent"));
+  lua_pop(L, 1);
+  request.on_incumbent = [&](const solver::Incumbent& incumbent) {
+    lua_kit::interrupt::set_incumbent_text(incumbent_text(p, incumbent));
+    if (!callback) return;
+    lua_State* state = callback->state();
+    lua_createtable(state, 0, 3);
+    const auto number = [&](const char* name, double value) {
+      lua_pushnumber(state, value);
+      lua_setfield(state, -2, name);
+    };
+    number("objective", incumbent.objective);
+    number("bound", incumbent.bound);
+    number("gap", (incumbent.objective - incumbent.bound) /
+                      std::max(std::abs(incumbent.objective), 1e-12));
+    callback->call(1, 0);
+  };
+  const solver::PlanResult result = solver::make_ilp_planner()->plan(p.instance, request);
+  if (result.stopped_by != solver::SolveStatus::interrupted)
+    lua_kit::interrupt::set_incumbent_text("");
+  return push_result(L, p, result, "ilp");
+}
+
+int load_plan(lua_State* L) {
+  const std::string path = lua_kit::check_text(L, 1, "ts.load_plan path");
+  auto plan = std::make_shared<Plan>(plan_from_json(read_json_file(path), path));
+  solver::problem_from_json(
+      *plan->problem,
+      path + ": problem");  // a plan whose problem is broken is refused here, not later
+  lua_kit::push_object<Plan>(L, std::move(plan));
+  return 1;
+}
+
+int check_plan(lua_State* L) {
+  const auto violation = solver::check_plan(*lua_kit::check_object<Plan>(L, 1, "ts.check plan"));
+  if (violation)
+    return push_why(L, violation->constraint, violation->message, violation->constraint);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+void register_plan(lua_State* L) {
+  lua_kit::register_object<Plan>(L);
+  auto& reference = core_lua::environment(L).reference;
+  reference.add_object<Plan>();
+  reference.add(plan_options());
+  reference.add(lua_kit::FunctionCard{"ts.load_plan",
+                                      "Reads a plan that plan:save wrote.",
+                                      {{"path", "string", "File"}},
+                                      "tessera.Plan"});
+  reference.add(lua_kit::FunctionCard{"ts.check",
+                                      "The independent checker: structure, memory, kernels, "
+                                      "quality floor and every printed number.",
+                                      {{"plan", "tessera.Plan", "Any plan"}},
+                                      "true?, tessera.Error?"});
+}
+
+}  // namespace solver_lua
+}  // namespace tessera

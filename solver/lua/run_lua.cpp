@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+
+#include "core_lua.h"
+#include "solver_lua.h"
+#include "tessera/core/units.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera {
+
+namespace solver_lua {
+
+/// A finished simulation, with the pipeline that the trace names.
+struct SimulatedRun {
+  sim::Run run;
+  sim::Pipeline pipeline;
+};
+
+}  // namespace solver_lua
+
+using solver_lua::SimulatedRun;
+
+namespace {
+
+const OptionTable& simulate_options() {
+  static const OptionTable table{
+      "ts.simulate",
+      "Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.",
+      "tessera.Run",
+      {{.name = "record",
+        .type = OptionType::boolean,
+        .doc = "Keep the busy intervals, for save_trace",
+        .default_text = "true"}}};
+  return table;
+}
+
+int save_trace(lua_State* L) {
+  const auto& run = *lua_kit::check_object<SimulatedRun>(L, 1, "run");
+  sim::save_chrome_trace(run.run, run.pipeline, lua_kit::check_text(L, 2, "run:save_trace path"));
+  return 0;
+}
+
+void push_stages(lua_State* L, const SimulatedRun& run) {
+  lua_createtable(L, static_cast<int>(run.run.stages.size()), 0);
+  for (std::size_t k = 0; k < run.run.stages.size(); ++k) {
+    lua_createtable(L, 0, 2);
+    lua_pushnumber(L, run.run.stages[k].busy_s);
+    lua_setfield(L, -2, "busy_s");
+    lua_pushnumber(L, run.run.stages[k].idle_ratio);
+    lua_setfield(L, -2, "idle_ratio");
+    lua_rawseti(L, -2, static_cast<int>(k) + 1);
+  }
+}
+
+std::string describe(const SimulatedRun& r) {
+  const sim::Run& run = r.run;
+  std::string text = fmt::format(
+      "Simulated: {} in all, prefill {}, decode {}; TTFT {} (worst {}), TPOT {}; {:.1f} tok/s "
+      "(modelled)\n",
+      format_seconds(run.total_s), format_seconds(run.prefill_s), format_seconds(run.decode_s),
+      format_seconds(run.ttft_s), format_seconds(run.ttft_max_s), format_seconds(run.tpot_s),
+      run.throughput_tok_s);
+  for (std::size_t k = 0; k < run.stages.size(); ++k) {
+    text += fmt::format("  {}: busy {}, idle {:.0f} %\n", r.pipeline.stage_names[k],
+                        format_seconds(run.stages[k].busy_s), 100 * run.stages[k].idle_ratio);
+  }
+  return text;
+}
+
+}  // namespace
+
+template <>
+const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
+  using R = SimulatedRun;
+  static const ObjectType<R> type{
+      .name = "tessera.Run",
+      .doc = "What a simulation saw.",
+      .fields = {{"total_s", "number", "Last token of the last request (s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.total_s); }},
+                 {"prefill_s", "number", "Until the last prompt is through (s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.prefill_s); }},
+                 {"decode_s", "number", "The rest (s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.decode_s); }},
+                 {"ttft_s", "number", "Time to first token, mean over requests (s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.ttft_s); }},
+                 {"ttft_max_s", "number", "Of the last request served (s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.ttft_max_s); }},
+                 {"tpot_s", "number",
+                  "Time per output token after the first, mean over requests (s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.tpot_s); }},
+                 {"decode_round_s", "number", "Mean period between token rounds (s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.decode_round_s); }},
+                 {"throughput_tok_s", "number", "Output tokens over total_s (tok/s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.throughput_tok_s); }},
+                 {"provenance", "string", "Of the stage times",
+                  [](lua_State* L, const R&) { push_text(L, "modelled"); }},
+                 {"stages", "table[]", "busy_s and idle_ratio per stage", push_stages}},
+      .methods = {{"save_trace", guarded<save_trace>, "(path: string)",
+                   "Chrome trace for Perfetto, one track per stage"}},
+      .summary =
+          [](const R& r) {
+            return fmt::format("run: {}, {:.1f} tok/s", format_seconds(r.run.total_s),
+                               r.run.throughput_tok_s);
+          },
+      .describe = describe};
+  return type;
+}
+
+namespace solver_lua {
+
+int simulate(lua_State* L) {
+  const Plan& plan = *lua_kit::check_object<Plan>(L, 1, "ts.simulate plan");
+  const lua_kit::Options options(L, 2, simulate_options(), "ts.simulate");
+  auto result = std::make_shared<SimulatedRun>();
+  result->pipeline = solver::pipeline_of(plan);
+  result->run = sim::simulate(result->pipeline, options.boolean("record"));
+  lua_kit::push_object<SimulatedRun>(L, std::move(result));
+  return 1;
+}
+
+void register_run(lua_State* L) {
+  lua_kit::register_object<SimulatedRun>(L);
+  core_lua::environment(L).reference.add_object<SimulatedRun>();
+  core_lua::environment(L).reference.add(simulate_options());
+}
+
+}  // namespace solver_lua
+}  // namespace tessera

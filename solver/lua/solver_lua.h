@@ -1,0 +1,41 @@
+#pragma once
+
+#include <lua.hpp>
+
+#include "tessera/core/option.h"
+#include "tessera/core/plan.h"
+#include "tessera/solver/problem.h"
+
+/// Problems, plans, planners and simulation runs as scripts see them.
+namespace tessera::solver_lua {
+
+/// A problem with its instance, lowered once and shared by every plan of it.
+struct LoweredProblem {
+  solver::Problem problem;
+  solver::Instance instance;
+};
+
+/// Makes `require "tessera.solver"` work. Needs the core's environment, core and indicator.
+void register_solver(lua_State* L);
+
+/// Options of ts.problem and of ts.plan; the command line offers the same.
+const OptionTable& problem_options();
+const OptionTable& plan_options();
+
+// Parts of register_solver, one file each.
+int new_problem(lua_State* L);
+int solve(lua_State* L);  ///< plan(problem, options) for the planners in C++
+int price(lua_State* L);  ///< price(problem, stages, planner, solve_s) for plans made elsewhere
+int load_plan(lua_State* L);
+int check_plan(lua_State* L);
+int simulate(lua_State* L);
+void register_problem(lua_State* L);
+void register_plan(lua_State* L);
+void register_run(lua_State* L);
+
+/// The candidate described by a table { stages = { { device =, bitwidths = }, ... },
+/// prefill_micro_batch_size =, decode_micro_batch_size = }.
+solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
+                                     const std::string& path);
+
+}  // namespace tessera::solver_lua

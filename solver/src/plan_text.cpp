@@ -1,0 +1,136 @@
+#include "tessera/solver/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+#include "tessera/solver/problem.h"
+
+namespace tessera::solver {
+namespace {
+
+/// "16 x 8-bit, 4 x 4-bit", highest first.
+std::string bitwidth_counts(const PlanStage& stage) {
+  std::map<std::int32_t, int, std::greater<>> counts;
+  for (std::int32_t bit : stage.bitwidths) ++counts[bit];
+  std::vector<std::string> parts;
+  for (const auto& [bit, count] : counts) parts.push_back(fmt::format("{} x {}-bit", count, bit));
+  return parts.empty() ? "-" : join(parts, ", ");
+}
+
+std::string layer_range(const PlanStage& stage) {
+  if (stage.num_layers == 0) return "none";
+  return fmt::format("{}-{}", stage.first_layer, stage.first_layer + stage.num_layers - 1);
+}
+
+double used_ratio(const StageMemory& memory) { return memory.total_bytes / memory.capacity_bytes; }
+
+std::string memory_bar(const StageMemory& memory) {
+  constexpr int kWidth = 20;
+  const int filled = std::clamp(static_cast<int>(used_ratio(memory) * kWidth + 0.5), 0, kWidth);
+  std::string bar;
+  for (int i = 0; i < kWidth; ++i) bar += i < filled ? "█" : "░";
+  return bar;
+}
+
+std::string proof(const Plan& plan) {
+  if (!plan.bound) return "no bound was computed";
+  return fmt::format("bound {}, gap {:.3g} %", format_seconds(*plan.bound),
+                     100 * plan.gap.value_or(0));
+}
+
+std::size_t slowest(const Plan& plan, double PlanStage::*time) {
+  std::size_t found = 0;
+  for (std::size_t k = 1; k < plan.stages.size(); ++k) {
+    if (plan.stages[k].*time > plan.stages[found].*time) found = k;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string summarise(const Plan& plan) {
+  return fmt::format("plan: {} stage{}, {}, {:.1f} tok/s, {:.2f} bits on average, {} ({})",
+                     plan.stages.size(), plan.stages.size() == 1 ? "" : "s",
+                     format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
+                     to_string(plan.status), plan.planner);
+}
+
+std::string describe(const Plan& plan) {
+  const Problem problem = problem_from_json(*plan.problem, "plan.problem");
+  const std::string name = problem.serving ? fmt::format("{} on {}", problem.serving->model.name,
+                                                         problem.serving->cluster.name)
+                                           : problem.instance_path;
+  std::string text = fmt::format("Plan for {} by {}: {}, {} ({})\n", name, plan.planner,
+                                 to_string(plan.status), proof(plan), format_seconds(plan.solve_s));
+  std::size_t device_width = 6, bits_width = 9;
+  for (const PlanStage& stage : plan.stages) {
+    device_width = std::max(device_width, stage.device.size());
+    bits_width = std::max(bits_width, bitwidth_counts(stage).size());
+  }
+  text += fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory\n", "device",
+                      device_width, "bitwidths", bits_width, "prefill", "decode");
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    text += fmt::format("  {:>5}  {:<{}}  {:<7}  {:<{}}  {:>9}  {:>9}  {} {} of {} ({:.0f} %)\n", k,
+                        stage.device, device_width, layer_range(stage), bitwidth_counts(stage),
+                        bits_width, format_seconds(stage.prefill_s), format_seconds(stage.decode_s),
+                        memory_bar(stage.memory), format_bytes(stage.memory.total_bytes),
+                        format_bytes(stage.memory.capacity_bytes), 100 * used_ratio(stage.memory));
+  }
+  text += fmt::format("  micro-batches: prefill {}, decode {}\n", plan.prefill_micro_batch_size,
+                      plan.decode_micro_batch_size);
+  text += fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}\n",
+                      format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
+                      format_number(plan.omega, 4));
+  text += fmt::format("  latencies are {}{}\n", to_string(plan.provenance),
+                      plan.error ? fmt::format(", held-out error {:.1f} %", 100 * *plan.error)
+                                 : ": no measurement stands behind them yet");
+  for (const std::string& note : plan.notes) text += "  note: " + note + "\n";
+  return text;
+}
+
+std::string explain(const Plan& plan) {
+  const Problem problem = problem_from_json(*plan.problem, "plan.problem");
+  const Instance instance = lower(problem);
+  const Evaluation e = evaluate(instance, candidate_of(instance, plan));
+  const std::size_t prefill = slowest(plan, &PlanStage::prefill_s);
+  const std::size_t decode = slowest(plan, &PlanStage::decode_s);
+  std::size_t tight = 0;
+  for (std::size_t k = 1; k < plan.stages.size(); ++k) {
+    if (used_ratio(plan.stages[k].memory) > used_ratio(plan.stages[tight].memory)) tight = k;
+  }
+  const ObjectiveCoefficients c = objective_coefficients(
+      instance, Objective::steady, plan.prefill_micro_batch_size, plan.decode_micro_batch_size);
+  const double fill = c.prefill_sum * e.prefill_sum_s;
+  const double steady = c.prefill_max * e.prefill_max_s;
+  const double rounds = e.latency_s - fill - steady;
+  const StageMemory& memory = plan.stages[tight].memory;
+  std::string text =
+      fmt::format("  first micro-batch through the pipeline {}, the others {}, decoding {}\n",
+                  format_seconds(fill), format_seconds(steady), format_seconds(rounds));
+  text += fmt::format("  prefill waits for stage {} ({}, {} per micro-batch unit)\n", prefill,
+                      plan.stages[prefill].device, format_seconds(plan.stages[prefill].prefill_s));
+  text += fmt::format("  decoding waits for stage {} ({}, {} per step)\n", decode,
+                      plan.stages[decode].device, format_seconds(plan.stages[decode].decode_s));
+  text += fmt::format(
+      "  memory is tightest on stage {} ({}): {} weights, {} KV cache, {} activations, {} "
+      "embeddings, {} reserve; {} left\n",
+      tight, plan.stages[tight].device, format_bytes(memory.weight_bytes),
+      format_bytes(memory.kv_cache_bytes), format_bytes(memory.activation_bytes),
+      format_bytes(memory.embedding_bytes), format_bytes(memory.reserve_bytes),
+      format_bytes(memory.capacity_bytes - memory.total_bytes));
+  if (instance.theta > 0) {
+    text +=
+        fmt::format("  quality: theta {} times omega {} adds {} to the objective of {}\n",
+                    format_number(instance.theta), format_number(plan.omega, 4),
+                    format_seconds(instance.theta * plan.omega), format_seconds(plan.objective));
+  }
+  return text;
+}
+
+}  // namespace tessera::solver
