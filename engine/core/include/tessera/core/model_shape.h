@@ -19,6 +19,8 @@ struct LinearShape {
 
   std::int64_t parameters() const { return in_features * out_features * num_copies; }
   std::int64_t active_parameters() const { return in_features * out_features * num_active; }
+
+  friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };
 
 /// A decoder layer, free of family names: matrices, attention geometry, and what stays in FP16.
@@ -34,6 +36,8 @@ struct LayerShape {
   std::int64_t linear_parameters() const;         ///< all experts
   std::int64_t active_linear_parameters() const;  ///< per token
   std::int64_t parameters() const { return linear_parameters() + other_parameters; }
+
+  friend bool operator==(const LayerShape&, const LayerShape&) = default;
 };
 
 /// Architecture of a decoder-only transformer: everything that costs need, nothing about weights.
@@ -77,7 +81,36 @@ struct ModelShape {
   /// Bytes of the first decoder layer at `bitwidth`: matrices at that width, the rest in FP16, no
   /// quantisation metadata.
   double layer_bytes(double bitwidth) const;
+
+  friend bool operator==(const ModelShape&, const ModelShape&) = default;
 };
+
+/// An architecture in Tessera's own words, for models that have no config.json. What is absent
+/// follows the conventions of the family: biases, norms, position embeddings and Hugging Face's
+/// defaults.
+struct ModelSpec {
+  std::string name;    ///< "" becomes the family's name
+  std::string family;  ///< one of known_model_families()
+  std::int64_t num_layers = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t ffn_size = 0;  ///< of one expert for mixture-of-experts families
+  std::int64_t vocab_size = 0;
+  std::int64_t max_context_tokens = 0;
+  std::optional<std::int64_t> num_kv_heads;
+  std::optional<std::int64_t> head_dim;
+  std::optional<bool> gated_ffn;  ///< a check: refused where the family is built the other way
+  std::optional<bool> tied_embeddings;
+  std::optional<std::int64_t> num_experts;  ///< required by, and only for, mixture-of-experts
+  std::optional<std::int64_t> num_active_experts;
+  /// Tokens seen by sliding-window layers. Absent: Gemma keeps its family's window, the others see
+  /// all tokens.
+  std::optional<std::int64_t> attention_window;
+};
+
+/// Writes the spec as the family's config.json and reads that, so there is one truth per family.
+/// @throws Error{invalid_argument, out_of_range, unsupported} naming the field as spelt here.
+ModelShape model_from_spec(const ModelSpec& spec);
 
 /// Reads a Hugging Face `config.json`.
 /// @throws Error{unsupported} naming the architecture for families that are not understood (MLA,
@@ -86,8 +119,10 @@ struct ModelShape {
 ModelShape model_from_hf_config(const Json& config, const std::string& name,
                                 const std::string& path);
 
-/// Tessera's own architecture file: `{ "name", "source", "published_parameters", "config": {
-/// Hugging Face keys } }`.
+/// Tessera's own architecture file: `{ "name", "source", "published_parameters",
+/// "published_active_parameters", "parameters_source", "config": { Hugging Face keys } }`, of which
+/// `name` and `config` are required; or a bare config.json, named after its folder.
+/// @throws as model_from_hf_config, and for unknown fields beside `config`.
 ModelShape model_from_json(const Json& json, const std::string& path);
 
 /// Full description, every field; `model_shape_from_json` reads it back exactly (saved plans carry

@@ -1,0 +1,213 @@
+#include "family.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "tessera/core/text.h"
+
+namespace tessera::hf {
+namespace {
+
+// Hugging Face's names of activations that work element by element and so change no shape.
+constexpr std::array<std::string_view, 18> kPointwiseActivations = {"gelu",
+                                                                    "gelu_10",
+                                                                    "gelu_accurate",
+                                                                    "gelu_fast",
+                                                                    "gelu_new",
+                                                                    "gelu_python",
+                                                                    "gelu_pytorch_tanh",
+                                                                    "laplace",
+                                                                    "leaky_relu",
+                                                                    "linear",
+                                                                    "mish",
+                                                                    "quick_gelu",
+                                                                    "relu",
+                                                                    "relu2",
+                                                                    "relu6",
+                                                                    "sigmoid",
+                                                                    "silu",
+                                                                    "swish"};
+
+std::string shown(const Json& value) {
+  return quote(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
+Config::Config(const Json& object, std::string path)
+    : object_(object), path_(std::move(path)), fields_(object_, path_) {}
+
+void Config::fail(const char* key, const std::string& problem, ErrorCode code) const {
+  const std::string where = path_ + ": " + key;
+  throw Error(code, where + ": " + problem, where);
+}
+
+std::int64_t Config::checked_integer(const char* key, SizeRange range) {
+  const Json& value = fields_.at(key);
+  const auto [low, high] = range;
+  if (!value.is_number() || std::floor(value.get<double>()) != value.get<double>()) {
+    fail(key, fmt::format("{} where an integer in [{}, {}] belongs", shown(value), low, high));
+  }
+  if (value.get<double>() < static_cast<double>(low) ||
+      value.get<double>() > static_cast<double>(high)) {
+    fail(key, fmt::format("{} is outside [{}, {}]", shown(value), low, high),
+         ErrorCode::out_of_range);
+  }
+  return fields_.integer(key, low, high);
+}
+
+std::optional<std::int64_t> Config::optional_size(Keys keys, SizeRange range) {
+  std::optional<std::int64_t> found;
+  const char* first = nullptr;
+  for (const char* key : keys) {
+    if (!fields_.has(key)) continue;
+    const std::int64_t value = checked_integer(key, range);
+    if (found && *found != value) {
+      fail(key, fmt::format("{} contradicts {} = {}", value, first, *found));
+    }
+    if (!found) first = key;
+    found = value;
+  }
+  return found;
+}
+
+std::int64_t Config::size(Keys keys, SizeRange range, std::optional<std::int64_t> fallback) {
+  if (const auto value = optional_size(keys, range)) return *value;
+  if (fallback) return *fallback;
+  fail(*keys.begin(),
+       fmt::format("missing; an integer in [{}, {}] belongs here", range.low, range.high));
+}
+
+bool Config::flag(const char* key, bool fallback) { return fields_.boolean(key, fallback); }
+
+void Config::check_activation(Keys keys) {
+  for (const char* key : keys) {
+    if (!fields_.has(key)) continue;
+    const std::string name = fields_.text(key);
+    const auto& known = kPointwiseActivations;
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      fail(key,
+           fmt::format("the activation {} is not understood (it may bring its own gate); known: {}",
+                       quote(name), fmt::join(known, ", ")),
+           ErrorCode::unsupported);
+    }
+  }
+}
+
+std::optional<std::vector<bool>> Config::sliding_layers(std::int64_t num_layers) {
+  const Json* types = find("layer_types");
+  if (types == nullptr) return std::nullopt;
+  if (!types->is_array() || types->size() != static_cast<std::size_t>(num_layers)) {
+    fail("layer_types",
+         fmt::format("an array of {} names belongs here, one per layer", num_layers));
+  }
+  std::vector<bool> sliding;
+  for (const Json& type : *types) {
+    if (type != "full_attention" && type != "sliding_attention") {
+      fail("layer_types",
+           fmt::format("{} is not understood; known: full_attention, sliding_attention",
+                       shown(type)),
+           ErrorCode::unsupported);
+    }
+    sliding.push_back(type == "sliding_attention");
+  }
+  return sliding;
+}
+
+LayerShape make_layer(const LayerDesign& design) {
+  const std::int64_t hidden = design.hidden_size;
+  const std::int64_t query = design.num_heads * design.head_dim;
+  const std::int64_t key = design.num_kv_heads * design.head_dim;
+  const std::int64_t ffn = design.ffn_size;
+
+  LayerShape layer;
+  layer.num_heads = design.num_heads;
+  layer.num_kv_heads = design.num_kv_heads;
+  layer.head_dim = design.head_dim;
+  layer.attention_window = design.attention_window;
+  layer.linears = {{"q_proj", hidden, query},
+                   {"k_proj", hidden, key},
+                   {"v_proj", hidden, key},
+                   {"o_proj", query, hidden}};
+  const bool mixture = design.num_experts > 0;
+  const std::string prefix = mixture ? "experts." : "";
+  const std::int64_t copies = mixture ? design.num_experts : 1;
+  const std::int64_t active = mixture ? design.num_active_experts : 1;
+  if (design.gated_ffn)
+    layer.linears.push_back({prefix + "gate_proj", hidden, ffn, copies, active});
+  layer.linears.push_back({prefix + "up_proj", hidden, ffn, copies, active});
+  layer.linears.push_back({prefix + "down_proj", ffn, hidden, copies, active});
+
+  layer.other_parameters = design.norm_parameters;
+  if (design.qkv_bias) layer.other_parameters += query + 2 * key;
+  if (design.output_bias) layer.other_parameters += hidden;
+  if (design.ffn_bias) layer.other_parameters += (design.gated_ffn ? 2 * ffn : ffn) + hidden;
+  if (design.qk_norm) layer.other_parameters += 2 * design.head_dim;
+  layer.other_parameters += hidden * design.num_experts;  // the router
+  return layer;
+}
+
+LayerDesign design_of(const ModelShape& model) {
+  LayerDesign design;
+  design.hidden_size = model.hidden_size;
+  design.num_heads = model.num_heads;
+  design.num_kv_heads = model.num_kv_heads;
+  design.head_dim = model.head_dim;
+  design.ffn_size = model.ffn_size;
+  return design;
+}
+
+void add_layer(ModelShape& model, const LayerShape& layer) {
+  auto& classes = model.layer_classes;
+  const auto known = std::find(classes.begin(), classes.end(), layer);
+  model.layer_class.push_back(static_cast<std::int32_t>(known - classes.begin()));
+  if (known == classes.end()) classes.push_back(layer);
+}
+
+void add_layers(ModelShape& model, const LayerShape& layer) {
+  for (std::int64_t i = 0; i < model.num_layers; ++i) add_layer(model, layer);
+}
+
+void set_embeddings(ModelShape& model, std::int64_t width, bool tied) {
+  model.token_embedding_parameters = model.vocab_size * width;
+  model.lm_head_parameters = model.vocab_size * width;
+  model.tied_embeddings = tied;
+}
+
+void split_hidden_size(Config& config, ModelShape& model) {
+  if (model.hidden_size % model.num_heads != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: hidden_size {} is not a multiple of the {} attention heads, and "
+                            "head_dim is not given",
+                            config.path(), model.hidden_size, model.num_heads),
+                config.path());
+  }
+  model.head_dim = model.hidden_size / model.num_heads;
+  if (model.head_dim > kHeadDimRange.high) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("{}: hidden_size / num_heads = {} is outside [{}, {}]", config.path(),
+                            model.head_dim, kHeadDimRange.low, kHeadDimRange.high),
+                config.path());
+  }
+}
+
+void check_kv_heads(Config& config, const ModelShape& model) {
+  if (model.num_heads % model.num_kv_heads != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} attention heads do not split evenly over {} key-value heads",
+                            config.path(), model.num_heads, model.num_kv_heads),
+                config.path());
+  }
+}
+
+void read_experts(Config& config, Keys total_keys, LayerDesign& design) {
+  design.num_experts = config.size(total_keys, kExpertsRange);
+  design.num_active_experts = config.size({"num_experts_per_tok"}, {1, design.num_experts});
+}
+
+}  // namespace tessera::hf

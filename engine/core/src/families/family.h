@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../model_checks.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/model_shape.h"
+
+// What the readers of Hugging Face config.json share. A family is one function that turns the keys
+// of its config class into a ModelShape; defaults are those that the class documents, and only
+// where the class has one.
+namespace tessera::hf {
+
+/// Spellings of one field; the config may write any, and those it writes must agree.
+using Keys = std::initializer_list<const char*>;
+
+/// A config.json, read key by key; keys that nobody asks for are fine.
+class Config {
+ public:
+  Config(const Json& object, std::string path);
+
+  /// @throws if absent and without fallback
+  std::int64_t size(Keys keys, SizeRange range, std::optional<std::int64_t> fallback = {});
+  std::optional<std::int64_t> optional_size(Keys keys, SizeRange range);
+  bool flag(const char* key, bool fallback);
+
+  /// The key is there, be it with the value null, which some classes tell apart from absence.
+  bool written(const char* key) const { return object_.contains(key); }
+  /// nullptr when absent or null.
+  const Json* find(const char* key) { return fields_.has(key) ? &fields_.at(key) : nullptr; }
+
+  /// Refuses names such as "swiglu", which say that the activation brings its own gate.
+  void check_activation(Keys keys);
+
+  /// `layer_types` where written; each entry true for sliding-window attention.
+  std::optional<std::vector<bool>> sliding_layers(std::int64_t num_layers);
+
+  [[noreturn]] void fail(const char* key, const std::string& problem,
+                         ErrorCode code = ErrorCode::invalid_argument) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::int64_t checked_integer(const char* key, SizeRange range);
+
+  const Json& object_;
+  std::string path_;
+  JsonFields fields_;
+};
+
+/// A decoder layer in words; make_layer turns it into matrices.
+struct LayerDesign {
+  std::int64_t hidden_size = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn_size = 0;
+  std::int64_t norm_parameters = 0;  ///< all norms over the hidden size
+  bool gated_ffn = false;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool ffn_bias = false;
+  bool qk_norm = false;          ///< RMS norms over the head dimension, shared by the heads
+  std::int64_t num_experts = 0;  ///< 0: a dense feed-forward network without router
+  std::int64_t num_active_experts = 0;
+  std::optional<std::int64_t> attention_window;
+};
+LayerShape make_layer(const LayerDesign& design);
+
+/// The sizes of `model` as the start of a design.
+LayerDesign design_of(const ModelShape& model);
+
+/// Appends a layer, reusing the class of an equal one.
+void add_layer(ModelShape& model, const LayerShape& layer);
+void add_layers(ModelShape& model, const LayerShape& layer);  ///< all num_layers of them
+
+/// Token embedding and LM head over `width` features (the hidden size but for OPT-350m).
+void set_embeddings(ModelShape& model, std::int64_t width, bool tied);
+
+/// Sets head_dim = hidden_size / num_heads. @throws unless it divides.
+void split_hidden_size(Config& config, ModelShape& model);
+
+/// @throws unless the query heads split evenly over the key-value heads.
+void check_kv_heads(Config& config, const ModelShape& model);
+
+/// num_experts and num_experts_per_tok into the design.
+void read_experts(Config& config, Keys total_keys, LayerDesign& design);
+
+/// What the config classes that descend from Llama disagree about.
+struct LlamaDefaults {
+  std::int64_t max_context_tokens;
+  std::optional<std::int64_t> num_kv_heads;  ///< absent: as many as heads
+  std::optional<std::int64_t> head_dim;      ///< absent: hidden_size / num_heads
+  bool tied_embeddings = false;
+  std::optional<std::int64_t> num_heads = {};   ///< absent: a required field
+  std::optional<std::int64_t> vocab_size = {};  ///< absent: a required field
+};
+/// Sizes, embeddings and final norm of a descendant of Llama.
+void read_llama_sizes(Config& config, const LlamaDefaults& defaults, ModelShape& model);
+/// Its layer: gated, two RMS norms, no biases.
+LayerDesign llama_design(const ModelShape& model);
+
+// One reader per family; `model` comes with name, family and source set.
+void read_bloom(Config& config, ModelShape& model);
+void read_falcon(Config& config, ModelShape& model);
+void read_gemma2(Config& config, ModelShape& model);
+void read_gemma3(Config& config, ModelShape& model);
+void read_gpt2(Config& config, ModelShape& model);
+void read_gptj(Config& config, ModelShape& model);
+void read_llama(Config& config, ModelShape& model);
+void read_mistral(Config& config, ModelShape& model);
+void read_mixtral(Config& config, ModelShape& model);
+void read_opt(Config& config, ModelShape& model);
+void read_qwen2(Config& config, ModelShape& model);
+void read_qwen3(Config& config, ModelShape& model);
+void read_qwen3_moe(Config& config, ModelShape& model);
+
+}  // namespace tessera::hf

@@ -1,0 +1,70 @@
+// Llama 1 to 3.3 and the two families of Mistral AI that share its layer.
+#include "family.h"
+
+namespace tessera::hf {
+
+void read_llama_sizes(Config& config, const LlamaDefaults& defaults, ModelShape& model) {
+  model.num_layers = config.size({"num_hidden_layers"}, kLayersRange);
+  model.hidden_size = config.size({"hidden_size"}, kSizeRange);
+  model.num_heads = config.size({"num_attention_heads"}, kHeadsRange, defaults.num_heads);
+  // All these classes read an explicit null as "as many as heads", whatever their default is.
+  const std::int64_t absent_kv_heads = config.written("num_key_value_heads")
+                                           ? model.num_heads
+                                           : defaults.num_kv_heads.value_or(model.num_heads);
+  model.num_kv_heads = config.size({"num_key_value_heads"}, {1, model.num_heads}, absent_kv_heads);
+  check_kv_heads(config, model);
+  auto head_dim = config.optional_size({"head_dim"}, kHeadDimRange);
+  if (!head_dim) head_dim = defaults.head_dim;
+  if (head_dim) {
+    model.head_dim = *head_dim;
+  } else {
+    split_hidden_size(config, model);
+  }
+  model.ffn_size = config.size({"intermediate_size"}, kSizeRange);
+  model.vocab_size = config.size({"vocab_size"}, kVocabRange, defaults.vocab_size);
+  model.max_context_tokens =
+      config.size({"max_position_embeddings"}, kTokensRange, defaults.max_context_tokens);
+  config.check_activation({"hidden_act", "hidden_activation"});
+  set_embeddings(model, model.hidden_size,
+                 config.flag("tie_word_embeddings", defaults.tied_embeddings));
+  model.final_other_parameters = model.hidden_size;
+}
+
+LayerDesign llama_design(const ModelShape& model) {
+  LayerDesign design = design_of(model);
+  design.gated_ffn = true;
+  design.norm_parameters = 2 * model.hidden_size;
+  return design;
+}
+
+// LlamaConfig defaults: as many key-value heads as heads, 2048 positions, untied, no biases.
+void read_llama(Config& config, ModelShape& model) {
+  read_llama_sizes(config, {.max_context_tokens = 2048, .num_kv_heads = {}, .head_dim = {}}, model);
+  LayerDesign design = llama_design(model);
+  design.qkv_bias = design.output_bias = config.flag("attention_bias", false);
+  design.ffn_bias = config.flag("mlp_bias", false);
+  add_layers(model, make_layer(design));
+}
+
+// MistralConfig defaults: 8 key-value heads, 131072 positions, untied, a window of 4096 tokens
+// unless the key says null.
+void read_mistral(Config& config, ModelShape& model) {
+  read_llama_sizes(config, {.max_context_tokens = 131072, .num_kv_heads = 8, .head_dim = {}},
+                   model);
+  LayerDesign design = llama_design(model);
+  design.attention_window = config.optional_size({"sliding_window"}, kTokensRange);
+  if (!config.written("sliding_window")) design.attention_window = 4096;
+  add_layers(model, make_layer(design));
+}
+
+// MixtralConfig defaults: as Mistral's, without a window. intermediate_size is one expert's.
+void read_mixtral(Config& config, ModelShape& model) {
+  read_llama_sizes(config, {.max_context_tokens = 131072, .num_kv_heads = 8, .head_dim = {}},
+                   model);
+  LayerDesign design = llama_design(model);
+  design.attention_window = config.optional_size({"sliding_window"}, kTokensRange);
+  read_experts(config, {"num_local_experts"}, design);
+  add_layers(model, make_layer(design));
+}
+
+}  // namespace tessera::hf

@@ -1,0 +1,96 @@
+// Qwen2 and 2.5, Qwen3 dense and mixture-of-experts.
+#include <fmt/format.h>
+
+#include "family.h"
+
+namespace tessera::hf {
+namespace {
+
+// Qwen2Config and Qwen3Config: the first max_window_layers (default 28) see everything, those
+// after them sliding_window (default 4096) tokens, and nothing slides unless use_sliding_window
+// (default false) says so; layer_types overrides the split.
+void add_windowed_layers(Config& config, LayerDesign design, ModelShape& model) {
+  std::optional<std::int64_t> window;
+  if (config.flag("use_sliding_window", false)) {
+    window = config.optional_size({"sliding_window"}, kTokensRange);
+    if (!config.written("sliding_window")) window = 4096;
+  }
+  const std::int64_t num_full = config.size({"max_window_layers"}, {0, kLayersRange.high}, 28);
+  const auto sliding = config.sliding_layers(model.num_layers);
+  for (std::int64_t i = 0; i < model.num_layers; ++i) {
+    const bool slides = sliding ? (*sliding)[static_cast<std::size_t>(i)] : i >= num_full;
+    design.attention_window = slides ? window : std::nullopt;
+    add_layer(model, make_layer(design));
+  }
+}
+
+bool listed(const Json* layers, std::int64_t index) {
+  if (layers == nullptr) return false;
+  for (const Json& layer : *layers) {
+    if (layer == index) return true;
+  }
+  return false;
+}
+
+void check_layer_list(Config& config, const Json* layers, const ModelShape& model) {
+  if (layers == nullptr) return;
+  const std::string path = config.path() + ": mlp_only_layers";
+  for (const double index :
+       json_numbers(*layers, path, 0, static_cast<double>(model.num_layers - 1))) {
+    if (static_cast<double>(static_cast<std::int64_t>(index)) != index)
+      config.fail("mlp_only_layers", fmt::format("{} is not a layer index", index));
+  }
+}
+
+}  // namespace
+
+// Qwen2Config defaults: 32 key-value heads, 32768 positions, untied. Biases are not an option:
+// query, key and value have one, the output has none.
+void read_qwen2(Config& config, ModelShape& model) {
+  read_llama_sizes(config, {.max_context_tokens = 32768, .num_kv_heads = 32, .head_dim = {}},
+                   model);
+  LayerDesign design = llama_design(model);
+  design.qkv_bias = true;
+  add_windowed_layers(config, design, model);
+}
+
+// Qwen3Config defaults: 32 key-value heads of 128, 32768 positions, untied, no biases.
+void read_qwen3(Config& config, ModelShape& model) {
+  read_llama_sizes(config, {.max_context_tokens = 32768, .num_kv_heads = 32, .head_dim = 128},
+                   model);
+  LayerDesign design = llama_design(model);
+  design.qk_norm = true;
+  design.qkv_bias = design.output_bias = config.flag("attention_bias", false);
+  add_windowed_layers(config, design, model);
+}
+
+// Qwen3MoeConfig defaults: 4 key-value heads, 32768 positions, untied, no biases, every layer
+// sparse (decoder_sparse_step 1, mlp_only_layers empty). Its attention falls back to
+// hidden_size / num_heads where head_dim is absent.
+void read_qwen3_moe(Config& config, ModelShape& model) {
+  if (config.flag("use_sliding_window", false)) {
+    config.fail("use_sliding_window",
+                "which layers of qwen3_moe slide differs between releases of transformers, so "
+                "only false is understood",
+                ErrorCode::unsupported);
+  }
+  read_llama_sizes(config, {.max_context_tokens = 32768, .num_kv_heads = 4, .head_dim = {}}, model);
+  LayerDesign dense = llama_design(model);
+  dense.qk_norm = true;
+  dense.qkv_bias = dense.output_bias = config.flag("attention_bias", false);
+  LayerDesign sparse = dense;
+  sparse.ffn_size = model.ffn_size = config.size({"moe_intermediate_size"}, kSizeRange);
+  read_experts(config, {"num_experts", "num_local_experts"}, sparse);
+
+  const std::int64_t step = config.size({"decoder_sparse_step"}, kLayersRange, 1);
+  const Json* mlp_only = config.find("mlp_only_layers");
+  check_layer_list(config, mlp_only, model);
+  const LayerShape dense_layer = make_layer(dense);
+  const LayerShape sparse_layer = make_layer(sparse);
+  for (std::int64_t i = 0; i < model.num_layers; ++i) {
+    const bool is_sparse = (i + 1) % step == 0 && !listed(mlp_only, i);
+    add_layer(model, is_sparse ? sparse_layer : dense_layer);
+  }
+}
+
+}  // namespace tessera::hf

@@ -1,0 +1,224 @@
+// From a Hugging Face config.json to the reader of its family, or to a refusal that says why.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "families/family.h"
+#include "tessera/core/text.h"
+
+namespace tessera {
+namespace {
+
+struct Family {
+  const char* name;
+  const char* class_prefix;  ///< of the classes in `architectures`: "Llama" for LlamaForCausalLM
+  bool mixture_of_experts;
+  void (*read)(hf::Config& config, ModelShape& model);
+};
+
+// Sorted by name.
+constexpr std::array<Family, 13> kFamilies = {{
+    {"bloom", "Bloom", false, hf::read_bloom},
+    {"falcon", "Falcon", false, hf::read_falcon},
+    {"gemma2", "Gemma2", false, hf::read_gemma2},
+    {"gemma3", "Gemma3", false, hf::read_gemma3},
+    {"gpt2", "GPT2", false, hf::read_gpt2},
+    {"gptj", "GPTJ", false, hf::read_gptj},
+    {"llama", "Llama", false, hf::read_llama},
+    {"mistral", "Mistral", false, hf::read_mistral},
+    {"mixtral", "Mixtral", true, hf::read_mixtral},
+    {"opt", "OPT", false, hf::read_opt},
+    {"qwen2", "Qwen2", false, hf::read_qwen2},
+    {"qwen3", "Qwen3", false, hf::read_qwen3},
+    {"qwen3_moe", "Qwen3Moe", true, hf::read_qwen3_moe},
+}};
+
+// Why a model_type that people are likely to try is refused; the others are simply unknown.
+struct Refusal {
+  std::string_view model_type;
+  std::string_view reason;
+};
+constexpr std::array<Refusal, 25> kRefusals = {{
+    {"bart", "an encoder-decoder"},
+    {"bert", "an encoder"},
+    {"deepseek_v2", "multi-head latent attention"},
+    {"deepseek_v3", "multi-head latent attention"},
+    {"deepseek_v32", "multi-head latent attention"},
+    {"falcon_h1", "a hybrid with a state-space model"},
+    {"falcon_mamba", "a state-space model"},
+    {"gpt_oss", "experts with biases and attention sinks"},
+    {"granitemoehybrid", "a hybrid with a state-space model"},
+    {"jamba", "a hybrid with a state-space model"},
+    {"kimi_k2", "multi-head latent attention"},
+    {"llama4", "interleaved experts and chunked attention"},
+    {"llama4_text", "interleaved experts and chunked attention"},
+    {"mamba", "a state-space model"},
+    {"mamba2", "a state-space model"},
+    {"mbart", "an encoder-decoder"},
+    {"minicpm3", "multi-head latent attention"},
+    {"mt5", "an encoder-decoder"},
+    {"phi", "partly shared norms and biases of its own"},
+    {"phi3", "fused projections of its own"},
+    {"qwen3_next", "a hybrid with linear attention"},
+    {"recurrent_gemma", "a recurrent model"},
+    {"rwkv", "a recurrent model"},
+    {"t5", "an encoder-decoder"},
+    {"whisper", "an encoder-decoder"},
+}};
+
+std::string known_families_text() { return join(known_model_families(), ", "); }
+
+[[noreturn]] void refuse(const std::string& path, const std::string& problem) {
+  throw Error(ErrorCode::unsupported,
+              fmt::format("{}: {}; known families: {}", path, problem, known_families_text()),
+              path);
+}
+
+const Family* find_family(std::string_view model_type) {
+  if (model_type == "gemma3_text") model_type = "gemma3";
+  for (const Family& family : kFamilies) {
+    if (model_type == family.name) return &family;
+  }
+  return nullptr;
+}
+
+// A config that says one family and was saved by the class of another is not to be trusted.
+void check_architectures(hf::Config& config, const Family& family, const std::string& model_type) {
+  const Json* classes = config.find("architectures");
+  if (classes == nullptr) return;
+  if (!classes->is_array()) config.fail("architectures", "an array of class names belongs here");
+  if (classes->empty()) return;
+  const std::string prefix = family.class_prefix;
+  // The second-last is what multimodal Gemma 3 is saved as, the last how early conversions of
+  // Llama 1 spelt it.
+  const std::array<std::string, 6> accepted = {
+      prefix + "ForCausalLM", prefix + "LMHeadModel",           prefix + "Model",
+      prefix + "TextModel",   "Gemma3ForConditionalGeneration", "LLaMAForCausalLM"};
+  for (const Json& entry : *classes) {
+    if (!entry.is_string()) config.fail("architectures", "an array of class names belongs here");
+    const auto name = entry.get<std::string>();
+    const bool own =
+        std::find(accepted.begin(), accepted.begin() + 4, name) != accepted.begin() + 4;
+    const bool alias = (model_type == "gemma3" && name == accepted[4]) ||
+                       (model_type == "llama" && name == accepted[5]);
+    if (!own && !alias) {
+      refuse(config.path(), fmt::format("architectures says {}, which is not the decoder of "
+                                        "model_type {}",
+                                        quote(name), quote(model_type)));
+    }
+  }
+}
+
+// Fields that change what a layer is, whatever the model_type claims.
+void check_foreign_fields(hf::Config& config, const Family& family, const std::string& model_type) {
+  if (config.find("kv_lora_rank") != nullptr) {
+    refuse(config.path(),
+           fmt::format("kv_lora_rank: model_type {} with multi-head latent attention (MLA) is not "
+                       "understood",
+                       quote(model_type)));
+  }
+  if (config.flag("is_encoder_decoder", false)) {
+    refuse(config.path(), fmt::format("is_encoder_decoder: model_type {} with an encoder is not "
+                                      "understood",
+                                      quote(model_type)));
+  }
+  if (family.mixture_of_experts) return;
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    if (config.size({key}, {0, kExpertsRange.high}, 0) > 1) {
+      refuse(config.path(), fmt::format("{}: model_type {} with experts is not understood", key,
+                                        quote(model_type)));
+    }
+  }
+}
+
+[[noreturn]] void refuse_model_type(const std::string& model_type, const std::string& path) {
+  for (const Refusal& refusal : kRefusals) {
+    if (model_type == refusal.model_type) {
+      refuse(path, fmt::format("model_type {} ({}) is not understood", quote(model_type),
+                               refusal.reason));
+    }
+  }
+  refuse(path, fmt::format("model_type {} is not understood", quote(model_type)));
+}
+
+// Gemma 3 nests its decoder in a multimodal config that holds the flag for tied embeddings.
+Json text_config_of_gemma3(const Json& config, const std::string& path) {
+  Json text = JsonFields(config, path).at("text_config");
+  const JsonFields must_be_object(text, path + ": text_config");
+  if (config.contains("tie_word_embeddings") && !text.contains("tie_word_embeddings")) {
+    text["tie_word_embeddings"] = config.at("tie_word_embeddings");
+  }
+  return text;
+}
+
+// A config.json says nothing of its name; the folder it lies in usually does.
+std::string name_from_path(const std::string& path) {
+  const std::filesystem::path file(path);
+  if (file.filename() == "config.json" && !file.parent_path().filename().empty())
+    return file.parent_path().filename().string();
+  return file.stem().string();
+}
+
+}  // namespace
+
+std::vector<std::string> known_model_families() {
+  std::vector<std::string> names;
+  for (const Family& family : kFamilies) names.emplace_back(family.name);
+  return names;
+}
+
+ModelShape model_from_hf_config(const Json& config, const std::string& name,
+                                const std::string& path) {
+  const std::string model_type = JsonFields(config, path).text("model_type");
+  const Family* family = find_family(model_type);
+  hf::Config outer(config, path);
+  if (family == nullptr) refuse_model_type(model_type, path);
+  check_architectures(outer, *family, model_type);
+
+  ModelShape model;
+  model.name = name;
+  model.family = family->name;
+  model.source = path;
+  check_foreign_fields(outer, *family, model_type);
+  if (outer.find("text_config") == nullptr) {
+    family->read(outer, model);
+  } else if (model_type == "gemma3") {
+    const Json text = text_config_of_gemma3(config, path);
+    hf::Config inner(text, path + ": text_config");
+    check_foreign_fields(inner, *family, model_type);
+    family->read(inner, model);
+  } else {
+    refuse(path, fmt::format("text_config: a model_type {} around another model is not understood",
+                             quote(model_type)));
+  }
+  check_model_shape(model, path);
+  return model;
+}
+
+ModelShape model_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  if (!fields.has("config")) {
+    if (fields.has("model_type")) return model_from_hf_config(json, name_from_path(path), path);
+    throw Error(ErrorCode::invalid_argument,
+                path +
+                    ": neither an architecture file of Tessera (no 'config') nor a Hugging "
+                    "Face config.json (no 'model_type')",
+                path);
+  }
+  const std::string name = fields.text("name");
+  const std::string source = fields.text("source", path);
+  const double most = static_cast<double>(kMaxParameters);
+  const double published = fields.number("published_parameters", 1, most, most);
+  fields.number("published_active_parameters", 1, published, published);
+  fields.text("parameters_source", "");
+  const Json& config = fields.at("config");
+  fields.finish();
+  ModelShape model = model_from_hf_config(config, name, path + ": config");
+  model.source = source;
+  return model;
+}
+
+}  // namespace tessera
