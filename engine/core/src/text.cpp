@@ -47,8 +47,13 @@ std::vector<std::string> nearest_names(std::string_view word,
     const bool contained =
         wanted.size() >= 3 && (name.find(wanted) != std::string::npos ||
                                (name.size() >= 3 && wanted.find(name) != std::string::npos));
+    // "T4" for "T4-16G": the whole of a name's first part is nearer than a letter exchanged.
+    const bool first_part = name.size() > wanted.size() && name.starts_with(wanted) &&
+                            !std::isalnum(static_cast<unsigned char>(name[wanted.size()]));
     const double allowed = std::max(1.0, static_cast<double>(wanted.size()) / 3.0);
-    if (distance <= allowed || contained) {
+    if (first_part) {
+      scored.emplace_back(0.5, candidate);
+    } else if (distance <= allowed || contained) {
       scored.emplace_back(contained ? std::min(distance, allowed) : distance, candidate);
     }
   }

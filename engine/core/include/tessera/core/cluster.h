@@ -47,16 +47,41 @@ struct Cluster {
   Link link(std::size_t from, std::size_t to) const;
 };
 
-Json to_json(const Cluster& cluster);  ///< self-contained: devices in full
-/// `{ "name", "nodes": [{ "name", "devices": [["T4-16G", 3]], "host_memory_gib" }], "link_gbps" }`
-/// or the self-contained form. Device names are looked up in `folders`.
+/// Most devices that a cluster may have.
+inline constexpr std::size_t kMaxClusterDevices = 4096;
+
+/// The self-contained form, which reads back exactly: every device in full, in cluster order, with
+/// the name of its node:
+/// `{ "name", "nodes": [{ "name", "host_memory_bytes", ... }],
+///    "devices": [{ <fields of Device>, "node": "a" }], "network_bytes_per_s", ... }`.
+Json to_json(const Cluster& cluster);
+
+/// The form for people,
+/// `{ "name", "nodes": [{ "name", "devices": [["T4-16G", 3]], "host_memory_gib" }], "link_gbps" }`,
+/// or the self-contained form, told apart by "devices" at the top. In the former
+/// - a device entry is `["T4-16G", 3]`, `["T4-16G"]`, `"T4-16G"`, or has an object with the fields
+///   of a Device in place of the name; names are looked up in `folders`;
+/// - a node may have host_memory_gib | host_memory_bytes, disk_bytes_per_s, nvlink (true or false),
+///   nvlink_gbps | nvlink_bytes_per_s;
+/// - the cluster may have link_gbps | network_bytes_per_s (the network), network_latency_s,
+///   intra_node_latency_s, source, and nvlink_gbps: the rate of NVLink on every node whose devices
+///   all have it and that does not say otherwise.
 Cluster cluster_from_json(const Json& json, const std::string& path, const DataFolders& folders);
 
 /// "3xT4-16G+1xV100-32G": each term is a node of its own; an optional "@100Gbps" sets the network.
+/// @throws Error{invalid_argument | out_of_range | not_found} naming the term.
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 
-/// The device called `name`. @throws Error{not_found} with the nearest names.
+/// The device called `name`: exactly, or else without regard to case and with ' ' and '_' read as
+/// '-'. @throws Error{not_found} with the nearest names.
 Device find_device(const std::string& name, const DataFolders& folders);
+
+/// The cluster file called `name`, matched in the same way; a name that starts like "3x" is read by
+/// cluster_from_text where there is no such file.
 Cluster find_cluster(const std::string& name, const DataFolders& folders);
+
+/// Path of the data file that such a match finds, or "".
+std::string find_data_file(const std::string& kind, const std::string& name,
+                           const DataFolders& folders);
 
 }  // namespace tessera

@@ -9,6 +9,11 @@
 
 namespace tessera {
 
+/// What a device file that does not say gets: the oldest capability with FP16 tensor cores, and
+/// PCIe 3.0 x16.
+inline constexpr double kDefaultComputeCapability = 7.0;
+inline constexpr double kDefaultPcieBytesPerS = 15.75e9;
+
 /// A GPU type, by its data sheet. One small JSON file each.
 struct Device {
   std::string name;         ///< "T4-16G"
@@ -27,6 +32,8 @@ struct Device {
 
 Json to_json(const Device& device);
 
+/// Reads the fields above under their own names. The memory may be given as memory_mib (what
+/// nvidia-smi prints) or memory_gib instead; compute_capability and pcie_bytes_per_s have defaults.
 /// @throws Error{invalid_argument | out_of_range} with file and field named.
 Device device_from_json(const Json& json, const std::string& path);
 

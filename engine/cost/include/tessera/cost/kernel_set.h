@@ -40,13 +40,18 @@ struct KernelSet {
   double attention_memory_ratio = 0.6;
   std::vector<KernelRule> rules;
 
-  /// The rule for a bitwidth on a device, or nullptr: no kernel, so no planner may choose it.
+  /// The rule for a bitwidth on a device, or nullptr: no kernel, so no planner may choose it. Among
+  /// the rules that apply, one that names the device goes first, then the highest
+  /// min_compute_capability. A rule whose compute_dtype the device has no rate for does not apply.
   const KernelRule* find(const Device& device, std::int32_t bitwidth) const;
   std::vector<std::int32_t> bitwidths_on(const Device& device) const;  ///< ascending
 };
 
+/// Strict: unknown fields, ratios outside (0, 1], bitwidths outside 1..16 and two rules that would
+/// match equally well are errors. @throws Error{invalid_argument | out_of_range} naming the field.
 KernelSet kernel_set_from_json(const Json& json, const std::string& path);
-Json to_json(const KernelSet& set);
+Json to_json(const KernelSet& set);  ///< reads back exactly
+/// The kernel set called `name`, matched like a device. @throws Error{not_found} with the nearest.
 KernelSet find_kernel_set(const std::string& name, const DataFolders& folders);
 
 }  // namespace tessera::cost

@@ -1,0 +1,289 @@
+#include "tessera/core/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kMinBytesPerS = 1.0;
+constexpr double kMaxBytesPerS = 1e15;
+constexpr double kMinGbps = 8e-9;
+constexpr double kMaxGbps = 8e6;
+constexpr double kMaxLatency = 10.0;
+constexpr double kMaxHostBytes = 1e18;
+
+[[noreturn]] void fail(const std::string& path, const std::string& problem,
+                       ErrorCode code = ErrorCode::invalid_argument) {
+  throw Error(code, path + ": " + problem, path);
+}
+
+// A rate that may be written in bytes per second or in Gb/s, under two names.
+std::optional<double> read_rate(JsonFields& fields, const char* bytes_key, const char* gbps_key,
+                                const std::string& path) {
+  const auto bytes = fields.optional_number(bytes_key, kMinBytesPerS, kMaxBytesPerS);
+  const auto gbps = fields.optional_number(gbps_key, kMinGbps, kMaxGbps);
+  if (bytes && gbps) {
+    fail(path, fmt::format("{} and {} say the same thing; keep one", bytes_key, gbps_key));
+  }
+  if (gbps) return *gbps / 8 * 1e9;
+  return bytes;
+}
+
+std::optional<double> read_host_memory(JsonFields& fields, const std::string& path) {
+  const auto bytes = fields.optional_number("host_memory_bytes", 0, kMaxHostBytes);
+  const auto gib = fields.optional_number("host_memory_gib", 0, kMaxHostBytes / kGiB);
+  if (bytes && gib) {
+    fail(path, "host_memory_bytes and host_memory_gib say the same thing; keep one");
+  }
+  if (gib) return *gib * kGiB;
+  return bytes;
+}
+
+// Everything of a node but its devices, which the two forms keep in different places.
+Node read_node(JsonFields& fields, const std::string& path) {
+  Node node;
+  node.name = fields.text("name");
+  if (node.name.empty() || node.name.size() > 128) {
+    fail(path, fmt::format("name: {} is no node name; use 1 to 128 characters", quote(node.name)));
+  }
+  node.host_memory_bytes = read_host_memory(fields, path);
+  node.disk_bytes_per_s = fields.optional_number("disk_bytes_per_s", kMinBytesPerS, kMaxBytesPerS);
+  node.nvlink_bytes_per_s = read_rate(fields, "nvlink_bytes_per_s", "nvlink_gbps", path);
+  node.nvlink = fields.boolean("nvlink", true);
+  return node;
+}
+
+const Json& array_at(JsonFields& fields, const char* key, std::size_t max_size,
+                     const std::string& path) {
+  const Json& array = fields.at(key);
+  if (!array.is_array() || array.empty()) {
+    fail(path, fmt::format("{}: a list with at least one entry belongs here", key));
+  }
+  if (array.size() > max_size) {
+    fail(path, fmt::format("{}: {} entries, the limit is {}", key, array.size(), max_size),
+         ErrorCode::out_of_range);
+  }
+  return array;
+}
+
+void check_device_count(std::size_t count, const std::string& path) {
+  if (count > kMaxClusterDevices) {
+    fail(path, fmt::format("{} devices, the limit is {}", count, kMaxClusterDevices),
+         ErrorCode::out_of_range);
+  }
+}
+
+// Looks names up once each: a large cluster repeats them.
+class DeviceNames {
+ public:
+  explicit DeviceNames(const DataFolders& folders) : folders_(folders) {}
+
+  const Device& find(const std::string& name, const std::string& where) {
+    const auto known = devices_.find(name);
+    if (known != devices_.end()) return known->second;
+    if (find_data_file("devices", name, folders_).empty()) {
+      fail(where,
+           fmt::format("unknown device {}{}", quote(name),
+                       did_you_mean(name, folders_.list("devices"))),
+           ErrorCode::not_found);
+    }
+    return devices_.emplace(name, find_device(name, folders_)).first->second;
+  }
+
+ private:
+  const DataFolders& folders_;
+  std::map<std::string, Device> devices_;
+};
+
+Device read_device(const Json& json, const std::string& path, DeviceNames& names) {
+  if (json.is_string()) return names.find(json.get<std::string>(), path);
+  if (json.is_object()) return device_from_json(json, path);
+  fail(path, "a device name or an object with a device's fields belongs here");
+}
+
+// "T4-16G", ["T4-16G"], ["T4-16G", 3], or with a device object in place of the name.
+void read_device_entry(const Json& entry, const std::string& path, std::size_t node_index,
+                       DeviceNames& names, Cluster& cluster) {
+  std::int64_t count = 1;
+  if (entry.is_array()) {
+    if (entry.empty() || entry.size() > 2) {
+      fail(path, "write a device entry as [\"T4-16G\", 3]: a device, then how many");
+    }
+    if (entry.size() == 2) {
+      const Json counted = {{"count", entry[1]}};
+      count = JsonFields(counted, path)
+                  .integer("count", 1, static_cast<std::int64_t>(kMaxClusterDevices));
+    }
+  }
+  const Device device = read_device(entry.is_array() ? entry[0] : entry, path, names);
+  check_device_count(cluster.devices.size() + static_cast<std::size_t>(count), path);
+  cluster.devices.insert(cluster.devices.end(), static_cast<std::size_t>(count),
+                         ClusterDevice{device, node_index});
+}
+
+void add_node(Node node, const std::string& path, Cluster& cluster) {
+  for (const Node& other : cluster.nodes) {
+    if (other.name == node.name) {
+      fail(path, fmt::format("name: two nodes are called {}", quote(node.name)));
+    }
+  }
+  cluster.nodes.push_back(std::move(node));
+}
+
+// Nodes with their devices inside: the form for people.
+void read_nested_nodes(const Json& nodes, const std::string& path, const DataFolders& folders,
+                       Cluster& cluster) {
+  DeviceNames names(folders);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::string node_path = fmt::format("{}: nodes[{}]", path, i);
+    JsonFields fields(nodes[i], node_path);
+    add_node(read_node(fields, node_path), node_path, cluster);
+    const Json& devices = array_at(fields, "devices", kMaxClusterDevices, node_path);
+    for (std::size_t k = 0; k < devices.size(); ++k) {
+      read_device_entry(devices[k], fmt::format("{}: devices[{}]", node_path, k), i, names,
+                        cluster);
+    }
+    fields.finish();
+  }
+}
+
+// A rate for all nodes gives NVLink to no device that has none.
+void set_nvlink_everywhere(double bytes_per_s, Cluster& cluster) {
+  std::vector<char> has_nvlink(cluster.nodes.size(), 1);
+  for (const ClusterDevice& slot : cluster.devices) {
+    if (!slot.device.nvlink_bytes_per_s) has_nvlink[slot.node_index] = 0;
+  }
+  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    Node& node = cluster.nodes[i];
+    if (has_nvlink[i] && !node.nvlink_bytes_per_s) node.nvlink_bytes_per_s = bytes_per_s;
+  }
+}
+
+// Nodes without devices, then every device in full with the name of its node.
+void read_flat_nodes(const Json& nodes, const Json& devices, const std::string& path,
+                     Cluster& cluster) {
+  std::map<std::string, std::size_t> index_of;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::string node_path = fmt::format("{}: nodes[{}]", path, i);
+    JsonFields fields(nodes[i], node_path);
+    add_node(read_node(fields, node_path), node_path, cluster);
+    index_of[cluster.nodes.back().name] = i;
+    if (fields.has("devices")) {
+      fail(node_path, "devices: they are listed at the top already; keep one of the two lists");
+    }
+    fields.finish();
+  }
+  for (std::size_t k = 0; k < devices.size(); ++k) {
+    const std::string device_path = fmt::format("{}: devices[{}]", path, k);
+    const std::string node = JsonFields(devices[k], device_path).text("node");
+    const auto found = index_of.find(node);
+    if (found == index_of.end()) {
+      std::vector<std::string> names;
+      for (const Node& known : cluster.nodes) names.push_back(known.name);
+      fail(device_path,
+           fmt::format("node: unknown node {}{}", quote(node), did_you_mean(node, names)));
+    }
+    Json device = devices[k];
+    device.erase("node");
+    cluster.devices.push_back({device_from_json(device, device_path), found->second});
+  }
+}
+
+}  // namespace
+
+Link Cluster::link(std::size_t from, std::size_t to) const {
+  if (from >= devices.size() || to >= devices.size()) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("link({}, {}): the cluster has {} devices, counted from 0", from, to,
+                            devices.size()));
+  }
+  const ClusterDevice& a = devices[from];
+  const ClusterDevice& b = devices[to];
+  // Data that stays on a device moves at memory speed: a finite number that sums and prints well.
+  if (from == to) return {a.device.memory_bytes_per_s, 0, "self"};
+  if (a.node_index != b.node_index) {
+    return {network_bytes_per_s, network_latency_s, "network"};
+  }
+  const Node& node = nodes.at(a.node_index);
+  if (node.nvlink && node.nvlink_bytes_per_s) {
+    return {*node.nvlink_bytes_per_s, intra_node_latency_s, "nvlink"};
+  }
+  if (node.nvlink && a.device.nvlink_bytes_per_s && b.device.nvlink_bytes_per_s) {
+    return {std::min(*a.device.nvlink_bytes_per_s, *b.device.nvlink_bytes_per_s),
+            intra_node_latency_s, "nvlink"};
+  }
+  return {std::min(a.device.pcie_bytes_per_s, b.device.pcie_bytes_per_s), intra_node_latency_s,
+          "pcie"};
+}
+
+Json to_json(const Cluster& cluster) {
+  Json json;
+  if (!cluster.name.empty()) json["name"] = cluster.name;
+  json["nodes"] = Json::array();
+  for (const Node& node : cluster.nodes) {
+    Json item;
+    item["name"] = node.name;
+    if (node.host_memory_bytes) item["host_memory_bytes"] = *node.host_memory_bytes;
+    if (node.disk_bytes_per_s) item["disk_bytes_per_s"] = *node.disk_bytes_per_s;
+    if (node.nvlink_bytes_per_s) item["nvlink_bytes_per_s"] = *node.nvlink_bytes_per_s;
+    item["nvlink"] = node.nvlink;
+    json["nodes"].push_back(std::move(item));
+  }
+  json["devices"] = Json::array();
+  for (const ClusterDevice& slot : cluster.devices) {
+    Json item = to_json(slot.device);
+    item["node"] = cluster.nodes.at(slot.node_index).name;
+    json["devices"].push_back(std::move(item));
+  }
+  json["network_bytes_per_s"] = cluster.network_bytes_per_s;
+  json["network_latency_s"] = cluster.network_latency_s;
+  json["intra_node_latency_s"] = cluster.intra_node_latency_s;
+  if (!cluster.source.empty()) json["source"] = cluster.source;
+  return json;
+}
+
+Cluster cluster_from_json(const Json& json, const std::string& path, const DataFolders& folders) {
+  JsonFields fields(json, path);
+  Cluster cluster;
+  cluster.name = fields.text("name", "");
+  const Json& nodes = array_at(fields, "nodes", kMaxClusterDevices, path);
+  if (fields.has("devices")) {
+    read_flat_nodes(nodes, array_at(fields, "devices", kMaxClusterDevices, path), path, cluster);
+  } else {
+    read_nested_nodes(nodes, path, folders, cluster);
+    const auto nvlink_gbps = fields.optional_number("nvlink_gbps", kMinGbps, kMaxGbps);
+    if (nvlink_gbps) set_nvlink_everywhere(*nvlink_gbps / 8 * 1e9, cluster);
+  }
+  cluster.network_bytes_per_s = read_rate(fields, "network_bytes_per_s", "link_gbps", path)
+                                    .value_or(cluster.network_bytes_per_s);
+  cluster.network_latency_s =
+      fields.number("network_latency_s", 0, kMaxLatency, cluster.network_latency_s);
+  cluster.intra_node_latency_s =
+      fields.number("intra_node_latency_s", 0, kMaxLatency, cluster.intra_node_latency_s);
+  cluster.source = fields.text("source", "");
+  fields.finish();
+  return cluster;
+}
+
+Cluster find_cluster(const std::string& name, const DataFolders& folders) {
+  const std::string path = find_data_file("clusters", name, folders);
+  if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
+  const std::size_t digits = name.find_first_not_of("0123456789");
+  if (digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X')) {
+    return cluster_from_text(name, folders);
+  }
+  throw Error(ErrorCode::not_found,
+              fmt::format("unknown cluster {}{}; a cluster can also be written out, as in "
+                          "'3xT4-16G+1xV100-32G@100Gbps'",
+                          quote(name), did_you_mean(name, folders.list("clusters"))));
+}
+
+}  // namespace tessera

@@ -1,0 +1,245 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "expect_error.h"
+#include "mutate.h"
+#include "tessera/core/cluster.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/cost/kernel_set.h"
+
+namespace tessera::cost {
+namespace {
+
+using test::expect_error;
+using Bits = std::vector<std::int32_t>;
+
+const DataFolders& datasets() {
+  static const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  return folders;
+}
+
+Json json_of(const std::string& text) { return parse_json(text, "test"); }
+
+Bits bits(const char* set, const char* device) {
+  return find_kernel_set(set, datasets()).bitwidths_on(find_device(device, datasets()));
+}
+
+Json set_json() {
+  return json_of(R"({"name": "s", "rules": [
+    {"bitwidth": 16, "method": "a", "min_compute_capability": 6, "flop_ratio": 0.5,
+     "memory_ratio": 0.5},
+    {"bitwidth": 16, "method": "b", "min_compute_capability": 8, "flop_ratio": 0.6,
+     "memory_ratio": 0.5},
+    {"bitwidth": 16, "method": "c", "devices": ["L4", "A10"], "flop_ratio": 0.7,
+     "memory_ratio": 0.5, "compute_dtype": "bf16", "group_size": 128}]})");
+}
+
+TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
+  const std::vector<std::string> names = datasets().list("kernel_sets");
+  ASSERT_EQ(names, (std::vector<std::string>{"llmpq_2023", "tessera", "vllm"}));
+  const std::vector<std::string> devices = datasets().list("devices");
+  for (const std::string& name : names) {
+    const KernelSet set = find_kernel_set(name, datasets());
+    EXPECT_EQ(set.name, name);
+    EXPECT_FALSE(set.doc.empty());
+    EXPECT_FALSE(set.source.empty());
+    const std::string text = to_json(set).dump();
+    EXPECT_EQ(to_json(kernel_set_from_json(json_of(text), name)).dump(), text);
+    for (const KernelRule& rule : set.rules) {
+      EXPECT_FALSE(rule.source.empty()) << name << ": " << rule.method;
+      for (const std::string& device : rule.devices) {
+        EXPECT_TRUE(std::count(devices.begin(), devices.end(), device)) << device;
+      }
+    }
+  }
+}
+
+TEST(KernelSets, Availability) {
+  for (const std::string& device : datasets().list("devices")) {
+    EXPECT_EQ(bits("tessera", device.c_str()), (Bits{3, 4, 8, 16})) << device;
+    EXPECT_EQ(bits("llmpq_2023", device.c_str()), (Bits{3, 4, 8, 16})) << device;
+    const Bits expected = device == "P100-12G" ? Bits{} : Bits{4, 8, 16};
+    EXPECT_EQ(bits("vllm", device.c_str()), expected) << device;
+  }
+}
+
+TEST(KernelSets, MethodsFollowTheHardware) {
+  const KernelSet vllm = find_kernel_set("vllm", datasets());
+  EXPECT_EQ(vllm.find(find_device("T4-16G", datasets()), 4)->method, "gptq-exllama");
+  EXPECT_EQ(vllm.find(find_device("A100-40G", datasets()), 4)->method, "gptq-marlin");
+  const KernelSet llmpq = find_kernel_set("llmpq_2023", datasets());
+  EXPECT_EQ(llmpq.find(find_device("T4-16G", datasets()), 8)->compute_dtype, "int8");
+  EXPECT_EQ(llmpq.find(find_device("V100-32G", datasets()), 8)->compute_dtype, "fp16");
+}
+
+// Seconds of the six matrices of an OPT-30b layer on `tokens` tokens, without attention.
+double linears_s(const char* set, const char* device_name, std::int32_t bitwidth, double tokens) {
+  const Device device = find_device(device_name, datasets());
+  const KernelSet kernels = find_kernel_set(set, datasets());
+  const KernelRule& rule = *kernels.find(device, bitwidth);
+  double seconds = 0;
+  for (const double weights : {7168.0 * 7168, 7168.0 * 7168, 7168.0 * 7168, 7168.0 * 7168,
+                               7168.0 * 28672, 7168.0 * 28672}) {
+    const double flops =
+        2 * weights * tokens / (device.flop_per_s.at(rule.compute_dtype) * rule.flop_ratio);
+    const double bytes = weights * bitwidth / 8 / (device.memory_bytes_per_s * rule.memory_ratio);
+    seconds += std::max(flops, bytes) + rule.token_s_per_parameter * tokens * weights +
+               rule.linear_overhead_s;
+  }
+  return seconds;
+}
+
+// The figures that reproduction.md quotes from the papers' authors: batch 8, 512 tokens.
+TEST(KernelSets, PrefillWithThe2023KernelsIsAsSlowAsThePapersSay) {
+  EXPECT_NEAR(linears_s("llmpq_2023", "T4-16G", 4, 4096), 11.2, 0.6);
+  EXPECT_NEAR(linears_s("llmpq_2023", "T4-16G", 16, 4096), 0.26, 0.02);
+  EXPECT_NEAR(linears_s("llmpq_2023", "V100-32G", 4, 4096), 2.24, 0.1);
+  EXPECT_NEAR(linears_s("llmpq_2023", "V100-32G", 16, 4096), 0.076, 0.012);
+}
+
+TEST(KernelSets, LowBitPrefillOfTheOwnBackendIsNearFp16) {
+  for (const std::int32_t bitwidth : {3, 4, 8}) {
+    const double ratio = linears_s("tessera", "A100-40G", bitwidth, 4096) /
+                         linears_s("tessera", "A100-40G", 16, 4096);
+    EXPECT_GT(ratio, 1.0);
+    EXPECT_LT(ratio, 1.16);
+  }
+}
+
+TEST(KernelSets, TheMostSpecificRuleWins) {
+  const KernelSet set = kernel_set_from_json(set_json(), "s.json");
+  EXPECT_EQ(set.find(find_device("T4-16G", datasets()), 16)->method, "a");
+  EXPECT_EQ(set.find(find_device("A100-40G", datasets()), 16)->method, "b");
+  EXPECT_EQ(set.find(find_device("L4", datasets()), 16)->method, "c");
+  EXPECT_EQ(set.find(find_device("L4", datasets()), 4), nullptr);
+  Device without = find_device("L4", datasets());
+  without.flop_per_s.erase("bf16");
+  EXPECT_EQ(set.find(without, 16)->method, "b");
+  without.compute_capability = 5;
+  EXPECT_EQ(set.find(without, 16), nullptr);
+  EXPECT_TRUE(set.bitwidths_on(without).empty());
+}
+
+TEST(KernelSets, BadRuleFieldsAreNamed) {
+  struct Case {
+    const char* field;
+    const char* value;
+    ErrorCode code;
+    std::vector<std::string> parts;
+  };
+  const auto invalid = ErrorCode::invalid_argument;
+  const auto range = ErrorCode::out_of_range;
+  const std::vector<Case> cases = {
+      {"bitwidth", "0", range, {"s.json: rules[2]: bitwidth", "[1, 16]"}},
+      {"bitwidth", "17", range, {"bitwidth", "17"}},
+      {"bitwidth", "3.5", invalid, {"bitwidth", "3.5"}},
+      {"bitwidth", "null", invalid, {"'bitwidth' is missing"}},
+      {"method", R"("")", invalid, {"method", "empty"}},
+      {"method", "4", invalid, {"method", "string"}},
+      {"min_compute_capability", "-1", range, {"min_compute_capability"}},
+      {"max_compute_capability", "-1", range, {"max_compute_capability"}},
+      {"devices", "[]", invalid, {"devices", "leave it out"}},
+      {"devices", R"("L4")", invalid, {"devices", "list"}},
+      {"devices", R"(["L4", 4])", invalid, {"devices[1]"}},
+      {"devices", R"(["L4", "L4"])", invalid, {"devices[1]", "twice"}},
+      {"compute_dtype", R"("fp17")", invalid, {"compute_dtype", "'fp17'", "'fp16'"}},
+      {"flop_ratio", "0", range, {"flop_ratio", "0"}},
+      {"flop_ratio", "1.01", range, {"flop_ratio", "1.01"}},
+      {"memory_ratio", "-0.5", range, {"memory_ratio", "-0.5"}},
+      {"memory_ratio", R"("0.5")", invalid, {"memory_ratio", "number"}},
+      {"token_s_per_parameter", "-1e-12", range, {"token_s_per_parameter"}},
+      {"linear_overhead_s", "-1", range, {"linear_overhead_s"}},
+      {"group_size", "-128", range, {"group_size"}},
+      {"group_size", "1.5", invalid, {"group_size"}},
+      {"source", "1", invalid, {"source"}},
+      {"flop_ration", "0.5", invalid, {"'flop_ration'", "'flop_ratio'"}},
+  };
+  for (const Case& bad : cases) {
+    SCOPED_TRACE(std::string(bad.field) + " = " + bad.value);
+    Json json = set_json();
+    json["rules"][2][bad.field] = json_of(bad.value);
+    expect_error(bad.code, bad.parts, [&] { kernel_set_from_json(json, "s.json"); });
+  }
+  Json json = set_json();
+  json["rules"][0]["max_compute_capability"] = 5;
+  expect_error(range, {"rules[0]", "5 is below"}, [&] { kernel_set_from_json(json, "s.json"); });
+}
+
+TEST(KernelSets, BadSetFieldsAreNamed) {
+  const auto bad = [](const char* field, const char* value, ErrorCode code,
+                      const std::vector<std::string>& parts) {
+    SCOPED_TRACE(std::string(field) + " = " + value);
+    Json json = set_json();
+    json[field] = json_of(value);
+    expect_error(code, parts, [&] { kernel_set_from_json(json, "s.json"); });
+  };
+  bad("name", R"("")", ErrorCode::invalid_argument, {"name", "empty"});
+  bad("rules", "[]", ErrorCode::invalid_argument, {"rules", "list"});
+  bad("rules", "{}", ErrorCode::invalid_argument, {"rules", "list"});
+  bad("provenance", R"("measurd")", ErrorCode::invalid_argument, {"'measurd'", "'measured'"});
+  bad("layer_overhead_s", "-1", ErrorCode::out_of_range, {"layer_overhead_s"});
+  bad("attention_flop_ratio", "2", ErrorCode::out_of_range, {"attention_flop_ratio"});
+  bad("attention_memory_ratio", "0", ErrorCode::out_of_range, {"attention_memory_ratio"});
+  bad("rule", "[]", ErrorCode::invalid_argument, {"'rule'", "'rules'"});
+}
+
+TEST(KernelSets, RulesThatMatchEquallyWellAreRefused) {
+  Json json = set_json();
+  json["rules"].push_back(json["rules"][1]);
+  expect_error(ErrorCode::invalid_argument, {"rules[3]", "rules[1]"},
+               [&] { kernel_set_from_json(json, "s.json"); });
+  json["rules"][3] = json["rules"][2];
+  json["rules"][3]["devices"] = {"A10"};
+  expect_error(ErrorCode::invalid_argument, {"rules[3]", "rules[2]"},
+               [&] { kernel_set_from_json(json, "s.json"); });
+  json["rules"][3]["devices"] = {"A40"};
+  EXPECT_EQ(kernel_set_from_json(json, "s.json").rules.size(), 4u);
+}
+
+TEST(KernelSets, UnknownNamesOfferTheNearest) {
+  expect_error(ErrorCode::not_found, {"unknown kernel set 'llmpq_2032'", "'llmpq_2023'"},
+               [] { find_kernel_set("llmpq_2032", datasets()); });
+}
+
+// The files that SOURCES.md shows a user must be files that load.
+TEST(Datasets, ExamplesInTheGuideLoad) {
+  const std::string guide = read_file(std::string(TESSERA_SOURCE_DIR) + "/datasets/SOURCES.md");
+  std::vector<Json> examples;
+  for (std::size_t at = guide.find("```json\n"); at != std::string::npos;
+       at = guide.find("```json\n", at + 8)) {
+    examples.push_back(json_of(guide.substr(at + 8, guide.find("```", at + 8) - at - 8)));
+  }
+  ASSERT_EQ(examples.size(), 3u);
+  const Device device = device_from_json(examples[0], "guide");
+  EXPECT_EQ(cluster_from_json(examples[1], "guide", datasets()).devices.size(), 4u);
+  EXPECT_EQ(kernel_set_from_json(examples[2], "guide").bitwidths_on(device), (Bits{4, 16}));
+}
+
+TEST(Datasets, DamagedKernelSetsOnlyRaiseErrors) {
+  const std::uint64_t seed = test::test_seed();
+  SCOPED_TRACE("TESSERA_TEST_SEED=" + std::to_string(seed));
+  Rng rng(seed);
+  int accepted = 0;
+  for (const std::string& name : datasets().list("kernel_sets")) {
+    const std::string original = read_file(datasets().find("kernel_sets", name));
+    for (int i = 0; i < 300; ++i) {
+      const std::string text = test::mutate(original, rng);
+      try {
+        const KernelSet set = kernel_set_from_json(parse_json(text, name), name);
+        kernel_set_from_json(to_json(set), name);
+        ++accepted;
+      } catch (const Error&) {
+      } catch (const std::exception& e) {
+        FAIL() << name << ": " << e.what() << "\n" << text;
+      }
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+}  // namespace
+}  // namespace tessera::cost
