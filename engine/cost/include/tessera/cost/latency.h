@@ -38,7 +38,11 @@ class LatencyModel {
 };
 
 /// Roofline from the data sheet: each matrix takes max(operations / rate, bytes / bandwidth) plus
-/// overhead. Provenance `modelled`.
+/// what the rule adds per token and per matrix; of experts, the expected number that the rows touch
+/// is read. Attention: causal, windowed where the layer is, at the FP16 rate. Provenance
+/// `modelled`.
+/// @throws Error{unsupported} from `layer_s` for a bitwidth without a rule, or whose compute dtype
+/// has no rate on the device; embedding and LM head run by the 16-bit rule.
 std::unique_ptr<LatencyModel> make_roofline(const Device& device, const KernelSet& kernels);
 
 }  // namespace tessera::cost

@@ -12,7 +12,8 @@ namespace tessera::cost {
 enum class MemoryPreset {
   physical,  ///< what a well-made runtime needs: grouped scales, embedding first, LM head last,
              ///< activations everywhere
-  llm_pq,    ///< as LLM-PQ's published code counts it (planner.md section 1)
+  llm_pq,    ///< as LLM-PQ's published code counts it: no scales, no window, all of embedding and
+             ///< LM head on the first stage
 };
 std::string_view to_string(MemoryPreset preset);
 
@@ -35,6 +36,15 @@ double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const M
 double embedding_bytes(const ModelShape& model, bool first, bool last, const MemoryQuery& query);
 
 /// Largest live activations of a micro-batch in either phase on such a stage.
+/// `physical`, FP16 unless said otherwise: residual stream and normed input, with either Q, K, V,
+/// attention output and a flash-style workspace (FP32 statistics per row and head; split partial
+/// outputs in decode) or the widest FFN intermediate (gated: two; active experts and their
+/// outputs); two buffers to receive unless first, two to send unless last; on the last stage at
+/// least the FP32 logits of one position per sequence. `llm_pq`: prefill, first stage only, per
+/// sequence max(20 s h + 4 s h2 + 2 s^2, s (3 h + 2 d_t)); decode 16 h + 4 h2 + 6 c + 4 c h per
+/// sequence of the WHOLE batch on every stage, c = s + n: the published code charges it whatever
+/// the micro-batch (its last term is the copy that appending to one layer's cache makes), and all
+/// published plans leave room for it.
 double prefill_activation_bytes(const ModelShape& model, const Workload& workload,
                                 std::int64_t micro_batch_size, bool first, bool last,
                                 const MemoryQuery& query);
@@ -42,7 +52,8 @@ double decode_activation_bytes(const ModelShape& model, const Workload& workload
                                std::int64_t micro_batch_size, bool first, bool last,
                                const MemoryQuery& query);
 
-/// Memory that no plan may use: runtime context and allocator slack.
+/// Memory that no plan may use: runtime context and allocator slack. `physical`: 750 MiB + 3 %
+/// (assumed); `llm_pq`: 1930 MiB + 5 % (published).
 double reserve_bytes(const Device& device, const MemoryQuery& query);
 
 }  // namespace tessera::cost

@@ -43,7 +43,11 @@ Indicator make_random(std::size_t num_layers, const std::vector<std::int32_t>& b
 /// JSON: { "bitwidths": [..], "omega": [[..] per layer] } (what `save` writes), or an array of
 /// objects { "3": x, "4": y, ... }. CSV with a header: columns layer, bit|bitwidth,
 /// omega|gptq_error_mean (summed over an `operator` column), and optionally model (then `model`
-/// picks rows). Every layer must have every bitwidth that any layer has; a missing one is named.
+/// picks rows). Lines that start with '#' are comments. Layers are numbered from 0. Every layer
+/// must have every bitwidth that any layer has; a missing one is an error that names it. A file
+/// with an `operator` column is a log of what was run: there, a bitwidth that some layer lacks, in
+/// whole or in one operator, is left out and `source` says so.
+/// @throws Error{invalid_argument | not_found | out_of_range} naming file and line or field.
 Indicator read_indicator(const std::string& path, const std::string& model);
 Indicator indicator_from_json(const Json& json, const std::string& path);
 Json to_json(const Indicator& indicator);

@@ -21,7 +21,8 @@ struct Pipeline {
       1;  ///< the first comes out of prefill; decode rounds 1 .. output_tokens - 1
 
   /// Seconds of one unit on a stage. `index`: chunk in prefill, round (1-based token) in decode.
-  /// `micro_batch_size`: real size.
+  /// `micro_batch_size`: real size. A unit that takes 0 s somewhere passes there without waiting,
+  /// so a stage without layers costs nothing. Each is asked for once where a table of them fits.
   std::function<double(std::size_t stage, Phase phase, std::int64_t micro_batch_size,
                        std::int64_t index)>
       stage_s;
@@ -29,7 +30,8 @@ struct Pipeline {
   std::function<double(std::size_t stage, Phase phase, std::int64_t micro_batch_size,
                        std::int64_t index)>
       link_s;
-  /// Seconds to return sampled tokens from the last stage to the first; 0 where negligible.
+  /// Seconds to return sampled tokens from the last stage to the first, before every decode round;
+  /// 0 where negligible.
   std::function<double(std::int64_t micro_batch_size)> return_s;
 };
 
@@ -54,7 +56,8 @@ struct Run {
   double ttft_s = 0;     ///< mean over requests
   double ttft_max_s = 0;
   double tpot_s = 0;  ///< mean over requests of (e2e - ttft) / (output_tokens - 1); 0 for one token
-  double decode_round_s = 0;    ///< mean period between rounds, from the first to the last
+  double decode_round_s = 0;  ///< mean over decode micro-batches of the period between rounds, from
+                              ///< the first to the last; from prefill where there is only one round
   double throughput_tok_s = 0;  ///< batch_size * output_tokens / total_s
   std::vector<StageUse> stages;
   std::vector<Span> spans;  ///< in order of start; empty unless asked for
@@ -67,11 +70,14 @@ std::vector<std::int64_t> micro_batch_sizes(std::int64_t batch_size, std::int64_
 /// Event simulation. Stages and links serve one unit at a time, in order of arrival, prefill first
 /// on ties; transfers overlap computation. A decode micro-batch starts when the prefill of every
 /// request in it is done; round r of a micro-batch when its round r - 1 is.
-/// @throws Error{out_of_range} when the number of events would pass `max_events`, with the count.
+/// Ties between micro-batches go by their number. Deterministic.
+/// @throws Error{out_of_range} when the number of events would pass `max_events`, with the count;
+/// Error{internal} when a function returns NaN, infinity or a negative time.
 Run simulate(const Pipeline& pipeline, bool record_spans, std::int64_t max_events = 200'000'000);
 
-/// Chrome trace event format (array of complete events, microseconds), as Perfetto loads it: one
-/// track per stage, links below.
+/// Chrome trace event format (`traceEvents`: complete events, microseconds), as Perfetto loads it:
+/// one track per stage, links that carry anything below.
+/// @throws Error{invalid_argument} for a run without spans, Error{io}.
 void save_chrome_trace(const Run& run, const Pipeline& pipeline, const std::string& path);
 
 }  // namespace tessera::sim

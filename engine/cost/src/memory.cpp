@@ -1,0 +1,252 @@
+#include "tessera/cost/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/core/error.h"
+#include "tessera/core/units.h"
+
+namespace tessera::cost {
+namespace {
+
+constexpr double kFp16Bytes = 2;
+constexpr double kFp32Bytes = 4;
+
+// LLM-PQ's published constants: 5 % of the capacity against fragmentation, and a CUDA context.
+constexpr double kLlmPqUsableRatio = 0.95;
+constexpr double kLlmPqContextBytes = 1930 * kMiB;
+
+// Assumed, not measured here: a context with its loaded kernels takes 300-500 MiB on Turing to
+// Hopper, GEMM workspaces tens of MiB, collective or point-to-point buffers the rest; a caching
+// allocator loses a few per cent to rounding and fragmentation.
+constexpr double kContextBytes = 750 * kMiB;
+constexpr double kAllocatorSlackRatio = 0.03;
+
+// A decode kernel splits long contexts over thread blocks and keeps one partial result per split.
+constexpr double kContextTokensPerSplit = 256;
+constexpr double kMaxSplits = 8;
+
+void check_range(double value, double low, double high, const char* name) {
+  if (std::isfinite(value) && value >= low && value <= high) return;
+  throw Error(ErrorCode::out_of_range,
+              fmt::format("{} is {}, the allowed range is [{}, {}]", name, value, low, high), name);
+}
+
+double count(std::int64_t value) { return static_cast<double>(value); }
+
+double longest_context(const Workload& workload) {
+  return count(workload.max_prompt_tokens) + count(workload.max_output_tokens);
+}
+
+// New tokens of one sequence in the largest prefill pass.
+double prefill_tokens(const Workload& workload) {
+  const std::int64_t prompt = workload.max_prompt_tokens;
+  return count(workload.chunk_tokens ? std::min(*workload.chunk_tokens, prompt) : prompt);
+}
+
+double kv_width(const LayerShape& layer) {
+  return count(layer.num_kv_heads) * count(layer.head_dim);
+}
+
+// Published code: one norm of 2 h parameters per layer, whatever the family has.
+double llm_pq_norm_bytes(const LayerShape& layer) {
+  const std::int64_t hidden = layer.linears.empty() ? 0 : layer.linears.front().in_features;
+  return 2 * count(hidden) * kFp16Bytes;
+}
+
+// One fp16 scale and one packed zero point for every group of a row.
+double quantization_metadata_bytes(const LinearShape& linear, double bitwidth, double group_size) {
+  const double groups = group_size > 0 ? std::ceil(count(linear.in_features) / group_size) : 1;
+  return count(linear.out_features) * count(linear.num_copies) * groups *
+         (kFp16Bytes + bitwidth / 8);
+}
+
+// LLM-PQ section 4.1: (2 vocab d_t + d_p h + 2 h d_t where d_t differs from h) in fp16. The
+// published code adds one norm of 2 h parameters to 2048 positions; OPT's checkpoints hold 2050
+// rows, the same number of bytes, so the norm is added only where no position table is.
+double llm_pq_embedding_bytes(const ModelShape& model) {
+  const double hidden = count(model.hidden_size);
+  const double token = count(model.token_embedding_parameters);
+  const double width = model.vocab_size > 0 ? token / count(model.vocab_size) : hidden;
+  const double projections = width == hidden ? 0 : 2 * hidden * width;
+  const double positions = model.position_embedding_parameters > 0
+                               ? count(model.position_embedding_parameters)
+                               : 2 * hidden;
+  return (2 * token + positions + projections) * kFp16Bytes;
+}
+
+// Published estimate per sequence of one prefill pass, every operator's temporary at once:
+// norms 2+2, Q K V and projection 8, softmax 4 and batched products 2 (charged per hidden unit),
+// FC output 2 bytes per token and hidden unit; activation and FC input 2+2 per FFN unit; scores 2
+// per token pair. The embedding's estimate, s (3 h + 2 d_t), competes with it.
+double llm_pq_prefill_bytes(const ModelShape& model, const Workload& workload) {
+  const double tokens = prefill_tokens(workload);
+  const double pairs = tokens * count(workload.max_prompt_tokens);
+  const double hidden = count(model.hidden_size);
+  const double layer = 20 * tokens * hidden + 4 * tokens * count(model.ffn_size) + 2 * pairs;
+  const double width = model.vocab_size > 0
+                           ? count(model.token_embedding_parameters) / count(model.vocab_size)
+                           : hidden;
+  return std::max(layer, tokens * (3 * hidden + 2 * width));
+}
+
+// Published estimate per sequence of one decode step; its last term is the copy of one layer's KV
+// cache that torch.cat makes.
+double llm_pq_decode_bytes(const ModelShape& model, const Workload& workload) {
+  const double context = longest_context(workload);
+  const double hidden = count(model.hidden_size);
+  return 16 * hidden + 4 * count(model.ffn_size) + 6 * context + 4 * context * hidden;
+}
+
+bool is_attention_matrix(const LinearShape& linear) {
+  const std::string_view name(linear.name);
+  const std::string_view leaf = name.substr(name.rfind('.') + 1);
+  for (const std::string_view known : {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value",
+                                       "c_attn", "o_proj", "out_proj", "dense"}) {
+    if (leaf == known) return true;
+  }
+  return name.find("attn") != std::string_view::npos ||
+         name.find("attention") != std::string_view::npos;
+}
+
+// Values per token between the FFN's matrices: up (and gate) outputs of every active expert, and
+// for experts their outputs before they are summed.
+double ffn_width(const ModelShape& model, const LayerShape& layer) {
+  double width = 0;
+  for (const LinearShape& linear : layer.linears) {
+    const bool into_ffn = linear.in_features == model.hidden_size && !is_attention_matrix(linear);
+    if (into_ffn) width += count(linear.out_features) * count(linear.num_active);
+    const bool out_of_experts = !into_ffn && linear.num_copies > 1;
+    if (out_of_experts) width += count(linear.out_features) * count(linear.num_active);
+  }
+  return std::max(width, count(model.ffn_size));
+}
+
+// fp32 running maximum and sum per row and head; while decoding, the partial outputs of each split
+// of the context as well. No tokens x tokens matrix: the kernel keeps scores on chip.
+double attention_workspace_bytes(const LayerShape& layer, double rows, double split_context) {
+  const double heads = count(layer.num_heads);
+  if (split_context <= 0) return rows * heads * 2 * kFp32Bytes;
+  const double splits = std::clamp(split_context / kContextTokensPerSplit, 1.0, kMaxSplits);
+  return rows * heads * splits * (count(layer.head_dim) + 2) * kFp32Bytes;
+}
+
+// Beside the residual stream: the normed input with either Q, K, V, attention output and workspace,
+// or the FFN intermediate. Attention and FFN follow each other, so the larger counts.
+double layer_activation_bytes(const ModelShape& model, const LayerShape& layer, double rows,
+                              double split_context) {
+  const double hidden = count(model.hidden_size);
+  const double query_width = count(layer.num_heads) * count(layer.head_dim);
+  const double attention = rows * (2 * query_width + 2 * kv_width(layer)) * kFp16Bytes +
+                           attention_workspace_bytes(layer, rows, split_context);
+  const double ffn = rows * ffn_width(model, layer) * kFp16Bytes;
+  return rows * hidden * kFp16Bytes + std::max(attention, ffn);
+}
+
+struct StagePlace {
+  bool first = false;
+  bool last = false;
+};
+
+// `rows`: new tokens of the micro-batch in one pass; `sequences`: its size.
+double physical_activation_bytes(const ModelShape& model, double rows, double sequences,
+                                 double split_context, StagePlace place) {
+  double work = 0;
+  for (const LayerShape& layer : model.layer_classes) {
+    work = std::max(work, layer_activation_bytes(model, layer, rows, split_context));
+  }
+  const double hidden = count(model.hidden_size);
+  if (place.last) {
+    // Sampling starts when the layers are done: the last position's norm and its fp32 logits.
+    work = std::max(work, sequences * (hidden * kFp16Bytes + count(model.vocab_size) * kFp32Bytes));
+  }
+  const double residual = rows * hidden * kFp16Bytes;
+  // One buffer moves while the other is computed from or into.
+  const double num_buffers = (place.first ? 0 : 2) + (place.last ? 0 : 2);
+  const double token_ids = place.first ? rows * 8 : 0;
+  return residual + work + num_buffers * residual + token_ids;
+}
+
+}  // namespace
+
+std::string_view to_string(MemoryPreset preset) {
+  return preset == MemoryPreset::llm_pq ? "llm-pq" : "physical";
+}
+
+double layer_weight_bytes(const LayerShape& layer, double bitwidth, const MemoryQuery& query) {
+  check_range(bitwidth, 1, 32, "bitwidth");
+  check_range(query.group_size, 0, 1e9, "group_size");
+  double bytes = query.preset == MemoryPreset::llm_pq ? llm_pq_norm_bytes(layer)
+                                                      : count(layer.other_parameters) * kFp16Bytes;
+  for (const LinearShape& linear : layer.linears) {
+    bytes += count(linear.parameters()) * bitwidth / 8;
+    if (query.preset == MemoryPreset::physical && bitwidth < 16) {
+      bytes += quantization_metadata_bytes(linear, bitwidth, query.group_size);
+    }
+  }
+  return bytes;
+}
+
+double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const MemoryQuery& query) {
+  check_range(query.kv_bitwidth, 1, 32, "kv_bitwidth");
+  double tokens = longest_context(workload);
+  if (query.preset == MemoryPreset::physical && layer.attention_window) {
+    tokens = std::min(tokens, count(*layer.attention_window));
+  }
+  return 2 * count(workload.batch_size) * tokens * kv_width(layer) * query.kv_bitwidth / 8;
+}
+
+double embedding_bytes(const ModelShape& model, bool first, bool last, const MemoryQuery& query) {
+  if (query.preset == MemoryPreset::llm_pq) return first ? llm_pq_embedding_bytes(model) : 0;
+  double parameters = 0;
+  if (first) {
+    parameters += count(model.token_embedding_parameters) +
+                  count(model.position_embedding_parameters) +
+                  count(model.embedding_other_parameters);
+  }
+  if (last) {
+    parameters += count(model.final_other_parameters) + count(model.lm_head_parameters);
+    const bool shared = first && model.tied_embeddings;
+    if (shared) {
+      parameters -= count(std::min(model.lm_head_parameters, model.token_embedding_parameters));
+    }
+  }
+  return parameters * kFp16Bytes;
+}
+
+double prefill_activation_bytes(const ModelShape& model, const Workload& workload,
+                                std::int64_t micro_batch_size, bool first, bool last,
+                                const MemoryQuery& query) {
+  const double sequences = count(micro_batch_size);
+  check_range(sequences, 1, 1e9, "prefill_micro_batch_size");
+  if (query.preset == MemoryPreset::llm_pq) {
+    return first ? sequences * llm_pq_prefill_bytes(model, workload) : 0;
+  }
+  const double rows = sequences * prefill_tokens(workload);
+  return physical_activation_bytes(model, rows, sequences, 0, {first, last});
+}
+
+double decode_activation_bytes(const ModelShape& model, const Workload& workload,
+                               std::int64_t micro_batch_size, bool first, bool last,
+                               const MemoryQuery& query) {
+  const double sequences = count(micro_batch_size);
+  check_range(sequences, 1, 1e9, "decode_micro_batch_size");
+  if (query.preset == MemoryPreset::llm_pq) {
+    // Whole batch on every device, micro-batches or not; the published plans leave exactly this.
+    const double batch = std::max(sequences, count(workload.batch_size));
+    return batch * llm_pq_decode_bytes(model, workload);
+  }
+  return physical_activation_bytes(model, sequences, sequences, longest_context(workload),
+                                   {first, last});
+}
+
+double reserve_bytes(const Device& device, const MemoryQuery& query) {
+  if (query.preset == MemoryPreset::llm_pq) {
+    return (1 - kLlmPqUsableRatio) * device.memory_bytes + kLlmPqContextBytes;
+  }
+  return kContextBytes + kAllocatorSlackRatio * device.memory_bytes;
+}
+
+}  // namespace tessera::cost

@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/cost/latency.h"
+
+namespace tessera::cost {
+namespace {
+
+constexpr double kFp16Bytes = 2;
+constexpr double kFp32Bytes = 4;
+
+double count(std::int64_t value) { return static_cast<double>(value); }
+
+// Experts that `rows` tokens touch when each picks `num_active` of `num_copies` evenly: smooth,
+// `num_active` for one row, and 1 for a dense matrix.
+double copies_touched(const LinearShape& linear, double rows) {
+  const double copies = count(linear.num_copies);
+  const double missed = 1 - count(linear.num_active) / copies;
+  return copies * (1 - std::pow(missed, rows));
+}
+
+double weight_bytes(const LinearShape& linear, const KernelRule& rule, double copies) {
+  const double matrix = count(linear.in_features) * count(linear.out_features);
+  double bytes = matrix * rule.bitwidth / 8;
+  if (rule.bitwidth < 16) {
+    const double groups =
+        rule.group_size > 0 ? std::ceil(count(linear.in_features) / rule.group_size) : 1;
+    bytes += count(linear.out_features) * groups * (kFp16Bytes + rule.bitwidth / 8.0);
+  }
+  return copies * bytes;
+}
+
+// Query-key pairs of `tokens` new tokens after `context`, each token seeing itself and what came
+// before, at most `window`. The half makes the integral equal the sum context + 1 .. context +
+// tokens; where the window cuts it is within 1/8 pair of the sum, and monotone for any real
+// arguments.
+double causal_pairs(double tokens, double context, double window) {
+  const double uncut = std::clamp(window - context - 0.5, 0.0, tokens);
+  return uncut * (context + 0.5) + uncut * uncut / 2 + (tokens - uncut) * window;
+}
+
+struct Attention {
+  double flop = 0;
+  double bytes = 0;
+};
+
+Attention attention_work(const LayerShape& layer, double kv_bitwidth, const LayerWork& work) {
+  const double query_width = count(layer.num_heads) * count(layer.head_dim);
+  const double kv_width = count(layer.num_kv_heads) * count(layer.head_dim);
+  double pairs = work.tokens * (work.context_tokens + (work.tokens + 1) / 2);
+  double visible = work.context_tokens;
+  if (layer.attention_window) {
+    const double window = count(*layer.attention_window);
+    pairs = causal_pairs(work.tokens, work.context_tokens, window);
+    visible = std::min(visible, std::max(window - 1, 0.0));
+  }
+  const double kv_token_bytes = 2 * kv_width * kv_bitwidth / 8;
+  Attention attention;
+  attention.flop = 4 * query_width * pairs * work.batch_size;
+  // Old keys and values read once, new ones written and read; queries in, outputs out.
+  attention.bytes = work.batch_size * ((visible + 2 * work.tokens) * kv_token_bytes +
+                                       2 * work.tokens * query_width * kFp16Bytes);
+  return attention;
+}
+
+void check_positive(double value, const char* name, const std::string& where) {
+  if (std::isfinite(value) && value > 0) return;
+  throw Error(ErrorCode::out_of_range,
+              fmt::format("{}: {} is {}, a positive number is needed", where, name, value), name);
+}
+
+void check_work(const LayerWork& work, double kv_bitwidth) {
+  check_positive(work.batch_size, "batch_size", "latency of a layer");
+  check_positive(work.tokens, "tokens", "latency of a layer");
+  check_positive(kv_bitwidth, "kv_bitwidth", "latency of a layer");
+  if (!std::isfinite(work.context_tokens) || work.context_tokens < 0) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("latency of a layer: context_tokens is {}, at least 0 is needed",
+                            work.context_tokens),
+                "context_tokens");
+  }
+}
+
+// A rule with the rate that its arithmetic runs at on this device.
+struct Kernel {
+  const KernelRule* rule = nullptr;
+  double flop_per_s = 0;
+  double bytes_per_s = 0;
+};
+
+class Roofline final : public LatencyModel {
+ public:
+  Roofline(Device device, KernelSet kernels)
+      : device_(std::move(device)), kernels_(std::move(kernels)) {
+    check_positive(device_.memory_bytes_per_s, "memory_bytes_per_s", device_.name);
+    check_positive(kernels_.attention_flop_ratio, "attention_flop_ratio", kernels_.name);
+    check_positive(kernels_.attention_memory_ratio, "attention_memory_ratio", kernels_.name);
+    const auto fp16 = device_.flop_per_s.find("fp16");
+    if (fp16 == device_.flop_per_s.end()) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: flop_per_s has no fp16, which attention needs", device_.name),
+                  "flop_per_s");
+    }
+    check_positive(fp16->second, "flop_per_s.fp16", device_.name);
+    attention_flop_per_s_ = fp16->second * kernels_.attention_flop_ratio;
+    attention_bytes_per_s_ = device_.memory_bytes_per_s * kernels_.attention_memory_ratio;
+  }
+
+  Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
+                  const LayerWork& work) const override {
+    check_work(work, kv_bitwidth);
+    const Kernel kernel = find_kernel(bitwidth);
+    const double rows = work.batch_size * work.tokens;
+    double seconds = kernels_.layer_overhead_s;
+    for (const LinearShape& linear : layer.linears) seconds += linear_s(linear, kernel, rows);
+    const Attention attention = attention_work(layer, kv_bitwidth, work);
+    seconds +=
+        std::max(attention.flop / attention_flop_per_s_, attention.bytes / attention_bytes_per_s_);
+    return modelled(seconds);
+  }
+
+  Sourced embedding_s(const ModelShape& model, double rows) const override {
+    check_positive(rows, "rows", "latency of the embedding");
+    const Kernel kernel = find_kernel(16);
+    const double vocab = std::max(1.0, count(model.vocab_size));
+    const double width = count(model.token_embedding_parameters) / vocab;
+    const double positions = model.position_embedding_parameters > 0 ? 1 : 0;
+    // One row of each table in, the hidden state out, and what projections or norms there are.
+    const double bytes = rows * (width + (1 + positions) * count(model.hidden_size)) * kFp16Bytes +
+                         count(model.embedding_other_parameters) * kFp16Bytes;
+    return modelled(bytes / kernel.bytes_per_s + kernel.rule->linear_overhead_s);
+  }
+
+  Sourced lm_head_s(const ModelShape& model, double rows) const override {
+    check_positive(rows, "rows", "latency of the LM head");
+    const Kernel kernel = find_kernel(16);
+    const double parameters = count(model.lm_head_parameters) + count(model.final_other_parameters);
+    const double flop = 2 * parameters * rows;
+    const double bytes = parameters * kFp16Bytes + rows * (count(model.hidden_size) * kFp16Bytes +
+                                                           count(model.vocab_size) * kFp32Bytes);
+    return modelled(std::max(flop / kernel.flop_per_s, bytes / kernel.bytes_per_s) +
+                    kernel.rule->token_s_per_parameter * rows * parameters +
+                    kernel.rule->linear_overhead_s);
+  }
+
+ private:
+  Sourced modelled(double seconds) const {
+    return {seconds, weaker(Provenance::modelled, kernels_.provenance), std::nullopt};
+  }
+
+  static double linear_s(const LinearShape& linear, const Kernel& kernel, double rows) {
+    const KernelRule& rule = *kernel.rule;
+    const double work = rows * count(linear.active_parameters());
+    const double activations = rows * count(linear.num_active) *
+                               (count(linear.in_features) + count(linear.out_features)) *
+                               kFp16Bytes;
+    const double bytes = weight_bytes(linear, rule, copies_touched(linear, rows)) + activations;
+    return std::max(2 * work / kernel.flop_per_s, bytes / kernel.bytes_per_s) +
+           rule.token_s_per_parameter * work + rule.linear_overhead_s;
+  }
+
+  Kernel find_kernel(std::int32_t bitwidth) const {
+    const KernelRule* rule = kernels_.find(device_, bitwidth);
+    if (rule == nullptr) no_rule(bitwidth);
+    const auto rate = device_.flop_per_s.find(rule->compute_dtype);
+    if (rate == device_.flop_per_s.end()) no_dtype(*rule);
+    check_positive(rate->second, "flop_per_s", device_.name);
+    check_positive(rule->flop_ratio, "flop_ratio", kernels_.name);
+    check_positive(rule->memory_ratio, "memory_ratio", kernels_.name);
+    return {rule, rate->second * rule->flop_ratio, device_.memory_bytes_per_s * rule->memory_ratio};
+  }
+
+  [[noreturn]] void no_rule(std::int32_t bitwidth) const {
+    std::vector<std::string> known;
+    for (const std::int32_t b : kernels_.bitwidths_on(device_)) known.push_back(std::to_string(b));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("no kernel of the set '{}' runs {} bits on {} (compute capability {}); {}",
+                    kernels_.name, bitwidth, device_.name, device_.compute_capability,
+                    known.empty() ? "it has none for this device"
+                                  : "bitwidths that it has there: " + join(known, ", ")),
+        "bitwidths");
+  }
+
+  [[noreturn]] void no_dtype(const KernelRule& rule) const {
+    std::vector<std::string> known;
+    for (const auto& [dtype, rate] : device_.flop_per_s) known.push_back(dtype);
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} has no {} arithmetic, which the kernel set '{}' uses for {} bits "
+                            "({}); dtypes with a rate there: {}",
+                            device_.name, rule.compute_dtype, kernels_.name, rule.bitwidth,
+                            rule.method, join(known, ", ")),
+                "bitwidths");
+  }
+
+  Device device_;
+  KernelSet kernels_;
+  double attention_flop_per_s_ = 0;
+  double attention_bytes_per_s_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<LatencyModel> make_roofline(const Device& device, const KernelSet& kernels) {
+  return std::make_unique<Roofline>(device, kernels);
+}
+
+}  // namespace tessera::cost

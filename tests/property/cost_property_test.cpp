@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "devices.h"
+#include "shapes.h"
+#include "tessera/cost/latency.h"
+#include "tessera/cost/memory.h"
+
+namespace tessera::cost {
+namespace {
+
+ModelShape any_model() { return *rc::gen::elementOf(testing::all_shapes()); }
+
+double real(double low, double high) {
+  return low + (high - low) * *rc::gen::inRange(0, 1'000'001) / 1e6;
+}
+
+Workload any_workload() {
+  Workload workload;
+  workload.batch_size = *rc::gen::inRange<std::int64_t>(1, 300);
+  workload.max_prompt_tokens = *rc::gen::inRange<std::int64_t>(1, 9000);
+  workload.max_output_tokens = *rc::gen::inRange<std::int64_t>(1, 3000);
+  if (*rc::gen::arbitrary<bool>()) workload.chunk_tokens = *rc::gen::inRange(16, 4096);
+  return workload;
+}
+
+MemoryQuery any_query() {
+  MemoryQuery query;
+  query.preset = *rc::gen::element(MemoryPreset::physical, MemoryPreset::llm_pq);
+  query.kv_bitwidth = *rc::gen::element(4.0, 8.0, 16.0);
+  query.group_size = *rc::gen::element(0.0, 32.0, 64.0, 128.0, 1024.0);
+  return query;
+}
+
+double activations(const ModelShape& model, const Workload& workload, std::int64_t size, bool first,
+                   bool last, const MemoryQuery& query) {
+  return prefill_activation_bytes(model, workload, size, first, last, query) +
+         decode_activation_bytes(model, workload, size, first, last, query);
+}
+
+RC_GTEST_PROP(MemoryProperty, GrowsWithBitwidth, ()) {
+  const ModelShape model = any_model();
+  const MemoryQuery query = any_query();
+  const LayerShape& layer = model.layer_classes.front();
+  double before = 0;
+  for (const double bitwidth : {2.0, 3.0, 4.0, 8.0, 16.0}) {
+    const double bytes = layer_weight_bytes(layer, bitwidth, query);
+    RC_ASSERT(std::isfinite(bytes));
+    RC_ASSERT(bytes > before);
+    before = bytes;
+  }
+}
+
+RC_GTEST_PROP(MemoryProperty, GrowsWithBatchAndContext, ()) {
+  const ModelShape model = any_model();
+  const MemoryQuery query = any_query();
+  const LayerShape& layer = model.layer_classes.front();
+  const Workload small = any_workload();
+  Workload large = small;
+  large.batch_size += *rc::gen::inRange(0, 50);
+  large.max_prompt_tokens += *rc::gen::inRange(0, 5000);
+  large.max_output_tokens += *rc::gen::inRange(0, 500);
+  const bool first = *rc::gen::arbitrary<bool>(), last = *rc::gen::arbitrary<bool>();
+  const auto size = *rc::gen::inRange<std::int64_t>(1, 64);
+  const auto larger_size = size + *rc::gen::inRange<std::int64_t>(0, 64);
+  RC_ASSERT(layer_kv_bytes(layer, small, query) > 0);
+  RC_ASSERT(layer_kv_bytes(layer, large, query) >= layer_kv_bytes(layer, small, query));
+  const double before = activations(model, small, size, first, last, query);
+  RC_ASSERT(before > 0);
+  RC_ASSERT(activations(model, small, larger_size, first, last, query) >= before);
+  RC_ASSERT(activations(model, large, size, first, last, query) >= before);
+}
+
+RC_GTEST_PROP(LatencyProperty, LayerIsPositiveAndMonotone, ()) {
+  const ModelShape model = any_model();
+  const LayerShape& layer = model.layer_classes.front();
+  const auto device = *rc::gen::element(testing::t4(), testing::v100());
+  const auto latency = make_roofline(device, testing::test_kernels());
+  const auto bitwidth = *rc::gen::element(3, 4, 8, 16);
+  const double kv_bitwidth = *rc::gen::element(8.0, 16.0);
+  const bool prefill = *rc::gen::arbitrary<bool>();
+  LayerWork work;
+  work.phase = prefill ? Phase::prefill : Phase::decode;
+  work.batch_size = real(1, 256);
+  work.tokens = prefill ? real(1, 5000) : 1;
+  work.context_tokens = real(0, 9000);
+  const double before = latency->layer_s(layer, bitwidth, kv_bitwidth, work).value;
+  RC_ASSERT(std::isfinite(before));
+  RC_ASSERT(before > 0);
+  for (double LayerWork::*field :
+       {&LayerWork::batch_size, &LayerWork::tokens, &LayerWork::context_tokens}) {
+    LayerWork more = work;
+    more.*field += real(0, *rc::gen::element(0.5, 10.0, 2000.0));
+    const double after = latency->layer_s(layer, bitwidth, kv_bitwidth, more).value;
+    RC_ASSERT(after >= before * (1 - 1e-12));
+  }
+}
+
+RC_GTEST_PROP(LatencyProperty, EmbeddingAndLmHeadArePositiveAndMonotone, ()) {
+  const ModelShape model = any_model();
+  const auto latency = make_roofline(testing::t4(), testing::test_kernels());
+  const double rows = real(1, 5000), more = rows + real(0, 100);
+  RC_ASSERT(latency->embedding_s(model, rows).value > 0);
+  RC_ASSERT(latency->embedding_s(model, more).value >= latency->embedding_s(model, rows).value);
+  RC_ASSERT(latency->lm_head_s(model, rows).value > 0);
+  RC_ASSERT(latency->lm_head_s(model, more).value >= latency->lm_head_s(model, rows).value);
+}
+
+}  // namespace
+}  // namespace tessera::cost

@@ -1,0 +1,179 @@
+#include "tessera/cost/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "devices.h"
+#include "shapes.h"
+#include "tessera/core/error.h"
+#include "tessera/core/units.h"
+
+namespace tessera::cost {
+namespace {
+
+using testing::llama_3_8b;
+using testing::mistral_7b_windowed;
+using testing::mixtral_8x7b;
+using testing::opt_13b;
+using testing::opt_30b;
+using testing::opt_66b;
+
+const MemoryQuery kLlmPq{MemoryPreset::llm_pq, 16, 128};
+const MemoryQuery kPhysical{};
+
+Workload workload(std::int64_t batch, std::int64_t prompt, std::int64_t output) {
+  Workload result;
+  result.batch_size = batch;
+  result.prompt_tokens = static_cast<double>(prompt);
+  result.max_prompt_tokens = prompt;
+  result.output_tokens = static_cast<double>(output);
+  result.max_output_tokens = output;
+  return result;
+}
+
+TEST(LlmPqMemory, UsableMemoryIsWhatTheAuthorsLogged) {
+  struct Row {
+    double capacity_gib, usable_mib;
+  };
+  for (const Row& row : {Row{14.76, 12428.5}, Row{31.74, 28946.7}, Row{39.4, 36398.3},
+                         Row{11.91, 9656.0}, Row{79, 74921.2}}) {
+    Device device;
+    device.memory_bytes = row.capacity_gib * kGiB;
+    const double usable = (device.memory_bytes - reserve_bytes(device, kLlmPq)) / kMiB;
+    EXPECT_NEAR(usable, row.usable_mib, 0.06) << row.capacity_gib;
+  }
+}
+
+TEST(LlmPqMemory, EmbeddingsAreWhatTheAuthorsLogged) {
+  EXPECT_NEAR(embedding_bytes(opt_13b(), true, false, kLlmPq) / kMiB, 1001.89, 0.005);
+  EXPECT_NEAR(embedding_bytes(opt_30b(), true, false, kLlmPq) / kMiB, 1402.65, 0.005);
+  EXPECT_NEAR(embedding_bytes(opt_66b(), true, true, kLlmPq) / kMiB, 1803.41, 0.005);
+  EXPECT_EQ(embedding_bytes(opt_30b(), false, true, kLlmPq), 0);
+  EXPECT_EQ(embedding_bytes(opt_30b(), false, false, kLlmPq), 0);
+}
+
+TEST(LlmPqMemory, LayerWithCacheIsWhatTheAuthorsLogged) {
+  const LayerShape layer = opt_30b().layer_classes.front();
+  const Workload batch = workload(32, 512, 100);
+  const auto mib = [&](double bitwidth) {
+    return std::ceil(
+        (layer_weight_bytes(layer, bitwidth, kLlmPq) + layer_kv_bytes(layer, batch, kLlmPq)) /
+        kMiB);
+  };
+  EXPECT_EQ(mib(8), 1124);
+  EXPECT_EQ(mib(16), 1712);
+}
+
+// The published sources, evaluated by hand for OPT-30b, s = 512, n = 100.
+TEST(LlmPqMemory, ActivationsFollowThePublishedFormulas) {
+  const ModelShape model = opt_30b();
+  const Workload batch = workload(32, 512, 100);
+  const double h = 7168, f = 28672, s = 512, context = 612;
+  const double prefill = 20 * s * h + 4 * s * f + 2 * s * s;
+  EXPECT_DOUBLE_EQ(prefill_activation_bytes(model, batch, 4, true, false, kLlmPq), 4 * prefill);
+  EXPECT_EQ(prefill_activation_bytes(model, batch, 4, false, true, kLlmPq), 0);
+  const double decode = 16 * h + 4 * f + 6 * context + 4 * context * h;
+  for (const bool first : {true, false}) {
+    EXPECT_DOUBLE_EQ(decode_activation_bytes(model, batch, 8, first, false, kLlmPq), 32 * decode);
+  }
+}
+
+TEST(PhysicalMemory, QuantisedMatricesCarryScalesAndZeroPoints) {
+  const LayerShape layer = opt_30b().layer_classes.front();
+  const double h = 7168;
+  const double parameters = 12 * h * h;
+  const double other = 13 * h * 2;
+  EXPECT_DOUBLE_EQ(layer_weight_bytes(layer, 16, kPhysical), parameters * 2 + other);
+  EXPECT_DOUBLE_EQ(layer_weight_bytes(layer, 4, kPhysical),
+                   parameters / 2 + parameters / 128 * 2.5 + other);
+  MemoryQuery per_channel;
+  per_channel.group_size = 0;
+  EXPECT_DOUBLE_EQ(layer_weight_bytes(layer, 8, per_channel), parameters + 9 * h * 3 + other);
+}
+
+TEST(PhysicalMemory, GroupsAreRoundedUpPerRow) {
+  LayerShape layer;
+  layer.linears = {{"m", 130, 10, 3, 1}};
+  EXPECT_DOUBLE_EQ(layer_weight_bytes(layer, 4, kPhysical), 3900 * 0.5 + 30 * 2 * 2.5);
+}
+
+TEST(PhysicalMemory, WindowCapsTheCache) {
+  const LayerShape windowed = mistral_7b_windowed().layer_classes.front();
+  const Workload batch = workload(2, 8000, 100);
+  EXPECT_DOUBLE_EQ(layer_kv_bytes(windowed, batch, kPhysical), 2.0 * 2 * 4096 * 1024 * 2);
+  EXPECT_DOUBLE_EQ(layer_kv_bytes(windowed, batch, kLlmPq), 2.0 * 2 * 8100 * 1024 * 2);
+  MemoryQuery half = kPhysical;
+  half.kv_bitwidth = 8;
+  EXPECT_DOUBLE_EQ(layer_kv_bytes(windowed, batch, half), 2.0 * 2 * 4096 * 1024);
+}
+
+TEST(PhysicalMemory, TiedEmbeddingsAreHeldOncePerDevice) {
+  const ModelShape tied = opt_30b();
+  const double h = 7168, table = 50272 * h * 2;
+  EXPECT_DOUBLE_EQ(embedding_bytes(tied, true, false, kPhysical), table + 2050 * h * 2);
+  EXPECT_DOUBLE_EQ(embedding_bytes(tied, false, true, kPhysical), table + 2 * h * 2);
+  EXPECT_DOUBLE_EQ(embedding_bytes(tied, true, true, kPhysical), table + 2052 * h * 2);
+  EXPECT_EQ(embedding_bytes(tied, false, false, kPhysical), 0);
+  const ModelShape untied = llama_3_8b();
+  EXPECT_DOUBLE_EQ(embedding_bytes(untied, true, true, kPhysical),
+                   embedding_bytes(untied, true, false, kPhysical) +
+                       embedding_bytes(untied, false, true, kPhysical));
+}
+
+TEST(PhysicalMemory, ActivationsHaveNoScoreMatrixAndUseChunks) {
+  const ModelShape model = llama_3_8b();
+  const double at_4k =
+      prefill_activation_bytes(model, workload(4, 4096, 10), 1, false, false, kPhysical);
+  const double at_8k =
+      prefill_activation_bytes(model, workload(4, 8192, 10), 1, false, false, kPhysical);
+  EXPECT_DOUBLE_EQ(at_8k, 2 * at_4k);
+  Workload chunked = workload(4, 8192, 10);
+  chunked.chunk_tokens = 2048;
+  EXPECT_DOUBLE_EQ(prefill_activation_bytes(model, chunked, 1, false, false, kPhysical), at_4k / 2);
+}
+
+TEST(PhysicalMemory, MiddleStageByHand) {
+  const ModelShape model = llama_3_8b();
+  // Residual, normed input, gate and up, and two buffers in each direction.
+  const double per_row = 4096 * 2 + 4096 * 2 + 2 * 14336 * 2 + 4 * 4096 * 2;
+  EXPECT_DOUBLE_EQ(
+      prefill_activation_bytes(model, workload(4, 512, 10), 2, false, false, kPhysical),
+      1024 * per_row);
+}
+
+TEST(PhysicalMemory, LastStageHoldsLogitsOfOnePosition) {
+  const ModelShape model = llama_3_8b();
+  const Workload batch = workload(64, 512, 10);
+  const double logits = 64.0 * 128256 * 4;
+  EXPECT_GT(decode_activation_bytes(model, batch, 64, false, true, kPhysical), logits);
+  EXPECT_LT(decode_activation_bytes(model, batch, 64, false, true, kPhysical), 1.2 * logits);
+  EXPECT_LT(decode_activation_bytes(model, batch, 64, false, false, kPhysical), logits);
+}
+
+TEST(PhysicalMemory, ExpertsThatATokenPassesThroughCount) {
+  const Workload batch = workload(4, 512, 10);
+  EXPECT_GT(prefill_activation_bytes(mixtral_8x7b(), batch, 1, false, false, kPhysical),
+            1.5 * prefill_activation_bytes(llama_3_8b(), batch, 1, false, false, kPhysical));
+}
+
+TEST(PhysicalMemory, ReserveIsContextAndSlack) {
+  const Device device = testing::t4();
+  EXPECT_DOUBLE_EQ(reserve_bytes(device, kPhysical), 750 * kMiB + 0.03 * device.memory_bytes);
+}
+
+TEST(Memory, RefusesNonsense) {
+  const LayerShape layer = opt_30b().layer_classes.front();
+  const Workload batch = workload(4, 512, 10);
+  MemoryQuery query;
+  query.kv_bitwidth = std::nan("");
+  EXPECT_THROW(layer_kv_bytes(layer, batch, query), Error);
+  query = {};
+  query.group_size = -1;
+  EXPECT_THROW(layer_weight_bytes(layer, 4, query), Error);
+  EXPECT_THROW(layer_weight_bytes(layer, 0, kPhysical), Error);
+  EXPECT_THROW(decode_activation_bytes(opt_30b(), batch, 0, true, true, kPhysical), Error);
+}
+
+}  // namespace
+}  // namespace tessera::cost
