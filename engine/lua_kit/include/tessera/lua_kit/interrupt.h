@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <lua.hpp>
+#include <string>
+
+/// Ctrl-C. The first SIGINT sets `flag()`, which solvers poll, and makes interpreted Lua raise an
+/// error with code "interrupted" at its next instruction. A loop that LuaJIT has compiled never
+/// looks; so if the process is still running after a grace period, or at a second SIGINT, a
+/// watchdog thread prints the incumbent and ends the process with status 130.
+namespace tessera::lua_kit::interrupt {
+
+/// Set from Ctrl-C until `reset`. Valid for the program's life.
+const std::atomic<bool>* flag();
+
+enum class Stream { out, err };
+
+/// What to print if the process must end now: the best plan so far with its bound. Replaces the
+/// previous text; empty withdraws it. Cheap enough to call per incumbent.
+void set_incumbent_text(std::string text, Stream stream = Stream::out);
+
+/// Sends the incumbent to stderr whatever it was registered for: --json keeps stdout for data.
+void keep_stdout_clean();
+
+/// Writes the incumbent, if any, and withdraws it. For a host that ends in an orderly way.
+void print_incumbent();
+
+/// Forgets a Ctrl-C that has been dealt with (back at the prompt).
+void reset(lua_State* L);
+
+/// Handles SIGINT while it lives. One per process, made on the thread that runs `L`.
+class Watchdog {
+ public:
+  explicit Watchdog(lua_State* L,
+                    std::chrono::milliseconds grace = std::chrono::milliseconds(1000));
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// With `false` a Ctrl-C only interrupts Lua, however long that takes (a prompt that waits).
+  void set_armed(bool armed);
+};
+
+}  // namespace tessera::lua_kit::interrupt

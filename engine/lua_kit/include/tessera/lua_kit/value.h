@@ -1,0 +1,29 @@
+#pragma once
+
+#include <lua.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/core/json_fwd.h"
+
+namespace tessera::lua_kit {
+
+void push_text(lua_State* L, std::string_view text);
+/// Sequences are 1-based tables.
+void push_texts(lua_State* L, const std::vector<std::string>& texts);
+void push_numbers(lua_State* L, const std::vector<double>& numbers);
+/// A number, or a string for integers beyond 2^53, which a Lua number cannot hold exactly.
+void push_integer(lua_State* L, std::int64_t value);
+
+/// Objects become tables, arrays become sequences, null becomes nil.
+void push_json(lua_State* L, const Json& value);
+
+/// The JSON of a Lua value. A table with keys 1..n is an array (so is an empty one), one with
+/// string keys an object, written in the order of its sorted keys; the kit's objects go through
+/// their `to_table`.
+/// @throws Error{invalid_argument} naming the path for functions, foreign userdata, cycles, mixed
+/// keys, NaN, infinity, text that is not UTF-8, and nesting beyond 64 levels.
+Json json_from_lua(lua_State* L, int index, const std::string& path);
+
+}  // namespace tessera::lua_kit

@@ -1,0 +1,218 @@
+#include "tessera/lua_kit/annotations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tessera/core/text.h"
+
+namespace tessera::lua_kit {
+namespace {
+
+constexpr std::size_t kHelpWidth = 92;
+
+std::string lua_type_of(const OptionSpec& spec) {
+  if (!spec.lua_type.empty()) return std::string(spec.lua_type);
+  switch (spec.type) {
+    case OptionType::boolean:
+      return "boolean";
+    case OptionType::integer:
+      return "integer";
+    case OptionType::number:
+      return "number";
+    case OptionType::text:
+      return "string";
+    case OptionType::choice: {
+      std::vector<std::string> choices;
+      for (std::string_view choice : spec.choices) choices.push_back(fmt::format("\"{}\"", choice));
+      return join(choices, "|");
+    }
+    case OptionType::integer_list:
+      return "integer[]";
+    case OptionType::text_list:
+      return "string[]";
+    case OptionType::table:
+      return "table";
+    case OptionType::callback:
+      return "function";
+  }
+  return "any";
+}
+
+std::string needed_text(const OptionSpec& spec) {
+  if (spec.required) return "required";
+  if (!spec.default_text.empty()) return fmt::format("default {}", spec.default_text);
+  return "optional";
+}
+
+// Text broken into lines of the help width, each indented.
+std::string wrapped(std::string_view text, std::size_t indent) {
+  std::string result, line;
+  const std::string margin(indent, ' ');
+  const auto flush = [&] {
+    if (!line.empty()) result += margin + line + "\n";
+    line.clear();
+  };
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    if (!line.empty() && indent + line.size() + 1 + word.size() > kHelpWidth) flush();
+    if (!line.empty()) line += ' ';
+    line += word;
+    text = end == text.size() ? std::string_view() : text.substr(end + 1);
+  }
+  flush();
+  return result;
+}
+
+std::string option_help(const OptionSpec& spec) {
+  std::string range = describe_range(spec);
+  if (spec.type == OptionType::table && !spec.lua_type.empty()) range = spec.lua_type;
+  return fmt::format("  {:<26}{}, {}\n", spec.name, range, needed_text(spec)) +
+         wrapped(spec.doc, 28);
+}
+
+std::string member_help(const ParameterCard& member) {
+  return fmt::format("  {:<26}{}\n", member.name, member.lua_type) + wrapped(member.doc, 28);
+}
+
+std::string options_class(std::string_view table_name) {
+  std::string name(table_name);
+  if (name.rfind("ts.", 0) == 0) name = name.substr(3);
+  std::replace(name.begin(), name.end(), ':', '.');
+  return "tessera.options." + name;
+}
+
+std::string options_annotation(const OptionTable& table) {
+  std::string text = fmt::format("---@class {}\n", options_class(table.name));
+  for (const OptionSpec& spec : table.options) {
+    std::string note(spec.doc);
+    const bool numeric = spec.type == OptionType::integer || spec.type == OptionType::number ||
+                         spec.type == OptionType::integer_list;
+    if (numeric) note += fmt::format(" ({})", describe_range(spec));
+    if (!spec.default_text.empty()) note += fmt::format(" [default {}]", spec.default_text);
+    text += fmt::format("---@field {}{} {} {}\n", spec.name, spec.required ? "" : "?",
+                        lua_type_of(spec), note);
+  }
+  return text + "\n";
+}
+
+std::string function_annotation(const FunctionCard& card, const OptionTable* options) {
+  std::string text = fmt::format("--- {}\n", card.doc);
+  std::vector<std::string> names;
+  for (const ParameterCard& parameter : card.parameters) {
+    names.push_back(parameter.name);
+    text += fmt::format("---@param {} {} {}\n", parameter.name, parameter.lua_type, parameter.doc);
+  }
+  if (options != nullptr) {
+    const bool required = std::any_of(options->options.begin(), options->options.end(),
+                                      [](const OptionSpec& spec) { return spec.required; });
+    text +=
+        fmt::format("---@param options{} {}\n", required ? "" : "?", options_class(options->name));
+    names.emplace_back("options");
+  }
+  if (!card.returns.empty()) text += fmt::format("---@return {}\n", card.returns);
+  return text + fmt::format("function {}({}) end\n\n", card.name, join(names, ", "));
+}
+
+}  // namespace
+
+void Reference::add(const OptionTable& table) { tables_[std::string(table.name)] = table; }
+
+void Reference::add(FunctionCard card) {
+  std::string name = card.name;
+  functions_[std::move(name)] = std::move(card);
+}
+
+std::vector<std::string> Reference::topics() const {
+  std::set<std::string> names;
+  for (const auto& entry : tables_) names.insert(entry.first);
+  for (const auto& entry : functions_) names.insert(entry.first);
+  for (const auto& entry : objects_) names.insert(entry.first);
+  return {names.begin(), names.end()};
+}
+
+std::string Reference::summary(const std::string& topic) const {
+  if (const auto it = functions_.find(topic); it != functions_.end()) return it->second.doc;
+  if (const auto it = tables_.find(topic); it != tables_.end()) return std::string(it->second.doc);
+  if (const auto it = objects_.find(topic); it != objects_.end()) return it->second.doc;
+  return "";
+}
+
+std::optional<std::string> Reference::help(const std::string& topic) const {
+  const auto table = tables_.find(topic);
+  const auto function = functions_.find(topic);
+  const auto object = objects_.find(topic);
+  if (table == tables_.end() && function == functions_.end() && object == objects_.end()) {
+    return std::nullopt;
+  }
+  std::string text = topic;
+  std::string returns = table != tables_.end() ? std::string(table->second.returns) : "";
+  if (function != functions_.end()) {
+    std::vector<std::string> names;
+    for (const ParameterCard& p : function->second.parameters) names.push_back(p.name);
+    if (table != tables_.end()) names.emplace_back("{ options }");
+    text += " (" + join(names, ", ") + ")";
+    if (!function->second.returns.empty()) returns = function->second.returns;
+  } else if (table != tables_.end()) {
+    text += " { options }";
+  }
+  if (!returns.empty()) text += "  ->  " + returns;
+  text += "\n" + wrapped(summary(topic), 2);
+  if (function != functions_.end() && !function->second.parameters.empty()) {
+    text += "\narguments:\n";
+    for (const ParameterCard& p : function->second.parameters) text += member_help(p);
+  }
+  if (table != tables_.end() && !table->second.options.empty()) {
+    text += "\noptions:\n";
+    for (const OptionSpec& spec : table->second.options) text += option_help(spec);
+  }
+  if (object != objects_.end()) {
+    if (!object->second.fields.empty()) text += "\nfields:\n";
+    for (const ParameterCard& field : object->second.fields) text += member_help(field);
+    if (!object->second.methods.empty()) text += "\nmethods:\n";
+    for (const ParameterCard& method : object->second.methods) {
+      text += fmt::format("  :{}{}\n", method.name, method.lua_type) + wrapped(method.doc, 28);
+    }
+  }
+  return text;
+}
+
+std::string Reference::luacats() const {
+  std::string text =
+      "---@meta\n"
+      "-- Generated from the option tables and cards of the engine; do not edit.\n"
+      "error(\"for editors only: the definitions are built into the program\")\n\n"
+      "local ts = {}\n\n";
+  for (const auto& [name, card] : objects_) {
+    text += fmt::format("--- {}\n---@class {}\n", card.doc, name);
+    for (const ParameterCard& field : card.fields) {
+      text += fmt::format("---@field {} {} {}\n", field.name, field.lua_type, field.doc);
+    }
+    for (const ParameterCard& method : card.methods) {
+      const std::size_t open = method.lua_type.find('(');
+      std::string signature = method.lua_type;
+      const bool empty = signature.substr(open + 1, 1) == ")";
+      signature.insert(open + 1, empty ? "self" : "self, ");
+      text += fmt::format("---@field {} fun{} {}\n", method.name, signature, method.doc);
+    }
+    text += "\n";
+  }
+  for (const auto& entry : tables_) text += options_annotation(entry.second);
+  for (const std::string& name : topics()) {
+    const auto table = tables_.find(name);
+    const auto function = functions_.find(name);
+    if (name.rfind("ts.", 0) != 0) continue;
+    FunctionCard card;
+    if (function != functions_.end()) {
+      card = function->second;
+    } else {
+      card = {name, std::string(table->second.doc), {}, std::string(table->second.returns)};
+    }
+    text += function_annotation(card, table == tables_.end() ? nullptr : &table->second);
+  }
+  return text + "return ts\n";
+}
+
+}  // namespace tessera::lua_kit

@@ -1,0 +1,119 @@
+#include "tessera/lua_kit/args.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+
+namespace tessera::lua_kit {
+namespace {
+
+[[noreturn]] void fail(ErrorCode code, std::string_view name, const std::string& problem,
+                       OptionType type, double low, double high, std::string_view unit) {
+  OptionSpec spec;
+  spec.type = type;
+  spec.min = low;
+  spec.max = high;
+  spec.unit = unit;
+  throw Error(code, fmt::format("{}: {}; give {}", name, problem, describe_range(spec)),
+              std::string(name));
+}
+
+double finite_number(lua_State* L, int index, std::string_view name, OptionType type, double low,
+                     double high, std::string_view unit) {
+  const auto wrong = [&](const std::string& problem) {
+    fail(ErrorCode::invalid_argument, name, problem, type, low, high, unit);
+  };
+  if (lua_type(L, index) != LUA_TNUMBER) {
+    wrong(describe_value(L, index) + " is not a number");
+  }
+  const double value = lua_tonumber(L, index);
+  if (std::isnan(value)) wrong("NaN is not a number");
+  if (std::isinf(value)) wrong(fmt::format("{}inf is not finite", value < 0 ? "-" : ""));
+  return value;
+}
+
+void check_range(double value, std::string_view name, OptionType type, double low, double high,
+                 std::string_view unit) {
+  if (value >= low && value <= high) return;
+  fail(ErrorCode::out_of_range, name, format_number(value, 17) + " is out of range", type, low,
+       high, unit);
+}
+
+}  // namespace
+
+std::string describe_value(lua_State* L, int index) {
+  switch (lua_type(L, index)) {
+    case LUA_TNONE:
+      return "nothing";
+    case LUA_TNIL:
+      return "nil";
+    case LUA_TBOOLEAN:
+      return lua_toboolean(L, index) ? "true" : "false";
+    case LUA_TNUMBER:
+      return "the number " + format_number(lua_tonumber(L, index), 14);
+    case LUA_TSTRING: {
+      std::size_t length = 0;
+      const char* data = lua_tolstring(L, index, &length);
+      return "the string " + quote({data, length});
+    }
+    default:
+      break;
+  }
+  if (luaL_getmetafield(L, index, "__metatable")) {
+    std::string name;
+    if (lua_type(L, -1) == LUA_TSTRING) name = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    if (name.rfind("tessera.", 0) == 0) return "a " + name;
+  }
+  return std::string("a ") + luaL_typename(L, index);
+}
+
+std::int64_t check_integer(lua_State* L, int index, std::string_view name, double low, double high,
+                           std::string_view unit) {
+  const OptionType type = OptionType::integer;
+  const double value = finite_number(L, index, name, type, low, high, unit);
+  if (std::floor(value) != value) {
+    fail(ErrorCode::invalid_argument, name, format_number(value, 17) + " is not an integer", type,
+         low, high, unit);
+  }
+  if (std::fabs(value) > kMaxExactInteger) {
+    fail(ErrorCode::out_of_range, name,
+         fmt::format("{:g} is beyond 2^53, where numbers stop being exact", value), type, low, high,
+         unit);
+  }
+  check_range(value, name, type, low, high, unit);
+  return static_cast<std::int64_t>(value);
+}
+
+double check_number(lua_State* L, int index, std::string_view name, double low, double high,
+                    std::string_view unit) {
+  const double value = finite_number(L, index, name, OptionType::number, low, high, unit);
+  check_range(value, name, OptionType::number, low, high, unit);
+  return value;
+}
+
+std::string check_text(lua_State* L, int index, std::string_view name) {
+  if (lua_type(L, index) != LUA_TSTRING) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} where a string belongs", name, describe_value(L, index)),
+                std::string(name));
+  }
+  std::size_t length = 0;
+  const char* data = lua_tolstring(L, index, &length);
+  return std::string(data, length);
+}
+
+bool check_boolean(lua_State* L, int index, std::string_view name) {
+  if (!lua_isboolean(L, index)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} where true or false belongs", name, describe_value(L, index)),
+                std::string(name));
+  }
+  return lua_toboolean(L, index) != 0;
+}
+
+}  // namespace tessera::lua_kit

@@ -1,0 +1,272 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "literal.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera::lua_kit {
+namespace {
+
+constexpr int kMaxListLength = 1'000'000;
+
+[[noreturn]] void fail(const std::string& path, const std::string& problem) {
+  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
+}
+
+bool mentions(const OptionSpec& spec, std::string_view type) {
+  return spec.lua_type.find(type) != std::string_view::npos;
+}
+
+// `table` options are read by somebody else; here only what cannot be right is refused.
+bool fits_table(lua_State* L, int index, const OptionSpec& spec) {
+  switch (lua_type(L, index)) {
+    case LUA_TTABLE:
+    case LUA_TUSERDATA:
+      return true;
+    case LUA_TSTRING:
+      return mentions(spec, "string");
+    case LUA_TNUMBER:
+      return mentions(spec, "number") || mentions(spec, "integer");
+    case LUA_TBOOLEAN:
+      return mentions(spec, "boolean");
+    case LUA_TFUNCTION:
+      return mentions(spec, "fun");
+    default:
+      return false;
+  }
+}
+
+// Length of a table whose keys are exactly 1..n.
+int list_length(lua_State* L, int index, const std::string& path, const OptionSpec& spec) {
+  const auto wrong = [&](const std::string& problem) {
+    fail(path, problem + "; give " + describe_range(spec));
+  };
+  if (!lua_istable(L, index)) wrong(describe_value(L, index) + " is not a list");
+  const std::size_t length = lua_objlen(L, index);
+  if (length > kMaxListLength) wrong(fmt::format("a list of {} items is too long", length));
+  std::size_t num_keys = 0;
+  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
+    ++num_keys;
+    if (lua_type(L, -2) != LUA_TNUMBER) wrong("the key " + describe_value(L, -2) + " in a list");
+  }
+  if (num_keys != length) wrong("the list has gaps");
+  return static_cast<int>(length);
+}
+
+template <class Check>
+void for_each_item(lua_State* L, const std::string& path, const OptionSpec& spec, Check&& check) {
+  const int list = lua_gettop(L);
+  const int length = list_length(L, list, path, spec);
+  for (int i = 1; i <= length; ++i) {
+    lua_rawgeti(L, list, i);
+    check(fmt::format("{}[{}]", path, i));
+    lua_pop(L, 1);
+  }
+}
+
+std::string check_choice(lua_State* L, const std::string& path, const OptionSpec& spec) {
+  const std::vector<std::string> choices(spec.choices.begin(), spec.choices.end());
+  if (lua_type(L, -1) != LUA_TSTRING) {
+    fail(path, describe_value(L, -1) + " is not a choice; give " + describe_range(spec));
+  }
+  std::string text = check_text(L, -1, path);
+  if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+    fail(path, quote(text) + " is not a choice" + did_you_mean(text, choices) + "; give " +
+                   describe_range(spec));
+  }
+  return text;
+}
+
+}  // namespace
+
+Options::Options(lua_State* L, int index, const OptionTable& table, std::string path, Keys keys)
+    : L_(L),
+      index_(index < 0 && index > LUA_REGISTRYINDEX ? lua_gettop(L) + 1 + index : index),
+      table_(table),
+      path_(std::move(path)) {
+  luaL_checkstack(L, 8, "options");
+  const StackGuard guard(L);
+  if (lua_isnoneornil(L, index_)) {
+    for (const OptionSpec& option : table_.options) {
+      if (option.required)
+        fail(path_, "a table of options is needed, got " + describe_value(L, index_));
+    }
+    index_ = 0;
+    return;
+  }
+  if (!lua_istable(L, index_)) {
+    fail(path_, describe_value(L, index_) + " where a table of options belongs");
+  }
+  check_keys(keys);
+  for (const OptionSpec& option : table_.options) {
+    if (given(option.name)) {
+      check_value(option);
+    } else if (option.required) {
+      fail(path_of(option.name),
+           fmt::format("missing; give {}: {}", describe_range(option), option.doc));
+    }
+  }
+}
+
+std::string Options::path_of(std::string_view name) const {
+  return path_ + "." + std::string(name);
+}
+
+const OptionSpec& Options::spec(std::string_view name) const {
+  const OptionSpec* found = table_.find(name);
+  if (found == nullptr) {
+    throw Error(ErrorCode::internal,
+                fmt::format("the option table {} has no '{}'", table_.name, name));
+  }
+  return *found;
+}
+
+void Options::check_keys(Keys keys) {
+  const std::size_t length = keys == Keys::named ? 0 : lua_objlen(L_, index_);
+  for (lua_pushnil(L_); lua_next(L_, index_) != 0; lua_pop(L_, 1)) {
+    if (lua_type(L_, -2) == LUA_TSTRING) {
+      const std::string key = check_text(L_, -2, path_);
+      if (table_.find(key) != nullptr) continue;
+      std::vector<std::string> names;
+      for (const OptionSpec& option : table_.options) names.emplace_back(option.name);
+      fail(path_, "unknown option " + quote(key) + did_you_mean(key, names));
+    }
+    if (keys == Keys::named) {
+      fail(path_, "options have names, but the key " + describe_value(L_, -2) + " was given");
+    }
+    const double position = lua_type(L_, -2) == LUA_TNUMBER ? lua_tonumber(L_, -2) : 0;
+    if (!(position >= 1 && position <= static_cast<double>(length)) ||
+        position != static_cast<double>(static_cast<std::int64_t>(position))) {
+      fail(path_, "the key " + describe_value(L_, -2) + " is neither an option nor an item");
+    }
+    ++num_positional_;
+  }
+  if (static_cast<std::size_t>(num_positional_) != length) fail(path_, "the list has gaps");
+}
+
+void Options::check_value(const OptionSpec& option) const {
+  const StackGuard guard(L_);
+  const std::string path = path_of(option.name);
+  push(option.name);
+  const auto wrong = [&] {
+    fail(path, describe_value(L_, -1) + " has the wrong type; give " + describe_range(option));
+  };
+  switch (option.type) {
+    case OptionType::boolean:
+      if (!lua_isboolean(L_, -1)) wrong();
+      break;
+    case OptionType::integer:
+      check_integer(L_, -1, path, option.min, option.max, option.unit);
+      break;
+    case OptionType::number:
+      check_number(L_, -1, path, option.min, option.max, option.unit);
+      break;
+    case OptionType::text:
+      if (lua_type(L_, -1) != LUA_TSTRING) wrong();
+      break;
+    case OptionType::choice:
+      check_choice(L_, path, option);
+      break;
+    case OptionType::integer_list:
+      for_each_item(L_, path, option, [&](const std::string& item) {
+        check_integer(L_, -1, item, option.min, option.max, option.unit);
+      });
+      break;
+    case OptionType::text_list:
+      for_each_item(L_, path, option, [&](const std::string& item) { check_text(L_, -1, item); });
+      break;
+    case OptionType::table:
+      if (!fits_table(L_, -1, option)) wrong();
+      break;
+    case OptionType::callback:
+      if (!lua_isfunction(L_, -1)) wrong();
+      break;
+  }
+}
+
+bool Options::given(std::string_view name) const {
+  if (index_ == 0) return false;
+  push_text(L_, name);
+  lua_rawget(L_, index_);
+  const bool present = !lua_isnil(L_, -1);
+  lua_pop(L_, 1);
+  return present;
+}
+
+bool Options::has(std::string_view name) const {
+  return given(name) || !spec(name).default_text.empty();
+}
+
+bool Options::push(std::string_view name) const {
+  const OptionSpec& option = spec(name);
+  luaL_checkstack(L_, 4, "options");
+  if (index_ != 0) {
+    push_text(L_, name);
+    lua_rawget(L_, index_);
+    if (!lua_isnil(L_, -1)) return true;
+    lua_pop(L_, 1);
+  }
+  push_literal(L_, option.default_text);
+  return !lua_isnil(L_, -1);
+}
+
+void Options::push_positional(int position) const { lua_rawgeti(L_, index_, position); }
+
+std::int64_t Options::integer(std::string_view name) const {
+  const StackGuard guard(L_);
+  const OptionSpec& option = spec(name);
+  push(name);
+  return check_integer(L_, -1, path_of(name), option.min, option.max, option.unit);
+}
+
+double Options::number(std::string_view name) const {
+  const StackGuard guard(L_);
+  const OptionSpec& option = spec(name);
+  push(name);
+  return check_number(L_, -1, path_of(name), option.min, option.max, option.unit);
+}
+
+std::string Options::text(std::string_view name) const {
+  const StackGuard guard(L_);
+  push(name);
+  return check_text(L_, -1, path_of(name));
+}
+
+bool Options::boolean(std::string_view name) const {
+  const StackGuard guard(L_);
+  push(name);
+  return check_boolean(L_, -1, path_of(name));
+}
+
+std::string Options::choice(std::string_view name) const {
+  const StackGuard guard(L_);
+  push(name);
+  return check_choice(L_, path_of(name), spec(name));
+}
+
+std::vector<std::int64_t> Options::integers(std::string_view name) const {
+  const StackGuard guard(L_);
+  const OptionSpec& option = spec(name);
+  std::vector<std::int64_t> values;
+  if (!push(name)) return values;
+  for_each_item(L_, path_of(name), option, [&](const std::string& item) {
+    values.push_back(check_integer(L_, -1, item, option.min, option.max, option.unit));
+  });
+  return values;
+}
+
+std::vector<std::string> Options::texts(std::string_view name) const {
+  const StackGuard guard(L_);
+  std::vector<std::string> values;
+  if (!push(name)) return values;
+  for_each_item(L_, path_of(name), spec(name),
+                [&](const std::string& item) { values.push_back(check_text(L_, -1, item)); });
+  return values;
+}
+
+}  // namespace tessera::lua_kit

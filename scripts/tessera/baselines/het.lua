@@ -1,0 +1,38 @@
+-- Het: knows that the devices differ, but not that layers may. Every order of the devices is tried with one bitwidth
+-- for all layers and a partition balanced by the stage times of this workload.
+-- The papers also enumerate tensor-parallel meshes; those come with tensor parallelism.
+
+local ts = require "tessera.planners"
+local search = require "tessera.baselines.search"
+
+return ts.register {
+  name = "het",
+  doc = "Every device order, one bitwidth lowered until it fits, partition balanced by the workload's stage times",
+  source = "SplitQuant VI-A",
+  options = {
+    max_orders = { type = "integer", default = 200, min = 1, max = 100000, doc = "Device orders tried at most" },
+  },
+  plan = function(problem, opt)
+    local orders = opt.device_order and { opt.device_order } or problem:device_orders(opt.max_orders)
+    for _, bitwidth in ipairs(search.descending(problem.bitwidths)) do
+      local best = search.best_of(problem)
+      for _, order in ipairs(orders) do
+        for prefill, decode in search.micro_batches(problem, opt) do
+          local counts = problem:balanced_partition {
+            device_order = order, bitwidth = bitwidth,
+            prefill_micro_batch_size = prefill, decode_micro_batch_size = decode,
+          }
+          if counts then
+            best.offer {
+              stages = search.stages(order, counts, bitwidth),
+              prefill_micro_batch_size = prefill,
+              decode_micro_batch_size = decode,
+            }
+          end
+        end
+      end
+      if best.candidate then return best.candidate end
+    end
+    return nil, "het fits at no bitwidth in any device order"
+  end,
+}

@@ -1,0 +1,33 @@
+-- Topics of `tessera help` that only Lua knows: planners, and the names that can be asked for.
+
+local core = require "tessera.core"
+
+local function planners()
+  local lines = { "Planners, for ts.plan(problem, { planner = \"name\" }):" }
+  for _, card in ipairs(require("tessera.planners").list()) do
+    lines[#lines + 1] = ("  %-10s %s%s"):format(card.name, card.doc,
+      card.source ~= "" and (" [" .. card.source .. "]") or "")
+    local options = {}
+    for name in pairs(card.options) do options[#options + 1] = name end
+    table.sort(options)
+    for _, name in ipairs(options) do
+      local o = card.options[name]
+      lines[#lines + 1] = ("  %-10s   %s (default %s): %s"):format("", name, tostring(o.default), o.doc or "")
+    end
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local function names(kind)
+  return function() return table.concat(core.names(kind), "\n") .. "\n" end
+end
+
+local topics = {
+  planners = planners, models = names "models", devices = names "devices", clusters = names "clusters",
+  workloads = names "workloads", kernel_sets = names "kernel_sets",
+}
+
+return function(topic)
+  if topics[topic] then return topics[topic]() end
+  return core.help(topic)
+end

@@ -1,0 +1,43 @@
+-- The library that every script starts from: local ts = require "tessera".
+-- C++ modules do the work; this file gives them the names that scripts rely on.
+
+local core = require "tessera.core"
+local indicator = require "tessera.indicator"
+local solver = require "tessera.solver"
+local planners = require "tessera.planners"
+
+local ts = {
+  model = core.model,
+  device = core.device,
+  cluster = core.cluster,
+  indicator = indicator.new,
+  problem = solver.problem,
+  plan = planners.plan,
+  planners = planners.list,
+  register_planner = planners.register,
+  load_plan = solver.load_plan,
+  check = solver.check,
+  simulate = solver.simulate,
+  table = require "tessera.text_table",
+  help_topic = require "tessera.help",
+}
+
+-- ts.workload { ... } makes one; ts.workload.llmpq is a shipped one.
+ts.workload = setmetatable({}, {
+  __call = function(_, description) return core.workload(description) end,
+  __index = function(_, name)
+    if type(name) ~= "string" then return nil end
+    return core.workload(name)
+  end,
+})
+
+return setmetatable(ts, {
+  __index = function(_, name)
+    if name == "json" then return nil end
+    local known = {}
+    for key in pairs(ts) do known[#known + 1] = key end
+    table.sort(known)
+    core.raise("invalid_argument",
+      ("ts.%s does not exist%s"):format(tostring(name), core.did_you_mean(tostring(name), known)), "ts")
+  end,
+})

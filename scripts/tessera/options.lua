@@ -1,0 +1,57 @@
+-- Checks a table of options against a specification: what planners written in Lua declare as `options`.
+-- The same rules as in C++: unknown keys, types and ranges are errors that name the option.
+
+local core = require "tessera.core"
+
+local M = {}
+
+local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+
+local checks = {}
+
+function checks.number(value, spec, path)
+  if type(value) ~= "number" or value ~= value or value == math.huge or value == -math.huge then
+    fail(path, ("%s is not a finite number"):format(tostring(value)))
+  end
+  if (spec.min and value < spec.min) or (spec.max and value > spec.max) then
+    fail(path, ("%g is outside [%s, %s]"):format(value, tostring(spec.min or "-inf"), tostring(spec.max or "inf")))
+  end
+end
+
+function checks.integer(value, spec, path)
+  checks.number(value, spec, path)
+  if value ~= math.floor(value) or math.abs(value) > 2 ^ 53 then
+    fail(path, ("%s is not an integer"):format(tostring(value)))
+  end
+end
+
+function checks.boolean(value, _, path)
+  if type(value) ~= "boolean" then fail(path, "true or false belongs here, not a " .. type(value)) end
+end
+
+function checks.string(value, _, path)
+  if type(value) ~= "string" then fail(path, "a string belongs here, not a " .. type(value)) end
+end
+
+M.types = checks
+
+--- Returns a new table with every option of `specs`, given or default.
+function M.read(given, specs, path)
+  local known, result = {}, {}
+  for name in pairs(specs) do known[#known + 1] = name end
+  table.sort(known)
+  for name, value in pairs(given) do
+    local spec = specs[name]
+    if not spec then
+      fail(path, ("unknown option '%s'%s"):format(tostring(name), core.did_you_mean(tostring(name), known)))
+    end
+    checks[spec.type](value, spec, path .. "." .. name)
+    result[name] = value
+  end
+  for name, spec in pairs(specs) do
+    if result[name] == nil then result[name] = spec.default end
+  end
+  return result
+end
+
+return M
