@@ -139,16 +139,19 @@ struct Violation {
 };
 
 /// The independent checker: well-formedness, contiguity, one allowed bitwidth per layer, memory,
-/// device counts, empty stages, quality floor. Shares no arithmetic with the solvers.
-std::optional<Violation> find_violation(const Instance& instance, const Candidate& candidate);
+/// device counts, empty stages, quality floor and, where one is claimed, the objective (to 1e-9
+/// relative). Shares no arithmetic with the solvers or with `evaluate`. Every stage of the order
+/// holds its activations, empty ones too: they pass through it.
+std::optional<Violation> find_violation(const Instance& instance, const Candidate& candidate,
+                                        std::optional<double> claimed_objective = std::nullopt);
 
 /// Relative slack on the quality floor, one value for solvers and checker (planner.md section 1).
 inline constexpr double kQualitySlack = 1e-6;
 /// Relative slack on memory: rounding of sums only.
 inline constexpr double kMemorySlack = 1e-9;
 
-/// Micro-batch sizes worth trying: the smallest of each ceil(B / size), or every size where a cost
-/// falls as the size grows.
+/// Micro-batch sizes worth trying, ascending: the smallest of each ceil(B / size), and the larger
+/// ones of the same count at which some cost is lower than at every smaller size kept.
 std::vector<std::int64_t> useful_micro_batch_sizes(const Instance& instance);
 
 }  // namespace tessera::solver

@@ -1,0 +1,220 @@
+// The only file that sees COIN-OR.
+
+#include "ilp/cbc.h"
+
+#include <CbcEventHandler.hpp>
+#include <CbcModel.hpp>
+#include <CbcSolver.hpp>
+#include <ClpSimplex.hpp>
+#include <CoinError.hpp>
+#include <CoinPackedMatrix.hpp>
+#include <OsiClpSolverInterface.hpp>
+#include <algorithm>
+#include <exception>
+#include <string>
+
+#include "tessera/core/error.h"
+
+namespace tessera::solver {
+namespace {
+
+double bounded(double value) { return std::clamp(value, -COIN_DBL_MAX, COIN_DBL_MAX); }
+
+CoinPackedMatrix matrix_of(const LinearModel& model) {
+  std::vector<int> row, column;
+  std::vector<double> value;
+  for (std::size_t r = 0; r < model.rows.size(); ++r) {
+    for (const auto& [c, coefficient] : model.rows[r].terms) {
+      if (coefficient == 0) continue;
+      row.push_back(static_cast<int>(r));
+      column.push_back(static_cast<int>(c));
+      value.push_back(coefficient);
+    }
+  }
+  // Adds up terms that name a column twice.
+  CoinPackedMatrix matrix(true, row.data(), column.data(), value.data(),
+                          static_cast<CoinBigIndex>(value.size()));
+  matrix.setDimensions(static_cast<int>(model.rows.size()), static_cast<int>(model.columns.size()));
+  return matrix;
+}
+
+void load(const LinearModel& model, OsiClpSolverInterface& solver) {
+  std::vector<double> low, high, cost, row_low, row_high;
+  for (const LinearModel::Column& c : model.columns) {
+    low.push_back(bounded(c.low));
+    high.push_back(bounded(c.high));
+    cost.push_back(c.cost);
+  }
+  for (const LinearModel::Row& r : model.rows) {
+    row_low.push_back(bounded(r.low));
+    row_high.push_back(bounded(r.high));
+  }
+  solver.messageHandler()->setLogLevel(0);
+  solver.getModelPtr()->setLogLevel(0);
+  solver.loadProblem(matrix_of(model), low.data(), high.data(), cost.data(), row_low.data(),
+                     row_high.data());
+  for (std::size_t i = 0; i < model.columns.size(); ++i) {
+    if (model.columns[i].integer) solver.setInteger(static_cast<int>(i));
+  }
+  solver.setHintParam(OsiDoReducePrint, true, OsiHintTry);
+}
+
+// CBC clones its handlers, so what they share lives outside. Nothing is thrown through CBC: an
+// exception is parked here, the search stops, and solve_mip throws it again.
+struct Watch {
+  const MipLimits* limits = nullptr;
+  std::exception_ptr failure;
+  bool stopped = false;
+  double best = kFree;
+};
+
+class Handler : public CbcEventHandler {
+ public:
+  explicit Handler(Watch* watch) : watch_(watch) {}
+  CbcEventHandler* clone() const override { return new Handler(*this); }
+
+  CbcAction event(CbcEvent which) override {
+    if (watch_->failure) return stop;
+    try {
+      if (which == solution || which == heuristicSolution) report(*getModel());
+      if (watch_->limits->should_stop && watch_->limits->should_stop()) {
+        watch_->stopped = true;
+        return stop;
+      }
+      return noAction;
+    } catch (...) {
+      watch_->failure = std::current_exception();
+      return stop;
+    }
+  }
+
+  CbcAction event(CbcEvent which, void*) override { return event(which); }
+
+ private:
+  void report(const CbcModel& model) {
+    const double* x = model.bestSolution();
+    if (x == nullptr || !watch_->limits->on_solution) return;
+    const double objective = model.getObjValue();
+    if (objective >= watch_->best) return;
+    watch_->best = objective;
+    const std::vector<double> values(x, x + model.getNumCols());
+    watch_->limits->on_solution(values, model.getBestPossibleObjValue());
+  }
+
+  Watch* watch_;
+};
+
+void set_limits(const LinearModel& model, const MipLimits& limits, CbcModel& cbc) {
+  cbc.setLogLevel(0);
+  cbc.messageHandler()->setLogLevel(0);
+  cbc.setDblParam(CbcModel::CbcMaximumSeconds, std::max(1e-3, limits.time_limit_s));
+  cbc.setUseElapsedTime(true);
+  cbc.setAllowableGap(0);
+  cbc.setAllowableFractionGap(limits.relative_gap);
+  cbc.setDblParam(CbcModel::CbcCutoffIncrement, 0);
+  cbc.setIntegerTolerance(1e-7);
+  if (limits.cutoff) cbc.setCutoff(*limits.cutoff - model.constant);
+  std::vector<int> priorities;
+  for (const LinearModel::Column& c : model.columns) {
+    if (c.integer) priorities.push_back(100 + c.priority);
+  }
+  cbc.passInPriorities(priorities.data(), false);
+}
+
+void run(CbcModel& cbc) {
+  // CbcMain1 is what sets up CBC's default cuts and heuristics. Its own preprocessing stays off:
+  // the formulation is already reduced, and callbacks then see the original columns.
+  CbcSolverUsefulData data;
+  data.noPrinting_ = true;
+  data.useSignalHandler_ = false;
+  CbcMain0(cbc, data);
+  const char* arguments[] = {"cbc",         "-logLevel", "0",     "-preprocess", "off",
+                             "-randomSeed", "1",         "-solve", "-quit"};
+  CbcMain1(
+      static_cast<int>(std::size(arguments)), arguments, cbc, [](CbcModel*, int) { return 0; },
+      data);
+}
+
+}  // namespace
+
+MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
+  MipResult result;
+  Watch watch;
+  watch.limits = &limits;
+  try {
+    OsiClpSolverInterface solver;
+    load(model, solver);
+    CbcModel cbc(solver);
+    set_limits(model, limits, cbc);
+    Handler handler(&watch);
+    cbc.passInEventHandler(&handler);
+    run(cbc);
+    if (watch.failure) std::rethrow_exception(watch.failure);
+    const double* x = cbc.bestSolution();
+    if (x != nullptr) {
+      result.x.emplace(x, x + model.columns.size());
+      result.objective = cbc.getObjValue() + model.constant;
+    }
+    result.finished = cbc.isProvenOptimal() || cbc.isProvenInfeasible();
+    const double reached = x != nullptr       ? result.objective
+                           : limits.cutoff ? *limits.cutoff
+                                           : kFree;
+    result.bound = result.finished
+                       ? reached
+                       : std::min(reached, cbc.getBestPossibleObjValue() + model.constant);
+  } catch (const CoinError& e) {
+    throw Error(ErrorCode::solver, "CBC failed in " + e.className() + "::" + e.methodName() + ": " +
+                                       e.message());
+  }
+  return result;
+}
+
+struct LpSolver::Impl {
+  ClpSimplex simplex;
+};
+
+LpSolver::LpSolver(const LinearModel& model) : impl_(std::make_unique<Impl>()) {
+  OsiClpSolverInterface solver;
+  load(model, solver);
+  impl_->simplex = *solver.getModelPtr();
+  impl_->simplex.setLogLevel(0);
+}
+
+LpSolver::~LpSolver() = default;
+LpSolver::LpSolver(LpSolver&&) noexcept = default;
+LpSolver& LpSolver::operator=(LpSolver&&) noexcept = default;
+
+void LpSolver::set_cost(std::size_t column, double cost) {
+  impl_->simplex.setObjectiveCoefficient(static_cast<int>(column), cost);
+}
+
+void LpSolver::set_bounds(std::size_t column, double low, double high) {
+  impl_->simplex.setColumnBounds(static_cast<int>(column), bounded(low), bounded(high));
+}
+
+void LpSolver::clear_costs() {
+  for (int i = 0; i < impl_->simplex.numberColumns(); ++i) {
+    impl_->simplex.setObjectiveCoefficient(i, 0);
+  }
+}
+
+LpSolver::Solution LpSolver::minimise() {
+  ClpSimplex& simplex = impl_->simplex;
+  simplex.dual();
+  if (simplex.status() != 0) simplex.primal();
+  Solution solution;
+  if (simplex.isProvenOptimal()) {
+    solution.outcome = Outcome::optimal;
+    solution.objective = simplex.objectiveValue();
+  } else if (simplex.isProvenPrimalInfeasible()) {
+    solution.outcome = Outcome::infeasible;
+  }
+  return solution;
+}
+
+std::vector<double> LpSolver::values() const {
+  const double* x = impl_->simplex.primalColumnSolution();
+  return {x, x + impl_->simplex.numberColumns()};
+}
+
+}  // namespace tessera::solver

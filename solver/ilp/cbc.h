@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ilp/linear_model.h"
+
+namespace tessera::solver {
+
+/// What CBC may spend and whom it tells.
+struct MipLimits {
+  double time_limit_s = 1e9;
+  double relative_gap = 0;
+  std::optional<double> cutoff;  ///< only solutions below it are of interest
+  /// Asked at every event of the search; true ends it.
+  std::function<bool()> should_stop;
+  /// Told of each new incumbent (column values) and the bound then. May throw: the search stops and
+  /// solve_mip rethrows.
+  std::function<void(const std::vector<double>&, double bound)> on_solution;
+};
+
+struct MipResult {
+  bool finished = false;                ///< searched to the end: `bound` is the optimum or cutoff
+  std::optional<std::vector<double>> x;  ///< best solution below the cutoff
+  double objective = 0;
+  double bound = -kFree;  ///< no solution is better than this
+};
+
+/// Branch and cut on COIN-OR CBC: one thread, deterministic, silent.
+/// @throws Error{solver} when the library fails, and whatever the callbacks threw.
+MipResult solve_mip(const LinearModel& model, const MipLimits& limits);
+
+/// Linear relaxation on COIN-OR CLP that is solved again and again with changed costs and bounds,
+/// from the previous basis.
+class LpSolver {
+ public:
+  explicit LpSolver(const LinearModel& model);
+  ~LpSolver();
+  LpSolver(LpSolver&&) noexcept;
+  LpSolver& operator=(LpSolver&&) noexcept;
+
+  void set_cost(std::size_t column, double cost);
+  void set_bounds(std::size_t column, double low, double high);
+  void clear_costs();
+
+  enum class Outcome { optimal, infeasible, failed };
+  struct Solution {
+    Outcome outcome = Outcome::failed;
+    double objective = 0;  ///< without LinearModel::constant
+  };
+  Solution minimise();
+  std::vector<double> values() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera::solver

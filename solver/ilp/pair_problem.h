@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "tessera/solver/instance.h"
+
+namespace tessera::solver {
+
+/// The planning problem at one pair of micro-batch sizes: all costs are numbers now.
+struct PairProblem {
+  PairProblem(const Instance& instance_in, std::optional<std::vector<std::size_t>> order_in,
+              std::int64_t prefill_size_in, std::int64_t decode_size_in)
+      : instance(instance_in),
+        order(std::move(order_in)),
+        prefill_size(prefill_size_in),
+        decode_size(decode_size_in),
+        prefill(instance_in.prefill(prefill_size_in)),
+        decode(instance_in.decode(decode_size_in)),
+        coefficients(objective_coefficients(instance_in, instance_in.objective, prefill_size_in,
+                                            decode_size_in)) {}
+
+  const Instance& instance;
+  std::optional<std::vector<std::size_t>> order;  ///< absent: any
+  std::int64_t prefill_size, decode_size;
+  const PhaseCosts& prefill;
+  const PhaseCosts& decode;
+  ObjectiveCoefficients coefficients;
+
+  std::size_t num_positions() const { return order ? order->size() : instance.num_devices(); }
+  double fixed_bytes(StagePlace place) const {
+    return instance.fixed_bytes(place, prefill, decode);
+  }
+  /// Largest sum of omega that the quality floor accepts.
+  std::optional<double> omega_limit() const {
+    if (!instance.max_omega) return std::nullopt;
+    const double limit = *instance.max_omega;
+    return limit + (limit < 0 ? -limit : limit) * kQualitySlack;
+  }
+};
+
+/// Interval that holds a value in every solution worth finding.
+struct Window {
+  double low = 0;
+  double high = 0;
+};
+
+}  // namespace tessera::solver

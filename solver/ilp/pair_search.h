@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ilp/pair_problem.h"
+#include "src/deadline.h"
+#include "tessera/solver/planner.h"
+
+namespace tessera::solver {
+
+/// Numerical tolerance of every proof, relative to the objective: a proven plan is within it of the
+/// optimum. Well above the 1e-9 to which the linear programmes are solved.
+inline constexpr double kProofTolerance = 1e-7;
+
+/// The whole search of the ILP planner: bounds every pair of micro-batch sizes by its relaxation,
+/// finds a first plan by local search, and solves the pairs' programmes, most promising first, until
+/// no bound is left below the incumbent.
+class PairSearch {
+ public:
+  PairSearch(const Instance& instance, const PlanRequest& request);
+
+  /// Requires that find_obvious_infeasibility found nothing.
+  PlanResult run();
+
+ private:
+  struct Pair {
+    std::int64_t prefill = 1, decode = 1;
+    double bound = 0;  ///< no plan of this pair is better
+    bool solved = false;
+  };
+
+  void list_pairs();
+  void bound_pairs();
+  void find_first_plans();
+  void improve_locally(const Pair& pair, std::int64_t moves);
+  void solve_pairs();
+  void solve_pair(Pair& pair);
+  void offer(Candidate candidate, double bound);
+  double cutoff() const;
+  double bound() const;
+  bool stopped();
+  PlanResult finish();
+  Violation explain_infeasible() const;
+
+  const Instance& instance_;
+  const PlanRequest& request_;
+  Deadline deadline_;
+  std::vector<Pair> pairs_;
+  std::optional<Candidate> best_;
+  double best_objective_ = 0;
+  bool gave_up_ = false;  ///< the library could not decide some pair
+  std::optional<SolveStatus> stopped_by_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace tessera::solver

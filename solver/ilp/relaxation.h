@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+
+#include "ilp/cbc.h"
+#include "ilp/pair_problem.h"
+
+namespace tessera::solver {
+
+/// Lower bound for one pair of micro-batch sizes that costs milliseconds: counts of layers per
+/// (kind of device, class, bitwidth) as real numbers, the slowest stage at least the average over
+/// the devices of a kind, omega by the transportation problem over layers and bitwidths. It ignores
+/// contiguity and, where none is given, the order.
+class Relaxation {
+ public:
+  explicit Relaxation(const PairProblem& problem);
+
+  struct Bound {
+    bool feasible = false;
+    double objective = 0;
+    double prefill_max_s = 0, decode_max_s = 0;  ///< Tp, Td at the optimum of the relaxation
+  };
+  Bound solve();
+
+  /// Range of Tp and Td over relaxed plans no dearer than `cutoff`; absent when there are none.
+  struct Windows {
+    Window prefill_max_s, decode_max_s;
+  };
+  std::optional<Windows> windows(double cutoff);
+
+ private:
+  // Devices that the relaxation does not tell apart.
+  struct Slot {
+    std::size_t group = 0;
+    double count = 1;
+    bool may_be_first = false, may_be_last = false;
+    std::size_t first = 0, last = 0;  ///< columns: how many are the first, the last stage
+    std::vector<std::size_t> c;       ///< [class][bit] columns
+  };
+
+  void add_layers(LinearModel& model);
+  void add_slots(LinearModel& model);
+  void add_slot_rows(LinearModel& model, const Slot& slot);
+  void add_objective(LinearModel& model);
+  void add_links(LinearModel& model) const;
+  std::optional<double> extreme(std::size_t column, double sign);
+
+  const PairProblem& problem_;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> z_;                     ///< [layer][bit]
+  std::size_t tp_ = 0, td_ = 0, round_ = 0, cost_ = 0;
+  double prefill_unit_ = 1, decode_unit_ = 1;      ///< seconds per unit of a column
+  std::vector<LinearModel::Term> sum_prefill_, sum_decode_;
+  std::optional<LpSolver> lp_;
+};
+
+}  // namespace tessera::solver
