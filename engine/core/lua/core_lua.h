@@ -17,7 +17,7 @@ namespace tessera::core_lua {
 /// What bindings share within one Lua state; owned by the host, which outlives the state.
 struct Environment {
   DataFolders folders;
-  lua_kit::Reference reference;
+  lua_kit::Reference& reference;
 };
 
 void set_environment(lua_State* L, Environment* environment);
