@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Configures and builds a preset; prints only what is wrong, and the configure summary when it is new.
+#   bash scripts/build.sh PRESET [CMAKE OPTIONS]
+set -euo pipefail
+preset=${1:?build: name a preset: dev, release, asan, cuda}
+shift
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+fresh=1
+[ -f "build/$preset/build.ninja" ] && fresh=0
+if ! cmake --preset "$preset" "$@" >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
+if [ $fresh = 1 ]; then
+  sed -n '/^-- Tessera /,/^-- *$/p' "$log"
+  echo "building $preset (a few minutes the first time)"
+fi
+if ! cmake --build --preset "$preset" >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
