@@ -34,6 +34,8 @@ constexpr std::array<std::string_view, 18> kPointwiseActivations = {"gelu",
                                                                     "swish"};
 
 std::string shown(const Json& value) {
+  if (value.is_number()) return value.dump();
+  if (value.is_string()) return quote(value.get<std::string>());
   return quote(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 

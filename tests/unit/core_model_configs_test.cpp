@@ -1,0 +1,306 @@
+// Reading config.json: options of each family, refusals, malformed fields, hostile mutations.
+#include <gmock/gmock.h>
+
+#include <iostream>
+
+#include "model_files.h"
+#include "tessera/core/rng.h"
+
+namespace tessera {
+namespace {
+
+using test::error_of;
+using test::from_config;
+using test::shipped_json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Json config_of(const std::string& name) { return shipped_json(name).at("config"); }
+
+Json with(Json config, const char* key, Json value) {
+  config[key] = std::move(value);
+  return config;
+}
+
+Json without(Json config, const char* key) {
+  config.erase(key);
+  return config;
+}
+
+Error refusal(const Json& config) {
+  return error_of([&config] { from_config(config); });
+}
+
+TEST(ConfigOptions, OldAndNewKeysOfBloomAgree) {
+  const Json old_keys = config_of("bloom-560m");
+  Json new_keys = {{"model_type", "bloom"}, {"hidden_size", 1024}, {"n_layer", 24},
+                   {"n_head", 16},          {"n_inner", nullptr},  {"vocab_size", 250880}};
+  EXPECT_EQ(from_config(old_keys), from_config(new_keys));
+  EXPECT_THAT(refusal(with(old_keys, "n_head", 8)).what(), HasSubstr("contradicts"));
+  EXPECT_THAT(refusal(with(old_keys, "n_inner", 1024)).what(), HasSubstr("n_inner"));
+  EXPECT_EQ(from_config(old_keys).embedding_other_parameters, 2 * 1024);
+}
+
+TEST(ConfigOptions, BiasesOfLlama) {
+  const Json config = config_of("llama-3-8b");
+  EXPECT_EQ(from_config(with(config, "attention_bias", true)).layer(0).other_parameters,
+            2 * 4096 + 4096 + 2 * 1024 + 4096);
+  EXPECT_EQ(from_config(with(config, "mlp_bias", true)).layer(0).other_parameters,
+            2 * 4096 + 2 * 14336 + 4096);
+}
+
+TEST(ConfigOptions, HeadsOfLlama) {
+  const Json config = config_of("llama-2-7b");
+  EXPECT_EQ(from_config(without(config, "num_key_value_heads")).num_kv_heads, 32);
+  EXPECT_EQ(from_config(with(config, "num_key_value_heads", nullptr)).num_kv_heads, 32);
+  const ModelShape wide = from_config(with(config, "head_dim", 256));
+  EXPECT_EQ(wide.head_dim, 256);
+  EXPECT_EQ(wide.layer(0).linears[3], (LinearShape{"o_proj", 8192, 4096}));
+}
+
+TEST(ConfigOptions, BiasesAndNormsOfOpt) {
+  const Json config = config_of("opt-125m");
+  EXPECT_EQ(from_config(with(config, "enable_bias", false)).layer(0).other_parameters, 4 * 768);
+  EXPECT_EQ(
+      from_config(with(config, "layer_norm_elementwise_affine", false)).final_other_parameters, 0);
+  EXPECT_EQ(from_config(with(config, "_remove_final_layer_norm", true)).final_other_parameters, 0);
+  EXPECT_EQ(from_config(without(config, "word_embed_proj_dim")), from_config(config));
+}
+
+TEST(ConfigOptions, NullWindowOfMistralIsNotItsDefault) {
+  const Json config = config_of("mistral-7b");
+  EXPECT_EQ(from_config(config).layer(0).attention_window, 4096);
+  EXPECT_EQ(from_config(with(config, "sliding_window", nullptr)).layer(0).attention_window,
+            std::nullopt);
+  EXPECT_EQ(from_config(without(config, "sliding_window")).layer(0).attention_window, 4096);
+  EXPECT_EQ(from_config(without(config, "num_key_value_heads")).num_kv_heads, 8);
+}
+
+TEST(ConfigOptions, WindowsOfQwen) {
+  Json config = config_of("qwen2.5-7b");
+  EXPECT_EQ(from_config(config).layer_classes.size(), 1u);
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 1000;
+  config["max_window_layers"] = 20;
+  const ModelShape model = from_config(config);
+  EXPECT_EQ(model.layer(19).attention_window, std::nullopt);
+  EXPECT_EQ(model.layer(20).attention_window, 1000);
+  config["layer_types"] = Json(28, "full_attention");
+  config["layer_types"][3] = "sliding_attention";
+  EXPECT_EQ(from_config(config).layer(3).attention_window, 1000);
+  EXPECT_EQ(from_config(config).layer(27).attention_window, std::nullopt);
+  config["layer_types"][3] = "linear_attention";
+  EXPECT_EQ(refusal(config).code(), ErrorCode::unsupported);
+  config["layer_types"] = Json::array({"full_attention"});
+  EXPECT_THAT(refusal(config).what(), HasSubstr("28 names"));
+  EXPECT_EQ(refusal(with(config_of("qwen3-30b-a3b"), "use_sliding_window", true)).code(),
+            ErrorCode::unsupported);
+}
+
+TEST(ConfigOptions, GemmaLeavesMuchToItsClass) {
+  // The text_config that Google ships with Gemma 3 4B; count as llama.cpp has it.
+  const Json text = {{"model_type", "gemma3_text"},
+                     {"hidden_size", 2560},
+                     {"intermediate_size", 10240},
+                     {"num_hidden_layers", 34},
+                     {"sliding_window", 1024}};
+  const Json outer = {{"model_type", "gemma3"}, {"text_config", text}};
+  const ModelShape model = from_config(outer);
+  EXPECT_EQ(model.num_parameters(), 3'880'263'168);
+  EXPECT_EQ(from_config(text), model);
+  EXPECT_FALSE(from_config(with(outer, "tie_word_embeddings", false)).tied_embeddings);
+  EXPECT_EQ(from_config(with(text, "sliding_window_pattern", 2)).layer(1).attention_window,
+            std::nullopt);
+  EXPECT_EQ(from_config(with(text, "sliding_window", nullptr)).layer_classes.size(), 1u);
+}
+
+TEST(ConfigOptions, VariantsOfFalcon) {
+  const Json config = config_of("falcon-7b");
+  const ModelShape all_heads = from_config(with(config, "multi_query", false));
+  EXPECT_EQ(all_heads.num_kv_heads, 71);
+  // Falcon-RW-1B: ALiBi, biases, norms one after the other.
+  const Json rw = {{"model_type", "falcon"}, {"alibi", true},
+                   {"bias", true},           {"hidden_size", 2048},
+                   {"n_layer", 24},          {"n_head", 32},
+                   {"multi_query", false},   {"parallel_attn", false},
+                   {"vocab_size", 50304},    {"new_decoder_architecture", false}};
+  EXPECT_EQ(from_config(rw).num_parameters(), 1'311'625'216);
+  // Falcon 2 11B has the new architecture with one norm.
+  const Json one_norm = with(config_of("falcon-40b"), "num_ln_in_parallel_attn", 1);
+  EXPECT_EQ(from_config(one_norm).layer(0).other_parameters, 2 * 8192);
+  EXPECT_EQ(from_config(config_of("falcon-40b")).layer(0).other_parameters, 4 * 8192);
+}
+
+TEST(ConfigOptions, QuantizedCheckpointsHaveTheSameShape) {
+  const Json config = config_of("llama-3-8b");
+  const Json quantized =
+      with(config, "quantization_config", {{"quant_method", "gptq"}, {"bits", 4}});
+  EXPECT_EQ(from_config(quantized), from_config(config));
+}
+
+TEST(ConfigRefusals, NameTheModelTypeAndTheKnownFamilies) {
+  for (const char* type :
+       {"deepseek_v2", "deepseek_v3", "mamba", "mamba2", "rwkv", "jamba", "t5", "bart", "llama4",
+        "phi", "phi3", "gemma", "gpt_neox", "RefinedWeb", "qwen2_moe", "bert", "", "opt "}) {
+    const Error error = refusal(with(config_of("llama-3-8b"), "model_type", type));
+    EXPECT_EQ(error.code(), ErrorCode::unsupported) << type;
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("model_type"), HasSubstr(type),
+                                    HasSubstr("known families: bloom, falcon")));
+  }
+  EXPECT_THAT(refusal(with(config_of("llama-3-8b"), "model_type", "deepseek_v3")).what(),
+              HasSubstr("multi-head latent attention"));
+}
+
+TEST(ConfigRefusals, WhatContradictsTheModelType) {
+  const Json llama = config_of("llama-3-8b");
+  const auto code = [](const Json& config) { return refusal(config).code(); };
+  EXPECT_EQ(code(with(llama, "kv_lora_rank", 512)), ErrorCode::unsupported);
+  EXPECT_EQ(code(with(llama, "is_encoder_decoder", true)), ErrorCode::unsupported);
+  EXPECT_EQ(code(with(llama, "num_local_experts", 8)), ErrorCode::unsupported);
+  EXPECT_EQ(code(with(llama, "hidden_act", "swiglu")), ErrorCode::unsupported);
+  EXPECT_EQ(code(with(llama, "architectures", {"MistralForCausalLM"})), ErrorCode::unsupported);
+  EXPECT_EQ(code(with(llama, "text_config", Json::object())), ErrorCode::unsupported);
+  EXPECT_EQ(code(with(llama, "architectures", "LlamaForCausalLM")), ErrorCode::invalid_argument);
+  EXPECT_EQ(code(with(config_of("gpt2"), "add_cross_attention", true)), ErrorCode::unsupported);
+  EXPECT_EQ(code(with(config_of("gemma-3-27b"), "text_config", 3)), ErrorCode::invalid_argument);
+  EXPECT_NO_THROW(from_config(with(llama, "architectures", Json::array())));
+  EXPECT_NO_THROW(from_config(with(llama, "architectures", nullptr)));
+}
+
+TEST(ConfigErrors, NameFileFieldAndRange) {
+  const Json config = config_of("opt-125m");
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "ffn_dim",
+                          "vocab_size", "max_position_embeddings", "word_embed_proj_dim"}) {
+    for (const Json& value : {Json(0), Json(-3), Json(3.7), Json("768"), Json(true), Json(1e300),
+                              Json(std::int64_t{1} << 40), Json::array({1})}) {
+      const Error error = refusal(with(config, key, value));
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("dir/config.json: " + std::string(key)), HasSubstr("[1, ")))
+          << value;
+      EXPECT_THAT(error.code(),
+                  ::testing::AnyOf(ErrorCode::invalid_argument, ErrorCode::out_of_range));
+    }
+  }
+  for (const char* key :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "ffn_dim", "vocab_size"}) {
+    EXPECT_THAT(refusal(without(config, key)).what(),
+                AllOf(HasSubstr(key), HasSubstr("missing"), HasSubstr("[1, ")));
+  }
+  EXPECT_THAT(refusal(with(config, "num_hidden_layers", 1'000'000'000)).what(),
+              HasSubstr("1000000000 is outside [1, 10000]"));
+}
+
+TEST(ConfigErrors, InconsistentHeads) {
+  EXPECT_THAT(refusal(with(config_of("opt-125m"), "num_attention_heads", 7)).what(),
+              HasSubstr("not a multiple of the 7"));
+  const Json llama = config_of("llama-3-8b");
+  EXPECT_THAT(refusal(with(llama, "num_key_value_heads", 5)).what(), HasSubstr("split evenly"));
+  EXPECT_THAT(refusal(with(llama, "num_key_value_heads", 64)).what(), HasSubstr("[1, 32]"));
+  EXPECT_THAT(refusal(with(config_of("mixtral-8x7b"), "num_experts_per_tok", 9)).what(),
+              HasSubstr("[1, 8]"));
+  EXPECT_THAT(refusal(with(config_of("qwen3-30b-a3b"), "mlp_only_layers", {48})).what(),
+              HasSubstr("mlp_only_layers[0]"));
+}
+
+TEST(ConfigErrors, ProductsThatNoIntegerHolds) {
+  Json config = config_of("mixtral-8x7b");
+  for (const char* key : {"hidden_size", "intermediate_size"}) config[key] = 1 << 24;
+  config["num_local_experts"] = 65536;
+  config["head_dim"] = 128;
+  EXPECT_THAT(refusal(config).what(), HasSubstr("parameters, at most 9007199254740992"));
+}
+
+TEST(ModelFiles, OuterObjectIsStrict) {
+  const Json file = shipped_json("opt-125m");
+  const auto message = [](const Json& json) {
+    return std::string(error_of([&] { model_from_json(json, "mine.json"); }).what());
+  };
+  EXPECT_THAT(message(with(file, "published_parameter", 3)), HasSubstr("published_parameter"));
+  EXPECT_THAT(message(with(file, "published_parameters", "125M")), HasSubstr("number"));
+  EXPECT_THAT(message(without(file, "name")), HasSubstr("name"));
+  EXPECT_THAT(message(without(file, "config")), HasSubstr("neither"));
+  EXPECT_THAT(message(with(file, "config", 3)), HasSubstr("mine.json: config"));
+  EXPECT_THAT(message(Json::array()), HasSubstr("mine.json"));
+  const Json minimal = {{"name", "mine"}, {"config", file.at("config")}};
+  EXPECT_EQ(model_from_json(minimal, "mine.json").num_parameters(), 125'239'296);
+}
+
+const Json& hostile_value(Rng& rng) {
+  static const std::vector<Json> values = {nullptr,
+                                           true,
+                                           0,
+                                           -1,
+                                           3.7,
+                                           1,
+                                           2,
+                                           7,
+                                           65536,
+                                           1 << 24,
+                                           1 << 28,
+                                           1e18,
+                                           -1e308,
+                                           "x",
+                                           "",
+                                           "\xF0\x9F\x92\xA9",
+                                           "opt",
+                                           "swiglu",
+                                           Json::array(),
+                                           Json::array({nullptr, -1, "x"}),
+                                           Json::object(),
+                                           {{"model_type", "t5"}},
+                                           std::int64_t{1} << 62,
+                                           18446744073709551615u,
+                                           9007199254740993};
+  return values[static_cast<std::size_t>(
+      rng.integer(0, static_cast<std::int64_t>(values.size()) - 1))];
+}
+
+// One random change to a random field, or to one of a nested object.
+void mutate(Json& object, Rng& rng) {
+  auto it = object.begin();
+  std::advance(it, rng.integer(0, static_cast<std::int64_t>(object.size()) - 1));
+  if (it->is_object() && !it->empty() && rng.uniform() < 0.8) return mutate(*it, rng);
+  if (rng.uniform() < 0.2) {
+    const std::string key = it.key();
+    object.erase(key);
+  } else {
+    *it = hostile_value(rng);
+  }
+}
+
+TEST(HostileConfigs, GiveAShapeOrAnError) {
+  constexpr std::uint64_t kSeed = 20240917;
+  constexpr int kMutantsPerFile = 400;
+  std::cout << "seed " << kSeed << "\n";
+  Rng rng(kSeed);
+  int accepted = 0;
+  int refused = 0;
+  for (const std::string& name : test::shipped_names()) {
+    const Json original = shipped_json(name);
+    for (int i = 0; i < kMutantsPerFile; ++i) {
+      Json mutant = original;
+      const std::int64_t changes = rng.integer(1, 4);
+      for (std::int64_t change = 0; change < changes && !mutant.empty(); ++change) {
+        mutate(mutant, rng);
+      }
+      SCOPED_TRACE(mutant.dump(-1, ' ', false, Json::error_handler_t::replace));
+      try {
+        const ModelShape model = model_from_json(mutant, "mutant.json");
+        ++accepted;
+        EXPECT_GT(model.num_parameters(), 0);
+        EXPECT_GT(model.num_active_parameters(), 0);
+        EXPECT_GT(model.layer_parameters(), 0);
+        EXPECT_GT(model.kv_bytes_per_token(16), 0);
+        EXPECT_EQ(model_shape_from_json(to_json(model), "mutant"), model);
+      } catch (const Error& error) {
+        ++refused;
+        EXPECT_NE(error.code(), ErrorCode::internal);
+      }
+    }
+  }
+  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace tessera
