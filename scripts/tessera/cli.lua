@@ -1,5 +1,6 @@
 -- `tessera plan`: a plan from the command line, beside the Uniform baseline.
 
+local host = require "tessera.host"
 local ts = require "tessera"
 
 local M = {}
@@ -7,7 +8,9 @@ local M = {}
 local problem_options = {
   "objective", "theta", "theta_unit", "bitwidths", "memory", "kernel_set", "kv_bitwidth", "allow_empty_stage",
 }
-local plan_options = { "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "time_limit_s", "gap" }
+local plan_options = {
+  "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "time_limit_s", "gap", "seed",
+}
 
 local function pick(from, names)
   local result = {}
@@ -15,44 +18,45 @@ local function pick(from, names)
   return result
 end
 
-local function settings(problem, given)
+local function settings(problem, planner)
   local w = problem.workload
-  local text = ("%s on %s\n%d requests of %d prompt and %d output tokens, bitwidths %s, objective %s, theta %g, "
-    .. "memory %s, kernels %s\n"):format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens,
-    w.output_tokens, table.concat(problem.bitwidths, " "), problem.objective, problem.theta, problem.memory,
-    problem.kernel_set)
-  local defaults = {}
-  for _, name in ipairs { "batch_size", "prompt_tokens", "output_tokens", "bitwidths", "objective", "theta", "memory", "kernel_set" } do
-    if given[name] == nil then defaults[#defaults + 1] = "--" .. name:gsub("_", "-") end
-  end
-  if #defaults > 0 then text = text .. "by default: " .. table.concat(defaults, " ") .. "\n" end
-  return text
+  return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, objective %s, "
+    .. "theta %g, memory %s, kernel set %s, planner %s (change them with --batch-size and so on; `tessera help plan`)\n")
+    :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
+      table.concat(problem.bitwidths, " "), problem.objective, problem.theta, problem.memory, problem.kernel_set,
+      planner)
 end
 
---- Returns the plan (or nil, why), and the text to show beside it.
+local function is_file(name) return name:find("[/\\]") or name:find("%.json$") end
+
+local function beside_uniform(problem, plan)
+  local uniform, why = ts.plan(problem, { planner = "uniform" })
+  if not uniform then return "Uniform: " .. why.message .. "\n" end
+  return ("Uniform: %.2f s, %.1f tok/s at %g bits; this plan is %.2f times as fast\n"):format(uniform.latency_s,
+    uniform.throughput_tok_s, uniform.mean_bitwidth, uniform.latency_s / plan.latency_s)
+end
+
+--- Plans, prints the plan beside Uniform (or hands it to --json), and returns it; nil and why when there is none.
 function M.plan(given)
   local description = pick(given, problem_options)
-  description.model = given.model
+  description.model = is_file(given.model) and ts.model { config = given.model } or given.model
   description.cluster = given.cluster
-  description.workload = ts.workload {
+  description.workload = {
     prompt_tokens = given.prompt_tokens, output_tokens = given.output_tokens, batch_size = given.batch_size,
-    chunk_tokens = given.chunk_tokens,
   }
   if given.quality then description.quality = { at_least = given.quality } end
   local problem = ts.problem(description)
+  if not host.json then io.write(settings(problem, given.planner or "ilp")) end
   local plan, why = ts.plan(problem, pick(given, plan_options))
-  if not plan then return nil, why, settings(problem, given) end
-  local text = settings(problem, given)
-  if plan.planner ~= "uniform" then
-    local uniform, no = ts.plan(problem, { planner = "uniform" })
-    if uniform then
-      text = text .. ("Uniform: %.2f s, %.1f tok/s at %g bits; this plan is %.2f times as fast\n"):format(
-        uniform.latency_s, uniform.throughput_tok_s, uniform.mean_bitwidth, uniform.latency_s / plan.latency_s)
-    else
-      text = text .. "Uniform: " .. no.message .. "\n"
-    end
+  if not plan then return nil, why end
+  if given.save then plan:save(given.save) end
+  if host.json then
+    host.set_result(plan:to_table())
+  else
+    print(plan)
+    if plan.planner ~= "uniform" then io.write(beside_uniform(problem, plan)) end
   end
-  return plan, nil, text
+  return plan
 end
 
 return M

@@ -46,7 +46,7 @@ end
 
 local card_fields = { name = "string", doc = "string", source = "string", options = "table", plan = "function" }
 
---- Adds a planner written in Lua: { name, doc, source, options, plan = function(problem, opt) return { stages, ... } end }.
+--- Adds a planner written in Lua: { name, doc, source, options, plan = function(problem, opt) ... end }.
 function M.register(card)
   local path = "ts.register_planner"
   if type(card) ~= "table" then core.raise("invalid_argument", path .. ": a table belongs here", path) end

@@ -1,0 +1,17 @@
+#include "bindings.h"
+
+#include "indicator_lua.h"
+#include "plan_options.h"
+#include "solver_lua.h"
+
+namespace tessera::app {
+
+void open_bindings(lua_State* L, core_lua::Environment& environment) {
+  core_lua::set_environment(L, &environment);
+  core_lua::register_core(L);
+  indicator_lua::register_indicator(L);
+  solver_lua::register_solver(L);
+  environment.reference.add(plan_options());
+}
+
+}  // namespace tessera::app
