@@ -200,6 +200,8 @@ TEST(ConfigErrors, InconsistentHeads) {
               HasSubstr("[1, 8]"));
   EXPECT_THAT(refusal(with(config_of("qwen3-30b-a3b"), "mlp_only_layers", {48})).what(),
               HasSubstr("mlp_only_layers[0]"));
+  EXPECT_THAT(refusal(with(config_of("qwen3-30b-a3b"), "mlp_only_layers", Json(49, 0))).what(),
+              HasSubstr("49 entries for 48 layers"));
 }
 
 TEST(ConfigErrors, ProductsThatNoIntegerHolds) {

@@ -35,6 +35,10 @@ bool listed(const Json* layers, std::int64_t index) {
 void check_layer_list(Config& config, const Json* layers, const ModelShape& model) {
   if (layers == nullptr) return;
   const std::string path = config.path() + ": mlp_only_layers";
+  if (layers->size() > static_cast<std::size_t>(model.num_layers)) {
+    config.fail("mlp_only_layers",
+                fmt::format("{} entries for {} layers", layers->size(), model.num_layers));
+  }
   for (const double index :
        json_numbers(*layers, path, 0, static_cast<double>(model.num_layers - 1))) {
     if (static_cast<double>(static_cast<std::int64_t>(index)) != index)
