@@ -128,7 +128,7 @@ void run(CbcModel& cbc) {
   data.noPrinting_ = true;
   data.useSignalHandler_ = false;
   CbcMain0(cbc, data);
-  const char* arguments[] = {"cbc",         "-logLevel", "0",     "-preprocess", "off",
+  const char* arguments[] = {"cbc",         "-logLevel", "0",      "-preprocess", "off",
                              "-randomSeed", "1",         "-solve", "-quit"};
   CbcMain1(
       static_cast<int>(std::size(arguments)), arguments, cbc, [](CbcModel*, int) { return 0; },
@@ -156,15 +156,13 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
       result.objective = cbc.getObjValue() + model.constant;
     }
     result.finished = cbc.isProvenOptimal() || cbc.isProvenInfeasible();
-    const double reached = x != nullptr       ? result.objective
-                           : limits.cutoff ? *limits.cutoff
-                                           : kFree;
+    const double reached = x != nullptr ? result.objective : limits.cutoff ? *limits.cutoff : kFree;
     result.bound = result.finished
                        ? reached
                        : std::min(reached, cbc.getBestPossibleObjValue() + model.constant);
   } catch (const CoinError& e) {
-    throw Error(ErrorCode::solver, "CBC failed in " + e.className() + "::" + e.methodName() + ": " +
-                                       e.message());
+    throw Error(ErrorCode::solver,
+                "CBC failed in " + e.className() + "::" + e.methodName() + ": " + e.message());
   }
   return result;
 }

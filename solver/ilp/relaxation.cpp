@@ -52,7 +52,8 @@ void Relaxation::add_slots(LinearModel& model) {
   const Instance& in = problem_.instance;
   if (problem_.order) {
     for (std::size_t j = 0; j < problem_.order->size(); ++j) {
-      slots_.push_back({(*problem_.order)[j], 1, j == 0, j + 1 == problem_.order->size(), 0, 0, {}});
+      slots_.push_back(
+          {(*problem_.order)[j], 1, j == 0, j + 1 == problem_.order->size(), 0, 0, {}});
     }
   } else {
     for (std::size_t g = 0; g < in.groups.size(); ++g) {
@@ -100,7 +101,9 @@ void Relaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
   }
   const bool only = problem_.num_positions() == 1;
   const double middle = problem_.fixed_bytes({false, false});
-  const auto extra = [&](StagePlace place) { return (problem_.fixed_bytes(place) - middle) / usable; };
+  const auto extra = [&](StagePlace place) {
+    return (problem_.fixed_bytes(place) - middle) / usable;
+  };
   // A single stage is both ends at once.
   bytes.emplace_back(slot.first, extra({true, only}));
   if (!only) bytes.emplace_back(slot.last, extra({false, true}));

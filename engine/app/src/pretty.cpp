@@ -71,9 +71,7 @@ class Printer {
   }
 
  private:
-  static std::string number(double value) {
-    return format_number(value, 14);
-  }
+  static std::string number(double value) { return format_number(value, 14); }
 
   std::string by_tostring() {
     luaL_getmetafield(L_, -1, "__tostring");

@@ -81,8 +81,7 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
     std::string what = e.what();
     const std::size_t colon = what.find(": ", what.find("parse error"));
     if (colon != std::string::npos) what = what.substr(colon + 2);
-    fail(source,
-         fmt::format("not valid JSON at {}: {}", position(text, e.byte), quote(what, 160)));
+    fail(source, fmt::format("not valid JSON at {}: {}", position(text, e.byte), quote(what, 160)));
   } catch (const Json::out_of_range& e) {
     fail(source, "a number is too large for a double (about 1.8e308)", ErrorCode::out_of_range);
   }

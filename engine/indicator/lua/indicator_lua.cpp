@@ -166,7 +166,8 @@ std::shared_ptr<const Indicator> indicator_argument(lua_State* L, int index,
     std::vector<std::int32_t> with_reference = bitwidths;  // omega is normalised at 4 bits
     with_reference.push_back(4);
     std::sort(with_reference.begin(), with_reference.end());
-    with_reference.erase(std::unique(with_reference.begin(), with_reference.end()), with_reference.end());
+    with_reference.erase(std::unique(with_reference.begin(), with_reference.end()),
+                         with_reference.end());
     return std::make_shared<Indicator>(indicator::make_constant(num_layers, with_reference));
   }
   if (const auto* held = lua_kit::test_object<Indicator>(L, index)) return *held;
