@@ -128,9 +128,10 @@ void run(CbcModel& cbc) {
   data.useSignalHandler_ = false;
   CbcMain0(cbc, data);
   // A count that is whole to 1e-6 only is worth 1e-6 of a layer's time: too coarse for the proof.
-  const char* arguments[] = {"cbc",  "-logLevel",         "0",    "-preprocess",     "off", "-randomSeed",
-                             "1",    "-integerTolerance", "1e-9", "-primalTolerance", "1e-9",
-                             "-dualTolerance", "1e-9", "-solve", "-quit"};
+  const char* arguments[] = {"cbc",  "-logLevel",        "0",    "-preprocess",
+                             "off",  "-randomSeed",      "1",    "-integerTolerance",
+                             "1e-9", "-primalTolerance", "1e-9", "-dualTolerance",
+                             "1e-9", "-solve",           "-quit"};
   CbcMain1(
       static_cast<int>(std::size(arguments)), arguments, cbc, [](CbcModel*, int) { return 0; },
       data);
@@ -157,15 +158,13 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
       result.objective = cbc.getObjValue() + model.constant;
     }
     result.finished = cbc.isProvenOptimal() || cbc.isProvenInfeasible();
-    const double reached = x != nullptr       ? result.objective
-                           : limits.cutoff ? *limits.cutoff
-                                           : kFree;
+    const double reached = x != nullptr ? result.objective : limits.cutoff ? *limits.cutoff : kFree;
     result.bound = result.finished
                        ? reached
                        : std::min(reached, cbc.getBestPossibleObjValue() + model.constant);
   } catch (const CoinError& e) {
-    throw Error(ErrorCode::solver, "CBC failed in " + e.className() + "::" + e.methodName() + ": " +
-                                       e.message());
+    throw Error(ErrorCode::solver,
+                "CBC failed in " + e.className() + "::" + e.methodName() + ": " + e.message());
   }
   return result;
 }

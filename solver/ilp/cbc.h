@@ -22,7 +22,7 @@ struct MipLimits {
 };
 
 struct MipResult {
-  bool finished = false;                ///< searched to the end: `bound` is the optimum or cutoff
+  bool finished = false;                 ///< searched to the end: `bound` is the optimum or cutoff
   std::optional<std::vector<double>> x;  ///< best solution below the cutoff
   double objective = 0;
   double bound = -kFree;  ///< no solution is better than this

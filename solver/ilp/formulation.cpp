@@ -301,9 +301,8 @@ void Formulation::add_time_rows(std::size_t j) {
     std::size_t slowest;
     const Window& window;
   };
-  for (const Phase& phase :
-       {Phase{problem_.prefill, prefill_unit_, tp_, windows_.prefill_max_s},
-        Phase{problem_.decode, decode_unit_, td_, windows_.decode_max_s}}) {
+  for (const Phase& phase : {Phase{problem_.prefill, prefill_unit_, tp_, windows_.prefill_max_s},
+                             Phase{problem_.decode, decode_unit_, td_, windows_.decode_max_s}}) {
     Terms stage{{phase.slowest, -1.0}};
     for (std::size_t g = 0; g < groups_; ++g) {
       Terms here = stage_time(phase.costs, phase.unit, j, g);
@@ -346,10 +345,9 @@ void Formulation::add_link_rows() {
         if (link <= low) continue;
         const double gain = (link - low) / unit;
         for (std::size_t j = 0; j + 1 < positions_; ++j) {
-          model_.add_row(low / unit - gain, kFree,
-                         {{slowest, 1.0},
-                          {x_[j * groups_ + g], -gain},
-                          {x_[(j + 1) * groups_ + h], -gain}});
+          model_.add_row(
+              low / unit - gain, kFree,
+              {{slowest, 1.0}, {x_[j * groups_ + g], -gain}, {x_[(j + 1) * groups_ + h], -gain}});
         }
       }
     }

@@ -85,10 +85,10 @@ void PairSearch::list_pairs() {
   } else if (instance_.objective == Objective::paper) {
     const std::size_t stages = request_.order ? request_.order->size() : instance_.num_devices();
     decodes = {ceil_div(instance_.batch_size, static_cast<std::int64_t>(stages))};
-    notes_.push_back(
-        fmt::format("objective 'paper' prices one decode micro-batch as a single step, so the decode "
-                    "micro-batch size is ceil(B / N) = {}, as published, not searched",
-                    decodes.front()));
+    notes_.push_back(fmt::format(
+        "objective 'paper' prices one decode micro-batch as a single step, so the decode "
+        "micro-batch size is ceil(B / N) = {}, as published, not searched",
+        decodes.front()));
   } else if (request_.prefill_micro_batch_size) {
     // The smallest size of its count may lie below the prefill size that was asked for.
     decodes.push_back(*request_.prefill_micro_batch_size);

@@ -16,8 +16,8 @@ inline constexpr double kImprovement = 1e-7;
 inline constexpr double kProofTolerance = 1e-6;
 
 /// The whole search of the ILP planner: bounds every pair of micro-batch sizes by its relaxation,
-/// finds a first plan by local search, and solves the pairs' programmes, most promising first, until
-/// no bound is left below the incumbent.
+/// finds a first plan by local search, and solves the pairs' programmes, most promising first,
+/// until no bound is left below the incumbent.
 class PairSearch {
  public:
   PairSearch(const Instance& instance, const PlanRequest& request);

@@ -39,7 +39,8 @@ void Relaxation::add_slots(LinearModel& model) {
   const Instance& in = problem_.instance;
   if (problem_.order) {
     for (std::size_t j = 0; j < problem_.order->size(); ++j) {
-      slots_.push_back({(*problem_.order)[j], 1, j == 0, j + 1 == problem_.order->size(), 0, 0, {}});
+      slots_.push_back(
+          {(*problem_.order)[j], 1, j == 0, j + 1 == problem_.order->size(), 0, 0, {}});
     }
   } else {
     for (std::size_t g = 0; g < in.groups.size(); ++g) {
@@ -87,7 +88,9 @@ void Relaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
   }
   const bool only = problem_.num_positions() == 1;
   const double middle = problem_.fixed_bytes({false, false});
-  const auto extra = [&](StagePlace place) { return (problem_.fixed_bytes(place) - middle) / usable; };
+  const auto extra = [&](StagePlace place) {
+    return (problem_.fixed_bytes(place) - middle) / usable;
+  };
   // A single stage is both ends at once.
   bytes.emplace_back(slot.first, extra({true, only}));
   if (!only) bytes.emplace_back(slot.last, extra({false, true}));
@@ -109,10 +112,10 @@ void Relaxation::add_links(LinearModel& model) {
   if (!problem_.order) return;
   const auto& order = *problem_.order;
   for (std::size_t j = 1; j < order.size(); ++j) {
-    prefill_link_s_ = std::max(
-        prefill_link_s_, problem_.instance.link_s(problem_.prefill, order[j - 1], order[j]));
-    decode_link_s_ = std::max(decode_link_s_,
-                              problem_.instance.link_s(problem_.decode, order[j - 1], order[j]));
+    prefill_link_s_ = std::max(prefill_link_s_,
+                               problem_.instance.link_s(problem_.prefill, order[j - 1], order[j]));
+    decode_link_s_ =
+        std::max(decode_link_s_, problem_.instance.link_s(problem_.decode, order[j - 1], order[j]));
   }
   model.columns[tp_].low = prefill_link_s_ / prefill_unit_;
   model.columns[td_].low = decode_link_s_ / decode_unit_;

@@ -115,8 +115,7 @@ Tally tally(const Instance& instance, const Candidate& candidate) {
     std::size_t stage = 0;
     while (candidate.first_layer[stage + 1] <= i) ++stage;
     const auto cls = static_cast<std::size_t>(instance.layer_class[i]);
-    const std::size_t cell =
-        (candidate.order[stage] * classes + cls) * bits + candidate.bit[i];
+    const std::size_t cell = (candidate.order[stage] * classes + cls) * bits + candidate.bit[i];
     t.prefill[stage] += pre.layer_s[cell];
     t.decode[stage] += dec.layer_s[cell];
     t.bytes[stage] += instance.layer_bytes[cls * bits + candidate.bit[i]];
@@ -139,8 +138,8 @@ Tally tally(const Instance& instance, const Candidate& candidate) {
 long double slowest(const Instance& instance, const Candidate& candidate, const PhaseCosts& costs,
                     std::vector<long double> times) {
   for (std::size_t stage = 1; stage < candidate.order.size(); ++stage) {
-    times.push_back(costs.link_s[candidate.order[stage - 1] * instance.groups.size() +
-                                 candidate.order[stage]]);
+    times.push_back(
+        costs.link_s[candidate.order[stage - 1] * instance.groups.size() + candidate.order[stage]]);
   }
   return *std::max_element(times.begin(), times.end());
 }
@@ -160,10 +159,10 @@ long double price(const Instance& instance, const Candidate& candidate, const Ta
   const long double prefills = micro_batches(candidate.prefill_micro_batch_size);
   const long double decodes = micro_batches(candidate.decode_micro_batch_size);
   const long double tokens = instance.output_tokens;
-  const long double tp = slowest(instance, candidate,
-                                 instance.prefill(candidate.prefill_micro_batch_size), t.prefill);
-  const long double td = slowest(instance, candidate,
-                                 instance.decode(candidate.decode_micro_batch_size), t.decode);
+  const long double tp =
+      slowest(instance, candidate, instance.prefill(candidate.prefill_micro_batch_size), t.prefill);
+  const long double td =
+      slowest(instance, candidate, instance.decode(candidate.decode_micro_batch_size), t.decode);
   const long double quality = instance.theta * t.omega;
   if (instance.objective == Objective::paper) {
     return chunks * ((prefills - 1) * tp + total(t.prefill)) + (decodes - 1) * (tokens - 1) * td +
@@ -177,11 +176,11 @@ Check check_memory(const Instance& instance, const Candidate& candidate, const T
   for (std::size_t stage = 0; stage < candidate.order.size(); ++stage) {
     const double usable = instance.groups[candidate.order[stage]].usable_bytes;
     if (t.bytes[stage] > usable * (1.0L + kMemorySlack)) {
-      return broken("memory",
-                    fmt::format("{} needs {}, has {}; lower bitwidths or move layers away from it",
-                                stage_name(instance, candidate, stage),
-                                format_bytes(static_cast<double>(t.bytes[stage])),
-                                format_bytes(usable)));
+      return broken(
+          "memory",
+          fmt::format("{} needs {}, has {}; lower bitwidths or move layers away from it",
+                      stage_name(instance, candidate, stage),
+                      format_bytes(static_cast<double>(t.bytes[stage])), format_bytes(usable)));
     }
   }
   return std::nullopt;
@@ -199,8 +198,8 @@ std::optional<Violation> find_violation(const Instance& instance, const Candidat
   if (Check v = check_memory(instance, candidate, t)) return v;
   if (instance.max_omega) {
     const long double limit =
-        *instance.max_omega + std::fabs(static_cast<long double>(*instance.max_omega)) *
-                                  kQualitySlack;
+        *instance.max_omega +
+        std::fabs(static_cast<long double>(*instance.max_omega)) * kQualitySlack;
     if (t.omega > limit) {
       return broken("quality", fmt::format("omega is {:.9g}, the quality floor allows {:.9g}",
                                            static_cast<double>(t.omega), *instance.max_omega));
@@ -209,8 +208,9 @@ std::optional<Violation> find_violation(const Instance& instance, const Candidat
   if (claimed_objective) {
     const double own = static_cast<double>(price(instance, candidate, t));
     if (!(std::fabs(*claimed_objective - own) <= 1e-9 * std::max(1e-12, std::fabs(own)))) {
-      return broken("objective", fmt::format("the plan claims an objective of {:.12g}, it has {:.12g}",
-                                             *claimed_objective, own));
+      return broken("objective",
+                    fmt::format("the plan claims an objective of {:.12g}, it has {:.12g}",
+                                *claimed_objective, own));
     }
   }
   return std::nullopt;

@@ -15,9 +15,7 @@ class Deadline {
   explicit Deadline(const PlanRequest& request)
       : start_(Clock::now()), limit_s_(std::max(0.0, request.time_limit_s)), stop_(request.stop) {}
 
-  double elapsed_s() const {
-    return std::chrono::duration<double>(Clock::now() - start_).count();
-  }
+  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   double left_s() const { return std::max(0.0, limit_s_ - elapsed_s()); }
 
   /// Why to stop now, if at all.

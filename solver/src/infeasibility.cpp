@@ -27,15 +27,15 @@ class Floors {
       : instance_(instance), request_(request) {
     const bool any_order = !request.order;
     for (std::size_t g = 0; g < instance.groups.size(); ++g) {
-      if (any_order) groups_.insert(groups_.end(), static_cast<std::size_t>(instance.groups[g].count), g);
+      if (any_order)
+        groups_.insert(groups_.end(), static_cast<std::size_t>(instance.groups[g].count), g);
     }
     if (!any_order) groups_ = *request.order;
     for (std::size_t place = 0; place < 4; ++place) {
-      fixed_[place] = instance.embedding_bytes[place] +
-                      std::max(least_activation(instance.prefill, request.prefill_micro_batch_size,
-                                                place),
-                               least_activation(instance.decode, request.decode_micro_batch_size,
-                                                place));
+      fixed_[place] =
+          instance.embedding_bytes[place] +
+          std::max(least_activation(instance.prefill, request.prefill_micro_batch_size, place),
+                   least_activation(instance.decode, request.decode_micro_batch_size, place));
     }
   }
 
@@ -108,10 +108,10 @@ void check_arguments(const Instance& instance, const PlanRequest& request) {
   if (request.order) {
     for (const std::size_t group : *request.order) {
       if (group >= instance.groups.size()) {
-        throw Error(ErrorCode::out_of_range,
-                    fmt::format("order: no device group {}, there are {}", group,
-                                instance.groups.size()),
-                    "order");
+        throw Error(
+            ErrorCode::out_of_range,
+            fmt::format("order: no device group {}, there are {}", group, instance.groups.size()),
+            "order");
       }
     }
   }
@@ -119,10 +119,10 @@ void check_arguments(const Instance& instance, const PlanRequest& request) {
        {std::pair{"prefill_micro_batch_size", request.prefill_micro_batch_size},
         std::pair{"decode_micro_batch_size", request.decode_micro_batch_size}}) {
     if (size && (*size < 1 || *size > instance.batch_size)) {
-      throw Error(
-          ErrorCode::out_of_range,
-          fmt::format("{}: {} is outside [1, {}], the batch size", name, *size, instance.batch_size),
-          name);
+      throw Error(ErrorCode::out_of_range,
+                  fmt::format("{}: {} is outside [1, {}], the batch size", name, *size,
+                              instance.batch_size),
+                  name);
     }
   }
 }
@@ -137,11 +137,12 @@ Check check_devices(const Instance& instance, const PlanRequest& request) {
   for (const std::size_t group : *request.order) ++used[group];
   for (std::size_t g = 0; g < used.size(); ++g) {
     if (used[g] > instance.groups[g].count) {
-      return hopeless("devices",
-                      fmt::format("the order uses {} devices of type {}, the cluster has {}; drop {} "
-                                  "from the order or add devices",
-                                  used[g], instance.groups[g].name, instance.groups[g].count,
-                                  used[g] - instance.groups[g].count));
+      return hopeless(
+          "devices",
+          fmt::format("the order uses {} devices of type {}, the cluster has {}; drop {} "
+                      "from the order or add devices",
+                      used[g], instance.groups[g].name, instance.groups[g].count,
+                      used[g] - instance.groups[g].count));
     }
   }
   return std::nullopt;
@@ -179,14 +180,13 @@ Check check_kernels(const Instance& instance, const Floors& floors) {
 
 std::string shortage(const Instance& instance, const Floors& floors, std::size_t group,
                      StagePlace place) {
-  return fmt::format("{} needs {} (embeddings {}, activations and other fixed parts {}, one layer "
-                     "at its smallest {}), has {}",
-                     instance.groups[group].name,
-                     format_bytes(floors.fixed(place) + floors.least_layer(group)),
-                     format_bytes(instance.embedding_bytes[place.index()]),
-                     format_bytes(floors.fixed(place) - instance.embedding_bytes[place.index()]),
-                     format_bytes(floors.least_layer(group)),
-                     format_bytes(instance.groups[group].usable_bytes));
+  return fmt::format(
+      "{} needs {} (embeddings {}, activations and other fixed parts {}, one layer "
+      "at its smallest {}), has {}",
+      instance.groups[group].name, format_bytes(floors.fixed(place) + floors.least_layer(group)),
+      format_bytes(instance.embedding_bytes[place.index()]),
+      format_bytes(floors.fixed(place) - instance.embedding_bytes[place.index()]),
+      format_bytes(floors.least_layer(group)), format_bytes(instance.groups[group].usable_bytes));
 }
 
 bool holds_a_layer(const Instance& instance, const Floors& floors, std::size_t group,
@@ -202,8 +202,7 @@ Check check_ends(const Instance& instance, const Floors& floors) {
   for (const bool first : {true, false}) {
     const StagePlace place = only ? StagePlace{true, true} : StagePlace{first, !first};
     const char* name = first ? "first" : "last";
-    const char* constraint =
-        instance.embedding_bytes[place.index()] > 0 ? "embedding" : "memory";
+    const char* constraint = instance.embedding_bytes[place.index()] > 0 ? "embedding" : "memory";
     if (!floors.free_order()) {
       const std::size_t group = first ? groups.front() : groups.back();
       if (holds_a_layer(instance, floors, group, place)) continue;
@@ -255,10 +254,11 @@ Check check_memory(const Instance& instance, const Floors& floors) {
   if (needed <= room) return std::nullopt;
   return hopeless(
       "memory",
-      fmt::format("{} layers at their smallest need {} (weights and KV cache), the {} devices have "
-                  "{} for them after embeddings and activations; add devices or lower bitwidths, or "
-                  "reduce batch size or context",
-                  instance.num_layers(), format_bytes(needed), groups.size(), format_bytes(room)));
+      fmt::format(
+          "{} layers at their smallest need {} (weights and KV cache), the {} devices have "
+          "{} for them after embeddings and activations; add devices or lower bitwidths, or "
+          "reduce batch size or context",
+          instance.num_layers(), format_bytes(needed), groups.size(), format_bytes(room)));
 }
 
 Check check_quality(const Instance& instance, const Floors& floors) {
@@ -277,10 +277,10 @@ Check check_quality(const Instance& instance, const Floors& floors) {
   }
   const double limit = *instance.max_omega;
   if (least <= limit + std::abs(limit) * kQualitySlack) return std::nullopt;
-  return hopeless("quality",
-                  fmt::format("the quality floor allows omega {:.6g}, but even the best bitwidth of "
-                              "every layer gives {:.6g}; lower the floor or offer higher bitwidths",
-                              limit, least));
+  return hopeless(
+      "quality", fmt::format("the quality floor allows omega {:.6g}, but even the best bitwidth of "
+                             "every layer gives {:.6g}; lower the floor or offer higher bitwidths",
+                             limit, least));
 }
 
 }  // namespace

@@ -147,9 +147,8 @@ CostTable read_phase(JsonFields& fields, const PhaseKeys& keys, const Instance& 
                      const std::vector<double>& seconds_per_gb) {
   CostTable table;
   read_latencies(fields, keys.latency, instance, table);
-  const auto activation_gb =
-      numbers(fields.at(keys.activation), fields.path_of(keys.activation), table.size(),
-              "one per micro-batch size: B", 0, kMaxGb);
+  const auto activation_gb = numbers(fields.at(keys.activation), fields.path_of(keys.activation),
+                                     table.size(), "one per micro-batch size: B", 0, kMaxGb);
   const double payload_gb = fields.number(keys.payload, 0, kMaxGb);
   for (std::size_t i = 0; i < table.size(); ++i) {
     PhaseCosts& costs = table[i];

@@ -27,9 +27,9 @@ class Walk {
   const Candidate& candidate() const { return at_; }
   std::size_t stages() const { return at_.order.size(); }
   std::size_t stage_of(std::size_t layer) const {
-    return static_cast<std::size_t>(std::upper_bound(at_.first_layer.begin() + 1,
-                                                     at_.first_layer.end() - 1, layer) -
-                                    at_.first_layer.begin() - 1);
+    return static_cast<std::size_t>(
+        std::upper_bound(at_.first_layer.begin() + 1, at_.first_layer.end() - 1, layer) -
+        at_.first_layer.begin() - 1);
   }
 
   struct Price {

@@ -22,7 +22,6 @@ struct LocalSearchSetting {
 /// seed unless the deadline cuts it short.
 /// @return the best plan that passes find_violation, if any was met.
 std::optional<Candidate> local_search(const Instance& instance, const LocalSearchSetting& setting,
-                                      const Deadline& deadline,
-                                      const Candidate* start = nullptr);
+                                      const Deadline& deadline, const Candidate* start = nullptr);
 
 }  // namespace tessera::solver

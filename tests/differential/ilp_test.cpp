@@ -143,8 +143,7 @@ TEST_F(Published, WholeSearchOfThreeT4AndOneV100) {
   expect_optimum(in, {}, expected_["c3"]["full"]["steady_all_pairs"]["obj"].get<double>());
   in.objective = Objective::paper;
   expect_optimum(
-      in, {},
-      expected_["c3"]["full"]["literal_xi=ceil(B/N)_all_eta_le_xi"]["obj"].get<double>());
+      in, {}, expected_["c3"]["full"]["literal_xi=ceil(B/N)_all_eta_le_xi"]["obj"].get<double>());
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 namespace tessera::solver::testing {
 
-/// Tries every order, boundary, bitwidth and pair of micro-batch sizes and prices each straight from
-/// planner.md section 1. Uses nothing of the solver but the data in `Instance`.
+/// Tries every order, boundary, bitwidth and pair of micro-batch sizes and prices each straight
+/// from planner.md section 1. Uses nothing of the solver but the data in `Instance`.
 class BruteForce {
  public:
   BruteForce(const Instance& in, const PlanRequest& request) : in_(in), request_(request) {}
@@ -40,7 +40,8 @@ class BruteForce {
       devices += static_cast<std::size_t>(g.count);
     }
     std::vector<std::size_t> prefix;
-    extend(left, prefix, in_.allow_empty_stage ? std::min<std::size_t>(2, devices) : devices, found);
+    extend(left, prefix, in_.allow_empty_stage ? std::min<std::size_t>(2, devices) : devices,
+           found);
     return found;
   }
 
@@ -69,8 +70,7 @@ class BruteForce {
         const auto& fixed_xi = request_.decode_micro_batch_size;
         if (fixed_eta && eta != *fixed_eta) continue;
         if (fixed_xi && xi != *fixed_xi) continue;
-        if (!fixed_xi && in_.objective == Objective::paper &&
-            xi != (in_.batch_size + n - 1) / n) {
+        if (!fixed_xi && in_.objective == Objective::paper && xi != (in_.batch_size + n - 1) / n) {
           continue;
         }
         if (eta > xi && !(fixed_eta && fixed_xi)) continue;
@@ -147,7 +147,8 @@ class BruteForce {
         td = std::max(td, dec.link_s[order[j - 1] * in_.groups.size() + g]);
       }
     }
-    if (in_.max_omega && omega > *in_.max_omega + 1e-6 * std::max(*in_.max_omega, -*in_.max_omega)) {
+    if (in_.max_omega &&
+        omega > *in_.max_omega + 1e-6 * std::max(*in_.max_omega, -*in_.max_omega)) {
       return;
     }
     const auto batches = [&](std::int64_t size) {

@@ -48,12 +48,13 @@ class RandomInstance {
       devices.insert(devices.end(), static_cast<std::size_t>(in.groups[g].count), g);
     }
     for (std::size_t i = devices.size(); i > 1; --i) {
-      std::swap(devices[i - 1],
-                devices[static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(i) - 1))]);
+      std::swap(
+          devices[i - 1],
+          devices[static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(i) - 1))]);
     }
     if (chance(2)) {
-      devices.resize(static_cast<std::size_t>(
-          rng_.integer(1, static_cast<std::int64_t>(devices.size()))));
+      devices.resize(
+          static_cast<std::size_t>(rng_.integer(1, static_cast<std::int64_t>(devices.size()))));
     }
     return devices;
   }
@@ -76,8 +77,7 @@ class RandomInstance {
     std::int64_t left = rng_.integer(1, limits_.max_devices);
     for (int g = 0; g < 3 && left > 0; ++g) {
       const std::int64_t count = g == 2 ? left : rng_.integer(1, left);
-      in.groups.push_back(
-          {"G" + std::to_string(g), "node", static_cast<std::int32_t>(count), 0});
+      in.groups.push_back({"G" + std::to_string(g), "node", static_cast<std::int32_t>(count), 0});
       left -= count;
     }
     for (std::size_t cell = 0; cell < in.groups.size() * in.num_bits(); ++cell) {
@@ -95,8 +95,8 @@ class RandomInstance {
       }
     }
     mean /= static_cast<double>(in.layer_bytes.size());
-    const double fair = mean * static_cast<double>(in.num_layers()) /
-                        static_cast<double>(in.num_devices());
+    const double fair =
+        mean * static_cast<double>(in.num_layers()) / static_cast<double>(in.num_devices());
     for (DeviceGroup& group : in.groups) {
       group.usable_bytes = (mean + fair) * (chance(8) ? between(0.1, 0.5) : between(0.6, 2));
     }
