@@ -21,7 +21,8 @@ end
 local function settings(problem, planner)
   local w = problem.workload
   return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, objective %s, "
-    .. "theta %g, memory %s, kernel set %s, planner %s (change them with --batch-size and so on; `tessera help plan`)\n")
+    .. "theta %g, memory %s, kernel set %s, planner %s "
+    .. "(change them with --batch-size and so on; `tessera help plan`)\n")
     :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
       table.concat(problem.bitwidths, " "), problem.objective, problem.theta, problem.memory, problem.kernel_set,
       planner)

@@ -85,8 +85,8 @@ Formulation::Formulation(const PairProblem& problem, const FormulationWindows& w
       bits_(instance_.num_bits()),
       cells_(bits_ * static_cast<std::size_t>(instance_.num_classes)) {
   unit_ = std::max(1e-12, std::fabs(windows.objective_scale)) / 1000;
-  prefill_unit_ = std::max(1e-12, windows.prefill_max_s.low) / 1000;
-  decode_unit_ = std::max(1e-12, windows.decode_max_s.low) / 1000;
+  prefill_unit_ = problem.time_unit_s(problem.prefill);
+  decode_unit_ = problem.time_unit_s(problem.decode);
   add_times();
   add_positions();
   add_boundaries();

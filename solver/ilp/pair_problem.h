@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -30,6 +31,15 @@ struct PairProblem {
   std::size_t num_positions() const { return order ? order->size() : instance.num_devices(); }
   double fixed_bytes(StagePlace place) const {
     return instance.fixed_bytes(place, prefill, decode);
+  }
+  /// A thousandth of a typical stage time: in this unit the solver's absolute tolerances are small
+  /// relative ones.
+  double time_unit_s(const PhaseCosts& costs) const {
+    double largest = 0;
+    for (const double s : costs.layer_s) largest = std::max(largest, s);
+    const double layers = static_cast<double>(instance.num_layers());
+    const double typical = largest * layers / static_cast<double>(num_positions());
+    return typical > 0 ? typical / 1000 : 1;
   }
   /// Largest sum of omega that the quality floor accepts.
   std::optional<double> omega_limit() const {

@@ -218,7 +218,7 @@ void PairSearch::offer(Candidate candidate, double bound) {
 double PairSearch::cutoff() const {
   if (!best_) return kFree;
   return best_objective_ -
-         std::max(kProofTolerance, request_.gap) * std::max(1e-12, std::fabs(best_objective_));
+         std::max(kImprovement, request_.gap) * std::max(1e-12, std::fabs(best_objective_));
 }
 
 double PairSearch::bound() const {
@@ -242,7 +242,10 @@ PlanResult PairSearch::finish() {
   if (best_) {
     result.candidate = best_;
     result.objective = best_objective_;
-    const bool proven = all && !gave_up_ && least >= cutoff() - 1e-12 * std::fabs(cutoff());
+    const double tolerance = std::max(kProofTolerance, request_.gap * (1 + kProofTolerance));
+    const bool proven =
+        all && !gave_up_ &&
+        least >= best_objective_ - tolerance * std::max(1e-12, std::fabs(best_objective_));
     result.status = proven ? SolveStatus::optimal : SolveStatus::feasible;
     if (!proven && stopped()) result.stopped_by = stopped_by_;
   } else if (all && !gave_up_) {

@@ -9,9 +9,11 @@
 
 namespace tessera::solver {
 
+/// What a better plan has to gain, relative to the objective, to be looked for at all.
+inline constexpr double kImprovement = 1e-7;
 /// Numerical tolerance of every proof, relative to the objective: a proven plan is within it of the
-/// optimum. Well above the 1e-9 to which the linear programmes are solved.
-inline constexpr double kProofTolerance = 1e-7;
+/// optimum. It covers kImprovement and the tolerances of the linear programmes.
+inline constexpr double kProofTolerance = 1e-6;
 
 /// The whole search of the ILP planner: bounds every pair of micro-batch sizes by its relaxation,
 /// finds a first plan by local search, and solves the pairs' programmes, most promising first,

@@ -5,22 +5,9 @@
 
 namespace tessera::solver {
 
-namespace {
-
-// A scale for times of a phase, so that the solver's absolute tolerances are relative ones.
-double typical_seconds(const Instance& instance, const PhaseCosts& costs) {
-  double largest = 0;
-  for (const double s : costs.layer_s) largest = std::max(largest, s);
-  const double stages = static_cast<double>(std::max<std::size_t>(1, instance.num_devices()));
-  const double typical = largest * static_cast<double>(instance.num_layers()) / stages;
-  return typical > 0 ? typical / 1000 : 1;
-}
-
-}  // namespace
-
 Relaxation::Relaxation(const PairProblem& problem) : problem_(problem) {
-  prefill_unit_ = typical_seconds(problem.instance, problem.prefill);
-  decode_unit_ = typical_seconds(problem.instance, problem.decode);
+  prefill_unit_ = problem.time_unit_s(problem.prefill);
+  decode_unit_ = problem.time_unit_s(problem.decode);
   LinearModel model;
   tp_ = model.add_column(0, kFree);
   td_ = model.add_column(0, kFree);
@@ -121,15 +108,17 @@ void Relaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
   model.add_row(-kFree, 0, std::move(decode));
 }
 
-void Relaxation::add_links(LinearModel& model) const {
+void Relaxation::add_links(LinearModel& model) {
   if (!problem_.order) return;
   const auto& order = *problem_.order;
   for (std::size_t j = 1; j < order.size(); ++j) {
-    const double p = problem_.instance.link_s(problem_.prefill, order[j - 1], order[j]);
-    const double d = problem_.instance.link_s(problem_.decode, order[j - 1], order[j]);
-    model.columns[tp_].low = std::max(model.columns[tp_].low, p / prefill_unit_);
-    model.columns[td_].low = std::max(model.columns[td_].low, d / decode_unit_);
+    prefill_link_s_ = std::max(prefill_link_s_,
+                               problem_.instance.link_s(problem_.prefill, order[j - 1], order[j]));
+    decode_link_s_ =
+        std::max(decode_link_s_, problem_.instance.link_s(problem_.decode, order[j - 1], order[j]));
   }
+  model.columns[tp_].low = prefill_link_s_ / prefill_unit_;
+  model.columns[td_].low = decode_link_s_ / decode_unit_;
 }
 
 void Relaxation::add_objective(LinearModel& model) {
@@ -186,16 +175,17 @@ std::optional<double> Relaxation::extreme(std::size_t column, double sign) {
 std::optional<Relaxation::Windows> Relaxation::windows(double cutoff) {
   lp_->set_bounds(cost_, -kFree, cutoff);
   Windows w;
-  const auto range = [&](std::size_t column, double unit, Window& window) {
+  const auto range = [&](std::size_t column, double unit, double link_s, Window& window) {
     const auto low = extreme(column, 1), high = low ? extreme(column, -1) : std::nullopt;
     if (!high) return false;
     // Margins well above the solver's tolerance: a window must never cut off the optimum.
-    window.low = std::max(0.0, *low * unit * (1 - 1e-6));
-    window.high = *high * unit * (1 + 1e-6);
+    // Links of a fixed order are exact: the programme has no other row for them.
+    window.low = std::max(link_s, *low * unit * (1 - 1e-6));
+    window.high = std::max(window.low, *high * unit * (1 + 1e-6));
     return true;
   };
-  if (!range(tp_, prefill_unit_, w.prefill_max_s)) return std::nullopt;
-  if (!range(td_, decode_unit_, w.decode_max_s)) return std::nullopt;
+  if (!range(tp_, prefill_unit_, prefill_link_s_, w.prefill_max_s)) return std::nullopt;
+  if (!range(td_, decode_unit_, decode_link_s_, w.decode_max_s)) return std::nullopt;
   return w;
 }
 

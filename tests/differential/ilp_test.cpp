@@ -38,7 +38,7 @@ void compare(const Instance& in, const PlanRequest& request, Tally& tally) {
   EXPECT_NEAR(result.objective, *best, 1e-6 * *best);
   ASSERT_TRUE(result.bound);
   EXPECT_LE(*result.bound, result.objective);
-  EXPECT_GE(*result.bound, result.objective * (1 - 1e-6));
+  EXPECT_GE(*result.bound, result.objective * (1 - 3e-7));
   const auto violation = find_violation(in, *result.candidate, result.objective);
   EXPECT_FALSE(violation) << violation->message;
   ++tally.optimal;
@@ -46,7 +46,7 @@ void compare(const Instance& in, const PlanRequest& request, Tally& tally) {
 
 TEST(IlpDifferential, MatchesBruteForceAtFixedOrderAndPair) {
   Tally tally;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomInstance random(seed, {});
     const Instance in = random.make();
@@ -57,13 +57,13 @@ TEST(IlpDifferential, MatchesBruteForceAtFixedOrderAndPair) {
     compare(in, request, tally);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GE(tally.optimal, 100);
-  EXPECT_GE(tally.infeasible, 30);
+  EXPECT_GE(tally.optimal, 140);
+  EXPECT_GE(tally.infeasible, 100);
 }
 
 TEST(IlpDifferential, MatchesBruteForceWithOrderAndPairSearch) {
   Tally tally;
-  for (std::uint64_t seed = 1001; seed <= 1090; ++seed) {
+  for (std::uint64_t seed = 1001; seed <= 1200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomInstance random(seed, {5, 3, 3, 5});
     const Instance in = random.make();
@@ -74,8 +74,8 @@ TEST(IlpDifferential, MatchesBruteForceWithOrderAndPairSearch) {
     compare(in, request, tally);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GE(tally.optimal, 45);
-  EXPECT_GE(tally.infeasible, 5);
+  EXPECT_GE(tally.optimal, 70);
+  EXPECT_GE(tally.infeasible, 30);
 }
 
 // Proven optima that come with the planning instances, where they are at hand.
