@@ -127,16 +127,11 @@ void run(CbcModel& cbc) {
   data.noPrinting_ = true;
   data.useSignalHandler_ = false;
   CbcMain0(cbc, data);
-<<<<<<< HEAD
-  const char* arguments[] = {"cbc",         "-logLevel", "0",      "-preprocess", "off",
-                             "-randomSeed", "1",         "-solve", "-quit"};
-=======
   // A count that is whole to 1e-6 only is worth 1e-6 of a layer's time: too coarse for the proof.
   const char* arguments[] = {"cbc",  "-logLevel",        "0",    "-preprocess",
                              "off",  "-randomSeed",      "1",    "-integerTolerance",
                              "1e-9", "-primalTolerance", "1e-9", "-dualTolerance",
                              "1e-9", "-solve",           "-quit"};
->>>>>>> h3
   CbcMain1(
       static_cast<int>(std::size(arguments)), arguments, cbc, [](CbcModel*, int) { return 0; },
       data);

@@ -49,12 +49,8 @@ class Relaxation {
   std::vector<Slot> slots_;
   std::vector<std::size_t> z_;  ///< [layer][bit]
   std::size_t tp_ = 0, td_ = 0, round_ = 0, cost_ = 0;
-<<<<<<< HEAD
-  double prefill_unit_ = 1, decode_unit_ = 1;  ///< seconds per unit of a column
-=======
   double prefill_unit_ = 1, decode_unit_ = 1;      ///< seconds per unit of a column
   double prefill_link_s_ = 0, decode_link_s_ = 0;  ///< slowest link of a fixed order
->>>>>>> h3
   std::vector<LinearModel::Term> sum_prefill_, sum_decode_;
   std::optional<LpSolver> lp_;
 };
