@@ -45,8 +45,8 @@ double finite_number(lua_State* L, int index, std::string_view name, OptionType 
 void check_range(double value, std::string_view name, OptionType type, double low, double high,
                  std::string_view unit) {
   if (value >= low && value <= high) return;
-  fail(ErrorCode::out_of_range, name, plain_number(value) + " is out of range", type, low,
-       high, unit);
+  fail(ErrorCode::out_of_range, name, plain_number(value) + " is out of range", type, low, high,
+       unit);
 }
 
 }  // namespace
@@ -83,8 +83,8 @@ std::int64_t check_integer(lua_State* L, int index, std::string_view name, doubl
   const OptionType type = OptionType::integer;
   const double value = finite_number(L, index, name, type, low, high, unit);
   if (std::floor(value) != value) {
-    fail(ErrorCode::invalid_argument, name, plain_number(value) + " is not an integer", type,
-         low, high, unit);
+    fail(ErrorCode::invalid_argument, name, plain_number(value) + " is not an integer", type, low,
+         high, unit);
   }
   if (std::fabs(value) > kMaxExactInteger) {
     fail(ErrorCode::out_of_range, name,
