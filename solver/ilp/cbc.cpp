@@ -5,6 +5,7 @@
 #include <CbcEventHandler.hpp>
 #include <CbcModel.hpp>
 #include <CbcSolver.hpp>
+#include <ClpEventHandler.hpp>
 #include <ClpSimplex.hpp>
 #include <CoinError.hpp>
 #include <CoinPackedMatrix.hpp>
@@ -64,8 +65,31 @@ void load(const LinearModel& model, OsiClpSolverInterface& solver) {
 struct Watch {
   const MipLimits* limits = nullptr;
   std::exception_ptr failure;
+  int num_columns = 0;
   bool stopped = false;
   double best = kFree;
+  double bound = -kFree;  ///< last one before anything was cut short
+
+  bool should_stop() {
+    stopped = stopped || (limits->should_stop && limits->should_stop());
+    return stopped;
+  }
+};
+
+// One linear programme of a large model takes longer than a user waits, so each can be cut short.
+class LpHandler : public ClpEventHandler {
+ public:
+  explicit LpHandler(std::function<bool()> should_stop) : should_stop_(std::move(should_stop)) {}
+  ClpEventHandler* clone() const override { return new LpHandler(*this); }
+
+  int event(Event which) override {
+    constexpr int kContinue = -1, kStopped = 5;
+    const bool look = which == endOfIteration || which == endOfFactorization;
+    return look && should_stop_() ? kStopped : kContinue;
+  }
+
+ private:
+  std::function<bool()> should_stop_;
 };
 
 class Handler : public CbcEventHandler {
@@ -76,12 +100,14 @@ class Handler : public CbcEventHandler {
   CbcAction event(CbcEvent which) override {
     if (watch_->failure) return stop;
     try {
-      if (which == solution || which == heuristicSolution) report(*getModel());
-      if (watch_->limits->should_stop && watch_->limits->should_stop()) {
-        watch_->stopped = true;
-        return stop;
+      if (watch_->should_stop()) return stop;
+      if (is_whole(*getModel())) {
+        if (which == node) {
+          watch_->bound = std::max(watch_->bound, getModel()->getBestPossibleObjValue());
+        }
+        if (which == solution || which == heuristicSolution) report(*getModel());
       }
-      return noAction;
+      return watch_->should_stop() ? stop : noAction;
     } catch (...) {
       watch_->failure = std::current_exception();
       return stop;
@@ -91,6 +117,14 @@ class Handler : public CbcEventHandler {
   CbcAction event(CbcEvent which, void*) override { return event(which); }
 
  private:
+  // Heuristics of CBC search restricted copies of the model with the same handler; their bounds say
+  // nothing about the whole, and their columns may be others.
+  bool is_whole(const CbcModel& model) const {
+    constexpr int kSubmodel = 2048;
+    return model.parentModel() == nullptr && (model.specialOptions() & kSubmodel) == 0 &&
+           model.getNumCols() == watch_->num_columns;
+  }
+
   void report(const CbcModel& model) {
     const double* x = model.bestSolution();
     if (x == nullptr || !watch_->limits->on_solution) return;
@@ -98,7 +132,7 @@ class Handler : public CbcEventHandler {
     if (objective >= watch_->best) return;
     watch_->best = objective;
     const std::vector<double> values(x, x + model.getNumCols());
-    watch_->limits->on_solution(values, model.getBestPossibleObjValue());
+    watch_->limits->on_solution(values, watch_->bound);
   }
 
   Watch* watch_;
@@ -143,9 +177,12 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
   MipResult result;
   Watch watch;
   watch.limits = &limits;
+  watch.num_columns = static_cast<int>(model.columns.size());
   try {
     OsiClpSolverInterface solver;
     load(model, solver);
+    LpHandler lp_handler([&watch] { return watch.should_stop(); });
+    solver.getModelPtr()->passInEventHandler(&lp_handler);
     CbcModel cbc(solver);
     set_limits(model, limits, cbc);
     Handler handler(&watch);
@@ -157,11 +194,12 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
       result.x.emplace(x, x + model.columns.size());
       result.objective = cbc.getObjValue() + model.constant;
     }
-    result.finished = cbc.isProvenOptimal() || cbc.isProvenInfeasible();
+    // What CBC concluded from a linear programme that was cut short proves nothing.
+    result.finished = !watch.stopped && (cbc.isProvenOptimal() || cbc.isProvenInfeasible());
     const double reached = x != nullptr ? result.objective : limits.cutoff ? *limits.cutoff : kFree;
-    result.bound = result.finished
-                       ? reached
-                       : std::min(reached, cbc.getBestPossibleObjValue() + model.constant);
+    const double searched = watch.stopped ? watch.bound : cbc.getBestPossibleObjValue();
+    const bool exact = result.finished && (x == nullptr || limits.relative_gap <= 0);
+    result.bound = exact ? reached : std::min(reached, searched + model.constant);
   } catch (const CoinError& e) {
     throw Error(ErrorCode::solver,
                 "CBC failed in " + e.className() + "::" + e.methodName() + ": " + e.message());
@@ -173,11 +211,14 @@ struct LpSolver::Impl {
   ClpSimplex simplex;
 };
 
-LpSolver::LpSolver(const LinearModel& model) : impl_(std::make_unique<Impl>()) {
+LpSolver::LpSolver(const LinearModel& model, std::function<bool()> should_stop)
+    : impl_(std::make_unique<Impl>()) {
   OsiClpSolverInterface solver;
   load(model, solver);
   impl_->simplex = *solver.getModelPtr();
   impl_->simplex.setLogLevel(0);
+  const LpHandler handler(std::move(should_stop));
+  impl_->simplex.passInEventHandler(&handler);
 }
 
 LpSolver::~LpSolver() = default;
@@ -201,7 +242,8 @@ void LpSolver::clear_costs() {
 LpSolver::Solution LpSolver::minimise() {
   ClpSimplex& simplex = impl_->simplex;
   simplex.dual();
-  if (simplex.status() != 0) simplex.primal();
+  constexpr int kStopped = 5;
+  if (simplex.status() != 0 && simplex.status() != kStopped) simplex.primal();
   Solution solution;
   if (simplex.isProvenOptimal()) {
     solution.outcome = Outcome::optimal;

@@ -14,7 +14,7 @@ struct MipLimits {
   double time_limit_s = 1e9;
   double relative_gap = 0;
   std::optional<double> cutoff;  ///< only solutions below it are of interest
-  /// Asked at every event of the search; true ends it.
+  /// Asked at every event of the search and every simplex iteration; true ends it.
   std::function<bool()> should_stop;
   /// Told of each new incumbent (column values) and the bound then. May throw: the search stops and
   /// solve_mip rethrows.
@@ -36,7 +36,8 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits);
 /// from the previous basis.
 class LpSolver {
  public:
-  explicit LpSolver(const LinearModel& model);
+  /// `should_stop` is asked at every iteration; the outcome is then `failed`.
+  LpSolver(const LinearModel& model, std::function<bool()> should_stop);
   ~LpSolver();
   LpSolver(LpSolver&&) noexcept;
   LpSolver& operator=(LpSolver&&) noexcept;

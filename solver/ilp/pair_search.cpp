@@ -18,7 +18,8 @@ namespace {
 // Narrows the end-layer windows by linear programming: the least and the largest E_j of relaxed
 // plans below the cutoff. Each window shrinks s_ij columns away, which is what branching costs.
 // @return false when no plan is left.
-bool narrow_windows(const PairProblem& problem, double cutoff, FormulationWindows& windows) {
+bool narrow_windows(const PairProblem& problem, double cutoff, const Deadline& deadline,
+                    FormulationWindows& windows) {
   const Formulation formulation(problem, windows);
   LinearModel model = formulation.model();
   std::vector<LinearModel::Term> cost;
@@ -27,7 +28,8 @@ bool narrow_windows(const PairProblem& problem, double cutoff, FormulationWindow
     model.columns[i].cost = 0;
   }
   model.add_row(-kFree, formulation.to_model(cutoff), std::move(cost));
-  LpSolver lp(model);
+  const auto late = [&] { return deadline.reached().has_value(); };
+  LpSolver lp(model, late);
   for (std::size_t j = 0; j + 1 < problem.num_positions(); ++j) {
     const std::size_t column = formulation.end_layer_column(j);
     for (const double sign : {1.0, -1.0}) {
@@ -113,7 +115,8 @@ void PairSearch::bound_pairs() {
   for (Pair& pair : pairs_) {
     if (stopped()) break;
     const PairProblem problem(instance_, request_.order, pair.prefill, pair.decode);
-    const Relaxation::Bound bound = Relaxation(problem).solve();
+    const Relaxation::Bound bound =
+        Relaxation(problem, [this] { return deadline_.reached().has_value(); }).solve();
     pair.bound = bound.feasible ? bound.objective - 1e-8 * std::fabs(bound.objective) : kFree;
   }
   std::stable_sort(pairs_.begin(), pairs_.end(),
@@ -138,11 +141,11 @@ void PairSearch::improve_locally(const Pair& pair, std::int64_t moves) {
   setting.num_moves = moves;
   setting.seed = request_.seed;
   setting.order = request_.order ? *request_.order : devices_by_memory(instance_);
-  if (auto found = local_search(instance_, setting, deadline_)) offer(*std::move(found), bound());
+  if (auto found = local_search(instance_, setting, deadline_)) offer(*std::move(found));
   if (best_ && best_->order.size() == setting.order.size()) {
     ++setting.seed;
     if (auto found = local_search(instance_, setting, deadline_, &*best_)) {
-      offer(*std::move(found), bound());
+      offer(*std::move(found));
     }
   }
 }
@@ -168,7 +171,7 @@ void PairSearch::solve_pair(Pair& pair) {
     pair.solved = true;
   };
   const PairProblem problem(instance_, request_.order, pair.prefill, pair.decode);
-  Relaxation relaxation(problem);
+  Relaxation relaxation(problem, [this] { return deadline_.reached().has_value(); });
   const Relaxation::Bound at = relaxation.solve();
   const auto ranges = at.feasible ? relaxation.windows(limit) : std::nullopt;
   if (!ranges) return excluded();
@@ -179,8 +182,9 @@ void PairSearch::solve_pair(Pair& pair) {
   const auto ends = end_layer_windows(problem, windows.prefill_max_s, windows.decode_max_s);
   if (!ends) return excluded();
   windows.end_layer = *ends;
-  if (best_ && !narrow_windows(problem, limit, windows)) return excluded();
+  if (best_ && !narrow_windows(problem, limit, deadline_, windows)) return excluded();
 
+  if (stopped()) return;
   const Formulation formulation(problem, windows);
   MipLimits limits;
   limits.time_limit_s = deadline_.left_s();
@@ -189,30 +193,26 @@ void PairSearch::solve_pair(Pair& pair) {
   limits.should_stop = [&] { return deadline_.reached().has_value(); };
   limits.on_solution = [&](const std::vector<double>& x, double cbc_bound) {
     pair.bound = std::max(pair.bound, std::min(formulation.from_model(cbc_bound), limit));
-    if (auto plan = formulation.decode(x)) offer(*std::move(plan), bound());
+    if (auto plan = formulation.decode(x)) offer(*std::move(plan));
   };
   const MipResult mip = solve_mip(formulation.model(), limits);
   const double proven = mip.bound >= kFree ? kFree : formulation.from_model(mip.bound);
   pair.bound = std::max(pair.bound, std::min(proven, limit));
   pair.solved = mip.finished;
   if (!mip.x) return;
-  if (auto plan = formulation.decode(*mip.x)) {
-    offer(*std::move(plan), bound());
-  } else {
-    gave_up_ = true;
-  }
+  // A solution that does not survive exact arithmetic leaves the pair undecided.
+  const auto plan = formulation.decode(*mip.x);
+  if (!plan || !offer(*plan)) gave_up_ = true;
 }
 
-void PairSearch::offer(Candidate candidate, double bound) {
-  if (find_violation(instance_, candidate)) {
-    gave_up_ = true;
-    return;
-  }
+bool PairSearch::offer(Candidate candidate) {
+  if (find_violation(instance_, candidate)) return false;
   const double objective = evaluate(instance_, candidate).objective;
-  if (best_ && objective >= best_objective_) return;
+  if (best_ && objective >= best_objective_) return true;
   best_ = std::move(candidate);
   best_objective_ = objective;
-  if (request_.on_incumbent) request_.on_incumbent({*best_, objective, std::min(bound, objective)});
+  if (request_.on_incumbent) request_.on_incumbent({*best_, objective, bound()});
+  return true;
 }
 
 double PairSearch::cutoff() const {

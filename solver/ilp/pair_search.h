@@ -38,7 +38,8 @@ class PairSearch {
   void improve_locally(const Pair& pair, std::int64_t moves);
   void solve_pairs();
   void solve_pair(Pair& pair);
-  void offer(Candidate candidate, double bound);
+  /// Takes a plan if it is better. False: it breaks a constraint.
+  bool offer(Candidate candidate);
   double cutoff() const;
   double bound() const;
   bool stopped();

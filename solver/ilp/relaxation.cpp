@@ -5,7 +5,8 @@
 
 namespace tessera::solver {
 
-Relaxation::Relaxation(const PairProblem& problem) : problem_(problem) {
+Relaxation::Relaxation(const PairProblem& problem, std::function<bool()> should_stop)
+    : problem_(problem) {
   prefill_unit_ = problem.time_unit_s(problem.prefill);
   decode_unit_ = problem.time_unit_s(problem.decode);
   LinearModel model;
@@ -17,7 +18,7 @@ Relaxation::Relaxation(const PairProblem& problem) : problem_(problem) {
   add_slots(model);
   add_links(model);
   add_objective(model);
-  lp_.emplace(model);
+  lp_.emplace(model, std::move(should_stop));
 }
 
 void Relaxation::add_layers(LinearModel& model) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "ilp/cbc.h"
@@ -13,7 +14,8 @@ namespace tessera::solver {
 /// contiguity and, where none is given, the order.
 class Relaxation {
  public:
-  explicit Relaxation(const PairProblem& problem);
+  /// A solve that `should_stop` cuts short gives the bound -infinity and windows without limits.
+  Relaxation(const PairProblem& problem, std::function<bool()> should_stop);
 
   struct Bound {
     bool feasible = false;

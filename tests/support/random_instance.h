@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tessera/core/rng.h"
@@ -77,7 +78,8 @@ class RandomInstance {
     std::int64_t left = rng_.integer(1, limits_.max_devices);
     for (int g = 0; g < 3 && left > 0; ++g) {
       const std::int64_t count = g == 2 ? left : rng_.integer(1, left);
-      in.groups.push_back({"G" + std::to_string(g), "node", static_cast<std::int32_t>(count), 0});
+      in.groups.push_back({std::string(1, static_cast<char>('A' + g)), "node",
+                           static_cast<std::int32_t>(count), 0});
       left -= count;
     }
     for (std::size_t cell = 0; cell < in.groups.size() * in.num_bits(); ++cell) {
