@@ -11,6 +11,12 @@
 namespace tessera::lua_kit {
 namespace {
 
+// As a user would write it: 3.7, not 3.7000000000000002 or 1e+06.
+std::string plain_number(double value) {
+  if (std::floor(value) == value && std::fabs(value) < 1e15) return fmt::format("{:.0f}", value);
+  return fmt::format("{}", value);
+}
+
 [[noreturn]] void fail(ErrorCode code, std::string_view name, const std::string& problem,
                        OptionType type, double low, double high, std::string_view unit) {
   OptionSpec spec;
@@ -39,7 +45,7 @@ double finite_number(lua_State* L, int index, std::string_view name, OptionType 
 void check_range(double value, std::string_view name, OptionType type, double low, double high,
                  std::string_view unit) {
   if (value >= low && value <= high) return;
-  fail(ErrorCode::out_of_range, name, format_number(value, 17) + " is out of range", type, low,
+  fail(ErrorCode::out_of_range, name, plain_number(value) + " is out of range", type, low,
        high, unit);
 }
 
@@ -54,7 +60,7 @@ std::string describe_value(lua_State* L, int index) {
     case LUA_TBOOLEAN:
       return lua_toboolean(L, index) ? "true" : "false";
     case LUA_TNUMBER:
-      return "the number " + format_number(lua_tonumber(L, index), 14);
+      return "the number " + plain_number(lua_tonumber(L, index));
     case LUA_TSTRING: {
       std::size_t length = 0;
       const char* data = lua_tolstring(L, index, &length);
@@ -77,7 +83,7 @@ std::int64_t check_integer(lua_State* L, int index, std::string_view name, doubl
   const OptionType type = OptionType::integer;
   const double value = finite_number(L, index, name, type, low, high, unit);
   if (std::floor(value) != value) {
-    fail(ErrorCode::invalid_argument, name, format_number(value, 17) + " is not an integer", type,
+    fail(ErrorCode::invalid_argument, name, plain_number(value) + " is not an integer", type,
          low, high, unit);
   }
   if (std::fabs(value) > kMaxExactInteger) {

@@ -175,9 +175,11 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
 
 int traceback_handler(lua_State* L) {
   lua_settop(L, 1);
+  // First, because after a stack overflow there is room for little more.
+  luaL_traceback(L, L, nullptr, 1);
   if (!is_error_object(L, 1)) {
     // Whatever was raised keeps its identity; the traceback travels beside it.
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 3);
     lua_pushvalue(L, 1);
     lua_setfield(L, -2, "value");
     lua_pushboolean(L, 1);
@@ -186,10 +188,7 @@ int traceback_handler(lua_State* L) {
     lua_setmetatable(L, -2);
     lua_replace(L, 1);
   }
-  if (raw_text(L, 1, "traceback").empty()) {
-    luaL_traceback(L, L, nullptr, 1);
-    lua_setfield(L, 1, "traceback");
-  }
+  if (raw_text(L, 1, "traceback").empty()) lua_setfield(L, 1, "traceback");
   lua_settop(L, 1);
   return 1;
 }
@@ -246,6 +245,9 @@ ErrorReport read_error(lua_State* L, int index) {
     return report;
   }
   report.message = text_of(L, index);
+  // LuaJIT raises these two as bare strings, without a position and often without our handler.
+  if (report.message == "not enough memory") report.code = "out_of_memory";
+  if (report.message == "stack overflow") report.message += ": calls are nested too deeply";
   // A script's own error table may carry a code, as ours do.
   if (lua_istable(L, index)) {
     const std::string code = raw_text(L, index, "code");

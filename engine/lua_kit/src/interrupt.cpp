@@ -21,7 +21,7 @@ namespace {
 // except the incumbent, which the handler does not touch.
 std::atomic<bool> requested{false};
 std::atomic<int> num_signals{0};
-std::atomic<bool> armed{true};
+std::atomic<Policy> policy{Policy::after_grace};
 std::atomic<bool> closing{false};
 std::atomic<bool> only_stderr{false};
 std::atomic<lua_State*> interrupted_state{nullptr};
@@ -120,9 +120,13 @@ bool wait_for_wake(std::chrono::milliseconds grace) {
 void watch(std::chrono::milliseconds grace) {
   for (;;) {
     wait_for_wake();
-    while (!closing && requested && armed) {
+    while (!closing && requested && policy != Policy::never) {
       if (num_signals > 1) end_process();
-      if (!wait_for_wake(grace) && requested && armed && !closing) end_process();
+      if (policy == Policy::second_signal) {
+        wait_for_wake();
+      } else if (!wait_for_wake(grace) && requested && policy == Policy::after_grace && !closing) {
+        end_process();
+      }
     }
     if (closing) return;
   }
@@ -160,7 +164,7 @@ void reset(lua_State* L) {
 Watchdog::Watchdog(lua_State* L, std::chrono::milliseconds grace) {
   if (watcher.joinable()) throw std::logic_error("a second Watchdog");
   closing = false;
-  armed = true;
+  policy = Policy::after_grace;
   script_thread = pthread_self();
   interrupted_state = L;
   if (::sem_init(&wake, 0, 0) != 0) throw std::runtime_error("cannot create a semaphore");
@@ -187,8 +191,8 @@ Watchdog::~Watchdog() {
   ::sem_destroy(&wake);
 }
 
-void Watchdog::set_armed(bool value) {
-  armed = value;
+void Watchdog::set_policy(Policy value) {
+  policy = value;
   ::sem_post(&wake);
 }
 

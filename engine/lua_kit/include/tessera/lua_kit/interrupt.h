@@ -29,6 +29,13 @@ void print_incumbent();
 /// Forgets a Ctrl-C that has been dealt with (back at the prompt).
 void reset(lua_State* L);
 
+/// When a running process is ended from outside Lua.
+enum class Policy {
+  after_grace,    ///< a grace period after the first Ctrl-C, or at the second: scripts
+  second_signal,  ///< only at the second: code entered at a prompt
+  never           ///< Ctrl-C means something else: the prompt itself
+};
+
 /// Handles SIGINT while it lives. One per process, made on the thread that runs `L`.
 class Watchdog {
  public:
@@ -38,8 +45,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// With `false` a Ctrl-C only interrupts Lua, however long that takes (a prompt that waits).
-  void set_armed(bool armed);
+  void set_policy(Policy policy);
 };
 
 }  // namespace tessera::lua_kit::interrupt

@@ -1,0 +1,226 @@
+#include "host.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "bindings.h"
+#include "host_module.h"
+#include "script.h"
+#include "strict.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera::app {
+namespace {
+
+const char kHostKey = 0;
+constexpr std::size_t kReserve = 64u << 20;  // for reporting that memory ran out
+
+std::string executable_path() {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  if (length <= 0) throw Error(ErrorCode::io, "cannot find the program's own path in /proc");
+  return std::string(path, static_cast<std::size_t>(length));
+}
+
+// Most of the machine's memory: a runaway script gets an error instead of the kernel's OOM killer.
+std::size_t default_memory_limit() {
+  const double bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  return static_cast<std::size_t>(bytes * 0.75);
+}
+
+// An error outside any protected call, which only running out of memory can cause.
+int panic(lua_State* L) {
+  const char* message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error";
+  std::fprintf(stderr, "tessera: %s, while reporting another error\n", message);
+  std::_Exit(kFailed);
+}
+
+ExitStatus status_of(const std::string& code) {
+  if (code == "infeasible") return kInfeasible;
+  if (code == "interrupted") return kInterrupted;
+  return kFailed;
+}
+
+}  // namespace
+
+std::vector<std::string> user_folders() {
+  std::vector<std::string> folders;
+  const char* variable = std::getenv("TESSERA_PATH");
+  std::string_view rest = variable == nullptr ? "" : variable;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    if (end > 0) folders.emplace_back(rest.substr(0, end));
+    rest = end == rest.size() ? std::string_view() : rest.substr(end + 1);
+  }
+  return folders;
+}
+
+ExitStatus flush_stdout(ExitStatus status) {
+  // A write that failed earlier leaves its mark in the stream, not in errno.
+  const bool failed_before = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) == 0 && !failed_before) return status;
+  std::fprintf(stderr, "tessera: cannot write to stdout: %s\n",
+               failed_before ? "an earlier write failed" : std::strerror(errno));
+  return status == kDone ? kFailed : status;
+}
+
+void print_error(const lua_kit::ErrorReport& report) {
+  std::fflush(stdout);
+  std::string text = "tessera: " + report.message + "\n";
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, value);
+  };
+  add("code:", report.code);
+  add("where:", report.where);
+  add("at:", report.at);
+  add("cause:", report.cause);
+  if (!report.traceback.empty()) text += report.traceback + "\n";
+  std::fputs(text.c_str(), stderr);
+}
+
+void* Host::allocate(void* memory, void* block, std::size_t old_size, std::size_t new_size) {
+  auto* budget = static_cast<Memory*>(memory);
+  if (new_size == 0) {
+    std::free(block);
+    budget->used -= old_size;
+    return nullptr;
+  }
+  if (new_size > old_size && budget->used + (new_size - old_size) > budget->limit) return nullptr;
+  void* moved = std::realloc(block, new_size);
+  if (moved != nullptr) budget->used += new_size - old_size;
+  return moved;
+}
+
+Host::Host(HostSettings settings)
+    : settings_(std::move(settings)),
+      installation_(find_installation(executable_path())),
+      memory_{0, default_memory_limit()},
+      L_(lua_newstate(allocate, &memory_)) {
+  if (L_ == nullptr) throw Error(ErrorCode::internal, "cannot create a Lua state");
+  lua_atpanic(L_, panic);
+  luaL_openlibs(L_);
+  lua_pushlightuserdata(L_, const_cast<char*>(&kHostKey));
+  lua_pushlightuserdata(L_, this);
+  lua_rawset(L_, LUA_REGISTRYINDEX);
+  set_package_path();
+  set_arguments();
+  open_host_module(*this);
+  open_bindings(L_, reference_);
+  if (settings_.strict) set_strict(L_, true);
+  watchdog_ = std::make_unique<lua_kit::interrupt::Watchdog>(L_);
+  if (settings_.json) lua_kit::interrupt::keep_stdout_clean();
+}
+
+Host::~Host() {
+  watchdog_.reset();
+  lua_close(L_);
+}
+
+Host& Host::of(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kHostKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  auto* host = static_cast<Host*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return *host;
+}
+
+void Host::set_package_path() {
+  std::string path;
+  std::vector<std::string> folders = {installation_.scripts_dir};
+  for (const std::string& folder : user_folders()) folders.push_back(folder);
+  for (const std::string& folder : folders) {
+    path += fmt::format("{0}/?.lua;{0}/?/init.lua;", folder);
+  }
+  lua_getglobal(L_, "package");
+  lua_getfield(L_, -1, "path");
+  path += lua_tostring(L_, -1);
+  lua_pop(L_, 1);
+  lua_kit::push_text(L_, path);
+  lua_setfield(L_, -2, "path");
+  lua_pop(L_, 1);
+}
+
+void Host::set_arguments() {
+  lua_kit::push_texts(L_, settings_.arguments);
+  lua_kit::push_text(L_, settings_.script);
+  lua_rawseti(L_, -2, 0);
+  lua_setglobal(L_, "arg");
+}
+
+void Host::set_result(Json value) { result_ = std::make_unique<Json>(std::move(value)); }
+
+void Host::limit_memory(double bytes) { memory_.limit = static_cast<std::size_t>(bytes); }
+
+ExitStatus Host::run_file(const std::string& path) {
+  try {
+    load_script(L_, path);
+  } catch (const Error& error) {
+    print_error({std::string(to_string(error.code())), error.what(), error.where(), "", "", ""});
+    return kFailed;
+  }
+  for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
+  return call(static_cast<int>(settings_.arguments.size()), 0);
+}
+
+ExitStatus Host::run_code(const std::string& code) {
+  try {
+    load_text(L_, code, "=(command line)");
+  } catch (const Error& error) {
+    print_error({std::string(to_string(error.code())), error.what(), "", "", "", ""});
+    return kFailed;
+  }
+  for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
+  return call(static_cast<int>(settings_.arguments.size()), 0);
+}
+
+ExitStatus Host::call(int num_arguments, int num_results) {
+  if (!lua_checkstack(L_, num_results + 2)) return kFailed;
+  if (lua_kit::protected_call(L_, num_arguments, num_results) == 0) return kDone;
+  return report_error();
+}
+
+ExitStatus Host::report_error() {
+  const bool interrupted = *lua_kit::interrupt::flag();
+  lua_kit::interrupt::reset(L_);  // what follows may run the script's __tostring
+  memory_.limit += kReserve;
+  const lua_kit::ErrorReport report = lua_kit::read_error(L_, -1);
+  lua_pop(L_, 1);
+  const ExitStatus status = interrupted ? kInterrupted : status_of(report.code);
+  if (status == kInterrupted) lua_kit::interrupt::print_incumbent();
+  print_error(report);
+  memory_.limit -= kReserve;
+  return status;
+}
+
+ExitStatus Host::finish(ExitStatus status) {
+  if (*lua_kit::interrupt::flag()) {  // a script that caught the error and went on to its end
+    lua_kit::interrupt::reset(L_);
+    lua_kit::interrupt::print_incumbent();
+    std::fputs("tessera: interrupted by Ctrl-C\n", stderr);
+    status = kInterrupted;
+  }
+  // Finalizers run here, where their errors can still be reported; lua_close would swallow them.
+  if (status == kDone) {
+    lua_settop(L_, 0);
+    lua_pushcfunction(L_, [](lua_State* L) -> int {
+      lua_gc(L, LUA_GCCOLLECT, 0);
+      return 0;
+    });
+    status = call(0, 0);
+  }
+  if (settings_.json && result_ != nullptr) std::printf("%s\n", result_->dump(2).c_str());
+  return flush_stdout(status);
+}
+
+}  // namespace tessera::app

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <lua.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/files.h"
+#include "tessera/core/json_fwd.h"
+#include "tessera/lua_kit/annotations.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/interrupt.h"
+
+namespace tessera::app {
+
+/// What the process reports to its caller.
+enum ExitStatus : int {
+  kDone = 0,
+  kFailed = 1,
+  kUsage = 2,
+  kInfeasible = 3,  ///< no plan fits; the binding constraint was named
+  kInterrupted = 130
+};
+
+struct HostSettings {
+  bool json = false;  ///< stdout carries one JSON value and nothing else
+  bool strict = true;
+  std::vector<std::string> arguments;
+  std::string script;  ///< `arg[0]`
+};
+
+/// The Lua state with everything a script may `require`, and what is done at its end.
+class Host {
+ public:
+  explicit Host(HostSettings settings);
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  lua_State* state() const { return L_; }
+  const HostSettings& settings() const { return settings_; }
+  const Installation& installation() const { return installation_; }
+  const lua_kit::Reference& reference() const { return reference_; }
+  lua_kit::interrupt::Watchdog& watchdog() { return *watchdog_; }
+
+  void set_result(Json value);
+  /// Bytes of Lua memory beyond which allocation fails.
+  void limit_memory(double bytes);
+
+  /// Runs a script file (see load_script). Errors are printed.
+  ExitStatus run_file(const std::string& path);
+  ExitStatus run_code(const std::string& code);
+  /// Calls the function below `num_arguments` on the stack; errors are printed.
+  ExitStatus call(int num_arguments, int num_results);
+
+  /// Prints the error on top of the stack to stderr and pops it; the status that it stands for.
+  ExitStatus report_error();
+
+  /// Collects garbage, prints the JSON result, flushes stdout; the status of the whole run.
+  ExitStatus finish(ExitStatus status);
+
+  /// The Host of a state.
+  static Host& of(lua_State* L);
+
+ private:
+  struct Memory {
+    std::size_t used = 0, limit = 0;
+  };
+  static void* allocate(void* memory, void* block, std::size_t old_size, std::size_t new_size);
+  void set_package_path();
+  void set_arguments();
+
+  HostSettings settings_;
+  Installation installation_;
+  lua_kit::Reference reference_;
+  Memory memory_;
+  lua_State* L_;
+  std::unique_ptr<lua_kit::interrupt::Watchdog> watchdog_;
+  std::unique_ptr<Json> result_;
+};
+
+/// Folders of TESSERA_PATH, in order.
+std::vector<std::string> user_folders();
+
+/// Flushes stdout. Prints an error and returns kFailed where that is impossible.
+ExitStatus flush_stdout(ExitStatus status);
+
+/// "tessera: <message>" with code, where, position, cause and traceback on further lines.
+void print_error(const lua_kit::ErrorReport& report);
+
+}  // namespace tessera::app

@@ -1,0 +1,168 @@
+#include "host_module.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "strict.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/function.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/value.h"
+#include "version.h"
+
+namespace tessera::app {
+namespace {
+
+using lua_kit::guarded;
+
+// Replaces the value on top by the text that `print` shows: the full one of an object.
+void full_text(lua_State* L) {
+  for (const char* event : {"__full", "__tostring"}) {
+    if (!luaL_getmetafield(L, -1, event)) continue;
+    lua_insert(L, -2);
+    if (lua_kit::protected_call(L, 1, 1) != 0) lua_kit::throw_script_error(L);
+    if (lua_type(L, -1) != LUA_TSTRING) {
+      throw Error(ErrorCode::script, "'__tostring' must return a string to 'print'");
+    }
+    return;
+  }
+  switch (lua_type(L, -1)) {
+    case LUA_TNIL:
+      lua_pushliteral(L, "nil");
+      break;
+    case LUA_TBOOLEAN:
+      lua_kit::push_text(L, lua_toboolean(L, -1) ? "true" : "false");
+      break;
+    case LUA_TNUMBER:
+    case LUA_TSTRING:
+      lua_pushvalue(L, -1);
+      lua_tostring(L, -1);  // converts the copy
+      break;
+    default:
+      lua_pushfstring(L, "%s: %p", luaL_typename(L, -1), lua_topointer(L, -1));
+  }
+  lua_remove(L, -2);
+}
+
+// With --json stdout belongs to the data, and what a script says goes to stderr.
+int print(lua_State* L) {
+  std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
+  const int num_arguments = lua_gettop(L);
+  for (int i = 1; i <= num_arguments; ++i) {
+    lua_settop(L, num_arguments);
+    lua_pushvalue(L, i);
+    full_text(L);
+    std::size_t length = 0;
+    const char* text = lua_tolstring(L, -1, &length);
+    if (i > 1) std::fputc('\t', stream);
+    std::fwrite(text, 1, length, stream);
+  }
+  std::fputc('\n', stream);
+  if (std::ferror(stream) != 0) {
+    throw Error(ErrorCode::io, std::string("cannot write to stdout: ") + std::strerror(errno));
+  }
+  return 0;
+}
+
+int exit_process(lua_State* L) {
+  int status = kDone;
+  if (lua_isboolean(L, 1)) {
+    status = lua_toboolean(L, 1) ? kDone : kFailed;
+  } else if (!lua_isnoneornil(L, 1)) {
+    status = static_cast<int>(lua_kit::check_integer(L, 1, "os.exit.code", 0, 255));
+  }
+  std::exit(flush_stdout(static_cast<ExitStatus>(status)));
+}
+
+int set_result(lua_State* L) {
+  Host::of(L).set_result(lua_kit::json_from_lua(L, 1, "result"));
+  return 0;
+}
+
+int strict(lua_State* L) {
+  set_strict(L, lua_kit::check_boolean(L, 1, "tessera.host.strict"));
+  return 0;
+}
+
+int limit_memory(lua_State* L) {
+  Host::of(L).limit_memory(
+      lua_kit::check_number(L, 1, "tessera.host.limit_memory", 1 << 20, 1e15, "bytes"));
+  return 0;
+}
+
+int help(lua_State* L) {
+  const auto text =
+      Host::of(L).reference().help(lua_kit::check_text(L, 1, "tessera.host.help.topic"));
+  if (!text.has_value()) return 0;
+  lua_kit::push_text(L, *text);
+  return 1;
+}
+
+int help_topics(lua_State* L) {
+  lua_kit::push_texts(L, Host::of(L).reference().topics());
+  return 1;
+}
+
+int luacats(lua_State* L) {
+  lua_kit::push_text(L, Host::of(L).reference().luacats());
+  return 1;
+}
+
+void set_text(lua_State* L, const char* field, const std::string& text) {
+  lua_kit::push_text(L, text);
+  lua_setfield(L, -2, field);
+}
+
+void set_facts(const Host& host) {
+  lua_State* L = host.state();
+  lua_pushboolean(L, host.settings().json);
+  lua_setfield(L, -2, "json");
+  lua_kit::push_texts(L, host.settings().arguments);
+  lua_setfield(L, -2, "arguments");
+  lua_newtable(L);
+  for (const auto& [name, value] : version_fields()) set_text(L, name.c_str(), value);
+  lua_setfield(L, -2, "version");
+  lua_newtable(L);
+  set_text(L, "scripts_dir", host.installation().scripts_dir);
+  set_text(L, "datasets_dir", host.installation().datasets_dir);
+  set_text(L, "experiments_dir", host.installation().experiments_dir);
+  lua_setfield(L, -2, "installation");
+}
+
+}  // namespace
+
+void open_host_module(Host& host) {
+  lua_State* L = host.state();
+  lua_pushcfunction(L, guarded<print>);
+  lua_setglobal(L, "print");
+  lua_getglobal(L, "os");
+  lua_kit::set_functions(L, {{"exit", guarded<exit_process>}});
+  lua_pop(L, 1);
+  if (host.settings().json) {
+    // io.write follows print; io.stdout stays what it says.
+    lua_getglobal(L, "io");
+    lua_getfield(L, -1, "output");
+    lua_getfield(L, -2, "stderr");
+    host.call(1, 0);
+    lua_pop(L, 1);
+  }
+  lua_kit::register_module(L, "tessera.host",
+                           {{"set_result", guarded<set_result>},
+                            {"strict", guarded<strict>},
+                            {"limit_memory", guarded<limit_memory>},
+                            {"help", guarded<help>},
+                            {"help_topics", guarded<help_topics>},
+                            {"luacats", guarded<luacats>}});
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.host");
+  host.call(1, 1);
+  set_facts(host);
+  lua_pop(L, 1);
+}
+
+}  // namespace tessera::app

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "host.h"
+
+namespace tessera::app {
+
+/// Registers `tessera.host`, and the host's `print` and `os.exit`.
+///
+/// `require "tessera.host"` has: `json` (boolean), `arguments` (list), `version` (table),
+/// `installation` (`scripts_dir`, `datasets_dir`, `experiments_dir`), and the functions
+/// `set_result(value)` (what --json prints at the end; the last one counts), `strict(boolean)`,
+/// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names).
+void open_host_module(Host& host);
+
+}  // namespace tessera::app

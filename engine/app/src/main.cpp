@@ -1,0 +1,130 @@
+/// The program `tessera`: parses the command line and hands over to one verb.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "command_line.h"
+#include "help.h"
+#include "host.h"
+#include "list.h"
+#include "plan_verb.h"
+#include "repl.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/guard.h"
+#include "version.h"
+
+namespace tessera::app {
+namespace {
+
+void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+ExitStatus run_files(const Command& command) {
+  Host host(command.settings);
+  ExitStatus status = kDone;
+  for (const std::string& file : command.files) {
+    status = host.run_file(file);
+    if (status != kDone) break;
+  }
+  return host.finish(status);
+}
+
+ExitStatus print_list(const Command& command) {
+  const Host host(command.settings);
+  std::vector<Listed> found = list_scripts(host.installation().experiments_dir, false);
+  for (const std::string& folder : user_folders()) {
+    for (Listed& entry : list_scripts(folder, true)) found.push_back(std::move(entry));
+  }
+  if (command.settings.json) {
+    Json rows = Json::array();
+    for (const Listed& entry : found) {
+      rows.push_back({{"name", entry.name}, {"path", entry.path}, {"doc", entry.doc}});
+    }
+    print_text(rows.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  } else {
+    for (const Listed& entry : found) {
+      print_text(fmt::format("{:<36}{}{}\n", entry.name, entry.doc.empty() ? "" : "  ", entry.doc));
+    }
+    if (found.empty()) print_text("no experiments found\n");
+  }
+  return flush_stdout(kDone);
+}
+
+ExitStatus print_help(const Command& command) {
+  Host host(command.settings);
+  if (command.topic.empty()) {
+    print_text(help_overview(host));
+    return flush_stdout(kDone);
+  }
+  const std::optional<std::string> text = help_topic(host, command.topic);
+  if (!text.has_value()) {
+    throw UsageError{
+        fmt::format("no help on '{}'{}", command.topic, nearest_topics(host, command.topic))};
+  }
+  print_text(*text);
+  return flush_stdout(kDone);
+}
+
+ExitStatus print_version(bool json) {
+  if (json) {
+    Json fields;
+    for (const auto& [name, value] : version_fields()) fields[name] = value;
+    print_text(fields.dump(2) + "\n");
+  } else {
+    print_text(version_text());
+  }
+  return flush_stdout(kDone);
+}
+
+ExitStatus run(const Command& command) {
+  switch (command.verb) {
+    case Verb::run:
+      return run_files(command);
+    case Verb::code: {
+      Host host(command.settings);
+      return host.finish(host.run_code(command.code));
+    }
+    case Verb::repl: {
+      Host host(command.settings);
+      return host.finish(run_repl(host));
+    }
+    case Verb::plan: {
+      Host host(command.settings);
+      return host.finish(run_plan(host, command.plan_flags));
+    }
+    case Verb::list:
+      return print_list(command);
+    case Verb::help:
+      return print_help(command);
+    case Verb::version:
+      return print_version(command.settings.json);
+    case Verb::usage:
+      std::fputs(usage_text().c_str(), stderr);
+      return kUsage;
+  }
+  return kUsage;
+}
+
+int run_main(int argc, char** argv) {
+  try {
+    return run(parse_command_line(argc, argv));
+  } catch (const UsageError& usage) {
+    if (usage.status == kDone) {
+      print_text(usage.message);
+      return flush_stdout(kDone);
+    }
+    std::fprintf(stderr, "tessera: %s\nTry 'tessera help'.\n", usage.message.c_str());
+    return usage.status;
+  } catch (const Error& error) {
+    print_error({std::string(to_string(error.code())), error.what(), error.where(), "", "", ""});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tessera: %s\n", error.what());
+  }
+  return kFailed;
+}
+
+}  // namespace
+}  // namespace tessera::app
+
+int main(int argc, char** argv) { return tessera::app::run_main(argc, argv); }

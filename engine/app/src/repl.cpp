@@ -1,0 +1,298 @@
+#include "repl.h"
+
+#include <fmt/format.h>
+#include <histedit.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <cwchar>
+#include <filesystem>
+#include <iostream>
+
+#include "completion.h"
+#include "help.h"
+#include "pretty.h"
+#include "strict.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/value.h"
+#include "version.h"
+
+namespace tessera::app {
+namespace fs = std::filesystem;
+namespace {
+
+using lua_kit::guarded;
+namespace interrupt = lua_kit::interrupt;
+
+enum class Input { line, interrupted, end };
+
+std::string history_path() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  fs::path folder;
+  if (state != nullptr && *state == '/') {
+    folder = state;
+  } else if (home != nullptr && *home != '\0') {
+    folder = fs::path(home) / ".local" / "state";
+  } else {
+    return "";
+  }
+  std::error_code error;
+  fs::create_directories(folder / "tessera", error);
+  return error ? "" : (folder / "tessera" / "history").string();
+}
+
+/// Lines from a terminal, by libedit.
+class Terminal {
+ public:
+  explicit Terminal(lua_State* L)
+      : L_(L), history_(history_init()), edit_(el_init("tessera", stdin, stdout, stderr)) {
+    HistEvent event;
+    history(history_, &event, H_SETSIZE, 2000);
+    history(history_, &event, H_SETUNIQUE, 1);
+    path_ = history_path();
+    if (!path_.empty()) history(history_, &event, H_LOAD, path_.c_str());
+    el_set(edit_, EL_CLIENTDATA, this);
+    el_set(edit_, EL_PROMPT, prompt);
+    el_set(edit_, EL_EDITOR, "emacs");
+    el_set(edit_, EL_HIST, history, history_);
+    el_set(edit_, EL_GETCFN, read_character);
+    el_set(edit_, EL_ADDFN, "tessera-complete", "Complete the word", complete_word);
+    el_set(edit_, EL_BIND, "^I", "tessera-complete", nullptr);
+    el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+  }
+  ~Terminal() {
+    HistEvent event;
+    if (!path_.empty()) history(history_, &event, H_SAVE, path_.c_str());
+    history_end(history_);
+    el_end(edit_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  Input read(bool continued, std::string& line) {
+    continued_ = continued;
+    int length = 0;
+    const char* text = el_gets(edit_, &length);
+    if (*interrupt::flag()) {
+      std::fputs("^C\n", stdout);
+      return Input::interrupted;
+    }
+    if (text == nullptr || length <= 0) {
+      std::fputs("\n", stdout);
+      return Input::end;
+    }
+    line.assign(text, static_cast<std::size_t>(length));
+    if (!line.empty() && line.back() == '\n') line.pop_back();
+    return Input::line;
+  }
+
+  void remember(const std::string& code) {
+    HistEvent event;
+    if (!code.empty()) history(history_, &event, H_ENTER, code.c_str());
+  }
+
+ private:
+  static Terminal& of(EditLine* edit) {
+    void* self = nullptr;
+    el_get(edit, EL_CLIENTDATA, &self);
+    return *static_cast<Terminal*>(self);
+  }
+
+  static char* prompt(EditLine* edit) {
+    static char first[] = "tessera> ", next[] = "      .. ";
+    return of(edit).continued_ ? next : first;
+  }
+
+  // libedit's own reader repeats a read that a signal broke off; Ctrl-C has to end the line.
+  static int read_character(EditLine*, wchar_t* character) {
+    std::mbstate_t state{};
+    for (;;) {
+      char byte;
+      const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
+      if (n < 0 && errno == EINTR && !*interrupt::flag()) continue;
+      if (n <= 0) return static_cast<int>(n);
+      const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
+      if (used == static_cast<std::size_t>(-2)) continue;  // more bytes of the same character
+      if (used == static_cast<std::size_t>(-1)) *character = L'?';
+      return 1;
+    }
+  }
+
+  static unsigned char complete_word(EditLine* edit, int) {
+    const LineInfo* info = el_line(edit);
+    const std::string_view before(info->buffer,
+                                  static_cast<std::size_t>(info->cursor - info->buffer));
+    const Completion found = complete(of(edit).L_, before);
+    if (found.words.empty()) return CC_ERROR;
+    const std::string common = common_prefix(found.words);
+    if (common.size() > found.word_length) {
+      return el_insertstr(edit, common.c_str() + found.word_length) == 0 ? CC_REFRESH : CC_ERROR;
+    }
+    if (found.words.size() == 1) return CC_ERROR;
+    std::fputc('\n', stdout);
+    std::size_t column = 0;
+    for (const std::string& word : found.words) {
+      if (column + word.size() + 2 > 100) column = (std::fputc('\n', stdout), 0);
+      std::fputs((word + "  ").c_str(), stdout);
+      column += word.size() + 2;
+    }
+    std::fputc('\n', stdout);
+    return CC_REDISPLAY;
+  }
+
+  lua_State* L_;
+  History* history_;
+  EditLine* edit_;
+  std::string path_;
+  bool continued_ = false;
+};
+
+Input read_piped(std::string& line) {
+  if (std::getline(std::cin, line)) return Input::line;
+  return *interrupt::flag() ? Input::interrupted : Input::end;
+}
+
+enum class Parsed { complete, incomplete, wrong };
+
+// Pushes the code as a function that returns the value of an expression, or runs statements; on a
+// syntax error pushes the message.
+Parsed parse(lua_State* L, std::string code) {
+  const std::size_t first = code.find_first_not_of(" \t\n");
+  if (first != std::string::npos && code[first] == '=') code.erase(0, first + 1);
+  const std::string expression = "return " + code;
+  if (luaL_loadbufferx(L, expression.data(), expression.size(), kPromptChunk, "t") == 0) {
+    return Parsed::complete;
+  }
+  lua_pop(L, 1);
+  if (luaL_loadbufferx(L, code.data(), code.size(), kPromptChunk, "t") == 0) {
+    return Parsed::complete;
+  }
+  const std::string_view message = lua_tostring(L, -1);
+  constexpr std::string_view kMore = "near '<eof>'";
+  return message.size() >= kMore.size() && message.substr(message.size() - kMore.size()) == kMore
+             ? Parsed::incomplete
+             : Parsed::wrong;
+}
+
+void evaluate(Host& host) {
+  lua_State* L = host.state();
+  host.watchdog().set_policy(interrupt::Policy::second_signal);
+  if (host.call(0, LUA_MULTRET) == kDone) {
+    const int num_results = lua_gettop(L);
+    for (int i = 1; i <= num_results; ++i) {
+      const std::string text = pretty(L, i) + "\n";
+      std::fwrite(text.data(), 1, text.size(), stdout);
+    }
+  }
+  host.watchdog().set_policy(interrupt::Policy::never);
+  interrupt::reset(L);
+  lua_settop(L, 0);
+}
+
+// The name of a function of the library, as "ts.plan", or "".
+std::string name_of_function(lua_State* L, int index) {
+  const lua_kit::StackGuard guard(L);
+  lua_pushliteral(L, "ts");
+  lua_rawget(L, LUA_GLOBALSINDEX);
+  if (!lua_istable(L, -1)) return "";
+  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING && lua_rawequal(L, -1, index)) {
+      return "ts." + lua_kit::check_text(L, -2, "name");
+    }
+  }
+  return "";
+}
+
+int help(lua_State* L) {
+  lua_settop(L, 1);
+  Host& host = Host::of(L);
+  std::string topic;
+  if (lua_isnil(L, 1)) {
+    std::cout << help_overview(host) << std::flush;
+    return 0;
+  }
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    topic = lua_kit::check_text(L, 1, "help");
+  } else if (luaL_getmetafield(L, 1, "__metatable") && lua_type(L, -1) == LUA_TSTRING) {
+    topic = lua_kit::check_text(L, -1, "help");
+  } else {
+    topic = name_of_function(L, 1);
+  }
+  const auto text = topic.empty() ? std::nullopt : help_topic(host, topic);
+  if (text.has_value()) {
+    std::cout << *text << std::flush;
+  } else if (topic.empty()) {
+    std::cout << "no help on " << lua_kit::describe_value(L, 1) << std::endl;
+  } else {
+    std::cout << "no help on '" << topic << "'" << nearest_topics(host, topic) << std::endl;
+  }
+  return 0;
+}
+
+void open_prompt_globals(Host& host) {
+  lua_State* L = host.state();
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  lua_pushliteral(L, "help");
+  lua_pushcfunction(L, guarded<help>);
+  lua_rawset(L, -3);
+  lua_pushliteral(L, "ts");
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera");
+  if (host.call(1, 1) == kDone) {
+    lua_rawset(L, -3);
+  }
+  lua_settop(L, 0);
+}
+
+// Adds one line to the code so far; runs it when complete.
+void take_line(Host& host, Terminal* terminal, std::string& code, const std::string& line) {
+  lua_State* L = host.state();
+  if (!code.empty()) code += '\n';
+  code += line;
+  if (code.find_first_not_of(" \t\n") == std::string::npos) return code.clear();
+  const Parsed parsed = parse(L, code);
+  if (parsed == Parsed::incomplete) return lua_settop(L, 0);
+  if (terminal != nullptr) terminal->remember(code);
+  code.clear();
+  if (parsed == Parsed::complete) return evaluate(host);
+  std::fprintf(stderr, "tessera: %s\n", lua_tostring(L, -1));
+  lua_settop(L, 0);
+}
+
+}  // namespace
+
+ExitStatus run_repl(Host& host) {
+  std::setlocale(LC_CTYPE, "");
+  open_prompt_globals(host);
+  host.watchdog().set_policy(interrupt::Policy::never);
+  std::unique_ptr<Terminal> terminal;
+  if (::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)) {
+    terminal = std::make_unique<Terminal>(host.state());
+    std::printf("tessera %s; help() explains, Ctrl-D ends\n", version_fields()[0].second.c_str());
+  }
+  std::string code, line;
+  for (;;) {
+    std::fflush(stdout);
+    const Input input =
+        terminal != nullptr ? terminal->read(!code.empty(), line) : read_piped(line);
+    if (input == Input::end) break;
+    if (input == Input::interrupted) {
+      if (terminal == nullptr) return kInterrupted;
+      interrupt::reset(host.state());
+      code.clear();
+      continue;
+    }
+    take_line(host, terminal.get(), code, line);
+  }
+  if (code.empty()) return kDone;
+  std::fprintf(stderr, "tessera: the input ends in the middle of a statement\n");
+  return kFailed;
+}
+
+}  // namespace tessera::app

@@ -1,0 +1,56 @@
+#include "script.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "host.h"
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/core/text.h"
+
+namespace tessera::app {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kMaxScriptBytes = 16u << 20;
+
+std::string find_script(lua_State* L, const std::string& path) {
+  std::error_code ignored;
+  if (path == "-") return "/dev/stdin";
+  if (fs::exists(path, ignored)) return path;
+  for (const char* suffix : {"", ".lua"}) {
+    const fs::path known = fs::path(Host::of(L).installation().experiments_dir) / (path + suffix);
+    if (fs::is_regular_file(known, ignored)) return known.string();
+  }
+  return path;
+}
+
+}  // namespace
+
+void load_text(lua_State* L, const std::string& code, const std::string& chunk_name) {
+  const std::string shown = chunk_name.substr(1);
+  if (!code.empty() && code.front() == '\x1b') {
+    throw Error(ErrorCode::script, shown + ": bytecode is not loaded; give the Lua source", shown);
+  }
+  if (const std::size_t nul = code.find('\0'); nul != std::string::npos) {
+    throw Error(ErrorCode::script,
+                fmt::format("{}: not a Lua script: NUL byte at offset {}", shown, nul), shown);
+  }
+  if (luaL_loadbufferx(L, code.data(), code.size(), chunk_name.c_str(), "t") != 0) {
+    const std::string message = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    throw Error(ErrorCode::script, message, shown);
+  }
+}
+
+void load_script(lua_State* L, const std::string& path) {
+  const std::string found = find_script(L, path);
+  std::string code = read_file(found, kMaxScriptBytes);
+  // "#!" lines and byte order marks are for others; the line count stays.
+  if (code.rfind("\xEF\xBB\xBF", 0) == 0) code.erase(0, 3);
+  if (!code.empty() && code.front() == '#') code.insert(0, "--");
+  load_text(L, code, "@" + (path == "-" ? std::string("stdin") : found));
+}
+
+}  // namespace tessera::app

@@ -1,0 +1,2 @@
+-- The Lua library of Tessera.
+return {}

@@ -1,0 +1,4 @@
+-- Runs busted inside the program: tessera tests/lua/runner.lua SPEC...
+local host = require "tessera.host"
+host.strict(false) -- busted keeps its words (describe, it, ...) in globals of its own
+require "busted.runner" { standalone = false }
