@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -327,7 +328,8 @@ TEST_F(InstalledHost, SaysWhenItsLibraryIsMissing) {
 class HostInterrupt : public Host {
  protected:
   // Sends SIGINT once the script has printed "ready".
-  Process interrupt(const std::string& code, int times = 1) {
+  Process interrupt(const std::string& code, int times = 1,
+                    std::vector<std::string> arguments = {}) {
     ProcessSetup setup;
     setup.wait_for = "ready";
     setup.then = [times](pid_t pid) {
@@ -336,7 +338,8 @@ class HostInterrupt : public Host {
         kill(pid, SIGINT);
       }
     };
-    return tessera({"-e", "io.stderr:write 'ready\\n' " + code}, setup);
+    arguments.insert(arguments.end(), {"-e", "io.stderr:write 'ready\\n' " + code});
+    return tessera(std::move(arguments), setup);
   }
 };
 
@@ -352,6 +355,25 @@ TEST_F(HostInterrupt, EndsAtOnceOnTheSecond) {
   const Process p = interrupt("while true do end", 2);
   EXPECT_EQ(p.status, 130);
   EXPECT_LT(p.seconds, 1.1);
+}
+
+TEST_F(HostInterrupt, PrintsTheIncumbent) {
+  const std::string set = "require 'tessera.host'.set_incumbent 'objective 12.5, bound 11' ";
+  const Process compiled = interrupt("print 'before' " + set + "while true do end");
+  EXPECT_EQ(compiled.status, 130);
+  EXPECT_EQ(compiled.out, "before\nobjective 12.5, bound 11\n");
+  EXPECT_LT(compiled.seconds, 3);
+  const Process interpreted = interrupt(set + "jit.off() while true do end");
+  EXPECT_EQ(interpreted.status, 130);
+  EXPECT_EQ(interpreted.out, "objective 12.5, bound 11\n");
+}
+
+TEST_F(HostInterrupt, KeepsStdoutForDataWithJson) {
+  const Process p = interrupt(
+      "require 'tessera.host'.set_incumbent 'objective 12.5' while true do end", 1, {"--json"});
+  EXPECT_EQ(p.status, 130);
+  EXPECT_THAT(p.out, IsEmpty());
+  EXPECT_THAT(p.err, HasSubstr("objective 12.5\n"));
 }
 
 TEST_F(HostInterrupt, RaisesInInterpretedCode) {
@@ -402,6 +424,98 @@ TEST_F(Host, PromptRefusesHalfAStatement) {
   const Process p = tessera({"repl"}, setup);
   EXPECT_EQ(p.status, 1);
   EXPECT_THAT(p.err, HasSubstr("in the middle of a statement"));
+}
+
+// The prompt on a terminal: types, and waits for what should appear.
+class HostTerminal : public Host {
+ protected:
+  HostTerminal() {
+    pid_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
+    if (pid_ == 0) {
+      setenv("TERM", "xterm", 1);
+      setenv("LC_ALL", "C.UTF-8", 1);
+      setenv("XDG_STATE_HOME", folder_.c_str(), 1);
+      execl(TESSERA_PROGRAM, "tessera", "repl", nullptr);
+      _exit(127);
+    }
+  }
+  ~HostTerminal() override {
+    close(terminal_);
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+
+  void type(const std::string& keys) {
+    EXPECT_EQ(write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  // Whether `text` appears within 10 s; what came before it is dropped.
+  bool shows(const std::string& text) {
+    for (int i = 0; i < 100; ++i) {
+      if (const std::size_t at = screen_.find(text); at != std::string::npos) {
+        screen_.erase(0, at + text.size());
+        return true;
+      }
+      pollfd file{terminal_, POLLIN, 0};
+      char block[4096];
+      if (poll(&file, 1, 100) == 0) continue;
+      const ssize_t n = read(terminal_, block, sizeof block);
+      if (n > 0) screen_.append(block, static_cast<std::size_t>(n));
+    }
+    ADD_FAILURE() << "not shown: " << text << "\non screen: " << screen_;
+    return false;
+  }
+  int status() {
+    int status = 0;
+    waitpid(std::exchange(pid_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  pid_t pid_ = 0;
+  int terminal_ = -1;
+  std::string screen_;
+};
+
+TEST_F(HostTerminal, CompletesRemembersAndSurvivesCtrlC) {
+  shows("tessera> ");
+  type("string.form\t");
+  shows("at");
+  type("('<%d>', 42)\n");
+  shows("\"<42>\"");
+  shows("tessera> ");
+  type("local half = (");
+  shows("(");
+  type("\x03");
+  shows("^C");
+  shows("tessera> ");
+  type("jit.off() while true do end\n");
+  shows("end\r\n");
+  usleep(200'000);
+  type("\x03");
+  shows("interrupted by Ctrl-C");
+  shows("tessera> ");
+  type("for i = 1, 1 do\n");
+  shows(".. ");
+  type("print(i, 'h\xC3\xA9llo') end\n");
+  shows("1\th\xC3\xA9llo");
+  shows("tessera> ");
+  type("\x04");
+  EXPECT_EQ(status(), 0);
+  std::ifstream history(folder_ / "tessera" / "history");
+  const std::string text{std::istreambuf_iterator<char>(history), {}};
+  EXPECT_THAT(text, HasSubstr("jit.off()"));
+}
+
+TEST_F(HostTerminal, EndsACompiledLoopAtTheSecondCtrlC) {
+  shows("tessera> ");
+  type("while true do end\n");
+  shows("end\r\n");
+  usleep(200'000);
+  type("\x03");
+  usleep(200'000);
+  type("\x03");
+  EXPECT_EQ(status(), 130);
 }
 
 TEST_F(Host, StartsQuickly) {
