@@ -64,7 +64,8 @@ class Terminal {
     el_set(edit_, EL_EDITOR, "emacs");
     el_set(edit_, EL_HIST, history, history_);
     el_set(edit_, EL_GETCFN, read_character);
-    el_set(edit_, EL_ADDFN, "tessera-complete", "Complete the word", complete_word);
+    // The wide form, because the narrow one copies these texts and never frees them.
+    el_wset(edit_, EL_ADDFN, L"tessera-complete", L"Complete the word", complete_word);
     el_set(edit_, EL_BIND, "^I", "tessera-complete", nullptr);
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   }
