@@ -84,6 +84,11 @@ int set_result(lua_State* L) {
   return 0;
 }
 
+int set_incumbent(lua_State* L) {
+  lua_kit::interrupt::set_incumbent_text(lua_kit::check_text(L, 1, "tessera.host.set_incumbent"));
+  return 0;
+}
+
 int strict(lua_State* L) {
   set_strict(L, lua_kit::check_boolean(L, 1, "tessera.host.strict"));
   return 0;
@@ -153,6 +158,7 @@ void open_host_module(Host& host) {
   }
   lua_kit::register_module(L, "tessera.host",
                            {{"set_result", guarded<set_result>},
+                            {"set_incumbent", guarded<set_incumbent>},
                             {"strict", guarded<strict>},
                             {"limit_memory", guarded<limit_memory>},
                             {"help", guarded<help>},

@@ -8,8 +8,10 @@ namespace tessera::app {
 ///
 /// `require "tessera.host"` has: `json` (boolean), `arguments` (list), `version` (table),
 /// `installation` (`scripts_dir`, `datasets_dir`, `experiments_dir`), and the functions
-/// `set_result(value)` (what --json prints at the end; the last one counts), `strict(boolean)`,
-/// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names).
+/// `set_result(value)` (what --json prints at the end; the last one counts),
+/// `set_incumbent(text)` (what Ctrl-C prints; "" withdraws it), `strict(boolean)`,
+/// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names), `luacats()`
+/// (the text of the annotations file).
 void open_host_module(Host& host);
 
 }  // namespace tessera::app

@@ -146,12 +146,12 @@ class Printer {
   std::string key() {
     if (lua_type(L_, -2) == LUA_TSTRING) {
       const std::string text = lua_kit::check_text(L_, -2, "key");
-      return is_name(text) ? text : "[" + quoted(text) + "]";
+      return is_name(text) ? text : fmt::format("[{}]", quoted(text));
     }
     lua_pushvalue(L_, -2);
     std::string text = lua_istable(L_, -1) ? "<table>" : print(0);
     lua_pop(L_, 1);
-    return "[" + text + "]";
+    return fmt::format("[{}]", text);
   }
 
   lua_State* L_;

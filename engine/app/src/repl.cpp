@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <histedit.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cwchar>
@@ -62,13 +64,12 @@ class Terminal {
     el_set(edit_, EL_EDITOR, "emacs");
     el_set(edit_, EL_HIST, history, history_);
     el_set(edit_, EL_GETCFN, read_character);
-    el_set(edit_, EL_ADDFN, "tessera-complete", "Complete the word", complete_word);
+    // The wide form, because the narrow one copies these texts and never frees them.
+    el_wset(edit_, EL_ADDFN, L"tessera-complete", L"Complete the word", complete_word);
     el_set(edit_, EL_BIND, "^I", "tessera-complete", nullptr);
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   }
   ~Terminal() {
-    HistEvent event;
-    if (!path_.empty()) history(history_, &event, H_SAVE, path_.c_str());
     history_end(history_);
     el_end(edit_);
   }
@@ -94,7 +95,9 @@ class Terminal {
 
   void remember(const std::string& code) {
     HistEvent event;
-    if (!code.empty()) history(history_, &event, H_ENTER, code.c_str());
+    history(history_, &event, H_ENTER, code.c_str());
+    // At every line, because a second Ctrl-C ends the program at once.
+    if (!path_.empty()) history(history_, &event, H_SAVE, path_.c_str());
   }
 
  private:
@@ -109,13 +112,31 @@ class Terminal {
     return of(edit).continued_ ? next : first;
   }
 
+  // Whether there is input, rather than a Ctrl-C. The signal is let in only while waiting, so one
+  // that comes just before cannot be missed.
+  static bool wait_for_input() {
+    sigset_t sigint, before;
+    sigemptyset(&sigint);
+    sigaddset(&sigint, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &sigint, &before);
+    pollfd file{STDIN_FILENO, POLLIN, 0};
+    int ready = -1;
+    while (ready < 0 && !*interrupt::flag()) {
+      ready = ::ppoll(&file, 1, nullptr, &before);
+      if (ready < 0 && errno != EINTR) break;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return ready > 0;
+  }
+
   // libedit's own reader repeats a read that a signal broke off; Ctrl-C has to end the line.
   static int read_character(EditLine*, wchar_t* character) {
     std::mbstate_t state{};
     for (;;) {
       char byte;
+      if (!wait_for_input()) return -1;
       const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
-      if (n < 0 && errno == EINTR && !*interrupt::flag()) continue;
+      if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return static_cast<int>(n);
       const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
       if (used == static_cast<std::size_t>(-2)) continue;  // more bytes of the same character
