@@ -412,7 +412,7 @@ TEST_F(Host, PromptReadsAPipe) {
   EXPECT_THAT(p.out, StartsWith("{ 1, 2, b = { c = \"d\" } }\n\"d\"\n1\n2\n"));
   EXPECT_THAT(p.out, HasSubstr("self = <cycle>"));
   EXPECT_THAT(p.out, HasSubstr("\"table\"\n\"function\"\n"));
-  EXPECT_THAT(p.out, HasSubstr("prompt_tokens"));
+  EXPECT_THAT(p.out, HasSubstr("prefill_micro_batch_size"));
   EXPECT_THAT(p.out, HasSubstr("no help on a function"));
   EXPECT_THAT(p.out, Not(HasSubstr("tessera>")));
   EXPECT_THAT(p.err, HasSubstr("a table, not a message"));
@@ -466,9 +466,14 @@ class HostTerminal : public Host {
     ADD_FAILURE() << "not shown: " << text << "\non screen: " << screen_;
     return false;
   }
+  // Of the program, which must end within 10 s.
   int status() {
     int status = 0;
-    waitpid(std::exchange(pid_, 0), &status, 0);
+    for (int i = 0; waitpid(pid_, &status, WNOHANG) == 0; ++i) {
+      if (i == 1000) kill(pid_, SIGKILL);
+      usleep(10'000);
+    }
+    pid_ = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 

@@ -79,6 +79,8 @@ class Terminal {
   Input read(bool continued, std::string& line) {
     continued_ = continued;
     int length = 0;
+    // Before the prompt shows, or a Ctrl-D typed at once would be the tty's and not the editor's.
+    el_set(edit_, EL_PREP_TERM, 1);
     const char* text = el_gets(edit_, &length);
     if (*interrupt::flag()) {
       std::fputs("^C\n", stdout);

@@ -168,12 +168,11 @@ class Roofline final : public LatencyModel {
   Kernel find_kernel(std::int32_t bitwidth) const {
     const KernelRule* rule = kernels_.find(device_, bitwidth);
     if (rule == nullptr) no_rule(bitwidth);
-    const auto rate = device_.flop_per_s.find(rule->compute_dtype);
-    if (rate == device_.flop_per_s.end()) no_dtype(*rule);
-    check_positive(rate->second, "flop_per_s", device_.name);
+    const double rate = device_.flop_per_s.at(rule->compute_dtype);  // find() saw to it
+    check_positive(rate, "flop_per_s", device_.name);
     check_positive(rule->flop_ratio, "flop_ratio", kernels_.name);
     check_positive(rule->memory_ratio, "memory_ratio", kernels_.name);
-    return {rule, rate->second * rule->flop_ratio, device_.memory_bytes_per_s * rule->memory_ratio};
+    return {rule, rate * rule->flop_ratio, device_.memory_bytes_per_s * rule->memory_ratio};
   }
 
   [[noreturn]] void no_rule(std::int32_t bitwidth) const {
@@ -186,17 +185,6 @@ class Roofline final : public LatencyModel {
                     known.empty() ? "it has none for this device"
                                   : "bitwidths that it has there: " + join(known, ", ")),
         "bitwidths");
-  }
-
-  [[noreturn]] void no_dtype(const KernelRule& rule) const {
-    std::vector<std::string> known;
-    for (const auto& [dtype, rate] : device_.flop_per_s) known.push_back(dtype);
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{} has no {} arithmetic, which the kernel set '{}' uses for {} bits "
-                            "({}); dtypes with a rate there: {}",
-                            device_.name, rule.compute_dtype, kernels_.name, rule.bitwidth,
-                            rule.method, join(known, ", ")),
-                "bitwidths");
   }
 
   Device device_;
