@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local indicator = require "tessera.indicator"
 local solver = require "tessera.solver"
 local planners = require "tessera.planners"
+local help = require "tessera.help"
 
 local ts = {
   model = core.model,
@@ -14,12 +15,14 @@ local ts = {
   problem = solver.problem,
   plan = planners.plan,
   planners = planners.list,
+  default_planner = planners.default,
   register_planner = planners.register,
   load_plan = solver.load_plan,
   check = solver.check,
   simulate = solver.simulate,
   table = require "tessera.text_table",
-  help_topic = require "tessera.help",
+  help_topic = help.topic,
+  help_topics = help.topics,
 }
 
 -- ts.workload { ... } makes one; ts.workload.llmpq is a shipped one.

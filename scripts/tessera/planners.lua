@@ -4,7 +4,7 @@ local core = require "tessera.core"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
 
-local M = {}
+local M = { default = "ilp" }
 
 local registry = {}
 local shipped = { "uniform", "het" } -- files of tessera.baselines, loaded when first asked for
@@ -34,6 +34,9 @@ local function names()
   return list
 end
 
+core.document {
+  name = "ts.planners", doc = "Cards of all planners, sorted by name.", returns = "table[]",
+}
 --- Cards of all planners: name, doc, source, and the options of their own.
 function M.list()
   local cards = {}
@@ -46,7 +49,13 @@ end
 
 local card_fields = { name = "string", doc = "string", source = "string", options = "table", plan = "function" }
 
---- Adds a planner written in Lua: { name, doc, source, options, plan = function(problem, opt) ... end }.
+core.document {
+  name = "ts.register_planner", doc = "Adds a planner written in Lua; its name then works as `planner =`.",
+  parameters = { { "card", "table",
+    "name, doc, source, plan = function(problem, opt), "
+    .. "options = { [name] = { type =, default =, min =, max =, doc = } }" } },
+  returns = "table",
+}
 function M.register(card)
   local path = "ts.register_planner"
   if type(card) ~= "table" then core.raise("invalid_argument", path .. ": a table belongs here", path) end
@@ -115,29 +124,28 @@ local function plan_in_lua(planner, problem, given)
     prefill_micro_batch_size = answer.prefill_micro_batch_size,
     decode_micro_batch_size = answer.decode_micro_batch_size,
   }, planner.name, os.clock() - started)
-  if plan and answer.note then plan = plan:with_note(answer.note) end
-  return plan, reason
+  if not plan then return nil, reason end
+  return answer.note and plan:with_note(answer.note) or plan
 end
 
 -- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
 local function resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
-  if not floor or problem.quality.max_omega then return problem end
-  local tried = { floor }
-  if floor ~= "het" then tried[2] = "het" end
-  for i, name in ipairs(tried) do
-    local baseline = M.plan(problem:with { quality = { max_omega = 1e300 } }, { planner = name })
+  if not floor then return problem end
+  local free = problem:with { quality = { at_least = "none" }, theta = problem.theta }
+  local function at(max_omega) return free:with { quality = { max_omega = max_omega }, theta = problem.theta } end
+  for _, name in ipairs(floor == "het" and { "het" } or { floor, "het" }) do
+    local baseline = M.plan(free, { planner = name })
     if baseline then
       local note = ("quality floor: omega of %s, %.6g"):format(name, baseline.omega)
-      if i > 1 then note = note .. (" (%s does not fit)"):format(floor) end
-      return problem:with { quality = { max_omega = baseline.omega } }, note
+      if name ~= floor then note = note .. (" (%s does not fit)"):format(floor) end
+      return at(baseline.omega), note
     end
   end
-  local four = problem.indicator and problem:with { quality = { max_omega = 1e300 } }
-  if four and problem.theta_unit == "s_per_normalised_omega" then
-    return problem:with { quality = { max_omega = 1 } }, "quality floor: 4 bits throughout (no baseline fits)"
+  if problem.indicator and problem.theta_unit == "s_per_normalised_omega" then
+    return at(1), "quality floor: 4 bits throughout (no baseline fits)"
   end
-  return problem:with { quality = { max_omega = 1e300 } }, "quality floor: none (no baseline fits)"
+  return free, "quality floor: none (no baseline fits)"
 end
 
 local function planner_named(name)
@@ -161,7 +169,7 @@ function M.plan(problem, opt)
   if type(opt) ~= "table" then
     core.raise("invalid_argument", "ts.plan: its options are a table, not a " .. type(opt), "ts.plan")
   end
-  local planner = planner_named(opt.planner or "ilp")
+  local planner = planner_named(opt.planner or M.default)
   if type(problem) ~= "userdata" then problem = solver.problem(problem) end
   if planner.name == "manual" then
     local stages = {}
@@ -178,8 +186,8 @@ function M.plan(problem, opt)
   else
     plan, why = solver.solve(problem, opt)
   end
-  if plan and note then plan = plan:with_note(note) end
-  return plan, why
+  if not plan then return nil, why end
+  return note and plan:with_note(note) or plan
 end
 
 return M

@@ -11,6 +11,15 @@ local function cell(value)
   return (tostring(value):gsub("%c", "?"))
 end
 
+core.document {
+  name = "ts.table", doc = "Rows as aligned text, numbers to four digits, missing values as \"-\".",
+  parameters = {
+    { "rows", "table[]", "One table per line" },
+    { "options?", "{ columns: string[] }", "Keys to show, in order; default: those of the first row, sorted" },
+  },
+  returns = "string",
+}
+
 return function(rows, opt)
   if type(rows) ~= "table" then core.raise("invalid_argument", "ts.table: rows are a list of tables", "ts.table") end
   local columns = opt and opt.columns
