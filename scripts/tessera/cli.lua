@@ -54,6 +54,7 @@ function M.plan(given)
   local plan, why = ts.plan(problem, pick(given, plan_options))
   if not plan then return nil, why end
   if given.save then plan:save(given.save) end
+  if given.picture then ts.picture(plan, given.picture) end
   if host.json then
     host.set_result(plan:to_table())
   else
