@@ -253,6 +253,7 @@ local ts = {}
 
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
+---@field micro_batches? "real"|"full" real: 32 in at most 6 takes the times of 6, 6, 5, 5, 5, 5; full: of six times 6, as the objective prices them [default "real"]
 
 ---@class tessera.options.workload
 ---@field name? string Name to refer to it by
