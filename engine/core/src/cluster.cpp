@@ -89,13 +89,11 @@ class DeviceNames {
   const Device& find(const std::string& name, const std::string& where) {
     const auto known = devices_.find(name);
     if (known != devices_.end()) return known->second;
-    if (find_data_file("devices", name, folders_).empty()) {
-      fail(where,
-           fmt::format("unknown device {}{}", quote(name),
-                       did_you_mean(name, folders_.list("devices"))),
-           ErrorCode::not_found);
+    try {
+      return devices_.emplace(name, find_device(name, folders_)).first->second;
+    } catch (const Error& error) {
+      fail(where, error.what(), error.code());
     }
-    return devices_.emplace(name, find_device(name, folders_)).first->second;
   }
 
  private:
@@ -274,7 +272,7 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
 }
 
 Cluster find_cluster(const std::string& name, const DataFolders& folders) {
-  const std::string path = find_data_file("clusters", name, folders);
+  const std::string path = folders.find("clusters", name);
   if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
   const std::size_t digits = name.find_first_not_of("0123456789");
   if (digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X')) {

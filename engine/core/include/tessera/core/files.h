@@ -36,7 +36,8 @@ class DataFolders {
   /// one, then `own`.
   static DataFolders from_environment(const std::string& own);
 
-  /// Path of the first match, or "" when there is none.
+  /// Path of the first match, or "" when there is none. Where no file has exactly this name, case
+  /// does not matter and spaces and underscores count as hyphens.
   std::string find(const std::string& kind, const std::string& name) const;
 
   /// Names (without .json) of all files of a kind, sorted, each once.
