@@ -7,3 +7,4 @@ build_packages=(
 )
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted)
 lint_packages=(clang-format lua-check)
+fuzz_packages=(clang libclang-rt-dev) # the second has libFuzzer; apt only recommends it

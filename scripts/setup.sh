@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs with apt what a build needs and is missing. Arguments: any of build, test, lint (default: build).
+# Installs with apt what a build needs and is missing. Arguments: any of build, test, lint, fuzz (default: build).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/packages.sh
@@ -11,7 +11,8 @@ for group in "${@:-build}"; do
     build) wanted+=("${build_packages[@]}") ;;
     test) wanted+=("${test_packages[@]}") ;;
     lint) wanted+=("${lint_packages[@]}") ;;
-    *) echo "setup: unknown group '$group'; use build, test, lint" >&2; exit 2 ;;
+    fuzz) wanted+=("${fuzz_packages[@]}") ;;
+    *) echo "setup: unknown group '$group'; use build, test, lint, fuzz" >&2; exit 2 ;;
   esac
 done
 

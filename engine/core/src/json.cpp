@@ -38,29 +38,79 @@ std::string position(std::string_view text, std::size_t byte) {
   return fmt::format("line {}, column {}", line, std::max<std::size_t>(column, 1));
 }
 
-// Refuses deep nesting before the parser recurses, and keys written twice, whose meaning is
-// anybody's guess.
-class Guard {
+// Builds the value as the parser reads. Refuses deep nesting before the parser recurses, and keys
+// written twice, whose meaning is anybody's guess. The library's own builders take time quadratic
+// in the elements of an array of objects (with a callback) and in the keys of an ordered object.
+class Builder {
  public:
-  Guard(std::string source, int max_depth) : source_(std::move(source)), max_depth_(max_depth) {}
+  Builder(const std::string& source, int max_depth) : source_(source), max_depth_(max_depth) {}
 
-  bool operator()(int depth, Json::parse_event_t event, Json& value) {
-    if (depth >= max_depth_) fail(source_, fmt::format("nested deeper than {} levels", max_depth_));
-    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == Json::parse_event_t::object_end && !keys_.empty()) keys_.pop_back();
-    if (event == Json::parse_event_t::key && !keys_.empty()) {
-      const auto& key = value.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) {
-        fail(source_, fmt::format("the key {} appears twice in one object", quote(key)));
-      }
+  Json take() { return std::move(root_); }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(std::int64_t value) { return add(value); }
+  bool number_unsigned(std::uint64_t value) { return add(value); }
+  bool number_float(double value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(Json::binary_t& value) { return add(std::move(value)); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool end_array() { return close(); }
+  bool start_object(std::size_t) {
+    keys_.emplace_back();
+    return open(Json::object());
+  }
+  bool end_object() {
+    keys_.pop_back();
+    return close();
+  }
+  bool key(std::string& key) {
+    if (!keys_.back().insert(key).second) {
+      fail(source_, fmt::format("the key {} appears twice in one object", quote(key)));
     }
+    key_ = std::move(key);
     return true;
+  }
+  template <typename Exception>
+  bool parse_error(std::size_t, const std::string&, const Exception& exception) {
+    throw exception;
   }
 
  private:
-  std::string source_;
+  template <typename Value>
+  bool add(Value&& value) {
+    (void)place(Json(std::forward<Value>(value)));
+    return true;
+  }
+  bool open(Json&& container) {
+    if (open_.size() >= static_cast<std::size_t>(max_depth_)) {
+      fail(source_, fmt::format("nested deeper than {} levels", max_depth_));
+    }
+    open_.push_back(place(std::move(container)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+  // A parent grows only while none of its children is open, so pointers in open_ stay valid.
+  Json* place(Json&& value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.back()->is_array()) {
+      auto& items = open_.back()->get_ref<Json::array_t&>();
+      return &items.emplace_back(std::move(value));
+    }
+    // As the vector that it is: its own emplace looks through all keys, which key() has done.
+    Json::object_t::Container& fields = open_.back()->get_ref<Json::object_t&>();
+    return &fields.emplace_back(std::move(key_), std::move(value)).second;
+  }
+
+  const std::string& source_;
   int max_depth_;
+  Json root_;
+  std::vector<Json*> open_;
   std::vector<std::unordered_set<std::string>> keys_;
+  std::string key_;
 };
 
 }  // namespace
@@ -72,7 +122,9 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
                      format_bytes(static_cast<double>(limits.max_bytes))));
   }
   try {
-    return Json::parse(text, Guard(source, limits.max_depth));
+    Builder builder(source, limits.max_depth);
+    Json::sax_parse(text.begin(), text.end(), &builder);
+    return builder.take();
   } catch (const Json::parse_error& e) {
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
       fail(source, "empty, JSON expected");

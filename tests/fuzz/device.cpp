@@ -1,0 +1,13 @@
+// Device files.
+#include "tessera/core/device.h"
+
+#include "target.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tessera;
+  return fuzz::read(data, size, [](std::string_view text) {
+    const Device device = device_from_json(parse_json(text, "input"), "input");
+    fuzz::require_round_trip(device,
+                             [](const Json& json) { return device_from_json(json, "again"); });
+  });
+}

@@ -1,0 +1,14 @@
+// Indicators from CSV logs.
+#include "target.h"
+#include "tessera/indicator/indicator.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tessera;
+  return fuzz::read(data, size, [](std::string_view text) {
+    const fuzz::MemoryFile file(text);
+    const auto found = indicator::read_indicator(file.path(), "opt-13b");
+    fuzz::require(found.omega.size() == found.num_layers * found.bitwidths.size(), "holes");
+    fuzz::require_round_trip(
+        found, [](const Json& json) { return indicator::indicator_from_json(json, "again"); });
+  });
+}

@@ -1,0 +1,91 @@
+-- A linter that cannot fail is worthless: every rule must catch its planted violation, and leave the clean twin alone.
+local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
+local rules = dofile(here .. "/rules.lua")
+
+local map = "# x\n\n| folder | what |\n|---|---|\n| `engine` | e |\n| `solver` | s |\n| `kernels` | k |\n"
+local base = {
+  ["README.md"] = map,
+  ["engine/core/include/tessera/core/error.h"] = "#pragma once\n",
+  ["engine/core/lua/core_lua.h"] = "#include <lua.hpp>\n",
+  ["engine/app/src/host.h"] = "#include <lua.hpp>\n",
+  ["solver/ilp/cbc.cpp"] = "#include <CbcModel.hpp>\nCbcModel model;\n",
+  ["kernels/cpu/pack.cpp"] = "int pack();  // does not throw\n",
+}
+
+local function with(path, text)
+  local files = {}
+  for name, content in pairs(base) do
+    if name ~= path then files[#files + 1] = { path = name, text = content } end
+  end
+  files[#files + 1] = { path = path, text = text }
+  return files
+end
+
+-- rule, path, a text that breaks it, a text that does not
+local cases = {
+  { "lua", "engine/cost/src/a.cpp", "#include <lua.hpp>\n", "// #include <lua.hpp>\n" },
+  { "lua", "solver/src/a.cpp", "#include <lauxlib.h>\n", "#include <vector>\n" },
+  { "cbc", "solver/src/a.cpp", "#include <CbcModel.hpp>\n", "const char* a = \"CbcModel\";\n" },
+  { "cbc", "solver/ilp/a.h", "class OsiClpSolverInterface;\n", "// OsiClpSolverInterface\n" },
+  { "torch", "engine/torch/include/tessera/torch/a.h", "#include <torch/torch.h>\n", "#include <string>\n" },
+  { "torch", "solver/src/a.cpp", "#include <ATen/ATen.h>\n", "#include <array>\n" },
+  { "throw", "kernels/cpu/a.cpp", "void f() { throw 1; }\n", "/* throw */ const char* a = \"throw\"; int rethrow;\n" },
+  { "include", "engine/core/src/a.cpp", "#include \"tessera/cost/memory.h\"\n", "#include \"tessera/core/error.h\"\n" },
+  { "include", "engine/sim/src/a.cpp", "#include \"tessera/solver/instance.h\"\n",
+    "#include \"tessera/cost/memory.h\"\n" },
+  { "include", "engine/cost/src/a.cpp", "#include <tessera/indicator/indicator.h>\n",
+    "#include <tessera/core/error.h>\n" },
+  { "include", "solver/src/a.cpp", "#include \"tessera/lua_kit/args.h\"\n", "#include \"tessera/sim/pipeline.h\"\n" },
+  { "include", "solver/src/a.cpp", "#include \"core_lua.h\"\n", "#include \"tessera/indicator/indicator.h\"\n" },
+  { "include", "solver/lua/a.cpp", "#include \"../../engine/app/src/host.h\"\n", "#include \"core_lua.h\"\n" },
+  { "include", "engine/core/lua/a.cpp", "#include \"tessera/solver/instance.h\"\n",
+    "#include \"tessera/lua_kit/args.h\"\n" },
+  { "include", "engine/cost/src/a.cpp", "#include \"nowhere.h\"\n", "#include \"tessera/core/error.h\"\n" },
+  { "include", "kernels/cpu/a.cpp", "#include <fmt/format.h>\n", "#include <cstdint>\n" },
+  { "guarded", "solver/lua/a.cpp", "f() { lua_pushcfunction(L, plan); }\n",
+    "f() { lua_pushcfunction(L, guarded<plan>); }\n" },
+  { "guarded", "solver/lua/a.cpp", "f() { lua_pushcclosure(L, plan, 1); }\n",
+    "f() { lua_pushcclosure(L, lua_kit::guarded<plan>, 1); }\n" },
+  { "guarded", "solver/lua/a.cpp", "f() { lua_pushcfunction(L, [](lua_State* s) { return 0; }); }\n",
+    "f() { lua_pop(L, 1); }\n" },
+  { "guarded", "solver/lua/a.cpp", "lua_kit::register_module(L, \"x\", {{\"a\", guarded<a>},\n {\"b\", b}});\n",
+    "lua_kit::register_module(L, \"x\", {{\"a\", guarded<a>},\n {\"b\", guarded<b>}});\n" },
+  { "guarded", "engine/app/src/a.cpp", "set_functions(L, {{\"b\", b}});\n",
+    "set_functions(L, {{\"b\", guarded<b>}});\n" },
+  { "guarded", "solver/lua/a.cpp", "t{.methods = {{\"a\", a, \"()\", \"doc\"}}};\n",
+    "t{.methods = {{\"a\", guarded<a>, \"(x: {y})\", \"doc\"}}};\n" },
+  { "guarded", "solver/lua/a.cpp", "const luaL_Reg list[] = {};\n", "// luaL_Reg\n" },
+  { "length", "solver/src/a.cpp", ("\n"):rep(500), ("\n"):rep(499) },
+  { "length", "solver/lua/problem_lua.cpp", ("\n"):rep(561), ("\n"):rep(560) },
+  { "todo", "solver/src/a.cpp", "// TO" .. "DO\n", "// to do\n" },
+  { "todo", "solver/src/a.lua", "-- FIX" .. "ME(me)\n", "-- fix\n" },
+  { "map", "extra/a.txt", "", nil },
+  { "map", "README.md", map .. "| `missing` | m |\n", map },
+  { "map", "README.md", map:gsub("| `solver` | s |\n", ""), map },
+}
+
+local failures = 0
+local function expect(condition, ...)
+  if condition then return end
+  failures = failures + 1
+  print(string.format(...))
+end
+
+local caught = {}
+for number, case in ipairs(cases) do
+  local rule, path, broken, clean = unpack(case)
+  local findings = rules.check(with(path, broken))
+  expect(#findings == 1 and findings[1].rule == rule, "case %d: %d findings where one of [%s] was due for\n%s", number,
+    #findings, rule, broken:sub(1, 200))
+  for _, f in ipairs(findings) do caught[f.rule] = true end
+  if clean then
+    for _, f in ipairs(rules.check(with(path, clean))) do
+      expect(false, "case %d: [%s] %s, for the clean\n%s", number, f.rule, f.message, clean:sub(1, 200))
+    end
+  end
+end
+for _, rule in ipairs { "lua", "cbc", "torch", "throw", "include", "guarded", "length", "todo", "map" } do
+  expect(caught[rule], "no planted violation was caught by [%s]", rule)
+end
+print(("%d cases, %d failures"):format(#cases, failures))
+os.exit(failures == 0 and 0 or 1)
