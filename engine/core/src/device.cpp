@@ -134,12 +134,20 @@ std::string find_data_file(const std::string& kind, const std::string& name,
   return "";
 }
 
-Device find_device(const std::string& name, const DataFolders& folders) {
-  const std::string path = find_data_file("devices", name, folders);
-  if (path.empty()) {
-    throw Error(ErrorCode::not_found, fmt::format("unknown device {}{}", quote(name),
-                                                  did_you_mean(name, folders.list("devices"))));
-  }
+std::string require_data_file(const std::string& kind, const std::string& name,
+                              const DataFolders& folders, const std::string& where) {
+  const std::string path = find_data_file(kind, name, folders);
+  if (!path.empty()) return path;
+  std::string noun = kind.substr(0, kind.size() - 1);  // "kernel_sets": "kernel set"
+  std::replace(noun.begin(), noun.end(), '_', ' ');
+  throw Error(ErrorCode::not_found,
+              fmt::format("{}{}unknown {} {}{}", where, where.empty() ? "" : ": ", noun,
+                          quote(name), did_you_mean(name, folders.list(kind))),
+              where);
+}
+
+Device find_device(const std::string& name, const DataFolders& folders, const std::string& where) {
+  const std::string path = require_data_file("devices", name, folders, where);
   return device_from_json(read_json_file(path), path);
 }
 

@@ -73,15 +73,23 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 
 /// The device called `name`: exactly, or else without regard to case and with ' ' and '_' read as
-/// '-'. @throws Error{not_found} with the nearest names.
-Device find_device(const std::string& name, const DataFolders& folders);
+/// '-'. `where` is the option that names it, for the message.
+/// @throws Error{not_found} with the nearest names.
+Device find_device(const std::string& name, const DataFolders& folders,
+                   const std::string& where = {});
 
 /// The cluster file called `name`, matched in the same way; a name that starts like "3x" is read by
 /// cluster_from_text where there is no such file.
-Cluster find_cluster(const std::string& name, const DataFolders& folders);
+Cluster find_cluster(const std::string& name, const DataFolders& folders,
+                     const std::string& where = {});
 
 /// Path of the data file that such a match finds, or "".
 std::string find_data_file(const std::string& kind, const std::string& name,
                            const DataFolders& folders);
+
+/// The same, for "models" and the like. @throws Error{not_found}: "ts.model: unknown model
+/// 'opt-3b'; did you mean ..." (`where` may be empty).
+std::string require_data_file(const std::string& kind, const std::string& name,
+                              const DataFolders& folders, const std::string& where);
 
 }  // namespace tessera
