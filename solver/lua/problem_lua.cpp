@@ -168,7 +168,7 @@ int with(lua_State* L) {
     changed.quality_at_least.clear();
     set_quality(L, options, changed);
   }
-  if (changed.serving) {
+  if (changed.serving && !options.given("instance")) {
     solver::ServingProblem& s = *changed.serving;
     const bool layers_change = options.given("model") || options.given("bitwidths");
     if (options.given("model")) s.model = *read(L, options, "model", core_lua::model_argument);
@@ -191,12 +191,9 @@ int with(lua_State* L) {
           static_cast<std::size_t>(s.model.num_layers), s.bitwidths);
       lua_pop(L, 1);
     }
-  } else if (options.given("model") || options.given("cluster") || options.given("workload") ||
-             options.given("bitwidths") || options.given("instance")) {
-    throw Error(ErrorCode::invalid_argument,
-                "problem:with: an instance's model, cluster, workload and bitwidths are fixed; "
-                "load another instance",
-                "problem:with");
+  } else {
+    options.refuse_others({"objective", "theta", "theta_unit", "quality", "allow_empty_stage"},
+                          "it cannot be changed here; make another ts.problem");
   }
   lua_kit::push_object<LoweredProblem>(L, lowered(std::move(changed)));
   return 1;
