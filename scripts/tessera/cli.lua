@@ -50,13 +50,13 @@ function M.plan(given)
   if not host.json then io.write(settings(problem, given.planner or "ilp")) end
   local plan, why = ts.plan(problem, pick(given, plan_options))
   if not plan then return nil, why end
-  if given.save then plan:save(given.save) end
   if host.json then
     host.set_result(plan:to_table())
   else
     print(plan)
     if plan.planner ~= "uniform" then io.write(beside_uniform(problem, plan)) end
   end
+  if given.save then plan:save(given.save) end
   return plan
 end
 

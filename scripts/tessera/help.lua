@@ -27,7 +27,20 @@ local topics = {
   workloads = names "workloads", kernel_sets = names "kernel_sets",
 }
 
-return function(topic)
+local M = {}
+
+--- Text on a topic, or nil.
+function M.topic(topic)
   if topics[topic] then return topics[topic]() end
   return core.help(topic)
 end
+
+--- Names of the topics that only Lua knows.
+function M.topics()
+  local list = {}
+  for name in pairs(topics) do list[#list + 1] = name end
+  table.sort(list)
+  return list
+end
+
+return M

@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local indicator = require "tessera.indicator"
 local solver = require "tessera.solver"
 local planners = require "tessera.planners"
+local help = require "tessera.help"
 
 local ts = {
   model = core.model,
@@ -19,7 +20,8 @@ local ts = {
   check = solver.check,
   simulate = solver.simulate,
   table = require "tessera.text_table",
-  help_topic = require "tessera.help",
+  help_topic = help.topic,
+  help_topics = help.topics,
 }
 
 -- ts.workload { ... } makes one; ts.workload.llmpq is a shipped one.
@@ -29,11 +31,13 @@ ts.workload = setmetatable({}, {
     if type(name) ~= "string" then return nil end
     return core.workload(name)
   end,
+  __newindex = function(_, name)
+    core.raise("invalid_argument", "ts.workload is read-only: cannot set '" .. tostring(name) .. "'", "ts.workload")
+  end,
 })
 
 return setmetatable(ts, {
   __index = function(_, name)
-    if name == "json" then return nil end
     local known = {}
     for key in pairs(ts) do known[#known + 1] = key end
     table.sort(known)
