@@ -29,6 +29,7 @@ struct ProcessSetup {
   /// Called with the process id as soon as `err` or `out` contains `wait_for`.
   std::string wait_for;
   std::function<void(pid_t)> then;
+  std::function<void()> in_child;  ///< called in the new process before the program starts
   double timeout_s = 60;
 };
 
@@ -43,6 +44,7 @@ namespace detail {
   for (const int fd : {in[0], in[1], out[0], out[1], err[0], err[1]}) close(fd);
   for (const auto& [name, value] : setup.environment) setenv(name.c_str(), value.c_str(), 1);
   if (!setup.directory.empty() && chdir(setup.directory.c_str()) != 0) _exit(126);
+  if (setup.in_child) setup.in_child();
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
