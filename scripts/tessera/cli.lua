@@ -5,11 +5,14 @@ local ts = require "tessera"
 
 local M = {}
 
+local workload_options = { "prompt_tokens", "output_tokens", "batch_size", "chunk_tokens", "lengths" }
 local problem_options = {
-  "objective", "theta", "theta_unit", "bitwidths", "memory", "kernel_set", "kv_bitwidth", "allow_empty_stage",
+  "bitwidths", "objective", "theta", "theta_unit", "memory", "kernel_set", "kv_bitwidth", "allow_empty_stage",
+  "indicator",
 }
 local plan_options = {
-  "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "time_limit_s", "gap", "seed",
+  "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "time_limit_s", "gap",
+  "threads", "seed",
 }
 
 local function pick(from, names)
@@ -20,12 +23,14 @@ end
 
 local function settings(problem, planner)
   local w = problem.workload
-  return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, objective %s, "
-    .. "theta %g, memory %s, kernel set %s, planner %s "
-    .. "(change them with --batch-size and so on; `tessera help plan`)\n")
+  local quality = problem.quality and ("quality floor %s"):format(problem.quality.at_least)
+    or ("theta %g %s"):format(problem.theta, problem.theta_unit)
+  return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %g bit, "
+    .. "objective %s, %s, memory %s, kernel set %s, planner %s\n"
+    .. "(change them with --batch-size and so on: `tessera plan --help`)\n")
     :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
-      table.concat(problem.bitwidths, " "), problem.objective, problem.theta, problem.memory, problem.kernel_set,
-      planner)
+      table.concat(problem.bitwidths, " "), problem.kv_bitwidth, problem.objective, quality, problem.memory,
+      problem.kernel_set, planner)
 end
 
 local function is_file(name) return name:find("[/\\]") or name:find("%.json$") end
@@ -42,12 +47,10 @@ function M.plan(given)
   local description = pick(given, problem_options)
   description.model = is_file(given.model) and ts.model { config = given.model } or given.model
   description.cluster = given.cluster
-  description.workload = {
-    prompt_tokens = given.prompt_tokens, output_tokens = given.output_tokens, batch_size = given.batch_size,
-  }
+  description.workload = pick(given, workload_options)
   if given.quality then description.quality = { at_least = given.quality } end
   local problem = ts.problem(description)
-  if not host.json then io.write(settings(problem, given.planner or "ilp")) end
+  if not host.json then io.write(settings(problem, given.planner or ts.default_planner)) end
   local plan, why = ts.plan(problem, pick(given, plan_options))
   if not plan then return nil, why end
   if host.json then

@@ -23,24 +23,35 @@ local function names(kind)
 end
 
 local topics = {
-  planners = planners, models = names "models", devices = names "devices", clusters = names "clusters",
-  workloads = names "workloads", kernel_sets = names "kernel_sets",
+  planners = { "Planners and the options of their own.", planners },
+  models = { "Models that ship, or lie in TESSERA_PATH.", names "models" },
+  devices = { "Devices that ship, or lie in TESSERA_PATH.", names "devices" },
+  clusters = { "Clusters that ship, or lie in TESSERA_PATH.", names "clusters" },
+  workloads = { "Workloads that ship, or lie in TESSERA_PATH.", names "workloads" },
+  kernel_sets = { "Kernel sets: which bitwidths run where, and how fast.", names "kernel_sets" },
+}
+
+core.document {
+  name = "ts.help_topic", doc = "What `tessera help TOPIC` prints of the topics that Lua knows.",
+  parameters = { { "topic", "string", "planners, models, devices, clusters, workloads or kernel_sets" } },
+  returns = "string?",
+}
+core.document {
+  name = "ts.help_topics", doc = "The topics that ts.help_topic knows, each with one line.",
+  returns = "table<string, string>",
 }
 
 local M = {}
 
---- Text on a topic, or nil.
-function M.topic(topic)
-  if topics[topic] then return topics[topic]() end
-  return core.help(topic)
+function M.topic(name)
+  local topic = topics[name]
+  return topic and topic[2]()
 end
 
---- Names of the topics that only Lua knows.
 function M.topics()
-  local list = {}
-  for name in pairs(topics) do list[#list + 1] = name end
-  table.sort(list)
-  return list
+  local lines = {}
+  for name, topic in pairs(topics) do lines[name] = topic[1] end
+  return lines
 end
 
 return M

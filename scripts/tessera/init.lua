@@ -15,6 +15,7 @@ local ts = {
   problem = solver.problem,
   plan = planners.plan,
   planners = planners.list,
+  default_planner = planners.default,
   register_planner = planners.register,
   load_plan = solver.load_plan,
   check = solver.check,

@@ -4,7 +4,7 @@ local core = require "tessera.core"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
 
-local M = {}
+local M = { default = "ilp" }
 
 local registry = {}
 local shipped = { "uniform", "het" } -- files of tessera.baselines, loaded when first asked for
@@ -52,6 +52,9 @@ local function deep_copy(value)
   return copy
 end
 
+core.document {
+  name = "ts.planners", doc = "Cards of all planners, sorted by name.", returns = "table[]",
+}
 --- Cards of all planners: name, doc, source, and the options of their own. Copies: changing them changes nothing.
 function M.list()
   local cards = {}
@@ -102,8 +105,14 @@ function M.add(card)
   return card
 end
 
---- Adds a planner written in Lua: { name, doc, source, options, plan = function(problem, opt) ... end }.
---- One of the same name that was added before is replaced.
+core.document {
+  name = "ts.register_planner", doc = "Adds a planner written in Lua; its name then works as `planner =`. "
+    .. "One of the same name that was added before is replaced.",
+  parameters = { { "card", "table",
+    "name, doc, source, plan = function(problem, opt), "
+    .. "options = { [name] = { type =, default =, min =, max =, doc = } }" } },
+  returns = "table",
+}
 function M.register(card)
   if type(card) == "table" and type(card.name) == "string" then
     for _, name in ipairs { "ilp", "manual", unpack(shipped) } do
@@ -164,8 +173,8 @@ local function plan_in_lua(planner, problem, given)
   if answer == nil then return nil, why_of(planner, why) end
   local candidate, note = candidate_of(planner, answer)
   local plan, reason = solver.price(problem, candidate, planner.name, os.clock() - started)
-  if plan and note ~= nil then plan = plan:with_note(note) end
-  return plan, reason
+  if not plan then return nil, reason end
+  return note ~= nil and plan:with_note(note) or plan
 end
 
 -- The planner of that name; `path` is the option that names it.
@@ -183,25 +192,22 @@ end
 -- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
 local function resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
-  if not floor or problem.quality.max_omega then return problem end
+  if not floor then return problem end
   planner_named(floor, "ts.problem.quality.at_least")
-  local function with_limit(max_omega)
-    return problem:with { quality = { max_omega = max_omega }, theta = problem.theta }
-  end
-  local tried = { floor }
-  if floor ~= "het" then tried[2] = "het" end
-  for i, name in ipairs(tried) do
-    local baseline = M.plan(with_limit(1e300), { planner = name })
+  local free = problem:with { quality = { at_least = "none" }, theta = problem.theta }
+  local function at(max_omega) return free:with { quality = { max_omega = max_omega }, theta = problem.theta } end
+  for _, name in ipairs(floor == "het" and { "het" } or { floor, "het" }) do
+    local baseline = M.plan(free, { planner = name })
     if baseline then
       local note = ("quality floor: omega of %s, %.6g"):format(name, baseline.omega)
-      if i > 1 then note = note .. (" (%s does not fit)"):format(floor) end
-      return with_limit(baseline.omega), note
+      if name ~= floor then note = note .. (" (%s does not fit)"):format(floor) end
+      return at(baseline.omega), note
     end
   end
   if problem.indicator and problem.theta_unit == "s_per_normalised_omega" then
-    return with_limit(1), "quality floor: 4 bits throughout (no baseline fits)"
+    return at(1), "quality floor: 4 bits throughout (no baseline fits)"
   end
-  return with_limit(1e300), "quality floor: none (no baseline fits)"
+  return free, "quality floor: none (no baseline fits)"
 end
 
 --- Plans a problem: a plan, or nil and why (why.code: infeasible, time_limit, interrupted).
@@ -211,7 +217,7 @@ function M.plan(problem, opt)
   if type(opt) ~= "table" then
     fail("ts.plan", "its options are a table, not a " .. type(opt))
   end
-  local planner = planner_named(opt.planner or "ilp", "ts.plan.planner")
+  local planner = planner_named(opt.planner or M.default, "ts.plan.planner")
   if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
   if planner.name == "manual" then
     local stages = {}
@@ -228,8 +234,8 @@ function M.plan(problem, opt)
   else
     plan, why = solver.solve(problem, opt)
   end
-  if plan and note then plan = plan:with_note(note) end
-  return plan, why
+  if not plan then return nil, why end
+  return note and plan:with_note(note) or plan
 end
 
 return M

@@ -60,6 +60,15 @@ local function columns_of(rows, opt)
   return opt.columns
 end
 
+core.document {
+  name = "ts.table", doc = "Rows as aligned text, numbers to four digits, missing values as \"-\".",
+  parameters = {
+    { "rows", "table[]", "One table per line" },
+    { "options?", "{ columns: string[] }", "Keys to show, in order; default: those of all rows, sorted" },
+  },
+  returns = "string",
+}
+
 return function(rows, opt)
   check_list(rows, "table", "ts.table", "a list of rows")
   local columns = columns_of(rows, opt)

@@ -258,10 +258,9 @@ const OptionTable& plan_options() {
       "Plans a problem. What is not given is searched.",
       "tessera.Plan?, tessera.Error?",
       {{.name = "planner",
-        .type = OptionType::table,
+        .type = OptionType::text,
         .doc = "Planner's name; see `tessera help planners`",
-        .default_text = "\"ilp\"",
-        .lua_type = "string"},
+        .default_text = "\"ilp\""},
        {.name = "device_order",
         .type = OptionType::text_list,
         .doc = "Devices by stage; default: searched"},
@@ -414,6 +413,10 @@ void register_plan(lua_State* L) {
   auto& reference = core_lua::environment(L).reference;
   reference.add_object<Plan>();
   reference.add(plan_options());
+  reference.add(lua_kit::FunctionCard{"ts.plan",
+                                      "Plans a problem. What is not given is searched.",
+                                      {{"problem", "tessera.Problem", "What is to be planned"}},
+                                      "tessera.Plan?, tessera.Error?"});
   reference.add(lua_kit::FunctionCard{"ts.load_plan",
                                       "Reads a plan that plan:save wrote.",
                                       {{"path", "string", "File"}},

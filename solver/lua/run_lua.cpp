@@ -148,6 +148,11 @@ void register_run(lua_State* L) {
   core_lua::environment(L).reference.add_object<SimulatedRun>();
   core_lua::environment(L).reference.add_object<RunStage>();
   core_lua::environment(L).reference.add(simulate_options());
+  core_lua::environment(L).reference.add(
+      lua_kit::FunctionCard{"ts.simulate",
+                            std::string(simulate_options().doc),
+                            {{"plan", "tessera.Plan", "Any plan"}},
+                            "tessera.Run"});
 }
 
 }  // namespace solver_lua

@@ -39,8 +39,11 @@ std::string memory_bar(const StageMemory& memory) {
 
 std::string proof(const Plan& plan) {
   if (!plan.bound) return "no bound was computed";
-  return fmt::format("bound {}, gap {:.3g} %", format_seconds(*plan.bound),
-                     100 * plan.gap.value_or(0));
+  const double gap = plan.gap.value_or(0);
+  // Within the tolerance of floating-point solvers, digits say nothing.
+  const std::string shown =
+      gap > 0 && gap < 1e-5 ? "< 0.001 %" : fmt::format("{:.3g} %", 100 * gap);
+  return fmt::format("bound {}, gap {}", format_seconds(*plan.bound), shown);
 }
 
 std::size_t slowest(const Plan& plan, double PlanStage::*time) {

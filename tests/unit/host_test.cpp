@@ -279,7 +279,7 @@ class InstalledHost : public Host {
     const std::string library = "share/tessera/scripts/tessera/";
     file(library + "init.lua",
          "return { help_topic = function(name) if name == 'planners' then return 'exact, ilp' end "
-         "end, help_topics = function() return { 'planners' } end }");
+         "end, help_topics = function() return { planners = 'who plans' } end }");
     file(library + "cli.lua",
          "return { plan = function(o)\n"
          "  if o.model == 'too-big' then\n"
@@ -302,7 +302,7 @@ TEST_F(InstalledHost, PlansFromFlags) {
   const Process p =
       run({"plan", "--model", "m", "--cluster", "3xT4-16G", "--bitwidths", "4,8", "--gap=0.1"});
   EXPECT_EQ(p.status, 0) << p.err;
-  EXPECT_EQ(p.out, "m\t3xT4-16G\t512\t4 8\t0.1\n");
+  EXPECT_EQ(p.out, "m\t3xT4-16G\tnil\t4 8\t0.1\n");
   const Process infeasible = run({"plan", "--model", "too-big", "--cluster", "c"});
   EXPECT_EQ(infeasible.status, 3);
   EXPECT_EQ(first_line(infeasible.err), "tessera: no device holds it");

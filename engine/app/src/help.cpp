@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
@@ -28,26 +29,26 @@ bool push_library_function(lua_State* L, const char* name) {
   return false;
 }
 
-// Topics that the Lua library adds: `help_topics()` returns a list of names.
-std::vector<std::string> library_topics(lua_State* L) {
+using Topics = std::map<std::string, std::string>;  // name and one line
+
+// Topics that the Lua library adds: `help_topics()` returns { [name] = "one line" }.
+Topics library_topics(lua_State* L) {
   const lua_kit::StackGuard guard(L);
-  std::vector<std::string> topics;
+  Topics topics;
   if (!push_library_function(L, "help_topics")) return topics;
-  if (lua_kit::protected_call(L, 0, 1) != 0 || !lua_istable(L, -1)) return topics;
-  const int length = static_cast<int>(lua_objlen(L, -1));
-  for (int i = 1; i <= length; ++i) {
-    lua_rawgeti(L, -1, i);
-    if (lua_type(L, -1) == LUA_TSTRING) topics.push_back(lua_kit::check_text(L, -1, "topic"));
-    lua_pop(L, 1);
+  if (lua_kit::protected_call(L, 0, 1) != 0) return topics;
+  const Json found = lua_kit::json_from_lua(L, -1, "help_topics()");
+  for (const auto& [name, line] : found.items()) {
+    if (line.is_string()) topics[name] = line;
   }
   return topics;
 }
 
-std::vector<std::string> all_topics(Host& host) {
-  std::vector<std::string> topics = host.reference().topics();
-  for (std::string& topic : library_topics(host.state())) topics.push_back(std::move(topic));
-  std::sort(topics.begin(), topics.end());
-  topics.erase(std::unique(topics.begin(), topics.end()), topics.end());
+Topics all_topics(Host& host) {
+  Topics topics = library_topics(host.state());  // first, because loading the library adds cards
+  for (const std::string& name : host.reference().topics()) {
+    topics[name] = host.reference().summary(name);
+  }
   return topics;
 }
 
@@ -74,8 +75,8 @@ std::string usage_text() {
 
 std::string help_overview(Host& host) {
   std::string text = usage_text() + "\nTopics:\n";
-  for (const std::string& topic : all_topics(host)) {
-    text += fmt::format("  {:<26}{}\n", topic, host.reference().summary(topic));
+  for (const auto& [name, line] : all_topics(host)) {
+    text += fmt::format("  {:<28}{}\n", name, line);
   }
   return text;
 }
@@ -99,8 +100,14 @@ std::optional<std::string> help_topic(Host& host, const std::string& topic) {
   return text;
 }
 
+std::vector<std::string> topic_names(Host& host) {
+  std::vector<std::string> names;
+  for (const auto& topic : all_topics(host)) names.push_back(topic.first);
+  return names;
+}
+
 std::string nearest_topics(Host& host, const std::string& topic) {
-  return did_you_mean(topic, all_topics(host));
+  return did_you_mean(topic, topic_names(host));
 }
 
 }  // namespace tessera::app

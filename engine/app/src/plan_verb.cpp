@@ -52,7 +52,7 @@ void push_flag_value(lua_State* L, const OptionSpec& spec, const std::string& te
   }
 }
 
-// Pushes the checked options, defaults included.
+// Pushes the checked options; what is not given is defaulted where the library does so.
 void push_options(lua_State* L, const std::map<std::string, std::string>& flags) {
   lua_newtable(L);
   for (const auto& [name, text] : flags) {
@@ -64,6 +64,7 @@ void push_options(lua_State* L, const std::map<std::string, std::string>& flags)
     const lua_kit::Options options(L, -1, plan_options(), path);
     for (const OptionSpec& spec : plan_options().options) {
       const std::string name(spec.name);
+      if (!options.given(name)) continue;
       options.push(name);
       lua_setfield(L, -2, name.c_str());
     }

@@ -50,7 +50,8 @@ const OptionTable& cluster_options() {
         .unit = "GiB",
         .min = 0,
         .max = 1e6},
-       {.name = "source", .type = OptionType::text, .doc = "Where the description comes from"}}};
+       {.name = "source", .type = OptionType::text, .doc = "Where the description comes from"}},
+      "string"};
   return table;
 }
 

@@ -1,6 +1,7 @@
 #include "core_lua.h"
 
 #include "tessera/core/error.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
@@ -53,15 +54,24 @@ int new_why(lua_State* L) {
   return 1;
 }
 
+/// document{ name, doc, parameters = { { "rows", "table[]", "What it is" } }, returns }: a function
+/// of the library that is written in Lua, for help and for editors.
+int document(lua_State* L) {
+  const Json card = lua_kit::json_from_lua(L, 1, "card");
+  JsonFields fields(card, "card");
+  lua_kit::FunctionCard function{
+      fields.text("name"), fields.text("doc"), {}, fields.text("returns", "")};
+  for (const Json& parameter : card.value("parameters", Json::array())) {
+    function.parameters.push_back({parameter.at(0), parameter.at(1), parameter.at(2)});
+  }
+  environment(L).reference.add(std::move(function));
+  return 0;
+}
+
 int help_text(lua_State* L) {
   const auto text = environment(L).reference.help(lua_kit::check_text(L, 1, "topic"));
   if (!text) return 0;
   lua_kit::push_text(L, *text);
-  return 1;
-}
-
-int luacats(lua_State* L) {
-  lua_kit::push_text(L, environment(L).reference.luacats());
   return 1;
 }
 
@@ -94,8 +104,8 @@ void register_core(lua_State* L) {
                             {"did_you_mean", lua_kit::guarded<suggestion>},
                             {"raise", lua_kit::guarded<raise_error>},
                             {"why", lua_kit::guarded<new_why>},
-                            {"help", lua_kit::guarded<help_text>},
-                            {"luacats", lua_kit::guarded<luacats>}});
+                            {"document", lua_kit::guarded<document>},
+                            {"help", lua_kit::guarded<help_text>}});
 }
 
 }  // namespace tessera::core_lua

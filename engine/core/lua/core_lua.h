@@ -8,6 +8,7 @@
 #include "tessera/core/device.h"
 #include "tessera/core/files.h"
 #include "tessera/core/model_shape.h"
+#include "tessera/core/option.h"
 #include "tessera/core/workload.h"
 #include "tessera/lua_kit/annotations.h"
 
@@ -32,6 +33,9 @@ std::shared_ptr<const Workload> workload_argument(lua_State* L, int index, const
 
 /// Makes `require "tessera.core"` work and fills the reference. Needs `set_environment`.
 void register_core(lua_State* L);
+
+/// Options of ts.workload; the command line offers some of them.
+const OptionTable& workload_options();
 
 // Parts of register_core, one file each.
 void register_model(lua_State* L);

@@ -52,7 +52,8 @@ const OptionTable& device_options() {
         .max = 1e15},
        {.name = "price_usd_per_h", .doc = "List price", .unit = "USD/h", .min = 0, .max = 1e6},
        {.name = "price_source", .type = OptionType::text, .doc = "Where the price was read"},
-       {.name = "source", .type = OptionType::text, .doc = "Where the figures were read"}}};
+       {.name = "source", .type = OptionType::text, .doc = "Where the figures were read"}},
+      "string"};
   return table;
 }
 

@@ -88,7 +88,8 @@ const OptionTable& model_options() {
         .doc = "Sliding-window attention",
         .unit = "tokens",
         .min = 1,
-        .max = 1e9}}};
+        .max = 1e9}},
+      "string"};
   return table;
 }
 

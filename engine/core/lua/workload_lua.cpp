@@ -13,9 +13,8 @@
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
-namespace {
 
-const OptionTable& workload_options() {
+const OptionTable& core_lua::workload_options() {
   static const OptionTable table{
       "ts.workload",
       "One batch of requests: lengths per request and how many at once.",
@@ -62,9 +61,12 @@ const OptionTable& workload_options() {
         .type = OptionType::text,
         .doc = "CSV file with a prompt and an output length per line; the lengths become "
                "expectations over it"},
-       {.name = "source", .type = OptionType::text, .doc = "Where the figures come from"}}};
+       {.name = "source", .type = OptionType::text, .doc = "Where the figures come from"}},
+      "string"};
   return table;
 }
+
+namespace {
 
 /// The last two numbers of each line are prompt and output tokens; a header line is skipped.
 struct Lengths {
@@ -167,7 +169,7 @@ std::shared_ptr<const Workload> workload_argument(lua_State* L, int index,
                                                environment(L).folders, path);
     return std::make_shared<Workload>(workload_from_json(read_json_file(file), file));
   }
-  const lua_kit::Options options(L, index, workload_options(), path);
+  const lua_kit::Options options(L, index, core_lua::workload_options(), path);
   Workload w;
   if (options.given("name")) w.name = options.text("name");
   if (options.given("source")) w.source = options.text("source");
@@ -213,7 +215,7 @@ int new_workload(lua_State* L) {
 void register_workload(lua_State* L) {
   lua_kit::register_object<Workload>(L);
   environment(L).reference.add_object<Workload>();
-  environment(L).reference.add(workload_options());
+  environment(L).reference.add(core_lua::workload_options());
 }
 
 }  // namespace core_lua

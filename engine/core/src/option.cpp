@@ -48,7 +48,7 @@ std::string describe_range(const OptionSpec& spec) {
     case OptionType::text_list:
       return "a list of strings";
     case OptionType::table:
-      return "a table";
+      return spec.lua_type.empty() ? "a table" : std::string(spec.lua_type);
     case OptionType::callback:
       return "a function";
   }

@@ -48,7 +48,8 @@ const OptionTable& indicator_options() {
         .doc = "Seed of kind random",
         .default_text = "0",
         .min = 0,
-        .max = 9007199254740992.0}}};
+        .max = 9007199254740992.0}},
+      "string"};
   return table;
 }
 

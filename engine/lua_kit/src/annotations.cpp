@@ -67,9 +67,7 @@ std::string wrapped(std::string_view text, std::size_t indent) {
 }
 
 std::string option_help(const OptionSpec& spec) {
-  std::string range = describe_range(spec);
-  if (spec.type == OptionType::table && !spec.lua_type.empty()) range = spec.lua_type;
-  return fmt::format("  {:<26}{}, {}\n", spec.name, range, needed_text(spec)) +
+  return fmt::format("  {:<26}{}, {}\n", spec.name, describe_range(spec), needed_text(spec)) +
          wrapped(spec.doc, 28);
 }
 
@@ -102,17 +100,23 @@ std::string function_annotation(const FunctionCard& card, const OptionTable* opt
   std::string text = fmt::format("--- {}\n", card.doc);
   std::vector<std::string> names;
   for (const ParameterCard& parameter : card.parameters) {
-    names.push_back(parameter.name);
+    // LuaCATS marks what may be left out by a "?" after the name.
+    names.push_back(parameter.name.substr(0, parameter.name.find('?')));
     text += fmt::format("---@param {} {} {}\n", parameter.name, parameter.lua_type, parameter.doc);
   }
   if (options != nullptr) {
     const bool required = std::any_of(options->options.begin(), options->options.end(),
                                       [](const OptionSpec& spec) { return spec.required; });
-    text +=
-        fmt::format("---@param options{} {}\n", required ? "" : "?", options_class(options->name));
+    text += fmt::format("---@param options{} {}{}{}\n", required ? "" : "?",
+                        options_class(options->name), options->instead.empty() ? "" : "|",
+                        options->instead);
     names.emplace_back("options");
   }
-  if (!card.returns.empty()) text += fmt::format("---@return {}\n", card.returns);
+  for (std::string_view rest = card.returns; !rest.empty();) {
+    const std::size_t comma = std::min(rest.find(", "), rest.size());
+    text += fmt::format("---@return {}\n", rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 2, rest.size()));
+  }
   return text + fmt::format("function {}({}) end\n\n", card.name, join(names, ", "));
 }
 
@@ -181,9 +185,14 @@ std::optional<std::string> Reference::help(const std::string& topic) const {
 
 std::string Reference::luacats() const {
   std::string text =
-      "---@meta\n"
+      "---@meta tessera\n"
       "-- Generated from the option tables and cards of the engine; do not edit.\n"
       "error(\"for editors only: the definitions are built into the program\")\n\n"
+      "---@class tessera.Error\n"
+      "---@field code string invalid_argument, out_of_range, not_found, infeasible, ...\n"
+      "---@field message string One line: what, where, the numbers and what to do\n"
+      "---@field where string? Option, field or file\n"
+      "---@field constraint string? What no plan can meet\n\n"
       "local ts = {}\n\n";
   for (const auto& [name, card] : objects_) {
     text += fmt::format("--- {}\n---@class {}\n", card.doc, name);

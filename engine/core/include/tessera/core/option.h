@@ -44,6 +44,7 @@ struct OptionTable {
   std::string_view doc;
   std::string_view returns;  ///< LuaCATS return type
   std::vector<OptionSpec> options;
+  std::string_view instead = {};  ///< LuaCATS type that may be given in place of the table
   /// Every spec by name; nullptr when unknown.
   const OptionSpec* find(std::string_view option) const;
 };

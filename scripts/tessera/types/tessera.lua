@@ -1,0 +1,346 @@
+---@meta tessera
+-- Generated from the option tables and cards of the engine; do not edit.
+error("for editors only: the definitions are built into the program")
+
+---@class tessera.Error
+---@field code string invalid_argument, out_of_range, not_found, infeasible, ...
+---@field message string One line: what, where, the numbers and what to do
+---@field where string? Option, field or file
+---@field constraint string? What no plan can meet
+
+local ts = {}
+
+--- Devices on nodes, and what connects them.
+---@class tessera.Cluster
+---@field name string Name
+---@field devices tessera.Device[] In the order given
+---@field nodes table[] name, host_memory_bytes
+---@field network_bytes_per_s number Between nodes, one direction (bytes/s)
+---@field source string Where the description comes from
+---@field link fun(self, from: integer, to: integer): table bytes_per_s, latency_s and kind of the link between two devices (0-based indices)
+
+--- A GPU type by its data sheet.
+---@class tessera.Device
+---@field name string Name
+---@field full_name string As on the box
+---@field memory_bytes number Memory as the driver reports it (bytes)
+---@field memory_bytes_per_s number Peak bandwidth (bytes/s)
+---@field flop_per_s table<string, number> Dense peak by dtype (FLOP/s)
+---@field compute_capability number CUDA compute capability
+---@field pcie_bytes_per_s number One direction (bytes/s)
+---@field nvlink_bytes_per_s number? To one peer, one direction (bytes/s)
+---@field price_usd_per_h number? List price (USD/h)
+---@field price_source string Where the price was read
+---@field source string Where the figures were read
+
+--- Quality lost per layer and bitwidth.
+---@class tessera.Indicator
+---@field kind string constant, random or imported
+---@field variant string Of a random indicator
+---@field num_layers integer Layers it covers
+---@field bitwidths integer[] Bitwidths it covers
+---@field overhead_s number Time it took to obtain (s)
+---@field provenance string measured, fitted, published or modelled
+---@field source string Where it comes from
+---@field omega fun(self, layer_index: integer, bitwidth: integer): number Raw omega of a layer (0-based)
+---@field save fun(self, path: string) Writes it as JSON
+
+--- Architecture of a decoder-only transformer.
+---@class tessera.Model
+---@field name string Name
+---@field family string Architecture family
+---@field num_layers integer Decoder layers
+---@field hidden_size integer Width of the residual stream
+---@field num_heads integer Query heads
+---@field num_kv_heads integer Key and value heads
+---@field head_dim integer Width of a head
+---@field ffn_size integer Width of the feed-forward network (of one expert)
+---@field vocab_size integer Vocabulary
+---@field max_context_tokens integer Longest context (tokens)
+---@field num_parameters integer All parameters, tied embeddings once
+---@field num_active_parameters integer Parameters that one token passes through
+---@field layer_parameters integer Parameters of the first decoder layer
+---@field tied_embeddings boolean The LM head is the token embedding
+---@field source string Where the architecture was read
+---@field kv_bytes_per_token fun(self, kv_bitwidth: number?): number KV cache of one token over all layers (bytes); 16 bits by default
+---@field layer_bytes fun(self, bitwidth: number): number Weights of the first decoder layer at a bitwidth (bytes), without scales
+
+--- Which layers run where, at which bitwidths, in which micro-batches, and what that costs.
+---@class tessera.Plan
+---@field status string optimal (proven) or feasible
+---@field objective number What the planner minimised (s)
+---@field bound number? No plan of the search is below it (s)
+---@field gap number? (objective - bound) / objective
+---@field solve_s number Time the planner took (s)
+---@field planner string Who made it
+---@field device_order string[] Devices by stage
+---@field prefill_micro_batch_size integer Requests
+---@field decode_micro_batch_size integer Requests
+---@field latency_s number Batch end to end, by the steady model (s)
+---@field throughput_tok_s number Output tokens over latency_s (tok/s)
+---@field omega number Quality lost, in the units of the problem
+---@field mean_bitwidth number Over the layers (bits)
+---@field provenance string Of the latencies: measured, fitted, published or modelled
+---@field error number? Held-out relative error of the latency, where known
+---@field stages table[] device, node, device_index, first_layer, num_layers, bitwidths, prefill_s, decode_s, memory
+---@field notes string[] Fallbacks taken and what else matters
+---@field explain fun(self): string Why it is as it is: bottlenecks, tightest memory, terms of the objective
+---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
+---@field problem fun(self): tessera.Problem The problem it solves
+---@field with_note fun(self, text: string): tessera.Plan A copy with one more note
+
+--- What is to be planned and what counts as good.
+---@class tessera.Problem
+---@field name string Model and cluster, or the instance's name
+---@field model tessera.Model? Absent for an instance
+---@field cluster tessera.Cluster? Absent for an instance
+---@field workload tessera.Workload? Absent for an instance
+---@field indicator tessera.Indicator? Absent for an instance
+---@field bitwidths integer[] Candidates, ascending
+---@field objective string steady or paper
+---@field theta number Price of omega
+---@field theta_unit string What theta multiplies
+---@field quality table? The quality floor
+---@field memory string? physical or llm-pq
+---@field kernel_set string? Kernels that the latencies assume
+---@field kv_bitwidth number? Of the KV cache (bits)
+---@field allow_empty_stage boolean Middle stages may be empty
+---@field num_layers integer Decoder layers
+---@field batch_size integer Requests
+---@field devices string[] Names in cluster order, with their nodes ("T4-16G@a"), as device_order takes them
+---@field with fun(self, changes: table): tessera.Problem A copy with options of ts.problem changed
+---@field evaluate fun(self, plan: table): table Prices stages given by hand: fits, objective, latency_s, omega; constraint and message where it does not fit
+---@field micro_batch_sizes fun(self): integer[] Sizes worth trying: the smallest of each number of micro-batches
+---@field balanced_partition fun(self, options: table): integer[]? Layers per stage at one bitwidth, balanced by the workload's stage times; nil where none fits
+---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
+
+--- What a simulation saw.
+---@class tessera.Run
+---@field total_s number Last token of the last request (s)
+---@field prefill_s number Until the last prompt is through (s)
+---@field decode_s number The rest (s)
+---@field ttft_s number Time to first token, mean over requests (s)
+---@field ttft_max_s number Of the last request served (s)
+---@field tpot_s number Time per output token after the first, mean over requests (s)
+---@field decode_round_s number Mean period between token rounds (s)
+---@field throughput_tok_s number Output tokens over total_s (tok/s)
+---@field provenance string Of the stage times
+---@field stages table[] busy_s and idle_ratio per stage
+---@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage
+
+--- One batch of requests.
+---@class tessera.Workload
+---@field name string Name
+---@field prompt_tokens number Mean prompt length (tokens)
+---@field output_tokens number Mean output length (tokens)
+---@field batch_size integer Requests
+---@field max_prompt_tokens integer Longest prompt (tokens)
+---@field max_output_tokens integer Longest output (tokens)
+---@field chunk_tokens integer? Tokens per prefill pass
+---@field num_chunks integer Prefill passes per prompt
+---@field source string Where the figures come from
+
+---@class tessera.options.problem.balanced_partition
+---@field device_order string[] Devices by position
+---@field bitwidth integer Of every layer (an integer in [1, 16] (bits))
+---@field prefill_micro_batch_size integer Requests per prefill micro-batch (an integer in [1, 1000000])
+---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
+
+---@class tessera.options.tessera plan
+---@field model string Model by name (opt-30b), or the path of a config.json
+---@field cluster string Cluster by name (llmpq-3), or devices as 3xT4-16G+1xV100-32G
+---@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
+---@field output_tokens? number Generated tokens per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 100]
+---@field batch_size? integer Requests served together (an integer in [1, 1000000] (requests)) [default 32]
+---@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
+---@field lengths? string CSV file with a prompt and an output length per line; the lengths become expectations over it
+---@field bitwidths? integer[] Candidate bitwidths (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
+---@field objective? "steady"|"paper" steady: the pipeline's steady state; paper: eq. (4) as printed [default "steady"]
+---@field theta? number Price of quality loss; 0 with a quality floor, the file's own with an instance (a number in [0, 1000000000000]) [default 1]
+---@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
+---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
+---@field kernel_set? string Kernels that run the layers [default "tessera"]
+---@field kv_bitwidth? number Bitwidth of the KV cache (a number in [1, 16] (bits)) [default 16]
+---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
+---@field quality? string Quality floor: a planner whose omega may not be exceeded (uniform)
+---@field indicator? string Indicator as a JSON or CSV file
+---@field planner? string Planner's name; see `tessera help planners` [default "ilp"]
+---@field device_order? string[] Devices by stage; default: searched
+---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
+---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
+---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
+---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
+---@field threads? integer Threads; the ILP uses one (an integer in [1, 1024]) [default 1]
+---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
+---@field save? string Writes the plan to this file
+
+---@class tessera.options.cluster
+---@field name? string Name to refer to it by
+---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
+---@field nvlink_gbps? number NVLink inside every node, one direction; default: what the devices have (a number in [0.001, 1000000] (Gb/s))
+---@field nvlink? boolean false: devices of a node talk over PCIe although they have NVLink [default true]
+---@field link_latency_s? number Latency between nodes (a number in [0, 10] (s)) [default 3e-05]
+---@field host_memory_gib? number Memory of each node (a number in [0, 1000000] (GiB))
+---@field source? string Where the description comes from
+
+---@class tessera.options.device
+---@field file? string JSON file of one device; the other fields come from it
+---@field name? string Name to refer to it by
+---@field full_name? string As on the box
+---@field memory_bytes? number Memory as the driver reports it (a number in [1, 1e+15] (bytes))
+---@field memory_bytes_per_s? number Peak memory bandwidth (a number in [1, 1e+18] (bytes/s))
+---@field flop_per_s? table<string, number> Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
+---@field compute_capability? number CUDA compute capability, such as 7.5 (a number in [1, 100])
+---@field pcie_bytes_per_s? number PCIe bandwidth, one direction (a number in [1, 1e+15] (bytes/s))
+---@field nvlink_bytes_per_s? number NVLink bandwidth to one peer, one direction (a number in [1, 1e+15] (bytes/s))
+---@field price_usd_per_h? number List price (a number in [0, 1000000] (USD/h))
+---@field price_source? string Where the price was read
+---@field source? string Where the figures were read
+
+---@class tessera.options.indicator
+---@field kind? "constant"|"random" constant: the squared step of eq. (3) for every layer; random: draws [default "constant"]
+---@field model tessera.Model|string Model whose layers it covers
+---@field bitwidths? integer[] Bitwidths it covers (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
+---@field variant? "paper"|"llm-pq-uniform"|"llm-pq-constant" Of kind random: as the papers say, or one of the two modes of the published code [default "paper"]
+---@field seed? integer Seed of kind random (an integer in [0, 9.0072e+15]) [default 0]
+
+---@class tessera.options.model
+---@field config? string Path of a config.json, or of the folder that holds it
+---@field name? string Name to refer to it by
+---@field family? string Whose conventions hold for norms, biases and positions: opt, llama, qwen2, ...
+---@field num_layers? integer Decoder layers (an integer in [1, 10000])
+---@field hidden_size? integer Width of the residual stream (an integer in [1, 16777216])
+---@field num_heads? integer Query heads (an integer in [1, 65536])
+---@field num_kv_heads? integer Key and value heads; default: num_heads (an integer in [1, 65536])
+---@field head_dim? integer Width of a head; default: hidden_size / num_heads (an integer in [1, 65536])
+---@field ffn_size? integer Width of the feed-forward network (of one expert) (an integer in [1, 16777216])
+---@field vocab_size? integer Tokens in the vocabulary (an integer in [1, 268435456])
+---@field max_context_tokens? integer Longest context (an integer in [1, 1000000000] (tokens))
+---@field gated_ffn? boolean Three matrices instead of two; checked against the family
+---@field tied_embeddings? boolean The LM head is the token embedding
+---@field num_experts? integer Experts per layer (mixture-of-experts families) (an integer in [1, 65536])
+---@field num_active_experts? integer Experts that one token visits (an integer in [1, 65536])
+---@field attention_window? integer Sliding-window attention (an integer in [1, 1000000000] (tokens))
+
+---@class tessera.options.plan
+---@field planner? string Planner's name; see `tessera help planners` [default "ilp"]
+---@field device_order? string[] Devices by stage; default: searched
+---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
+---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
+---@field stages? table[] Of planner "manual": { { device =, bitwidths = { 8, ... } }, ... }
+---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
+---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
+---@field threads? integer Threads; the ILP uses one (an integer in [1, 1024]) [default 1]
+---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
+---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan
+
+---@class tessera.options.problem
+---@field model? tessera.Model|string|table Model, or its name
+---@field cluster? tessera.Cluster|string|table Cluster, or its name
+---@field workload? tessera.Workload|string|table Workload, or its name [default "llmpq"]
+---@field instance? string Abstract instance file, instead of model, cluster and workload
+---@field bitwidths? integer[] Candidate bitwidths (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
+---@field objective? "steady"|"paper" steady: the pipeline's steady state; paper: eq. (4) as printed [default "steady"]
+---@field theta? number Price of quality loss; 0 with a quality floor, the file's own with an instance (a number in [0, 1000000000000]) [default 1]
+---@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
+---@field quality? table Quality floor: { at_least = "uniform" } or { max_omega = x }
+---@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
+---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
+---@field kernel_set? string Kernels that run the layers [default "tessera"]
+---@field kv_bitwidth? number Bitwidth of the KV cache (a number in [1, 16] (bits)) [default 16]
+---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
+
+---@class tessera.options.simulate
+---@field record? boolean Keep the busy intervals, for save_trace [default true]
+
+---@class tessera.options.workload
+---@field name? string Name to refer to it by
+---@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
+---@field output_tokens? number Generated tokens per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 100]
+---@field batch_size? integer Requests served together (an integer in [1, 1000000] (requests)) [default 32]
+---@field max_prompt_tokens? integer Longest prompt, for which memory is reserved; default: the mean (an integer in [1, 100000000] (tokens))
+---@field max_output_tokens? integer Longest output, for which memory is reserved; default: the mean (an integer in [1, 100000000] (tokens))
+---@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
+---@field lengths? string CSV file with a prompt and an output length per line; the lengths become expectations over it
+---@field source? string Where the figures come from
+
+--- The independent checker: structure, memory, kernels, quality floor and every printed number.
+---@param plan tessera.Plan Any plan
+---@return true?
+---@return tessera.Error?
+function ts.check(plan) end
+
+--- Devices on nodes: a shipped name ("llmpq-3"), a text ("3xT4-16G+1xV100-32G"), or entries { device, count, node = "a" }. Entries without a node get one each.
+---@param options? tessera.options.cluster|string
+---@return tessera.Cluster
+function ts.cluster(options) end
+
+--- A GPU type: a name ("T4-16G"), a file, or its data-sheet figures.
+---@param options? tessera.options.device|string
+---@return tessera.Device
+function ts.device(options) end
+
+--- What `tessera help TOPIC` prints of the topics that Lua knows.
+---@param topic string planners, models, devices, clusters, workloads or kernel_sets
+---@return string?
+function ts.help_topic(topic) end
+
+--- The topics that ts.help_topic knows, each with one line.
+---@return table<string
+---@return string>
+function ts.help_topics() end
+
+--- How much quality each layer loses at each bitwidth.
+---@param options tessera.options.indicator|string
+---@return tessera.Indicator
+function ts.indicator(options) end
+
+--- Reads a plan that plan:save wrote.
+---@param path string File
+---@return tessera.Plan
+function ts.load_plan(path) end
+
+--- A decoder-only architecture: a shipped name ("opt-30b"), a Hugging Face config.json, or sizes.
+---@param options? tessera.options.model|string
+---@return tessera.Model
+function ts.model(options) end
+
+--- Plans a problem. What is not given is searched.
+---@param problem tessera.Problem What is to be planned
+---@param options? tessera.options.plan
+---@return tessera.Plan?
+---@return tessera.Error?
+function ts.plan(problem, options) end
+
+--- Cards of all planners, sorted by name.
+---@return table[]
+function ts.planners() end
+
+--- What is to be planned: a model on a cluster under a workload, or an abstract instance file.
+---@param options? tessera.options.problem
+---@return tessera.Problem
+function ts.problem(options) end
+
+--- Adds a planner written in Lua; its name then works as `planner =`.
+---@param card table name, doc, source, plan = function(problem, opt), options = { [name] = { type =, default =, min =, max =, doc = } }
+---@return table
+function ts.register_planner(card) end
+
+--- Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.
+---@param plan tessera.Plan Any plan
+---@param options? tessera.options.simulate
+---@return tessera.Run
+function ts.simulate(plan, options) end
+
+--- Rows as aligned text, numbers to four digits, missing values as "-".
+---@param rows table[] One table per line
+---@param options? { columns: string[] } Keys to show, in order; default: those of the first row, sorted
+---@return string
+function ts.table(rows, options) end
+
+--- One batch of requests: lengths per request and how many at once.
+---@param options? tessera.options.workload|string
+---@return tessera.Workload
+function ts.workload(options) end
+
+return ts

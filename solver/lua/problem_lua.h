@@ -1,0 +1,23 @@
+#pragma once
+
+#include <lua.hpp>
+
+#include "solver_lua.h"
+#include "tessera/lua_kit/args.h"
+
+/// How scripts describe a problem and what they may ask of it. Inside this module only.
+namespace tessera::solver_lua {
+
+/// The problem that ts.problem's options describe.
+solver::Problem problem_from(lua_State* L, const lua_kit::Options& options);
+/// Changes what the options of problem:with name, and nothing else.
+void change(lua_State* L, const lua_kit::Options& options, solver::Problem& problem);
+
+// Methods; argument 1 is the problem.
+int evaluate(lua_State* L);
+int micro_batch_sizes(lua_State* L);
+int balanced_partition(lua_State* L);  ///< takes partition_options()
+int device_orders(lua_State* L);
+const OptionTable& partition_options();
+
+}  // namespace tessera::solver_lua
