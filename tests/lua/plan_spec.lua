@@ -59,6 +59,7 @@ describe("a plan", function()
   it("is one line for tostring and a page for print", function()
     local plan = support.small_plan()
     assert.not_matches("\n", tostring(plan))
+    assert.matches("\n.*\n", debug.getmetatable(plan).__full(plan)) -- what print shows
     local text = plan:explain()
     assert.is_string(text)
     assert.matches("memory is tightest on stage", text)

@@ -28,6 +28,7 @@ describe("ts.simulate", function()
     assert.is_true(run.ttft_s <= run.ttft_max_s and run.ttft_max_s <= run.total_s)
     assert.near(plan.latency_s, run.total_s, 0.05 * plan.latency_s)
     assert.same(run:to_table(), ts.simulate(plan):to_table())
+    assert.matches("^Simulated: .*\n  stage 0: ", debug.getmetatable(run).__full(run)) -- what print shows
   end)
 
   it("writes a trace", function()

@@ -66,7 +66,7 @@ const OptionTable& model_options() {
         .doc = "Longest context",
         .unit = "tokens",
         .min = 1,
-        .max = 1e9},
+        .max = 268435456},
        {.name = "gated_ffn",
         .type = OptionType::boolean,
         .doc = "Three matrices instead of two; checked against the family"},
@@ -88,7 +88,7 @@ const OptionTable& model_options() {
         .doc = "Sliding-window attention",
         .unit = "tokens",
         .min = 1,
-        .max = 1e9}},
+        .max = 268435456}},
       "string"};
   return table;
 }

@@ -243,12 +243,12 @@ local ts = {}
 ---@field head_dim? integer Width of a head; default: hidden_size / num_heads (an integer in [1, 65536])
 ---@field ffn_size? integer Width of the feed-forward network (of one expert) (an integer in [1, 16777216])
 ---@field vocab_size? integer Tokens in the vocabulary (an integer in [1, 268435456])
----@field max_context_tokens? integer Longest context (an integer in [1, 1000000000] (tokens))
+---@field max_context_tokens? integer Longest context (an integer in [1, 268435456] (tokens))
 ---@field gated_ffn? boolean Three matrices instead of two; checked against the family
 ---@field tied_embeddings? boolean The LM head is the token embedding
 ---@field num_experts? integer Experts per layer (mixture-of-experts families) (an integer in [1, 65536])
 ---@field num_active_experts? integer Experts that one token visits (an integer in [1, 65536])
----@field attention_window? integer Sliding-window attention (an integer in [1, 1000000000] (tokens))
+---@field attention_window? integer Sliding-window attention (an integer in [1, 268435456] (tokens))
 
 ---@class tessera.options.plan
 ---@field planner? string Planner's name; see `tessera help planners` [default "ilp"]
