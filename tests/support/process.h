@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ struct Process {
   int status = -1;  ///< exit status, or 128 + signal
   std::string out, err;
   double seconds = 0;
+  double cpu_s = 0;  ///< user and system; does not depend on what else the machine does
 };
 
 struct ProcessSetup {
@@ -90,7 +92,12 @@ inline Process run_process(const std::vector<std::string>& command, ProcessSetup
   close(out[0]);
   close(err[0]);
   int status = 0;
-  waitpid(pid, &status, 0);
+  rusage usage{};
+  wait4(pid, &status, 0, &usage);
+  const auto seconds_of = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  result.cpu_s = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.seconds = elapsed();
   return result;
