@@ -54,7 +54,9 @@ describe("ts.problem", function()
     assert.equal(p.theta, p:with().theta)
     raises("invalid_argument", "did you mean 'theta'", function() return p:with { tehta = 3 } end)
     raises("out_of_range", "problem:with.theta", function() return p:with { theta = -1 } end)
-    raises("invalid_argument", "problem:with.instance: load another instance", function() return p:with { instance = "x" } end)
+    raises("invalid_argument", "problem:with.instance: load another instance", function()
+      return p:with { instance = "x" }
+    end)
     raises("invalid_argument", ":with { ... }", function() p.theta = 3 end)
   end)
 
