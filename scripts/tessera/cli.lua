@@ -60,6 +60,7 @@ function M.plan(given)
     if plan.planner ~= "uniform" then io.write(beside_uniform(problem, plan)) end
   end
   if given.save then plan:save(given.save) end
+  if given.picture then ts.picture(plan, given.picture) end
   return plan
 end
 

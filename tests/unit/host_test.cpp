@@ -523,15 +523,5 @@ TEST_F(HostTerminal, EndsACompiledLoopAtTheSecondCtrlC) {
   EXPECT_EQ(status(), 130);
 }
 
-TEST_F(Host, StartsQuickly) {
-  double best = 1;
-  for (int i = 0; i < 5; ++i) best = std::min(best, run_code("local x = 1").cpu_s);
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__)
-  EXPECT_LT(best, 0.015);
-#else
-  EXPECT_LT(best, 0.5);  // unoptimised, or with sanitizers
-#endif
-}
-
 }  // namespace
 }  // namespace tessera

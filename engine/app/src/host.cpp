@@ -85,7 +85,11 @@ void print_error(const lua_kit::ErrorReport& report) {
   };
   add("code:", report.code);
   add("where:", report.where);
-  add("at:", report.at);
+  if (report.constraint.empty()) {
+    add("at:", report.at);
+  } else {
+    text += "  binding constraint: " + report.constraint + "\n";
+  }
   add("cause:", report.cause);
   if (!report.traceback.empty()) text += report.traceback + "\n";
   std::fputs(text.c_str(), stderr);
@@ -169,7 +173,7 @@ ExitStatus Host::run_file(const std::string& path) {
   try {
     load_script(L_, path);
   } catch (const Error& error) {
-    print_error({std::string(to_string(error.code())), error.what(), error.where(), "", "", ""});
+    print_error({std::string(to_string(error.code())), error.what(), error.where()});
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
@@ -180,7 +184,7 @@ ExitStatus Host::run_code(const std::string& code) {
   try {
     load_text(L_, code, "=(command line)");
   } catch (const Error& error) {
-    print_error({std::string(to_string(error.code())), error.what(), "", "", "", ""});
+    print_error({std::string(to_string(error.code())), error.what()});
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);

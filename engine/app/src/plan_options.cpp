@@ -38,6 +38,7 @@ const OptionTable& plan_options() {
          {"planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size",
           "time_limit_s", "gap", "threads", "seed"});
     t.options.push_back(as_text("save", "Writes the plan to this file"));
+    t.options.push_back(as_text("picture", "Writes the pipeline as an SVG picture to this file"));
     return t;
   }();
   return table;

@@ -68,6 +68,12 @@ int document(lua_State* L) {
   return 0;
 }
 
+/// write_file(path, text): all of it or nothing.
+int write_text(lua_State* L) {
+  write_file(lua_kit::check_text(L, 1, "path"), lua_kit::check_text(L, 2, "text"));
+  return 0;
+}
+
 int help_text(lua_State* L) {
   const auto text = environment(L).reference.help(lua_kit::check_text(L, 1, "topic"));
   if (!text) return 0;
@@ -104,6 +110,7 @@ void register_core(lua_State* L) {
                             {"did_you_mean", lua_kit::guarded<suggestion>},
                             {"raise", lua_kit::guarded<raise_error>},
                             {"why", lua_kit::guarded<new_why>},
+                            {"write_file", lua_kit::guarded<write_text>},
                             {"document", lua_kit::guarded<document>},
                             {"help", lua_kit::guarded<help_text>}});
 }

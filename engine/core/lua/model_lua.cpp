@@ -219,8 +219,8 @@ namespace core_lua {
 std::shared_ptr<const ModelShape> model_argument(lua_State* L, int index, const std::string& path) {
   if (const auto* held = lua_kit::test_object<ModelShape>(L, index)) return *held;
   if (lua_type(L, index) == LUA_TSTRING) {
-    const std::string file = require_data_file("models", lua_kit::check_text(L, index, path),
-                                               environment(L).folders, path);
+    const std::string file =
+        environment(L).folders.require("models", lua_kit::check_text(L, index, path), path);
     return std::make_shared<ModelShape>(model_from_json(read_json_file(file), file));
   }
   const lua_kit::Options options(L, index, model_options(), path);

@@ -269,7 +269,7 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
 
 Cluster find_cluster(const std::string& name, const DataFolders& folders,
                      const std::string& where) {
-  const std::string path = find_data_file("clusters", name, folders);
+  const std::string path = folders.find("clusters", name);
   if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
   const std::size_t digits = name.find_first_not_of("0123456789");
   if (digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X')) {

@@ -74,14 +74,6 @@ std::map<std::string, double> read_flop_per_s(JsonFields& fields, const std::str
   return flop_per_s;
 }
 
-std::string normalised(std::string_view name) {
-  std::string result(name);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) {
-    return c == ' ' || c == '_' ? '-' : static_cast<char>(std::tolower(c));
-  });
-  return result;
-}
-
 }  // namespace
 
 Json to_json(const Device& device) {
@@ -123,31 +115,10 @@ Device device_from_json(const Json& json, const std::string& path) {
   return device;
 }
 
-std::string find_data_file(const std::string& kind, const std::string& name,
-                           const DataFolders& folders) {
-  const std::string exact = folders.find(kind, name);
-  if (!exact.empty()) return exact;
-  const std::string wanted = normalised(name);
-  for (const std::string& known : folders.list(kind)) {
-    if (normalised(known) == wanted) return folders.find(kind, known);
-  }
-  return "";
-}
-
-std::string require_data_file(const std::string& kind, const std::string& name,
-                              const DataFolders& folders, const std::string& where) {
-  const std::string path = find_data_file(kind, name, folders);
-  if (!path.empty()) return path;
-  std::string noun = kind.substr(0, kind.size() - 1);  // "kernel_sets": "kernel set"
-  std::replace(noun.begin(), noun.end(), '_', ' ');
-  throw Error(ErrorCode::not_found,
-              fmt::format("{}{}unknown {} {}{}", where, where.empty() ? "" : ": ", noun,
-                          quote(name), did_you_mean(name, folders.list(kind))),
-              where);
-}
-
 Device find_device(const std::string& name, const DataFolders& folders, const std::string& where) {
-  const std::string path = require_data_file("devices", name, folders, where);
+  std::string path = folders.find("devices", name);
+  if (path.empty()) path = folders.find("devices", "RTX-" + name);  // "3090"
+  if (path.empty()) path = folders.require("devices", name, where);
   return device_from_json(read_json_file(path), path);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -190,18 +191,51 @@ DataFolders DataFolders::from_environment(const std::string& own) {
   return DataFolders(std::move(folders));
 }
 
+namespace {
+
+// "RTX 2080 super" as "rtx-2080-super".
+std::string normalised(std::string_view name) {
+  std::string result(name);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) {
+    return c == ' ' || c == '_' ? '-' : static_cast<char>(std::tolower(c));
+  });
+  return result;
+}
+
+}  // namespace
+
 std::string DataFolders::find(const std::string& kind, const std::string& name) const {
   // A name is a name, not a path out of the folder.
   if (name.empty() || name.size() > 128 || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos) {
     return "";
   }
-  for (const std::string& folder : folders_) {
-    const fs::path path = fs::path(folder) / kind / (name + ".json");
-    std::error_code ignored;
-    if (fs::is_regular_file(path, ignored)) return path.string();
+  const auto exact = [&](const std::string& file_name) -> std::string {
+    for (const std::string& folder : folders_) {
+      const fs::path path = fs::path(folder) / kind / (file_name + ".json");
+      std::error_code ignored;
+      if (fs::is_regular_file(path, ignored)) return path.string();
+    }
+    return "";
+  };
+  if (std::string path = exact(name); !path.empty()) return path;
+  const std::string wanted = normalised(name);
+  for (const std::string& known : list(kind)) {
+    if (normalised(known) == wanted) return exact(known);
   }
   return "";
+}
+
+std::string DataFolders::require(const std::string& kind, const std::string& name,
+                                 const std::string& where) const {
+  std::string path = find(kind, name);
+  if (!path.empty()) return path;
+  std::string noun = kind.substr(0, kind.size() - 1);  // "kernel_sets": "kernel set"
+  std::replace(noun.begin(), noun.end(), '_', ' ');
+  throw Error(ErrorCode::not_found,
+              fmt::format("{}{}unknown {} {}{}", where, where.empty() ? "" : ": ", noun,
+                          quote(name), did_you_mean(name, list(kind))),
+              where);
 }
 
 std::vector<std::string> DataFolders::list(const std::string& kind) const {

@@ -201,7 +201,7 @@ Json to_json(const KernelSet& set) {
 }
 
 KernelSet find_kernel_set(const std::string& name, const DataFolders& folders) {
-  const std::string path = require_data_file("kernel_sets", name, folders, "");
+  const std::string path = folders.require("kernel_sets", name);
   return kernel_set_from_json(read_json_file(path), path);
 }
 

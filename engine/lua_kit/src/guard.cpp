@@ -255,6 +255,7 @@ ErrorReport read_error(lua_State* L, int index) {
     report.where = raw_text(L, index, "where");
     report.at = raw_text(L, index, "at");
     report.cause = raw_text(L, index, "cause");
+    report.constraint = raw_text(L, index, "constraint");
     if (report.traceback.empty()) report.traceback = raw_text(L, index, "traceback");
     return report;
   }

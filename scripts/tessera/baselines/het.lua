@@ -17,7 +17,7 @@ return planners.add {
     for _, bitwidth in ipairs(search.descending(problem.bitwidths)) do
       local best = search.best_of(problem)
       for _, order in ipairs(orders) do
-        for prefill, decode in search.micro_batches(problem, opt) do
+        for prefill, decode in search.micro_batches(problem, opt, #order) do
           local counts = problem:balanced_partition {
             device_order = order, bitwidth = bitwidth,
             prefill_micro_batch_size = prefill, decode_micro_batch_size = decode,

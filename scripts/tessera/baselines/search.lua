@@ -29,11 +29,15 @@ function M.even_counts(num_layers, num_stages)
   return counts
 end
 
---- Iterates prefill and decode micro-batch sizes, prefill <= decode, keeping what `opt` fixes.
-function M.micro_batches(problem, opt)
+--- Iterates prefill and decode micro-batch sizes, prefill <= decode, keeping what `opt` fixes. The papers' objective
+--- prices decoding in one micro-batch as a single step, so there the decode size is the batch over the stages.
+function M.micro_batches(problem, opt, num_stages)
   local sizes = problem:micro_batch_sizes()
   local prefills = opt.prefill_micro_batch_size and { opt.prefill_micro_batch_size } or sizes
   local decodes = opt.decode_micro_batch_size and { opt.decode_micro_batch_size } or sizes
+  if problem.objective == "paper" and not opt.decode_micro_batch_size then
+    decodes = { math.ceil(problem.batch_size / num_stages) }
+  end
   local pairs_list = {}
   for _, prefill in ipairs(prefills) do
     for _, decode in ipairs(decodes) do

@@ -18,7 +18,7 @@ return planners.add {
     local message
     for _, bitwidth in ipairs(search.descending(problem.bitwidths)) do
       local best = search.best_of(problem)
-      for prefill, decode in search.micro_batches(problem, opt) do
+      for prefill, decode in search.micro_batches(problem, opt, #order) do
         best.offer {
           stages = search.stages(order, counts, bitwidth),
           prefill_micro_batch_size = prefill,

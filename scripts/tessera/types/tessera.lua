@@ -201,6 +201,7 @@ local ts = {}
 ---@field threads? integer Threads; the ILP uses one (an integer in [1, 1024]) [default 1]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
 ---@field save? string Writes the plan to this file
+---@field picture? string Writes the pipeline as an SVG picture to this file
 
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
@@ -280,6 +281,7 @@ local ts = {}
 
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
+---@field micro_batches? "real"|"full" real: 32 in at most 6 takes the times of 6, 6, 5, 5, 5, 5; full: of six times 6, as the objective prices them [default "real"]
 
 ---@class tessera.options.workload
 ---@field name? string Name to refer to it by
@@ -332,6 +334,11 @@ function ts.load_plan(path) end
 ---@param options? tessera.options.model|string
 ---@return tessera.Model
 function ts.model(options) end
+
+--- Writes the plan's pipeline as an SVG file: layers by bitwidth, memory by component, stage times.
+---@param plan tessera.Plan Any plan
+---@param path string File to write
+function ts.picture(plan, path) end
 
 --- Plans a problem. What is not given is searched.
 ---@param problem tessera.Problem What is to be planned

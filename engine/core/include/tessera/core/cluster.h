@@ -72,9 +72,8 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
 /// @throws Error{invalid_argument | out_of_range | not_found} naming the term.
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 
-/// The device called `name`: exactly, or else without regard to case and with ' ' and '_' read as
-/// '-'. `where` is the option that names it, for the message.
-/// @throws Error{not_found} with the nearest names.
+/// The device called `name`, as DataFolders::find matches it; "3090" also means "RTX-3090". `where`
+/// is the option that names it, for the message. @throws Error{not_found} with the nearest names.
 Device find_device(const std::string& name, const DataFolders& folders,
                    const std::string& where = {});
 
@@ -82,14 +81,5 @@ Device find_device(const std::string& name, const DataFolders& folders,
 /// cluster_from_text where there is no such file.
 Cluster find_cluster(const std::string& name, const DataFolders& folders,
                      const std::string& where = {});
-
-/// Path of the data file that such a match finds, or "".
-std::string find_data_file(const std::string& kind, const std::string& name,
-                           const DataFolders& folders);
-
-/// The same, for "models" and the like. @throws Error{not_found}: "ts.model: unknown model
-/// 'opt-3b'; did you mean ..." (`where` may be empty).
-std::string require_data_file(const std::string& kind, const std::string& name,
-                              const DataFolders& folders, const std::string& where);
 
 }  // namespace tessera

@@ -36,8 +36,14 @@ class DataFolders {
   /// one, then `own`.
   static DataFolders from_environment(const std::string& own);
 
-  /// Path of the first match, or "" when there is none.
+  /// Path of the first match, or "" when there is none. Where no file has exactly this name, case
+  /// does not matter and spaces and underscores count as hyphens.
   std::string find(const std::string& kind, const std::string& name) const;
+
+  /// The same. @throws Error{not_found}: "ts.model: unknown model 'opt-3b'; did you mean ...",
+  /// where `where` is the option that names it.
+  std::string require(const std::string& kind, const std::string& name,
+                      const std::string& where = {}) const;
 
   /// Names (without .json) of all files of a kind, sorted, each once.
   std::vector<std::string> list(const std::string& kind) const;

@@ -19,12 +19,13 @@ inline constexpr const char* kErrorType = "tessera.Error";
 
 /// Everything known about an error, readable outside Lua.
 struct ErrorReport {
-  std::string code;  ///< "invalid_argument", ...; "script" for what Lua code raised
-  std::string message;
-  std::string where;
-  std::string at;
-  std::string cause;
-  std::string traceback;
+  std::string code = {};  ///< "invalid_argument", ...; "script" for what Lua code raised
+  std::string message = {};
+  std::string where = {};
+  std::string at = {};
+  std::string cause = {};
+  std::string traceback = {};
+  std::string constraint = {};  ///< of `infeasible`: what no plan can meet
 };
 
 /// Pushes an error object; also the `why` of functions that return `nil, why`.
