@@ -53,14 +53,14 @@ function M.plan(given)
   if not host.json then io.write(settings(problem, given.planner or ts.default_planner)) end
   local plan, why = ts.plan(problem, pick(given, plan_options))
   if not plan then return nil, why end
-  if given.save then plan:save(given.save) end
-  if given.picture then ts.picture(plan, given.picture) end
   if host.json then
     host.set_result(plan:to_table())
   else
     print(plan)
     if plan.planner ~= "uniform" then io.write(beside_uniform(problem, plan)) end
   end
+  if given.save then plan:save(given.save) end
+  if given.picture then ts.picture(plan, given.picture) end
   return plan
 end
 

@@ -33,11 +33,13 @@ ts.workload = setmetatable({}, {
     if type(name) ~= "string" then return nil end
     return core.workload(name)
   end,
+  __newindex = function(_, name)
+    core.raise("invalid_argument", "ts.workload is read-only: cannot set '" .. tostring(name) .. "'", "ts.workload")
+  end,
 })
 
 return setmetatable(ts, {
   __index = function(_, name)
-    if name == "json" then return nil end
     local known = {}
     for key in pairs(ts) do known[#known + 1] = key end
     table.sort(known)

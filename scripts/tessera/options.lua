@@ -33,7 +33,25 @@ function checks.string(value, _, path)
   if type(value) ~= "string" then fail(path, "a string belongs here, not a " .. type(value)) end
 end
 
-M.types = checks
+local spec_fields = { type = "string", default = "any", min = "number", max = "number", doc = "string" }
+
+--- Checks the specification of one option: { type =, default =, min =, max =, doc = }.
+function M.check_spec(name, spec, path)
+  if type(name) ~= "string" then fail(path, ("an option has a name, got the key %s"):format(tostring(name))) end
+  path = path .. "." .. name
+  if type(spec) ~= "table" or not checks[spec.type] then
+    fail(path, "give { type = \"number\" | \"integer\" | \"boolean\" | \"string\", default =, doc = }")
+  end
+  for field, value in pairs(spec) do
+    local expected = spec_fields[field]
+    if not expected then fail(path, ("unknown field '%s'"):format(tostring(field))) end
+    if expected ~= "any" and type(value) ~= expected then
+      fail(path .. "." .. field, ("a %s belongs here, not a %s"):format(expected, type(value)))
+    end
+  end
+  if spec.min and spec.max and spec.min > spec.max then fail(path, "min is above max") end
+  if spec.default ~= nil then checks[spec.type](spec.default, spec, path .. ".default") end
+end
 
 --- Returns a new table with every option of `specs`, given or default.
 function M.read(given, specs, path)

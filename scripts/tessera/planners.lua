@@ -34,104 +34,166 @@ local function names()
   return list
 end
 
+local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+
+local function sorted_keys(...)
+  local keys = {}
+  for _, map in ipairs { ... } do
+    for key in pairs(map) do keys[#keys + 1] = key end
+  end
+  table.sort(keys)
+  return keys
+end
+
+local function deep_copy(value)
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for key, item in pairs(value) do copy[key] = deep_copy(item) end
+  return copy
+end
+
 core.document {
   name = "ts.planners", doc = "Cards of all planners, sorted by name.", returns = "table[]",
 }
---- Cards of all planners: name, doc, source, and the options of their own.
+--- Cards of all planners: name, doc, source, and the options of their own. Copies: changing them changes nothing.
 function M.list()
   local cards = {}
   for _, name in ipairs(names()) do
     local p = registry[name]
-    cards[#cards + 1] = { name = p.name, doc = p.doc, source = p.source or "", options = p.options or {} }
+    cards[#cards + 1] = { name = p.name, doc = p.doc, source = p.source or "", options = deep_copy(p.options or {}) }
   end
   return cards
 end
 
+local common = { -- what ts.plan itself understands, whoever plans
+  planner = true, device_order = true, prefill_micro_batch_size = true, decode_micro_batch_size = true,
+  time_limit_s = true, gap = true, threads = true, seed = true, on_incumbent = true,
+}
+
 local card_fields = { name = "string", doc = "string", source = "string", options = "table", plan = "function" }
 
+local function check_fields(card, path)
+  for field, value in pairs(card) do
+    if not card_fields[field] then
+      fail(path, ("unknown field '%s'%s"):format(tostring(field),
+        core.did_you_mean(tostring(field), sorted_keys(card_fields))))
+    end
+    if type(value) ~= card_fields[field] then
+      fail(path .. "." .. field, ("a %s belongs here, not a %s"):format(card_fields[field], type(value)))
+    end
+  end
+  for _, field in ipairs { "name", "doc", "plan" } do
+    if card[field] == nil then fail(path .. "." .. field, "missing; give a " .. card_fields[field]) end
+  end
+  if not card.name:find "^[%w_][%w_.%-]*$" then
+    fail(path .. ".name", "a name has letters, digits, '_', '-' and '.', such as \"first_fit\"")
+  end
+end
+
+--- Adds a planner, shipped ones included; ts.register_planner is `register`.
+function M.add(card)
+  local path = "ts.register_planner"
+  if type(card) ~= "table" then fail(path, "a table belongs here, not a " .. type(card)) end
+  check_fields(card, path)
+  for name, spec in pairs(card.options or {}) do
+    if common[name] then
+      fail(("%s.options.%s"):format(path, name), "every planner has this option already; choose another name")
+    end
+    options.check_spec(name, spec, path .. ".options")
+  end
+  registry[card.name] = deep_copy(card)
+  return card
+end
+
 core.document {
-  name = "ts.register_planner", doc = "Adds a planner written in Lua; its name then works as `planner =`.",
+  name = "ts.register_planner", doc = "Adds a planner written in Lua; its name then works as `planner =`. "
+    .. "One of the same name that was added before is replaced.",
   parameters = { { "card", "table",
     "name, doc, source, plan = function(problem, opt), "
     .. "options = { [name] = { type =, default =, min =, max =, doc = } }" } },
   returns = "table",
 }
 function M.register(card)
-  local path = "ts.register_planner"
-  if type(card) ~= "table" then core.raise("invalid_argument", path .. ": a table belongs here", path) end
-  local known = {}
-  for field in pairs(card_fields) do known[#known + 1] = field end
-  table.sort(known)
-  for field, value in pairs(card) do
-    if not card_fields[field] then
-      core.raise("invalid_argument",
-        ("%s: unknown field '%s'%s"):format(path, tostring(field), core.did_you_mean(tostring(field), known)), path)
-    end
-    if type(value) ~= card_fields[field] then
-      core.raise("invalid_argument",
-        ("%s.%s: a %s belongs here, not a %s"):format(path, field, card_fields[field], type(value)), path)
+  if type(card) == "table" and type(card.name) == "string" then
+    for _, name in ipairs { "ilp", "manual", unpack(shipped) } do
+      if card.name == name then fail("ts.register_planner.name", ("'%s' is built in; choose another"):format(name)) end
     end
   end
-  for _, field in ipairs { "name", "doc", "plan" } do
-    if card[field] == nil then core.raise("invalid_argument", ("%s.%s is missing"):format(path, field), path) end
-  end
-  for option, spec in pairs(card.options or {}) do
-    if type(spec) ~= "table" or not options.types[spec.type] then
-      core.raise("invalid_argument",
-        ("%s.options.%s: { type = \"number\" | \"integer\" | \"boolean\" | \"string\", default =, doc = } belongs here")
-          :format(path, tostring(option)), path)
-    end
-  end
-  if card.name == "ilp" or card.name == "manual" then
-    core.raise("invalid_argument", ("%s.name: '%s' is built in"):format(path, card.name), path)
-  end
-  registry[card.name] = card
-  return card
+  return M.add(card)
 end
 
-local common = { -- what ts.plan itself understands, whoever plans
-  device_order = true, prefill_micro_batch_size = true, decode_micro_batch_size = true,
-  time_limit_s = true, gap = true, threads = true, seed = true, on_incumbent = true,
-}
-
-local function plan_in_lua(planner, problem, given)
+-- The options that the planner declares, and those of every planner.
+local function split_options(planner, given)
   local own, shared = {}, {}
   for key, value in pairs(given) do
     if planner.options and planner.options[key] then
       own[key] = value
     elseif common[key] then
       shared[key] = value
-    elseif key ~= "planner" then
-      local known = {}
-      for name in pairs(common) do known[#known + 1] = name end
-      for name in pairs(planner.options or {}) do known[#known + 1] = name end
-      table.sort(known)
-      core.raise("invalid_argument",
-        ("ts.plan: planner '%s' has no option '%s'%s"):format(planner.name, tostring(key),
-          core.did_you_mean(tostring(key), known)), "ts.plan." .. tostring(key))
+    else
+      core.raise("invalid_argument", ("ts.plan: planner '%s' has no option '%s'%s"):format(planner.name, tostring(key),
+        core.did_you_mean(tostring(key), sorted_keys(common, planner.options or {}))), "ts.plan." .. tostring(key))
     end
   end
+  return own, shared
+end
+
+-- What a planner in Lua answered, as stages and micro-batch sizes; it may hand on the plan of another planner.
+local function candidate_of(planner, answer)
+  local path = ("planner '%s'"):format(planner.name)
+  if getmetatable(answer) == "tessera.Plan" then
+    return {
+      stages = answer.stages,
+      prefill_micro_batch_size = answer.prefill_micro_batch_size,
+      decode_micro_batch_size = answer.decode_micro_batch_size,
+    }
+  end
+  if type(answer) ~= "table" then
+    fail(path, "its plan function must return a table with stages, or nil and why, not a " .. type(answer))
+  end
+  local candidate = {}
+  for key, value in pairs(answer) do
+    if key ~= "note" then candidate[key] = value end
+  end
+  return candidate, answer.note
+end
+
+local function why_of(planner, why)
+  if type(why) == "table" and type(why.code) == "string" and type(why.message) == "string" then return why end
+  return core.why("infeasible", why ~= nil and tostring(why) or ("planner '%s' found no plan"):format(planner.name))
+end
+
+local function plan_in_lua(planner, problem, given)
+  local own, shared = split_options(planner, given)
+  solver.check_options(problem, shared)
   local opt = options.read(own, planner.options or {}, "ts.plan")
   for key, value in pairs(shared) do opt[key] = value end
   local started = os.clock()
   local answer, why = planner.plan(problem, opt)
-  if answer == nil then
-    if type(why) == "string" then why = core.why("infeasible", why) end
-    return nil, why or core.why("infeasible", ("planner '%s' found no plan"):format(planner.name))
-  end
-  local plan, reason = solver.price(problem, {
-    stages = answer.stages,
-    prefill_micro_batch_size = answer.prefill_micro_batch_size,
-    decode_micro_batch_size = answer.decode_micro_batch_size,
-  }, planner.name, os.clock() - started)
+  if answer == nil then return nil, why_of(planner, why) end
+  local candidate, note = candidate_of(planner, answer)
+  local plan, reason = solver.price(problem, candidate, planner.name, os.clock() - started)
   if not plan then return nil, reason end
-  return answer.note and plan:with_note(answer.note) or plan
+  return note ~= nil and plan:with_note(note) or plan
+end
+
+-- The planner of that name; `path` is the option that names it.
+local function planner_named(name, path)
+  if type(name) ~= "string" then fail(path, "the name of a planner belongs here, not a " .. type(name)) end
+  if not registry[name] then
+    local known = names() -- loads the shipped ones
+    if not registry[name] then
+      core.raise("not_found", ("%s: unknown planner '%s'%s"):format(path, name, core.did_you_mean(name, known)), path)
+    end
+  end
+  return registry[name]
 end
 
 -- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
 local function resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
   if not floor then return problem end
+  planner_named(floor, "ts.problem.quality.at_least")
   local free = problem:with { quality = { at_least = "none" }, theta = problem.theta }
   local function at(max_omega) return free:with { quality = { max_omega = max_omega }, theta = problem.theta } end
   for _, name in ipairs(floor == "het" and { "het" } or { floor, "het" }) do
@@ -148,29 +210,15 @@ local function resolve_floor(problem)
   return free, "quality floor: none (no baseline fits)"
 end
 
-local function planner_named(name)
-  if type(name) ~= "string" then
-    core.raise("invalid_argument", "ts.plan.planner: the name of a planner belongs here, not a " .. type(name),
-      "ts.plan.planner")
-  end
-  if not registry[name] then
-    local known = names()
-    if not registry[name] then
-      core.raise("not_found", ("ts.plan.planner: no planner is called '%s'%s"):format(name,
-        core.did_you_mean(name, known)), "ts.plan.planner")
-    end
-  end
-  return registry[name]
-end
-
 --- Plans a problem: a plan, or nil and why (why.code: infeasible, time_limit, interrupted).
 function M.plan(problem, opt)
+  if problem == nil then fail("ts.plan", "give a problem, or the fields of one") end
   opt = opt or {}
   if type(opt) ~= "table" then
-    core.raise("invalid_argument", "ts.plan: its options are a table, not a " .. type(opt), "ts.plan")
+    fail("ts.plan", "its options are a table, not a " .. type(opt))
   end
-  local planner = planner_named(opt.planner or M.default)
-  if type(problem) ~= "userdata" then problem = solver.problem(problem) end
+  local planner = planner_named(opt.planner or M.default, "ts.plan.planner")
+  if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
   if planner.name == "manual" then
     local stages = {}
     for key, value in pairs(opt) do

@@ -2,6 +2,23 @@
 
 local core = require "tessera.core"
 
+local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+
+local function check_list(list, item_type, path, what)
+  if type(list) ~= "table" then fail(path, ("%s belongs here, not a %s"):format(what, type(list))) end
+  local count = 0
+  for key, item in pairs(list) do
+    count = count + 1
+    if type(key) ~= "number" then
+      fail(path, ("%s belongs here, but it has the key '%s'"):format(what, tostring(key)))
+    end
+    if type(item) ~= item_type then
+      fail(("%s[%s]"):format(path, key), ("a %s belongs here, not a %s"):format(item_type, type(item)))
+    end
+  end
+  if count ~= #list then fail(path, "the list has gaps") end
+end
+
 local function cell(value)
   if value == nil then return "-" end
   if type(value) == "number" then
@@ -11,28 +28,55 @@ local function cell(value)
   return (tostring(value):gsub("%c", "?"))
 end
 
+-- Characters, not bytes: every byte of UTF-8 but those that continue a character.
+local function width(text) return select(2, text:gsub("[^\128-\191]", "")) end
+
+-- Every field of every row, sorted.
+local function all_columns(rows)
+  local seen, columns = {}, {}
+  for r, row in ipairs(rows) do
+    for key in pairs(row) do
+      if type(key) ~= "string" then
+        fail(("ts.table[%d]"):format(r), "fields have names, got the key " .. tostring(key))
+      end
+      if not seen[key] then columns[#columns + 1] = key end
+      seen[key] = true
+    end
+  end
+  table.sort(columns)
+  return columns
+end
+
+local function columns_of(rows, opt)
+  if opt == nil then return all_columns(rows) end
+  if type(opt) ~= "table" then fail("ts.table", "its options are a table, not a " .. type(opt)) end
+  for key in pairs(opt) do
+    if key ~= "columns" then
+      fail("ts.table", ("unknown option '%s'%s"):format(tostring(key), core.did_you_mean(tostring(key), { "columns" })))
+    end
+  end
+  if opt.columns == nil then return all_columns(rows) end
+  check_list(opt.columns, "string", "ts.table.columns", "a list of column names")
+  return opt.columns
+end
+
 core.document {
   name = "ts.table", doc = "Rows as aligned text, numbers to four digits, missing values as \"-\".",
   parameters = {
     { "rows", "table[]", "One table per line" },
-    { "options?", "{ columns: string[] }", "Keys to show, in order; default: those of the first row, sorted" },
+    { "options?", "{ columns: string[] }", "Keys to show, in order; default: those of all rows, sorted" },
   },
   returns = "string",
 }
 
 return function(rows, opt)
-  if type(rows) ~= "table" then core.raise("invalid_argument", "ts.table: rows are a list of tables", "ts.table") end
-  local columns = opt and opt.columns
-  if not columns then
-    columns = {}
-    for key in pairs(rows[1] or {}) do columns[#columns + 1] = key end
-    table.sort(columns)
-  end
+  check_list(rows, "table", "ts.table", "a list of rows")
+  local columns = columns_of(rows, opt)
   local widths, numeric, lines = {}, {}, {}
   for c, name in ipairs(columns) do
-    widths[c], numeric[c] = #name, true
+    widths[c], numeric[c] = width(name), true
     for _, row in ipairs(rows) do
-      widths[c] = math.max(widths[c], #cell(row[name]))
+      widths[c] = math.max(widths[c], width(cell(row[name])))
       numeric[c] = numeric[c] and (row[name] == nil or type(row[name]) == "number")
     end
   end
@@ -40,7 +84,7 @@ return function(rows, opt)
     local parts = {}
     for c, name in ipairs(columns) do
       local text = text_of(name)
-      local pad = (" "):rep(widths[c] - #text)
+      local pad = (" "):rep(widths[c] - width(text))
       parts[c] = numeric[c] and pad .. text or text .. pad
     end
     lines[#lines + 1] = (table.concat(parts, "  "):gsub("%s+$", ""))

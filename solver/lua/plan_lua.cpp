@@ -7,6 +7,7 @@
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
@@ -43,7 +44,7 @@ int problem_of(lua_State* L) {
 /// note(text): a copy of the plan that carries one more note.
 int with_note(lua_State* L) {
   auto plan = std::make_shared<Plan>(self(L));
-  plan->notes.push_back(lua_kit::check_text(L, 2, "plan:with_note text"));
+  plan->notes.push_back(lua_kit::check_utf8(L, 2, "plan:with_note text"));
   lua_kit::push_object<Plan>(L, std::move(plan));
   return 1;
 }
@@ -55,8 +56,6 @@ void push_optional(lua_State* L, const std::optional<double>& value) {
     lua_pushnil(L);
   }
 }
-
-void push_stages(lua_State* L, const Plan& plan) { lua_kit::push_json(L, to_json(plan)["stages"]); }
 
 const OptionTable& stage_options() {
   static const OptionTable table{"plan stage",
@@ -74,6 +73,18 @@ const OptionTable& stage_options() {
                                    .max = 16,
                                    .required = true}}};
   return table;
+}
+
+/// Device name and bitwidths of the stage on top of the stack, a table or a stage of another plan.
+std::pair<std::string, std::vector<std::int64_t>> stage_argument(lua_State* L,
+                                                                 const std::string& where) {
+  if (const auto* held = lua_kit::test_object<PlanStage>(L, -1)) {
+    const PlanStage& stage = **held;
+    return {stage.node.empty() ? stage.device : stage.device + "@" + stage.node,
+            {stage.bitwidths.begin(), stage.bitwidths.end()}};
+  }
+  const lua_kit::Options stage(L, lua_gettop(L), stage_options(), where);
+  return {stage.text("device"), stage.integers("bitwidths")};
 }
 
 const OptionTable& candidate_options() {
@@ -223,10 +234,7 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                   [](lua_State* L, const Plan& p) { push_text(L, to_string(p.provenance)); }},
                  {"error", "number?", "Held-out relative error of the latency, where known",
                   [](lua_State* L, const Plan& p) { push_optional(L, p.error); }},
-                 {"stages", "table[]",
-                  "device, node, device_index, first_layer, num_layers, bitwidths, prefill_s, "
-                  "decode_s, memory",
-                  push_stages},
+                 {"stages", "tessera.Stage[]", "In pipeline order", solver_lua::push_stages},
                  {"notes", "string[]", "Fallbacks taken and what else matters",
                   [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
       .methods = {{"explain", guarded<explain>, "(): string",
@@ -315,12 +323,17 @@ solver::Candidate candidate_argument(lua_State* L, int index, const solver::Inst
   for (int k = 1; k <= static_cast<int>(lua_objlen(L, stages)); ++k) {
     lua_rawgeti(L, stages, k);
     const std::string where = fmt::format("{}.stages[{}]", path, k);
-    const lua_kit::Options stage(L, lua_gettop(L), stage_options(), where);
-    names.push_back(stage.text("device"));
-    for (std::int64_t bit : stage.integers("bitwidths"))
+    const auto [device, bitwidths] = stage_argument(L, where);
+    names.push_back(device);
+    for (std::int64_t bit : bitwidths)
       candidate.bit.push_back(bit_index(instance, bit, where + ".bitwidths"));
     candidate.first_layer.push_back(candidate.bit.size());
     lua_pop(L, 1);
+  }
+  if (names.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of("stages") + ": give a list of at least one stage",
+                options.path_of("stages"));
   }
   lua_pop(L, 1);
   candidate.order = solver::order_from_names(instance, names);
@@ -331,9 +344,18 @@ solver::Candidate candidate_argument(lua_State* L, int index, const solver::Inst
 /// solve_s): a checked plan or nil, why.
 int price(lua_State* L) {
   const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
-  solver::PlanResult result = price_by_hand(p, candidate_argument(L, 2, p.instance, "ts.plan"));
+  const std::string planner = lua_kit::check_utf8(L, 3, "planner");
+  const std::string path = planner == "manual" ? "ts.plan" : "planner " + quote(planner);
+  solver::PlanResult result = price_by_hand(p, candidate_argument(L, 2, p.instance, path));
   result.solve_s = lua_isnoneornil(L, 4) ? 0 : lua_kit::check_number(L, 4, "solve_s", 0, 1e9);
-  return push_result(L, p, result, lua_kit::check_text(L, 3, "planner"));
+  return push_result(L, p, result, planner);
+}
+
+/// check_options(problem, options): what every planner understands, checked for those in Lua.
+int check_options(lua_State* L) {
+  request_from(*lua_kit::check_object<LoweredProblem>(L, 1, "problem"),
+               lua_kit::Options(L, 2, plan_options(), "ts.plan"));
+  return 0;
 }
 
 int solve(lua_State* L) {

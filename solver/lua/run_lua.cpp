@@ -16,8 +16,15 @@ struct SimulatedRun {
   sim::Pipeline pipeline;
 };
 
+/// One stage of it.
+struct RunStage {
+  std::string name;
+  sim::StageUse usage;
+};
+
 }  // namespace solver_lua
 
+using solver_lua::RunStage;
 using solver_lua::SimulatedRun;
 
 namespace {
@@ -67,13 +74,15 @@ int save_trace(lua_State* L) {
 void push_stages(lua_State* L, const SimulatedRun& run) {
   lua_createtable(L, static_cast<int>(run.run.stages.size()), 0);
   for (std::size_t k = 0; k < run.run.stages.size(); ++k) {
-    lua_createtable(L, 0, 2);
-    lua_pushnumber(L, run.run.stages[k].busy_s);
-    lua_setfield(L, -2, "busy_s");
-    lua_pushnumber(L, run.run.stages[k].idle_ratio);
-    lua_setfield(L, -2, "idle_ratio");
+    lua_kit::push_object<RunStage>(
+        L, std::make_shared<RunStage>(RunStage{run.pipeline.stage_names[k], run.run.stages[k]}));
     lua_rawseti(L, -2, static_cast<int>(k) + 1);
   }
+}
+
+std::string describe_stage(const RunStage& s) {
+  return fmt::format("{}: busy {}, idle {:.0f} %", s.name, format_seconds(s.usage.busy_s),
+                     100 * s.usage.idle_ratio);
 }
 
 std::string describe(const SimulatedRun& r) {
@@ -85,13 +94,28 @@ std::string describe(const SimulatedRun& r) {
       format_seconds(run.ttft_s), format_seconds(run.ttft_max_s), format_seconds(run.tpot_s),
       run.throughput_tok_s);
   for (std::size_t k = 0; k < run.stages.size(); ++k) {
-    text += fmt::format("  {}: busy {}, idle {:.0f} %\n", r.pipeline.stage_names[k],
-                        format_seconds(run.stages[k].busy_s), 100 * run.stages[k].idle_ratio);
+    text += "  " + describe_stage({r.pipeline.stage_names[k], run.stages[k]}) + "\n";
   }
   return text;
 }
 
 }  // namespace
+
+template <>
+const lua_kit::ObjectType<RunStage>& lua_kit::object_type<RunStage>() {
+  static const ObjectType<RunStage> type{
+      .name = "tessera.RunStage",
+      .doc = "How busy a stage was.",
+      .fields = {{"name", "string", "Stage and device",
+                  [](lua_State* L, const RunStage& s) { push_text(L, s.name); }},
+                 {"busy_s", "number", "Time it computed (s)",
+                  [](lua_State* L, const RunStage& s) { lua_pushnumber(L, s.usage.busy_s); }},
+                 {"idle_ratio", "number", "Share of the run it did not",
+                  [](lua_State* L, const RunStage& s) { lua_pushnumber(L, s.usage.idle_ratio); }}},
+      .methods = {},
+      .summary = describe_stage};
+  return type;
+}
 
 template <>
 const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
@@ -118,7 +142,7 @@ const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
                   [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.throughput_tok_s); }},
                  {"provenance", "string", "Of the stage times",
                   [](lua_State* L, const R&) { push_text(L, "modelled"); }},
-                 {"stages", "table[]", "busy_s and idle_ratio per stage", push_stages}},
+                 {"stages", "tessera.RunStage[]", "In pipeline order", push_stages}},
       .methods = {{"save_trace", guarded<save_trace>, "(path: string)",
                    "Chrome trace for Perfetto, one track per stage"}},
       .summary =
@@ -145,7 +169,9 @@ int simulate(lua_State* L) {
 
 void register_run(lua_State* L) {
   lua_kit::register_object<SimulatedRun>(L);
+  lua_kit::register_object<RunStage>(L);
   core_lua::environment(L).reference.add_object<SimulatedRun>();
+  core_lua::environment(L).reference.add_object<RunStage>();
   core_lua::environment(L).reference.add(simulate_options());
   core_lua::environment(L).reference.add(
       lua_kit::FunctionCard{"ts.simulate",

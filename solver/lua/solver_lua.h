@@ -26,12 +26,17 @@ const OptionTable& plan_options();
 int new_problem(lua_State* L);
 int solve(lua_State* L);  ///< plan(problem, options) for the planners in C++
 int price(lua_State* L);  ///< price(problem, stages, planner, solve_s) for plans made elsewhere
+int check_options(lua_State* L);
 int load_plan(lua_State* L);
 int check_plan(lua_State* L);
 int simulate(lua_State* L);
 void register_problem(lua_State* L);
 void register_plan(lua_State* L);
+void register_stage(lua_State* L);
 void register_run(lua_State* L);
+
+/// Pushes the stages of a plan as a list of objects.
+void push_stages(lua_State* L, const Plan& plan);
 
 /// The candidate described by a table { stages = { { device =, bitwidths = }, ... },
 /// prefill_micro_batch_size =, decode_micro_batch_size = }.

@@ -44,9 +44,7 @@ void read_bitwidths(JsonFields& fields, Instance& instance) {
   if (!bits.is_array() || bits.empty() || bits.size() > kMaxBits) {
     fail(path, fmt::format("an array of 1 to {} bitwidths belongs here", kMaxBits));
   }
-  for (const double bit : json_numbers(bits, path, 1, 64)) {
-    const auto width = static_cast<std::int32_t>(bit);
-    if (static_cast<double>(width) != bit) fail(path, fmt::format("{} is not an integer", bit));
+  for (const std::int32_t width : json_integers(bits, path, 1, 64)) {
     if (!instance.bitwidths.empty() && width <= instance.bitwidths.back()) {
       fail(path, "bitwidths must ascend");
     }

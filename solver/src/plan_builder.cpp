@@ -103,6 +103,34 @@ bool near(double a, double b) {
   return std::fabs(a - b) <= kNumberSlack * std::max({1e-9, std::fabs(a), std::fabs(b)});
 }
 
+constexpr std::pair<const char*, double StageMemory::*> kMemoryParts[] = {
+    {"weight_bytes", &StageMemory::weight_bytes},
+    {"kv_cache_bytes", &StageMemory::kv_cache_bytes},
+    {"activation_bytes", &StageMemory::activation_bytes},
+    {"embedding_bytes", &StageMemory::embedding_bytes},
+    {"reserve_bytes", &StageMemory::reserve_bytes},
+    {"total_bytes", &StageMemory::total_bytes},
+    {"capacity_bytes", &StageMemory::capacity_bytes}};
+
+/// Whether the stages are on the devices that the plan's other fields say.
+std::optional<Violation> find_wrong_device(const Plan& plan, const Plan& fresh) {
+  if (plan.device_order != fresh.device_order) {
+    return Violation{"devices", "device_order does not name the devices of the stages"};
+  }
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& a = plan.stages[k];
+    const PlanStage& b = fresh.stages[k];
+    if (a.node != b.node || a.device_index != b.device_index) {
+      return Violation{
+          "devices",
+          fmt::format("stage {} is said to be on device {} ({}@{}), that is device {} "
+                      "({}@{})",
+                      k + 1, a.device_index, a.device, a.node, b.device_index, b.device, b.node)};
+    }
+  }
+  return std::nullopt;
+}
+
 /// The first printed number of `plan` that differs from what the models say now.
 std::optional<Violation> find_wrong_number(const Plan& plan, const Plan& fresh) {
   const auto wrong = [](const std::string& what, double printed, double computed) {
@@ -119,15 +147,18 @@ std::optional<Violation> find_wrong_number(const Plan& plan, const Plan& fresh) 
     return wrong("throughput_tok_s", plan.throughput_tok_s, fresh.throughput_tok_s);
   }
   if (!near(plan.omega, fresh.omega)) return wrong("omega", plan.omega, fresh.omega);
+  if (!near(plan.mean_bitwidth, fresh.mean_bitwidth)) {
+    return wrong("mean_bitwidth", plan.mean_bitwidth, fresh.mean_bitwidth);
+  }
   if (plan.bound && *plan.bound > plan.objective + kNumberSlack * std::fabs(plan.objective)) {
     return wrong("bound", *plan.bound, plan.objective);
   }
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const StageMemory& a = plan.stages[k].memory;
-    const StageMemory& b = fresh.stages[k].memory;
-    if (!near(a.total_bytes, b.total_bytes)) {
-      return wrong(fmt::format("stages[{}].memory.total_bytes", k + 1), a.total_bytes,
-                   b.total_bytes);
+    for (const auto& [name, part] : kMemoryParts) {
+      const double printed = plan.stages[k].memory.*part, computed = fresh.stages[k].memory.*part;
+      if (!near(printed, computed)) {
+        return wrong(fmt::format("stages[{}].memory.{}", k + 1, name), printed, computed);
+      }
     }
     if (!near(plan.stages[k].prefill_s, fresh.stages[k].prefill_s) ||
         !near(plan.stages[k].decode_s, fresh.stages[k].decode_s)) {
@@ -213,7 +244,7 @@ std::optional<Violation> check_plan(const Plan& plan) {
           "contiguity",
           fmt::format("stage {} starts at layer {} with {} layers and {} bitwidths; "
                       "layer {} comes next",
-                      k, stage.first_layer, stage.num_layers, stage.bitwidths.size(), next)};
+                      k + 1, stage.first_layer, stage.num_layers, stage.bitwidths.size(), next)};
     }
     next += stage.num_layers;
   }
@@ -221,7 +252,9 @@ std::optional<Violation> check_plan(const Plan& plan) {
   if (auto violation = find_violation(instance, candidate)) return violation;
   PlanResult result;
   result.candidate = candidate;
-  return find_wrong_number(plan, build_plan(problem, instance, result, plan.planner));
+  const Plan fresh = build_plan(problem, instance, result, plan.planner);
+  if (auto violation = find_wrong_device(plan, fresh)) return violation;
+  return find_wrong_number(plan, fresh);
 }
 
 }  // namespace tessera::solver

@@ -30,9 +30,7 @@ ServingProblem serving_from_json(const Json& json, const std::string& path) {
   serving.cluster =
       cluster_from_json(fields.at("cluster"), fields.path_of("cluster"), DataFolders({}));
   serving.workload = workload_from_json(fields.at("workload"), fields.path_of("workload"));
-  for (double bit : json_numbers(fields.at("bitwidths"), fields.path_of("bitwidths"), 1, 16)) {
-    serving.bitwidths.push_back(static_cast<std::int32_t>(bit));
-  }
+  serving.bitwidths = json_integers(fields.at("bitwidths"), fields.path_of("bitwidths"), 1, 16);
   serving.indicator =
       indicator::indicator_from_json(fields.at("indicator"), fields.path_of("indicator"));
   serving.kernel_set =

@@ -8,6 +8,7 @@
 #include <memory>
 #include <tuple>
 
+#include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/cost/latency.h"
 #include "tessera/solver/problem.h"
@@ -117,6 +118,10 @@ std::string stage_name(const PlanStage& stage, std::size_t k) {
 }  // namespace
 
 sim::Pipeline pipeline_of(const Plan& plan) {
+  // A file may say anything; what follows indexes layers and devices by it.
+  if (const auto violation = check_plan(plan)) {
+    throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");
+  }
   auto context = std::make_shared<Context>();
   context->plan = plan;
   context->problem = problem_from_json(*plan.problem, "plan.problem");

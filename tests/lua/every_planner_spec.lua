@@ -43,7 +43,8 @@ describe("every planner", function()
             local ok, reason = ts.check(plan)
             assert.is_true(ok, what .. ": " .. tostring(reason))
             assert.is_true(ts.simulate(plan).total_s > 0, what)
-            assert.is_true(not best or plan.objective >= best.bound * (1 - 1e-6), ("%s: %.9g beats the bound %.9g"):format(what, plan.objective, best and best.bound or 0))
+            assert.is_true(not best or plan.objective >= best.bound * (1 - 1e-6),
+              ("%s: %.9g beats the bound %.9g"):format(what, plan.objective, best and best.bound or 0))
           else
             assert.truthy(why.code == "infeasible" or why.code == "time_limit", what .. ": " .. tostring(why))
             assert.is_true(#why.message > 0, what)

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ struct Process {
   int status = -1;  ///< exit status, or 128 + signal
   std::string out, err;
   double seconds = 0;
+  double cpu_s = 0;  ///< user and system; does not depend on what else the machine does
 };
 
 struct ProcessSetup {
@@ -29,6 +31,7 @@ struct ProcessSetup {
   /// Called with the process id as soon as `err` or `out` contains `wait_for`.
   std::string wait_for;
   std::function<void(pid_t)> then;
+  std::function<void()> in_child;  ///< called in the new process before the program starts
   double timeout_s = 60;
 };
 
@@ -43,6 +46,7 @@ namespace detail {
   for (const int fd : {in[0], in[1], out[0], out[1], err[0], err[1]}) close(fd);
   for (const auto& [name, value] : setup.environment) setenv(name.c_str(), value.c_str(), 1);
   if (!setup.directory.empty() && chdir(setup.directory.c_str()) != 0) _exit(126);
+  if (setup.in_child) setup.in_child();
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -88,7 +92,12 @@ inline Process run_process(const std::vector<std::string>& command, ProcessSetup
   close(out[0]);
   close(err[0]);
   int status = 0;
-  waitpid(pid, &status, 0);
+  rusage usage{};
+  wait4(pid, &status, 0, &usage);
+  const auto seconds_of = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  result.cpu_s = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.seconds = elapsed();
   return result;

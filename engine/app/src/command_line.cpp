@@ -45,6 +45,11 @@ Words split_off_arguments(const Words& words, Words& arguments) {
     ++end;
   }
   Words head(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(end));
+  // In one word, or CLI11 takes code that begins with "--" for an option.
+  if (head.size() >= 2 && head[head.size() - 2] == "-e" && !head.back().empty()) {
+    head[head.size() - 2] += head.back();
+    head.pop_back();
+  }
   bool literal = false;
   for (; end < words.size(); ++end) {
     if (!literal && words[end] == "--") {
@@ -71,6 +76,23 @@ void add_plan_flags(CLI::App& plan, std::map<std::string, std::string>& values) 
   }
 }
 
+// CLI11 names what it does not know; the nearest flag is for us to find.
+std::string describe(const CLI::ParseError& error, const Words& words, const CLI::App& app) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  Words flags;
+  const std::vector<CLI::App*> verbs = app.get_subcommands();  // at most the one that was given
+  for (const CLI::Option* option : (verbs.empty() ? &app : verbs.front())->get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  for (const std::string& word : words) {
+    const std::string flag = word.substr(0, word.find('='));
+    if (flag.rfind("--", 0) != 0 || flag.size() == 2) continue;
+    if (std::find(flags.begin(), flags.end(), flag) != flags.end()) continue;
+    return "unknown option " + quote(flag) + did_you_mean(flag, flags);
+  }
+  return error.what();
+}
+
 void check_verb_word(const std::string& word, const Words& files) {
   // A word that is no file and looks like a verb is a typing error, not a missing script.
   const std::vector<std::string> near = nearest_names(word, kVerbs, 1);
@@ -93,7 +115,7 @@ std::string flag_of(std::string_view option) {
 
 Command parse_command_line(int argc, char** argv) {
   Command command;
-  Words words =
+  const Words words =
       split_off_arguments(Words(argv + std::min(argc, 1), argv + argc), command.settings.arguments);
 
   CLI::App app;
@@ -121,12 +143,11 @@ Command parse_command_line(int argc, char** argv) {
   }
 
   try {
-    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
-    app.parse(words);
+    app.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::CallForHelp&) {
     throw UsageError{plan->help("tessera"), kDone};
   } catch (const CLI::ParseError& error) {
-    throw UsageError{error.what()};
+    throw UsageError{describe(error, words, app)};
   }
   command.settings.strict = !no_strict;
   if (help)

@@ -59,7 +59,7 @@ std::string usage_text() {
          "\n"
          "  tessera FILE.lua [ARGS]          run a script; it gets ARGS as ... and in arg\n"
          "  tessera run FILE.lua... [ARGS]   run several, one after the other, in one Lua state\n"
-         "  tessera -e CODE [ARGS]           run code from the command line\n"
+         "  tessera -e CODE [ARGS]           run code; with --json print what it returns\n"
          "  tessera plan --model MODEL --cluster CLUSTER [OPTIONS]\n"
          "                                   plan and print; 'tessera plan --help' lists options\n"
          "  tessera repl                     prompt with history and completion\n"

@@ -77,7 +77,9 @@ ExitStatus flush_stdout(ExitStatus status) {
 
 void print_error(const lua_kit::ErrorReport& report) {
   std::fflush(stdout);
-  std::string text = "tessera: " + report.message + "\n";
+  constexpr std::size_t kShown = 16384;  // of a message; nobody reads megabytes
+  std::string text = "tessera: " + report.message.substr(0, kShown);
+  text += report.message.size() > kShown ? "...\n" : "\n";
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, value);
   };
@@ -186,7 +188,11 @@ ExitStatus Host::run_code(const std::string& code) {
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
-  return call(static_cast<int>(settings_.arguments.size()), 0);
+  const ExitStatus status = call(static_cast<int>(settings_.arguments.size()), 1);
+  if (status != kDone || !settings_.json || lua_isnil(L_, -1)) return status;
+  lua_pushcfunction(L_, lua_kit::guarded<tessera::app::set_result>);
+  lua_insert(L_, -2);
+  return call(1, 0);
 }
 
 ExitStatus Host::call(int num_arguments, int num_results) {
@@ -224,6 +230,10 @@ ExitStatus Host::finish(ExitStatus status) {
     });
     status = call(0, 0);
   }
+  return print_result(status);
+}
+
+ExitStatus Host::print_result(ExitStatus status) const {
   if (settings_.json && result_ != nullptr) std::printf("%s\n", result_->dump(2).c_str());
   return flush_stdout(status);
 }

@@ -51,6 +51,7 @@ class Host {
 
   /// Runs a script file (see load_script). Errors are printed.
   ExitStatus run_file(const std::string& path);
+  /// Runs code; with --json what it returns is the result.
   ExitStatus run_code(const std::string& code);
   /// Calls the function below `num_arguments` on the stack; errors are printed.
   ExitStatus call(int num_arguments, int num_results);
@@ -60,6 +61,9 @@ class Host {
 
   /// Collects garbage, prints the JSON result, flushes stdout; the status of the whole run.
   ExitStatus finish(ExitStatus status);
+
+  /// Prints the JSON result, if any, and flushes stdout; the status of the whole run.
+  ExitStatus print_result(ExitStatus status) const;
 
   /// The Host of a state.
   static Host& of(lua_State* L);

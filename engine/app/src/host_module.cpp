@@ -69,6 +69,7 @@ int print(lua_State* L) {
   return 0;
 }
 
+// Like the end of the script, without its finalizers.
 int exit_process(lua_State* L) {
   int status = kDone;
   if (lua_isboolean(L, 1)) {
@@ -76,12 +77,7 @@ int exit_process(lua_State* L) {
   } else if (!lua_isnoneornil(L, 1)) {
     status = static_cast<int>(lua_kit::check_integer(L, 1, "os.exit.code", 0, 255));
   }
-  std::exit(flush_stdout(static_cast<ExitStatus>(status)));
-}
-
-int set_result(lua_State* L) {
-  Host::of(L).set_result(lua_kit::json_from_lua(L, 1, "result"));
-  return 0;
+  std::exit(Host::of(L).print_result(static_cast<ExitStatus>(status)));
 }
 
 int set_incumbent(lua_State* L) {
@@ -140,6 +136,11 @@ void set_facts(const Host& host) {
 }
 
 }  // namespace
+
+int set_result(lua_State* L) {
+  Host::of(L).set_result(lua_kit::json_from_lua(L, 1, "result"));
+  return 0;
+}
 
 void open_host_module(Host& host) {
   lua_State* L = host.state();

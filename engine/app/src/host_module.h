@@ -14,4 +14,7 @@ namespace tessera::app {
 /// (the text of the annotations file).
 void open_host_module(Host& host);
 
+/// set_result(value): what --json prints at the end. To be guarded.
+int set_result(lua_State* L);
+
 }  // namespace tessera::app

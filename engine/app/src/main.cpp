@@ -1,7 +1,10 @@
 /// The program `tessera`: parses the command line and hands over to one verb.
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -12,11 +15,20 @@
 #include "plan_verb.h"
 #include "repl.h"
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
 #include "version.h"
 
 namespace tessera::app {
 namespace {
+
+// Where stdout or stderr is closed, the next file that is opened would take its place and receive
+// what is printed; this makes printing fail instead.
+void hold_standard_streams() {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) < 0) ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), fd);
+  }
+}
 
 void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
@@ -53,16 +65,18 @@ ExitStatus print_list(const Command& command) {
 
 ExitStatus print_help(const Command& command) {
   Host host(command.settings);
-  if (command.topic.empty()) {
-    print_text(help_overview(host));
-    return flush_stdout(kDone);
-  }
-  const std::optional<std::string> text = help_topic(host, command.topic);
+  const std::optional<std::string> text =
+      command.topic.empty() ? help_overview(host) : help_topic(host, command.topic);
   if (!text.has_value()) {
     throw UsageError{
-        fmt::format("no help on '{}'{}", command.topic, nearest_topics(host, command.topic))};
+        fmt::format("no help on {}{}", quote(command.topic), nearest_topics(host, command.topic))};
   }
-  print_text(*text);
+  if (command.settings.json) {
+    const Json fields = {{"topic", command.topic}, {"text", *text}};
+    print_text(fields.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  } else {
+    print_text(*text);
+  }
   return flush_stdout(kDone);
 }
 
@@ -127,4 +141,8 @@ int run_main(int argc, char** argv) {
 }  // namespace
 }  // namespace tessera::app
 
-int main(int argc, char** argv) { return tessera::app::run_main(argc, argv); }
+int main(int argc, char** argv) {
+  tessera::app::hold_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is an error of write(), with a message
+  return tessera::app::run_main(argc, argv);
+}

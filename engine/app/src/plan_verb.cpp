@@ -33,17 +33,17 @@ void push_flag_value(lua_State* L, const OptionSpec& spec, const std::string& te
     case OptionType::integer_list:
     case OptionType::text_list: {
       lua_newtable(L);
-      std::string_view rest = text;
-      for (int i = 1; !rest.empty(); ++i) {
-        const std::size_t comma = std::min(rest.find(','), rest.size());
-        const std::string item(rest.substr(0, comma));
+      std::size_t start = 0;
+      for (int i = 1; start <= text.size(); ++i) {
+        const std::size_t comma = std::min(text.find(',', start), text.size());
+        const std::string item = text.substr(start, comma - start);
         if (spec.type == OptionType::integer_list) {
           push_number_or_text(L, item);
         } else {
           lua_kit::push_text(L, item);
         }
         lua_rawseti(L, -2, i);
-        rest = comma == rest.size() ? std::string_view() : rest.substr(comma + 1);
+        start = comma + 1;
       }
       return;
     }

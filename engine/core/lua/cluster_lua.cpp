@@ -216,13 +216,8 @@ namespace core_lua {
 std::shared_ptr<const Cluster> cluster_argument(lua_State* L, int index, const std::string& path) {
   if (const auto* held = lua_kit::test_object<Cluster>(L, index)) return *held;
   if (lua_type(L, index) == LUA_TSTRING) {
-    const std::string name = lua_kit::check_text(L, index, path);
-    const DataFolders& folders = environment(L).folders;
-    const bool shipped = !folders.find("clusters", name).empty();
-    const bool counted =
-        !name.empty() && name[0] >= '0' && name[0] <= '9' && name.find('x') != std::string::npos;
-    return std::make_shared<Cluster>(!shipped && counted ? cluster_from_text(name, folders)
-                                                         : find_cluster(name, folders));
+    return std::make_shared<Cluster>(
+        find_cluster(lua_kit::check_text(L, index, path), environment(L).folders, path));
   }
   return std::make_shared<Cluster>(cluster_from_options(L, index, path));
 }

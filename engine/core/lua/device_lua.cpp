@@ -111,14 +111,17 @@ std::shared_ptr<const Device> device_argument(lua_State* L, int index, const std
   if (const auto* held = lua_kit::test_object<Device>(L, index)) return *held;
   if (lua_type(L, index) == LUA_TSTRING) {
     return std::make_shared<Device>(
-        find_device(lua_kit::check_text(L, index, path), environment(L).folders));
+        find_device(lua_kit::check_text(L, index, path), environment(L).folders, path));
   }
   const lua_kit::Options options(L, index, device_options(), path);
   if (options.given("file")) {
+    options.refuse_others({"file"}, "the file says it; leave it out");
     const std::string file = options.text("file");
     return std::make_shared<Device>(device_from_json(read_json_file(file), file));
   }
-  return std::make_shared<Device>(device_from_json(lua_kit::json_from_lua(L, index, path), path));
+  Json fields = lua_kit::json_from_lua(L, index, path);
+  if (fields.empty()) fields = Json::object();  // {} could be a list as well
+  return std::make_shared<Device>(device_from_json(fields, path));
 }
 
 int new_device(lua_State* L) {

@@ -66,7 +66,7 @@ const OptionTable& model_options() {
         .doc = "Longest context",
         .unit = "tokens",
         .min = 1,
-        .max = 1e9},
+        .max = 268435456},
        {.name = "gated_ffn",
         .type = OptionType::boolean,
         .doc = "Three matrices instead of two; checked against the family"},
@@ -88,7 +88,7 @@ const OptionTable& model_options() {
         .doc = "Sliding-window attention",
         .unit = "tokens",
         .min = 1,
-        .max = 1e9}},
+        .max = 268435456}},
       "string"};
   return table;
 }
@@ -135,6 +135,7 @@ ModelShape model_from_options(const lua_kit::Options& options) {
 
 ModelShape model_from_file(const lua_kit::Options& options) {
   namespace fs = std::filesystem;
+  options.refuse_others({"config", "name"}, "the config file says it; leave it out");
   fs::path file = options.text("config");
   std::error_code ignored;
   if (fs::is_directory(file, ignored)) file /= "config.json";
@@ -218,14 +219,8 @@ namespace core_lua {
 std::shared_ptr<const ModelShape> model_argument(lua_State* L, int index, const std::string& path) {
   if (const auto* held = lua_kit::test_object<ModelShape>(L, index)) return *held;
   if (lua_type(L, index) == LUA_TSTRING) {
-    const std::string name = lua_kit::check_text(L, index, path);
-    const std::string file = environment(L).folders.find("models", name);
-    if (file.empty()) {
-      throw Error(ErrorCode::not_found,
-                  fmt::format("{}: no model is called {}{}", path, quote(name),
-                              did_you_mean(name, environment(L).folders.list("models"))),
-                  path);
-    }
+    const std::string file =
+        environment(L).folders.require("models", lua_kit::check_text(L, index, path), path);
     return std::make_shared<ModelShape>(model_from_json(read_json_file(file), file));
   }
   const lua_kit::Options options(L, index, model_options(), path);

@@ -165,14 +165,8 @@ std::shared_ptr<const Workload> workload_argument(lua_State* L, int index,
                                                   const std::string& path) {
   if (const auto* held = lua_kit::test_object<Workload>(L, index)) return *held;
   if (lua_type(L, index) == LUA_TSTRING) {
-    const std::string name = lua_kit::check_text(L, index, path);
-    const std::string file = environment(L).folders.find("workloads", name);
-    if (file.empty()) {
-      throw Error(ErrorCode::not_found,
-                  fmt::format("{}: no workload is called {}{}", path, quote(name),
-                              did_you_mean(name, environment(L).folders.list("workloads"))),
-                  path);
-    }
+    const std::string file =
+        environment(L).folders.require("workloads", lua_kit::check_text(L, index, path), path);
     return std::make_shared<Workload>(workload_from_json(read_json_file(file), file));
   }
   const lua_kit::Options options(L, index, core_lua::workload_options(), path);

@@ -89,11 +89,7 @@ class DeviceNames {
   const Device& find(const std::string& name, const std::string& where) {
     const auto known = devices_.find(name);
     if (known != devices_.end()) return known->second;
-    try {
-      return devices_.emplace(name, find_device(name, folders_)).first->second;
-    } catch (const Error& error) {
-      fail(where, error.what(), error.code());
-    }
+    return devices_.emplace(name, find_device(name, folders_, where)).first->second;
   }
 
  private:
@@ -271,7 +267,8 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
   return cluster;
 }
 
-Cluster find_cluster(const std::string& name, const DataFolders& folders) {
+Cluster find_cluster(const std::string& name, const DataFolders& folders,
+                     const std::string& where) {
   const std::string path = folders.find("clusters", name);
   if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
   const std::size_t digits = name.find_first_not_of("0123456789");
@@ -279,9 +276,11 @@ Cluster find_cluster(const std::string& name, const DataFolders& folders) {
     return cluster_from_text(name, folders);
   }
   throw Error(ErrorCode::not_found,
-              fmt::format("unknown cluster {}{}; a cluster can also be written out, as in "
+              fmt::format("{}{}unknown cluster {}{}; a cluster can also be written out, as in "
                           "'3xT4-16G+1xV100-32G@100Gbps'",
-                          quote(name), did_you_mean(name, folders.list("clusters"))));
+                          where, where.empty() ? "" : ": ", quote(name),
+                          did_you_mean(name, folders.list("clusters"))),
+              where);
 }
 
 }  // namespace tessera

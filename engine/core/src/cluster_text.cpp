@@ -120,7 +120,8 @@ Cluster cluster_from_text(std::string_view text, const DataFolders& folders) {
     if (cluster.devices.size() + term.count > kMaxClusterDevices) {
       fail(whole, fmt::format("more than {} devices", kMaxClusterDevices), ErrorCode::out_of_range);
     }
-    const Device device = find_device(term.name, folders);
+    const Device device =
+        find_device(term.name, folders, fmt::format("cluster {}: term {}", quote(whole), number));
     Node node;
     node.name = node_name(device.name, taken);
     cluster.devices.insert(cluster.devices.end(), term.count,

@@ -115,13 +115,10 @@ Device device_from_json(const Json& json, const std::string& path) {
   return device;
 }
 
-Device find_device(const std::string& name, const DataFolders& folders) {
+Device find_device(const std::string& name, const DataFolders& folders, const std::string& where) {
   std::string path = folders.find("devices", name);
   if (path.empty()) path = folders.find("devices", "RTX-" + name);  // "3090"
-  if (path.empty()) {
-    throw Error(ErrorCode::not_found, fmt::format("unknown device {}{}", quote(name),
-                                                  did_you_mean(name, folders.list("devices"))));
-  }
+  if (path.empty()) path = folders.require("devices", name, where);
   return device_from_json(read_json_file(path), path);
 }
 

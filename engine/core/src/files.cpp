@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -42,6 +44,26 @@ class FileDescriptor {
               path);
 }
 
+// The system's calls would cut such a path short and touch another file.
+void refuse_nul(const std::string& path) {
+  if (path.find('\0') != std::string::npos) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the path {} contains a NUL byte", quote(path, 300)), quote(path, 300));
+  }
+}
+
+// /dev/stdout and its like, wherever they lead: what is written there goes through the stream that
+// is open already, at its position.
+int standard_stream(const struct stat& info) {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat stream {};
+    if (::fstat(fd, &stream) == 0 && stream.st_dev == info.st_dev && stream.st_ino == info.st_ino) {
+      return fd;
+    }
+  }
+  return -1;
+}
+
 void write_all(int fd, const std::string& content, const std::string& path) {
   std::size_t done = 0;
   while (done < content.size()) {
@@ -52,9 +74,37 @@ void write_all(int fd, const std::string& content, const std::string& path) {
   }
 }
 
+mode_t mode_of_new_files() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
+void replace_file(const std::string& path, const std::string& content, std::optional<mode_t> mode) {
+  // A link stays one: what it points at is replaced.
+  std::error_code error;
+  const std::string target = mode ? fs::canonical(path, error).string() : path;
+  if (error) fail("write", path, error.value());
+  std::string temporary = target + ".XXXXXX";
+  FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (file.get() < 0) fail("write", path, errno);
+  try {
+    write_all(file.get(), content, path);
+    if (::fchmod(file.get(), mode.value_or(mode_of_new_files())) != 0 || ::fsync(file.get()) != 0) {
+      fail("write", path, errno);
+    }
+    if (::close(file.release()) != 0) fail("write", path, errno);
+    if (::rename(temporary.c_str(), target.c_str()) != 0) fail("write", path, errno);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
 }  // namespace
 
 std::string read_file(const std::string& path, std::uint64_t max_bytes) {
+  refuse_nul(path);
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail("read", path, errno);
   struct stat info {};
@@ -84,31 +134,21 @@ std::string read_file(const std::string& path, std::uint64_t max_bytes) {
 }
 
 void write_file(const std::string& path, const std::string& content) {
+  refuse_nul(path);
   struct stat info {};
-  // A pipe or a device such as /dev/stdout has nothing to rename.
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    if (S_ISDIR(info.st_mode)) fail("write", path, EISDIR);
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) fail("write", path, EISDIR);
+  if (exists && ::access(path.c_str(), W_OK) != 0) fail("write", path, errno);
+  if (const int stream = exists ? standard_stream(info) : -1; stream >= 0) {
+    std::fflush(nullptr);
+    return write_all(stream, content, path);
+  }
+  if (exists && !S_ISREG(info.st_mode)) {  // a pipe or a device has nothing to rename
     FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (file.get() < 0) fail("write", path, errno);
-    write_all(file.get(), content, path);
-    return;
+    return write_all(file.get(), content, path);
   }
-  std::string temporary = path + ".XXXXXX";
-  FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.get() < 0) fail("write", path, errno);
-  try {
-    write_all(file.get(), content, path);
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    if (::fchmod(file.get(), 0666 & ~mask) != 0 || ::fsync(file.get()) != 0) {
-      fail("write", path, errno);
-    }
-    if (::close(file.release()) != 0) fail("write", path, errno);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) fail("write", path, errno);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+  replace_file(path, content, exists ? std::optional(info.st_mode & 07777) : std::nullopt);
 }
 
 Installation find_installation(const std::string& executable_path) {
@@ -184,6 +224,18 @@ std::string DataFolders::find(const std::string& kind, const std::string& name) 
     if (normalised(known) == wanted) return exact(known);
   }
   return "";
+}
+
+std::string DataFolders::require(const std::string& kind, const std::string& name,
+                                 const std::string& where) const {
+  std::string path = find(kind, name);
+  if (!path.empty()) return path;
+  std::string noun = kind.substr(0, kind.size() - 1);  // "kernel_sets": "kernel set"
+  std::replace(noun.begin(), noun.end(), '_', ' ');
+  throw Error(ErrorCode::not_found,
+              fmt::format("{}{}unknown {} {}{}", where, where.empty() ? "" : ": ", noun,
+                          quote(name), did_you_mean(name, list(kind))),
+              where);
 }
 
 std::vector<std::string> DataFolders::list(const std::string& kind) const {

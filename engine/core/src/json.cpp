@@ -255,4 +255,14 @@ std::vector<double> json_numbers(const Json& value, const std::string& path, dou
   return numbers;
 }
 
+std::vector<std::int32_t> json_integers(const Json& value, const std::string& path,
+                                        std::int32_t low, std::int32_t high) {
+  std::vector<std::int32_t> integers;
+  for (const double number : json_numbers(value, path, low, high)) {
+    if (std::floor(number) != number) fail(path, fmt::format("{} is not an integer", number));
+    integers.push_back(static_cast<std::int32_t>(number));
+  }
+  return integers;
+}
+
 }  // namespace tessera

@@ -65,9 +65,7 @@ PlanStage stage_from_json(const Json& json, const std::string& path) {
   stage.device_index = fields.integer("device_index", 0, kMaxIndex);
   stage.first_layer = fields.integer("first_layer", 0, kMaxIndex);
   stage.num_layers = fields.integer("num_layers", 0, kMaxIndex);
-  for (double bit : json_numbers(fields.at("bitwidths"), fields.path_of("bitwidths"), 1, 64)) {
-    stage.bitwidths.push_back(static_cast<std::int32_t>(bit));
-  }
+  stage.bitwidths = json_integers(fields.at("bitwidths"), fields.path_of("bitwidths"), 1, 64);
   if (static_cast<std::int64_t>(stage.bitwidths.size()) != stage.num_layers) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: {} bitwidths for {} layers", path, stage.bitwidths.size(),

@@ -95,7 +95,26 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return text;
 }
 
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || i + length > text.size()) return false;
+    char32_t code = lead & (length == 1 ? 0x7F : 0xFF >> (length + 1));
+    for (std::size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xC0) != 0x80) return false;
+      code = (code << 6) | (next & 0x3F);
+    }
+    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    if (overlong || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return false;
+    i += length;
+  }
+  return true;
+}
+
 std::string quote(std::string_view text, std::size_t max_length) {
+  const bool readable = is_utf8(text);
   std::string result = "'";
   std::size_t length = std::min(text.size(), max_length);
   while (length > 0 && length < text.size() &&
@@ -104,7 +123,7 @@ std::string quote(std::string_view text, std::size_t max_length) {
   }
   for (std::size_t i = 0; i < length; ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
-    result += (c < 0x20 || c == 0x7F) ? '?' : text[i];
+    result += (c < 0x20 || c == 0x7F || (c >= 0x80 && !readable)) ? '?' : text[i];
   }
   result += length < text.size() ? "...'" : "'";
   return result;

@@ -201,11 +201,7 @@ Json to_json(const KernelSet& set) {
 }
 
 KernelSet find_kernel_set(const std::string& name, const DataFolders& folders) {
-  const std::string path = folders.find("kernel_sets", name);
-  if (path.empty()) {
-    throw Error(ErrorCode::not_found, fmt::format("unknown kernel set {}{}", quote(name),
-                                                  did_you_mean(name, folders.list("kernel_sets"))));
-  }
+  const std::string path = folders.require("kernel_sets", name);
   return kernel_set_from_json(read_json_file(path), path);
 }
 

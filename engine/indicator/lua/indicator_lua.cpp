@@ -82,6 +82,11 @@ int new_indicator(lua_State* L) {
   std::vector<std::int32_t> bitwidths;
   for (std::int64_t bit : options.integers("bitwidths"))
     bitwidths.push_back(static_cast<std::int32_t>(bit));
+  if (bitwidths.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of("bitwidths") + ": give at least one bitwidth",
+                options.path_of("bitwidths"));
+  }
   std::sort(bitwidths.begin(), bitwidths.end());
   bitwidths.erase(std::unique(bitwidths.begin(), bitwidths.end()), bitwidths.end());
   const auto layers = static_cast<std::size_t>(model->num_layers);

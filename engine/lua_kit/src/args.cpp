@@ -113,6 +113,15 @@ std::string check_text(lua_State* L, int index, std::string_view name) {
   return std::string(data, length);
 }
 
+std::string check_utf8(lua_State* L, int index, std::string_view name) {
+  std::string text = check_text(L, index, name);
+  if (!is_utf8(text)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} is not UTF-8", name, quote(text)),
+                std::string(name));
+  }
+  return text;
+}
+
 bool check_boolean(lua_State* L, int index, std::string_view name) {
   if (!lua_isboolean(L, index)) {
     throw Error(ErrorCode::invalid_argument,

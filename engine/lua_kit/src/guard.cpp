@@ -56,10 +56,24 @@ int error_to_string(lua_State* L) {
   return 1;
 }
 
+// "failed: " .. err, as scripts write it for errors that are strings.
+int concatenate(lua_State* L) {
+  for (const int index : {1, 2}) {
+    if (luaL_callmeta(L, index, "__tostring")) lua_replace(L, index);
+    if (!lua_isstring(L, index)) {
+      return luaL_error(L, "attempt to concatenate a %s value", luaL_typename(L, index));
+    }
+  }
+  lua_concat(L, 2);
+  return 1;
+}
+
 void push_error_metatable(lua_State* L) {
   if (luaL_newmetatable(L, kErrorType)) {
     lua_pushcfunction(L, error_to_string);
     lua_setfield(L, -2, "__tostring");
+    lua_pushcfunction(L, concatenate);
+    lua_setfield(L, -2, "__concat");
     push_text(L, kErrorType);
     lua_setfield(L, -2, "__metatable");
   }
@@ -101,7 +115,7 @@ std::string text_of(lua_State* L, int index) {
   if (type == LUA_TSTRING) {
     std::size_t length = 0;
     const char* data = lua_tolstring(L, index, &length);
-    return std::string(data, length);
+    return length > 0 ? std::string(data, length) : "the error message is empty";
   }
   lua_pushcfunction(L, convert_to_text);
   lua_pushvalue(L, index);

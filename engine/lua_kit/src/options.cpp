@@ -168,6 +168,7 @@ void Options::check_value(const OptionSpec& option) const {
       break;
     case OptionType::text:
       if (lua_type(L_, -1) != LUA_TSTRING) wrong();
+      check_utf8(L_, -1, path);
       break;
     case OptionType::choice:
       check_choice(L_, path, option);
@@ -178,7 +179,7 @@ void Options::check_value(const OptionSpec& option) const {
       });
       break;
     case OptionType::text_list:
-      for_each_item(L_, path, option, [&](const std::string& item) { check_text(L_, -1, item); });
+      for_each_item(L_, path, option, [&](const std::string& item) { check_utf8(L_, -1, item); });
       break;
     case OptionType::table:
       if (!fits_table(L_, -1, option)) wrong();
@@ -186,6 +187,15 @@ void Options::check_value(const OptionSpec& option) const {
     case OptionType::callback:
       if (!lua_isfunction(L_, -1)) wrong();
       break;
+  }
+}
+
+void Options::refuse_others(const std::vector<std::string_view>& names,
+                            std::string_view reason) const {
+  for (const OptionSpec& option : table_.options) {
+    if (given(option.name) && std::find(names.begin(), names.end(), option.name) == names.end()) {
+      fail(path_of(option.name), std::string(reason));
+    }
   }
 }
 

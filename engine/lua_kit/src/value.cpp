@@ -22,24 +22,6 @@ constexpr int kMaxDepth = 64;
   throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
 }
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || i + length > text.size()) return false;
-    char32_t code = lead & (length == 1 ? 0x7F : 0xFF >> (length + 1));
-    for (std::size_t k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      if ((next & 0xC0) != 0x80) return false;
-      code = (code << 6) | (next & 0x3F);
-    }
-    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (overlong || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return false;
-    i += length;
-  }
-  return true;
-}
-
 class Reader {
  public:
   explicit Reader(lua_State* L) : L_(L) {}
@@ -69,7 +51,8 @@ class Reader {
  private:
   static Json number(double value, const std::string& path) {
     if (!std::isfinite(value)) {
-      fail(path, fmt::format("{} cannot be written as JSON", value));
+      fail(path, std::isnan(value) ? "NaN cannot be written as JSON"
+                                   : "an infinite number cannot be written as JSON");
     }
     if (std::floor(value) == value && std::fabs(value) <= kMaxExactInteger) {
       return static_cast<std::int64_t>(value);
@@ -77,11 +60,7 @@ class Reader {
     return value;
   }
 
-  Json text(const std::string& path) {
-    std::string value = check_text(L_, -1, path);
-    if (!is_utf8(value)) fail(path, "the string " + quote(value) + " is not UTF-8");
-    return value;
-  }
+  Json text(const std::string& path) { return check_utf8(L_, -1, path); }
 
   Json object(const std::string& path, int depth) {
     if (!luaL_getmetafield(L_, -1, "__to_table")) {

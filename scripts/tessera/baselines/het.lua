@@ -2,10 +2,10 @@
 -- for all layers and a partition balanced by the stage times of this workload.
 -- The papers also enumerate tensor-parallel meshes; those come with tensor parallelism.
 
-local ts = require "tessera.planners"
+local planners = require "tessera.planners"
 local search = require "tessera.baselines.search"
 
-return ts.register {
+return planners.add {
   name = "het",
   doc = "Every device order, one bitwidth lowered until it fits, partition balanced by the workload's stage times",
   source = "SplitQuant VI-A",

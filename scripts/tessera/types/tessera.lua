@@ -82,7 +82,7 @@ local ts = {}
 ---@field mean_bitwidth number Over the layers (bits)
 ---@field provenance string Of the latencies: measured, fitted, published or modelled
 ---@field error number? Held-out relative error of the latency, where known
----@field stages table[] device, node, device_index, first_layer, num_layers, bitwidths, prefill_s, decode_s, memory
+---@field stages tessera.Stage[] In pipeline order
 ---@field notes string[] Fallbacks taken and what else matters
 ---@field explain fun(self): string Why it is as it is: bottlenecks, tightest memory, terms of the objective
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
@@ -125,8 +125,36 @@ local ts = {}
 ---@field decode_round_s number Mean period between token rounds (s)
 ---@field throughput_tok_s number Output tokens over total_s (tok/s)
 ---@field provenance string Of the stage times
----@field stages table[] busy_s and idle_ratio per stage
+---@field stages tessera.RunStage[] In pipeline order
 ---@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage
+
+--- How busy a stage was.
+---@class tessera.RunStage
+---@field name string Stage and device
+---@field busy_s number Time it computed (s)
+---@field idle_ratio number Share of the run it did not
+
+--- Consecutive layers on one device.
+---@class tessera.Stage
+---@field device string Device type
+---@field node string Node that holds it; empty for an instance
+---@field device_index integer Into the cluster's devices (0-based)
+---@field first_layer integer First layer (0-based)
+---@field num_layers integer Layers
+---@field bitwidths integer[] One per layer (bits)
+---@field prefill_s number One prefill pass of one micro-batch (s)
+---@field decode_s number One decode step of one micro-batch (s)
+---@field memory tessera.StageMemory Where its memory goes
+
+--- Where the memory of a stage goes.
+---@class tessera.StageMemory
+---@field weight_bytes number Decoder layers at their bitwidths (bytes)
+---@field kv_cache_bytes number Whole batch, full length (bytes)
+---@field activation_bytes number Peak of either phase (bytes)
+---@field embedding_bytes number Embeddings and LM head held here (bytes)
+---@field reserve_bytes number Runtime and allocator (bytes)
+---@field total_bytes number Sum of the above (bytes)
+---@field capacity_bytes number Of the device (bytes)
 
 --- One batch of requests.
 ---@class tessera.Workload
@@ -216,12 +244,12 @@ local ts = {}
 ---@field head_dim? integer Width of a head; default: hidden_size / num_heads (an integer in [1, 65536])
 ---@field ffn_size? integer Width of the feed-forward network (of one expert) (an integer in [1, 16777216])
 ---@field vocab_size? integer Tokens in the vocabulary (an integer in [1, 268435456])
----@field max_context_tokens? integer Longest context (an integer in [1, 1000000000] (tokens))
+---@field max_context_tokens? integer Longest context (an integer in [1, 268435456] (tokens))
 ---@field gated_ffn? boolean Three matrices instead of two; checked against the family
 ---@field tied_embeddings? boolean The LM head is the token embedding
 ---@field num_experts? integer Experts per layer (mixture-of-experts families) (an integer in [1, 65536])
 ---@field num_active_experts? integer Experts that one token visits (an integer in [1, 65536])
----@field attention_window? integer Sliding-window attention (an integer in [1, 1000000000] (tokens))
+---@field attention_window? integer Sliding-window attention (an integer in [1, 268435456] (tokens))
 
 ---@class tessera.options.plan
 ---@field planner? string Planner's name; see `tessera help planners` [default "ilp"]
@@ -328,7 +356,7 @@ function ts.planners() end
 ---@return tessera.Problem
 function ts.problem(options) end
 
---- Adds a planner written in Lua; its name then works as `planner =`.
+--- Adds a planner written in Lua; its name then works as `planner =`. One of the same name that was added before is replaced.
 ---@param card table name, doc, source, plan = function(problem, opt), options = { [name] = { type =, default =, min =, max =, doc = } }
 ---@return table
 function ts.register_planner(card) end
@@ -341,7 +369,7 @@ function ts.simulate(plan, options) end
 
 --- Rows as aligned text, numbers to four digits, missing values as "-".
 ---@param rows table[] One table per line
----@param options? { columns: string[] } Keys to show, in order; default: those of the first row, sorted
+---@param options? { columns: string[] } Keys to show, in order; default: those of all rows, sorted
 ---@return string
 function ts.table(rows, options) end
 

@@ -72,12 +72,14 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
 /// @throws Error{invalid_argument | out_of_range | not_found} naming the term.
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 
-/// The device called `name`, as DataFolders::find matches it; "3090" also means "RTX-3090". @throws
-/// Error{not_found} with the nearest names.
-Device find_device(const std::string& name, const DataFolders& folders);
+/// The device called `name`, as DataFolders::find matches it; "3090" also means "RTX-3090". `where`
+/// is the option that names it, for the message. @throws Error{not_found} with the nearest names.
+Device find_device(const std::string& name, const DataFolders& folders,
+                   const std::string& where = {});
 
 /// The cluster file called `name`, matched in the same way; a name that starts like "3x" is read by
 /// cluster_from_text where there is no such file.
-Cluster find_cluster(const std::string& name, const DataFolders& folders);
+Cluster find_cluster(const std::string& name, const DataFolders& folders,
+                     const std::string& where = {});
 
 }  // namespace tessera

@@ -40,6 +40,11 @@ class DataFolders {
   /// does not matter and spaces and underscores count as hyphens.
   std::string find(const std::string& kind, const std::string& name) const;
 
+  /// The same. @throws Error{not_found}: "ts.model: unknown model 'opt-3b'; did you mean ...",
+  /// where `where` is the option that names it.
+  std::string require(const std::string& kind, const std::string& name,
+                      const std::string& where = {}) const;
+
   /// Names (without .json) of all files of a kind, sorted, each once.
   std::vector<std::string> list(const std::string& kind) const;
 

@@ -65,4 +65,8 @@ class JsonFields {
 std::vector<double> json_numbers(const Json& value, const std::string& path, double low,
                                  double high);
 
+/// Vector of whole numbers, each in [low, high].
+std::vector<std::int32_t> json_integers(const Json& value, const std::string& path,
+                                        std::int32_t low, std::int32_t high);
+
 }  // namespace tessera

@@ -20,8 +20,11 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 /// Joins with a separator.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
-/// `text` cut to `max_length` bytes on a UTF-8 boundary, control characters replaced, for quoting
-/// user input in messages.
+/// Whether `text` is well-formed UTF-8, which JSON needs.
+bool is_utf8(std::string_view text);
+
+/// `text` cut to `max_length` bytes on a UTF-8 boundary, control characters and what is not
+/// UTF-8 replaced, for quoting user input in messages.
 std::string quote(std::string_view text, std::size_t max_length = 60);
 
 }  // namespace tessera

@@ -21,6 +21,8 @@ double check_number(lua_State* L, int index, std::string_view name, double low, 
                     std::string_view unit = {});
 /// A string (numbers are not strings here).
 std::string check_text(lua_State* L, int index, std::string_view name);
+/// A string that is UTF-8, for what ends up in JSON.
+std::string check_utf8(lua_State* L, int index, std::string_view name);
 bool check_boolean(lua_State* L, int index, std::string_view name);
 
 /// "nil", "the number 3.7", "the string 'abc'", "a table", "a tessera.Model": for messages.
@@ -57,6 +59,10 @@ class Options {
   std::vector<std::string> texts(std::string_view name) const;
   /// Pushes the value as given, else its default, else nil. Returns whether it is not nil.
   bool push(std::string_view name) const;
+
+  /// @throws Error{invalid_argument} with `reason` if another option than `names` is given: what a
+  /// file says cannot be said again beside it.
+  void refuse_others(const std::vector<std::string_view>& names, std::string_view reason) const;
 
   int num_positional() const { return num_positional_; }
   void push_positional(int position) const;  ///< 1-based

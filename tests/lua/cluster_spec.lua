@@ -1,0 +1,99 @@
+-- ts.cluster: shipped names, texts, entries; the object; what is refused.
+local ts = require "tessera"
+local support = require "support"
+local raises = support.raises
+
+describe("ts.cluster", function()
+  it("has the fields of the contract", function()
+    support.is_object(ts.cluster "llmpq-3", "tessera.Cluster", {
+      name = "string", devices = "list", nodes = "list", network_bytes_per_s = "number", source = "string",
+    })
+  end)
+
+  it("keeps the devices in the order given", function()
+    local c = ts.cluster { { "T4-16G", 2, node = "a" }, { "V100-32G", 1, node = "b" }, { "T4-16G", 1, node = "a" },
+      link_gbps = 800 }
+    local names = {}
+    for i, device in ipairs(c.devices) do names[i] = device.name end
+    assert.same({ "T4-16G", "T4-16G", "V100-32G", "T4-16G" }, names)
+    assert.equal("tessera.Device", getmetatable(c.devices[1]))
+    assert.equal(2, #c.nodes)
+    assert.equal("a", c.nodes[1].name)
+    assert.equal(100e9, c.network_bytes_per_s)
+    assert.matches("^cluster 2xT4%-16G %+ 1xV100%-32G %+ 1xT4%-16G: .*800 Gb/s$", tostring(c))
+  end)
+
+  it("counts links from 0", function()
+    local c = ts.cluster { { "T4-16G", 2, node = "a" }, { "V100-32G", 1, node = "b" }, link_gbps = 80 }
+    assert.equal("pcie", c:link(0, 1).kind)
+    assert.equal("network", c:link(1, 2).kind)
+    assert.equal(10e9, c:link(0, 2).bytes_per_s)
+    assert.is_number(c:link(0, 2).latency_s)
+    for _, bad in ipairs { -1, 3, 0.5, support.nan, support.inf, "1", {} } do
+      assert.is_false((pcall(c.link, c, 0, bad)))
+      assert.is_false((pcall(c.link, c, bad, 0)))
+    end
+    raises("out_of_range", "0-based device index", function() return c:link(0, 3) end)
+    raises("invalid_argument", "0-based device index", function() return c:link(0) end)
+  end)
+
+  it("reads texts, names in any case, and its own objects", function()
+    assert.equal(4, #ts.cluster "3xT4-16G+1xV100-32G".devices)
+    assert.equal(12.5e9 / 100, ts.cluster "2xL4@1Gbps".network_bytes_per_s)
+    assert.equal("llmpq-3", ts.cluster "LLMPQ-3".name)
+    local c = ts.cluster "llmpq-3"
+    assert.equal(c.name, ts.cluster(c).name)
+    assert.equal("T4-16G", ts.cluster { { ts.device "T4-16G" } }.devices[1].name)
+  end)
+
+  it("offers the nearest names", function()
+    local err = raises("not_found", "did you mean 'llmpq-3'", function() return ts.cluster "llmpq3" end)
+    assert.equal("ts.cluster", err.where)
+    err = raises("not_found", "unknown device 'T4-16'; did you mean 'T4-16G'", function()
+      return ts.cluster { { "V100-32G" }, { "T4-16", 3 } }
+    end)
+    assert.equal("ts.cluster[2][1]", err.where)
+    raises("not_found", "term 2: unknown device 'T5'", function() return ts.cluster "1xT4-16G+3xT5" end)
+    raises("invalid_argument", "did you mean 'link_gbps'",
+      function() return ts.cluster { { "T4-16G" }, link_gpbs = 3 } end)
+    raises("invalid_argument", "did you mean 'node'", function() return ts.cluster { { "T4-16G", 1, nod = "a" } } end)
+  end)
+
+  it("refuses wrong use", function()
+    for _, value in ipairs { 3, true, print, ts.device "T4-16G" } do
+      raises("invalid_argument", "ts.cluster", function() return ts.cluster(value) end)
+    end
+    raises("invalid_argument", "no devices", function() return ts.cluster() end)
+    raises("invalid_argument", "no devices", function() return ts.cluster {} end)
+    raises("invalid_argument", "ts.cluster[1]", function() return ts.cluster { "T4-16G" } end)
+    raises("invalid_argument", "ts.cluster[1]: write", function() return ts.cluster { {} } end)
+    raises("invalid_argument", "gaps", function() return ts.cluster { { "T4-16G" }, nil, { "T4-16G" } } end)
+    raises("out_of_range", "0 is out of range; give an integer in [1, 4096] (devices)",
+      function() return ts.cluster { { "T4-16G", 0 } } end)
+    for _, count in ipairs { -1, 3.7, 1e9, 2 ^ 53 + 2, support.nan, support.inf, "3" } do
+      assert.is_false((pcall(ts.cluster, { { "T4-16G", count } })))
+    end
+    raises("out_of_range", "more than 4096 devices",
+      function() return ts.cluster { { "T4-16G", 4096 }, { "V100-32G", 1 } } end)
+    for _, rate in ipairs { 0, -1, support.nan, support.inf, "100" } do
+      local ok, err = pcall(ts.cluster, { { "T4-16G" }, link_gbps = rate })
+      assert.is_false(ok)
+      assert.matches("%(Gb/s%)", err.message)
+    end
+    raises("invalid_argument", "true or false", function() return ts.cluster { { "T4-16G" }, nvlink = 1 } end)
+    raises("invalid_argument", "not UTF-8", function() return ts.cluster { { "T4-16G" }, name = "\255" } end)
+    raises("invalid_argument", "not UTF-8", function() return ts.cluster { { "T4-16G", node = "\255" } } end)
+  end)
+
+  it("refuses broken texts", function()
+    for _, text in ipairs {
+      "", " ", "3x", "xT4-16G", "3xT4-16G+", "3xT4-16G@", "3xT4-16G@fast", "3xT4-16G@-1Gbps", "0xT4-16G",
+      "99999999999999999999xT4-16G", "5000xT4-16G", ("1xT4-16G+"):rep(1e5), "3xT4-16G\0",
+    } do
+      local ok, err = pcall(ts.cluster, text)
+      assert.is_false(ok, text:sub(1, 40))
+      assert.not_matches("\n", err.message)
+      assert.is_true(#err.message < 500)
+    end
+  end)
+end)

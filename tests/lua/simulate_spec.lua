@@ -1,0 +1,60 @@
+-- ts.simulate and the run object.
+local ts = require "tessera"
+local support = require "support"
+local raises = support.raises
+
+describe("ts.simulate", function()
+  after_each(support.remove_files)
+
+  it("has the fields of the contract", function()
+    local run = ts.simulate(support.small_plan())
+    support.is_object(run, "tessera.Run", {
+      total_s = "number", prefill_s = "number", decode_s = "number", ttft_s = "number", ttft_max_s = "number",
+      tpot_s = "number", decode_round_s = "number", throughput_tok_s = "number", provenance = "string", stages = "list",
+    })
+    assert.equal(#support.small_plan().stages, #run.stages)
+    for _, stage in ipairs(run.stages) do
+      support.is_object(stage, "tessera.RunStage", { name = "string", busy_s = "number", idle_ratio = "number" })
+      assert.is_true(stage.busy_s > 0 and stage.busy_s <= run.total_s)
+      assert.near(1 - stage.busy_s / run.total_s, stage.idle_ratio, 1e-9)
+    end
+  end)
+
+  it("has numbers that fit each other and the plan", function()
+    local plan = support.small_plan()
+    local run = ts.simulate(plan)
+    assert.near(run.total_s, run.prefill_s + run.decode_s, 1e-12)
+    assert.near(4 * 8 / run.total_s, run.throughput_tok_s, 1e-6 * run.throughput_tok_s)
+    assert.is_true(run.ttft_s <= run.ttft_max_s and run.ttft_max_s <= run.total_s)
+    assert.near(plan.latency_s, run.total_s, 0.05 * plan.latency_s)
+    assert.same(run:to_table(), ts.simulate(plan):to_table())
+    assert.matches("^Simulated: .*\n  stage 0: ", debug.getmetatable(run).__full(run)) -- what print shows
+  end)
+
+  it("writes a trace", function()
+    local path = support.temporary()
+    ts.simulate(support.small_plan()):save_trace(path)
+    local trace = support.read(path)
+    assert.matches('^{"displayTimeUnit":"ms","traceEvents":%[', trace)
+    assert.matches("%]}\n$", trace)
+    raises("not_found", "No such file", function() ts.simulate(support.small_plan()):save_trace "/no/such/trace" end)
+    raises("io", "Is a directory", function() ts.simulate(support.small_plan()):save_trace "/" end)
+    raises("invalid_argument", "NUL", function() ts.simulate(support.small_plan()):save_trace "a\0b" end)
+    raises("invalid_argument", "run:save_trace path", function() ts.simulate(support.small_plan()):save_trace() end)
+    raises("invalid_argument", "record", function()
+      ts.simulate(support.small_plan(), { record = false }):save_trace(path)
+    end)
+    assert.equal(trace, support.read(path))
+  end)
+
+  it("refuses wrong use", function()
+    for _, value in ipairs { 3, "plan", {}, support.small_problem() } do
+      raises("invalid_argument", "where a tessera.Plan belongs", function() return ts.simulate(value) end)
+    end
+    raises("invalid_argument", "ts.simulate plan", function() return ts.simulate() end)
+    raises("invalid_argument", "did you mean 'record'", function()
+      return ts.simulate(support.small_plan(), { recrd = 1 })
+    end)
+    raises("invalid_argument", "true or false", function() return ts.simulate(support.small_plan(), { record = 1 }) end)
+  end)
+end)

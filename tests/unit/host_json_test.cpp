@@ -1,0 +1,107 @@
+// --json: one JSON value on stdout and nothing else, whatever the verb.
+
+#include <nlohmann/json.hpp>
+
+#include "program.h"
+
+namespace tessera::test {
+namespace {
+
+using nlohmann::json;
+using testing::IsEmpty;
+using testing::Not;
+
+using Words = std::vector<std::string>;
+
+class HostJson : public FolderTest {};
+
+// The one value on stdout; a failure of the test where there is none, or anything beside it.
+json value_of(const Process& p) {
+  EXPECT_EQ(p.status, 0) << p.err;
+  EXPECT_THAT(p.err, IsEmpty());
+  json value = json::parse(p.out, nullptr, false);
+  EXPECT_FALSE(value.is_discarded()) << p.out;
+  return value;
+}
+
+const Words kPlan = {"plan",   "--model",      "opt-125m", "--cluster", "1xT4-16G+1xV100-32G",
+                     "--json", "--batch-size", "2",        "--planner", "uniform"};
+
+TEST_F(HostJson, Plan) {
+  const json plan = value_of(run_program(kPlan));
+  for (const char* number : {"objective", "latency_s", "throughput_tok_s", "omega", "mean_bitwidth",
+                             "solve_s", "prefill_micro_batch_size", "decode_micro_batch_size"}) {
+    EXPECT_TRUE(plan.at(number).is_number()) << number;
+  }
+  for (const char* text : {"status", "planner", "provenance"}) {
+    EXPECT_TRUE(plan.at(text).is_string()) << text;
+  }
+  ASSERT_EQ(plan.at("stages").size(), 2u);
+  for (const json& stage : plan.at("stages")) {
+    for (const char* field : {"device", "node", "device_index", "first_layer", "num_layers",
+                              "bitwidths", "prefill_s", "decode_s", "memory"}) {
+      EXPECT_TRUE(stage.contains(field)) << field;
+    }
+    EXPECT_EQ(stage.at("bitwidths").size(), stage.at("num_layers"));
+    EXPECT_GE(stage.at("memory").at("capacity_bytes"), stage.at("memory").at("total_bytes"));
+  }
+}
+
+TEST_F(HostJson, PlanThatDoesNotExist) {
+  const Process p = run_program(
+      {"plan", "--json", "--model", "opt-175b", "--cluster", "1xT4-16G", "--batch-size", "1"});
+  expect_refusal(p, 3, "GiB");
+  EXPECT_THAT(p.out, IsEmpty());
+  EXPECT_THAT(p.err, testing::HasSubstr("code:  infeasible"));
+}
+
+TEST_F(HostJson, PlanThatCannotBeSavedIsStillPrinted) {
+  Words words = kPlan;
+  words.insert(words.end(), {"--save", path("no/such/plan.json")});
+  const Process p = run_program(words);
+  expect_refusal(p, 1, "No such file or directory");
+  EXPECT_TRUE(json::accept(p.out));
+}
+
+TEST_F(HostJson, ListVersionAndHelp) {
+  const json list = value_of(run_program({"list", "--json"}));
+  ASSERT_TRUE(list.is_array());
+  ASSERT_THAT(list, Not(IsEmpty()));
+  for (const json& entry : list) {
+    EXPECT_TRUE(entry.at("name").is_string());
+    EXPECT_TRUE(entry.at("path").is_string());
+    EXPECT_TRUE(entry.at("doc").is_string());
+  }
+  EXPECT_EQ(value_of(run_program({"--json", "version"})),
+            value_of(run_program({"version", "--json"})));
+  EXPECT_EQ(value_of(run_program({"help", "planners", "--json"})).at("topic"), "planners");
+  EXPECT_TRUE(value_of(run_program({"help", "--json"})).at("text").is_string());
+  expect_refusal(run_program({"help", "planer", "--json"}), 2, "did you mean 'planners'");
+}
+
+TEST_F(HostJson, CodeWithAResult) {
+  const auto result_of = [](const std::string& code) {
+    return value_of(run_program({"--json", "-e", code}));
+  };
+  EXPECT_EQ(result_of("return 1 + 1"), 2);
+  EXPECT_EQ(result_of("return false"), false);
+  EXPECT_EQ(result_of("return { a = { 1, 'x' } }, 'only the first'"),
+            json::parse(R"({"a": [1, "x"]})"));
+  EXPECT_EQ(result_of("return require 'tessera'.model 'opt-125m'").at("num_layers"), 12);
+  EXPECT_EQ(result_of("require 'tessera.host'.set_result(3) os.exit(0)"), 3);
+  const Process chatter = run_program({"--json", "-e", "print 'chatter' return {}"});
+  EXPECT_EQ(chatter.out, "[]\n");
+  EXPECT_EQ(chatter.err, "chatter\n");
+  EXPECT_THAT(run_program({"--json", "-e", "local x = 1"}).out, IsEmpty());
+  EXPECT_THAT(run_program({"-e", "return 1"}).out, IsEmpty());
+  for (const char* code : {"return print", "return 0/0", "return 1/0", "return '\\255'",
+                           "local t = {} t.t = t return t", "return { 1, nil, 3 }",
+                           "return { 1, x = 2 }", "return { [true] = 1 }"}) {
+    const Process p = run_program({"--json", "-e", code});
+    expect_refusal(p, 1, "result");
+    EXPECT_THAT(p.out, IsEmpty()) << code;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::test
