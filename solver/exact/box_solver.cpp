@@ -1,0 +1,235 @@
+#include "exact/box_solver.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::solver::exact {
+namespace {
+
+constexpr std::size_t kRootSteps = 14, kSteps = 4, kProbeSteps = 8;
+// Enumerating this few options is about as dear as bounding two more boxes.
+constexpr std::size_t kFewOptions = 1500, kFewLabels = 20000;
+constexpr std::size_t kManyLabels = 200000, kMostLabels = 4000000;
+
+}  // namespace
+
+void BoxSolver::use(const ConfigTable& table) {
+  table_ = &table;
+  search_.use(table);
+}
+
+BoxOutcome BoxSolver::solve(const OpenBox& open, double cutoff, double tolerance,
+                            const std::function<bool()>& should_stop) {
+  cutoff_ = cutoff;
+  tolerance_ = tolerance;
+  should_stop_ = should_stop;
+  better_.reset();
+  prepare(open);
+  BoxOutcome outcome;
+  const bool root = open.options == nullptr;
+  if (!empty_ && root && space_.has_omega_limit()) empty_ = misses_floor();
+  if (!empty_) ascend(root ? kRootSteps : kSteps);
+  if (!empty_ && space_.has_omega_limit() && cutoff_ == kInfinity) seek_quality();
+  if (!empty_ && best_bound_ < cutoff_) {
+    const Weights weights = weights_of(space_, *pair_, best_at_, box_);
+    search_.find(task_, weights);
+    search_.reduce(cutoff_ - weights.constant, options_);
+    empty_ = options_.size() == 0 || !snap(space_, *pair_, options_, box_);
+  }
+  if (!empty_ && best_bound_ < cutoff_) split(outcome);
+  outcome.better = std::move(better_);
+  outcome.bound = empty_ ? cutoff_ : std::max(best_bound_, open.bound);
+  return outcome;
+}
+
+void BoxSolver::prepare(const OpenBox& open) {
+  pair_index_ = open.pair;
+  pair_ = &space_.pairs()[open.pair];
+  box_ = open.box;
+  best_bound_ = open.bound;
+  best_at_ = open.multipliers;
+  has_path_ = false;
+  options_ = open.options ? narrowed(*open.options, box_)
+                          : all_options(space_, *pair_, *table_, box_);
+  empty_ = !snap(space_, *pair_, options_, box_);
+  if (empty_) return;
+  const bool links_matter = pair_->slowest_prefill_link_s > box_.prefill_low ||
+                            pair_->slowest_decode_link_s > box_.decode_low;
+  const Graph* graph =
+      links_matter && !space_.order() && graphs_.linked ? &*graphs_.linked : &*graphs_.plain;
+  if (graph != open.graph) {
+    options_.first_node.clear();
+    options_.end_node.clear();
+  }
+  task_ = {pair_, graph, box_, &options_};
+  // Where the box is thin its end is exact and an average can only be less.
+  if (box_.prefill_low == box_.prefill_high) {
+    std::fill(best_at_.prefill.begin(), best_at_.prefill.end(), 0);
+  }
+  if (box_.decode_low == box_.decode_high) {
+    std::fill(best_at_.decode.begin(), best_at_.decode.end(), 0);
+  }
+}
+
+void BoxSolver::meet(Path path) {
+  if (!path.meets_floor || !(path.objective < cutoff_)) return;
+  cutoff_ = path.objective - tolerance_ * std::fabs(path.objective);
+  better_ = std::move(path);
+}
+
+bool BoxSolver::ascend(std::size_t max_steps) {
+  Ascent ascent(space_, *pair_, best_at_,
+                std::fabs(cutoff_ < kInfinity ? cutoff_ : std::max(1e-9, best_bound_)));
+  double best = -kInfinity;
+  std::size_t idle = 0;
+  for (std::size_t i = 0; i < max_steps && idle < 3 && !should_stop_(); ++i) {
+    const Weights weights = weights_of(space_, *pair_, ascent.at(), box_);
+    const double weight = search_.find(task_, weights);
+    if (weight == kInfinity) {
+      empty_ = true;
+      return false;
+    }
+    const double value = weight + weights.constant;
+    Path path = search_.trace();
+    const Usage usage = usage_of(space_, path);
+    meet(path);
+    ++idle;
+    if (value > best) {
+      if (value > best + 0.03 * (cutoff_ - best)) idle = 0;
+      best = value;
+      best_at_ = ascent.at();
+      best_path_ = std::move(path);
+    }
+    best_bound_ = std::max(best_bound_, best);
+    if (best_bound_ >= cutoff_) return true;
+    const double square = ascent.compute_gradient(usage, box_);
+    if (square == 0) return true;
+    const double aim = cutoff_ < kInfinity ? cutoff_ - value : 0.1 * std::fabs(value);
+    ascent.step(std::max(aim, 1e-6 * std::fabs(value)) / square);
+  }
+  return true;
+}
+
+// With a quality floor a shortest path need not be a plan: raises the price of omega until it is
+// one, then bisects the price.
+void BoxSolver::seek_quality() {
+  Multipliers at = best_at_;
+  double low = at.nu, high = kInfinity;
+  double step = std::max(at.nu, 1e-3 * std::fabs(best_bound_) /
+                                    std::max(1e-9, std::fabs(space_.omega_limit())));
+  for (std::size_t i = 0; i < 40 && !should_stop_(); ++i) {
+    if (high < kInfinity && i >= 20) return;
+    at.nu = high < kInfinity ? 0.5 * (low + high) : low + step;
+    step *= 3;
+    if (search_.find(task_, weights_of(space_, *pair_, at, box_)) == kInfinity) return;
+    Path path = search_.trace();
+    (path.meets_floor ? high : low) = at.nu;
+    meet(std::move(path));
+  }
+}
+
+// Whether even the pipeline of least omega breaks the quality floor.
+bool BoxSolver::misses_floor() {
+  const Weights omega = omega_alone();
+  const double least = search_.find(task_, omega);
+  return least > space_.omega_limit() + 1e-12 * std::fabs(space_.omega_limit());
+}
+
+Weights BoxSolver::omega_alone() const {
+  Weights omega;
+  omega.prefill.assign(space_.kinds().size(), 0);
+  omega.decode = omega.prefill;
+  omega.omega = 1;
+  return omega;
+}
+
+std::optional<Path> BoxSolver::probe(const OpenBox& open, double cutoff,
+                                     const std::function<bool()>& should_stop) {
+  cutoff_ = cutoff;
+  tolerance_ = 0;
+  should_stop_ = should_stop;
+  better_.reset();
+  prepare(open);
+  if (empty_) return std::nullopt;
+  ascend(kProbeSteps);
+  if (!empty_ && space_.has_omega_limit() && !better_) seek_quality();
+  return std::move(better_);
+}
+
+bool BoxSolver::enumerate(std::size_t max_labels) {
+  std::vector<double> omega_to_end;
+  task_.box = box_;
+  if (space_.has_omega_limit()) {
+    search_.find(task_, omega_alone());
+    omega_to_end = search_.to_end();
+  }
+  const Weights weights = weights_of(space_, *pair_, best_at_, box_);
+  search_.find(task_, weights);
+  Enumeration enumeration(space_, *table_, search_, task_, weights, omega_to_end);
+  Enumeration::Result result = enumeration.run(cutoff_, max_labels, should_stop_);
+  if (result.better) meet(*std::move(result.better));
+  if (result.complete) best_bound_ = std::max(best_bound_, cutoff_);
+  return result.complete;
+}
+
+OpenBox BoxSolver::child() const {
+  OpenBox child;
+  child.pair = pair_index_;
+  child.box = box_;
+  child.multipliers = best_at_;
+  child.graph = task_.graph;
+  child.bound = best_bound_;
+  return child;
+}
+
+void BoxSolver::split(BoxOutcome& outcome) {
+  const ObjectiveCoefficients& c = pair_->coefficients;
+  // A time without a price is as good as known.
+  const bool prefill_thin = box_.prefill_low == box_.prefill_high || c.prefill_max == 0;
+  const bool decode_thin = box_.decode_low == box_.decode_high ||
+                           c.decode_max + c.round * c.round_micro_batches == 0;
+  if (prefill_thin && decode_thin) {
+    outcome.unresolved = !enumerate(kMostLabels);
+    return;
+  }
+  if (options_.size() <= kFewOptions && enumerate(kFewLabels)) return;
+  const Weights w = weights_of(space_, *pair_, best_at_, box_);
+  // What the bound credits for Tp and Td, as against the times of its own pipeline.
+  double prefill_paid = w.prefill_floor * box_.prefill_low;
+  double decode_paid = w.decode_floor * box_.decode_low;
+  const double decode_sum_price = c.decode_sum + c.round * (1 - best_at_.lambda);
+  for (const PathStage& stage : best_path_.stages) {
+    prefill_paid += (w.prefill[stage.kind] - c.prefill_sum) * stage.prefill_s;
+    decode_paid += (w.decode[stage.kind] - decode_sum_price) * stage.decode_s;
+  }
+  const double tp = std::clamp(best_path_.prefill_max_s, box_.prefill_low, box_.prefill_high);
+  const double td = std::clamp(best_path_.decode_max_s, box_.decode_low, box_.decode_high);
+  const double decode_price = c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
+  const double round = c.round * std::max(c.round_micro_batches * td, best_path_.decode_sum_s) -
+                       c.round * (best_at_.lambda * c.round_micro_batches * td +
+                                  (1 - best_at_.lambda) * best_path_.decode_sum_s);
+  const double prefill_gap = c.prefill_max * tp - prefill_paid;
+  const double decode_gap = decode_price * td - decode_paid + round;
+  const double open_gap = cutoff_ - best_bound_;
+  if (cutoff_ < kInfinity && std::max(prefill_gap, decode_gap) < 0.2 * open_gap &&
+      enumerate(kManyLabels)) {
+    return;
+  }
+
+  const bool by_prefill = decode_thin || (!prefill_thin && prefill_gap >= decode_gap);
+  const double low = by_prefill ? box_.prefill_low : box_.decode_low;
+  const double high = by_prefill ? box_.prefill_high : box_.decode_high;
+  const double paid = by_prefill ? prefill_paid / std::max(1e-300, c.prefill_max)
+                                 : decode_paid / std::max(1e-300, decode_price);
+  const double time = by_prefill ? tp : td;
+  double at = time > low ? 0.5 * (std::clamp(paid, low, time) + time) : 0.5 * (low + high);
+  if (!(at >= low && at < high)) at = low;
+  const auto options = std::make_shared<const OptionSet>(std::move(options_));
+  OpenBox below = child(), above = child();
+  below.options = above.options = options;
+  (by_prefill ? below.box.prefill_high : below.box.decode_high) = at;
+  (by_prefill ? above.box.prefill_low : above.box.decode_low) = std::nextafter(at, kInfinity);
+  outcome.children = {std::move(below), std::move(above)};
+}
+
+}  // namespace tessera::solver::exact
