@@ -30,6 +30,7 @@ BoxOutcome BoxSolver::solve(const OpenBox& open, double cutoff, double tolerance
   if (!empty_ && root && space_.has_omega_limit()) empty_ = misses_floor();
   if (!empty_) ascend(root ? kRootSteps : kSteps);
   if (!empty_ && space_.has_omega_limit() && cutoff_ == kInfinity) seek_quality();
+  if (!empty_ && best_bound_ < cutoff_ && root) dive();
   if (!empty_ && best_bound_ < cutoff_) {
     const Weights weights = weights_of(space_, *pair_, best_at_, box_);
     search_.find(task_, weights);
@@ -75,6 +76,48 @@ void BoxSolver::meet(Path path) {
   if (!path.meets_floor || !(path.objective < cutoff_)) return;
   cutoff_ = path.objective - tolerance_ * std::fabs(path.objective);
   better_ = std::move(path);
+}
+
+// A shortest path under multipliers balances the stages only on average. Thresholds a little above
+// the times that the bound pays for give pipelines that are balanced one by one.
+void BoxSolver::dive() {
+  const Box whole = box_;
+  const Weights w = weights_of(space_, *pair_, best_at_, box_);
+  const Paid paid = paid_times(w);
+  Multipliers at = best_at_;
+  std::fill(at.prefill.begin(), at.prefill.end(), 0);
+  std::fill(at.decode.begin(), at.decode.end(), 0);
+  for (const double slack : {0.01, 0.03, 0.06, 0.1, 0.16, 0.25, 0.4}) {
+    if (should_stop_()) break;
+    const auto above = [&](double time, double low, double high) {
+      return std::clamp(std::max(time, low) * (1 + slack), low, high);
+    };
+    task_.box.prefill_high = above(paid.prefill_s, whole.prefill_low, whole.prefill_high);
+    task_.box.decode_high = above(paid.decode_s, whole.decode_low, whole.decode_high);
+    const OptionSet inside = narrowed(options_, task_.box);
+    task_.options = &inside;
+    if (search_.find(task_, weights_of(space_, *pair_, at, whole)) < kInfinity) {
+      meet(search_.trace());
+    }
+  }
+  task_.options = &options_;
+  task_.box = whole;
+}
+
+// What the bound credits for Tp and Td, by its own pipeline.
+BoxSolver::Paid BoxSolver::paid_times(const Weights& w) const {
+  const ObjectiveCoefficients& c = pair_->coefficients;
+  const double decode_price = c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
+  const double decode_sum_price = c.decode_sum + c.round * (1 - best_at_.lambda);
+  double prefill = w.prefill_floor * box_.prefill_low, decode = w.decode_floor * box_.decode_low;
+  for (const PathStage& stage : best_path_.stages) {
+    prefill += (w.prefill[stage.kind] - c.prefill_sum) * stage.prefill_s;
+    decode += (w.decode[stage.kind] - decode_sum_price) * stage.decode_s;
+  }
+  Paid paid;
+  paid.prefill_s = c.prefill_max > 0 ? prefill / c.prefill_max : box_.prefill_low;
+  paid.decode_s = decode_price > 0 ? decode / decode_price : box_.decode_low;
+  return paid;
 }
 
 bool BoxSolver::ascend(std::size_t max_steps) {
@@ -153,6 +196,7 @@ std::optional<Path> BoxSolver::probe(const OpenBox& open, double cutoff,
   if (empty_) return std::nullopt;
   ascend(kProbeSteps);
   if (!empty_ && space_.has_omega_limit() && !better_) seek_quality();
+  if (!empty_) dive();
   return std::move(better_);
 }
 
@@ -194,22 +238,15 @@ void BoxSolver::split(BoxOutcome& outcome) {
   }
   if (options_.size() <= kFewOptions && enumerate(kFewLabels)) return;
   const Weights w = weights_of(space_, *pair_, best_at_, box_);
-  // What the bound credits for Tp and Td, as against the times of its own pipeline.
-  double prefill_paid = w.prefill_floor * box_.prefill_low;
-  double decode_paid = w.decode_floor * box_.decode_low;
-  const double decode_sum_price = c.decode_sum + c.round * (1 - best_at_.lambda);
-  for (const PathStage& stage : best_path_.stages) {
-    prefill_paid += (w.prefill[stage.kind] - c.prefill_sum) * stage.prefill_s;
-    decode_paid += (w.decode[stage.kind] - decode_sum_price) * stage.decode_s;
-  }
+  const Paid paid = paid_times(w);
   const double tp = std::clamp(best_path_.prefill_max_s, box_.prefill_low, box_.prefill_high);
   const double td = std::clamp(best_path_.decode_max_s, box_.decode_low, box_.decode_high);
   const double decode_price = c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
   const double round = c.round * std::max(c.round_micro_batches * td, best_path_.decode_sum_s) -
                        c.round * (best_at_.lambda * c.round_micro_batches * td +
                                   (1 - best_at_.lambda) * best_path_.decode_sum_s);
-  const double prefill_gap = c.prefill_max * tp - prefill_paid;
-  const double decode_gap = decode_price * td - decode_paid + round;
+  const double prefill_gap = c.prefill_max * (tp - paid.prefill_s);
+  const double decode_gap = decode_price * (td - paid.decode_s) + round;
   const double open_gap = cutoff_ - best_bound_;
   if (cutoff_ < kInfinity && std::max(prefill_gap, decode_gap) < 0.2 * open_gap &&
       enumerate(kManyLabels)) {
@@ -219,10 +256,9 @@ void BoxSolver::split(BoxOutcome& outcome) {
   const bool by_prefill = decode_thin || (!prefill_thin && prefill_gap >= decode_gap);
   const double low = by_prefill ? box_.prefill_low : box_.decode_low;
   const double high = by_prefill ? box_.prefill_high : box_.decode_high;
-  const double paid = by_prefill ? prefill_paid / std::max(1e-300, c.prefill_max)
-                                 : decode_paid / std::max(1e-300, decode_price);
+  const double credited = by_prefill ? paid.prefill_s : paid.decode_s;
   const double time = by_prefill ? tp : td;
-  double at = time > low ? 0.5 * (std::clamp(paid, low, time) + time) : 0.5 * (low + high);
+  double at = time > low ? 0.5 * (std::clamp(credited, low, time) + time) : 0.5 * (low + high);
   if (!(at >= low && at < high)) at = low;
   const auto options = std::make_shared<const OptionSet>(std::move(options_));
   OpenBox below = child(), above = child();

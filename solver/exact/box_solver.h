@@ -58,6 +58,11 @@ class BoxSolver {
   void seek_quality();
   bool misses_floor();
   Weights omega_alone() const;
+  struct Paid {
+    double prefill_s = 0, decode_s = 0;
+  };
+  Paid paid_times(const Weights& weights) const;
+  void dive();
   bool enumerate(std::size_t max_labels);
   void split(BoxOutcome& outcome);
   OpenBox child() const;

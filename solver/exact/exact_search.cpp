@@ -48,6 +48,7 @@ PlanResult ExactSearch::run() {
   bound_pairs();
   find_first_plan();
   build_table();
+  if (getenv("TDBG")) fprintf(stderr, "%.2f table %zu configs %zu entries maxl %zu best %.6f open %zu of %zu\n", deadline_.elapsed_s(), table_ ? table_->num_configs() : 0, table_ ? table_->num_entries() : 0, table_ ? table_->max_length() : 0, best_objective_, open_.size(), fluid_.size());
   solve_boxes();
   return finish();
 }
@@ -242,6 +243,15 @@ void ExactSearch::solve_round(std::vector<OpenBox> round) {
     outcomes[i] = solvers_[worker]->solve(round[i], limit, tolerance(),
                                           [this] { return deadline_.reached().has_value(); });
   });
+  if (getenv("TDBG")) {
+    size_t o = 0, un = 0, ch = 0; double ob = 0;
+    for (size_t i = 0; i < round.size(); ++i) { ch += outcomes[i].children.size(); un += outcomes[i].unresolved; if (outcomes[i].better) ob = std::max(ob, outcomes[i].better->objective); for (auto& c : outcomes[i].children) o = std::max(o, c.options->size()); }
+    fprintf(stderr, "%.2f round low %.6f cutoff %.6f open %zu children %zu maxopt %zu unres %zu better %.6f pair %ld %ld box %.5g-%.5g %.5g-%.5g lam %.3f -> %.6f\n", deadline_.elapsed_s(), round[0].bound, limit, open_.size(), ch, o, un, ob, space_.pairs()[round[0].pair].prefill_size, space_.pairs()[round[0].pair].decode_size, round[0].box.prefill_low, round[0].box.prefill_high, round[0].box.decode_low, round[0].box.decode_high, round[0].multipliers.lambda, outcomes[0].bound);
+  }
+  if (getenv("TDBG2")) for (size_t i = 0; i < round.size(); ++i) {
+    fprintf(stderr, "   box %zu pair %ld %ld P %.6g-%.6g D %.6g-%.6g lam %.3f bound %.6f -> %.6f ch %zu opts %zu unres %d\n", round[i].number, space_.pairs()[round[i].pair].prefill_size, space_.pairs()[round[i].pair].decode_size, round[i].box.prefill_low, round[i].box.prefill_high, round[i].box.decode_low, round[i].box.decode_high, round[i].multipliers.lambda, round[i].bound, outcomes[i].bound, outcomes[i].children.size(), outcomes[i].children.empty() ? 0 : outcomes[i].children[0].options->size(), (int)outcomes[i].unresolved);
+    for (auto& c : outcomes[i].children) fprintf(stderr, "        child P %.6g-%.6g D %.6g-%.6g lam %.3f\n", c.box.prefill_low, c.box.prefill_high, c.box.decode_low, c.box.decode_high, c.multipliers.lambda);
+  }
   const bool cut_short = stopped();
   for (std::size_t i = 0; i < round.size(); ++i) {
     for (OpenBox& child : outcomes[i].children) {

@@ -85,9 +85,13 @@ double Ascent::compute_gradient(const Usage& usage, const Box& box) {
   const std::size_t kinds = space_.kinds().size();
   const ObjectiveCoefficients& c = pair_.coefficients;
   const double decode_max = c.decode_max + c.round * at_.lambda * c.round_micro_batches;
+  // Shares of Td have no price while lambda is 0, yet decide whether raising lambda pays: so they
+  // move as if they had one, and lambda as if they were where they lead.
+  const double share_price =
+      std::max(decode_max, 0.25 * (c.decode_max + c.round * c.round_micro_batches));
   const bool keep = !direction_.empty();
   direction_.resize(2 * kinds + 2, 0);
-  double split = box.decode_low, square = 0;
+  double split = box.decode_low, best_split = box.decode_low, square = 0;
   const auto set = [&](std::size_t i, double gradient) {
     direction_[i] = gradient + (keep ? kMomentum * direction_[i] : 0);
     square += direction_[i] * direction_[i];
@@ -97,10 +101,12 @@ double Ascent::compute_gradient(const Usage& usage, const Box& box) {
     const double prefill = usage.prefill[k] / count - box.prefill_low;
     const double decode = usage.decode[k] / count - box.decode_low;
     split += at_.decode[k] * decode;
+    best_split = std::max(best_split, box.decode_low + decode);
     // At the border of the simplex, what leads outside is no direction.
     set(k, at_.prefill[k] == 0 && prefill < 0 ? 0 : c.prefill_max * prefill);
-    set(kinds + k, at_.decode[k] == 0 && decode < 0 ? 0 : decode_max * decode);
+    set(kinds + k, at_.decode[k] == 0 && decode < 0 ? 0 : share_price * decode);
   }
+  split += (1 - at_.lambda) * (best_split - split);
   const double lambda = c.round * (c.round_micro_batches * split - usage.decode_sum);
   const bool stuck = (at_.lambda <= 0 && lambda < 0) || (at_.lambda >= 1 && lambda > 0);
   set(2 * kinds, lambda_free_ && !stuck ? lambda : 0);
