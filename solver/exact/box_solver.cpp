@@ -6,7 +6,8 @@
 namespace tessera::solver::exact {
 namespace {
 
-constexpr std::size_t kRootSteps = 14, kSteps = 4, kProbeSteps = 8;
+constexpr std::size_t kRootSteps = 14, kSteps = 4, kProbeSteps = 8, kQualitySteps = 10;
+constexpr double kLittleGain = 0.05, kTowardsModel = 0.6;
 // Enumerating this few options is about as dear as bounding two more boxes.
 constexpr std::size_t kFewOptions = 1500, kFewLabels = 20000;
 constexpr std::size_t kManyLabels = 200000, kMostLabels = 4000000;
@@ -29,7 +30,7 @@ BoxOutcome BoxSolver::solve(const OpenBox& open, double cutoff, double tolerance
   const bool root = open.options == nullptr;
   if (!empty_ && root && space_.has_omega_limit()) empty_ = misses_floor();
   if (!empty_) ascend(root ? kRootSteps : kSteps);
-  if (!empty_ && space_.has_omega_limit() && cutoff_ == kInfinity) seek_quality();
+  if (!empty_ && space_.has_omega_limit() && cutoff_ == kInfinity) seek_quality(best_at_, 40);
   if (!empty_ && best_bound_ < cutoff_ && root) dive();
   if (!empty_ && best_bound_ < cutoff_) {
     const Weights weights = weights_of(space_, *pair_, best_at_, box_);
@@ -49,7 +50,7 @@ void BoxSolver::prepare(const OpenBox& open) {
   box_ = open.box;
   best_bound_ = open.bound;
   best_at_ = open.multipliers;
-  has_path_ = false;
+  cuts_ = open.cuts ? *open.cuts : std::vector<Cut>{};
   options_ = open.options ? narrowed(*open.options, box_)
                           : all_options(space_, *pair_, *table_, box_);
   empty_ = !snap(space_, *pair_, options_, box_);
@@ -96,9 +97,7 @@ void BoxSolver::dive() {
     task_.box.decode_high = above(paid.decode_s, whole.decode_low, whole.decode_high);
     const OptionSet inside = narrowed(options_, task_.box);
     task_.options = &inside;
-    if (search_.find(task_, weights_of(space_, *pair_, at, whole)) < kInfinity) {
-      meet(search_.trace());
-    }
+    seek_quality(at, space_.has_omega_limit() ? kQualitySteps : 1);
   }
   task_.options = &options_;
   task_.box = whole;
@@ -120,54 +119,65 @@ BoxSolver::Paid BoxSolver::paid_times(const Weights& w) const {
   return paid;
 }
 
-bool BoxSolver::ascend(std::size_t max_steps) {
-  Ascent ascent(space_, *pair_, best_at_,
-                std::fabs(cutoff_ < kInfinity ? cutoff_ : std::max(1e-9, best_bound_)));
+// Kelley's method with queries halfway between the best point and the model's maximum, which keeps
+// it from swinging. Stops when the model says that little is left to gain.
+void BoxSolver::ascend(std::size_t max_steps) {
+  const double scale = cutoff_ < kInfinity ? std::fabs(cutoff_) : std::fabs(best_bound_);
+  CutModel model(space_, *pair_, box_, std::max(scale, 1e-9));
+  for (const Cut& cut : cuts_) model.add(cut);
+  Multipliers query = best_at_;
   double best = -kInfinity;
-  std::size_t idle = 0;
-  for (std::size_t i = 0; i < max_steps && idle < 3 && !should_stop_(); ++i) {
-    const Weights weights = weights_of(space_, *pair_, ascent.at(), box_);
+  for (std::size_t i = 0; i < max_steps && !should_stop_(); ++i) {
+    const Weights weights = weights_of(space_, *pair_, query, box_);
     const double weight = search_.find(task_, weights);
     if (weight == kInfinity) {
       empty_ = true;
-      return false;
+      return;
     }
     const double value = weight + weights.constant;
     Path path = search_.trace();
-    const Usage usage = usage_of(space_, path);
+    cuts_.push_back(cut_of(path));
+    model.add(cuts_.back());
     meet(path);
-    ++idle;
     if (value > best) {
-      if (value > best + 0.03 * (cutoff_ - best)) idle = 0;
       best = value;
-      best_at_ = ascent.at();
+      best_at_ = query;
       best_path_ = std::move(path);
     }
     best_bound_ = std::max(best_bound_, best);
-    if (best_bound_ >= cutoff_) return true;
-    const double square = ascent.compute_gradient(usage, box_);
-    if (square == 0) return true;
-    const double aim = cutoff_ < kInfinity ? cutoff_ - value : 0.1 * std::fabs(value);
-    ascent.step(std::max(aim, 1e-6 * std::fabs(value)) / square);
+    if (best_bound_ >= cutoff_) return;
+    const double nu_step = omega_price_scale(space_, std::max(scale, 1e-9));
+    const CutModel::Maximum maximum = model.maximise(2 * best_at_.nu + nu_step);
+    const double left = maximum.value - best, wanted = cutoff_ - best;
+    if (left < kLittleGain * std::min(wanted, std::fabs(best))) return;
+    query = model.between(best_at_, maximum.at, kTowardsModel);
   }
-  return true;
+}
+
+Cut BoxSolver::cut_of(const Path& path) const {
+  Cut cut{usage_of(space_, path), 0, 0};
+  for (const PathStage& stage : path.stages) {
+    cut.prefill_max = std::max(cut.prefill_max, stage.prefill_s);
+    cut.decode_max = std::max(cut.decode_max, stage.decode_s);
+  }
+  return cut;
 }
 
 // With a quality floor a shortest path need not be a plan: raises the price of omega until it is
 // one, then bisects the price.
-void BoxSolver::seek_quality() {
-  Multipliers at = best_at_;
-  double low = at.nu, high = kInfinity;
-  double step = std::max(at.nu, 1e-3 * std::fabs(best_bound_) /
-                                    std::max(1e-9, std::fabs(space_.omega_limit())));
-  for (std::size_t i = 0; i < 40 && !should_stop_(); ++i) {
-    if (high < kInfinity && i >= 20) return;
-    at.nu = high < kInfinity ? 0.5 * (low + high) : low + step;
-    step *= 3;
+void BoxSolver::seek_quality(Multipliers at, std::size_t max_steps) {
+  double low = 0, high = kInfinity;
+  double step = std::max(0.1 * at.nu, 1e-3 * std::fabs(best_bound_) /
+                                          std::max(1e-9, std::fabs(space_.omega_limit())));
+  for (std::size_t i = 0; i < max_steps && !should_stop_(); ++i) {
     if (search_.find(task_, weights_of(space_, *pair_, at, box_)) == kInfinity) return;
     Path path = search_.trace();
     (path.meets_floor ? high : low) = at.nu;
     meet(std::move(path));
+    if (at.nu == 0 && high == 0) return;
+    at.nu = high == kInfinity ? at.nu + step : low == 0 ? std::max(0.0, at.nu - step)
+                                                        : 0.5 * (low + high);
+    step *= 3;
   }
 }
 
@@ -195,7 +205,7 @@ std::optional<Path> BoxSolver::probe(const OpenBox& open, double cutoff,
   prepare(open);
   if (empty_) return std::nullopt;
   ascend(kProbeSteps);
-  if (!empty_ && space_.has_omega_limit() && !better_) seek_quality();
+  if (!empty_ && space_.has_omega_limit() && !better_) seek_quality(best_at_, 40);
   if (!empty_) dive();
   return std::move(better_);
 }
@@ -261,7 +271,9 @@ void BoxSolver::split(BoxOutcome& outcome) {
   double at = time > low ? 0.5 * (std::clamp(credited, low, time) + time) : 0.5 * (low + high);
   if (!(at >= low && at < high)) at = low;
   const auto options = std::make_shared<const OptionSet>(std::move(options_));
+  const auto cuts = std::make_shared<const std::vector<Cut>>(std::move(cuts_));
   OpenBox below = child(), above = child();
+  below.cuts = above.cuts = cuts;
   below.options = above.options = options;
   (by_prefill ? below.box.prefill_high : below.box.decode_high) = at;
   (by_prefill ? above.box.prefill_low : above.box.decode_low) = std::nextafter(at, kInfinity);

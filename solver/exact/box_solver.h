@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "exact/cut_model.h"
 #include "exact/enumeration.h"
 #include "exact/path_search.h"
 
@@ -23,6 +24,7 @@ struct OpenBox {
   Box box;
   Multipliers multipliers;
   std::shared_ptr<const OptionSet> options;  ///< absent at the root: all that fit
+  std::shared_ptr<const std::vector<Cut>> cuts;  ///< pipelines met in the boxes around it
   const Graph* graph = nullptr;              ///< whose nodes the options' windows mean
   double bound = -kInfinity;
   std::size_t number = 0;  ///< of creation; breaks ties
@@ -53,9 +55,10 @@ class BoxSolver {
 
  private:
   void prepare(const OpenBox& open);
-  bool ascend(std::size_t max_steps);
+  void ascend(std::size_t max_steps);
+  Cut cut_of(const Path& path) const;
   void meet(Path path);
-  void seek_quality();
+  void seek_quality(Multipliers at, std::size_t max_steps);
   bool misses_floor();
   Weights omega_alone() const;
   struct Paid {
@@ -81,7 +84,8 @@ class BoxSolver {
   double cutoff_ = kInfinity, tolerance_ = 0, best_bound_ = -kInfinity;
   Multipliers best_at_;
   Path best_path_;
-  bool has_path_ = false, empty_ = false;
+  bool empty_ = false;
+  std::vector<Cut> cuts_;
   std::optional<Path> better_;
   std::function<bool()> should_stop_;
 };

@@ -15,6 +15,14 @@ bool rounds_are_decode_bound(const SearchSpace& space, const Pair& pair) {
 
 }  // namespace
 
+double omega_price_scale(const SearchSpace& space, double objective_scale) {
+  if (!space.has_omega_limit()) return 1;
+  double spread = 0;
+  for (const double omega : space.instance().omega) spread += std::fabs(omega);
+  const double scale = std::max(std::fabs(space.omega_limit()), 1e-3 * spread);
+  return objective_scale / std::max(scale, 1e-300);
+}
+
 Weights weights_of(const SearchSpace& space, const Pair& pair, const Multipliers& multipliers,
                    const Box& box) {
   const ObjectiveCoefficients& c = pair.coefficients;
@@ -73,12 +81,7 @@ Ascent::Ascent(const SearchSpace& space, const Pair& pair, Multipliers start,
                double objective_scale)
     : space_(space), pair_(pair), at_(std::move(start)) {
   lambda_free_ = pair.coefficients.round > 0 && !rounds_are_decode_bound(space, pair);
-  if (space.has_omega_limit()) {
-    double spread = 0;
-    for (const double omega : space.instance().omega) spread += std::fabs(omega);
-    const double scale = std::max(std::fabs(space.omega_limit()), 1e-3 * spread);
-    nu_scale_ = objective_scale / std::max(scale, 1e-300);
-  }
+  nu_scale_ = omega_price_scale(space, objective_scale);
 }
 
 double Ascent::compute_gradient(const Usage& usage, const Box& box) {

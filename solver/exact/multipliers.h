@@ -63,6 +63,9 @@ class Ascent {
 /// Nearest point with entries >= 0 that sum to at most 1.
 void project_to_simplex(std::vector<double>& x);
 
+/// A typical price of omega: the objective's size over the floor's.
+double omega_price_scale(const SearchSpace& space, double objective_scale);
+
 /// Multipliers before anything is known.
 Multipliers first_multipliers(const SearchSpace& space, const Pair& pair);
 
