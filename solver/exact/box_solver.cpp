@@ -7,6 +7,8 @@ namespace tessera::solver::exact {
 namespace {
 
 constexpr std::size_t kRootSteps = 14, kSteps = 4, kProbeSteps = 8, kQualitySteps = 10;
+// Cuts handed on to children, the latest.
+constexpr std::size_t kMostCuts = 40;
 constexpr double kLittleGain = 0.05, kTowardsModel = 0.6;
 // Enumerating this few options is about as dear as bounding two more boxes.
 constexpr std::size_t kFewOptions = 1500, kFewLabels = 20000;
@@ -115,7 +117,10 @@ BoxSolver::Paid BoxSolver::paid_times(const Weights& w) const {
   }
   Paid paid;
   paid.prefill_s = c.prefill_max > 0 ? prefill / c.prefill_max : box_.prefill_low;
-  paid.decode_s = decode_price > 0 ? decode / decode_price : box_.decode_low;
+  // A price near 0 would divide rounding by rounding.
+  const double largest_price = c.decode_max + c.round * c.round_micro_batches;
+  paid.decode_s =
+      decode_price > 1e-6 * largest_price ? decode / decode_price : box_.decode_low;
   return paid;
 }
 
@@ -269,8 +274,12 @@ void BoxSolver::split(BoxOutcome& outcome) {
   const double credited = by_prefill ? paid.prefill_s : paid.decode_s;
   const double time = by_prefill ? tp : td;
   double at = time > low ? 0.5 * (std::clamp(credited, low, time) + time) : 0.5 * (low + high);
+  if (!(at >= low && at < high)) at = 0.5 * (low + high);
   if (!(at >= low && at < high)) at = low;
   const auto options = std::make_shared<const OptionSet>(std::move(options_));
+  if (cuts_.size() > kMostCuts) {
+    cuts_.erase(cuts_.begin(), cuts_.end() - static_cast<std::ptrdiff_t>(kMostCuts));
+  }
   const auto cuts = std::make_shared<const std::vector<Cut>>(std::move(cuts_));
   OpenBox below = child(), above = child();
   below.cuts = above.cuts = cuts;
