@@ -53,8 +53,8 @@ void BoxSolver::prepare(const OpenBox& open) {
   best_bound_ = open.bound;
   best_at_ = open.multipliers;
   cuts_ = open.cuts ? *open.cuts : std::vector<Cut>{};
-  options_ = open.options ? narrowed(*open.options, box_)
-                          : all_options(space_, *pair_, *table_, box_);
+  options_ =
+      open.options ? narrowed(*open.options, box_) : all_options(space_, *pair_, *table_, box_);
   empty_ = !snap(space_, *pair_, options_, box_);
   if (empty_) return;
   const bool links_matter = pair_->slowest_prefill_link_s > box_.prefill_low ||
@@ -119,8 +119,7 @@ BoxSolver::Paid BoxSolver::paid_times(const Weights& w) const {
   paid.prefill_s = c.prefill_max > 0 ? prefill / c.prefill_max : box_.prefill_low;
   // A price near 0 would divide rounding by rounding.
   const double largest_price = c.decode_max + c.round * c.round_micro_batches;
-  paid.decode_s =
-      decode_price > 1e-6 * largest_price ? decode / decode_price : box_.decode_low;
+  paid.decode_s = decode_price > 1e-6 * largest_price ? decode / decode_price : box_.decode_low;
   return paid;
 }
 
@@ -172,16 +171,17 @@ Cut BoxSolver::cut_of(const Path& path) const {
 // one, then bisects the price.
 void BoxSolver::seek_quality(Multipliers at, std::size_t max_steps) {
   double low = 0, high = kInfinity;
-  double step = std::max(0.1 * at.nu, 1e-3 * std::fabs(best_bound_) /
-                                          std::max(1e-9, std::fabs(space_.omega_limit())));
+  double step = std::max(
+      0.1 * at.nu, 1e-3 * std::fabs(best_bound_) / std::max(1e-9, std::fabs(space_.omega_limit())));
   for (std::size_t i = 0; i < max_steps && !should_stop_(); ++i) {
     if (search_.find(task_, weights_of(space_, *pair_, at, box_)) == kInfinity) return;
     Path path = search_.trace();
     (path.meets_floor ? high : low) = at.nu;
     meet(std::move(path));
     if (at.nu == 0 && high == 0) return;
-    at.nu = high == kInfinity ? at.nu + step : low == 0 ? std::max(0.0, at.nu - step)
-                                                        : 0.5 * (low + high);
+    at.nu = high == kInfinity ? at.nu + step
+            : low == 0        ? std::max(0.0, at.nu - step)
+                              : 0.5 * (low + high);
     step *= 3;
   }
 }
@@ -245,8 +245,8 @@ void BoxSolver::split(BoxOutcome& outcome) {
   const ObjectiveCoefficients& c = pair_->coefficients;
   // A time without a price is as good as known.
   const bool prefill_thin = box_.prefill_low == box_.prefill_high || c.prefill_max == 0;
-  const bool decode_thin = box_.decode_low == box_.decode_high ||
-                           c.decode_max + c.round * c.round_micro_batches == 0;
+  const bool decode_thin =
+      box_.decode_low == box_.decode_high || c.decode_max + c.round * c.round_micro_batches == 0;
   if (prefill_thin && decode_thin) {
     outcome.unresolved = !enumerate(kMostLabels);
     return;

@@ -23,9 +23,9 @@ struct OpenBox {
   std::size_t pair = 0;
   Box box;
   Multipliers multipliers;
-  std::shared_ptr<const OptionSet> options;  ///< absent at the root: all that fit
+  std::shared_ptr<const OptionSet> options;      ///< absent at the root: all that fit
   std::shared_ptr<const std::vector<Cut>> cuts;  ///< pipelines met in the boxes around it
-  const Graph* graph = nullptr;              ///< whose nodes the options' windows mean
+  const Graph* graph = nullptr;                  ///< whose nodes the options' windows mean
   double bound = -kInfinity;
   std::size_t number = 0;  ///< of creation; breaks ties
 };

@@ -66,8 +66,12 @@ void ConfigTable::build_class(std::size_t cls, const Admits& admits, std::size_t
   for (std::size_t length = 1; complete_ && length <= table.num_layers; ++length) {
     extend_class(table, cls, length, admits, max_support);
     if (table.begin[length + 1] == table.begin[length]) break;
+    const std::size_t configs = table.begin[length + 1] - table.begin[length];
+    if (table.omega.size() + configs * (table.num_layers - length + 1) > max_entries_) {
+      complete_ = false;
+      return;
+    }
     fill_rows(table, length);
-    if (table.omega.size() > max_entries_) complete_ = false;
   }
 }
 
@@ -107,7 +111,10 @@ void ConfigTable::fill_rows(ClassTable& table, std::size_t length) {
   const std::size_t first = table.begin[length], last = table.begin[length + 1];
   const std::size_t offset = table.omega.size();
   for (std::size_t c = first; c < last; ++c) table.row.push_back(offset + (c - first) * starts);
-  table.omega.resize(offset + (last - first) * starts, kInfinity);
+  // The table is the largest thing in memory: no doubling.
+  const std::size_t size = offset + (last - first) * starts;
+  if (size > table.omega.capacity()) table.omega.reserve(size + size / 4);
+  table.omega.resize(size, kInfinity);
   std::vector<std::uint16_t> wanted(bits_);
   for (std::size_t b = 0; b < bits_; ++b) {
     std::size_t from = table.begin[length - 1];

@@ -104,7 +104,7 @@ void Enumeration::add(std::size_t state, std::uint32_t from, const Transition& t
   label.decode_sum = before.decode_sum + arc.decode_s;
   label.parent = from;
   label.done = static_cast<std::uint16_t>(done);
-  label.stage = {t.group,       t.kind,       t.place,      before.done, arc.length,
+  label.stage = {t.group,    t.kind,        t.place,      before.done, arc.length,
                  arc.config, arc.prefill_s, arc.decode_s, arc.omega};
   if (last) return finish(label);
   waiting_[t.to].push_back(static_cast<std::uint32_t>(labels_.size()));

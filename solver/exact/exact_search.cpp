@@ -23,8 +23,7 @@ constexpr std::size_t kFluidSteps = 400;
 /// (state, layers done) nodes of a graph; 16 bytes each and thread.
 constexpr double kMostNodes = 4e7, kMostNodesOfAllThreads = 4.5e7;
 /// Omegas in the table, 8 bytes each.
-constexpr std::size_t kMostEntries = 50000000;
-constexpr std::size_t kMostBlocks = 14;
+constexpr std::size_t kMostEntries = 40000000;
 
 // Lowest bound first; the older of equals.
 bool later(const OpenBox& a, const OpenBox& b) {
@@ -48,7 +47,6 @@ PlanResult ExactSearch::run() {
   bound_pairs();
   find_first_plan();
   build_table();
-  if (getenv("TDBG")) fprintf(stderr, "%.2f table %zu configs %zu entries maxl %zu best %.6f open %zu of %zu\n", deadline_.elapsed_s(), table_ ? table_->num_configs() : 0, table_ ? table_->num_entries() : 0, table_ ? table_->max_length() : 0, best_objective_, open_.size(), fluid_.size());
   solve_boxes();
   return finish();
 }
@@ -57,12 +55,12 @@ void ExactSearch::choose_graphs() {
   const double stride = static_cast<double>(space_.num_layers() + 1);
   double nodes = stride * static_cast<double>(space_.num_positions() + 1);
   if (space_.order()) {
-    graphs_.plain = Graph::chain(space_);
+    graphs_.plain = Graph::chain(space_, *space_.order());
   } else if (Graph::num_count_states(space_) * stride <= kMostNodes) {
     graphs_.plain = Graph::counts(space_);
     nodes = Graph::num_count_states(space_) * stride;
-    const bool links_matter = std::any_of(
-        space_.pairs().begin(), space_.pairs().end(), [](const Pair& pair) {
+    const bool links_matter =
+        std::any_of(space_.pairs().begin(), space_.pairs().end(), [](const Pair& pair) {
           return pair.slowest_prefill_link_s > pair.least_prefill_max_s ||
                  pair.slowest_decode_link_s > pair.least_decode_max_s;
         });
@@ -75,17 +73,35 @@ void ExactSearch::choose_graphs() {
           "links are bounded, not searched");
     }
   } else {
-    restricted_ = true;
-    graphs_.plain = Graph::blocks(space_);
+    restrict_orders(stride);
     nodes = static_cast<double>(graphs_.plain->num_states()) * stride;
-    notes_.push_back(fmt::format(
-        "{:.3g} combinations of devices used are too many to search every order: only orders in "
-        "which the devices of a type stand together were searched, so the plan is not proven; the "
-        "bound holds for every order",
-        Graph::num_count_states(space_)));
   }
   const double most = std::max(1.0, kMostNodesOfAllThreads / nodes);
   num_threads_ = std::min(num_threads_, static_cast<std::size_t>(most));
+}
+
+// Too many states for every order: orders in which the devices of a group stand together, or where
+// even these are too many, groups by falling memory.
+void ExactSearch::restrict_orders(double stride) {
+  restricted_ = true;
+  const char* which = "in which the devices of a type stand together";
+  if (Graph::num_block_states(space_) * stride <= kMostNodes) {
+    graphs_.plain = Graph::blocks(space_);
+  } else {
+    std::vector<std::size_t> order;
+    for (std::size_t g = 0; g < instance_.groups.size(); ++g) {
+      order.insert(order.end(), static_cast<std::size_t>(instance_.groups[g].count), g);
+    }
+    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
+      return instance_.groups[a].usable_bytes > instance_.groups[b].usable_bytes;
+    });
+    graphs_.plain = Graph::chain(space_, order);
+    which = "by falling memory";
+  }
+  notes_.push_back(fmt::format(
+      "{:.2g} combinations of devices are too many to search every order: only orders {} were "
+      "searched, so the plan is not proven best; the bound holds for every order",
+      Graph::num_count_states(space_), which));
 }
 
 void ExactSearch::bound_pairs() {
@@ -134,8 +150,8 @@ void ExactSearch::find_first_plan() {
   workers_->run(tasks, [&](std::size_t worker, std::size_t i) {
     if (!solvers[worker]) solvers[worker] = std::make_unique<BoxSolver>(space_, table, graphs_);
     const OpenBox open = root(by_bound_[i], fluid_[by_bound_[i]].box_below(kInfinity));
-    found[i] = solvers[worker]->probe(open, kInfinity,
-                                      [this] { return deadline_.reached().has_value(); });
+    found[i] =
+        solvers[worker]->probe(open, kInfinity, [this] { return deadline_.reached().has_value(); });
   });
   for (std::size_t i = 0; i < tasks; ++i) {
     if (found[i]) offer(*found[i], table, by_bound_[i]);
@@ -243,15 +259,6 @@ void ExactSearch::solve_round(std::vector<OpenBox> round) {
     outcomes[i] = solvers_[worker]->solve(round[i], limit, tolerance(),
                                           [this] { return deadline_.reached().has_value(); });
   });
-  if (getenv("TDBG")) {
-    size_t o = 0, un = 0, ch = 0; double ob = 0;
-    for (size_t i = 0; i < round.size(); ++i) { ch += outcomes[i].children.size(); un += outcomes[i].unresolved; if (outcomes[i].better) ob = std::max(ob, outcomes[i].better->objective); for (auto& c : outcomes[i].children) o = std::max(o, c.options->size()); }
-    fprintf(stderr, "%.2f round low %.6f cutoff %.6f open %zu children %zu maxopt %zu unres %zu better %.6f pair %ld %ld box %.5g-%.5g %.5g-%.5g lam %.3f -> %.6f\n", deadline_.elapsed_s(), round[0].bound, limit, open_.size(), ch, o, un, ob, space_.pairs()[round[0].pair].prefill_size, space_.pairs()[round[0].pair].decode_size, round[0].box.prefill_low, round[0].box.prefill_high, round[0].box.decode_low, round[0].box.decode_high, round[0].multipliers.lambda, outcomes[0].bound);
-  }
-  if (getenv("TDBG2")) for (size_t i = 0; i < round.size(); ++i) {
-    fprintf(stderr, "   box %zu pair %ld %ld P %.6g-%.6g D %.6g-%.6g lam %.3f bound %.6f -> %.6f ch %zu opts %zu unres %d\n", round[i].number, space_.pairs()[round[i].pair].prefill_size, space_.pairs()[round[i].pair].decode_size, round[i].box.prefill_low, round[i].box.prefill_high, round[i].box.decode_low, round[i].box.decode_high, round[i].multipliers.lambda, round[i].bound, outcomes[i].bound, outcomes[i].children.size(), outcomes[i].children.empty() ? 0 : outcomes[i].children[0].options->size(), (int)outcomes[i].unresolved);
-    for (auto& c : outcomes[i].children) fprintf(stderr, "        child P %.6g-%.6g D %.6g-%.6g lam %.3f\n", c.box.prefill_low, c.box.prefill_high, c.box.decode_low, c.box.decode_high, c.multipliers.lambda);
-  }
   const bool cut_short = stopped();
   for (std::size_t i = 0; i < round.size(); ++i) {
     for (OpenBox& child : outcomes[i].children) {
@@ -269,6 +276,7 @@ void ExactSearch::solve_round(std::vector<OpenBox> round) {
 
 void ExactSearch::offer(const Path& path, const ConfigTable& table, std::size_t pair) {
   Candidate plan = plan_of(space_, table, space_.pairs()[pair], path);
+  if (!space_.order()) drop_idle_devices(instance_, plan);
   if (find_violation(instance_, plan)) {
     // Only rounding at a limit can do this; what was cut off for its sake is not proven.
     unresolved_ = std::min(unresolved_, path.objective);
@@ -341,6 +349,11 @@ Violation ExactSearch::explain_infeasible() const {
                           "quality floor, or add memory for higher bitwidths",
                           *instance_.max_omega)};
     }
+  }
+  if (space_.pairs().empty()) {
+    return {"micro_batch",
+            "no decode micro-batch size is at least the prefill micro-batch size that was asked "
+            "for; ask for a smaller one"};
   }
   double room = 0;
   for (const Kind& kind : space_.kinds()) {

@@ -26,6 +26,7 @@ class ExactSearch {
 
  private:
   void choose_graphs();
+  void restrict_orders(double stride);
   void bound_pairs();
   void find_first_plan();
   void build_table();
@@ -51,8 +52,8 @@ class ExactSearch {
   bool restricted_ = false;  ///< the graph does not hold every order
   std::size_t num_threads_ = 1;
   std::unique_ptr<Workers> workers_;
-  std::vector<FluidBound> fluid_;       ///< [pair]
-  std::vector<std::size_t> by_bound_;   ///< pairs, most promising first
+  std::vector<FluidBound> fluid_;      ///< [pair]
+  std::vector<std::size_t> by_bound_;  ///< pairs, most promising first
   std::unique_ptr<ConfigTable> table_;
   std::vector<std::unique_ptr<BoxSolver>> solvers_;  ///< [worker]
   std::vector<OpenBox> open_;                        ///< heap

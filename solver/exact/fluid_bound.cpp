@@ -90,8 +90,8 @@ double FluidBound::evaluate(const Multipliers& at, const std::vector<double>& me
 }
 
 // Embedding and LM head stand where they cost least.
-double FluidBound::add_ends(const Weights& w, const std::vector<double>& memory_price,
-                            Usage& usage, std::vector<double>& bytes) const {
+double FluidBound::add_ends(const Weights& w, const std::vector<double>& memory_price, Usage& usage,
+                            std::vector<double>& bytes) const {
   const bool single = space_.num_positions() == 1;
   double value = 0;
   for (const std::size_t place : {std::size_t{1}, std::size_t{2}}) {
@@ -188,8 +188,7 @@ Box FluidBound::box_below(double cutoff) const {
     double sum = 0;
     for (const double share : shares) sum += share;
     const double price =
-        prefill ? c.prefill_max
-                : c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
+        prefill ? c.prefill_max : c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
     double& high = prefill ? box.prefill_high : box.decode_high;
     for (const double keep : {0.75, 0.5, 0.25, 0.0}) {
       const double left = price * (1 - sum * keep);

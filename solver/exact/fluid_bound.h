@@ -20,8 +20,8 @@ class FluidBound {
 
  private:
   struct Memory {
-    double room = 0;   ///< bytes of the kind's devices for layers
-    double extra[4];   ///< bytes that a place takes more than the middle one
+    double room = 0;  ///< bytes of the kind's devices for layers
+    double extra[4];  ///< bytes that a place takes more than the middle one
   };
   double evaluate(const Multipliers& at, const std::vector<double>& memory_price, const Box& box,
                   Usage& usage, std::vector<double>& bytes) const;

@@ -1,6 +1,7 @@
 #include "exact/graph.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera::solver::exact {
 namespace {
@@ -21,9 +22,8 @@ std::size_t devices_in(const std::vector<std::size_t>& used) {
 
 }  // namespace
 
-Graph Graph::chain(const SearchSpace& space) {
+Graph Graph::chain(const SearchSpace& space, const std::vector<std::size_t>& order) {
   Graph graph;
-  const auto& order = *space.order();
   for (std::size_t k = 0; k < order.size(); ++k) {
     const std::size_t kind = space.kind_of(order[k]);
     const bool last = k + 1 == order.size();
@@ -90,8 +90,8 @@ Graph Graph::linked(const SearchSpace& space) {
         const std::uint8_t start = code == 0 ? kFirst : kMiddle;
         const std::size_t kind = space.kind_of(g);
         if (done + 1 < devices) {
-          graph.transitions_.push_back(transition((code + stride[g]) * n + g, kind, g, start,
-                                                  subsets && start == kMiddle));
+          graph.transitions_.push_back(
+              transition((code + stride[g]) * n + g, kind, g, start, subsets && start == kMiddle));
         }
         if (done + 1 == devices || (subsets && code != 0)) {
           graph.transitions_.push_back(
@@ -122,11 +122,11 @@ Graph Graph::blocks(const SearchSpace& space) {
   const auto add = [&](std::size_t mask, std::size_t g, std::size_t used, bool from_start) {
     const std::uint8_t start = from_start ? kFirst : kMiddle;
     const std::size_t kind = space.kind_of(g), after = mask | (std::size_t{1} << g);
-    const bool full = after + 1 == std::size_t{1} << n &&
-                      used == static_cast<std::size_t>(groups[g].count);
+    const bool full =
+        after + 1 == std::size_t{1} << n && used == static_cast<std::size_t>(groups[g].count);
     if (!full) {
-      graph.transitions_.push_back(transition(state_of(after, g, used), kind, g, start,
-                                              subsets && start == kMiddle));
+      graph.transitions_.push_back(
+          transition(state_of(after, g, used), kind, g, start, subsets && start == kMiddle));
     }
     if (full || (subsets && !from_start)) {
       graph.transitions_.push_back(
@@ -162,6 +162,14 @@ double Graph::num_linked_states(const SearchSpace& space) {
   double states = static_cast<double>(space.instance().groups.size());
   for (const DeviceGroup& group : space.instance().groups) states *= group.count + 1;
   return states;
+}
+
+double Graph::num_block_states(const SearchSpace& space) {
+  double most = 1, groups = static_cast<double>(space.instance().groups.size());
+  for (const DeviceGroup& group : space.instance().groups) {
+    most = std::max(most, static_cast<double>(group.count));
+  }
+  return std::exp2(groups) * groups * most + 1;
 }
 
 }  // namespace tessera::solver::exact

@@ -20,8 +20,8 @@ struct Transition {
 /// one.
 class Graph {
  public:
-  /// Position by position along a fixed order.
-  static Graph chain(const SearchSpace& space);
+  /// Position by position along one order.
+  static Graph chain(const SearchSpace& space, const std::vector<std::size_t>& order);
   /// All orders: the state is the number of devices used per kind. Links must not matter.
   static Graph counts(const SearchSpace& space);
   /// All orders: devices used per group and the last group, for links that matter.
@@ -29,9 +29,10 @@ class Graph {
   /// Orders in which the devices of a group stand together: for clusters whose counts are too many.
   static Graph blocks(const SearchSpace& space);
 
-  /// States that `counts` and `linked` would have; as a double, for it may be astronomical.
+  /// States that these would have; as a double, for it may be astronomical.
   static double num_count_states(const SearchSpace& space);
   static double num_linked_states(const SearchSpace& space);
+  static double num_block_states(const SearchSpace& space);
 
   std::size_t num_states() const { return begin_.size() - 1; }
   const Transition* begin(std::size_t state) const { return transitions_.data() + begin_[state]; }

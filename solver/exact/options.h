@@ -20,8 +20,8 @@ struct Option {
 /// Options of every place and kind, by configuration; and the nodes (state, layers done) through
 /// which plans worth finding may pass.
 struct OptionSet {
-  std::array<std::vector<std::vector<Option>>, 4> at;     ///< [place][kind]
-  std::vector<std::uint16_t> first_node, end_node;  ///< [state] layers done in [first, end)
+  std::array<std::vector<std::vector<Option>>, 4> at;  ///< [place][kind]
+  std::vector<std::uint16_t> first_node, end_node;     ///< [state] layers done in [first, end)
 
   std::size_t size() const;
 };

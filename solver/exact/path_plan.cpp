@@ -57,4 +57,16 @@ Candidate plan_of(const SearchSpace& space, const ConfigTable& table, const Pair
   return plan;
 }
 
+void drop_idle_devices(const Instance& instance, Candidate& plan) {
+  for (std::size_t k = plan.order.size(); k-- > 0;) {
+    if (plan.first_layer[k] != plan.first_layer[k + 1]) continue;
+    Candidate without = plan;
+    without.order.erase(without.order.begin() + static_cast<std::ptrdiff_t>(k));
+    without.first_layer.erase(without.first_layer.begin() + static_cast<std::ptrdiff_t>(k));
+    if (evaluate(instance, without).objective <= evaluate(instance, plan).objective) {
+      plan = std::move(without);
+    }
+  }
+}
+
 }  // namespace tessera::solver::exact

@@ -9,4 +9,7 @@ namespace tessera::solver::exact {
 Candidate plan_of(const SearchSpace& space, const ConfigTable& table, const Pair& pair,
                   const Path& path);
 
+/// Where the order is free: leaves out devices that hold no layer and help no link.
+void drop_idle_devices(const Instance& instance, Candidate& plan);
+
 }  // namespace tessera::solver::exact

@@ -7,6 +7,8 @@
 namespace tessera::solver::exact {
 namespace {
 
+constexpr std::size_t kMostWindows = 200000;
+
 // An interval of layers done; empty when first >= end.
 struct Reach {
   std::size_t first = static_cast<std::size_t>(-1), end = 0;
@@ -38,11 +40,11 @@ Path price_path(const SearchSpace& space, const Pair& pair, std::vector<PathStag
     path.decode_max_s = std::max(path.decode_max_s, link(true, pair.slowest_decode_link_s));
   }
   const ObjectiveCoefficients& c = pair.coefficients;
-  path.objective = c.prefill_max * path.prefill_max_s + c.prefill_sum * path.prefill_sum_s +
-                   c.decode_max * path.decode_max_s + c.decode_sum * path.decode_sum_s +
-                   c.round * std::max(c.round_micro_batches * path.decode_max_s,
-                                      path.decode_sum_s) +
-                   space.instance().theta * path.omega;
+  path.objective =
+      c.prefill_max * path.prefill_max_s + c.prefill_sum * path.prefill_sum_s +
+      c.decode_max * path.decode_max_s + c.decode_sum * path.decode_sum_s +
+      c.round * std::max(c.round_micro_batches * path.decode_max_s, path.decode_sum_s) +
+      space.instance().theta * path.omega;
   path.meets_floor = path.omega <= space.omega_limit();
   path.stages = std::move(stages);
   return path;
@@ -101,8 +103,8 @@ void PathSearch::price_arcs() {
         const std::size_t length = shape.length;
         shortest_[place][kind] = std::min(shortest_[place][kind], length);
         longest_[place][kind] = std::max(longest_[place][kind], length);
-        const double base = weights_.prefill[kind] * option.prefill_s +
-                            weights_.decode[kind] * option.decode_s;
+        const double base =
+            weights_.prefill[kind] * option.prefill_s + weights_.decode[kind] * option.decode_s;
         const double* omega = table_->omega(option.config);
         if (place == 0 && shape.contiguous) {
           min_scaled(arcs_.middle(kind, length) + option.low, omega + option.low, base,
@@ -165,8 +167,8 @@ void PathSearch::reach_backward() {
         reach[s].include(first > high ? first - high : 0, reach[t->to].end - 1 - low);
       }
     }
-    first_[s] = static_cast<std::uint16_t>(std::max<std::size_t>(
-        first_[s], std::min<std::size_t>(reach[s].first, layers_ + 1)));
+    first_[s] = static_cast<std::uint16_t>(
+        std::max<std::size_t>(first_[s], std::min<std::size_t>(reach[s].first, layers_ + 1)));
     end_[s] = static_cast<std::uint16_t>(std::min<std::size_t>(end_[s], reach[s].end));
   }
 }
@@ -291,8 +293,8 @@ void PathSearch::reduce(double limit, OptionSet& options) {
       std::size_t kept = 0;
       for (Option option : list) {
         const auto& shape = table_->shapes()[table_->shape_of(option.config)];
-        const double base = weights_.prefill[kind] * option.prefill_s +
-                            weights_.decode[kind] * option.decode_s;
+        const double base =
+            weights_.prefill[kind] * option.prefill_s + weights_.decode[kind] * option.decode_s;
         const double* omega = table_->omega(option.config);
         const auto passes = [&](std::size_t i) {
           return base + weights_.omega * omega[i] +
@@ -374,6 +376,8 @@ void PathSearch::collect_through() {
 
 void PathSearch::reduce_nodes(double limit, OptionSet& options) const {
   const std::size_t states = task_.graph->num_states(), stride = layers_ + 1;
+  // Every open box keeps its own; beyond this they would fill the memory.
+  if (states > kMostWindows) return;
   options.first_node.assign(states, 0);
   options.end_node.assign(states, 0);
   for (std::size_t s = 0; s < states; ++s) {

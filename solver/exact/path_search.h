@@ -59,7 +59,7 @@ class ArcTable {
 };
 
 /// Shortest paths through the graph of (state, layers done) with the best option on every arc.
-/// Owns the scratch memory, so one per thread. Not copyable work: call `find` first, the rest refer
+/// Owns the scratch memory, so one per thread. Call `find` first, the rest refers
 /// to it.
 class PathSearch {
  public:

@@ -21,8 +21,8 @@ bool SmallLp::solve(std::vector<double>& x) {
     std::size_t enter = columns_;
     for (std::size_t c = 0; c < columns_; ++c) {
       if (cost_[c] <= kTolerance * largest) continue;
-      const bool better = enter == columns_ || (bland ? outside_[c] < outside_[enter]
-                                                      : cost_[c] > cost_[enter]);
+      const bool better =
+          enter == columns_ || (bland ? outside_[c] < outside_[enter] : cost_[c] > cost_[enter]);
       if (better) enter = c;
     }
     if (enter == columns_) {
@@ -34,8 +34,7 @@ bool SmallLp::solve(std::vector<double>& x) {
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       if (rows_[r][enter] <= kTolerance) continue;
       const double ratio = rows_[r][columns_] / rows_[r][enter];
-      if (leave == rows_.size() || ratio < least ||
-          (ratio == least && basis_[r] < basis_[leave])) {
+      if (leave == rows_.size() || ratio < least || (ratio == least && basis_[r] < basis_[leave])) {
         leave = r;
         least = ratio;
       }

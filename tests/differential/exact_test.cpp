@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <stdexcept>
 
 #include "brute_force.h"
@@ -118,6 +122,48 @@ TEST(ExactDifferential, MatchesEnumerationWithFourDevicesInAnyOrder) {
     compare_to_enumeration(in, request, tally);
     if (HasFatalFailure()) return;
   }
+  EXPECT_GE(tally.optimal, 50);
+}
+
+// Groups that differ in their links only are searched as one kind of device where links are fast.
+TEST(ExactDifferential, MatchesEnumerationWithTwinGroups) {
+  Tally tally;
+  int twins = 0;
+  for (std::uint64_t seed = 5001; seed <= 5400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {5, 4, 3, 3});
+    Instance in = random.make();
+    if (in.groups.size() < 2) continue;
+    const std::size_t bits = in.num_bits(), cells = bits * static_cast<std::size_t>(in.num_classes);
+    in.groups[1].usable_bytes = in.groups[0].usable_bytes;
+    std::copy_n(in.allowed.begin(), bits, in.allowed.begin() + static_cast<std::ptrdiff_t>(bits));
+    const auto make_twins = [&](const std::function<const PhaseCosts&(std::int64_t)>& costs) {
+      auto table = std::make_shared<std::vector<PhaseCosts>>();
+      for (std::int64_t size = 1; size <= in.batch_size; ++size) {
+        PhaseCosts c = costs(size);
+        const std::vector<double> first(c.layer_s.begin(),
+                                        c.layer_s.begin() + static_cast<std::ptrdiff_t>(cells));
+        std::copy(first.begin(), first.end(),
+                  c.layer_s.begin() + static_cast<std::ptrdiff_t>(cells));
+        c.first_s[1] = c.first_s[0];
+        c.last_s[1] = c.last_s[0];
+        table->push_back(std::move(c));
+      }
+      return [table](std::int64_t size) -> const PhaseCosts& {
+        return table->at(static_cast<std::size_t>(size - 1));
+      };
+    };
+    in.prefill = make_twins(in.prefill);
+    in.decode = make_twins(in.decode);
+    ++twins;
+    PlanRequest request;
+    if (seed % 3 == 0) request.order = random.order(in);
+    request.prefill_micro_batch_size = random.micro_batch(in);
+    request.decode_micro_batch_size = random.micro_batch(in);
+    compare_to_enumeration(in, request, tally);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(twins, 150);
   EXPECT_GE(tally.optimal, 50);
 }
 
@@ -321,6 +367,62 @@ TEST_F(ExactPublished, TimeLimitReturnsTheIncumbentWithItsBound) {
     if (!result.candidate) continue;
     EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
   }
+}
+
+// Fourteen types of two devices each: 3^14 combinations of devices.
+TEST(ExactPlanner, TooManyCombinationsGiveAPlanAndABoundButNoProof) {
+  for (const bool subsets : {true, false}) {
+    SCOPED_TRACE(subsets);
+    Instance in;
+    in.bitwidths = {4, 16};
+    in.layer_class.assign(40, 0);
+    in.layer_bytes = {1e9, 4e9};
+    in.batch_size = 8;
+    in.output_tokens = 11;
+    in.allow_empty_stage = subsets;
+    for (int i = 0; i < 40; ++i) in.omega.insert(in.omega.end(), {0.01, 0.0});
+    auto table = std::make_shared<std::vector<PhaseCosts>>();
+    for (int g = 0; g < 14; ++g) {
+      in.groups.push_back({"G" + std::to_string(g), "node", 2, 8e9 + 1e8 * g});
+      in.allowed.insert(in.allowed.end(), {1, 1});
+    }
+    for (int size = 1; size <= 8; ++size) {
+      PhaseCosts c;
+      for (int g = 0; g < 14; ++g) {
+        c.layer_s.insert(c.layer_s.end(), {0.001 * (g + 2) * size, 0.0012 * (g + 2) * size});
+      }
+      c.first_s.assign(14, 0);
+      c.last_s.assign(14, 0);
+      c.link_s.assign(14 * 14, 1e-6 * size);
+      table->push_back(c);
+    }
+    in.prefill = in.decode = [table](std::int64_t size) -> const PhaseCosts& {
+      return table->at(static_cast<std::size_t>(size - 1));
+    };
+    PlanRequest request;
+    request.time_limit_s = 3;
+    request.prefill_micro_batch_size = 1;
+    request.decode_micro_batch_size = 2;
+    const PlanResult result = make_exact_planner()->plan(in, request);
+    ASSERT_TRUE(result.candidate);
+    EXPECT_EQ(result.status, SolveStatus::feasible);
+    ASSERT_TRUE(result.bound);
+    EXPECT_LT(*result.bound, result.objective);
+    EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
+    EXPECT_FALSE(result.notes.empty());
+  }
+}
+
+TEST(ExactPlanner, HopelessRequestsAreRefusedAtOnce) {
+  RandomInstance random(7, {12, 4, 4, 8});
+  Instance in = random.make();
+  for (DeviceGroup& group : in.groups) group.usable_bytes = 1e6;
+  const auto start = std::chrono::steady_clock::now();
+  const PlanResult result = make_exact_planner()->plan(in, {});
+  EXPECT_EQ(result.status, SolveStatus::infeasible);
+  ASSERT_TRUE(result.violation);
+  EXPECT_FALSE(result.violation->constraint.empty());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(100));
 }
 
 TEST(ExactPlanner, StopFlagInterrupts) {
