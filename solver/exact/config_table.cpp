@@ -15,8 +15,8 @@ std::size_t support(const std::uint16_t* counts, std::size_t bits) {
 
 }  // namespace
 
-ConfigTable::ConfigTable(const SearchSpace& space, const Admits& admits, std::size_t max_support,
-                         std::size_t max_entries)
+ConfigTable::ConfigTable(const SearchSpace& space, const Admits& admits, const Keeps& keeps,
+                         std::size_t max_support, std::size_t max_entries)
     : space_(space),
       bits_(space.instance().num_bits()),
       cells_(space.num_cells()),
@@ -43,7 +43,7 @@ ConfigTable::ConfigTable(const SearchSpace& space, const Admits& admits, std::si
   if (num_classes == 1) {
     adopt_single_class();
   } else {
-    combine_classes(admits);
+    combine_classes(admits, keeps);
   }
   for (const Shape& shape : shapes_) {
     if (shape.end > shape.begin) max_length_ = std::max(max_length_, shape.length);
@@ -155,7 +155,7 @@ void ConfigTable::adopt_single_class() {
   omega_ = std::move(table.omega);
 }
 
-void ConfigTable::combine_classes(const Admits& admits) {
+void ConfigTable::combine_classes(const Admits& admits, const Keeps& keeps) {
   const std::size_t layers = space_.num_layers(), num_classes = classes_.size();
   std::map<std::vector<std::uint16_t>, std::vector<std::uint16_t>> starts_of;
   for (std::size_t length = 0; length <= layers; ++length) {
@@ -168,7 +168,6 @@ void ConfigTable::combine_classes(const Admits& admits) {
       }
       starts_of[composition].push_back(static_cast<std::uint16_t>(a));
     }
-    const std::size_t before = shape_of_.size();
     for (auto& [composition, starts] : starts_of) {
       Shape shape;
       shape.length = length;
@@ -177,48 +176,48 @@ void ConfigTable::combine_classes(const Admits& admits) {
       shape.layers = composition;
       shape.begin = static_cast<std::uint32_t>(shape_of_.size());
       std::vector<std::uint16_t> counts(cells_, 0);
-      std::vector<std::uint32_t> chosen(num_classes, 0);
-      combine(shape, 0, counts, chosen, admits);
+      combine(shape, 0, counts, std::vector<double>(shape.starts.size(), 0), admits, keeps);
       shape.end = static_cast<std::uint32_t>(shape_of_.size());
       shapes_.push_back(std::move(shape));
       if (!complete_) return;
     }
-    if (shape_of_.size() == before) return;
   }
 }
 
-void ConfigTable::combine(Shape& shape, std::size_t cls, std::vector<std::uint16_t>& counts,
-                          std::vector<std::uint32_t>& chosen, const Admits& admits) {
+void ConfigTable::combine(const Shape& shape, std::size_t cls, std::vector<std::uint16_t>& counts,
+                          const std::vector<double>& omega, const Admits& admits,
+                          const Keeps& keeps) {
   if (!complete_) return;
-  if (cls == classes_.size()) return add_combined(shape, counts, chosen);
+  if (cls == classes_.size()) return add_combined(counts, omega);
   const ClassTable& table = classes_[cls];
   const std::size_t length = shape.layers[cls];
   if (length + 1 >= table.begin.size()) return;
   const auto own = counts.begin() + static_cast<std::ptrdiff_t>(cls * bits_);
+  std::vector<double> sum(omega.size());
   for (std::uint32_t c = table.begin[length]; c < table.begin[length + 1]; ++c) {
     std::copy_n(&table.counts[c * bits_], bits_, own);
-    chosen[cls] = c;
-    if (admits(counts.data())) combine(shape, cls + 1, counts, chosen, admits);
+    if (!admits(counts.data())) continue;
+    const double* row = &table.omega[table.row[c]];
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] = omega[i] + row[layers_before_[cls][shape.starts[i]]];
+    }
+    if (keeps(shape, counts.data(), cls + 1, sum.data())) {
+      combine(shape, cls + 1, counts, sum, admits, keeps);
+    }
   }
   std::fill_n(own, bits_, std::uint16_t{0});
 }
 
-void ConfigTable::add_combined(const Shape& shape, const std::vector<std::uint16_t>& counts,
-                               const std::vector<std::uint32_t>& chosen) {
-  if (omega_.size() + shape.starts.size() > max_entries_) {
+void ConfigTable::add_combined(const std::vector<std::uint16_t>& counts,
+                               const std::vector<double>& omega) {
+  if (omega_.size() + omega.size() > max_entries_) {
     complete_ = false;
     return;
   }
   shape_of_.push_back(static_cast<std::uint32_t>(shapes_.size()));
   counts_.insert(counts_.end(), counts.begin(), counts.end());
   row_.push_back(omega_.size());
-  for (const std::size_t start : shape.starts) {
-    double omega = 0;
-    for (std::size_t k = 0; k < classes_.size(); ++k) {
-      omega += classes_[k].omega[classes_[k].row[chosen[k]] + layers_before_[k][start]];
-    }
-    omega_.push_back(omega);
-  }
+  omega_.insert(omega_.end(), omega.begin(), omega.end());
 }
 
 }  // namespace tessera::solver::exact

@@ -25,10 +25,14 @@ class ConfigTable {
   /// Whether some stage can hold these layers: [cell] counts. Fewer layers must pass as well.
   using Admits = std::function<bool(const std::uint16_t* counts)>;
 
+  /// Whether to keep a configuration of several classes, by its omegas; asked class by class.
+  using Keeps = std::function<bool(const Shape& shape, const std::uint16_t* counts,
+                                   std::size_t num_classes, const double* omega)>;
+
   /// Holds the admitted configurations with at most `max_support` bitwidths per class. Gives up,
   /// and is not `complete`, above `max_entries` omegas.
-  ConfigTable(const SearchSpace& space, const Admits& admits, std::size_t max_support,
-              std::size_t max_entries);
+  ConfigTable(const SearchSpace& space, const Admits& admits, const Keeps& keeps,
+              std::size_t max_support, std::size_t max_entries);
 
   bool complete() const { return complete_; }
   std::size_t num_configs() const { return shape_of_.size(); }
@@ -58,11 +62,11 @@ class ConfigTable {
                     std::size_t max_support);
   void fill_rows(ClassTable& table, std::size_t length);
   void adopt_single_class();
-  void combine_classes(const Admits& admits);
-  void combine(Shape& shape, std::size_t cls, std::vector<std::uint16_t>& counts,
-               std::vector<std::uint32_t>& chosen, const Admits& admits);
-  void add_combined(const Shape& shape, const std::vector<std::uint16_t>& counts,
-                    const std::vector<std::uint32_t>& chosen);
+  void combine_classes(const Admits& admits, const Keeps& keeps);
+  /// Chooses the counts of class `cls` and the later ones; `omega` is that of the earlier ones.
+  void combine(const Shape& shape, std::size_t cls, std::vector<std::uint16_t>& counts,
+               const std::vector<double>& omega, const Admits& admits, const Keeps& keeps);
+  void add_combined(const std::vector<std::uint16_t>& counts, const std::vector<double>& omega);
 
   const SearchSpace& space_;
   std::size_t bits_ = 0, cells_ = 0, max_entries_ = 0, max_length_ = 0;

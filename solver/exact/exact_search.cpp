@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "exact/path_plan.h"
+#include "exact/stage_filter.h"
 #include "tessera/core/units.h"
 
 namespace tessera::solver::exact {
@@ -24,6 +25,10 @@ constexpr std::size_t kFluidSteps = 400;
 constexpr double kMostNodes = 4e7, kMostNodesOfAllThreads = 4.5e7;
 /// Omegas in the table, 8 bytes each.
 constexpr std::size_t kMostEntries = 40000000;
+
+bool keep_all(const ConfigTable::Shape&, const std::uint16_t*, std::size_t, const double*) {
+  return true;
+}
 
 // Lowest bound first; the older of equals.
 bool later(const OpenBox& a, const OpenBox& b) {
@@ -142,7 +147,7 @@ void ExactSearch::find_first_plan() {
     }
     return std::any_of(most.begin(), most.end(), [&](double room) { return bytes <= room; });
   };
-  const ConfigTable table(space_, admits, 2, kMostEntries);
+  const ConfigTable table(space_, admits, keep_all, 2, kMostEntries);
   if (!table.complete()) return;
   const std::size_t tasks = std::min(kProbedPairs, by_bound_.size());
   std::vector<std::optional<Path>> found(tasks);
@@ -202,13 +207,19 @@ void ExactSearch::build_table() {
     }
     return false;
   };
-  table_ = std::make_unique<ConfigTable>(space_, admits, instance_.num_bits(), kMostEntries);
+  StageFilter filter(space_, cutoff());
+  for (const OpenBox& open : open_) filter.add_pair(open.pair, fluid_[open.pair], open.box);
+  const auto keeps = [&filter](const ConfigTable::Shape& shape, const std::uint16_t* counts,
+                               std::size_t num_classes, const double* omega) {
+    return filter.keeps(shape, counts, num_classes, omega);
+  };
+  table_ = std::make_unique<ConfigTable>(space_, admits, keeps, instance_.num_bits(), kMostEntries);
   if (table_->complete()) return;
   notes_.push_back(
       "too many combinations of bitwidths in a stage: only stages of at most two bitwidths were "
       "searched, so the plan is not proven; offer fewer bitwidths for a proof");
   restricted_ = true;
-  table_ = std::make_unique<ConfigTable>(space_, admits, 2, 4 * kMostEntries);
+  table_ = std::make_unique<ConfigTable>(space_, admits, keeps, 2, 2 * kMostEntries);
 }
 
 void ExactSearch::open_roots() {

@@ -121,6 +121,43 @@ double FluidBound::add_ends(const Weights& w, const std::vector<double>& memory_
   return value;
 }
 
+FluidBound::Prices FluidBound::prices() const {
+  const Instance& in = space_.instance();
+  const std::size_t cells = space_.num_cells(), bits = in.num_bits(), kinds = memory_.size();
+  const Weights w = weights_of(space_, pair_, best_at_, box_);
+  Prices p;
+  p.omega = w.omega;
+  p.memory = best_memory_price_;
+  std::vector<double> least(cells, kInfinity);
+  for (std::size_t k = 0; k < kinds; ++k) {
+    const double* room = &pair_.room_bytes[4 * k];
+    // Without room in the middle the fluid did not count per device.
+    p.least_room.push_back(room[0] >= 0 ? *std::min_element(room, room + 4) : 0);
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      p.cell.push_back(w.prefill[k] * pair_.prefill_s[k * cells + cell] +
+                       w.decode[k] * pair_.decode_s[k * cells + cell] +
+                       best_memory_price_[k] * space_.layer_bytes(cell));
+      if (space_.kinds()[k].count > 0 && space_.allowed(k, cell)) {
+        least[cell] = std::min(least[cell], p.cell.back());
+      }
+    }
+  }
+  for (std::int32_t cls = 0; cls < in.num_classes; ++cls) {
+    double sum = 0;
+    p.paid_before.push_back(sum);
+    for (std::size_t layer = 0; layer < in.num_layers(); ++layer) {
+      double best = kInfinity;
+      for (std::size_t b = 0; b < bits && in.layer_class[layer] == cls; ++b) {
+        best = std::min(best, least[static_cast<std::size_t>(cls) * bits + b] +
+                                  w.omega * in.omega_at(layer, b));
+      }
+      if (in.layer_class[layer] == cls) sum += best;
+      p.paid_before.push_back(sum);
+    }
+  }
+  return p;
+}
+
 // Polyak steps towards a level a little above the best bound; the level falls when out of reach.
 void FluidBound::improve(std::size_t max_steps) {
   const std::size_t kinds = memory_.size();

@@ -18,6 +18,16 @@ class FluidBound {
   /// Largest Tp, Td of a plan that costs no more than `cutoff`.
   Box box_below(double cutoff) const;
 
+  /// The prices behind the bound.
+  struct Prices {
+    std::vector<double> cell;         ///< [kind][cell] of a layer: time and memory
+    std::vector<double> memory;       ///< [kind] of a byte
+    std::vector<double> least_room;   ///< [kind] bytes that a device has for layers at any place
+    std::vector<double> paid_before;  ///< [class][layer] sum over the class's layers before it
+    double omega = 0;
+  };
+  Prices prices() const;
+
  private:
   struct Memory {
     double room = 0;  ///< bytes of the kind's devices for layers
