@@ -16,11 +16,6 @@ constexpr std::size_t kManyLabels = 200000, kMostLabels = 4000000;
 
 }  // namespace
 
-void BoxSolver::use(const ConfigTable& table) {
-  table_ = &table;
-  search_.use(table);
-}
-
 BoxOutcome BoxSolver::solve(const OpenBox& open, double cutoff, double tolerance,
                             const std::function<bool()>& should_stop) {
   cutoff_ = cutoff;
@@ -53,8 +48,8 @@ void BoxSolver::prepare(const OpenBox& open) {
   best_bound_ = open.bound;
   best_at_ = open.multipliers;
   cuts_ = open.cuts ? *open.cuts : std::vector<Cut>{};
-  options_ =
-      open.options ? narrowed(*open.options, box_) : all_options(space_, *pair_, *table_, box_);
+  options_ = open.options ? narrowed(*open.options, box_)
+                          : all_options(space_, *pair_, table_, box_, fluid_[open.pair], cutoff_);
   empty_ = !snap(space_, *pair_, options_, box_);
   if (empty_) return;
   const bool links_matter = pair_->slowest_prefill_link_s > box_.prefill_low ||
@@ -224,7 +219,7 @@ bool BoxSolver::enumerate(std::size_t max_labels) {
   }
   const Weights weights = weights_of(space_, *pair_, best_at_, box_);
   search_.find(task_, weights);
-  Enumeration enumeration(space_, *table_, search_, task_, weights, omega_to_end);
+  Enumeration enumeration(space_, table_, search_, task_, weights, omega_to_end);
   Enumeration::Result result = enumeration.run(cutoff_, max_labels, should_stop_);
   if (result.better) meet(*std::move(result.better));
   if (result.complete) best_bound_ = std::max(best_bound_, cutoff_);

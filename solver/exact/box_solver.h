@@ -41,9 +41,9 @@ struct BoxOutcome {
 /// Bounds a box, drops what cannot beat the cutoff, closes or splits it. One per thread.
 class BoxSolver {
  public:
-  BoxSolver(const SearchSpace& space, const ConfigTable& table, const Graphs& graphs)
-      : space_(space), table_(&table), graphs_(graphs), search_(space, table) {}
-  void use(const ConfigTable& table);
+  BoxSolver(const SearchSpace& space, const ConfigTable& table, const Graphs& graphs,
+            const std::vector<FluidBound>& fluid)
+      : space_(space), table_(table), graphs_(graphs), fluid_(fluid), search_(space, table) {}
 
   /// Same answer on every thread and at every time, unless stopped.
   /// @param tolerance relative gain that a plan must offer to be looked for.
@@ -71,8 +71,9 @@ class BoxSolver {
   OpenBox child() const;
 
   const SearchSpace& space_;
-  const ConfigTable* table_;
+  const ConfigTable& table_;
   const Graphs& graphs_;
+  const std::vector<FluidBound>& fluid_;  ///< [pair]
   PathSearch search_;
 
   // The box at hand.

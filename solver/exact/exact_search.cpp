@@ -153,7 +153,8 @@ void ExactSearch::find_first_plan() {
   std::vector<std::optional<Path>> found(tasks);
   std::vector<std::unique_ptr<BoxSolver>> solvers(workers_->size());
   workers_->run(tasks, [&](std::size_t worker, std::size_t i) {
-    if (!solvers[worker]) solvers[worker] = std::make_unique<BoxSolver>(space_, table, graphs_);
+    if (!solvers[worker])
+      solvers[worker] = std::make_unique<BoxSolver>(space_, table, graphs_, fluid_);
     const OpenBox open = root(by_bound_[i], fluid_[by_bound_[i]].box_below(kInfinity));
     found[i] =
         solvers[worker]->probe(open, kInfinity, [this] { return deadline_.reached().has_value(); });
@@ -246,7 +247,7 @@ OpenBox ExactSearch::pop() {
 void ExactSearch::solve_boxes() {
   if (!table_) return;
   for (std::size_t i = 0; i < workers_->size(); ++i) {
-    solvers_.push_back(std::make_unique<BoxSolver>(space_, *table_, graphs_));
+    solvers_.push_back(std::make_unique<BoxSolver>(space_, *table_, graphs_, fluid_));
   }
   while (!open_.empty() && !stopped()) {
     std::vector<OpenBox> round;

@@ -1,6 +1,7 @@
 #include "exact/options.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera::solver::exact {
 namespace {
@@ -8,8 +9,13 @@ namespace {
 class OptionBuilder {
  public:
   OptionBuilder(const SearchSpace& space, const Pair& pair, const ConfigTable& table,
-                const Box& box)
-      : space_(space), pair_(pair), table_(table), box_(box) {}
+                const Box& box, const FluidBound& fluid, double cutoff)
+      : space_(space),
+        pair_(pair),
+        table_(table),
+        box_(box),
+        prices_(fluid.prices()),
+        slack_(cutoff - fluid.bound() + 1e-11 * std::fabs(fluid.bound())) {}
 
   void add(std::size_t config, std::size_t kind, OptionSet& options) const {
     const std::size_t cells = space_.num_cells();
@@ -40,6 +46,8 @@ class OptionBuilder {
         if (low == starts) continue;
         high = low + 1;
       }
+      if (slack_ < kInfinity) shrink(config, kind, bytes, low, high);
+      if (low >= high) continue;
       option.low = static_cast<std::uint16_t>(low);
       option.high = static_cast<std::uint16_t>(high);
       options.at[place][kind].push_back(option);
@@ -47,10 +55,35 @@ class OptionBuilder {
   }
 
  private:
+  // Takes away the ends of [low, high) where the configuration costs too much above the fluid.
+  void shrink(std::size_t config, std::size_t kind, double bytes, std::size_t& low,
+              std::size_t& high) const {
+    const std::size_t cells = space_.num_cells(), stride = space_.num_layers() + 1;
+    const std::uint16_t* counts = table_.counts(config);
+    const double* omega = table_.omega(config);
+    const auto& shape = table_.shapes()[table_.shape_of(config)];
+    double price = prices_.memory[kind] * std::max(0.0, prices_.least_room[kind] - bytes);
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      price += counts[cell] * prices_.cell[kind * cells + cell];
+    }
+    const auto passes = [&](std::size_t i) {
+      double paid = 0;
+      for (std::size_t k = 0; k < shape.layers.size(); ++k) {
+        const double* before = &prices_.paid_before[k * stride + shape.starts[i]];
+        paid += before[shape.length] - before[0];
+      }
+      return price + prices_.omega * omega[i] - paid <= slack_;
+    };
+    while (low < high && !passes(low)) ++low;
+    while (low < high && !passes(high - 1)) --high;
+  }
+
   const SearchSpace& space_;
   const Pair& pair_;
   const ConfigTable& table_;
   const Box& box_;
+  FluidBound::Prices prices_;
+  double slack_;  ///< cutoff less the fluid's bound
 };
 
 // Smallest attained value at or above `low` and largest at or below `high`.
@@ -83,10 +116,10 @@ std::size_t OptionSet::size() const {
 }
 
 OptionSet all_options(const SearchSpace& space, const Pair& pair, const ConfigTable& table,
-                      const Box& box) {
+                      const Box& box, const FluidBound& fluid, double cutoff) {
   OptionSet options;
   for (auto& kinds : options.at) kinds.resize(space.kinds().size());
-  const OptionBuilder builder(space, pair, table, box);
+  const OptionBuilder builder(space, pair, table, box, fluid, cutoff);
   for (std::size_t config = 0; config < table.num_configs(); ++config) {
     if (table.shapes()[table.shape_of(config)].length == 0) continue;
     for (std::size_t kind = 0; kind < space.kinds().size(); ++kind) {

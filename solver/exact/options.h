@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exact/config_table.h"
+#include "exact/fluid_bound.h"
 #include "exact/multipliers.h"
 
 namespace tessera::solver::exact {
@@ -26,9 +27,10 @@ struct OptionSet {
   std::size_t size() const;
 };
 
-/// Everything that fits the devices within the box. Nodes are left open.
+/// Everything that fits the devices within the box and, by the fluid's prices, may be part of a
+/// plan that costs at most the cutoff (see StageFilter). Nodes are left open.
 OptionSet all_options(const SearchSpace& space, const Pair& pair, const ConfigTable& table,
-                      const Box& box);
+                      const Box& box, const FluidBound& fluid, double cutoff);
 
 /// Copies the options that fit within a smaller box.
 OptionSet narrowed(const OptionSet& options, const Box& box);

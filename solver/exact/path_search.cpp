@@ -83,7 +83,7 @@ double PathSearch::find(const Task& task, const Weights& weights) {
   task_ = task;
   weights_ = weights;
   layers_ = space_.num_layers();
-  max_length_ = table_->max_length();
+  max_length_ = table_.max_length();
   price_arcs();
   find_windows();
   search_backward();
@@ -99,13 +99,13 @@ void PathSearch::price_arcs() {
     longest_[place].assign(kinds, 0);
     for (std::size_t kind = 0; kind < kinds; ++kind) {
       for (const Option& option : task_.options->at[place][kind]) {
-        const auto& shape = table_->shapes()[table_->shape_of(option.config)];
+        const auto& shape = table_.shapes()[table_.shape_of(option.config)];
         const std::size_t length = shape.length;
         shortest_[place][kind] = std::min(shortest_[place][kind], length);
         longest_[place][kind] = std::max(longest_[place][kind], length);
         const double base =
             weights_.prefill[kind] * option.prefill_s + weights_.decode[kind] * option.decode_s;
-        const double* omega = table_->omega(option.config);
+        const double* omega = table_.omega(option.config);
         if (place == 0 && shape.contiguous) {
           min_scaled(arcs_.middle(kind, length) + option.low, omega + option.low, base,
                      weights_.omega, option.high - option.low);
@@ -212,9 +212,9 @@ const Option* PathSearch::option_of(std::size_t place, std::size_t kind, std::si
   const Option* best = nullptr;
   double least = kInfinity;
   const auto& list = task_.options->at[place][kind];
-  for (const auto& shape : table_->shapes()) {
+  for (const auto& shape : table_.shapes()) {
     if (shape.length != length) continue;
-    const std::size_t i = table_->index_of(shape, start);
+    const std::size_t i = table_.index_of(shape, start);
     if (i == shape.starts.size()) continue;
     auto it = std::lower_bound(list.begin(), list.end(), shape.begin,
                                [](const Option& o, std::size_t c) { return o.config < c; });
@@ -273,7 +273,7 @@ Path PathSearch::trace() {
       stage.config = option->config;
       stage.prefill_s = option->prefill_s;
       stage.decode_s = option->decode_s;
-      stage.omega = table_->omega(option->config)[index];
+      stage.omega = table_.omega(option->config)[index];
     }
     stages.push_back(stage);
     a += stage.length;
@@ -292,10 +292,10 @@ void PathSearch::reduce(double limit, OptionSet& options) {
       std::vector<Option>& list = options.at[place][kind];
       std::size_t kept = 0;
       for (Option option : list) {
-        const auto& shape = table_->shapes()[table_->shape_of(option.config)];
+        const auto& shape = table_.shapes()[table_.shape_of(option.config)];
         const double base =
             weights_.prefill[kind] * option.prefill_s + weights_.decode[kind] * option.decode_s;
-        const double* omega = table_->omega(option.config);
+        const double* omega = table_.omega(option.config);
         const auto passes = [&](std::size_t i) {
           return base + weights_.omega * omega[i] +
                      through_.at(place, kind, shape.starts[i], shape.length) <=

@@ -63,8 +63,7 @@ class ArcTable {
 /// to it.
 class PathSearch {
  public:
-  PathSearch(const SearchSpace& space, const ConfigTable& table) : space_(space), table_(&table) {}
-  void use(const ConfigTable& table) { table_ = &table; }
+  PathSearch(const SearchSpace& space, const ConfigTable& table) : space_(space), table_(table) {}
 
   struct Task {
     const Pair* pair = nullptr;
@@ -86,7 +85,7 @@ class PathSearch {
   const std::vector<double>& to_end() const { return to_end_; }
   double option_weight(const Option& option, std::size_t kind, std::size_t index) const {
     return weights_.prefill[kind] * option.prefill_s + weights_.decode[kind] * option.decode_s +
-           weights_.omega * table_->omega(option.config)[index];
+           weights_.omega * table_.omega(option.config)[index];
   }
   bool forbidden(const Task& task, std::size_t state, const Transition& transition) const;
 
@@ -104,7 +103,7 @@ class PathSearch {
   void reach_backward();
 
   const SearchSpace& space_;
-  const ConfigTable* table_;
+  const ConfigTable& table_;
   Task task_;
   Weights weights_;
   std::size_t layers_ = 0, max_length_ = 0;
