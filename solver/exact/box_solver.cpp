@@ -52,10 +52,10 @@ void BoxSolver::prepare(const OpenBox& open) {
                           : all_options(space_, *pair_, table_, box_, fluid_[open.pair], cutoff_);
   empty_ = !snap(space_, *pair_, options_, box_);
   if (empty_) return;
-  const bool links_matter = pair_->slowest_prefill_link_s > box_.prefill_low ||
-                            pair_->slowest_decode_link_s > box_.decode_low;
-  const Graph* graph =
-      links_matter && !space_.order() && graphs_.linked ? &*graphs_.linked : &*graphs_.plain;
+  const bool links_matter = !space_.order() && (pair_->slowest_prefill_link_s > box_.prefill_low ||
+                                                pair_->slowest_decode_link_s > box_.decode_low);
+  const Graph* graph = links_matter && graphs_.linked ? &*graphs_.linked : &*graphs_.plain;
+  links_unknown_ = links_matter && !graph->knows_links();
   if (graph != open.graph) {
     options_.first_node.clear();
     options_.end_node.clear();
@@ -211,6 +211,7 @@ std::optional<Path> BoxSolver::probe(const OpenBox& open, double cutoff,
 }
 
 bool BoxSolver::enumerate(std::size_t max_labels) {
+  if (links_unknown_ && max_labels < kMostLabels) return false;
   std::vector<double> omega_to_end;
   task_.box = box_;
   if (space_.has_omega_limit()) {
@@ -222,8 +223,10 @@ bool BoxSolver::enumerate(std::size_t max_labels) {
   Enumeration enumeration(space_, table_, search_, task_, weights, omega_to_end);
   Enumeration::Result result = enumeration.run(cutoff_, max_labels, should_stop_);
   if (result.better) meet(*std::move(result.better));
-  if (result.complete) best_bound_ = std::max(best_bound_, cutoff_);
-  return result.complete;
+  // Pipelines whose links are only bounded may be better than their price here.
+  if (!result.complete || links_unknown_) return false;
+  best_bound_ = std::max(best_bound_, cutoff_);
+  return true;
 }
 
 OpenBox BoxSolver::child() const {

@@ -86,6 +86,7 @@ class BoxSolver {
   Multipliers best_at_;
   Path best_path_;
   bool empty_ = false;
+  bool links_unknown_ = false;  ///< links matter, but the graph does not know them
   std::vector<Cut> cuts_;
   std::optional<Path> better_;
   std::function<bool()> should_stop_;

@@ -30,6 +30,59 @@ bool keep_all(const ConfigTable::Shape&, const std::uint16_t*, std::size_t, cons
   return true;
 }
 
+// Whether some kind of device holds a stage within the box of some open pair.
+class FitsSomewhere {
+ public:
+  FitsSomewhere(const SearchSpace& space, const std::vector<OpenBox>& open) : space_(space) {
+    for (const OpenBox& box : open) {
+      const Pair& pair = space.pairs()[box.pair];
+      for (std::size_t k = 0; k < space.kinds().size(); ++k) {
+        const double* room = &pair.room_bytes[4 * k];
+        limits_.push_back({&pair, k, *std::max_element(room, room + 4), box.box});
+      }
+    }
+  }
+
+  bool operator()(const std::uint16_t* counts) const {
+    double bytes = 0;
+    for (std::size_t cell = 0; cell < space_.num_cells(); ++cell) {
+      bytes += counts[cell] * space_.layer_bytes(cell);
+    }
+    // Neighbouring configurations mostly pass by the same limit.
+    for (std::size_t i = 0; i < limits_.size(); ++i) {
+      const std::size_t at = (last_ + i) % limits_.size();
+      if (bytes > limits_[at].bytes || !in_time(limits_[at], counts)) continue;
+      last_ = at;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Limit {
+    const Pair* pair;
+    std::size_t kind;
+    double bytes;
+    Box box;
+  };
+
+  bool in_time(const Limit& limit, const std::uint16_t* counts) const {
+    const std::size_t cells = space_.num_cells(), row = limit.kind * cells;
+    double prefill = 0, decode = 0;
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      if (counts[cell] == 0) continue;
+      if (!space_.allowed(limit.kind, cell)) return false;
+      prefill += counts[cell] * limit.pair->prefill_s[row + cell];
+      decode += counts[cell] * limit.pair->decode_s[row + cell];
+    }
+    return prefill <= limit.box.prefill_high && decode <= limit.box.decode_high;
+  }
+
+  const SearchSpace& space_;
+  std::vector<Limit> limits_;
+  mutable std::size_t last_ = 0;
+};
+
 // Lowest bound first; the older of equals.
 bool later(const OpenBox& a, const OpenBox& b) {
   if (a.bound != b.bound) return a.bound > b.bound;
@@ -168,46 +221,8 @@ void ExactSearch::find_first_plan() {
 void ExactSearch::build_table() {
   if (stopped()) return;
   open_roots();
-  struct Limit {
-    std::size_t pair, kind;
-    double bytes, prefill, decode;
-  };
-  std::vector<Limit> limits;
-  for (const OpenBox& open : open_) {
-    const Pair& pair = space_.pairs()[open.pair];
-    for (std::size_t k = 0; k < space_.kinds().size(); ++k) {
-      const double* room = &pair.room_bytes[4 * k];
-      limits.push_back({open.pair, k, *std::max_element(room, room + 4), open.box.prefill_high,
-                        open.box.decode_high});
-    }
-  }
-  const std::size_t cells = space_.num_cells();
-  std::size_t last = 0;
-  const auto admits = [&](const std::uint16_t* counts) {
-    double bytes = 0;
-    for (std::size_t cell = 0; cell < cells; ++cell) {
-      bytes += counts[cell] * space_.layer_bytes(cell);
-    }
-    // Neighbouring configurations mostly pass by the same limit.
-    for (std::size_t i = 0; i < limits.size(); ++i) {
-      const std::size_t at = (last + i) % limits.size();
-      const Limit& limit = limits[at];
-      if (bytes > limit.bytes) continue;
-      const Pair& pair = space_.pairs()[limit.pair];
-      double prefill = 0, decode = 0;
-      bool runs = true;
-      for (std::size_t cell = 0; cell < cells; ++cell) {
-        if (counts[cell] == 0) continue;
-        runs = runs && space_.allowed(limit.kind, cell);
-        prefill += counts[cell] * pair.prefill_s[limit.kind * cells + cell];
-        decode += counts[cell] * pair.decode_s[limit.kind * cells + cell];
-      }
-      if (!runs || prefill > limit.prefill || decode > limit.decode) continue;
-      last = at;
-      return true;
-    }
-    return false;
-  };
+  const FitsSomewhere fits(space_, open_);
+  const auto admits = [&fits](const std::uint16_t* counts) { return fits(counts); };
   StageFilter filter(space_, cutoff());
   for (const OpenBox& open : open_) filter.add_pair(open.pair, fluid_[open.pair], open.box);
   const auto keeps = [&filter](const ConfigTable::Shape& shape, const std::uint16_t* counts,

@@ -196,6 +196,35 @@ TEST(ExactDifferential, MatchesTheIlp) {
   EXPECT_GE(compared, 20);
 }
 
+// The planning instances with layers of two shapes: more configurations than a table holds without
+// filtering, and links slow enough to decide the order.
+TEST(ExactDifferential, LayerShapesAndSlowLinksAgreeWithTheIlp) {
+  int compared = 0;
+  for (std::uint64_t seed = 6001; seed <= 6024; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {18, 4, 4, 6});
+    Instance in = random.make();
+    if (in.num_classes < 2) continue;
+    PlanRequest request;
+    request.prefill_micro_batch_size = random.micro_batch(in);
+    request.decode_micro_batch_size = random.micro_batch(in);
+    const PlanResult exact = make_exact_planner()->plan(in, request);
+    request.time_limit_s = 4;
+    const PlanResult ilp = make_ilp_planner()->plan(in, request);
+    if (ilp.status == SolveStatus::infeasible) {
+      EXPECT_EQ(exact.status, SolveStatus::infeasible) << exact.objective;
+    } else if (ilp.status == SolveStatus::optimal) {
+      expect_proven(in, exact, ilp.objective, 2e-6);
+      EXPECT_LE(exact.objective, ilp.objective * (1 + 2e-9));
+      ++compared;
+    } else if (ilp.candidate && exact.candidate) {
+      EXPECT_LE(exact.objective, ilp.objective * (1 + 2e-9));
+    }
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(compared, 2);
+}
+
 // What callers see of the plan, for comparisons.
 std::string text(const PlanResult& result) {
   std::string s = std::string(to_string(result.status));
@@ -411,6 +440,39 @@ TEST(ExactPlanner, TooManyCombinationsGiveAPlanAndABoundButNoProof) {
     EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
     EXPECT_FALSE(result.notes.empty());
   }
+}
+
+// Twelve nodes of two equal devices with links slower than any stage: counts of devices are few,
+// orders that links tell apart are not.
+TEST(ExactPlanner, SlowLinksBetweenManyNodesAreNotClaimedProven) {
+  Instance in;
+  in.bitwidths = {4, 16};
+  in.layer_class.assign(30, 0);
+  in.layer_bytes = {1e9, 4e9};
+  in.allowed.assign(24, 1);
+  in.batch_size = 4;
+  in.output_tokens = 5;
+  in.allow_empty_stage = true;
+  for (int i = 0; i < 30; ++i) in.omega.insert(in.omega.end(), {0.01, 0.0});
+  for (int g = 0; g < 12; ++g) in.groups.push_back({"G", "node" + std::to_string(g), 2, 9e9});
+  PhaseCosts costs;
+  for (int g = 0; g < 12; ++g) {
+    costs.layer_s.insert(costs.layer_s.end(), {0.01, 0.012});
+    for (int h = 0; h < 12; ++h) costs.link_s.push_back(g == h ? 0 : 0.5 + 0.1 * ((g + h) % 5));
+  }
+  costs.first_s.assign(12, 0);
+  costs.last_s.assign(12, 0);
+  const auto table = std::make_shared<const PhaseCosts>(std::move(costs));
+  in.prefill = in.decode = [table](std::int64_t) -> const PhaseCosts& { return *table; };
+  PlanRequest request;
+  request.time_limit_s = 2;
+  const PlanResult result = make_exact_planner()->plan(in, request);
+  ASSERT_TRUE(result.candidate);
+  EXPECT_EQ(result.status, SolveStatus::feasible);
+  ASSERT_TRUE(result.bound);
+  EXPECT_LT(*result.bound, result.objective);
+  EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
+  EXPECT_FALSE(result.notes.empty());
 }
 
 TEST(ExactPlanner, HopelessRequestsAreRefusedAtOnce) {
