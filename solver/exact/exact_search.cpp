@@ -101,6 +101,9 @@ ExactSearch::ExactSearch(const Instance& instance, const PlanRequest& request)
 
 PlanResult ExactSearch::run() {
   choose_graphs();
+  for (const Pair& pair : space_.pairs()) fluid_.emplace_back(space_, pair);
+  hopeless_ = nothing_fits();
+  if (hopeless_) return finish();
   workers_ = std::make_unique<Workers>(num_threads_);
   bound_pairs();
   find_first_plan();
@@ -163,7 +166,6 @@ void ExactSearch::restrict_orders(double stride) {
 }
 
 void ExactSearch::bound_pairs() {
-  for (const Pair& pair : space_.pairs()) fluid_.emplace_back(space_, pair);
   workers_->run(fluid_.size(), [this](std::size_t, std::size_t i) {
     if (!deadline_.reached()) fluid_[i].improve(kFluidSteps);
   });
@@ -183,9 +185,7 @@ OpenBox ExactSearch::root(std::size_t pair, const Box& box) const {
   return open;
 }
 
-// Stages of at most two bitwidths are few and nearly always good enough to prune well.
-void ExactSearch::find_first_plan() {
-  if (stopped()) return;
+ConfigTable::Admits ExactSearch::fits_memory() const {
   std::vector<double> most(space_.kinds().size(), 0);
   for (std::size_t k = 0; k < most.size(); ++k) {
     for (const Pair& pair : space_.pairs()) {
@@ -193,14 +193,37 @@ void ExactSearch::find_first_plan() {
       most[k] = std::max(most[k], *std::max_element(room, room + 4));
     }
   }
-  const auto admits = [&](const std::uint16_t* counts) {
+  return [this, most](const std::uint16_t* counts) {
     double bytes = 0;
     for (std::size_t cell = 0; cell < space_.num_cells(); ++cell) {
       bytes += counts[cell] * space_.layer_bytes(cell);
     }
     return std::any_of(most.begin(), most.end(), [&](double room) { return bytes <= room; });
   };
-  const ConfigTable table(space_, admits, keep_all, 2, kMostEntries);
+}
+
+// A plan that fits still fits with every layer at the smallest bitwidth of its device, and without
+// a limit on time nothing else can go wrong: one shortest path a pair.
+bool ExactSearch::nothing_fits() {
+  const ConfigTable table(space_, fits_memory(), keep_all, 1, kMostEntries);
+  if (!table.complete() || restricted_) return false;
+  PathSearch search(space_, table);
+  Weights weights;
+  weights.prefill.assign(space_.kinds().size(), 0);
+  weights.decode = weights.prefill;
+  for (std::size_t i = 0; i < space_.pairs().size(); ++i) {
+    if (stopped()) return false;
+    const Pair& pair = space_.pairs()[i];
+    const OptionSet options = all_options(space_, pair, table, Box{}, fluid_[i], kInfinity);
+    if (search.find({&pair, &*graphs_.plain, Box{}, &options}, weights) < kInfinity) return false;
+  }
+  return true;
+}
+
+// Stages of at most two bitwidths are few and nearly always good enough to prune well.
+void ExactSearch::find_first_plan() {
+  if (stopped()) return;
+  const ConfigTable table(space_, fits_memory(), keep_all, 2, kMostEntries);
   if (!table.complete()) return;
   const std::size_t tasks = std::min(kProbedPairs, by_bound_.size());
   std::vector<std::optional<Path>> found(tasks);
@@ -341,7 +364,8 @@ bool ExactSearch::stopped() {
 PlanResult ExactSearch::finish() {
   PlanResult result;
   result.notes = std::move(notes_);
-  const bool exhausted = table_ && open_.empty() && unresolved_ == kInfinity && !restricted_;
+  const bool exhausted =
+      hopeless_ || (table_ && open_.empty() && unresolved_ == kInfinity && !restricted_);
   const double least = bound();
   if (best_) {
     result.candidate = best_;
@@ -357,7 +381,7 @@ PlanResult ExactSearch::finish() {
     result.status = stopped_by_.value_or(SolveStatus::time_limit);
     result.stopped_by = stopped_by_;
   }
-  if (std::isfinite(least)) result.bound = least;
+  if (std::isfinite(least) && !hopeless_) result.bound = least;
   result.solve_s = deadline_.elapsed_s();
   return result;
 }

@@ -27,6 +27,8 @@ class ExactSearch {
  private:
   void choose_graphs();
   void restrict_orders(double stride);
+  ConfigTable::Admits fits_memory() const;
+  bool nothing_fits();
   void bound_pairs();
   void find_first_plan();
   void build_table();
@@ -50,6 +52,7 @@ class ExactSearch {
   SearchSpace space_;
   Graphs graphs_;
   bool restricted_ = false;  ///< the graph does not hold every order
+  bool hopeless_ = false;    ///< no plan fits the devices' memory
   std::size_t num_threads_ = 1;
   std::unique_ptr<Workers> workers_;
   std::vector<FluidBound> fluid_;      ///< [pair]

@@ -6,7 +6,7 @@
 namespace tessera::solver::exact {
 namespace {
 
-constexpr std::uint8_t kMiddle = 0, kFirst = 1, kLast = 2, kOnly = 3;
+constexpr std::uint8_t kMiddle = 0, kFirst = 1, kLast = 2;
 
 Transition transition(std::size_t to, std::size_t kind, std::size_t group, std::uint8_t place,
                       bool may_be_empty) {
