@@ -32,6 +32,7 @@ struct PlanRequest {
   double time_limit_s = 60;
   double gap = 0;  ///< relative gap at which to stop
   std::uint64_t seed = 0;
+  std::int32_t threads = 0;                  ///< of planners that use several; 0: all cores
   const std::atomic<bool>* stop = nullptr;  ///< set by Ctrl-C
   std::function<void(const Incumbent&)>
       on_incumbent;  ///< may throw; planners park it, stop and rethrow
@@ -67,6 +68,10 @@ class Planner {
 /// when nothing obvious stands in the way.
 std::optional<Violation> find_obvious_infeasibility(const Instance& instance,
                                                     const PlanRequest& request);
+
+/// Branch and bound over shortest paths (planner.md section 4): the default. Proves the optimum of
+/// the whole search; the answer does not depend on `threads`.
+std::unique_ptr<Planner> make_exact_planner();
 
 /// The formulation of planner.md section 3 on COIN-OR CBC, with ordering inside the model when no
 /// order is given.

@@ -1,0 +1,290 @@
+#include "exact/box_solver.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::solver::exact {
+namespace {
+
+constexpr std::size_t kRootSteps = 14, kSteps = 4, kProbeSteps = 8, kQualitySteps = 10;
+// Cuts handed on to children, the latest.
+constexpr std::size_t kMostCuts = 40;
+constexpr double kLittleGain = 0.05, kTowardsModel = 0.6;
+// Enumerating this few options is about as dear as bounding two more boxes.
+constexpr std::size_t kFewOptions = 1500, kFewLabels = 20000;
+constexpr std::size_t kManyLabels = 200000, kMostLabels = 4000000;
+
+}  // namespace
+
+BoxOutcome BoxSolver::solve(const OpenBox& open, double cutoff, double tolerance,
+                            const std::function<bool()>& should_stop) {
+  cutoff_ = cutoff;
+  tolerance_ = tolerance;
+  should_stop_ = should_stop;
+  better_.reset();
+  prepare(open);
+  BoxOutcome outcome;
+  const bool root = open.options == nullptr;
+  if (!empty_ && root && space_.has_omega_limit()) empty_ = misses_floor();
+  if (!empty_) ascend(root ? kRootSteps : kSteps);
+  if (!empty_ && space_.has_omega_limit() && cutoff_ == kInfinity) seek_quality(best_at_, 40);
+  if (!empty_ && best_bound_ < cutoff_ && root) dive();
+  if (!empty_ && best_bound_ < cutoff_) {
+    const Weights weights = weights_of(space_, *pair_, best_at_, box_);
+    search_.find(task_, weights);
+    search_.reduce(cutoff_ - weights.constant, options_);
+    empty_ = options_.size() == 0 || !snap(space_, *pair_, options_, box_);
+  }
+  if (!empty_ && best_bound_ < cutoff_) split(outcome);
+  outcome.better = std::move(better_);
+  outcome.bound = empty_ ? cutoff_ : std::max(best_bound_, open.bound);
+  return outcome;
+}
+
+void BoxSolver::prepare(const OpenBox& open) {
+  pair_index_ = open.pair;
+  pair_ = &space_.pairs()[open.pair];
+  box_ = open.box;
+  best_bound_ = open.bound;
+  best_at_ = open.multipliers;
+  cuts_ = open.cuts ? *open.cuts : std::vector<Cut>{};
+  options_ = open.options ? narrowed(*open.options, box_)
+                          : all_options(space_, *pair_, table_, box_, fluid_[open.pair], cutoff_);
+  empty_ = !snap(space_, *pair_, options_, box_);
+  if (empty_) return;
+  const bool links_matter = !space_.order() && (pair_->slowest_prefill_link_s > box_.prefill_low ||
+                                                pair_->slowest_decode_link_s > box_.decode_low);
+  const Graph* graph = links_matter && graphs_.linked ? &*graphs_.linked : &*graphs_.plain;
+  links_unknown_ = links_matter && !graph->knows_links();
+  if (graph != open.graph) {
+    options_.first_node.clear();
+    options_.end_node.clear();
+  }
+  task_ = {pair_, graph, box_, &options_};
+  // Where the box is thin its end is exact and an average can only be less.
+  if (box_.prefill_low == box_.prefill_high) {
+    std::fill(best_at_.prefill.begin(), best_at_.prefill.end(), 0);
+  }
+  if (box_.decode_low == box_.decode_high) {
+    std::fill(best_at_.decode.begin(), best_at_.decode.end(), 0);
+  }
+}
+
+void BoxSolver::meet(Path path) {
+  if (!path.meets_floor || !(path.objective < cutoff_)) return;
+  cutoff_ = path.objective - tolerance_ * std::fabs(path.objective);
+  better_ = std::move(path);
+}
+
+// A shortest path under multipliers balances the stages only on average. Thresholds a little above
+// the times that the bound pays for give pipelines that are balanced one by one.
+void BoxSolver::dive() {
+  const Box whole = box_;
+  const Weights w = weights_of(space_, *pair_, best_at_, box_);
+  const Paid paid = paid_times(w);
+  Multipliers at = best_at_;
+  std::fill(at.prefill.begin(), at.prefill.end(), 0);
+  std::fill(at.decode.begin(), at.decode.end(), 0);
+  for (const double slack : {0.01, 0.03, 0.06, 0.1, 0.16, 0.25, 0.4}) {
+    if (should_stop_()) break;
+    const auto above = [&](double time, double low, double high) {
+      return std::clamp(std::max(time, low) * (1 + slack), low, high);
+    };
+    task_.box.prefill_high = above(paid.prefill_s, whole.prefill_low, whole.prefill_high);
+    task_.box.decode_high = above(paid.decode_s, whole.decode_low, whole.decode_high);
+    const OptionSet inside = narrowed(options_, task_.box);
+    task_.options = &inside;
+    seek_quality(at, space_.has_omega_limit() ? kQualitySteps : 1);
+  }
+  task_.options = &options_;
+  task_.box = whole;
+}
+
+// What the bound credits for Tp and Td, by its own pipeline.
+BoxSolver::Paid BoxSolver::paid_times(const Weights& w) const {
+  const ObjectiveCoefficients& c = pair_->coefficients;
+  const double decode_price = c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
+  const double decode_sum_price = c.decode_sum + c.round * (1 - best_at_.lambda);
+  double prefill = w.prefill_floor * box_.prefill_low, decode = w.decode_floor * box_.decode_low;
+  for (const PathStage& stage : best_path_.stages) {
+    prefill += (w.prefill[stage.kind] - c.prefill_sum) * stage.prefill_s;
+    decode += (w.decode[stage.kind] - decode_sum_price) * stage.decode_s;
+  }
+  Paid paid;
+  paid.prefill_s = c.prefill_max > 0 ? prefill / c.prefill_max : box_.prefill_low;
+  // A price near 0 would divide rounding by rounding.
+  const double largest_price = c.decode_max + c.round * c.round_micro_batches;
+  paid.decode_s = decode_price > 1e-6 * largest_price ? decode / decode_price : box_.decode_low;
+  return paid;
+}
+
+// Kelley's method with queries halfway between the best point and the model's maximum, which keeps
+// it from swinging. Stops when the model says that little is left to gain.
+void BoxSolver::ascend(std::size_t max_steps) {
+  const double scale = cutoff_ < kInfinity ? std::fabs(cutoff_) : std::fabs(best_bound_);
+  CutModel model(space_, *pair_, box_, std::max(scale, 1e-9));
+  for (const Cut& cut : cuts_) model.add(cut);
+  Multipliers query = best_at_;
+  double best = -kInfinity;
+  for (std::size_t i = 0; i < max_steps && !should_stop_(); ++i) {
+    const Weights weights = weights_of(space_, *pair_, query, box_);
+    const double weight = search_.find(task_, weights);
+    if (weight == kInfinity) {
+      empty_ = true;
+      return;
+    }
+    const double value = weight + weights.constant;
+    Path path = search_.trace();
+    cuts_.push_back(cut_of(path));
+    model.add(cuts_.back());
+    meet(path);
+    if (value > best) {
+      best = value;
+      best_at_ = query;
+      best_path_ = std::move(path);
+    }
+    best_bound_ = std::max(best_bound_, best);
+    if (best_bound_ >= cutoff_) return;
+    const double nu_step = omega_price_scale(space_, std::max(scale, 1e-9));
+    const CutModel::Maximum maximum = model.maximise(2 * best_at_.nu + nu_step);
+    const double left = maximum.value - best, wanted = cutoff_ - best;
+    if (left < kLittleGain * std::min(wanted, std::fabs(best))) return;
+    query = model.between(best_at_, maximum.at, kTowardsModel);
+  }
+}
+
+Cut BoxSolver::cut_of(const Path& path) const {
+  Cut cut{usage_of(space_, path), 0, 0};
+  for (const PathStage& stage : path.stages) {
+    cut.prefill_max = std::max(cut.prefill_max, stage.prefill_s);
+    cut.decode_max = std::max(cut.decode_max, stage.decode_s);
+  }
+  return cut;
+}
+
+// With a quality floor a shortest path need not be a plan: raises the price of omega until it is
+// one, then bisects the price.
+void BoxSolver::seek_quality(Multipliers at, std::size_t max_steps) {
+  double low = 0, high = kInfinity;
+  double step = std::max(
+      0.1 * at.nu, 1e-3 * std::fabs(best_bound_) / std::max(1e-9, std::fabs(space_.omega_limit())));
+  for (std::size_t i = 0; i < max_steps && !should_stop_(); ++i) {
+    if (search_.find(task_, weights_of(space_, *pair_, at, box_)) == kInfinity) return;
+    Path path = search_.trace();
+    (path.meets_floor ? high : low) = at.nu;
+    meet(std::move(path));
+    if (at.nu == 0 && high == 0) return;
+    at.nu = high == kInfinity ? at.nu + step
+            : low == 0        ? std::max(0.0, at.nu - step)
+                              : 0.5 * (low + high);
+    step *= 3;
+  }
+}
+
+// Whether even the pipeline of least omega breaks the quality floor.
+bool BoxSolver::misses_floor() {
+  const Weights omega = omega_alone();
+  const double least = search_.find(task_, omega);
+  return least > space_.omega_limit() + 1e-12 * std::fabs(space_.omega_limit());
+}
+
+Weights BoxSolver::omega_alone() const {
+  Weights omega;
+  omega.prefill.assign(space_.kinds().size(), 0);
+  omega.decode = omega.prefill;
+  omega.omega = 1;
+  return omega;
+}
+
+std::optional<Path> BoxSolver::probe(const OpenBox& open, double cutoff,
+                                     const std::function<bool()>& should_stop) {
+  cutoff_ = cutoff;
+  tolerance_ = 0;
+  should_stop_ = should_stop;
+  better_.reset();
+  prepare(open);
+  if (empty_) return std::nullopt;
+  ascend(kProbeSteps);
+  if (!empty_ && space_.has_omega_limit() && !better_) seek_quality(best_at_, 40);
+  if (!empty_) dive();
+  return std::move(better_);
+}
+
+bool BoxSolver::enumerate(std::size_t max_labels) {
+  if (links_unknown_ && max_labels < kMostLabels) return false;
+  std::vector<double> omega_to_end;
+  task_.box = box_;
+  if (space_.has_omega_limit()) {
+    search_.find(task_, omega_alone());
+    omega_to_end = search_.to_end();
+  }
+  const Weights weights = weights_of(space_, *pair_, best_at_, box_);
+  search_.find(task_, weights);
+  Enumeration enumeration(space_, table_, search_, task_, weights, omega_to_end);
+  Enumeration::Result result = enumeration.run(cutoff_, max_labels, should_stop_);
+  if (result.better) meet(*std::move(result.better));
+  // Pipelines whose links are only bounded may be better than their price here.
+  if (!result.complete || links_unknown_) return false;
+  best_bound_ = std::max(best_bound_, cutoff_);
+  return true;
+}
+
+OpenBox BoxSolver::child() const {
+  OpenBox child;
+  child.pair = pair_index_;
+  child.box = box_;
+  child.multipliers = best_at_;
+  child.graph = task_.graph;
+  child.bound = best_bound_;
+  return child;
+}
+
+void BoxSolver::split(BoxOutcome& outcome) {
+  const ObjectiveCoefficients& c = pair_->coefficients;
+  // A time without a price is as good as known.
+  const bool prefill_thin = box_.prefill_low == box_.prefill_high || c.prefill_max == 0;
+  const bool decode_thin =
+      box_.decode_low == box_.decode_high || c.decode_max + c.round * c.round_micro_batches == 0;
+  if (prefill_thin && decode_thin) {
+    outcome.unresolved = !enumerate(kMostLabels);
+    return;
+  }
+  if (options_.size() <= kFewOptions && enumerate(kFewLabels)) return;
+  const Weights w = weights_of(space_, *pair_, best_at_, box_);
+  const Paid paid = paid_times(w);
+  const double tp = std::clamp(best_path_.prefill_max_s, box_.prefill_low, box_.prefill_high);
+  const double td = std::clamp(best_path_.decode_max_s, box_.decode_low, box_.decode_high);
+  const double decode_price = c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
+  const double round = c.round * std::max(c.round_micro_batches * td, best_path_.decode_sum_s) -
+                       c.round * (best_at_.lambda * c.round_micro_batches * td +
+                                  (1 - best_at_.lambda) * best_path_.decode_sum_s);
+  const double prefill_gap = c.prefill_max * (tp - paid.prefill_s);
+  const double decode_gap = decode_price * (td - paid.decode_s) + round;
+  const double open_gap = cutoff_ - best_bound_;
+  if (cutoff_ < kInfinity && std::max(prefill_gap, decode_gap) < 0.2 * open_gap &&
+      enumerate(kManyLabels)) {
+    return;
+  }
+
+  const bool by_prefill = decode_thin || (!prefill_thin && prefill_gap >= decode_gap);
+  const double low = by_prefill ? box_.prefill_low : box_.decode_low;
+  const double high = by_prefill ? box_.prefill_high : box_.decode_high;
+  const double credited = by_prefill ? paid.prefill_s : paid.decode_s;
+  const double time = by_prefill ? tp : td;
+  double at = time > low ? 0.5 * (std::clamp(credited, low, time) + time) : 0.5 * (low + high);
+  if (!(at >= low && at < high)) at = 0.5 * (low + high);
+  if (!(at >= low && at < high)) at = low;
+  const auto options = std::make_shared<const OptionSet>(std::move(options_));
+  if (cuts_.size() > kMostCuts) {
+    cuts_.erase(cuts_.begin(), cuts_.end() - static_cast<std::ptrdiff_t>(kMostCuts));
+  }
+  const auto cuts = std::make_shared<const std::vector<Cut>>(std::move(cuts_));
+  OpenBox below = child(), above = child();
+  below.cuts = above.cuts = cuts;
+  below.options = above.options = options;
+  (by_prefill ? below.box.prefill_high : below.box.decode_high) = at;
+  (by_prefill ? above.box.prefill_low : above.box.decode_low) = std::nextafter(at, kInfinity);
+  outcome.children = {std::move(below), std::move(above)};
+}
+
+}  // namespace tessera::solver::exact

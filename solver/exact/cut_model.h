@@ -1,0 +1,48 @@
+#pragma once
+
+#include <vector>
+
+#include "exact/multipliers.h"
+
+namespace tessera::solver::exact {
+
+/// What multipliers need to know of a pipeline: its bound is linear in them.
+struct Cut {
+  Usage usage;
+  double prefill_max = 0, decode_max = 0;  ///< slowest stages: tells in which boxes it lies
+};
+
+/// Kelley's model of a box's bound: the least over the pipelines met so far, each linear in the
+/// multipliers. Its maximum says where to look next and how much there is left to gain.
+class CutModel {
+ public:
+  CutModel(const SearchSpace& space, const Pair& pair, const Box& box, double objective_scale);
+
+  void add(const Cut& cut);
+  struct Maximum {
+    Multipliers at;
+    double value = kInfinity;  ///< no multipliers give a better bound; infinite without cuts
+  };
+  /// @param largest_nu prices of omega beyond it are not considered (nor bounded by `value`).
+  Maximum maximise(double largest_nu) const;
+  /// A point between two, in the coordinates in which the bound is concave.
+  Multipliers between(const Multipliers& from, const Multipliers& to, double fraction) const;
+
+ private:
+  // Coordinates: price for averages of Tp per kind, of Td per kind, lambda, nu; each scaled.
+  std::vector<double> coordinates(const Multipliers& at) const;
+  Multipliers multipliers(const std::vector<double>& x) const;
+
+  const SearchSpace& space_;
+  const Pair& pair_;
+  Box box_;
+  std::size_t kinds_ = 0;
+  double decode_scale_ = 0, nu_scale_ = 1;
+  struct Row {
+    double constant = 0;
+    std::vector<double> slope;
+  };
+  std::vector<Row> rows_;
+};
+
+}  // namespace tessera::solver::exact

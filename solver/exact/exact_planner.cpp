@@ -1,0 +1,32 @@
+#include "exact/exact_search.h"
+#include "tessera/solver/planner.h"
+
+namespace tessera::solver {
+namespace {
+
+class ExactPlanner : public Planner {
+ public:
+  PlannerCard card() const override {
+    return {"exact",
+            "Branch and bound on the slowest stage times over shortest paths: proves the optimum "
+            "of the whole search of order, partition, bitwidths and micro-batch sizes, or bounds "
+            "it when stopped early",
+            "the problem of SplitQuant Sec. IV, eqs. (3)-(16); the method is our own"};
+  }
+
+  PlanResult plan(const Instance& instance, const PlanRequest& request) const override {
+    if (std::optional<Violation> violation = find_obvious_infeasibility(instance, request)) {
+      PlanResult result;
+      result.status = SolveStatus::infeasible;
+      result.violation = std::move(violation);
+      return result;
+    }
+    return exact::ExactSearch(instance, request).run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> make_exact_planner() { return std::make_unique<ExactPlanner>(); }
+
+}  // namespace tessera::solver

@@ -1,0 +1,420 @@
+#include "exact/exact_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "exact/path_plan.h"
+#include "exact/stage_filter.h"
+#include "tessera/core/units.h"
+
+namespace tessera::solver::exact {
+namespace {
+
+/// A better plan must gain this much, relative to the objective; well below the 1e-9 that
+/// `optimal` promises and well above rounding.
+constexpr double kImprovement = 4e-10;
+constexpr double kProofTolerance = 1e-9;
+/// Boxes of one round. Fixed, for it decides what is looked at.
+constexpr std::size_t kRound = 8;
+constexpr std::size_t kProbedPairs = 4;
+constexpr std::size_t kFluidSteps = 400;
+/// (state, layers done) nodes of a graph; 16 bytes each and thread.
+constexpr double kMostNodes = 4e7, kMostNodesOfAllThreads = 4.5e7;
+/// Omegas in the table, 8 bytes each.
+constexpr std::size_t kMostEntries = 40000000;
+
+bool keep_all(const ConfigTable::Shape&, const std::uint16_t*, std::size_t, const double*) {
+  return true;
+}
+
+// Whether some kind of device holds a stage within the box of some open pair.
+class FitsSomewhere {
+ public:
+  FitsSomewhere(const SearchSpace& space, const std::vector<OpenBox>& open) : space_(space) {
+    for (const OpenBox& box : open) {
+      const Pair& pair = space.pairs()[box.pair];
+      for (std::size_t k = 0; k < space.kinds().size(); ++k) {
+        const double* room = &pair.room_bytes[4 * k];
+        limits_.push_back({&pair, k, *std::max_element(room, room + 4), box.box});
+      }
+    }
+  }
+
+  bool operator()(const std::uint16_t* counts) const {
+    double bytes = 0;
+    for (std::size_t cell = 0; cell < space_.num_cells(); ++cell) {
+      bytes += counts[cell] * space_.layer_bytes(cell);
+    }
+    // Neighbouring configurations mostly pass by the same limit.
+    for (std::size_t i = 0; i < limits_.size(); ++i) {
+      const std::size_t at = (last_ + i) % limits_.size();
+      if (bytes > limits_[at].bytes || !in_time(limits_[at], counts)) continue;
+      last_ = at;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Limit {
+    const Pair* pair;
+    std::size_t kind;
+    double bytes;
+    Box box;
+  };
+
+  bool in_time(const Limit& limit, const std::uint16_t* counts) const {
+    const std::size_t cells = space_.num_cells(), row = limit.kind * cells;
+    double prefill = 0, decode = 0;
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      if (counts[cell] == 0) continue;
+      if (!space_.allowed(limit.kind, cell)) return false;
+      prefill += counts[cell] * limit.pair->prefill_s[row + cell];
+      decode += counts[cell] * limit.pair->decode_s[row + cell];
+    }
+    return prefill <= limit.box.prefill_high && decode <= limit.box.decode_high;
+  }
+
+  const SearchSpace& space_;
+  std::vector<Limit> limits_;
+  mutable std::size_t last_ = 0;
+};
+
+// Lowest bound first; the older of equals.
+bool later(const OpenBox& a, const OpenBox& b) {
+  if (a.bound != b.bound) return a.bound > b.bound;
+  return a.number > b.number;
+}
+
+}  // namespace
+
+ExactSearch::ExactSearch(const Instance& instance, const PlanRequest& request)
+    : instance_(instance), request_(request), deadline_(request), space_(instance, request) {
+  notes_ = space_.notes();
+  num_threads_ = request.threads > 0 ? static_cast<std::size_t>(request.threads)
+                                     : std::max(1u, std::thread::hardware_concurrency());
+  num_threads_ = std::min(num_threads_, kRound);
+}
+
+PlanResult ExactSearch::run() {
+  choose_graphs();
+  for (const Pair& pair : space_.pairs()) fluid_.emplace_back(space_, pair);
+  hopeless_ = nothing_fits();
+  if (hopeless_) return finish();
+  workers_ = std::make_unique<Workers>(num_threads_);
+  bound_pairs();
+  find_first_plan();
+  build_table();
+  solve_boxes();
+  return finish();
+}
+
+void ExactSearch::choose_graphs() {
+  const double stride = static_cast<double>(space_.num_layers() + 1);
+  double nodes = stride * static_cast<double>(space_.num_positions() + 1);
+  if (space_.order()) {
+    graphs_.plain = Graph::chain(space_, *space_.order());
+  } else if (Graph::num_count_states(space_) * stride <= kMostNodes) {
+    graphs_.plain = Graph::counts(space_);
+    nodes = Graph::num_count_states(space_) * stride;
+    const bool links_matter =
+        std::any_of(space_.pairs().begin(), space_.pairs().end(), [](const Pair& pair) {
+          return pair.slowest_prefill_link_s > pair.least_prefill_max_s ||
+                 pair.slowest_decode_link_s > pair.least_decode_max_s;
+        });
+    if (links_matter && Graph::num_linked_states(space_) * stride <= kMostNodes) {
+      graphs_.linked = Graph::linked(space_);
+      nodes = Graph::num_linked_states(space_) * stride;
+    } else if (links_matter) {
+      notes_.push_back(
+          "links slower than stages and too many device groups to follow every order of them: "
+          "links are bounded, not searched");
+    }
+  } else {
+    restrict_orders(stride);
+    nodes = static_cast<double>(graphs_.plain->num_states()) * stride;
+  }
+  const double most = std::max(1.0, kMostNodesOfAllThreads / nodes);
+  num_threads_ = std::min(num_threads_, static_cast<std::size_t>(most));
+}
+
+// Too many states for every order: orders in which the devices of a group stand together, or where
+// even these are too many, groups by falling memory.
+void ExactSearch::restrict_orders(double stride) {
+  restricted_ = true;
+  const char* which = "in which the devices of a type stand together";
+  if (Graph::num_block_states(space_) * stride <= kMostNodes) {
+    graphs_.plain = Graph::blocks(space_);
+  } else {
+    std::vector<std::size_t> order;
+    for (std::size_t g = 0; g < instance_.groups.size(); ++g) {
+      order.insert(order.end(), static_cast<std::size_t>(instance_.groups[g].count), g);
+    }
+    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
+      return instance_.groups[a].usable_bytes > instance_.groups[b].usable_bytes;
+    });
+    graphs_.plain = Graph::chain(space_, order);
+    which = "by falling memory";
+  }
+  notes_.push_back(fmt::format(
+      "{:.2g} combinations of devices are too many to search every order: only orders {} were "
+      "searched, so the plan is not proven best; the bound holds for every order",
+      Graph::num_count_states(space_), which));
+}
+
+void ExactSearch::bound_pairs() {
+  workers_->run(fluid_.size(), [this](std::size_t, std::size_t i) {
+    if (!deadline_.reached()) fluid_[i].improve(kFluidSteps);
+  });
+  by_bound_.resize(fluid_.size());
+  std::iota(by_bound_.begin(), by_bound_.end(), 0);
+  std::stable_sort(by_bound_.begin(), by_bound_.end(), [this](std::size_t a, std::size_t b) {
+    return fluid_[a].bound() < fluid_[b].bound();
+  });
+}
+
+OpenBox ExactSearch::root(std::size_t pair, const Box& box) const {
+  OpenBox open;
+  open.pair = pair;
+  open.box = box;
+  open.multipliers = fluid_[pair].multipliers();
+  open.bound = fluid_[pair].bound() - 1e-12 * std::fabs(fluid_[pair].bound());
+  return open;
+}
+
+ConfigTable::Admits ExactSearch::fits_memory() const {
+  std::vector<double> most(space_.kinds().size(), 0);
+  for (std::size_t k = 0; k < most.size(); ++k) {
+    for (const Pair& pair : space_.pairs()) {
+      const double* room = &pair.room_bytes[4 * k];
+      most[k] = std::max(most[k], *std::max_element(room, room + 4));
+    }
+  }
+  return [this, most](const std::uint16_t* counts) {
+    double bytes = 0;
+    for (std::size_t cell = 0; cell < space_.num_cells(); ++cell) {
+      bytes += counts[cell] * space_.layer_bytes(cell);
+    }
+    return std::any_of(most.begin(), most.end(), [&](double room) { return bytes <= room; });
+  };
+}
+
+// A plan that fits still fits with every layer at the smallest bitwidth of its device, and without
+// a limit on time nothing else can go wrong: one shortest path a pair.
+bool ExactSearch::nothing_fits() {
+  const ConfigTable table(space_, fits_memory(), keep_all, 1, kMostEntries);
+  if (!table.complete() || restricted_) return false;
+  PathSearch search(space_, table);
+  Weights weights;
+  weights.prefill.assign(space_.kinds().size(), 0);
+  weights.decode = weights.prefill;
+  for (std::size_t i = 0; i < space_.pairs().size(); ++i) {
+    if (stopped()) return false;
+    const Pair& pair = space_.pairs()[i];
+    const OptionSet options = all_options(space_, pair, table, Box{}, fluid_[i], kInfinity);
+    if (search.find({&pair, &*graphs_.plain, Box{}, &options}, weights) < kInfinity) return false;
+  }
+  return true;
+}
+
+// Stages of at most two bitwidths are few and nearly always good enough to prune well.
+void ExactSearch::find_first_plan() {
+  if (stopped()) return;
+  const ConfigTable table(space_, fits_memory(), keep_all, 2, kMostEntries);
+  if (!table.complete()) return;
+  const std::size_t tasks = std::min(kProbedPairs, by_bound_.size());
+  std::vector<std::optional<Path>> found(tasks);
+  std::vector<std::unique_ptr<BoxSolver>> solvers(workers_->size());
+  workers_->run(tasks, [&](std::size_t worker, std::size_t i) {
+    if (!solvers[worker])
+      solvers[worker] = std::make_unique<BoxSolver>(space_, table, graphs_, fluid_);
+    const OpenBox open = root(by_bound_[i], fluid_[by_bound_[i]].box_below(kInfinity));
+    found[i] =
+        solvers[worker]->probe(open, kInfinity, [this] { return deadline_.reached().has_value(); });
+  });
+  for (std::size_t i = 0; i < tasks; ++i) {
+    if (found[i]) offer(*found[i], table, by_bound_[i]);
+  }
+}
+
+// Admits what fits some device within some pair's box below the incumbent.
+void ExactSearch::build_table() {
+  if (stopped()) return;
+  open_roots();
+  const FitsSomewhere fits(space_, open_);
+  const auto admits = [&fits](const std::uint16_t* counts) { return fits(counts); };
+  StageFilter filter(space_, cutoff());
+  for (const OpenBox& open : open_) filter.add_pair(open.pair, fluid_[open.pair], open.box);
+  const auto keeps = [&filter](const ConfigTable::Shape& shape, const std::uint16_t* counts,
+                               std::size_t num_classes, const double* omega) {
+    return filter.keeps(shape, counts, num_classes, omega);
+  };
+  table_ = std::make_unique<ConfigTable>(space_, admits, keeps, instance_.num_bits(), kMostEntries);
+  if (table_->complete()) return;
+  notes_.push_back(
+      "too many combinations of bitwidths in a stage: only stages of at most two bitwidths were "
+      "searched, so the plan is not proven; offer fewer bitwidths for a proof");
+  restricted_ = true;
+  table_ = std::make_unique<ConfigTable>(space_, admits, keeps, 2, 2 * kMostEntries);
+}
+
+void ExactSearch::open_roots() {
+  const double limit = cutoff();
+  for (const std::size_t pair : by_bound_) {
+    OpenBox open = root(pair, fluid_[pair].box_below(limit));
+    if (open.bound < limit) push(std::move(open));
+  }
+}
+
+void ExactSearch::push(OpenBox box) {
+  box.number = num_boxes_++;
+  open_.push_back(std::move(box));
+  std::push_heap(open_.begin(), open_.end(), later);
+}
+
+OpenBox ExactSearch::pop() {
+  std::pop_heap(open_.begin(), open_.end(), later);
+  OpenBox box = std::move(open_.back());
+  open_.pop_back();
+  return box;
+}
+
+void ExactSearch::solve_boxes() {
+  if (!table_) return;
+  for (std::size_t i = 0; i < workers_->size(); ++i) {
+    solvers_.push_back(std::make_unique<BoxSolver>(space_, *table_, graphs_, fluid_));
+  }
+  while (!open_.empty() && !stopped()) {
+    std::vector<OpenBox> round;
+    while (!open_.empty() && round.size() < kRound) {
+      OpenBox box = pop();
+      if (box.bound >= cutoff()) {
+        open_.clear();
+        break;
+      }
+      round.push_back(std::move(box));
+    }
+    if (!round.empty()) solve_round(std::move(round));
+  }
+}
+
+void ExactSearch::solve_round(std::vector<OpenBox> round) {
+  in_hand_ = round.front().bound;
+  const double limit = cutoff();
+  std::vector<BoxOutcome> outcomes(round.size());
+  workers_->run(round.size(), [&](std::size_t worker, std::size_t i) {
+    outcomes[i] = solvers_[worker]->solve(round[i], limit, tolerance(),
+                                          [this] { return deadline_.reached().has_value(); });
+  });
+  const bool cut_short = stopped();
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    for (OpenBox& child : outcomes[i].children) {
+      child.bound = std::max(child.bound, round[i].bound);
+      push(std::move(child));
+    }
+    if (outcomes[i].unresolved) unresolved_ = std::min(unresolved_, outcomes[i].bound);
+    if (cut_short) unresolved_ = std::min(unresolved_, round[i].bound);
+  }
+  in_hand_ = kInfinity;
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    if (outcomes[i].better) offer(*outcomes[i].better, *table_, round[i].pair);
+  }
+}
+
+void ExactSearch::offer(const Path& path, const ConfigTable& table, std::size_t pair) {
+  Candidate plan = plan_of(space_, table, space_.pairs()[pair], path);
+  if (!space_.order()) drop_idle_devices(instance_, plan);
+  if (find_violation(instance_, plan)) {
+    // Only rounding at a limit can do this; what was cut off for its sake is not proven.
+    unresolved_ = std::min(unresolved_, path.objective);
+    return;
+  }
+  const double objective = evaluate(instance_, plan).objective;
+  if (best_ && objective >= best_objective_) return;
+  best_ = std::move(plan);
+  best_objective_ = objective;
+  if (request_.on_incumbent) request_.on_incumbent({*best_, objective, bound()});
+}
+
+double ExactSearch::tolerance() const { return std::max(kImprovement, request_.gap); }
+
+double ExactSearch::cutoff() const {
+  if (!best_) return kInfinity;
+  return best_objective_ - tolerance() * std::fabs(best_objective_);
+}
+
+double ExactSearch::bound() const {
+  double least = std::min(in_hand_, unresolved_);
+  if (!open_.empty()) least = std::min(least, open_.front().bound);
+  if (restricted_ || !table_) {
+    for (const FluidBound& fluid : fluid_) least = std::min(least, fluid.bound());
+  }
+  // What was pruned was no better than the cutoff.
+  return best_ ? std::min(least, cutoff()) : least;
+}
+
+bool ExactSearch::stopped() {
+  if (!stopped_by_) stopped_by_ = deadline_.reached();
+  return stopped_by_.has_value();
+}
+
+PlanResult ExactSearch::finish() {
+  PlanResult result;
+  result.notes = std::move(notes_);
+  const bool exhausted =
+      hopeless_ || (table_ && open_.empty() && unresolved_ == kInfinity && !restricted_);
+  const double least = bound();
+  if (best_) {
+    result.candidate = best_;
+    result.objective = best_objective_;
+    const double tolerance = std::max(kProofTolerance, request_.gap * (1 + kProofTolerance));
+    const bool proven = least >= best_objective_ - tolerance * std::fabs(best_objective_);
+    result.status = proven ? SolveStatus::optimal : SolveStatus::feasible;
+    if (!proven && stopped_by_) result.stopped_by = stopped_by_;
+  } else if (exhausted) {
+    result.status = SolveStatus::infeasible;
+    result.violation = explain_infeasible();
+  } else {
+    result.status = stopped_by_.value_or(SolveStatus::time_limit);
+    result.stopped_by = stopped_by_;
+  }
+  if (std::isfinite(least) && !hopeless_) result.bound = least;
+  result.solve_s = deadline_.elapsed_s();
+  return result;
+}
+
+Violation ExactSearch::explain_infeasible() const {
+  if (instance_.max_omega) {
+    Instance without = instance_;
+    without.max_omega.reset();
+    PlanRequest request = request_;
+    request.on_incumbent = nullptr;
+    request.time_limit_s = std::min(2.0, std::max(0.1, deadline_.left_s()));
+    request.gap = 0.5;
+    if (ExactSearch(without, request).run().candidate) {
+      return {"quality",
+              fmt::format("plans fit the devices, but none with omega at most {:.6g}; lower the "
+                          "quality floor, or add memory for higher bitwidths",
+                          *instance_.max_omega)};
+    }
+  }
+  if (space_.pairs().empty()) {
+    return {"micro_batch",
+            "no decode micro-batch size is at least the prefill micro-batch size that was asked "
+            "for; ask for a smaller one"};
+  }
+  double room = 0;
+  for (const Kind& kind : space_.kinds()) {
+    room += kind.count * instance_.groups[kind.group].usable_bytes;
+  }
+  return {"memory",
+          fmt::format("no contiguous partition of the {} layers fits the devices ({} in total) at "
+                      "any allowed bitwidth and micro-batch size; add devices or lower bitwidths, "
+                      "or reduce batch size or context",
+                      instance_.num_layers(), format_bytes(room))};
+}
+
+}  // namespace tessera::solver::exact

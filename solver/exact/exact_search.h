@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "exact/box_solver.h"
+#include "exact/config_table.h"
+#include "exact/fluid_bound.h"
+#include "exact/search_space.h"
+#include "exact/workers.h"
+#include "src/deadline.h"
+
+namespace tessera::solver::exact {
+
+/// The whole search (planner.md section 4): bounds every pair of micro-batch sizes as a fluid,
+/// finds a first plan among stages of at most two bitwidths, and works through boxes of (Tp, Td)
+/// of all pairs, lowest bound first. Boxes are solved in rounds of fixed size that all start from
+/// the same incumbent, so the answer does not depend on the number of threads.
+class ExactSearch {
+ public:
+  ExactSearch(const Instance& instance, const PlanRequest& request);
+
+  /// Requires that find_obvious_infeasibility found nothing.
+  PlanResult run();
+
+ private:
+  void choose_graphs();
+  void restrict_orders(double stride);
+  ConfigTable::Admits fits_memory() const;
+  bool nothing_fits();
+  void bound_pairs();
+  void find_first_plan();
+  void build_table();
+  void solve_boxes();
+  void solve_round(std::vector<OpenBox> round);
+  void open_roots();
+  void push(OpenBox box);
+  OpenBox pop();
+  OpenBox root(std::size_t pair, const Box& box) const;
+  void offer(const Path& path, const ConfigTable& table, std::size_t pair);
+  double cutoff() const;
+  double tolerance() const;
+  double bound() const;
+  bool stopped();
+  PlanResult finish();
+  Violation explain_infeasible() const;
+
+  const Instance& instance_;
+  const PlanRequest& request_;
+  Deadline deadline_;
+  SearchSpace space_;
+  Graphs graphs_;
+  bool restricted_ = false;  ///< the graph does not hold every order
+  bool hopeless_ = false;    ///< no plan fits the devices' memory
+  std::size_t num_threads_ = 1;
+  std::unique_ptr<Workers> workers_;
+  std::vector<FluidBound> fluid_;      ///< [pair]
+  std::vector<std::size_t> by_bound_;  ///< pairs, most promising first
+  std::unique_ptr<ConfigTable> table_;
+  std::vector<std::unique_ptr<BoxSolver>> solvers_;  ///< [worker]
+  std::vector<OpenBox> open_;                        ///< heap
+  std::size_t num_boxes_ = 0;
+  double in_hand_ = kInfinity;     ///< least bound of the boxes being solved
+  double unresolved_ = kInfinity;  ///< least bound of what was given up
+  std::optional<Candidate> best_;
+  double best_objective_ = 0;
+  std::optional<SolveStatus> stopped_by_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace tessera::solver::exact

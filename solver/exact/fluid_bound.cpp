@@ -1,0 +1,256 @@
+#include "exact/fluid_bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::solver::exact {
+namespace {
+
+constexpr std::size_t kPatience = 10;
+constexpr double kShrink = 0.6;
+constexpr double kSmallestAim = 2e-5;
+
+}  // namespace
+
+FluidBound::FluidBound(const SearchSpace& space, const Pair& pair) : space_(space), pair_(pair) {
+  for (std::size_t k = 0; k < space.kinds().size(); ++k) {
+    const double* room = &pair.room_bytes[4 * k];
+    const double count = space.kinds()[k].count;
+    Memory memory{};
+    if (room[0] >= 0) {
+      memory.room = count * room[0];
+      for (std::size_t place = 0; place < 4; ++place) memory.extra[place] = room[0] - room[place];
+    } else {
+      // No middle stage: at most what the roomiest place offers.
+      memory.room = count * std::max(0.0, *std::max_element(room, room + 4));
+    }
+    memory_.push_back(memory);
+  }
+  box_.prefill_low = pair.least_prefill_max_s;
+  box_.decode_low = pair.least_decode_max_s;
+  best_at_ = first_multipliers(space, pair);
+  best_memory_price_.assign(memory_.size(), 0);
+  Usage usage(memory_.size());
+  std::vector<double> bytes(memory_.size());
+  best_ = evaluate(best_at_, best_memory_price_, box_, usage, bytes);
+  scale_ = std::max(std::fabs(best_), 1e-9);
+}
+
+double FluidBound::evaluate(const Multipliers& at, const std::vector<double>& memory_price,
+                            const Box& box, Usage& usage, std::vector<double>& bytes) const {
+  const Instance& in = space_.instance();
+  const std::size_t cells = space_.num_cells(), bits = in.num_bits(), kinds = memory_.size();
+  const Weights w = weights_of(space_, pair_, at, box);
+  std::vector<double> price(cells, kInfinity), count(cells, 0);
+  std::vector<std::size_t> who(cells, 0);
+  for (std::size_t k = 0; k < kinds; ++k) {
+    if (space_.kinds()[k].count == 0) continue;
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      if (!space_.allowed(k, cell)) continue;
+      const double p = w.prefill[k] * pair_.prefill_s[k * cells + cell] +
+                       w.decode[k] * pair_.decode_s[k * cells + cell] +
+                       memory_price[k] * space_.layer_bytes(cell);
+      if (p < price[cell]) {
+        price[cell] = p;
+        who[cell] = k;
+      }
+    }
+  }
+  usage = Usage(kinds);
+  double value = w.constant;
+  for (std::size_t layer = 0; layer < in.num_layers(); ++layer) {
+    const std::size_t row = static_cast<std::size_t>(in.layer_class[layer]) * bits;
+    const double* omega = &in.omega[layer * bits];
+    std::size_t best_bit = 0;
+    double best = kInfinity;
+    for (std::size_t b = 0; b < bits; ++b) {
+      const double p = price[row + b] + w.omega * omega[b];
+      if (p < best) {
+        best = p;
+        best_bit = b;
+      }
+    }
+    value += best;
+    count[row + best_bit] += 1;
+    usage.omega += omega[best_bit];
+  }
+  std::fill(bytes.begin(), bytes.end(), 0);
+  for (std::size_t cell = 0; cell < cells; ++cell) {
+    const std::size_t k = who[cell];
+    usage.prefill[k] += count[cell] * pair_.prefill_s[k * cells + cell];
+    usage.decode[k] += count[cell] * pair_.decode_s[k * cells + cell];
+    bytes[k] += count[cell] * space_.layer_bytes(cell);
+  }
+  value += add_ends(w, memory_price, usage, bytes);
+  for (std::size_t k = 0; k < kinds; ++k) {
+    value -= memory_price[k] * memory_[k].room;
+    usage.decode_sum += usage.decode[k];
+  }
+  return value;
+}
+
+// Embedding and LM head stand where they cost least.
+double FluidBound::add_ends(const Weights& w, const std::vector<double>& memory_price, Usage& usage,
+                            std::vector<double>& bytes) const {
+  const bool single = space_.num_positions() == 1;
+  double value = 0;
+  for (const std::size_t place : {std::size_t{1}, std::size_t{2}}) {
+    if (single && place == 2) break;
+    const std::size_t i = single ? 3 : place;
+    std::size_t best_kind = 0;
+    double best = kInfinity;
+    for (std::size_t k = 0; k < memory_.size(); ++k) {
+      if (space_.kinds()[k].count == 0) continue;
+      if (space_.order()) {
+        const auto& order = *space_.order();
+        if (space_.kind_of(place == 1 ? order.front() : order.back()) != k) continue;
+      }
+      const double p = w.prefill[k] * pair_.prefill_end_s[4 * k + i] +
+                       w.decode[k] * pair_.decode_end_s[4 * k + i] +
+                       memory_price[k] * memory_[k].extra[i];
+      if (p < best) {
+        best = p;
+        best_kind = k;
+      }
+    }
+    value += best;
+    usage.prefill[best_kind] += pair_.prefill_end_s[4 * best_kind + i];
+    usage.decode[best_kind] += pair_.decode_end_s[4 * best_kind + i];
+    bytes[best_kind] += memory_[best_kind].extra[i];
+  }
+  return value;
+}
+
+FluidBound::Prices FluidBound::prices() const {
+  const Instance& in = space_.instance();
+  const std::size_t cells = space_.num_cells(), bits = in.num_bits(), kinds = memory_.size();
+  const Weights w = weights_of(space_, pair_, best_at_, box_);
+  Prices p;
+  p.omega = w.omega;
+  p.memory = best_memory_price_;
+  std::vector<double> least(cells, kInfinity);
+  for (std::size_t k = 0; k < kinds; ++k) {
+    const double* room = &pair_.room_bytes[4 * k];
+    // Without room in the middle the fluid did not count per device.
+    p.least_room.push_back(room[0] >= 0 ? *std::min_element(room, room + 4) : 0);
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      p.cell.push_back(w.prefill[k] * pair_.prefill_s[k * cells + cell] +
+                       w.decode[k] * pair_.decode_s[k * cells + cell] +
+                       best_memory_price_[k] * space_.layer_bytes(cell));
+      if (space_.kinds()[k].count > 0 && space_.allowed(k, cell)) {
+        least[cell] = std::min(least[cell], p.cell.back());
+      }
+    }
+  }
+  for (std::int32_t cls = 0; cls < in.num_classes; ++cls) {
+    double sum = 0;
+    p.paid_before.push_back(sum);
+    for (std::size_t layer = 0; layer < in.num_layers(); ++layer) {
+      double best = kInfinity;
+      for (std::size_t b = 0; b < bits && in.layer_class[layer] == cls; ++b) {
+        best = std::min(best, least[static_cast<std::size_t>(cls) * bits + b] +
+                                  w.omega * in.omega_at(layer, b));
+      }
+      if (in.layer_class[layer] == cls) sum += best;
+      p.paid_before.push_back(sum);
+    }
+  }
+  return p;
+}
+
+// Polyak steps towards a level a little above the best bound; the level falls when out of reach.
+void FluidBound::improve(std::size_t max_steps) {
+  const std::size_t kinds = memory_.size();
+  Ascent ascent(space_, pair_, best_at_, scale_);
+  std::vector<double> price = best_memory_price_, bytes(kinds), memory_direction(kinds, 0);
+  Usage usage(kinds);
+  double aim = 0.3;
+  std::size_t idle = 0;
+  for (std::size_t i = 0; i < max_steps && aim > kSmallestAim; ++i) {
+    const double value = evaluate(ascent.at(), price, box_, usage, bytes);
+    if (!(value < kInfinity)) {
+      best_ = value;
+      return;
+    }
+    ++idle;
+    if (value > best_) {
+      if (value > best_ + 0.1 * aim * scale_) idle = 0;
+      best_ = value;
+      best_at_ = ascent.at();
+      best_memory_price_ = price;
+    }
+    if (idle >= kPatience) {
+      aim *= kShrink;
+      idle = 0;
+      ascent.move_to(best_at_);
+      price = best_memory_price_;
+      ascent.forget_direction();
+      std::fill(memory_direction.begin(), memory_direction.end(), 0);
+      continue;
+    }
+    double square = ascent.compute_gradient(usage, box_);
+    for (std::size_t k = 0; k < kinds; ++k) {
+      const double room = std::max(1.0, memory_[k].room);
+      const double over = (bytes[k] - memory_[k].room) / room * scale_;
+      memory_direction[k] = (price[k] == 0 && over < 0 ? 0 : over) + 0.5 * memory_direction[k];
+      square += memory_direction[k] * memory_direction[k];
+    }
+    if (square == 0) return;
+    const double length = (best_ + aim * scale_ - value) / square;
+    ascent.step(length);
+    for (std::size_t k = 0; k < kinds; ++k) {
+      const double room = std::max(1.0, memory_[k].room);
+      price[k] = std::max(0.0, price[k] + length * memory_direction[k] * scale_ / room);
+    }
+  }
+}
+
+// The bound with only `keep` of the price of Tp (or Td) paid for by averages and nothing for the
+// rest: a plan costs at least this much plus (1 - keep) times the price times its Tp.
+double FluidBound::scaled_bound(double keep, bool prefill) const {
+  Multipliers at = best_at_;
+  for (double& share : prefill ? at.prefill : at.decode) share *= keep;
+  Box box = box_;
+  (prefill ? box.prefill_low : box.decode_low) = 0;
+  Usage usage(memory_.size());
+  std::vector<double> bytes(memory_.size());
+  return evaluate(at, best_memory_price_, box, usage, bytes);
+}
+
+Box FluidBound::box_below(double cutoff) const {
+  Box box = box_;
+  const ObjectiveCoefficients& c = pair_.coefficients;
+  for (const bool prefill : {true, false}) {
+    const auto& shares = prefill ? best_at_.prefill : best_at_.decode;
+    double sum = 0;
+    for (const double share : shares) sum += share;
+    const double price =
+        prefill ? c.prefill_max : c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
+    double& high = prefill ? box.prefill_high : box.decode_high;
+    for (const double keep : {0.75, 0.5, 0.25, 0.0}) {
+      const double left = price * (1 - sum * keep);
+      if (left <= 0) continue;
+      const double slack = cutoff - scaled_bound(keep, prefill);
+      high = std::min(high, slack / left + 1e-9 * std::fabs(slack / left));
+    }
+  }
+  if (c.round > 0) {
+    // The round is at least mu Td whatever lambda was: without its share of the sum of D.
+    Multipliers at = best_at_;
+    at.lambda = 1;
+    std::fill(at.decode.begin(), at.decode.end(), 0);
+    Box open = box_;
+    open.decode_low = 0;
+    Usage usage(memory_.size());
+    std::vector<double> bytes(memory_.size());
+    const double rest = evaluate(at, best_memory_price_, open, usage, bytes);
+    const double price = c.decode_max + c.round * c.round_micro_batches;
+    if (price > 0) {
+      const double most = (cutoff - rest) / price;
+      box.decode_high = std::min(box.decode_high, most + 1e-9 * std::fabs(most));
+    }
+  }
+  return box;
+}
+
+}  // namespace tessera::solver::exact

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "exact/multipliers.h"
+
+namespace tessera::solver::exact {
+
+/// Lower bound for one pair of micro-batch sizes that takes no configurations: every layer goes to
+/// the cheapest (kind, bitwidth) on its own under prices for time and memory, as if layers were a
+/// fluid. A fraction of a millisecond; sorts the pairs and starts their multipliers.
+class FluidBound {
+ public:
+  FluidBound(const SearchSpace& space, const Pair& pair);
+
+  /// Ascends; keeps the best.
+  void improve(std::size_t max_steps);
+  double bound() const { return best_; }
+  const Multipliers& multipliers() const { return best_at_; }
+  /// Largest Tp, Td of a plan that costs no more than `cutoff`.
+  Box box_below(double cutoff) const;
+
+  /// The prices behind the bound.
+  struct Prices {
+    std::vector<double> cell;         ///< [kind][cell] of a layer: time and memory
+    std::vector<double> memory;       ///< [kind] of a byte
+    std::vector<double> least_room;   ///< [kind] bytes that a device has for layers at any place
+    std::vector<double> paid_before;  ///< [class][layer] sum over the class's layers before it
+    double omega = 0;
+  };
+  Prices prices() const;
+
+ private:
+  struct Memory {
+    double room = 0;  ///< bytes of the kind's devices for layers
+    double extra[4];  ///< bytes that a place takes more than the middle one
+  };
+  double evaluate(const Multipliers& at, const std::vector<double>& memory_price, const Box& box,
+                  Usage& usage, std::vector<double>& bytes) const;
+  double add_ends(const Weights& w, const std::vector<double>& memory_price, Usage& usage,
+                  std::vector<double>& bytes) const;
+  double scaled_bound(double keep, bool prefill) const;
+
+  const SearchSpace& space_;
+  const Pair& pair_;
+  std::vector<Memory> memory_;
+  Box box_;  ///< the floors that need no search
+  double scale_ = 1;
+  double best_ = -kInfinity;
+  Multipliers best_at_;
+  std::vector<double> best_memory_price_;
+};
+
+}  // namespace tessera::solver::exact

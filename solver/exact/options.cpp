@@ -1,0 +1,176 @@
+#include "exact/options.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::solver::exact {
+namespace {
+
+class OptionBuilder {
+ public:
+  OptionBuilder(const SearchSpace& space, const Pair& pair, const ConfigTable& table,
+                const Box& box, const FluidBound& fluid, double cutoff)
+      : space_(space),
+        pair_(pair),
+        table_(table),
+        box_(box),
+        prices_(fluid.prices()),
+        slack_(cutoff - fluid.bound() + 1e-11 * std::fabs(fluid.bound())) {}
+
+  void add(std::size_t config, std::size_t kind, OptionSet& options) const {
+    const std::size_t cells = space_.num_cells();
+    const std::uint16_t* counts = table_.counts(config);
+    double prefill = 0, decode = 0, bytes = 0;
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      if (counts[cell] == 0) continue;
+      if (!space_.allowed(kind, cell)) return;
+      const double n = counts[cell];
+      prefill += n * pair_.prefill_s[kind * cells + cell];
+      decode += n * pair_.decode_s[kind * cells + cell];
+      bytes += n * space_.layer_bytes(cell);
+    }
+    const auto& shape = table_.shapes()[table_.shape_of(config)];
+    const std::size_t layers = space_.num_layers(), starts = shape.starts.size();
+    const bool single = space_.num_positions() == 1;
+    for (std::size_t place = 0; place < 4; ++place) {
+      if ((place == 3) != single || bytes > pair_.room_bytes[4 * kind + place]) continue;
+      Option option;
+      option.config = static_cast<std::uint32_t>(config);
+      option.prefill_s = prefill + pair_.prefill_end_s[4 * kind + place];
+      option.decode_s = decode + pair_.decode_end_s[4 * kind + place];
+      if (option.prefill_s > box_.prefill_high || option.decode_s > box_.decode_high) continue;
+      std::size_t low = 0, high = starts;
+      if (place == 3 && shape.length != layers) continue;
+      if (place != 0) {
+        low = table_.index_of(shape, place == 2 ? layers - shape.length : 0);
+        if (low == starts) continue;
+        high = low + 1;
+      }
+      if (slack_ < kInfinity) shrink(config, kind, bytes, low, high);
+      if (low >= high) continue;
+      option.low = static_cast<std::uint16_t>(low);
+      option.high = static_cast<std::uint16_t>(high);
+      options.at[place][kind].push_back(option);
+    }
+  }
+
+ private:
+  // Takes away the ends of [low, high) where the configuration costs too much above the fluid.
+  void shrink(std::size_t config, std::size_t kind, double bytes, std::size_t& low,
+              std::size_t& high) const {
+    const std::size_t cells = space_.num_cells(), stride = space_.num_layers() + 1;
+    const std::uint16_t* counts = table_.counts(config);
+    const double* omega = table_.omega(config);
+    const auto& shape = table_.shapes()[table_.shape_of(config)];
+    double price = prices_.memory[kind] * std::max(0.0, prices_.least_room[kind] - bytes);
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      price += counts[cell] * prices_.cell[kind * cells + cell];
+    }
+    const auto passes = [&](std::size_t i) {
+      double paid = 0;
+      for (std::size_t k = 0; k < shape.layers.size(); ++k) {
+        const double* before = &prices_.paid_before[k * stride + shape.starts[i]];
+        paid += before[shape.length] - before[0];
+      }
+      return price + prices_.omega * omega[i] - paid <= slack_;
+    };
+    while (low < high && !passes(low)) ++low;
+    while (low < high && !passes(high - 1)) --high;
+  }
+
+  const SearchSpace& space_;
+  const Pair& pair_;
+  const ConfigTable& table_;
+  const Box& box_;
+  FluidBound::Prices prices_;
+  double slack_;  ///< cutoff less the fluid's bound
+};
+
+// Smallest attained value at or above `low` and largest at or below `high`.
+class Attained {
+ public:
+  Attained(double low, double high) : low_(low), high_(high) {}
+  void add(double value) {
+    if (value >= low_ && value < above_) above_ = value;
+    if (value <= high_ && value > below_) below_ = value;
+  }
+  bool apply(double& low, double& high) const {
+    low = above_;
+    high = below_;
+    return low <= high;
+  }
+
+ private:
+  double low_, high_;
+  double above_ = kInfinity, below_ = -kInfinity;
+};
+
+}  // namespace
+
+std::size_t OptionSet::size() const {
+  std::size_t size = 0;
+  for (const auto& kinds : at) {
+    for (const auto& options : kinds) size += options.size();
+  }
+  return size;
+}
+
+OptionSet all_options(const SearchSpace& space, const Pair& pair, const ConfigTable& table,
+                      const Box& box, const FluidBound& fluid, double cutoff) {
+  OptionSet options;
+  for (auto& kinds : options.at) kinds.resize(space.kinds().size());
+  const OptionBuilder builder(space, pair, table, box, fluid, cutoff);
+  for (std::size_t config = 0; config < table.num_configs(); ++config) {
+    if (table.shapes()[table.shape_of(config)].length == 0) continue;
+    for (std::size_t kind = 0; kind < space.kinds().size(); ++kind) {
+      builder.add(config, kind, options);
+    }
+  }
+  return options;
+}
+
+OptionSet narrowed(const OptionSet& options, const Box& box) {
+  OptionSet kept;
+  kept.first_node = options.first_node;
+  kept.end_node = options.end_node;
+  for (std::size_t place = 0; place < 4; ++place) {
+    kept.at[place].resize(options.at[place].size());
+    for (std::size_t kind = 0; kind < options.at[place].size(); ++kind) {
+      for (const Option& option : options.at[place][kind]) {
+        if (option.prefill_s <= box.prefill_high && option.decode_s <= box.decode_high) {
+          kept.at[place][kind].push_back(option);
+        }
+      }
+    }
+  }
+  return kept;
+}
+
+bool snap(const SearchSpace& space, const Pair& pair, const OptionSet& options, Box& box) {
+  Attained prefill(box.prefill_low, box.prefill_high), decode(box.decode_low, box.decode_high);
+  for (const auto& kinds : options.at) {
+    for (const auto& list : kinds) {
+      for (const Option& option : list) {
+        prefill.add(option.prefill_s);
+        decode.add(option.decode_s);
+      }
+    }
+  }
+  const std::size_t groups = space.instance().groups.size();
+  const auto add_link = [&](std::size_t from, std::size_t to) {
+    prefill.add(pair.link_s(false, from, to, groups));
+    decode.add(pair.link_s(true, from, to, groups));
+  };
+  if (space.order()) {
+    const auto& order = *space.order();
+    for (std::size_t k = 1; k < order.size(); ++k) add_link(order[k - 1], order[k]);
+  } else {
+    for (std::size_t from = 0; from < groups; ++from) {
+      for (std::size_t to = 0; to < groups; ++to) add_link(from, to);
+    }
+  }
+  return prefill.apply(box.prefill_low, box.prefill_high) &&
+         decode.apply(box.decode_low, box.decode_high);
+}
+
+}  // namespace tessera::solver::exact

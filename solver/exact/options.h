@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exact/config_table.h"
+#include "exact/fluid_bound.h"
+#include "exact/multipliers.h"
+
+namespace tessera::solver::exact {
+
+/// A configuration that a kind of device may still run at some place of the pipeline.
+struct Option {
+  std::uint32_t config = 0;
+  std::uint16_t low = 0, high = 0;  ///< indices [low, high) into the shape's starts
+  double prefill_s = 0, decode_s = 0;
+};
+
+/// Options of every place and kind, by configuration; and the nodes (state, layers done) through
+/// which plans worth finding may pass.
+struct OptionSet {
+  std::array<std::vector<std::vector<Option>>, 4> at;  ///< [place][kind]
+  std::vector<std::uint16_t> first_node, end_node;     ///< [state] layers done in [first, end)
+
+  std::size_t size() const;
+};
+
+/// Everything that fits the devices within the box and, by the fluid's prices, may be part of a
+/// plan that costs at most the cutoff (see StageFilter). Nodes are left open.
+OptionSet all_options(const SearchSpace& space, const Pair& pair, const ConfigTable& table,
+                      const Box& box, const FluidBound& fluid, double cutoff);
+
+/// Copies the options that fit within a smaller box.
+OptionSet narrowed(const OptionSet& options, const Box& box);
+
+/// Moves the box's ends to values that some stage or some link can attain.
+/// @return false when nothing is left inside.
+bool snap(const SearchSpace& space, const Pair& pair, const OptionSet& options, Box& box);
+
+}  // namespace tessera::solver::exact

@@ -1,0 +1,521 @@
+// The exact search against an enumeration of every plan, against the ILP, and against proven optima
+// of larger instances.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+
+#include "brute_force.h"
+#include "random_instance.h"
+#include "tessera/core/json.h"
+#include "tessera/solver/instance_file.h"
+#include "tessera/solver/planner.h"
+
+namespace tessera::solver {
+namespace {
+
+using testing::BruteForce;
+using testing::RandomInstance;
+using testing::RandomLimits;
+
+struct Tally {
+  int optimal = 0, infeasible = 0, with_floor = 0, with_empty_stage = 0, with_classes = 0;
+  int with_slow_link = 0;
+};
+
+void count_features(const Instance& in, const PlanResult& result, Tally& tally) {
+  ++tally.optimal;
+  tally.with_floor += in.max_omega ? 1 : 0;
+  tally.with_classes += in.num_classes > 1 ? 1 : 0;
+  const auto& first = result.candidate->first_layer;
+  tally.with_empty_stage += std::adjacent_find(first.begin(), first.end()) != first.end() ? 1 : 0;
+  const Evaluation e = evaluate(in, *result.candidate);
+  double slowest = 0;
+  for (const StageEvaluation& stage : e.stages) slowest = std::max(slowest, stage.prefill_s);
+  tally.with_slow_link += e.prefill_max_s > slowest ? 1 : 0;
+}
+
+void expect_proven(const Instance& in, const PlanResult& result, double best, double tolerance) {
+  ASSERT_EQ(result.status, SolveStatus::optimal)
+      << "best " << best << (result.violation ? " " + result.violation->message : "");
+  EXPECT_NEAR(result.objective, best, tolerance * std::fabs(best) + 1e-12);
+  ASSERT_TRUE(result.bound);
+  EXPECT_LE(*result.bound, result.objective);
+  EXPECT_GE(*result.bound, result.objective - 1e-9 * std::fabs(result.objective));
+  const auto violation = find_violation(in, *result.candidate, result.objective);
+  EXPECT_FALSE(violation) << violation->message;
+}
+
+void compare_to_enumeration(const Instance& in, PlanRequest request, Tally& tally) {
+  const std::optional<double> best = BruteForce(in, request).best();
+  request.threads = 2;
+  const PlanResult result = make_exact_planner()->plan(in, request);
+  if (!best) {
+    EXPECT_EQ(result.status, SolveStatus::infeasible) << "objective " << result.objective;
+    ASSERT_TRUE(result.violation);
+    EXPECT_FALSE(result.violation->message.empty());
+    ++tally.infeasible;
+    return;
+  }
+  expect_proven(in, result, *best, 2e-9);
+  if (result.candidate) count_features(in, result, tally);
+}
+
+TEST(ExactDifferential, MatchesEnumerationAtFixedOrderAndPair) {
+  Tally tally;
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {});
+    const Instance in = random.make();
+    PlanRequest request;
+    request.order = random.order(in);
+    request.prefill_micro_batch_size = random.micro_batch(in);
+    request.decode_micro_batch_size = random.micro_batch(in);
+    compare_to_enumeration(in, request, tally);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(tally.optimal, 300);
+  EXPECT_GE(tally.infeasible, 200);
+  EXPECT_GE(tally.with_floor, 50);
+  EXPECT_GE(tally.with_classes, 50);
+  EXPECT_GE(tally.with_empty_stage, 10);
+  EXPECT_GE(tally.with_slow_link, 20);
+}
+
+TEST(ExactDifferential, MatchesEnumerationWithOrderAndPairSearch) {
+  Tally tally;
+  for (std::uint64_t seed = 1001; seed <= 1600; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {5, 3, 3, 5});
+    const Instance in = random.make();
+    PlanRequest request;
+    if (seed % 5 == 0) request.order = random.order(in);
+    if (seed % 7 == 0) request.prefill_micro_batch_size = random.micro_batch(in);
+    if (seed % 11 == 0) request.decode_micro_batch_size = random.micro_batch(in);
+    compare_to_enumeration(in, request, tally);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(tally.optimal, 200);
+  EXPECT_GE(tally.infeasible, 90);
+  EXPECT_GE(tally.with_floor, 30);
+  EXPECT_GE(tally.with_slow_link, 20);
+}
+
+TEST(ExactDifferential, MatchesEnumerationWithFourDevicesInAnyOrder) {
+  Tally tally;
+  for (std::uint64_t seed = 2001; seed <= 2150; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {5, 4, 3, 3});
+    Instance in = random.make();
+    if (seed % 2 == 0) in.allow_empty_stage = true;
+    PlanRequest request;
+    request.prefill_micro_batch_size = random.micro_batch(in);
+    request.decode_micro_batch_size = random.micro_batch(in);
+    compare_to_enumeration(in, request, tally);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(tally.optimal, 50);
+}
+
+// Groups that differ in their links only are searched as one kind of device where links are fast.
+TEST(ExactDifferential, MatchesEnumerationWithTwinGroups) {
+  Tally tally;
+  int twins = 0;
+  for (std::uint64_t seed = 5001; seed <= 5400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {5, 4, 3, 3});
+    Instance in = random.make();
+    if (in.groups.size() < 2) continue;
+    const std::size_t bits = in.num_bits(), cells = bits * static_cast<std::size_t>(in.num_classes);
+    in.groups[1].usable_bytes = in.groups[0].usable_bytes;
+    std::copy_n(in.allowed.begin(), bits, in.allowed.begin() + static_cast<std::ptrdiff_t>(bits));
+    const auto make_twins = [&](const std::function<const PhaseCosts&(std::int64_t)>& costs) {
+      auto table = std::make_shared<std::vector<PhaseCosts>>();
+      for (std::int64_t size = 1; size <= in.batch_size; ++size) {
+        PhaseCosts c = costs(size);
+        const std::vector<double> first(c.layer_s.begin(),
+                                        c.layer_s.begin() + static_cast<std::ptrdiff_t>(cells));
+        std::copy(first.begin(), first.end(),
+                  c.layer_s.begin() + static_cast<std::ptrdiff_t>(cells));
+        c.first_s[1] = c.first_s[0];
+        c.last_s[1] = c.last_s[0];
+        table->push_back(std::move(c));
+      }
+      return [table](std::int64_t size) -> const PhaseCosts& {
+        return table->at(static_cast<std::size_t>(size - 1));
+      };
+    };
+    in.prefill = make_twins(in.prefill);
+    in.decode = make_twins(in.decode);
+    ++twins;
+    PlanRequest request;
+    if (seed % 3 == 0) request.order = random.order(in);
+    request.prefill_micro_batch_size = random.micro_batch(in);
+    request.decode_micro_batch_size = random.micro_batch(in);
+    compare_to_enumeration(in, request, tally);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(twins, 150);
+  EXPECT_GE(tally.optimal, 50);
+}
+
+TEST(ExactDifferential, MatchesTheIlp) {
+  int compared = 0;
+  for (std::uint64_t seed = 3001; seed <= 3060; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {14, 5, 4, 8});
+    Instance in = random.make();
+    in.objective = seed % 2 == 0 ? Objective::steady : Objective::paper;
+    PlanRequest request;
+    if (seed % 3 != 0) request.order = random.order(in);
+    if (seed % 4 != 0) request.prefill_micro_batch_size = random.micro_batch(in);
+    request.decode_micro_batch_size = random.micro_batch(in);
+    request.threads = 2;
+    const PlanResult exact = make_exact_planner()->plan(in, request);
+    request.time_limit_s = 5;
+    const PlanResult ilp = make_ilp_planner()->plan(in, request);
+    if (ilp.status == SolveStatus::infeasible) {
+      EXPECT_EQ(exact.status, SolveStatus::infeasible) << exact.objective;
+    } else if (ilp.status == SolveStatus::optimal) {
+      expect_proven(in, exact, ilp.objective, 2e-6);
+      EXPECT_LE(exact.objective, ilp.objective * (1 + 2e-9));
+      ++compared;
+    } else if (ilp.candidate && exact.candidate) {
+      EXPECT_LE(exact.objective, ilp.objective * (1 + 2e-9));
+    }
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(compared, 20);
+}
+
+// The planning instances with layers of two shapes: more configurations than a table holds without
+// filtering, and links slow enough to decide the order.
+TEST(ExactDifferential, LayerShapesAndSlowLinksAgreeWithTheIlp) {
+  int compared = 0;
+  for (std::uint64_t seed = 6001; seed <= 6024; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {18, 4, 4, 6});
+    Instance in = random.make();
+    if (in.num_classes < 2) continue;
+    PlanRequest request;
+    request.prefill_micro_batch_size = random.micro_batch(in);
+    request.decode_micro_batch_size = random.micro_batch(in);
+    const PlanResult exact = make_exact_planner()->plan(in, request);
+    request.time_limit_s = 4;
+    const PlanResult ilp = make_ilp_planner()->plan(in, request);
+    if (ilp.status == SolveStatus::infeasible) {
+      EXPECT_EQ(exact.status, SolveStatus::infeasible) << exact.objective;
+    } else if (ilp.status == SolveStatus::optimal) {
+      expect_proven(in, exact, ilp.objective, 2e-6);
+      EXPECT_LE(exact.objective, ilp.objective * (1 + 2e-9));
+      ++compared;
+    } else if (ilp.candidate && exact.candidate) {
+      EXPECT_LE(exact.objective, ilp.objective * (1 + 2e-9));
+    }
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(compared, 2);
+}
+
+// What callers see of the plan, for comparisons.
+std::string text(const PlanResult& result) {
+  std::string s = std::string(to_string(result.status));
+  if (!result.candidate) return s;
+  const Candidate& c = *result.candidate;
+  s += " " + std::to_string(c.prefill_micro_batch_size) + "/" +
+       std::to_string(c.decode_micro_batch_size);
+  for (const auto* list : {&c.order, &c.first_layer, &c.bit}) {
+    s += " |";
+    for (const std::size_t v : *list) s += " " + std::to_string(v);
+  }
+  return s;
+}
+
+TEST(ExactDifferential, SamePlanOnAnyNumberOfThreads) {
+  for (std::uint64_t seed = 4001; seed <= 4060; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {12, 5, 4, 8});
+    const Instance in = random.make();
+    PlanRequest request;
+    request.threads = 1;
+    const PlanResult one = make_exact_planner()->plan(in, request);
+    for (const std::int32_t threads : {2, 4}) {
+      request.threads = threads;
+      const PlanResult many = make_exact_planner()->plan(in, request);
+      EXPECT_EQ(text(one), text(many));
+      EXPECT_EQ(one.objective, many.objective);
+      EXPECT_EQ(one.bound, many.bound);
+    }
+  }
+}
+
+// Proven optima that come with the planning instances, where they are at hand.
+class ExactPublished : public ::testing::Test {
+ protected:
+  static std::string folder() { return TESSERA_SOURCE_DIR "/../shared/instances/"; }
+
+  void SetUp() override {
+    if (!std::filesystem::exists(folder() + "expected.json")) {
+      GTEST_SKIP() << "the planning instances are not beside the source tree";
+    }
+    expected_ = read_json_file(folder() + "expected.json");
+  }
+
+  static Instance load(const std::string& name) {
+    const std::string path = folder() + name + ".json";
+    return instance_from_json(read_json_file(path), path);
+  }
+
+  PlanRequest listed_request(const std::string& name, const Instance& in) const {
+    const Json& entry = expected_[name];
+    PlanRequest request;
+    request.order.emplace();
+    for (const Json& type : entry["order"]) {
+      for (std::size_t g = 0; g < in.groups.size(); ++g) {
+        if (in.groups[g].name == type) request.order->push_back(g);
+      }
+    }
+    request.prefill_micro_batch_size = entry["eta"].get<std::int64_t>();
+    request.decode_micro_batch_size = entry["xi"].get<std::int64_t>();
+    return request;
+  }
+
+  void check_single(const std::string& name) const {
+    for (const char* key : {"literal", "steady", "quality_theta0_omega_le_1.000001_literal"}) {
+      if (!expected_[name]["single"].contains(key)) continue;
+      SCOPED_TRACE(name + " " + key);
+      Instance in = load(name);
+      in.objective = std::string(key) == "steady" ? Objective::steady : Objective::paper;
+      if (key[0] == 'q') {
+        in.theta = 0;
+        in.max_omega = 1;
+      }
+      const PlanResult result = make_exact_planner()->plan(in, listed_request(name, in));
+      expect_proven(in, result, expected_[name]["single"][key].get<double>(), 1e-6);
+    }
+  }
+
+  void check_full(const std::string& name) const {
+    SCOPED_TRACE(name);
+    Instance in = load(name);
+    const Json& full = expected_[name]["full"];
+    expect_proven(in, make_exact_planner()->plan(in, {}),
+                  full["steady_all_pairs"]["obj"].get<double>(), 1e-6);
+    in.objective = Objective::paper;
+    expect_proven(in, make_exact_planner()->plan(in, {}),
+                  full["literal_xi=ceil(B/N)_all_eta_le_xi"]["obj"].get<double>(), 1e-6);
+  }
+
+  Json expected_;
+};
+
+TEST_F(ExactPublished, SinglePairOptima) {
+  for (const auto& [name, entry] : expected_.items()) check_single(name);
+}
+
+TEST_F(ExactPublished, WholeSearch) {
+  for (const auto& [name, entry] : expected_.items()) check_full(name);
+}
+
+TEST_F(ExactPublished, SamePlanOnAnyNumberOfThreads) {
+  for (const char* name : {"c3", "c5", "c6", "sq2"}) {
+    SCOPED_TRACE(name);
+    const Instance in = load(name);
+    PlanRequest request;
+    request.threads = 1;
+    const PlanResult one = make_exact_planner()->plan(in, request);
+    for (const std::int32_t threads : {2, 4}) {
+      request.threads = threads;
+      EXPECT_EQ(text(one), text(make_exact_planner()->plan(in, request)));
+    }
+  }
+}
+
+TEST_F(ExactPublished, EmptyStagesForbiddenUsesEveryDevice) {
+  for (const char* name : {"c3", "c6", "sq2"}) {
+    SCOPED_TRACE(name);
+    Instance in = load(name);
+    const double free = expected_[name]["full"]["steady_all_pairs"]["obj"].get<double>();
+    in.allow_empty_stage = false;
+    const PlanResult result = make_exact_planner()->plan(in, {});
+    ASSERT_EQ(result.status, SolveStatus::optimal);
+    EXPECT_GE(result.objective, free * (1 - 1e-9));
+    EXPECT_EQ(result.candidate->order.size(), in.num_devices());
+    EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
+  }
+}
+
+TEST_F(ExactPublished, BoundsAndIncumbentsOnTheWay) {
+  const Instance in = load("s8_syn80");
+  PlanRequest request;
+  double last = std::numeric_limits<double>::infinity();
+  int incumbents = 0;
+  request.on_incumbent = [&](const Incumbent& found) {
+    EXPECT_LT(found.objective, last);
+    EXPECT_LE(found.bound, found.objective);
+    EXPECT_FALSE(find_violation(in, found.candidate, found.objective));
+    last = found.objective;
+    ++incumbents;
+  };
+  const PlanResult result = make_exact_planner()->plan(in, request);
+  EXPECT_EQ(result.objective, last);
+  EXPECT_GE(incumbents, 1);
+}
+
+TEST_F(ExactPublished, GapStopsEarlyWithinItsPromise) {
+  const Instance in = load("sq2");
+  PlanRequest request;
+  request.gap = 0.05;
+  const PlanResult result = make_exact_planner()->plan(in, request);
+  const double best = expected_["sq2"]["full"]["steady_all_pairs"]["obj"].get<double>();
+  EXPECT_EQ(result.status, SolveStatus::optimal);
+  EXPECT_LE(result.objective, best / (1 - 0.05) * (1 + 1e-9));
+  EXPECT_LE(*result.bound, best * (1 + 1e-9));
+}
+
+TEST_F(ExactPublished, TimeLimitReturnsTheIncumbentWithItsBound) {
+  const Instance in = load("l70_v4a2");
+  const double best = expected_["l70_v4a2"]["full"]["steady_all_pairs"]["obj"].get<double>();
+  for (const double limit : {0.0, 0.05, 0.2}) {
+    SCOPED_TRACE(limit);
+    PlanRequest request;
+    request.time_limit_s = limit;
+    const PlanResult result = make_exact_planner()->plan(in, request);
+    if (result.status == SolveStatus::optimal) continue;
+    EXPECT_EQ(result.status, result.candidate ? SolveStatus::feasible : SolveStatus::time_limit);
+    EXPECT_EQ(result.stopped_by, SolveStatus::time_limit);
+    EXPECT_LE(result.bound.value_or(0), best * (1 + 1e-9));
+    if (!result.candidate) continue;
+    EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
+  }
+}
+
+// Fourteen types of two devices each: 3^14 combinations of devices.
+TEST(ExactPlanner, TooManyCombinationsGiveAPlanAndABoundButNoProof) {
+  for (const bool subsets : {true, false}) {
+    SCOPED_TRACE(subsets);
+    Instance in;
+    in.bitwidths = {4, 16};
+    in.layer_class.assign(40, 0);
+    in.layer_bytes = {1e9, 4e9};
+    in.batch_size = 8;
+    in.output_tokens = 11;
+    in.allow_empty_stage = subsets;
+    for (int i = 0; i < 40; ++i) in.omega.insert(in.omega.end(), {0.01, 0.0});
+    auto table = std::make_shared<std::vector<PhaseCosts>>();
+    for (int g = 0; g < 14; ++g) {
+      in.groups.push_back({"G" + std::to_string(g), "node", 2, 8e9 + 1e8 * g});
+      in.allowed.insert(in.allowed.end(), {1, 1});
+    }
+    for (int size = 1; size <= 8; ++size) {
+      PhaseCosts c;
+      for (int g = 0; g < 14; ++g) {
+        c.layer_s.insert(c.layer_s.end(), {0.001 * (g + 2) * size, 0.0012 * (g + 2) * size});
+      }
+      c.first_s.assign(14, 0);
+      c.last_s.assign(14, 0);
+      c.link_s.assign(14 * 14, 1e-6 * size);
+      table->push_back(c);
+    }
+    in.prefill = in.decode = [table](std::int64_t size) -> const PhaseCosts& {
+      return table->at(static_cast<std::size_t>(size - 1));
+    };
+    PlanRequest request;
+    request.time_limit_s = 3;
+    request.prefill_micro_batch_size = 1;
+    request.decode_micro_batch_size = 2;
+    const PlanResult result = make_exact_planner()->plan(in, request);
+    ASSERT_TRUE(result.candidate);
+    EXPECT_EQ(result.status, SolveStatus::feasible);
+    ASSERT_TRUE(result.bound);
+    EXPECT_LT(*result.bound, result.objective);
+    EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
+    EXPECT_FALSE(result.notes.empty());
+  }
+}
+
+// Twelve nodes of two equal devices with links slower than any stage: counts of devices are few,
+// orders that links tell apart are not.
+TEST(ExactPlanner, SlowLinksBetweenManyNodesAreNotClaimedProven) {
+  Instance in;
+  in.bitwidths = {4, 16};
+  in.layer_class.assign(30, 0);
+  in.layer_bytes = {1e9, 4e9};
+  in.allowed.assign(24, 1);
+  in.batch_size = 4;
+  in.output_tokens = 5;
+  in.allow_empty_stage = true;
+  for (int i = 0; i < 30; ++i) in.omega.insert(in.omega.end(), {0.01, 0.0});
+  for (int g = 0; g < 12; ++g) in.groups.push_back({"G", "node" + std::to_string(g), 2, 9e9});
+  PhaseCosts costs;
+  for (int g = 0; g < 12; ++g) {
+    costs.layer_s.insert(costs.layer_s.end(), {0.01, 0.012});
+    for (int h = 0; h < 12; ++h) costs.link_s.push_back(g == h ? 0 : 0.5 + 0.1 * ((g + h) % 5));
+  }
+  costs.first_s.assign(12, 0);
+  costs.last_s.assign(12, 0);
+  const auto table = std::make_shared<const PhaseCosts>(std::move(costs));
+  in.prefill = in.decode = [table](std::int64_t) -> const PhaseCosts& { return *table; };
+  PlanRequest request;
+  request.time_limit_s = 2;
+  const PlanResult result = make_exact_planner()->plan(in, request);
+  ASSERT_TRUE(result.candidate);
+  EXPECT_EQ(result.status, SolveStatus::feasible);
+  ASSERT_TRUE(result.bound);
+  EXPECT_LT(*result.bound, result.objective);
+  EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
+  EXPECT_FALSE(result.notes.empty());
+}
+
+TEST(ExactPlanner, HopelessRequestsAreRefusedAtOnce) {
+  RandomInstance random(7, {12, 4, 4, 8});
+  Instance in = random.make();
+  for (DeviceGroup& group : in.groups) group.usable_bytes = 1e6;
+  const auto start = std::chrono::steady_clock::now();
+  const PlanResult result = make_exact_planner()->plan(in, {});
+  EXPECT_EQ(result.status, SolveStatus::infeasible);
+  ASSERT_TRUE(result.violation);
+  EXPECT_FALSE(result.violation->constraint.empty());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(100));
+}
+
+TEST(ExactPlanner, StopFlagInterrupts) {
+  RandomInstance random(5, {12, 4, 4, 8});
+  const Instance in = random.make();
+  const std::atomic<bool> stop{true};
+  PlanRequest request;
+  request.stop = &stop;
+  const PlanResult result = make_exact_planner()->plan(in, request);
+  if (result.violation) return;
+  EXPECT_EQ(result.status, SolveStatus::interrupted);
+}
+
+TEST(ExactPlanner, ThrowingIncumbentHandlerReachesTheCaller) {
+  int thrown = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    RandomInstance random(seed, {10, 4, 4, 8});
+    const Instance in = random.make();
+    PlanRequest request;
+    request.threads = 4;
+    request.on_incumbent = [](const Incumbent&) { throw std::runtime_error("from the handler"); };
+    try {
+      const PlanResult result = make_exact_planner()->plan(in, request);
+      EXPECT_FALSE(result.candidate) << "seed " << seed;
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "from the handler");
+      ++thrown;
+    }
+  }
+  EXPECT_GE(thrown, 5);
+}
+
+}  // namespace
+}  // namespace tessera::solver
