@@ -1,19 +1,19 @@
--- ts.plan and the registry behind it: planners in C++ ("ilp"), plans by hand ("manual"), and planners in Lua.
+-- ts.plan and the registry behind it: planners in C++, plans by hand ("manual"), and planners in Lua.
 
 local core = require "tessera.core"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
 
-local M = { default = "ilp" }
+local M = {}
 
 local registry = {}
+local built_in = { "manual" }
 local shipped = { "uniform", "het" } -- files of tessera.baselines, loaded when first asked for
 
-registry.ilp = {
-  name = "ilp",
-  doc = "Proven optimum by integer programming on COIN-OR CBC, over device orders and micro-batch sizes",
-  source = "SplitQuant eqs. (4)-(16), in prefix-and-counts form",
-}
+for i, card in ipairs(solver.planner_cards()) do
+  registry[card.name], built_in[#built_in + 1] = card, card.name
+  if i == 1 then M.default = card.name end
+end
 registry.manual = {
   name = "manual",
   doc = "A plan made by hand: stages and both micro-batch sizes, checked and priced like any other",
@@ -115,8 +115,10 @@ core.document {
 }
 function M.register(card)
   if type(card) == "table" and type(card.name) == "string" then
-    for _, name in ipairs { "ilp", "manual", unpack(shipped) } do
-      if card.name == name then fail("ts.register_planner.name", ("'%s' is built in; choose another"):format(name)) end
+    for _, list in ipairs { built_in, shipped } do
+      for _, name in ipairs(list) do
+        if card.name == name then fail("ts.register_planner.name", ("'%s' is built in; choose another"):format(name)) end
+      end
     end
   end
   return M.add(card)

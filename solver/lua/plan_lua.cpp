@@ -121,13 +121,21 @@ std::size_t bit_index(const solver::Instance& instance, std::int64_t bit,
   return static_cast<std::size_t>(it - instance.bitwidths.begin());
 }
 
-std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& incumbent) {
+std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& incumbent,
+                           const std::string& planner) {
   solver::PlanResult result;
   result.status = solver::SolveStatus::feasible;
   result.candidate = incumbent.candidate;
   result.bound = incumbent.bound;
   return "interrupted; the best plan so far:\n" +
-         solver::describe(solver::build_plan(p.problem, p.instance, result, "ilp"));
+         solver::describe(solver::build_plan(p.problem, p.instance, result, planner));
+}
+
+std::unique_ptr<solver::Planner> planner_named(const std::string& name, const std::string& where) {
+  for (auto& planner : solver::make_planners()) {
+    if (planner->card().name == name) return std::move(planner);
+  }
+  throw Error(ErrorCode::not_found, where + ": no planner in C++ is called " + quote(name), where);
 }
 
 solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
@@ -149,6 +157,7 @@ solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options
   request.decode_micro_batch_size = size("decode_micro_batch_size");
   request.time_limit_s = options.number("time_limit_s");
   request.gap = options.number("gap");
+  request.threads = static_cast<std::int32_t>(options.integer("threads"));
   request.seed = static_cast<std::uint64_t>(options.integer("seed"));
   request.stop = lua_kit::interrupt::flag();
   return request;
@@ -260,7 +269,7 @@ const OptionTable& plan_options() {
       {{.name = "planner",
         .type = OptionType::text,
         .doc = "Planner's name; see `tessera help planners`",
-        .default_text = "\"ilp\""},
+        .default_text = "\"exact\""},
        {.name = "device_order",
         .type = OptionType::text_list,
         .doc = "Devices by stage; default: searched"},
@@ -293,9 +302,9 @@ const OptionTable& plan_options() {
         .max = 1},
        {.name = "threads",
         .type = OptionType::integer,
-        .doc = "Threads; the ILP uses one",
-        .default_text = "1",
-        .min = 1,
+        .doc = "Threads of planners that use several; 0: one per core",
+        .default_text = "0",
+        .min = 0,
         .max = 1024},
        {.name = "seed",
         .type = OptionType::integer,
@@ -369,8 +378,9 @@ int solve(lua_State* L) {
   std::optional<lua_kit::LuaFunction> callback;
   if (options.push("on_incumbent")) callback.emplace(L, -1, options.path_of("on_incumbent"));
   lua_pop(L, 1);
+  const std::string chosen = options.text("planner");
   request.on_incumbent = [&](const solver::Incumbent& incumbent) {
-    lua_kit::interrupt::set_incumbent_text(incumbent_text(p, incumbent));
+    lua_kit::interrupt::set_incumbent_text(incumbent_text(p, incumbent, chosen));
     if (!callback) return;
     lua_State* state = callback->state();
     lua_createtable(state, 0, 3);
@@ -384,10 +394,22 @@ int solve(lua_State* L) {
                       std::max(std::abs(incumbent.objective), 1e-12));
     callback->call(1, 0);
   };
-  const solver::PlanResult result = solver::make_ilp_planner()->plan(p.instance, request);
+  const auto planner = planner_named(chosen, options.path_of("planner"));
+  const solver::PlanResult result = planner->plan(p.instance, request);
   if (result.stopped_by != solver::SolveStatus::interrupted)
     lua_kit::interrupt::set_incumbent_text("");
-  return push_result(L, p, result, "ilp");
+  return push_result(L, p, result, chosen);
+}
+
+/// planner_cards(): of the planners in C++, the default first.
+int planner_cards(lua_State* L) {
+  Json cards = Json::array();
+  for (const auto& planner : solver::make_planners()) {
+    const solver::PlannerCard card = planner->card();
+    cards.push_back({{"name", card.name}, {"doc", card.doc}, {"source", card.source}});
+  }
+  lua_kit::push_json(L, cards);
+  return 1;
 }
 
 int load_plan(lua_State* L) {

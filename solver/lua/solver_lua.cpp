@@ -13,6 +13,7 @@ void register_solver(lua_State* L) {
   lua_kit::register_module(L, "tessera.solver",
                            {{"problem", lua_kit::guarded<new_problem>},
                             {"solve", lua_kit::guarded<solve>},
+                            {"planner_cards", lua_kit::guarded<planner_cards>},
                             {"price", lua_kit::guarded<price>},
                             {"check_options", lua_kit::guarded<check_options>},
                             {"load_plan", lua_kit::guarded<load_plan>},

@@ -25,6 +25,7 @@ const OptionTable& plan_options();
 // Parts of register_solver, one file each.
 int new_problem(lua_State* L);
 int solve(lua_State* L);  ///< plan(problem, options) for the planners in C++
+int planner_cards(lua_State* L);
 int price(lua_State* L);  ///< price(problem, stages, planner, solve_s) for plans made elsewhere
 int check_options(lua_State* L);
 int load_plan(lua_State* L);

@@ -18,4 +18,11 @@ std::string_view to_string(SolveStatus status) {
   return "unknown";
 }
 
+std::vector<std::unique_ptr<Planner>> make_planners() {
+  std::vector<std::unique_ptr<Planner>> planners;
+  planners.push_back(make_exact_planner());
+  planners.push_back(make_ilp_planner());
+  return planners;
+}
+
 }  // namespace tessera::solver

@@ -7,7 +7,7 @@ describe("ts.check", function()
   after_each(support.remove_files)
 
   it("accepts the plans of every planner", function()
-    for _, planner in ipairs { "ilp", "uniform", "het" } do
+    for _, planner in ipairs { "exact", "ilp", "uniform", "het" } do
       local plan = assert(ts.plan(support.small_problem(), { planner = planner, prefill_micro_batch_size = 4,
         decode_micro_batch_size = 4 }))
       assert.is_true(ts.check(plan))

@@ -46,7 +46,7 @@ describe("a plan", function()
   it("has numbers that fit each other", function()
     local plan = support.small_plan()
     assert.equal("optimal", plan.status)
-    assert.equal("ilp", plan.planner)
+    assert.equal("exact", plan.planner)
     assert.equal("modelled", plan.provenance)
     assert.is_true(plan.bound <= plan.objective * (1 + 1e-9))
     assert.is_true(plan.gap >= 0 and plan.gap < 1e-6)
@@ -145,7 +145,7 @@ describe("ts.plan", function()
     end)
   end)
 
-  for _, planner in ipairs { "ilp", "uniform", "het" } do
+  for _, planner in ipairs { "exact", "ilp", "uniform", "het" } do
     it("refuses bad options of " .. planner, function()
       for _, case in ipairs {
         { { time_limt_s = 3 }, "invalid_argument", "did you mean 'time_limit_s'" },

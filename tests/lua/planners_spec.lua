@@ -39,7 +39,7 @@ describe("ts.planners", function()
       assert.is_string(p.source)
       assert.is_table(p.options)
     end
-    for _, name in ipairs { "ilp", "manual", "uniform", "het" } do assert.is_table(find(name)) end
+    for _, name in ipairs { "exact", "ilp", "manual", "uniform", "het" } do assert.is_table(find(name)) end
     local sorted = { unpack(names) }
     table.sort(sorted)
     assert.same(sorted, names)
@@ -85,7 +85,7 @@ describe("ts.register_planner", function()
     assert.equal(1, find "mine".options.x.default)
     ts.register_planner(card { doc = "Newer" })
     assert.equal("Newer", find "mine".doc)
-    for _, name in ipairs { "ilp", "manual", "uniform", "het" } do
+    for _, name in ipairs { "exact", "ilp", "manual", "uniform", "het" } do
       raises("invalid_argument", "is built in", function() return ts.register_planner(card { name = name }) end)
     end
   end)

@@ -16,7 +16,7 @@ describe("the steady objective", function()
     it("agrees with the simulation to 1 % on the optimal plan of " .. name, function()
       if not exists(path) then return pending(path .. " is not there") end
       local problem = ts.problem { instance = path, allow_empty_stage = true }
-      local plan = assert(ts.plan(problem, { planner = "ilp" }))
+      local plan = assert(ts.plan(problem, { planner = "exact" }))
       assert.equal("optimal", plan.status)
       assert.is_true(ts.check(plan))
       local real, full = ts.simulate(plan), ts.simulate(plan, { micro_batches = "full" })

@@ -76,8 +76,8 @@ std::string member_help(const ParameterCard& member) {
 }
 
 std::string options_class(std::string_view table_name) {
+  if (table_name.substr(0, 3) == "ts.") table_name.remove_prefix(3);
   std::string name(table_name);
-  if (name.rfind("ts.", 0) == 0) name = name.substr(3);
   std::replace(name.begin(), name.end(), ':', '.');
   return "tessera.options." + name;
 }
@@ -200,11 +200,10 @@ std::string Reference::luacats() const {
       text += fmt::format("---@field {} {} {}\n", field.name, field.lua_type, field.doc);
     }
     for (const ParameterCard& method : card.methods) {
-      const std::size_t open = method.lua_type.find('(');
-      std::string signature = method.lua_type;
-      const bool empty = signature.substr(open + 1, 1) == ")";
-      signature.insert(open + 1, empty ? "self" : "self, ");
-      text += fmt::format("---@field {} fun{} {}\n", method.name, signature, method.doc);
+      // "(path: string): boolean", without the object itself.
+      const std::string_view rest = std::string_view(method.lua_type).substr(1);
+      text += fmt::format("---@field {} fun(self{}{} {}\n", method.name,
+                          rest.front() == ')' ? "" : ", ", rest, method.doc);
     }
     text += "\n";
   }

@@ -192,13 +192,13 @@ local ts = {}
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field quality? string Quality floor: a planner whose omega may not be exceeded (uniform)
 ---@field indicator? string Indicator as a JSON or CSV file
----@field planner? string Planner's name; see `tessera help planners` [default "ilp"]
+---@field planner? string Planner's name; see `tessera help planners` [default "exact"]
 ---@field device_order? string[] Devices by stage; default: searched
 ---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
----@field threads? integer Threads; the ILP uses one (an integer in [1, 1024]) [default 1]
+---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
 ---@field save? string Writes the plan to this file
 ---@field picture? string Writes the pipeline as an SVG picture to this file
@@ -252,14 +252,14 @@ local ts = {}
 ---@field attention_window? integer Sliding-window attention (an integer in [1, 268435456] (tokens))
 
 ---@class tessera.options.plan
----@field planner? string Planner's name; see `tessera help planners` [default "ilp"]
+---@field planner? string Planner's name; see `tessera help planners` [default "exact"]
 ---@field device_order? string[] Devices by stage; default: searched
 ---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field stages? table[] Of planner "manual": { { device =, bitwidths = { 8, ... } }, ... }
 ---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
----@field threads? integer Threads; the ILP uses one (an integer in [1, 1024]) [default 1]
+---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
 ---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan
 

@@ -32,7 +32,7 @@ struct PlanRequest {
   double time_limit_s = 60;
   double gap = 0;  ///< relative gap at which to stop
   std::uint64_t seed = 0;
-  std::int32_t threads = 0;                  ///< of planners that use several; 0: all cores
+  std::int32_t threads = 0;                 ///< of planners that use several; 0: all cores
   const std::atomic<bool>* stop = nullptr;  ///< set by Ctrl-C
   std::function<void(const Incumbent&)>
       on_incumbent;  ///< may throw; planners park it, stop and rethrow
@@ -62,6 +62,9 @@ class Planner {
   virtual PlannerCard card() const = 0;
   virtual PlanResult plan(const Instance& instance, const PlanRequest& request) const = 0;
 };
+
+/// The planners written in C++, the default one first.
+std::vector<std::unique_ptr<Planner>> make_planners();
 
 /// Names the constraint that makes a request hopeless without solving anything (no kernel, memory
 /// of the whole cluster or of every first stage, fewer layers than stages, quality floor); absent
