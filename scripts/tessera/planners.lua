@@ -117,7 +117,9 @@ function M.register(card)
   if type(card) == "table" and type(card.name) == "string" then
     for _, list in ipairs { built_in, shipped } do
       for _, name in ipairs(list) do
-        if card.name == name then fail("ts.register_planner.name", ("'%s' is built in; choose another"):format(name)) end
+        if card.name == name then
+          fail("ts.register_planner.name", ("'%s' is built in; choose another"):format(name))
+        end
       end
     end
   end

@@ -264,19 +264,20 @@ void Formulation::add_memory_rows(std::size_t j) {
     const double scale = usable / 1000;
     const double room = instance_.groups[g].usable_bytes * (1 + kMemorySlack);
     Terms bytes, layers;
-    double each = 0;
     for (std::size_t cell = 0; cell < cells_; ++cell) {
       if (c_at(j, g, cell) == kNone) continue;
       const auto cls = static_cast<std::int32_t>(cell / bits_);
       bytes.emplace_back(c_at(j, g, cell), instance_.layer_bytes_at(cls, cell % bits_) / scale);
       layers.emplace_back(c_at(j, g, cell), 1.0);
-      each = std::max(each, most(j, g, cell));
     }
     bytes.emplace_back(x_[j * groups_ + g], (middle - room) / scale);
     bytes.emplace_back(y_[j * groups_ + g], (end - middle) / scale);
     model_.add_row(-kFree, 0, std::move(bytes));
     if (problem_.order || layers.empty()) continue;
-    layers.emplace_back(x_[j * groups_ + g], -each);
+    // Not the most of any one bitwidth: where one is slow and another large, a mix of both can have
+    // more layers than either alone.
+    layers.emplace_back(x_[j * groups_ + g], -most_layers(problem_, j, g, windows_.prefill_max_s,
+                                                          windows_.decode_max_s));
     model_.add_row(-kFree, 0, std::move(layers));
   }
 }

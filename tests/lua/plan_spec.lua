@@ -155,7 +155,7 @@ describe("ts.plan", function()
         { { time_limit_s = "4" }, "invalid_argument", "the string '4' is not a number" },
         { { gap = 2 }, "out_of_range", "ts.plan.gap" },
         { { seed = 2 ^ 53 + 2 }, "out_of_range", "beyond 2^53" },
-        { { threads = 0 }, "out_of_range", "ts.plan.threads" },
+        { { threads = -1 }, "out_of_range", "ts.plan.threads" },
         { { prefill_micro_batch_size = 3.7 }, "invalid_argument", "3.7 is not an integer" },
         { { prefill_micro_batch_size = 0 }, "out_of_range", "(requests)" },
         { { decode_micro_batch_size = 5 }, "out_of_range", "more than the batch of 4 requests" },

@@ -1,0 +1,119 @@
+// The prompt as someone at a terminal meets it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "program.h"
+
+namespace tessera {
+namespace {
+
+using testing::HasSubstr;
+
+// The prompt on a terminal: types, and waits for what should appear.
+class HostTerminal : public test::FolderTest {
+ protected:
+  HostTerminal() {
+    pid_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
+    if (pid_ == 0) {
+      setenv("TERM", "xterm", 1);
+      setenv("LC_ALL", "C.UTF-8", 1);
+      setenv("XDG_STATE_HOME", folder_.c_str(), 1);
+      execl(TESSERA_PROGRAM, "tessera", "repl", nullptr);
+      _exit(127);
+    }
+  }
+  ~HostTerminal() override {
+    close(terminal_);
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+
+  void type(const std::string& keys) {
+    EXPECT_EQ(write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  // Whether `text` appears within 10 s; what came before it is dropped.
+  bool shows(const std::string& text) {
+    for (int i = 0; i < 100; ++i) {
+      if (const std::size_t at = screen_.find(text); at != std::string::npos) {
+        screen_.erase(0, at + text.size());
+        return true;
+      }
+      pollfd file{terminal_, POLLIN, 0};
+      char block[4096];
+      if (poll(&file, 1, 100) == 0) continue;
+      const ssize_t n = ::read(terminal_, block, sizeof block);
+      if (n > 0) screen_.append(block, static_cast<std::size_t>(n));
+    }
+    ADD_FAILURE() << "not shown: " << text << "\non screen: " << screen_;
+    return false;
+  }
+  // Of the program, which must end within 10 s.
+  int status() {
+    int status = 0;
+    for (int i = 0; waitpid(pid_, &status, WNOHANG) == 0; ++i) {
+      if (i == 1000) kill(pid_, SIGKILL);
+      usleep(10'000);
+    }
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  pid_t pid_ = 0;
+  int terminal_ = -1;
+  std::string screen_;
+};
+
+TEST_F(HostTerminal, CompletesRemembersAndSurvivesCtrlC) {
+  shows("tessera> ");
+  type("string.form\t");
+  shows("at");
+  type("('<%d>', 42)\n");
+  shows("\"<42>\"");
+  shows("tessera> ");
+  type("local half = (");
+  shows("(");
+  type("\x03");
+  shows("^C");
+  shows("tessera> ");
+  type("jit.off() while true do end\n");
+  shows("end\r\n");
+  usleep(200'000);
+  type("\x03");
+  shows("interrupted by Ctrl-C");
+  shows("tessera> ");
+  type("for i = 1, 1 do\n");
+  shows(".. ");
+  type("print(i, 'h\xC3\xA9llo') end\n");
+  shows("1\th\xC3\xA9llo");
+  shows("tessera> ");
+  type("\x04");
+  EXPECT_EQ(status(), 0);
+  std::ifstream history(folder_ / "tessera" / "history");
+  const std::string text{std::istreambuf_iterator<char>(history), {}};
+  EXPECT_THAT(text, HasSubstr("jit.off()"));
+}
+
+TEST_F(HostTerminal, EndsACompiledLoopAtTheSecondCtrlC) {
+  shows("tessera> ");
+  type("while true do end\n");
+  shows("end\r\n");
+  usleep(200'000);
+  type("\x03");
+  usleep(200'000);
+  type("\x03");
+  EXPECT_EQ(status(), 130);
+}
+
+}  // namespace
+}  // namespace tessera
