@@ -254,11 +254,13 @@ Check check_memory(const Instance& instance, const Floors& floors) {
   if (needed <= room) return std::nullopt;
   return hopeless(
       "memory",
-      fmt::format(
-          "{} layers at their smallest need {} (weights and KV cache), the {} devices have "
-          "{} for them after embeddings and activations; add devices or lower bitwidths, or "
-          "reduce batch size or context",
-          instance.num_layers(), format_bytes(needed), groups.size(), format_bytes(room)));
+      fmt::format("{} layers at their smallest need {} (weights and KV cache), {} {} for them "
+                  "after embeddings and activations; add devices or lower bitwidths, or "
+                  "reduce batch size or context",
+                  instance.num_layers(), format_bytes(needed),
+                  groups.size() == 1 ? "the one device has"
+                                     : fmt::format("the {} devices have", groups.size()),
+                  format_bytes(room)));
 }
 
 Check check_quality(const Instance& instance, const Floors& floors) {

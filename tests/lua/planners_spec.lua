@@ -207,3 +207,18 @@ describe("ts.register_planner", function()
     raises("invalid_argument", "read-only", plan)
   end)
 end)
+
+describe("the baselines", function()
+  it("stop at the time limit and say so", function()
+    local problem = ts.problem {
+      model = "opt-125m", cluster = "4xT4-16G", workload = { prompt_tokens = 16, output_tokens = 4, batch_size = 4096 },
+    }
+    for _, name in ipairs { "uniform", "het" } do
+      local plan, why = ts.plan(problem, { planner = name, time_limit_s = 0 })
+      assert.is_nil(plan)
+      assert.equal("time_limit", why.code)
+      plan = assert(ts.plan(problem, { planner = name, time_limit_s = 0.05 }))
+      assert.matches("time limit", plan.notes[1])
+    end
+  end)
+end)

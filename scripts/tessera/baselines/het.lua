@@ -14,10 +14,11 @@ return planners.add {
   },
   plan = function(problem, opt)
     local orders = opt.device_order and { opt.device_order } or problem:device_orders(opt.max_orders)
+    local late, best = search.clock(opt), nil
     for _, bitwidth in ipairs(search.descending(problem.bitwidths)) do
-      local best = search.best_of(problem)
+      best = search.best_of(problem)
       for _, order in ipairs(orders) do
-        for prefill, decode in search.micro_batches(problem, opt, #order) do
+        for prefill, decode in search.micro_batches(problem, opt, #order, late) do
           local counts = problem:balanced_partition {
             device_order = order, bitwidth = bitwidth,
             prefill_micro_batch_size = prefill, decode_micro_batch_size = decode,
@@ -31,8 +32,8 @@ return planners.add {
           end
         end
       end
-      if best.candidate then return best.candidate end
+      if best.candidate or late() then break end
     end
-    return nil, "het fits at no bitwidth in any device order"
+    return search.answer(best, late, "het fits at no bitwidth in any device order")
   end,
 }

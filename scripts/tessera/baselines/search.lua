@@ -1,5 +1,7 @@
 -- What the baselines share: pairs of micro-batch sizes, one bitwidth for all layers, the best of many candidates.
 
+local core = require "tessera.core"
+
 local M = {}
 
 --- Bitwidths from the highest to the lowest.
@@ -29,9 +31,16 @@ function M.even_counts(num_layers, num_stages)
   return counts
 end
 
---- Iterates prefill and decode micro-batch sizes, prefill <= decode, keeping what `opt` fixes. The papers' objective
---- prices decoding in one micro-batch as a single step, so there the decode size is the batch over the stages.
-function M.micro_batches(problem, opt, num_stages)
+--- A function that says whether the planner's time is up.
+function M.clock(opt)
+  local limit_s, started = opt.time_limit_s or 60, os.clock()
+  return function() return os.clock() - started >= limit_s end
+end
+
+--- Iterates prefill and decode micro-batch sizes, prefill <= decode, keeping what `opt` fixes, until it is late. The
+--- papers' objective prices decoding in one micro-batch as a single step, so there the decode size is the batch over
+--- the stages.
+function M.micro_batches(problem, opt, num_stages, late)
   local sizes = problem:micro_batch_sizes()
   local prefills = opt.prefill_micro_batch_size and { opt.prefill_micro_batch_size } or sizes
   local decodes = opt.decode_micro_batch_size and { opt.decode_micro_batch_size } or sizes
@@ -47,7 +56,7 @@ function M.micro_batches(problem, opt, num_stages)
   local i = 0
   return function()
     i = i + 1
-    if pairs_list[i] then return pairs_list[i][1], pairs_list[i][2] end
+    if pairs_list[i] and not late() then return pairs_list[i][1], pairs_list[i][2] end
   end
 end
 
@@ -63,6 +72,16 @@ function M.best_of(problem)
     end
   end
   return self
+end
+
+--- The planner's answer: the best candidate, or nil and why there is none.
+function M.answer(best, late, message)
+  if best.candidate then
+    if late() then best.candidate.note = "stopped by the time limit: not every micro-batch size or order was tried" end
+    return best.candidate
+  end
+  if late() then return nil, core.why("time_limit", "no plan was found within the time limit; raise time_limit_s") end
+  return nil, message
 end
 
 return M

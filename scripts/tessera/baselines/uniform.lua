@@ -15,19 +15,19 @@ return planners.add {
       return nil, ("%d stages and only %d layers"):format(#order, problem.num_layers)
     end
     local counts = search.even_counts(problem.num_layers, #order)
-    local message
+    local late, best = search.clock(opt), nil
     for _, bitwidth in ipairs(search.descending(problem.bitwidths)) do
-      local best = search.best_of(problem)
-      for prefill, decode in search.micro_batches(problem, opt, #order) do
+      best = search.best_of(problem)
+      for prefill, decode in search.micro_batches(problem, opt, #order, late) do
         best.offer {
           stages = search.stages(order, counts, bitwidth),
           prefill_micro_batch_size = prefill,
           decode_micro_batch_size = decode,
         }
       end
-      if best.candidate then return best.candidate end
-      message = best.message
+      if best.candidate or late() then break end
     end
-    return nil, "uniform fits at no bitwidth: " .. (message or "no micro-batch sizes to try")
+    return search.answer(best, late,
+      "uniform fits at no bitwidth: " .. (best.message or "no micro-batch sizes to try"))
   end,
 }
