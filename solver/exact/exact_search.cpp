@@ -8,7 +8,7 @@
 
 #include "exact/path_plan.h"
 #include "exact/stage_filter.h"
-#include "tessera/core/units.h"
+#include "src/exhausted.h"
 
 namespace tessera::solver::exact {
 namespace {
@@ -376,7 +376,11 @@ PlanResult ExactSearch::finish() {
     if (!proven && stopped_by_) result.stopped_by = stopped_by_;
   } else if (exhausted) {
     result.status = SolveStatus::infeasible;
-    result.violation = explain_infeasible();
+    result.violation =
+        explain_exhausted(instance_, request_, !space_.pairs().empty(), deadline_.left_s(),
+                          [](const Instance& in, const PlanRequest& request) {
+                            return ExactSearch(in, request).run();
+                          });
   } else {
     result.status = stopped_by_.value_or(SolveStatus::time_limit);
     result.stopped_by = stopped_by_;
@@ -384,37 +388,6 @@ PlanResult ExactSearch::finish() {
   if (std::isfinite(least) && !hopeless_) result.bound = least;
   result.solve_s = deadline_.elapsed_s();
   return result;
-}
-
-Violation ExactSearch::explain_infeasible() const {
-  if (instance_.max_omega) {
-    Instance without = instance_;
-    without.max_omega.reset();
-    PlanRequest request = request_;
-    request.on_incumbent = nullptr;
-    request.time_limit_s = std::min(2.0, std::max(0.1, deadline_.left_s()));
-    request.gap = 0.5;
-    if (ExactSearch(without, request).run().candidate) {
-      return {"quality",
-              fmt::format("plans fit the devices, but none with omega at most {:.6g}; lower the "
-                          "quality floor, or add memory for higher bitwidths",
-                          *instance_.max_omega)};
-    }
-  }
-  if (space_.pairs().empty()) {
-    return {"micro_batch",
-            "no decode micro-batch size is at least the prefill micro-batch size that was asked "
-            "for; ask for a smaller one"};
-  }
-  double room = 0;
-  for (const Kind& kind : space_.kinds()) {
-    room += kind.count * instance_.groups[kind.group].usable_bytes;
-  }
-  return {"memory",
-          fmt::format("no contiguous partition of the {} layers fits the devices ({} in total) at "
-                      "any allowed bitwidth and micro-batch size; add devices or lower bitwidths, "
-                      "or reduce batch size or context",
-                      instance_.num_layers(), format_bytes(room))};
 }
 
 }  // namespace tessera::solver::exact

@@ -44,7 +44,6 @@ class ExactSearch {
   double bound() const;
   bool stopped();
   PlanResult finish();
-  Violation explain_infeasible() const;
 
   const Instance& instance_;
   const PlanRequest& request_;

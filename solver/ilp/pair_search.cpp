@@ -9,6 +9,7 @@
 #include "ilp/cbc.h"
 #include "ilp/formulation.h"
 #include "ilp/relaxation.h"
+#include "src/exhausted.h"
 #include "src/local_search.h"
 #include "tessera/core/units.h"
 
@@ -250,39 +251,16 @@ PlanResult PairSearch::finish() {
     if (!proven && stopped()) result.stopped_by = stopped_by_;
   } else if (all && !gave_up_) {
     result.status = SolveStatus::infeasible;
-    result.violation = explain_infeasible();
+    result.violation = explain_exhausted(instance_, request_, !pairs_.empty(), deadline_.left_s(),
+                                         [](const Instance& in, const PlanRequest& request) {
+                                           return PairSearch(in, request).run();
+                                         });
   } else {
     result.status = stopped() ? *stopped_by_ : SolveStatus::time_limit;
     result.stopped_by = stopped_by_;
   }
   result.solve_s = deadline_.elapsed_s();
   return result;
-}
-
-Violation PairSearch::explain_infeasible() const {
-  if (instance_.max_omega) {
-    Instance without = instance_;
-    without.max_omega.reset();
-    PlanRequest request = request_;
-    request.on_incumbent = nullptr;
-    request.time_limit_s = std::min(2.0, std::max(0.1, deadline_.left_s()));
-    request.gap = 0.5;
-    if (PairSearch(without, request).run().candidate) {
-      return {"quality",
-              fmt::format("plans fit the devices, but none with omega at most {:.6g}; lower the "
-                          "quality floor, or add memory for higher bitwidths",
-                          *instance_.max_omega)};
-    }
-  }
-  double room = 0;
-  for (const std::size_t g : request_.order ? *request_.order : devices_by_memory(instance_)) {
-    room += instance_.groups[g].usable_bytes;
-  }
-  return {"memory",
-          fmt::format("no contiguous partition of the {} layers fits the devices ({} in total) at "
-                      "any allowed bitwidth and micro-batch size; add devices or lower bitwidths, "
-                      "or reduce batch size or context",
-                      instance_.num_layers(), format_bytes(room))};
 }
 
 }  // namespace tessera::solver

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+
+#include "tessera/solver/planner.h"
+
+namespace tessera::solver {
+
+using Solve = std::function<PlanResult(const Instance&, const PlanRequest&)>;
+
+/// What binds when a complete search has found no plan: the micro-batch sizes that were asked for,
+/// the quality floor (when `solve` finds a plan without it, within `left_s` and 2 s at most), or
+/// else memory.
+Violation explain_exhausted(const Instance& instance, const PlanRequest& request,
+                            bool has_micro_batches, double left_s, const Solve& solve);
+
+}  // namespace tessera::solver
