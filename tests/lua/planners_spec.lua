@@ -214,11 +214,11 @@ describe("the baselines", function()
       model = "opt-125m", cluster = "4xT4-16G", workload = { prompt_tokens = 16, output_tokens = 4, batch_size = 4096 },
     }
     for _, name in ipairs { "uniform", "het" } do
-      local plan, why = ts.plan(problem, { planner = name, time_limit_s = 0 })
-      assert.is_nil(plan)
+      local none, why = ts.plan(problem, { planner = name, time_limit_s = 0 })
+      assert.is_nil(none)
       assert.equal("time_limit", why.code)
-      plan = assert(ts.plan(problem, { planner = name, time_limit_s = 0.05 }))
-      assert.matches("time limit", plan.notes[1])
+      local found = assert(ts.plan(problem, { planner = name, time_limit_s = 0.05 }))
+      assert.matches("time limit", found.notes[1])
     end
   end)
 end)
