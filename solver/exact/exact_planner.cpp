@@ -1,4 +1,5 @@
 #include "exact/exact_search.h"
+#include "src/exhausted.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
@@ -15,12 +16,7 @@ class ExactPlanner : public Planner {
   }
 
   PlanResult plan(const Instance& instance, const PlanRequest& request) const override {
-    if (std::optional<Violation> violation = find_obvious_infeasibility(instance, request)) {
-      PlanResult result;
-      result.status = SolveStatus::infeasible;
-      result.violation = std::move(violation);
-      return result;
-    }
+    if (auto refusal = refuse_hopeless(instance, request)) return *std::move(refusal);
     return exact::ExactSearch(instance, request).run();
   }
 };

@@ -1,4 +1,5 @@
 #include "ilp/pair_search.h"
+#include "src/exhausted.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
@@ -14,12 +15,7 @@ class IlpPlanner : public Planner {
   }
 
   PlanResult plan(const Instance& instance, const PlanRequest& request) const override {
-    if (std::optional<Violation> violation = find_obvious_infeasibility(instance, request)) {
-      PlanResult result;
-      result.status = SolveStatus::infeasible;
-      result.violation = std::move(violation);
-      return result;
-    }
+    if (auto refusal = refuse_hopeless(instance, request)) return *std::move(refusal);
     return PairSearch(instance, request).run();
   }
 };

@@ -96,18 +96,8 @@ const OptionTable& candidate_options() {
                                    .doc = "{ { device =, bitwidths = { 8, ... } }, ... }",
                                    .lua_type = "table[]",
                                    .required = true},
-                                  {.name = "prefill_micro_batch_size",
-                                   .type = OptionType::integer,
-                                   .doc = "Requests per prefill micro-batch",
-                                   .min = 1,
-                                   .max = 1e6,
-                                   .required = true},
-                                  {.name = "decode_micro_batch_size",
-                                   .type = OptionType::integer,
-                                   .doc = "Requests per decode micro-batch",
-                                   .min = 1,
-                                   .max = 1e6,
-                                   .required = true}}};
+                                  solver_lua::micro_batch_option("prefill_micro_batch_size"),
+                                  solver_lua::micro_batch_option("decode_micro_batch_size")}};
   return table;
 }
 

@@ -65,18 +65,8 @@ const OptionTable& partition_options() {
                                    .min = 1,
                                    .max = 16,
                                    .required = true},
-                                  {.name = "prefill_micro_batch_size",
-                                   .type = OptionType::integer,
-                                   .doc = "Requests per prefill micro-batch",
-                                   .min = 1,
-                                   .max = 1e6,
-                                   .required = true},
-                                  {.name = "decode_micro_batch_size",
-                                   .type = OptionType::integer,
-                                   .doc = "Requests per decode micro-batch",
-                                   .min = 1,
-                                   .max = 1e6,
-                                   .required = true}}};
+                                  micro_batch_option("prefill_micro_batch_size"),
+                                  micro_batch_option("decode_micro_batch_size")}};
   return table;
 }
 

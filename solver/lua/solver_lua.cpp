@@ -5,6 +5,16 @@
 
 namespace tessera::solver_lua {
 
+OptionSpec micro_batch_option(std::string_view name) {
+  return {.name = name,
+          .type = OptionType::integer,
+          .doc = name == "prefill_micro_batch_size" ? "Requests per prefill micro-batch"
+                                                    : "Requests per decode micro-batch",
+          .min = 1,
+          .max = 1e6,
+          .required = true};
+}
+
 void register_solver(lua_State* L) {
   register_problem(L);
   register_plan(L);

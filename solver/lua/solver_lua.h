@@ -39,6 +39,9 @@ void register_run(lua_State* L);
 /// Pushes the stages of a plan as a list of objects.
 void push_stages(lua_State* L, const Plan& plan);
 
+/// The size of one phase's micro-batches, where a table demands it.
+OptionSpec micro_batch_option(std::string_view name);
+
 /// The candidate described by a table { stages = { { device =, bitwidths = }, ... },
 /// prefill_micro_batch_size =, decode_micro_batch_size = }.
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,

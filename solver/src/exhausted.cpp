@@ -31,6 +31,15 @@ double room(const Instance& instance, const PlanRequest& request) {
 
 }  // namespace
 
+std::optional<PlanResult> refuse_hopeless(const Instance& instance, const PlanRequest& request) {
+  auto violation = find_obvious_infeasibility(instance, request);
+  if (!violation) return std::nullopt;
+  PlanResult result;
+  result.status = SolveStatus::infeasible;
+  result.violation = std::move(violation);
+  return result;
+}
+
 Violation explain_exhausted(const Instance& instance, const PlanRequest& request,
                             bool has_micro_batches, double left_s, const Solve& solve) {
   if (!has_micro_batches) {

@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include "brute_force.h"
+#include "published_instances.h"
 #include "random_instance.h"
 #include "tessera/core/json.h"
 #include "tessera/solver/instance_file.h"
@@ -257,50 +258,12 @@ TEST(ExactDifferential, SamePlanOnAnyNumberOfThreads) {
   }
 }
 
-// Proven optima that come with the planning instances, where they are at hand.
-class ExactPublished : public ::testing::Test {
+class ExactPublished : public testing::PublishedInstances {
  protected:
-  static std::string folder() { return TESSERA_SOURCE_DIR "/../shared/instances/"; }
-
-  void SetUp() override {
-    if (!std::filesystem::exists(folder() + "expected.json")) {
-      GTEST_SKIP() << "the planning instances are not beside the source tree";
-    }
-    expected_ = read_json_file(folder() + "expected.json");
-  }
-
-  static Instance load(const std::string& name) {
-    const std::string path = folder() + name + ".json";
-    return instance_from_json(read_json_file(path), path);
-  }
-
-  PlanRequest listed_request(const std::string& name, const Instance& in) const {
-    const Json& entry = expected_[name];
-    PlanRequest request;
-    request.order.emplace();
-    for (const Json& type : entry["order"]) {
-      for (std::size_t g = 0; g < in.groups.size(); ++g) {
-        if (in.groups[g].name == type) request.order->push_back(g);
-      }
-    }
-    request.prefill_micro_batch_size = entry["eta"].get<std::int64_t>();
-    request.decode_micro_batch_size = entry["xi"].get<std::int64_t>();
-    return request;
-  }
-
   void check_single(const std::string& name) const {
-    for (const char* key : {"literal", "steady", "quality_theta0_omega_le_1.000001_literal"}) {
-      if (!expected_[name]["single"].contains(key)) continue;
-      SCOPED_TRACE(name + " " + key);
-      Instance in = load(name);
-      in.objective = std::string(key) == "steady" ? Objective::steady : Objective::paper;
-      if (key[0] == 'q') {
-        in.theta = 0;
-        in.max_omega = 1;
-      }
-      const PlanResult result = make_exact_planner()->plan(in, listed_request(name, in));
-      expect_proven(in, result, expected_[name]["single"][key].get<double>(), 1e-6);
-    }
+    for_each_single(name, [](const Instance& in, const PlanRequest& request, double optimum) {
+      expect_proven(in, make_exact_planner()->plan(in, request), optimum, 1e-6);
+    });
   }
 
   void check_full(const std::string& name) const {
@@ -313,8 +276,6 @@ class ExactPublished : public ::testing::Test {
     expect_proven(in, make_exact_planner()->plan(in, {}),
                   full["literal_xi=ceil(B/N)_all_eta_le_xi"]["obj"].get<double>(), 1e-6);
   }
-
-  Json expected_;
 };
 
 TEST_F(ExactPublished, SinglePairOptima) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "brute_force.h"
+#include "published_instances.h"
 #include "random_instance.h"
 #include "tessera/core/json.h"
 #include "tessera/solver/instance_file.h"
@@ -78,46 +79,9 @@ TEST(IlpDifferential, MatchesBruteForceWithOrderAndPairSearch) {
   EXPECT_GE(tally.infeasible, 30);
 }
 
-// Proven optima that come with the planning instances, where they are at hand.
-class Published : public ::testing::Test {
+class Published : public testing::PublishedInstances {
  protected:
-  static std::string folder() { return TESSERA_SOURCE_DIR "/../shared/instances/"; }
-
-  void SetUp() override {
-    if (!std::filesystem::exists(folder() + "expected.json")) {
-      GTEST_SKIP() << "the planning instances are not beside the source tree";
-    }
-    expected_ = read_json_file(folder() + "expected.json");
-  }
-
-  static Instance load(const std::string& name) {
-    const std::string path = folder() + name + ".json";
-    return instance_from_json(read_json_file(path), path);
-  }
-
-  void check_single(const std::string& name) {
-    const Json& entry = expected_[name];
-    for (const char* key : {"literal", "steady", "quality_theta0_omega_le_1.000001_literal"}) {
-      if (!entry["single"].contains(key)) continue;
-      SCOPED_TRACE(name + " " + key);
-      Instance in = load(name);
-      in.objective = std::string(key) == "steady" ? Objective::steady : Objective::paper;
-      if (key[0] == 'q') {
-        in.theta = 0;
-        in.max_omega = 1;
-      }
-      PlanRequest request;
-      request.order.emplace();
-      for (const Json& type : entry["order"]) {
-        for (std::size_t g = 0; g < in.groups.size(); ++g) {
-          if (in.groups[g].name == type) request.order->push_back(g);
-        }
-      }
-      request.prefill_micro_batch_size = entry["eta"].get<std::int64_t>();
-      request.decode_micro_batch_size = entry["xi"].get<std::int64_t>();
-      expect_optimum(in, request, entry["single"][key].get<double>());
-    }
-  }
+  void check_single(const std::string& name) const { for_each_single(name, expect_optimum); }
 
   static void expect_optimum(const Instance& in, const PlanRequest& request, double optimum) {
     const PlanResult result = make_ilp_planner()->plan(in, request);
@@ -126,8 +90,6 @@ class Published : public ::testing::Test {
     ASSERT_TRUE(result.candidate);
     EXPECT_FALSE(find_violation(in, *result.candidate, result.objective));
   }
-
-  Json expected_;
 };
 
 TEST_F(Published, SinglePairOptimaOfSmallClusters) {

@@ -100,14 +100,10 @@ std::optional<std::string> help_topic(Host& host, const std::string& topic) {
   return text;
 }
 
-std::vector<std::string> topic_names(Host& host) {
-  std::vector<std::string> names;
-  for (const auto& topic : all_topics(host)) names.push_back(topic.first);
-  return names;
-}
-
 std::string nearest_topics(Host& host, const std::string& topic) {
-  return did_you_mean(topic, topic_names(host));
+  std::vector<std::string> names;
+  for (const auto& known : all_topics(host)) names.push_back(known.first);
+  return did_you_mean(topic, names);
 }
 
 }  // namespace tessera::app

@@ -15,8 +15,6 @@ std::string help_overview(Host& host);
 /// Absent for an unknown topic.
 std::optional<std::string> help_topic(Host& host, const std::string& topic);
 
-std::vector<std::string> topic_names(Host& host);
-
 /// "; did you mean ...?" for an unknown topic.
 std::string nearest_topics(Host& host, const std::string& topic);
 
