@@ -64,8 +64,7 @@ std::optional<Candidate> swapped(const WorkingPlan& plan, const Move& move) {
 std::optional<Candidate> retyped(const WorkingPlan& plan, const Move& move) {
   Candidate c = plan.candidate();
   const auto bit = bit_index(plan.instance(), move.to_bitwidth);
-  if (!bit || move.first_layer < 0 ||
-      move.first_layer >= static_cast<std::int32_t>(c.bit.size())) {
+  if (!bit || move.first_layer < 0 || move.first_layer >= static_cast<std::int32_t>(c.bit.size())) {
     return std::nullopt;
   }
   c.bit[static_cast<std::size_t>(move.first_layer)] = *bit;
@@ -83,8 +82,8 @@ void assign_stages(const WorkingPlan& plan, Candidate& c,
   }
 }
 
-// One pioneer layer of b_pi against `num_layers` straggler layers of b_st. For a single layer of the
-// same bitwidth nothing would change, so that one simply goes over.
+// One pioneer layer of b_pi against `num_layers` straggler layers of b_st. For a single layer of
+// the same bitwidth nothing would change, so that one simply goes over.
 std::optional<Candidate> by_rule(const WorkingPlan& plan, const Move& move) {
   const auto straggler = static_cast<std::size_t>(move.from_stage);
   const auto pioneer = static_cast<std::size_t>(move.to_stage);
@@ -374,8 +373,7 @@ void MoveGenerator::rules(std::size_t straggler) {
         move.from_bitwidth = in.bitwidths[st];
         move.to_bitwidth = in.bitwidths[pi];
         move.num_layers = in.bitwidths[pi] / in.bitwidths[st];
-        move.first_layer =
-            static_cast<std::int32_t>(plan_.candidate().first_layer[straggler]);
+        move.first_layer = static_cast<std::int32_t>(plan_.candidate().first_layer[straggler]);
         if (result_of(plan_, move)) moves_.push_back(priced(plan_, move));
       }
     }

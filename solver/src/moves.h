@@ -8,8 +8,8 @@
 
 namespace tessera::solver {
 
-/// The plan after a move, or nothing when the move is none of this plan's (stages, layers, bitwidths
-/// or sizes that do not exist). The result need not fit.
+/// The plan after a move, or nothing when the move is none of this plan's (stages, layers,
+/// bitwidths or sizes that do not exist). The result need not fit.
 std::optional<Candidate> result_of(const WorkingPlan& plan, const Move& move);
 
 /// `move` with its figures computed from scratch; `fits` is false for a move that is none.

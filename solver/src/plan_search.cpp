@@ -41,11 +41,12 @@ bool PlanSearch::expired() const { return deadline_->reached().has_value(); }
 
 std::size_t PlanSearch::slowest_stage() const {
   // How much one second more on a stage costs while it is the slowest of its phase.
-  const ObjectiveCoefficients c = objective_coefficients(
-      instance_, instance_.objective, current().prefill_micro_batch_size,
-      current().decode_micro_batch_size);
+  const ObjectiveCoefficients c =
+      objective_coefficients(instance_, instance_.objective, current().prefill_micro_batch_size,
+                             current().decode_micro_batch_size);
   const double prefill = c.prefill_max + c.prefill_sum;
-  const double decode = c.decode_max + c.decode_sum + c.round * std::max(1.0, c.round_micro_batches);
+  const double decode =
+      c.decode_max + c.decode_sum + c.round * std::max(1.0, c.round_micro_batches);
   std::size_t slowest = 0;
   double most = -1;
   for (std::size_t k = 0; k < plan_->num_stages(); ++k) {
@@ -111,8 +112,8 @@ bool PlanSearch::undo() {
 }
 
 void PlanSearch::perturb(double strength) {
-  const auto wanted = static_cast<std::int64_t>(
-      std::ceil(strength * static_cast<double>(instance_.num_layers())));
+  const auto wanted =
+      static_cast<std::int64_t>(std::ceil(strength * static_cast<double>(instance_.num_layers())));
   std::array<Move, 256> block;
   for (std::int64_t step = 0; step < wanted; ++step) {
     // Reservoir of one: every move that fits is as likely as the others.

@@ -60,10 +60,10 @@ WorkingPlan::Times WorkingPlan::price(double prefill_max, double prefill_sum, do
 
 WorkingPlan::Times WorkingPlan::times_with(std::size_t stage, const Stage& sums, std::size_t other,
                                            const Stage& other_sums) const {
-  double prefill_max = std::max({prefill_largest_.without(stage, other), link_prefill_,
-                                 sums.prefill_s});
-  double decode_max = std::max({decode_largest_.without(stage, other), link_decode_,
-                                sums.decode_s});
+  double prefill_max =
+      std::max({prefill_largest_.without(stage, other), link_prefill_, sums.prefill_s});
+  double decode_max =
+      std::max({decode_largest_.without(stage, other), link_decode_, sums.decode_s});
   double prefill_sum = prefill_sum_ - stage_[stage].prefill_s + sums.prefill_s;
   double decode_sum = decode_sum_ - stage_[stage].decode_s + sums.decode_s;
   if (other != stage) {
@@ -139,8 +139,8 @@ void WorkingPlan::recompute() {
   const Evaluation e = evaluate(instance_, at_);
   stage_.clear();
   for (const StageEvaluation& s : e.stages) {
-    stage_.push_back({s.prefill_s, s.decode_s, s.layers_bytes + s.fixed_bytes, s.usable_bytes,
-                      s.fixed_bytes});
+    stage_.push_back(
+        {s.prefill_s, s.decode_s, s.layers_bytes + s.fixed_bytes, s.usable_bytes, s.fixed_bytes});
   }
   omega_ = e.omega;
   link_prefill_ = link_decode_ = 0;

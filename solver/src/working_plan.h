@@ -29,9 +29,7 @@ class WorkingPlan {
   std::size_t stage_of(std::size_t layer) const;
   double omega() const { return omega_; }
   const Times& times() const { return times_; }
-  double objective() const {
-    return times_.prefill_s + times_.decode_s + instance_.theta * omega_;
-  }
+  double objective() const { return times_.prefill_s + times_.decode_s + instance_.theta * omega_; }
   /// What a layer takes and holds on a stage's device at a bitwidth; usable_bytes is not set.
   Stage layer_on(std::size_t stage, std::size_t layer, std::size_t bit) const;
   bool runs(std::size_t stage, std::size_t bit) const {

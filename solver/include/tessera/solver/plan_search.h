@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/core/rng.h"
@@ -32,17 +33,17 @@ struct Move {
   std::int32_t kind = 0;  ///< MoveKind
   std::int32_t from_stage = 0;
   std::int32_t to_stage = 0;
-  std::int32_t first_layer = 0;     ///< first layer that changes; of `micro_batch`: the phase
-  std::int32_t num_layers = 0;      ///< how many move; of `micro_batch`: the new size
-  std::int32_t from_bitwidth = 0;   ///< before; 0 where layers keep theirs
-  std::int32_t to_bitwidth = 0;     ///< after
-  std::int32_t other_layer = -1;    ///< of `swap`: the layer that trades
-  double objective_delta = 0;       ///< prefill_delta_s + decode_delta_s + theta omega_delta
-  double prefill_delta_s = 0;       ///< of the terms of the objective that price prefill
-  double decode_delta_s = 0;        ///< of those that price decoding
-  double omega_delta = 0;           ///< in the units that theta multiplies
-  double memory_delta_bytes = 0;    ///< of `to_stage`
-  bool fits = false;                ///< memory, kernels, empty stages and quality floor hold
+  std::int32_t first_layer = 0;    ///< first layer that changes; of `micro_batch`: the phase
+  std::int32_t num_layers = 0;     ///< how many move; of `micro_batch`: the new size
+  std::int32_t from_bitwidth = 0;  ///< before; 0 where layers keep theirs
+  std::int32_t to_bitwidth = 0;    ///< after
+  std::int32_t other_layer = -1;   ///< of `swap`: the layer that trades
+  double objective_delta = 0;      ///< prefill_delta_s + decode_delta_s + theta omega_delta
+  double prefill_delta_s = 0;      ///< of the terms of the objective that price prefill
+  double decode_delta_s = 0;       ///< of those that price decoding
+  double omega_delta = 0;          ///< in the units that theta multiplies
+  double memory_delta_bytes = 0;   ///< of `to_stage`
+  bool fits = false;               ///< memory, kernels, empty stages and quality floor hold
 };
 
 /// Which moves to hand out. Absent stages: any.
@@ -74,8 +75,8 @@ class PlanSearch {
   /// The stage whose micro-batch times weigh most in the objective.
   std::size_t slowest_stage() const;
 
-  /// Starts handing out moves; `next` writes up to `capacity` of them and returns how many, 0 at the
-  /// end. Applying or undoing ends the round.
+  /// Starts handing out moves; `next` writes up to `capacity` of them and returns how many, 0 at
+  /// the end. Applying or undoing ends the round.
   void start(const MoveQuery& query);
   std::size_t next(Move* block, std::size_t capacity);
 
@@ -118,5 +119,36 @@ class Heuristic {
 
 /// Algorithm 2 of LLM-PQ: the straggler sheds layers to a pioneer by rules while that helps.
 std::unique_ptr<Heuristic> make_bitwidth_transfer();
+
+/// A planner that lets a heuristic improve every start and keeps the best plan.
+std::unique_ptr<Planner> make_heuristic_planner(std::unique_ptr<Heuristic> heuristic);
+
+/// Where a heuristic may start: adabits' plan for every order of the device types as blocks and
+/// every pair of micro-batch sizes, as Algorithm 1 of LLM-PQ goes through them.
+class Starts {
+ public:
+  Starts(const Instance& instance, const PlanRequest& request);
+  ~Starts();
+  /// The next start; absent when there are no more, or the time is up.
+  std::optional<Candidate> next();
+  /// The request with the time that is left.
+  PlanRequest request() const;
+  std::optional<SolveStatus> stopped_by() const { return stopped_by_; }
+  /// Why the last order or pair without a start had none.
+  const std::optional<Violation>& violation() const { return violation_; }
+
+ private:
+  std::optional<Candidate> start_at(std::int64_t prefill, std::int64_t decode);
+
+  const Instance& instance_;
+  PlanRequest request_;
+  std::unique_ptr<Deadline> deadline_;
+  std::vector<std::vector<std::size_t>> orders_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> pairs_;
+  std::size_t order_ = 0, pair_ = 0;
+  std::optional<Candidate> last_;
+  std::optional<SolveStatus> stopped_by_;
+  std::optional<Violation> violation_;
+};
 
 }  // namespace tessera::solver
