@@ -60,16 +60,6 @@ end
 
 local function time_limit_s(shared) return shared.time_limit_s or 60 end
 
--- Calls a function of a script under the time limit; what it raises comes back with its name in front.
-local function call(kind, entry, limit_s, f, ...)
-  local who = ("%s '%s'"):format(kind, entry.name)
-  local results = { host.limited(limit_s, who, f, ...) }
-  if results[1] then return true, unpack(results, 2, table.maxn(results)) end
-  local failure = results[2]
-  if failure.code == "script" then failure.message = ("%s raised: %s"):format(who, failure.message) end
-  return false, failure
-end
-
 -- What a planner in Lua answered, as stages and micro-batch sizes; it may hand on the plan of another planner.
 local function candidate_of(planner, answer)
   local path = ("planner '%s'"):format(planner.name)
@@ -103,9 +93,9 @@ local function plan_in_lua(planner, problem, shared, own)
   local opt = own
   for key, value in pairs(shared) do opt[key] = value end
   local started = host.now_s()
-  local ok, answer, why = call("planner", planner, time_limit_s(shared), planner.plan, problem, opt)
-  if not ok then
-    if answer.code ~= "time_limit" then error(answer, 0) end
+  local in_time, answer, why = host.limited(time_limit_s(shared), ("planner '%s'"):format(planner.name), planner.plan,
+    problem, opt)
+  if not in_time then
     return nil, core.why("time_limit", ("planner '%s' was stopped at its time limit of %g s without a plan; let it look "
       .. "at the time, or raise time_limit_s"):format(planner.name, time_limit_s(shared)))
   end
@@ -118,16 +108,20 @@ end
 
 -- Lets a heuristic loose on a search. A note where it was cut short; its error where the script wants to stop then.
 local function improve(entry, state, own, limit_s, on_error)
-  local ok, answer = call("heuristic", entry, limit_s, entry.improve, search_object.new(state), own)
-  if ok and answer == nil then return state:expired() and "stopped by the time limit" or nil end
-  if ok then
-    answer = core.why("invalid_argument", ("heuristic '%s' returned a %s; it changes the plan by search:apply and "
-      .. "returns nothing"):format(entry.name, type(answer)))
-  elseif answer.code == "time_limit" then
-    return ("heuristic '%s' was stopped at its time limit"):format(entry.name)
+  local who = ("heuristic '%s'"):format(entry.name)
+  local function run()
+    local in_time, answer = host.limited(limit_s, who, entry.improve, search_object.new(state), own)
+    if not in_time then return who .. " was stopped at its time limit" end
+    if answer ~= nil then
+      fail(who, ("it returned a %s; it changes the plan by search:apply and returns nothing"):format(type(answer)))
+    end
+    return state:expired() and who .. " ended at its time limit" or nil
   end
-  if on_error ~= "continue" or answer.code == "interrupted" then error(answer, 0) end
-  return "on_error = continue: " .. answer.message
+  if on_error ~= "continue" then return run() end
+  local ok, answer = pcall(run)
+  if ok then return answer end
+  if type(answer) == "table" and answer.code == "interrupted" then error(answer, 0) end
+  return ("on_error = continue: %s failed: %s"):format(who, (tostring(answer):gsub("%s*\n.*", "")))
 end
 
 local function with_notes(plan, notes)

@@ -58,7 +58,17 @@ Starts::Starts(const Instance& instance, const PlanRequest& request)
       request_(request),
       deadline_(std::make_unique<Deadline>(request_)),
       orders_(block_orders(instance, request)),
-      pairs_(size_pairs(instance, request)) {}
+      pairs_(size_pairs(instance, request)) {
+  if (request.order || pairs_.empty()) return;
+  // The order that adabits itself prefers goes first, so that no heuristic does worse than adabits.
+  PlanRequest quiet = request;
+  quiet.on_incumbent = nullptr;
+  const PlanResult free = make_adabits_planner()->plan(instance, quiet);
+  if (!free.candidate) return;
+  std::erase(orders_, free.candidate->order);
+  orders_.insert(orders_.begin(), free.candidate->order);
+  last_ = free.candidate;
+}
 
 Starts::~Starts() = default;
 

@@ -117,7 +117,8 @@ int luacats(lua_State* L) {
   return 1;
 }
 
-/// limited(limit_s, who, f, ...): like pcall, with a limit on how long it may take.
+/// limited(limit_s, who, f, ...): true and what f returns, or false when it had to be stopped at its
+/// time limit. Its errors pass through.
 int limited(lua_State* L) {
   const double limit_s = lua_kit::check_number(L, 1, "tessera.host.limited.limit_s", 0, 1e9, "s");
   const std::string who = lua_kit::check_text(L, 2, "tessera.host.limited.who");
@@ -131,12 +132,11 @@ int limited(lua_State* L) {
     lua_replace(L, 2);
     return lua_gettop(L) - 1;
   }
-  const lua_kit::ErrorReport report = lua_kit::read_error(L, -1);
+  if (lua_kit::read_error(L, -1).code != lua_kit::interrupt::kTimeLimitCode) {
+    lua_kit::throw_script_error(L);
+  }
   lua_pushboolean(L, 0);
-  lua_kit::push_error(L, report.code, report.message, report.where);
-  lua_kit::push_text(L, report.traceback);
-  lua_setfield(L, -2, "traceback");
-  return 2;
+  return 1;
 }
 
 int now_s(lua_State* L) {

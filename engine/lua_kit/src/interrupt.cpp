@@ -91,7 +91,7 @@ std::atomic<bool> limit_raised{false};
 
 // Stays installed until the TimeLimit ends, so that a script cannot lose it in a pcall.
 void raise_time_limit(lua_State* L, lua_Debug*) {
-  raise(L, "time_limit", "stopped at its time limit");
+  raise(L, kTimeLimitCode, "stopped at its time limit");
 }
 
 // Runs on the script's thread, like the TimeLimit, so neither can come in the other's way.

@@ -32,8 +32,11 @@ void reset(lua_State* L);
 /// How long the script that runs may still take (s); infinite where no TimeLimit is in force.
 double left_s();
 
+/// Code of the error that a TimeLimit raises. Not "time_limit", which planners give as a result.
+inline constexpr const char* kTimeLimitCode = "script_time_limit";
+
 /// A limit on what a script does while this lives: a heuristic, a planner in Lua. Past it,
-/// interpreted Lua raises an error with code "time_limit"; a loop that LuaJIT has compiled never
+/// interpreted Lua raises an error with kTimeLimitCode; a loop that LuaJIT has compiled never
 /// looks, so a script that is still silent a grace period later ends the process: the watchdog
 /// prints the incumbent, names the culprit, and exits with status 1. Limits nest; an inner one ends
 /// no later than the outer. Without a Watchdog it only feeds `left_s`.
