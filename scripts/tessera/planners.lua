@@ -96,8 +96,8 @@ local function plan_in_lua(planner, problem, shared, own)
   local in_time, answer, why = host.limited(time_limit_s(shared), ("planner '%s'"):format(planner.name), planner.plan,
     problem, opt)
   if not in_time then
-    return nil, core.why("time_limit", ("planner '%s' was stopped at its time limit of %g s without a plan; let it look "
-      .. "at the time, or raise time_limit_s"):format(planner.name, time_limit_s(shared)))
+    return nil, core.why("time_limit", ("planner '%s' was stopped at its time limit of %g s without a plan; let it "
+      .. "look at the time, or raise time_limit_s"):format(planner.name, time_limit_s(shared)))
   end
   if answer == nil then return nil, why_of(planner, why) end
   local candidate, note = candidate_of(planner, answer)

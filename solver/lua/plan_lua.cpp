@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "core_lua.h"
 #include "solver_lua.h"
@@ -117,7 +118,7 @@ std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& inc
   solver::PlanResult result;
   result.status = solver::SolveStatus::feasible;
   result.candidate = incumbent.candidate;
-  result.bound = incumbent.bound;
+  if (std::isfinite(incumbent.bound)) result.bound = incumbent.bound;
   return "interrupted; the best plan so far:\n" +
          solver::describe(solver::build_plan(p.problem, p.instance, result, planner));
 }
@@ -294,7 +295,9 @@ const OptionTable& plan_options() {
         .max = 9007199254740992.0},
        {.name = "on_incumbent",
         .type = OptionType::callback,
-        .doc = "Called with { objective, bound, gap } for each better plan",
+        .doc =
+            "Called with { objective, bound, gap } for each better plan; bound and gap where there "
+            "is a bound",
         .lua_type = "fun(incumbent: table)"}}};
   return table;
 }
@@ -343,9 +346,11 @@ std::function<void(const solver::Incumbent&)> incumbent_handler(
       lua_setfield(state, -2, name);
     };
     number("objective", incumbent.objective);
-    number("bound", incumbent.bound);
-    number("gap", (incumbent.objective - incumbent.bound) /
-                      std::max(std::abs(incumbent.objective), 1e-12));
+    if (std::isfinite(incumbent.bound)) {
+      number("bound", incumbent.bound);
+      number("gap", (incumbent.objective - incumbent.bound) /
+                        std::max(std::abs(incumbent.objective), 1e-12));
+    }
     callback->call(1, 0);
   };
 }

@@ -117,8 +117,8 @@ int luacats(lua_State* L) {
   return 1;
 }
 
-/// limited(limit_s, who, f, ...): true and what f returns, or false when it had to be stopped at its
-/// time limit. Its errors pass through.
+/// limited(limit_s, who, f, ...): true and what f returns, or false when it had to be stopped at
+/// its time limit. Its errors pass through.
 int limited(lua_State* L) {
   const double limit_s = lua_kit::check_number(L, 1, "tessera.host.limited.limit_s", 0, 1e9, "s");
   const std::string who = lua_kit::check_text(L, 2, "tessera.host.limited.who");

@@ -1,6 +1,6 @@
--- A heuristic to start from: copy this file into a folder `heuristics` of TESSERA_PATH (or `require` it), rename it, and
--- change `improve`. `tessera help planners` then lists it, and ts.plan(problem, { planner = { "adabits", "my_heuristic" } })
--- runs it.
+-- A heuristic to start from: copy this file into a folder `heuristics` of TESSERA_PATH (or `require` it), rename
+-- it, and change `improve`. `tessera help planners` then lists it, and
+-- ts.plan(problem, { planner = { "adabits", "my_heuristic" } }) runs it.
 
 local ts = require "tessera"
 
