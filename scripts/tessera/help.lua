@@ -4,15 +4,17 @@ local core = require "tessera.core"
 
 local function planners()
   local lines = { "Planners, for ts.plan(problem, { planner = \"name\" }):" }
-  for _, card in ipairs(require("tessera.planners").list()) do
-    lines[#lines + 1] = ("  %-10s %s%s"):format(card.name, card.doc,
+  local cards, width = require("tessera.planners").list(), 0
+  for _, card in ipairs(cards) do width = math.max(width, #card.name) end
+  for _, card in ipairs(cards) do
+    lines[#lines + 1] = ("  %s  %s%s"):format(card.name .. (" "):rep(width - #card.name), card.doc,
       card.source ~= "" and (" [" .. card.source .. "]") or "")
     local options = {}
     for name in pairs(card.options) do options[#options + 1] = name end
     table.sort(options)
     for _, name in ipairs(options) do
       local o = card.options[name]
-      lines[#lines + 1] = ("  %-10s   %s (default %s): %s"):format("", name, tostring(o.default), o.doc or "")
+      lines[#lines + 1] = ("  %s    %s (default %s): %s"):format((" "):rep(width), name, tostring(o.default), o.doc or "")
     end
   end
   return table.concat(lines, "\n") .. "\n"

@@ -8,7 +8,9 @@ local M = {}
 
 local registry = {}
 local built_in = { "manual" }
-local shipped = { "uniform", "het" } -- files of tessera.baselines, loaded when first asked for
+local shipped = { -- files of tessera.baselines, loaded when first asked for
+  "uniform", "het", "pipeedge", "vllm_even", "memory_split", "flops_split", "best_homogeneous",
+}
 
 for i, card in ipairs(solver.planner_cards()) do
   registry[card.name], built_in[#built_in + 1] = card, card.name

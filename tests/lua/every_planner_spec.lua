@@ -1,4 +1,6 @@
--- Whatever a planner returns passes the independent checker and is no better than the proven bound.
+-- Whatever a planner returns passes the independent checker and is no better than the proven bound. The bound is of
+-- plans that use every device, or two of them where stages may be empty; a baseline that leaves more out may be better,
+-- as may one with fewer stages by the papers' objective, whose decode micro-batches follow the number of devices.
 local ts = require "tessera"
 
 local seed = tonumber(os.getenv "TESSERA_TEST_SEED") or os.time()
@@ -52,7 +54,9 @@ describe("every planner", function()
             if best and best.status == "optimal" and plan.status == "optimal" then
               assert.near(best.objective, plan.objective, 1e-6 * math.abs(best.objective), what)
             end
-            assert.is_true(not best or plan.objective >= best.bound * (1 - 1e-6),
+            local searched = #plan.stages == #problem.devices
+              or problem.allow_empty_stage and #plan.stages >= 2 and problem.objective == "steady"
+            assert.is_true(not best or not searched or plan.objective >= best.bound * (1 - 1e-6),
               ("%s: %.9g beats the bound %.9g"):format(what, plan.objective, best and best.bound or 0))
           else
             assert.truthy(why.code == "infeasible" or why.code == "time_limit", what .. ": " .. tostring(why))

@@ -112,6 +112,7 @@ local ts = {}
 ---@field evaluate fun(self, plan: table): table Prices stages given by hand: fits, objective, latency_s, omega; constraint and message where it does not fit
 ---@field micro_batch_sizes fun(self): integer[] Sizes worth trying: the smallest of each number of micro-batches
 ---@field balanced_partition fun(self, options: table): integer[]? Layers per stage at one bitwidth, balanced by the workload's stage times; nil where none fits
+---@field device_facts fun(self, options: table): table[] Usable memory, FP16 rate and time of a layer of each device
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
 
 --- What a simulation saw.
@@ -173,6 +174,12 @@ local ts = {}
 ---@field bitwidth integer Of every layer (an integer in [1, 16] (bits))
 ---@field prefill_micro_batch_size integer Requests per prefill micro-batch (an integer in [1, 1000000])
 ---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
+---@field phase? "both"|"prefill"|"decode" What is balanced: a stage's share of the latency, or its time in one phase [default "both"]
+
+---@class tessera.options.problem.device_facts
+---@field device_order string[] Devices by position
+---@field prefill_micro_batch_size integer Requests per prefill micro-batch (an integer in [1, 1000000])
+---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
 
 ---@class tessera.options.tessera plan
 ---@field model string Model by name (opt-30b), or the path of a config.json
@@ -200,6 +207,7 @@ local ts = {}
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
 ---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
+---@field beside? boolean Shows what people run today on the same problem [default true]
 ---@field save? string Writes the plan to this file
 ---@field picture? string Writes the pipeline as an SVG picture to this file
 
@@ -293,6 +301,12 @@ local ts = {}
 ---@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
 ---@field lengths? string CSV file with a prompt and an output length per line; the lengths become expectations over it
 ---@field source? string Where the figures come from
+
+--- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, omega, mean_bitwidth, speedup, note }; speedup is its latency over the plan's. Where one has no plan, status is infeasible or time_limit and note says why.
+---@param plan tessera.Plan Any plan
+---@param options? { time_limit_s: number } For all of them together; default 0.4
+---@return table[]
+function ts.beside(plan, options) end
 
 --- The independent checker: structure, memory, kernels, quality floor and every printed number.
 ---@param plan tessera.Plan Any plan

@@ -1,0 +1,47 @@
+-- PipeEdge as the papers use it: uniform quantisation, and a heterogeneous partition of the layers that is exact for
+-- ONE phase. The partition minimises the time of the slowest stage in prefill, by dynamic programming; decoding takes
+-- what comes out. One bitwidth, lowered from the highest until the model fits; prefill and decode micro-batches of one
+-- size, the batch over the number of stages (LLM-PQ 6.1); devices in the order given.
+--
+-- PipeEdge itself (Hu et al., DSD 2022) knows encoders, so one phase; its dynamic programme also chooses which devices
+-- to use and in which order, and counts transfers. LLM-PQ and SplitQuant say nothing of that, so the order is taken as
+-- given here; in a given order every boundary sends the same activations, so transfers do not move it.
+
+local planners = require "tessera.planners"
+local search = require "tessera.baselines.search"
+
+return planners.add {
+  name = "pipeedge",
+  doc = "Exact partition for the prefill phase alone, one bitwidth lowered until it fits, batch over stages",
+  source = "LLM-PQ 6.1, PipeEdge (DSD 2022)",
+  plan = function(problem, opt)
+    local order = opt.device_order or problem.devices
+    if #order > problem.num_layers then
+      return nil, ("%d stages and only %d layers"):format(#order, problem.num_layers)
+    end
+    local default = search.batch_over_stages(problem, #order)
+    local prefill = opt.prefill_micro_batch_size or opt.decode_micro_batch_size or default
+    local decode = opt.decode_micro_batch_size or opt.prefill_micro_batch_size or default
+    local late, best = search.clock(opt), search.best_of(problem)
+    for _, bitwidth in ipairs(search.descending(problem.bitwidths)) do
+      if late() then break end
+      local counts = problem:balanced_partition {
+        device_order = order, bitwidth = bitwidth, phase = "prefill",
+        prefill_micro_batch_size = prefill, decode_micro_batch_size = decode,
+      }
+      if counts then
+        best.offer {
+          stages = search.stages(order, counts, bitwidth),
+          prefill_micro_batch_size = prefill,
+          decode_micro_batch_size = decode,
+        }
+        if best.candidate then
+          return search.add_note(best.candidate,
+            ("%s layers at %d bits, balanced for prefill alone"):format(table.concat(counts, "+"), bitwidth))
+        end
+      end
+    end
+    return search.answer(best, late, "pipeedge fits at no bitwidth: " .. (best.message
+      or ("in no partition do all %d stages hold their layers with micro-batches of %d"):format(#order, prefill)))
+  end,
+}
