@@ -7,14 +7,16 @@ local function planners()
   local cards, width = require("tessera.planners").list(), 0
   for _, card in ipairs(cards) do width = math.max(width, #card.name) end
   for _, card in ipairs(cards) do
-    lines[#lines + 1] = ("  %s  %s%s"):format(card.name .. (" "):rep(width - #card.name), card.doc,
+    local label = card.name .. (" "):rep(width - #card.name)
+    lines[#lines + 1] = ("  %s  %s%s"):format(label, card.doc,
       card.source ~= "" and (" [" .. card.source .. "]") or "")
     local options = {}
     for name in pairs(card.options) do options[#options + 1] = name end
     table.sort(options)
     for _, name in ipairs(options) do
       local o = card.options[name]
-      lines[#lines + 1] = ("  %s    %s (default %s): %s"):format((" "):rep(width), name, tostring(o.default), o.doc or "")
+      lines[#lines + 1] = ("%s    %s (default %s): %s"):format((" "):rep(width + 2), name, tostring(o.default),
+        o.doc or "")
     end
   end
   return table.concat(lines, "\n") .. "\n"

@@ -10,6 +10,7 @@ local registry = {}
 local built_in = { "manual" }
 local shipped = { -- files of tessera.baselines, loaded when first asked for
   "uniform", "het", "pipeedge", "vllm_even", "memory_split", "flops_split", "best_homogeneous",
+  "flexgen", "flexgen_int8",
 }
 
 for i, card in ipairs(solver.planner_cards()) do
@@ -152,6 +153,7 @@ local function candidate_of(planner, answer)
       stages = answer.stages,
       prefill_micro_batch_size = answer.prefill_micro_batch_size,
       decode_micro_batch_size = answer.decode_micro_batch_size,
+      offload = answer.offload,
     }
   end
   if type(answer) ~= "table" then

@@ -53,6 +53,11 @@ void push_layer_s(lua_State* L, const solver::Instance& instance, const solver::
 int evaluate(lua_State* L) {
   const LoweredProblem& p = self(L);
   const solver::Candidate candidate = candidate_argument(L, 2, p.instance, "problem:evaluate");
+  if (offload_argument(L, 2, "problem:evaluate")) {
+    throw Error(ErrorCode::unsupported,
+                "problem:evaluate prices plans that stay on their devices; ask problem:offload",
+                "problem:evaluate.offload");
+  }
   const auto violation = solver::find_violation(p.instance, candidate);
   lua_createtable(L, 0, 6);
   lua_pushboolean(L, !violation);

@@ -31,7 +31,8 @@ end
 
 describe("vllm_even", function()
   local function counts(model, num_devices)
-    local plan = assert(ts.plan(problem_on({ { "A100-40G", num_devices } }, { model = model }), { planner = "vllm_even" }))
+    local problem = problem_on({ { "A100-40G", num_devices } }, { model = model })
+    local plan = assert(ts.plan(problem, { planner = "vllm_even" }))
     assert.equal(16, bitwidth_of(plan))
     return (counts_of(plan))
   end

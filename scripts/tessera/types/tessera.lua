@@ -83,6 +83,7 @@ local ts = {}
 ---@field provenance string Of the latencies: measured, fitted, published or modelled
 ---@field error number? Held-out relative error of the latency, where known
 ---@field stages tessera.Stage[] In pipeline order
+---@field offload table? Of a plan that offloads: gpu_batch_size, host_memory_ratio, host_attention_bytes_per_s
 ---@field notes string[] Fallbacks taken and what else matters
 ---@field explain fun(self): string Why it is as it is: bottlenecks, tightest memory, terms of the objective
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
@@ -113,6 +114,7 @@ local ts = {}
 ---@field micro_batch_sizes fun(self): integer[] Sizes worth trying: the smallest of each number of micro-batches
 ---@field balanced_partition fun(self, options: table): integer[]? Layers per stage at one bitwidth, balanced by the workload's stage times; nil where none fits
 ---@field device_facts fun(self, options: table): table[] Usable memory, FP16 rate and time of a layer of each device
+---@field offload fun(self, plan: table): table[]?, number FlexGen's linear programme for stages given by hand with offload = { gpu_batch_size = }: shares per stage of weights, kv_cache and activations on device, host and disk, and the latency (s); nil and why where none fits
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
 
 --- What a simulation saw.
@@ -146,6 +148,7 @@ local ts = {}
 ---@field prefill_s number One prefill pass of one micro-batch (s)
 ---@field decode_s number One decode step of one micro-batch (s)
 ---@field memory tessera.StageMemory Where its memory goes
+---@field offload table? Of a plan that offloads: shares of weights, kv_cache and activations on device, host and disk; host_bytes, disk_bytes
 
 --- Where the memory of a stage goes.
 ---@class tessera.StageMemory
@@ -218,6 +221,7 @@ local ts = {}
 ---@field nvlink? boolean false: devices of a node talk over PCIe although they have NVLink [default true]
 ---@field link_latency_s? number Latency between nodes (a number in [0, 10] (s)) [default 3e-05]
 ---@field host_memory_gib? number Memory of each node (a number in [0, 1000000] (GiB))
+---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
 ---@field source? string Where the description comes from
 
 ---@class tessera.options.device
