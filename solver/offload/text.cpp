@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/units.h"
 #include "tessera/solver/offload.h"
@@ -57,6 +58,10 @@ std::string describe_offload(const Plan& plan) {
 }
 
 std::string explain_offload(const Plan& plan) {
+  // A file may say anything; what follows indexes layers and devices by it.
+  if (const auto violation = check_plan(plan)) {
+    throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");
+  }
   const Problem problem = problem_from_json(*plan.problem, "plan.problem");
   const Instance instance = lower(problem);
   const OffloadModel model =

@@ -118,6 +118,22 @@ describe("pipeedge", function()
     end
   end)
 
+  it("balances decoding instead when asked, as LLM-PQ's code does", function()
+    local problem = problem_on({ { "P100-12G", 1 }, { "V100-32G", 1 } }, { model = "opt-6.7b" })
+    local function slowest(phase)
+      local plan = assert(ts.plan(problem, { planner = "pipeedge", phase = phase }))
+      assert.matches("balanced for " .. phase .. " alone", plan.notes[1])
+      return math.max(plan.stages[1].prefill_s, plan.stages[2].prefill_s),
+        math.max(plan.stages[1].decode_s, plan.stages[2].decode_s)
+    end
+    local prefill_of_prefill, decode_of_prefill = slowest "prefill"
+    local prefill_of_decode, decode_of_decode = slowest "decode"
+    assert.is_true(prefill_of_prefill < prefill_of_decode)
+    assert.is_true(decode_of_decode < decode_of_prefill)
+    support.raises("invalid_argument", "ts.plan.phase: 'both' is neither 'prefill' nor 'decode'",
+      function() return ts.plan(problem, { planner = "pipeedge", phase = "both" }) end)
+  end)
+
   it("takes the sizes that are fixed", function()
     local problem = support.small_problem()
     local function sizes(options)
@@ -210,6 +226,38 @@ describe("every baseline", function()
     for _, name in ipairs(all) do
       support.raises("invalid_argument", "has no option 'slack'",
         function() return ts.plan(support.small_problem(), { planner = name, slack = 1 }) end)
+    end
+  end)
+end)
+
+describe("an instance", function()
+  local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$"
+
+  it("has all baselines that stay on the devices", function()
+    local problem = ts.problem { instance = here .. "/../fuzz/corpus/instance/c3.json" }
+    for _, name in ipairs(all) do
+      local plan = assert(ts.plan(problem, { planner = name }))
+      assert.is_true(ts.check(plan), name)
+      local _, sum = counts_of(plan)
+      assert.equal(problem.num_layers, sum)
+    end
+    assert.equal(4, #ts.beside(assert(ts.plan(problem, { planner = "uniform" }))))
+  end)
+
+  it("is split by the speed of a layer where no data sheet is", function()
+    local problem = ts.problem { instance = here .. "/../fuzz/corpus/instance/c3.json" }
+    local size = math.ceil(problem.batch_size / #problem.devices)
+    local facts = problem:device_facts {
+      device_order = problem.devices, prefill_micro_batch_size = size, decode_micro_batch_size = size,
+    }
+    local total, top = 0, problem.bitwidths[#problem.bitwidths]
+    for _, device in ipairs(facts) do
+      assert.is_nil(device.fp16_flop_per_s)
+      total = total + 1 / device.prefill_layer_s[top]
+    end
+    local counts = counts_of(assert(ts.plan(problem, { planner = "flops_split" })))
+    for k, device in ipairs(facts) do
+      assert.is_true(math.abs(counts[k] - problem.num_layers / device.prefill_layer_s[top] / total) < 1)
     end
   end)
 end)

@@ -17,6 +17,10 @@
 -- disk rate, layer times from the kernel set; 80 % of the host's memory (`host_memory_ratio`), and of a device what the
 -- problem's memory model leaves. A node without a disk rate has no disk; disks have no capacity in a cluster's
 -- description and hold whatever is asked of them. Prompts are not chunked.
+--
+-- What LLM-PQ's scripts do (examples/exp_scripts/flexgen): that cost_model.py once per type of device, 70 to 80 % of
+-- each memory, no disk, the policies passed on by hand. On cluster 3 (OPT-30b) it gave T4s 63 % of the weights and none
+-- of the cache, V100s everything. "int8" there is --compress-w, which the cost model prices at a quarter of FP16.
 
 local search = require "tessera.baselines.search"
 

@@ -3,18 +3,28 @@
 -- what comes out. One bitwidth, lowered from the highest until the model fits; prefill and decode micro-batches of one
 -- size, the batch over the number of stages (LLM-PQ 6.1); devices in the order given.
 --
--- PipeEdge itself (Hu et al., DSD 2022) knows encoders, so one phase; its dynamic programme also chooses which devices
--- to use and in which order, and counts transfers. LLM-PQ and SplitQuant say nothing of that, so the order is taken as
--- given here; in a given order every boundary sends the same activations, so transfers do not move it.
+-- PipeEdge itself (Hu et al., DSD 2022) knows encoders, whose one phase is like prefill; its dynamic programme also
+-- chooses which devices to use and in which order, and counts transfers. The papers say nothing of that, so the order
+-- is taken as given here; in a given order every boundary sends the same activations, so transfers do not move it.
+-- LLM-PQ's published code (qpipe/algo/pipeedge_ilp.py) solves an integer programme instead and balances one DECODE
+-- step, at the mean context; that is `phase = "decode"`. The bitwidth is an argument there, lowered by hand.
 
+local core = require "tessera.core"
 local planners = require "tessera.planners"
 local search = require "tessera.baselines.search"
 
 return planners.add {
   name = "pipeedge",
-  doc = "Exact partition for the prefill phase alone, one bitwidth lowered until it fits, batch over stages",
+  doc = "Exact partition for one phase alone, one bitwidth lowered until it fits, batch over stages",
   source = "LLM-PQ 6.1, PipeEdge (DSD 2022)",
+  options = {
+    phase = { type = "string", default = "prefill", doc = "What is balanced: prefill, or decode as in LLM-PQ's code" },
+  },
   plan = function(problem, opt)
+    if opt.phase ~= "prefill" and opt.phase ~= "decode" then
+      core.raise("invalid_argument", ("ts.plan.phase: '%s' is neither 'prefill' nor 'decode'"):format(opt.phase),
+        "ts.plan.phase")
+    end
     local order = opt.device_order or problem.devices
     if #order > problem.num_layers then
       return nil, ("%d stages and only %d layers"):format(#order, problem.num_layers)
@@ -26,7 +36,7 @@ return planners.add {
     for _, bitwidth in ipairs(search.descending(problem.bitwidths)) do
       if late() then break end
       local counts = problem:balanced_partition {
-        device_order = order, bitwidth = bitwidth, phase = "prefill",
+        device_order = order, bitwidth = bitwidth, phase = opt.phase,
         prefill_micro_batch_size = prefill, decode_micro_batch_size = decode,
       }
       if counts then
@@ -37,7 +47,7 @@ return planners.add {
         }
         if best.candidate then
           return search.add_note(best.candidate,
-            ("%s layers at %d bits, balanced for prefill alone"):format(table.concat(counts, "+"), bitwidth))
+            ("%s layers at %d bits, balanced for %s alone"):format(table.concat(counts, "+"), bitwidth, opt.phase))
         end
       end
     end
