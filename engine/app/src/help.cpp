@@ -31,6 +31,13 @@ bool push_library_function(lua_State* L, const char* name) {
 
 using Topics = std::map<std::string, std::string>;  // name and one line
 
+std::optional<std::string> reference_help(Host& host, const std::string& topic) {
+  for (const std::string& name : {topic, "ts." + topic, "tessera." + topic, "tessera " + topic}) {
+    if (auto text = host.reference().help(name)) return text;
+  }
+  return std::nullopt;
+}
+
 // Topics that the Lua library adds: `help_topics()` returns { [name] = "one line" }.
 Topics library_topics(lua_State* L) {
   const lua_kit::StackGuard guard(L);
@@ -82,12 +89,12 @@ std::string help_overview(Host& host) {
 }
 
 std::optional<std::string> help_topic(Host& host, const std::string& topic) {
-  for (const std::string& name : {topic, "ts." + topic, "tessera." + topic, "tessera " + topic}) {
-    if (auto text = host.reference().help(name)) return text;
-  }
+  if (auto text = reference_help(host, topic)) return text;
   lua_State* L = host.state();
   const lua_kit::StackGuard guard(L);
-  if (!push_library_function(L, "help_topic")) return std::nullopt;
+  const bool library = push_library_function(L, "help_topic");  // which adds cards of its own
+  if (auto text = reference_help(host, topic)) return text;
+  if (!library) return std::nullopt;
   lua_kit::push_text(L, topic);
   if (lua_kit::protected_call(L, 1, 1) != 0) {
     host.report_error();
