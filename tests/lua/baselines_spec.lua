@@ -45,6 +45,16 @@ describe("vllm_even", function()
     assert.same({ 1, 2, 2, 2, 2, 2, 1 }, counts("opt-125m", 7))
   end)
 
+  it("says in short how many layers many stages hold", function()
+    local function note(num_devices)
+      local problem = problem_on({ { "T4-16G", num_devices } }, { model = "opt-1.3b" })
+      return assert(ts.plan(problem, { planner = "vllm_even" })).notes[1]
+    end
+    assert.equal("2+2+2+2+2+2+2+2+2+2+2+2 layers at 16 bits", note(12))
+    assert.equal("13 stages of 1 to 2 layers at 16 bits", note(13))
+    assert.equal("24 stages of 1 layers at 16 bits", note(24))
+  end)
+
   it("has no plan with more stages than layers", function()
     declines("infeasible", "13 stages and only 12 layers",
       ts.plan(problem_on { { "T4-16G", 13 } }, { planner = "vllm_even" }))

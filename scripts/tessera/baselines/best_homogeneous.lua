@@ -30,7 +30,7 @@ end
 
 local function why_not(types, reasons, late)
   local lines = {}
-  for i, device in ipairs(types) do lines[i] = device .. ": " .. reasons[device] end
+  for i, device in ipairs(types) do lines[i] = device .. ": " .. reasons[device]:match "^[^;]*" end -- without advice
   local message = "no type of device holds the model alone; " .. table.concat(lines, "; ")
   return late and core.why("time_limit", message) or message
 end

@@ -60,10 +60,10 @@ local function contains(list, wanted)
 end
 
 local function note_of(best, counts, bitwidth)
-  return ("%s layers, weights stored at %d bits and computed at 16, blocks of %d in GPU batches of %d; priced by "
+  return ("%s, weights stored at %d bits and computed at 16, blocks of %d in GPU batches of %d; priced by "
     .. "FlexGen's cost model, host attention at %.3g GB/s, %g %% of host memory, disks without limit where the cluster "
     .. "has any"):format(
-    table.concat(counts, "+"), bitwidth, best.prefill_micro_batch_size, best.offload.gpu_batch_size,
+    search.layers_text(counts), bitwidth, best.prefill_micro_batch_size, best.offload.gpu_batch_size,
     best.offload.host_attention_bytes_per_s / 1e9, 100 * best.offload.host_memory_ratio)
 end
 

@@ -47,7 +47,7 @@ return planners.add {
         }
         if best.candidate then
           return search.add_note(best.candidate,
-            ("%s layers at %d bits, balanced for %s alone"):format(table.concat(counts, "+"), bitwidth, opt.phase))
+            ("%s at %d bits, balanced for %s alone"):format(search.layers_text(counts), bitwidth, opt.phase))
         end
       end
     end

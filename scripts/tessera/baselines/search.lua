@@ -60,6 +60,13 @@ function M.without_empty(order, counts)
   return kept, kept_counts, left_out
 end
 
+--- "9+10+10+19 layers"; of many stages only how many they are and what the least and the most hold.
+function M.layers_text(counts)
+  if #counts <= 12 then return table.concat(counts, "+") .. " layers" end
+  local least, most = math.min(unpack(counts)), math.max(unpack(counts))
+  return ("%d stages of %s layers"):format(#counts, least == most and least or least .. " to " .. most)
+end
+
 --- Puts `text` before whatever the candidate's note says already.
 function M.add_note(candidate, text)
   candidate.note = candidate.note and text .. "; " .. candidate.note or text
@@ -150,7 +157,7 @@ function M.as_split(problem, opt, name, order, counts)
   local kept, kept_counts, left_out = M.without_empty(order, counts)
   local candidate, why, bitwidth = M.at_one_bitwidth(problem, opt, name, kept, kept_counts)
   if not candidate then return nil, why end
-  local note = ("%s layers at %d bits"):format(table.concat(kept_counts, "+"), bitwidth)
+  local note = ("%s at %d bits"):format(M.layers_text(kept_counts), bitwidth)
   if #left_out > 0 then note = note .. ", no layer on " .. table.concat(left_out, ", ") end
   return M.add_note(candidate, note)
 end
