@@ -1,4 +1,4 @@
--- `tessera plan`: a plan from the command line, beside the Uniform baseline.
+-- `tessera plan`: a plan from the command line, beside what people run today.
 
 local host = require "tessera.host"
 local ts = require "tessera"
@@ -35,14 +35,15 @@ end
 
 local function is_file(name) return name:find("[/\\]") or name:find("%.json$") end
 
-local function beside_uniform(problem, plan)
-  local uniform, why = ts.plan(problem, { planner = "uniform" })
-  if not uniform then return "Uniform: " .. why.message .. "\n" end
-  return ("Uniform: %.2f s, %.1f tok/s at %g bits; this plan is %.2f times as fast\n"):format(uniform.latency_s,
-    uniform.throughput_tok_s, uniform.mean_bitwidth, uniform.latency_s / plan.latency_s)
+local function beside_text(rows)
+  local lines = ts.table(rows, {
+    columns = { "planner", "latency_s", "throughput_tok_s", "mean_bitwidth", "omega", "speedup", "note" },
+  }):gsub("([^\n]+)\n", "  %1\n")
+  return "What people run today on the same problem (speedup: of this plan over theirs):\n" .. lines
 end
 
---- Plans, prints the plan beside Uniform (or hands it to --json), and returns it; nil and why when there is none.
+--- Plans, prints the plan and what stands beside it (or hands both to --json), and returns it; nil and why when there
+--- is none.
 function M.plan(given)
   local description = pick(given, problem_options)
   description.model = is_file(given.model) and ts.model { config = given.model } or given.model
@@ -53,11 +54,14 @@ function M.plan(given)
   if not host.json then io.write(settings(problem, given.planner or ts.default_planner)) end
   local plan, why = ts.plan(problem, pick(given, plan_options))
   if not plan then return nil, why end
+  local rows = given.beside ~= false and ts.beside(plan) or nil
   if host.json then
-    host.set_result(plan:to_table())
+    local result = plan:to_table()
+    result.beside = rows
+    host.set_result(result)
   else
     print(plan)
-    if plan.planner ~= "uniform" then io.write(beside_uniform(problem, plan)) end
+    if rows then io.write(beside_text(rows)) end
   end
   if given.save then plan:save(given.save) end
   if given.picture then ts.picture(plan, given.picture) end

@@ -21,6 +21,7 @@ local ts = {
   load_plan = solver.load_plan,
   check = solver.check,
   simulate = solver.simulate,
+  beside = require "tessera.beside",
   picture = require "tessera.picture",
   table = require "tessera.text_table",
   help_topic = help.topic,

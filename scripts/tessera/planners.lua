@@ -68,6 +68,7 @@ local function candidate_of(planner, answer)
       stages = answer.stages,
       prefill_micro_batch_size = answer.prefill_micro_batch_size,
       decode_micro_batch_size = answer.decode_micro_batch_size,
+      offload = answer.offload,
     }
   end
   if type(answer) ~= "table" then

@@ -13,7 +13,10 @@ local M = {}
 local entries = {}
 local built_in = { manual = true }
 local shipped = {
-  baselines = { "uniform", "het" },
+  baselines = {
+    "uniform", "het", "pipeedge", "vllm_even", "memory_split", "flops_split", "best_homogeneous", "flexgen",
+    "flexgen_int8",
+  },
   heuristics = { "bitwidth_transfer" },
 }
 

@@ -20,6 +20,7 @@
 namespace tessera {
 
 using solver_lua::LoweredProblem;
+using solver_lua::push_why;
 
 namespace {
 
@@ -73,7 +74,12 @@ const OptionTable& stage_options() {
                                    .unit = "bits",
                                    .min = 1,
                                    .max = 16,
-                                   .required = true}}};
+                                   .required = true},
+                                  {.name = "offload",
+                                   .type = OptionType::table,
+                                   .doc = "Shares on device, host and disk of weights, kv_cache "
+                                          "and activations: { weights = { host = 1 }, ... }",
+                                   .lua_type = "table"}}};
   return table;
 }
 
@@ -99,7 +105,12 @@ const OptionTable& candidate_options() {
                                    .lua_type = "table[]",
                                    .required = true},
                                   solver_lua::micro_batch_option("prefill_micro_batch_size"),
-                                  solver_lua::micro_batch_option("decode_micro_batch_size")}};
+                                  solver_lua::micro_batch_option("decode_micro_batch_size"),
+                                  {.name = "offload",
+                                   .type = OptionType::table,
+                                   .doc = "Of a plan that offloads: { gpu_batch_size =, "
+                                          "host_memory_ratio =, host_attention_bytes_per_s = }",
+                                   .lua_type = "table"}}};
   return table;
 }
 
@@ -128,18 +139,6 @@ std::unique_ptr<solver::Planner> planner_named(const std::string& name, const st
     if (planner->card().name == name) return std::move(planner);
   }
   throw Error(ErrorCode::not_found, where + ": no planner in C++ is called " + quote(name), where);
-}
-
-/// `nil, why` for an expected outcome.
-int push_why(lua_State* L, const std::string& code, const std::string& message,
-             const std::string& constraint) {
-  lua_pushnil(L);
-  lua_kit::push_error(L, code, message);
-  if (!constraint.empty()) {
-    lua_kit::push_text(L, constraint);
-    lua_setfield(L, -2, "constraint");
-  }
-  return 2;
 }
 
 int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult& result,
@@ -211,6 +210,12 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                  {"error", "number?", "Held-out relative error of the latency, where known",
                   [](lua_State* L, const Plan& p) { push_optional(L, p.error); }},
                  {"stages", "tessera.Stage[]", "In pipeline order", solver_lua::push_stages},
+                 {"offload", "table?",
+                  "Of a plan that offloads: gpu_batch_size, host_memory_ratio, "
+                  "host_attention_bytes_per_s",
+                  [](lua_State* L, const Plan& p) {
+                    push_json(L, p.offload ? to_json(*p.offload) : Json());
+                  }},
                  {"notes", "string[]", "Fallbacks taken and what else matters",
                   [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
       .methods = {{"explain", guarded<explain>, "(): string",
@@ -227,6 +232,17 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
 }
 
 namespace solver_lua {
+
+int push_why(lua_State* L, const std::string& code, const std::string& message,
+             const std::string& constraint) {
+  lua_pushnil(L);
+  lua_kit::push_error(L, code, message);
+  if (!constraint.empty()) {
+    lua_kit::push_text(L, constraint);
+    lua_setfield(L, -2, "constraint");
+  }
+  return 2;
+}
 
 const OptionTable& plan_options() {
   static const OptionTable table{
@@ -385,14 +401,22 @@ solver::Candidate candidate_argument(lua_State* L, int index, const solver::Inst
   return candidate;
 }
 
-/// price(problem, { stages =, prefill_micro_batch_size =, decode_micro_batch_size = }, planner,
-/// solve_s): a checked plan or nil, why.
+/// price(problem, { stages =, prefill_micro_batch_size =, decode_micro_batch_size =, offload = },
+/// planner, solve_s): a checked plan or nil, why.
 int price(lua_State* L) {
   const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
   const std::string planner = lua_kit::check_utf8(L, 3, "planner");
   const std::string path = planner == "manual" ? "ts.plan" : "planner " + quote(planner);
-  solver::PlanResult result = price_by_hand(p, candidate_argument(L, 2, p.instance, path));
+  solver::Candidate candidate = candidate_argument(L, 2, p.instance, path);
+  const auto offload = offload_argument(L, 2, path);
+  solver::PlanResult result;
+  if (offload) {
+    result.candidate = std::move(candidate);
+  } else {
+    result = price_by_hand(p, std::move(candidate));
+  }
   result.solve_s = lua_isnoneornil(L, 4) ? 0 : lua_kit::check_number(L, 4, "solve_s", 0, 1e9);
+  if (offload) return price_offload(L, p, *offload, std::move(result), planner);
   return push_result(L, p, result, planner);
 }
 

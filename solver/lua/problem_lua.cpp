@@ -159,6 +159,12 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
                    "(options: table): integer[]?",
                    "Layers per stage at one bitwidth, balanced by the workload's stage times; nil "
                    "where none fits"},
+                  {"device_facts", guarded<solver_lua::device_facts>, "(options: table): table[]",
+                   "Usable memory, FP16 rate and time of a layer of each device"},
+                  {"offload", guarded<solver_lua::offload>, "(plan: table): table[]?, number",
+                   "FlexGen's linear programme for stages given by hand with offload = { "
+                   "gpu_batch_size = }: shares per stage of weights, kv_cache and activations on "
+                   "device, host and disk, and the latency (s); nil and why where none fits"},
                   {"device_orders", guarded<solver_lua::device_orders>,
                    "(limit: integer?): string[][]", "Distinct orders of all devices"}},
       .summary = summary};
@@ -178,6 +184,7 @@ void register_problem(lua_State* L) {
   reference.add_object<LoweredProblem>();
   reference.add(problem_options());
   reference.add(partition_options());
+  reference.add(facts_options());
 }
 
 }  // namespace solver_lua

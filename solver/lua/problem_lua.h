@@ -18,6 +18,9 @@ int evaluate(lua_State* L);
 int micro_batch_sizes(lua_State* L);
 int balanced_partition(lua_State* L);  ///< takes partition_options()
 int device_orders(lua_State* L);
+int offload(lua_State* L);
+int device_facts(lua_State* L);  ///< takes facts_options()
 const OptionTable& partition_options();
+const OptionTable& facts_options();
 
 }  // namespace tessera::solver_lua

@@ -8,6 +8,7 @@
 #include "tessera/core/option.h"
 #include "tessera/core/plan.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/solver/offload.h"
 #include "tessera/solver/problem.h"
 
 /// Problems, plans, planners and simulation runs as scripts see them.
@@ -62,5 +63,23 @@ std::function<void(const solver::Incumbent&)> incumbent_handler(
 /// prefill_micro_batch_size =, decode_micro_batch_size = }.
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
                                      const std::string& path);
+
+/// How a plan made by hand offloads: its own `offload` and that of each stage.
+struct OffloadArgument {
+  PlanOffload settings;
+  std::vector<StageOffload> shares;  ///< [stages]
+};
+
+/// Of the table at `index`, whose stages candidate_argument has read; absent where nothing leaves
+/// the devices.
+std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const std::string& path);
+
+/// Pushes the checked offloading plan of `result.candidate`, or nil and why.
+int price_offload(lua_State* L, const LoweredProblem& p, const OffloadArgument& offload,
+                  solver::PlanResult result, const std::string& planner);
+
+/// `nil, why` for an expected outcome.
+int push_why(lua_State* L, const std::string& code, const std::string& message,
+             const std::string& constraint);
 
 }  // namespace tessera::solver_lua

@@ -4,6 +4,7 @@
 
 #include "core_lua.h"
 #include "solver_lua.h"
+#include "tessera/core/json.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/value.h"
@@ -87,6 +88,12 @@ const lua_kit::ObjectType<PlanStage>& lua_kit::object_type<PlanStage>() {
                  {"memory", "tessera.StageMemory", "Where its memory goes",
                   [](lua_State* L, const S& s) {
                     push_object<StageMemory>(L, std::make_shared<StageMemory>(s.memory));
+                  }},
+                 {"offload", "table?",
+                  "Of a plan that offloads: shares of weights, kv_cache and activations on device, "
+                  "host and disk; host_bytes, disk_bytes",
+                  [](lua_State* L, const S& s) {
+                    push_json(L, s.offload ? to_json(*s.offload) : Json());
                   }}},
       .methods = {},
       .summary = stage_summary,

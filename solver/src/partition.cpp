@@ -2,26 +2,39 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "tessera/core/units.h"
 
 namespace tessera::solver {
+namespace {
+
+/// How often the prefill and the decode time of a stage count.
+std::pair<double, double> units_of(const Instance& instance, std::int64_t prefill_micro_batch_size,
+                                   std::int64_t decode_micro_batch_size, BalancedPhase phase) {
+  if (phase == BalancedPhase::prefill) return {1, 0};
+  if (phase == BalancedPhase::decode) return {0, 1};
+  // In the steady state a stage is busy for all its prefill units and all its decode units.
+  const auto prefills = static_cast<double>(
+      instance.num_chunks * ceil_div(instance.batch_size, prefill_micro_batch_size));
+  const auto decodes = static_cast<double>(ceil_div(instance.batch_size, decode_micro_batch_size));
+  return {prefills, decodes * (instance.output_tokens - 1)};
+}
+
+}  // namespace
 
 std::optional<std::vector<std::size_t>> balanced_partition(const Instance& instance,
                                                            const std::vector<std::size_t>& order,
                                                            std::size_t bit,
                                                            std::int64_t prefill_micro_batch_size,
-                                                           std::int64_t decode_micro_batch_size) {
+                                                           std::int64_t decode_micro_batch_size,
+                                                           BalancedPhase phase) {
   const std::size_t stages = order.size(), layers = instance.num_layers();
   if (stages == 0 || stages > layers) return std::nullopt;
   const PhaseCosts& prefill = instance.prefill(prefill_micro_batch_size);
   const PhaseCosts& decode = instance.decode(decode_micro_batch_size);
-  // In the steady state a stage is busy for all its prefill units and all its decode units.
-  const auto prefill_units = static_cast<double>(
-      instance.num_chunks * ceil_div(instance.batch_size, prefill_micro_batch_size));
-  const double decode_units =
-      static_cast<double>(ceil_div(instance.batch_size, decode_micro_batch_size)) *
-      (instance.output_tokens - 1);
+  const auto [prefill_units, decode_units] =
+      units_of(instance, prefill_micro_batch_size, decode_micro_batch_size, phase);
   constexpr double kNever = std::numeric_limits<double>::infinity();
   // best[k][n]: least largest share of the first k stages holding the first n layers.
   std::vector<std::vector<double>> best(stages + 1, std::vector<double>(layers + 1, kNever));

@@ -9,6 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/solver/offload.h"
 #include "tessera/solver/problem.h"
 
 namespace tessera::solver {
@@ -248,6 +249,7 @@ std::optional<Violation> check_plan(const Plan& plan) {
     }
     next += stage.num_layers;
   }
+  if (plan.offload) return find_offload_violation(plan, problem, instance);
   const Candidate candidate = candidate_of(instance, plan);
   if (auto violation = find_violation(instance, candidate)) return violation;
   PlanResult result;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "offload/text.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -85,6 +86,7 @@ std::string describe(const Plan& plan) {
                         memory_bar(stage.memory), format_bytes(stage.memory.total_bytes),
                         format_bytes(stage.memory.capacity_bytes), 100 * used_ratio(stage.memory));
   }
+  if (plan.offload) text += describe_offload(plan);
   text += fmt::format("  micro-batches: prefill {}, decode {}\n", plan.prefill_micro_batch_size,
                       plan.decode_micro_batch_size);
   text += fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}\n",
@@ -98,6 +100,7 @@ std::string describe(const Plan& plan) {
 }
 
 std::string explain(const Plan& plan) {
+  if (plan.offload) return explain_offload(plan);
   const Problem problem = problem_from_json(*plan.problem, "plan.problem");
   const Instance instance = lower(problem);
   const Evaluation e = evaluate(instance, candidate_of(instance, plan));

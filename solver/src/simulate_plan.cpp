@@ -118,6 +118,12 @@ std::string stage_name(const PlanStage& stage, std::size_t k) {
 }  // namespace
 
 sim::Pipeline pipeline_of(const Plan& plan) {
+  if (plan.offload) {
+    throw Error(ErrorCode::unsupported,
+                "an offloading plan is priced by FlexGen's cost model alone (latency_s, "
+                "throughput_tok_s); the event simulation knows no host memory and no disk",
+                "plan.offload");
+  }
   // A file may say anything; what follows indexes layers and devices by it.
   if (const auto violation = check_plan(plan)) {
     throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");

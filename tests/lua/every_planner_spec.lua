@@ -1,4 +1,7 @@
--- Whatever a planner returns passes the independent checker and is no better than the proven bound.
+-- Whatever a planner returns passes the independent checker and is no better than the proven bound. The bound is of
+-- plans that use every device, or two of them where stages may be empty; a baseline that leaves more out may be better,
+-- as may one that offloads, and one with fewer stages by the papers' objective, whose decode micro-batches follow the
+-- number of devices.
 local ts = require "tessera"
 
 local seed = tonumber(os.getenv "TESSERA_TEST_SEED") or os.time()
@@ -8,6 +11,9 @@ local function one_of(list) return list[math.random(#list)] end
 local function random_problem()
   local devices = { "T4-16G", "P100-12G", "V100-32G", "A100-40G", "L4", "3090" }
   local cluster = { link_gbps = one_of { 0.1, 10, 800 } }
+  if math.random() < 0.7 then -- what offloading asks for
+    cluster.host_memory_gib, cluster.disk_bytes_per_s = one_of { 8, 64, 500 }, one_of { false, 1e9 } or nil
+  end
   for i = 1, math.random(1, 3) do cluster[i] = { one_of(devices), math.random(1, 2), node = "n" .. i } end
   local workload = {
     prompt_tokens = one_of { 32, 512, 1000 }, output_tokens = one_of { 1, 20, 100 }, batch_size = one_of { 1, 7, 16 },
@@ -48,11 +54,13 @@ describe("every planner", function()
           if plan then
             local ok, reason = ts.check(plan)
             assert.is_true(ok, what .. ": " .. tostring(reason))
-            assert.is_true(ts.simulate(plan).total_s > 0, what)
+            assert.is_true(plan.offload ~= nil or ts.simulate(plan).total_s > 0, what)
             if best and best.status == "optimal" and plan.status == "optimal" then
               assert.near(best.objective, plan.objective, 1e-6 * math.abs(best.objective), what)
             end
-            assert.is_true(not best or plan.objective >= best.bound * (1 - 1e-6),
+            local searched = not plan.offload and (#plan.stages == #problem.devices
+              or problem.allow_empty_stage and #plan.stages >= 2 and problem.objective == "steady")
+            assert.is_true(not best or not searched or plan.objective >= best.bound * (1 - 1e-6),
               ("%s: %.9g beats the bound %.9g"):format(what, plan.objective, best and best.bound or 0))
           else
             assert.truthy(why.code == "infeasible" or why.code == "time_limit", what .. ": " .. tostring(why))

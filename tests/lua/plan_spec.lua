@@ -18,6 +18,7 @@ describe("a plan", function()
       planner = "string", device_order = "list", prefill_micro_batch_size = "integer",
       decode_micro_batch_size = "integer", latency_s = "number", throughput_tok_s = "number", omega = "number",
       mean_bitwidth = "number", provenance = "string", error = "number?", stages = "list", notes = "list",
+      offload = "table?",
     })
   end)
 
@@ -27,6 +28,7 @@ describe("a plan", function()
       support.is_object(stage, "tessera.Stage", {
         device = "string", node = "string", device_index = "integer", first_layer = "integer", num_layers = "integer",
         bitwidths = "list", prefill_s = "number", decode_s = "number", memory = "tessera.StageMemory",
+        offload = "table?",
       })
       support.is_object(stage.memory, "tessera.StageMemory", {
         weight_bytes = "number", kv_cache_bytes = "number", activation_bytes = "number", embedding_bytes = "number",

@@ -226,6 +226,7 @@ TEST_F(Host, HelpsOnVerbsAndTopics) {
   EXPECT_THAT(tessera({"help"}).out, HasSubstr("tessera repl"));
   EXPECT_EQ(tessera({"--help"}).out, tessera({"help"}).out);
   EXPECT_THAT(tessera({"help", "plan"}).out, HasSubstr("time_limit_s"));
+  EXPECT_THAT(tessera({"help", "ts.beside"}).out, HasSubstr("What people run today"));  // in Lua
   const Process flags = tessera({"plan", "--help"});
   EXPECT_EQ(flags.status, 0);
   EXPECT_THAT(flags.out, HasSubstr("--prompt-tokens"));

@@ -31,6 +31,13 @@ bool push_library_function(lua_State* L, const char* name) {
 
 using Topics = std::map<std::string, std::string>;  // name and one line
 
+std::optional<std::string> reference_help(Host& host, const std::string& topic) {
+  for (const std::string& name : {topic, "ts." + topic, "tessera." + topic, "tessera " + topic}) {
+    if (auto text = host.reference().help(name)) return text;
+  }
+  return std::nullopt;
+}
+
 // Topics that the Lua library adds: `help_topics()` returns { [name] = "one line" }.
 Topics library_topics(lua_State* L) {
   const lua_kit::StackGuard guard(L);
@@ -81,10 +88,10 @@ std::string help_overview(Host& host) {
   return text;
 }
 
-std::optional<std::string> help_topic(Host& host, const std::string& topic) {
-  for (const std::string& name : {topic, "ts." + topic, "tessera." + topic, "tessera " + topic}) {
-    if (auto text = host.reference().help(name)) return text;
-  }
+namespace {
+
+// A topic of the Lua library, whose names ("planners") mean the list and not the function.
+std::optional<std::string> library_help(Host& host, const std::string& topic) {
   lua_State* L = host.state();
   const lua_kit::StackGuard guard(L);
   if (!push_library_function(L, "help_topic")) return std::nullopt;
@@ -98,6 +105,14 @@ std::optional<std::string> help_topic(Host& host, const std::string& topic) {
   std::string text = lua_kit::check_text(L, -1, "help");
   if (text.empty() || text.back() != '\n') text += '\n';
   return text;
+}
+
+}  // namespace
+
+std::optional<std::string> help_topic(Host& host, const std::string& topic) {
+  if (auto text = reference_help(host, topic)) return text;
+  if (auto text = library_help(host, topic)) return text;
+  return reference_help(host, topic);  // loading the library has added its own functions
 }
 
 std::string nearest_topics(Host& host, const std::string& topic) {

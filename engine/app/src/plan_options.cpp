@@ -37,6 +37,10 @@ const OptionTable& plan_options() {
     take(t, solver_lua::plan_options(),
          {"planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size",
           "time_limit_s", "gap", "threads", "seed"});
+    t.options.push_back({.name = "beside",
+                         .type = OptionType::boolean,
+                         .doc = "Shows what people run today on the same problem",
+                         .default_text = "true"});
     t.options.push_back(as_text("save", "Writes the plan to this file"));
     t.options.push_back(as_text("picture", "Writes the pipeline as an SVG picture to this file"));
     return t;

@@ -50,6 +50,11 @@ const OptionTable& cluster_options() {
         .unit = "GiB",
         .min = 0,
         .max = 1e6},
+       {.name = "disk_bytes_per_s",
+        .doc = "Rate of each node's disk, either direction",
+        .unit = "bytes/s",
+        .min = 1,
+        .max = 1e15},
        {.name = "source", .type = OptionType::text, .doc = "Where the description comes from"}},
       "string"};
   return table;
@@ -125,6 +130,7 @@ Cluster cluster_from_options(lua_State* L, int index, const std::string& path) {
     node.nvlink_bytes_per_s = options.number("nvlink_gbps") * kBytesPerSecondPerGbps;
   if (options.given("host_memory_gib"))
     node.host_memory_bytes = options.number("host_memory_gib") * kGiB;
+  if (options.given("disk_bytes_per_s")) node.disk_bytes_per_s = options.number("disk_bytes_per_s");
   cluster.network_bytes_per_s = options.number("link_gbps") * kBytesPerSecondPerGbps;
   cluster.network_latency_s = options.number("link_latency_s");
   if (options.given("source")) cluster.source = options.text("source");

@@ -33,16 +33,33 @@ StageMemory memory_from_json(const Json& json, const std::string& path) {
   return memory;
 }
 
+Json to_json(const TierRatios& ratios) {
+  return Json{{"device", ratios.device}, {"host", ratios.host}, {"disk", ratios.disk}};
+}
+
+TierRatios ratios_from_json(JsonFields& parent, const char* name) {
+  if (!parent.has(name)) return {};
+  JsonFields fields(parent.at(name), parent.path_of(name));
+  TierRatios ratios;
+  ratios.device = fields.number("device", 0, 1, 0);
+  ratios.host = fields.number("host", 0, 1, 0);
+  ratios.disk = fields.number("disk", 0, 1, 0);
+  fields.finish();
+  return ratios;
+}
+
 Json to_json(const PlanStage& stage) {
-  return Json{{"device", stage.device},
-              {"node", stage.node},
-              {"device_index", stage.device_index},
-              {"first_layer", stage.first_layer},
-              {"num_layers", stage.num_layers},
-              {"bitwidths", stage.bitwidths},
-              {"prefill_s", stage.prefill_s},
-              {"decode_s", stage.decode_s},
-              {"memory", to_json(stage.memory)}};
+  Json json{{"device", stage.device},
+            {"node", stage.node},
+            {"device_index", stage.device_index},
+            {"first_layer", stage.first_layer},
+            {"num_layers", stage.num_layers},
+            {"bitwidths", stage.bitwidths},
+            {"prefill_s", stage.prefill_s},
+            {"decode_s", stage.decode_s},
+            {"memory", to_json(stage.memory)}};
+  if (stage.offload) json["offload"] = to_json(*stage.offload);
+  return json;
 }
 
 std::vector<std::string> strings(const Json& json, const std::string& path) {
@@ -75,6 +92,8 @@ PlanStage stage_from_json(const Json& json, const std::string& path) {
   stage.prefill_s = fields.number("prefill_s", 0, kHuge);
   stage.decode_s = fields.number("decode_s", 0, kHuge);
   stage.memory = memory_from_json(fields.at("memory"), fields.path_of("memory"));
+  if (fields.has("offload"))
+    stage.offload = stage_offload_from_json(fields.at("offload"), fields.path_of("offload"));
   fields.finish();
   return stage;
 }
@@ -87,6 +106,43 @@ Json optional_json(const std::optional<double>& value) {
 
 std::string_view to_string(PlanStatus status) {
   return status == PlanStatus::optimal ? "optimal" : "feasible";
+}
+
+Json to_json(const StageOffload& offload) {
+  return Json{{"weights", to_json(offload.weights)},
+              {"kv_cache", to_json(offload.kv_cache)},
+              {"activations", to_json(offload.activations)},
+              {"host_bytes", offload.host_bytes},
+              {"disk_bytes", offload.disk_bytes}};
+}
+
+StageOffload stage_offload_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  StageOffload offload;
+  offload.weights = ratios_from_json(fields, "weights");
+  offload.kv_cache = ratios_from_json(fields, "kv_cache");
+  offload.activations = ratios_from_json(fields, "activations");
+  offload.host_bytes = fields.number("host_bytes", 0, kHuge, 0);
+  offload.disk_bytes = fields.number("disk_bytes", 0, kHuge, 0);
+  fields.finish();
+  return offload;
+}
+
+Json to_json(const PlanOffload& offload) {
+  return Json{{"gpu_batch_size", offload.gpu_batch_size},
+              {"host_memory_ratio", offload.host_memory_ratio},
+              {"host_attention_bytes_per_s", offload.host_attention_bytes_per_s}};
+}
+
+PlanOffload plan_offload_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  PlanOffload offload;
+  offload.gpu_batch_size = fields.integer("gpu_batch_size", 1, kMaxIndex);
+  offload.host_memory_ratio = fields.number("host_memory_ratio", 0, 1, offload.host_memory_ratio);
+  offload.host_attention_bytes_per_s =
+      fields.number("host_attention_bytes_per_s", 1, 1e18, offload.host_attention_bytes_per_s);
+  fields.finish();
+  return offload;
 }
 
 Json to_json(const Plan& plan) {
@@ -111,6 +167,7 @@ Json to_json(const Plan& plan) {
   Json stages = Json::array();
   for (const PlanStage& stage : plan.stages) stages.push_back(to_json(stage));
   json["stages"] = std::move(stages);
+  if (plan.offload) json["offload"] = to_json(*plan.offload);
   json["notes"] = plan.notes;
   json["problem"] = plan.problem ? *plan.problem : Json(nullptr);
   return json;
@@ -161,6 +218,15 @@ Plan plan_from_json(const Json& json, const std::string& path) {
     throw Error(ErrorCode::invalid_argument, path + ": stages: an array belongs here", path);
   for (std::size_t k = 0; k < stages.size(); ++k) {
     plan.stages.push_back(stage_from_json(stages[k], fmt::format("{}: stages[{}]", path, k)));
+  }
+  if (fields.has("offload"))
+    plan.offload = plan_offload_from_json(fields.at("offload"), fields.path_of("offload"));
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    if (plan.stages[k].offload.has_value() == plan.offload.has_value()) continue;
+    const std::string where = fmt::format("{}: stages[{}]", path, k);
+    throw Error(ErrorCode::invalid_argument,
+                where + ": an offloading plan says for itself and for every stage how it offloads",
+                where);
   }
   plan.notes = strings(fields.at("notes"), fields.path_of("notes"));
   plan.problem = std::make_shared<const Json>(fields.at("problem"));

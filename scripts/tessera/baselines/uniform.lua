@@ -11,23 +11,8 @@ return planners.add {
   source = "SplitQuant VI-A, LLM-PQ 6.1",
   plan = function(problem, opt)
     local order = opt.device_order or problem.devices
-    if #order > problem.num_layers then
-      return nil, ("%d stages and only %d layers"):format(#order, problem.num_layers)
-    end
-    local counts = search.even_counts(problem.num_layers, #order)
-    local late, best = search.clock(opt), nil
-    for _, bitwidth in ipairs(search.descending(problem.bitwidths)) do
-      best = search.best_of(problem)
-      for prefill, decode in search.micro_batches(problem, opt, #order, late) do
-        best.offer {
-          stages = search.stages(order, counts, bitwidth),
-          prefill_micro_batch_size = prefill,
-          decode_micro_batch_size = decode,
-        }
-      end
-      if best.candidate or late() then break end
-    end
-    return search.answer(best, late,
-      "uniform fits at no bitwidth: " .. (best.message or "no micro-batch sizes to try"))
+    local candidate, why = search.at_one_bitwidth(problem, opt, "uniform", order,
+      search.even_counts(problem.num_layers, #order))
+    return candidate, why
   end,
 }

@@ -83,6 +83,7 @@ local ts = {}
 ---@field provenance string Of the latencies: measured, fitted, published or modelled
 ---@field error number? Held-out relative error of the latency, where known
 ---@field stages tessera.Stage[] In pipeline order
+---@field offload table? Of a plan that offloads: gpu_batch_size, host_memory_ratio, host_attention_bytes_per_s
 ---@field notes string[] Fallbacks taken and what else matters
 ---@field explain fun(self): string Why it is as it is: bottlenecks, tightest memory, terms of the objective
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
@@ -112,6 +113,8 @@ local ts = {}
 ---@field evaluate fun(self, plan: table): table Prices stages given by hand: fits, objective, latency_s, omega; constraint and message where it does not fit
 ---@field micro_batch_sizes fun(self): integer[] Sizes worth trying: the smallest of each number of micro-batches
 ---@field balanced_partition fun(self, options: table): integer[]? Layers per stage at one bitwidth, balanced by the workload's stage times; nil where none fits
+---@field device_facts fun(self, options: table): table[] Usable memory, FP16 rate and time of a layer of each device
+---@field offload fun(self, plan: table): table[]?, number FlexGen's linear programme for stages given by hand with offload = { gpu_batch_size = }: shares per stage of weights, kv_cache and activations on device, host and disk, and the latency (s); nil and why where none fits
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
 
 --- What a simulation saw.
@@ -145,6 +148,7 @@ local ts = {}
 ---@field prefill_s number One prefill pass of one micro-batch (s)
 ---@field decode_s number One decode step of one micro-batch (s)
 ---@field memory tessera.StageMemory Where its memory goes
+---@field offload table? Of a plan that offloads: shares of weights, kv_cache and activations on device, host and disk; host_bytes, disk_bytes
 
 --- Where the memory of a stage goes.
 ---@class tessera.StageMemory
@@ -171,6 +175,12 @@ local ts = {}
 ---@class tessera.options.problem.balanced_partition
 ---@field device_order string[] Devices by position
 ---@field bitwidth integer Of every layer (an integer in [1, 16] (bits))
+---@field prefill_micro_batch_size integer Requests per prefill micro-batch (an integer in [1, 1000000])
+---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
+---@field phase? "both"|"prefill"|"decode" What is balanced: a stage's share of the latency, or its time in one phase [default "both"]
+
+---@class tessera.options.problem.device_facts
+---@field device_order string[] Devices by position
 ---@field prefill_micro_batch_size integer Requests per prefill micro-batch (an integer in [1, 1000000])
 ---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
 
@@ -200,6 +210,7 @@ local ts = {}
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
 ---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
+---@field beside? boolean Shows what people run today on the same problem [default true]
 ---@field save? string Writes the plan to this file
 ---@field picture? string Writes the pipeline as an SVG picture to this file
 
@@ -210,6 +221,7 @@ local ts = {}
 ---@field nvlink? boolean false: devices of a node talk over PCIe although they have NVLink [default true]
 ---@field link_latency_s? number Latency between nodes (a number in [0, 10] (s)) [default 3e-05]
 ---@field host_memory_gib? number Memory of each node (a number in [0, 1000000] (GiB))
+---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
 ---@field source? string Where the description comes from
 
 ---@class tessera.options.device
@@ -295,6 +307,12 @@ local ts = {}
 ---@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
 ---@field lengths? string CSV file with a prompt and an output length per line; the lengths become expectations over it
 ---@field source? string Where the figures come from
+
+--- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, omega, mean_bitwidth, speedup, note }; speedup is its latency over the plan's. Where one has no plan, status is infeasible or time_limit and note says why.
+---@param plan tessera.Plan Any plan
+---@param options? { time_limit_s: number } For all of them together; default 0.4
+---@return table[]
+function ts.beside(plan, options) end
 
 --- The independent checker: structure, memory, kernels, quality floor and every printed number.
 ---@param plan tessera.Plan Any plan

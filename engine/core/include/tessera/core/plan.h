@@ -30,6 +30,26 @@ struct StageMemory {
   double usable_bytes() const { return capacity_bytes - reserve_bytes; }
 };
 
+/// Shares of one kind of tensor on the three levels of memory; they sum to 1.
+struct TierRatios {
+  double device = 1, host = 0, disk = 0;
+};
+
+/// Where a stage of an offloading plan keeps what it needs.
+struct StageOffload {
+  TierRatios weights, kv_cache, activations;
+  double host_bytes = 0;  ///< peak of either phase
+  double disk_bytes = 0;  ///< peak
+};
+
+/// What an offloading plan decides or assumes as a whole.
+struct PlanOffload {
+  std::int64_t gpu_batch_size = 1;  ///< requests computed at once; a micro-batch consists of such
+  double host_memory_ratio = 0.8;   ///< share of a node's memory that the plan may use
+  double host_attention_bytes_per_s =
+      12.3e9;  ///< KV cache that a node's processors attend to, all its stages together
+};
+
 struct PlanStage {
   std::string device;
   std::string node;
@@ -40,6 +60,7 @@ struct PlanStage {
   double prefill_s = 0;  ///< one prefill unit (a micro-batch's chunk, mean over chunks)
   double decode_s = 0;   ///< one decode step of one micro-batch
   StageMemory memory;
+  std::optional<StageOffload> offload;  ///< in every stage of an offloading plan, and only there
 };
 
 /// A plan as scripts see it and as files keep it. `problem` is the whole problem, so that a saved
@@ -62,11 +83,20 @@ struct Plan {
   Provenance provenance = Provenance::modelled;
   std::optional<double> error;  ///< held-out relative error of the latency
   std::vector<PlanStage> stages;
+  std::optional<PlanOffload> offload;   ///< priced by FlexGen's cost model; absent: nothing leaves
+                                        ///< the devices
   std::vector<std::string> notes;       ///< fallbacks taken, defaults in force that matter
   std::shared_ptr<const Json> problem;  ///< never null in a finished plan
 };
 
 inline constexpr int kPlanSchemaVersion = 1;
+
+Json to_json(const StageOffload& offload);
+Json to_json(const PlanOffload& offload);
+/// What is absent stays on the device; bytes are what the plan claims. @throws
+/// Error{invalid_argument | out_of_range} naming the field.
+StageOffload stage_offload_from_json(const Json& json, const std::string& path);
+PlanOffload plan_offload_from_json(const Json& json, const std::string& path);
 
 Json to_json(const Plan& plan);
 /// @throws Error{unsupported} for another schema version, Error{invalid_argument} naming file and

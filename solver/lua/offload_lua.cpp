@@ -1,0 +1,103 @@
+// Offloading plans as scripts write them and ask for them.
+
+#include <fmt/format.h>
+
+#include "problem_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera::solver_lua {
+namespace {
+
+/// The offloading of the stage on top of the stack, a table or a stage of another plan.
+std::optional<StageOffload> stage_offload(lua_State* L, const std::string& path) {
+  if (const auto* held = lua_kit::test_object<PlanStage>(L, -1)) return (*held)->offload;
+  std::optional<StageOffload> offload;
+  lua_getfield(L, -1, "offload");
+  if (!lua_isnil(L, -1)) {
+    const std::string where = path + ".offload";
+    offload = stage_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
+  }
+  lua_pop(L, 1);
+  return offload;
+}
+
+/// What is in the way of a plan, `nil, why` as price and problem:offload answer it.
+int push_violation(lua_State* L, const solver::Violation& violation) {
+  return push_why(L, "infeasible", violation.message, violation.constraint);
+}
+
+}  // namespace
+
+std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const std::string& path) {
+  lua_getfield(L, index, "offload");
+  std::optional<OffloadArgument> argument;
+  if (!lua_isnil(L, -1)) {
+    const std::string where = path + ".offload";
+    argument.emplace();
+    argument->settings =
+        plan_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
+  }
+  lua_pop(L, 1);
+  lua_getfield(L, index, "stages");
+  const int stages = lua_gettop(L);
+  for (int k = 1; k <= static_cast<int>(lua_objlen(L, stages)); ++k) {
+    const std::string where = fmt::format("{}.stages[{}]", path, k);
+    lua_rawgeti(L, stages, k);
+    const auto offload = stage_offload(L, where);
+    lua_pop(L, 1);
+    if (argument) {
+      argument->shares.push_back(offload.value_or(StageOffload{}));
+    } else if (offload) {
+      throw Error(ErrorCode::invalid_argument,
+                  where +
+                      ".offload: a plan that offloads says offload = { gpu_batch_size = } for "
+                      "itself as well",
+                  where + ".offload");
+    }
+  }
+  lua_pop(L, 1);
+  return argument;
+}
+
+int price_offload(lua_State* L, const LoweredProblem& p, const OffloadArgument& offload,
+                  solver::PlanResult result, const std::string& planner) {
+  const solver::Candidate& candidate = *result.candidate;
+  if (const auto obstacle =
+          solver::find_offload_obstacle(p.problem, p.instance, candidate, offload.settings))
+    return push_violation(L, *obstacle);
+  auto plan = std::make_shared<Plan>(solver::build_offload_plan(
+      p.problem, p.instance, result, offload.settings, offload.shares, planner));
+  if (const auto violation = solver::find_offload_violation(*plan, p.problem, p.instance))
+    return push_violation(L, *violation);
+  lua_kit::push_object<Plan>(L, std::move(plan));
+  return 1;
+}
+
+/// offload(plan): the shares of least latency for stages, micro-batch size and settings given as to
+/// ts.plan's manual planner; returns the list of shares and the latency (s), or nil and why.
+int offload(lua_State* L) {
+  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const std::string path = "problem:offload";
+  const solver::Candidate candidate = candidate_argument(L, 2, p.instance, path);
+  const auto argument = offload_argument(L, 2, path);
+  if (!argument) {
+    throw Error(ErrorCode::invalid_argument,
+                path + ".offload: missing; give { gpu_batch_size = 4 }", path + ".offload");
+  }
+  if (const auto obstacle =
+          solver::find_offload_obstacle(p.problem, p.instance, candidate, argument->settings))
+    return push_violation(L, *obstacle);
+  const auto model = solver::offload_model(p.problem, p.instance, candidate, argument->settings);
+  const auto shares = solver::best_offload(model);
+  if (!shares) return push_violation(L, solver::explain_no_offload(model, argument->settings));
+  Json list = Json::array();
+  for (const StageOffload& stage : *shares) list.push_back(to_json(stage));
+  lua_kit::push_json(L, list);
+  lua_pushnumber(L, solver::evaluate_offload(model, *shares).latency_s);
+  return 2;
+}
+
+}  // namespace tessera::solver_lua

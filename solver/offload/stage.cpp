@@ -1,0 +1,199 @@
+// One stage of the cost model: every byte and second as a term that is linear in the shares.
+
+#include "offload/stage.h"
+
+#include <algorithm>
+
+#include "tessera/cost/latency.h"
+
+namespace tessera::solver::offload {
+namespace {
+
+class StageBuilder {
+ public:
+  StageBuilder(const ServingProblem& serving, const Sizes& sizes, std::size_t device,
+               StagePlace place)
+      : serving_(serving),
+        sizes_(sizes),
+        device_(serving.cluster.devices[device].device),
+        place_(place),
+        latency_(cost::make_roofline(device_, serving.kernel_set)) {}
+
+  void add_layer(const LayerShape& layer, std::int32_t bitwidth) {
+    const double bytes = cost::layer_weight_bytes(layer, bitwidth, query());
+    weights_ += bytes;
+    largest_layer_ = std::max(largest_layer_, bytes);
+    if (bitwidth < kComputeBits) {
+      for (const LinearShape& linear : layer.linears) {
+        decompressed_ = std::max(decompressed_, 2.0 * static_cast<double>(linear.parameters()) /
+                                                    static_cast<double>(linear.num_copies));
+      }
+    }
+    cache_ += cost::layer_kv_bytes(layer, serving_.workload, query());
+    prompt_cache_ += kv_bytes(layer, sizes_.block, sizes_.prompt + 1);
+    mean_cache_ += kv_bytes(layer, sizes_.block, sizes_.mean_context);
+    token_cache_ += kv_bytes(layer, sizes_.block, 1);
+    batch_layer_cache_ =
+        std::max(batch_layer_cache_, kv_bytes(layer, sizes_.batch, sizes_.max_context));
+    heads_ = std::max(heads_, static_cast<double>(layer.num_heads));
+    ++layers_;
+    prefill_s_ += sizes_.batches * seconds(layer, cost::Phase::prefill, sizes_.prompt, 0);
+    const double alone = seconds(layer, cost::Phase::decode, 1, 0);
+    decode_s_ += sizes_.batches * alone;
+    attention_s_ +=
+        sizes_.batches * (seconds(layer, cost::Phase::decode, 1, sizes_.mean_context) - alone);
+  }
+
+  OffloadStage build(std::size_t node_index, double sharers, const PlanOffload& settings) const {
+    OffloadStage stage;
+    stage.node_index = node_index;
+    const Node& node = serving_.cluster.nodes[node_index];
+    const double pcie = device_.pcie_bytes_per_s;
+    stage.has_disk = node.disk_bytes_per_s.has_value() && *node.disk_bytes_per_s > 0;
+    const double disk = stage.has_disk ? *node.disk_bytes_per_s / sharers : 1;  // unused without
+    set_prefill(stage, pcie, disk);
+    set_decode(stage, pcie, disk, settings.host_attention_bytes_per_s / sharers);
+    set_ends(stage);
+    set_device_memory(stage);
+    set_host_memory(stage);
+    return stage;
+  }
+
+ private:
+  cost::MemoryQuery query() const { return {serving_.memory, serving_.kv_bitwidth}; }
+
+  double kv_bytes(const LayerShape& layer, double requests, double tokens) const {
+    if (serving_.memory == cost::MemoryPreset::physical && layer.attention_window)
+      tokens = std::min(tokens, static_cast<double>(*layer.attention_window));
+    const auto width = static_cast<double>(layer.num_kv_heads * layer.head_dim);
+    return 2 * requests * tokens * width * serving_.kv_bitwidth / 8;
+  }
+
+  double seconds(const LayerShape& layer, cost::Phase phase, double tokens, double context) const {
+    return latency_
+        ->layer_s(layer, kComputeBits, serving_.kv_bitwidth, {phase, sizes_.batch, tokens, context})
+        .value;
+  }
+
+  double hidden_bytes(double requests, double tokens) const {
+    return requests * tokens * sizes_.hidden * kHiddenBytes;
+  }
+
+  void set_prefill(OffloadStage& stage, double pcie, double disk) const {
+    const double h = layers_ * hidden_bytes(sizes_.block, sizes_.prompt);
+    auto& [ctog, gtoc, dtoc, ctod, comp] = stage.prefill;
+    ctog.slope[wc] = ctog.slope[wd] = weights_ / pcie;
+    gtoc.slope[cc] = gtoc.slope[cd] = prompt_cache_ / pcie;
+    for (OffloadTerm* term : {&ctog, &gtoc}) term->slope[hc] = term->slope[hd] = h / pcie;
+    dtoc.slope[wd] = weights_ / disk;
+    ctod.slope[cd] = prompt_cache_ / disk;
+    for (OffloadTerm* term : {&dtoc, &ctod}) term->slope[hd] = h / disk;
+    comp.constant = prefill_s_;
+  }
+
+  void set_decode(OffloadStage& stage, double pcie, double disk, double host_attention) const {
+    const double h = layers_ * hidden_bytes(sizes_.block, 1);
+    auto& [ctog, gtoc, dtoc, ctod, comp] = stage.decode;
+    ctog.slope[wc] = ctog.slope[wd] = weights_ / pcie;
+    for (OffloadTerm* term : {&ctog, &gtoc}) term->slope[hc] = term->slope[hd] = h / pcie;
+    dtoc.slope[wd] = weights_ / disk;
+    dtoc.slope[cd] = mean_cache_ / disk;
+    ctod.slope[cd] = token_cache_ / disk;
+    for (OffloadTerm* term : {&dtoc, &ctod}) term->slope[hd] = h / disk;
+    comp.constant = decode_s_;
+    comp.slope[cg] = attention_s_;
+    comp.slope[cc] = comp.slope[cd] = mean_cache_ / host_attention;
+  }
+
+  void set_ends(OffloadStage& stage) const {
+    const bool head_here =
+        serving_.memory == cost::MemoryPreset::llm_pq ? place_.first : place_.last;
+    if (place_.first) {
+      stage.prefill_end_s +=
+          latency_->embedding_s(serving_.model, sizes_.block * sizes_.prompt).value;
+      stage.decode_end_s += latency_->embedding_s(serving_.model, sizes_.block).value;
+    }
+    if (head_here) {
+      const double head = latency_->lm_head_s(serving_.model, sizes_.block).value;
+      stage.prefill_end_s += head;
+      stage.decode_end_s += head;
+    }
+  }
+
+  void set_device_memory(OffloadStage& stage) const {
+    stage.usable_bytes = device_.memory_bytes - cost::reserve_bytes(device_, query());
+    stage.embedding_bytes =
+        cost::embedding_bytes(serving_.model, place_.first, place_.last, query());
+    // What is not at home here comes through two buffers, one filled while the other is used.
+    stage.weights.slope[wg] = weights_;
+    stage.weights.slope[wc] = stage.weights.slope[wd] = 2 * largest_layer_;
+    stage.kv_cache.slope[cg] = cache_;
+    Workload whole_prompts = serving_.workload;
+    whole_prompts.chunk_tokens.reset();
+    const auto batch = static_cast<std::int64_t>(sizes_.batch);
+    const auto set = [&](OffloadTerm& term, double tokens, double activations) {
+      term.constant = stage.embedding_bytes + decompressed_ + activations;
+      for (std::size_t i = 0; i < kOffloadShares; ++i)
+        term.slope[i] = stage.weights.slope[i] + stage.kv_cache.slope[i];
+      term.slope[hg] = hidden_bytes(sizes_.block, tokens);
+      term.slope[hc] = term.slope[hd] = hidden_bytes(sizes_.batch, tokens);
+    };
+    set(stage.device_prefill, sizes_.max_prompt,
+        cost::prefill_activation_bytes(serving_.model, whole_prompts, batch, place_.first,
+                                       place_.last, query()));
+    set(stage.device_decode, 1,
+        cost::decode_activation_bytes(serving_.model, whole_prompts, batch, place_.first,
+                                      place_.last, query()));
+    stage.device_decode.slope[cg] += batch_layer_cache_;  // the batch's cache of one layer, grown
+  }
+
+  void set_host_memory(OffloadStage& stage) const {
+    const double block = hidden_bytes(sizes_.block, sizes_.max_prompt);
+    const double batch = hidden_bytes(sizes_.batch, sizes_.max_prompt);
+    OffloadTerm& prefill = stage.host_prefill;
+    prefill.slope[wc] = weights_ + largest_layer_;
+    prefill.slope[wd] = largest_layer_;
+    prefill.slope[cc] = cache_;
+    prefill.slope[hc] = block + batch;
+    prefill.slope[hd] = batch;
+    OffloadTerm& decode = stage.host_decode;
+    decode.slope[wc] = weights_;
+    decode.slope[wd] = largest_layer_;
+    decode.slope[cc] = cache_ + attention_workspace();
+    decode.slope[cd] = 2 * batch_layer_cache_ + attention_workspace();
+    decode.slope[hc] = hidden_bytes(sizes_.block, 1);
+    decode.slope[hd] = 2 * hidden_bytes(sizes_.batch, 1);
+    stage.disk.slope[wd] = weights_;
+    stage.disk.slope[cd] = cache_;
+    stage.disk.slope[hd] = block;
+  }
+
+  /// Scores and outputs of attention on the host, FP16.
+  double attention_workspace() const {
+    return sizes_.batch * kHiddenBytes * (heads_ * sizes_.max_context + sizes_.hidden);
+  }
+
+  const ServingProblem& serving_;
+  const Sizes& sizes_;
+  const Device& device_;
+  StagePlace place_;
+  std::unique_ptr<cost::LatencyModel> latency_;
+  double layers_ = 0, heads_ = 0;
+  double weights_ = 0, largest_layer_ = 0, decompressed_ = 0;   ///< bytes
+  double cache_ = 0;                                            ///< whole batch at full length
+  double prompt_cache_ = 0, mean_cache_ = 0, token_cache_ = 0;  ///< of a block
+  double batch_layer_cache_ = 0;
+  double prefill_s_ = 0, decode_s_ = 0, attention_s_ = 0;
+};
+
+}  // namespace
+
+OffloadStage build_stage(const ServingProblem& serving, const Sizes& sizes, std::size_t device,
+                         StagePlace place, const std::vector<StoredLayer>& layers, double sharers,
+                         const PlanOffload& settings) {
+  StageBuilder builder(serving, sizes, device, place);
+  for (const StoredLayer& layer : layers) builder.add_layer(*layer.shape, layer.bitwidth);
+  return builder.build(serving.cluster.devices[device].node_index, sharers, settings);
+}
+
+}  // namespace tessera::solver::offload

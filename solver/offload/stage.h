@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tessera/solver/offload.h"
+
+/// Parts of the cost model that its files share. Inside this module only.
+namespace tessera::solver::offload {
+
+inline constexpr double kHiddenBytes = 2;         ///< activations are FP16
+inline constexpr std::int32_t kComputeBits = 16;  ///< FlexGen decompresses weights, then computes
+
+/// Devices by position, as build_plan assigns them.
+inline std::vector<std::size_t> devices_of(const Cluster& cluster, const Candidate& candidate) {
+  const auto groups = group_devices(cluster);
+  std::vector<std::size_t> used(groups.size(), 0), devices;
+  for (const std::size_t g : candidate.order) devices.push_back(groups[g][used[g]++]);
+  return devices;
+}
+
+/// Sizes that all stages share. `block` and `batch` are requests per block and per GPU batch.
+struct Sizes {
+  double block = 1, batch = 1, batches = 1;
+  double prompt = 1, mean_context = 1;     ///< tokens, for times
+  double max_prompt = 1, max_context = 1;  ///< tokens, for memory
+  double hidden = 1;
+};
+
+/// One layer of a stage, and the bitwidth at which it is kept.
+struct StoredLayer {
+  const LayerShape* shape = nullptr;
+  std::int32_t bitwidth = 16;
+};
+
+/// All terms of one stage. `device` into the cluster's devices; `sharers`: stages on the same node,
+/// which share its disk and its processors.
+OffloadStage build_stage(const ServingProblem& serving, const Sizes& sizes, std::size_t device,
+                         StagePlace place, const std::vector<StoredLayer>& layers, double sharers,
+                         const PlanOffload& settings);
+
+}  // namespace tessera::solver::offload
