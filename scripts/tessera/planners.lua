@@ -193,8 +193,8 @@ local function planner_named(name, path)
   return registry[name]
 end
 
--- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
-local function resolve_floor(problem)
+--- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
+function M.resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
   if not floor then return problem end
   planner_named(floor, "ts.problem.quality.at_least")
@@ -231,7 +231,7 @@ function M.plan(problem, opt)
     return solver.price(problem, stages, "manual", 0)
   end
   local note
-  problem, note = resolve_floor(problem)
+  problem, note = M.resolve_floor(problem)
   local plan, why
   if planner.plan then
     plan, why = plan_in_lua(planner, problem, opt)

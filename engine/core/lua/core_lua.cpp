@@ -1,5 +1,7 @@
 #include "core_lua.h"
 
+#include <chrono>
+
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -74,6 +76,13 @@ int write_text(lua_State* L) {
   return 0;
 }
 
+/// clock(): seconds since some moment, by the wall; os.clock() counts every thread's work.
+int wall_clock(lua_State* L) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  lua_pushnumber(L, std::chrono::duration<double>(now).count());
+  return 1;
+}
+
 int help_text(lua_State* L) {
   const auto text = environment(L).reference.help(lua_kit::check_text(L, 1, "topic"));
   if (!text) return 0;
@@ -111,6 +120,7 @@ void register_core(lua_State* L) {
                             {"raise", lua_kit::guarded<raise_error>},
                             {"why", lua_kit::guarded<new_why>},
                             {"write_file", lua_kit::guarded<write_text>},
+                            {"clock", lua_kit::guarded<wall_clock>},
                             {"document", lua_kit::guarded<document>},
                             {"help", lua_kit::guarded<help_text>}});
 }
