@@ -88,7 +88,7 @@ end
 -- A floor 10 % looser, or half of theta: what that does to latency and omega.
 local function lower_quality(problem, best, clock)
   local floor = problem.quality and problem.quality.max_omega
-  local row, changed = { kind = "quality" }, nil
+  local row, changed = { kind = "quality" }
   if floor then
     row.name, row.change = "floor", ("quality floor 10 %% looser (omega %.4g)"):format(floor + 0.1 * math.abs(floor))
     changed = problem:with { quality = { max_omega = floor + 0.1 * math.abs(floor) }, theta = problem.theta }
@@ -155,7 +155,7 @@ local function robustness_text(r)
     lines[2] = "  not known: the time limit came first"
     return lines
   end
-  lines[2] = ("  within 1 %% of the best plan in %d of %d perturbed problems (seed %d); at worst %.2g %% above it"):format(
+  lines[2] = ("  within 1 %% of the best plan in %d of %d perturbed problems (seed %d), at worst %.2g %% above"):format(
     r.near_best, r.problems, r.seed, 100 * r.worst_regret_ratio)
   return lines
 end

@@ -33,6 +33,15 @@ function checks.string(value, _, path)
   if type(value) ~= "string" then fail(path, "a string belongs here, not a " .. type(value)) end
 end
 
+-- What functions of the library take besides: tables that they check themselves, and things of any type.
+local reads = setmetatable({}, { __index = checks })
+
+function reads.table(value, _, path)
+  if type(value) ~= "table" then fail(path, "a table belongs here, not a " .. type(value)) end
+end
+
+function reads.any() end
+
 local spec_fields = { type = "string", default = "any", min = "number", max = "number", doc = "string" }
 
 --- Checks the specification of one option: { type =, default =, min =, max =, doc = }.
@@ -63,7 +72,7 @@ function M.read(given, specs, path)
     if not spec then
       fail(path, ("unknown option '%s'%s"):format(tostring(name), core.did_you_mean(tostring(name), known)))
     end
-    checks[spec.type](value, spec, path .. "." .. name)
+    reads[spec.type](value, spec, path .. "." .. name)
     result[name] = value
   end
   for name, spec in pairs(specs) do
