@@ -71,6 +71,7 @@ function Subset:ends(floor)
   local weight = 1e6 * self.scale * math.max(fastest.latency_s, 1e-9) / math.max(math.abs(fastest.omega), 1e-9)
   local least = self.clock.solve(self.problem:with { quality = { at_least = "none" }, theta = math.min(weight, 1e12) })
   if not least or least.status ~= "optimal" then return nil end
+  self.least_omega = least.omega
   local range = fastest.omega - least.omega
   if range <= step * math.abs(fastest.omega) then return fastest, fastest end
   self.theta = tie * self.scale * fastest.latency_s / range
@@ -116,6 +117,7 @@ end
 
 -- A plan of this subset with no more omega and no more than the latency, or nil: from what is known, else solved for.
 function Subset:reach(omega, latency_s)
+  if self.least_omega and omega < self.least_omega - step * math.abs(self.least_omega) then return nil end
   for _, k in ipairs(self.known) do
     if k.limit >= omega and k.latency_s > latency_s * (1 + same) then return nil end
     if k.plan and k.plan.omega <= omega and k.latency_s <= latency_s then return k.plan end

@@ -46,6 +46,49 @@ Comparison compare(const Instance& instance, const Candidate& plan, std::size_t 
   return c;
 }
 
+// Least to load when every one of these holdings is still there.
+double least_with(const Instance& instance, const std::vector<Holding>& holdings,
+                  const WeightBytes& weights) {
+  double total = 0;
+  for (std::size_t i = 0; i < instance.num_layers(); ++i) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t bit = 0; bit < instance.num_bits(); ++bit) {
+      for (std::size_t g = 0; g < instance.groups.size(); ++g) {
+        if (!instance.allowed_at(g, bit)) continue;
+        const bool held = std::any_of(holdings.begin(), holdings.end(), [&](const Holding& h) {
+          return same_device(instance, g, h) && holds(h, i, instance.bitwidths[bit]);
+        });
+        const auto cls = static_cast<std::size_t>(instance.layer_class[i]);
+        least = std::min(least, held ? 0 : weights.layer[cls * instance.num_bits() + bit]);
+      }
+    }
+    total += least;
+  }
+  return total;
+}
+
+// Where a group has fewer devices than holdings, some are gone: the best choice counts. Too many
+// choices are left open, which only lowers the bound.
+double least_without(const Instance& instance, const std::vector<Holding>& holdings,
+                     const WeightBytes& weights, std::size_t choices) {
+  for (std::size_t g = 0; g < instance.groups.size(); ++g) {
+    std::vector<std::size_t> held;
+    for (std::size_t h = 0; h < holdings.size(); ++h) {
+      if (same_device(instance, g, holdings[h])) held.push_back(h);
+    }
+    const auto there = static_cast<std::size_t>(instance.groups[g].count);
+    if (held.size() <= there || held.size() > choices) continue;
+    double least = std::numeric_limits<double>::infinity();
+    for (const std::size_t h : held) {
+      std::vector<Holding> left = holdings;
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(h));
+      least = std::min(least, least_without(instance, left, weights, choices / held.size()));
+    }
+    return least;
+  }
+  return least_with(instance, holdings, weights);
+}
+
 }  // namespace
 
 Moves count_moves(const Instance& instance, const Candidate& plan,
@@ -85,22 +128,8 @@ Moves count_moves(const Instance& instance, const Candidate& plan,
 
 double least_moved_bytes(const Instance& instance, const std::vector<Holding>& holdings,
                          const WeightBytes& weights) {
-  double total = 0;
-  for (std::size_t i = 0; i < instance.num_layers(); ++i) {
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t bit = 0; bit < instance.num_bits(); ++bit) {
-      for (std::size_t g = 0; g < instance.groups.size(); ++g) {
-        if (!instance.allowed_at(g, bit)) continue;
-        const bool held = std::any_of(holdings.begin(), holdings.end(), [&](const Holding& h) {
-          return same_device(instance, g, h) && holds(h, i, instance.bitwidths[bit]);
-        });
-        const auto cls = static_cast<std::size_t>(instance.layer_class[i]);
-        least = std::min(least, held ? 0 : weights.layer[cls * instance.num_bits() + bit]);
-      }
-    }
-    total += least;
-  }
-  return total;
+  constexpr std::size_t kMostChoices = 512;
+  return least_without(instance, holdings, weights, kMostChoices);
 }
 
 }  // namespace tessera::solver
