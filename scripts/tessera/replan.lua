@@ -17,11 +17,11 @@ local specs = {
 core.document {
   name = path,
   doc = "A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew: a layer stays "
-    .. "where its device held it at its bitwidth; devices are the same where type and node are. The best objective is "
-    .. "proven by the exact planner. The moves are searched (a dynamic programme over stages and layers, then step by "
-    .. "step): never more than the best plan needs, not proven least; least_moved_bytes is a bound. Second result: "
-    .. "{ moved_bytes, kept_bytes, moved_layers, least_moved_bytes, optimum, optimum_moved_bytes, transfer_s, "
-    .. "stopped }. Or nil and why.",
+    .. "where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay "
+    .. "idle. The best objective is proven by the exact planner. The moves are searched (a dynamic programme over "
+    .. "stages and layers, then step by step): never more than the best plan needs, not proven least; "
+    .. "least_moved_bytes is a bound. Second result: { moved_bytes, kept_bytes, moved_layers, least_moved_bytes, "
+    .. "optimum, optimum_moved_bytes, transfer_s, stopped }. Or nil and why.",
   parameters = {
     { "plan", "tessera.Plan", "The plan that runs now" },
     { "cluster", "tessera.Cluster|string|table|tessera.Problem",

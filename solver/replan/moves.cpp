@@ -40,9 +40,12 @@ Comparison compare(const Instance& instance, const Candidate& plan, std::size_t 
     if (!kept) ++c.loaded_layers;
   }
   const StagePlace place = place_of(plan, stage);
-  const bool kept =
-      holding != nullptr && holding->first == place.first && holding->last == place.last;
-  (kept ? c.kept_bytes : c.loaded_bytes) += weights.embedding[place.index()];
+  const StagePlace held{holding != nullptr && holding->first && place.first,
+                        holding != nullptr && holding->last && place.last};
+  const double needed = weights.embedding[place.index()];
+  const double kept = std::min(needed, weights.embedding[held.index()]);
+  c.kept_bytes += kept;
+  c.loaded_bytes += needed - kept;
   return c;
 }
 

@@ -72,17 +72,13 @@ std::vector<Setting> settings_of(const Instance& instance, const std::vector<Hol
       settings = without_one(settings, g, most);
     }
   }
-  // Devices may stay idle only where stages may be empty.
-  if (instance.allow_empty_stage) all = settings;
+  all = settings;  // new devices may stay idle
   for (std::size_t g = 0; g < instance.groups.size(); ++g) {
     for (std::int64_t i = used(there, g); i < instance.groups[g].count; ++i) {
       settings = with_one(settings, g, most);
-      if (instance.allow_empty_stage) {
-        for (const Setting& setting : settings) keep(all, setting, most);
-      }
+      for (const Setting& setting : settings) keep(all, setting, most);
     }
   }
-  if (!instance.allow_empty_stage) all = settings;
   all.erase(std::remove_if(all.begin(), all.end(),
                            [&](const Setting& s) {
                              return s.order.empty() || s.order.size() > instance.num_layers();

@@ -15,7 +15,7 @@ struct Setting {
 };
 
 /// The earlier order without the devices that are gone (every choice where several could be meant)
-/// and with the new ones put in at every position; at most `most` of them.
+/// and with none, some or all of the new ones put in at every position; about `most` of them.
 std::vector<Setting> settings_of(const Instance& instance, const std::vector<Holding>& holdings,
                                  std::size_t most);
 

@@ -67,11 +67,11 @@ struct Replanned {
 
 /// The plan that loads fewest bytes among those found with an objective of at most
 /// `max_objective`: the optimum and the earlier plan themselves, and what a dynamic programme over
-/// (stage, layers) finds for the earlier order with lost devices taken out and new ones put in
-/// anywhere, and for the optimum's order, at both plans' micro-batch sizes, under several limits on
-/// the slowest stage of each phase; layers keep their bitwidth, or take one bitwidth per stage or
-/// the optimum's. Layer by layer and boundary by boundary improvement follows. Never worse than the
-/// optimum; that nothing else moves less is not proven.
+/// (stage, layers done) finds for the earlier order with lost devices taken out and new ones put in
+/// anywhere or left idle, and for the optimum's order, at both plans' micro-batch sizes, under
+/// several limits on the slowest stage of each phase; layers keep their bitwidth, or take one
+/// bitwidth per stage or the optimum's. Layer by layer and boundary by boundary improvement
+/// follows. Never worse than the optimum; that nothing else moves less is not proven.
 Replanned replan(const Instance& instance, const std::vector<Holding>& holdings,
                  const WeightBytes& weights, const ReplanRequest& request);
 
