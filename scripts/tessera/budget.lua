@@ -48,15 +48,6 @@ function M.bytes(bytes)
   return ("%.1f MiB"):format(bytes / 2 ^ 20)
 end
 
---- The table of options that a function was given, or an error that names the function.
-function M.options_table(opt, path)
-  if opt == nil then return {} end
-  if type(opt) ~= "table" then
-    core.raise("invalid_argument", ("%s: its options are a table, not a %s"):format(path, type(opt)), path)
-  end
-  return opt
-end
-
 --- The argument, which must be a plan or a problem of the engine.
 function M.object(value, kind, path)
   if getmetatable(value) ~= kind then

@@ -1,7 +1,6 @@
 -- plan:explain(): what binds a plan, what a little more hardware or a lower quality would buy, and how sure the choice
 -- is. Everything but what binds is measured by solving the changed problem again, with the exact planner.
 
-local core = require "tessera.core"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
 local budget = require "tessera.budget"
@@ -10,27 +9,24 @@ local gib, gbps = 2 ^ 30, 1e9 / 8
 local improvement = 1e-8 -- relative; below it two proofs say the same
 local near_best = 0.01
 
-local specs = {
-  as = { type = "string", default = "text", doc = "\"text\", or \"table\" for the numbers behind it" },
-  what_if = { type = "boolean", default = true, doc = "Solve again with a little more hardware; false: a quick look" },
-  robustness = { type = "integer", default = 20, min = 0, max = 10000,
-    doc = "Problems with perturbed latencies; 0: none" },
-  error = { type = "number", min = 0, max = 2,
-    doc = "Relative error of a latency; default: the plan's held-out error, or 0.1 where none is known" },
-  time_limit_s = { type = "number", default = 5, min = 0, max = 1e6, doc = "For all solves together (s)" },
-  seed = { type = "integer", default = 0, min = 0, max = 2 ^ 32, doc = "Of the perturbed latencies" },
-}
-
-core.document {
+local read = options.card {
   name = "plan:explain",
-  doc = "What binds a plan; what one more GiB on each device, one more Gb/s on each link and a looser quality floor "
-    .. "(or half of theta) would buy, measured by solving again; and in how many problems with perturbed latencies "
-    .. "it stays within 1 % of the best.",
-  parameters = { { "options?", "{ as: string?, what_if: boolean?, robustness: integer?, error: number?, "
-    .. "time_limit_s: number?, seed: integer? }",
-    "as = \"text\" or \"table\"; what_if = false: a quick look; robustness: problems (20); error: of a latency "
-    .. "(0.1 where none is known); time_limit_s: of all solves together (5); seed (0)" } },
-  returns = "string|table",
+  doc = "What binds a plan, what a little more hardware or a lower quality would buy, and how sure the choice is. All "
+    .. "but what binds is measured by solving again: one more GiB on each device, one more Gb/s on each link, a "
+    .. "quality floor 10 % looser or half of theta, and problems whose latencies are off.",
+  parameters = {}, returns = "string|table",
+  options = {
+    { name = "as", type = "choice", default = "text", choices = { "text", "table" },
+      doc = "A text to read, or the numbers behind it" },
+    { name = "what_if", type = "boolean", default = true, doc = "Solve again; false: a quick look at what binds" },
+    { name = "robustness", type = "integer", default = 20, min = 0, max = 10000,
+      doc = "Problems in which every latency is off, by independent factors per device type, phase and bitwidth" },
+    { name = "error", type = "number", min = 0, max = 2,
+      doc = "Relative error of a latency; default: the plan's held-out error, 0.1 where none is known" },
+    { name = "time_limit_s", type = "number", unit = "s", default = 5, min = 0, max = 1e6,
+      doc = "Of all solves together; the text says when it cut them short" },
+    { name = "seed", type = "integer", default = 0, min = 0, max = 2 ^ 32, doc = "Of the latencies that are off" },
+  },
 }
 
 local function distinct(names)
@@ -189,11 +185,7 @@ local function text_of(e)
 end
 
 return function(plan, given)
-  local path = "plan:explain"
-  local opt = options.read(budget.options_table(given, path), specs, path)
-  if opt.as ~= "text" and opt.as ~= "table" then
-    core.raise("invalid_argument", ("%s.as: '%s' is neither 'text' nor 'table'"):format(path, opt.as), path .. ".as")
-  end
+  local opt = read(given)
   local e = { binds = solver.bindings(plan), brief = solver.explain_briefly(plan), asked = opt.what_if,
     time_limit_s = opt.time_limit_s, stopped = false }
   if opt.what_if then

@@ -7,24 +7,23 @@ local budget = require "tessera.budget"
 
 local path = "ts.max_batch"
 
-local specs = {
-  max_batch_size = { type = "integer", default = 4096, min = 1, max = 1e5, doc = "Larger batches are not looked at" },
-  prefill_micro_batch_size = { type = "integer", min = 1, max = 1e5, doc = "Held fixed; default: searched" },
-  decode_micro_batch_size = { type = "integer", min = 1, max = 1e5, doc = "Held fixed; default: searched" },
-  time_limit_s = { type = "number", default = 60, min = 0, max = 1e6, doc = "For the search and the plan (s)" },
-}
-
-core.document {
+local read = options.card {
   name = path,
   doc = "The largest batch for which any plan fits the devices and keeps the quality floor, and the best plan for it. "
     .. "Exact: memory grows with the batch, so feasibility is bisected, each answer proven. A floor that names a "
     .. "baseline is that of the problem's own batch. Or nil and why: infeasible, time_limit.",
-  parameters = {
-    { "problem", "tessera.Problem", "Its batch_size does not matter; not of an instance file, whose batch is fixed" },
-    { "options?", "{ max_batch_size: integer?, prefill_micro_batch_size: integer?, decode_micro_batch_size: integer?, "
-      .. "time_limit_s: number? }", "max_batch_size: larger ones are not looked at (4096); time_limit_s (60)" },
-  },
+  parameters = { { "problem", "tessera.Problem", "Of a model, not of an instance file, whose batch is fixed" } },
   returns = "integer?, tessera.Plan|tessera.Error",
+  options = {
+    { name = "max_batch_size", type = "integer", unit = "requests", default = 4096, min = 1, max = 1e5,
+      doc = "Larger batches are not looked at" },
+    { name = "prefill_micro_batch_size", type = "integer", unit = "requests", min = 1, max = 1e5,
+      doc = "Held fixed; default: searched" },
+    { name = "decode_micro_batch_size", type = "integer", unit = "requests", min = 1, max = 1e5,
+      doc = "Held fixed; default: searched" },
+    { name = "time_limit_s", type = "number", unit = "s", default = 60, min = 0, max = 1e6,
+      doc = "Of all solves together" },
+  },
 }
 
 local function fields_of(workload)
@@ -44,7 +43,7 @@ end
 
 return function(problem, given)
   budget.object(problem, "tessera.Problem", path .. " problem")
-  local opt = options.read(budget.options_table(given, path), specs, path)
+  local opt = read(given)
   if not problem.workload then
     core.raise("invalid_argument", path .. " problem: an instance file gives latencies and memory for its own batch "
       .. "only; give a model, a cluster and a workload", path)

@@ -42,6 +42,20 @@ end
 
 function reads.any() end
 
+function reads.choice(value, spec, path)
+  checks.string(value, spec, path)
+  for _, choice in ipairs(spec.choices) do
+    if value == choice then return end
+  end
+  fail(path, ("'%s' is none of '%s'%s"):format(value, table.concat(spec.choices, "', '"),
+    core.did_you_mean(value, spec.choices)))
+end
+
+function reads.integers(value, _, path)
+  reads.table(value, nil, path)
+  for i, item in ipairs(value) do checks.integer(item, {}, ("%s[%d]"):format(path, i)) end
+end
+
 local spec_fields = { type = "string", default = "any", min = "number", max = "number", doc = "string" }
 
 --- Checks the specification of one option: { type =, default =, min =, max =, doc = }.
@@ -79,6 +93,25 @@ function M.read(given, specs, path)
     if result[name] == nil then result[name] = spec.default end
   end
   return result
+end
+
+--- Documents a function of the library by the list `card.options` and returns what reads a table of them: one list
+--- feeds help, editors and checks.
+function M.card(card)
+  core.document(card)
+  local specs = {}
+  for _, spec in ipairs(card.options) do specs[spec.name] = spec end
+  return function(given)
+    if given == nil then given = {} end
+    if type(given) ~= "table" then fail(card.name, "its options are a table, not a " .. type(given)) end
+    local result = M.read(given, specs, card.name)
+    for _, spec in ipairs(card.options) do
+      if spec.required and result[spec.name] == nil then
+        fail(card.name .. "." .. spec.name, "missing; " .. spec.doc)
+      end
+    end
+    return result
+  end
 end
 
 return M

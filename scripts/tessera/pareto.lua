@@ -16,29 +16,27 @@ local tie = 1e-6 -- price of all of omega's range, as a share of the latency: br
 local step = 3e-6 -- below the last omega; more than the slack on a floor, 1e-6
 local same = 2 * tie
 
-local specs = {
-  max_points = { type = "integer", default = 8, min = 2, max = 10000, doc = "Points of each choice of devices" },
-  max_subsets = { type = "integer", default = 64, min = 1, max = 100000, doc = "Choices of devices" },
-  price = { type = "string", default = "usd_per_h", doc = "\"usd_per_h\", \"usd_per_million_tokens\" or \"none\"" },
-  prices = { type = "table", doc = "{ [device] = usd_per_h }, over those of the device files" },
-  time_limit_s = { type = "number", default = 60, min = 0, max = 1e6, doc = "For all solves together (s)" },
-}
-
-core.document {
+local read = options.card {
   name = path,
-  doc = "A front of plans over latency, omega and price, sorted by latency: no point is dominated by another one or by "
-    .. "any plan on any subset of the cluster's devices (proven by exact solves). Columns for ts.table: latency_s, "
-    .. "omega, mean_bitwidth, price_usd_per_h, usd_per_million_tokens, throughput_tok_s, devices. Second: { complete = "
-    .. "the front holds every point, stopped, solves, subsets }. Or nil and why.",
-  parameters = {
-    { "problem", "tessera.Problem", "Its theta and quality floor limit nothing but omega" },
-    { "options?", "{ max_points: integer?, max_subsets: integer?, price: string?, prices: table<string, number>?, "
-      .. "time_limit_s: number? }",
-      "max_points of each choice of devices (8); max_subsets: choices of devices (64); price: \"usd_per_h\", "
-      .. "\"usd_per_million_tokens\" (a machine that is paid while it runs), or \"none\" for the whole cluster and two "
-      .. "axes; prices: USD/h by device; time_limit_s (60)" },
-  },
+  doc = "Plans of which none is better in latency, quality and price at once, sorted by latency. Every subset of the "
+    .. "cluster's devices is a candidate; no plan on any of them dominates a point, which exact solves prove. Points "
+    .. "have latency_s, throughput_tok_s, omega, mean_bitwidth, price_usd_per_h, usd_per_million_tokens, devices and "
+    .. "plan; ts.table prints them. Second result: complete (the front holds every point), stopped, solves, subsets. "
+    .. "Or nil and why.",
+  parameters = { { "problem", "tessera.Problem", "Its theta does not matter; its quality floor holds" } },
   returns = "table[]?, table",
+  options = {
+    { name = "max_points", type = "integer", default = 8, min = 2, max = 10000, doc = "Of each choice of devices" },
+    { name = "max_subsets", type = "integer", default = 64, min = 1, max = 100000,
+      doc = "Choices of devices; more are refused" },
+    { name = "price", type = "choice", default = "usd_per_h",
+      choices = { "usd_per_h", "usd_per_million_tokens", "none" },
+      doc = "The third axis: what the devices cost by the hour or by the token; none: the whole cluster, two axes" },
+    { name = "prices", type = "table", lua_type = "table<string, number>", unit = "USD/h",
+      doc = "By device, over those of the device files" },
+    { name = "time_limit_s", type = "number", unit = "s", default = 60, min = 0, max = 1e6,
+      doc = "Of all solves together" },
+  },
 }
 
 -- The least latency of one choice of devices under limits on omega.
@@ -200,17 +198,9 @@ local function dominates(subset, i, point, axis)
     or less(plan.omega, point.omega)
 end
 
-local function check(opt)
-  if opt.price ~= "usd_per_h" and opt.price ~= "usd_per_million_tokens" and opt.price ~= "none" then
-    core.raise("invalid_argument", ("%s.price: '%s' is none of 'usd_per_h', 'usd_per_million_tokens', 'none'"):format(
-      path, opt.price), path .. ".price")
-  end
-end
-
 return function(problem, given)
   budget.object(problem, "tessera.Problem", path .. " problem")
-  local opt = options.read(budget.options_table(given, path), specs, path)
-  check(opt)
+  local opt = read(given)
   local clock = budget.new(opt.time_limit_s)
   problem = planners.resolve_floor(problem):with { objective = "steady" }
   local floor = problem.quality and problem.quality.max_omega

@@ -7,30 +7,27 @@ local budget = require "tessera.budget"
 
 local path = "ts.replan"
 
-local specs = {
-  tolerance = { type = "number", default = 0.01, min = 0, max = 100,
-    doc = "How far above the best objective the plan may be, as a ratio" },
-  lost = { type = "table", doc = "device_index of stages whose devices are gone, where the type does not say which" },
-  time_limit_s = { type = "number", default = 60, min = 0, max = 1e6, doc = "For both searches (s)" },
-}
-
-core.document {
+local read = options.card {
   name = path,
-  doc = "A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew: a layer stays "
+  doc = "A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays "
     .. "where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay "
-    .. "idle. The best objective is proven by the exact planner. The moves are searched (a dynamic programme over "
-    .. "stages and layers, then step by step): never more than the best plan needs, not proven least; "
-    .. "least_moved_bytes is a bound. Second result: { moved_bytes, kept_bytes, moved_layers, least_moved_bytes, "
-    .. "optimum, optimum_moved_bytes, transfer_s, stopped }. Or nil and why.",
+    .. "idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan "
+    .. "needs, not proven least. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes (a bound), "
+    .. "transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.",
   parameters = {
     { "plan", "tessera.Plan", "The plan that runs now" },
     { "cluster", "tessera.Cluster|string|table|tessera.Problem",
       "What is there now; a problem for plans of instances" },
-    { "options?", "{ tolerance: number?, lost: integer[]?, time_limit_s: number? }",
-      "tolerance over the best objective (0.01); lost: device_index of stages whose devices are gone, where type and "
-      .. "node do not say which; time_limit_s (60)" },
   },
   returns = "tessera.Plan?, table|tessera.Error",
+  options = {
+    { name = "tolerance", type = "number", default = 0.01, min = 0, max = 100,
+      doc = "How far above the best objective the plan may be, as a ratio" },
+    { name = "lost", type = "integers",
+      doc = "device_index of stages whose devices are gone, where type and node do not say which" },
+    { name = "time_limit_s", type = "number", unit = "s", default = 60, min = 0, max = 1e6,
+      doc = "Of both searches together" },
+  },
 }
 
 local function fail(where, text) core.raise("invalid_argument", where .. ": " .. text, where) end
@@ -63,7 +60,7 @@ end
 
 return function(plan, cluster, given)
   budget.object(plan, "tessera.Plan", path .. " plan")
-  local opt = options.read(budget.options_table(given, path), specs, path)
+  local opt = read(given)
   local lost = check_lost(opt.lost, plan)
   local problem = problem_of(plan, cluster)
   local clock = budget.new(opt.time_limit_s)

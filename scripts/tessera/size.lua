@@ -16,32 +16,39 @@ local most_mixes = 200000
 
 local function fail(where, text) core.raise("invalid_argument", where .. ": " .. text, where) end
 
-local specs = {
-  model = { type = "any" }, workload = { type = "any" }, devices = { type = "table" }, target = { type = "table" },
-  quality = { type = "table" }, prices = { type = "table" }, bitwidths = { type = "table" },
-  indicator = { type = "any" }, kernel_set = { type = "string" }, memory = { type = "string" },
-  kv_bitwidth = { type = "number" },
-  max_devices = { type = "integer", default = 8, min = 1, max = 64 },
-  devices_per_node = { type = "integer", min = 1, max = 64 },
-  link_gbps = { type = "number", default = 100, min = 1e-3, max = 1e6 },
-  time_limit_s = { type = "number", default = 60, min = 0, max = 1e6 },
-}
-
-core.document {
+local read = options.card {
   name = path,
-  doc = "The cheapest mix and the smallest number of GPUs whose best plan meets a target, each proven: every cheaper "
-    .. "(smaller) mix was refused by a bound or by an exact solve. { cheapest, fewest, tried, refused_by_bound, "
-    .. "refused_by_solve, mixes }; cheapest and fewest are { cluster, plan, price_usd_per_h, num_devices, devices }. "
+  doc = "The cheapest mix and the smallest number of GPUs whose best plan meets a target. Proven: every cheaper, or "
+    .. "smaller, mix was refused by a bound or by an exact solve. { cheapest, fewest, tried, refused_by_bound, "
+    .. "refused_by_solve, mixes }; cheapest and fewest have cluster, plan, price_usd_per_h, num_devices and devices. "
     .. "Or nil and why: infeasible, or time_limit with what was found so far in why.best.",
-  parameters = { { "options", "{ model: tessera.Model|string|table, workload: tessera.Workload|string|table, "
-    .. "devices: table, target: table, quality: table?, max_devices: integer?, devices_per_node: integer?, "
-    .. "link_gbps: number?, prices: table<string, number>?, bitwidths: integer[]?, indicator: any, "
-    .. "kernel_set: string?, memory: string?, kv_bitwidth: number?, time_limit_s: number? }",
-    "devices: \"T4-16G\", or { \"T4-16G\", 4 } for at most 4; target: throughput_tok_s, latency_s, or both; quality: "
-    .. "{ max_omega = 1 } unless given, 4 bits throughout; max_devices in all (8); devices_per_node: a type's devices "
-    .. "share nodes of this many (default: one node a type); link_gbps between nodes (100); prices: USD/h by device, "
-    .. "over the device files; time_limit_s (60); the others as for ts.problem" } },
   returns = "table?, tessera.Error?",
+  options = {
+    { name = "model", type = "any", lua_type = "tessera.Model|string|table", required = true,
+      doc = "Model, or its name" },
+    { name = "workload", type = "any", lua_type = "tessera.Workload|string|table", required = true,
+      doc = "Workload, or its name" },
+    { name = "devices", type = "table", required = true,
+      doc = "What may be bought: { \"T4-16G\", { \"A100-40G\", 4 } }, at most 4 of the latter" },
+    { name = "target", type = "table", lua_type = "{ latency_s: number?, throughput_tok_s: number? }", required = true,
+      doc = "{ throughput_tok_s = } or { latency_s = } of the whole batch, or both" },
+    { name = "quality", type = "table",
+      doc = "{ max_omega = x } or { at_least = \"none\" }; default: 4 bits throughout, max_omega = 1" },
+    { name = "max_devices", type = "integer", default = 8, min = 1, max = 64, doc = "In all" },
+    { name = "devices_per_node", type = "integer", min = 1, max = 64,
+      doc = "Devices of a type on one node; default: all of them" },
+    { name = "link_gbps", type = "number", unit = "Gb/s", default = 100, min = 1e-3, max = 1e6,
+      doc = "Network between nodes" },
+    { name = "prices", type = "table", lua_type = "table<string, number>", unit = "USD/h",
+      doc = "By device, over those of the device files" },
+    { name = "bitwidths", type = "integers", unit = "bits", doc = "As for ts.problem" },
+    { name = "indicator", type = "any", lua_type = "tessera.Indicator|string|table", doc = "As for ts.problem" },
+    { name = "kernel_set", type = "string", doc = "As for ts.problem" },
+    { name = "memory", type = "string", doc = "As for ts.problem" },
+    { name = "kv_bitwidth", type = "number", unit = "bits", min = 1, max = 16, doc = "As for ts.problem" },
+    { name = "time_limit_s", type = "number", unit = "s", default = 60, min = 0, max = 1e6,
+      doc = "Of all solves together" },
+  },
 }
 
 -- { { device =, name =, limit =, usd_per_h = }, ... } of the `devices` option.
@@ -183,11 +190,8 @@ local function first(mixes, search)
   return nil, true
 end
 
-local function refuse_missing(opt)
-  for _, name in ipairs { "model", "workload", "devices", "target" } do
-    if opt[name] == nil then fail(path .. "." .. name, "missing") end
-  end
-  if opt.quality and opt.quality.at_least ~= nil and opt.quality.at_least ~= "none" then
+local function check_quality(quality)
+  if quality and quality.at_least ~= nil and quality.at_least ~= "none" then
     fail(path .. ".quality", "a baseline's omega differs from mix to mix; give max_omega = x, or at_least = \"none\"")
   end
 end
@@ -211,9 +215,8 @@ local function why_not(search, result)
 end
 
 return function(given)
-  if type(given) ~= "table" then fail(path, "its options are a table, not a " .. type(given)) end
-  local opt = options.read(given, specs, path)
-  refuse_missing(opt)
+  local opt = read(given)
+  check_quality(opt.quality)
   local types = types_of(opt)
   opt.model, opt.workload = core.model(opt.model), core.workload(opt.workload)
   local search = { opt = opt, types = types, latency_s = latency_of(opt.target, opt.workload), tried = 0,

@@ -239,7 +239,8 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                  {"stages", "tessera.Stage[]", "In pipeline order", solver_lua::push_stages},
                  {"notes", "string[]", "Fallbacks taken and what else matters",
                   [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
-      .methods = {{"explain", guarded<explain>, "(options: table?): string|table",
+      .methods = {{"explain", guarded<explain>,
+                   "(options: tessera.options.plan.explain?): string|table",
                    "What binds it, what a little more hardware or a lower quality would buy, and "
                    "how sure the choice is; see plan:explain"},
                   {"save", guarded<save>, "(path: string)",

@@ -178,7 +178,8 @@ describe("plan:explain", function()
   it("refuses what it does not know", function()
     local plan = support.small_plan()
     for _, case in ipairs {
-      { { what = true }, "unknown option 'what'; did you mean 'what_if'" }, { { as = "json" }, "neither 'text' nor" },
+      { { what = true }, "unknown option 'what'; did you mean 'what_if'" },
+      { { as = "json" }, "'json' is none of 'text', 'table'" },
       { { as = 3 }, "a string belongs here" }, { { robustness = -1 }, "outside [0, 10000]" },
       { { robustness = 1.5 }, "not an integer" }, { { seed = -1 }, "outside" }, { { error = -0.1 }, "outside [0, 2]" },
       { { error = support.nan }, "not a finite number" }, { { time_limit_s = "1" }, "not a finite number" },

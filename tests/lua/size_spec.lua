@@ -144,7 +144,8 @@ describe("ts.size", function()
       options[name] = nil
       raises("invalid_argument", "ts.size." .. name .. ": missing", function() ts.size(options) end)
     end
-    raises("invalid_argument", "not a nil", function() ts.size() end)
+    raises("invalid_argument", "ts.size.model: missing", function() ts.size() end)
+    raises("invalid_argument", "not a number", function() ts.size(3) end)
     raises("not_found", "A11", function() ask { devices = { "A11" } } end)
     raises("invalid_argument", "lower max_devices", function()
       ask { devices = { "A10", "T4-16G", "L4", "A100-40G", "A100-80G", "H100-80G", "L40S", "P100-12G" },

@@ -47,7 +47,9 @@ Topics library_topics(lua_State* L) {
 Topics all_topics(Host& host) {
   Topics topics = library_topics(host.state());  // first, because loading the library adds cards
   for (const std::string& name : host.reference().topics()) {
-    topics[name] = host.reference().summary(name);
+    const std::string summary = host.reference().summary(name);
+    const std::size_t end = summary.find(". ");  // the first sentence
+    topics[name] = end == std::string::npos ? summary : summary.substr(0, end + 1);
   }
   return topics;
 }
@@ -82,6 +84,7 @@ std::string help_overview(Host& host) {
 }
 
 std::optional<std::string> help_topic(Host& host, const std::string& topic) {
+  library_topics(host.state());  // loading the library adds cards
   for (const std::string& name : {topic, "ts." + topic, "tessera." + topic, "tessera " + topic}) {
     if (auto text = host.reference().help(name)) return text;
   }
