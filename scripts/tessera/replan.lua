@@ -12,8 +12,8 @@ local read = options.card {
   doc = "A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays "
     .. "where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay "
     .. "idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan "
-    .. "needs, not proven least. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes (a bound), "
-    .. "transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.",
+    .. "needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, "
+    .. "moved_layers, least_moved_bytes, transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.",
   parameters = {
     { "plan", "tessera.Plan", "The plan that runs now" },
     { "cluster", "tessera.Cluster|string|table|tessera.Problem",

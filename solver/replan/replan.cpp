@@ -131,15 +131,18 @@ Replanned replan(const Instance& instance, const std::vector<Holding>& holdings,
   if (!request.earlier.order.empty()) best.offer(request.earlier);
   const Evaluation optimum = evaluate(instance, request.optimum);
   const double slack = std::max(0.0, request.max_objective - optimum.objective);
+  const double least = least_moved_bytes(instance, holdings, weights) * (1 + 1e-9);
+  const auto done = [&] { return best.moves().moved_bytes <= least || deadline.reached(); };
   for (const Setting& setting : all_settings(instance, holdings, weights, request.optimum)) {
     for (const auto& [prefill, decode] : all_sizes(instance, request)) {
+      if (done()) break;
       const StageProgramme programme(instance, holdings, weights, setting, request.optimum, prefill,
                                      decode);
       const auto c = objective_coefficients(instance, instance.objective, prefill, decode);
       const double decode_weight = c.decode_max + c.round * c.round_micro_batches;
       for (const double p : limits(optimum.prefill_max_s, slack, c.prefill_max)) {
         for (const double d : limits(optimum.decode_max_s, slack, decode_weight)) {
-          if (deadline.reached()) break;
+          if (done()) break;
           for (const Candidate& plan : programme.solve(p, d, request.max_objective)) {
             best.offer(plan);
           }
@@ -147,9 +150,10 @@ Replanned replan(const Instance& instance, const std::vector<Holding>& holdings,
       }
     }
   }
-  while (!deadline.reached() && step(instance, best, deadline)) {
+  while (!done() && step(instance, best, deadline)) {
   }
-  return {best.plan(), best.moves(), deadline.reached().has_value()};
+  const bool proven = best.moves().moved_bytes <= least;
+  return {best.plan(), best.moves(), !proven && deadline.reached()};
 }
 
 }  // namespace tessera::solver

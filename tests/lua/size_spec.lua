@@ -84,7 +84,7 @@ describe("ts.size", function()
       local plan = ts.plan(solver.with_devices(problem, lists[i]))
       if plan then
         assert.is_true(bounds[i] <= plan.latency_s, i)
-        assert.is_true(bounds[i] >= 0.4 * plan.latency_s, i) -- a bound that says nothing would pass as well
+        assert.is_true(bounds[i] >= 0.6 * plan.latency_s, i) -- a bound that says nothing would pass as well
       end
     end
     raises("invalid_argument", "2 counts for 3", function() solver.mix_bounds(problem, { { 1, 1 } }) end)
