@@ -6,6 +6,7 @@ local indicator = require "tessera.indicator"
 local solver = require "tessera.solver"
 local planners = require "tessera.planners"
 local help = require "tessera.help"
+require "tessera.explain" -- the card of plan:explain
 
 local ts = {
   model = core.model,
@@ -22,6 +23,10 @@ local ts = {
   check = solver.check,
   simulate = solver.simulate,
   beside = require "tessera.beside",
+  max_batch = require "tessera.max_batch",
+  size = require "tessera.size",
+  pareto = require "tessera.pareto",
+  replan = require "tessera.replan",
   picture = require "tessera.picture",
   table = require "tessera.text_table",
   help_topic = help.topic,

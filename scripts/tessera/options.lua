@@ -33,6 +33,29 @@ function checks.string(value, _, path)
   if type(value) ~= "string" then fail(path, "a string belongs here, not a " .. type(value)) end
 end
 
+-- What functions of the library take besides: tables that they check themselves, and things of any type.
+local reads = setmetatable({}, { __index = checks })
+
+function reads.table(value, _, path)
+  if type(value) ~= "table" then fail(path, "a table belongs here, not a " .. type(value)) end
+end
+
+function reads.any() end
+
+function reads.choice(value, spec, path)
+  checks.string(value, spec, path)
+  for _, choice in ipairs(spec.choices) do
+    if value == choice then return end
+  end
+  fail(path, ("'%s' is none of '%s'%s"):format(value, table.concat(spec.choices, "', '"),
+    core.did_you_mean(value, spec.choices)))
+end
+
+function reads.integers(value, _, path)
+  reads.table(value, nil, path)
+  for i, item in ipairs(value) do checks.integer(item, {}, ("%s[%d]"):format(path, i)) end
+end
+
 local spec_fields = { type = "string", default = "any", min = "number", max = "number", doc = "string" }
 
 --- Checks the specification of one option: { type =, default =, min =, max =, doc = }.
@@ -63,13 +86,32 @@ function M.read(given, specs, path)
     if not spec then
       fail(path, ("unknown option '%s'%s"):format(tostring(name), core.did_you_mean(tostring(name), known)))
     end
-    checks[spec.type](value, spec, path .. "." .. name)
+    reads[spec.type](value, spec, path .. "." .. name)
     result[name] = value
   end
   for name, spec in pairs(specs) do
     if result[name] == nil then result[name] = spec.default end
   end
   return result
+end
+
+--- Documents a function of the library by the list `card.options` and returns what reads a table of them: one list
+--- feeds help, editors and checks.
+function M.card(card)
+  core.document(card)
+  local specs = {}
+  for _, spec in ipairs(card.options) do specs[spec.name] = spec end
+  return function(given)
+    if given == nil then given = {} end
+    if type(given) ~= "table" then fail(card.name, "its options are a table, not a " .. type(given)) end
+    local result = M.read(given, specs, card.name)
+    for _, spec in ipairs(card.options) do
+      if spec.required and result[spec.name] == nil then
+        fail(card.name .. "." .. spec.name, "missing; " .. spec.doc)
+      end
+    end
+    return result
+  end
 end
 
 return M

@@ -173,8 +173,8 @@ local function run(chain, problem, given)
   return with_notes(plan, notes)
 end
 
--- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
-local function resolve_floor(problem)
+--- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
+function M.resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
   if not floor then return problem end
   registry.named(floor, "ts.problem.quality.at_least")
@@ -211,7 +211,7 @@ function M.plan(problem, opt)
     return solver.price(problem, stages, "manual", 0)
   end
   local note
-  problem, note = resolve_floor(problem)
+  problem, note = M.resolve_floor(problem)
   local plan, why = run(chain, problem, opt)
   if not plan then return nil, why end
   return note and plan:with_note(note) or plan

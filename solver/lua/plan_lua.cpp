@@ -31,16 +31,20 @@ int save(lua_State* L) {
   return 0;
 }
 
+/// explain(options): the library's, which re-solves; it is loaded when first asked for.
 int explain(lua_State* L) {
-  lua_kit::push_text(L, solver::explain(self(L)));
+  self(L);
+  lua_settop(L, 2);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.explain");
+  lua_call(L, 1, 1);
+  lua_insert(L, 1);
+  lua_call(L, 2, 1);
   return 1;
 }
 
 int problem_of(lua_State* L) {
-  auto lowered = std::make_shared<LoweredProblem>();
-  lowered->problem = solver::problem_from_json(*self(L).problem, "plan.problem");
-  lowered->instance = solver::lower(lowered->problem);
-  lua_kit::push_object<LoweredProblem>(L, std::move(lowered));
+  solver_lua::push_lowered(L, solver::problem_from_json(*self(L).problem, "plan.problem"));
   return 1;
 }
 
@@ -155,8 +159,7 @@ int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult&
     return push_why(L, "time_limit", "no plan was found within the time limit; raise time_limit_s",
                     "");
   }
-  lua_kit::push_object<Plan>(
-      L, std::make_shared<Plan>(solver::build_plan(p.problem, p.instance, result, planner)));
+  solver_lua::push_plan(L, p, result, planner);
   return 1;
 }
 
@@ -218,8 +221,10 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                   }},
                  {"notes", "string[]", "Fallbacks taken and what else matters",
                   [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
-      .methods = {{"explain", guarded<explain>, "(): string",
-                   "Why it is as it is: bottlenecks, tightest memory, terms of the objective"},
+      .methods = {{"explain", guarded<explain>,
+                   "(options: tessera.options.plan.explain?): string|table",
+                   "What binds it, what a little more hardware or a lower quality would buy, and "
+                   "how sure the choice is; see plan:explain"},
                   {"save", guarded<save>, "(path: string)",
                    "Writes it with its problem as JSON, for ts.load_plan"},
                   {"problem", guarded<problem_of>, "(): tessera.Problem", "The problem it solves"},
@@ -369,6 +374,12 @@ std::function<void(const solver::Incumbent&)> incumbent_handler(
     }
     callback->call(1, 0);
   };
+}
+
+void push_plan(lua_State* L, const LoweredProblem& problem, const solver::PlanResult& result,
+               const std::string& planner) {
+  lua_kit::push_object<Plan>(L, std::make_shared<Plan>(solver::build_plan(
+                                    problem.problem, problem.instance, result, planner)));
 }
 
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,

@@ -14,13 +14,6 @@ using solver_lua::LoweredProblem;
 
 namespace {
 
-void push_lowered(lua_State* L, solver::Problem problem) {
-  auto result = std::make_shared<LoweredProblem>();
-  result->instance = solver::lower(problem);
-  result->problem = std::move(problem);
-  lua_kit::push_object<LoweredProblem>(L, std::move(result));
-}
-
 /// with(changes): the same problem with some options changed.
 int with(lua_State* L) {
   static const OptionTable table = [] {
@@ -32,7 +25,7 @@ int with(lua_State* L) {
   }();
   solver::Problem changed = lua_kit::check_object<LoweredProblem>(L, 1, "problem")->problem;
   solver_lua::change(L, lua_kit::Options(L, 2, table, "problem:with"), changed);
-  push_lowered(L, std::move(changed));
+  solver_lua::push_lowered(L, std::move(changed));
   return 1;
 }
 
@@ -172,6 +165,13 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
 }
 
 namespace solver_lua {
+
+void push_lowered(lua_State* L, solver::Problem problem) {
+  auto result = std::make_shared<LoweredProblem>();
+  result->instance = solver::lower(problem);
+  result->problem = std::move(problem);
+  lua_kit::push_object<LoweredProblem>(L, std::move(result));
+}
 
 int new_problem(lua_State* L) {
   push_lowered(L, problem_from(L, lua_kit::Options(L, 1, problem_options(), "ts.problem")));

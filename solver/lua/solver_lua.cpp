@@ -15,6 +15,11 @@ OptionSpec micro_batch_option(std::string_view name) {
           .required = true};
 }
 
+void set_number(lua_State* L, const char* name, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, name);
+}
+
 void register_solver(lua_State* L) {
   register_problem(L);
   register_plan(L);
@@ -32,7 +37,16 @@ void register_solver(lua_State* L) {
                             {"simulate", lua_kit::guarded<simulate>},
                             {"search", lua_kit::guarded<new_search>},
                             {"starts", lua_kit::guarded<new_starts>},
-                            {"heuristic_cards", lua_kit::guarded<heuristic_cards>}});
+                            {"heuristic_cards", lua_kit::guarded<heuristic_cards>},
+                            {"bindings", lua_kit::guarded<bindings>},
+                            {"explain_briefly", lua_kit::guarded<explain_briefly>},
+                            {"link_names", lua_kit::guarded<link_names>},
+                            {"upgraded", lua_kit::guarded<upgraded>},
+                            {"perturbed", lua_kit::guarded<perturbed>},
+                            {"device_groups", lua_kit::guarded<device_groups>},
+                            {"with_devices", lua_kit::guarded<with_devices>},
+                            {"mix_bounds", lua_kit::guarded<mix_bounds>},
+                            {"replan", lua_kit::guarded<replan>}});
 }
 
 }  // namespace tessera::solver_lua

@@ -39,11 +39,29 @@ int simulate(lua_State* L);
 int new_search(lua_State* L);  ///< search(problem, plan, options, name) for heuristics in Lua
 int new_starts(lua_State* L);  ///< starts(problem, options, name): searches from every start
 int heuristic_cards(lua_State* L);
+// What the Lua library builds plan:explain, ts.max_batch, ts.size, ts.pareto and ts.replan from.
+int bindings(lua_State* L);
+int explain_briefly(lua_State* L);
+int link_names(lua_State* L);
+int upgraded(lua_State* L);
+int perturbed(lua_State* L);
+int device_groups(lua_State* L);
+int with_devices(lua_State* L);
+int mix_bounds(lua_State* L);
+int replan(lua_State* L);
 void register_problem(lua_State* L);
 void register_plan(lua_State* L);
 void register_stage(lua_State* L);
 void register_run(lua_State* L);
 void register_search(lua_State* L);
+
+/// The problem, lowered, as an object.
+void push_lowered(lua_State* L, solver::Problem problem);
+/// A plan for a candidate that satisfies every constraint.
+void push_plan(lua_State* L, const LoweredProblem& problem, const solver::PlanResult& result,
+               const std::string& planner);
+/// Numbers as fields of the table on top of the stack.
+void set_number(lua_State* L, const char* name, double value);
 
 /// Pushes the stages of a plan as a list of objects.
 void push_stages(lua_State* L, const Plan& plan);

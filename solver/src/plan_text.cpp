@@ -47,14 +47,6 @@ std::string proof(const Plan& plan) {
   return fmt::format("bound {}, gap {}", format_seconds(*plan.bound), shown);
 }
 
-std::size_t slowest(const Plan& plan, double PlanStage::*time) {
-  std::size_t found = 0;
-  for (std::size_t k = 1; k < plan.stages.size(); ++k) {
-    if (plan.stages[k].*time > plan.stages[found].*time) found = k;
-  }
-  return found;
-}
-
 }  // namespace
 
 std::string summarise(const Plan& plan) {
@@ -104,8 +96,6 @@ std::string explain(const Plan& plan) {
   const Problem problem = problem_from_json(*plan.problem, "plan.problem");
   const Instance instance = lower(problem);
   const Evaluation e = evaluate(instance, candidate_of(instance, plan));
-  const std::size_t prefill = slowest(plan, &PlanStage::prefill_s);
-  const std::size_t decode = slowest(plan, &PlanStage::decode_s);
   std::size_t tight = 0;
   for (std::size_t k = 1; k < plan.stages.size(); ++k) {
     if (used_ratio(plan.stages[k].memory) > used_ratio(plan.stages[tight].memory)) tight = k;
@@ -119,10 +109,6 @@ std::string explain(const Plan& plan) {
   std::string text =
       fmt::format("  first micro-batch through the pipeline {}, the others {}, decoding {}\n",
                   format_seconds(fill), format_seconds(steady), format_seconds(rounds));
-  text += fmt::format("  prefill waits for stage {} ({}, {} per micro-batch unit)\n", prefill,
-                      plan.stages[prefill].device, format_seconds(plan.stages[prefill].prefill_s));
-  text += fmt::format("  decoding waits for stage {} ({}, {} per step)\n", decode,
-                      plan.stages[decode].device, format_seconds(plan.stages[decode].decode_s));
   text += fmt::format(
       "  memory is tightest on stage {} ({}): {} weights, {} KV cache, {} activations, {} "
       "embeddings, {} reserve; {} left\n",

@@ -91,7 +91,10 @@ local cases = {
 
 -- The examples are run as they are; the first plan that each asks for is kept.
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-for _, name in ipairs { "01_first_plan", "02_own_model", "03_own_cluster", "04_own_device", "05_theta_sweep" } do
+local examples = {
+  "01_first_plan", "02_own_model", "03_own_cluster", "04_own_device", "05_theta_sweep", "06_sizing",
+}
+for _, name in ipairs(examples) do
   cases["example-" .. name] = {
     function()
       local plan, kept = ts.plan, nil

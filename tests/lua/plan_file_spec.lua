@@ -95,7 +95,7 @@ describe("a saved plan", function()
           local checked, result, why = pcall(ts.check, plan)
           if checked and not result then assert.is_string(why.message) end
           pcall(ts.simulate, plan)
-          pcall(plan.explain, plan)
+          pcall(plan.explain, plan, { what_if = false })
           pcall(tostring, plan)
         else
           assert.is_string(plan.message, ("seed %d, step %d"):format(20240607, i))

@@ -107,6 +107,33 @@ function M.small_plan()
   return plan
 end
 
+--- Path of an instance file that can be worked out by hand: types and counts as given, 4 layers, bitwidths 4 and 8.
+--- Files go away with `M.remove_files`.
+function M.tiny_instance(types)
+  types = types or { { name = "A", count = 1, mem_gb = 5 }, { name = "B", count = 1, mem_gb = 5 } }
+  local names, prefill, decode, links = {}, {}, {}, {}
+  for t, item in ipairs(types) do
+    names[t] = ('{"name": "%s", "count": %d, "mem_gb": %g}'):format(item.name, item.count, item.mem_gb)
+    local speed = item.speed or t
+    local function rows(scale)
+      local list = {}
+      for size = 1, 4 do
+        list[size] = ("[%g, %g]"):format(scale * speed * (0.5 + size), scale * speed * (0.6 + 1.3 * size))
+      end
+      return ('"%s": [%s]'):format(item.name, table.concat(list, ", "))
+    end
+    prefill[t], decode[t] = rows(0.1), rows(0.01)
+    local row = {}
+    for other = 1, #types do row[other] = item.link_gbs or 1 + math.min(t, other) end
+    links[t] = "[" .. table.concat(row, ", ") .. "]"
+  end
+  return M.temporary(([=[{"name": "tiny", "L": 4, "bits": [4, 8], "B": 4, "s": 10, "n": 5, "theta": 0.5,
+    "omega": [[0.5, 0.1], [0.3, 0.05], [0.2, 0.04], [0.4, 0.02]], "mem_layer_gb": [1, 2], "mem_emb_gb": 0.5,
+    "types": [%s], "lat_pre": {%s}, "lat_dec": {%s}, "mem_tmp_pre_gb": [0.1, 0.1, 0.2, 0.2],
+    "mem_tmp_dec_gb": [0.1, 0.1, 0.1, 0.1], "link_gbs": [%s], "pay_pre_gb": 0.01, "pay_dec_gb": 0.001}]=]):format(
+    table.concat(names, ", "), table.concat(prefill, ", "), table.concat(decode, ", "), table.concat(links, ", ")))
+end
+
 M.nan, M.inf = 0 / 0, math.huge
 --- What nobody may pass for a positive integer, with words of the message.
 M.bad_integers = {

@@ -54,7 +54,9 @@ Topics library_topics(lua_State* L) {
 Topics all_topics(Host& host) {
   Topics topics = library_topics(host.state());  // first, because loading the library adds cards
   for (const std::string& name : host.reference().topics()) {
-    topics[name] = host.reference().summary(name);
+    const std::string summary = host.reference().summary(name);
+    const std::size_t end = summary.find(". ");  // the first sentence
+    topics[name] = end == std::string::npos ? summary : summary.substr(0, end + 1);
   }
   return topics;
 }

@@ -1,5 +1,8 @@
 #include "core_lua.h"
 
+#include <chrono>
+#include <map>
+
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -54,17 +57,61 @@ int new_why(lua_State* L) {
   return 1;
 }
 
-/// document{ name, doc, parameters = { { "rows", "table[]", "What it is" } }, returns }: a function
-/// of the library that is written in Lua, for help and for editors.
+OptionType option_type(const std::string& name, const std::string& where) {
+  static const std::map<std::string, OptionType> types{
+      {"boolean", OptionType::boolean}, {"integer", OptionType::integer},
+      {"number", OptionType::number},   {"string", OptionType::text},
+      {"choice", OptionType::choice},   {"integers", OptionType::integer_list},
+      {"table", OptionType::table},     {"any", OptionType::table}};
+  const auto found = types.find(name);
+  if (found == types.end()) {
+    throw Error(ErrorCode::invalid_argument, where + ": no option type is called " + quote(name));
+  }
+  return found->second;
+}
+
+/// The options of a function written in Lua, as help and editors want them.
+OptionTable option_table(lua_kit::Reference& reference, const Json& card) {
+  OptionTable table;
+  table.name = reference.keep(card.at("name"));
+  table.doc = reference.keep(card.at("doc"));
+  table.returns = reference.keep(card.value("returns", ""));
+  for (const Json& item : card.at("options")) {
+    JsonFields fields(item, "card.options");
+    OptionSpec spec;
+    spec.name = reference.keep(fields.text("name"));
+    spec.type = option_type(fields.text("type"), "card.options");
+    spec.doc = reference.keep(fields.text("doc"));
+    spec.unit = reference.keep(fields.text("unit", ""));
+    spec.lua_type = reference.keep(fields.text("lua_type", ""));
+    spec.min = item.value("min", spec.min);
+    spec.max = item.value("max", spec.max);
+    spec.required = fields.boolean("required", false);
+    if (item.contains("default")) spec.default_text = reference.keep(item["default"].dump());
+    for (const Json& choice : item.value("choices", Json::array())) {
+      spec.choices.push_back(reference.keep(choice.get<std::string>()));
+    }
+    table.options.push_back(std::move(spec));
+  }
+  return table;
+}
+
+/// document{ name, doc, parameters = { { "rows", "table[]", "What it is" } }, returns, options = {
+/// { name =, type =, doc =, unit =, default =, min =, max =, choices =, required = } } }: a
+/// function of the library that is written in Lua, for help and for editors. Without parameters it
+/// takes one table of options.
 int document(lua_State* L) {
   const Json card = lua_kit::json_from_lua(L, 1, "card");
   JsonFields fields(card, "card");
+  lua_kit::Reference& reference = environment(L).reference;
+  if (card.contains("options")) reference.add(option_table(reference, card));
+  if (card.contains("options") && !card.contains("parameters")) return 0;
   lua_kit::FunctionCard function{
       fields.text("name"), fields.text("doc"), {}, fields.text("returns", "")};
   for (const Json& parameter : card.value("parameters", Json::array())) {
     function.parameters.push_back({parameter.at(0), parameter.at(1), parameter.at(2)});
   }
-  environment(L).reference.add(std::move(function));
+  reference.add(std::move(function));
   return 0;
 }
 
@@ -72,6 +119,13 @@ int document(lua_State* L) {
 int write_text(lua_State* L) {
   write_file(lua_kit::check_text(L, 1, "path"), lua_kit::check_text(L, 2, "text"));
   return 0;
+}
+
+/// clock(): seconds since some moment, by the wall; os.clock() counts every thread's work.
+int wall_clock(lua_State* L) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  lua_pushnumber(L, std::chrono::duration<double>(now).count());
+  return 1;
 }
 
 int help_text(lua_State* L) {
@@ -111,6 +165,7 @@ void register_core(lua_State* L) {
                             {"raise", lua_kit::guarded<raise_error>},
                             {"why", lua_kit::guarded<new_why>},
                             {"write_file", lua_kit::guarded<write_text>},
+                            {"clock", lua_kit::guarded<wall_clock>},
                             {"document", lua_kit::guarded<document>},
                             {"help", lua_kit::guarded<help_text>}});
 }

@@ -85,7 +85,7 @@ local ts = {}
 ---@field stages tessera.Stage[] In pipeline order
 ---@field offload table? Of a plan that offloads: gpu_batch_size, host_memory_ratio, host_attention_bytes_per_s
 ---@field notes string[] Fallbacks taken and what else matters
----@field explain fun(self): string Why it is as it is: bottlenecks, tightest memory, terms of the objective
+---@field explain fun(self, options: tessera.options.plan.explain?): string|table What binds it, what a little more hardware or a lower quality would buy, and how sure the choice is; see plan:explain
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
 ---@field problem fun(self): tessera.Problem The problem it solves
 ---@field with_note fun(self, text: string): tessera.Plan A copy with one more note
@@ -172,6 +172,14 @@ local ts = {}
 ---@field num_chunks integer Prefill passes per prompt
 ---@field source string Where the figures come from
 
+---@class tessera.options.plan.explain
+---@field as? "text"|"table" A text to read, or the numbers behind it [default "text"]
+---@field what_if? boolean Solve again; false: a quick look at what binds [default true]
+---@field robustness? integer Problems in which every latency is off, by independent factors per device type, phase and bitwidth (an integer in [0, 10000]) [default 20]
+---@field error? number Relative error of a latency; default: the plan's held-out error, 0.1 where none is known (a number in [0, 2])
+---@field time_limit_s? number Of all solves together; the text says when it cut them short (a number in [0, 1000000] (s)) [default 5]
+---@field seed? integer Of the latencies that are off (an integer in [0, 4294967296]) [default 0]
+
 ---@class tessera.options.problem.balanced_partition
 ---@field device_order string[] Devices by position
 ---@field bitwidth integer Of every layer (an integer in [1, 16] (bits))
@@ -245,6 +253,12 @@ local ts = {}
 ---@field variant? "paper"|"llm-pq-uniform"|"llm-pq-constant" Of kind random: as the papers say, or one of the two modes of the published code [default "paper"]
 ---@field seed? integer Seed of kind random (an integer in [0, 9.0072e+15]) [default 0]
 
+---@class tessera.options.max_batch
+---@field max_batch_size? integer Larger batches are not looked at (an integer in [1, 100000] (requests)) [default 4096]
+---@field prefill_micro_batch_size? integer Held fixed; default: searched (an integer in [1, 100000] (requests))
+---@field decode_micro_batch_size? integer Held fixed; default: searched (an integer in [1, 100000] (requests))
+---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
+
 ---@class tessera.options.model
 ---@field config? string Path of a config.json, or of the folder that holds it
 ---@field name? string Name to refer to it by
@@ -262,6 +276,13 @@ local ts = {}
 ---@field num_experts? integer Experts per layer (mixture-of-experts families) (an integer in [1, 65536])
 ---@field num_active_experts? integer Experts that one token visits (an integer in [1, 65536])
 ---@field attention_window? integer Sliding-window attention (an integer in [1, 268435456] (tokens))
+
+---@class tessera.options.pareto
+---@field max_points? integer Of each choice of devices (an integer in [2, 10000]) [default 8]
+---@field max_subsets? integer Choices of devices; more are refused (an integer in [1, 100000]) [default 64]
+---@field price? "usd_per_h"|"usd_per_million_tokens"|"none" The third axis: what the devices cost by the hour or by the token; none: the whole cluster, two axes [default "usd_per_h"]
+---@field prices? table<string, number> By device, over those of the device files
+---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
 
 ---@class tessera.options.plan
 ---@field planner? string|string[] Planner's name, or a list: a planner, then heuristics; see `tessera help planners` [default "exact"]
@@ -293,9 +314,31 @@ local ts = {}
 ---@field kv_bitwidth? number Bitwidth of the KV cache (a number in [1, 16] (bits)) [default 16]
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 
+---@class tessera.options.replan
+---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
+---@field lost? integer[] device_index of stages whose devices are gone, where type and node do not say which (a list, each item an integer)
+---@field time_limit_s? number Of both searches together (a number in [0, 1000000] (s)) [default 60]
+
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
 ---@field micro_batches? "real"|"full" real: 32 in at most 6 takes the times of 6, 6, 5, 5, 5, 5; full: of six times 6, as the objective prices them [default "real"]
+
+---@class tessera.options.size
+---@field model tessera.Model|string|table Model, or its name
+---@field workload tessera.Workload|string|table Workload, or its name
+---@field devices table What may be bought: { "T4-16G", { "A100-40G", 4 } }, at most 4 of the latter
+---@field target { latency_s: number?, throughput_tok_s: number? } { throughput_tok_s = } or { latency_s = } of the whole batch, or both
+---@field quality? table { max_omega = x } or { at_least = "none" }; default: 4 bits throughout, max_omega = 1
+---@field max_devices? integer In all (an integer in [1, 64]) [default 8]
+---@field devices_per_node? integer Devices of a type on one node; default: all of them (an integer in [1, 64])
+---@field link_gbps? number Network between nodes (a number in [0.001, 1000000] (Gb/s)) [default 100]
+---@field prices? table<string, number> By device, over those of the device files
+---@field bitwidths? integer[] As for ts.problem (a list, each item an integer (bits))
+---@field indicator? tessera.Indicator|string|table As for ts.problem
+---@field kernel_set? string As for ts.problem
+---@field memory? string As for ts.problem
+---@field kv_bitwidth? number As for ts.problem (a number in [1, 16] (bits))
+---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
 
 ---@class tessera.options.workload
 ---@field name? string Name to refer to it by
@@ -350,10 +393,24 @@ function ts.indicator(options) end
 ---@return tessera.Plan
 function ts.load_plan(path) end
 
+--- The largest batch for which any plan fits the devices and keeps the quality floor, and the best plan for it. Exact: memory grows with the batch, so feasibility is bisected, each answer proven. A floor that names a baseline is that of the problem's own batch. Or nil and why: infeasible, time_limit.
+---@param problem tessera.Problem Of a model, not of an instance file, whose batch is fixed
+---@param options? tessera.options.max_batch
+---@return integer?
+---@return tessera.Plan|tessera.Error
+function ts.max_batch(problem, options) end
+
 --- A decoder-only architecture: a shipped name ("opt-30b"), a Hugging Face config.json, or sizes.
 ---@param options? tessera.options.model|string
 ---@return tessera.Model
 function ts.model(options) end
+
+--- Plans of which none is better in latency, quality and price at once, sorted by latency. Every subset of the cluster's devices is a candidate; no plan on any of them dominates a point, which exact solves prove. Points have latency_s, throughput_tok_s, omega, mean_bitwidth, price_usd_per_h, usd_per_million_tokens, devices and plan; ts.table prints them. Second result: complete (the front holds every point), stopped, solves, subsets. Or nil and why.
+---@param problem tessera.Problem Its theta does not matter; its quality floor holds
+---@param options? tessera.options.pareto
+---@return table[]?
+---@return table
+function ts.pareto(problem, options) end
 
 --- Writes the plan's pipeline as an SVG file: layers by bitwidth, memory by component, stage times.
 ---@param plan tessera.Plan Any plan
@@ -386,11 +443,25 @@ function ts.register_heuristic(card) end
 ---@return table
 function ts.register_planner(card) end
 
+--- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.
+---@param plan tessera.Plan The plan that runs now
+---@param cluster tessera.Cluster|string|table|tessera.Problem What is there now; a problem for plans of instances
+---@param options? tessera.options.replan
+---@return tessera.Plan?
+---@return table|tessera.Error
+function ts.replan(plan, cluster, options) end
+
 --- Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.
 ---@param plan tessera.Plan Any plan
 ---@param options? tessera.options.simulate
 ---@return tessera.Run
 function ts.simulate(plan, options) end
+
+--- The cheapest mix and the smallest number of GPUs whose best plan meets a target. Proven: every cheaper, or smaller, mix was refused by a bound or by an exact solve. { cheapest, fewest, tried, refused_by_bound, refused_by_solve, mixes }; cheapest and fewest have cluster, plan, price_usd_per_h, num_devices and devices. Or nil and why: infeasible, or time_limit with what was found so far in why.best.
+---@param options tessera.options.size
+---@return table?
+---@return tessera.Error?
+function ts.size(options) end
 
 --- Rows as aligned text, numbers to four digits, missing values as "-".
 ---@param rows table[] One table per line

@@ -13,8 +13,8 @@ std::string summarise(const Plan& plan);
 /// provenance, notes.
 std::string describe(const Plan& plan);
 
-/// Why the plan is as it is: the bottleneck of each phase, the tightest memory, the share of each
-/// term of the objective.
+/// Where the time and the memory go: filling the pipeline, the other micro-batches, decoding; the
+/// tightest memory; the share of quality in the objective.
 std::string explain(const Plan& plan);
 
 }  // namespace tessera::solver

@@ -2,7 +2,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/core/option.h"
@@ -29,6 +31,8 @@ class Reference {
  public:
   void add(const OptionTable& table);
   void add(FunctionCard card);
+  /// Keeps a text for as long as the reference, for option tables that are not literals.
+  std::string_view keep(std::string text) { return *texts_.insert(std::move(text)).first; }
   template <class T>
   void add_object() {
     const ObjectType<T>& type = object_type<T>();
@@ -54,6 +58,7 @@ class Reference {
     std::vector<ParameterCard> methods;  ///< lua_type holds the signature
   };
 
+  std::set<std::string> texts_;
   std::map<std::string, OptionTable> tables_;
   std::map<std::string, FunctionCard> functions_;
   std::map<std::string, ObjectCard> objects_;

@@ -1,0 +1,59 @@
+-- What the functions share that solve many problems: one time limit for all of them, and an exact solve within it.
+
+local core = require "tessera.core"
+local solver = require "tessera.solver"
+
+local M = {}
+
+--- A clock that runs out: `left()` seconds, and `stopped` once a solve ran into the end or was interrupted.
+function M.new(limit_s)
+  local started = core.clock()
+  local self = { stopped = false, solves = 0 }
+  function self.left() return math.max(0, limit_s - (core.clock() - started)) end
+  function self.elapsed_s() return core.clock() - started end
+
+  --- The best plan, proven; or nil and why. A plan that is not proven counts as stopped, and is returned.
+  function self.solve(problem, options)
+    local given = { planner = "exact", time_limit_s = self.left() }
+    for key, value in pairs(options or {}) do given[key] = value end
+    self.solves = self.solves + 1
+    local plan, why = solver.solve(problem, given)
+    if not plan and why.code ~= "infeasible" then self.stopped = true end
+    if plan and plan.status ~= "optimal" then self.stopped = true end
+    if not plan and why.code == "interrupted" then self.interrupted = true end
+    return plan, why
+  end
+  return self
+end
+
+--- "3 x T4-16G + 1 x V100-32G" for a list of { name, count }.
+function M.describe(devices)
+  local parts = {}
+  for _, item in ipairs(devices) do
+    if item.count > 0 then parts[#parts + 1] = ("%d x %s"):format(item.count, item.name) end
+  end
+  return table.concat(parts, " + ")
+end
+
+--- Seconds and bytes for people.
+function M.seconds(s)
+  local size = math.abs(s)
+  if size >= 1 then return ("%.2f s"):format(s) end
+  if size >= 1e-3 then return ("%.2f ms"):format(1e3 * s) end
+  return ("%.2f us"):format(1e6 * s)
+end
+
+function M.bytes(bytes)
+  if bytes >= 2 ^ 30 then return ("%.2f GiB"):format(bytes / 2 ^ 30) end
+  return ("%.1f MiB"):format(bytes / 2 ^ 20)
+end
+
+--- The argument, which must be a plan or a problem of the engine.
+function M.object(value, kind, path)
+  if getmetatable(value) ~= kind then
+    core.raise("invalid_argument", ("%s: a %s belongs here, not a %s"):format(path, kind, type(value)), path)
+  end
+  return value
+end
+
+return M

@@ -1,0 +1,77 @@
+-- ts.replan(plan, cluster, options): a plan for the devices that are there now, with few weights loaded anew.
+
+local core = require "tessera.core"
+local solver = require "tessera.solver"
+local options = require "tessera.options"
+local budget = require "tessera.budget"
+
+local path = "ts.replan"
+
+local read = options.card {
+  name = path,
+  doc = "A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays "
+    .. "where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay "
+    .. "idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan "
+    .. "needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, "
+    .. "moved_layers, least_moved_bytes, transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.",
+  parameters = {
+    { "plan", "tessera.Plan", "The plan that runs now" },
+    { "cluster", "tessera.Cluster|string|table|tessera.Problem",
+      "What is there now; a problem for plans of instances" },
+  },
+  returns = "tessera.Plan?, table|tessera.Error",
+  options = {
+    { name = "tolerance", type = "number", default = 0.01, min = 0, max = 100,
+      doc = "How far above the best objective the plan may be, as a ratio" },
+    { name = "lost", type = "integers",
+      doc = "device_index of stages whose devices are gone, where type and node do not say which" },
+    { name = "time_limit_s", type = "number", unit = "s", default = 60, min = 0, max = 1e6,
+      doc = "Of both searches together" },
+  },
+}
+
+local function fail(where, text) core.raise("invalid_argument", where .. ": " .. text, where) end
+
+local function problem_of(plan, cluster)
+  local problem = plan:problem()
+  if getmetatable(cluster) == "tessera.Problem" then
+    if cluster.num_layers ~= problem.num_layers then
+      fail(path .. " cluster",
+        ("the problem has %d layers, the plan %d"):format(cluster.num_layers, problem.num_layers))
+    end
+    return cluster
+  end
+  if cluster == nil then fail(path .. " cluster", "give the cluster that is there now") end
+  if not problem.cluster then fail(path .. " cluster", "the plan is one of an instance; give a problem") end
+  return problem:with { cluster = cluster, theta = problem.theta }
+end
+
+local function check_lost(lost, plan)
+  if lost == nil then return nil end
+  local used = {}
+  for _, stage in ipairs(plan.stages) do used[stage.device_index] = true end
+  for i, index in ipairs(lost) do
+    if not used[index] then
+      fail(("%s.lost[%d]"):format(path, i), ("no stage of the plan runs on device %s"):format(tostring(index)))
+    end
+  end
+  return lost
+end
+
+return function(plan, cluster, given)
+  budget.object(plan, "tessera.Plan", path .. " plan")
+  local opt = read(given)
+  local lost = check_lost(opt.lost, plan)
+  local problem = problem_of(plan, cluster)
+  local clock = budget.new(opt.time_limit_s)
+  local optimum, why = clock.solve(problem)
+  if not optimum then return nil, why end
+  local made, moves = solver.replan(plan, problem, optimum,
+    { tolerance = opt.tolerance, lost = lost, time_limit_s = clock.left() })
+  moves.optimum = optimum
+  local note = ("replanned: %s loaded anew (%d layers), %s kept; within %g %% of %s"):format(
+    budget.bytes(moves.moved_bytes), moves.moved_layers, budget.bytes(moves.kept_bytes), 100 * opt.tolerance,
+    optimum.status == "optimal" and "the proven optimum" or "the best plan found, which is not proven")
+  moves.stopped = moves.stopped or clock.stopped
+  return made:with_note(note), moves
+end

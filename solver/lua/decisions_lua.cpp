@@ -1,0 +1,180 @@
+// What the Lua library builds ts.max_batch, ts.size, ts.pareto and ts.replan from.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "solver_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/solver/mix_bound.h"
+#include "tessera/solver/replan.h"
+#include "tessera/solver/what_if.h"
+
+namespace tessera::solver_lua {
+namespace {
+
+constexpr double kMostDevices = 4096;
+
+const LoweredProblem& problem_argument(lua_State* L, int index) {
+  return *lua_kit::check_object<LoweredProblem>(L, index, "problem");
+}
+
+/// The list of counts at `index`.
+std::vector<std::int64_t> counts_argument(lua_State* L, int index) {
+  luaL_checktype(L, index, LUA_TTABLE);
+  std::vector<std::int64_t> counts;
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
+    lua_rawgeti(L, index, i);
+    counts.push_back(lua_kit::check_integer(L, -1, fmt::format("counts[{}]", i), 0, kMostDevices));
+    lua_pop(L, 1);
+  }
+  return counts;
+}
+
+const OptionTable& replan_options() {
+  static const OptionTable table{"replan",
+                                 "How much worse than the best the answer may be.",
+                                 "",
+                                 {{.name = "tolerance",
+                                   .doc = "Relative, on the objective",
+                                   .min = 0,
+                                   .max = 1e6,
+                                   .required = true},
+                                  {.name = "lost",
+                                   .type = OptionType::integer_list,
+                                   .doc = "device_index of devices that are gone",
+                                   .min = 0,
+                                   .max = kMostDevices},
+                                  {.name = "time_limit_s",
+                                   .doc = "Of the search for few moves",
+                                   .unit = "s",
+                                   .min = 0,
+                                   .max = 1e7,
+                                   .required = true}}};
+  return table;
+}
+
+std::vector<solver::Holding> holdings_of(const Plan& plan, const std::vector<std::int64_t>& lost) {
+  std::vector<solver::Holding> holdings;
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    if (std::find(lost.begin(), lost.end(), stage.device_index) != lost.end()) continue;
+    holdings.push_back({stage.device, stage.node, static_cast<std::size_t>(stage.first_layer),
+                        stage.bitwidths, k == 0, k + 1 == plan.stages.size()});
+  }
+  return holdings;
+}
+
+/// The earlier plan where it can still be read on the new devices; else its micro-batch sizes only.
+solver::Candidate earlier_candidate(const solver::Instance& instance, const Plan& plan,
+                                    bool all_there) {
+  solver::Candidate earlier;
+  try {
+    if (all_there) earlier = solver::candidate_of(instance, plan);
+  } catch (const Error&) {  // a device or bitwidth is gone: then there is nothing to keep whole
+    earlier = {};
+  }
+  earlier.prefill_micro_batch_size = plan.prefill_micro_batch_size;
+  earlier.decode_micro_batch_size = plan.decode_micro_batch_size;
+  return earlier;
+}
+
+void push_moves(lua_State* L, const solver::Moves& moves) {
+  lua_newtable(L);
+  set_number(L, "moved_bytes", moves.moved_bytes);
+  set_number(L, "kept_bytes", moves.kept_bytes);
+  set_number(L, "moved_layers", static_cast<double>(moves.moved_layers));
+}
+
+}  // namespace
+
+/// device_groups(problem): { { device, node, count }, ... } in the order that counts follow.
+int device_groups(lua_State* L) {
+  lua_newtable(L);
+  int n = 0;
+  for (const solver::DeviceGroup& group : problem_argument(L, 1).instance.groups) {
+    lua_createtable(L, 0, 3);
+    lua_kit::push_text(L, group.name);
+    lua_setfield(L, -2, "device");
+    lua_kit::push_text(L, group.node);
+    lua_setfield(L, -2, "node");
+    set_number(L, "count", group.count);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+/// with_devices(problem, counts): the problem on some of its devices.
+int with_devices(lua_State* L) {
+  push_lowered(L, solver::with_devices(problem_argument(L, 1).problem, counts_argument(L, 2)));
+  return 1;
+}
+
+/// mix_bounds(problem, { counts, ... }): the least latency_s of each mix; math.huge where it
+/// cannot hold the model.
+int mix_bounds(lua_State* L) {
+  const LoweredProblem& p = problem_argument(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  const solver::MixBound bound(p.instance);
+  std::vector<double> latencies;
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, 2)); ++i) {
+    lua_rawgeti(L, 2, i);
+    const auto counts = counts_argument(L, lua_gettop(L));
+    if (counts.size() != p.instance.groups.size()) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("mixes[{}]: {} counts for {} device groups", i, counts.size(),
+                              p.instance.groups.size()),
+                  "mixes");
+    }
+    latencies.push_back(bound.latency_s(counts));
+    lua_pop(L, 1);
+  }
+  lua_kit::push_numbers(L, latencies);
+  return 1;
+}
+
+/// replan(plan, problem, optimum, { tolerance =, lost =, time_limit_s = }): the plan, and what it
+/// moves.
+int replan(lua_State* L) {
+  const Plan& plan = *lua_kit::check_object<Plan>(L, 1, "ts.replan plan");
+  const LoweredProblem& p = problem_argument(L, 2);
+  const Plan& optimum = *lua_kit::check_object<Plan>(L, 3, "optimum");
+  const lua_kit::Options options(L, 4, replan_options(), "ts.replan");
+  std::vector<std::int64_t> lost;
+  if (options.given("lost")) lost = options.integers("lost");
+  const auto holdings = holdings_of(plan, lost);
+  const solver::WeightBytes weights = solver::weight_bytes(p.problem, p.instance);
+  solver::ReplanRequest request;
+  request.optimum = solver::candidate_of(p.instance, optimum);
+  request.max_objective =
+      optimum.objective + std::fabs(optimum.objective) * (options.number("tolerance") + 1e-12);
+  request.earlier = earlier_candidate(p.instance, plan, holdings.size() == plan.stages.size());
+  request.time_limit_s = options.number("time_limit_s");
+  const solver::Replanned found = solver::replan(p.instance, holdings, weights, request);
+
+  solver::PlanResult result;
+  result.status = solver::SolveStatus::feasible;
+  result.candidate = found.plan;
+  result.bound = optimum.bound;
+  result.solve_s = optimum.solve_s;
+  const Plan made = solver::build_plan(p.problem, p.instance, result, "replan");
+  lua_kit::push_object<Plan>(L, std::make_shared<Plan>(made));
+  push_moves(L, found.moves);
+  set_number(L, "least_moved_bytes", solver::least_moved_bytes(p.instance, holdings, weights));
+  const auto fresh = solver::count_moves(p.instance, request.optimum, holdings, weights);
+  set_number(L, "optimum_moved_bytes", fresh.moved_bytes);
+  if (p.problem.serving) {
+    set_number(L, "transfer_s",
+               solver::transfer_s(p.problem.serving->cluster, p.instance, made, found.moves,
+                                  holdings, weights));
+  }
+  lua_pushboolean(L, found.stopped);
+  lua_setfield(L, -2, "stopped");
+  return 2;
+}
+
+}  // namespace tessera::solver_lua

@@ -1,0 +1,170 @@
+// What the Lua library builds plan:explain from.
+
+#include <map>
+
+#include "solver_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/interrupt.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/solver/binding.h"
+#include "tessera/solver/plan_text.h"
+#include "tessera/solver/what_if.h"
+
+namespace tessera::solver_lua {
+namespace {
+
+const Plan& plan_argument(lua_State* L, int index) {
+  return *lua_kit::check_object<Plan>(L, index, "plan");
+}
+
+const LoweredProblem& problem_argument(lua_State* L, int index) {
+  return *lua_kit::check_object<LoweredProblem>(L, index, "problem");
+}
+
+std::map<std::string, double> rates(lua_State* L, const lua_kit::Options& options,
+                                    const char* name) {
+  std::map<std::string, double> found;
+  if (options.push(name)) {
+    const Json table = lua_kit::json_from_lua(L, lua_gettop(L), options.path_of(name));
+    if (!table.is_object()) {
+      throw Error(ErrorCode::invalid_argument,
+                  options.path_of(name) + ": a table from names to numbers belongs here",
+                  options.path_of(name));
+    }
+    JsonFields fields(table, options.path_of(name));
+    for (const auto& [key, value] : table.items()) {
+      found[key] = fields.number(key.c_str(), 0, 1e15);
+    }
+  }
+  lua_pop(L, 1);
+  return found;
+}
+
+const OptionTable& upgrade_options() {
+  static const OptionTable table{"upgraded",
+                                 "A little more hardware.",
+                                 "tessera.Problem",
+                                 {{.name = "memory_bytes",
+                                   .type = OptionType::table,
+                                   .doc = "More memory by device type",
+                                   .unit = "bytes",
+                                   .lua_type = "table<string, number>"},
+                                  {.name = "link_bytes_per_s",
+                                   .type = OptionType::table,
+                                   .doc = "More bandwidth by name of link_names",
+                                   .unit = "bytes/s",
+                                   .lua_type = "table<string, number>"}}};
+  return table;
+}
+
+const OptionTable& perturbed_options() {
+  static const OptionTable table{"perturbed",
+                                 "How a plan and the best plan do when latencies are off.",
+                                 "table",
+                                 {{.name = "error",
+                                   .doc = "Spread of the log of the factors",
+                                   .min = 0,
+                                   .max = 10,
+                                   .required = true},
+                                  {.name = "seed",
+                                   .type = OptionType::integer,
+                                   .doc = "Of the factors",
+                                   .min = 0,
+                                   .max = 9007199254740992.0,
+                                   .required = true},
+                                  {.name = "time_limit_s",
+                                   .doc = "Of the search for the best plan",
+                                   .unit = "s",
+                                   .min = 0,
+                                   .max = 1e7,
+                                   .required = true},
+                                  {.name = "gap",
+                                   .doc = "Relative gap at which to stop",
+                                   .default_text = "0",
+                                   .min = 0,
+                                   .max = 1}}};
+  return table;
+}
+
+}  // namespace
+
+int explain_briefly(lua_State* L) {
+  lua_kit::push_text(L, solver::explain(plan_argument(L, 1)));
+  return 1;
+}
+
+/// bindings(plan): { { kind, text, stage, phase, seconds, left_bytes, used_ratio }, ... }.
+int bindings(lua_State* L) {
+  const Plan& plan = plan_argument(L, 1);
+  const solver::Problem problem = solver::problem_from_json(*plan.problem, "plan.problem");
+  const solver::Instance instance = solver::lower(problem);
+  const solver::Candidate candidate = solver::candidate_of(instance, plan);
+  if (candidate.bit.size() != instance.num_layers()) {
+    throw Error(ErrorCode::invalid_argument, "plan: its stages do not hold every layer", "plan");
+  }
+  lua_newtable(L);
+  int n = 0;
+  for (const solver::Binding& binding : solver::find_bindings(instance, candidate)) {
+    lua_newtable(L);
+    lua_kit::push_text(L, binding.kind);
+    lua_setfield(L, -2, "kind");
+    lua_kit::push_text(L, binding.text);
+    lua_setfield(L, -2, "text");
+    if (binding.stage) set_number(L, "stage", static_cast<double>(*binding.stage));
+    if (!binding.phase.empty()) {
+      lua_kit::push_text(L, binding.phase);
+      lua_setfield(L, -2, "phase");
+      set_number(L, "seconds", binding.seconds);
+    } else {
+      set_number(L, "used_ratio", binding.used_ratio);
+    }
+    if (binding.kind == "memory") set_number(L, "left_bytes", binding.left_bytes);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+int link_names(lua_State* L) {
+  lua_kit::push_texts(L, solver::link_names(problem_argument(L, 1).problem));
+  return 1;
+}
+
+/// upgraded(problem, { memory_bytes = { [type] = more }, link_bytes_per_s = { [link] = more } })
+int upgraded(lua_State* L) {
+  const LoweredProblem& p = problem_argument(L, 1);
+  const lua_kit::Options options(L, 2, upgrade_options(), "upgraded");
+  solver::Upgrade upgrade;
+  upgrade.memory_bytes = rates(L, options, "memory_bytes");
+  upgrade.link_bytes_per_s = rates(L, options, "link_bytes_per_s");
+  push_lowered(L, solver::upgraded(p.problem, upgrade));
+  return 1;
+}
+
+/// perturbed(problem, plan, { error =, seed =, time_limit_s = }): objectives of the plan and of the
+/// best plan when every latency is off by a factor; { plan_objective, objective, bound, status }.
+int perturbed(lua_State* L) {
+  const LoweredProblem& p = problem_argument(L, 1);
+  const solver::Candidate candidate = solver::candidate_of(p.instance, plan_argument(L, 2));
+  const lua_kit::Options options(L, 3, perturbed_options(), "perturbed");
+  const solver::Instance changed = solver::with_latency_factors(
+      p.instance,
+      solver::draw_latency_factors(p.instance, options.number("error"),
+                                   static_cast<std::uint64_t>(options.integer("seed"))));
+  solver::PlanRequest request;
+  request.time_limit_s = options.number("time_limit_s");
+  request.gap = options.number("gap");
+  request.stop = lua_kit::interrupt::flag();
+  const solver::PlanResult best = solver::make_exact_planner()->plan(changed, request);
+  lua_createtable(L, 0, 4);
+  set_number(L, "plan_objective", solver::evaluate(changed, candidate).objective);
+  if (best.candidate) set_number(L, "objective", best.objective);
+  if (best.bound) set_number(L, "bound", *best.bound);
+  lua_kit::push_text(L, solver::to_string(best.status));
+  lua_setfield(L, -2, "status");
+  return 1;
+}
+
+}  // namespace tessera::solver_lua
