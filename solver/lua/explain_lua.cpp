@@ -80,12 +80,7 @@ const OptionTable& perturbed_options() {
                                    .unit = "s",
                                    .min = 0,
                                    .max = 1e7,
-                                   .required = true},
-                                  {.name = "gap",
-                                   .doc = "Relative gap at which to stop",
-                                   .default_text = "0",
-                                   .min = 0,
-                                   .max = 1}}};
+                                   .required = true}}};
   return table;
 }
 
@@ -155,7 +150,6 @@ int perturbed(lua_State* L) {
                                    static_cast<std::uint64_t>(options.integer("seed"))));
   solver::PlanRequest request;
   request.time_limit_s = options.number("time_limit_s");
-  request.gap = options.number("gap");
   request.stop = lua_kit::interrupt::flag();
   const solver::PlanResult best = solver::make_exact_planner()->plan(changed, request);
   lua_createtable(L, 0, 4);

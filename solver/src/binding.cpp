@@ -54,6 +54,15 @@ void add_times(const Instance& instance, const Candidate& plan, const Evaluation
                std::vector<Binding>& found) {
   const ObjectiveCoefficients c = objective_coefficients(
       instance, instance.objective, plan.prefill_micro_batch_size, plan.decode_micro_batch_size);
+  const double filling_s = c.prefill_sum * e.prefill_sum_s;
+  if (filling_s > c.prefill_max * e.prefill_max_s) {
+    found.push_back({"micro_batch", std::nullopt, "prefill", filling_s, 0, 0,
+                     fmt::format("prefill: the first micro-batch goes through {} stage{} in {}, "
+                                 "longer than the slowest stage takes for the others; {} of the "
+                                 "objective",
+                                 plan.order.size(), plan.order.size() == 1 ? "" : "s",
+                                 format_seconds(e.prefill_sum_s), format_seconds(filling_s))});
+  }
   if (c.prefill_max > 0) {
     found.push_back(slowest(instance, plan, e,
                             {"prefill", instance.prefill(plan.prefill_micro_batch_size),

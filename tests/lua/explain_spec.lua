@@ -132,6 +132,27 @@ describe("plan:explain", function()
     assert.is_true(kinds(full).memory.used_ratio > 0.9)
   end)
 
+  it("works for instances, against files that really say more", function()
+    local function types(more)
+      return { { name = "A", count = 2, mem_gb = 2.4 + more, link_gbs = 0.05 },
+        { name = "B", count = 1, mem_gb = 2.5, speed = 3, link_gbs = 0.05 } }
+    end
+    local p = ts.problem { instance = support.tiny_instance(types(0)), allow_empty_stage = false, theta = 5 }
+    local explained = assert(ts.plan(p)):explain { as = "table", robustness = 4, time_limit_s = 100 }
+    local more = ts.problem { instance = support.tiny_instance(types(gib / 1e9)), allow_empty_stage = false, theta = 5 }
+    assert.near(best(p) - best(more), row(explained, "A").gain_s, 1e-8)
+    assert.is_true(row(explained, "A").gain_s > 0)
+    assert.same({ "A - A", "A - B" }, solver.link_names(p)) -- one B has no link to itself
+    local faster = types(0)
+    for _, item in ipairs(faster) do item.link_gbs = 0.05 + 1 / 8 end
+    local all = solver.upgraded(p, { link_bytes_per_s = { ["A - A"] = 1e9 / 8, ["A - B"] = 1e9 / 8 } })
+    assert.near(best(ts.problem { instance = support.tiny_instance(faster), allow_empty_stage = false, theta = 5 }),
+      best(all), 1e-9)
+    assert.is_true(row(explained, "A - A").gain_s >= 0)
+    assert.equal(4, explained.robustness.problems)
+    support.remove_files()
+  end)
+
   it("is the same for the same seed, and another for another", function()
     local plan = ts.plan(problem())
     local function ask(seed, error)

@@ -50,6 +50,13 @@ TEST(Bindings, NameTheSlowestStageOfEachPhase) {
 TEST(Bindings, KnowLinksMicroBatchesMemoryAndQuality) {
   Instance in = small_instance();
   Candidate plan = small_candidate();
+  plan.prefill_micro_batch_size = 4;  // one micro-batch goes through three stages
+  const auto alone = find_bindings(in, plan);
+  ASSERT_NE(find(alone, "micro_batch", "prefill"), nullptr);
+  EXPECT_DOUBLE_EQ(find(alone, "micro_batch", "prefill")->seconds,
+                   evaluate(in, plan).prefill_sum_s);
+  EXPECT_EQ(find(alone, "straggler", "prefill"), nullptr);
+  plan.prefill_micro_batch_size = 1;
   plan.decode_micro_batch_size = 4;  // one micro-batch goes round three stages
   EXPECT_NE(find(find_bindings(in, plan), "micro_batch", "decode"), nullptr);
   plan.decode_micro_batch_size = 1;

@@ -20,7 +20,7 @@ struct Binding {
 };
 
 /// What binds a plan: the stage or link that each phase waits for, or the way round the pipeline
-/// where there are too few decode micro-batches to fill it; every stage too full for the smallest
+/// where there are too few micro-batches to fill it; every stage too full for the smallest
 /// step (one neighbouring layer more, or one of its layers at the next bitwidth); the quality floor
 /// where no layer can be lowered.
 std::vector<Binding> find_bindings(const Instance& instance, const Candidate& candidate);
