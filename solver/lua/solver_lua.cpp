@@ -26,6 +26,7 @@ void register_solver(lua_State* L) {
                             {"planner_cards", lua_kit::guarded<planner_cards>},
                             {"price", lua_kit::guarded<price>},
                             {"check_options", lua_kit::guarded<check_options>},
+                            {"part", lua_kit::guarded<part_of>},
                             {"load_plan", lua_kit::guarded<load_plan>},
                             {"check", lua_kit::guarded<check_plan>},
                             {"simulate", lua_kit::guarded<simulate>}});

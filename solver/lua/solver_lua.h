@@ -28,6 +28,7 @@ int solve(lua_State* L);  ///< plan(problem, options) for the planners in C++
 int planner_cards(lua_State* L);
 int price(lua_State* L);  ///< price(problem, stages, planner, solve_s) for plans made elsewhere
 int check_options(lua_State* L);
+int part_of(lua_State* L);  ///< part(problem, devices, batch_size): of it, for one replica
 int load_plan(lua_State* L);
 int check_plan(lua_State* L);
 int simulate(lua_State* L);

@@ -96,7 +96,7 @@ class Walk {
     const std::size_t bit = at_.bit[layer], group = at_.order[stage];
     stage_[stage].prefill += sign * instance_.layer_s(prefill_, group, cls, bit);
     stage_[stage].decode += sign * instance_.layer_s(decode_, group, cls, bit);
-    stage_[stage].bytes += sign * instance_.layer_bytes_at(cls, bit);
+    stage_[stage].bytes += sign * instance_.layer_bytes_at(group, cls, bit);
     omega_ += sign * instance_.omega_at(layer, bit);
   }
 
