@@ -3,6 +3,8 @@
 local core = require "tessera.core"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
+local replicas = require "tessera.replicas"
+local variants = require "tessera.variants"
 
 local M = {}
 
@@ -67,7 +69,8 @@ end
 
 local common = { -- what ts.plan itself understands, whoever plans
   planner = true, device_order = true, prefill_micro_batch_size = true, decode_micro_batch_size = true,
-  time_limit_s = true, gap = true, threads = true, seed = true, on_incumbent = true,
+  time_limit_s = true, gap = true, threads = true, seed = true, on_incumbent = true, replicas = true, cutoff = true,
+  every_candidate = true,
 }
 
 local card_fields = { name = "string", doc = "string", source = "string", options = "table", plan = "function" }
@@ -193,15 +196,21 @@ local function planner_named(name, path)
   return registry[name]
 end
 
+-- Baselines that set a floor do not save on the KV cache.
+local function best_kv_cache(problem)
+  if not problem.kv_bitwidths then return problem end
+  return problem:with { kv_bitwidth = math.max(unpack(problem.kv_bitwidths)) }
+end
+
 -- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
 local function resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
   if not floor then return problem end
   planner_named(floor, "ts.problem.quality.at_least")
   local free = problem:with { quality = { at_least = "none" }, theta = problem.theta }
-  local function at(max_omega) return free:with { quality = { max_omega = max_omega }, theta = problem.theta } end
+  local function at(max_omega) return problem:with { quality = { max_omega = max_omega }, theta = problem.theta } end
   for _, name in ipairs(floor == "het" and { "het" } or { floor, "het" }) do
-    local baseline = M.plan(free, { planner = name })
+    local baseline = M.plan(best_kv_cache(free), { planner = name })
     if baseline then
       local note = ("quality floor: omega of %s, %.6g"):format(name, baseline.omega)
       if name ~= floor then note = note .. (" (%s does not fit)"):format(floor) end
@@ -214,6 +223,30 @@ local function resolve_floor(problem)
   return free, "quality floor: none (no baseline fits)"
 end
 
+-- A plan made by hand; of a problem with open choices, by the first mesh that has its devices.
+local function plan_by_hand(problem, opt)
+  local stages, devices = {}, {}
+  for key, value in pairs(opt) do
+    if key ~= "planner" then stages[key] = value end
+  end
+  for i, stage in ipairs(type(opt.stages) == "table" and opt.stages or {}) do
+    local fields = type(stage)
+    devices[i] = (fields == "table" or fields == "userdata") and stage.device or nil
+  end
+  if #problem:variants() > 1 and #devices > 0 then problem = variants.holding(problem, devices) end
+  return solver.price(problem, stages, "manual", 0)
+end
+
+-- One problem without open choices by one planner. Planners in Lua need not know of the cutoff.
+local function plan_one(planner, problem, opt)
+  if not planner.plan then return solver.solve(problem, opt) end
+  local without = {}
+  for key, value in pairs(opt) do
+    if key ~= "cutoff" and key ~= "replicas" and key ~= "every_candidate" then without[key] = value end
+  end
+  return plan_in_lua(planner, problem, without)
+end
+
 --- Plans a problem: a plan, or nil and why (why.code: infeasible, time_limit, interrupted).
 function M.plan(problem, opt)
   if problem == nil then fail("ts.plan", "give a problem, or the fields of one") end
@@ -223,22 +256,18 @@ function M.plan(problem, opt)
   end
   local planner = planner_named(opt.planner or M.default, "ts.plan.planner")
   if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
-  if planner.name == "manual" then
-    local stages = {}
-    for key, value in pairs(opt) do
-      if key ~= "planner" then stages[key] = value end
-    end
-    return solver.price(problem, stages, "manual", 0)
-  end
+  if planner.name == "manual" then return plan_by_hand(problem, opt) end
+  solver.check_options(problem, { -- for every planner alike, before any of it is used
+    cutoff = opt.cutoff, time_limit_s = opt.time_limit_s, on_incumbent = opt.on_incumbent, replicas = opt.replicas,
+    every_candidate = opt.every_candidate,
+  })
   local note
   problem, note = resolve_floor(problem)
-  local plan, why
-  if planner.plan then
-    plan, why = plan_in_lua(planner, problem, opt)
-  else
-    plan, why = solver.solve(problem, opt)
-  end
+  local plan, why = replicas.plan(problem, opt, function(part, part_opt)
+    return variants.plan(part, part_opt, function(...) return plan_one(planner, ...) end)
+  end)
   if not plan then return nil, why end
+  if opt.cutoff and plan.objective >= opt.cutoff then return nil, variants.why_cutoff(opt.cutoff) end
   return note and plan:with_note(note) or plan
 end
 

@@ -145,6 +145,7 @@ solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options
   };
   request.prefill_micro_batch_size = size("prefill_micro_batch_size");
   request.decode_micro_batch_size = size("decode_micro_batch_size");
+  if (options.given("cutoff")) request.cutoff = options.number("cutoff");
   request.time_limit_s = options.number("time_limit_s");
   request.gap = options.number("gap");
   request.threads = static_cast<std::int32_t>(options.integer("threads"));
@@ -155,9 +156,11 @@ solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options
 
 /// `nil, why` for an expected outcome.
 int push_why(lua_State* L, const std::string& code, const std::string& message,
-             const std::string& constraint) {
+             const std::string& constraint, std::optional<double> bound = std::nullopt) {
   lua_pushnil(L);
   lua_kit::push_error(L, code, message);
+  push_optional(L, bound);
+  lua_setfield(L, -2, "bound");
   if (!constraint.empty()) {
     lua_kit::push_text(L, constraint);
     lua_setfield(L, -2, "constraint");
@@ -172,12 +175,12 @@ int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult&
       return push_why(
           L, "infeasible",
           result.violation ? result.violation->message : "no plan satisfies every constraint",
-          result.violation ? result.violation->constraint : "");
+          result.violation ? result.violation->constraint : "", result.bound);
     }
     if (result.status == solver::SolveStatus::interrupted)
-      return push_why(L, "interrupted", "interrupted before a plan was found", "");
+      return push_why(L, "interrupted", "interrupted before a plan was found", "", result.bound);
     return push_why(L, "time_limit", "no plan was found within the time limit; raise time_limit_s",
-                    "");
+                    "", result.bound);
   }
   lua_kit::push_object<Plan>(
       L, std::make_shared<Plan>(solver::build_plan(p.problem, p.instance, result, planner)));
@@ -233,7 +236,24 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                   [](lua_State* L, const Plan& p) { push_text(L, to_string(p.provenance)); }},
                  {"error", "number?", "Held-out relative error of the latency, where known",
                   [](lua_State* L, const Plan& p) { push_optional(L, p.error); }},
-                 {"stages", "tessera.Stage[]", "In pipeline order", solver_lua::push_stages},
+                 {"stages", "tessera.Stage[]", "In pipeline order; none where there are replicas",
+                  solver_lua::push_stages},
+                 {"kv_bitwidth", "number?",
+                  "Of the KV cache (bits); absent for an instance, and where replicas differ",
+                  solver_lua::push_kv_bitwidth},
+                 {"kv_omega", "number?",
+                  "Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth",
+                  solver_lua::push_kv_omega},
+                 {"candidates", "table[]?",
+                  "What came of each open choice: name, status, objective, latency_s, bound, "
+                  "message; absent where nothing was open",
+                  solver_lua::push_candidates},
+                 {"replicas", "tessera.Plan[]?",
+                  "Pipelines that share the batch; absent where there is one",
+                  solver_lua::push_replicas},
+                 {"devices", "integer[]?",
+                  "Of a replica: its devices in the whole cluster (0-based)",
+                  solver_lua::push_devices},
                  {"notes", "string[]", "Fallbacks taken and what else matters",
                   [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
       .methods = {{"explain", guarded<explain>, "(): string",
@@ -279,6 +299,18 @@ const OptionTable& plan_options() {
         .type = OptionType::table,
         .doc = "Of planner \"manual\": { { device =, bitwidths = { 8, ... } }, ... }",
         .lua_type = "table[]"},
+       {.name = "replicas",
+        .type = OptionType::table,
+        .doc = "Pipelines to split the cluster into: a number, several to choose from, or \"all\"",
+        .default_text = "1",
+        .lua_type = "integer|integer[]|string"},
+       {.name = "every_candidate",
+        .type = OptionType::boolean,
+        .doc = "Plan each open choice for its own sake, not only until it is proven no better",
+        .default_text = "false"},
+       {.name = "cutoff",
+        .doc = "Only plans with an objective below it are of interest",
+        .unit = "s"},
        {.name = "time_limit_s",
         .doc = "Wall-clock limit; the best plan so far is returned with its bound",
         .unit = "s",

@@ -37,6 +37,16 @@ void register_plan(lua_State* L);
 void register_stage(lua_State* L);
 void register_run(lua_State* L);
 
+// Parts of a plan, and of making one; see plan_parts.cpp.
+int combine(lua_State* L);
+int join(lua_State* L);
+int now_s(lua_State* L);  ///< wall clock, of no particular start
+void push_candidates(lua_State* L, const Plan& plan);
+void push_replicas(lua_State* L, const Plan& plan);
+void push_devices(lua_State* L, const Plan& plan);
+void push_kv_bitwidth(lua_State* L, const Plan& plan);
+void push_kv_omega(lua_State* L, const Plan& plan);
+
 /// Pushes the stages of a plan as a list of objects.
 void push_stages(lua_State* L, const Plan& plan);
 

@@ -1,6 +1,7 @@
 #include "src/kv_omega.h"
 
 #include <cmath>
+#include <numeric>
 
 namespace tessera::solver {
 namespace {
@@ -54,6 +55,12 @@ std::vector<double> kv_omega(const ServingProblem& serving) {
     omega.push_back(kv_share(serving.model.layer(static_cast<std::int64_t>(i))) * ratio * mean);
   }
   return omega;
+}
+
+double total_kv_omega(const Problem& problem) {
+  if (!problem.serving) return 0;
+  const std::vector<double> omega = kv_omega(*problem.serving);
+  return omega_scale(problem) * std::accumulate(omega.begin(), omega.end(), 0.0);
 }
 
 }  // namespace tessera::solver

@@ -104,7 +104,8 @@ Degrees usable_degrees(const ModelShape& model, const std::vector<std::vector<st
   }
   if (usable.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("tensor_parallel: {} cannot be used: {}", model.name, join(notes, "; ")),
+                fmt::format("tensor_parallel: no degree is left for {}: {}", model.name,
+                            join(notes, "; ")),
                 "tensor_parallel");
   }
   std::sort(usable.begin(), usable.end());

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/replicas.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -243,6 +244,7 @@ Candidate candidate_of(const Instance& instance, const Plan& plan) {
 }
 
 std::optional<Violation> check_plan(const Plan& plan) {
+  if (!plan.replicas.empty()) return check_replicas(plan);
   const Problem problem = problem_from_json(*plan.problem, "plan.problem");
   const Instance instance = lower(problem);
   std::int64_t next = 0;

@@ -129,6 +129,10 @@ std::string stage_name(const PlanStage& stage, std::size_t k) {
 }  // namespace
 
 sim::Pipeline pipeline_of(const Plan& plan) {
+  if (!plan.replicas.empty()) {
+    throw Error(ErrorCode::invalid_argument, "a plan with replicas is a pipeline for each of them",
+                "plan.replicas");
+  }
   // A file may say anything; what follows indexes layers and devices by it.
   if (const auto violation = check_plan(plan)) {
     throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");

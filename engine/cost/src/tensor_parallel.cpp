@@ -16,7 +16,10 @@ double count(std::int64_t value) { return static_cast<double>(value); }
 
 // Row-parallel matrices take what the column-parallel ones before them put out.
 bool is_row_parallel(const LinearShape& linear) {
-  return linear.name.ends_with("o_proj") || linear.name.ends_with("down_proj");
+  for (const char* name : {"o_proj", "out_proj", "down_proj", "fc2"}) {
+    if (linear.name.ends_with(name)) return true;
+  }
+  return false;
 }
 
 std::int64_t& cut_side(LinearShape& linear) {

@@ -79,6 +79,14 @@ std::vector<std::size_t> order_from_names(const Instance& instance,
 Plan build_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
                 const std::string& planner);
 
+/// What the KV cache's bitwidth adds to the omega of every plan, in the plan's units; 0 for an
+/// instance file.
+double total_kv_omega(const Problem& problem);
+
+/// Plans of parts of a problem's cluster, `devices` set in each, as one plan that runs them side by
+/// side. Status, bound and gap are left to whoever searched.
+Plan join_replicas(const Problem& problem, std::vector<Plan> replicas, const std::string& planner);
+
 /// Reads the decision back from a plan. @throws Error{invalid_argument} when devices or bitwidths
 /// do not exist in the problem.
 Candidate candidate_of(const Instance& instance, const Plan& plan);
