@@ -26,11 +26,12 @@ local function settings(problem, planner)
   local quality = problem.quality and ("quality floor %s"):format(problem.quality.at_least)
     or ("theta %g %s"):format(problem.theta, problem.theta_unit)
   return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %s bit, "
-    .. "objective %s, %s, memory %s, kernel set %s, planner %s\n"
+    .. "tensor parallelism %s, objective %s, %s, memory %s, kernel set %s, planner %s\n"
     .. "(change them with --batch-size and so on: `tessera plan --help`)\n")
     :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
-      table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "), problem.objective, quality, problem.memory,
-      problem.kernel_set, planner)
+      table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "),
+      table.concat(problem.tensor_parallel, " or "), problem.objective, quality, problem.memory, problem.kernel_set,
+      planner)
 end
 
 local function is_file(name) return name:find("[/\\]") or name:find("%.json$") end

@@ -64,8 +64,7 @@ PlanCandidate candidate_at_top(lua_State* L) {
 
 void set_outcome(lua_State* L, int index, Plan& plan) {
   const lua_kit::Options options(L, index, outcome_options(), "outcome");
-  plan.status =
-      options.choice("status") == "optimal" ? PlanStatus::optimal : PlanStatus::feasible;
+  plan.status = options.choice("status") == "optimal" ? PlanStatus::optimal : PlanStatus::feasible;
   plan.solve_s = options.number("solve_s");
   plan.bound.reset();
   plan.gap.reset();
@@ -132,8 +131,8 @@ int join(lua_State* L) {
     lua_pop(L, 2);
   }
   const std::string planner = replicas.at(0).planner;
-  auto plan = std::make_shared<Plan>(
-      solver::join_replicas(whole.problem, std::move(replicas), planner));
+  auto plan =
+      std::make_shared<Plan>(solver::join_replicas(whole.problem, std::move(replicas), planner));
   set_outcome(L, 4, *plan);
   lua_kit::push_object<Plan>(L, std::move(plan));
   return 1;

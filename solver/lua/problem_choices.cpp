@@ -34,10 +34,10 @@ std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::
   };
   if (lua_type(L, -1) == LUA_TNUMBER) return std::vector<double>(num_layers, number(path));
   if (!lua_istable(L, -1) || lua_objlen(L, -1) != num_layers) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: a number, or a list of {}, one per layer, belongs here", path,
-                            num_layers),
-                path);
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: a number, or a list of {}, one per layer, belongs here", path, num_layers),
+        path);
   }
   std::vector<double> omega;
   for (std::size_t i = 1; i <= num_layers; ++i) {
@@ -95,8 +95,8 @@ void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::Servin
   }
   serving.kv_omega.clear();
   for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-    const auto bitwidth = static_cast<std::int32_t>(
-        lua_kit::check_integer(L, -2, path + " bitwidth", 2, 16, "bits"));
+    const auto bitwidth =
+        static_cast<std::int32_t>(lua_kit::check_integer(L, -2, path + " bitwidth", 2, 16, "bits"));
     serving.kv_omega[bitwidth] =
         omega_of_layers(L, fmt::format("{}[{}]", path, bitwidth), num_layers);
   }
@@ -129,12 +129,11 @@ int part_of(lua_State* L) {
   const auto last = static_cast<double>(whole.problem.serving->cluster.devices.size()) - 1;
   for (int i = 1; i <= static_cast<int>(lua_objlen(L, 2)); ++i) {
     lua_rawgeti(L, 2, i);
-    devices.push_back(
-        static_cast<std::size_t>(lua_kit::check_integer(L, -1, "devices", 0, last)));
+    devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, "devices", 0, last)));
     lua_pop(L, 1);
   }
-  const auto batch = lua_kit::check_integer(L, 3, "batch_size", 1,
-                                            static_cast<double>(whole.instance.batch_size));
+  const auto batch =
+      lua_kit::check_integer(L, 3, "batch_size", 1, static_cast<double>(whole.instance.batch_size));
   try {
     push_problem(L, solver::part_of(whole.problem, devices, batch));
     return 1;

@@ -119,8 +119,7 @@ Tally tally(const Instance& instance, const Candidate& candidate) {
     t.prefill[stage] += pre.layer_s[cell];
     t.decode[stage] += dec.layer_s[cell];
     const std::size_t sharding = instance.groups[candidate.order[stage]].sharding;
-    t.bytes[stage] +=
-        instance.layer_bytes[(sharding * classes + cls) * bits + candidate.bit[i]];
+    t.bytes[stage] += instance.layer_bytes[(sharding * classes + cls) * bits + candidate.bit[i]];
     t.omega += instance.omega[i * bits + candidate.bit[i]];
   }
   t.prefill.front() += pre.first_s[candidate.order.front()];

@@ -45,8 +45,7 @@ void set_bytes(Instance& instance, const ServingProblem& serving,
     for (const LayerShape& layer : member.layer_classes) {
       const double kv = cost::layer_kv_bytes(layer, serving.workload, query);
       for (std::int32_t bit : serving.bitwidths) {
-        instance.layer_bytes.push_back(degree *
-                                       (kv + cost::layer_weight_bytes(layer, bit, query)));
+        instance.layer_bytes.push_back(degree * (kv + cost::layer_weight_bytes(layer, bit, query)));
       }
     }
     for (const bool last : {false, true}) {  // by StagePlace::index()

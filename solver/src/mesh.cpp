@@ -103,10 +103,10 @@ Degrees usable_degrees(const ModelShape& model, const std::vector<std::vector<st
     }
   }
   if (usable.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("tensor_parallel: no degree is left for {}: {}", model.name,
-                            join(notes, "; ")),
-                "tensor_parallel");
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("tensor_parallel: no degree is left for {}: {}", model.name, join(notes, "; ")),
+        "tensor_parallel");
   }
   std::sort(usable.begin(), usable.end());
   return usable;
@@ -120,13 +120,15 @@ std::vector<Mesh> list_fewer(const std::vector<std::vector<std::size_t>>& sets,
   };
   std::vector<std::vector<Degrees>> choices;
   for (const auto& set : sets) choices.push_back(same(set, degrees.back()));
-  notes.push_back(fmt::format("more than {} tensor-parallel meshes: only those with one degree "
-                              "for all devices of a type on a node were searched",
-                              kMostMeshes));
+  notes.push_back(
+      fmt::format("more than {} tensor-parallel meshes: only those with one degree "
+                  "for all devices of a type on a node were searched",
+                  kMostMeshes));
   if (auto meshes = combine(choices)) return *std::move(meshes);
-  notes.back() = fmt::format("more than {} tensor-parallel meshes: only those with one degree "
-                             "for the whole cluster, or less where it does not divide, were searched",
-                             kMostMeshes);
+  notes.back() = fmt::format(
+      "more than {} tensor-parallel meshes: only those with one degree "
+      "for the whole cluster, or less where it does not divide, were searched",
+      kMostMeshes);
   std::vector<Mesh> meshes;
   for (const std::int32_t largest : degrees) {
     Mesh mesh;

@@ -55,8 +55,8 @@ StageMemory instance_memory(const Instance& instance, const Candidate& candidate
                             StagePlace place) {
   StageMemory memory;
   for (std::size_t i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
-    memory.weight_bytes += instance.layer_bytes_at(candidate.order[k], instance.layer_class[i],
-                                                   candidate.bit[i]);
+    memory.weight_bytes +=
+        instance.layer_bytes_at(candidate.order[k], instance.layer_class[i], candidate.bit[i]);
   }
   const std::size_t g = candidate.order[k];
   memory.embedding_bytes = instance.embedding_bytes_at(g, place);

@@ -60,8 +60,9 @@ std::string describe_stages(const Plan& plan) {
     device_width = std::max(device_width, stage.device.size());
     bits_width = std::max(bits_width, bitwidth_counts(stage).size());
   }
-  std::string text = fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory\n", "device",
-                                 device_width, "bitwidths", bits_width, "prefill", "decode");
+  std::string text =
+      fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory\n", "device",
+                  device_width, "bitwidths", bits_width, "prefill", "decode");
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlanStage& stage = plan.stages[k];
     text += fmt::format("  {:>5}  {:<{}}  {:<7}  {:<{}}  {:>9}  {:>9}  {} {} of {} ({:.0f} %)\n", k,

@@ -35,8 +35,8 @@ void read_kv_omega(const Json& json, const std::string& path, ServingProblem& se
   }
   for (const auto& [key, list] : json.items()) {
     const std::string where = path + "." + key;
-    const std::int32_t bitwidth = json_integers(Json::array({parse_json(key, where)}), where, 2,
-                                                16).front();
+    const std::int32_t bitwidth =
+        json_integers(Json::array({parse_json(key, where)}), where, 2, 16).front();
     std::vector<double>& omega = serving.kv_omega[bitwidth];
     if (!list.is_array() || list.size() != static_cast<std::size_t>(serving.model.num_layers)) {
       throw Error(ErrorCode::invalid_argument, where + ": one number per layer belongs here",

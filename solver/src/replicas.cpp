@@ -36,8 +36,8 @@ std::optional<Violation> check_devices(const Plan& replica, std::size_t r, std::
                                        std::set<std::int64_t>& used) {
   for (const std::int64_t i : replica.devices) {
     if (i < 0 || i >= static_cast<std::int64_t>(num_devices)) {
-      return broken("devices", fmt::format("replica {} is on device {}, there are {}", r + 1, i,
-                                           num_devices));
+      return broken("devices",
+                    fmt::format("replica {} is on device {}, there are {}", r + 1, i, num_devices));
     }
     if (!used.insert(i).second) {
       return broken("devices", fmt::format("replica {} is on device {}, which is taken", r + 1, i));
@@ -102,14 +102,13 @@ std::optional<Violation> check_replicas(const Plan& plan) {
                                           requests, whole.serving->workload.batch_size));
   }
   const Plan fresh = join_replicas(whole, plan.replicas, plan.planner);
-  for (const auto& [name, number] : {std::pair{"objective", &Plan::objective},
-                                     std::pair{"latency_s", &Plan::latency_s},
-                                     std::pair{"throughput_tok_s", &Plan::throughput_tok_s},
-                                     std::pair{"omega", &Plan::omega},
-                                     std::pair{"mean_bitwidth", &Plan::mean_bitwidth}}) {
+  for (const auto& [name, number] :
+       {std::pair{"objective", &Plan::objective}, std::pair{"latency_s", &Plan::latency_s},
+        std::pair{"throughput_tok_s", &Plan::throughput_tok_s}, std::pair{"omega", &Plan::omega},
+        std::pair{"mean_bitwidth", &Plan::mean_bitwidth}}) {
     if (near(plan.*number, fresh.*number)) continue;
-    return broken("objective", fmt::format("{} is {}, the replicas give {}", name, plan.*number,
-                                           fresh.*number));
+    return broken("objective",
+                  fmt::format("{} is {}, the replicas give {}", name, plan.*number, fresh.*number));
   }
   if (plan.bound && *plan.bound > plan.objective + kNumberSlack * std::fabs(plan.objective)) {
     return broken("objective", fmt::format("bound is {}, above the objective of {}", *plan.bound,

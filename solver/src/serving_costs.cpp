@@ -100,8 +100,8 @@ void ServingCosts::add_links(PhaseCosts& costs, double bytes) const {
         costs.link_s.push_back(0);  // no second device of this group to talk to
         continue;
       }
-      const Link link = slowest_link(serving_.cluster, source.front(),
-                                     from == to ? target[1] : target.front());
+      const Link link =
+          slowest_link(serving_.cluster, source.front(), from == to ? target[1] : target.front());
       costs.link_s.push_back(link.latency_s + bytes / link.bytes_per_s);
     }
   }

@@ -25,7 +25,8 @@ struct RandomLimits {
 /// hopeless. The seed decides everything.
 class RandomInstance {
  public:
-  RandomInstance(std::uint64_t seed, const RandomLimits& limits) : rng_(seed), sharding_rng_(seed + 7919), limits_(limits) {}
+  RandomInstance(std::uint64_t seed, const RandomLimits& limits)
+      : rng_(seed), sharding_rng_(seed + 7919), limits_(limits) {}
 
   Instance make() {
     Instance in;

@@ -119,7 +119,8 @@ void read_list(JsonFields& fields, const char* name, Read read) {
   if (!fields.has(name)) return;
   const Json& list = fields.at(name);
   const std::string path = fields.path_of(name);
-  if (!list.is_array()) throw Error(ErrorCode::invalid_argument, path + ": an array belongs here", path);
+  if (!list.is_array())
+    throw Error(ErrorCode::invalid_argument, path + ": an array belongs here", path);
   for (std::size_t i = 0; i < list.size(); ++i) read(list[i], fmt::format("{}[{}]", path, i));
 }
 

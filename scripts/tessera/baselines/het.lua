@@ -8,7 +8,7 @@ local search = require "tessera.baselines.search"
 
 return planners.add {
   name = "het",
-  doc = "Every mesh and device order, one bitwidth lowered until it fits, partition balanced by the workload's stage times",
+  doc = "Every mesh and device order, one bitwidth lowered until it fits, partition balanced by the workload",
   source = "SplitQuant VI-A",
   options = {
     max_orders = { type = "integer", default = 200, min = 1, max = 100000, doc = "Device orders tried at most" },

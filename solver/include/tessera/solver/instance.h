@@ -16,7 +16,8 @@ struct DeviceGroup {
   std::string name;  ///< device type
   std::string node;
   std::int32_t count = 1;
-  double usable_bytes = 0;  ///< capacity less the runtime reserve; of a tensor-parallel group, pooled
+  double usable_bytes =
+      0;  ///< capacity less the runtime reserve; of a tensor-parallel group, pooled
   std::size_t sharding = 0;  ///< how layers are cut over it: the row of bytes that it holds
 };
 
@@ -48,8 +49,8 @@ struct Instance {
   std::vector<DeviceGroup> groups;
   std::vector<std::int32_t> layer_class;  ///< [num_layers]
   std::int32_t num_classes = 1;
-  /// [sharding][cls][bit] weights + KV cache of one layer, whole batch; summed over the members of a
-  /// tensor-parallel group, so that what each of them holds counts as often as there are members
+  /// [sharding][cls][bit] weights + KV cache of one layer, whole batch; summed over the members of
+  /// a tensor-parallel group, so that what each of them holds counts as often as there are members
   std::vector<double> layer_bytes;
   std::vector<std::uint8_t> allowed;  ///< [group][bit] a kernel exists
   /// [sharding][StagePlace::index()], summed likewise

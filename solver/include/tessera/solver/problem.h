@@ -68,8 +68,8 @@ Problem problem_from_json(const Json& json, const std::string& path);
 /// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth.
 Instance lower(const Problem& problem);
 
-/// Groups for a list of device names ("T4-16G", "T4-16G@node" where the node matters, "2xT4-16G" for
-/// a tensor-parallel group).
+/// Groups for a list of device names ("T4-16G", "T4-16G@node" where the node matters, "2xT4-16G"
+/// for a tensor-parallel group).
 /// @throws Error{not_found | invalid_argument} naming the position, what is left, and the nearest
 /// names.
 std::vector<std::size_t> order_from_names(const Instance& instance,

@@ -25,8 +25,8 @@ void settle(ServingProblem& serving);
 /// Degrees that the mesh of a problem has, or may still have, ascending.
 std::vector<std::int32_t> degrees_of(const ServingProblem& serving);
 
-/// The same problem on some of the devices, in cluster order, with some of the requests; its mesh is
-/// open again. @throws Error{invalid_argument} where these devices cannot be cut as asked.
+/// The same problem on some of the devices, in cluster order, with some of the requests; its mesh
+/// is open again. @throws Error{invalid_argument} where these devices cannot be cut as asked.
 Problem part_of(const Problem& problem, const std::vector<std::size_t>& devices,
                 std::int64_t batch_size);
 
