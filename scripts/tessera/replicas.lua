@@ -46,12 +46,12 @@ local function part_planner(problem, opt, plan_one)
   local started, limit_s = solver.now_s(), opt.time_limit_s or 60
   local self, memo = { proven = true }, {}
 
-  local function make(part, share, cutoff, time_limit_s)
+  local function make(part, share, cutoff, time_limit_s, gap)
     local options = {}
     for key, value in pairs(opt) do options[key] = value end
     options.replicas, options.on_incumbent, options.every_candidate = nil, nil, nil
     options.cutoff = cutoff < math.huge and cutoff or nil
-    options.time_limit_s = time_limit_s
+    options.time_limit_s, options.gap = time_limit_s, gap or opt.gap
     for _, size in ipairs { "prefill_micro_batch_size", "decode_micro_batch_size" } do
       if options[size] and options[size] > share then
         return nil, core.why("infeasible", ("%d requests are fewer than %s"):format(share, size), "micro_batch")
@@ -67,24 +67,45 @@ local function part_planner(problem, opt, plan_one)
 
   function self.elapsed_s() return solver.now_s() - started end
 
-  --- The plan of a share of the batch on a part of the cluster; nil where none is below the cutoff.
-  function self.plan(part, share, cutoff)
+  local function known_of(part, share)
     memo[part.key] = memo[part.key] or {}
-    local known = memo[part.key][share] or {}
-    memo[part.key][share] = known
-    if known.plan and known.plan.objective < cutoff then return known.plan end
+    memo[part.key][share] = memo[part.key][share] or {}
+    return memo[part.key][share]
+  end
+
+  -- A plan below the cutoff, within the gap; what is learnt is kept.
+  local function ask(part, share, cutoff, gap)
+    local known = known_of(part, share)
     if known.at_least and known.at_least >= cutoff then return nil end
-    local plan, why = make(part, share, cutoff, math.max(0, limit_s - self.elapsed_s()))
+    local plan, why = make(part, share, cutoff, math.max(0, limit_s - self.elapsed_s()), gap)
     if plan then
       if plan.status ~= "optimal" then self.proven = false end
-      known.plan, known.devices = plan, part.devices
-      known.at_least = (opt.gap or 0) == 0 and plan.objective or nil
-      return plan.objective < cutoff and plan or nil
+      known.at_most = math.min(known.at_most or math.huge, plan.objective)
+      if plan.objective < cutoff then return plan end
+      known.at_least = plan.objective -- of a heuristic, which does not know of the cutoff
+      return nil
     end
     known.at_least = why.constraint == "cutoff" and cutoff or math.huge
     if why.code ~= "infeasible" then self.proven, self.stopped = false, why end
     self.why = self.why or why
     return nil
+  end
+
+  --- The plan of a share of the batch on a part of the cluster; nil where none is below the cutoff.
+  function self.plan(part, share, cutoff)
+    local known = known_of(part, share)
+    if known.plan and known.plan.objective < cutoff then return known.plan end
+    local plan = ask(part, share, cutoff)
+    if not plan then return nil end
+    known.plan, known.devices = plan, part.devices
+    known.at_least = (opt.gap or 0) == 0 and plan.objective or nil
+    return plan
+  end
+
+  --- Whether any plan of it is below the cutoff, which is soon told.
+  function self.serves(part, share, cutoff)
+    local known = known_of(part, share)
+    return (known.at_most and known.at_most < cutoff) or ask(part, share, cutoff, 1) ~= nil
   end
 
   --- The plan of a share that was found, on exactly these devices: equal parts have one in common, which stands on the
@@ -103,7 +124,7 @@ local function largest_share(plans, part, high, cutoff)
   local low = 0
   while low < high do
     local middle = math.ceil((low + high) / 2)
-    if plans.plan(part, middle, cutoff) then low = middle else high = middle - 1 end
+    if plans.serves(part, middle, cutoff) then low = middle else high = middle - 1 end
   end
   return low
 end
@@ -139,6 +160,10 @@ local function share_by_bisection(plans, split, batch, cutoff)
   local best
   local most = {}
   for r = 1, #split do most[r] = batch - #split + 1 end
+  if #split == 1 then
+    local plan = plans.plan(split[1], batch, cutoff)
+    return plan and { split = split, shares = { batch }, plans = { plan } }
+  end
   while not plans.late() do
     local sum = 0
     for r, part in ipairs(split) do

@@ -105,6 +105,7 @@ function M.plan(problem, opt, plan_one)
     local plan, why = plan_one(variant, options)
     outcomes[i], reasons[i] = outcome(names[i], plan, why, options.cutoff), why
     if plan and not (cutoff and plan.objective >= cutoff) then best, cutoff = plan, plan.objective end
+    if best and opt.gap == 1 then return best end -- objectives are not negative: any plan is within this gap
   end
   if not best then return no_plan(outcomes, reasons, opt.cutoff) end
   local combined = solver.combine(best, {

@@ -34,6 +34,9 @@ bool is_part(const Problem& whole, const Plan& replica, const Problem& part) {
 
 std::optional<Violation> check_devices(const Plan& replica, std::size_t r, std::size_t num_devices,
                                        std::set<std::int64_t>& used) {
+  if (replica.devices.empty()) {
+    return broken("devices", fmt::format("replica {} names no devices", r + 1));
+  }
   for (const std::int64_t i : replica.devices) {
     if (i < 0 || i >= static_cast<std::int64_t>(num_devices)) {
       return broken("devices",

@@ -58,6 +58,19 @@ describe("kv_bitwidth", function()
     plan:save(path)
     assert.is_true(ts.check(ts.load_plan(path)))
     assert.equal(plan.kv_omega, ts.load_plan(path).kv_omega)
+    local text = support.read(path)
+    for broken, message in pairs {
+      ['"kv_omega": { "8": [1], "x": '] = "kv_omega.8: one number per layer",
+      ['"kv_omega": 3, "was": '] = "an object by bitwidth",
+      ['"kv_omega": { "32": [1], "x": '] = "kv_omega.32",
+    } do
+      local changed, count = text:gsub('"kv_omega": {%s*"8": ', function() return broken end, 1)
+      assert.equal(1, count)
+      changed = changed:gsub('"kv_omega": 3, "was": (%b[])%s*}', '"kv_omega": 3')
+      local ok, err = pcall(ts.load_plan, support.temporary(changed))
+      assert.is_false(ok)
+      assert.truthy(tostring(err):find(message, 1, true), tostring(err))
+    end
     support.remove_files()
   end)
 

@@ -222,6 +222,9 @@ describe("replicas", function()
       declines(code, message, ts.check(ts.load_plan(other)))
     end
     broken('"devices": %[%s*%d+', '"devices": [ 9', "devices", "on device 9")
+    broken('"devices": %[%s*%d[^%]]*%]', '"devices": []', "devices", "names no devices")
+    broken('"batch_size": 5', '"batch_size": 6', "replicas", "the replicas serve 5 requests, the batch has 6")
+    broken('"theta": 1', '"theta": 2', "devices", "is not the plan's on its devices")
     broken('"latency_s": [%d.]+', '"latency_s": 1000', "objective", "latency_s is 1000")
   end)
 

@@ -79,6 +79,28 @@ describe("tensor_parallel", function()
     assert.near(ts.simulate(plan).total_s, ts.simulate(again).total_s, 1e-12)
   end)
 
+  it("is read from files with care", function()
+    local path = support.temporary ""
+    assert(ts.plan(problem { tensor_parallel = { 2, 4 } })):save(path)
+    local text = support.read(path)
+    local function broken(from, to, message)
+      local changed, count = text:gsub(from, to, 1)
+      assert.equal(1, count, from)
+      local file = support.temporary(changed)
+      local ok, err = pcall(function() return assert(ts.check(ts.load_plan(file))) end)
+      assert.is_false(ok)
+      assert.truthy(tostring(err.message or err):find(message, 1, true), tostring(err.message or err))
+    end
+    local mesh = '"mesh": %[%s*%[[^%]]*%]%s*%]'
+    broken(mesh, '"mesh": 3', "a list of lists of degrees belongs here")
+    broken(mesh, '"mesh": [[2, 1]]', "mesh: one list of degrees, largest first")
+    broken(mesh, '"mesh": [[0, 4]]', "mesh[0]")
+    broken(mesh, '"mesh": [[3, 1]]', "32 heads do not divide by 3")
+    broken(mesh, '"mesh": [[1, 1, 1, 1]]', "xV100-32G")
+    broken('"candidates": %[', '"candidates": [ 7,', "candidates[0]")
+    broken('"status": "cutoff"', '"stats": "cutoff"', "stat")
+  end)
+
   it("follows device_order to the mesh that has the devices", function()
     local open = problem { tensor_parallel = { 1, 2, 4 } }
     local plan = assert(ts.plan(open, { device_order = { "2xV100-32G", "V100-32G", "V100-32G@a" } }))
