@@ -3,9 +3,9 @@
 --
 -- A plan for b requests serves b - 1 as well: with micro-batches no larger there are no more of them, and no cost
 -- grows. So under the steady objective a part's best objective does not fall as its share grows, and the largest share
--- that stays below the best so far is found by bisection. Under the papers' objective, which fixes the decode
--- micro-batch by batch and stages, with micro-batch sizes that are given, and for planners that do not prove their plans
--- it may fall: there every share of every part is planned.
+-- that stays below the best so far is found by bisection. It may fall under the papers' objective, which fixes the
+-- decode micro-batch by batch and stages, with micro-batch sizes that are given, and for planners that do not prove
+-- their plans: there every share of every part is planned.
 
 local core = require "tessera.core"
 local solver = require "tessera.solver"
