@@ -8,6 +8,7 @@
 -- their plans: there every share of every part is planned.
 
 local core = require "tessera.core"
+local host = require "tessera.host"
 local solver = require "tessera.solver"
 local splits = require "tessera.splits"
 
@@ -43,7 +44,7 @@ end
 
 -- Plans of parts of the cluster, by what the part holds and its share of the batch, each made once.
 local function part_planner(problem, opt, plan_one)
-  local started, limit_s = solver.now_s(), opt.time_limit_s or 60
+  local started, limit_s = host.now_s(), opt.time_limit_s or 60
   local self, memo = { proven = true }, {}
 
   local function make(part, share, cutoff, time_limit_s, gap)
@@ -63,9 +64,9 @@ local function part_planner(problem, opt, plan_one)
     return plan_one(on_part, options)
   end
 
-  function self.late() return solver.now_s() - started >= limit_s end
+  function self.late() return host.now_s() - started >= limit_s end
 
-  function self.elapsed_s() return solver.now_s() - started end
+  function self.elapsed_s() return host.now_s() - started end
 
   local function known_of(part, share)
     memo[part.key] = memo[part.key] or {}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "core_lua.h"
 #include "solver_lua.h"
@@ -13,6 +14,7 @@
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/grouping.h"
 #include "tessera/solver/plan_text.h"
 
 namespace tessera {
@@ -116,7 +118,7 @@ std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& inc
   solver::PlanResult result;
   result.status = solver::SolveStatus::feasible;
   result.candidate = incumbent.candidate;
-  result.bound = incumbent.bound;
+  if (std::isfinite(incumbent.bound)) result.bound = incumbent.bound;
   return "interrupted; the best plan so far:\n" +
          solver::describe(solver::build_plan(p.problem, p.instance, result, planner));
 }
@@ -126,32 +128,6 @@ std::unique_ptr<solver::Planner> planner_named(const std::string& name, const st
     if (planner->card().name == name) return std::move(planner);
   }
   throw Error(ErrorCode::not_found, where + ": no planner in C++ is called " + quote(name), where);
-}
-
-solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
-  solver::PlanRequest request;
-  if (options.given("device_order"))
-    request.order = solver::order_from_names(p.instance, options.texts("device_order"));
-  const auto size = [&](const char* name) -> std::optional<std::int64_t> {
-    if (!options.given(name)) return std::nullopt;
-    const std::int64_t given = options.integer(name);
-    if (given > p.instance.batch_size) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is more than the batch of {} requests", options.path_of(name),
-                              given, p.instance.batch_size),
-                  options.path_of(name));
-    }
-    return given;
-  };
-  request.prefill_micro_batch_size = size("prefill_micro_batch_size");
-  request.decode_micro_batch_size = size("decode_micro_batch_size");
-  if (options.given("cutoff")) request.cutoff = options.number("cutoff");
-  request.time_limit_s = options.number("time_limit_s");
-  request.gap = options.number("gap");
-  request.threads = static_cast<std::int32_t>(options.integer("threads"));
-  request.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  request.stop = lua_kit::interrupt::flag();
-  return request;
 }
 
 /// `nil, why` for an expected outcome.
@@ -269,74 +245,58 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
 
 namespace solver_lua {
 
-const OptionTable& plan_options() {
-  static const OptionTable table{
-      "ts.plan",
-      "Plans a problem. What is not given is searched.",
-      "tessera.Plan?, tessera.Error?",
-      {{.name = "planner",
-        .type = OptionType::text,
-        .doc = "Planner's name; see `tessera help planners`",
-        .default_text = "\"exact\""},
-       {.name = "device_order",
-        .type = OptionType::text_list,
-        .doc = "Devices by stage; default: searched"},
-       {.name = "prefill_micro_batch_size",
-        .type = OptionType::integer,
-        .doc = "Requests per prefill micro-batch; default: searched",
-        .unit = "requests",
-        .min = 1,
-        .max = 1e6},
-       {.name = "decode_micro_batch_size",
-        .type = OptionType::integer,
-        .doc = "Requests per decode micro-batch; default: searched",
-        .unit = "requests",
-        .min = 1,
-        .max = 1e6},
-       {.name = "stages",
-        .type = OptionType::table,
-        .doc = "Of planner \"manual\": { { device =, bitwidths = { 8, ... } }, ... }",
-        .lua_type = "table[]"},
-       {.name = "replicas",
-        .type = OptionType::table,
-        .doc = "Pipelines to split the cluster into: a number, several to choose from, or \"all\"",
-        .default_text = "1",
-        .lua_type = "integer|integer[]|string"},
-       {.name = "every_candidate",
-        .type = OptionType::boolean,
-        .doc = "Plan each open choice for its own sake, not only until it is proven no better",
-        .default_text = "false"},
-       {.name = "cutoff",
-        .doc = "Only plans with an objective below it are of interest",
-        .unit = "s"},
-       {.name = "time_limit_s",
-        .doc = "Wall-clock limit; the best plan so far is returned with its bound",
-        .unit = "s",
-        .default_text = "60",
-        .min = 0,
-        .max = 1e7},
-       {.name = "gap",
-        .doc = "Relative gap between plan and bound at which to stop",
-        .default_text = "0",
-        .min = 0,
-        .max = 1},
-       {.name = "threads",
-        .type = OptionType::integer,
-        .doc = "Threads of planners that use several; 0: one per core",
-        .default_text = "0",
-        .min = 0,
-        .max = 1024},
-       {.name = "seed",
-        .type = OptionType::integer,
-        .doc = "Seed of planners that draw",
-        .default_text = "0",
-        .min = 0,
-        .max = 9007199254740992.0},
-       {.name = "on_incumbent",
-        .type = OptionType::callback,
-        .doc = "Called with { objective, bound, gap } for each better plan",
-        .lua_type = "fun(incumbent: table)"}}};
-  return table;
+solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
+  solver::PlanRequest request;
+  if (options.given("device_order"))
+    request.order = solver::order_from_names(p.instance, options.texts("device_order"));
+  const auto size = [&](const char* name) -> std::optional<std::int64_t> {
+    if (!options.given(name)) return std::nullopt;
+    const std::int64_t given = options.integer(name);
+    if (given > p.instance.batch_size) {
+      throw Error(ErrorCode::out_of_range,
+                  fmt::format("{}: {} is more than the batch of {} requests", options.path_of(name),
+                              given, p.instance.batch_size),
+                  options.path_of(name));
+    }
+    return given;
+  };
+  request.prefill_micro_batch_size = size("prefill_micro_batch_size");
+  request.decode_micro_batch_size = size("decode_micro_batch_size");
+  request.time_limit_s = std::min(options.number("time_limit_s"), lua_kit::interrupt::left_s());
+  if (options.given("cutoff")) request.cutoff = options.number("cutoff");
+  request.gap = options.number("gap");
+  request.threads = static_cast<std::int32_t>(options.integer("threads"));
+  request.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  request.stop = lua_kit::interrupt::flag();
+  return request;
+}
+
+std::function<void(const solver::Incumbent&)> incumbent_handler(
+    lua_State* L, std::shared_ptr<const LoweredProblem> problem, const lua_kit::Options& options,
+    std::string planner) {
+  std::shared_ptr<lua_kit::LuaFunction> callback;
+  if (options.push("on_incumbent")) {
+    callback = std::make_shared<lua_kit::LuaFunction>(L, -1, options.path_of("on_incumbent"));
+  }
+  lua_pop(L, 1);
+  return [problem = std::move(problem), planner = std::move(planner),
+          callback = std::move(callback)](const solver::Incumbent& incumbent) {
+    lua_kit::interrupt::set_incumbent_text(incumbent_text(*problem, incumbent, planner));
+    if (!callback) return;
+    lua_State* state = callback->state();
+    lua_createtable(state, 0, 3);
+    const auto number = [&](const char* name, double value) {
+      lua_pushnumber(state, value);
+      lua_setfield(state, -2, name);
+    };
+    number("objective", incumbent.objective);
+    if (std::isfinite(incumbent.bound)) {
+      number("bound", incumbent.bound);
+      number("gap", (incumbent.objective - incumbent.bound) /
+                        std::max(std::abs(incumbent.objective), 1e-12));
+    }
+    callback->call(1, 0);
+  };
 }
 
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
@@ -388,37 +348,22 @@ int check_options(lua_State* L) {
 }
 
 int solve(lua_State* L) {
-  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const auto problem = lua_kit::check_object<LoweredProblem>(L, 1, "problem");
   const lua_kit::Options options(L, 2, plan_options(), "ts.plan");
   if (options.given("stages"))
     throw Error(ErrorCode::invalid_argument,
                 options.path_of("stages") + ": only planner = \"manual\" takes stages",
                 options.path_of("stages"));
-  solver::PlanRequest request = request_from(p, options);
-  std::optional<lua_kit::LuaFunction> callback;
-  if (options.push("on_incumbent")) callback.emplace(L, -1, options.path_of("on_incumbent"));
-  lua_pop(L, 1);
   const std::string chosen = options.text("planner");
-  request.on_incumbent = [&](const solver::Incumbent& incumbent) {
-    lua_kit::interrupt::set_incumbent_text(incumbent_text(p, incumbent, chosen));
-    if (!callback) return;
-    lua_State* state = callback->state();
-    lua_createtable(state, 0, 3);
-    const auto number = [&](const char* name, double value) {
-      lua_pushnumber(state, value);
-      lua_setfield(state, -2, name);
-    };
-    number("objective", incumbent.objective);
-    number("bound", incumbent.bound);
-    number("gap", (incumbent.objective - incumbent.bound) /
-                      std::max(std::abs(incumbent.objective), 1e-12));
-    callback->call(1, 0);
-  };
+  solver::PlanRequest request = request_from(*problem, options);
+  request.on_incumbent = incumbent_handler(L, problem, options, chosen);
   const auto planner = planner_named(chosen, options.path_of("planner"));
-  const solver::PlanResult result = planner->plan(p.instance, request);
+  const auto group = static_cast<std::size_t>(options.integer("group"));
+  const solver::PlanResult result =
+      solver::plan_grouped(*planner, problem->instance, request, group);
   if (result.stopped_by != solver::SolveStatus::interrupted)
     lua_kit::interrupt::set_incumbent_text("");
-  return push_result(L, p, result, chosen);
+  return push_result(L, *problem, result, chosen);
 }
 
 /// planner_cards(): of the planners in C++, the default first.

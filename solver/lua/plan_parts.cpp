@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "solver_lua.h"
@@ -135,12 +134,6 @@ int join(lua_State* L) {
       std::make_shared<Plan>(solver::join_replicas(whole.problem, std::move(replicas), planner));
   set_outcome(L, 4, *plan);
   lua_kit::push_object<Plan>(L, std::move(plan));
-  return 1;
-}
-
-int now_s(lua_State* L) {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  lua_pushnumber(L, std::chrono::duration<double>(now).count());
   return 1;
 }
 

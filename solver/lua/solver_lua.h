@@ -1,9 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <lua.hpp>
+#include <memory>
+#include <string>
 
 #include "tessera/core/option.h"
 #include "tessera/core/plan.h"
+#include "tessera/lua_kit/args.h"
 #include "tessera/solver/problem.h"
 
 /// Problems, plans, planners and simulation runs as scripts see them.
@@ -32,15 +36,18 @@ int part_of(lua_State* L);  ///< part(problem, devices, batch_size): of it, for 
 int load_plan(lua_State* L);
 int check_plan(lua_State* L);
 int simulate(lua_State* L);
+int new_search(lua_State* L);  ///< search(problem, plan, options, name) for heuristics in Lua
+int new_starts(lua_State* L);  ///< starts(problem, options, name): searches from every start
+int heuristic_cards(lua_State* L);
 void register_problem(lua_State* L);
 void register_plan(lua_State* L);
 void register_stage(lua_State* L);
 void register_run(lua_State* L);
+void register_search(lua_State* L);
 
 // Parts of a plan, and of making one; see plan_parts.cpp.
 int combine(lua_State* L);
 int join(lua_State* L);
-int now_s(lua_State* L);  ///< wall clock, of no particular start
 void push_candidates(lua_State* L, const Plan& plan);
 void push_replicas(lua_State* L, const Plan& plan);
 void push_devices(lua_State* L, const Plan& plan);
@@ -52,6 +59,14 @@ void push_stages(lua_State* L, const Plan& plan);
 
 /// The size of one phase's micro-batches, where a table demands it.
 OptionSpec micro_batch_option(std::string_view name);
+
+/// What ts.plan's options fix and limit, within the time limit of the script that asks.
+solver::PlanRequest request_from(const LoweredProblem& problem, const lua_kit::Options& options);
+
+/// What to do with each better plan: keep it for Ctrl-C, and tell the script's on_incumbent.
+std::function<void(const solver::Incumbent&)> incumbent_handler(
+    lua_State* L, std::shared_ptr<const LoweredProblem> problem, const lua_kit::Options& options,
+    std::string planner);
 
 /// The candidate described by a table { stages = { { device =, bitwidths = }, ... },
 /// prefill_micro_batch_size =, decode_micro_batch_size = }.
