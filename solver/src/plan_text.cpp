@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -88,6 +89,11 @@ std::string describe_replicas(const Plan& plan) {
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
     const Plan& replica = plan.replicas[r];
     const Problem part = problem_from_json(*replica.problem, "plan.replicas.problem");
+    if (!part.serving) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("replica {} is of an instance file, which has no replicas", r + 1),
+                  "plan.replicas");
+    }
     text += fmt::format(" replica {} of {}: {} requests on {}, {}\n", r + 1, plan.replicas.size(),
                         part.serving->workload.batch_size, part.serving->cluster.name,
                         format_seconds(replica.latency_s));
