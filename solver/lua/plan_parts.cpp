@@ -99,7 +99,8 @@ std::optional<solver::Problem> settled_problem(const Plan& plan) {
   if (!problem.serving) return std::nullopt;
   for (const Plan& replica : plan.replicas) {
     const solver::Problem other = solver::problem_from_json(*replica.problem, "plan.problem");
-    if (!other.serving || other.serving->kv_bitwidth != problem.serving->kv_bitwidth) return std::nullopt;
+    if (!other.serving || other.serving->kv_bitwidth != problem.serving->kv_bitwidth)
+      return std::nullopt;
   }
   return problem;
 }
