@@ -42,9 +42,9 @@ return function(plan, opt)
     core.raise("invalid_argument", "ts.beside: its options are a table, not a " .. type(opt), "ts.beside")
   end
   local limit_s = options.read(opt or {}, option_specs, "ts.beside").time_limit_s
-  local problem, rows, started = plan:problem(), {}, os.clock()
+  local problem, rows, started = plan:problem(), {}, core.clock()
   for i, name in ipairs(shown) do
-    local left_s = math.max(0, limit_s - (os.clock() - started))
+    local left_s = math.max(0, limit_s - (core.clock() - started))
     local baseline, why = planners.plan(problem, { planner = name, time_limit_s = left_s / (#shown - i + 1) })
     rows[i] = row_of(name, plan, baseline, why)
   end

@@ -7,12 +7,12 @@ local M = {}
 
 local workload_options = { "prompt_tokens", "output_tokens", "batch_size", "chunk_tokens", "lengths" }
 local problem_options = {
-  "bitwidths", "objective", "theta", "theta_unit", "memory", "kernel_set", "kv_bitwidth", "allow_empty_stage",
-  "indicator",
+  "bitwidths", "objective", "theta", "theta_unit", "memory", "kernel_set", "kv_bitwidth", "tensor_parallel",
+  "allow_empty_stage", "indicator",
 }
 local plan_options = {
-  "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "time_limit_s", "gap",
-  "threads", "seed",
+  "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "replicas",
+  "every_candidate", "time_limit_s", "gap", "threads", "seed",
 }
 
 local function pick(from, names)
@@ -25,12 +25,13 @@ local function settings(problem, planner)
   local w = problem.workload
   local quality = problem.quality and ("quality floor %s"):format(problem.quality.at_least)
     or ("theta %g %s"):format(problem.theta, problem.theta_unit)
-  return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %g bit, "
-    .. "objective %s, %s, memory %s, kernel set %s, planner %s\n"
+  return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %s bit, "
+    .. "tensor parallelism %s, objective %s, %s, memory %s, kernel set %s, planner %s\n"
     .. "(change them with --batch-size and so on: `tessera plan --help`)\n")
     :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
-      table.concat(problem.bitwidths, " "), problem.kv_bitwidth, problem.objective, quality, problem.memory,
-      problem.kernel_set, planner)
+      table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "),
+      table.concat(problem.tensor_parallel, " or "), problem.objective, quality, problem.memory, problem.kernel_set,
+      planner)
 end
 
 local function is_file(name) return name:find("[/\\]") or name:find("%.json$") end

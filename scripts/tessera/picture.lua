@@ -162,5 +162,9 @@ return function(plan, path)
   if type(plan) ~= "userdata" then
     core.raise("invalid_argument", "ts.picture.plan: a plan belongs here, not a " .. type(plan), "ts.picture.plan")
   end
+  if plan.replicas then
+    core.raise("invalid_argument", "ts.picture.plan: one picture shows one pipeline; draw each of plan.replicas",
+      "ts.picture.plan")
+  end
   core.write_file(path, svg(plan))
 end

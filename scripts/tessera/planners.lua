@@ -5,7 +5,9 @@ local host = require "tessera.host"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
 local registry = require "tessera.registry"
+local replicas = require "tessera.replicas"
 local search_object = require "tessera.search"
+local variants = require "tessera.variants"
 
 local M = {
   default = registry.default, list = registry.list, add = registry.add_planner,
@@ -93,7 +95,7 @@ local function plan_in_lua(planner, problem, shared, own)
   end
   local opt = own
   for key, value in pairs(shared) do opt[key] = value end
-  local started = host.now_s()
+  local started = core.clock()
   local in_time, answer, why = host.limited(time_limit_s(shared), ("planner '%s'"):format(planner.name), planner.plan,
     problem, opt)
   if not in_time then
@@ -102,7 +104,7 @@ local function plan_in_lua(planner, problem, shared, own)
   end
   if answer == nil then return nil, why_of(planner, why) end
   local candidate, note = candidate_of(planner, answer)
-  local plan, reason = solver.price(problem, candidate, planner.name, host.now_s() - started)
+  local plan, reason = solver.price(problem, candidate, planner.name, core.clock() - started)
   if not plan then return nil, reason end
   return note ~= nil and plan:with_note(note) or plan
 end
@@ -132,7 +134,7 @@ end
 
 -- A heuristic that wants every start: the best of its answers.
 local function plan_from_every_start(entry, problem, shared, own)
-  local started = host.now_s()
+  local started = core.clock()
   local starts = solver.starts(problem, shared, entry.name)
   local best, seen, notes = nil, {}, {}
   local state = starts:next()
@@ -143,7 +145,7 @@ local function plan_from_every_start(entry, problem, shared, own)
     state = starts:next()
   end
   if not best then return nil, core.why(starts:why()) end
-  return with_notes(best:plan(host.now_s() - started), notes)
+  return with_notes(best:plan(core.clock() - started), notes)
 end
 
 local function first_plan(entry, problem, shared, own)
@@ -159,18 +161,24 @@ local function run(chain, problem, given)
   local shared, own = split_options(chain, given)
   shared.planner = nil
   solver.check_options(problem, shared)
-  local started = host.now_s()
+  local started = core.clock()
   local plan, why = first_plan(chain[1], problem, shared, own[1])
   if not plan then return nil, why end
   local name, notes = chain[1].name, {}
   for i = 2, #chain do
     name = name .. " + " .. chain[i].name
-    shared.time_limit_s = math.max(0, time_limit_s(given) - (host.now_s() - started))
+    shared.time_limit_s = math.max(0, time_limit_s(given) - (core.clock() - started))
     local state = solver.search(problem, plan, shared, name)
     notes[#notes + 1] = improve(chain[i], state, own[i], shared.time_limit_s, shared.on_error)
-    plan = with_notes(state:plan(host.now_s() - started), plan.notes)
+    plan = with_notes(state:plan(core.clock() - started), plan.notes)
   end
   return with_notes(plan, notes)
+end
+
+-- Baselines that set a floor do not save on the KV cache.
+local function best_kv_cache(problem)
+  if not problem.kv_bitwidths then return problem end
+  return problem:with { kv_bitwidth = math.max(unpack(problem.kv_bitwidths)) }
 end
 
 --- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
@@ -179,9 +187,9 @@ function M.resolve_floor(problem)
   if not floor then return problem end
   registry.named(floor, "ts.problem.quality.at_least")
   local free = problem:with { quality = { at_least = "none" }, theta = problem.theta }
-  local function at(max_omega) return free:with { quality = { max_omega = max_omega }, theta = problem.theta } end
+  local function at(max_omega) return problem:with { quality = { max_omega = max_omega }, theta = problem.theta } end
   for _, name in ipairs(floor == "het" and { "het" } or { floor, "het" }) do
-    local baseline = M.plan(free, { planner = name })
+    local baseline = M.plan(best_kv_cache(free), { planner = name })
     if baseline then
       local note = ("quality floor: omega of %s, %.6g"):format(name, baseline.omega)
       if name ~= floor then note = note .. (" (%s does not fit)"):format(floor) end
@@ -194,6 +202,29 @@ function M.resolve_floor(problem)
   return free, "quality floor: none (no baseline fits)"
 end
 
+-- A plan made by hand; of a problem with open choices, by the first mesh that has its devices.
+local function plan_by_hand(problem, opt)
+  local stages, devices = {}, {}
+  for key, value in pairs(opt) do
+    if key ~= "planner" then stages[key] = value end
+  end
+  for i, stage in ipairs(type(opt.stages) == "table" and opt.stages or {}) do
+    local fields = type(stage)
+    devices[i] = (fields == "table" or fields == "userdata") and stage.device or nil
+  end
+  if #problem:variants() > 1 and #devices > 0 then problem = variants.holding(problem, devices) end
+  return solver.price(problem, stages, "manual", 0)
+end
+
+-- One problem without open choices by one chain. Only the engine's own planners know of the cutoff.
+local function plan_one(chain, problem, opt)
+  local known = {}
+  for key, value in pairs(opt) do known[key] = value end
+  known.replicas, known.every_candidate = nil, nil
+  if #chain > 1 or not chain[1].engine then known.cutoff = nil end
+  return run(chain, problem, known)
+end
+
 --- Plans a problem: a plan, or nil and why (why.code: infeasible, time_limit, interrupted).
 function M.plan(problem, opt)
   if problem == nil then fail("ts.plan", "give a problem, or the fields of one") end
@@ -203,17 +234,18 @@ function M.plan(problem, opt)
   end
   local chain = chain_of(opt.planner == nil and M.default or opt.planner)
   if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
-  if chain[1].name == "manual" and #chain == 1 then
-    local stages = {}
-    for key, value in pairs(opt) do
-      if key ~= "planner" then stages[key] = value end
-    end
-    return solver.price(problem, stages, "manual", 0)
-  end
+  if chain[1].name == "manual" and #chain == 1 then return plan_by_hand(problem, opt) end
+  solver.check_options(problem, { -- for every planner alike, before any of it is used
+    cutoff = opt.cutoff, time_limit_s = opt.time_limit_s, on_incumbent = opt.on_incumbent, replicas = opt.replicas,
+    every_candidate = opt.every_candidate,
+  })
   local note
   problem, note = M.resolve_floor(problem)
-  local plan, why = run(chain, problem, opt)
+  local plan, why = replicas.plan(problem, opt, function(part, part_opt)
+    return variants.plan(part, part_opt, function(...) return plan_one(chain, ...) end)
+  end)
   if not plan then return nil, why end
+  if opt.cutoff and plan.objective >= opt.cutoff then return nil, variants.why_cutoff(opt.cutoff) end
   return note and plan:with_note(note) or plan
 end
 

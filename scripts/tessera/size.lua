@@ -45,7 +45,7 @@ local read = options.card {
     { name = "indicator", type = "any", lua_type = "tessera.Indicator|string|table", doc = "As for ts.problem" },
     { name = "kernel_set", type = "string", doc = "As for ts.problem" },
     { name = "memory", type = "string", doc = "As for ts.problem" },
-    { name = "kv_bitwidth", type = "number", unit = "bits", min = 1, max = 16, doc = "As for ts.problem" },
+    { name = "kv_bitwidth", type = "integer", unit = "bits", min = 2, max = 16, doc = "As for ts.problem" },
     { name = "time_limit_s", type = "number", unit = "s", default = 60, min = 0, max = 1e6,
       doc = "Of all solves together" },
   },
@@ -163,7 +163,7 @@ local function meets(mix, search)
   if search.clock.left() <= 0 or search.clock.interrupted then return nil end
   local cluster = cluster_of(search.types, mix.counts, search.opt)
   local plan, why = solver.solve(problem_of(cluster, search.opt),
-    { planner = "exact", time_limit_s = search.clock.left() })
+    { planner = "exact", time_limit_s = search.clock.left(), cutoff = search.latency_s * (1 + 1e-9) })
   search.tried = search.tried + 1
   if plan and plan.latency_s <= search.latency_s then
     mix.plan, mix.cluster, mix.answer = plan, cluster, true

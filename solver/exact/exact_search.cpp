@@ -44,14 +44,10 @@ class FitsSomewhere {
   }
 
   bool operator()(const std::uint16_t* counts) const {
-    double bytes = 0;
-    for (std::size_t cell = 0; cell < space_.num_cells(); ++cell) {
-      bytes += counts[cell] * space_.layer_bytes(cell);
-    }
     // Neighbouring configurations mostly pass by the same limit.
     for (std::size_t i = 0; i < limits_.size(); ++i) {
       const std::size_t at = (last_ + i) % limits_.size();
-      if (bytes > limits_[at].bytes || !in_time(limits_[at], counts)) continue;
+      if (!holds(limits_[at], counts)) continue;
       last_ = at;
       return true;
     }
@@ -66,16 +62,18 @@ class FitsSomewhere {
     Box box;
   };
 
-  bool in_time(const Limit& limit, const std::uint16_t* counts) const {
+  bool holds(const Limit& limit, const std::uint16_t* counts) const {
     const std::size_t cells = space_.num_cells(), row = limit.kind * cells;
-    double prefill = 0, decode = 0;
+    double prefill = 0, decode = 0, bytes = 0;
     for (std::size_t cell = 0; cell < cells; ++cell) {
       if (counts[cell] == 0) continue;
       if (!space_.allowed(limit.kind, cell)) return false;
       prefill += counts[cell] * limit.pair->prefill_s[row + cell];
       decode += counts[cell] * limit.pair->decode_s[row + cell];
+      bytes += counts[cell] * space_.layer_bytes(limit.kind, cell);
     }
-    return prefill <= limit.box.prefill_high && decode <= limit.box.decode_high;
+    return bytes <= limit.bytes && prefill <= limit.box.prefill_high &&
+           decode <= limit.box.decode_high;
   }
 
   const SearchSpace& space_;
@@ -194,11 +192,14 @@ ConfigTable::Admits ExactSearch::fits_memory() const {
     }
   }
   return [this, most](const std::uint16_t* counts) {
-    double bytes = 0;
-    for (std::size_t cell = 0; cell < space_.num_cells(); ++cell) {
-      bytes += counts[cell] * space_.layer_bytes(cell);
+    for (std::size_t k = 0; k < most.size(); ++k) {
+      double bytes = 0;
+      for (std::size_t cell = 0; cell < space_.num_cells(); ++cell) {
+        bytes += counts[cell] * space_.layer_bytes(k, cell);
+      }
+      if (bytes <= most[k]) return true;
     }
-    return std::any_of(most.begin(), most.end(), [&](double room) { return bytes <= room; });
+    return false;
   };
 }
 
@@ -222,7 +223,7 @@ bool ExactSearch::nothing_fits() {
 
 // Stages of at most two bitwidths are few and nearly always good enough to prune well.
 void ExactSearch::find_first_plan() {
-  if (stopped()) return;
+  if (stopped() || by_bound_.empty() || fluid_[by_bound_.front()].bound() >= cutoff()) return;
   const ConfigTable table(space_, fits_memory(), keep_all, 2, kMostEntries);
   if (!table.complete()) return;
   const std::size_t tasks = std::min(kProbedPairs, by_bound_.size());
@@ -333,7 +334,7 @@ void ExactSearch::offer(const Path& path, const ConfigTable& table, std::size_t 
     return;
   }
   const double objective = evaluate(instance_, plan).objective;
-  if (best_ && objective >= best_objective_) return;
+  if (objective >= (best_ ? best_objective_ : request_cutoff())) return;
   best_ = std::move(plan);
   best_objective_ = objective;
   if (request_.on_incumbent) request_.on_incumbent({*best_, objective, bound()});
@@ -341,8 +342,10 @@ void ExactSearch::offer(const Path& path, const ConfigTable& table, std::size_t 
 
 double ExactSearch::tolerance() const { return std::max(kImprovement, request_.gap); }
 
+double ExactSearch::request_cutoff() const { return request_.cutoff.value_or(kInfinity); }
+
 double ExactSearch::cutoff() const {
-  if (!best_) return kInfinity;
+  if (!best_) return request_cutoff();
   return best_objective_ - tolerance() * std::fabs(best_objective_);
 }
 
@@ -353,7 +356,7 @@ double ExactSearch::bound() const {
     for (const FluidBound& fluid : fluid_) least = std::min(least, fluid.bound());
   }
   // What was pruned was no better than the cutoff.
-  return best_ ? std::min(least, cutoff()) : least;
+  return std::min(least, cutoff());
 }
 
 bool ExactSearch::stopped() {
@@ -376,8 +379,10 @@ PlanResult ExactSearch::finish() {
     if (!proven && stopped_by_) result.stopped_by = stopped_by_;
   } else if (exhausted) {
     result.status = SolveStatus::infeasible;
+    PlanRequest asked = request_;
+    if (hopeless_) asked.cutoff.reset();  // it is not what binds
     result.violation =
-        explain_exhausted(instance_, request_, !space_.pairs().empty(), deadline_.left_s(),
+        explain_exhausted(instance_, asked, !space_.pairs().empty(), deadline_.left_s(),
                           [](const Instance& in, const PlanRequest& request) {
                             return ExactSearch(in, request).run();
                           });

@@ -39,6 +39,7 @@ class ExactSearch {
   OpenBox pop();
   OpenBox root(std::size_t pair, const Box& box) const;
   void offer(const Path& path, const ConfigTable& table, std::size_t pair);
+  double request_cutoff() const;
   double cutoff() const;
   double tolerance() const;
   double bound() const;

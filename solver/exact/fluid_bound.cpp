@@ -49,7 +49,7 @@ double FluidBound::evaluate(const Multipliers& at, const std::vector<double>& me
       if (!space_.allowed(k, cell)) continue;
       const double p = w.prefill[k] * pair_.prefill_s[k * cells + cell] +
                        w.decode[k] * pair_.decode_s[k * cells + cell] +
-                       memory_price[k] * space_.layer_bytes(cell);
+                       memory_price[k] * space_.layer_bytes(k, cell);
       if (p < price[cell]) {
         price[cell] = p;
         who[cell] = k;
@@ -79,7 +79,7 @@ double FluidBound::evaluate(const Multipliers& at, const std::vector<double>& me
     const std::size_t k = who[cell];
     usage.prefill[k] += count[cell] * pair_.prefill_s[k * cells + cell];
     usage.decode[k] += count[cell] * pair_.decode_s[k * cells + cell];
-    bytes[k] += count[cell] * space_.layer_bytes(cell);
+    bytes[k] += count[cell] * space_.layer_bytes(k, cell);
   }
   value += add_ends(w, memory_price, usage, bytes);
   for (std::size_t k = 0; k < kinds; ++k) {
@@ -136,7 +136,7 @@ FluidBound::Prices FluidBound::prices() const {
     for (std::size_t cell = 0; cell < cells; ++cell) {
       p.cell.push_back(w.prefill[k] * pair_.prefill_s[k * cells + cell] +
                        w.decode[k] * pair_.decode_s[k * cells + cell] +
-                       best_memory_price_[k] * space_.layer_bytes(cell));
+                       best_memory_price_[k] * space_.layer_bytes(k, cell));
       if (space_.kinds()[k].count > 0 && space_.allowed(k, cell)) {
         least[cell] = std::min(least[cell], p.cell.back());
       }

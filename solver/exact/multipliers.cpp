@@ -53,7 +53,8 @@ void project_to_simplex(std::vector<double>& x) {
     sum += v;
   }
   if (sum <= 1) return;
-  // Measured from the largest: where prices are tiny steps are huge, and 1 would vanish beside them.
+  // Measured from the largest: where prices are tiny steps are huge, and 1 would vanish beside
+  // them.
   const double most = *std::max_element(x.begin(), x.end());
   for (double& v : x) v -= most;
   std::vector<double> sorted = x;

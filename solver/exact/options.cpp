@@ -27,7 +27,7 @@ class OptionBuilder {
       const double n = counts[cell];
       prefill += n * pair_.prefill_s[kind * cells + cell];
       decode += n * pair_.decode_s[kind * cells + cell];
-      bytes += n * space_.layer_bytes(cell);
+      bytes += n * space_.layer_bytes(kind, cell);
     }
     const auto& shape = table_.shapes()[table_.shape_of(config)];
     const std::size_t layers = space_.num_layers(), starts = shape.starts.size();

@@ -18,6 +18,11 @@ SearchSpace::SearchSpace(const Instance& instance, const PlanRequest& request)
   }
   const Sizes sizes = list_sizes(request);
   merge_groups(sizes);
+  for (const Kind& kind : kinds_) {
+    const auto row = instance.layer_bytes.begin() +
+                     static_cast<std::ptrdiff_t>(instance.groups[kind.group].sharding * cells_);
+    layer_bytes_.insert(layer_bytes_.end(), row, row + static_cast<std::ptrdiff_t>(cells_));
+  }
   for (const auto& [prefill, decode] : sizes) pairs_.push_back(price(prefill, decode));
 }
 
@@ -64,6 +69,7 @@ void SearchSpace::merge_groups(const Sizes& sizes) {
   const std::size_t bits = instance_.num_bits();
   const auto same = [&](std::size_t a, std::size_t b) {
     if (instance_.groups[a].usable_bytes != instance_.groups[b].usable_bytes) return false;
+    if (instance_.groups[a].sharding != instance_.groups[b].sharding) return false;
     for (std::size_t bit = 0; bit < bits; ++bit) {
       if (instance_.allowed_at(a, bit) != instance_.allowed_at(b, bit)) return false;
     }
@@ -106,7 +112,7 @@ Pair SearchSpace::price(std::int64_t prefill_size, std::int64_t decode_size) con
       pair.prefill_end_s.push_back(ends(prefill));
       pair.decode_end_s.push_back(ends(decode));
       pair.room_bytes.push_back(instance_.groups[g].usable_bytes * (1 + kMemorySlack) -
-                                instance_.fixed_bytes(place, prefill, decode));
+                                instance_.fixed_bytes(g, place, prefill, decode));
     }
   }
   pair.prefill_link_s = &prefill.link_s;

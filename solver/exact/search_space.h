@@ -59,7 +59,9 @@ class SearchSpace {
   bool allowed(std::size_t kind, std::size_t cell) const {
     return instance_.allowed_at(kinds_[kind].group, cell % instance_.num_bits());
   }
-  double layer_bytes(std::size_t cell) const { return instance_.layer_bytes[cell]; }
+  double layer_bytes(std::size_t kind, std::size_t cell) const {
+    return layer_bytes_[kind * cells_ + cell];
+  }
   bool has_omega_limit() const { return omega_limit_ < kInfinity; }
   double omega_limit() const { return omega_limit_; }  ///< with the quality slack
   /// Whether omega plays any part.
@@ -80,6 +82,7 @@ class SearchSpace {
   double omega_limit_ = kInfinity;
   std::vector<Kind> kinds_;
   std::vector<std::size_t> kind_of_;
+  std::vector<double> layer_bytes_;  ///< [kind][cell]
   std::vector<Pair> pairs_;
   std::vector<std::string> notes_;
 };

@@ -67,7 +67,7 @@ bool StageFilter::passes(const PairPrices& at, std::size_t kind, const ConfigTab
     if (!space_.allowed(kind, cell)) return false;
     const double n = counts[cell];
     price += n * at.prices.cell[kind * cells + cell];
-    bytes += n * space_.layer_bytes(cell);
+    bytes += n * space_.layer_bytes(kind, cell);
     prefill += n * pair.prefill_s[kind * cells + cell];
     decode += n * pair.decode_s[kind * cells + cell];
   }

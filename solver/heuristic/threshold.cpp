@@ -88,15 +88,15 @@ class Filling {
     return prefill_weight_ * prefill[group] + decode_weight_ * decode[group];
   }
 
-  double bytes(std::size_t layer, std::size_t bit) const {
-    return instance_.layer_bytes_at(instance_.layer_class[layer], bit);
+  double bytes(std::size_t group, std::size_t layer, std::size_t bit) const {
+    return instance_.layer_bytes_at(group, instance_.layer_class[layer], bit);
   }
 
   /// What stage k has for layers.
   Room room_of(const Candidate& c, std::size_t k, double most_s) const {
     const StagePlace place{k == 0, k + 1 == c.order.size()};
     Room room{most_s, instance_.groups[c.order[k]].usable_bytes -
-                          instance_.fixed_bytes(place, prefill_, decode_)};
+                          instance_.fixed_bytes(c.order[k], place, prefill_, decode_)};
     if (place.first) room.s -= end_s(c.order[k], true);
     if (place.last) room.s -= end_s(c.order[k], false);
     return room;
@@ -112,7 +112,7 @@ class Filling {
       std::size_t i = begin;
       for (; i < end; ++i) {
         left.s -= layer_s(group, i, bit);
-        left.bytes -= bytes(i, bit);
+        left.bytes -= bytes(group, i, bit);
         if (left.s < 0 || left.bytes < 0) break;
       }
       if (i - begin >= best.second && i > begin) best = {bit, i - begin};
@@ -126,7 +126,7 @@ class Filling {
     Room room = room_of(c, k, most_s);
     for (std::size_t i = c.first_layer[k]; i < c.first_layer[k + 1]; ++i) {
       room.s -= layer_s(c.order[k], i, c.bit[i]);
-      room.bytes -= bytes(i, c.bit[i]);
+      room.bytes -= bytes(c.order[k], i, c.bit[i]);
     }
     for (;;) {
       double best_rate = 0;
@@ -143,7 +143,7 @@ class Filling {
       if (best_rate <= 0) return;
       const std::size_t old = c.bit[best_layer];
       room.s -= layer_s(c.order[k], best_layer, best_bit) - layer_s(c.order[k], best_layer, old);
-      room.bytes -= bytes(best_layer, best_bit) - bytes(best_layer, old);
+      room.bytes -= bytes(c.order[k], best_layer, best_bit) - bytes(c.order[k], best_layer, old);
       c.bit[best_layer] = best_bit;
     }
   }
@@ -155,7 +155,7 @@ class Filling {
     if (!instance_.allowed_at(group, bit)) return 0;
     const double gain = instance_.omega_at(layer, old) - instance_.omega_at(layer, bit);
     const double s = layer_s(group, layer, bit) - layer_s(group, layer, old);
-    const double more = bytes(layer, bit) - bytes(layer, old);
+    const double more = bytes(group, layer, bit) - bytes(group, layer, old);
     if (gain <= 0 || s > room.s || more > room.bytes) return 0;
     const double share = std::max(s > 0 ? s / room.s : 0, more > 0 ? more / room.bytes : 0);
     return gain / std::max(share, 1e-9);

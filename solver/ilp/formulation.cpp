@@ -17,15 +17,15 @@ double most_layers(const PairProblem& problem, std::size_t j, std::size_t group,
   for (std::int32_t cls = 0; cls < in.num_classes; ++cls) {
     for (std::size_t b = 0; b < in.num_bits(); ++b) {
       if (!in.allowed_at(group, b)) continue;
-      least_bytes = std::min(least_bytes, in.layer_bytes_at(cls, b));
+      least_bytes = std::min(least_bytes, in.layer_bytes_at(group, cls, b));
       least_prefill = std::min(least_prefill, in.layer_s(problem.prefill, group, cls, b));
       least_decode = std::min(least_decode, in.layer_s(problem.decode, group, cls, b));
     }
   }
   if (least_bytes == kFree) return 0;
   const std::size_t n = problem.num_positions();
-  double fixed = problem.fixed_bytes({j == 0, j + 1 == n});
-  if (!problem.order) fixed = std::min(fixed, problem.fixed_bytes({j == 0, true}));
+  double fixed = problem.fixed_bytes(group, {j == 0, j + 1 == n});
+  if (!problem.order) fixed = std::min(fixed, problem.fixed_bytes(group, {j == 0, true}));
   const double room = in.groups[group].usable_bytes * (1 + kMemorySlack) - fixed;
   double most = static_cast<double>(in.num_layers());
   const auto fit = [&](double total, double each) {
@@ -178,15 +178,15 @@ double Formulation::most(std::size_t j, std::size_t g, std::size_t cell) const {
   const std::size_t bit = cell % bits_;
   if (!instance_.allowed_at(g, bit)) return 0;
   if (problem_.order && (*problem_.order)[j] != g) return 0;
-  double fixed = problem_.fixed_bytes({j == 0, j + 1 == positions_});
-  if (!problem_.order) fixed = std::min(fixed, problem_.fixed_bytes({j == 0, true}));
+  double fixed = problem_.fixed_bytes(g, {j == 0, j + 1 == positions_});
+  if (!problem_.order) fixed = std::min(fixed, problem_.fixed_bytes(g, {j == 0, true}));
   const double room = instance_.groups[g].usable_bytes * (1 + kMemorySlack) - fixed;
   if (room < 0) return 0;
   double limit = windows_.end_layer[j].high - (j == 0 ? 0 : windows_.end_layer[j - 1].low);
   const auto fit = [&](double total, double each) {
     if (each > 0 && total < kFree) limit = std::min(limit, std::floor(total / each * (1 + 1e-7)));
   };
-  fit(room * (1 + kMemorySlack), instance_.layer_bytes_at(cls, bit));
+  fit(room * (1 + kMemorySlack), instance_.layer_bytes_at(g, cls, bit));
   fit(windows_.prefill_max_s.high, instance_.layer_s(problem_.prefill, g, cls, bit));
   fit(windows_.decode_max_s.high, instance_.layer_s(problem_.decode, g, cls, bit));
   return std::max(0.0, limit);
@@ -257,9 +257,9 @@ void Formulation::add_count_rows() {
 // Sum of m c + what the place needs <= usable, and nothing at all on a group that is not here.
 void Formulation::add_memory_rows(std::size_t j) {
   const bool first = j == 0;
-  const double middle = problem_.fixed_bytes({first, false});
-  const double end = problem_.fixed_bytes({first, true});
   for (std::size_t g = 0; g < groups_; ++g) {
+    const double middle = problem_.fixed_bytes(g, {first, false});
+    const double end = problem_.fixed_bytes(g, {first, true});
     const double usable = std::max(1.0, instance_.groups[g].usable_bytes);
     const double scale = usable / 1000;
     const double room = instance_.groups[g].usable_bytes * (1 + kMemorySlack);
@@ -267,7 +267,7 @@ void Formulation::add_memory_rows(std::size_t j) {
     for (std::size_t cell = 0; cell < cells_; ++cell) {
       if (c_at(j, g, cell) == kNone) continue;
       const auto cls = static_cast<std::int32_t>(cell / bits_);
-      bytes.emplace_back(c_at(j, g, cell), instance_.layer_bytes_at(cls, cell % bits_) / scale);
+      bytes.emplace_back(c_at(j, g, cell), instance_.layer_bytes_at(g, cls, cell % bits_) / scale);
       layers.emplace_back(c_at(j, g, cell), 1.0);
     }
     bytes.emplace_back(x_[j * groups_ + g], (middle - room) / scale);

@@ -29,8 +29,8 @@ struct PairProblem {
   ObjectiveCoefficients coefficients;
 
   std::size_t num_positions() const { return order ? order->size() : instance.num_devices(); }
-  double fixed_bytes(StagePlace place) const {
-    return instance.fixed_bytes(place, prefill, decode);
+  double fixed_bytes(std::size_t group, StagePlace place) const {
+    return instance.fixed_bytes(group, place, prefill, decode);
   }
   /// A thousandth of a typical stage time: in this unit the solver's absolute tolerances are small
   /// relative ones.

@@ -179,18 +179,18 @@ void PairSearch::solve_pair(Pair& pair) {
   FormulationWindows windows;
   windows.prefill_max_s = ranges->prefill_max_s;
   windows.decode_max_s = ranges->decode_max_s;
-  windows.objective_scale = best_ ? best_objective_ : std::max(1e-9, at.objective);
+  windows.objective_scale = limit < kFree ? limit : std::max(1e-9, at.objective);
   const auto ends = end_layer_windows(problem, windows.prefill_max_s, windows.decode_max_s);
   if (!ends) return excluded();
   windows.end_layer = *ends;
-  if (best_ && !narrow_windows(problem, limit, deadline_, windows)) return excluded();
+  if (limit < kFree && !narrow_windows(problem, limit, deadline_, windows)) return excluded();
 
   if (stopped()) return;
   const Formulation formulation(problem, windows);
   MipLimits limits;
   limits.time_limit_s = deadline_.left_s();
   limits.relative_gap = request_.gap;
-  if (best_) limits.cutoff = formulation.to_model(limit);
+  if (limit < kFree) limits.cutoff = formulation.to_model(limit);
   limits.should_stop = [&] { return deadline_.reached().has_value(); };
   limits.on_solution = [&](const std::vector<double>& x, double cbc_bound) {
     pair.bound = std::max(pair.bound, std::min(formulation.from_model(cbc_bound), limit));
@@ -209,7 +209,7 @@ void PairSearch::solve_pair(Pair& pair) {
 bool PairSearch::offer(Candidate candidate) {
   if (find_violation(instance_, candidate)) return false;
   const double objective = evaluate(instance_, candidate).objective;
-  if (best_ && objective >= best_objective_) return true;
+  if (objective >= (best_ ? best_objective_ : request_.cutoff.value_or(kFree))) return true;
   best_ = std::move(candidate);
   best_objective_ = objective;
   if (request_.on_incumbent) request_.on_incumbent({*best_, objective, bound()});
@@ -217,7 +217,7 @@ bool PairSearch::offer(Candidate candidate) {
 }
 
 double PairSearch::cutoff() const {
-  if (!best_) return kFree;
+  if (!best_) return request_.cutoff.value_or(kFree);
   return best_objective_ -
          std::max(kImprovement, request_.gap) * std::max(1e-12, std::fabs(best_objective_));
 }
@@ -225,7 +225,7 @@ double PairSearch::cutoff() const {
 double PairSearch::bound() const {
   double least = kFree;
   for (const Pair& pair : pairs_) least = std::min(least, pair.bound);
-  return best_ ? std::min(least, best_objective_) : least;
+  return std::min(least, best_ ? best_objective_ : request_.cutoff.value_or(kFree));
 }
 
 bool PairSearch::stopped() {

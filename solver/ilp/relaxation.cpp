@@ -81,16 +81,16 @@ void Relaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
   for (std::size_t cell = 0; cell < slot.c.size(); ++cell) {
     const auto cls = static_cast<std::int32_t>(cell / in.num_bits());
     const std::size_t bit = cell % in.num_bits();
-    bytes.emplace_back(slot.c[cell], in.layer_bytes_at(cls, bit) / usable);
+    bytes.emplace_back(slot.c[cell], in.layer_bytes_at(slot.group, cls, bit) / usable);
     prefill.emplace_back(slot.c[cell],
                          in.layer_s(problem_.prefill, slot.group, cls, bit) / prefill_unit_);
     decode.emplace_back(slot.c[cell],
                         in.layer_s(problem_.decode, slot.group, cls, bit) / decode_unit_);
   }
   const bool only = problem_.num_positions() == 1;
-  const double middle = problem_.fixed_bytes({false, false});
+  const double middle = problem_.fixed_bytes(slot.group, {false, false});
   const auto extra = [&](StagePlace place) {
-    return (problem_.fixed_bytes(place) - middle) / usable;
+    return (problem_.fixed_bytes(slot.group, place) - middle) / usable;
   };
   // A single stage is both ends at once.
   bytes.emplace_back(slot.first, extra({true, only}));

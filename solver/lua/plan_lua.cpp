@@ -152,12 +152,12 @@ int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult&
       return push_why(
           L, "infeasible",
           result.violation ? result.violation->message : "no plan satisfies every constraint",
-          result.violation ? result.violation->constraint : "");
+          result.violation ? result.violation->constraint : "", result.bound);
     }
     if (result.status == solver::SolveStatus::interrupted)
-      return push_why(L, "interrupted", "interrupted before a plan was found", "");
+      return push_why(L, "interrupted", "interrupted before a plan was found", "", result.bound);
     return push_why(L, "time_limit", "no plan was found within the time limit; raise time_limit_s",
-                    "");
+                    "", result.bound);
   }
   solver_lua::push_plan(L, p, result, planner);
   return 1;
@@ -181,46 +181,61 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
       .doc =
           "Which layers run where, at which bitwidths, in which micro-batches, and what that "
           "costs.",
-      .fields = {{"status", "string", "optimal (proven) or feasible",
-                  [](lua_State* L, const Plan& p) { push_text(L, to_string(p.status)); }},
-                 {"objective", "number", "What the planner minimised (s)",
-                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.objective); }},
-                 {"bound", "number?", "No plan of the search is below it (s)",
-                  [](lua_State* L, const Plan& p) { push_optional(L, p.bound); }},
-                 {"gap", "number?", "(objective - bound) / objective",
-                  [](lua_State* L, const Plan& p) { push_optional(L, p.gap); }},
-                 {"solve_s", "number", "Time the planner took (s)",
-                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.solve_s); }},
-                 {"planner", "string", "Who made it",
-                  [](lua_State* L, const Plan& p) { push_text(L, p.planner); }},
-                 {"device_order", "string[]", "Devices by stage",
-                  [](lua_State* L, const Plan& p) { push_texts(L, p.device_order); }},
-                 {"prefill_micro_batch_size", "integer", "Requests",
-                  [](lua_State* L, const Plan& p) { push_integer(L, p.prefill_micro_batch_size); }},
-                 {"decode_micro_batch_size", "integer", "Requests",
-                  [](lua_State* L, const Plan& p) { push_integer(L, p.decode_micro_batch_size); }},
-                 {"latency_s", "number", "Batch end to end, by the steady model (s)",
-                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.latency_s); }},
-                 {"throughput_tok_s", "number", "Output tokens over latency_s (tok/s)",
-                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.throughput_tok_s); }},
-                 {"omega", "number", "Quality lost, in the units of the problem",
-                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.omega); }},
-                 {"mean_bitwidth", "number", "Over the layers (bits)",
-                  [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.mean_bitwidth); }},
-                 {"provenance", "string",
-                  "Of the latencies: measured, fitted, published or modelled",
-                  [](lua_State* L, const Plan& p) { push_text(L, to_string(p.provenance)); }},
-                 {"error", "number?", "Held-out relative error of the latency, where known",
-                  [](lua_State* L, const Plan& p) { push_optional(L, p.error); }},
-                 {"stages", "tessera.Stage[]", "In pipeline order", solver_lua::push_stages},
-                 {"offload", "table?",
-                  "Of a plan that offloads: gpu_batch_size, host_memory_ratio, "
-                  "host_attention_bytes_per_s",
-                  [](lua_State* L, const Plan& p) {
-                    push_json(L, p.offload ? to_json(*p.offload) : Json());
-                  }},
-                 {"notes", "string[]", "Fallbacks taken and what else matters",
-                  [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
+      .fields =
+          {{"status", "string", "optimal (proven) or feasible",
+            [](lua_State* L, const Plan& p) { push_text(L, to_string(p.status)); }},
+           {"objective", "number", "What the planner minimised (s)",
+            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.objective); }},
+           {"bound", "number?", "No plan of the search is below it (s)",
+            [](lua_State* L, const Plan& p) { push_optional(L, p.bound); }},
+           {"gap", "number?", "(objective - bound) / objective",
+            [](lua_State* L, const Plan& p) { push_optional(L, p.gap); }},
+           {"solve_s", "number", "Time the planner took (s)",
+            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.solve_s); }},
+           {"planner", "string", "Who made it",
+            [](lua_State* L, const Plan& p) { push_text(L, p.planner); }},
+           {"device_order", "string[]", "Devices by stage",
+            [](lua_State* L, const Plan& p) { push_texts(L, p.device_order); }},
+           {"prefill_micro_batch_size", "integer", "Requests",
+            [](lua_State* L, const Plan& p) { push_integer(L, p.prefill_micro_batch_size); }},
+           {"decode_micro_batch_size", "integer", "Requests",
+            [](lua_State* L, const Plan& p) { push_integer(L, p.decode_micro_batch_size); }},
+           {"latency_s", "number", "Batch end to end, by the steady model (s)",
+            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.latency_s); }},
+           {"throughput_tok_s", "number", "Output tokens over latency_s (tok/s)",
+            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.throughput_tok_s); }},
+           {"omega", "number", "Quality lost, in the units of the problem",
+            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.omega); }},
+           {"mean_bitwidth", "number", "Over the layers (bits)",
+            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.mean_bitwidth); }},
+           {"provenance", "string", "Of the latencies: measured, fitted, published or modelled",
+            [](lua_State* L, const Plan& p) { push_text(L, to_string(p.provenance)); }},
+           {"error", "number?", "Held-out relative error of the latency, where known",
+            [](lua_State* L, const Plan& p) { push_optional(L, p.error); }},
+           {"stages", "tessera.Stage[]", "In pipeline order; none where there are replicas",
+            solver_lua::push_stages},
+           {"kv_bitwidth", "number?",
+            "Of the KV cache (bits); absent for an instance, and where replicas differ",
+            solver_lua::push_kv_bitwidth},
+           {"kv_omega", "number?",
+            "Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth",
+            solver_lua::push_kv_omega},
+           {"candidates", "table[]?",
+            "What came of each open choice: name, status, objective, latency_s, bound, "
+            "message; absent where nothing was open",
+            solver_lua::push_candidates},
+           {"replicas", "tessera.Plan[]?",
+            "Pipelines that share the batch; absent where there is one", solver_lua::push_replicas},
+           {"devices", "integer[]?", "Of a replica: its devices in the whole cluster (0-based)",
+            solver_lua::push_devices},
+           {"offload", "table?",
+            "Of a plan that offloads: gpu_batch_size, host_memory_ratio, "
+            "host_attention_bytes_per_s",
+            [](lua_State* L, const Plan& p) {
+              push_json(L, p.offload ? to_json(*p.offload) : Json());
+            }},
+           {"notes", "string[]", "Fallbacks taken and what else matters",
+            [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
       .methods = {{"explain", guarded<explain>,
                    "(options: tessera.options.plan.explain?): string|table",
                    "What binds it, what a little more hardware or a lower quality would buy, and "
@@ -239,88 +254,18 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
 namespace solver_lua {
 
 int push_why(lua_State* L, const std::string& code, const std::string& message,
-             const std::string& constraint) {
+             const std::string& constraint, std::optional<double> bound) {
   lua_pushnil(L);
   lua_kit::push_error(L, code, message);
+  if (bound) {
+    lua_pushnumber(L, *bound);
+    lua_setfield(L, -2, "bound");
+  }
   if (!constraint.empty()) {
     lua_kit::push_text(L, constraint);
     lua_setfield(L, -2, "constraint");
   }
   return 2;
-}
-
-const OptionTable& plan_options() {
-  static const OptionTable table{
-      "ts.plan",
-      "Plans a problem. What is not given is searched.",
-      "tessera.Plan?, tessera.Error?",
-      {{.name = "planner",
-        .type = OptionType::text,
-        .doc = "Planner's name, or a list: a planner, then heuristics; see `tessera help planners`",
-        .default_text = "\"exact\"",
-        .lua_type = "string|string[]"},
-       {.name = "device_order",
-        .type = OptionType::text_list,
-        .doc = "Devices by stage; default: searched"},
-       {.name = "prefill_micro_batch_size",
-        .type = OptionType::integer,
-        .doc = "Requests per prefill micro-batch; default: searched",
-        .unit = "requests",
-        .min = 1,
-        .max = 1e6},
-       {.name = "decode_micro_batch_size",
-        .type = OptionType::integer,
-        .doc = "Requests per decode micro-batch; default: searched",
-        .unit = "requests",
-        .min = 1,
-        .max = 1e6},
-       {.name = "stages",
-        .type = OptionType::table,
-        .doc = "Of planner \"manual\": { { device =, bitwidths = { 8, ... } }, ... }",
-        .lua_type = "table[]"},
-       {.name = "time_limit_s",
-        .doc = "Wall-clock limit; the best plan so far is returned with its bound",
-        .unit = "s",
-        .default_text = "60",
-        .min = 0,
-        .max = 1e7},
-       {.name = "gap",
-        .doc = "Relative gap between plan and bound at which to stop",
-        .default_text = "0",
-        .min = 0,
-        .max = 1},
-       {.name = "threads",
-        .type = OptionType::integer,
-        .doc = "Threads of planners that use several; 0: one per core",
-        .default_text = "0",
-        .min = 0,
-        .max = 1024},
-       {.name = "group",
-        .type = OptionType::integer,
-        .doc = "Neighbouring layers decided together, by planners of the engine",
-        .unit = "layers",
-        .default_text = "1",
-        .min = 1,
-        .max = 1e6},
-       {.name = "on_error",
-        .type = OptionType::choice,
-        .doc = "When a heuristic of a chain fails: stop with its error, or continue from the best "
-               "plan so far, with a note",
-        .default_text = "\"stop\"",
-        .choices = {"stop", "continue"}},
-       {.name = "seed",
-        .type = OptionType::integer,
-        .doc = "Seed of planners that draw",
-        .default_text = "0",
-        .min = 0,
-        .max = 9007199254740992.0},
-       {.name = "on_incumbent",
-        .type = OptionType::callback,
-        .doc =
-            "Called with { objective, bound, gap } for each better plan; bound and gap where there "
-            "is a bound",
-        .lua_type = "fun(incumbent: table)"}}};
-  return table;
 }
 
 solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
@@ -341,6 +286,7 @@ solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options
   request.prefill_micro_batch_size = size("prefill_micro_batch_size");
   request.decode_micro_batch_size = size("decode_micro_batch_size");
   request.time_limit_s = std::min(options.number("time_limit_s"), lua_kit::interrupt::left_s());
+  if (options.given("cutoff")) request.cutoff = options.number("cutoff");
   request.gap = options.number("gap");
   request.threads = static_cast<std::int32_t>(options.integer("threads"));
   request.seed = static_cast<std::uint64_t>(options.integer("seed"));

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "core_lua.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/variants.h"
 
 namespace tessera {
 
@@ -74,8 +77,14 @@ void push_devices(lua_State* L, const LoweredProblem& p) {
   std::vector<std::string> names;
   if (p.problem.serving) {
     const Cluster& cluster = p.problem.serving->cluster;
-    for (const ClusterDevice& slot : cluster.devices)
-      names.push_back(slot.device.name + "@" + cluster.nodes[slot.node_index].name);
+    std::map<std::size_t, std::string> by_first;  // a tensor-parallel group stands for its devices
+    for (const solver::MeshGroup& group : solver::mesh_groups(cluster, p.problem.serving->mesh)) {
+      for (const auto& members : group.members) {
+        const std::size_t node = cluster.devices[members.front()].node_index;
+        by_first[members.front()] = group.name + "@" + cluster.nodes[node].name;
+      }
+    }
+    for (const auto& [first, name] : by_first) names.push_back(name);
   } else {
     for (const solver::DeviceGroup& group : p.instance.groups)
       names.insert(names.end(), static_cast<std::size_t>(group.count), group.name);
@@ -125,7 +134,18 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
               push_serving(L, p, &S::kernel_set,
                            [](lua_State* l, const cost::KernelSet& k) { push_text(l, k.name); });
             }},
-           {"kv_bitwidth", "number?", "Of the KV cache (bits)",
+           {"tensor_parallel", "integer[]?", "Degrees to choose from; absent for an instance",
+            [](lua_State* L, const P& p) {
+              if (!p.problem.serving) return lua_pushnil(L);
+              const auto degrees = degrees_of(*p.problem.serving);
+              push_numbers(L, {degrees.begin(), degrees.end()});
+            }},
+           {"kv_bitwidths", "number[]?", "Of the KV cache, to choose from (bits)",
+            [](lua_State* L, const P& p) {
+              push_serving(L, p, &S::kv_bitwidths,
+                           [](lua_State* l, const std::vector<double>& b) { push_numbers(l, b); });
+            }},
+           {"kv_bitwidth", "number?", "Of the KV cache (bits); the first where it is open",
             [](lua_State* L, const P& p) {
               push_serving(L, p, &S::kv_bitwidth,
                            [](lua_State* l, const double& b) { lua_pushnumber(l, b); });
@@ -158,6 +178,10 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
                    "FlexGen's linear programme for stages given by hand with offload = { "
                    "gpu_batch_size = }: shares per stage of weights, kv_cache and activations on "
                    "device, host and disk, and the latency (s); nil and why where none fits"},
+                  {"variants", guarded<solver_lua::variants>,
+                   "(): tessera.Problem[], string[], string[]",
+                   "One problem for each way to settle what is open (tensor parallelism, KV "
+                   "bitwidth), their names, and notes on what was left out"},
                   {"device_orders", guarded<solver_lua::device_orders>,
                    "(limit: integer?): string[][]", "Distinct orders of all devices"}},
       .summary = summary};

@@ -13,6 +13,10 @@ solver::Problem problem_from(lua_State* L, const lua_kit::Options& options);
 /// Changes what the options of problem:with name, and nothing else.
 void change(lua_State* L, const lua_kit::Options& options, solver::Problem& problem);
 
+/// Reads kv_bitwidth and tensor_parallel, and then kv_omega, where they are there.
+void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving);
+void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving);
+
 // Methods; argument 1 is the problem.
 int evaluate(lua_State* L);
 int micro_batch_sizes(lua_State* L);
@@ -20,6 +24,7 @@ int balanced_partition(lua_State* L);  ///< takes partition_options()
 int device_orders(lua_State* L);
 int offload(lua_State* L);
 int device_facts(lua_State* L);  ///< takes facts_options()
+int variants(lua_State* L);
 const OptionTable& partition_options();
 const OptionTable& facts_options();
 

@@ -156,8 +156,10 @@ int device_facts(lua_State* L) {
   const lua_kit::Options options(L, 2, facts_options(), "problem:device_facts");
   const auto [prefill, decode] = micro_batch_sizes_of(options, p.instance);
   const auto order = solver::order_from_names(p.instance, options.texts("device_order"));
-  std::vector<std::vector<std::size_t>> devices;
-  if (p.problem.serving) devices = solver::group_devices(p.problem.serving->cluster);
+  std::vector<solver::MeshGroup> groups;
+  if (p.problem.serving) {
+    groups = solver::mesh_groups(p.problem.serving->cluster, p.problem.serving->mesh);
+  }
   lua_createtable(L, static_cast<int>(order.size()), 0);
   for (std::size_t k = 0; k < order.size(); ++k) {
     const solver::DeviceGroup& group = p.instance.groups[order[k]];
@@ -169,9 +171,10 @@ int device_facts(lua_State* L) {
     lua_pushnumber(L, group.usable_bytes);
     lua_setfield(L, -2, "usable_bytes");
     if (p.problem.serving) {
-      const std::size_t index = devices[order[k]].front();
+      const solver::MeshGroup& members = groups[order[k]];
+      const std::size_t index = members.members.front().front();
       const Device& device = p.problem.serving->cluster.devices[index].device;
-      lua_pushnumber(L, device.flop_per_s.at("fp16"));
+      lua_pushnumber(L, members.degree * device.flop_per_s.at("fp16"));
       lua_setfield(L, -2, "fp16_flop_per_s");
     }
     push_layer_s(L, p.instance, p.instance.prefill(prefill), order[k]);

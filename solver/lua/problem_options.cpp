@@ -8,6 +8,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/solver/variants.h"
 
 namespace tessera::solver_lua {
 namespace {
@@ -112,7 +113,8 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
     serving.memory = options.choice("memory") == "llm-pq" ? cost::MemoryPreset::llm_pq
                                                           : cost::MemoryPreset::physical;
   }
-  if (options.has("kv_bitwidth")) serving.kv_bitwidth = options.number("kv_bitwidth");
+  read_choices(options, serving);
+  read_kv_omega(L, options, serving);
   // The default indicator covers whatever layers and bitwidths there are, so it follows them.
   const bool by_default = serving.indicator.kind.empty() || serving.indicator.kind == "constant";
   if (options.given("indicator") || by_default) {
@@ -123,10 +125,12 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
     lua_pop(L, 1);
   }
   check_context(serving, options.path_of("workload"));
+  solver::settle(serving);
 }
 
-constexpr const char* kServingOptions[] = {"model",     "cluster", "workload",   "bitwidths",
-                                           "indicator", "memory",  "kernel_set", "kv_bitwidth"};
+constexpr const char* kServingOptions[] = {
+    "model",  "cluster",    "workload",    "bitwidths", "indicator",
+    "memory", "kernel_set", "kv_bitwidth", "kv_omega",  "tensor_parallel"};
 
 void refuse_serving_options(const lua_kit::Options& options) {
   for (const char* name : kServingOptions) {
@@ -214,11 +218,26 @@ const OptionTable& problem_options() {
         .doc = "Kernels that run the layers",
         .default_text = "\"tessera\""},
        {.name = "kv_bitwidth",
-        .doc = "Bitwidth of the KV cache",
+        .type = OptionType::integer_list,
+        .doc = "Bitwidth of the KV cache, or several to choose from",
         .unit = "bits",
         .default_text = "16",
+        .min = 2,
+        .max = 16,
+        .lua_type = "integer|integer[]"},
+       {.name = "kv_omega",
+        .type = OptionType::table,
+        .doc = "Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, "
+               "or a list of all layers' }; default: assumed, as rounding the K and V projections",
+        .lua_type = "table"},
+       {.name = "tensor_parallel",
+        .type = OptionType::integer_list,
+        .doc = "Degrees of tensor parallelism to choose from, within a node and device type",
+        .unit = "devices",
+        .default_text = "1",
         .min = 1,
-        .max = 16},
+        .max = 64,
+        .lua_type = "integer|integer[]"},
        {.name = "allow_empty_stage",
         .type = OptionType::boolean,
         .doc = "Middle stages may hold no layer",

@@ -2,6 +2,7 @@
 
 #include "core_lua.h"
 #include "solver_lua.h"
+#include "tessera/core/error.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
@@ -13,7 +14,8 @@ namespace solver_lua {
 /// A finished simulation, with the pipeline that the trace names.
 struct SimulatedRun {
   sim::Run run;
-  sim::Pipeline pipeline;
+  sim::Pipeline pipeline;  ///< of replicas: stage names only
+  bool replicas = false;
 };
 
 /// One stage of it.
@@ -65,8 +67,60 @@ void price_as_full(sim::Pipeline& pipeline) {
   };
 }
 
+SimulatedRun run_pipeline(const Plan& plan, bool full, bool record) {
+  SimulatedRun result;
+  result.pipeline = solver::pipeline_of(plan);
+  if (full) price_as_full(result.pipeline);
+  result.run = sim::simulate(result.pipeline, record);
+  return result;
+}
+
+/// Replicas side by side: the slowest decides when all is done, requests are averaged over all.
+SimulatedRun run_replicas(const Plan& plan, bool full) {
+  if (const auto violation = solver::check_plan(plan)) {
+    throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");
+  }
+  SimulatedRun all;
+  all.replicas = true;
+  all.pipeline.batch_size = 0;
+  std::vector<SimulatedRun> parts;
+  for (const Plan& replica : plan.replicas) {
+    parts.push_back(run_pipeline(replica, full, false));
+    all.pipeline.batch_size += parts.back().pipeline.batch_size;
+  }
+  for (const SimulatedRun& part : parts) {
+    all.run.total_s = std::max(all.run.total_s, part.run.total_s);
+    all.run.prefill_s = std::max(all.run.prefill_s, part.run.prefill_s);
+    all.run.ttft_max_s = std::max(all.run.ttft_max_s, part.run.ttft_max_s);
+    const double share = static_cast<double>(part.pipeline.batch_size) /
+                         static_cast<double>(all.pipeline.batch_size);
+    all.run.ttft_s += share * part.run.ttft_s;
+    all.run.tpot_s += share * part.run.tpot_s;
+    all.run.decode_round_s += share * part.run.decode_round_s;
+  }
+  all.run.decode_s = all.run.total_s - all.run.prefill_s;
+  all.run.throughput_tok_s =
+      static_cast<double>(all.pipeline.batch_size * parts.front().pipeline.output_tokens) /
+      std::max(all.run.total_s, 1e-12);
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    for (std::size_t k = 0; k < parts[r].run.stages.size(); ++k) {
+      const double busy = parts[r].run.stages[k].busy_s;
+      all.run.stages.push_back({busy, all.run.total_s > 0 ? 1 - busy / all.run.total_s : 0});
+      all.pipeline.stage_names.push_back(
+          fmt::format("replica {}, {}", r + 1, parts[r].pipeline.stage_names[k]));
+    }
+  }
+  return all;
+}
+
 int save_trace(lua_State* L) {
   const auto& run = *lua_kit::check_object<SimulatedRun>(L, 1, "run");
+  if (run.replicas) {
+    throw Error(ErrorCode::unsupported,
+                "run:save_trace: replicas run side by side; simulate and trace each plan of "
+                "plan.replicas",
+                "run:save_trace");
+  }
   sim::save_chrome_trace(run.run, run.pipeline, lua_kit::check_text(L, 2, "run:save_trace path"));
   return 0;
 }
@@ -159,10 +213,13 @@ namespace solver_lua {
 int simulate(lua_State* L) {
   const Plan& plan = *lua_kit::check_object<Plan>(L, 1, "ts.simulate plan");
   const lua_kit::Options options(L, 2, simulate_options(), "ts.simulate");
+  const bool full = options.choice("micro_batches") == "full";
   auto result = std::make_shared<SimulatedRun>();
-  result->pipeline = solver::pipeline_of(plan);
-  if (options.choice("micro_batches") == "full") price_as_full(result->pipeline);
-  result->run = sim::simulate(result->pipeline, options.boolean("record"));
+  if (plan.replicas.empty()) {
+    *result = run_pipeline(plan, full, options.boolean("record"));
+  } else {
+    *result = run_replicas(plan, full);
+  }
   lua_kit::push_object<SimulatedRun>(L, std::move(result));
   return 1;
 }

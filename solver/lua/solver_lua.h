@@ -33,6 +33,7 @@ int solve(lua_State* L);  ///< plan(problem, options) for the planners in C++
 int planner_cards(lua_State* L);
 int price(lua_State* L);  ///< price(problem, stages, planner, solve_s) for plans made elsewhere
 int check_options(lua_State* L);
+int part_of(lua_State* L);  ///< part(problem, devices, batch_size): of it, for one replica
 int load_plan(lua_State* L);
 int check_plan(lua_State* L);
 int simulate(lua_State* L);
@@ -62,6 +63,14 @@ void push_plan(lua_State* L, const LoweredProblem& problem, const solver::PlanRe
                const std::string& planner);
 /// Numbers as fields of the table on top of the stack.
 void set_number(lua_State* L, const char* name, double value);
+// Parts of a plan, and of making one; see plan_parts.cpp.
+int combine(lua_State* L);
+int join(lua_State* L);
+void push_candidates(lua_State* L, const Plan& plan);
+void push_replicas(lua_State* L, const Plan& plan);
+void push_devices(lua_State* L, const Plan& plan);
+void push_kv_bitwidth(lua_State* L, const Plan& plan);
+void push_kv_omega(lua_State* L, const Plan& plan);
 
 /// Pushes the stages of a plan as a list of objects.
 void push_stages(lua_State* L, const Plan& plan);
@@ -98,6 +107,6 @@ int price_offload(lua_State* L, const LoweredProblem& p, const OffloadArgument& 
 
 /// `nil, why` for an expected outcome.
 int push_why(lua_State* L, const std::string& code, const std::string& message,
-             const std::string& constraint);
+             const std::string& constraint, std::optional<double> bound = std::nullopt);
 
 }  // namespace tessera::solver_lua

@@ -19,6 +19,13 @@ std::optional<Violation> find_offload_obstacle(const Problem& problem, const Ins
                      "offloading needs a model, a cluster and a workload; an instance file says "
                      "nothing of host memory, disks and transfers"};
   }
+  for (const MeshGroup& group : mesh_groups(problem.serving->cluster, problem.serving->mesh)) {
+    if (group.degree == 1) continue;
+    return Violation{"tensor_parallel",
+                     fmt::format("FlexGen's cost model knows no tensor-parallel group such as {}; "
+                                 "plan with tensor_parallel = 1",
+                                 group.name)};
+  }
   if (candidate.first_layer.back() != instance.num_layers()) {
     return Violation{"contiguity",
                      fmt::format("the stages hold {} layers of {}", candidate.first_layer.back(),

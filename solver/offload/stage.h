@@ -11,11 +11,13 @@ namespace tessera::solver::offload {
 inline constexpr double kHiddenBytes = 2;         ///< activations are FP16
 inline constexpr std::int32_t kComputeBits = 16;  ///< FlexGen decompresses weights, then computes
 
-/// Devices by position, as build_plan assigns them.
+/// Devices by position, as build_plan assigns them. No tensor-parallel groups.
 inline std::vector<std::size_t> devices_of(const Cluster& cluster, const Candidate& candidate) {
-  const auto groups = group_devices(cluster);
+  const std::vector<MeshGroup> groups = mesh_groups(cluster, {});
   std::vector<std::size_t> used(groups.size(), 0), devices;
-  for (const std::size_t g : candidate.order) devices.push_back(groups[g][used[g]++]);
+  for (const std::size_t g : candidate.order) {
+    devices.push_back(groups[g].members[used[g]++].front());
+  }
   return devices;
 }
 

@@ -78,7 +78,7 @@ void StageProgramme::add_sums(std::size_t stage) {
       } else {
         next.prefill_s += instance_.layer_s(prefill_, group, cls, bit);
         next.decode_s += instance_.layer_s(decode_, group, cls, bit);
-        next.bytes += instance_.layer_bytes_at(cls, bit);
+        next.bytes += instance_.layer_bytes_at(group, cls, bit);
         next.omega += instance_.omega_at(i, bit);
         if (bit != held_bit_[stage][i]) {
           next.loaded += weights_.layer[static_cast<std::size_t>(cls) * bits + bit];
@@ -152,7 +152,7 @@ void StageProgramme::extend(Labels& labels, std::size_t stage, std::size_t begin
   const std::size_t group = setting_.order[stage];
   const StagePlace place{stage == 0, stage + 1 == setting_.order.size()};
   const double room = instance_.groups[group].usable_bytes * (1 + kMemorySlack) -
-                      instance_.fixed_bytes(place, prefill_, decode_);
+                      instance_.fixed_bytes(group, place, prefill_, decode_);
   const auto ends = [&](const PhaseCosts& costs) {
     return (place.first ? costs.first_s[group] : 0) + (place.last ? costs.last_s[group] : 0);
   };

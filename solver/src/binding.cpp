@@ -91,7 +91,7 @@ double smallest_step(const Instance& instance, const Candidate& plan, std::size_
   const std::size_t begin = plan.first_layer[stage], end = plan.first_layer[stage + 1];
   double step = kInfinity;
   const auto bytes = [&](std::size_t layer, std::size_t bit) {
-    return instance.layer_bytes_at(instance.layer_class[layer], bit);
+    return instance.layer_bytes_at(group, instance.layer_class[layer], bit);
   };
   for (std::size_t bit = 0; bit < instance.num_bits(); ++bit) {
     if (!instance.allowed_at(group, bit)) continue;

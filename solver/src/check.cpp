@@ -118,7 +118,8 @@ Tally tally(const Instance& instance, const Candidate& candidate) {
     const std::size_t cell = (candidate.order[stage] * classes + cls) * bits + candidate.bit[i];
     t.prefill[stage] += pre.layer_s[cell];
     t.decode[stage] += dec.layer_s[cell];
-    t.bytes[stage] += instance.layer_bytes[cls * bits + candidate.bit[i]];
+    const std::size_t sharding = instance.groups[candidate.order[stage]].sharding;
+    t.bytes[stage] += instance.layer_bytes[(sharding * classes + cls) * bits + candidate.bit[i]];
     t.omega += instance.omega[i * bits + candidate.bit[i]];
   }
   t.prefill.front() += pre.first_s[candidate.order.front()];
@@ -126,7 +127,8 @@ Tally tally(const Instance& instance, const Candidate& candidate) {
   t.prefill.back() += pre.last_s[candidate.order.back()];
   t.decode.back() += dec.last_s[candidate.order.back()];
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    const std::size_t place = (stage == 0 ? 1u : 0u) | (stage + 1 == stages ? 2u : 0u);
+    const std::size_t place = (stage == 0 ? 1u : 0u) + (stage + 1 == stages ? 2u : 0u) +
+                              4 * instance.groups[candidate.order[stage]].sharding;
     const double activations = pre.activation_bytes[place] > dec.activation_bytes[place]
                                    ? pre.activation_bytes[place]
                                    : dec.activation_bytes[place];

@@ -17,7 +17,7 @@ StageEvaluation evaluate_stage(const Instance& instance, const Candidate& candid
     const std::size_t bit = candidate.bit[layer];
     e.prefill_s += instance.layer_s(prefill, group, cls, bit);
     e.decode_s += instance.layer_s(decode, group, cls, bit);
-    e.layers_bytes += instance.layer_bytes_at(cls, bit);
+    e.layers_bytes += instance.layer_bytes_at(group, cls, bit);
   }
   if (place.first) {
     e.prefill_s += prefill.first_s[group];
@@ -27,7 +27,7 @@ StageEvaluation evaluate_stage(const Instance& instance, const Candidate& candid
     e.prefill_s += prefill.last_s[group];
     e.decode_s += decode.last_s[group];
   }
-  e.fixed_bytes = instance.fixed_bytes(place, prefill, decode);
+  e.fixed_bytes = instance.fixed_bytes(group, place, prefill, decode);
   e.usable_bytes = instance.groups[group].usable_bytes;
   return e;
 }

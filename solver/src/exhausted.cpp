@@ -42,6 +42,10 @@ std::optional<PlanResult> refuse_hopeless(const Instance& instance, const PlanRe
 
 Violation explain_exhausted(const Instance& instance, const PlanRequest& request,
                             bool has_micro_batches, double left_s, const Solve& solve) {
+  if (request.cutoff) {
+    return {"cutoff", fmt::format("no plan has an objective below the cutoff of {}",
+                                  format_seconds(*request.cutoff))};
+  }
   if (!has_micro_batches) {
     return {"micro_batch",
             "no decode micro-batch size is at least the prefill micro-batch size that was asked "

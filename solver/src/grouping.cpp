@@ -85,11 +85,16 @@ Instance group_layers(const Instance& instance, std::size_t size) {
     }
   }
   grouped.num_classes = static_cast<std::int32_t>(classes.size());
-  for (const Members& members : classes) {
-    for (std::size_t bit = 0; bit < bits; ++bit) {
-      double bytes = 0;
-      for (const std::int32_t cls : members) bytes += instance.layer_bytes_at(cls, bit);
-      grouped.layer_bytes.push_back(bytes);
+  const std::size_t row = static_cast<std::size_t>(instance.num_classes) * bits;
+  for (std::size_t begin = 0; begin < instance.layer_bytes.size(); begin += row) {
+    for (const Members& members : classes) {
+      for (std::size_t bit = 0; bit < bits; ++bit) {
+        double bytes = 0;
+        for (const std::int32_t cls : members) {
+          bytes += instance.layer_bytes[begin + static_cast<std::size_t>(cls) * bits + bit];
+        }
+        grouped.layer_bytes.push_back(bytes);
+      }
     }
   }
   grouped.prefill = grouped_costs(instance, instance.prefill, classes);

@@ -31,18 +31,20 @@ class Floors {
         groups_.insert(groups_.end(), static_cast<std::size_t>(instance.groups[g].count), g);
     }
     if (!any_order) groups_ = *request.order;
-    for (std::size_t place = 0; place < 4; ++place) {
-      fixed_[place] =
-          instance.embedding_bytes[place] +
-          std::max(least_activation(instance.prefill, request.prefill_micro_batch_size, place),
-                   least_activation(instance.decode, request.decode_micro_batch_size, place));
+    for (std::size_t i = 0; i < instance.embedding_bytes.size(); ++i) {
+      fixed_.push_back(
+          instance.embedding_bytes[i] +
+          std::max(least_activation(instance.prefill, request.prefill_micro_batch_size, i),
+                   least_activation(instance.decode, request.decode_micro_batch_size, i)));
     }
   }
 
   /// One group per stage in order, or per device where the order is free.
   const std::vector<std::size_t>& groups() const { return groups_; }
   bool free_order() const { return !request_.order; }
-  double fixed(StagePlace place) const { return fixed_[place.index()]; }
+  double fixed(std::size_t group, StagePlace place) const {
+    return fixed_[4 * instance_.groups[group].sharding + place.index()];
+  }
 
   /// The smallest layer that a group can run; infinite when it runs none.
   double least_layer(std::size_t group) const {
@@ -57,7 +59,7 @@ class Floors {
     double least = kInfinity;
     for (std::size_t bit = 0; bit < instance_.num_bits(); ++bit) {
       if (instance_.allowed_at(group, bit)) {
-        least = std::min(least, instance_.layer_bytes_at(cls, bit));
+        least = std::min(least, instance_.layer_bytes_at(group, cls, bit));
       }
     }
     return least;
@@ -74,7 +76,7 @@ class Floors {
   double room(std::size_t position) const {
     double least_fixed = kInfinity;
     for (const StagePlace place : places(position)) {
-      least_fixed = std::min(least_fixed, fixed(place));
+      least_fixed = std::min(least_fixed, fixed(groups_[position], place));
     }
     return instance_.groups[groups_[position]].usable_bytes * (1 + kMemorySlack) - least_fixed;
   }
@@ -88,12 +90,12 @@ class Floors {
   using Phase = std::function<const PhaseCosts&(std::int64_t)>;
 
   double least_activation(const Phase& phase, std::optional<std::int64_t> size,
-                          std::size_t place) const {
-    if (size) return phase(*size).activation_bytes[place];
+                          std::size_t i) const {
+    if (size) return phase(*size).activation_bytes[i];
     if (instance_.batch_size > kMaxSizesLookedAt) return 0;
     double least = kInfinity;
     for (std::int64_t s = 1; s <= instance_.batch_size; ++s) {
-      least = std::min(least, phase(s).activation_bytes[place]);
+      least = std::min(least, phase(s).activation_bytes[i]);
     }
     return least;
   }
@@ -101,7 +103,7 @@ class Floors {
   const Instance& instance_;
   const PlanRequest& request_;
   std::vector<std::size_t> groups_;
-  double fixed_[4] = {0, 0, 0, 0};
+  std::vector<double> fixed_;  ///< [sharding][place]
 };
 
 void check_arguments(const Instance& instance, const PlanRequest& request) {
@@ -183,15 +185,16 @@ std::string shortage(const Instance& instance, const Floors& floors, std::size_t
   return fmt::format(
       "{} needs {} (embeddings {}, activations and other fixed parts {}, one layer "
       "at its smallest {}), has {}",
-      instance.groups[group].name, format_bytes(floors.fixed(place) + floors.least_layer(group)),
-      format_bytes(instance.embedding_bytes[place.index()]),
-      format_bytes(floors.fixed(place) - instance.embedding_bytes[place.index()]),
+      instance.groups[group].name,
+      format_bytes(floors.fixed(group, place) + floors.least_layer(group)),
+      format_bytes(instance.embedding_bytes_at(group, place)),
+      format_bytes(floors.fixed(group, place) - instance.embedding_bytes_at(group, place)),
       format_bytes(floors.least_layer(group)), format_bytes(instance.groups[group].usable_bytes));
 }
 
 bool holds_a_layer(const Instance& instance, const Floors& floors, std::size_t group,
                    StagePlace place) {
-  return floors.fixed(place) + floors.least_layer(group) <=
+  return floors.fixed(group, place) + floors.least_layer(group) <=
          instance.groups[group].usable_bytes * (1 + kMemorySlack);
 }
 
@@ -202,7 +205,8 @@ Check check_ends(const Instance& instance, const Floors& floors) {
   for (const bool first : {true, false}) {
     const StagePlace place = only ? StagePlace{true, true} : StagePlace{first, !first};
     const char* name = first ? "first" : "last";
-    const char* constraint = instance.embedding_bytes[place.index()] > 0 ? "embedding" : "memory";
+    const bool embedded = instance.embedding_bytes_at(groups.front(), place) > 0;
+    const char* constraint = embedded ? "embedding" : "memory";
     if (!floors.free_order()) {
       const std::size_t group = first ? groups.front() : groups.back();
       if (holds_a_layer(instance, floors, group, place)) continue;

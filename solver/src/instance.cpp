@@ -18,8 +18,7 @@ bool none_exceeds(const std::vector<double>& small, const std::vector<double>& l
 bool dominates(const PhaseCosts& small, const PhaseCosts& large) {
   return none_exceeds(small.layer_s, large.layer_s) && none_exceeds(small.first_s, large.first_s) &&
          none_exceeds(small.last_s, large.last_s) && none_exceeds(small.link_s, large.link_s) &&
-         std::equal(std::begin(small.activation_bytes), std::end(small.activation_bytes),
-                    std::begin(large.activation_bytes), [](double a, double b) { return a <= b; });
+         none_exceeds(small.activation_bytes, large.activation_bytes);
 }
 
 }  // namespace
@@ -30,11 +29,11 @@ std::size_t Instance::num_devices() const {
   return devices;
 }
 
-double Instance::fixed_bytes(StagePlace place, const PhaseCosts& prefill_costs,
+double Instance::fixed_bytes(std::size_t group, StagePlace place, const PhaseCosts& prefill_costs,
                              const PhaseCosts& decode_costs) const {
-  const std::size_t i = place.index();
-  return embedding_bytes[i] +
-         std::max(prefill_costs.activation_bytes[i], decode_costs.activation_bytes[i]);
+  return embedding_bytes_at(group, place) +
+         std::max(activation_bytes_at(prefill_costs, group, place),
+                  activation_bytes_at(decode_costs, group, place));
 }
 
 ObjectiveCoefficients objective_coefficients(const Instance& instance, Objective objective,

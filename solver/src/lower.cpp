@@ -3,125 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
+#include "src/kv_omega.h"
+#include "src/serving_costs.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
-#include "tessera/cost/latency.h"
+#include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/instance_file.h"
 #include "tessera/solver/problem.h"
 
 namespace tessera::solver {
 namespace {
-
-constexpr double kActivationBytes = 2;  // hidden states travel in FP16
-
-/// Costs of one serving problem by micro-batch size; computed on demand and kept.
-class ServingCosts {
- public:
-  explicit ServingCosts(const ServingProblem& serving)
-      : serving_(serving), devices_(group_devices(serving.cluster)) {
-    for (const auto& group : devices_) {
-      models_.push_back(
-          cost::make_roofline(serving_.cluster.devices[group.front()].device, serving_.kernel_set));
-    }
-  }
-
-  const PhaseCosts& prefill(std::int64_t size) { return get(prefill_, size, cost::Phase::prefill); }
-  const PhaseCosts& decode(std::int64_t size) { return get(decode_, size, cost::Phase::decode); }
-
- private:
-  const PhaseCosts& get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
-                        cost::Phase phase) {
-    const auto it = known.find(size);
-    if (it != known.end()) return it->second;
-    return known.emplace(size, compute(static_cast<double>(size), phase)).first->second;
-  }
-
-  /// Mean over the units of a phase: chunks of a prompt, or the one mean decode step.
-  std::vector<cost::LayerWork> units(double size, cost::Phase phase) const {
-    const Workload& w = serving_.workload;
-    if (phase == cost::Phase::decode) {
-      return {{phase, size, 1, w.prompt_tokens + w.output_tokens / 2}};
-    }
-    std::vector<cost::LayerWork> work;
-    double before = 0;
-    for (std::int64_t chunk = 0; chunk < w.num_chunks(); ++chunk) {
-      const auto tokens = static_cast<double>(w.tokens_in_chunk(chunk));
-      work.push_back({phase, size, tokens, before});
-      before += tokens;
-    }
-    return work;
-  }
-
-  PhaseCosts compute(double size, cost::Phase phase) const {
-    const std::vector<cost::LayerWork> work = units(size, phase);
-    const auto count = static_cast<double>(work.size());
-    double rows = 0;
-    for (const cost::LayerWork& unit : work) rows += size * unit.tokens / count;
-    PhaseCosts costs;
-    for (std::size_t g = 0; g < devices_.size(); ++g) {
-      add_layers(costs, g, work);
-      const double embedding = models_[g]->embedding_s(serving_.model, rows).value;
-      const double head = models_[g]->lm_head_s(serving_.model, size).value / count;
-      const bool both_first = serving_.memory == cost::MemoryPreset::llm_pq;
-      costs.first_s.push_back(both_first ? embedding + head : embedding);
-      costs.last_s.push_back(both_first ? 0 : head);
-    }
-    add_links(costs, rows * static_cast<double>(serving_.model.hidden_size) * kActivationBytes);
-    add_activations(costs, static_cast<std::int64_t>(size), phase);
-    return costs;
-  }
-
-  void add_layers(PhaseCosts& costs, std::size_t g,
-                  const std::vector<cost::LayerWork>& work) const {
-    const Device& device = serving_.cluster.devices[devices_[g].front()].device;
-    for (const LayerShape& layer : serving_.model.layer_classes) {
-      for (std::int32_t bit : serving_.bitwidths) {
-        double total = 0;
-        if (serving_.kernel_set.find(device, bit) != nullptr) {
-          for (const cost::LayerWork& unit : work) {
-            total += models_[g]->layer_s(layer, bit, serving_.kv_bitwidth, unit).value;
-          }
-        }
-        costs.layer_s.push_back(total / static_cast<double>(work.size()));
-      }
-    }
-  }
-
-  void add_links(PhaseCosts& costs, double bytes) const {
-    for (std::size_t from = 0; from < devices_.size(); ++from) {
-      for (std::size_t to = 0; to < devices_.size(); ++to) {
-        const auto& source = devices_[from];
-        const auto& target = devices_[to];
-        if (from == to && source.size() == 1) {
-          costs.link_s.push_back(0);  // no second device of this group to talk to
-          continue;
-        }
-        const Link link =
-            serving_.cluster.link(source.front(), from == to ? target[1] : target.front());
-        costs.link_s.push_back(link.latency_s + bytes / link.bytes_per_s);
-      }
-    }
-  }
-
-  void add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const {
-    const cost::MemoryQuery query{serving_.memory, serving_.kv_bitwidth};
-    for (StagePlace place : {StagePlace{false, false}, StagePlace{true, false},
-                             StagePlace{false, true}, StagePlace{true, true}}) {
-      const auto bytes = phase == cost::Phase::prefill ? cost::prefill_activation_bytes
-                                                       : cost::decode_activation_bytes;
-      costs.activation_bytes[place.index()] =
-          bytes(serving_.model, serving_.workload, size, place.first, place.last, query);
-    }
-  }
-
-  ServingProblem serving_;
-  std::vector<std::vector<std::size_t>> devices_;
-  std::vector<std::unique_ptr<cost::LatencyModel>> models_;
-  std::map<std::int64_t, PhaseCosts> prefill_, decode_;
-};
 
 void set_omega(Instance& instance, const Problem& problem) {
   const ServingProblem& serving = *problem.serving;
@@ -132,19 +25,34 @@ void set_omega(Instance& instance, const Problem& problem) {
                             serving.model.name, serving.model.num_layers),
                 "problem.indicator");
   }
-  double scale = 1;
-  if (problem.theta_unit == ThetaUnit::s_per_normalised_omega) {
-    // Normalised at 4 bits, or at the lowest bitwidth there is when the indicator does not know 4.
-    const std::int32_t reference = indicator.has(4) ? 4 : indicator.bitwidths.front();
-    double total = 0;
-    for (std::size_t layer = 0; layer < indicator.num_layers; ++layer) {
-      total += indicator.at(layer, reference);
-    }
-    if (total > 0) scale = 1 / total;
-  }
+  const double scale = omega_scale(problem);
+  // Every layer has one bitwidth, so what its KV cache loses may stand in each of them.
+  const std::vector<double> kv = kv_omega(serving);
   for (std::size_t layer = 0; layer < indicator.num_layers; ++layer) {
     for (std::int32_t bit : instance.bitwidths) {
-      instance.omega.push_back(scale * indicator.at(layer, bit));
+      instance.omega.push_back(scale * (indicator.at(layer, bit) + kv[layer]));
+    }
+  }
+}
+
+// Summed over the members of a tensor-parallel group, one row per degree.
+void set_bytes(Instance& instance, const ServingProblem& serving,
+               const std::vector<std::int32_t>& degrees) {
+  const cost::MemoryQuery query{serving.memory, serving.kv_bitwidth};
+  instance.embedding_bytes.clear();
+  for (const std::int32_t degree : degrees) {
+    const ModelShape member = cost::shard(serving.model, degree);
+    for (const LayerShape& layer : member.layer_classes) {
+      const double kv = cost::layer_kv_bytes(layer, serving.workload, query);
+      for (std::int32_t bit : serving.bitwidths) {
+        instance.layer_bytes.push_back(degree * (kv + cost::layer_weight_bytes(layer, bit, query)));
+      }
+    }
+    for (const bool last : {false, true}) {  // by StagePlace::index()
+      for (const bool first : {false, true}) {
+        instance.embedding_bytes.push_back(degree *
+                                           cost::embedding_bytes(member, first, last, query));
+      }
     }
   }
 }
@@ -157,31 +65,24 @@ Instance lower_serving(const Problem& problem) {
   instance.bitwidths = serving.bitwidths;
   instance.layer_class = serving.model.layer_class;
   instance.num_classes = static_cast<std::int32_t>(serving.model.layer_classes.size());
-  for (const auto& devices : group_devices(serving.cluster)) {
-    const ClusterDevice& slot = serving.cluster.devices[devices.front()];
-    instance.groups.push_back({slot.device.name, serving.cluster.nodes[slot.node_index].name,
-                               static_cast<std::int32_t>(devices.size()),
-                               slot.device.memory_bytes - cost::reserve_bytes(slot.device, query)});
+  const auto costs = std::make_shared<ServingCosts>(serving);
+  const std::vector<std::int32_t>& degrees = costs->degrees();
+  for (const MeshGroup& group : costs->groups()) {
+    const ClusterDevice& slot = serving.cluster.devices[group.members.front().front()];
+    const double usable = slot.device.memory_bytes - cost::reserve_bytes(slot.device, query);
+    const auto row = std::find(degrees.begin(), degrees.end(), group.degree) - degrees.begin();
+    instance.groups.push_back({group.name, serving.cluster.nodes[slot.node_index].name,
+                               static_cast<std::int32_t>(group.members.size()),
+                               group.degree * usable, static_cast<std::size_t>(row)});
     for (std::int32_t bit : serving.bitwidths) {
       instance.allowed.push_back(serving.kernel_set.find(slot.device, bit) != nullptr ? 1 : 0);
     }
   }
-  for (const LayerShape& layer : serving.model.layer_classes) {
-    const double kv = cost::layer_kv_bytes(layer, serving.workload, query);
-    for (std::int32_t bit : serving.bitwidths) {
-      instance.layer_bytes.push_back(kv + cost::layer_weight_bytes(layer, bit, query));
-    }
-  }
-  for (StagePlace place : {StagePlace{false, false}, StagePlace{true, false},
-                           StagePlace{false, true}, StagePlace{true, true}}) {
-    instance.embedding_bytes[place.index()] =
-        cost::embedding_bytes(serving.model, place.first, place.last, query);
-  }
+  set_bytes(instance, serving, degrees);
   set_omega(instance, problem);
   instance.batch_size = serving.workload.batch_size;
   instance.num_chunks = serving.workload.num_chunks();
   instance.output_tokens = serving.workload.output_tokens;
-  const auto costs = std::make_shared<ServingCosts>(serving);
   instance.prefill = [costs](std::int64_t size) -> const PhaseCosts& {
     return costs->prefill(size);
   };
@@ -190,18 +91,6 @@ Instance lower_serving(const Problem& problem) {
 }
 
 }  // namespace
-
-std::vector<std::vector<std::size_t>> group_devices(const Cluster& cluster) {
-  std::vector<std::vector<std::size_t>> groups;
-  std::map<std::pair<std::string, std::size_t>, std::size_t> known;
-  for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
-    const ClusterDevice& slot = cluster.devices[i];
-    const auto [it, fresh] = known.try_emplace({slot.device.name, slot.node_index}, groups.size());
-    if (fresh) groups.emplace_back();
-    groups[it->second].push_back(i);
-  }
-  return groups;
-}
 
 Instance lower(const Problem& problem) {
   Instance instance = problem.serving

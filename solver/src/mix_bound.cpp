@@ -124,7 +124,7 @@ double MixBound::least_layer_bytes(const Instance& types) const {
     for (std::size_t bit = 0; bit < bits_; ++bit) {
       bool runs = false;
       for (std::size_t g = 0; g < types.groups.size(); ++g) runs = runs || types.allowed_at(g, bit);
-      bytes.push_back(runs ? types.layer_bytes_at(kind.cls, bit) : kInfinity);
+      bytes.push_back(runs ? types.layer_bytes_at(0, kind.cls, bit) : kInfinity);
     }
   }
   return within_floor(bytes);

@@ -45,7 +45,7 @@ std::optional<std::vector<std::size_t>> balanced_partition(const Instance& insta
     if (!instance.allowed_at(g, bit)) return std::nullopt;
     const StagePlace place{k == 0, k + 1 == stages};
     const double room =
-        instance.groups[g].usable_bytes - instance.fixed_bytes(place, prefill, decode);
+        instance.groups[g].usable_bytes - instance.fixed_bytes(g, place, prefill, decode);
     for (std::size_t start = k; start < layers; ++start) {
       if (best[k][start] == kNever) continue;
       double bytes = 0;
@@ -55,7 +55,7 @@ std::optional<std::vector<std::size_t>> balanced_partition(const Instance& insta
           (place.last ? prefill_units * prefill.last_s[g] + decode_units * decode.last_s[g] : 0);
       for (std::size_t end = start + 1; end <= layers - (stages - 1 - k); ++end) {
         const std::int32_t cls = instance.layer_class[end - 1];
-        bytes += instance.layer_bytes_at(cls, bit);
+        bytes += instance.layer_bytes_at(g, cls, bit);
         if (bytes > room * (1 + kMemorySlack)) break;
         share += prefill_units * instance.layer_s(prefill, g, cls, bit) +
                  decode_units * instance.layer_s(decode, g, cls, bit);

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <map>
 
+#include "src/replicas.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/offload.h"
 #include "tessera/solver/problem.h"
 
@@ -22,25 +24,30 @@ StagePlace place_of(std::size_t position, std::size_t stages) {
 }
 
 StageMemory serving_memory(const ServingProblem& serving, const Plan& plan, const PlanStage& stage,
-                           StagePlace place) {
+                           std::int32_t degree, StagePlace place) {
+  const ModelShape member = cost::shard(serving.model, degree);
   const cost::MemoryQuery query{serving.memory, serving.kv_bitwidth};
   const Device& device =
       serving.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
   StageMemory memory;
   for (std::int64_t i = 0; i < stage.num_layers; ++i) {
-    const LayerShape& layer = serving.model.layer(stage.first_layer + i);
+    const LayerShape& layer = member.layer(stage.first_layer + i);
     memory.weight_bytes +=
         cost::layer_weight_bytes(layer, stage.bitwidths[static_cast<std::size_t>(i)], query);
     memory.kv_cache_bytes += cost::layer_kv_bytes(layer, serving.workload, query);
   }
   memory.activation_bytes = std::max(
-      cost::prefill_activation_bytes(serving.model, serving.workload, plan.prefill_micro_batch_size,
+      cost::prefill_activation_bytes(member, serving.workload, plan.prefill_micro_batch_size,
                                      place.first, place.last, query),
-      cost::decode_activation_bytes(serving.model, serving.workload, plan.decode_micro_batch_size,
+      cost::decode_activation_bytes(member, serving.workload, plan.decode_micro_batch_size,
                                     place.first, place.last, query));
-  memory.embedding_bytes = cost::embedding_bytes(serving.model, place.first, place.last, query);
+  memory.embedding_bytes = cost::embedding_bytes(member, place.first, place.last, query);
   memory.reserve_bytes = cost::reserve_bytes(device, query);
   memory.capacity_bytes = device.memory_bytes;
+  for (double* bytes : {&memory.weight_bytes, &memory.kv_cache_bytes, &memory.activation_bytes,
+                        &memory.embedding_bytes, &memory.reserve_bytes, &memory.capacity_bytes}) {
+    *bytes *= degree;  // all members of a tensor-parallel group
+  }
   return memory;
 }
 
@@ -49,13 +56,16 @@ StageMemory instance_memory(const Instance& instance, const Candidate& candidate
                             StagePlace place) {
   StageMemory memory;
   for (std::size_t i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
-    memory.weight_bytes += instance.layer_bytes_at(instance.layer_class[i], candidate.bit[i]);
+    memory.weight_bytes +=
+        instance.layer_bytes_at(candidate.order[k], instance.layer_class[i], candidate.bit[i]);
   }
+  const std::size_t g = candidate.order[k];
+  memory.embedding_bytes = instance.embedding_bytes_at(g, place);
   memory.activation_bytes =
-      std::max(instance.prefill(candidate.prefill_micro_batch_size).activation_bytes[place.index()],
-               instance.decode(candidate.decode_micro_batch_size).activation_bytes[place.index()]);
-  memory.embedding_bytes = instance.embedding_bytes[place.index()];
-  memory.capacity_bytes = instance.groups[candidate.order[k]].usable_bytes;
+      instance.fixed_bytes(g, place, instance.prefill(candidate.prefill_micro_batch_size),
+                           instance.decode(candidate.decode_micro_batch_size)) -
+      memory.embedding_bytes;
+  memory.capacity_bytes = instance.groups[g].usable_bytes;
   return memory;
 }
 
@@ -66,8 +76,8 @@ void add_total(StageMemory& memory) {
 
 void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
                 const Candidate& candidate, const Evaluation& evaluation) {
-  std::vector<std::vector<std::size_t>> devices;
-  if (problem.serving) devices = group_devices(problem.serving->cluster);
+  std::vector<MeshGroup> groups;
+  if (problem.serving) groups = mesh_groups(problem.serving->cluster, problem.serving->mesh);
   std::vector<std::size_t> used(instance.groups.size(), 0), before;
   std::size_t first = 0;
   for (const DeviceGroup& group : instance.groups) {
@@ -80,8 +90,8 @@ void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
     PlanStage stage;
     stage.device = instance.groups[g].name;
     stage.node = instance.groups[g].node;
-    stage.device_index =
-        static_cast<std::int64_t>(problem.serving ? devices[g][used[g]] : before[g] + used[g]);
+    stage.device_index = static_cast<std::int64_t>(
+        problem.serving ? groups[g].members[used[g]].front() : before[g] + used[g]);
     ++used[g];
     stage.first_layer = static_cast<std::int64_t>(candidate.first_layer[k]);
     stage.num_layers =
@@ -92,8 +102,9 @@ void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
     stage.prefill_s = evaluation.stages[k].prefill_s;
     stage.decode_s = evaluation.stages[k].decode_s;
     const StagePlace place = place_of(k, stages);
-    stage.memory = problem.serving ? serving_memory(*problem.serving, plan, stage, place)
-                                   : instance_memory(instance, candidate, k, place);
+    stage.memory = problem.serving
+                       ? serving_memory(*problem.serving, plan, stage, groups[g].degree, place)
+                       : instance_memory(instance, candidate, k, place);
     add_total(stage.memory);
     plan.device_order.push_back(stage.device);
     plan.stages.push_back(std::move(stage));
@@ -234,6 +245,7 @@ Candidate candidate_of(const Instance& instance, const Plan& plan) {
 }
 
 std::optional<Violation> check_plan(const Plan& plan) {
+  if (!plan.replicas.empty()) return check_replicas(plan);
   const Problem problem = problem_from_json(*plan.problem, "plan.problem");
   const Instance instance = lower(problem);
   std::int64_t next = 0;

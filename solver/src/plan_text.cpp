@@ -6,6 +6,7 @@
 #include <map>
 
 #include "offload/text.h"
+#include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -47,11 +48,79 @@ std::string proof(const Plan& plan) {
   return fmt::format("bound {}, gap {}", format_seconds(*plan.bound), shown);
 }
 
+std::string describe_stages(const Plan& plan) {
+  std::size_t device_width = 6, bits_width = 9;
+  for (const PlanStage& stage : plan.stages) {
+    device_width = std::max(device_width, stage.device.size());
+    bits_width = std::max(bits_width, bitwidth_counts(stage).size());
+  }
+  std::string text =
+      fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory\n", "device",
+                  device_width, "bitwidths", bits_width, "prefill", "decode");
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    text += fmt::format("  {:>5}  {:<{}}  {:<7}  {:<{}}  {:>9}  {:>9}  {} {} of {} ({:.0f} %)\n", k,
+                        stage.device, device_width, layer_range(stage), bitwidth_counts(stage),
+                        bits_width, format_seconds(stage.prefill_s), format_seconds(stage.decode_s),
+                        memory_bar(stage.memory), format_bytes(stage.memory.total_bytes),
+                        format_bytes(stage.memory.capacity_bytes), 100 * used_ratio(stage.memory));
+  }
+  if (plan.offload) text += describe_offload(plan);
+  return text + fmt::format("  micro-batches: prefill {}, decode {}\n",
+                            plan.prefill_micro_batch_size, plan.decode_micro_batch_size);
+}
+
+// Nothing where the cache is not quantised.
+std::string describe_kv_cache(const Problem& problem) {
+  if (!problem.serving || problem.serving->kv_bitwidth >= 16) return "";
+  return fmt::format("  KV cache {} bit, {} of omega ({})\n", problem.serving->kv_bitwidth,
+                     format_number(total_kv_omega(problem), 4),
+                     problem.serving->kv_omega.empty() ? "assumed" : "given");
+}
+
+std::string describe_replicas(const Plan& plan) {
+  std::string text;
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
+    const Plan& replica = plan.replicas[r];
+    const Problem part = problem_from_json(*replica.problem, "plan.replicas.problem");
+    if (!part.serving) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("replica {} is of an instance file, which has no replicas", r + 1),
+                  "plan.replicas");
+    }
+    text += fmt::format(" replica {} of {}: {} requests on {}, {}\n", r + 1, plan.replicas.size(),
+                        part.serving->workload.batch_size, part.serving->cluster.name,
+                        format_seconds(replica.latency_s));
+    text += describe_stages(replica) + describe_kv_cache(part);
+  }
+  return text;
+}
+
+std::string describe_candidates(const Plan& plan) {
+  std::string text;
+  std::size_t width = 0;
+  for (const PlanCandidate& c : plan.candidates) width = std::max(width, c.name.size());
+  for (const PlanCandidate& c : plan.candidates) {
+    std::string outcome = c.message;
+    if (c.objective) {
+      outcome = fmt::format("objective {}, latency {}, {}", format_seconds(*c.objective),
+                            format_seconds(c.latency_s.value_or(0)), c.status);
+    } else if (c.status == "cutoff") {
+      outcome = "proven to be no better";
+    }
+    text += fmt::format("  {} {:<{}}  {}\n", text.empty() ? "choices:" : "        ", c.name, width,
+                        outcome);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string summarise(const Plan& plan) {
-  return fmt::format("plan: {} stage{}, {}, {:.1f} tok/s, {:.2f} bits on average, {} ({})",
-                     plan.stages.size(), plan.stages.size() == 1 ? "" : "s",
+  const bool split = !plan.replicas.empty();
+  const std::size_t count = split ? plan.replicas.size() : plan.stages.size();
+  return fmt::format("plan: {} {}{}, {}, {:.1f} tok/s, {:.2f} bits on average, {} ({})", count,
+                     split ? "replica" : "stage", count == 1 ? "" : "s",
                      format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
                      to_string(plan.status), plan.planner);
 }
@@ -63,36 +132,31 @@ std::string describe(const Plan& plan) {
                                            : problem.instance_path;
   std::string text = fmt::format("Plan for {} by {}: {}, {} ({})\n", name, plan.planner,
                                  to_string(plan.status), proof(plan), format_seconds(plan.solve_s));
-  std::size_t device_width = 6, bits_width = 9;
-  for (const PlanStage& stage : plan.stages) {
-    device_width = std::max(device_width, stage.device.size());
-    bits_width = std::max(bits_width, bitwidth_counts(stage).size());
+  if (plan.replicas.empty()) {
+    text += describe_stages(plan) + describe_kv_cache(problem);
+  } else {
+    text += describe_replicas(plan);
   }
-  text += fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory\n", "device",
-                      device_width, "bitwidths", bits_width, "prefill", "decode");
-  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const PlanStage& stage = plan.stages[k];
-    text += fmt::format("  {:>5}  {:<{}}  {:<7}  {:<{}}  {:>9}  {:>9}  {} {} of {} ({:.0f} %)\n", k,
-                        stage.device, device_width, layer_range(stage), bitwidth_counts(stage),
-                        bits_width, format_seconds(stage.prefill_s), format_seconds(stage.decode_s),
-                        memory_bar(stage.memory), format_bytes(stage.memory.total_bytes),
-                        format_bytes(stage.memory.capacity_bytes), 100 * used_ratio(stage.memory));
-  }
-  if (plan.offload) text += describe_offload(plan);
-  text += fmt::format("  micro-batches: prefill {}, decode {}\n", plan.prefill_micro_batch_size,
-                      plan.decode_micro_batch_size);
   text += fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}\n",
                       format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
                       format_number(plan.omega, 4));
   text += fmt::format("  latencies are {}{}\n", to_string(plan.provenance),
                       plan.error ? fmt::format(", held-out error {:.1f} %", 100 * *plan.error)
                                  : ": no measurement stands behind them yet");
+  text += describe_candidates(plan);
   for (const std::string& note : plan.notes) text += "  note: " + note + "\n";
   return text;
 }
 
 std::string explain(const Plan& plan) {
   if (plan.offload) return explain_offload(plan);
+  if (!plan.replicas.empty()) {
+    std::string text;
+    for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
+      text += fmt::format("replica {}:\n{}", r + 1, explain(plan.replicas[r]));
+    }
+    return text;
+  }
   const Problem problem = problem_from_json(*plan.problem, "plan.problem");
   const Instance instance = lower(problem);
   const Evaluation e = evaluate(instance, candidate_of(instance, plan));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
@@ -20,7 +22,46 @@ Json serving_to_json(const ServingProblem& serving) {
   json["kernel_set"] = cost::to_json(serving.kernel_set);
   json["memory"] = cost::to_string(serving.memory);
   json["kv_bitwidth"] = serving.kv_bitwidth;
+  for (const auto& [bitwidth, omega] : serving.kv_omega) {
+    json["kv_omega"][std::to_string(bitwidth)] = omega;
+  }
+  if (!serving.mesh.empty()) json["mesh"] = serving.mesh;
   return json;
+}
+
+void read_kv_omega(const Json& json, const std::string& path, ServingProblem& serving) {
+  if (!json.is_object()) {
+    throw Error(ErrorCode::invalid_argument, path + ": an object by bitwidth belongs here", path);
+  }
+  for (const auto& [key, list] : json.items()) {
+    const std::string where = path + "." + key;
+    const std::int32_t bitwidth =
+        json_integers(Json::array({parse_json(key, where)}), where, 2, 16).front();
+    std::vector<double>& omega = serving.kv_omega[bitwidth];
+    if (!list.is_array() || list.size() != static_cast<std::size_t>(serving.model.num_layers)) {
+      throw Error(ErrorCode::invalid_argument, where + ": one number per layer belongs here",
+                  where);
+    }
+    for (const Json& value : list) {
+      if (!value.is_number() || !(value.get<double>() >= 0)) {
+        throw Error(ErrorCode::invalid_argument, where + ": numbers >= 0 belong here", where);
+      }
+      omega.push_back(value.get<double>());
+    }
+  }
+}
+
+void read_mesh(const Json& json, const std::string& path, ServingProblem& serving) {
+  if (!json.is_array()) {
+    throw Error(ErrorCode::invalid_argument, path + ": a list of lists of degrees belongs here",
+                path);
+  }
+  std::set<std::int32_t> degrees;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    serving.mesh.push_back(json_integers(json[i], fmt::format("{}[{}]", path, i), 1, 4096));
+    degrees.insert(serving.mesh.back().begin(), serving.mesh.back().end());
+  }
+  serving.tensor_parallel.assign(degrees.begin(), degrees.end());
 }
 
 ServingProblem serving_from_json(const Json& json, const std::string& path) {
@@ -41,7 +82,12 @@ ServingProblem serving_from_json(const Json& json, const std::string& path) {
                 path);
   }
   serving.memory = memory == "physical" ? cost::MemoryPreset::physical : cost::MemoryPreset::llm_pq;
-  serving.kv_bitwidth = fields.number("kv_bitwidth", 1, 32);
+  serving.kv_bitwidth = fields.number("kv_bitwidth", 2, 32);
+  serving.kv_bitwidths = {serving.kv_bitwidth};
+  if (fields.has("kv_omega")) {
+    read_kv_omega(fields.at("kv_omega"), fields.path_of("kv_omega"), serving);
+  }
+  if (fields.has("mesh")) read_mesh(fields.at("mesh"), fields.path_of("mesh"), serving);
   fields.finish();
   return serving;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <tuple>
 
+#include "src/serving_costs.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/cost/latency.h"
@@ -23,6 +24,7 @@ struct Context {
   Instance instance;
   Candidate candidate;
   std::vector<std::unique_ptr<cost::LatencyModel>> models;  ///< [stage]
+  std::vector<std::vector<std::size_t>> members;            ///< [stage] devices of the cluster
   std::map<std::tuple<std::size_t, int, std::int64_t, std::int64_t>, double> known;
 };
 
@@ -89,9 +91,7 @@ double link_s(Context& context, std::size_t k, sim::Phase phase, std::int64_t si
     return context.instance.link_s(costs, order[k], order[k + 1]);
   }
   const ServingProblem& serving = *context.problem.serving;
-  const Link link =
-      serving.cluster.link(static_cast<std::size_t>(context.plan.stages[k].device_index),
-                           static_cast<std::size_t>(context.plan.stages[k + 1].device_index));
+  const Link link = slowest_link(serving.cluster, context.members[k], context.members[k + 1]);
   const double tokens = phase == sim::Phase::decode
                             ? 1
                             : static_cast<double>(serving.workload.tokens_in_chunk(index));
@@ -101,12 +101,23 @@ double link_s(Context& context, std::size_t k, sim::Phase phase, std::int64_t si
 }
 
 double return_s(const Context& context, std::int64_t size) {
-  const std::vector<PlanStage>& stages = context.plan.stages;
-  if (!context.problem.serving || stages.size() < 2) return 0;
-  const Link link =
-      context.problem.serving->cluster.link(static_cast<std::size_t>(stages.back().device_index),
-                                            static_cast<std::size_t>(stages.front().device_index));
+  if (!context.problem.serving || context.members.size() < 2) return 0;
+  const Link link = slowest_link(context.problem.serving->cluster, context.members.back(),
+                                 context.members.front());
   return link.latency_s + static_cast<double>(size) * 4 / link.bytes_per_s;  // 32-bit token ids
+}
+
+/// The devices that each stage of a checked plan runs on.
+std::vector<std::vector<std::size_t>> members_of(const Plan& plan, const ServingProblem& serving) {
+  std::map<std::size_t, std::vector<std::size_t>> by_first;
+  for (const MeshGroup& group : mesh_groups(serving.cluster, serving.mesh)) {
+    for (const auto& members : group.members) by_first[members.front()] = members;
+  }
+  std::vector<std::vector<std::size_t>> stages;
+  for (const PlanStage& stage : plan.stages) {
+    stages.push_back(by_first.at(static_cast<std::size_t>(stage.device_index)));
+  }
+  return stages;
 }
 
 std::string stage_name(const PlanStage& stage, std::size_t k) {
@@ -124,6 +135,10 @@ sim::Pipeline pipeline_of(const Plan& plan) {
                 "throughput_tok_s); the event simulation knows no host memory and no disk",
                 "plan.offload");
   }
+  if (!plan.replicas.empty()) {
+    throw Error(ErrorCode::invalid_argument, "a plan with replicas is a pipeline for each of them",
+                "plan.replicas");
+  }
   // A file may say anything; what follows indexes layers and devices by it.
   if (const auto violation = check_plan(plan)) {
     throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");
@@ -134,11 +149,9 @@ sim::Pipeline pipeline_of(const Plan& plan) {
   context->instance = lower(context->problem);
   context->candidate = candidate_of(context->instance, plan);
   if (context->problem.serving) {
-    for (const PlanStage& stage : plan.stages) {
-      const auto& slot =
-          context->problem.serving->cluster.devices[static_cast<std::size_t>(stage.device_index)];
-      context->models.push_back(
-          cost::make_roofline(slot.device, context->problem.serving->kernel_set));
+    for (const auto& members : members_of(plan, *context->problem.serving)) {
+      context->models.push_back(latency_model_of(*context->problem.serving, members));
+      context->members.push_back(members);
     }
   }
   sim::Pipeline pipeline;

@@ -96,11 +96,11 @@ void upgrade_instance(Json& instance, const Upgrade& upgrade) {
 }
 
 void keep_cluster_devices(Cluster& cluster, const std::vector<std::int64_t>& counts) {
-  const auto groups = group_devices(cluster);
+  const std::vector<MeshGroup> groups = mesh_groups(cluster, {});
   std::vector<bool> kept(cluster.devices.size(), false);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     for (std::int64_t i = 0; i < counts[g]; ++i)
-      kept[groups[g][static_cast<std::size_t>(i)]] = true;
+      kept[groups[g].members[static_cast<std::size_t>(i)].front()] = true;
   }
   Cluster left = cluster;
   left.nodes.clear();
@@ -244,6 +244,7 @@ Problem with_devices(const Problem& problem, const std::vector<std::int64_t>& co
   Problem changed = problem;
   if (changed.serving) {
     keep_cluster_devices(changed.serving->cluster, counts);
+    changed.serving->mesh.clear();
   } else {
     Json instance = *problem.instance;
     keep_types(instance, counts);

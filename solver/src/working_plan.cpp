@@ -31,7 +31,7 @@ WorkingPlan::Stage WorkingPlan::layer_on(std::size_t stage, std::size_t layer,
   Stage s;
   s.prefill_s = instance_.layer_s(prefill_, group, cls, bit);
   s.decode_s = instance_.layer_s(decode_, group, cls, bit);
-  s.bytes = instance_.layer_bytes_at(cls, bit);
+  s.bytes = instance_.layer_bytes_at(group, cls, bit);
   return s;
 }
 

@@ -137,6 +137,7 @@ TEST(ExactDifferential, MatchesEnumerationWithTwinGroups) {
     if (in.groups.size() < 2) continue;
     const std::size_t bits = in.num_bits(), cells = bits * static_cast<std::size_t>(in.num_classes);
     in.groups[1].usable_bytes = in.groups[0].usable_bytes;
+    in.groups[1].sharding = in.groups[0].sharding;
     std::copy_n(in.allowed.begin(), bits, in.allowed.begin() + static_cast<std::ptrdiff_t>(bits));
     const auto make_twins = [&](const std::function<const PhaseCosts&(std::int64_t)>& costs) {
       auto table = std::make_shared<std::vector<PhaseCosts>>();

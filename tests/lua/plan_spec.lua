@@ -19,6 +19,7 @@ describe("a plan", function()
       decode_micro_batch_size = "integer", latency_s = "number", throughput_tok_s = "number", omega = "number",
       mean_bitwidth = "number", provenance = "string", error = "number?", stages = "list", notes = "list",
       offload = "table?",
+      kv_bitwidth = "number?", kv_omega = "number?", candidates = "list?", replicas = "list?", devices = "list?",
     })
   end)
 

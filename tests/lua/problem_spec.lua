@@ -7,6 +7,7 @@ local fields = {
   name = "string", model = "tessera.Model?", cluster = "tessera.Cluster?", workload = "tessera.Workload?",
   indicator = "tessera.Indicator?", bitwidths = "list", objective = "string", theta = "number", theta_unit = "string",
   quality = "table?", memory = "string?", kernel_set = "string?", kv_bitwidth = "number?",
+  tensor_parallel = "list?", kv_bitwidths = "list?",
   allow_empty_stage = "boolean", num_layers = "integer", batch_size = "integer", devices = "list",
 }
 

@@ -7,6 +7,7 @@
 #include "shapes.h"
 #include "tessera/cost/latency.h"
 #include "tessera/cost/memory.h"
+#include "tessera/cost/tensor_parallel.h"
 
 namespace tessera::cost {
 namespace {
@@ -106,6 +107,57 @@ RC_GTEST_PROP(LatencyProperty, EmbeddingAndLmHeadArePositiveAndMonotone, ()) {
   RC_ASSERT(latency->embedding_s(model, more).value >= latency->embedding_s(model, rows).value);
   RC_ASSERT(latency->lm_head_s(model, rows).value > 0);
   RC_ASSERT(latency->lm_head_s(model, more).value >= latency->lm_head_s(model, rows).value);
+}
+
+std::int64_t any_degree(const ModelShape& model) {
+  std::vector<std::int64_t> degrees;
+  for (const std::int64_t degree : {1, 2, 4, 8}) {
+    if (!why_not_sharded(model, degree)) degrees.push_back(degree);
+  }
+  return *rc::gen::elementOf(degrees);
+}
+
+std::unique_ptr<LatencyModel> group_of(std::int64_t degree, const Link& link) {
+  return make_tensor_parallel(make_roofline(testing::v100(), testing::test_kernels()), degree,
+                              link);
+}
+
+RC_GTEST_PROP(TensorParallelProperty, PositiveAndGrowsWithWork, ()) {
+  const ModelShape model = any_model();
+  const LayerShape& layer = model.layer_classes.front();
+  const auto group = group_of(any_degree(model), {real(1e8, 1e11), real(0, 1e-3), "any"});
+  const auto bitwidth = *rc::gen::element<std::int32_t>(3, 4, 8, 16);
+  const LayerWork small{Phase::prefill, real(1, 64), real(1, 2048), real(0, 4096)};
+  LayerWork large = small;
+  large.batch_size += real(0, 64);
+  large.tokens += real(0, 2048);
+  large.context_tokens += real(0, 4096);
+  const double before = group->layer_s(layer, bitwidth, 16, small).value;
+  RC_ASSERT(std::isfinite(before) && before > 0);
+  RC_ASSERT(group->layer_s(layer, bitwidth, 16, large).value >= before);
+  const double rows = small.batch_size * small.tokens, more = large.batch_size * large.tokens;
+  RC_ASSERT(group->embedding_s(model, rows).value > 0);
+  RC_ASSERT(group->embedding_s(model, more).value >= group->embedding_s(model, rows).value);
+  RC_ASSERT(group->lm_head_s(model, rows).value > 0);
+  RC_ASSERT(group->lm_head_s(model, more).value >= group->lm_head_s(model, rows).value);
+}
+
+RC_GTEST_PROP(TensorParallelProperty, LinksCostAndSharesSave, ()) {
+  const ModelShape model = any_model();
+  const LayerShape& layer = model.layer_classes.front();
+  const std::int64_t degree = any_degree(model);
+  const LayerWork work{Phase::prefill, real(1, 64), real(1, 2048), real(0, 4096)};
+  const Link slow{real(1e8, 1e11), real(0, 1e-3), "any"};
+  const Link fast{slow.bytes_per_s * real(1, 100), slow.latency_s * real(0, 1), "any"};
+  const double bytes = real(0, 1e9);
+  RC_ASSERT(all_reduce_s(bytes, degree, fast) <= all_reduce_s(bytes, degree, slow));
+  RC_ASSERT(all_reduce_s(bytes, degree, slow) <= all_reduce_s(bytes + real(0, 1e9), degree, slow));
+  // Without links a group is no slower than one of its devices, and no faster than `degree` times.
+  const Link none{1e300, 0, "none"};
+  const double alone = group_of(1, none)->layer_s(layer, 16, 16, work).value;
+  const double together = group_of(degree, none)->layer_s(layer, 16, 16, work).value;
+  RC_ASSERT(together <= alone);
+  RC_ASSERT(together * static_cast<double>(degree) >= alone * (1 - 1e-9));
 }
 
 }  // namespace

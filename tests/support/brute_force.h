@@ -128,13 +128,14 @@ class BruteForce {
       const std::size_t place = (j == 0 ? 1u : 0u) + (j + 1 == n ? 2u : 0u);
       double p = (j == 0 ? pre.first_s[g] : 0) + (j + 1 == n ? pre.last_s[g] : 0);
       double d = (j == 0 ? dec.first_s[g] : 0) + (j + 1 == n ? dec.last_s[g] : 0);
-      double bytes = in_.embedding_bytes[place] +
-                     std::max(pre.activation_bytes[place], dec.activation_bytes[place]);
+      const std::size_t row = in_.groups[g].sharding, held = 4 * row + place;
+      double bytes = in_.embedding_bytes[held] +
+                     std::max(pre.activation_bytes[held], dec.activation_bytes[held]);
       for (std::size_t i = begin[j]; i < begin[j + 1]; ++i) {
         const auto cls = static_cast<std::size_t>(in_.layer_class[i]);
         p += pre.layer_s[(g * classes + cls) * bits + bit[i]];
         d += dec.layer_s[(g * classes + cls) * bits + bit[i]];
-        bytes += in_.layer_bytes[cls * bits + bit[i]];
+        bytes += in_.layer_bytes[(row * classes + cls) * bits + bit[i]];
         omega += in_.omega[i * bits + bit[i]];
       }
       if (bytes > in_.groups[g].usable_bytes * (1 + 1e-9)) return;

@@ -21,10 +21,12 @@ struct RandomLimits {
 /// Tiny planning instances with everything in them that a solver may get wrong: links slower than
 /// stages, stages that may be empty, omega that does not fall with the bitwidth, layers of several
 /// shapes, bitwidths without a kernel, embeddings at either end, chunks, quality floors, costs that
-/// fall as micro-batches grow, and memory from ample to hopeless. The seed decides everything.
+/// fall as micro-batches grow, groups that cut layers differently, and memory from ample to
+/// hopeless. The seed decides everything.
 class RandomInstance {
  public:
-  RandomInstance(std::uint64_t seed, const RandomLimits& limits) : rng_(seed), limits_(limits) {}
+  RandomInstance(std::uint64_t seed, const RandomLimits& limits)
+      : rng_(seed), sharding_rng_(seed + 7919), limits_(limits) {}
 
   Instance make() {
     Instance in;
@@ -32,6 +34,7 @@ class RandomInstance {
     shape(in);
     bytes(in);
     quality(in);
+    shard(in);
     in.batch_size = rng_.integer(1, limits_.max_batch);
     in.num_chunks = chance(4) ? rng_.integer(2, 3) : 1;
     in.output_tokens = chance(5) ? 1 : 1 + 20 * rng_.uniform();
@@ -106,6 +109,22 @@ class RandomInstance {
     for (const std::size_t place : {1u, 2u, 3u}) in.embedding_bytes[place] = between(0, 1.5e9);
   }
 
+  // A tensor-parallel group pools memory and holds some things more than once. Draws of their own,
+  // so that everything else stays as it is without them.
+  void shard(Instance& in) {
+    if (in.groups.size() < 2 || sharding_rng_.integer(1, 3) != 1) return;
+    in.groups.back().sharding = 1;
+    in.groups.back().usable_bytes *= 1 + sharding_rng_.uniform();
+    const std::vector<double> layers = in.layer_bytes, embeddings = in.embedding_bytes;
+    for (const double bytes : layers) {
+      in.layer_bytes.push_back(bytes * (1 + 0.5 * sharding_rng_.uniform()));
+    }
+    for (const double bytes : embeddings) {
+      in.embedding_bytes.push_back(bytes * (1 + sharding_rng_.uniform()));
+    }
+    sharded_activation_ = 1 + 2 * sharding_rng_.uniform();
+  }
+
   void quality(Instance& in) {
     double least = 0, most = 0;
     const bool falling = chance(2);
@@ -155,6 +174,9 @@ class RandomInstance {
       for (std::size_t place = 0; place < 4; ++place) {
         c.activation_bytes[place] = activation * s * (1 + 0.2 * static_cast<double>(place));
       }
+      for (std::size_t place = 0; place < 4 && sharded_activation_ > 0; ++place) {
+        c.activation_bytes.push_back(sharded_activation_ * c.activation_bytes[place]);
+      }
       table->push_back(c);
     }
     return [table](std::int64_t size) -> const PhaseCosts& {
@@ -162,7 +184,8 @@ class RandomInstance {
     };
   }
 
-  Rng rng_;
+  Rng rng_, sharding_rng_;
+  double sharded_activation_ = 0;  ///< of those of a single device; 0: none is sharded
   RandomLimits limits_;
 };
 

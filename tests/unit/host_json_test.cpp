@@ -47,6 +47,33 @@ TEST_F(HostJson, Plan) {
   }
 }
 
+TEST_F(HostJson, PlanWithOpenChoicesAndReplicas) {
+  const Words words = {
+      "plan",         "--model", "opt-125m",      "--cluster", "2xT4-16G",          "--json",
+      "--batch-size", "2",       "--bitwidths",   "16",        "--tensor-parallel", "1,2",
+      "--theta",      "100",     "--kv-bitwidth", "16,8",      "--replicas"};
+  const auto with_replicas = [&](const char* number) {
+    Words all = words;
+    all.push_back(number);
+    return value_of(run_program(all));
+  };
+  const json one = with_replicas("1");
+  EXPECT_EQ(one.at("candidates").size(), 4u);
+  EXPECT_EQ(one.at("kv_bitwidth"), 16);
+  EXPECT_FALSE(one.contains("replicas"));
+  const json two = with_replicas("2");
+  ASSERT_EQ(two.at("replicas").size(), 2u);
+  EXPECT_TRUE(two.at("stages").empty());
+  EXPECT_EQ(two.at("replicas")[1].at("devices"), json::array({1}));
+  const json best = with_replicas("1,2");
+  const auto objective = [](const json& plan) { return plan.at("objective").get<double>(); };
+  EXPECT_DOUBLE_EQ(objective(best), std::min(objective(one), objective(two)));
+  const Process p =
+      run_program({"plan", "--model", "opt-125m", "--cluster", "2xT4-16G", "--replicas", "some"});
+  EXPECT_EQ(p.status, 1);
+  EXPECT_THAT(p.err, testing::HasSubstr("some is not a number of replicas"));
+}
+
 TEST_F(HostJson, PlanThatDoesNotExist) {
   const Process p = run_program(
       {"plan", "--json", "--model", "opt-175b", "--cluster", "1xT4-16G", "--batch-size", "1"});

@@ -32,7 +32,7 @@ TEST(InstanceFile, ReadsEveryField) {
   EXPECT_DOUBLE_EQ(in.output_tokens, 3);
   EXPECT_DOUBLE_EQ(in.theta, 0.5);
   EXPECT_DOUBLE_EQ(in.omega_at(1, 0), 0.25);
-  EXPECT_DOUBLE_EQ(in.layer_bytes_at(0, 1), 4e9);
+  EXPECT_DOUBLE_EQ(in.layer_bytes_at(0, 0, 1), 4e9);
   EXPECT_DOUBLE_EQ(in.groups[1].usable_bytes, 6e9);
   EXPECT_DOUBLE_EQ(in.layer_s(in.prefill(2), 1, 0, 0), 5);
   EXPECT_DOUBLE_EQ(in.layer_s(in.decode(1), 0, 0, 1), 0.2);
@@ -40,8 +40,8 @@ TEST(InstanceFile, ReadsEveryField) {
   EXPECT_DOUBLE_EQ(in.link_s(in.decode(1), 1, 0), 0.125);
   EXPECT_DOUBLE_EQ(in.link_s(in.prefill(2), 0, 0), 0);
   EXPECT_DOUBLE_EQ(in.link_s(in.prefill(2), 1, 1), 0);
-  EXPECT_DOUBLE_EQ(in.fixed_bytes({true, false}, in.prefill(2), in.decode(1)), 0.7e9);
-  EXPECT_DOUBLE_EQ(in.fixed_bytes({false, true}, in.prefill(2), in.decode(1)), 0.2e9);
+  EXPECT_DOUBLE_EQ(in.fixed_bytes(0, {true, false}, in.prefill(2), in.decode(1)), 0.7e9);
+  EXPECT_DOUBLE_EQ(in.fixed_bytes(0, {false, true}, in.prefill(2), in.decode(1)), 0.2e9);
   EXPECT_EQ(&in.prefill(2), &in.prefill(2));
   EXPECT_THROW(in.prefill(3), Error);
   EXPECT_EQ(make_ilp_planner()->plan(in, {}).status, SolveStatus::optimal);

@@ -1,7 +1,6 @@
 #include "host_module.h"
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -139,12 +138,6 @@ int limited(lua_State* L) {
   return 1;
 }
 
-int now_s(lua_State* L) {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  lua_pushnumber(L, std::chrono::duration<double>(now).count());
-  return 1;
-}
-
 /// user_scripts(kind): the Lua files in `kind` of every folder of TESSERA_PATH.
 int user_scripts(lua_State* L) {
   const std::string kind = lua_kit::check_text(L, 1, "tessera.host.user_scripts.kind");
@@ -210,7 +203,6 @@ void open_host_module(Host& host) {
                             {"help_topics", guarded<help_topics>},
                             {"luacats", guarded<luacats>},
                             {"limited", guarded<limited>},
-                            {"now_s", guarded<now_s>},
                             {"user_scripts", guarded<user_scripts>}});
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");

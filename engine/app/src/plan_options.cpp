@@ -30,13 +30,13 @@ const OptionTable& plan_options() {
          {"prompt_tokens", "output_tokens", "batch_size", "chunk_tokens", "lengths"});
     take(t, solver_lua::problem_options(),
          {"bitwidths", "objective", "theta", "theta_unit", "memory", "kernel_set", "kv_bitwidth",
-          "allow_empty_stage"});
+          "tensor_parallel", "allow_empty_stage"});
     t.options.push_back(
         as_text("quality", "Quality floor: a planner whose omega may not be exceeded (uniform)"));
     t.options.push_back(as_text("indicator", "Indicator as a JSON or CSV file"));
     take(t, solver_lua::plan_options(),
          {"planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size",
-          "time_limit_s", "gap", "threads", "seed"});
+          "replicas", "every_candidate", "time_limit_s", "gap", "threads", "seed"});
     t.options.push_back({.name = "beside",
                          .type = OptionType::boolean,
                          .doc = "Shows what people run today on the same problem",

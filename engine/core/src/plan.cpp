@@ -102,6 +102,63 @@ Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+Json to_json(const PlanCandidate& candidate) {
+  return Json{{"name", candidate.name},
+              {"status", candidate.status},
+              {"objective", optional_json(candidate.objective)},
+              {"latency_s", optional_json(candidate.latency_s)},
+              {"bound", optional_json(candidate.bound)},
+              {"message", candidate.message}};
+}
+
+PlanCandidate candidate_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  PlanCandidate candidate;
+  candidate.name = fields.text("name");
+  candidate.status = fields.text("status");
+  candidate.objective = fields.optional_number("objective", -kHuge, kHuge);
+  candidate.latency_s = fields.optional_number("latency_s", 0, kHuge);
+  candidate.bound = fields.optional_number("bound", -kHuge, kHuge);
+  candidate.message = fields.text("message", "");
+  fields.finish();
+  return candidate;
+}
+
+// What plans of one pipeline, without open choices, do not have is not written.
+void write_parts(const Plan& plan, Json& json) {
+  for (const PlanCandidate& candidate : plan.candidates) {
+    json["candidates"].push_back(to_json(candidate));
+  }
+  for (const Plan& replica : plan.replicas) json["replicas"].push_back(to_json(replica));
+  if (!plan.devices.empty()) json["devices"] = plan.devices;
+}
+
+template <class Read>
+void read_list(JsonFields& fields, const char* name, Read read) {
+  if (!fields.has(name)) return;
+  const Json& list = fields.at(name);
+  const std::string path = fields.path_of(name);
+  if (!list.is_array())
+    throw Error(ErrorCode::invalid_argument, path + ": an array belongs here", path);
+  for (std::size_t i = 0; i < list.size(); ++i) read(list[i], fmt::format("{}[{}]", path, i));
+}
+
+void read_parts(JsonFields& fields, Plan& plan) {
+  read_list(fields, "candidates", [&](const Json& json, const std::string& path) {
+    plan.candidates.push_back(candidate_from_json(json, path));
+  });
+  read_list(fields, "replicas", [&](const Json& json, const std::string& path) {
+    plan.replicas.push_back(plan_from_json(json, path));
+    if (plan.replicas.back().replicas.empty()) return;
+    throw Error(ErrorCode::invalid_argument, path + ": a replica has no replicas of its own", path);
+  });
+  if (!fields.has("devices")) return;
+  for (const std::int32_t i :
+       json_integers(fields.at("devices"), fields.path_of("devices"), 0, kMaxIndex)) {
+    plan.devices.push_back(i);
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(PlanStatus status) {
@@ -170,6 +227,7 @@ Json to_json(const Plan& plan) {
   if (plan.offload) json["offload"] = to_json(*plan.offload);
   json["notes"] = plan.notes;
   json["problem"] = plan.problem ? *plan.problem : Json(nullptr);
+  write_parts(plan, json);
   return json;
 }
 
@@ -230,6 +288,7 @@ Plan plan_from_json(const Json& json, const std::string& path) {
   }
   plan.notes = strings(fields.at("notes"), fields.path_of("notes"));
   plan.problem = std::make_shared<const Json>(fields.at("problem"));
+  read_parts(fields, plan);
   fields.finish();
   return plan;
 }

@@ -61,6 +61,8 @@ int list_length(lua_State* L, int index, const std::string& path, const OptionSp
 template <class Check>
 void for_each_item(lua_State* L, const std::string& path, const OptionSpec& spec, Check&& check) {
   const int list = lua_gettop(L);
+  // Where an option says so, one number stands for a list of it alone.
+  if (lua_type(L, list) == LUA_TNUMBER && mentions(spec, "integer|")) return check(path);
   const int length = list_length(L, list, path, spec);
   for (int i = 1; i <= length; ++i) {
     lua_rawgeti(L, list, i);

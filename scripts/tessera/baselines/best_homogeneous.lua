@@ -41,10 +41,10 @@ return planners.add {
   source = "rule of thumb",
   plan = function(problem, opt)
     local types, devices = by_type(opt.device_order or problem.devices)
-    local started, limit_s = os.clock(), opt.time_limit_s or 60
+    local started, limit_s = core.clock(), opt.time_limit_s or 60
     local best, best_type, alone, reasons, late = nil, nil, {}, {}, false
     for i, device in ipairs(types) do
-      local left_s = math.max(0, limit_s - (os.clock() - started))
+      local left_s = math.max(0, limit_s - (core.clock() - started))
       local plan, why = planners.plan(problem, {
         planner = "exact", device_order = devices[device], time_limit_s = left_s / (#types - i + 1),
         prefill_micro_batch_size = opt.prefill_micro_batch_size, decode_micro_batch_size = opt.decode_micro_batch_size,

@@ -1,13 +1,14 @@
 -- Het: knows that the devices differ, but not that layers may. Every order of the devices is tried with one bitwidth
 -- for all layers and a partition balanced by the stage times of this workload.
--- The papers also enumerate tensor-parallel meshes; those come with tensor parallelism.
+-- As the papers do, it enumerates tensor-parallel meshes as well: ts.plan runs it on every one that the problem's
+-- tensor_parallel allows and keeps the best.
 
 local planners = require "tessera.planners"
 local search = require "tessera.baselines.search"
 
 return planners.add {
   name = "het",
-  doc = "Every device order, one bitwidth lowered until it fits, partition balanced by the workload's stage times",
+  doc = "Every mesh and device order, one bitwidth lowered until it fits, partition balanced by the workload",
   source = "SplitQuant VI-A",
   options = {
     max_orders = { type = "integer", default = 200, min = 1, max = 100000, doc = "Device orders tried at most" },

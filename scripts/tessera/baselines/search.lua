@@ -78,8 +78,8 @@ function M.batch_over_stages(problem, num_stages) return math.ceil(problem.batch
 
 --- A function that says whether the planner's time is up.
 function M.clock(opt)
-  local limit_s, started = opt.time_limit_s or 60, os.clock()
-  return function() return os.clock() - started >= limit_s end
+  local limit_s, started = opt.time_limit_s or 60, core.clock()
+  return function() return core.clock() - started >= limit_s end
 end
 
 --- Iterates prefill and decode micro-batch sizes, prefill <= decode, keeping what `opt` fixes, until it is late. The

@@ -82,7 +82,12 @@ local ts = {}
 ---@field mean_bitwidth number Over the layers (bits)
 ---@field provenance string Of the latencies: measured, fitted, published or modelled
 ---@field error number? Held-out relative error of the latency, where known
----@field stages tessera.Stage[] In pipeline order
+---@field stages tessera.Stage[] In pipeline order; none where there are replicas
+---@field kv_bitwidth number? Of the KV cache (bits); absent for an instance, and where replicas differ
+---@field kv_omega number? Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth
+---@field candidates table[]? What came of each open choice: name, status, objective, latency_s, bound, message; absent where nothing was open
+---@field replicas tessera.Plan[]? Pipelines that share the batch; absent where there is one
+---@field devices integer[]? Of a replica: its devices in the whole cluster (0-based)
 ---@field offload table? Of a plan that offloads: gpu_batch_size, host_memory_ratio, host_attention_bytes_per_s
 ---@field notes string[] Fallbacks taken and what else matters
 ---@field explain fun(self, options: tessera.options.plan.explain?): string|table What binds it, what a little more hardware or a lower quality would buy, and how sure the choice is; see plan:explain
@@ -104,7 +109,9 @@ local ts = {}
 ---@field quality table? The quality floor
 ---@field memory string? physical or llm-pq
 ---@field kernel_set string? Kernels that the latencies assume
----@field kv_bitwidth number? Of the KV cache (bits)
+---@field tensor_parallel integer[]? Degrees to choose from; absent for an instance
+---@field kv_bitwidths number[]? Of the KV cache, to choose from (bits)
+---@field kv_bitwidth number? Of the KV cache (bits); the first where it is open
 ---@field allow_empty_stage boolean Middle stages may be empty
 ---@field num_layers integer Decoder layers
 ---@field batch_size integer Requests
@@ -115,6 +122,7 @@ local ts = {}
 ---@field balanced_partition fun(self, options: table): integer[]? Layers per stage at one bitwidth, balanced by the workload's stage times; nil where none fits
 ---@field device_facts fun(self, options: table): table[] Usable memory, FP16 rate and time of a layer of each device
 ---@field offload fun(self, plan: table): table[]?, number FlexGen's linear programme for stages given by hand with offload = { gpu_batch_size = }: shares per stage of weights, kv_cache and activations on device, host and disk, and the latency (s); nil and why where none fits
+---@field variants fun(self): tessera.Problem[], string[], string[] One problem for each way to settle what is open (tensor parallelism, KV bitwidth), their names, and notes on what was left out
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
 
 --- What a simulation saw.
@@ -206,7 +214,8 @@ local ts = {}
 ---@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kernel_set? string Kernels that run the layers [default "tessera"]
----@field kv_bitwidth? number Bitwidth of the KV cache (a number in [1, 16] (bits)) [default 16]
+---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
+---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field quality? string Quality floor: a planner whose omega may not be exceeded (uniform)
 ---@field indicator? string Indicator as a JSON or CSV file
@@ -214,6 +223,8 @@ local ts = {}
 ---@field device_order? string[] Devices by stage; default: searched
 ---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
+---@field replicas? integer|integer[]|string Pipelines to split the cluster into: a number, several to choose from, or "all" [default 1]
+---@field every_candidate? boolean Plan each open choice for its own sake, not only until it is proven no better [default false]
 ---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
 ---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
@@ -290,6 +301,9 @@ local ts = {}
 ---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field stages? table[] Of planner "manual": { { device =, bitwidths = { 8, ... } }, ... }
+---@field replicas? integer|integer[]|string Pipelines to split the cluster into: a number, several to choose from, or "all" [default 1]
+---@field every_candidate? boolean Plan each open choice for its own sake, not only until it is proven no better [default false]
+---@field cutoff? number Only plans with an objective below it are of interest (a number (s))
 ---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
 ---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
@@ -311,7 +325,9 @@ local ts = {}
 ---@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kernel_set? string Kernels that run the layers [default "tessera"]
----@field kv_bitwidth? number Bitwidth of the KV cache (a number in [1, 16] (bits)) [default 16]
+---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
+---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
+---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 
 ---@class tessera.options.replan
@@ -337,7 +353,7 @@ local ts = {}
 ---@field indicator? tessera.Indicator|string|table As for ts.problem
 ---@field kernel_set? string As for ts.problem
 ---@field memory? string As for ts.problem
----@field kv_bitwidth? number As for ts.problem (a number in [1, 16] (bits))
+---@field kv_bitwidth? integer As for ts.problem (an integer in [2, 16] (bits))
 ---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
 
 ---@class tessera.options.workload

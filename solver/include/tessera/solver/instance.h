@@ -16,7 +16,9 @@ struct DeviceGroup {
   std::string name;  ///< device type
   std::string node;
   std::int32_t count = 1;
-  double usable_bytes = 0;  ///< capacity less the runtime reserve
+  double usable_bytes =
+      0;  ///< capacity less the runtime reserve; of a tensor-parallel group, pooled
+  std::size_t sharding = 0;  ///< how layers are cut over it: the row of bytes that it holds
 };
 
 /// Where a stage stands in the pipeline; embeddings and activations depend on it.
@@ -33,7 +35,8 @@ struct PhaseCosts {
   std::vector<double> first_s;  ///< [group] added to the first stage (embedding)
   std::vector<double> last_s;   ///< [group] added to the last stage (LM head)
   std::vector<double> link_s;   ///< [group][group] transfer of one unit between neighbours
-  double activation_bytes[4] = {0, 0, 0, 0};  ///< by StagePlace::index()
+  /// [sharding][StagePlace::index()], summed over the members of a tensor-parallel group
+  std::vector<double> activation_bytes = {0, 0, 0, 0};
 };
 
 /// The planning problem after models and devices are gone: what every solver works on.
@@ -46,10 +49,13 @@ struct Instance {
   std::vector<DeviceGroup> groups;
   std::vector<std::int32_t> layer_class;  ///< [num_layers]
   std::int32_t num_classes = 1;
-  std::vector<double> layer_bytes;    ///< [cls][bit] weights + KV cache of one layer, whole batch
+  /// [sharding][cls][bit] weights + KV cache of one layer, whole batch; summed over the members of
+  /// a tensor-parallel group, so that what each of them holds counts as often as there are members
+  std::vector<double> layer_bytes;
   std::vector<std::uint8_t> allowed;  ///< [group][bit] a kernel exists
-  double embedding_bytes[4] = {0, 0, 0, 0};  ///< by StagePlace::index()
-  std::vector<double> omega;                 ///< [layer][bit], in the units that theta multiplies
+  /// [sharding][StagePlace::index()], summed likewise
+  std::vector<double> embedding_bytes = {0, 0, 0, 0};
+  std::vector<double> omega;  ///< [layer][bit], in the units that theta multiplies
 
   std::int64_t batch_size = 1;
   std::int64_t num_chunks = 1;  ///< kappa
@@ -70,8 +76,15 @@ struct Instance {
   double omega_at(std::size_t layer, std::size_t bit) const {
     return omega[layer * num_bits() + bit];
   }
-  double layer_bytes_at(std::int32_t cls, std::size_t bit) const {
-    return layer_bytes[static_cast<std::size_t>(cls) * num_bits() + bit];
+  double layer_bytes_at(std::size_t group, std::int32_t cls, std::size_t bit) const {
+    const std::size_t row = groups[group].sharding * static_cast<std::size_t>(num_classes);
+    return layer_bytes[(row + static_cast<std::size_t>(cls)) * num_bits() + bit];
+  }
+  double embedding_bytes_at(std::size_t group, StagePlace place) const {
+    return embedding_bytes[4 * groups[group].sharding + place.index()];
+  }
+  double activation_bytes_at(const PhaseCosts& costs, std::size_t group, StagePlace place) const {
+    return costs.activation_bytes[4 * groups[group].sharding + place.index()];
   }
   bool allowed_at(std::size_t group, std::size_t bit) const {
     return allowed[group * num_bits() + bit] != 0;
@@ -86,8 +99,8 @@ struct Instance {
   double link_s(const PhaseCosts& costs, std::size_t from, std::size_t to) const {
     return costs.link_s[from * groups.size() + to];
   }
-  /// Embeddings and activations that a stage holds besides its layers.
-  double fixed_bytes(StagePlace place, const PhaseCosts& prefill_costs,
+  /// Embeddings and activations that a stage on the group holds besides its layers.
+  double fixed_bytes(std::size_t group, StagePlace place, const PhaseCosts& prefill_costs,
                      const PhaseCosts& decode_costs) const;
 };
 

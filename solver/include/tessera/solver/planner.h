@@ -29,6 +29,7 @@ struct PlanRequest {
   std::optional<std::vector<std::size_t>> order;  ///< groups by position
   std::optional<std::int64_t> prefill_micro_batch_size;
   std::optional<std::int64_t> decode_micro_batch_size;
+  std::optional<double> cutoff;  ///< only plans with a lower objective are of interest
   double time_limit_s = 60;
   double gap = 0;  ///< relative gap at which to stop
   std::uint64_t seed = 0;
@@ -38,7 +39,8 @@ struct PlanRequest {
       on_incumbent;  ///< may throw; planners park it, stop and rethrow
 };
 
-/// Outcome. With `infeasible`, `violation` names the binding constraint. `time_limit` and
+/// Outcome. With `infeasible`, `violation` names the binding constraint: "cutoff" where plans may
+/// exist, but none below the cutoff that was asked for, which is then the bound. `time_limit` and
 /// `interrupted` mean that no plan was found; with an incumbent the status is `feasible` and
 /// `stopped_by` tells why it is no more.
 struct PlanResult {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "tessera/cost/memory.h"
 #include "tessera/indicator/indicator.h"
 #include "tessera/sim/pipeline.h"
+#include "tessera/solver/mesh.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
@@ -36,6 +38,14 @@ struct ServingProblem {
   cost::KernelSet kernel_set;
   cost::MemoryPreset memory = cost::MemoryPreset::physical;
   double kv_bitwidth = 16;
+  /// Quality lost by a KV cache of a bitwidth, [bitwidth][num_layers], in the indicator's units.
+  /// What is absent has the default of `kv_omega`.
+  std::map<std::int32_t, std::vector<double>> kv_omega;
+  Mesh mesh;  ///< tensor-parallel groups; empty: every device on its own
+
+  /// Choices that are still open: a problem with several is planned once for each.
+  std::vector<std::int32_t> tensor_parallel = {1};  ///< degrees that a mesh may have, ascending
+  std::vector<double> kv_bitwidths = {16};          ///< as given, the first being `kv_bitwidth`
 };
 
 /// What is to be planned: a serving problem or an abstract instance file, and what counts as good.
@@ -58,11 +68,8 @@ Problem problem_from_json(const Json& json, const std::string& path);
 /// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth.
 Instance lower(const Problem& problem);
 
-/// Devices of each group, in cluster order; position k of a plan that uses a group for the m-th
-/// time runs on [group][m].
-std::vector<std::vector<std::size_t>> group_devices(const Cluster& cluster);
-
-/// Groups for a list of device names ("T4-16G", or "T4-16G@node" where the node matters).
+/// Groups for a list of device names ("T4-16G", "T4-16G@node" where the node matters, "2xT4-16G"
+/// for a tensor-parallel group).
 /// @throws Error{not_found | invalid_argument} naming the position, what is left, and the nearest
 /// names.
 std::vector<std::size_t> order_from_names(const Instance& instance,
@@ -71,6 +78,14 @@ std::vector<std::size_t> order_from_names(const Instance& instance,
 /// The plan as scripts see it.
 Plan build_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
                 const std::string& planner);
+
+/// What the KV cache's bitwidth adds to the omega of every plan, in the plan's units; 0 for an
+/// instance file.
+double total_kv_omega(const Problem& problem);
+
+/// Plans of parts of a problem's cluster, `devices` set in each, as one plan that runs them side by
+/// side. Status, bound and gap are left to whoever searched.
+Plan join_replicas(const Problem& problem, std::vector<Plan> replicas, const std::string& planner);
 
 /// Reads the decision back from a plan. @throws Error{invalid_argument} when devices or bitwidths
 /// do not exist in the problem.

@@ -63,6 +63,19 @@ struct PlanStage {
   std::optional<StageOffload> offload;  ///< in every stage of an offloading plan, and only there
 };
 
+/// One way to settle what a problem left open (tensor parallelism, KV bitwidth), and what came of
+/// it.
+struct PlanCandidate {
+  std::string name;  ///< "2 of 2xT4-16G, KV 8 bit"
+  std::string
+      status;  ///< "optimal", "feasible", or why there is no plan: "infeasible", "cutoff" (none
+               ///< better than that of an earlier candidate), "time_limit", "interrupted"
+  std::optional<double> objective;  ///< s
+  std::optional<double> latency_s;
+  std::optional<double> bound;  ///< s
+  std::string message;          ///< where there is no plan
+};
+
 /// A plan as scripts see it and as files keep it. `problem` is the whole problem, so that a saved
 /// plan can be checked and simulated on its own.
 struct Plan {
@@ -83,9 +96,17 @@ struct Plan {
   Provenance provenance = Provenance::modelled;
   std::optional<double> error;  ///< held-out relative error of the latency
   std::vector<PlanStage> stages;
-  std::optional<PlanOffload> offload;   ///< priced by FlexGen's cost model; absent: nothing leaves
-                                        ///< the devices
-  std::vector<std::string> notes;       ///< fallbacks taken, defaults in force that matter
+  std::optional<PlanOffload> offload;  ///< priced by FlexGen's cost model; absent: nothing leaves
+                                       ///< the devices
+  std::vector<std::string> notes;      ///< fallbacks taken, defaults in force that matter
+  std::vector<PlanCandidate> candidates;  ///< of a problem with open choices; else empty
+
+  /// Pipelines that share the batch, each a plan of its own part of the cluster; empty where there
+  /// is one. A plan with replicas has no stages: its objective, latency and omega are the worst of
+  /// theirs, its throughput is that of the whole batch, its micro-batch sizes are the slowest
+  /// replica's.
+  std::vector<Plan> replicas;
+  std::vector<std::int64_t> devices;  ///< of a replica: its devices in the whole cluster, ascending
   std::shared_ptr<const Json> problem;  ///< never null in a finished plan
 };
 

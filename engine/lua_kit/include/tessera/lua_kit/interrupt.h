@@ -59,7 +59,8 @@ enum class Policy {
   never           ///< Ctrl-C means something else: the prompt itself
 };
 
-/// Handles SIGINT, and SIGURG for its own use, while it lives. One per process, made on the thread that runs `L`.
+/// Handles SIGINT, and SIGURG for its own use, while it lives. One per process, made on the thread
+/// that runs `L`.
 class Watchdog {
  public:
   explicit Watchdog(lua_State* L,

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tessera/core/cluster.h"
+#include "tessera/core/model_shape.h"
+#include "tessera/cost/latency.h"
+
+namespace tessera::cost {
+
+/// Tensor parallelism after Megatron-LM (Shoeybi et al., 2019, section 3): each of `degree` equal
+/// devices holds 1 / degree of the heads, the KV heads and the FFN's columns, and of the rows of
+/// token embedding and LM head. Norms, biases, routers and position embeddings are on every one.
+
+/// Why a model cannot be cut over `degree` devices ("40 heads do not divide by 3"); absent where it
+/// can. The vocabulary is padded, so it always can.
+std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t degree);
+
+/// What one of `degree` devices holds of a layer: q, k, v, gate and up projections by columns,
+/// output and down projections by rows, everything else whole. `degree` must divide it.
+LayerShape shard(const LayerShape& layer, std::int64_t degree);
+
+/// What one of `degree` devices holds of the model; the hidden size stays whole.
+ModelShape shard(const ModelShape& model, std::int64_t degree);
+
+/// Seconds in which `degree` devices sum a buffer of `bytes`: a ring sends 2 (degree - 1) / degree
+/// of it over every link in 2 (degree - 1) steps (Patarasu and Yuan, 2009). 0 for one device.
+double all_reduce_s(double bytes, std::int64_t degree, const Link& link);
+
+/// `degree` equal devices as one, `member` being the model of each. A decoder layer sums its hidden
+/// states twice, after attention and after the FFN; the embedding sums them once; the LM head
+/// compares one best token per sequence and device. `link` is the slowest within the group.
+std::unique_ptr<LatencyModel> make_tensor_parallel(std::unique_ptr<LatencyModel> member,
+                                                   std::int64_t degree, const Link& link);
+
+}  // namespace tessera::cost

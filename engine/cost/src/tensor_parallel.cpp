@@ -1,0 +1,116 @@
+#include "tessera/cost/tensor_parallel.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tessera/core/units.h"
+
+namespace tessera::cost {
+namespace {
+
+constexpr double kFp16Bytes = 2;
+constexpr double kBestTokenBytes = 8;  // its logit and its id
+
+double count(std::int64_t value) { return static_cast<double>(value); }
+
+// Row-parallel matrices take what the column-parallel ones before them put out.
+bool is_row_parallel(const LinearShape& linear) {
+  for (const char* name : {"o_proj", "out_proj", "down_proj", "fc2"}) {
+    if (linear.name.ends_with(name)) return true;
+  }
+  return false;
+}
+
+std::int64_t& cut_side(LinearShape& linear) {
+  return is_row_parallel(linear) ? linear.in_features : linear.out_features;
+}
+
+class TensorParallel final : public LatencyModel {
+ public:
+  TensorParallel(std::unique_ptr<LatencyModel> member, std::int64_t degree, Link link)
+      : member_(std::move(member)), degree_(degree), link_(std::move(link)) {}
+
+  Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
+                  const LayerWork& work) const override {
+    Sourced time = member_->layer_s(shard(layer, degree_), bitwidth, kv_bitwidth, work);
+    const double hidden = layer.linears.empty() ? 0 : count(layer.linears.front().in_features);
+    time.value += 2 * sum_s(work.batch_size * work.tokens * hidden * kFp16Bytes);
+    return time;
+  }
+
+  Sourced embedding_s(const ModelShape& model, double rows) const override {
+    Sourced time = member_->embedding_s(shard(model, degree_), rows);
+    time.value += sum_s(rows * count(model.hidden_size) * kFp16Bytes);
+    return time;
+  }
+
+  Sourced lm_head_s(const ModelShape& model, double rows) const override {
+    Sourced time = member_->lm_head_s(shard(model, degree_), rows);
+    time.value += sum_s(rows * kBestTokenBytes);
+    return time;
+  }
+
+ private:
+  double sum_s(double bytes) const { return all_reduce_s(bytes, degree_, link_); }
+
+  std::unique_ptr<LatencyModel> member_;
+  std::int64_t degree_;
+  Link link_;
+};
+
+}  // namespace
+
+std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t degree) {
+  const auto uneven = [&](const std::string& what, std::int64_t number) {
+    return fmt::format("{} {} do not divide by {}", number, what, degree);
+  };
+  for (const LayerShape& layer : model.layer_classes) {
+    if (layer.num_heads % degree != 0) return uneven("heads", layer.num_heads);
+    if (layer.num_kv_heads % degree != 0) return uneven("KV heads", layer.num_kv_heads);
+    for (LinearShape linear : layer.linears) {
+      const std::int64_t side = cut_side(linear);
+      if (side % degree == 0) continue;
+      return uneven((is_row_parallel(linear) ? "rows of " : "columns of ") + linear.name, side);
+    }
+  }
+  return std::nullopt;
+}
+
+LayerShape shard(const LayerShape& layer, std::int64_t degree) {
+  LayerShape part = layer;
+  for (LinearShape& linear : part.linears) cut_side(linear) /= degree;
+  part.num_heads /= degree;
+  part.num_kv_heads /= degree;
+  return part;
+}
+
+ModelShape shard(const ModelShape& model, std::int64_t degree) {
+  if (degree == 1) return model;
+  ModelShape part = model;
+  for (LayerShape& layer : part.layer_classes) layer = shard(layer, degree);
+  part.num_heads /= degree;
+  part.num_kv_heads /= degree;
+  part.ffn_size /= degree;
+  if (model.vocab_size > 0) {
+    const std::int64_t width = model.token_embedding_parameters / model.vocab_size;
+    part.vocab_size = ceil_div(model.vocab_size, degree);
+    part.token_embedding_parameters = width * part.vocab_size;
+    part.lm_head_parameters = ceil_div(model.lm_head_parameters, degree);
+  }
+  return part;
+}
+
+double all_reduce_s(double bytes, std::int64_t degree, const Link& link) {
+  if (degree == 1) return 0;
+  const double steps = 2 * count(degree - 1);
+  return steps * link.latency_s + steps / count(degree) * bytes / link.bytes_per_s;
+}
+
+std::unique_ptr<LatencyModel> make_tensor_parallel(std::unique_ptr<LatencyModel> member,
+                                                   std::int64_t degree, const Link& link) {
+  if (degree == 1) return member;
+  return std::make_unique<TensorParallel>(std::move(member), degree, link);
+}
+
+}  // namespace tessera::cost

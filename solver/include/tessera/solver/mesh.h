@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/core/cluster.h"
+#include "tessera/core/model_shape.h"
+
+namespace tessera::solver {
+
+/// How the devices of each type and node, in the order in which these first appear in the cluster,
+/// are joined into tensor-parallel groups: degrees, largest first, that sum to their number. Empty:
+/// every device on its own.
+using Mesh = std::vector<std::vector<std::int32_t>>;
+
+/// Tensor-parallel groups that the planner cannot tell apart: same type, node and degree.
+struct MeshGroup {
+  std::string name;  ///< "2xT4-16G"; of single devices "T4-16G"
+  std::int32_t degree = 1;
+  std::vector<std::vector<std::size_t>> members;  ///< [group][member] into the cluster's devices
+};
+
+/// Groups of a mesh, each type and node's largest degree first; position k of a plan that uses a
+/// group for the m-th time runs on members[m].
+/// @throws Error{invalid_argument} where the mesh does not fit the cluster.
+std::vector<MeshGroup> mesh_groups(const Cluster& cluster, const Mesh& mesh);
+
+/// The slowest link between two sets of devices, or within one.
+Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
+                  const std::vector<std::size_t>& to);
+
+/// "2 of 2xT4-16G + V100-32G": groups in order, with how many there are of each.
+std::string mesh_name(const Cluster& cluster, const Mesh& mesh);
+
+struct MeshChoices {
+  std::vector<Mesh> meshes;
+  std::vector<std::string> notes;  ///< degrees and meshes left out, and why
+};
+
+/// Meshes beyond this many are not listed one by one.
+inline constexpr std::size_t kMostMeshes = 64;
+
+/// Every way to cut the devices of each type and node into groups of the degrees, single devices
+/// first. Above kMostMeshes only those in which a type on a node has one degree throughout, and
+/// above that again only one degree for the whole cluster (the largest that divides, below it).
+/// Degrees that cut heads unevenly or that no node can hold are left out with a note.
+/// @throws Error{invalid_argument} naming the reason where no mesh is left.
+MeshChoices list_meshes(const ModelShape& model, const Cluster& cluster,
+                        const std::vector<std::int32_t>& degrees);
+
+}  // namespace tessera::solver

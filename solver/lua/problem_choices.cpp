@@ -1,0 +1,148 @@
+// What a problem leaves open, tensor parallelism and the KV cache's bitwidth, and the problems that
+// come of it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "problem_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/solver/variants.h"
+
+namespace tessera::solver_lua {
+namespace {
+
+std::vector<std::int64_t> distinct(const lua_kit::Options& options, const char* name) {
+  const std::vector<std::int64_t> values = options.integers(name);
+  if (values.empty() ||
+      std::set<std::int64_t>(values.begin(), values.end()).size() != values.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of(name) + ": give at least one number, each once",
+                options.path_of(name));
+  }
+  return values;
+}
+
+// One number for every layer, or a list of all layers' on top of the stack.
+std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::size_t num_layers) {
+  const auto number = [&](const std::string& where) {
+    return lua_kit::check_number(L, -1, where, 0, 1e300);
+  };
+  if (lua_type(L, -1) == LUA_TNUMBER) return std::vector<double>(num_layers, number(path));
+  if (!lua_istable(L, -1) || lua_objlen(L, -1) != num_layers) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: a number, or a list of {}, one per layer, belongs here", path, num_layers),
+        path);
+  }
+  std::vector<double> omega;
+  for (std::size_t i = 1; i <= num_layers; ++i) {
+    lua_rawgeti(L, -1, static_cast<int>(i));
+    omega.push_back(number(fmt::format("{}[{}]", path, i)));
+    lua_pop(L, 1);
+  }
+  return omega;
+}
+
+void push_problem(lua_State* L, solver::Problem problem) {
+  auto lowered = std::make_shared<LoweredProblem>();
+  lowered->instance = solver::lower(problem);
+  lowered->problem = std::move(problem);
+  lua_kit::push_object<LoweredProblem>(L, std::move(lowered));
+}
+
+const LoweredProblem& self(lua_State* L) {
+  return *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+}
+
+}  // namespace
+
+void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving) {
+  if (options.has("kv_bitwidth")) {
+    const auto values = distinct(options, "kv_bitwidth");
+    serving.kv_bitwidths.assign(values.begin(), values.end());
+  }
+  if (options.has("tensor_parallel")) {
+    const auto values = distinct(options, "tensor_parallel");
+    serving.tensor_parallel.assign(values.begin(), values.end());
+    std::sort(serving.tensor_parallel.begin(), serving.tensor_parallel.end());
+  } else if (options.given("model") || options.given("cluster")) {
+    serving.tensor_parallel = degrees_of(serving);  // another cluster has other meshes
+  }
+}
+
+void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving) {
+  const auto num_layers = static_cast<std::size_t>(serving.model.num_layers);
+  const std::string path = options.path_of("kv_omega");
+  if (!options.given("kv_omega")) {
+    for (const auto& [bitwidth, omega] : serving.kv_omega) {
+      if (omega.size() == num_layers) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: it is of {} layers, {} has {}; give it anew", path, omega.size(),
+                              serving.model.name, num_layers),
+                  path);
+    }
+    return;
+  }
+  options.push("kv_omega");
+  if (!lua_istable(L, -1)) {
+    throw Error(ErrorCode::invalid_argument,
+                path + ": give a table by bitwidth, such as { [8] = 0.001, [4] = 0.1 }", path);
+  }
+  serving.kv_omega.clear();
+  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+    const auto bitwidth =
+        static_cast<std::int32_t>(lua_kit::check_integer(L, -2, path + " bitwidth", 2, 16, "bits"));
+    serving.kv_omega[bitwidth] =
+        omega_of_layers(L, fmt::format("{}[{}]", path, bitwidth), num_layers);
+  }
+  lua_pop(L, 1);
+}
+
+/// variants(): problems without open choices, their names, and notes.
+int variants(lua_State* L) {
+  const solver::Variants found = solver::list_variants(self(L).problem);
+  lua_createtable(L, static_cast<int>(found.problems.size()), 0);
+  for (std::size_t i = 0; i < found.problems.size(); ++i) {
+    push_problem(L, found.problems[i]);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_kit::push_texts(L, found.names);
+  lua_kit::push_texts(L, found.notes);
+  return 3;
+}
+
+/// part(problem, devices, batch_size): the problem on these devices (0-based) with these requests;
+/// nil and a message where they cannot be cut into the tensor-parallel groups asked for.
+int part_of(lua_State* L) {
+  const LoweredProblem& whole = self(L);
+  if (!whole.problem.serving) {
+    throw Error(ErrorCode::unsupported,
+                "an instance file cannot be split: replicas need a model and a cluster",
+                "ts.plan.replicas");
+  }
+  std::vector<std::size_t> devices;
+  const auto last = static_cast<double>(whole.problem.serving->cluster.devices.size()) - 1;
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, 2)); ++i) {
+    lua_rawgeti(L, 2, i);
+    devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, "devices", 0, last)));
+    lua_pop(L, 1);
+  }
+  const auto batch =
+      lua_kit::check_integer(L, 3, "batch_size", 1, static_cast<double>(whole.instance.batch_size));
+  try {
+    push_problem(L, solver::part_of(whole.problem, devices, batch));
+    return 1;
+  } catch (const Error& error) {
+    if (error.where() != "tensor_parallel") throw;
+    lua_pushnil(L);
+    lua_kit::push_text(L, error.what());
+    return 2;
+  }
+}
+
+}  // namespace tessera::solver_lua

@@ -1,0 +1,93 @@
+// A cutoff hides nothing below it and everything from it on, in both exact planners; the plan below
+// it is the best one, by an enumeration of every plan.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "brute_force.h"
+#include "random_instance.h"
+#include "tessera/solver/planner.h"
+
+namespace tessera::solver {
+namespace {
+
+using testing::BruteForce;
+using testing::RandomInstance;
+
+struct Tally {
+  int found = 0, cut = 0, sharded = 0;
+};
+
+void compare(const Planner& planner, const Instance& in, PlanRequest request, double tolerance,
+             Tally& tally) {
+  const std::optional<double> best = BruteForce(in, request).best();
+  if (!best) return;
+  tally.sharded += in.groups.back().sharding == 1 ? 1 : 0;
+  const double step = 1e-3 * std::fabs(*best);
+  request.cutoff = *best + step;
+  const PlanResult above = planner.plan(in, request);
+  ASSERT_EQ(above.status, SolveStatus::optimal);
+  EXPECT_NEAR(above.objective, *best, tolerance * std::fabs(*best));
+  ++tally.found;
+  request.cutoff = *best - step;
+  const PlanResult below = planner.plan(in, request);
+  ASSERT_EQ(below.status, SolveStatus::infeasible);
+  ASSERT_TRUE(below.violation && below.bound);
+  EXPECT_EQ(below.violation->constraint, "cutoff");
+  EXPECT_THAT(below.violation->message, ::testing::HasSubstr("cutoff"));
+  EXPECT_DOUBLE_EQ(*below.bound, *request.cutoff);
+  ++tally.cut;
+}
+
+void compare_many(const Planner& planner, std::uint64_t seeds, double tolerance) {
+  Tally tally;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {5, 3, 3, 4});
+    const Instance in = random.make();
+    PlanRequest request;
+    request.threads = 1;
+    if (seed % 3 == 0) request.order = random.order(in);
+    compare(planner, in, request, tolerance, tally);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GE(tally.found, static_cast<int>(seeds) / 3);
+  EXPECT_GE(tally.cut, static_cast<int>(seeds) / 3);
+  EXPECT_GE(tally.sharded, static_cast<int>(seeds) / 20);
+}
+
+TEST(Cutoff, OfTheExactSearch) { compare_many(*make_exact_planner(), 400, 2e-9); }
+
+TEST(Cutoff, OfTheIlp) { compare_many(*make_ilp_planner(), 120, 1e-6); }
+
+// What is hopeless says why, cutoff or not.
+TEST(Cutoff, DoesNotHideWhyNothingFits) {
+  int hopeless = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    RandomInstance random(seed, {5, 3, 3, 4});
+    const Instance in = random.make();
+    PlanRequest request;
+    const PlanResult without = make_exact_planner()->plan(in, request);
+    request.cutoff = 1e9;
+    const PlanResult with = make_exact_planner()->plan(in, request);
+    EXPECT_EQ(with.status, without.status) << "seed " << seed;
+    if (without.status != SolveStatus::infeasible) {
+      EXPECT_DOUBLE_EQ(with.objective, without.objective) << "seed " << seed;
+      continue;
+    }
+    ++hopeless;
+    ASSERT_TRUE(with.violation) << "seed " << seed;
+    const std::string& constraint = without.violation->constraint;
+    EXPECT_THAT(with.violation->constraint, ::testing::AnyOf(constraint, "cutoff"));
+    if (constraint == "memory") {
+      EXPECT_EQ(with.violation->constraint, constraint);
+    }
+  }
+  EXPECT_GE(hopeless, 20);
+}
+
+}  // namespace
+}  // namespace tessera::solver

@@ -1,0 +1,178 @@
+// Tensor-parallel groups: what one member holds of a model, what its group's work takes, and which
+// groups a cluster can be cut into.
+
+#include "tessera/cost/tensor_parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "devices.h"
+#include "expect_error.h"
+#include "shapes.h"
+#include "tessera/cost/memory.h"
+#include "tessera/solver/mesh.h"
+
+namespace tessera {
+namespace {
+
+using cost::shard;
+using test::expect_error;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const Link kNvlink{25e9, 10e-6, "nvlink"};
+
+TEST(Shard, CutsHeadsColumnsAndVocabulary) {
+  const ModelShape whole = testing::opt_30b();
+  const ModelShape part = shard(whole, 4);
+  EXPECT_EQ(part.hidden_size, 7168);
+  EXPECT_EQ(part.vocab_size, 12568);
+  EXPECT_EQ(part.token_embedding_parameters, 12568 * 7168);
+  EXPECT_EQ(part.lm_head_parameters, 12568 * 7168);
+  EXPECT_EQ(part.position_embedding_parameters, whole.position_embedding_parameters);
+  const LayerShape& layer = part.layer_classes.front();
+  EXPECT_EQ(layer.num_heads, 14);
+  EXPECT_EQ(layer.num_kv_heads, 14);
+  EXPECT_EQ(layer.head_dim, 128);
+  EXPECT_EQ(layer.other_parameters, whole.layer_classes.front().other_parameters);
+  for (const LinearShape& linear : layer.linears) {
+    const bool by_rows = linear.name == "out_proj" || linear.name == "fc2";
+    EXPECT_EQ(by_rows ? linear.out_features : linear.in_features, 7168) << linear.name;
+  }
+  EXPECT_EQ(4 * layer.linear_parameters(), whole.layer_classes.front().linear_parameters());
+}
+
+// What members hold together: matrices and KV cache once, norms as often as there are members.
+TEST(Shard, PoolsMemory) {
+  const ModelShape whole = testing::opt_13b();
+  const LayerShape &layer = whole.layer_classes.front(),
+                   part = shard(whole, 2).layer_classes.front();
+  const Workload workload;
+  const cost::MemoryQuery query;
+  EXPECT_DOUBLE_EQ(2 * cost::layer_kv_bytes(part, workload, query),
+                   cost::layer_kv_bytes(layer, workload, query));
+  const double norms = static_cast<double>(layer.other_parameters) * 2;
+  EXPECT_DOUBLE_EQ(2 * cost::layer_weight_bytes(part, 16, query),
+                   cost::layer_weight_bytes(layer, 16, query) + norms);
+  const double pooled =
+      2 * cost::prefill_activation_bytes(shard(whole, 2), workload, 4, false, false, query);
+  const double alone = cost::prefill_activation_bytes(whole, workload, 4, false, false, query);
+  EXPECT_GT(pooled, alone);  // every member has the whole residual stream
+  EXPECT_LT(pooled, 2 * alone);
+}
+
+TEST(Shard, RefusesUnevenHeads) {
+  const ModelShape opt = testing::opt_30b();
+  EXPECT_FALSE(cost::why_not_sharded(opt, 8));
+  EXPECT_THAT(cost::why_not_sharded(opt, 3).value(), HasSubstr("56 heads do not divide by 3"));
+  ModelShape grouped = opt;
+  grouped.layer_classes.front().num_kv_heads = 2;
+  EXPECT_THAT(cost::why_not_sharded(grouped, 4).value(), HasSubstr("2 KV heads"));
+  ModelShape odd = opt;
+  odd.layer_classes.front().linears.back().in_features = 1001;
+  EXPECT_THAT(cost::why_not_sharded(odd, 2).value(), HasSubstr("1001 rows of fc2"));
+}
+
+TEST(AllReduce, IsARing) {
+  EXPECT_EQ(cost::all_reduce_s(1e9, 1, kNvlink), 0);
+  EXPECT_DOUBLE_EQ(cost::all_reduce_s(1e9, 2, kNvlink), 2 * 10e-6 + 1e9 / 25e9);
+  EXPECT_DOUBLE_EQ(cost::all_reduce_s(1e9, 4, kNvlink), 6 * 10e-6 + 1.5e9 / 25e9);
+}
+
+TEST(TensorParallel, RunsAShardAndSumsTwice) {
+  const ModelShape model = testing::opt_13b();
+  const LayerShape& layer = model.layer_classes.front();
+  const auto alone = cost::make_roofline(testing::v100(), testing::test_kernels());
+  const auto pair = cost::make_tensor_parallel(
+      cost::make_roofline(testing::v100(), testing::test_kernels()), 2, kNvlink);
+  const cost::LayerWork work{cost::Phase::prefill, 4, 512, 0};
+  const double sum = cost::all_reduce_s(4 * 512 * 5120 * 2.0, 2, kNvlink);
+  EXPECT_DOUBLE_EQ(pair->layer_s(layer, 16, 16, work).value,
+                   alone->layer_s(shard(layer, 2), 16, 16, work).value + 2 * sum);
+  EXPECT_DOUBLE_EQ(pair->embedding_s(model, 2048).value,
+                   alone->embedding_s(shard(model, 2), 2048).value + sum);
+  EXPECT_DOUBLE_EQ(pair->lm_head_s(model, 4).value, alone->lm_head_s(shard(model, 2), 4).value +
+                                                        cost::all_reduce_s(4 * 8, 2, kNvlink));
+}
+
+Cluster cluster(const std::vector<std::pair<Device, std::size_t>>& devices) {
+  Cluster result;
+  for (const auto& [device, node] : devices) {
+    while (result.nodes.size() <= node) {
+      result.nodes.push_back({});
+      result.nodes.back().name = "n" + std::to_string(result.nodes.size() - 1);
+    }
+    result.devices.push_back({device, node});
+    result.devices.back().device.pcie_bytes_per_s = 12e9;
+  }
+  return result;
+}
+
+TEST(Mesh, GroupsTakeDevicesInOrder) {
+  const Cluster c =
+      cluster({{testing::t4(), 0}, {testing::v100(), 1}, {testing::t4(), 0}, {testing::t4(), 0}});
+  const auto groups = solver::mesh_groups(c, {{2, 1}, {1}});
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].name, "2xT4-16G");
+  EXPECT_THAT(groups[0].members, ElementsAre(ElementsAre(0, 2)));
+  EXPECT_EQ(groups[1].name, "T4-16G");
+  EXPECT_THAT(groups[1].members, ElementsAre(ElementsAre(3)));
+  EXPECT_THAT(groups[2].members, ElementsAre(ElementsAre(1)));
+  EXPECT_EQ(solver::mesh_name(c, {{2, 1}, {1}}), "2xT4-16G + T4-16G + V100-32G");
+  EXPECT_EQ(solver::mesh_groups(c, {}).size(), 2u);
+  for (const solver::Mesh& wrong :
+       std::vector<solver::Mesh>{{{2, 1}}, {{1, 2}, {1}}, {{2, 2}, {1}}, {{2, 1}, {1}, {1}}}) {
+    expect_error(ErrorCode::invalid_argument, {"mesh"}, [&] { solver::mesh_groups(c, wrong); });
+  }
+}
+
+TEST(Mesh, ListsEveryCut) {
+  const Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {testing::t4(), 0}));
+  const auto choices = solver::list_meshes(testing::opt_13b(), four, {1, 2, 4});
+  EXPECT_THAT(choices.notes, IsEmpty());
+  EXPECT_THAT(choices.meshes,
+              ElementsAre(ElementsAre(ElementsAre(1, 1, 1, 1)), ElementsAre(ElementsAre(2, 1, 1)),
+                          ElementsAre(ElementsAre(2, 2)), ElementsAre(ElementsAre(4))));
+  EXPECT_THAT(solver::list_meshes(testing::opt_13b(), four, {2}).meshes,
+              ElementsAre(ElementsAre(ElementsAre(2, 2))));
+}
+
+TEST(Mesh, NotesWhatItLeavesOut) {
+  const Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {testing::t4(), 0}));
+  const auto choices = solver::list_meshes(testing::opt_30b(), four, {1, 3, 8});
+  EXPECT_EQ(choices.meshes.size(), 1u);
+  EXPECT_THAT(choices.notes,
+              ElementsAre(HasSubstr("3 left out: 56 heads"), HasSubstr("8 left out: no node")));
+  expect_error(ErrorCode::invalid_argument, {"56 heads do not divide by 3"},
+               [&] { solver::list_meshes(testing::opt_30b(), four, {3}); });
+  const Cluster three = cluster(std::vector<std::pair<Device, std::size_t>>(3, {testing::t4(), 0}));
+  expect_error(ErrorCode::invalid_argument,
+               {"3 x T4-16G of node 'n0' cannot be cut into groups of 2", "allow 1"},
+               [&] { solver::list_meshes(testing::opt_13b(), three, {2}); });
+}
+
+TEST(Mesh, ListsFewerWhereThereAreTooMany) {
+  std::vector<std::pair<Device, std::size_t>> slots;
+  for (std::size_t node = 0; node < 3; ++node) slots.insert(slots.end(), 8, {testing::t4(), node});
+  const auto same = solver::list_meshes(testing::opt_13b(), cluster(slots), {1, 2, 4});
+  EXPECT_EQ(same.meshes.size(), 27u);
+  EXPECT_THAT(same.notes, ElementsAre(HasSubstr("of a type on a node")));
+  for (std::size_t node = 3; node < 6; ++node) slots.insert(slots.end(), 8, {testing::t4(), node});
+  slots.emplace_back(testing::t4(), 6);
+  const auto one = solver::list_meshes(testing::opt_13b(), cluster(slots), {1, 2, 4});
+  ASSERT_EQ(one.meshes.size(), 3u);
+  EXPECT_THAT(one.notes, ElementsAre(HasSubstr("for the whole cluster")));
+  EXPECT_THAT(one.meshes.back().front(), ElementsAre(4, 4));
+  EXPECT_THAT(one.meshes.back().back(), ElementsAre(1));
+}
+
+TEST(Mesh, SlowestLinkIsBetweenAnyTwo) {
+  const Cluster c = cluster({{testing::t4(), 0}, {testing::t4(), 0}, {testing::t4(), 1}});
+  EXPECT_DOUBLE_EQ(solver::slowest_link(c, {0, 1}, {0, 1}).bytes_per_s, c.link(0, 1).bytes_per_s);
+  EXPECT_DOUBLE_EQ(solver::slowest_link(c, {0, 1}, {2}).latency_s, c.link(1, 2).latency_s);
+  EXPECT_EQ(solver::slowest_link(c, {0}, {0}).kind, "self");
+}
+
+}  // namespace
+}  // namespace tessera
