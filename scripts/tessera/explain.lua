@@ -184,8 +184,7 @@ local function text_of(e)
   return table.concat(lines, "\n") .. "\n"
 end
 
-return function(plan, given)
-  local opt = read(given)
+local function explain(plan, opt)
   local e = { binds = solver.bindings(plan), brief = solver.explain_briefly(plan), asked = opt.what_if,
     time_limit_s = opt.time_limit_s, stopped = false }
   if opt.what_if then
@@ -201,5 +200,22 @@ return function(plan, given)
     end
     e.stopped, e.solves, e.elapsed_s = clock.stopped, clock.solves, clock.elapsed_s()
   end
+  return e
+end
+
+-- Replicas are pipelines of their own: each is explained, and the time is shared.
+local function explain_replicas(plan, opt)
+  local parts = {}
+  opt.time_limit_s = opt.time_limit_s / #plan.replicas
+  for r, replica in ipairs(plan.replicas) do parts[r] = explain(replica, opt) end
+  if opt.as == "table" then return { replicas = parts } end
+  for r, e in ipairs(parts) do parts[r] = ("replica %d:\n%s"):format(r, text_of(e)) end
+  return table.concat(parts)
+end
+
+return function(plan, given)
+  local opt = read(given)
+  if plan.replicas then return explain_replicas(plan, opt) end
+  local e = explain(plan, opt)
   return opt.as == "text" and text_of(e) or e
 end

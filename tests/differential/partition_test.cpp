@@ -39,15 +39,18 @@ std::optional<double> slowest(const Instance& in, const Setting& s,
     const std::size_t place = (first ? 1u : 0u) + (last ? 2u : 0u);
     double p = (first ? pre.first_s[g] : 0) + (last ? pre.last_s[g] : 0);
     double d = (first ? dec.first_s[g] : 0) + (last ? dec.last_s[g] : 0);
-    double bytes = in.embedding_bytes[place] +
-                   std::max(pre.activation_bytes[place], dec.activation_bytes[place]);
+    const std::size_t row = in.groups[g].sharding, held = 4 * row + place;
+    double bytes =
+        in.embedding_bytes[held] + std::max(pre.activation_bytes[held], dec.activation_bytes[held]);
     for (std::size_t i = 0; i < counts[k]; ++i, ++layer) {
       const auto cls = static_cast<std::size_t>(in.layer_class[layer]);
       const std::size_t cell =
           (g * static_cast<std::size_t>(in.num_classes) + cls) * in.bitwidths.size() + s.bit;
       p += pre.layer_s[cell];
       d += dec.layer_s[cell];
-      bytes += in.layer_bytes[cls * in.bitwidths.size() + s.bit];
+      bytes += in.layer_bytes[(row * static_cast<std::size_t>(in.num_classes) + cls) *
+                                  in.bitwidths.size() +
+                              s.bit];
     }
     if (bytes > in.groups[g].usable_bytes * (1 + 1e-9)) return std::nullopt;
     double time = p;
