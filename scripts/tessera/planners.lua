@@ -70,6 +70,9 @@ local common = { -- what ts.plan itself understands, whoever plans
   time_limit_s = true, gap = true, threads = true, seed = true, on_incumbent = true,
 }
 
+-- What a problem with side constraints is planned with by default: the exact search cannot keep them.
+local keeps_constraints = "ilp"
+
 local card_fields = { name = "string", doc = "string", source = "string", options = "table", plan = "function" }
 
 local function check_fields(card, path)
@@ -198,8 +201,9 @@ local function resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
   if not floor then return problem end
   planner_named(floor, "ts.problem.quality.at_least")
-  local free = problem:with { quality = { at_least = "none" }, theta = problem.theta }
-  local function at(max_omega) return free:with { quality = { max_omega = max_omega }, theta = problem.theta } end
+  local none = problem:with { quality = { at_least = "none" }, theta = problem.theta }
+  local free = none:with { constraints = {} } -- the floor is the baseline's quality, whatever else plans must keep
+  local function at(max_omega) return problem:with { quality = { max_omega = max_omega }, theta = problem.theta } end
   for _, name in ipairs(floor == "het" and { "het" } or { floor, "het" }) do
     local baseline = M.plan(free, { planner = name })
     if baseline then
@@ -211,7 +215,13 @@ local function resolve_floor(problem)
   if problem.indicator and problem.theta_unit == "s_per_normalised_omega" then
     return at(1), "quality floor: 4 bits throughout (no baseline fits)"
   end
-  return free, "quality floor: none (no baseline fits)"
+  return none, "quality floor: none (no baseline fits)"
+end
+
+local function with_planner(opt, name)
+  local copy = { planner = name }
+  for key, value in pairs(opt) do copy[key] = value end
+  return copy
 end
 
 --- Plans a problem: a plan, or nil and why (why.code: infeasible, time_limit, interrupted).
@@ -221,8 +231,14 @@ function M.plan(problem, opt)
   if type(opt) ~= "table" then
     fail("ts.plan", "its options are a table, not a " .. type(opt))
   end
-  local planner = planner_named(opt.planner or M.default, "ts.plan.planner")
+  if opt.planner ~= nil then planner_named(opt.planner, "ts.plan.planner") end
   if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
+  local notes = {}
+  if opt.planner == nil and #problem.constraints > 0 then
+    opt = with_planner(opt, keeps_constraints)
+    notes[1] = ("planned with '%s', which keeps side constraints"):format(keeps_constraints)
+  end
+  local planner = planner_named(opt.planner or M.default, "ts.plan.planner")
   if planner.name == "manual" then
     local stages = {}
     for key, value in pairs(opt) do
@@ -230,8 +246,9 @@ function M.plan(problem, opt)
     end
     return solver.price(problem, stages, "manual", 0)
   end
-  local note
-  problem, note = resolve_floor(problem)
+  local floor
+  problem, floor = resolve_floor(problem)
+  notes[#notes + 1] = floor
   local plan, why
   if planner.plan then
     plan, why = plan_in_lua(planner, problem, opt)
@@ -239,7 +256,8 @@ function M.plan(problem, opt)
     plan, why = solver.solve(problem, opt)
   end
   if not plan then return nil, why end
-  return note and plan:with_note(note) or plan
+  for _, note in ipairs(notes) do plan = plan:with_note(note) end
+  return plan
 end
 
 return M

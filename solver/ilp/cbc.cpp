@@ -1,5 +1,3 @@
-// The only file that sees COIN-OR.
-
 #include "ilp/cbc.h"
 
 #include <CbcEventHandler.hpp>
@@ -8,57 +6,18 @@
 #include <ClpEventHandler.hpp>
 #include <ClpSimplex.hpp>
 #include <CoinError.hpp>
-#include <CoinPackedMatrix.hpp>
 #include <OsiClpSolverInterface.hpp>
 #include <algorithm>
 #include <exception>
 #include <string>
 
+#include "ilp/coin_model.h"
 #include "tessera/core/error.h"
 
 namespace tessera::solver {
 namespace {
 
 double bounded(double value) { return std::clamp(value, -COIN_DBL_MAX, COIN_DBL_MAX); }
-
-CoinPackedMatrix matrix_of(const LinearModel& model) {
-  std::vector<int> row, column;
-  std::vector<double> value;
-  for (std::size_t r = 0; r < model.rows.size(); ++r) {
-    for (const auto& [c, coefficient] : model.rows[r].terms) {
-      if (coefficient == 0) continue;
-      row.push_back(static_cast<int>(r));
-      column.push_back(static_cast<int>(c));
-      value.push_back(coefficient);
-    }
-  }
-  // Adds up terms that name a column twice.
-  CoinPackedMatrix matrix(true, row.data(), column.data(), value.data(),
-                          static_cast<CoinBigIndex>(value.size()));
-  matrix.setDimensions(static_cast<int>(model.rows.size()), static_cast<int>(model.columns.size()));
-  return matrix;
-}
-
-void load(const LinearModel& model, OsiClpSolverInterface& solver) {
-  std::vector<double> low, high, cost, row_low, row_high;
-  for (const LinearModel::Column& c : model.columns) {
-    low.push_back(bounded(c.low));
-    high.push_back(bounded(c.high));
-    cost.push_back(c.cost);
-  }
-  for (const LinearModel::Row& r : model.rows) {
-    row_low.push_back(bounded(r.low));
-    row_high.push_back(bounded(r.high));
-  }
-  solver.messageHandler()->setLogLevel(0);
-  solver.getModelPtr()->setLogLevel(0);
-  solver.loadProblem(matrix_of(model), low.data(), high.data(), cost.data(), row_low.data(),
-                     row_high.data());
-  for (std::size_t i = 0; i < model.columns.size(); ++i) {
-    if (model.columns[i].integer) solver.setInteger(static_cast<int>(i));
-  }
-  solver.setHintParam(OsiDoReducePrint, true, OsiHintTry);
-}
 
 // CBC clones its handlers, so what they share lives outside. Nothing is thrown through CBC: an
 // exception is parked here, the search stops, and solve_mip throws it again.
@@ -154,6 +113,16 @@ void set_limits(const LinearModel& model, const MipLimits& limits, CbcModel& cbc
   cbc.passInPriorities(priorities.data(), false);
 }
 
+// CBC takes a start by column names, of which it completes the integer ones.
+void set_start(const LinearModel& model, const std::vector<double>& values, CbcModel& cbc) {
+  std::vector<std::pair<std::string, double>> start;
+  for (std::size_t i = 0; i < model.columns.size(); ++i) {
+    const int column = static_cast<int>(i);
+    if (model.columns[i].integer) start.emplace_back(cbc.solver()->getColName(column), values[i]);
+  }
+  cbc.setMIPStart(start);
+}
+
 void run(CbcModel& cbc) {
   // CbcMain1 is what sets up CBC's default cuts and heuristics. Its own preprocessing stays off:
   // the formulation is already reduced, and callbacks then see the original columns.
@@ -185,6 +154,7 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
     solver.getModelPtr()->passInEventHandler(&lp_handler);
     CbcModel cbc(solver);
     set_limits(model, limits, cbc);
+    if (limits.start) set_start(model, *limits.start, cbc);
     Handler handler(&watch);
     cbc.passInEventHandler(&handler);
     run(cbc);

@@ -13,7 +13,8 @@ namespace tessera::solver {
 struct MipLimits {
   double time_limit_s = 1e9;
   double relative_gap = 0;
-  std::optional<double> cutoff;  ///< only solutions below it are of interest
+  std::optional<double> cutoff;              ///< only solutions below it are of interest
+  std::optional<std::vector<double>> start;  ///< column values of a solution below the cutoff
   /// Asked at every event of the search and every simplex iteration; true ends it.
   std::function<bool()> should_stop;
   /// Told of each new incumbent (column values) and the bound then. May throw: the search stops and

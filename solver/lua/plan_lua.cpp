@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "core_lua.h"
 #include "solver_lua.h"
@@ -18,6 +17,7 @@
 namespace tessera {
 
 using solver_lua::LoweredProblem;
+using solver_lua::push_why;
 
 namespace {
 
@@ -134,14 +134,7 @@ solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options
     request.order = solver::order_from_names(p.instance, options.texts("device_order"));
   const auto size = [&](const char* name) -> std::optional<std::int64_t> {
     if (!options.given(name)) return std::nullopt;
-    const std::int64_t given = options.integer(name);
-    if (given > p.instance.batch_size) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is more than the batch of {} requests", options.path_of(name),
-                              given, p.instance.batch_size),
-                  options.path_of(name));
-    }
-    return given;
+    return solver_lua::micro_batch_size(options, name, p.instance);
   };
   request.prefill_micro_batch_size = size("prefill_micro_batch_size");
   request.decode_micro_batch_size = size("decode_micro_batch_size");
@@ -150,19 +143,8 @@ solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options
   request.threads = static_cast<std::int32_t>(options.integer("threads"));
   request.seed = static_cast<std::uint64_t>(options.integer("seed"));
   request.stop = lua_kit::interrupt::flag();
+  solver_lua::read_ilp_options(p, options, request);
   return request;
-}
-
-/// `nil, why` for an expected outcome.
-int push_why(lua_State* L, const std::string& code, const std::string& message,
-             const std::string& constraint) {
-  lua_pushnil(L);
-  lua_kit::push_error(L, code, message);
-  if (!constraint.empty()) {
-    lua_kit::push_text(L, constraint);
-    lua_setfield(L, -2, "constraint");
-  }
-  return 2;
 }
 
 int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult& result,
@@ -305,7 +287,12 @@ const OptionTable& plan_options() {
        {.name = "on_incumbent",
         .type = OptionType::callback,
         .doc = "Called with { objective, bound, gap } for each better plan",
-        .lua_type = "fun(incumbent: table)"}}};
+        .lua_type = "fun(incumbent: table)"},
+       start_option(),
+       form_option(
+           "\"tightened\"",
+           "Of planner \"ilp\": the programme with ranges, local search and a cutoff, or as "
+           "it stands; same optimum")}};
   return table;
 }
 
@@ -385,7 +372,14 @@ int solve(lua_State* L) {
     callback->call(1, 0);
   };
   const auto planner = planner_named(chosen, options.path_of("planner"));
-  const solver::PlanResult result = planner->plan(p.instance, request);
+  solver::PlanResult result = planner->plan(p.instance, request);
+  // A planner that knows nothing of side constraints may break them.
+  if (result.candidate && !p.instance.rows.empty()) {
+    if (const auto violation = solver::find_violation(p.instance, *result.candidate)) {
+      result = {};
+      result.violation = violation;
+    }
+  }
   if (result.stopped_by != solver::SolveStatus::interrupted)
     lua_kit::interrupt::set_incumbent_text("");
   return push_result(L, p, result, chosen);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core_lua.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -13,13 +14,6 @@ namespace tessera {
 using solver_lua::LoweredProblem;
 
 namespace {
-
-void push_lowered(lua_State* L, solver::Problem problem) {
-  auto result = std::make_shared<LoweredProblem>();
-  result->instance = solver::lower(problem);
-  result->problem = std::move(problem);
-  lua_kit::push_object<LoweredProblem>(L, std::move(result));
-}
 
 /// with(changes): the same problem with some options changed.
 int with(lua_State* L) {
@@ -32,7 +26,7 @@ int with(lua_State* L) {
   }();
   solver::Problem changed = lua_kit::check_object<LoweredProblem>(L, 1, "problem")->problem;
   solver_lua::change(L, lua_kit::Options(L, 2, table, "problem:with"), changed);
-  push_lowered(L, std::move(changed));
+  solver_lua::push_lowered(L, std::move(changed));
   return 1;
 }
 
@@ -75,6 +69,14 @@ void push_quality(lua_State* L, const LoweredProblem& p) {
     lua_pushnumber(L, *p.problem.max_omega);
     lua_setfield(L, -2, "max_omega");
   }
+}
+
+void push_constraints(lua_State* L, const LoweredProblem& p) {
+  Json list = Json::array();
+  for (const solver::Constraint& constraint : p.problem.constraints) {
+    list.push_back(to_json(constraint));
+  }
+  lua_kit::push_json(L, list);
 }
 
 void push_devices(lua_State* L, const LoweredProblem& p) {
@@ -139,6 +141,8 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
             }},
            {"allow_empty_stage", "boolean", "Middle stages may be empty",
             [](lua_State* L, const P& p) { lua_pushboolean(L, p.problem.allow_empty_stage); }},
+           {"constraints", "table[]", "Side constraints, as problem:add_constraint takes them",
+            push_constraints},
            {"num_layers", "integer", "Decoder layers",
             [](lua_State* L, const P& p) {
               push_integer(L, static_cast<std::int64_t>(p.instance.num_layers()));
@@ -150,6 +154,13 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
             push_devices}},
       .methods = {{"with", guarded<with>, "(changes: table): tessera.Problem",
                    "A copy with options of ts.problem changed"},
+                  {"add_constraint", guarded<solver_lua::add_constraint>,
+                   "(constraint: table): tessera.Problem",
+                   "A copy with one more linear row that every plan must keep; problem:with { "
+                   "constraints = {} } lifts them"},
+                  {"write_model", guarded<solver_lua::write_model>,
+                   "(path: string, options: table): boolean?, tessera.Error?",
+                   "Writes the integer programme as .lp or .mps, for other solvers"},
                   {"evaluate", guarded<solver_lua::evaluate>, "(plan: table): table",
                    "Prices stages given by hand: fits, objective, latency_s, omega; constraint and "
                    "message where it does not fit"},
@@ -167,6 +178,13 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
 
 namespace solver_lua {
 
+void push_lowered(lua_State* L, solver::Problem problem) {
+  auto result = std::make_shared<LoweredProblem>();
+  result->instance = solver::lower(problem);
+  result->problem = std::move(problem);
+  lua_kit::push_object<LoweredProblem>(L, std::move(result));
+}
+
 int new_problem(lua_State* L) {
   push_lowered(L, problem_from(L, lua_kit::Options(L, 1, problem_options(), "ts.problem")));
   return 1;
@@ -178,6 +196,9 @@ void register_problem(lua_State* L) {
   reference.add_object<LoweredProblem>();
   reference.add(problem_options());
   reference.add(partition_options());
+  reference.add(constraint_options());
+  reference.add(constraint_term_options());
+  reference.add(model_options());
 }
 
 }  // namespace solver_lua

@@ -13,7 +13,19 @@ solver::Problem problem_from(lua_State* L, const lua_kit::Options& options);
 /// Changes what the options of problem:with name, and nothing else.
 void change(lua_State* L, const lua_kit::Options& options, solver::Problem& problem);
 
+/// Lowers a problem and pushes it.
+void push_lowered(lua_State* L, solver::Problem problem);
+
+/// Side constraints: problem:add_constraint, a term of one, and a list of them.
+const OptionTable& constraint_options();
+const OptionTable& constraint_term_options();
+std::vector<solver::Constraint> constraints_argument(lua_State* L, int index,
+                                                     const std::string& path);
+
 // Methods; argument 1 is the problem.
+int add_constraint(lua_State* L);  ///< takes constraint_options()
+int write_model(lua_State* L);     ///< takes a path and model_options()
+const OptionTable& model_options();
 int evaluate(lua_State* L);
 int micro_batch_sizes(lua_State* L);
 int balanced_partition(lua_State* L);  ///< takes partition_options()

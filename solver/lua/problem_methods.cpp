@@ -30,7 +30,8 @@ int evaluate(lua_State* L) {
     lua_setfield(L, -2, "constraint");
     lua_kit::push_text(L, violation->message);
     lua_setfield(L, -2, "message");
-    if (violation->constraint != "memory" && violation->constraint != "quality") return 1;
+    const std::string& broken = violation->constraint;
+    if (broken != "memory" && broken != "quality" && broken != "row") return 1;
   }
   const solver::Evaluation e = solver::evaluate(p.instance, candidate);
   const auto number = [L](const char* name, double value) {
@@ -79,17 +80,11 @@ int balanced_partition(lua_State* L) {
     throw Error(ErrorCode::invalid_argument,
                 options.path_of("bitwidth") + ": not one of the problem's bitwidths",
                 options.path_of("bitwidth"));
-  for (const char* name : {"prefill_micro_batch_size", "decode_micro_batch_size"}) {
-    if (options.integer(name) > p.instance.batch_size)
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is more than the batch of {}", options.path_of(name),
-                              options.integer(name), p.instance.batch_size),
-                  options.path_of(name));
-  }
   const auto counts = solver::balanced_partition(
       p.instance, solver::order_from_names(p.instance, options.texts("device_order")),
-      static_cast<std::size_t>(bit - bits.begin()), options.integer("prefill_micro_batch_size"),
-      options.integer("decode_micro_batch_size"));
+      static_cast<std::size_t>(bit - bits.begin()),
+      micro_batch_size(options, "prefill_micro_batch_size", p.instance),
+      micro_batch_size(options, "decode_micro_batch_size", p.instance));
   if (!counts) return 0;
   lua_kit::push_numbers(L, {counts->begin(), counts->end()});
   return 1;

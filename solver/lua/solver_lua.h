@@ -4,6 +4,7 @@
 
 #include "tessera/core/option.h"
 #include "tessera/core/plan.h"
+#include "tessera/lua_kit/args.h"
 #include "tessera/solver/problem.h"
 
 /// Problems, plans, planners and simulation runs as scripts see them.
@@ -41,6 +42,20 @@ void push_stages(lua_State* L, const Plan& plan);
 
 /// The size of one phase's micro-batches, where a table demands it.
 OptionSpec micro_batch_option(std::string_view name);
+
+/// Options of ts.plan that only the planner "ilp" understands.
+OptionSpec start_option();
+OptionSpec form_option(std::string_view default_form, std::string_view doc);
+void read_ilp_options(const LoweredProblem& p, const lua_kit::Options& options,
+                      solver::PlanRequest& request);
+
+/// A micro-batch size that was given. @throws Error{out_of_range} beyond the batch.
+std::int64_t micro_batch_size(const lua_kit::Options& options, const char* name,
+                              const solver::Instance& instance);
+
+/// `nil, why` for an expected outcome; `constraint` names what binds, or is empty.
+int push_why(lua_State* L, const std::string& code, const std::string& message,
+             const std::string& constraint);
 
 /// The candidate described by a table { stages = { { device =, bitwidths = }, ... },
 /// prefill_micro_batch_size =, decode_micro_batch_size = }.

@@ -57,6 +57,7 @@ class Walk {
       const double over = omega_ - *instance_.max_omega;
       excess += over / std::max(1e-12, std::fabs(*instance_.max_omega));
     }
+    for (const Row& row : instance_.rows) excess += solver::excess(row, at_);
     p.excess = excess;
     return p;
   }

@@ -15,6 +15,7 @@
 #include "tessera/cost/memory.h"
 #include "tessera/indicator/indicator.h"
 #include "tessera/sim/pipeline.h"
+#include "tessera/solver/constraint.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
@@ -49,13 +50,15 @@ struct Problem {
   std::optional<double> max_omega;  ///< in the units of the plan's omega
   std::string quality_at_least;  ///< baseline whose omega is the floor; resolved by the Lua library
   bool allow_empty_stage = false;
+  std::vector<Constraint> constraints;  ///< names differ
 };
 
 Json to_json(const Problem& problem);
 Problem problem_from_json(const Json& json, const std::string& path);
 
 /// The instance that solvers see. Costs of a micro-batch size are computed when first asked for.
-/// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth.
+/// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth, and what
+/// `resolve` throws for a constraint that does not fit.
 Instance lower(const Problem& problem);
 
 /// Devices of each group, in cluster order; position k of a plan that uses a group for the m-th
