@@ -61,6 +61,24 @@ TEST(Cbc, CutoffAtTheOptimumLeavesNothing) {
   EXPECT_DOUBLE_EQ(second.bound, *limits.cutoff);
 }
 
+TEST(Cbc, TakesAStart) {
+  const LinearModel model = knapsack();
+  MipLimits limits;
+  limits.start.emplace(model.columns.size(), 0.0);
+  // Something that no heuristic would come up with.
+  for (const std::size_t taken : {3u, 17u, 29u}) (*limits.start)[taken] = 1;
+  // Stopped as soon as there is any solution, it has this one.
+  MipResult stopped;
+  for (int patience = 1; patience < 10000 && !stopped.x; ++patience) {
+    limits.should_stop = [left = patience]() mutable { return --left <= 0; };
+    stopped = solve_mip(model, limits);
+  }
+  ASSERT_TRUE(stopped.x);
+  EXPECT_EQ(*stopped.x, *limits.start);
+  limits.should_stop = nullptr;
+  EXPECT_NEAR(solve_mip(model, limits).objective, solve_mip(model, {}).objective, 1e-9);
+}
+
 TEST(Cbc, ExceptionComesOutIntact) {
   MipLimits limits;
   limits.on_solution = [](const std::vector<double>&, double) { throw Mine("from inside"); };
@@ -161,6 +179,34 @@ TEST(IlpPlanner, GapIsKept) {
   ASSERT_TRUE(result.bound);
   EXPECT_LE(*result.bound, best * (1 + 1e-9));
   EXPECT_LE(result.objective, best * 1.25 + 1e-9);
+}
+
+TEST(IlpPlanner, StartsFromAPlan) {
+  const Instance in = small_instance();
+  const PlanResult best = make_ilp_planner()->plan(in, {});
+  for (const IlpForm form : {IlpForm::tightened, IlpForm::base}) {
+    for (const Candidate& start : {testing::small_candidate(), *best.candidate}) {
+      PlanRequest request;
+      request.ilp_form = form;
+      request.start = start;
+      std::vector<double> seen;
+      request.on_incumbent = [&](const Incumbent& found) { seen.push_back(found.objective); };
+      const PlanResult result = make_ilp_planner()->plan(in, request);
+      ASSERT_FALSE(seen.empty());
+      EXPECT_DOUBLE_EQ(seen.front(), evaluate(in, start).objective);
+      EXPECT_EQ(result.status, SolveStatus::optimal);
+      EXPECT_NEAR(result.objective, best.objective, 1e-6 * best.objective);
+    }
+  }
+}
+
+TEST(IlpPlanner, StartSurvivesHavingNoTime) {
+  PlanRequest request;
+  request.time_limit_s = 0;
+  request.start = testing::small_candidate();
+  const PlanResult result = make_ilp_planner()->plan(small_instance(), request);
+  EXPECT_EQ(result.status, SolveStatus::feasible);
+  EXPECT_EQ(result.candidate->bit, testing::small_candidate().bit);
 }
 
 TEST(IlpPlanner, PaperObjectiveSaysHowDecodeWasChosen) {
