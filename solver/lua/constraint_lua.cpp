@@ -60,7 +60,11 @@ solver::Constraint constraint_argument(lua_State* L, int index, const std::strin
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
-  return solver::constraint_from_json(lua_kit::json_from_lua(L, index, path), path);
+  Json json = lua_kit::json_from_lua(L, index, path);
+  for (Json& term : json["terms"]) {
+    if (term.empty()) term = Json::object();  // an empty table reads as an empty list
+  }
+  return solver::constraint_from_json(json, path);
 }
 
 }  // namespace

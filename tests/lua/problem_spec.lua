@@ -8,6 +8,7 @@ local fields = {
   indicator = "tessera.Indicator?", bitwidths = "list", objective = "string", theta = "number", theta_unit = "string",
   quality = "table?", memory = "string?", kernel_set = "string?", kv_bitwidth = "number?",
   allow_empty_stage = "boolean", num_layers = "integer", batch_size = "integer", devices = "list",
+  constraints = "list",
 }
 
 -- Two layers on one device each of two types, tokens in whole seconds.
