@@ -1,4 +1,8 @@
+// The only file that sees COIN-OR.
+
 #include "ilp/cbc.h"
+
+#include <fmt/format.h>
 
 #include <CbcEventHandler.hpp>
 #include <CbcModel.hpp>
@@ -6,18 +10,58 @@
 #include <ClpEventHandler.hpp>
 #include <ClpSimplex.hpp>
 #include <CoinError.hpp>
+#include <CoinMpsIO.hpp>
+#include <CoinPackedMatrix.hpp>
 #include <OsiClpSolverInterface.hpp>
 #include <algorithm>
 #include <exception>
 #include <string>
 
-#include "ilp/coin_model.h"
 #include "tessera/core/error.h"
 
 namespace tessera::solver {
 namespace {
 
 double bounded(double value) { return std::clamp(value, -COIN_DBL_MAX, COIN_DBL_MAX); }
+
+CoinPackedMatrix matrix_of(const LinearModel& model) {
+  std::vector<int> row, column;
+  std::vector<double> value;
+  for (std::size_t r = 0; r < model.rows.size(); ++r) {
+    for (const auto& [c, coefficient] : model.rows[r].terms) {
+      if (coefficient == 0) continue;
+      row.push_back(static_cast<int>(r));
+      column.push_back(static_cast<int>(c));
+      value.push_back(coefficient);
+    }
+  }
+  // Adds up terms that name a column twice.
+  CoinPackedMatrix matrix(true, row.data(), column.data(), value.data(),
+                          static_cast<CoinBigIndex>(value.size()));
+  matrix.setDimensions(static_cast<int>(model.rows.size()), static_cast<int>(model.columns.size()));
+  return matrix;
+}
+
+void load(const LinearModel& model, OsiClpSolverInterface& solver) {
+  std::vector<double> low, high, cost, row_low, row_high;
+  for (const LinearModel::Column& c : model.columns) {
+    low.push_back(bounded(c.low));
+    high.push_back(bounded(c.high));
+    cost.push_back(c.cost);
+  }
+  for (const LinearModel::Row& r : model.rows) {
+    row_low.push_back(bounded(r.low));
+    row_high.push_back(bounded(r.high));
+  }
+  solver.messageHandler()->setLogLevel(0);
+  solver.getModelPtr()->setLogLevel(0);
+  solver.loadProblem(matrix_of(model), low.data(), high.data(), cost.data(), row_low.data(),
+                     row_high.data());
+  for (std::size_t i = 0; i < model.columns.size(); ++i) {
+    if (model.columns[i].integer) solver.setInteger(static_cast<int>(i));
+  }
+  solver.setHintParam(OsiDoReducePrint, true, OsiHintTry);
+}
 
 // CBC clones its handlers, so what they share lives outside. Nothing is thrown through CBC: an
 // exception is parked here, the search stops, and solve_mip throws it again.
@@ -140,6 +184,45 @@ void run(CbcModel& cbc) {
       data);
 }
 
+template <class Things>
+std::vector<const char*> names_of(const Things& things) {
+  std::vector<const char*> names;
+  for (const auto& thing : things) names.push_back(thing.name.c_str());
+  return names;
+}
+
+using Names = std::vector<const char*>;
+
+int write_lp(const OsiClpSolverInterface& solver, const std::string& path, const Names& columns,
+             const Names& rows) {
+  constexpr int kTermsPerLine = 5, kDigits = 15;
+  return solver.writeLpNative(path.c_str(), rows.data(), columns.data(), 1e-15, kTermsPerLine,
+                              kDigits);
+}
+
+// Not the solver's own method, which compresses.
+int write_mps(const OsiClpSolverInterface& solver, const std::string& path, const Names& columns,
+              const Names& rows) {
+  constexpr int kPlain = 0, kExtraAccuracy = 1, kValuesPerLine = 1;
+  std::vector<char> integer(columns.size(), 0);
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    integer[c] = solver.isInteger(static_cast<int>(c)) ? 1 : 0;
+  }
+  CoinMpsIO writer;
+  writer.messageHandler()->setLogLevel(0);
+  writer.setMpsData(*solver.getMatrixByCol(), solver.getInfinity(), solver.getColLower(),
+                    solver.getColUpper(), solver.getObjCoefficients(), integer.data(),
+                    solver.getRowLower(), solver.getRowUpper(), columns.data(), rows.data());
+  writer.setProblemName("tessera");
+  writer.setObjectiveName(rows.back());
+  return writer.writeMps(path.c_str(), kPlain, kExtraAccuracy, kValuesPerLine);
+}
+
+double from_coin(double bound) {
+  if (bound <= -COIN_DBL_MAX) return -kFree;
+  return bound >= COIN_DBL_MAX ? kFree : bound;
+}
+
 }  // namespace
 
 MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
@@ -175,6 +258,54 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
                 "CBC failed in " + e.className() + "::" + e.methodName() + ": " + e.message());
   }
   return result;
+}
+
+void write_coin(const LinearModel& model, const std::string& path, ModelFormat format) {
+  try {
+    OsiClpSolverInterface solver;
+    load(model, solver);
+    Names columns = names_of(model.columns), rows = names_of(model.rows);
+    rows.push_back("objective_s");
+    const int failed = format == ModelFormat::lp ? write_lp(solver, path, columns, rows)
+                                                 : write_mps(solver, path, columns, rows);
+    if (failed != 0) throw Error(ErrorCode::solver, "COIN-OR cannot write the model to " + path);
+  } catch (const CoinError& e) {
+    throw Error(ErrorCode::solver, "COIN-OR cannot write " + path + ": " + e.message());
+  }
+}
+
+LinearModel read_coin(const std::string& path, ModelFormat format) {
+  OsiClpSolverInterface solver;
+  solver.messageHandler()->setLogLevel(0);
+  try {
+    const int errors = format == ModelFormat::lp ? solver.readLp(path.c_str(), 1e-15)
+                                                 : solver.readMps(path.c_str(), "");
+    if (errors != 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: COIN-OR finds {} errors in it", path, errors), path);
+    }
+  } catch (const CoinError& e) {
+    throw Error(ErrorCode::invalid_argument, path + ": " + e.message(), path);
+  }
+  LinearModel model;
+  for (int c = 0; c < solver.getNumCols(); ++c) {
+    model.add_column(from_coin(solver.getColLower()[c]), from_coin(solver.getColUpper()[c]),
+                     solver.getObjCoefficients()[c], solver.isInteger(c), 0, solver.getColName(c));
+  }
+  const CoinPackedMatrix& matrix = *solver.getMatrixByRow();
+  for (int r = 0; r < solver.getNumRows(); ++r) {
+    const CoinShallowPackedVector row = matrix.getVector(r);
+    std::vector<LinearModel::Term> terms;
+    for (int k = 0; k < row.getNumElements(); ++k) {
+      terms.emplace_back(static_cast<std::size_t>(row.getIndices()[k]), row.getElements()[k]);
+    }
+    model.add_row(from_coin(solver.getRowLower()[r]), from_coin(solver.getRowUpper()[r]),
+                  std::move(terms), solver.getRowName(r));
+  }
+  double offset = 0;
+  solver.getDblParam(OsiObjOffset, offset);
+  model.constant = -offset;
+  return model;
 }
 
 struct LpSolver::Impl {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ilp/linear_model.h"
@@ -32,6 +33,13 @@ struct MipResult {
 /// Branch and cut on COIN-OR CBC: one thread, deterministic, silent.
 /// @throws Error{solver} when the library fails, and whatever the callbacks threw.
 MipResult solve_mip(const LinearModel& model, const MipLimits& limits);
+
+enum class ModelFormat { lp, mps };  ///< CPLEX LP; free MPS
+
+/// Writes a model whose columns and rows have names; 15 decimals. @throws Error{solver}.
+void write_coin(const LinearModel& model, const std::string& path, ModelFormat format);
+/// @throws Error{invalid_argument} for what is no such file.
+LinearModel read_coin(const std::string& path, ModelFormat format);
 
 /// Linear relaxation on COIN-OR CLP that is solved again and again with changed costs and bounds,
 /// from the previous basis.
