@@ -150,11 +150,6 @@ void set_limits(const LinearModel& model, const MipLimits& limits, CbcModel& cbc
   cbc.setAllowableFractionGap(limits.relative_gap);
   cbc.setDblParam(CbcModel::CbcCutoffIncrement, 0);
   if (limits.cutoff) cbc.setCutoff(*limits.cutoff - model.constant);
-  std::vector<int> priorities;
-  for (const LinearModel::Column& c : model.columns) {
-    if (c.integer) priorities.push_back(100 + c.priority);
-  }
-  cbc.passInPriorities(priorities.data(), false);
 }
 
 // CBC takes a start by column names, of which it completes the integer ones.
@@ -290,7 +285,7 @@ LinearModel read_coin(const std::string& path, ModelFormat format) {
   LinearModel model;
   for (int c = 0; c < solver.getNumCols(); ++c) {
     model.add_column(from_coin(solver.getColLower()[c]), from_coin(solver.getColUpper()[c]),
-                     solver.getObjCoefficients()[c], solver.isInteger(c), 0, solver.getColName(c));
+                     solver.getObjCoefficients()[c], solver.isInteger(c), solver.getColName(c));
   }
   const CoinPackedMatrix& matrix = *solver.getMatrixByRow();
   for (int r = 0; r < solver.getNumRows(); ++r) {

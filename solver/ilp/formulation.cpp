@@ -69,10 +69,10 @@ void Formulation::add_times() {
   const auto& p = windows_.prefill_max_s;
   const auto& d = windows_.decode_max_s;
   tp_ = model_.add_column(p.low / prefill_unit_, p.high / prefill_unit_,
-                          c.prefill_max * prefill_unit_ / unit_, false, 0, "prefill_max");
+                          c.prefill_max * prefill_unit_ / unit_, false, "prefill_max");
   td_ = model_.add_column(d.low / decode_unit_, d.high / decode_unit_,
-                          c.decode_max * decode_unit_ / unit_, false, 0, "decode_max");
-  round_ = model_.add_column(0, kFree, c.round * decode_unit_ / unit_, false, 0, "decode_round");
+                          c.decode_max * decode_unit_ / unit_, false, "decode_max");
+  round_ = model_.add_column(0, kFree, c.round * decode_unit_ / unit_, false, "decode_round");
 }
 
 void Formulation::add_positions() {
@@ -82,12 +82,12 @@ void Formulation::add_positions() {
     for (std::size_t g = 0; g < groups_; ++g) {
       const bool here = !fixed_order || (*problem_.order)[j] == g;
       const double low = fixed_order && here ? 1 : 0, high = here ? 1 : 0;
-      x_.push_back(model_.add_column(low, high, 0, true, 0,
+      x_.push_back(model_.add_column(low, high, 0, true,
                                      named_ ? fmt::format("stage{}_on_{}", j + 1, tags_[g]) : ""));
       // y is integer once x is: it need not be branched on.
       const bool may_end = !fixed_order || end;
       y_.push_back(
-          model_.add_column(may_end ? low : 0, may_end ? high : 0, 0, false, 0,
+          model_.add_column(may_end ? low : 0, may_end ? high : 0, 0, false,
                             named_ ? fmt::format("stage{}_is_last_on_{}", j + 1, tags_[g]) : ""));
     }
   }
@@ -97,7 +97,7 @@ void Formulation::add_boundaries() {
   for (std::size_t j = 0; j < positions_; ++j) {
     const Window& w = windows_.end_layer[j];
     e_.push_back(
-        model_.add_column(w.low, w.high, 0, true, 1, label("layers_done_after_stage{}", j + 1)));
+        model_.add_column(w.low, w.high, 0, true, label("layers_done_after_stage{}", j + 1)));
   }
   s_.assign(layers_ * positions_, kNone);
   for (std::size_t j = 0; j < positions_; ++j) {
@@ -107,7 +107,7 @@ void Formulation::add_boundaries() {
       const auto index = static_cast<double>(i);
       if (index < w.low || index >= w.high) continue;
       s_[i * positions_ + j] =
-          model_.add_column(0, 1, 0, true, 3, label("layer{}_by_stage{}", i, j + 1));
+          model_.add_column(0, 1, 0, true, label("layer{}_by_stage{}", i, j + 1));
       sum.emplace_back(s_[i * positions_ + j], 1.0);
     }
     model_.add_row(-w.low, -w.low, std::move(sum), label("layers_done_after_stage{}", j + 1));
@@ -169,7 +169,7 @@ void Formulation::add_counts() {
     for (std::size_t g = 0; g < groups_; ++g) {
       for (std::size_t cell = 0; cell < cells_; ++cell) {
         const double high = most(j, g, cell);
-        c_.push_back(high > 0 ? model_.add_column(0, high, 0, true, 2,
+        c_.push_back(high > 0 ? model_.add_column(0, high, 0, true,
                                                   named_ ? fmt::format("count_stage{}_{}_{}", j + 1,
                                                                        tags_[g], cell_name(cell))
                                                          : "")
@@ -192,7 +192,7 @@ void Formulation::add_shares() {
       for (std::size_t b = 0; b < bits_; ++b) {
         const double omega = instance_.omega_at(i, b);
         const std::size_t z =
-            model_.add_column(0, 1, instance_.theta * omega / unit_, whole_[i] != 0, 4,
+            model_.add_column(0, 1, instance_.theta * omega / unit_, whole_[i] != 0,
                               label("layer{}_stage{}_{}bit", i, j + 1, instance_.bitwidths[b]));
         z_[(i * positions_ + j) * bits_ + b] = z;
         share.emplace_back(z, 1.0);

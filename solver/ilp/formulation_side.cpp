@@ -88,7 +88,7 @@ const Formulation::Split& Formulation::split(const RowTerm& term, std::size_t j)
   for (std::size_t g = 0; g < groups_; ++g) {
     std::string name =
         named_ ? fmt::format("layer{}_stage{}_{}{}", *term.layer, j + 1, tags_[g], bits) : "";
-    next.columns.push_back(model_.add_column(0, 1, 0, false, 0, name));
+    next.columns.push_back(model_.add_column(0, 1, 0, false, name));
     sum.emplace_back(next.columns.back(), 1.0);
     model_.add_row(0, kFree, {{x_[j * groups_ + g], 1.0}, {next.columns.back(), -1.0}},
                    std::move(name));

@@ -16,7 +16,6 @@ struct LinearModel {
   struct Column {
     double low = 0, high = kFree, cost = 0;
     bool integer = false;
-    int priority = 0;  ///< branched on earlier when lower
     std::string name;  ///< for files; may be empty
   };
   using Term = std::pair<std::size_t, double>;  ///< column, coefficient
@@ -31,8 +30,8 @@ struct LinearModel {
   double constant = 0;
 
   std::size_t add_column(double low, double high, double cost = 0, bool integer = false,
-                         int priority = 0, std::string name = {}) {
-    columns.push_back({low, high, cost, integer, priority, std::move(name)});
+                         std::string name = {}) {
+    columns.push_back({low, high, cost, integer, std::move(name)});
     return columns.size() - 1;
   }
   std::size_t add_row(double low, double high, std::vector<Term> terms, std::string name = {}) {

@@ -86,7 +86,8 @@ function M.make(spec)
     links[t] = times(#type_names, function(other) return other == t and 130 or 12.5 end)
   end
   return {
-    name = spec.name, L = spec.num_layers, bits = bits, B = batch_size, s = prompt_tokens, n = output_tokens, theta = 10,
+    name = spec.name, L = spec.num_layers, bits = bits, theta = 10,
+    B = batch_size, s = prompt_tokens, n = output_tokens,
     omega = omegas(spec.num_layers, random),
     mem_layer_gb = times(#bits, function(b) return 12 * hidden ^ 2 * bits[b] / 8 / 1e9 + kv_gb end),
     mem_emb_gb = 50272 * hidden * 2 / 1e9,
