@@ -29,6 +29,7 @@ void Formulation::add_side_row(const Row& row) {
 void Formulation::add_term(Terms& terms, double& constant, const RowTerm& term) {
   if (term.layer) return add_layer_term(terms, constant, term);
   const std::size_t end = std::min(term.end_stage, positions_);
+  if (term.first_stage >= end) return;  // a stage that this order does not have
   if (term.any_group() && !term.bit) {
     terms.emplace_back(e_[end - 1], term.coefficient);
     if (term.first_stage > 0) terms.emplace_back(e_[term.first_stage - 1], -term.coefficient);
