@@ -72,7 +72,8 @@ solver::Constraint constraint_argument(lua_State* L, int index, const std::strin
 const OptionTable& constraint_options() {
   static const OptionTable table{
       "problem:add_constraint",
-      "A linear row that every plan must keep: sum of terms, sense, rhs.",
+      "A copy of the problem with one more linear row that every plan must keep: sum of terms, "
+      "sense, rhs. The ILP planner keeps it, the checker checks it in every plan.",
       "tessera.Problem",
       {{.name = "name", .type = OptionType::text, .doc = "For messages", .required = true},
        {.name = "terms",

@@ -81,7 +81,10 @@ void read_ilp_options(const LoweredProblem& p, const lua_kit::Options& options,
 const OptionTable& model_options() {
   static const OptionTable table{
       "problem:write_model",
-      "Which programme is written: one pair of micro-batch sizes, one device order or any.",
+      "Writes the integer programme of one pair of micro-batch sizes, CPLEX LP or free MPS by the "
+      "path's extension; its objective is the plan's, in seconds. Columns (stages from 1, layers "
+      "from 0): prefill_max, decode_max, decode_round; stage2_on_T4_16G, stage2_is_last_on_T4_16G; "
+      "layers_done_after_stage2, layer7_by_stage2; count_stage2_T4_16G_8bit; layer7_stage2_8bit.",
       "boolean?, tessera.Error?",
       {micro_batch_option("prefill_micro_batch_size"),
        micro_batch_option("decode_micro_batch_size"),
