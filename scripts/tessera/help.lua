@@ -2,20 +2,30 @@
 
 local core = require "tessera.core"
 
-local function planners()
-  local lines = { "Planners, for ts.plan(problem, { planner = \"name\" }):" }
-  for _, card in ipairs(require("tessera.planners").list()) do
-    lines[#lines + 1] = ("  %-10s %s%s"):format(card.name, card.doc,
-      card.source ~= "" and (" [" .. card.source .. "]") or "")
-    local options = {}
-    for name in pairs(card.options) do options[#options + 1] = name end
-    table.sort(options)
-    for _, name in ipairs(options) do
-      local o = card.options[name]
-      lines[#lines + 1] = ("  %-10s   %s (default %s): %s"):format("", name, tostring(o.default), o.doc or "")
-    end
+local function describe(card, lines)
+  lines[#lines + 1] = ("  %s%s"):format(card.name, card.source ~= "" and ("  [%s]"):format(card.source) or "")
+  lines[#lines + 1] = "      " .. card.doc
+  local options = {}
+  for name in pairs(card.options) do options[#options + 1] = name end
+  table.sort(options)
+  for _, name in ipairs(options) do
+    local o = card.options[name]
+    lines[#lines + 1] = ("      %s (default %s): %s"):format(name, tostring(o.default), o.doc or "")
   end
-  return table.concat(lines, "\n") .. "\n"
+end
+
+local function planners()
+  local plan = { "Planners, for ts.plan(problem, { planner = \"name\" }):" }
+  local improve = {
+    "", "Heuristics improve a plan: { planner = { \"adabits\", \"name\" } }, or alone, from adabits:",
+  }
+  local both = {}
+  for _, card in ipairs(require("tessera.planners").list()) do
+    describe(card, card.kind == "heuristic" and improve or plan)
+    if card.improves and card.kind == "planner" then both[#both + 1] = card.name end
+  end
+  if #both > 0 then improve[#improve + 1] = "  Also in a chain: " .. table.concat(both, ", ") end
+  return table.concat(plan, "\n") .. "\n" .. table.concat(improve, "\n") .. "\n"
 end
 
 local function names(kind)

@@ -17,6 +17,7 @@ local ts = {
   planners = planners.list,
   default_planner = planners.default,
   register_planner = planners.register,
+  register_heuristic = planners.register_heuristic,
   load_plan = solver.load_plan,
   check = solver.check,
   simulate = solver.simulate,

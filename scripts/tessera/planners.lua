@@ -1,149 +1,67 @@
--- ts.plan and the registry behind it: planners in C++, plans by hand ("manual"), and planners in Lua.
+-- ts.plan: runs a planner, or a chain of a planner and heuristics, on a problem.
 
 local core = require "tessera.core"
+local host = require "tessera.host"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
+local registry = require "tessera.registry"
+local search_object = require "tessera.search"
 
-local M = {}
-
-local registry = {}
-local built_in = { "manual" }
-local shipped = { "uniform", "het" } -- files of tessera.baselines, loaded when first asked for
-
-for i, card in ipairs(solver.planner_cards()) do
-  registry[card.name], built_in[#built_in + 1] = card, card.name
-  if i == 1 then M.default = card.name end
-end
-registry.manual = {
-  name = "manual",
-  doc = "A plan made by hand: stages and both micro-batch sizes, checked and priced like any other",
-  source = "",
+local M = {
+  default = registry.default, list = registry.list, add = registry.add_planner,
+  register = registry.register_planner, register_heuristic = registry.register_heuristic,
 }
-
-local function load_shipped()
-  for _, name in ipairs(shipped) do
-    if not registry[name] then require("tessera.baselines." .. name) end
-  end
-end
-
-local function names()
-  load_shipped()
-  local list = {}
-  for name in pairs(registry) do list[#list + 1] = name end
-  table.sort(list)
-  return list
-end
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
-
-local function sorted_keys(...)
-  local keys = {}
-  for _, map in ipairs { ... } do
-    for key in pairs(map) do keys[#keys + 1] = key end
-  end
-  table.sort(keys)
-  return keys
-end
-
-local function deep_copy(value)
-  if type(value) ~= "table" then return value end
-  local copy = {}
-  for key, item in pairs(value) do copy[key] = deep_copy(item) end
-  return copy
-end
-
-core.document {
-  name = "ts.planners", doc = "Cards of all planners, sorted by name.", returns = "table[]",
-}
---- Cards of all planners: name, doc, source, and the options of their own. Copies: changing them changes nothing.
-function M.list()
-  local cards = {}
-  for _, name in ipairs(names()) do
-    local p = registry[name]
-    cards[#cards + 1] = { name = p.name, doc = p.doc, source = p.source or "", options = deep_copy(p.options or {}) }
-  end
-  return cards
-end
-
-local common = { -- what ts.plan itself understands, whoever plans
-  planner = true, device_order = true, prefill_micro_batch_size = true, decode_micro_batch_size = true,
-  time_limit_s = true, gap = true, threads = true, seed = true, on_incumbent = true,
-}
 
 -- What a problem with side constraints is planned with by default: the exact search cannot keep them.
 local keeps_constraints = "ilp"
 
-local card_fields = { name = "string", doc = "string", source = "string", options = "table", plan = "function" }
-
-local function check_fields(card, path)
-  for field, value in pairs(card) do
-    if not card_fields[field] then
-      fail(path, ("unknown field '%s'%s"):format(tostring(field),
-        core.did_you_mean(tostring(field), sorted_keys(card_fields))))
+-- The entries that opt.planner names. A heuristic in front improves what adabits finds, unless it wants every start.
+local function chain_of(given)
+  local path, list = "ts.plan.planner", given
+  if type(given) ~= "table" then list = { given } end
+  if #list == 0 then fail(path, "the list of planners is empty; name a planner, then heuristics") end
+  local chain = {}
+  for i, name in ipairs(list) do
+    local at = type(given) == "table" and ("%s[%d]"):format(path, i) or path
+    local entry = registry.named(name, at)
+    if i > 1 and not entry.improve then
+      fail(at, ("'%s' makes plans of its own; only heuristics may follow in a chain"):format(name))
     end
-    if type(value) ~= card_fields[field] then
-      fail(path .. "." .. field, ("a %s belongs here, not a %s"):format(card_fields[field], type(value)))
-    end
+    chain[i] = entry
   end
-  for _, field in ipairs { "name", "doc", "plan" } do
-    if card[field] == nil then fail(path .. "." .. field, "missing; give a " .. card_fields[field]) end
+  local first = chain[1]
+  if first.improve and not (first.plan or first.engine) and (first.starts ~= "every" or #chain > 1) then
+    table.insert(chain, 1, registry.named("adabits", path))
   end
-  if not card.name:find "^[%w_][%w_.%-]*$" then
-    fail(path .. ".name", "a name has letters, digits, '_', '-' and '.', such as \"first_fit\"")
-  end
+  return chain
 end
 
---- Adds a planner, shipped ones included; ts.register_planner is `register`.
-function M.add(card)
-  local path = "ts.register_planner"
-  if type(card) ~= "table" then fail(path, "a table belongs here, not a " .. type(card)) end
-  check_fields(card, path)
-  for name, spec in pairs(card.options or {}) do
-    if common[name] then
-      fail(("%s.options.%s"):format(path, name), "every planner has this option already; choose another name")
-    end
-    options.check_spec(name, spec, path .. ".options")
+-- What ts.plan itself understands, and the options that each entry of the chain declares.
+local function split_options(chain, given)
+  local shared, own, declared = {}, {}, {}
+  for i, entry in ipairs(chain) do
+    own[i] = {}
+    for name in pairs(entry.options or {}) do declared[name] = true end
   end
-  registry[card.name] = deep_copy(card)
-  return card
-end
-
-core.document {
-  name = "ts.register_planner", doc = "Adds a planner written in Lua; its name then works as `planner =`. "
-    .. "One of the same name that was added before is replaced.",
-  parameters = { { "card", "table",
-    "name, doc, source, plan = function(problem, opt), "
-    .. "options = { [name] = { type =, default =, min =, max =, doc = } }" } },
-  returns = "table",
-}
-function M.register(card)
-  if type(card) == "table" and type(card.name) == "string" then
-    for _, list in ipairs { built_in, shipped } do
-      for _, name in ipairs(list) do
-        if card.name == name then
-          fail("ts.register_planner.name", ("'%s' is built in; choose another"):format(name))
-        end
-      end
-    end
-  end
-  return M.add(card)
-end
-
--- The options that the planner declares, and those of every planner.
-local function split_options(planner, given)
-  local own, shared = {}, {}
   for key, value in pairs(given) do
-    if planner.options and planner.options[key] then
-      own[key] = value
-    elseif common[key] then
+    if registry.common[key] then
       shared[key] = value
-    else
-      core.raise("invalid_argument", ("ts.plan: planner '%s' has no option '%s'%s"):format(planner.name, tostring(key),
-        core.did_you_mean(tostring(key), sorted_keys(common, planner.options or {}))), "ts.plan." .. tostring(key))
+    elseif not declared[key] then
+      core.raise("invalid_argument", ("ts.plan: planner '%s' has no option '%s'%s"):format(chain[1].name,
+        tostring(key), core.did_you_mean(tostring(key), registry.sorted_keys(registry.common, declared))),
+        "ts.plan." .. tostring(key))
+    end
+    for i, entry in ipairs(chain) do
+      if entry.options and entry.options[key] then own[i][key] = value end
     end
   end
-  return own, shared
+  for i, entry in ipairs(chain) do own[i] = options.read(own[i], entry.options or {}, "ts.plan") end
+  return shared, own
 end
+
+local function time_limit_s(shared) return shared.time_limit_s or 60 end
 
 -- What a planner in Lua answered, as stages and micro-batch sizes; it may hand on the plan of another planner.
 local function candidate_of(planner, answer)
@@ -170,37 +88,108 @@ local function why_of(planner, why)
   return core.why("infeasible", why ~= nil and tostring(why) or ("planner '%s' found no plan"):format(planner.name))
 end
 
-local function plan_in_lua(planner, problem, given)
-  local own, shared = split_options(planner, given)
-  solver.check_options(problem, shared)
-  local opt = options.read(own, planner.options or {}, "ts.plan")
+local function plan_in_lua(planner, problem, shared, own)
+  if shared.group and shared.group ~= 1 then
+    fail("ts.plan.group", ("planner '%s' decides layer by layer; group is for planners of the engine"):format(
+      planner.name))
+  end
+  local opt = own
   for key, value in pairs(shared) do opt[key] = value end
-  local started = os.clock()
-  local answer, why = planner.plan(problem, opt)
+  local started = host.now_s()
+  local in_time, answer, why = host.limited(time_limit_s(shared), ("planner '%s'"):format(planner.name), planner.plan,
+    problem, opt)
+  if not in_time then
+    return nil, core.why("time_limit", ("planner '%s' was stopped at its time limit of %g s without a plan; let it "
+      .. "look at the time, or raise time_limit_s"):format(planner.name, time_limit_s(shared)))
+  end
   if answer == nil then return nil, why_of(planner, why) end
   local candidate, note = candidate_of(planner, answer)
-  local plan, reason = solver.price(problem, candidate, planner.name, os.clock() - started)
+  local plan, reason = solver.price(problem, candidate, planner.name, host.now_s() - started)
   if not plan then return nil, reason end
   return note ~= nil and plan:with_note(note) or plan
 end
 
--- The planner of that name; `path` is the option that names it.
-local function planner_named(name, path)
-  if type(name) ~= "string" then fail(path, "the name of a planner belongs here, not a " .. type(name)) end
-  if not registry[name] then
-    local known = names() -- loads the shipped ones
-    if not registry[name] then
-      core.raise("not_found", ("%s: unknown planner '%s'%s"):format(path, name, core.did_you_mean(name, known)), path)
+-- Lets a heuristic loose on a search. A note where it was cut short; its error where the script wants to stop then.
+local function improve(entry, state, own, limit_s, on_error)
+  local who = ("heuristic '%s'"):format(entry.name)
+  local function run()
+    local in_time, answer = host.limited(limit_s, who, entry.improve, search_object.new(state), own)
+    if not in_time then return who .. " was stopped at its time limit" end
+    if answer ~= nil then
+      fail(who, ("it returned a %s; it changes the plan by search:apply and returns nothing"):format(type(answer)))
+    end
+    return state:expired() and who .. " ended at its time limit" or nil
+  end
+  if on_error ~= "continue" then return run() end
+  local ok, answer = pcall(run)
+  if ok then return answer end
+  if type(answer) == "table" and answer.code == "interrupted" then error(answer, 0) end
+  return ("on_error = continue: %s failed: %s"):format(who, (tostring(answer):gsub("%s*\n.*", "")))
+end
+
+local function with_notes(plan, notes)
+  for _, note in ipairs(notes) do plan = plan:with_note(note) end
+  return plan
+end
+
+-- A heuristic that wants every start: the best of its answers.
+local function plan_from_every_start(entry, problem, shared, own)
+  local started = host.now_s()
+  local starts = solver.starts(problem, shared, entry.name)
+  local best, seen, notes = nil, {}, {}
+  local state = starts:next()
+  while state do
+    local note = improve(entry, state, own, starts:left_s(), shared.on_error)
+    if note and not seen[note] then seen[note], notes[#notes + 1] = true, note end
+    if not best or state:best_objective() < best:best_objective() then best = state end
+    state = starts:next()
+  end
+  if not best then return nil, core.why(starts:why()) end
+  return with_notes(best:plan(host.now_s() - started), notes)
+end
+
+local function first_plan(entry, problem, shared, own)
+  if entry.plan then return plan_in_lua(entry, problem, shared, own) end
+  if not entry.engine then return plan_from_every_start(entry, problem, shared, own) end
+  local opt = {}
+  for key, value in pairs(shared) do opt[key] = value end
+  opt.planner = entry.name
+  return solver.solve(problem, opt)
+end
+
+local function run(chain, problem, given)
+  local shared, own = split_options(chain, given)
+  shared.planner = nil
+  for _, name in ipairs { "start", "form" } do
+    if shared[name] ~= nil and chain[1].name ~= "ilp" then
+      fail("ts.plan." .. name, "only planner = \"ilp\" takes it")
     end
   end
-  return registry[name]
+  local improves = #chain > 1 or not (chain[1].plan or chain[1].engine)
+  if improves and #problem.constraints > 0 then
+    core.raise("unsupported", ("ts.plan.planner: heuristic '%s' cannot keep side constraints; use planner = \"ilp\"")
+      :format(chain[#chain].name), "ts.plan.planner")
+  end
+  solver.check_options(problem, shared)
+  local started = host.now_s()
+  local plan, why = first_plan(chain[1], problem, shared, own[1])
+  if not plan then return nil, why end
+  local name, notes = chain[1].name, {}
+  for i = 2, #chain do
+    name = name .. " + " .. chain[i].name
+    shared.time_limit_s = math.max(0, time_limit_s(given) - (host.now_s() - started))
+    local state = solver.search(problem, plan, shared, name)
+    notes[#notes + 1] = improve(chain[i], state, own[i], shared.time_limit_s, shared.on_error)
+    plan = with_notes(state:plan(host.now_s() - started), plan.notes)
+  end
+  return with_notes(plan, notes)
 end
 
 -- A floor that names a baseline becomes a number: Uniform's omega, else Het's, else 4 bits throughout, else none.
 local function resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
   if not floor then return problem end
-  planner_named(floor, "ts.problem.quality.at_least")
+  registry.named(floor, "ts.problem.quality.at_least")
   local none = problem:with { quality = { at_least = "none" }, theta = problem.theta }
   local free = none:with { constraints = {} } -- the floor is the baseline's quality, whatever else plans must keep
   local function at(max_omega) return problem:with { quality = { max_omega = max_omega }, theta = problem.theta } end
@@ -218,12 +207,6 @@ local function resolve_floor(problem)
   return none, "quality floor: none (no baseline fits)"
 end
 
-local function with_planner(opt, name)
-  local copy = { planner = name }
-  for key, value in pairs(opt) do copy[key] = value end
-  return copy
-end
-
 --- Plans a problem: a plan, or nil and why (why.code: infeasible, time_limit, interrupted).
 function M.plan(problem, opt)
   if problem == nil then fail("ts.plan", "give a problem, or the fields of one") end
@@ -231,15 +214,15 @@ function M.plan(problem, opt)
   if type(opt) ~= "table" then
     fail("ts.plan", "its options are a table, not a " .. type(opt))
   end
-  if opt.planner ~= nil then planner_named(opt.planner, "ts.plan.planner") end
+  local chain = opt.planner ~= nil and chain_of(opt.planner) or nil
   if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
   local notes = {}
-  if opt.planner == nil and #problem.constraints > 0 then
-    opt = with_planner(opt, keeps_constraints)
+  if not chain and #problem.constraints > 0 then
+    chain = chain_of(keeps_constraints)
     notes[1] = ("planned with '%s', which keeps side constraints"):format(keeps_constraints)
   end
-  local planner = planner_named(opt.planner or M.default, "ts.plan.planner")
-  if planner.name == "manual" then
+  chain = chain or chain_of(M.default)
+  if chain[1].name == "manual" and #chain == 1 then
     local stages = {}
     for key, value in pairs(opt) do
       if key ~= "planner" then stages[key] = value end
@@ -249,15 +232,9 @@ function M.plan(problem, opt)
   local floor
   problem, floor = resolve_floor(problem)
   notes[#notes + 1] = floor
-  local plan, why
-  if planner.plan then
-    plan, why = plan_in_lua(planner, problem, opt)
-  else
-    plan, why = solver.solve(problem, opt)
-  end
+  local plan, why = run(chain, problem, opt)
   if not plan then return nil, why end
-  for _, note in ipairs(notes) do plan = plan:with_note(note) end
-  return plan
+  return with_notes(plan, notes)
 end
 
 return M

@@ -217,8 +217,16 @@ double FluidBound::scaled_bound(double keep, bool prefill) const {
   return evaluate(at, best_memory_price_, box, usage, bytes);
 }
 
+// Room for rounding is relative to what was subtracted: where omega dwarfs the times, their
+// difference is far less exact than itself.
 Box FluidBound::box_below(double cutoff) const {
   Box box = box_;
+  const auto most_above = [cutoff](double bound, double price) {
+    const double slack = cutoff - bound;
+    const double rounding =
+        1e-9 * std::fabs(slack) + 1e-12 * (std::fabs(cutoff) + std::fabs(bound));
+    return (slack + rounding) / price;
+  };
   const ObjectiveCoefficients& c = pair_.coefficients;
   for (const bool prefill : {true, false}) {
     const auto& shares = prefill ? best_at_.prefill : best_at_.decode;
@@ -230,8 +238,7 @@ Box FluidBound::box_below(double cutoff) const {
     for (const double keep : {0.75, 0.5, 0.25, 0.0}) {
       const double left = price * (1 - sum * keep);
       if (left <= 0) continue;
-      const double slack = cutoff - scaled_bound(keep, prefill);
-      high = std::min(high, slack / left + 1e-9 * std::fabs(slack / left));
+      high = std::min(high, most_above(scaled_bound(keep, prefill), left));
     }
   }
   if (c.round > 0) {
@@ -245,10 +252,7 @@ Box FluidBound::box_below(double cutoff) const {
     std::vector<double> bytes(memory_.size());
     const double rest = evaluate(at, best_memory_price_, open, usage, bytes);
     const double price = c.decode_max + c.round * c.round_micro_batches;
-    if (price > 0) {
-      const double most = (cutoff - rest) / price;
-      box.decode_high = std::min(box.decode_high, most + 1e-9 * std::fabs(most));
-    }
+    if (price > 0) box.decode_high = std::min(box.decode_high, most_above(rest, price));
   }
   return box;
 }

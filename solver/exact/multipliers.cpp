@@ -53,9 +53,12 @@ void project_to_simplex(std::vector<double>& x) {
     sum += v;
   }
   if (sum <= 1) return;
+  // Measured from the largest: where prices are tiny steps are huge, and 1 would vanish beside them.
+  const double most = *std::max_element(x.begin(), x.end());
+  for (double& v : x) v -= most;
   std::vector<double> sorted = x;
   std::sort(sorted.rbegin(), sorted.rend());
-  double head = 0, shift = 0;
+  double head = 0, shift = -1;
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     head += sorted[i];
     const double s = (head - 1) / static_cast<double>(i + 1);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include "core_lua.h"
 #include "solver_lua.h"
@@ -12,6 +14,7 @@
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/grouping.h"
 #include "tessera/solver/plan_text.h"
 
 namespace tessera {
@@ -116,7 +119,7 @@ std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& inc
   solver::PlanResult result;
   result.status = solver::SolveStatus::feasible;
   result.candidate = incumbent.candidate;
-  result.bound = incumbent.bound;
+  if (std::isfinite(incumbent.bound)) result.bound = incumbent.bound;
   return "interrupted; the best plan so far:\n" +
          solver::describe(solver::build_plan(p.problem, p.instance, result, planner));
 }
@@ -128,27 +131,14 @@ std::unique_ptr<solver::Planner> planner_named(const std::string& name, const st
   throw Error(ErrorCode::not_found, where + ": no planner in C++ is called " + quote(name), where);
 }
 
-solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
-  solver::PlanRequest request;
-  if (options.given("device_order"))
-    request.order = solver::order_from_names(p.instance, options.texts("device_order"));
-  const auto size = [&](const char* name) -> std::optional<std::int64_t> {
-    if (!options.given(name)) return std::nullopt;
-    return solver_lua::micro_batch_size(options, name, p.instance);
-  };
-  request.prefill_micro_batch_size = size("prefill_micro_batch_size");
-  request.decode_micro_batch_size = size("decode_micro_batch_size");
-  request.time_limit_s = options.number("time_limit_s");
-  request.gap = options.number("gap");
-  request.threads = static_cast<std::int32_t>(options.integer("threads"));
-  request.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  request.stop = lua_kit::interrupt::flag();
-  solver_lua::read_ilp_options(p, options, request);
-  return request;
-}
-
 int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult& result,
                 const std::string& planner) {
+  // A planner that knows nothing of side constraints may break them.
+  if (result.candidate && !p.instance.rows.empty()) {
+    if (const auto violation = solver::find_violation(p.instance, *result.candidate)) {
+      return push_why(L, "infeasible", violation->message, violation->constraint);
+    }
+  }
   if (!result.candidate) {
     if (result.status == solver::SolveStatus::infeasible) {
       return push_why(
@@ -240,8 +230,9 @@ const OptionTable& plan_options() {
       "tessera.Plan?, tessera.Error?",
       {{.name = "planner",
         .type = OptionType::text,
-        .doc = "Planner's name; see `tessera help planners`",
-        .default_text = "\"exact\""},
+        .doc = "Planner's name, or a list: a planner, then heuristics; see `tessera help planners`",
+        .default_text = "\"exact\"",
+        .lua_type = "string|string[]"},
        {.name = "device_order",
         .type = OptionType::text_list,
         .doc = "Devices by stage; default: searched"},
@@ -278,6 +269,19 @@ const OptionTable& plan_options() {
         .default_text = "0",
         .min = 0,
         .max = 1024},
+       {.name = "group",
+        .type = OptionType::integer,
+        .doc = "Neighbouring layers decided together, by planners of the engine",
+        .unit = "layers",
+        .default_text = "1",
+        .min = 1,
+        .max = 1e6},
+       {.name = "on_error",
+        .type = OptionType::choice,
+        .doc = "When a heuristic of a chain fails: stop with its error, or continue from the best "
+               "plan so far, with a note",
+        .default_text = "\"stop\"",
+        .choices = {"stop", "continue"}},
        {.name = "seed",
         .type = OptionType::integer,
         .doc = "Seed of planners that draw",
@@ -286,14 +290,62 @@ const OptionTable& plan_options() {
         .max = 9007199254740992.0},
        {.name = "on_incumbent",
         .type = OptionType::callback,
-        .doc = "Called with { objective, bound, gap } for each better plan",
+        .doc =
+            "Called with { objective, bound, gap } for each better plan; bound and gap where there "
+            "is a bound",
         .lua_type = "fun(incumbent: table)"},
        start_option(),
        form_option(
            "\"tightened\"",
-           "Of planner \"ilp\": the programme with ranges, local search and a cutoff, or as "
-           "it stands; same optimum")}};
+           "Of planner \"ilp\": the programme with ranges, local search and a cutoff, or as it "
+           "stands; same optimum")}};
   return table;
+}
+
+solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
+  solver::PlanRequest request;
+  if (options.given("device_order"))
+    request.order = solver::order_from_names(p.instance, options.texts("device_order"));
+  const auto size = [&](const char* name) -> std::optional<std::int64_t> {
+    if (!options.given(name)) return std::nullopt;
+    return micro_batch_size(options, name, p.instance);
+  };
+  request.prefill_micro_batch_size = size("prefill_micro_batch_size");
+  request.decode_micro_batch_size = size("decode_micro_batch_size");
+  request.time_limit_s = std::min(options.number("time_limit_s"), lua_kit::interrupt::left_s());
+  request.gap = options.number("gap");
+  request.threads = static_cast<std::int32_t>(options.integer("threads"));
+  request.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  request.stop = lua_kit::interrupt::flag();
+  return request;
+}
+
+std::function<void(const solver::Incumbent&)> incumbent_handler(
+    lua_State* L, std::shared_ptr<const LoweredProblem> problem, const lua_kit::Options& options,
+    std::string planner) {
+  std::shared_ptr<lua_kit::LuaFunction> callback;
+  if (options.push("on_incumbent")) {
+    callback = std::make_shared<lua_kit::LuaFunction>(L, -1, options.path_of("on_incumbent"));
+  }
+  lua_pop(L, 1);
+  return [problem = std::move(problem), planner = std::move(planner),
+          callback = std::move(callback)](const solver::Incumbent& incumbent) {
+    lua_kit::interrupt::set_incumbent_text(incumbent_text(*problem, incumbent, planner));
+    if (!callback) return;
+    lua_State* state = callback->state();
+    lua_createtable(state, 0, 3);
+    const auto number = [&](const char* name, double value) {
+      lua_pushnumber(state, value);
+      lua_setfield(state, -2, name);
+    };
+    number("objective", incumbent.objective);
+    if (std::isfinite(incumbent.bound)) {
+      number("bound", incumbent.bound);
+      number("gap", (incumbent.objective - incumbent.bound) /
+                        std::max(std::abs(incumbent.objective), 1e-12));
+    }
+    callback->call(1, 0);
+  };
 }
 
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
@@ -345,44 +397,30 @@ int check_options(lua_State* L) {
 }
 
 int solve(lua_State* L) {
-  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const auto problem = lua_kit::check_object<LoweredProblem>(L, 1, "problem");
   const lua_kit::Options options(L, 2, plan_options(), "ts.plan");
   if (options.given("stages"))
     throw Error(ErrorCode::invalid_argument,
                 options.path_of("stages") + ": only planner = \"manual\" takes stages",
                 options.path_of("stages"));
-  solver::PlanRequest request = request_from(p, options);
-  std::optional<lua_kit::LuaFunction> callback;
-  if (options.push("on_incumbent")) callback.emplace(L, -1, options.path_of("on_incumbent"));
-  lua_pop(L, 1);
   const std::string chosen = options.text("planner");
-  request.on_incumbent = [&](const solver::Incumbent& incumbent) {
-    lua_kit::interrupt::set_incumbent_text(incumbent_text(p, incumbent, chosen));
-    if (!callback) return;
-    lua_State* state = callback->state();
-    lua_createtable(state, 0, 3);
-    const auto number = [&](const char* name, double value) {
-      lua_pushnumber(state, value);
-      lua_setfield(state, -2, name);
-    };
-    number("objective", incumbent.objective);
-    number("bound", incumbent.bound);
-    number("gap", (incumbent.objective - incumbent.bound) /
-                      std::max(std::abs(incumbent.objective), 1e-12));
-    callback->call(1, 0);
-  };
+  solver::PlanRequest request = request_from(*problem, options);
+  read_ilp_options(*problem, options, request);
+  request.on_incumbent = incumbent_handler(L, problem, options, chosen);
   const auto planner = planner_named(chosen, options.path_of("planner"));
-  solver::PlanResult result = planner->plan(p.instance, request);
-  // A planner that knows nothing of side constraints may break them.
-  if (result.candidate && !p.instance.rows.empty()) {
-    if (const auto violation = solver::find_violation(p.instance, *result.candidate)) {
-      result = {};
-      result.violation = violation;
-    }
+  const auto group = static_cast<std::size_t>(options.integer("group"));
+  const solver::Instance& instance = problem->instance;
+  if (group > 1 && (!instance.rows.empty() || request.start)) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of("group") +
+                    ": side constraints and a start decide single layers; "
+                    "leave out group",
+                options.path_of("group"));
   }
+  const solver::PlanResult result = solver::plan_grouped(*planner, instance, request, group);
   if (result.stopped_by != solver::SolveStatus::interrupted)
     lua_kit::interrupt::set_incumbent_text("");
-  return push_result(L, p, result, chosen);
+  return push_result(L, *problem, result, chosen);
 }
 
 /// planner_cards(): of the planners in C++, the default first.

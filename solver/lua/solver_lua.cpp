@@ -45,6 +45,7 @@ void register_solver(lua_State* L) {
   register_plan(L);
   register_stage(L);
   register_run(L);
+  register_search(L);
   lua_kit::register_module(L, "tessera.solver",
                            {{"problem", lua_kit::guarded<new_problem>},
                             {"solve", lua_kit::guarded<solve>},
@@ -53,7 +54,10 @@ void register_solver(lua_State* L) {
                             {"check_options", lua_kit::guarded<check_options>},
                             {"load_plan", lua_kit::guarded<load_plan>},
                             {"check", lua_kit::guarded<check_plan>},
-                            {"simulate", lua_kit::guarded<simulate>}});
+                            {"simulate", lua_kit::guarded<simulate>},
+                            {"search", lua_kit::guarded<new_search>},
+                            {"starts", lua_kit::guarded<new_starts>},
+                            {"heuristic_cards", lua_kit::guarded<heuristic_cards>}});
 }
 
 }  // namespace tessera::solver_lua

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <lua.hpp>
+#include <memory>
+#include <string>
 
 #include "tessera/core/option.h"
 #include "tessera/core/plan.h"
@@ -32,16 +35,28 @@ int check_options(lua_State* L);
 int load_plan(lua_State* L);
 int check_plan(lua_State* L);
 int simulate(lua_State* L);
+int new_search(lua_State* L);  ///< search(problem, plan, options, name) for heuristics in Lua
+int new_starts(lua_State* L);  ///< starts(problem, options, name): searches from every start
+int heuristic_cards(lua_State* L);
 void register_problem(lua_State* L);
 void register_plan(lua_State* L);
 void register_stage(lua_State* L);
 void register_run(lua_State* L);
+void register_search(lua_State* L);
 
 /// Pushes the stages of a plan as a list of objects.
 void push_stages(lua_State* L, const Plan& plan);
 
 /// The size of one phase's micro-batches, where a table demands it.
 OptionSpec micro_batch_option(std::string_view name);
+
+/// What ts.plan's options fix and limit, within the time limit of the script that asks.
+solver::PlanRequest request_from(const LoweredProblem& problem, const lua_kit::Options& options);
+
+/// What to do with each better plan: keep it for Ctrl-C, and tell the script's on_incumbent.
+std::function<void(const solver::Incumbent&)> incumbent_handler(
+    lua_State* L, std::shared_ptr<const LoweredProblem> problem, const lua_kit::Options& options,
+    std::string planner);
 
 /// Options of ts.plan that only the planner "ilp" understands.
 OptionSpec start_option();

@@ -4,125 +4,16 @@
 #include <cmath>
 
 #include "src/assign_bits.h"
+#include "src/working_plan.h"
 #include "tessera/core/rng.h"
 
 namespace tessera::solver {
 namespace {
 
-// The candidate with the sums that a move changes. Infeasibility is priced, so that the walk may
-// cross it; `penalty` is the price in objective units of being over by the whole limit.
-class Walk {
- public:
-  Walk(const Instance& instance, Candidate start)
-      : instance_(instance),
-        prefill_(instance.prefill(start.prefill_micro_batch_size)),
-        decode_(instance.decode(start.decode_micro_batch_size)),
-        coefficients_(objective_coefficients(instance, instance.objective,
-                                             start.prefill_micro_batch_size,
-                                             start.decode_micro_batch_size)),
-        at_(std::move(start)) {
-    recompute();
-  }
-
-  const Candidate& candidate() const { return at_; }
-  std::size_t stages() const { return at_.order.size(); }
-  std::size_t stage_of(std::size_t layer) const {
-    return static_cast<std::size_t>(
-        std::upper_bound(at_.first_layer.begin() + 1, at_.first_layer.end() - 1, layer) -
-        at_.first_layer.begin() - 1);
-  }
-
-  struct Price {
-    double objective = 0;
-    double excess = 0;  ///< relative to the limits; 0: feasible
-  };
-
-  Price price() const {
-    double tp = link_prefill_, td = link_decode_, sum_p = 0, sum_d = 0, excess = 0;
-    for (const Stage& stage : stage_) {
-      tp = std::max(tp, stage.prefill);
-      td = std::max(td, stage.decode);
-      sum_p += stage.prefill;
-      sum_d += stage.decode;
-      if (stage.bytes > stage.usable) {
-        excess += (stage.bytes - stage.usable) / std::max(1.0, stage.usable);
-      }
-    }
-    const ObjectiveCoefficients& c = coefficients_;
-    Price p;
-    p.objective = c.prefill_max * tp + c.prefill_sum * sum_p + c.decode_max * td +
-                  c.decode_sum * sum_d + c.round * std::max(c.round_micro_batches * td, sum_d) +
-                  instance_.theta * omega_;
-    if (instance_.max_omega && omega_ > *instance_.max_omega) {
-      const double over = omega_ - *instance_.max_omega;
-      excess += over / std::max(1e-12, std::fabs(*instance_.max_omega));
-    }
-    for (const Row& row : instance_.rows) excess += solver::excess(row, at_);
-    p.excess = excess;
-    return p;
-  }
-
-  void set_bit(std::size_t layer, std::size_t bit) {
-    const std::size_t stage = stage_of(layer);
-    add(stage, layer, -1);
-    at_.bit[layer] = bit;
-    add(stage, layer, 1);
-  }
-
-  /// Moves boundary k (between stages k-1 and k) by one layer, which gets `bit`.
-  void shift(std::size_t k, bool right, std::size_t bit) {
-    const std::size_t layer = right ? at_.first_layer[k] : at_.first_layer[k] - 1;
-    add(right ? k : k - 1, layer, -1);
-    at_.bit[layer] = bit;
-    at_.first_layer[k] = right ? layer + 1 : layer;
-    add(right ? k - 1 : k, layer, 1);
-  }
-
-  void swap_groups(std::size_t a, std::size_t b) {
-    std::swap(at_.order[a], at_.order[b]);
-    recompute();
-  }
-
-  bool runs(std::size_t stage, std::size_t bit) const {
-    return instance_.allowed_at(at_.order[stage], bit);
-  }
-
- private:
-  struct Stage {
-    double prefill = 0, decode = 0, bytes = 0, usable = 0;
-  };
-
-  void add(std::size_t stage, std::size_t layer, double sign) {
-    const std::int32_t cls = instance_.layer_class[layer];
-    const std::size_t bit = at_.bit[layer], group = at_.order[stage];
-    stage_[stage].prefill += sign * instance_.layer_s(prefill_, group, cls, bit);
-    stage_[stage].decode += sign * instance_.layer_s(decode_, group, cls, bit);
-    stage_[stage].bytes += sign * instance_.layer_bytes_at(cls, bit);
-    omega_ += sign * instance_.omega_at(layer, bit);
-  }
-
-  void recompute() {
-    const Evaluation e = evaluate(instance_, at_);
-    stage_.clear();
-    for (const StageEvaluation& s : e.stages) {
-      stage_.push_back({s.prefill_s, s.decode_s, s.layers_bytes + s.fixed_bytes, s.usable_bytes});
-    }
-    omega_ = e.omega;
-    link_prefill_ = link_decode_ = 0;
-    for (std::size_t k = 1; k < at_.order.size(); ++k) {
-      const std::size_t from = at_.order[k - 1], to = at_.order[k];
-      link_prefill_ = std::max(link_prefill_, instance_.link_s(prefill_, from, to));
-      link_decode_ = std::max(link_decode_, instance_.link_s(decode_, from, to));
-    }
-  }
-
-  const Instance& instance_;
-  const PhaseCosts& prefill_;
-  const PhaseCosts& decode_;
-  ObjectiveCoefficients coefficients_;
-  Candidate at_;
-  std::vector<Stage> stage_;
-  double omega_ = 0, link_prefill_ = 0, link_decode_ = 0;
+// What the walk compares: infeasibility is priced, so that it may be crossed.
+struct Price {
+  double objective = 0;
+  double excess = 0;  ///< relative to the limits; 0: feasible
 };
 
 std::vector<std::size_t> usable_bits(const Instance& instance, std::size_t group) {
@@ -175,7 +66,7 @@ class Annealing {
   }
 
   std::optional<Candidate> run(const Deadline& deadline) {
-    price_ = walk_.price();
+    price_ = price();
     remember();
     // One relative unit of excess outweighs any gain in time from the first move on.
     penalty_ = 20 * std::max(1e-9, std::fabs(price_.objective));
@@ -209,8 +100,10 @@ class Annealing {
     return static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(count) - 1));
   }
 
+  Price price() const { return {walk_.objective(), walk_.excess()}; }
+
   bool accept() {
-    const Walk::Price next = walk_.price();
+    const Price next = price();
     const double before = price_.objective + penalty_ * price_.excess;
     const double after = next.objective + penalty_ * next.excess;
     if (after > before && rng_.uniform() >= std::exp((before - after) / temperature_)) return false;
@@ -250,13 +143,13 @@ class Annealing {
   }
 
   void try_shift() {
-    if (walk_.stages() < 2) return;
-    const std::size_t k = 1 + below(walk_.stages() - 1);
+    if (walk_.num_stages() < 2) return;
+    const std::size_t k = 1 + below(walk_.num_stages() - 1);
     const bool right = rng_.integer(0, 1) == 1;
     const auto& first = walk_.candidate().first_layer;
     const std::size_t from = right ? k : k - 1, to = right ? k - 1 : k;
     const std::size_t size = first[from + 1] - first[from];
-    const bool end = from == 0 || from + 1 == walk_.stages();
+    const bool end = from == 0 || from + 1 == walk_.num_stages();
     if (size <= (end || !instance_.allow_empty_stage ? 1u : 0u)) return;
     const std::size_t layer = right ? first[k] : first[k] - 1;
     const std::size_t old = walk_.candidate().bit[layer];
@@ -268,7 +161,7 @@ class Annealing {
   }
 
   void try_swap_groups() {
-    const std::size_t a = below(walk_.stages()), b = below(walk_.stages());
+    const std::size_t a = below(walk_.num_stages()), b = below(walk_.num_stages());
     const auto& order = walk_.candidate().order;
     if (order[a] == order[b]) return;
     walk_.swap_groups(a, b);
@@ -297,9 +190,9 @@ class Annealing {
   const Instance& instance_;
   const LocalSearchSetting& setting_;
   Rng rng_;
-  Walk walk_;
+  WorkingPlan walk_;
   std::vector<std::vector<std::size_t>> bits_;
-  Walk::Price price_;
+  Price price_;
   double penalty_ = 0, temperature_ = 0;
   std::optional<Candidate> best_;
   double best_objective_ = 0;

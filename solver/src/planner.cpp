@@ -1,5 +1,7 @@
 #include "tessera/solver/planner.h"
 
+#include "tessera/solver/plan_search.h"
+
 namespace tessera::solver {
 
 std::string_view to_string(SolveStatus status) {
@@ -22,6 +24,9 @@ std::vector<std::unique_ptr<Planner>> make_planners() {
   std::vector<std::unique_ptr<Planner>> planners;
   planners.push_back(make_exact_planner());
   planners.push_back(make_ilp_planner());
+  planners.push_back(make_adabits_planner());
+  planners.push_back(make_heuristic_planner(make_bitwidth_transfer()));
+  planners.push_back(make_threshold_planner());
   return planners;
 }
 

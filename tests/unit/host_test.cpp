@@ -309,6 +309,29 @@ TEST_F(InstalledHost, SaysWhenItsLibraryIsMissing) {
   EXPECT_EQ(run({"version"}).status, 0);
 }
 
+// A heuristic that never calls the engine, on a plan that fits.
+std::string silent_heuristic(const std::string& loop) {
+  return "local ts = require 'tessera' ts.register_heuristic { name = 'stuck', doc = 'Loops', "
+         "improve = function() " +
+         loop +
+         " end } local plan = ts.plan(ts.problem { model = 'opt-125m', cluster = '2xT4-16G' }, "
+         "{ planner = { 'threshold', 'stuck' }, time_limit_s = 0.3 }) "
+         "print(plan.notes[#plan.notes])";
+}
+
+TEST_F(Host, EndsASilentHeuristicAtItsTimeLimit) {
+  const Process compiled = tessera({"-e", silent_heuristic("while true do end")});
+  EXPECT_EQ(compiled.status, 1);
+  EXPECT_LT(compiled.seconds, 5);
+  EXPECT_THAT(compiled.out, HasSubstr("opt-125m"));  // the incumbent
+  EXPECT_THAT(compiled.err, HasSubstr("tessera: heuristic 'stuck' was still running, silent, past "
+                                      "its time limit of 0."));
+  EXPECT_THAT(compiled.err, HasSubstr("search:expired()"));
+  const Process interpreted = tessera({"-e", silent_heuristic("jit.off() while true do end")});
+  EXPECT_EQ(interpreted.status, 0) << interpreted.err;
+  EXPECT_EQ(interpreted.out, "heuristic 'stuck' was stopped at its time limit\n");
+}
+
 class HostInterrupt : public Host {
  protected:
   // Sends SIGINT once the script has printed "ready".

@@ -1,16 +1,19 @@
 #include "host_module.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "list.h"
 #include "strict.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/value.h"
 #include "version.h"
@@ -114,6 +117,47 @@ int luacats(lua_State* L) {
   return 1;
 }
 
+/// limited(limit_s, who, f, ...): true and what f returns, or false when it had to be stopped at
+/// its time limit. Its errors pass through.
+int limited(lua_State* L) {
+  const double limit_s = lua_kit::check_number(L, 1, "tessera.host.limited.limit_s", 0, 1e9, "s");
+  const std::string who = lua_kit::check_text(L, 2, "tessera.host.limited.who");
+  int status = 0;
+  {
+    const lua_kit::interrupt::TimeLimit limit(L, limit_s, who);
+    status = lua_kit::protected_call(L, lua_gettop(L) - 3, LUA_MULTRET);
+  }
+  if (status == 0) {
+    lua_pushboolean(L, 1);
+    lua_replace(L, 2);
+    return lua_gettop(L) - 1;
+  }
+  if (lua_kit::read_error(L, -1).code != lua_kit::interrupt::kTimeLimitCode) {
+    lua_kit::throw_script_error(L);
+  }
+  lua_pushboolean(L, 0);
+  return 1;
+}
+
+int now_s(lua_State* L) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  lua_pushnumber(L, std::chrono::duration<double>(now).count());
+  return 1;
+}
+
+/// user_scripts(kind): the Lua files in `kind` of every folder of TESSERA_PATH.
+int user_scripts(lua_State* L) {
+  const std::string kind = lua_kit::check_text(L, 1, "tessera.host.user_scripts.kind");
+  std::vector<std::string> paths;
+  for (const std::string& folder : user_folders()) {
+    for (const Listed& script : list_scripts(folder + "/" + kind, true)) {
+      paths.push_back(script.path);
+    }
+  }
+  lua_kit::push_texts(L, paths);
+  return 1;
+}
+
 void set_text(lua_State* L, const char* field, const std::string& text) {
   lua_kit::push_text(L, text);
   lua_setfield(L, -2, field);
@@ -164,7 +208,10 @@ void open_host_module(Host& host) {
                             {"limit_memory", guarded<limit_memory>},
                             {"help", guarded<help>},
                             {"help_topics", guarded<help_topics>},
-                            {"luacats", guarded<luacats>}});
+                            {"luacats", guarded<luacats>},
+                            {"limited", guarded<limited>},
+                            {"now_s", guarded<now_s>},
+                            {"user_scripts", guarded<user_scripts>}});
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");
   host.call(1, 1);

@@ -11,7 +11,9 @@ namespace tessera::app {
 /// `set_result(value)` (what --json prints at the end; the last one counts),
 /// `set_incumbent(text)` (what Ctrl-C prints; "" withdraws it), `strict(boolean)`,
 /// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names), `luacats()`
-/// (the text of the annotations file).
+/// (the text of the annotations file), `limited(limit_s, who, f, ...)` (true and results, or false
+/// at its time limit), `now_s()` (a clock that only goes forward), `user_scripts(kind)` (paths of
+/// the Lua files in folder `kind` of TESSERA_PATH).
 void open_host_module(Host& host);
 
 /// set_result(value): what --json prints at the end. To be guarded.

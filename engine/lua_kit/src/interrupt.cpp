@@ -1,16 +1,21 @@
 #include "tessera/lua_kit/interrupt.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <limits>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "tessera/lua_kit/guard.h"
 
@@ -61,6 +66,44 @@ void on_signal(int signal) {
   errno = saved_errno;
 }
 
+using Clock = std::chrono::steady_clock;
+
+/// Time past a limit that a script has to come back by itself: it may be between two looks at it.
+constexpr auto kSlack = std::chrono::milliseconds(250);
+/// No limit is longer than a year, so that its end can be computed.
+constexpr double kLongestLimitS = 3.2e7;
+
+struct Limit {
+  Clock::time_point end;
+  double limit_s = 0;
+  std::string who;
+  bool raised = false;  ///< Lua was told
+};
+struct Limits {
+  std::mutex mutex;
+  std::vector<Limit> stack;
+};
+Limits& limits() {
+  static auto* instance = new Limits;  // never destroyed, like the incumbent
+  return *instance;
+}
+std::atomic<bool> limit_raised{false};
+
+// Stays installed until the TimeLimit ends, so that a script cannot lose it in a pcall.
+void raise_time_limit(lua_State* L, lua_Debug*) {
+  raise(L, kTimeLimitCode, "stopped at its time limit");
+}
+
+// Runs on the script's thread, like the TimeLimit, so neither can come in the other's way.
+void on_time_limit(int) {
+  const int saved_errno = errno;
+  lua_State* L = interrupted_state.load();
+  if (L != nullptr && limit_raised.load() && !requested.load()) {
+    lua_sethook(L, raise_time_limit, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+  }
+  errno = saved_errno;
+}
+
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
@@ -92,16 +135,45 @@ void write_incumbent() {
   best.text.clear();
 }
 
-[[noreturn]] void end_process() {
+[[noreturn]] void end_process(const std::string& message, int status) {
   flush_if_possible(stdout);
   write_incumbent();
-  write_all(STDERR_FILENO, "tessera: interrupted by Ctrl-C\n");
-  ::_exit(130);
+  write_all(STDERR_FILENO, message);
+  ::_exit(status);
 }
+
+[[noreturn]] void end_by_ctrl_c() { end_process("tessera: interrupted by Ctrl-C\n", 130); }
 
 void wait_for_wake() {
   while (::sem_wait(&wake) != 0 && errno == EINTR) {
   }
+}
+
+// When the limit in force needs the watchdog next, if one is.
+std::optional<Clock::time_point> next_look(std::chrono::milliseconds grace) {
+  const std::lock_guard lock(limits().mutex);
+  if (limits().stack.empty()) return std::nullopt;
+  const Limit& limit = limits().stack.back();
+  return limit.end + kSlack + (limit.raised ? grace : std::chrono::milliseconds(0));
+}
+
+void look_at_limit(std::chrono::milliseconds grace) {
+  const auto look = next_look(grace);
+  if (!look || Clock::now() < *look) return;
+  const std::lock_guard lock(limits().mutex);
+  if (limits().stack.empty()) return;
+  Limit& limit = limits().stack.back();
+  if (!limit.raised) {
+    limit.raised = true;
+    limit_raised = true;
+    pthread_kill(script_thread, SIGURG);
+    return;
+  }
+  end_process("tessera: " + limit.who + " was still running, silent, past its time limit of " +
+                  fmt::format("{:.3g} s", limit.limit_s) +
+                  ". A loop that never calls the engine cannot be stopped otherwise: let it look "
+                  "at search:expired(), or raise time_limit_s\n",
+              1);
 }
 
 // Whether something woke the watchdog within `grace`.
@@ -119,13 +191,19 @@ bool wait_for_wake(std::chrono::milliseconds grace) {
 
 void watch(std::chrono::milliseconds grace) {
   for (;;) {
-    wait_for_wake();
+    if (const auto look = next_look(grace)) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*look - Clock::now());
+      if (left.count() > 0) wait_for_wake(left);
+    } else {
+      wait_for_wake();
+    }
+    if (!closing) look_at_limit(grace);
     while (!closing && requested && policy != Policy::never) {
-      if (num_signals > 1) end_process();
+      if (num_signals > 1) end_by_ctrl_c();
       if (policy == Policy::second_signal) {
         wait_for_wake();
       } else if (!wait_for_wake(grace) && requested && policy == Policy::after_grace && !closing) {
-        end_process();
+        end_by_ctrl_c();
       }
     }
     if (closing) return;
@@ -134,7 +212,7 @@ void watch(std::chrono::milliseconds grace) {
 
 // Never destroyed, because a script's os.exit() runs the destructors of statics while it waits.
 std::thread& watcher = *new std::thread;
-struct sigaction previous_action;
+struct sigaction previous_action, previous_urgent;
 
 }  // namespace
 
@@ -161,6 +239,37 @@ void reset(lua_State* L) {
   if (watcher.joinable()) ::sem_post(&wake);
 }
 
+double left_s() {
+  const std::lock_guard lock(limits().mutex);
+  if (limits().stack.empty()) return std::numeric_limits<double>::infinity();
+  const std::chrono::duration<double> left = limits().stack.back().end - Clock::now();
+  return std::max(0.0, left.count());
+}
+
+TimeLimit::TimeLimit(lua_State* L, double limit_s, std::string who) : L_(L) {
+  const auto length = std::chrono::duration<double>(std::clamp(limit_s, 0.0, kLongestLimitS));
+  Limit limit{Clock::now() + std::chrono::ceil<Clock::duration>(length), limit_s, std::move(who)};
+  {
+    const std::lock_guard lock(limits().mutex);
+    auto& stack = limits().stack;
+    if (!stack.empty()) limit.end = std::min(limit.end, stack.back().end);
+    stack.push_back(std::move(limit));
+  }
+  if (watcher.joinable()) ::sem_post(&wake);
+}
+
+TimeLimit::~TimeLimit() {
+  bool raised = false;
+  {
+    const std::lock_guard lock(limits().mutex);
+    raised = limits().stack.back().raised;
+    limits().stack.pop_back();
+  }
+  limit_raised = false;
+  if (raised && !requested) lua_sethook(L_, nullptr, 0, 0);
+  if (watcher.joinable()) ::sem_post(&wake);
+}
+
 Watchdog::Watchdog(lua_State* L, std::chrono::milliseconds grace) {
   if (watcher.joinable()) throw std::logic_error("a second Watchdog");
   closing = false;
@@ -180,10 +289,14 @@ Watchdog::Watchdog(lua_State* L, std::chrono::milliseconds grace) {
   sigemptyset(&action.sa_mask);
   action.sa_flags = 0;  // no SA_RESTART: a script that waits for input is interrupted too
   ::sigaction(SIGINT, &action, &previous_action);
+  action.sa_handler = on_time_limit;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGURG, &action, &previous_urgent);
 }
 
 Watchdog::~Watchdog() {
   ::sigaction(SIGINT, &previous_action, nullptr);
+  ::sigaction(SIGURG, &previous_urgent, nullptr);
   interrupted_state = nullptr;
   closing = true;
   ::sem_post(&wake);

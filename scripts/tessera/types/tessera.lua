@@ -215,7 +215,7 @@ local ts = {}
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field quality? string Quality floor: a planner whose omega may not be exceeded (uniform)
 ---@field indicator? string Indicator as a JSON or CSV file
----@field planner? string Planner's name; see `tessera help planners` [default "exact"]
+---@field planner? string|string[] Planner's name, or a list: a planner, then heuristics; see `tessera help planners` [default "exact"]
 ---@field device_order? string[] Devices by stage; default: searched
 ---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
@@ -275,7 +275,7 @@ local ts = {}
 ---@field attention_window? integer Sliding-window attention (an integer in [1, 268435456] (tokens))
 
 ---@class tessera.options.plan
----@field planner? string Planner's name; see `tessera help planners` [default "exact"]
+---@field planner? string|string[] Planner's name, or a list: a planner, then heuristics; see `tessera help planners` [default "exact"]
 ---@field device_order? string[] Devices by stage; default: searched
 ---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
@@ -283,8 +283,10 @@ local ts = {}
 ---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
 ---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
+---@field group? integer Neighbouring layers decided together, by planners of the engine (an integer in [1, 1000000] (layers)) [default 1]
+---@field on_error? "stop"|"continue" When a heuristic of a chain fails: stop with its error, or continue from the best plan so far, with a note [default "stop"]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
----@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan
+---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan; bound and gap where there is a bound
 ---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
 ---@field form? "base"|"tightened" Of planner "ilp": the programme with ranges, local search and a cutoff, or as it stands; same optimum [default "tightened"]
 
@@ -373,7 +375,7 @@ function ts.picture(plan, path) end
 ---@return tessera.Error?
 function ts.plan(problem, options) end
 
---- Cards of all planners, sorted by name.
+--- Cards of all planners and heuristics, sorted by name.
 ---@return table[]
 function ts.planners() end
 
@@ -381,6 +383,11 @@ function ts.planners() end
 ---@param options? tessera.options.problem
 ---@return tessera.Problem
 function ts.problem(options) end
+
+--- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
+---@param card table name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
+---@return table
+function ts.register_heuristic(card) end
 
 --- Adds a planner written in Lua; its name then works as `planner =`. One of the same name that was added before is replaced.
 ---@param card table name, doc, source, plan = function(problem, opt), options = { [name] = { type =, default =, min =, max =, doc = } }

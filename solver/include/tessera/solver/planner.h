@@ -86,4 +86,10 @@ std::unique_ptr<Planner> make_exact_planner();
 /// order is given.
 std::unique_ptr<Planner> make_ilp_planner();
 
+/// Least omega under memory, blind to latency: LLM-PQ's "adabits".
+std::unique_ptr<Planner> make_adabits_planner();
+
+/// Fills the devices in order up to one limit on the stage time: quick, and proves nothing.
+std::unique_ptr<Planner> make_threshold_planner();
+
 }  // namespace tessera::solver

@@ -29,6 +29,29 @@ void print_incumbent();
 /// Forgets a Ctrl-C that has been dealt with (back at the prompt).
 void reset(lua_State* L);
 
+/// How long the script that runs may still take (s); infinite where no TimeLimit is in force.
+double left_s();
+
+/// Code of the error that a TimeLimit raises. Not "time_limit", which planners give as a result.
+inline constexpr const char* kTimeLimitCode = "script_time_limit";
+
+/// A limit on what a script does while this lives: a heuristic, a planner in Lua. Past it,
+/// interpreted Lua raises an error with kTimeLimitCode; a loop that LuaJIT has compiled never
+/// looks, so a script that is still silent a grace period later ends the process: the watchdog
+/// prints the incumbent, names the culprit, and exits with status 1. Limits nest; an inner one ends
+/// no later than the outer. Without a Watchdog it only feeds `left_s`.
+class TimeLimit {
+ public:
+  /// @param who "heuristic 'greedy_balance'", for the message.
+  TimeLimit(lua_State* L, double limit_s, std::string who);
+  ~TimeLimit();
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+
+ private:
+  lua_State* L_;
+};
+
 /// When a running process is ended from outside Lua.
 enum class Policy {
   after_grace,    ///< a grace period after the first Ctrl-C, or at the second: scripts
@@ -36,7 +59,7 @@ enum class Policy {
   never           ///< Ctrl-C means something else: the prompt itself
 };
 
-/// Handles SIGINT while it lives. One per process, made on the thread that runs `L`.
+/// Handles SIGINT, and SIGURG for its own use, while it lives. One per process, made on the thread that runs `L`.
 class Watchdog {
  public:
   explicit Watchdog(lua_State* L,

@@ -1,0 +1,194 @@
+-- Planners and heuristics by name: those of the engine, those that ship as Lua files, those that scripts add.
+-- An entry has name, doc, source, options, and one or both of
+--   plan(problem, opt)      a planner in Lua; `engine = true` instead for one in C++
+--   improve(search, opt)    a heuristic; `starts` says from where when it is asked for alone
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local options = require "tessera.options"
+local solver = require "tessera.solver"
+
+local M = {}
+
+local entries = {}
+local built_in = { manual = true }
+local shipped = {
+  baselines = { "uniform", "het" },
+  heuristics = { "bitwidth_transfer" },
+}
+
+--- Options that ts.plan itself understands, whoever plans.
+M.common = {
+  planner = true, device_order = true, prefill_micro_batch_size = true, decode_micro_batch_size = true,
+  time_limit_s = true, gap = true, threads = true, group = true, seed = true, on_error = true, on_incumbent = true,
+  start = true, form = true,
+}
+
+for i, card in ipairs(solver.planner_cards()) do
+  card.engine = true
+  entries[card.name], built_in[card.name] = card, true
+  if i == 1 then M.default = card.name end
+end
+for _, card in ipairs(solver.heuristic_cards()) do
+  local entry = entries[card.name] or card
+  entry.improve = function(search) require("tessera.search").state(search):improve(card.name) end
+  entries[card.name], built_in[card.name] = entry, true
+end
+entries.manual = {
+  name = "manual",
+  doc = "A plan made by hand: stages and both micro-batch sizes, checked and priced like any other",
+  source = "",
+}
+
+local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+
+local function sorted_keys(...)
+  local keys = {}
+  for _, map in ipairs { ... } do
+    for key in pairs(map) do keys[#keys + 1] = key end
+  end
+  table.sort(keys)
+  return keys
+end
+M.sorted_keys = sorted_keys
+
+local function deep_copy(value)
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for key, item in pairs(value) do copy[key] = deep_copy(item) end
+  return copy
+end
+
+local function check_fields(card, path, fields, required)
+  if type(card) ~= "table" then fail(path, "a table belongs here, not a " .. type(card)) end
+  for field, value in pairs(card) do
+    if not fields[field] then
+      fail(path, ("unknown field '%s'%s"):format(tostring(field),
+        core.did_you_mean(tostring(field), sorted_keys(fields))))
+    end
+    if type(value) ~= fields[field] then
+      fail(path .. "." .. field, ("a %s belongs here, not a %s"):format(fields[field], type(value)))
+    end
+  end
+  for _, field in ipairs(required) do
+    if card[field] == nil then fail(path .. "." .. field, "missing; give a " .. fields[field]) end
+  end
+  if not card.name:find "^[%w_][%w_.%-]*$" then
+    fail(path .. ".name", "a name has letters, digits, '_', '-' and '.', such as \"first_fit\"")
+  end
+  for name, spec in pairs(card.options or {}) do
+    if M.common[name] then
+      fail(("%s.options.%s"):format(path, name), "every planner has this option already; choose another name")
+    end
+    options.check_spec(name, spec, path .. ".options")
+  end
+end
+
+local function refuse_built_in(card, path)
+  if type(card) == "table" and built_in[card.name] then
+    fail(path .. ".name", ("'%s' is built in; choose another"):format(card.name))
+  end
+end
+
+local planner_fields = { name = "string", doc = "string", source = "string", options = "table", plan = "function" }
+
+--- Adds a planner in Lua, shipped ones included.
+function M.add_planner(card)
+  check_fields(card, "ts.register_planner", planner_fields, { "name", "doc", "plan" })
+  entries[card.name] = deep_copy(card)
+  return card
+end
+
+local heuristic_fields = {
+  name = "string", doc = "string", source = "string", options = "table", improve = "function", starts = "string",
+}
+
+--- Adds a heuristic in Lua, shipped ones included.
+function M.add_heuristic(card)
+  local path = "ts.register_heuristic"
+  check_fields(card, path, heuristic_fields, { "name", "doc", "improve" })
+  if card.starts and card.starts ~= "one" and card.starts ~= "every" then
+    fail(path .. ".starts", ("'%s' is neither \"one\" nor \"every\""):format(card.starts))
+  end
+  entries[card.name] = deep_copy(card)
+  return card
+end
+
+-- Files load once; what a user's folder holds is read when names are first needed, so that start-up does not wait.
+local loaded = false
+local function load_all()
+  if loaded then return end
+  loaded = true
+  for _, folder in ipairs { "baselines", "heuristics" } do
+    for _, name in ipairs(shipped[folder]) do built_in[require(("tessera.%s.%s"):format(folder, name)).name] = true end
+  end
+  for _, folder in ipairs { "planners", "baselines", "heuristics" } do
+    for _, path in ipairs(host.user_scripts(folder)) do
+      local chunk, message = loadfile(path)
+      if not chunk then core.raise("script", message, path) end
+      chunk()
+    end
+  end
+end
+
+core.document {
+  name = "ts.register_planner", doc = "Adds a planner written in Lua; its name then works as `planner =`. "
+    .. "One of the same name that was added before is replaced.",
+  parameters = { { "card", "table",
+    "name, doc, source, plan = function(problem, opt), "
+    .. "options = { [name] = { type =, default =, min =, max =, doc = } }" } },
+  returns = "table",
+}
+function M.register_planner(card)
+  load_all()
+  refuse_built_in(card, "ts.register_planner")
+  return M.add_planner(card)
+end
+
+core.document {
+  name = "ts.register_heuristic", doc = "Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its "
+    .. "name then works as `planner =`, alone or in a chain { \"adabits\", name }.",
+  parameters = { { "card", "table",
+    "name, doc, source, options, improve = function(search, opt), starts = \"one\" (adabits' plan) or \"every\" "
+    .. "(that of every order of device types and pair of micro-batch sizes; the best answer counts)" } },
+  returns = "table",
+}
+function M.register_heuristic(card)
+  load_all()
+  refuse_built_in(card, "ts.register_heuristic")
+  return M.add_heuristic(card)
+end
+
+core.document {
+  name = "ts.planners", doc = "Cards of all planners and heuristics, sorted by name.", returns = "table[]",
+}
+--- Cards: name, doc, source, kind (planner or heuristic), and the options of their own. Copies: changing them changes
+--- nothing.
+function M.list()
+  load_all()
+  local cards = {}
+  for _, name in ipairs(sorted_keys(entries)) do
+    local e = entries[name]
+    cards[#cards + 1] = {
+      name = name, doc = e.doc, source = e.source or "", options = deep_copy(e.options or {}),
+      kind = e.improve and not (e.plan or e.engine) and "heuristic" or "planner",
+      improves = e.improve ~= nil,
+    }
+  end
+  return cards
+end
+
+--- The entry of that name; `path` is the option that names it.
+function M.named(name, path)
+  if type(name) ~= "string" then fail(path, "the name of a planner belongs here, not a " .. type(name)) end
+  if not entries[name] then
+    load_all()
+    if not entries[name] then
+      core.raise("not_found", ("%s: unknown planner '%s'%s"):format(path, name,
+        core.did_you_mean(name, sorted_keys(entries))), path)
+    end
+  end
+  return entries[name]
+end
+
+return M

@@ -1,0 +1,183 @@
+-- The search object that heuristics work on. Moves are read in place: C++ prices them in blocks, and a move is a
+-- read-only view of one record, good until the next step. `move:keep()` makes a copy that lasts.
+
+local ffi = require "ffi"
+local core = require "tessera.core"
+
+-- The same record as tessera::solver::Move. A second load of this file finds it declared.
+if not pcall(ffi.typeof, "tessera_move") then
+  ffi.cdef [[
+  typedef struct {
+    const int32_t kind_index, from_stage, to_stage, first_layer, num_layers, from_bitwidth, to_bitwidth, other_layer;
+    const double objective_delta, prefill_delta_s, decode_delta_s, omega_delta, memory_delta_bytes;
+    const bool fits;
+  } tessera_move;
+  ]]
+end
+
+local kinds = { [0] = "shift", "swap", "retype", "rule", "micro_batch", "order" }
+local fields = {
+  "kind", "from_stage", "to_stage", "first_layer", "num_layers", "from_bitwidth", "to_bitwidth", "fits",
+  "objective_delta", "prefill_delta_s", "decode_delta_s", "omega_delta", "memory_delta_bytes", "keep", "to_table",
+}
+local record = ffi.typeof "tessera_move"
+local view = ffi.typeof "const tessera_move *"
+local size = ffi.sizeof(record)
+
+local function keep(move)
+  local copy = record()
+  ffi.copy(copy, move, size)
+  return copy
+end
+
+local function to_table(move)
+  local t = {}
+  for _, name in ipairs(fields) do
+    if name ~= "keep" and name ~= "to_table" then t[name] = move[name] end
+  end
+  return t
+end
+
+local behaviour = {
+  __index = function(move, name)
+    if name == "kind" then return kinds[move.kind_index] end
+    if name == "keep" then return keep end
+    if name == "to_table" then return to_table end
+    core.raise("invalid_argument", ("a move has no field '%s'%s"):format(tostring(name),
+      core.did_you_mean(tostring(name), fields)), "move")
+  end,
+  __newindex = function(_, name)
+    core.raise("invalid_argument", ("move.%s: a move is read-only; search:apply makes the step"):format(
+      tostring(name)), "move")
+  end,
+  __tostring = function(m)
+    return ("move: %s from stage %d to %d, objective %+.6g s%s"):format(kinds[m.kind_index], m.from_stage,
+      m.to_stage, m.objective_delta, m.fits and "" or ", does not fit")
+  end,
+}
+pcall(ffi.metatype, record, behaviour) -- a type gets its metatable once; a second load of this file keeps the first
+
+local M = {}
+local private = setmetatable({}, { __mode = "k" })
+local Search = {}
+
+local function of(search, method)
+  local hidden = private[search]
+  if not hidden then
+    core.raise("invalid_argument", ("search:%s: call it with a colon, on the search that improve was given"):format(
+      method), "search")
+  end
+  return hidden
+end
+
+local function figures(move, method)
+  if not (ffi.istype(record, move) or ffi.istype(view, move)) then
+    core.raise("invalid_argument", ("search:%s: a move belongs here, not a %s"):format(method, type(move)), "search")
+  end
+  return move.kind_index, move.from_stage, move.to_stage, move.first_layer, move.num_layers, move.from_bitwidth,
+    move.to_bitwidth, move.other_layer
+end
+
+local query_fields = { from = true, to = true, kinds = true }
+
+--- Iterates over moves of the plan at hand, in a fixed order.
+function Search:moves(query)
+  local hidden = of(self, "moves")
+  if query ~= nil and type(query) ~= "table" then
+    core.raise("invalid_argument", "search:moves: a table { from =, to =, kinds = } belongs here, not a "
+      .. type(query), "search:moves")
+  end
+  for name in pairs(query or {}) do
+    if not query_fields[name] then
+      core.raise("invalid_argument", ("search:moves: unknown option '%s'%s"):format(tostring(name),
+        core.did_you_mean(tostring(name), { "from", "kinds", "to" })), "search:moves")
+    end
+  end
+  local state = hidden.state
+  local asked = query and query.kinds
+  if type(asked) == "string" then asked = { asked } end
+  state:start(query and query.from, query and query.to, asked)
+  hidden.round = hidden.round + 1
+  local round, block, count, i = hidden.round, nil, 0, 0
+  return function()
+    if hidden.round ~= round then
+      core.raise("invalid_argument", "search:moves: the plan changed, or another search:moves began; break out of the "
+        .. "loop and start it anew", "search:moves")
+    end
+    if i == count then
+      local address
+      address, count = state:next()
+      if count == 0 then return nil end
+      block, i = ffi.cast(view, address), 0
+    end
+    i = i + 1
+    return block + (i - 1)
+  end
+end
+
+--- Makes the step. The engine checks it again, and prices it anew.
+function Search:apply(move)
+  local hidden = of(self, "apply")
+  hidden.state:apply(figures(move, "apply"))
+  hidden.round = hidden.round + 1
+end
+
+--- Takes the last step back; false where there is none.
+function Search:undo()
+  local hidden = of(self, "undo")
+  hidden.round = hidden.round + 1
+  return hidden.state:undo()
+end
+
+--- Random steps that fit, about `strength` times the number of layers.
+function Search:perturb(strength)
+  local hidden = of(self, "perturb")
+  hidden.round = hidden.round + 1
+  return hidden.state:perturb(strength)
+end
+
+--- The move priced from scratch, as a table.
+function Search:evaluate(move)
+  local fits, objective, prefill, decode, omega, memory = of(self, "evaluate").state:evaluate(
+    figures(move, "evaluate"))
+  return {
+    fits = fits, objective_delta = objective, prefill_delta_s = prefill, decode_delta_s = decode,
+    omega_delta = omega, memory_delta_bytes = memory,
+  }
+end
+
+--- The best plan met so far.
+function Search:best() return of(self, "best").state:plan() end
+
+for _, name in ipairs { "slowest_stage", "objective", "expired", "moves_made", "random" } do
+  Search[name] = function(self)
+    local state = of(self, name).state
+    return state[name](state)
+  end
+end
+
+local shell = {
+  __index = function(_, name)
+    local method = Search[name]
+    if method then return method end
+    core.raise("invalid_argument", ("search:%s does not exist%s"):format(tostring(name), core.did_you_mean(
+      tostring(name), require("tessera.registry").sorted_keys(Search))), "search")
+  end,
+  __newindex = function(_, name)
+    core.raise("invalid_argument", ("search.%s: the search object is read-only"):format(tostring(name)), "search")
+  end,
+  __tostring = function(self) return tostring(of(self, "tostring").state) end,
+  __metatable = "tessera.Search",
+}
+
+--- A search object over the engine's state.
+function M.new(state)
+  local search = setmetatable({}, shell)
+  private[search] = { state = state, round = 0 }
+  return search
+end
+
+--- The engine's state behind a search object.
+function M.state(search) return of(search, "improve").state end
+
+return M

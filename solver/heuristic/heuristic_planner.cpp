@@ -1,0 +1,65 @@
+// A heuristic as a planner: it improves every start, and the best plan is kept.
+
+#include <limits>
+
+#include "src/deadline.h"
+#include "src/exhausted.h"
+#include "tessera/solver/plan_search.h"
+
+namespace tessera::solver {
+namespace {
+
+class HeuristicPlanner final : public Planner {
+ public:
+  explicit HeuristicPlanner(std::unique_ptr<Heuristic> heuristic)
+      : heuristic_(std::move(heuristic)) {}
+
+  PlannerCard card() const override {
+    const HeuristicCard card = heuristic_->card();
+    return {card.name, card.doc, card.source};
+  }
+
+  PlanResult plan(const Instance& instance, const PlanRequest& request) const override {
+    if (auto refusal = refuse_hopeless(instance, request)) return *std::move(refusal);
+    const Deadline deadline(request);
+    Starts starts(instance, request);
+    PlanResult result;
+    while (auto start = starts.next()) {
+      PlanRequest left = starts.request();
+      left.on_incumbent = [&](const Incumbent& incumbent) { offer(incumbent, request, result); };
+      PlanSearch search(instance, *std::move(start), left);
+      offer({search.current(), search.objective(), -kInfinity}, request, result);
+      heuristic_->improve(search);
+    }
+    result.solve_s = deadline.elapsed_s();
+    result.stopped_by = starts.stopped_by();
+    if (result.candidate) {
+      result.status = SolveStatus::feasible;
+    } else if (result.stopped_by) {
+      result.status = *result.stopped_by;
+    } else {
+      result.violation = starts.violation();
+    }
+    return result;
+  }
+
+ private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  static void offer(const Incumbent& incumbent, const PlanRequest& request, PlanResult& result) {
+    if (result.candidate && incumbent.objective >= result.objective) return;
+    result.candidate = incumbent.candidate;
+    result.objective = incumbent.objective;
+    if (request.on_incumbent) request.on_incumbent(incumbent);
+  }
+
+  std::unique_ptr<Heuristic> heuristic_;
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> make_heuristic_planner(std::unique_ptr<Heuristic> heuristic) {
+  return std::make_unique<HeuristicPlanner>(std::move(heuristic));
+}
+
+}  // namespace tessera::solver

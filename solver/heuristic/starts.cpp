@@ -1,0 +1,118 @@
+#include "heuristic/starts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/solver/plan_search.h"
+
+namespace tessera::solver {
+namespace {
+
+constexpr std::size_t kMostOrders = 120;
+
+}  // namespace
+
+std::int64_t even_share(const Instance& instance, const PlanRequest& request) {
+  const std::size_t stages = request.order ? request.order->size() : instance.num_devices();
+  const auto n = static_cast<std::int64_t>(std::max<std::size_t>(1, stages));
+  return (instance.batch_size + n - 1) / n;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> size_pairs(const Instance& instance,
+                                                              const PlanRequest& request) {
+  using Sizes = std::vector<std::int64_t>;
+  const Sizes sizes = useful_micro_batch_sizes(instance);
+  const Sizes prefills =
+      request.prefill_micro_batch_size ? Sizes{*request.prefill_micro_batch_size} : sizes;
+  Sizes decodes = request.decode_micro_batch_size ? Sizes{*request.decode_micro_batch_size} : sizes;
+  if (instance.objective == Objective::paper && !request.decode_micro_batch_size) {
+    decodes = {even_share(instance, request)};
+  }
+  const bool both = request.prefill_micro_batch_size && request.decode_micro_batch_size;
+  std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
+  for (const std::int64_t prefill : prefills) {
+    for (const std::int64_t decode : decodes) {
+      if (prefill <= decode || both) pairs.emplace_back(prefill, decode);
+    }
+  }
+  return pairs;
+}
+
+std::vector<std::vector<std::size_t>> block_orders(const Instance& instance,
+                                                   const PlanRequest& request) {
+  if (request.order) return {*request.order};
+  std::vector<std::size_t> blocks(instance.groups.size());
+  std::iota(blocks.begin(), blocks.end(), std::size_t{0});
+  std::vector<std::vector<std::size_t>> orders;
+  do {
+    std::vector<std::size_t>& order = orders.emplace_back();
+    for (const std::size_t g : blocks) {
+      order.insert(order.end(), static_cast<std::size_t>(instance.groups[g].count), g);
+    }
+  } while (orders.size() < kMostOrders && std::next_permutation(blocks.begin(), blocks.end()));
+  return orders;
+}
+
+Starts::Starts(const Instance& instance, const PlanRequest& request)
+    : instance_(instance),
+      request_(request),
+      deadline_(std::make_unique<Deadline>(request_)),
+      orders_(block_orders(instance, request)),
+      pairs_(size_pairs(instance, request)) {
+  if (request.order || pairs_.empty()) return;
+  // The order that adabits itself prefers goes first, so that no heuristic does worse than adabits.
+  PlanRequest quiet = request;
+  quiet.on_incumbent = nullptr;
+  const PlanResult free = make_adabits_planner()->plan(instance, quiet);
+  if (!free.candidate) return;
+  std::erase(orders_, free.candidate->order);
+  orders_.insert(orders_.begin(), free.candidate->order);
+  last_ = free.candidate;
+}
+
+Starts::~Starts() = default;
+
+PlanRequest Starts::request() const {
+  PlanRequest left = request_;
+  left.time_limit_s = deadline_->left_s();
+  return left;
+}
+
+std::optional<Candidate> Starts::next() {
+  while (order_ < orders_.size()) {
+    if (const auto reached = deadline_->reached()) {
+      stopped_by_ = reached;
+      return std::nullopt;
+    }
+    if (pair_ == pairs_.size()) {
+      ++order_;
+      pair_ = 0;
+      last_.reset();
+      continue;
+    }
+    const auto [prefill, decode] = pairs_[pair_++];
+    if (auto start = start_at(prefill, decode)) return start;
+  }
+  return std::nullopt;
+}
+
+// Quality and memory decide the start, and the sizes touch only memory: what fits at one pair is
+// the start of the others too, as long as it still fits.
+std::optional<Candidate> Starts::start_at(std::int64_t prefill, std::int64_t decode) {
+  if (last_) {
+    last_->prefill_micro_batch_size = prefill;
+    last_->decode_micro_batch_size = decode;
+    if (!find_violation(instance_, *last_)) return last_;
+  }
+  PlanRequest at = request();
+  at.order = orders_[order_];
+  PlanResult result = adabits_at(instance_, at, prefill, decode);
+  if (!result.candidate) {
+    if (result.violation) violation_ = std::move(result.violation);
+    return std::nullopt;
+  }
+  last_ = std::move(result.candidate);
+  return last_;
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,215 @@
+// Moves priced by what they touch against the whole plan priced anew, and what heuristics make of
+// them.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "brute_force.h"
+#include "random_instance.h"
+#include "tessera/solver/grouping.h"
+#include "tessera/solver/plan_search.h"
+
+namespace tessera::solver {
+namespace {
+
+using testing::BruteForce;
+using testing::RandomInstance;
+
+// Some plan that fits, or nothing.
+std::optional<Candidate> feasible_plan(const Instance& in) {
+  PlanRequest request;
+  request.time_limit_s = 2;
+  request.gap = 0.3;
+  return make_exact_planner()->plan(in, request).candidate;
+}
+
+void expect_same(const Move& quick, const Move& full, double scale) {
+  const double slack = 1e-9 * std::max(1e-6, std::fabs(scale));
+  EXPECT_EQ(quick.fits, full.fits);
+  EXPECT_NEAR(quick.objective_delta, full.objective_delta, slack);
+  EXPECT_NEAR(quick.prefill_delta_s, full.prefill_delta_s, slack);
+  EXPECT_NEAR(quick.decode_delta_s, full.decode_delta_s, slack);
+  EXPECT_NEAR(quick.omega_delta, full.omega_delta, slack);
+}
+
+TEST(MovesProperty, IncrementalPriceIsTheFullPrice) {
+  std::array<std::int64_t, kNumMoveKinds> seen{}, fitting{};
+  for (std::uint64_t seed = 8001; seed <= 8150; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {12, 5, 4, 8});
+    const Instance in = random.make();
+    auto start = feasible_plan(in);
+    if (!start) continue;
+    PlanRequest request;
+    request.seed = seed;
+    PlanSearch search(in, *std::move(start), request);
+    for (int step = 0; step < 3; ++step) {
+      search.start({});
+      std::array<Move, 7> block;  // odd, so that blocks end within rows
+      std::vector<Move> all;
+      while (const std::size_t n = search.next(block.data(), block.size())) {
+        all.insert(all.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(n));
+      }
+      for (const Move& move : all) {
+        SCOPED_TRACE(std::string(to_string(static_cast<MoveKind>(move.kind))) + " from " +
+                     std::to_string(move.from_stage) + " to " + std::to_string(move.to_stage) +
+                     " layer " + std::to_string(move.first_layer));
+        ++seen[static_cast<std::size_t>(move.kind)];
+        fitting[static_cast<std::size_t>(move.kind)] += move.fits;
+        expect_same(move, search.evaluate(move), search.objective());
+        if (::testing::Test::HasFailure()) return;
+      }
+      search.perturb(0.15);
+    }
+  }
+  for (int kind = 0; kind < kNumMoveKinds; ++kind) {
+    EXPECT_GT(seen[static_cast<std::size_t>(kind)], 50) << to_string(static_cast<MoveKind>(kind));
+    EXPECT_GT(fitting[static_cast<std::size_t>(kind)], 0) << to_string(static_cast<MoveKind>(kind));
+  }
+}
+
+TEST(MovesProperty, AppliedMovesGiveWhatTheyPromiseAndComeBack) {
+  std::int64_t applied = 0;
+  for (std::uint64_t seed = 8201; seed <= 8300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {12, 5, 4, 8});
+    const Instance in = random.make();
+    auto start = feasible_plan(in);
+    if (!start) continue;
+    Rng rng(seed);
+    PlanSearch search(in, *start, {});
+    for (int step = 0; step < 20; ++step) {
+      std::array<Move, 256> block;
+      search.start({});
+      const std::size_t n = search.next(block.data(), block.size());
+      if (n == 0) break;
+      const Move& move =
+          block[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(n) - 1))];
+      if (!move.fits) {
+        EXPECT_THROW(search.apply(move), std::exception);
+        continue;
+      }
+      const double before = search.objective();
+      search.apply(move);
+      ++applied;
+      EXPECT_NEAR(search.objective(), before + move.objective_delta,
+                  1e-9 * std::max(1e-6, std::fabs(before)));
+      EXPECT_FALSE(find_violation(in, search.current(), search.objective()));
+      EXPECT_LE(search.best_objective(), search.objective());
+    }
+    while (search.undo()) {
+    }
+    EXPECT_EQ(search.current().bit, start->bit);
+    EXPECT_EQ(search.current().first_layer, start->first_layer);
+    EXPECT_EQ(search.current().order, start->order);
+    EXPECT_EQ(search.moves_made(), 0);
+  }
+  EXPECT_GT(applied, 300);
+}
+
+TEST(MovesProperty, NonsenseMovesAreRefused) {
+  RandomInstance random(8401, {12, 5, 4, 8});
+  const Instance in = random.make();
+  auto start = feasible_plan(in);
+  ASSERT_TRUE(start);
+  PlanSearch search(in, *start, {});
+  Rng rng(8402);
+  for (int i = 0; i < 20000; ++i) {
+    Move move;
+    for (std::int32_t* field :
+         {&move.kind, &move.from_stage, &move.to_stage, &move.first_layer, &move.num_layers,
+          &move.from_bitwidth, &move.to_bitwidth, &move.other_layer}) {
+      *field = static_cast<std::int32_t>(
+          rng.integer(0, 9) == 0 ? rng.integer(-2147483647, 2147483647) : rng.integer(-1, 16));
+    }
+    if (!search.evaluate(move).fits) {
+      EXPECT_THROW(search.apply(move), std::exception);
+    }
+  }
+}
+
+TEST(HeuristicsProperty, PlansFitAndNoneBeatsTheOptimum) {
+  int plans = 0;
+  for (std::uint64_t seed = 8501; seed <= 8560; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {10, 4, 4, 6});
+    const Instance in = random.make();
+    const PlanResult best = make_exact_planner()->plan(in, {});
+    for (const auto& planner : make_planners()) {
+      SCOPED_TRACE(planner->card().name);
+      PlanRequest request;
+      double last = std::numeric_limits<double>::infinity();
+      request.on_incumbent = [&](const Incumbent& found) {
+        EXPECT_LT(found.objective, last);
+        last = found.objective;
+      };
+      const PlanResult result = planner->plan(in, request);
+      if (!result.candidate) {
+        EXPECT_TRUE(result.violation) << "no plan and no reason";
+        continue;
+      }
+      ++plans;
+      const auto violation = find_violation(in, *result.candidate, result.objective);
+      EXPECT_FALSE(violation) << violation->message;
+      ASSERT_TRUE(best.candidate);
+      EXPECT_GE(result.objective, best.objective - 1e-9 * std::fabs(best.objective));
+    }
+  }
+  EXPECT_GT(plans, 100);
+}
+
+TEST(HeuristicsProperty, AdabitsHasTheLeastOmega) {
+  int plans = 0;
+  for (std::uint64_t seed = 8601; seed <= 8680; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {6, 3, 3, 4});
+    const Instance in = random.make();
+    PlanRequest request;
+    request.order = random.order(in);
+    request.prefill_micro_batch_size = request.decode_micro_batch_size = random.micro_batch(in);
+    Instance blind = in;  // brute force over omega alone
+    blind.theta = 1;
+    std::vector<std::unique_ptr<PhaseCosts>> kept;
+    for (auto* costs : {&blind.prefill, &blind.decode}) {
+      auto& free = *kept.emplace_back(
+          std::make_unique<PhaseCosts>((*costs)(*request.prefill_micro_batch_size)));
+      for (auto* times : {&free.layer_s, &free.first_s, &free.last_s, &free.link_s}) {
+        std::fill(times->begin(), times->end(), 0.0);
+      }
+      *costs = [&free](std::int64_t) -> const PhaseCosts& { return free; };
+    }
+    const auto least = BruteForce(blind, request).best();
+    const PlanResult result = make_adabits_planner()->plan(in, request);
+    ASSERT_EQ(least.has_value(), result.candidate.has_value());
+    if (!least) continue;
+    ++plans;
+    EXPECT_NEAR(evaluate(in, *result.candidate).omega, *least,
+                2e-6 * std::max(1e-3, std::fabs(*least)));
+  }
+  EXPECT_GT(plans, 20);
+}
+
+TEST(GroupingProperty, GroupsCostTheSumOfTheirLayers) {
+  int plans = 0;
+  for (std::uint64_t seed = 8701; seed <= 8780; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {13, 4, 4, 6});
+    const Instance in = random.make();
+    const auto size = static_cast<std::size_t>(random.micro_batch(in));
+    const Instance grouped = group_layers(in, size);
+    ASSERT_EQ(grouped.num_layers(), (in.num_layers() + size - 1) / size);
+    const PlanResult result = make_exact_planner()->plan(grouped, {});
+    if (!result.candidate) continue;
+    ++plans;
+    const Candidate single = ungroup(in, *result.candidate, size);
+    const double objective = evaluate(in, single).objective;
+    EXPECT_NEAR(objective, result.objective, 1e-9 * std::max(1e-6, std::fabs(objective)));
+    EXPECT_FALSE(find_violation(in, single));
+  }
+  EXPECT_GT(plans, 30);
+}
+
+}  // namespace
+}  // namespace tessera::solver
