@@ -16,6 +16,9 @@ local M = {
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
 
+-- What a problem with side constraints is planned with by default: the exact search cannot keep them.
+local keeps_constraints = "ilp"
+
 -- The entries that opt.planner names. A heuristic in front improves what adabits finds, unless it wants every start.
 local function chain_of(given)
   local path, list = "ts.plan.planner", given
@@ -160,6 +163,16 @@ end
 local function run(chain, problem, given)
   local shared, own = split_options(chain, given)
   shared.planner = nil
+  for _, name in ipairs { "start", "form" } do
+    if shared[name] ~= nil and chain[1].name ~= "ilp" then
+      fail("ts.plan." .. name, "only planner = \"ilp\" takes it")
+    end
+  end
+  local improves = #chain > 1 or not (chain[1].plan or chain[1].engine)
+  if improves and #problem.constraints > 0 then
+    core.raise("unsupported", ("ts.plan.planner: heuristic '%s' cannot keep side constraints; use planner = \"ilp\"")
+      :format(chain[#chain].name), "ts.plan.planner")
+  end
   solver.check_options(problem, shared)
   local started = core.clock()
   local plan, why = first_plan(chain[1], problem, shared, own[1])
@@ -186,7 +199,8 @@ function M.resolve_floor(problem)
   local floor = problem.quality and problem.quality.at_least
   if not floor then return problem end
   registry.named(floor, "ts.problem.quality.at_least")
-  local free = problem:with { quality = { at_least = "none" }, theta = problem.theta }
+  local none = problem:with { quality = { at_least = "none" }, theta = problem.theta }
+  local free = none:with { constraints = {} } -- the floor is the baseline's quality, whatever else plans must keep
   local function at(max_omega) return problem:with { quality = { max_omega = max_omega }, theta = problem.theta } end
   for _, name in ipairs(floor == "het" and { "het" } or { floor, "het" }) do
     local baseline = M.plan(best_kv_cache(free), { planner = name })
@@ -199,7 +213,7 @@ function M.resolve_floor(problem)
   if problem.indicator and problem.theta_unit == "s_per_normalised_omega" then
     return at(1), "quality floor: 4 bits throughout (no baseline fits)"
   end
-  return free, "quality floor: none (no baseline fits)"
+  return none, "quality floor: none (no baseline fits)"
 end
 
 -- A plan made by hand; of a problem with open choices, by the first mesh that has its devices.
@@ -232,21 +246,28 @@ function M.plan(problem, opt)
   if type(opt) ~= "table" then
     fail("ts.plan", "its options are a table, not a " .. type(opt))
   end
-  local chain = chain_of(opt.planner == nil and M.default or opt.planner)
+  local chain = opt.planner ~= nil and chain_of(opt.planner) or nil
   if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
+  local notes = {}
+  if not chain and #problem.constraints > 0 then
+    chain = chain_of(keeps_constraints)
+    notes[1] = ("planned with '%s', which keeps side constraints"):format(keeps_constraints)
+  end
+  chain = chain or chain_of(M.default)
   if chain[1].name == "manual" and #chain == 1 then return plan_by_hand(problem, opt) end
   solver.check_options(problem, { -- for every planner alike, before any of it is used
     cutoff = opt.cutoff, time_limit_s = opt.time_limit_s, on_incumbent = opt.on_incumbent, replicas = opt.replicas,
     every_candidate = opt.every_candidate,
   })
-  local note
-  problem, note = M.resolve_floor(problem)
+  local floor
+  problem, floor = M.resolve_floor(problem)
+  notes[#notes + 1] = floor
   local plan, why = replicas.plan(problem, opt, function(part, part_opt)
     return variants.plan(part, part_opt, function(...) return plan_one(chain, ...) end)
   end)
   if not plan then return nil, why end
   if opt.cutoff and plan.objective >= opt.cutoff then return nil, variants.why_cutoff(opt.cutoff) end
-  return note and plan:with_note(note) or plan
+  return with_notes(plan, notes)
 end
 
 return M

@@ -25,6 +25,7 @@ M.common = {
   planner = true, device_order = true, prefill_micro_batch_size = true, decode_micro_batch_size = true,
   time_limit_s = true, gap = true, threads = true, group = true, seed = true, on_error = true, on_incumbent = true,
   replicas = true, every_candidate = true, cutoff = true,
+  start = true, form = true,
 }
 
 for i, card in ipairs(solver.planner_cards()) do

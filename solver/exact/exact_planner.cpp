@@ -1,5 +1,7 @@
 #include "exact/exact_search.h"
 #include "src/exhausted.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
@@ -16,6 +18,13 @@ class ExactPlanner : public Planner {
   }
 
   PlanResult plan(const Instance& instance, const PlanRequest& request) const override {
+    if (!instance.rows.empty()) {
+      throw Error(ErrorCode::unsupported,
+                  "planner 'exact' cannot keep side constraints (" +
+                      quote(instance.rows.front().name) +
+                      (instance.rows.size() > 1 ? " and others" : "") + "); use planner = \"ilp\"",
+                  "planner");
+    }
     if (auto refusal = refuse_hopeless(instance, request)) return *std::move(refusal);
     return exact::ExactSearch(instance, request).run();
   }

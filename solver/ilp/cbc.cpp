@@ -2,12 +2,15 @@
 
 #include "ilp/cbc.h"
 
+#include <fmt/format.h>
+
 #include <CbcEventHandler.hpp>
 #include <CbcModel.hpp>
 #include <CbcSolver.hpp>
 #include <ClpEventHandler.hpp>
 #include <ClpSimplex.hpp>
 #include <CoinError.hpp>
+#include <CoinMpsIO.hpp>
 #include <CoinPackedMatrix.hpp>
 #include <OsiClpSolverInterface.hpp>
 #include <algorithm>
@@ -147,11 +150,16 @@ void set_limits(const LinearModel& model, const MipLimits& limits, CbcModel& cbc
   cbc.setAllowableFractionGap(limits.relative_gap);
   cbc.setDblParam(CbcModel::CbcCutoffIncrement, 0);
   if (limits.cutoff) cbc.setCutoff(*limits.cutoff - model.constant);
-  std::vector<int> priorities;
-  for (const LinearModel::Column& c : model.columns) {
-    if (c.integer) priorities.push_back(100 + c.priority);
+}
+
+// CBC takes a start by column names, of which it completes the integer ones.
+void set_start(const LinearModel& model, const std::vector<double>& values, CbcModel& cbc) {
+  std::vector<std::pair<std::string, double>> start;
+  for (std::size_t i = 0; i < model.columns.size(); ++i) {
+    const int column = static_cast<int>(i);
+    if (model.columns[i].integer) start.emplace_back(cbc.solver()->getColName(column), values[i]);
   }
-  cbc.passInPriorities(priorities.data(), false);
+  cbc.setMIPStart(start);
 }
 
 void run(CbcModel& cbc) {
@@ -171,6 +179,45 @@ void run(CbcModel& cbc) {
       data);
 }
 
+template <class Things>
+std::vector<const char*> names_of(const Things& things) {
+  std::vector<const char*> names;
+  for (const auto& thing : things) names.push_back(thing.name.c_str());
+  return names;
+}
+
+using Names = std::vector<const char*>;
+
+int write_lp(const OsiClpSolverInterface& solver, const std::string& path, const Names& columns,
+             const Names& rows) {
+  constexpr int kTermsPerLine = 5, kDigits = 15;
+  return solver.writeLpNative(path.c_str(), rows.data(), columns.data(), 1e-15, kTermsPerLine,
+                              kDigits);
+}
+
+// Not the solver's own method, which compresses.
+int write_mps(const OsiClpSolverInterface& solver, const std::string& path, const Names& columns,
+              const Names& rows) {
+  constexpr int kPlain = 0, kExtraAccuracy = 1, kValuesPerLine = 1;
+  std::vector<char> integer(columns.size(), 0);
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    integer[c] = solver.isInteger(static_cast<int>(c)) ? 1 : 0;
+  }
+  CoinMpsIO writer;
+  writer.messageHandler()->setLogLevel(0);
+  writer.setMpsData(*solver.getMatrixByCol(), solver.getInfinity(), solver.getColLower(),
+                    solver.getColUpper(), solver.getObjCoefficients(), integer.data(),
+                    solver.getRowLower(), solver.getRowUpper(), columns.data(), rows.data());
+  writer.setProblemName("tessera");
+  writer.setObjectiveName(rows.back());
+  return writer.writeMps(path.c_str(), kPlain, kExtraAccuracy, kValuesPerLine);
+}
+
+double from_coin(double bound) {
+  if (bound <= -COIN_DBL_MAX) return -kFree;
+  return bound >= COIN_DBL_MAX ? kFree : bound;
+}
+
 }  // namespace
 
 MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
@@ -185,6 +232,7 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
     solver.getModelPtr()->passInEventHandler(&lp_handler);
     CbcModel cbc(solver);
     set_limits(model, limits, cbc);
+    if (limits.start) set_start(model, *limits.start, cbc);
     Handler handler(&watch);
     cbc.passInEventHandler(&handler);
     run(cbc);
@@ -205,6 +253,54 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
                 "CBC failed in " + e.className() + "::" + e.methodName() + ": " + e.message());
   }
   return result;
+}
+
+void write_coin(const LinearModel& model, const std::string& path, ModelFormat format) {
+  try {
+    OsiClpSolverInterface solver;
+    load(model, solver);
+    Names columns = names_of(model.columns), rows = names_of(model.rows);
+    rows.push_back("objective_s");
+    const int failed = format == ModelFormat::lp ? write_lp(solver, path, columns, rows)
+                                                 : write_mps(solver, path, columns, rows);
+    if (failed != 0) throw Error(ErrorCode::solver, "COIN-OR cannot write the model to " + path);
+  } catch (const CoinError& e) {
+    throw Error(ErrorCode::solver, "COIN-OR cannot write " + path + ": " + e.message());
+  }
+}
+
+LinearModel read_coin(const std::string& path, ModelFormat format) {
+  OsiClpSolverInterface solver;
+  solver.messageHandler()->setLogLevel(0);
+  try {
+    const int errors = format == ModelFormat::lp ? solver.readLp(path.c_str(), 1e-15)
+                                                 : solver.readMps(path.c_str(), "");
+    if (errors != 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: COIN-OR finds {} errors in it", path, errors), path);
+    }
+  } catch (const CoinError& e) {
+    throw Error(ErrorCode::invalid_argument, path + ": " + e.message(), path);
+  }
+  LinearModel model;
+  for (int c = 0; c < solver.getNumCols(); ++c) {
+    model.add_column(from_coin(solver.getColLower()[c]), from_coin(solver.getColUpper()[c]),
+                     solver.getObjCoefficients()[c], solver.isInteger(c), solver.getColName(c));
+  }
+  const CoinPackedMatrix& matrix = *solver.getMatrixByRow();
+  for (int r = 0; r < solver.getNumRows(); ++r) {
+    const CoinShallowPackedVector row = matrix.getVector(r);
+    std::vector<LinearModel::Term> terms;
+    for (int k = 0; k < row.getNumElements(); ++k) {
+      terms.emplace_back(static_cast<std::size_t>(row.getIndices()[k]), row.getElements()[k]);
+    }
+    model.add_row(from_coin(solver.getRowLower()[r]), from_coin(solver.getRowUpper()[r]),
+                  std::move(terms), solver.getRowName(r));
+  }
+  double offset = 0;
+  solver.getDblParam(OsiObjOffset, offset);
+  model.constant = -offset;
+  return model;
 }
 
 struct LpSolver::Impl {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ilp/linear_model.h"
@@ -13,7 +14,8 @@ namespace tessera::solver {
 struct MipLimits {
   double time_limit_s = 1e9;
   double relative_gap = 0;
-  std::optional<double> cutoff;  ///< only solutions below it are of interest
+  std::optional<double> cutoff;              ///< only solutions below it are of interest
+  std::optional<std::vector<double>> start;  ///< column values of a solution below the cutoff
   /// Asked at every event of the search and every simplex iteration; true ends it.
   std::function<bool()> should_stop;
   /// Told of each new incumbent (column values) and the bound then. May throw: the search stops and
@@ -31,6 +33,13 @@ struct MipResult {
 /// Branch and cut on COIN-OR CBC: one thread, deterministic, silent.
 /// @throws Error{solver} when the library fails, and whatever the callbacks threw.
 MipResult solve_mip(const LinearModel& model, const MipLimits& limits);
+
+enum class ModelFormat { lp, mps };  ///< CPLEX LP; free MPS
+
+/// Writes a model whose columns and rows have names; 15 decimals. @throws Error{solver}.
+void write_coin(const LinearModel& model, const std::string& path, ModelFormat format);
+/// @throws Error{invalid_argument} for what is no such file.
+LinearModel read_coin(const std::string& path, ModelFormat format);
 
 /// Linear relaxation on COIN-OR CLP that is solved again and again with changed costs and bounds,
 /// from the previous basis.

@@ -2,83 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-
-#include "src/assign_bits.h"
 
 namespace tessera::solver {
-namespace {
 
-// Most layers that a position can hold given its memory and the slowest stage allowed.
-double most_layers(const PairProblem& problem, std::size_t j, std::size_t group,
-                   const Window& prefill_max_s, const Window& decode_max_s) {
-  const Instance& in = problem.instance;
-  double least_bytes = kFree, least_prefill = kFree, least_decode = kFree;
-  for (std::int32_t cls = 0; cls < in.num_classes; ++cls) {
-    for (std::size_t b = 0; b < in.num_bits(); ++b) {
-      if (!in.allowed_at(group, b)) continue;
-      least_bytes = std::min(least_bytes, in.layer_bytes_at(group, cls, b));
-      least_prefill = std::min(least_prefill, in.layer_s(problem.prefill, group, cls, b));
-      least_decode = std::min(least_decode, in.layer_s(problem.decode, group, cls, b));
-    }
-  }
-  if (least_bytes == kFree) return 0;
-  const std::size_t n = problem.num_positions();
-  double fixed = problem.fixed_bytes(group, {j == 0, j + 1 == n});
-  if (!problem.order) fixed = std::min(fixed, problem.fixed_bytes(group, {j == 0, true}));
-  const double room = in.groups[group].usable_bytes * (1 + kMemorySlack) - fixed;
-  double most = static_cast<double>(in.num_layers());
-  const auto fit = [&](double total, double each) {
-    if (total < 0) most = 0;
-    if (each > 0 && total < kFree) most = std::min(most, std::floor(total / each * (1 + 1e-7)));
-  };
-  fit(room, least_bytes);
-  fit(prefill_max_s.high, least_prefill);
-  fit(decode_max_s.high, least_decode);
-  return std::max(0.0, most);
-}
-
-}  // namespace
-
-std::optional<std::vector<Window>> end_layer_windows(const PairProblem& problem,
-                                                     Window prefill_max_s, Window decode_max_s) {
-  const Instance& in = problem.instance;
-  const std::size_t n = problem.num_positions();
-  const auto layers = static_cast<double>(in.num_layers());
-  std::vector<double> most(n, 0);
-  for (std::size_t j = 0; j < n; ++j) {
-    for (std::size_t g = 0; g < in.groups.size(); ++g) {
-      if (problem.order && (*problem.order)[j] != g) continue;
-      most[j] = std::max(most[j], most_layers(problem, j, g, prefill_max_s, decode_max_s));
-    }
-  }
-  // Stages that hold at least one layer; with a free order only the first two are sure to exist.
-  const auto least = [&](std::size_t j) {
-    if (!in.allow_empty_stage || j == 0) return 1.0;
-    return problem.order && j + 1 == n ? 1.0 : 0.0;
-  };
-  std::vector<Window> windows(n);
-  double low = 0, high = 0;
-  for (std::size_t j = 0; j < n; ++j) {
-    low += least(j);
-    high = std::min(layers, high + most[j]);
-    windows[j] = {low, high};
-  }
-  double after_most = 0, after_least = 0;
-  for (std::size_t j = n; j-- > 0;) {
-    windows[j].low = std::max(windows[j].low, layers - after_most);
-    windows[j].high = std::min(windows[j].high, layers - after_least);
-    if (windows[j].low > windows[j].high) return std::nullopt;
-    after_most += most[j];
-    after_least += least(j);
-  }
-  return windows;
-}
-
-Formulation::Formulation(const PairProblem& problem, const FormulationWindows& windows)
+Formulation::Formulation(const PairProblem& problem, const FormulationWindows& windows, bool named)
     : problem_(problem),
       instance_(problem.instance),
       windows_(windows),
+      named_(named),
       positions_(problem.num_positions()),
       groups_(instance_.groups.size()),
       layers_(instance_.num_layers()),
@@ -87,6 +18,8 @@ Formulation::Formulation(const PairProblem& problem, const FormulationWindows& w
   unit_ = std::max(1e-12, std::fabs(windows.objective_scale)) / 1000;
   prefill_unit_ = problem.time_unit_s(problem.prefill);
   decode_unit_ = problem.time_unit_s(problem.decode);
+  if (named_) name_groups();
+  find_whole_layers();
   add_times();
   add_positions();
   add_boundaries();
@@ -101,6 +34,34 @@ Formulation::Formulation(const PairProblem& problem, const FormulationWindows& w
   add_group_rows();
   add_link_rows();
   add_objective_rows();
+  for (const Row& row : instance_.rows) add_side_row(row);
+}
+
+// What every file format takes as a name: letters, digits and underscores, not too many.
+std::string Formulation::plain_name(const std::string& text) {
+  std::string name = text.substr(0, 40);
+  for (char& c : name) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    if (!plain) c = '_';
+  }
+  return name;
+}
+
+void Formulation::name_groups() {
+  for (std::size_t g = 0; g < groups_; ++g) {
+    const DeviceGroup& group = instance_.groups[g];
+    const auto same = [&](const DeviceGroup& other) { return other.name == group.name; };
+    const bool alone = std::count_if(instance_.groups.begin(), instance_.groups.end(), same) == 1;
+    std::string tag = plain_name(alone ? group.name : group.name + "_" + group.node);
+    if (std::find(tags_.begin(), tags_.end(), tag) != tags_.end()) tag += fmt::format("_{}", g);
+    tags_.push_back(std::move(tag));
+  }
+}
+
+// "16bit", or "class1_16bit" where layers have several shapes.
+std::string Formulation::cell_name(std::size_t cell) const {
+  const std::string bits = fmt::format("{}bit", instance_.bitwidths[cell % bits_]);
+  return instance_.num_classes == 1 ? bits : fmt::format("class{}_{}", cell / bits_, bits);
 }
 
 void Formulation::add_times() {
@@ -108,10 +69,10 @@ void Formulation::add_times() {
   const auto& p = windows_.prefill_max_s;
   const auto& d = windows_.decode_max_s;
   tp_ = model_.add_column(p.low / prefill_unit_, p.high / prefill_unit_,
-                          c.prefill_max * prefill_unit_ / unit_);
+                          c.prefill_max * prefill_unit_ / unit_, false, "prefill_max");
   td_ = model_.add_column(d.low / decode_unit_, d.high / decode_unit_,
-                          c.decode_max * decode_unit_ / unit_);
-  round_ = model_.add_column(0, kFree, c.round * decode_unit_ / unit_);
+                          c.decode_max * decode_unit_ / unit_, false, "decode_max");
+  round_ = model_.add_column(0, kFree, c.round * decode_unit_ / unit_, false, "decode_round");
 }
 
 void Formulation::add_positions() {
@@ -121,10 +82,13 @@ void Formulation::add_positions() {
     for (std::size_t g = 0; g < groups_; ++g) {
       const bool here = !fixed_order || (*problem_.order)[j] == g;
       const double low = fixed_order && here ? 1 : 0, high = here ? 1 : 0;
-      x_.push_back(model_.add_column(low, high, 0, true, 0));
+      x_.push_back(model_.add_column(low, high, 0, true,
+                                     named_ ? fmt::format("stage{}_on_{}", j + 1, tags_[g]) : ""));
       // y is integer once x is: it need not be branched on.
       const bool may_end = !fixed_order || end;
-      y_.push_back(model_.add_column(may_end ? low : 0, may_end ? high : 0));
+      y_.push_back(
+          model_.add_column(may_end ? low : 0, may_end ? high : 0, 0, false,
+                            named_ ? fmt::format("stage{}_is_last_on_{}", j + 1, tags_[g]) : ""));
     }
   }
 }
@@ -132,7 +96,8 @@ void Formulation::add_positions() {
 void Formulation::add_boundaries() {
   for (std::size_t j = 0; j < positions_; ++j) {
     const Window& w = windows_.end_layer[j];
-    e_.push_back(model_.add_column(w.low, w.high, 0, true, 1));
+    e_.push_back(
+        model_.add_column(w.low, w.high, 0, true, label("layers_done_after_stage{}", j + 1)));
   }
   s_.assign(layers_ * positions_, kNone);
   for (std::size_t j = 0; j < positions_; ++j) {
@@ -141,19 +106,26 @@ void Formulation::add_boundaries() {
     for (std::size_t i = 0; i < layers_; ++i) {
       const auto index = static_cast<double>(i);
       if (index < w.low || index >= w.high) continue;
-      s_[i * positions_ + j] = model_.add_column(0, 1, 0, true, 3);
+      s_[i * positions_ + j] =
+          model_.add_column(0, 1, 0, true, label("layer{}_by_stage{}", i, j + 1));
       sum.emplace_back(s_[i * positions_ + j], 1.0);
     }
-    model_.add_row(-w.low, -w.low, std::move(sum));
+    model_.add_row(-w.low, -w.low, std::move(sum), label("layers_done_after_stage{}", j + 1));
   }
   for (std::size_t j = 0; j < positions_; ++j) {
     for (std::size_t i = 0; i < layers_; ++i) {
       const std::size_t here = s_[i * positions_ + j];
       if (here == kNone) continue;
       const std::size_t next = i + 1 < layers_ ? s_[(i + 1) * positions_ + j] : kNone;
-      if (next != kNone) model_.add_row(0, kFree, {{here, 1.0}, {next, -1.0}});
+      if (next != kNone) {
+        model_.add_row(0, kFree, {{here, 1.0}, {next, -1.0}},
+                       label("layer{}_by_stage{}_if_next", i, j + 1));
+      }
       const std::size_t later = j + 1 < positions_ ? s_[i * positions_ + j + 1] : kNone;
-      if (later != kNone) model_.add_row(0, kFree, {{later, 1.0}, {here, -1.0}});
+      if (later != kNone) {
+        model_.add_row(0, kFree, {{later, 1.0}, {here, -1.0}},
+                       label("layer{}_by_stage{}_stays", i, j + 1));
+      }
     }
   }
 }
@@ -197,7 +169,11 @@ void Formulation::add_counts() {
     for (std::size_t g = 0; g < groups_; ++g) {
       for (std::size_t cell = 0; cell < cells_; ++cell) {
         const double high = most(j, g, cell);
-        c_.push_back(high > 0 ? model_.add_column(0, high, 0, true, 2) : kNone);
+        c_.push_back(high > 0 ? model_.add_column(0, high, 0, true,
+                                                  named_ ? fmt::format("count_stage{}_{}_{}", j + 1,
+                                                                       tags_[g], cell_name(cell))
+                                                         : "")
+                              : kNone);
       }
     }
   }
@@ -215,19 +191,22 @@ void Formulation::add_shares() {
       if (j > 0) add_s(share, constant, i, j - 1, 1);
       for (std::size_t b = 0; b < bits_; ++b) {
         const double omega = instance_.omega_at(i, b);
-        const std::size_t z = model_.add_column(0, 1, instance_.theta * omega / unit_);
+        const std::size_t z =
+            model_.add_column(0, 1, instance_.theta * omega / unit_, whole_[i] != 0,
+                              label("layer{}_stage{}_{}bit", i, j + 1, instance_.bitwidths[b]));
         z_[(i * positions_ + j) * bits_ + b] = z;
         share.emplace_back(z, 1.0);
         quality.emplace_back(z, omega);
       }
-      model_.add_row(-constant, -constant, std::move(share));
+      model_.add_row(-constant, -constant, std::move(share),
+                     label("one_bitwidth_layer{}_stage{}", i, j + 1));
     }
   }
   const auto limit = problem_.omega_limit();
   if (!limit) return;
   const double scale = std::max(1e-9, std::fabs(*limit)) / 1000;
   for (auto& [column, omega] : quality) omega /= scale;
-  model_.add_row(-kFree, *limit / scale, std::move(quality));
+  model_.add_row(-kFree, *limit / scale, std::move(quality), label("quality_floor"));
 }
 
 void Formulation::add_count_rows() {
@@ -248,9 +227,11 @@ void Formulation::add_count_rows() {
         }
         row.emplace_back(z, 1.0);
       }
-      if (!row.empty()) model_.add_row(0, 0, std::move(row));
+      if (row.empty()) continue;
+      model_.add_row(0, 0, std::move(row),
+                     named_ ? fmt::format("counted_stage{}_{}", j + 1, cell_name(cell)) : "");
     }
-    model_.add_row(0, 0, std::move(stage));
+    model_.add_row(0, 0, std::move(stage), label("layers_of_stage{}", j + 1));
   }
 }
 
@@ -272,13 +253,13 @@ void Formulation::add_memory_rows(std::size_t j) {
     }
     bytes.emplace_back(x_[j * groups_ + g], (middle - room) / scale);
     bytes.emplace_back(y_[j * groups_ + g], (end - middle) / scale);
-    model_.add_row(-kFree, 0, std::move(bytes));
+    model_.add_row(-kFree, 0, std::move(bytes), label("memory_stage{}_group{}", j + 1, g));
     if (problem_.order || layers.empty()) continue;
     // Not the most of any one bitwidth: where one is slow and another large, a mix of both can have
     // more layers than either alone.
     layers.emplace_back(x_[j * groups_ + g], -most_layers(problem_, j, g, windows_.prefill_max_s,
                                                           windows_.decode_max_s));
-    model_.add_row(-kFree, 0, std::move(layers));
+    model_.add_row(-kFree, 0, std::move(layers), label("most_layers_stage{}_group{}", j + 1, g));
   }
 }
 
@@ -298,21 +279,24 @@ Formulation::Terms Formulation::stage_time(const PhaseCosts& costs, double unit,
 void Formulation::add_time_rows(std::size_t j) {
   struct Phase {
     const PhaseCosts& costs;
+    const char* name;
     double unit;
     std::size_t slowest;
     const Window& window;
   };
-  for (const Phase& phase : {Phase{problem_.prefill, prefill_unit_, tp_, windows_.prefill_max_s},
-                             Phase{problem_.decode, decode_unit_, td_, windows_.decode_max_s}}) {
+  for (const Phase& phase :
+       {Phase{problem_.prefill, "prefill", prefill_unit_, tp_, windows_.prefill_max_s},
+        Phase{problem_.decode, "decode", decode_unit_, td_, windows_.decode_max_s}}) {
     Terms stage{{phase.slowest, -1.0}};
     for (std::size_t g = 0; g < groups_; ++g) {
       Terms here = stage_time(phase.costs, phase.unit, j, g);
       stage.insert(stage.end(), here.begin(), here.end());
       if (problem_.order || phase.window.high >= kFree) continue;
       here.emplace_back(x_[j * groups_ + g], -phase.window.high / phase.unit);
-      model_.add_row(-kFree, 0, std::move(here));
+      model_.add_row(-kFree, 0, std::move(here),
+                     label("{}_time_stage{}_group{}", phase.name, j + 1, g));
     }
-    model_.add_row(-kFree, 0, std::move(stage));
+    model_.add_row(-kFree, 0, std::move(stage), label("{}_time_stage{}", phase.name, j + 1));
   }
 }
 
@@ -330,16 +314,17 @@ void Formulation::add_group_rows() {
       decode.insert(decode.end(), d.begin(), d.end());
       used.emplace_back(x_[j * groups_ + g], 1.0);
     }
-    model_.add_row(-kFree, 0, std::move(prefill));
-    model_.add_row(-kFree, 0, std::move(decode));
-    model_.add_row(-kFree, count, std::move(used));
+    model_.add_row(-kFree, 0, std::move(prefill), label("prefill_time_group{}", g));
+    model_.add_row(-kFree, 0, std::move(decode), label("decode_time_group{}", g));
+    model_.add_row(-kFree, count, std::move(used), label("devices_group{}", g));
   }
 }
 
 // T >= link(g, h) where position j runs on g and j + 1 on h; rows only where that could bind.
 void Formulation::add_link_rows() {
   if (problem_.order) return;  // a constant, in the windows of Tp and Td
-  const auto add = [&](const PhaseCosts& costs, double unit, std::size_t slowest, double low) {
+  const auto add = [&](const PhaseCosts& costs, const char* phase, double unit, std::size_t slowest,
+                       double low) {
     for (std::size_t g = 0; g < groups_; ++g) {
       for (std::size_t h = 0; h < groups_; ++h) {
         const double link = instance_.link_s(costs, g, h);
@@ -348,13 +333,14 @@ void Formulation::add_link_rows() {
         for (std::size_t j = 0; j + 1 < positions_; ++j) {
           model_.add_row(
               low / unit - gain, kFree,
-              {{slowest, 1.0}, {x_[j * groups_ + g], -gain}, {x_[(j + 1) * groups_ + h], -gain}});
+              {{slowest, 1.0}, {x_[j * groups_ + g], -gain}, {x_[(j + 1) * groups_ + h], -gain}},
+              label("{}_link_stage{}_group{}_group{}", phase, j + 1, g, h));
         }
       }
     }
   };
-  add(problem_.prefill, prefill_unit_, tp_, windows_.prefill_max_s.low);
-  add(problem_.decode, decode_unit_, td_, windows_.decode_max_s.low);
+  add(problem_.prefill, "prefill", prefill_unit_, tp_, windows_.prefill_max_s.low);
+  add(problem_.decode, "decode", decode_unit_, td_, windows_.decode_max_s.low);
 }
 
 // Which positions exist (a prefix of them), which of them is the last, and who may be empty.
@@ -368,14 +354,17 @@ void Formulation::add_occupancy_rows(std::size_t j) {
     last.emplace_back(y_[here], 1.0);
     last.emplace_back(x_[here], -1.0);
     if (j + 1 < positions_) last.emplace_back(x_[next], 1.0);
-    if (!problem_.order) model_.add_row(0, kFree, {{x_[here], 1.0}, {y_[here], -1.0}});
+    if (!problem_.order) {
+      model_.add_row(0, kFree, {{x_[here], 1.0}, {y_[here], -1.0}},
+                     label("last_is_here_stage{}_group{}", j + 1, g));
+    }
     const bool must_hold = j == 0 || !instance_.allow_empty_stage;
     occupied.emplace_back(must_hold ? x_[here] : y_[here], -1.0);
   }
-  model_.add_row(0, kFree, std::move(occupied));
+  model_.add_row(0, kFree, std::move(occupied), label("occupied_stage{}", j + 1));
   if (problem_.order) return;
-  model_.add_row(all || j < 2 ? 1 : 0, 1, std::move(exists));
-  model_.add_row(0, 0, std::move(last));
+  model_.add_row(all || j < 2 ? 1 : 0, 1, std::move(exists), label("exists_stage{}", j + 1));
+  model_.add_row(0, 0, std::move(last), label("last_stage{}", j + 1));
 }
 
 void Formulation::add_objective_rows() {
@@ -393,46 +382,9 @@ void Formulation::add_objective_rows() {
     }
   }
   if (c.round <= 0) return;
-  model_.add_row(-kFree, 0, std::move(sum));
-  model_.add_row(-kFree, 0, {{round_, -1.0}, {td_, c.round_micro_batches}});
-}
-
-std::optional<Candidate> Formulation::decode(const std::vector<double>& x) const {
-  const auto count = [&](std::size_t column) {
-    return column == kNone ? std::size_t{0}
-                           : static_cast<std::size_t>(std::lround(std::max(0.0, x[column])));
-  };
-  Candidate plan;
-  plan.prefill_micro_batch_size = problem_.prefill_size;
-  plan.decode_micro_batch_size = problem_.decode_size;
-  plan.first_layer.push_back(0);
-  plan.bit.assign(layers_, 0);
-  for (std::size_t j = 0; j < positions_; ++j) {
-    std::size_t group = groups_;
-    for (std::size_t g = 0; g < groups_; ++g) {
-      if (count(x_[j * groups_ + g]) == 1) group = g;
-    }
-    if (group == groups_) break;
-    const std::size_t begin = plan.first_layer.back(), end = count(e_[j]);
-    if (end < begin || end > layers_) return std::nullopt;
-    for (std::int32_t cls = 0; cls < instance_.num_classes; ++cls) {
-      std::vector<std::size_t> members, counts;
-      for (std::size_t i = begin; i < end; ++i) {
-        if (instance_.layer_class[i] == cls) members.push_back(i);
-      }
-      for (std::size_t b = 0; b < bits_; ++b) {
-        counts.push_back(count(c_at(j, group, static_cast<std::size_t>(cls) * bits_ + b)));
-      }
-      if (std::accumulate(counts.begin(), counts.end(), std::size_t{0}) != members.size()) {
-        return std::nullopt;
-      }
-      assign_bits(instance_, members, counts, plan.bit);
-    }
-    plan.order.push_back(group);
-    plan.first_layer.push_back(end);
-  }
-  if (plan.order.empty() || plan.first_layer.back() != layers_) return std::nullopt;
-  return plan;
+  model_.add_row(-kFree, 0, std::move(sum), label("decode_round_one_by_one"));
+  model_.add_row(-kFree, 0, {{round_, -1.0}, {td_, c.round_micro_batches}},
+                 label("decode_round_steady"));
 }
 
 }  // namespace tessera::solver

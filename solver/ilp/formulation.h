@@ -1,25 +1,17 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ilp/linear_model.h"
 #include "ilp/pair_problem.h"
+#include "ilp/windows.h"
 
 namespace tessera::solver {
-
-/// What is known beforehand about the plans worth finding. Tighter is faster; a window must hold
-/// every plan that the caller still wants.
-struct FormulationWindows {
-  std::vector<Window> end_layer;  ///< [positions]: number of layers on positions <= j
-  Window prefill_max_s, decode_max_s;
-  double objective_scale = 1;  ///< about the size of the objective
-};
-
-/// End-layer windows from memory and stage times alone, Tp and Td as given; absent when some
-/// window is empty, that is, no plan exists.
-std::optional<std::vector<Window>> end_layer_windows(const PairProblem& problem,
-                                                     Window prefill_max_s, Window decode_max_s);
 
 /// The "prefix + counts" integer programme of planner.md section 3 for one pair of micro-batch
 /// sizes:
@@ -29,9 +21,12 @@ std::optional<std::vector<Window>> end_layer_windows(const PairProblem& problem,
 ///   transportation polytope, so an integer optimum exists);
 ///   x_jg: position j runs on group g;  y_jg: and it is the last one.
 /// With a fixed order x and y are constants. The objective is in units of objective_scale / 1000.
+/// Side constraints are rows over c, E, s and z; z is integer for layers whose bits they name (the
+/// others' system stays a transportation polytope).
 class Formulation {
  public:
-  Formulation(const PairProblem& problem, const FormulationWindows& windows);
+  /// `named`: columns and rows get names, for files.
+  Formulation(const PairProblem& problem, const FormulationWindows& windows, bool named = false);
 
   const LinearModel& model() const { return model_; }
   double to_model(double objective) const { return objective / unit_; }
@@ -41,10 +36,29 @@ class Formulation {
   /// The plan behind the column values: boundaries and counts rounded, bits recovered exactly.
   /// Absent when they do not add up (numerical trouble).
   std::optional<Candidate> decode(const std::vector<double>& x) const;
+  /// Column values of a plan of this pair that breaks nothing; absent when the order differs or a
+  /// window excludes it.
+  std::optional<std::vector<double>> encode(const Candidate& plan) const;
 
  private:
   using Terms = std::vector<LinearModel::Term>;
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+  // One column per group: the share of a layer at a bit (or at any) on position j, which runs on
+  // that group.
+  struct Split {
+    std::size_t layer = 0, position = 0;
+    std::optional<std::size_t> bit;
+    std::vector<std::size_t> columns;
+  };
+
+  template <class... Args>
+  std::string label(fmt::format_string<Args...> format, Args&&... args) const {
+    return named_ ? fmt::format(format, std::forward<Args>(args)...) : std::string();
+  }
+  static std::string plain_name(const std::string& text);
+  void name_groups();
+  std::string cell_name(std::size_t cell) const;
 
   std::size_t c_at(std::size_t j, std::size_t g, std::size_t cell) const {
     return c_[(j * groups_ + g) * cells_ + cell];
@@ -67,16 +81,28 @@ class Formulation {
   void add_link_rows();
   void add_occupancy_rows(std::size_t j);
   void add_objective_rows();
+  void find_whole_layers();
+  void add_side_row(const Row& row);
+  void add_term(Terms& terms, double& constant, const RowTerm& term);
+  void add_layer_term(Terms& terms, double& constant, const RowTerm& term);
+  void add_presence(Terms& terms, double& constant, const RowTerm& term, std::size_t j,
+                    double factor) const;
+  const Split& split(const RowTerm& term, std::size_t j);
   Terms stage_time(const PhaseCosts& costs, double unit, std::size_t j, std::size_t g) const;
 
   const PairProblem& problem_;
   const Instance& instance_;
   const FormulationWindows& windows_;
+  bool named_ = false;
   std::size_t positions_ = 0, groups_ = 0, layers_ = 0, bits_ = 0, cells_ = 0;
   double unit_ = 1, prefill_unit_ = 1, decode_unit_ = 1;
   LinearModel model_;
   std::size_t tp_ = 0, td_ = 0, round_ = 0;
   std::vector<std::size_t> s_, e_, z_, c_, x_, y_;
+  std::vector<std::uint8_t> whole_;  ///< [layer] 1: a side constraint names its bits
+  std::vector<Split> splits_;
+  std::vector<std::string> tags_;  ///< [group] where named
+  int num_side_rows_ = 0;
 };
 
 }  // namespace tessera::solver

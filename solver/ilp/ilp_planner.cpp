@@ -1,5 +1,6 @@
 #include "ilp/pair_search.h"
 #include "src/exhausted.h"
+#include "tessera/solver/model_dump.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
@@ -8,10 +9,12 @@ namespace {
 class IlpPlanner : public Planner {
  public:
   PlannerCard card() const override {
-    return {"ilp",
-            "Integer programme on COIN-OR CBC: exact, with order, partition, bitwidths and "
-            "micro-batch sizes searched or fixed; returns a bound when it is stopped early",
-            "SplitQuant Sec. IV, eqs. (3)-(16), in the prefix-and-counts form"};
+    return {
+        "ilp",
+        "Integer programme on COIN-OR CBC: exact, with order, partition, bitwidths and "
+        "micro-batch sizes searched or fixed; keeps side constraints, takes a plan to start from, "
+        "returns a bound when it is stopped early",
+        "SplitQuant Sec. IV, eqs. (3)-(16), in the prefix-and-counts form"};
   }
 
   PlanResult plan(const Instance& instance, const PlanRequest& request) const override {
@@ -21,6 +24,12 @@ class IlpPlanner : public Planner {
 };
 
 }  // namespace
+
+std::optional<Violation> write_model(const Instance& instance, const PlanRequest& request,
+                                     const std::string& path) {
+  if (auto violation = find_obvious_infeasibility(instance, request)) return violation;
+  return PairSearch(instance, request).write(path);
+}
 
 std::unique_ptr<Planner> make_ilp_planner() { return std::make_unique<IlpPlanner>(); }
 

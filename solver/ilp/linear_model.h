@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,12 +16,13 @@ struct LinearModel {
   struct Column {
     double low = 0, high = kFree, cost = 0;
     bool integer = false;
-    int priority = 0;  ///< branched on earlier when lower
+    std::string name = {};  ///< for files; may be empty
   };
   using Term = std::pair<std::size_t, double>;  ///< column, coefficient
   struct Row {
     double low = -kFree, high = kFree;
     std::vector<Term> terms;
+    std::string name = {};
   };
 
   std::vector<Column> columns;
@@ -28,12 +30,12 @@ struct LinearModel {
   double constant = 0;
 
   std::size_t add_column(double low, double high, double cost = 0, bool integer = false,
-                         int priority = 0) {
-    columns.push_back({low, high, cost, integer, priority});
+                         std::string name = {}) {
+    columns.push_back({low, high, cost, integer, std::move(name)});
     return columns.size() - 1;
   }
-  std::size_t add_row(double low, double high, std::vector<Term> terms) {
-    rows.push_back({low, high, std::move(terms)});
+  std::size_t add_row(double low, double high, std::vector<Term> terms, std::string name = {}) {
+    rows.push_back({low, high, std::move(terms), std::move(name)});
     return rows.size() - 1;
   }
 };

@@ -99,7 +99,7 @@ class OffloadLp {
     for (const OffloadTerm* t : {&stage.host_prefill, &stage.host_decode})
       at_least(host, *t, 0, first, 1 / kGiB);
     for (const OffloadTerm* t : {&stage.device_prefill, &stage.device_decode}) {
-      LinearModel::Row row{-kFree, (stage.usable_bytes * kRoom - t->constant) / kGiB, {}};
+      LinearModel::Row row{-kFree, (stage.usable_bytes * kRoom - t->constant) / kGiB, {}, {}};
       for (std::size_t i = 0; i < kOffloadShares; ++i)
         row.terms.emplace_back(first + i, t->slope[i] / kGiB);
       lp_.rows.push_back(row);
@@ -110,7 +110,7 @@ class OffloadLp {
   /// column >= scale * term + added.
   void at_least(std::size_t column, const OffloadTerm& term, double added, std::size_t first,
                 double scale) {
-    LinearModel::Row row{scale * term.constant + added, kFree, {{column, 1}}};
+    LinearModel::Row row{scale * term.constant + added, kFree, {{column, 1}}, {}};
     for (std::size_t i = 0; i < kOffloadShares; ++i)
       row.terms.emplace_back(first + i, -scale * term.slope[i]);
     lp_.rows.push_back(row);

@@ -41,6 +41,14 @@ struct PairProblem {
     const double typical = largest * layers / static_cast<double>(num_positions());
     return typical > 0 ? typical / 1000 : 1;
   }
+  /// Of the links between neighbours of a fixed order; 0 where it is free.
+  double slowest_link_s(const PhaseCosts& costs) const {
+    double slowest = 0;
+    for (std::size_t j = 1; order && j < order->size(); ++j) {
+      slowest = std::max(slowest, instance.link_s(costs, (*order)[j - 1], (*order)[j]));
+    }
+    return slowest;
+  }
   /// Largest sum of omega that the quality floor accepts.
   std::optional<double> omega_limit() const {
     if (!instance.max_omega) return std::nullopt;

@@ -8,53 +8,15 @@
 
 #include "ilp/cbc.h"
 #include "ilp/formulation.h"
+#include "ilp/model_file.h"
 #include "ilp/relaxation.h"
+#include "ilp/windows.h"
 #include "src/exhausted.h"
 #include "src/local_search.h"
 #include "tessera/core/units.h"
 
 namespace tessera::solver {
 namespace {
-
-// Narrows the end-layer windows by linear programming: the least and the largest E_j of relaxed
-// plans below the cutoff. Each window shrinks s_ij columns away, which is what branching costs.
-// @return false when no plan is left.
-bool narrow_windows(const PairProblem& problem, double cutoff, const Deadline& deadline,
-                    FormulationWindows& windows) {
-  const Formulation formulation(problem, windows);
-  LinearModel model = formulation.model();
-  std::vector<LinearModel::Term> cost;
-  for (std::size_t i = 0; i < model.columns.size(); ++i) {
-    if (model.columns[i].cost != 0) cost.emplace_back(i, model.columns[i].cost);
-    model.columns[i].cost = 0;
-  }
-  model.add_row(-kFree, formulation.to_model(cutoff), std::move(cost));
-  const auto late = [&] { return deadline.reached().has_value(); };
-  LpSolver lp(model, late);
-  for (std::size_t j = 0; j + 1 < problem.num_positions(); ++j) {
-    const std::size_t column = formulation.end_layer_column(j);
-    for (const double sign : {1.0, -1.0}) {
-      lp.set_cost(column, sign);
-      const LpSolver::Solution s = lp.minimise();
-      lp.set_cost(column, 0);
-      if (s.outcome == LpSolver::Outcome::infeasible) return false;
-      if (s.outcome == LpSolver::Outcome::failed) continue;
-      Window& w = windows.end_layer[j];
-      if (sign > 0) w.low = std::max(w.low, std::ceil(s.objective - 1e-4));
-      if (sign < 0) w.high = std::min(w.high, std::floor(-s.objective + 1e-4));
-      if (w.low > w.high) return false;
-      lp.set_bounds(column, w.low, w.high);
-    }
-  }
-  for (std::size_t j = 1; j < problem.num_positions(); ++j) {
-    windows.end_layer[j].low = std::max(windows.end_layer[j].low, windows.end_layer[j - 1].low);
-  }
-  for (std::size_t j = problem.num_positions() - 1; j > 0; --j) {
-    windows.end_layer[j - 1].high =
-        std::min(windows.end_layer[j - 1].high, windows.end_layer[j].high);
-  }
-  return true;
-}
 
 std::vector<std::size_t> devices_by_memory(const Instance& instance) {
   std::vector<std::size_t> devices;
@@ -69,15 +31,36 @@ std::vector<std::size_t> devices_by_memory(const Instance& instance) {
 
 }  // namespace
 
-PairSearch::PairSearch(const Instance& instance, const PlanRequest& request)
-    : instance_(instance), request_(request), deadline_(request) {}
+PairSearch::PairSearch(const Instance& instance, const PlanRequest& request, bool explains)
+    : instance_(instance), request_(request), explains_(explains), deadline_(request) {}
 
 PlanResult PairSearch::run() {
-  list_pairs();
-  bound_pairs();
-  find_first_plans();
+  start();
   solve_pairs();
   return finish();
+}
+
+void PairSearch::start() {
+  list_pairs();
+  bound_pairs();
+  if (request_.start) offer(*request_.start);
+  find_first_plans();
+}
+
+std::optional<Violation> PairSearch::write(const std::string& path) {
+  start();
+  const PairProblem problem(instance_, request_.order, *request_.prefill_micro_batch_size,
+                            *request_.decode_micro_batch_size);
+  // A little above the best plan, so that whoever reads the file finds it or a better one.
+  const double limit =
+      best_ ? best_objective_ + kProofTolerance * std::fabs(best_objective_) : kFree;
+  constexpr double kSeconds = 1000;
+  const auto late = [this] { return deadline_.reached().has_value(); };
+  const auto windows = base_form() ? base_windows(problem, kSeconds)
+                                   : tightened_windows(problem, limit, kSeconds, late);
+  if (!windows) return explain();
+  write_model_file(Formulation(problem, *windows, true).model(), path);
+  return std::nullopt;
 }
 
 void PairSearch::list_pairs() {
@@ -127,6 +110,7 @@ void PairSearch::bound_pairs() {
 // The first incumbent decides how much the exact search can prune, so the best few pairs get a
 // longer walk each.
 void PairSearch::find_first_plans() {
+  if (base_form()) return;
   constexpr std::size_t kPairs = 4;
   const auto layers = static_cast<std::int64_t>(instance_.num_layers());
   for (std::size_t i = 0; i < std::min(kPairs, pairs_.size()) && !stopped(); ++i) {
@@ -165,32 +149,30 @@ void PairSearch::solve_pairs() {
 
 void PairSearch::solve_pair(Pair& pair) {
   const auto layers = static_cast<std::int64_t>(instance_.num_layers());
-  improve_locally(pair, 1000 + 300 * layers);
+  if (!base_form()) improve_locally(pair, 1000 + 300 * layers);
   const double limit = cutoff();
-  const auto excluded = [&] {
+  const double scale = best_ ? best_objective_ : std::max(1e-9, pair.bound);
+  const PairProblem problem(instance_, request_.order, pair.prefill, pair.decode);
+  const auto late = [this] { return deadline_.reached().has_value(); };
+  const auto windows =
+      base_form() ? base_windows(problem, scale) : tightened_windows(problem, limit, scale, late);
+  if (stopped()) return;
+  if (!windows) {
     pair.bound = std::max(pair.bound, limit);
     pair.solved = true;
-  };
-  const PairProblem problem(instance_, request_.order, pair.prefill, pair.decode);
-  Relaxation relaxation(problem, [this] { return deadline_.reached().has_value(); });
-  const Relaxation::Bound at = relaxation.solve();
-  const auto ranges = at.feasible ? relaxation.windows(limit) : std::nullopt;
-  if (!ranges) return excluded();
-  FormulationWindows windows;
-  windows.prefill_max_s = ranges->prefill_max_s;
-  windows.decode_max_s = ranges->decode_max_s;
-  windows.objective_scale = limit < kFree ? limit : std::max(1e-9, at.objective);
-  const auto ends = end_layer_windows(problem, windows.prefill_max_s, windows.decode_max_s);
-  if (!ends) return excluded();
-  windows.end_layer = *ends;
-  if (limit < kFree && !narrow_windows(problem, limit, deadline_, windows)) return excluded();
-
-  if (stopped()) return;
-  const Formulation formulation(problem, windows);
+    return;
+  }
+  const Formulation formulation(problem, *windows);
   MipLimits limits;
   limits.time_limit_s = deadline_.left_s();
   limits.relative_gap = request_.gap;
   if (limit < kFree) limits.cutoff = formulation.to_model(limit);
+  if (base_form() && is_of(pair)) {
+    // A cutoff below the plan itself would refuse it as a start.
+    limits.start = formulation.encode(*best_);
+    if (limits.start)
+      limits.cutoff = formulation.to_model(best_objective_ + best_objective_ - limit);
+  }
   limits.should_stop = [&] { return deadline_.reached().has_value(); };
   limits.on_solution = [&](const std::vector<double>& x, double cbc_bound) {
     pair.bound = std::max(pair.bound, std::min(formulation.from_model(cbc_bound), limit));
@@ -204,6 +186,11 @@ void PairSearch::solve_pair(Pair& pair) {
   // A solution that does not survive exact arithmetic leaves the pair undecided.
   const auto plan = formulation.decode(*mip.x);
   if (!plan || !offer(*plan)) gave_up_ = true;
+}
+
+bool PairSearch::is_of(const Pair& pair) const {
+  return best_ && best_->prefill_micro_batch_size == pair.prefill &&
+         best_->decode_micro_batch_size == pair.decode;
 }
 
 bool PairSearch::offer(Candidate candidate) {
@@ -233,6 +220,13 @@ bool PairSearch::stopped() {
   return stopped_by_.has_value();
 }
 
+Violation PairSearch::explain() const {
+  return explain_exhausted(instance_, request_, !pairs_.empty(), deadline_.left_s(),
+                           [](const Instance& in, const PlanRequest& request) {
+                             return PairSearch(in, request, false).run();
+                           });
+}
+
 PlanResult PairSearch::finish() {
   PlanResult result;
   result.notes = std::move(notes_);
@@ -251,10 +245,7 @@ PlanResult PairSearch::finish() {
     if (!proven && stopped()) result.stopped_by = stopped_by_;
   } else if (all && !gave_up_) {
     result.status = SolveStatus::infeasible;
-    result.violation = explain_exhausted(instance_, request_, !pairs_.empty(), deadline_.left_s(),
-                                         [](const Instance& in, const PlanRequest& request) {
-                                           return PairSearch(in, request).run();
-                                         });
+    if (explains_) result.violation = explain();
   } else {
     result.status = stopped() ? *stopped_by_ : SolveStatus::time_limit;
     result.stopped_by = stopped_by_;

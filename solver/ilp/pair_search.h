@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ilp/pair_problem.h"
@@ -20,10 +21,14 @@ inline constexpr double kProofTolerance = 1e-6;
 /// until no bound is left below the incumbent.
 class PairSearch {
  public:
-  PairSearch(const Instance& instance, const PlanRequest& request);
+  /// `explains`: an infeasible result names what binds, which costs further searches.
+  PairSearch(const Instance& instance, const PlanRequest& request, bool explains = true);
 
   /// Requires that find_obvious_infeasibility found nothing.
   PlanResult run();
+
+  /// Writes the programme of the one pair that the request names; see write_model.
+  std::optional<Violation> write(const std::string& path);
 
  private:
   struct Pair {
@@ -32,6 +37,7 @@ class PairSearch {
     bool solved = false;
   };
 
+  void start();
   void list_pairs();
   void bound_pairs();
   void find_first_plans();
@@ -40,13 +46,18 @@ class PairSearch {
   void solve_pair(Pair& pair);
   /// Takes a plan if it is better. False: it breaks a constraint.
   bool offer(Candidate candidate);
+  bool base_form() const { return request_.ilp_form == IlpForm::base; }
+  /// The best plan so far has the pair's micro-batch sizes.
+  bool is_of(const Pair& pair) const;
   double cutoff() const;
   double bound() const;
   bool stopped();
+  Violation explain() const;
   PlanResult finish();
 
   const Instance& instance_;
   const PlanRequest& request_;
+  bool explains_;
   Deadline deadline_;
   std::vector<Pair> pairs_;
   std::optional<Candidate> best_;

@@ -110,14 +110,8 @@ void Relaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
 }
 
 void Relaxation::add_links(LinearModel& model) {
-  if (!problem_.order) return;
-  const auto& order = *problem_.order;
-  for (std::size_t j = 1; j < order.size(); ++j) {
-    prefill_link_s_ = std::max(prefill_link_s_,
-                               problem_.instance.link_s(problem_.prefill, order[j - 1], order[j]));
-    decode_link_s_ =
-        std::max(decode_link_s_, problem_.instance.link_s(problem_.decode, order[j - 1], order[j]));
-  }
+  prefill_link_s_ = problem_.slowest_link_s(problem_.prefill);
+  decode_link_s_ = problem_.slowest_link_s(problem_.decode);
   model.columns[tp_].low = prefill_link_s_ / prefill_unit_;
   model.columns[td_].low = decode_link_s_ / decode_unit_;
 }

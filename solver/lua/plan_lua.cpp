@@ -147,6 +147,12 @@ std::unique_ptr<solver::Planner> planner_named(const std::string& name, const st
 
 int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult& result,
                 const std::string& planner) {
+  // A planner that knows nothing of side constraints may break them.
+  if (result.candidate && !p.instance.rows.empty()) {
+    if (const auto violation = solver::find_violation(p.instance, *result.candidate)) {
+      return push_why(L, "infeasible", violation->message, violation->constraint);
+    }
+  }
   if (!result.candidate) {
     if (result.status == solver::SolveStatus::infeasible) {
       return push_why(
@@ -253,35 +259,13 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
 
 namespace solver_lua {
 
-int push_why(lua_State* L, const std::string& code, const std::string& message,
-             const std::string& constraint, std::optional<double> bound) {
-  lua_pushnil(L);
-  lua_kit::push_error(L, code, message);
-  if (bound) {
-    lua_pushnumber(L, *bound);
-    lua_setfield(L, -2, "bound");
-  }
-  if (!constraint.empty()) {
-    lua_kit::push_text(L, constraint);
-    lua_setfield(L, -2, "constraint");
-  }
-  return 2;
-}
-
 solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
   solver::PlanRequest request;
   if (options.given("device_order"))
     request.order = solver::order_from_names(p.instance, options.texts("device_order"));
   const auto size = [&](const char* name) -> std::optional<std::int64_t> {
     if (!options.given(name)) return std::nullopt;
-    const std::int64_t given = options.integer(name);
-    if (given > p.instance.batch_size) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is more than the batch of {} requests", options.path_of(name),
-                              given, p.instance.batch_size),
-                  options.path_of(name));
-    }
-    return given;
+    return micro_batch_size(options, name, p.instance);
   };
   request.prefill_micro_batch_size = size("prefill_micro_batch_size");
   request.decode_micro_batch_size = size("decode_micro_batch_size");
@@ -393,11 +377,19 @@ int solve(lua_State* L) {
                 options.path_of("stages"));
   const std::string chosen = options.text("planner");
   solver::PlanRequest request = request_from(*problem, options);
+  read_ilp_options(*problem, options, request);
   request.on_incumbent = incumbent_handler(L, problem, options, chosen);
   const auto planner = planner_named(chosen, options.path_of("planner"));
   const auto group = static_cast<std::size_t>(options.integer("group"));
-  const solver::PlanResult result =
-      solver::plan_grouped(*planner, problem->instance, request, group);
+  const solver::Instance& instance = problem->instance;
+  if (group > 1 && (!instance.rows.empty() || request.start)) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of("group") +
+                    ": side constraints and a start decide single layers; "
+                    "leave out group",
+                options.path_of("group"));
+  }
+  const solver::PlanResult result = solver::plan_grouped(*planner, instance, request, group);
   if (result.stopped_by != solver::SolveStatus::interrupted)
     lua_kit::interrupt::set_incumbent_text("");
   return push_result(L, *problem, result, chosen);

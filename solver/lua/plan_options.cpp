@@ -86,7 +86,12 @@ const OptionTable& plan_options() {
         .doc =
             "Called with { objective, bound, gap } for each better plan; bound and gap where there "
             "is a bound",
-        .lua_type = "fun(incumbent: table)"}}};
+        .lua_type = "fun(incumbent: table)"},
+       start_option(),
+       form_option(
+           "\"tightened\"",
+           "Of planner \"ilp\": the programme with ranges, local search and a cutoff, or as it "
+           "stands; same optimum")}};
   return table;
 }
 

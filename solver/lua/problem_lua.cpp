@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core_lua.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -71,6 +72,14 @@ void push_quality(lua_State* L, const LoweredProblem& p) {
     lua_pushnumber(L, *p.problem.max_omega);
     lua_setfield(L, -2, "max_omega");
   }
+}
+
+void push_constraints(lua_State* L, const LoweredProblem& p) {
+  Json list = Json::array();
+  for (const solver::Constraint& constraint : p.problem.constraints) {
+    list.push_back(to_json(constraint));
+  }
+  lua_kit::push_json(L, list);
 }
 
 void push_devices(lua_State* L, const LoweredProblem& p) {
@@ -152,6 +161,8 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
             }},
            {"allow_empty_stage", "boolean", "Middle stages may be empty",
             [](lua_State* L, const P& p) { lua_pushboolean(L, p.problem.allow_empty_stage); }},
+           {"constraints", "table[]", "Side constraints, as problem:add_constraint takes them",
+            push_constraints},
            {"num_layers", "integer", "Decoder layers",
             [](lua_State* L, const P& p) {
               push_integer(L, static_cast<std::int64_t>(p.instance.num_layers()));
@@ -163,6 +174,13 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
             push_devices}},
       .methods = {{"with", guarded<with>, "(changes: table): tessera.Problem",
                    "A copy with options of ts.problem changed"},
+                  {"add_constraint", guarded<solver_lua::add_constraint>,
+                   "(constraint: table): tessera.Problem",
+                   "A copy with one more linear row that every plan must keep; problem:with { "
+                   "constraints = {} } lifts them"},
+                  {"write_model", guarded<solver_lua::write_model>,
+                   "(path: string, options: table): boolean?, tessera.Error?",
+                   "Writes the integer programme as .lp or .mps, for other solvers"},
                   {"evaluate", guarded<solver_lua::evaluate>, "(plan: table): table",
                    "Prices stages given by hand: fits, objective, latency_s, omega; constraint and "
                    "message where it does not fit"},
@@ -209,6 +227,9 @@ void register_problem(lua_State* L) {
   reference.add(problem_options());
   reference.add(partition_options());
   reference.add(facts_options());
+  reference.add(constraint_options());
+  reference.add(constraint_term_options());
+  reference.add(model_options());
 }
 
 }  // namespace solver_lua

@@ -16,8 +16,19 @@ void change(lua_State* L, const lua_kit::Options& options, solver::Problem& prob
 /// Reads kv_bitwidth and tensor_parallel, and then kv_omega, where they are there.
 void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving);
 void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving);
+/// Lowers a problem and pushes it.
+void push_lowered(lua_State* L, solver::Problem problem);
+
+/// Side constraints: problem:add_constraint, a term of one, and a list of them.
+const OptionTable& constraint_options();
+const OptionTable& constraint_term_options();
+std::vector<solver::Constraint> constraints_argument(lua_State* L, int index,
+                                                     const std::string& path);
 
 // Methods; argument 1 is the problem.
+int add_constraint(lua_State* L);  ///< takes constraint_options()
+int write_model(lua_State* L);     ///< takes a path and model_options()
+const OptionTable& model_options();
 int evaluate(lua_State* L);
 int micro_batch_sizes(lua_State* L);
 int balanced_partition(lua_State* L);  ///< takes partition_options()

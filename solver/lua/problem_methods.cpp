@@ -24,14 +24,8 @@ std::string name_of(const solver::DeviceGroup& group) {
 /// Both micro-batch sizes that the options give, refused beyond the batch.
 std::pair<std::int64_t, std::int64_t> micro_batch_sizes_of(const lua_kit::Options& options,
                                                            const solver::Instance& instance) {
-  for (const char* name : {"prefill_micro_batch_size", "decode_micro_batch_size"}) {
-    if (options.integer(name) > instance.batch_size)
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is more than the batch of {}", options.path_of(name),
-                              options.integer(name), instance.batch_size),
-                  options.path_of(name));
-  }
-  return {options.integer("prefill_micro_batch_size"), options.integer("decode_micro_batch_size")};
+  return {micro_batch_size(options, "prefill_micro_batch_size", instance),
+          micro_batch_size(options, "decode_micro_batch_size", instance)};
 }
 
 /// Seconds per unit of one layer, mean over the layers, by bitwidth; where no kernel exists, none.
@@ -67,7 +61,8 @@ int evaluate(lua_State* L) {
     lua_setfield(L, -2, "constraint");
     lua_kit::push_text(L, violation->message);
     lua_setfield(L, -2, "message");
-    if (violation->constraint != "memory" && violation->constraint != "quality") return 1;
+    const std::string& broken = violation->constraint;
+    if (broken != "memory" && broken != "quality" && broken != "row") return 1;
   }
   const solver::Evaluation e = solver::evaluate(p.instance, candidate);
   const auto number = [L](const char* name, double value) {

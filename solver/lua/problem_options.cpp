@@ -76,6 +76,10 @@ void read_goal(lua_State* L, const lua_kit::Options& options, solver::Problem& p
     problem.allow_empty_stage = options.boolean("allow_empty_stage");
   }
   if (options.given("quality")) read_quality(L, options, problem);
+  if (options.push("constraints")) {
+    problem.constraints = constraints_argument(L, lua_gettop(L), options.path_of("constraints"));
+  }
+  lua_pop(L, 1);
 }
 
 /// Reads one thing that is an object, a name or a table, when the options have it.
@@ -241,7 +245,11 @@ const OptionTable& problem_options() {
        {.name = "allow_empty_stage",
         .type = OptionType::boolean,
         .doc = "Middle stages may hold no layer",
-        .default_text = "false"}}};
+        .default_text = "false"},
+       {.name = "constraints",
+        .type = OptionType::table,
+        .doc = "Side constraints; see problem:add_constraint",
+        .lua_type = "table[]"}}};
   return table;
 }
 

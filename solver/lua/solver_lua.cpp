@@ -1,7 +1,11 @@
 #include "solver_lua.h"
 
+#include <fmt/format.h>
+
+#include "tessera/core/error.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/value.h"
 
 namespace tessera::solver_lua {
 
@@ -18,6 +22,28 @@ OptionSpec micro_batch_option(std::string_view name) {
 void set_number(lua_State* L, const char* name, double value) {
   lua_pushnumber(L, value);
   lua_setfield(L, -2, name);
+}
+
+std::int64_t micro_batch_size(const lua_kit::Options& options, const char* name,
+                              const solver::Instance& instance) {
+  const std::int64_t given = options.integer(name);
+  if (given <= instance.batch_size) return given;
+  throw Error(ErrorCode::out_of_range,
+              fmt::format("{}: {} is more than the batch of {} requests", options.path_of(name),
+                          given, instance.batch_size),
+              options.path_of(name));
+}
+
+int push_why(lua_State* L, const std::string& code, const std::string& message,
+             const std::string& constraint, std::optional<double> bound) {
+  lua_pushnil(L);
+  lua_kit::push_error(L, code, message);
+  if (bound) set_number(L, "bound", *bound);
+  if (!constraint.empty()) {
+    lua_kit::push_text(L, constraint);
+    lua_setfield(L, -2, "constraint");
+  }
+  return 2;
 }
 
 void register_solver(lua_State* L) {

@@ -86,6 +86,16 @@ std::function<void(const solver::Incumbent&)> incumbent_handler(
     lua_State* L, std::shared_ptr<const LoweredProblem> problem, const lua_kit::Options& options,
     std::string planner);
 
+/// Options of ts.plan that only the planner "ilp" understands.
+OptionSpec start_option();
+OptionSpec form_option(std::string_view default_form, std::string_view doc);
+void read_ilp_options(const LoweredProblem& p, const lua_kit::Options& options,
+                      solver::PlanRequest& request);
+
+/// A micro-batch size that was given. @throws Error{out_of_range} beyond the batch.
+std::int64_t micro_batch_size(const lua_kit::Options& options, const char* name,
+                              const solver::Instance& instance);
+
 /// The candidate described by a table { stages = { { device =, bitwidths = }, ... },
 /// prefill_micro_batch_size =, decode_micro_batch_size = }.
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
@@ -105,7 +115,8 @@ std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const s
 int price_offload(lua_State* L, const LoweredProblem& p, const OffloadArgument& offload,
                   solver::PlanResult result, const std::string& planner);
 
-/// `nil, why` for an expected outcome.
+/// `nil, why` for an expected outcome; `constraint` names what binds, or is empty, and no plan is
+/// below `bound`.
 int push_why(lua_State* L, const std::string& code, const std::string& message,
              const std::string& constraint, std::optional<double> bound = std::nullopt);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/solver/instance.h"
 
@@ -94,6 +95,38 @@ Check check_bits(const Instance& instance, const Candidate& candidate) {
                                               stage_name(instance, candidate, stage)));
       }
     }
+  }
+  return std::nullopt;
+}
+
+// The layers that a term of a side constraint counts, found one by one.
+long double count_layers(const RowTerm& term, const Candidate& candidate) {
+  long double count = 0;
+  for (std::size_t i = 0; i < candidate.bit.size(); ++i) {
+    std::size_t stage = 0;
+    while (candidate.first_layer[stage + 1] <= i) ++stage;
+    if (stage < term.first_stage || stage >= term.end_stage) continue;
+    if (!term.groups.empty() && term.groups[candidate.order[stage]] == 0) continue;
+    if (term.bit.value_or(candidate.bit[i]) != candidate.bit[i]) continue;
+    if (term.layer.value_or(i) == i) count += 1;
+  }
+  return count;
+}
+
+Check check_rows(const Instance& instance, const Candidate& candidate) {
+  for (const Row& row : instance.rows) {
+    long double left = 0, scale = std::fabs(static_cast<long double>(row.rhs));
+    for (const RowTerm& term : row.terms) {
+      left += term.coefficient * count_layers(term, candidate);
+      scale = std::max(scale, std::fabs(static_cast<long double>(term.coefficient)));
+    }
+    const long double slack = kRowSlack * (scale > 0 ? scale : 1);
+    const bool low_enough = row.sense == Sense::at_least || left <= row.rhs + slack;
+    const bool high_enough = row.sense == Sense::at_most || left >= row.rhs - slack;
+    if (low_enough && high_enough) continue;
+    return broken("row", fmt::format("constraint {}: the left side is {:.9g}, it must be {} {:.9g}",
+                                     quote(row.name), static_cast<double>(left),
+                                     to_string(row.sense), row.rhs));
   }
   return std::nullopt;
 }
@@ -196,6 +229,7 @@ std::optional<Violation> find_violation(const Instance& instance, const Candidat
   if (Check v = check_contiguity(instance, candidate)) return v;
   if (Check v = check_micro_batches(instance, candidate)) return v;
   if (Check v = check_bits(instance, candidate)) return v;
+  if (Check v = check_rows(instance, candidate)) return v;
   const Tally t = tally(instance, candidate);
   if (Check v = check_memory(instance, candidate, t)) return v;
   if (instance.max_omega) {

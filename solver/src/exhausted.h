@@ -14,8 +14,8 @@ std::optional<PlanResult> refuse_hopeless(const Instance& instance, const PlanRe
 using Solve = std::function<PlanResult(const Instance&, const PlanRequest&)>;
 
 /// What binds when a complete search has found no plan: the micro-batch sizes that were asked for,
-/// the quality floor (when `solve` finds a plan without it, within `left_s` and 2 s at most), or
-/// else memory.
+/// side constraints or the quality floor (when `solve` finds a plan without them, within `left_s`
+/// and 2 s at most each), or else memory. `solve` must not explain in turn.
 Violation explain_exhausted(const Instance& instance, const PlanRequest& request,
                             bool has_micro_batches, double left_s, const Solve& solve);
 

@@ -101,6 +101,10 @@ Instance lower(const Problem& problem) {
       problem.theta_unit == ThetaUnit::ms_per_raw_omega ? problem.theta * 1e-3 : problem.theta;
   instance.max_omega = problem.max_omega;
   instance.allow_empty_stage = problem.allow_empty_stage;
+  for (std::size_t i = 0; i < problem.constraints.size(); ++i) {
+    instance.rows.push_back(
+        resolve(problem.constraints[i], instance, fmt::format("problem.constraints[{}]", i + 1)));
+  }
   return instance;
 }
 

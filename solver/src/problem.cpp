@@ -116,6 +116,9 @@ Json to_json(const Problem& problem) {
   if (problem.max_omega) json["max_omega"] = *problem.max_omega;
   if (!problem.quality_at_least.empty()) json["quality_at_least"] = problem.quality_at_least;
   json["allow_empty_stage"] = problem.allow_empty_stage;
+  for (const Constraint& constraint : problem.constraints) {
+    json["constraints"].push_back(to_json(constraint));
+  }
   return json;
 }
 
@@ -147,6 +150,10 @@ Problem problem_from_json(const Json& json, const std::string& path) {
   problem.max_omega = fields.optional_number("max_omega", 0, kHuge);
   problem.quality_at_least = fields.text("quality_at_least", "");
   problem.allow_empty_stage = fields.boolean("allow_empty_stage", false);
+  if (fields.has("constraints")) {
+    problem.constraints =
+        constraints_from_json(fields.at("constraints"), fields.path_of("constraints"));
+  }
   fields.finish();
   return problem;
 }

@@ -86,6 +86,7 @@ double WorkingPlan::excess() const {
     const double over = omega_ - *instance_.max_omega;
     excess += over / std::max(1e-12, std::fabs(*instance_.max_omega));
   }
+  for (const Row& row : instance_.rows) excess += solver::excess(row, at_);
   return excess;
 }
 

@@ -9,6 +9,7 @@ local fields = {
   quality = "table?", memory = "string?", kernel_set = "string?", kv_bitwidth = "number?",
   tensor_parallel = "list?", kv_bitwidths = "list?",
   allow_empty_stage = "boolean", num_layers = "integer", batch_size = "integer", devices = "list",
+  constraints = "list",
 }
 
 -- Two layers on one device each of two types, tokens in whole seconds.

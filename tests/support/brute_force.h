@@ -116,8 +116,29 @@ class BruteForce {
     }
   }
 
+  bool keeps_rows(const std::vector<std::size_t>& order, const std::vector<std::size_t>& begin,
+                  const std::vector<std::size_t>& bit) const {
+    for (const Row& row : in_.rows) {
+      double left = 0;
+      for (const RowTerm& term : row.terms) {
+        for (std::size_t i = 0, j = 0; i < bit.size(); ++i) {
+          while (begin[j + 1] <= i) ++j;
+          const bool counted = j >= term.first_stage && j < term.end_stage &&
+                               (term.groups.empty() || term.groups[order[j]] == 1) &&
+                               (!term.bit || *term.bit == bit[i]) &&
+                               (!term.layer || *term.layer == i);
+          if (counted) left += term.coefficient;
+        }
+      }
+      if (row.sense != Sense::at_least && left > row.rhs + 1e-9) return false;
+      if (row.sense != Sense::at_most && left < row.rhs - 1e-9) return false;
+    }
+    return true;
+  }
+
   void price(const std::vector<std::size_t>& order, std::int64_t eta, std::int64_t xi,
              const std::vector<std::size_t>& begin, const std::vector<std::size_t>& bit) {
+    if (!keeps_rows(order, begin, bit)) return;
     const PhaseCosts& pre = in_.prefill(eta);
     const PhaseCosts& dec = in_.decode(xi);
     const std::size_t bits = in_.bitwidths.size(), n = order.size();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,9 +64,46 @@ class RandomInstance {
     return devices;
   }
 
+  /// One to three side constraints of every kind of term and sense, each about as often kept as
+  /// broken.
+  std::vector<Row> rows(const Instance& in) {
+    std::vector<Row> drawn;
+    for (std::int64_t left = rng_.integer(1, 3); left > 0; --left) {
+      Row row{"row " + std::to_string(left), {}, Sense::at_most, 0};
+      double most = 0;
+      for (std::int64_t terms = rng_.integer(1, 3); terms > 0; --terms) {
+        row.terms.push_back(term(in));
+        const double count = row.terms.back().layer ? 1 : static_cast<double>(in.num_layers());
+        most += std::fabs(row.terms.back().coefficient) * count;
+      }
+      const bool equal = chance(4);
+      row.sense = equal ? Sense::equal : chance(2) ? Sense::at_most : Sense::at_least;
+      row.rhs = std::round(between(-0.2, 0.6) * most);
+      drawn.push_back(row);
+    }
+    return drawn;
+  }
+
   std::int64_t micro_batch(const Instance& in) { return rng_.integer(1, in.batch_size); }
 
  private:
+  RowTerm term(const Instance& in) {
+    const auto below = [&](std::size_t n) {
+      return static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(n) - 1));
+    };
+    RowTerm drawn;
+    if (chance(2)) drawn.end_stage = 1 + below(in.num_devices());
+    if (chance(3) && drawn.end_stage != RowTerm::kNoEnd) drawn.first_stage = drawn.end_stage - 1;
+    if (chance(3)) {
+      drawn.groups.assign(in.groups.size(), 0);
+      drawn.groups[below(in.groups.size())] = 1;
+    }
+    if (chance(2)) drawn.bit = below(in.num_bits());
+    if (chance(2)) drawn.layer = below(in.num_layers());
+    drawn.coefficient = chance(2) ? 1 : static_cast<double>(rng_.integer(-3, 3));
+    return drawn;
+  }
+
   bool chance(std::int64_t one_in) { return rng_.integer(1, one_in) == 1; }
   double between(double low, double high) { return low + (high - low) * rng_.uniform(); }
 

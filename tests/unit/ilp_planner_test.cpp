@@ -61,6 +61,30 @@ TEST(Cbc, CutoffAtTheOptimumLeavesNothing) {
   EXPECT_DOUBLE_EQ(second.bound, *limits.cutoff);
 }
 
+TEST(Cbc, TakesAStart) {
+  const LinearModel model = knapsack();
+  // The first solution there is when the search is stopped as early as possible.
+  const auto first = [&](MipLimits limits) {
+    MipResult stopped;
+    for (int patience = 1; patience < 10000 && !stopped.x; ++patience) {
+      limits.should_stop = [left = patience]() mutable { return --left <= 0; };
+      stopped = solve_mip(model, limits);
+    }
+    return stopped.x.value_or(std::vector<double>(model.columns.size(), -1));
+  };
+  const auto has_all = [](const std::vector<double>& x, const std::vector<std::size_t>& taken) {
+    return std::all_of(taken.begin(), taken.end(), [&](std::size_t c) { return x[c] == 1; });
+  };
+  // Three things that no heuristic would take together.
+  const std::vector<std::size_t> odd{3, 17, 29};
+  MipLimits limits;
+  limits.start.emplace(model.columns.size(), 0.0);
+  for (const std::size_t c : odd) (*limits.start)[c] = 1;
+  EXPECT_TRUE(has_all(first(limits), odd));
+  EXPECT_FALSE(has_all(first({}), odd));
+  EXPECT_NEAR(solve_mip(model, limits).objective, solve_mip(model, {}).objective, 1e-9);
+}
+
 TEST(Cbc, ExceptionComesOutIntact) {
   MipLimits limits;
   limits.on_solution = [](const std::vector<double>&, double) { throw Mine("from inside"); };
@@ -161,6 +185,34 @@ TEST(IlpPlanner, GapIsKept) {
   ASSERT_TRUE(result.bound);
   EXPECT_LE(*result.bound, best * (1 + 1e-9));
   EXPECT_LE(result.objective, best * 1.25 + 1e-9);
+}
+
+TEST(IlpPlanner, StartsFromAPlan) {
+  const Instance in = small_instance();
+  const PlanResult best = make_ilp_planner()->plan(in, {});
+  for (const IlpForm form : {IlpForm::tightened, IlpForm::base}) {
+    for (const Candidate& start : {testing::small_candidate(), *best.candidate}) {
+      PlanRequest request;
+      request.ilp_form = form;
+      request.start = start;
+      std::vector<double> seen;
+      request.on_incumbent = [&](const Incumbent& found) { seen.push_back(found.objective); };
+      const PlanResult result = make_ilp_planner()->plan(in, request);
+      ASSERT_FALSE(seen.empty());
+      EXPECT_DOUBLE_EQ(seen.front(), evaluate(in, start).objective);
+      EXPECT_EQ(result.status, SolveStatus::optimal);
+      EXPECT_NEAR(result.objective, best.objective, 1e-6 * best.objective);
+    }
+  }
+}
+
+TEST(IlpPlanner, StartSurvivesHavingNoTime) {
+  PlanRequest request;
+  request.time_limit_s = 0;
+  request.start = testing::small_candidate();
+  const PlanResult result = make_ilp_planner()->plan(small_instance(), request);
+  EXPECT_EQ(result.status, SolveStatus::feasible);
+  EXPECT_EQ(result.candidate->bit, testing::small_candidate().bit);
 }
 
 TEST(IlpPlanner, PaperObjectiveSaysHowDecodeWasChosen) {

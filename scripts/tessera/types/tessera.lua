@@ -113,10 +113,13 @@ local ts = {}
 ---@field kv_bitwidths number[]? Of the KV cache, to choose from (bits)
 ---@field kv_bitwidth number? Of the KV cache (bits); the first where it is open
 ---@field allow_empty_stage boolean Middle stages may be empty
+---@field constraints table[] Side constraints, as problem:add_constraint takes them
 ---@field num_layers integer Decoder layers
 ---@field batch_size integer Requests
 ---@field devices string[] Names in cluster order, with their nodes ("T4-16G@a"), as device_order takes them
 ---@field with fun(self, changes: table): tessera.Problem A copy with options of ts.problem changed
+---@field add_constraint fun(self, constraint: table): tessera.Problem A copy with one more linear row that every plan must keep; problem:with { constraints = {} } lifts them
+---@field write_model fun(self, path: string, options: table): boolean?, tessera.Error? Writes the integer programme as .lp or .mps, for other solvers
 ---@field evaluate fun(self, plan: table): table Prices stages given by hand: fits, objective, latency_s, omega; constraint and message where it does not fit
 ---@field micro_batch_sizes fun(self): integer[] Sizes worth trying: the smallest of each number of micro-batches
 ---@field balanced_partition fun(self, options: table): integer[]? Layers per stage at one bitwidth, balanced by the workload's stage times; nil where none fits
@@ -188,6 +191,20 @@ local ts = {}
 ---@field time_limit_s? number Of all solves together; the text says when it cut them short (a number in [0, 1000000] (s)) [default 5]
 ---@field seed? integer Of the latencies that are off (an integer in [0, 4294967296]) [default 0]
 
+---@class tessera.options.problem.add_constraint
+---@field name string For messages
+---@field terms table[] List of { stage or boundary, device, bitwidth, layer, coefficient = 1 }: each counts the layers that match everything given
+---@field sense "<="|">="|"==" How the left side compares with rhs
+---@field rhs number Right-hand side (a number in [-1e+15, 1e+15])
+
+---@class tessera.options.problem.add_constraint.term
+---@field stage? integer On this stage (1-based) (an integer in [1, 1000000])
+---@field boundary? integer On stages 1 to this one: the first layer (0-based) of the stage after it (an integer in [1, 1000000])
+---@field device? string On devices of this name, "T4-16G" or "T4-16G@node"
+---@field bitwidth? integer At this bitwidth (an integer in [1, 16] (bits))
+---@field layer? integer This one layer (0-based): 1 or 0 (an integer in [0, 1000000])
+---@field coefficient? number What each such layer adds to the left side (a number in [-1e+15, 1e+15]) [default 1]
+
 ---@class tessera.options.problem.balanced_partition
 ---@field device_order string[] Devices by position
 ---@field bitwidth integer Of every layer (an integer in [1, 16] (bits))
@@ -199,6 +216,12 @@ local ts = {}
 ---@field device_order string[] Devices by position
 ---@field prefill_micro_batch_size integer Requests per prefill micro-batch (an integer in [1, 1000000])
 ---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
+
+---@class tessera.options.problem.write_model
+---@field prefill_micro_batch_size integer Requests per prefill micro-batch (an integer in [1, 1000000])
+---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
+---@field device_order? string[] Devices by stage; default: decided inside the model
+---@field form? "base"|"tightened" The programme itself, or with ranges for stage times and boundaries that hold every plan worth finding [default "base"]
 
 ---@class tessera.options.tessera plan
 ---@field model string Model by name (opt-30b), or the path of a config.json
@@ -311,6 +334,8 @@ local ts = {}
 ---@field on_error? "stop"|"continue" When a heuristic of a chain fails: stop with its error, or continue from the best plan so far, with a note [default "stop"]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
 ---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan; bound and gap where there is a bound
+---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
+---@field form? "base"|"tightened" Of planner "ilp": the programme with ranges, local search and a cutoff, or as it stands; same optimum [default "tightened"]
 
 ---@class tessera.options.problem
 ---@field model? tessera.Model|string|table Model, or its name
@@ -329,6 +354,7 @@ local ts = {}
 ---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
 ---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
+---@field constraints? table[] Side constraints; see problem:add_constraint
 
 ---@class tessera.options.replan
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/solver/row.h"
+
 namespace tessera::solver {
 
 enum class Objective { steady, paper };
@@ -64,6 +66,7 @@ struct Instance {
   double theta = 1;                 ///< seconds per unit of omega
   std::optional<double> max_omega;  ///< quality floor: sum of omega <= max_omega (1 + 1e-6)
   bool allow_empty_stage = false;
+  std::vector<Row> rows;  ///< side constraints
 
   /// Costs at a micro-batch size in [1, batch_size]. References stay valid for the instance's life;
   /// the same size gives the same object.
@@ -147,14 +150,14 @@ Evaluation evaluate(const Instance& instance, const Candidate& candidate);
 /// What a candidate breaks.
 struct Violation {
   std::string constraint;  ///< "contiguity", "memory", "bitwidth", "empty_stage", "devices",
-                           ///< "micro_batch", "quality", "objective"
+                           ///< "micro_batch", "row", "quality", "objective"
   std::string message;
 };
 
 /// The independent checker: well-formedness, contiguity, one allowed bitwidth per layer, memory,
-/// device counts, empty stages, quality floor and, where one is claimed, the objective (to 1e-9
-/// relative). Shares no arithmetic with the solvers or with `evaluate`. Every stage of the order
-/// holds its activations, empty ones too: they pass through it.
+/// device counts, empty stages, side constraints, quality floor and, where one is claimed, the
+/// objective (to 1e-9 relative). Shares no arithmetic with the solvers or with `evaluate`. Every
+/// stage of the order holds its activations, empty ones too: they pass through it.
 std::optional<Violation> find_violation(const Instance& instance, const Candidate& candidate,
                                         std::optional<double> claimed_objective = std::nullopt);
 

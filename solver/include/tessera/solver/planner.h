@@ -24,6 +24,10 @@ struct Incumbent {
   double bound = 0;
 };
 
+/// What the ILP planner hands to CBC: the bare programme, or with ranges for stage times and
+/// boundaries, local search and a cutoff. The optimum is the same.
+enum class IlpForm { tightened, base };
+
 /// What is fixed and what limits the search. What is absent is searched.
 struct PlanRequest {
   std::optional<std::vector<std::size_t>> order;  ///< groups by position
@@ -33,7 +37,9 @@ struct PlanRequest {
   double time_limit_s = 60;
   double gap = 0;  ///< relative gap at which to stop
   std::uint64_t seed = 0;
-  std::int32_t threads = 0;                 ///< of planners that use several; 0: all cores
+  std::int32_t threads = 0;  ///< of planners that use several; 0: all cores
+  IlpForm ilp_form = IlpForm::tightened;
+  std::optional<Candidate> start;           ///< of the ILP planner: a plan that breaks nothing
   const std::atomic<bool>* stop = nullptr;  ///< set by Ctrl-C
   std::function<void(const Incumbent&)>
       on_incumbent;  ///< may throw; planners park it, stop and rethrow

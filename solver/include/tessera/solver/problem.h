@@ -17,6 +17,7 @@
 #include "tessera/indicator/indicator.h"
 #include "tessera/sim/pipeline.h"
 #include "tessera/solver/mesh.h"
+#include "tessera/solver/constraint.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
@@ -59,13 +60,15 @@ struct Problem {
   std::optional<double> max_omega;  ///< in the units of the plan's omega
   std::string quality_at_least;  ///< baseline whose omega is the floor; resolved by the Lua library
   bool allow_empty_stage = false;
+  std::vector<Constraint> constraints;  ///< names differ
 };
 
 Json to_json(const Problem& problem);
 Problem problem_from_json(const Json& json, const std::string& path);
 
 /// The instance that solvers see. Costs of a micro-batch size are computed when first asked for.
-/// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth.
+/// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth, and what
+/// `resolve` throws for a constraint that does not fit.
 Instance lower(const Problem& problem);
 
 /// Groups for a list of device names ("T4-16G", "T4-16G@node" where the node matters, "2xT4-16G"

@@ -68,6 +68,7 @@ class Options {
   void push_positional(int position) const;  ///< 1-based
 
   const std::string& path() const { return path_; }
+  lua_State* state() const { return L_; }
   /// "ts.plan.time_limit_s", for messages of whoever checks further.
   std::string path_of(std::string_view name) const;
 

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "ilp/linear_model.h"
+
+namespace tessera::solver {
+
+/// Writes a model whose columns and rows have names in the format of the path's extension, .lp
+/// (CPLEX LP) or .mps (free MPS), every number with the 15 digits that a double holds.
+/// @throws Error{invalid_argument} for another extension, Error{io | solver} when writing fails.
+void write_model_file(const LinearModel& model, const std::string& path);
+
+/// Reads it back. @throws Error{io | invalid_argument} for what is no such file.
+LinearModel read_model_file(const std::string& path);
+
+}  // namespace tessera::solver
