@@ -2,6 +2,7 @@
 -- Every optimum is compared with the published one where there is one; a wrong one ends the run. --quick: one run each,
 -- short limits for CBC, no 256 GPUs.
 local ts = require "tessera"
+local core = require "tessera.core"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local report = dofile(here .. "/report.lua")
 local instances = dofile(here .. "/instances.lua")
@@ -127,7 +128,52 @@ local function clusters_of_any_size()
   if not quick then large_cluster("256 GPUs", 600) end
 end
 
+-- Moves that a heuristic in Lua looks at per second: all of the plan's, round after round, keeping the best.
+local function moves_per_s(problem)
+  local rates = {}
+  ts.register_heuristic { name = "bench_moves", doc = "Looks at every move", improve = function(search)
+    for i = 1, runs do
+      local seen, started = 0, core.clock()
+      while core.clock() - started < 0.5 do
+        local best
+        for move in search:moves { kinds = { "shift", "swap", "retype" } } do
+          seen = seen + 1
+          if move.fits and move.objective_delta < (best and best.objective_delta or -1e-12) then best = move:keep() end
+        end
+      end
+      rates[i] = seen / (core.clock() - started) / 1e6
+    end
+  end }
+  assert(ts.plan(problem, { planner = { "threshold", "bench_moves" } }))
+  return rates
+end
+
+local function same_plan(a, b)
+  assert(a.objective == b.objective and #a.stages == #b.stages)
+  for k, stage in ipairs(a.stages) do
+    assert(stage.device == b.stages[k].device and table.concat(stage.bitwidths) == table.concat(b.stages[k].bitwidths))
+  end
+end
+
+local function search_api()
+  print "\n## Heuristics in Lua\n"
+  report.header { "problem", "moves from Lua (million/s)", "target", "bitwidth transfer in C++ (s)", "in Lua (s)",
+    "ratio", "target", "plans" }
+  for _, case in ipairs { { "llmpq-3", "opt-30b" }, { "llmpq-5", "opt-66b" }, { "llmpq-7", "bloom-176b" } } do
+    local problem = ts.problem { cluster = case[1], model = case[2] }
+    local cpp, lua, ratio = {}, {}, {}
+    for i = 1, runs do
+      local a = assert(ts.plan(problem, { planner = "bitwidth_transfer" }))
+      local b = assert(ts.plan(problem, { planner = "bitwidth_transfer_lua" }))
+      same_plan(a, b)
+      cpp[i], lua[i], ratio[i] = a.solve_s, b.solve_s, b.solve_s / a.solve_s
+    end
+    report.row(case[2] .. " on " .. case[1], report.spread(moves_per_s(problem)), "2", report.spread(cpp),
+      report.spread(lua), report.spread(ratio), "3", "identical")
+  end
+end
+
 print(report.machine())
 if quick then print "Quick run: one run each." end
 -- One section each; another one is another function here.
-for _, section in ipairs { published, quality_floor, clusters_of_any_size } do section() end
+for _, section in ipairs { published, quality_floor, clusters_of_any_size, search_api } do section() end
