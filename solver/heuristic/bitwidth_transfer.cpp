@@ -13,9 +13,11 @@ constexpr double kLeastGain = 1e-12;
 class BitwidthTransfer final : public Heuristic {
  public:
   HeuristicCard card() const override {
-    return {"bitwidth_transfer",
-            "The slowest stage sheds layers to others, by exchanges of bitwidths, while that helps",
-            "LLM-PQ Algorithm 2, SplitQuant IV-D"};
+    return {
+        "bitwidth_transfer",
+        "The slowest stage sheds layers to others, by exchange or conversion of bitwidths, while "
+        "that helps",
+        "LLM-PQ Algorithm 2, SplitQuant IV-D"};
   }
 
   void improve(PlanSearch& search) const override {

@@ -9,6 +9,7 @@ namespace tessera::solver {
 namespace {
 
 constexpr std::size_t kMostOrders = 120;
+constexpr std::size_t kMostPairs = 12;
 
 }  // namespace
 
@@ -79,33 +80,41 @@ PlanRequest Starts::request() const {
 }
 
 std::optional<Candidate> Starts::next() {
-  while (order_ < orders_.size()) {
-    if (const auto reached = deadline_->reached()) {
-      stopped_by_ = reached;
-      return std::nullopt;
+  while (queue_.empty() && order_ < orders_.size() && !stopped_by_) enqueue(orders_[order_++]);
+  if ((stopped_by_ = deadline_->reached()) || queue_.empty()) return std::nullopt;
+  Candidate next = std::move(queue_.front());
+  queue_.erase(queue_.begin());
+  return next;
+}
+
+// adabits at every pair, priced; the pairs at which it does best are the starts.
+void Starts::enqueue(const std::vector<std::size_t>& order) {
+  std::vector<std::pair<double, Candidate>> found;
+  if (last_ && last_->order != order) last_.reset();
+  for (const auto& [prefill, decode] : pairs_) {
+    if ((stopped_by_ = deadline_->reached())) break;
+    if (auto start = start_at(order, prefill, decode)) {
+      const double objective = evaluate(instance_, *start).objective;
+      found.emplace_back(objective, *std::move(start));
     }
-    if (pair_ == pairs_.size()) {
-      ++order_;
-      pair_ = 0;
-      last_.reset();
-      continue;
-    }
-    const auto [prefill, decode] = pairs_[pair_++];
-    if (auto start = start_at(prefill, decode)) return start;
   }
-  return std::nullopt;
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  found.resize(std::min(found.size(), kMostPairs));
+  for (auto& start : found) queue_.push_back(std::move(start.second));
 }
 
 // Quality and memory decide the start, and the sizes touch only memory: what fits at one pair is
 // the start of the others too, as long as it still fits.
-std::optional<Candidate> Starts::start_at(std::int64_t prefill, std::int64_t decode) {
+std::optional<Candidate> Starts::start_at(const std::vector<std::size_t>& order,
+                                          std::int64_t prefill, std::int64_t decode) {
   if (last_) {
     last_->prefill_micro_batch_size = prefill;
     last_->decode_micro_batch_size = decode;
     if (!find_violation(instance_, *last_)) return last_;
   }
   PlanRequest at = request();
-  at.order = orders_[order_];
+  at.order = order;
   PlanResult result = adabits_at(instance_, at, prefill, decode);
   if (!result.candidate) {
     if (result.violation) violation_ = std::move(result.violation);

@@ -13,7 +13,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 class Assignment {
  public:
   Assignment(const Instance& instance, std::vector<std::size_t>& bit)
-      : instance_(instance), bit_(bit), members_(instance.num_bits()) {
+      : instance_(instance),
+        bit_(bit),
+        members_(instance.num_bits()),
+        cost_(members_.size() * members_.size(), kInfinity),
+        mover_(members_.size() * members_.size(), 0) {
     for (const double omega : instance.omega) tie_ = std::max(tie_, 1e-14 * std::fabs(omega));
   }
 
@@ -23,7 +27,6 @@ class Assignment {
     std::vector<double> distance(bits);
     std::vector<std::size_t> from(bits, bits);
     for (std::size_t b = 0; b < bits; ++b) distance[b] = instance_.omega_at(layer, b);
-    compute_moves();
     // Bellman-Ford: moves may have negative cost, their cycles never do.
     for (std::size_t round = 0; round + 1 < bits; ++round) {
       for (std::size_t a = 0; a < bits; ++a) {
@@ -45,20 +48,20 @@ class Assignment {
   }
 
  private:
-  void compute_moves() {
+  // The cheapest move from bit a to each other, among the layers there.
+  void compute_moves(std::size_t a) {
     const std::size_t bits = members_.size();
-    cost_.assign(bits * bits, kInfinity);
-    mover_.assign(bits * bits, 0);
-    for (std::size_t a = 0; a < bits; ++a) {
-      for (const std::size_t layer : members_[a]) {
-        for (std::size_t b = 0; b < bits; ++b) {
-          const double cost = instance_.omega_at(layer, b) - instance_.omega_at(layer, a);
-          if (b != a && cost < cost_[a * bits + b]) {
-            cost_[a * bits + b] = cost;
-            mover_[a * bits + b] = layer;
-          }
-        }
-      }
+    std::fill_n(cost_.begin() + static_cast<std::ptrdiff_t>(a * bits), bits, kInfinity);
+    for (const std::size_t layer : members_[a]) offer_moves(layer, a);
+  }
+
+  void offer_moves(std::size_t layer, std::size_t a) {
+    const std::size_t bits = members_.size();
+    for (std::size_t b = 0; b < bits; ++b) {
+      const double cost = instance_.omega_at(layer, b) - instance_.omega_at(layer, a);
+      if (b == a || cost >= cost_[a * bits + b]) continue;
+      cost_[a * bits + b] = cost;
+      mover_[a * bits + b] = layer;
     }
   }
 
@@ -69,6 +72,7 @@ class Assignment {
       const std::size_t a = from[b];
       const std::size_t moved = mover_[a * bits + b];
       std::erase(members_[a], moved);
+      compute_moves(a);
       place(moved, b);
       b = a;
     }
@@ -78,6 +82,7 @@ class Assignment {
   void place(std::size_t layer, std::size_t b) {
     members_[b].push_back(layer);
     bit_[layer] = b;
+    offer_moves(layer, b);
   }
 
   double tie_ = 0;

@@ -82,32 +82,60 @@ void assign_stages(const WorkingPlan& plan, Candidate& c,
   }
 }
 
-// One pioneer layer of b_pi against `num_layers` straggler layers of b_st. For a single layer of
-// the same bitwidth nothing would change, so that one simply goes over.
+// How a rule changes the layers of its two ends: how many of each bitwidth, and how many in all.
+struct RuleEffect {
+  std::vector<std::size_t> straggler, pioneer;  ///< counts by bit
+  std::size_t net = 0;                          ///< layers that the straggler loses
+};
+
+// Exchange (other_layer < 0): one pioneer layer of b_pi against `num_layers` straggler layers of
+// b_st. For a single layer of the same bitwidth nothing would change, so that one simply goes over.
+// Conversion (other_layer >= 0): `num_layers` straggler layers of b_st go over and become
+// `to_bitwidth`; a pioneer layer of `other_layer` bits, if any, becomes that too and makes the
+// room.
+std::optional<RuleEffect> effect_of(const WorkingPlan& plan, const Move& move,
+                                    const std::vector<std::size_t>& straggler,
+                                    const std::vector<std::size_t>& pioneer) {
+  const Instance& in = plan.instance();
+  const auto st = bit_index(in, move.from_bitwidth), to = bit_index(in, move.to_bitwidth);
+  if (!st || !to || move.num_layers < 1) return std::nullopt;
+  const auto n = static_cast<std::size_t>(move.num_layers);
+  if (straggler[*st] < n) return std::nullopt;
+  RuleEffect effect{straggler, pioneer, n};
+  effect.straggler[*st] -= n;
+  if (move.other_layer < 0) {
+    effect.pioneer[*st] += n;
+    if (n == 1 && *st == *to) return effect;
+    if (pioneer[*to] < 1) return std::nullopt;
+    --effect.pioneer[*to];
+    ++effect.straggler[*to];
+    --effect.net;
+    return effect;
+  }
+  effect.pioneer[*to] += n;
+  if (move.other_layer == 0) return effect;
+  const auto room = bit_index(in, move.other_layer);
+  if (!room || pioneer[*room] < 1) return std::nullopt;
+  --effect.pioneer[*room];
+  ++effect.pioneer[*to];
+  return effect;
+}
+
 std::optional<Candidate> by_rule(const WorkingPlan& plan, const Move& move) {
   const auto straggler = static_cast<std::size_t>(move.from_stage);
   const auto pioneer = static_cast<std::size_t>(move.to_stage);
-  const auto st = bit_index(plan.instance(), move.from_bitwidth);
-  const auto pi = bit_index(plan.instance(), move.to_bitwidth);
-  if (!st || !pi || straggler == pioneer || move.num_layers < 1) return std::nullopt;
-  const auto n = static_cast<std::size_t>(move.num_layers);
-  const bool exchange = n > 1 || *st != *pi;
-  const std::size_t net = exchange ? n - 1 : 1;
+  if (straggler == pioneer) return std::nullopt;
+  const auto effect = effect_of(plan, move, bit_counts(plan, straggler), bit_counts(plan, pioneer));
+  if (!effect || size_of(plan.candidate(), straggler) < effect->net) return std::nullopt;
   std::vector<std::vector<std::size_t>> counts(plan.num_stages());
   for (std::size_t k = std::min(straggler, pioneer); k <= std::max(straggler, pioneer); ++k) {
-    counts[k] = bit_counts(plan, k);
-  }
-  if (counts[straggler][*st] < n || (exchange && counts[pioneer][*pi] < 1)) return std::nullopt;
-  counts[straggler][*st] -= n;
-  counts[pioneer][*st] += n;
-  if (exchange) {
-    --counts[pioneer][*pi];
-    ++counts[straggler][*pi];
+    counts[k] = k == straggler ? effect->straggler
+                : k == pioneer ? effect->pioneer
+                               : bit_counts(plan, k);
   }
   Candidate c = plan.candidate();
-  if (size_of(c, straggler) < net) return std::nullopt;
-  for (std::size_t k = straggler; k < pioneer; ++k) c.first_layer[k + 1] -= net;
-  for (std::size_t k = straggler; k > pioneer; --k) c.first_layer[k] += net;
+  for (std::size_t k = straggler; k < pioneer; ++k) c.first_layer[k + 1] -= effect->net;
+  for (std::size_t k = straggler; k > pioneer; --k) c.first_layer[k] += effect->net;
   assign_stages(plan, c, counts);
   return c;
 }
@@ -189,6 +217,7 @@ MoveGenerator::MoveGenerator(const WorkingPlan& plan, const MoveQuery& query,
   const Candidate& c = plan.candidate();
   for (std::size_t k = 0; k < plan.num_stages(); ++k) {
     stage_of_.insert(stage_of_.end(), size_of(c, k), k);
+    counts_.push_back(bit_counts(plan, k));
   }
 }
 
@@ -362,22 +391,77 @@ void MoveGenerator::swaps(std::size_t layer) {
   }
 }
 
-// The general set: a pioneer layer of b_pi makes room for b_pi / b_st straggler layers of b_st.
+// The general set over all bitwidths. Exchanges keep the bitwidths that there are; conversions
+// lower some on the pioneer's side, which adabits, blind to latency, has left higher than pays.
 void MoveGenerator::rules(std::size_t straggler) {
   const Instance& in = plan_.instance();
   for (std::size_t pioneer = 0; pioneer < plan_.num_stages(); ++pioneer) {
     if (pioneer == straggler || !asked(straggler, pioneer)) continue;
     for (std::size_t st = 0; st < in.num_bits(); ++st) {
-      for (std::size_t pi = st; pi < in.num_bits(); ++pi) {
-        Move move = named(MoveKind::rule, straggler, pioneer);
-        move.from_bitwidth = in.bitwidths[st];
-        move.to_bitwidth = in.bitwidths[pi];
-        move.num_layers = in.bitwidths[pi] / in.bitwidths[st];
-        move.first_layer = static_cast<std::int32_t>(plan_.candidate().first_layer[straggler]);
-        if (result_of(plan_, move)) moves_.push_back(priced(plan_, move));
+      for (std::size_t to = st; to < in.num_bits(); ++to) {
+        add_rule(straggler, pioneer, st, to, in.bitwidths[to] / in.bitwidths[st], -1);
+      }
+      for (std::size_t to = 0; to < in.num_bits(); ++to) {
+        if (to != st) add_rule(straggler, pioneer, st, to, 1, 0);
+        for (std::size_t room = to + 1; room < in.num_bits(); ++room) {
+          const std::int32_t layers = in.bitwidths[room] / in.bitwidths[to] - 1;
+          add_rule(straggler, pioneer, st, to, layers, in.bitwidths[room]);
+        }
       }
     }
   }
+}
+
+void MoveGenerator::add_rule(std::size_t straggler, std::size_t pioneer, std::size_t st,
+                             std::size_t to, std::int32_t layers, std::int32_t room) {
+  const Instance& in = plan_.instance();
+  Move move = named(MoveKind::rule, straggler, pioneer);
+  move.from_bitwidth = in.bitwidths[st];
+  move.to_bitwidth = in.bitwidths[to];
+  move.num_layers = layers;
+  move.other_layer = room;
+  move.first_layer = static_cast<std::int32_t>(plan_.candidate().first_layer[straggler]);
+  const auto effect = effect_of(plan_, move, counts_[straggler], counts_[pioneer]);
+  if (!effect || size_of(plan_.candidate(), straggler) < effect->net) return;
+  // Most rules fail for memory, which with one shape of layer the counts alone tell.
+  const bool alike = in.num_classes == 1;
+  const Stage from = alike ? with_counts(straggler, effect->straggler) : Stage{};
+  const Stage gained = alike ? with_counts(pioneer, effect->pioneer) : Stage{};
+  if (alike && !(holds(from) && holds(gained))) return;
+  const auto after = by_rule(plan_, move);
+  if (!after) return;
+  if (!alike || size_of(*after, straggler) < smallest_stage(plan_, straggler)) {
+    move = priced(plan_, move);
+    if (move.fits) moves_.push_back(move);
+    return;
+  }
+  bool runs = true;
+  for (std::size_t bit = 0; bit < in.num_bits(); ++bit) {
+    runs = runs && (effect->pioneer[bit] == 0 || plan_.runs(pioneer, bit)) &&
+           (effect->straggler[bit] == 0 || plan_.runs(straggler, bit));
+  }
+  const std::size_t begin = plan_.candidate().first_layer[std::min(straggler, pioneer)];
+  const std::size_t end = plan_.candidate().first_layer[std::max(straggler, pioneer) + 1];
+  double omega = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    omega += in.omega_at(i, after->bit[i]) - in.omega_at(i, plan_.candidate().bit[i]);
+  }
+  if (runs && keeps_quality(omega)) emit(move, straggler, from, pioneer, gained, omega, true);
+}
+
+/// The sums of a stage if it had these layers, where all layers are alike.
+MoveGenerator::Stage MoveGenerator::with_counts(std::size_t stage,
+                                                const std::vector<std::size_t>& counts) const {
+  Stage sums = plan_.stage(stage);
+  for (std::size_t bit = 0; bit < counts.size(); ++bit) {
+    const double more = static_cast<double>(counts[bit]) - static_cast<double>(counts_[stage][bit]);
+    if (more == 0) continue;
+    const Stage one = plan_.layer_on(stage, 0, bit);
+    sums.prefill_s += more * one.prefill_s;
+    sums.decode_s += more * one.decode_s;
+    sums.bytes += more * one.bytes;
+  }
+  return sums;
 }
 
 void MoveGenerator::sizes(bool decode) {

@@ -32,6 +32,9 @@ class MoveGenerator {
   void swaps(std::size_t layer);
   void retypes(std::size_t layer);
   void rules(std::size_t straggler);
+  void add_rule(std::size_t straggler, std::size_t pioneer, std::size_t st, std::size_t to,
+                std::int32_t layers, std::int32_t room);
+  Stage with_counts(std::size_t stage, const std::vector<std::size_t>& counts) const;
   void sizes(bool decode);
   void orders(std::size_t stage);
   bool asked(std::size_t from, std::size_t to) const;
@@ -47,6 +50,7 @@ class MoveGenerator {
   std::size_t row_ = 0, taken_ = 0;
   std::vector<Move> moves_;  ///< of the row at hand
   std::vector<std::size_t> stage_of_;
+  std::vector<std::vector<std::size_t>> counts_;  ///< [stage][bit] layers
 };
 
 }  // namespace tessera::solver

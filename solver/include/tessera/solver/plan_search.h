@@ -20,7 +20,7 @@ enum class MoveKind : std::int32_t {
   shift,        ///< layers next to a boundary go to the neighbouring stage, with their bitwidths
   swap,         ///< a layer of one stage and one of another trade bitwidths
   retype,       ///< one layer gets another bitwidth
-  rule,         ///< Algorithm 2: one pioneer layer against several of the straggler
+  rule,         ///< Algorithm 2: layers of a straggler against bits of a pioneer
   micro_batch,  ///< another size of the micro-batches of one phase
   order,        ///< two stages trade devices
 };
@@ -37,13 +37,15 @@ struct Move {
   std::int32_t num_layers = 0;     ///< how many move; of `micro_batch`: the new size
   std::int32_t from_bitwidth = 0;  ///< before; 0 where layers keep theirs
   std::int32_t to_bitwidth = 0;    ///< after
-  std::int32_t other_layer = -1;   ///< of `swap`: the layer that trades
-  double objective_delta = 0;      ///< prefill_delta_s + decode_delta_s + theta omega_delta
-  double prefill_delta_s = 0;      ///< of the terms of the objective that price prefill
-  double decode_delta_s = 0;       ///< of those that price decoding
-  double omega_delta = 0;          ///< in the units that theta multiplies
-  double memory_delta_bytes = 0;   ///< of `to_stage`
-  bool fits = false;               ///< memory, kernels, empty stages and quality floor hold
+  /// Of `swap`: the layer that trades. Of `rule`: -1, an exchange; else the bitwidth of the pioneer
+  /// layer that is converted to make room, 0: none.
+  std::int32_t other_layer = -1;
+  double objective_delta = 0;     ///< prefill_delta_s + decode_delta_s + theta omega_delta
+  double prefill_delta_s = 0;     ///< of the terms of the objective that price prefill
+  double decode_delta_s = 0;      ///< of those that price decoding
+  double omega_delta = 0;         ///< in the units that theta multiplies
+  double memory_delta_bytes = 0;  ///< of `to_stage`
+  bool fits = false;              ///< memory, kernels, empty stages and quality floor hold
 };
 
 /// Which moves to hand out. Absent stages: any.
@@ -123,8 +125,9 @@ std::unique_ptr<Heuristic> make_bitwidth_transfer();
 /// A planner that lets a heuristic improve every start and keeps the best plan.
 std::unique_ptr<Planner> make_heuristic_planner(std::unique_ptr<Heuristic> heuristic);
 
-/// Where a heuristic may start: adabits' plan for every order of the device types as blocks and
-/// every pair of micro-batch sizes, as Algorithm 1 of LLM-PQ goes through them.
+/// Where a heuristic may start: adabits' plans for the order that adabits prefers and for those in
+/// which the devices of a type stand together, each at the dozen pairs of micro-batch sizes at
+/// which it does best. (Algorithm 1 of LLM-PQ goes through all pairs.)
 class Starts {
  public:
   Starts(const Instance& instance, const PlanRequest& request);
@@ -138,14 +141,17 @@ class Starts {
   const std::optional<Violation>& violation() const { return violation_; }
 
  private:
-  std::optional<Candidate> start_at(std::int64_t prefill, std::int64_t decode);
+  void enqueue(const std::vector<std::size_t>& order);
+  std::optional<Candidate> start_at(const std::vector<std::size_t>& order, std::int64_t prefill,
+                                    std::int64_t decode);
 
   const Instance& instance_;
   PlanRequest request_;
   std::unique_ptr<Deadline> deadline_;
   std::vector<std::vector<std::size_t>> orders_;
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs_;
-  std::size_t order_ = 0, pair_ = 0;
+  std::size_t order_ = 0;
+  std::vector<Candidate> queue_;  ///< starts of the order at hand, best first
   std::optional<Candidate> last_;
   std::optional<SolveStatus> stopped_by_;
   std::optional<Violation> violation_;
