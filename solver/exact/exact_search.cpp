@@ -9,6 +9,7 @@
 #include "exact/path_plan.h"
 #include "exact/stage_filter.h"
 #include "src/exhausted.h"
+#include "src/local_search.h"
 
 namespace tessera::solver::exact {
 namespace {
@@ -17,6 +18,9 @@ namespace {
 /// `optimal` promises and well above rounding.
 constexpr double kImprovement = 4e-10;
 constexpr double kProofTolerance = 1e-9;
+/// A search that is not over by this round walks for a better plan, with so many moves per layer.
+constexpr std::size_t kWalkRound = 4;
+constexpr std::int64_t kWalkMoves = 1000;
 /// Boxes of one round. Fixed, for it decides what is looked at.
 constexpr std::size_t kRound = 8;
 constexpr std::size_t kProbedPairs = 4;
@@ -241,6 +245,19 @@ void ExactSearch::find_first_plan() {
   }
 }
 
+// A percent of objective is worth many boxes.
+void ExactSearch::walk_from_best() {
+  if (!best_) return;
+  LocalSearchSetting walk;
+  walk.order = best_->order;
+  walk.free_order = !space_.order();
+  walk.prefill_micro_batch_size = best_->prefill_micro_batch_size;
+  walk.decode_micro_batch_size = best_->decode_micro_batch_size;
+  walk.num_moves = kWalkMoves * static_cast<std::int64_t>(instance_.num_layers());
+  walk.seed = request_.seed;
+  if (auto better = local_search(instance_, walk, deadline_, &*best_)) offer(*std::move(better));
+}
+
 // Admits what fits some device within some pair's box below the incumbent.
 void ExactSearch::build_table() {
   if (stopped()) return;
@@ -288,7 +305,8 @@ void ExactSearch::solve_boxes() {
   for (std::size_t i = 0; i < workers_->size(); ++i) {
     solvers_.push_back(std::make_unique<BoxSolver>(space_, *table_, graphs_, fluid_));
   }
-  while (!open_.empty() && !stopped()) {
+  for (std::size_t rounds = 0; !open_.empty() && !stopped(); ++rounds) {
+    if (rounds == kWalkRound) walk_from_best();
     std::vector<OpenBox> round;
     while (!open_.empty() && round.size() < kRound) {
       OpenBox box = pop();
@@ -333,6 +351,10 @@ void ExactSearch::offer(const Path& path, const ConfigTable& table, std::size_t 
     unresolved_ = std::min(unresolved_, path.objective);
     return;
   }
+  offer(std::move(plan));
+}
+
+void ExactSearch::offer(Candidate plan) {
   const double objective = evaluate(instance_, plan).objective;
   if (objective >= (best_ ? best_objective_ : request_cutoff())) return;
   best_ = std::move(plan);

@@ -31,6 +31,7 @@ class ExactSearch {
   bool nothing_fits();
   void bound_pairs();
   void find_first_plan();
+  void walk_from_best();
   void build_table();
   void solve_boxes();
   void solve_round(std::vector<OpenBox> round);
@@ -38,6 +39,7 @@ class ExactSearch {
   void push(OpenBox box);
   OpenBox pop();
   OpenBox root(std::size_t pair, const Box& box) const;
+  void offer(Candidate plan);
   void offer(const Path& path, const ConfigTable& table, std::size_t pair);
   double request_cutoff() const;
   double cutoff() const;
