@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exact/box_split.h"
+
 namespace tessera::solver::exact {
 namespace {
 
@@ -81,7 +83,7 @@ void BoxSolver::meet(Path path) {
 void BoxSolver::dive() {
   const Box whole = box_;
   const Weights w = weights_of(space_, *pair_, best_at_, box_);
-  const Paid paid = paid_times(w);
+  const Paid paid = paid_times(*pair_, box_, best_at_, w, best_path_);
   Multipliers at = best_at_;
   std::fill(at.prefill.begin(), at.prefill.end(), 0);
   std::fill(at.decode.begin(), at.decode.end(), 0);
@@ -98,24 +100,6 @@ void BoxSolver::dive() {
   }
   task_.options = &options_;
   task_.box = whole;
-}
-
-// What the bound credits for Tp and Td, by its own pipeline.
-BoxSolver::Paid BoxSolver::paid_times(const Weights& w) const {
-  const ObjectiveCoefficients& c = pair_->coefficients;
-  const double decode_price = c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
-  const double decode_sum_price = c.decode_sum + c.round * (1 - best_at_.lambda);
-  double prefill = w.prefill_floor * box_.prefill_low, decode = w.decode_floor * box_.decode_low;
-  for (const PathStage& stage : best_path_.stages) {
-    prefill += (w.prefill[stage.kind] - c.prefill_sum) * stage.prefill_s;
-    decode += (w.decode[stage.kind] - decode_sum_price) * stage.decode_s;
-  }
-  Paid paid;
-  paid.prefill_s = c.prefill_max > 0 ? prefill / c.prefill_max : box_.prefill_low;
-  // A price near 0 would divide rounding by rounding.
-  const double largest_price = c.decode_max + c.round * c.round_micro_batches;
-  paid.decode_s = decode_price > 1e-6 * largest_price ? decode / decode_price : box_.decode_low;
-  return paid;
 }
 
 // Kelley's method with queries halfway between the best point and the model's maximum, which keeps
@@ -240,51 +224,31 @@ OpenBox BoxSolver::child() const {
 }
 
 void BoxSolver::split(BoxOutcome& outcome) {
-  const ObjectiveCoefficients& c = pair_->coefficients;
-  // A time without a price is as good as known.
-  const bool prefill_thin = box_.prefill_low == box_.prefill_high || c.prefill_max == 0;
-  const bool decode_thin =
-      box_.decode_low == box_.decode_high || c.decode_max + c.round * c.round_micro_batches == 0;
-  if (prefill_thin && decode_thin) {
+  const Thin thin = thin_sides(*pair_, box_);
+  if (thin.prefill && thin.decode) {
     outcome.unresolved = !enumerate(kMostLabels);
     return;
   }
   if (options_.size() <= kFewOptions && enumerate(kFewLabels)) return;
-  const Weights w = weights_of(space_, *pair_, best_at_, box_);
-  const Paid paid = paid_times(w);
-  const double tp = std::clamp(best_path_.prefill_max_s, box_.prefill_low, box_.prefill_high);
-  const double td = std::clamp(best_path_.decode_max_s, box_.decode_low, box_.decode_high);
-  const double decode_price = c.decode_max + c.round * best_at_.lambda * c.round_micro_batches;
-  const double round = c.round * std::max(c.round_micro_batches * td, best_path_.decode_sum_s) -
-                       c.round * (best_at_.lambda * c.round_micro_batches * td +
-                                  (1 - best_at_.lambda) * best_path_.decode_sum_s);
-  const double prefill_gap = c.prefill_max * (tp - paid.prefill_s);
-  const double decode_gap = decode_price * (td - paid.decode_s) + round;
+  const Split split =
+      choose_split(*pair_, box_, best_at_, weights_of(space_, *pair_, best_at_, box_), best_path_);
   const double open_gap = cutoff_ - best_bound_;
-  if (cutoff_ < kInfinity && std::max(prefill_gap, decode_gap) < 0.2 * open_gap &&
+  if (cutoff_ < kInfinity && std::max(split.prefill_gap, split.decode_gap) < 0.2 * open_gap &&
       enumerate(kManyLabels)) {
     return;
   }
-
-  const bool by_prefill = decode_thin || (!prefill_thin && prefill_gap >= decode_gap);
-  const double low = by_prefill ? box_.prefill_low : box_.decode_low;
-  const double high = by_prefill ? box_.prefill_high : box_.decode_high;
-  const double credited = by_prefill ? paid.prefill_s : paid.decode_s;
-  const double time = by_prefill ? tp : td;
-  double at = time > low ? 0.5 * (std::clamp(credited, low, time) + time) : 0.5 * (low + high);
-  if (!(at >= low && at < high)) at = 0.5 * (low + high);
-  if (!(at >= low && at < high)) at = low;
   const auto options = std::make_shared<const OptionSet>(std::move(options_));
   if (cuts_.size() > kMostCuts) {
     cuts_.erase(cuts_.begin(), cuts_.end() - static_cast<std::ptrdiff_t>(kMostCuts));
   }
   const auto cuts = std::make_shared<const std::vector<Cut>>(std::move(cuts_));
-  OpenBox below = child(), above = child();
-  below.cuts = above.cuts = cuts;
-  below.options = above.options = options;
-  (by_prefill ? below.box.prefill_high : below.box.decode_high) = at;
-  (by_prefill ? above.box.prefill_low : above.box.decode_low) = std::nextafter(at, kInfinity);
-  outcome.children = {std::move(below), std::move(above)};
+  for (const Box& half : {lower_half(box_, split), upper_half(box_, split)}) {
+    OpenBox open = child();
+    open.box = half;
+    open.cuts = cuts;
+    open.options = options;
+    outcome.children.push_back(std::move(open));
+  }
 }
 
 }  // namespace tessera::solver::exact

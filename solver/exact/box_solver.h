@@ -61,10 +61,6 @@ class BoxSolver {
   void seek_quality(Multipliers at, std::size_t max_steps);
   bool misses_floor();
   Weights omega_alone() const;
-  struct Paid {
-    double prefill_s = 0, decode_s = 0;
-  };
-  Paid paid_times(const Weights& weights) const;
   void dive();
   bool enumerate(std::size_t max_labels);
   void split(BoxOutcome& outcome);

@@ -63,6 +63,9 @@ void CutModel::add(const Cut& cut) {
   row.constant = c.prefill_max * box_.prefill_low + c.decode_max * box_.decode_low +
                  c.prefill_sum * prefill_sum + (c.decode_sum + c.round) * u.decode_sum +
                  space_.instance().theta * u.omega;
+  for (std::size_t k = 0; k < cut.devices.size(); ++k) {
+    row.devices.push_back(cut.devices[k] - space_.kinds()[k].count);
+  }
   rows_.push_back(std::move(row));
 }
 
@@ -74,22 +77,60 @@ Multipliers CutModel::between(const Multipliers& from, const Multipliers& to,
   return multipliers(x);
 }
 
-// Columns: the coordinates, then the bound above the least constant, which makes the origin
-// feasible.
 CutModel::Maximum CutModel::maximise(double largest_nu) const {
+  std::vector<double> price;
+  return solve({}, {}, largest_nu, price);
+}
+
+CutModel::PricedMaximum CutModel::maximise_near(const PricePoint& center, double radius,
+                                                double largest_nu) const {
+  const bool may_be_negative = !space_.instance().allow_empty_stage;
+  std::vector<double> least, ranges;
+  for (const double price : center.devices) {
+    least.push_back(may_be_negative ? price - radius : std::max(0.0, price - radius));
+    ranges.push_back(price + radius - least.back());
+  }
+  PricedMaximum maximum;
+  Maximum found = solve(least, ranges, largest_nu, maximum.at.devices);
+  maximum.at.multipliers = std::move(found.at);
+  maximum.value = found.value;
+  return maximum;
+}
+
+PricePoint CutModel::between(const PricePoint& from, const PricePoint& to, double fraction) const {
+  PricePoint point{between(from.multipliers, to.multipliers, fraction), from.devices};
+  for (std::size_t k = 0; k < point.devices.size(); ++k) {
+    point.devices[k] += fraction * (to.devices[k] - from.devices[k]);
+  }
+  return point;
+}
+
+// Columns: the coordinates, prices of devices above their least, then the bound above the least
+// constant, which makes the origin feasible.
+CutModel::Maximum CutModel::solve(const std::vector<double>& least_price,
+                                  const std::vector<double>& ranges, double largest_nu,
+                                  std::vector<double>& price) const {
   Maximum maximum;
   if (rows_.empty()) return maximum;
   const ObjectiveCoefficients& c = pair_.coefficients;
-  double base = kInfinity;
-  for (const Row& row : rows_) base = std::min(base, row.constant);
-  const std::size_t columns = 2 * kinds_ + 3;
+  const std::size_t coordinates = 2 * kinds_ + 2, priced = least_price.size();
+  std::vector<double> constant;
+  for (const Row& row : rows_) {
+    constant.push_back(row.constant);
+    for (std::size_t k = 0; k < priced; ++k) constant.back() += least_price[k] * row.devices[k];
+  }
+  const double base = *std::min_element(constant.begin(), constant.end());
+  const std::size_t columns = coordinates + priced + 1;
   std::vector<double> cost(columns, 0);
   cost.back() = 1;
   SmallLp lp(columns, std::move(cost));
-  for (const Row& row : rows_) {
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
     std::vector<double> coefficients(columns, 1);
-    for (std::size_t i = 0; i + 1 < columns; ++i) coefficients[i] = -row.slope[i];
-    lp.add_row(std::move(coefficients), row.constant - base);
+    for (std::size_t i = 0; i < coordinates; ++i) coefficients[i] = -rows_[r].slope[i];
+    for (std::size_t k = 0; k < priced; ++k) {
+      coefficients[coordinates + k] = -ranges[k] * rows_[r].devices[k];
+    }
+    lp.add_row(std::move(coefficients), constant[r] - base);
   }
   std::vector<double> shares(columns, 0);
   std::fill_n(shares.begin(), kinds_, 1.0);
@@ -107,10 +148,15 @@ CutModel::Maximum CutModel::maximise(double largest_nu) const {
   };
   limit(2 * kinds_, 1);
   limit(2 * kinds_ + 1, space_.has_omega_limit() ? largest_nu / nu_scale_ : 0);
+  for (std::size_t k = 0; k < priced; ++k) limit(coordinates + k, 1);
   std::vector<double> x;
   const bool finished = lp.solve(x);
   if (finished) maximum.value = base + x.back();
-  x.pop_back();
+  price.clear();
+  for (std::size_t k = 0; k < priced; ++k) {
+    price.push_back(least_price[k] + ranges[k] * std::min(1.0, x[coordinates + k]));
+  }
+  x.resize(coordinates);
   maximum.at = multipliers(x);
   return maximum;
 }

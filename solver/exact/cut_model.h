@@ -6,10 +6,17 @@
 
 namespace tessera::solver::exact {
 
+/// The prices behind a bound that prices devices as well, in the objective's unit.
+struct PricePoint {
+  Multipliers multipliers;
+  std::vector<double> devices;  ///< [kind] of one device; negative only where all must be used
+};
+
 /// What multipliers need to know of a pipeline: its bound is linear in them.
 struct Cut {
   Usage usage;
   double prefill_max = 0, decode_max = 0;  ///< slowest stages: tells in which boxes it lies
+  std::vector<double> devices = {};        ///< [kind] used, where their number is priced
 };
 
 /// Kelley's model of a box's bound: the least over the pipelines met so far, each linear in the
@@ -25,13 +32,23 @@ class CutModel {
   };
   /// @param largest_nu prices of omega beyond it are not considered (nor bounded by `value`).
   Maximum maximise(double largest_nu) const;
+  /// Where devices are priced as well: within `radius` of a point's prices of them.
+  struct PricedMaximum {
+    PricePoint at;
+    double value = kInfinity;
+  };
+  PricedMaximum maximise_near(const PricePoint& center, double radius, double largest_nu) const;
   /// A point between two, in the coordinates in which the bound is concave.
   Multipliers between(const Multipliers& from, const Multipliers& to, double fraction) const;
+  PricePoint between(const PricePoint& from, const PricePoint& to, double fraction) const;
 
  private:
   // Coordinates: price for averages of Tp per kind, of Td per kind, lambda, nu; each scaled.
   std::vector<double> coordinates(const Multipliers& at) const;
   Multipliers multipliers(const std::vector<double>& x) const;
+  // Prices of devices from their least ones on, over the ranges; both empty where they have none.
+  Maximum solve(const std::vector<double>& least_price, const std::vector<double>& ranges,
+                double largest_nu, std::vector<double>& price) const;
 
   const SearchSpace& space_;
   const Pair& pair_;
@@ -41,6 +58,7 @@ class CutModel {
   struct Row {
     double constant = 0;
     std::vector<double> slope;
+    std::vector<double> devices;  ///< [kind] used above those that there are
   };
   std::vector<Row> rows_;
 };

@@ -29,6 +29,8 @@ constexpr std::size_t kFluidSteps = 400;
 constexpr double kMostNodes = 4e7, kMostNodesOfAllThreads = 4.5e7;
 /// Omegas in the table, 8 bytes each.
 constexpr std::size_t kMostEntries = 40000000;
+/// Later ones hardly raise the bound of all orders.
+constexpr std::size_t kMostOrderFreeBoxes = 400;
 
 bool keep_all(const ConfigTable::Shape&, const std::uint16_t*, std::size_t, const double*) {
   return true;
@@ -110,7 +112,9 @@ PlanResult ExactSearch::run() {
   bound_pairs();
   find_first_plan();
   build_table();
+  bound_all_orders(0);
   solve_boxes();
+  bound_all_orders(kMostOrderFreeBoxes);
   return finish();
 }
 
@@ -163,7 +167,7 @@ void ExactSearch::restrict_orders(double stride) {
   }
   notes_.push_back(fmt::format(
       "{:.2g} combinations of devices are too many to search every order: only orders {} were "
-      "searched, so the plan is not proven best; the bound holds for every order",
+      "searched; the bound holds for every order",
       Graph::num_count_states(space_), which));
 }
 
@@ -271,12 +275,24 @@ void ExactSearch::build_table() {
     return filter.keeps(shape, counts, num_classes, omega);
   };
   table_ = std::make_unique<ConfigTable>(space_, admits, keeps, instance_.num_bits(), kMostEntries);
-  if (table_->complete()) return;
+  table_is_whole_ = table_->complete();
+  if (table_is_whole_) return;
   notes_.push_back(
       "too many combinations of bitwidths in a stage: only stages of at most two bitwidths were "
       "searched, so the plan is not proven; offer fewer bitwidths for a proof");
   restricted_ = true;
   table_ = std::make_unique<ConfigTable>(space_, admits, keeps, 2, 2 * kMostEntries);
+}
+
+// The boxes that are searched hold some orders only. Needs the table, and goes on where it stopped.
+void ExactSearch::bound_all_orders(std::size_t max_boxes) {
+  if (!restricted_ || !table_ || !table_is_whole_) return;
+  if (!order_free_) {
+    order_free_ = std::make_unique<OrderFreeSearch>(space_, *table_, fluid_, cutoff(), *workers_);
+    for (const OpenBox& open : open_) order_free_->add_pair(open.pair, open.box);
+  }
+  order_free_->run(std::max(max_boxes, open_.size()), cutoff(),
+                   [this] { return deadline_.reached().has_value(); });
 }
 
 void ExactSearch::open_roots() {
@@ -377,6 +393,7 @@ double ExactSearch::bound() const {
   if (restricted_ || !table_) {
     for (const FluidBound& fluid : fluid_) least = std::min(least, fluid.bound());
   }
+  if (order_free_) least = std::max(least, order_free_->bound());
   // What was pruned was no better than the cutoff.
   return std::min(least, cutoff());
 }

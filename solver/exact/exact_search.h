@@ -7,6 +7,7 @@
 #include "exact/box_solver.h"
 #include "exact/config_table.h"
 #include "exact/fluid_bound.h"
+#include "exact/order_free_search.h"
 #include "exact/search_space.h"
 #include "exact/workers.h"
 #include "src/deadline.h"
@@ -35,6 +36,7 @@ class ExactSearch {
   void build_table();
   void solve_boxes();
   void solve_round(std::vector<OpenBox> round);
+  void bound_all_orders(std::size_t max_boxes);
   void open_roots();
   void push(OpenBox box);
   OpenBox pop();
@@ -60,6 +62,8 @@ class ExactSearch {
   std::vector<FluidBound> fluid_;      ///< [pair]
   std::vector<std::size_t> by_bound_;  ///< pairs, most promising first
   std::unique_ptr<ConfigTable> table_;
+  bool table_is_whole_ = false;                      ///< not restricted to few bitwidths
+  std::unique_ptr<OrderFreeSearch> order_free_;      ///< where the graph does not hold every order
   std::vector<std::unique_ptr<BoxSolver>> solvers_;  ///< [worker]
   std::vector<OpenBox> open_;                        ///< heap
   std::size_t num_boxes_ = 0;
