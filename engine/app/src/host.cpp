@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -44,6 +46,14 @@ int panic(lua_State* L) {
   const char* message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error";
   std::fprintf(stderr, "tessera: %s, while reporting another error\n", message);
   std::_Exit(kFailed);
+}
+
+// The library's complaints say what is wrong and `at` which line; only where code itself failed does
+// the way there help.
+bool shows_traceback(const lua_kit::ErrorReport& report) {
+  static const std::array kOfCode = {"script", "internal", "interrupted", "out_of_memory"};
+  return !report.traceback.empty() &&
+         std::find(kOfCode.begin(), kOfCode.end(), report.code) != kOfCode.end();
 }
 
 ExitStatus status_of(const std::string& code) {
@@ -91,7 +101,7 @@ void print_error(const lua_kit::ErrorReport& report) {
     text += "  binding constraint: " + report.constraint + "\n";
   }
   add("cause:", report.cause);
-  if (!report.traceback.empty()) text += report.traceback + "\n";
+  if (shows_traceback(report)) text += report.traceback + "\n";
   std::fputs(text.c_str(), stderr);
 }
 
@@ -149,6 +159,7 @@ void Host::set_package_path() {
   for (const std::string& folder : folders) {
     path += fmt::format("{0}/?.lua;{0}/?/init.lua;", folder);
   }
+  lua_kit::set_library_folder(L_, installation_.scripts_dir + "/tessera/");
   lua_getglobal(L_, "package");
   lua_getfield(L_, -1, "path");
   path += lua_tostring(L_, -1);
