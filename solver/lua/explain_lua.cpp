@@ -151,7 +151,9 @@ int perturbed(lua_State* L) {
   solver::PlanRequest request;
   request.time_limit_s = options.number("time_limit_s");
   request.stop = lua_kit::interrupt::flag();
-  const solver::PlanResult best = solver::make_exact_planner()->plan(changed, request);
+  const auto planner =
+      changed.rows.empty() ? solver::make_exact_planner() : solver::make_ilp_planner();
+  const solver::PlanResult best = planner->plan(changed, request);
   lua_createtable(L, 0, 4);
   set_number(L, "plan_objective", solver::evaluate(changed, candidate).objective);
   if (best.candidate) set_number(L, "objective", best.objective);
