@@ -12,7 +12,7 @@ local problem_options = {
 }
 local plan_options = {
   "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "replicas",
-  "every_candidate", "time_limit_s", "gap", "threads", "seed",
+  "every_candidate", "time_limit_s", "gap", "threads", "group", "seed",
 }
 
 local function pick(from, names)

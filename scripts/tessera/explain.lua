@@ -153,8 +153,11 @@ local function robustness_text(r)
     lines[2] = "  not known: the time limit came first"
     return lines
   end
-  lines[2] = ("  within 1 %% of the best plan in %d of %d perturbed problems (seed %d)%s"):format(r.near_best, r.problems,
-    r.seed, r.near_best < r.problems and (", at worst %.2g %% above"):format(100 * r.worst_regret_ratio) or "")
+  lines[2] = ("  within 1 %% of the best plan in %d of %d perturbed problems (seed %d)"):format(r.near_best, r.problems,
+    r.seed)
+  if r.near_best < r.problems then
+    lines[2] = lines[2] .. (", at worst %.2g %% above"):format(100 * r.worst_regret_ratio)
+  end
   return lines
 end
 

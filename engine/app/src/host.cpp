@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -48,12 +46,11 @@ int panic(lua_State* L) {
   std::_Exit(kFailed);
 }
 
-// The library's complaints say what is wrong and `at` which line; only where code itself failed does
-// the way there help.
+// The library's complaints say what is wrong and `at` which line. The way there helps only where
+// code itself failed, or where a script was interrupted.
 bool shows_traceback(const lua_kit::ErrorReport& report) {
-  static const std::array kOfCode = {"script", "internal", "interrupted", "out_of_memory"};
-  return !report.traceback.empty() &&
-         std::find(kOfCode.begin(), kOfCode.end(), report.code) != kOfCode.end();
+  if (report.code == "interrupted") return !report.at.empty();
+  return report.code == "script" || report.code == "internal" || report.code == "out_of_memory";
 }
 
 ExitStatus status_of(const std::string& code) {
@@ -101,7 +98,7 @@ void print_error(const lua_kit::ErrorReport& report) {
     text += "  binding constraint: " + report.constraint + "\n";
   }
   add("cause:", report.cause);
-  if (shows_traceback(report)) text += report.traceback + "\n";
+  if (shows_traceback(report) && !report.traceback.empty()) text += report.traceback + "\n";
   std::fputs(text.c_str(), stderr);
 }
 

@@ -147,7 +147,7 @@ bool is_library(lua_State* L, const char* source) {
 // Position of the innermost Lua code that is not the library's: that is where its user looks.
 void set_position(lua_State* L) {
   lua_Debug frame;
-  for (int level = 1; lua_getstack(L, level, &frame) != 0; ++level) {
+  for (int level = 0; lua_getstack(L, level, &frame) != 0; ++level) {
     if (lua_getinfo(L, "Sl", &frame) == 0 || frame.currentline <= 0) continue;
     if (is_library(L, frame.source)) continue;
     set_text(L, "at", std::string(frame.short_src) + ":" + std::to_string(frame.currentline));
