@@ -21,6 +21,14 @@ local function pick(from, names)
   return result
 end
 
+-- "adabits,bitwidth_transfer_lua" is a chain.
+local function chain_of(text)
+  if not text or not text:find(",", 1, true) then return text end
+  local names = {}
+  for name in (text .. ","):gmatch "%s*(.-)%s*," do names[#names + 1] = name end
+  return names
+end
+
 local function settings(problem, planner)
   local w = problem.workload
   local quality = problem.quality and ("quality floor %s"):format(problem.quality.at_least)
@@ -53,7 +61,9 @@ function M.plan(given)
   if given.quality then description.quality = { at_least = given.quality } end
   local problem = ts.problem(description)
   if not host.json then io.write(settings(problem, given.planner or ts.default_planner)) end
-  local plan, why = ts.plan(problem, pick(given, plan_options))
+  local chosen = pick(given, plan_options)
+  chosen.planner = chain_of(chosen.planner)
+  local plan, why = ts.plan(problem, chosen)
   if not plan then return nil, why end
   local rows = given.beside ~= false and ts.beside(plan) or nil
   if host.json then

@@ -190,7 +190,8 @@ local function text_of(e)
 end
 
 local function explain(plan, opt)
-  local e = { binds = solver.bindings(plan), brief = solver.explain_briefly(plan), asked = opt.what_if,
+  -- An offloading plan is priced by FlexGen's cost model, which says itself what it waits for.
+  local e = { binds = plan.offload and {} or solver.bindings(plan), brief = solver.explain_briefly(plan), asked = opt.what_if,
     time_limit_s = opt.time_limit_s, stopped = false }
   if opt.what_if then
     local problem, clock = plan:problem(), budget.new(opt.time_limit_s)
@@ -201,7 +202,7 @@ local function explain(plan, opt)
       e.above_best_ratio = math.max(0, (plan.objective - best.objective) / math.max(math.abs(best.objective), 1e-12))
       e.what_if = hardware(problem, best, clock)
       e.what_if[#e.what_if + 1] = lower_quality(problem, best, clock)
-      if opt.robustness > 0 then e.robustness = perturb(plan, problem, opt, clock) end
+      if opt.robustness > 0 and not plan.offload then e.robustness = perturb(plan, problem, opt, clock) end
     end
     e.stopped, e.solves, e.elapsed_s = clock.stopped, clock.solves, clock.elapsed_s()
   end

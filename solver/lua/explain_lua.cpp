@@ -145,8 +145,8 @@ int upgraded(lua_State* L) {
 
 /// perturbed(problem, plan, { error =, seed =, near_ratio =, time_limit_s = }): objectives of the
 /// plan and of the best plan when every latency is off by a factor; { plan_objective, objective,
-/// bound, status }. Infeasible: the plan is within near_ratio of the best, which takes less to prove
-/// than what the best is.
+/// bound, status }. Infeasible: the plan is within near_ratio of the best, which takes less to
+/// prove than what the best is.
 int perturbed(lua_State* L) {
   const LoweredProblem& p = problem_argument(L, 1);
   const solver::Candidate candidate = solver::candidate_of(p.instance, plan_argument(L, 2));

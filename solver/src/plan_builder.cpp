@@ -197,7 +197,8 @@ Plan build_plan(const Problem& problem, const Instance& instance, const PlanResu
     const double size = std::max(std::fabs(plan.objective), 1e-12);
     plan.gap = std::max(0.0, plan.objective - *result.bound) / size;
   }
-  // Planners call a plan optimal that is within the gap asked for; a reader takes the word as it is.
+  // Planners call a plan optimal that is within the gap asked for; a reader takes the word as it
+  // is.
   plan.status = result.status == SolveStatus::optimal && plan.gap.value_or(0) <= kOptimalGap
                     ? PlanStatus::optimal
                     : PlanStatus::feasible;

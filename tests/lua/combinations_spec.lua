@@ -86,6 +86,17 @@ describe("open choices", function()
   end)
 end)
 
+describe("plan:explain of an offloading plan", function()
+  it("leaves it to FlexGen's cost model", function()
+    local p = ts.problem { model = "opt-13b", workload = { prompt_tokens = 512, output_tokens = 32, batch_size = 8 },
+      cluster = ts.cluster { { "T4-16G", 2, node = "a" }, host_memory_gib = 64 } }
+    local e = assert(ts.plan(p, { planner = "flexgen" })):explain { as = "table", time_limit_s = 100 }
+    assert.same({}, e.binds) -- the pipeline's own model would have memory overrun
+    assert.is_nil(e.robustness)
+    assert.is_truthy(e.brief:find("prefill waits for", 1, true))
+  end)
+end)
+
 describe("a gap", function()
   it("does not make a plan optimal", function()
     local p = problem { cluster = "3xT4-16G+1xV100-32G", model = "opt-13b", bitwidths = { 3, 4, 8, 16 } }

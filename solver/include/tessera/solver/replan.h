@@ -20,7 +20,7 @@ struct Holding {
 
 /// What loading takes, by layer class and bitwidth. Embeddings by StagePlace::index().
 struct WeightBytes {
-  std::vector<double> layer;  ///< [cls][bit] weights without KV cache
+  std::vector<double> layer;      ///< [cls][bit] weights without KV cache
   std::vector<double> embedding;  ///< [sharding][place], as Instance::embedding_bytes
 };
 
