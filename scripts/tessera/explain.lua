@@ -191,8 +191,8 @@ end
 
 local function explain(plan, opt)
   -- An offloading plan is priced by FlexGen's cost model, which says itself what it waits for.
-  local e = { binds = plan.offload and {} or solver.bindings(plan), brief = solver.explain_briefly(plan), asked = opt.what_if,
-    time_limit_s = opt.time_limit_s, stopped = false }
+  local e = { binds = plan.offload and {} or solver.bindings(plan), brief = solver.explain_briefly(plan),
+    asked = opt.what_if, time_limit_s = opt.time_limit_s, stopped = false }
   if opt.what_if then
     local problem, clock = plan:problem(), budget.new(opt.time_limit_s)
     local best = clock.solve(problem)
