@@ -1,9 +1,13 @@
--- What the functions share that solve many problems: one time limit for all of them, and an exact solve within it.
+-- What the functions share that solve many problems: one time limit for all of them, and a proven solve within it.
 
 local core = require "tessera.core"
 local solver = require "tessera.solver"
+local variants = require "tessera.variants"
 
 local M = {}
+
+--- The planner that proves optima of a problem: the exact search cannot keep side constraints, the ILP does.
+function M.prover(problem) return #problem.constraints > 0 and "ilp" or "exact" end
 
 --- A clock that runs out: `left()` seconds, and `stopped` once a solve ran into the end or was interrupted.
 function M.new(limit_s)
@@ -12,12 +16,13 @@ function M.new(limit_s)
   function self.left() return math.max(0, limit_s - (core.clock() - started)) end
   function self.elapsed_s() return core.clock() - started end
 
-  --- The best plan, proven; or nil and why. A plan that is not proven counts as stopped, and is returned.
+  --- The best plan over every open choice, proven; or nil and why. A plan that is not proven counts as stopped, and is
+  --- returned.
   function self.solve(problem, options)
-    local given = { planner = "exact", time_limit_s = self.left() }
+    local given = { planner = M.prover(problem), time_limit_s = self.left() }
     for key, value in pairs(options or {}) do given[key] = value end
     self.solves = self.solves + 1
-    local plan, why = solver.solve(problem, given)
+    local plan, why = variants.plan(problem, given, solver.solve)
     if not plan and why.code ~= "infeasible" then self.stopped = true end
     if plan and plan.status ~= "optimal" then self.stopped = true end
     if not plan and why.code == "interrupted" then self.interrupted = true end

@@ -12,13 +12,21 @@ local problem_options = {
 }
 local plan_options = {
   "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "replicas",
-  "every_candidate", "time_limit_s", "gap", "threads", "seed",
+  "every_candidate", "time_limit_s", "gap", "threads", "group", "seed",
 }
 
 local function pick(from, names)
   local result = {}
   for _, name in ipairs(names) do result[name] = from[name] end
   return result
+end
+
+-- "adabits,bitwidth_transfer_lua" is a chain.
+local function chain_of(text)
+  if not text or not text:find(",", 1, true) then return text end
+  local names = {}
+  for name in (text .. ","):gmatch "%s*(.-)%s*," do names[#names + 1] = name end
+  return names
 end
 
 local function settings(problem, planner)
@@ -53,7 +61,9 @@ function M.plan(given)
   if given.quality then description.quality = { at_least = given.quality } end
   local problem = ts.problem(description)
   if not host.json then io.write(settings(problem, given.planner or ts.default_planner)) end
-  local plan, why = ts.plan(problem, pick(given, plan_options))
+  local chosen = pick(given, plan_options)
+  chosen.planner = chain_of(chosen.planner)
+  local plan, why = ts.plan(problem, chosen)
   if not plan then return nil, why end
   local rows = given.beside ~= false and ts.beside(plan) or nil
   if host.json then

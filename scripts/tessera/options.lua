@@ -10,6 +10,7 @@ local function fail(path, text) core.raise("invalid_argument", path .. ": " .. t
 local checks = {}
 
 function checks.number(value, spec, path)
+  if type(value) == "table" then fail(path, "a number belongs here, not a table") end
   if type(value) ~= "number" or value ~= value or value == math.huge or value == -math.huge then
     fail(path, ("%s is not a finite number"):format(tostring(value)))
   end

@@ -124,9 +124,19 @@ function Subset:reach(omega, latency_s)
   return plan and plan.latency_s <= latency_s * (1 + same) and plan or nil
 end
 
+-- The problem on some of its devices, or nil where no tensor parallelism that it allows can use them all. Meshes are
+-- chosen on what is left: devices are counted one by one.
+local function on_devices(problem, single, counts)
+  local part = solver.with_devices(single, counts)
+  if not problem.cluster then return part end
+  local ok, cut = pcall(part.with, part, { tensor_parallel = problem.tensor_parallel, theta = problem.theta })
+  if ok then return cut end
+  if cut.where ~= "tensor_parallel" then error(cut, 0) end
+end
+
 -- Every choice of devices, the cheapest first.
-local function subsets_of(problem, opt, usd, clock)
-  local groups = solver.device_groups(problem)
+local function subsets_of(problem, single, opt, usd, clock)
+  local groups = solver.device_groups(single)
   local counts, all = {}, {}
   local whole = {}
   for g, group in ipairs(groups) do whole[g] = group.count end
@@ -146,9 +156,8 @@ local function subsets_of(problem, opt, usd, clock)
     if g > #groups then
       local copy, devices = { unpack(counts) }, 0
       for _, n in ipairs(copy) do devices = devices + n end
-      if devices > 0 then
-        all[#all + 1] = Subset.new(solver.with_devices(problem, copy), copy, price(copy), clock)
-      end
+      local part = devices > 0 and on_devices(problem, single, copy)
+      if part then all[#all + 1] = Subset.new(part, copy, price(copy), clock) end
       return
     end
     for n = 0, groups[g].count do
@@ -204,8 +213,9 @@ return function(problem, given)
   local clock = budget.new(opt.time_limit_s)
   problem = planners.resolve_floor(problem):with { objective = "steady" }
   local floor = problem.quality and problem.quality.max_omega
-  local usd = opt.price ~= "none" and prices.of_problem(problem, opt.prices, path .. ".prices") or {}
-  local subsets, groups = subsets_of(problem, opt, usd, clock)
+  local single = problem.cluster and problem:with { tensor_parallel = 1, theta = problem.theta } or problem
+  local usd = opt.price ~= "none" and prices.of_problem(single, opt.prices, path .. ".prices") or {}
+  local subsets, groups = subsets_of(problem, single, opt, usd, clock)
   local points, complete = {}, true
   for i, subset in ipairs(subsets) do
     subset:sweep(opt.max_points, floor)

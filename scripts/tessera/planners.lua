@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local solver = require "tessera.solver"
+local budget = require "tessera.budget"
 local options = require "tessera.options"
 local registry = require "tessera.registry"
 local replicas = require "tessera.replicas"
@@ -15,9 +16,6 @@ local M = {
 }
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
-
--- What a problem with side constraints is planned with by default: the exact search cannot keep them.
-local keeps_constraints = "ilp"
 
 -- The entries that opt.planner names. A heuristic in front improves what adabits finds, unless it wants every start.
 local function chain_of(given)
@@ -250,8 +248,9 @@ function M.plan(problem, opt)
   if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
   local notes = {}
   if not chain and #problem.constraints > 0 then
-    chain = chain_of(keeps_constraints)
-    notes[1] = ("planned with '%s', which keeps side constraints"):format(keeps_constraints)
+    local prover = budget.prover(problem)
+    chain = chain_of(prover)
+    notes[1] = ("planned with '%s', which keeps side constraints"):format(prover)
   end
   chain = chain or chain_of(M.default)
   if chain[1].name == "manual" and #chain == 1 then return plan_by_hand(problem, opt) end

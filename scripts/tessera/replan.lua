@@ -43,7 +43,12 @@ local function problem_of(plan, cluster)
   end
   if cluster == nil then fail(path .. " cluster", "give the cluster that is there now") end
   if not problem.cluster then fail(path .. " cluster", "the plan is one of an instance; give a problem") end
-  return problem:with { cluster = cluster, theta = problem.theta }
+  -- Groups of the old mesh may be gone: devices of their own are always a choice.
+  local degrees = { 1 }
+  for _, degree in ipairs(problem.tensor_parallel) do
+    if degree > 1 then degrees[#degrees + 1] = degree end
+  end
+  return problem:with { cluster = cluster, tensor_parallel = degrees, theta = problem.theta }
 end
 
 local function check_lost(lost, plan)
@@ -60,12 +65,16 @@ end
 
 return function(plan, cluster, given)
   budget.object(plan, "tessera.Plan", path .. " plan")
+  if plan.replicas then
+    core.raise("unsupported", path .. " plan: replicas are pipelines of their own; replan each of plan.replicas", path)
+  end
   local opt = read(given)
   local lost = check_lost(opt.lost, plan)
   local problem = problem_of(plan, cluster)
   local clock = budget.new(opt.time_limit_s)
   local optimum, why = clock.solve(problem)
   if not optimum then return nil, why end
+  problem = optimum:problem() -- with the mesh and the KV cache that it settled on
   local made, moves = solver.replan(plan, problem, optimum,
     { tolerance = opt.tolerance, lost = lost, time_limit_s = clock.left() })
   moves.optimum = optimum

@@ -79,7 +79,7 @@ local function part_planner(problem, opt, plan_one)
     if known.at_least and known.at_least >= cutoff then return nil end
     local plan, why = make(part, share, cutoff, math.max(0, limit_s - self.elapsed_s()), gap)
     if plan then
-      if plan.status ~= "optimal" then self.proven = false end
+      if plan.status ~= "optimal" and not gap then self.proven = false end -- `serves` takes any plan
       known.at_most = math.min(known.at_most or math.huge, plan.objective)
       if plan.objective < cutoff then return plan end
       known.at_least = plan.objective -- of a heuristic, which does not know of the cutoff

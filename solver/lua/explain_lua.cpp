@@ -75,6 +75,11 @@ const OptionTable& perturbed_options() {
                                    .min = 0,
                                    .max = 9007199254740992.0,
                                    .required = true},
+                                  {.name = "near_ratio",
+                                   .doc = "Better plans by no more than this are not searched for",
+                                   .min = 0,
+                                   .max = 1,
+                                   .required = true},
                                   {.name = "time_limit_s",
                                    .doc = "Of the search for the best plan",
                                    .unit = "s",
@@ -138,8 +143,10 @@ int upgraded(lua_State* L) {
   return 1;
 }
 
-/// perturbed(problem, plan, { error =, seed =, time_limit_s = }): objectives of the plan and of the
-/// best plan when every latency is off by a factor; { plan_objective, objective, bound, status }.
+/// perturbed(problem, plan, { error =, seed =, near_ratio =, time_limit_s = }): objectives of the
+/// plan and of the best plan when every latency is off by a factor; { plan_objective, objective,
+/// bound, status }. Infeasible: the plan is within near_ratio of the best, which takes less to
+/// prove than what the best is.
 int perturbed(lua_State* L) {
   const LoweredProblem& p = problem_argument(L, 1);
   const solver::Candidate candidate = solver::candidate_of(p.instance, plan_argument(L, 2));
@@ -148,12 +155,16 @@ int perturbed(lua_State* L) {
       p.instance,
       solver::draw_latency_factors(p.instance, options.number("error"),
                                    static_cast<std::uint64_t>(options.integer("seed"))));
+  const double plan_objective = solver::evaluate(changed, candidate).objective;
   solver::PlanRequest request;
+  if (plan_objective > 0) request.cutoff = plan_objective / (1 + options.number("near_ratio"));
   request.time_limit_s = options.number("time_limit_s");
   request.stop = lua_kit::interrupt::flag();
-  const solver::PlanResult best = solver::make_exact_planner()->plan(changed, request);
+  const auto planner =
+      changed.rows.empty() ? solver::make_exact_planner() : solver::make_ilp_planner();
+  const solver::PlanResult best = planner->plan(changed, request);
   lua_createtable(L, 0, 4);
-  set_number(L, "plan_objective", solver::evaluate(changed, candidate).objective);
+  set_number(L, "plan_objective", plan_objective);
   if (best.candidate) set_number(L, "objective", best.objective);
   if (best.bound) set_number(L, "bound", *best.bound);
   lua_kit::push_text(L, solver::to_string(best.status));

@@ -42,8 +42,9 @@ Comparison compare(const Instance& instance, const Candidate& plan, std::size_t 
   const StagePlace place = place_of(plan, stage);
   const StagePlace held{holding != nullptr && holding->first && place.first,
                         holding != nullptr && holding->last && place.last};
-  const double needed = weights.embedding[place.index()];
-  const double kept = std::min(needed, weights.embedding[held.index()]);
+  const double* embedding = &weights.embedding[4 * instance.groups[plan.order[stage]].sharding];
+  const double needed = embedding[place.index()];
+  const double kept = std::min(needed, embedding[held.index()]);
   c.kept_bytes += kept;
   c.loaded_bytes += needed - kept;
   return c;

@@ -9,8 +9,7 @@ namespace tessera::solver {
 
 WeightBytes weight_bytes(const Problem& problem, const Instance& instance) {
   WeightBytes weights;
-  std::copy(std::begin(instance.embedding_bytes), std::end(instance.embedding_bytes),
-            std::begin(weights.embedding));
+  weights.embedding = instance.embedding_bytes;
   if (!problem.serving) {
     weights.layer = instance.layer_bytes;
     return weights;

@@ -158,15 +158,16 @@ describe("plan:explain", function()
     local function ask(seed, error)
       return plan:explain { as = "table", robustness = 6, seed = seed, error = error, time_limit_s = 100 }.robustness
     end
-    local a, b, c = ask(3), ask(3), ask(4)
+    local a, b, c = ask(3, 0.5), ask(3, 0.5), ask(4, 0.5)
     assert.same(a, b)
     assert.equal(6, a.problems)
-    assert.is_true(a.assumed)
-    assert.equal(0.1, a.error)
+    assert.is_true(a.near_best < a.problems)
     assert.not_equal(a.worst_regret_ratio, c.worst_regret_ratio)
+    assert.is_true(ask(3).assumed)
+    assert.equal(0.1, ask(3).error)
     local exact = ask(3, 0)
     assert.equal(6, exact.near_best)
-    assert.is_true(exact.worst_regret_ratio < 1e-8)
+    assert.equal(0.01, exact.worst_regret_ratio) -- nothing is better by more; by how much less is not asked
     assert.is_false(exact.assumed)
   end)
 

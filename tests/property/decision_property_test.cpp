@@ -101,8 +101,7 @@ TEST(ReplanProperty, FitsAndMovesNoMoreThanTheOptimum) {
     if (!optimum.candidate) continue;
     WeightBytes weights;
     weights.layer = in.layer_bytes;
-    std::copy(std::begin(in.embedding_bytes), std::end(in.embedding_bytes),
-              std::begin(weights.embedding));
+    weights.embedding = in.embedding_bytes;
     for (const double tolerance : {0.0, 0.05, 0.5}) {
       ReplanRequest request;
       request.optimum = *optimum.candidate;

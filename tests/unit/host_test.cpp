@@ -136,6 +136,18 @@ TEST_F(Host, ShowsCodePositionAndTraceback) {
   EXPECT_THAT(p.err, HasSubstr("in function 'inner'"));
 }
 
+TEST_F(Host, ShowsTheCallersLineOfALibraryErrorAndNoTraceback) {
+  const Process p = run_script(
+      "local ts = require 'tessera'\n"
+      "local problem = ts.problem { model = 'opt-13b', cluster = '1xA100-40G' }\n"
+      "local plan = ts.plan(problem, { planner = 'exakt' })\nprint(plan)\n");
+  EXPECT_EQ(p.status, 1);
+  EXPECT_THAT(p.err, HasSubstr("  code:  not_found\n"));
+  EXPECT_THAT(p.err, HasSubstr("script.lua:3\n"));
+  EXPECT_THAT(p.err, Not(HasSubstr("planners.lua")));
+  EXPECT_THAT(p.err, Not(HasSubstr("traceback")));
+}
+
 TEST_F(Host, RefusesWhatIsNoScript) {
   const auto refused = [](const std::string& path, const std::string& why) {
     const Process p = tessera({path});

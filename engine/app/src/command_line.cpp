@@ -138,7 +138,7 @@ Command parse_command_line(int argc, char** argv) {
   add_plan_flags(*plan, command.plan_flags);
 
   for (CLI::App* any : {&app, run, repl, list, topic, build, plan}) {
-    any->add_flag("--json", command.settings.json);
+    any->add_flag("--json", command.settings.json, "Prints data as JSON, nothing else on stdout");
     any->add_flag("--no-strict", no_strict)->group("");  // for test frameworks with globals
   }
 

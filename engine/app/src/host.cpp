@@ -46,6 +46,13 @@ int panic(lua_State* L) {
   std::_Exit(kFailed);
 }
 
+// The library's complaints say what is wrong and `at` which line. The way there helps only where
+// code itself failed, or where a script was interrupted.
+bool shows_traceback(const lua_kit::ErrorReport& report) {
+  if (report.code == "interrupted") return !report.at.empty();
+  return report.code == "script" || report.code == "internal" || report.code == "out_of_memory";
+}
+
 ExitStatus status_of(const std::string& code) {
   if (code == "infeasible") return kInfeasible;
   if (code == "interrupted") return kInterrupted;
@@ -91,7 +98,7 @@ void print_error(const lua_kit::ErrorReport& report) {
     text += "  binding constraint: " + report.constraint + "\n";
   }
   add("cause:", report.cause);
-  if (!report.traceback.empty()) text += report.traceback + "\n";
+  if (shows_traceback(report) && !report.traceback.empty()) text += report.traceback + "\n";
   std::fputs(text.c_str(), stderr);
 }
 
@@ -149,6 +156,7 @@ void Host::set_package_path() {
   for (const std::string& folder : folders) {
     path += fmt::format("{0}/?.lua;{0}/?/init.lua;", folder);
   }
+  lua_kit::set_library_folder(L_, installation_.scripts_dir + "/tessera/");
   lua_getglobal(L_, "package");
   lua_getfield(L_, -1, "path");
   path += lua_tostring(L_, -1);

@@ -36,7 +36,7 @@ const OptionTable& plan_options() {
     t.options.push_back(as_text("indicator", "Indicator as a JSON or CSV file"));
     take(t, solver_lua::plan_options(),
          {"planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size",
-          "replicas", "every_candidate", "time_limit_s", "gap", "threads", "seed"});
+          "replicas", "every_candidate", "time_limit_s", "gap", "threads", "group", "seed"});
     t.options.push_back({.name = "beside",
                          .type = OptionType::boolean,
                          .doc = "Shows what people run today on the same problem",

@@ -132,12 +132,27 @@ std::string text_of(lua_State* L, int index) {
   return "the error value is " + describe_value(L, index) + ", not a message";
 }
 
-// Script position of the Lua code that called the running C function.
+// Registry key of the folder that set_library_folder named.
+const char kLibraryFolder = 0;
+
+bool is_library(lua_State* L, const char* source) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kLibraryFolder));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  const char* folder = lua_tostring(L, -1);
+  lua_pop(L, 1);  // the registry keeps it alive
+  return folder != nullptr && std::string_view(source).substr(0, 1) == "@" &&
+         std::string_view(source).substr(1).starts_with(folder);
+}
+
+// Position of the innermost Lua code that is not the library's: that is where its user looks.
 void set_position(lua_State* L) {
-  luaL_where(L, 1);
-  std::string at = lua_tostring(L, -1);
-  lua_pop(L, 1);
-  if (at.size() > 2) set_text(L, "at", std::string_view(at).substr(0, at.size() - 2));
+  lua_Debug frame;
+  for (int level = 0; lua_getstack(L, level, &frame) != 0; ++level) {
+    if (lua_getinfo(L, "Sl", &frame) == 0 || frame.currentline <= 0) continue;
+    if (is_library(L, frame.source)) continue;
+    set_text(L, "at", std::string(frame.short_src) + ":" + std::to_string(frame.currentline));
+    return;
+  }
 }
 
 }  // namespace
@@ -146,6 +161,12 @@ lua_State* running_state() { return running; }
 
 detail::RunningState::RunningState(lua_State* L) : previous_(running) { running = L; }
 detail::RunningState::~RunningState() { running = previous_; }
+
+void set_library_folder(lua_State* L, std::string_view folder) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kLibraryFolder));
+  push_text(L, folder);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
 
 void push_error(lua_State* L, std::string_view code, std::string_view message,
                 std::string_view where) {

@@ -3,6 +3,7 @@
 -- against: where this wins, the other devices were not worth having.
 
 local core = require "tessera.core"
+local budget = require "tessera.budget"
 local planners = require "tessera.planners"
 local search = require "tessera.baselines.search"
 
@@ -46,7 +47,7 @@ return planners.add {
     for i, device in ipairs(types) do
       local left_s = math.max(0, limit_s - (core.clock() - started))
       local plan, why = planners.plan(problem, {
-        planner = "exact", device_order = devices[device], time_limit_s = left_s / (#types - i + 1),
+        planner = budget.prover(problem), device_order = devices[device], time_limit_s = left_s / (#types - i + 1),
         prefill_micro_batch_size = opt.prefill_micro_batch_size, decode_micro_batch_size = opt.decode_micro_batch_size,
         gap = opt.gap, threads = opt.threads,
       })

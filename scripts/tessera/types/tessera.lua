@@ -251,6 +251,7 @@ local ts = {}
 ---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
 ---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
+---@field group? integer Neighbouring layers decided together, by planners of the engine (an integer in [1, 1000000] (layers)) [default 1]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
 ---@field beside? boolean Shows what people run today on the same problem [default true]
 ---@field save? string Writes the plan to this file

@@ -16,8 +16,8 @@
 #include "tessera/cost/memory.h"
 #include "tessera/indicator/indicator.h"
 #include "tessera/sim/pipeline.h"
-#include "tessera/solver/mesh.h"
 #include "tessera/solver/constraint.h"
+#include "tessera/solver/mesh.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {

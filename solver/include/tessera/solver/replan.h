@@ -20,8 +20,8 @@ struct Holding {
 
 /// What loading takes, by layer class and bitwidth. Embeddings by StagePlace::index().
 struct WeightBytes {
-  std::vector<double> layer;  ///< [cls][bit] weights without KV cache
-  double embedding[4] = {0, 0, 0, 0};
+  std::vector<double> layer;      ///< [cls][bit] weights without KV cache
+  std::vector<double> embedding;  ///< [sharding][place], as Instance::embedding_bytes
 };
 
 /// An instance file gives weights and KV cache in one number, which then counts as weights.

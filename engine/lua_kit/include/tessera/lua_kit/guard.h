@@ -28,6 +28,9 @@ struct ErrorReport {
   std::string constraint = {};  ///< of `infeasible`: what no plan can meet
 };
 
+/// Errors raised from scripts in `folder` name the line of the code that called into it as `at`.
+void set_library_folder(lua_State* L, std::string_view folder);
+
 /// Pushes an error object; also the `why` of functions that return `nil, why`.
 void push_error(lua_State* L, std::string_view code, std::string_view message,
                 std::string_view where = {});
