@@ -118,21 +118,41 @@ function M.add_heuristic(card)
   return card
 end
 
--- Files load once; what a user's folder holds is read when names are first needed, so that start-up does not wait.
-local loaded = false
-local function load_all()
-  if loaded then return end
-  loaded = true
+-- Files load once, when a name is first looked for that is not there, so that start-up does not wait.
+local shipped_loaded, users_loaded = false, false
+local broken = {} -- files of users that could not be loaded, each with why
+
+local function load_shipped()
+  if shipped_loaded then return end
+  shipped_loaded = true
   for _, folder in ipairs { "baselines", "heuristics" } do
     for _, name in ipairs(shipped[folder]) do built_in[require(("tessera.%s.%s"):format(folder, name)).name] = true end
   end
+end
+
+-- One broken file of a user must not take the others with it.
+local function load_users()
+  if users_loaded then return end
+  users_loaded = true
   for _, folder in ipairs { "planners", "baselines", "heuristics" } do
     for _, path in ipairs(host.user_scripts(folder)) do
       local chunk, message = loadfile(path)
-      if not chunk then core.raise("script", message, path) end
-      chunk()
+      local ok = chunk ~= nil
+      if chunk then ok, message = pcall(chunk) end
+      if not ok then broken[#broken + 1] = ("%s: %s"):format(path, tostring(message)) end
     end
   end
+end
+
+local function load_all()
+  load_shipped()
+  load_users()
+end
+
+--- Files of TESSERA_PATH that could not be loaded: "path: why".
+function M.broken()
+  load_all()
+  return broken
 end
 
 core.document {
@@ -144,7 +164,7 @@ core.document {
   returns = "table",
 }
 function M.register_planner(card)
-  load_all()
+  load_shipped()
   refuse_built_in(card, "ts.register_planner")
   return M.add_planner(card)
 end
@@ -158,7 +178,7 @@ core.document {
   returns = "table",
 }
 function M.register_heuristic(card)
-  load_all()
+  load_shipped()
   refuse_built_in(card, "ts.register_heuristic")
   return M.add_heuristic(card)
 end
@@ -185,12 +205,12 @@ end
 --- The entry of that name; `path` is the option that names it.
 function M.named(name, path)
   if type(name) ~= "string" then fail(path, "the name of a planner belongs here, not a " .. type(name)) end
+  if not entries[name] then load_shipped() end
+  if not entries[name] then load_users() end
   if not entries[name] then
-    load_all()
-    if not entries[name] then
-      core.raise("not_found", ("%s: unknown planner '%s'%s"):format(path, name,
-        core.did_you_mean(name, sorted_keys(entries))), path)
-    end
+    local files = #broken > 0 and "; not loaded: " .. table.concat(broken, "; ") or ""
+    core.raise("not_found", ("%s: unknown planner '%s'%s%s"):format(path, name,
+      core.did_you_mean(name, sorted_keys(entries)), files), path)
   end
   return entries[name]
 end

@@ -322,6 +322,29 @@ TEST_F(InstalledHost, SaysWhenItsLibraryIsMissing) {
   EXPECT_EQ(run({"version"}).status, 0);
 }
 
+TEST_F(Host, FindsPlannersAndHeuristicsInTesseraPath) {
+  fs::create_directories(folder_ / "heuristics");
+  fs::create_directories(folder_ / "planners");
+  fs::copy_file(fs::path(TESSERA_SOURCE_DIR) / "scripts/tessera/heuristics/_template.lua",
+                folder_ / "heuristics" / "mine.lua");
+  std::ofstream(folder_ / "planners" / "bad.lua") << "error 'oops'";
+  ProcessSetup setup;
+  setup.environment = {{"TESSERA_PATH", folder_.string()}};
+  const Process help = tessera({"help", "planners"}, setup);
+  EXPECT_THAT(help.out, HasSubstr("\n  my_heuristic\n"));
+  EXPECT_THAT(help.out, HasSubstr("Not loaded: " + (folder_ / "planners/bad.lua").string()));
+  const std::vector<std::string> problem = {"plan", "--model", "opt-125m", "--cluster", "2xT4-16G"};
+  auto with = [&](const std::string& planner) {
+    auto arguments = problem;
+    arguments.insert(arguments.end(), {"--planner", planner});
+    return tessera(arguments, setup);
+  };
+  EXPECT_THAT(with("my_heuristic").out, HasSubstr("by adabits + my_heuristic"));
+  const Process unknown = with("my_heuristics");
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'my_heuristic'?; not loaded: "));
+}
+
 // A heuristic that never calls the engine, on a plan that fits.
 std::string silent_heuristic(const std::string& loop) {
   return "local ts = require 'tessera' ts.register_heuristic { name = 'stuck', doc = 'Loops', "
