@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 local planners = require "tessera.planners"
+local timer = require "tessera.timer"
 
 local shown = { "vllm_even", "memory_split", "flops_split", "best_homogeneous" }
 
@@ -42,10 +43,9 @@ return function(plan, opt)
     core.raise("invalid_argument", "ts.beside: its options are a table, not a " .. type(opt), "ts.beside")
   end
   local limit_s = options.read(opt or {}, option_specs, "ts.beside").time_limit_s
-  local problem, rows, started = plan:problem(), {}, core.clock()
+  local problem, rows, clock = plan:problem(), {}, timer(limit_s)
   for i, name in ipairs(shown) do
-    local left_s = math.max(0, limit_s - (core.clock() - started))
-    local baseline, why = planners.plan(problem, { planner = name, time_limit_s = left_s / (#shown - i + 1) })
+    local baseline, why = planners.plan(problem, { planner = name, time_limit_s = clock.left() / (#shown - i + 1) })
     rows[i] = row_of(name, plan, baseline, why)
   end
   return rows

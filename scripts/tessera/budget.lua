@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local solver = require "tessera.solver"
+local timer = require "tessera.timer"
 local variants = require "tessera.variants"
 
 local M = {}
@@ -11,10 +12,8 @@ function M.prover(problem) return #problem.constraints > 0 and "ilp" or "exact" 
 
 --- A clock that runs out: `left()` seconds, and `stopped` once a solve ran into the end or was interrupted.
 function M.new(limit_s)
-  local started = core.clock()
-  local self = { stopped = false, solves = 0 }
-  function self.left() return math.max(0, limit_s - (core.clock() - started)) end
-  function self.elapsed_s() return core.clock() - started end
+  local self = timer(limit_s)
+  self.stopped, self.solves = false, 0
 
   --- The best plan over every open choice, proven; or nil and why. A plan that is not proven counts as stopped, and is
   --- returned.

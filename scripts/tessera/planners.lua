@@ -8,6 +8,7 @@ local options = require "tessera.options"
 local registry = require "tessera.registry"
 local replicas = require "tessera.replicas"
 local search_object = require "tessera.search"
+local timer = require "tessera.timer"
 local variants = require "tessera.variants"
 
 local M = {
@@ -172,16 +173,16 @@ local function run(chain, problem, given)
       :format(chain[#chain].name), "ts.plan.planner")
   end
   solver.check_options(problem, shared)
-  local started = core.clock()
+  local clock = timer(given.time_limit_s)
   local plan, why = first_plan(chain[1], problem, shared, own[1])
   if not plan then return nil, why end
   local name, notes = chain[1].name, {}
   for i = 2, #chain do
     name = name .. " + " .. chain[i].name
-    shared.time_limit_s = math.max(0, time_limit_s(given) - (core.clock() - started))
+    shared.time_limit_s = clock.left()
     local state = solver.search(problem, plan, shared, name)
     notes[#notes + 1] = improve(chain[i], state, own[i], shared.time_limit_s, shared.on_error)
-    plan = with_notes(state:plan(core.clock() - started), plan.notes)
+    plan = with_notes(state:plan(clock.elapsed_s()), plan.notes)
   end
   return with_notes(plan, notes)
 end

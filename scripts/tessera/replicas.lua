@@ -10,6 +10,7 @@
 local core = require "tessera.core"
 local solver = require "tessera.solver"
 local splits = require "tessera.splits"
+local timer = require "tessera.timer"
 
 local M = {}
 
@@ -43,8 +44,8 @@ end
 
 -- Plans of parts of the cluster, by what the part holds and its share of the batch, each made once.
 local function part_planner(problem, opt, plan_one)
-  local started, limit_s = core.clock(), opt.time_limit_s or 60
-  local self, memo = { proven = true }, {}
+  local self, memo = timer(opt.time_limit_s), {}
+  self.proven = true
 
   local function make(part, share, cutoff, time_limit_s, gap)
     local options = {}
@@ -63,10 +64,6 @@ local function part_planner(problem, opt, plan_one)
     return plan_one(on_part, options)
   end
 
-  function self.late() return core.clock() - started >= limit_s end
-
-  function self.elapsed_s() return core.clock() - started end
-
   local function known_of(part, share)
     memo[part.key] = memo[part.key] or {}
     memo[part.key][share] = memo[part.key][share] or {}
@@ -77,7 +74,7 @@ local function part_planner(problem, opt, plan_one)
   local function ask(part, share, cutoff, gap)
     local known = known_of(part, share)
     if known.at_least and known.at_least >= cutoff then return nil end
-    local plan, why = make(part, share, cutoff, math.max(0, limit_s - self.elapsed_s()), gap)
+    local plan, why = make(part, share, cutoff, self.left(), gap)
     if plan then
       if plan.status ~= "optimal" and not gap then self.proven = false end -- `serves` takes any plan
       known.at_most = math.min(known.at_most or math.huge, plan.objective)
@@ -113,7 +110,7 @@ local function part_planner(problem, opt, plan_one)
   function self.standing_on(part, share)
     local known = memo[part.key][share]
     if table.concat(known.devices, " ") == table.concat(part.devices, " ") then return known.plan end
-    return assert(make(part, share, math.huge, limit_s))
+    return assert(make(part, share, math.huge, self.limit_s))
   end
 
   return self

@@ -4,6 +4,7 @@
 
 local core = require "tessera.core"
 local solver = require "tessera.solver"
+local timer = require "tessera.timer"
 
 local M = {}
 
@@ -95,12 +96,12 @@ end
 function M.plan(problem, opt, plan_one)
   local variants, names, notes = with_devices(problem, opt)
   if #variants == 1 and #notes == 0 then return plan_one(variants[1], opt) end
-  local started, limit_s = core.clock(), opt.time_limit_s or 60
+  local clock = timer(opt.time_limit_s)
   local best, outcomes, reasons, cutoff = nil, {}, {}, opt.cutoff
   for i, variant in ipairs(variants) do
     local options = copy(opt)
     options.cutoff = not opt.every_candidate and cutoff or opt.cutoff
-    options.time_limit_s = math.max(0, limit_s - (core.clock() - started))
+    options.time_limit_s = clock.left()
     options.on_incumbent = news(opt.on_incumbent, cutoff)
     local plan, why = plan_one(variant, options)
     outcomes[i], reasons[i] = outcome(names[i], plan, why, options.cutoff), why
@@ -111,7 +112,7 @@ function M.plan(problem, opt, plan_one)
   local combined = solver.combine(best, {
     status = is_proven(outcomes) and "optimal" or "feasible",
     bound = least_bound(outcomes),
-    solve_s = core.clock() - started,
+    solve_s = clock.elapsed_s(),
     candidates = #variants > 1 and outcomes or nil,
   })
   for _, note in ipairs(notes) do combined = combined:with_note(note) end

@@ -121,23 +121,28 @@ std::optional<RuleEffect> effect_of(const WorkingPlan& plan, const Move& move,
   return effect;
 }
 
+Candidate after_rule(const WorkingPlan& plan, std::size_t straggler, std::size_t pioneer,
+                     const RuleEffect& effect) {
+  std::vector<std::vector<std::size_t>> counts(plan.num_stages());
+  for (std::size_t k = std::min(straggler, pioneer); k <= std::max(straggler, pioneer); ++k) {
+    counts[k] = k == straggler ? effect.straggler
+                : k == pioneer ? effect.pioneer
+                               : bit_counts(plan, k);
+  }
+  Candidate c = plan.candidate();
+  for (std::size_t k = straggler; k < pioneer; ++k) c.first_layer[k + 1] -= effect.net;
+  for (std::size_t k = straggler; k > pioneer; --k) c.first_layer[k] += effect.net;
+  assign_stages(plan, c, counts);
+  return c;
+}
+
 std::optional<Candidate> by_rule(const WorkingPlan& plan, const Move& move) {
   const auto straggler = static_cast<std::size_t>(move.from_stage);
   const auto pioneer = static_cast<std::size_t>(move.to_stage);
   if (straggler == pioneer) return std::nullopt;
   const auto effect = effect_of(plan, move, bit_counts(plan, straggler), bit_counts(plan, pioneer));
   if (!effect || size_of(plan.candidate(), straggler) < effect->net) return std::nullopt;
-  std::vector<std::vector<std::size_t>> counts(plan.num_stages());
-  for (std::size_t k = std::min(straggler, pioneer); k <= std::max(straggler, pioneer); ++k) {
-    counts[k] = k == straggler ? effect->straggler
-                : k == pioneer ? effect->pioneer
-                               : bit_counts(plan, k);
-  }
-  Candidate c = plan.candidate();
-  for (std::size_t k = straggler; k < pioneer; ++k) c.first_layer[k + 1] -= effect->net;
-  for (std::size_t k = straggler; k > pioneer; --k) c.first_layer[k] += effect->net;
-  assign_stages(plan, c, counts);
-  return c;
+  return after_rule(plan, straggler, pioneer, *effect);
 }
 
 std::optional<Candidate> resized(const WorkingPlan& plan, const Move& move) {
@@ -422,31 +427,29 @@ void MoveGenerator::add_rule(std::size_t straggler, std::size_t pioneer, std::si
   move.other_layer = room;
   move.first_layer = static_cast<std::int32_t>(plan_.candidate().first_layer[straggler]);
   const auto effect = effect_of(plan_, move, counts_[straggler], counts_[pioneer]);
-  if (!effect || size_of(plan_.candidate(), straggler) < effect->net) return;
-  // Most rules fail for memory, which with one shape of layer the counts alone tell.
-  const bool alike = in.num_classes == 1;
-  const Stage from = alike ? with_counts(straggler, effect->straggler) : Stage{};
-  const Stage gained = alike ? with_counts(pioneer, effect->pioneer) : Stage{};
-  if (alike && !(holds(from) && holds(gained))) return;
-  const auto after = by_rule(plan_, move);
-  if (!after) return;
-  if (!alike || size_of(*after, straggler) < smallest_stage(plan_, straggler)) {
+  const std::size_t size = size_of(plan_.candidate(), straggler);
+  if (!effect || size < effect->net + smallest_stage(plan_, straggler)) return;
+  if (in.num_classes > 1) {
     move = priced(plan_, move);
     if (move.fits) moves_.push_back(move);
     return;
   }
-  bool runs = true;
+  // Most rules fail for memory, which with one shape of layer the counts alone tell.
+  const Stage from = with_counts(straggler, effect->straggler);
+  const Stage gained = with_counts(pioneer, effect->pioneer);
+  if (!holds(from) || !holds(gained)) return;
   for (std::size_t bit = 0; bit < in.num_bits(); ++bit) {
-    runs = runs && (effect->pioneer[bit] == 0 || plan_.runs(pioneer, bit)) &&
-           (effect->straggler[bit] == 0 || plan_.runs(straggler, bit));
+    if (effect->pioneer[bit] > 0 && !plan_.runs(pioneer, bit)) return;
+    if (effect->straggler[bit] > 0 && !plan_.runs(straggler, bit)) return;
   }
+  const Candidate after = after_rule(plan_, straggler, pioneer, *effect);
   const std::size_t begin = plan_.candidate().first_layer[std::min(straggler, pioneer)];
   const std::size_t end = plan_.candidate().first_layer[std::max(straggler, pioneer) + 1];
   double omega = 0;
   for (std::size_t i = begin; i < end; ++i) {
-    omega += in.omega_at(i, after->bit[i]) - in.omega_at(i, plan_.candidate().bit[i]);
+    omega += in.omega_at(i, after.bit[i]) - in.omega_at(i, plan_.candidate().bit[i]);
   }
-  if (runs && keeps_quality(omega)) emit(move, straggler, from, pioneer, gained, omega, true);
+  if (keeps_quality(omega)) emit(move, straggler, from, pioneer, gained, omega, true);
 }
 
 /// The sums of a stage if it had these layers, where all layers are alike.

@@ -140,8 +140,7 @@ void WorkingPlan::recompute() {
   const Evaluation e = evaluate(instance_, at_);
   stage_.clear();
   for (const StageEvaluation& s : e.stages) {
-    stage_.push_back(
-        {s.prefill_s, s.decode_s, s.layers_bytes + s.fixed_bytes, s.usable_bytes, s.fixed_bytes});
+    stage_.push_back({s.prefill_s, s.decode_s, s.layers_bytes + s.fixed_bytes, s.usable_bytes});
   }
   omega_ = e.omega;
   link_prefill_ = link_decode_ = 0;

@@ -15,7 +15,6 @@ class WorkingPlan {
 
   struct Stage {
     double prefill_s = 0, decode_s = 0, bytes = 0, usable_bytes = 0;
-    double fixed_bytes = 0;
   };
   /// Terms of the objective that price each phase; the rest is theta times omega.
   struct Times {

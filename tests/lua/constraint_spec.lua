@@ -4,12 +4,7 @@ local support = require "support"
 local raises, declines = support.raises, support.declines
 
 local small = { prefill_micro_batch_size = 2, decode_micro_batch_size = 4 }
-local function with(changes)
-  local copy = {}
-  for key, value in pairs(small) do copy[key] = value end
-  for key, value in pairs(changes) do copy[key] = value end
-  return copy
-end
+local function with(changes) return support.changed(small, changes) end
 
 local function row(terms, sense, rhs) return { name = "mine", terms = terms, sense = sense, rhs = rhs } end
 

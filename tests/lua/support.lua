@@ -89,14 +89,20 @@ function M.read(path)
   return content
 end
 
+--- A copy of `base` with `changes`.
+function M.changed(base, changes)
+  local copy = {}
+  for key, value in pairs(base) do copy[key] = value end
+  for key, value in pairs(changes or {}) do copy[key] = value end
+  return copy
+end
+
 --- A problem that plans in a moment.
 function M.small_problem(changes)
-  local description = {
+  return require("tessera").problem(M.changed({
     model = "opt-125m", cluster = { { "T4-16G", 1, node = "a" }, { "V100-32G", 1, node = "b" }, link_gbps = 100 },
     workload = { prompt_tokens = 64, output_tokens = 8, batch_size = 4 }, bitwidths = { 4, 8, 16 },
-  }
-  for key, value in pairs(changes or {}) do description[key] = value end
-  return require("tessera").problem(description)
+  }, changes))
 end
 
 --- Calls `use(problem, plan)` with a small plan made once.

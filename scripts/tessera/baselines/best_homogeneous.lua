@@ -6,6 +6,7 @@ local core = require "tessera.core"
 local budget = require "tessera.budget"
 local planners = require "tessera.planners"
 local search = require "tessera.baselines.search"
+local timer = require "tessera.timer"
 
 -- Types in the order in which they appear, each with its devices.
 local function by_type(order)
@@ -42,12 +43,12 @@ return planners.add {
   source = "rule of thumb",
   plan = function(problem, opt)
     local types, devices = by_type(opt.device_order or problem.devices)
-    local started, limit_s = core.clock(), opt.time_limit_s or 60
+    local clock = timer(opt.time_limit_s)
     local best, best_type, alone, reasons, late = nil, nil, {}, {}, false
     for i, device in ipairs(types) do
-      local left_s = math.max(0, limit_s - (core.clock() - started))
       local plan, why = planners.plan(problem, {
-        planner = budget.prover(problem), device_order = devices[device], time_limit_s = left_s / (#types - i + 1),
+        planner = budget.prover(problem), device_order = devices[device],
+        time_limit_s = clock.left() / (#types - i + 1),
         prefill_micro_batch_size = opt.prefill_micro_batch_size, decode_micro_batch_size = opt.decode_micro_batch_size,
         gap = opt.gap, threads = opt.threads,
       })

@@ -1,6 +1,7 @@
 -- What the baselines share: pairs of micro-batch sizes, one bitwidth for all layers, the best of many candidates.
 
 local core = require "tessera.core"
+local timer = require "tessera.timer"
 
 local M = {}
 
@@ -77,10 +78,7 @@ end
 function M.batch_over_stages(problem, num_stages) return math.ceil(problem.batch_size / num_stages) end
 
 --- A function that says whether the planner's time is up.
-function M.clock(opt)
-  local limit_s, started = opt.time_limit_s or 60, core.clock()
-  return function() return core.clock() - started >= limit_s end
-end
+function M.clock(opt) return timer(opt.time_limit_s).late end
 
 --- Iterates prefill and decode micro-batch sizes, prefill <= decode, keeping what `opt` fixes, until it is late. The
 --- papers' objective prices decoding in one micro-batch as a single step, so there the decode size is the batch over
