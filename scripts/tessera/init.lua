@@ -28,6 +28,7 @@ local ts = {
   pareto = require "tessera.pareto",
   replan = require "tessera.replan",
   picture = require "tessera.picture",
+  plot = require "tessera.plot",
   table = require "tessera.text_table",
   help_topic = help.topic,
   help_topics = help.topics,

@@ -8,6 +8,7 @@
 
 #include "list.h"
 #include "strict.h"
+#include "terminal.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
@@ -151,6 +152,41 @@ int user_scripts(lua_State* L) {
   return 1;
 }
 
+int terminal(lua_State* L) {
+  const Terminal facts = terminal_facts();
+  lua_newtable(L);
+  lua_pushboolean(L, facts.is_terminal);
+  lua_setfield(L, -2, "is_terminal");
+  lua_pushinteger(L, facts.columns);
+  lua_setfield(L, -2, "columns");
+  lua_pushboolean(L, facts.colour);
+  lua_setfield(L, -2, "colour");
+  lua_pushboolean(L, facts.utf8);
+  lua_setfield(L, -2, "utf8");
+  return 1;
+}
+
+/// run_program({ "rsvg-convert", ... }, input): exit status, stdout, stderr; no shell.
+int run_program(lua_State* L) {
+  const Json given = lua_kit::json_from_lua(L, 1, "tessera.host.run_program.words");
+  std::vector<std::string> words;
+  for (const Json& word : given) {
+    if (!word.is_string()) {
+      throw Error(ErrorCode::invalid_argument, "tessera.host.run_program.words: strings only");
+    }
+    words.push_back(word.get<std::string>());
+  }
+  if (words.empty()) {
+    throw Error(ErrorCode::invalid_argument, "tessera.host.run_program.words: name a program");
+  }
+  const ProgramResult result =
+      app::run_program(words, lua_kit::check_text(L, 2, "tessera.host.run_program.input"));
+  lua_pushinteger(L, result.status);
+  lua_kit::push_text(L, result.out);
+  lua_kit::push_text(L, result.err);
+  return 3;
+}
+
 void set_text(lua_State* L, const char* field, const std::string& text) {
   lua_kit::push_text(L, text);
   lua_setfield(L, -2, field);
@@ -203,7 +239,9 @@ void open_host_module(Host& host) {
                             {"help_topics", guarded<help_topics>},
                             {"luacats", guarded<luacats>},
                             {"limited", guarded<limited>},
-                            {"user_scripts", guarded<user_scripts>}});
+                            {"user_scripts", guarded<user_scripts>},
+                            {"terminal", guarded<terminal>},
+                            {"run_program", guarded<run_program>}});
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");
   host.call(1, 1);

@@ -13,7 +13,9 @@ namespace tessera::app {
 /// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names), `luacats()`
 /// (the text of the annotations file), `limited(limit_s, who, f, ...)` (true and results, or false
 /// at its time limit), `user_scripts(kind)` (paths of
-/// the Lua files in folder `kind` of TESSERA_PATH).
+/// the Lua files in folder `kind` of TESSERA_PATH), `terminal()` (`is_terminal`, `columns`,
+/// `colour`, `utf8`: what stdout is), `run_program(words, input)` (starts one without a shell; exit
+/// status, stdout, stderr).
 void open_host_module(Host& host);
 
 /// set_result(value): what --json prints at the end. To be guarded.
