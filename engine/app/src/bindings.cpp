@@ -2,6 +2,7 @@
 
 #include "indicator_lua.h"
 #include "plan_options.h"
+#include "results_lua.h"
 #include "solver_lua.h"
 
 namespace tessera::app {
@@ -11,6 +12,7 @@ void open_bindings(lua_State* L, core_lua::Environment& environment) {
   core_lua::register_core(L);
   indicator_lua::register_indicator(L);
   solver_lua::register_solver(L);
+  results_lua::register_results(L);
   environment.reference.add(plan_options());
 }
 
