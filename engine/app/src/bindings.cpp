@@ -1,9 +1,9 @@
 #include "bindings.h"
 
 #include "indicator_lua.h"
-#include "plan_options.h"
 #include "results_lua.h"
 #include "solver_lua.h"
+#include "verbs.h"
 
 namespace tessera::app {
 
@@ -13,7 +13,8 @@ void open_bindings(lua_State* L, core_lua::Environment& environment) {
   indicator_lua::register_indicator(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);
-  environment.reference.add(plan_options());
+  environment.reference.add(run_options());
+  for (const LuaVerb& verb : lua_verbs()) environment.reference.add(verb.options);
 }
 
 }  // namespace tessera::app
