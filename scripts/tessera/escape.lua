@@ -37,6 +37,11 @@ local entities = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&qu
 --- For the content of elements and for quoted attributes, in XML and HTML.
 function M.xml(text, lines) return (M.clean(text, lines):gsub("[&<>\"']", entities)) end
 
+--- A JSON string of clean text.
+function M.json_string(text)
+  return '"' .. M.clean(text, true):gsub('[\\"]', "\\%0"):gsub("\n", "\\n"):gsub("\t", "\\t") .. '"'
+end
+
 local in_script = { ["<"] = "\\u003c", [">"] = "\\u003e", ["&"] = "\\u0026" }
 
 --- JSON text for the inside of a <script> element: no "</script>", no "<!--", no U+2028 or U+2029.

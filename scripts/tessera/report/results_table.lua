@@ -1,7 +1,6 @@
 -- The table of a run. The first rows are plain HTML, readable without a script; the rest is data that the page's script
 -- turns into rows after it has opened.
 
-local core = require "tessera.core"
 local escape = require "tessera.escape"
 local columns_of = require "tessera.report.columns"
 local data = require "tessera.plot.data"
@@ -93,13 +92,13 @@ local function row_html(columns, row)
   return h("tr", nil, cells)
 end
 
--- The same for the page's script: { text } or { text, exact, 1 for a number }, or a failure's { status, nil, 2, why }.
+-- The same for the page's script: text, exact value, "n" for a number, why it failed.
 local function row_data(columns, row)
   local cells = {}
   for i, column in ipairs(columns) do
     local text, exact, number = cell(column, row)
     local why = column.role == "status" and failure(row)
-    cells[i] = { escape.clean(text), exact or "", number and "n" or "", why and escape.clean(why, true) or "" }
+    cells[i] = { text, exact or "", number and "n" or "", why or "" }
   end
   return cells
 end
@@ -119,7 +118,7 @@ end
 
 local function json_list(items)
   local parts = {}
-  for i, item in ipairs(items) do parts[i] = type(item) == "table" and json_list(item) or core.json_text(item) end
+  for i, item in ipairs(items) do parts[i] = type(item) == "table" and json_list(item) or escape.json_string(item) end
   return "[" .. table.concat(parts, ",") .. "]"
 end
 
