@@ -39,7 +39,8 @@ local function bit_labels(page, stage, y, cell)
       local text = layers * cell >= 44 and bitwidth .. " bit" or tostring(bitwidth)
       if layers * cell >= 16 then
         page:text(margin + label_width + (stage.first_layer + first - 1 + layers / 2) * cell, y + 16, text,
-          { class = (bitwidth >= 16 and "ts-on" or "ts-ink") .. " ts-small ts-bits", ["text-anchor"] = "middle" })
+          { class = (bitwidth >= 16 and "ts-on" or "ts-ink") .. " ts-small ts-bits", ["text-anchor"] = "middle",
+            stroke = colour_of(bitwidth) })
       end
       first = i + 1
     end

@@ -44,7 +44,7 @@ make_rules()
 function M.style()
   local lines = {
     ".ts-svg text{font:12px system-ui,'DejaVu Sans',sans-serif}.ts-svg .ts-small{font-size:11px}",
-    ".ts-svg .ts-title{font-size:15px;font-weight:600}.ts-bits{pointer-events:none}.ts-line{fill:none;stroke-width:2;stroke-linejoin:round}",
+    ".ts-svg .ts-title{font-size:15px;font-weight:600}.ts-bits{pointer-events:none;stroke-width:4;paint-order:stroke}.ts-line{fill:none;stroke-width:2;stroke-linejoin:round}",
     ".ts-halo{stroke-width:4;stroke-linejoin:round;paint-order:stroke}",
     ".ts-grid,.ts-axis,.ts-edge{stroke-width:1}.ts-hatch{stroke-width:1.5}",
     table.concat(light),

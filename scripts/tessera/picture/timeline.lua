@@ -35,7 +35,8 @@ local function event(page, timeline, i, x, y, w)
     tip = ("%s of micro-batch %s: %s from %s"):format(phase, number, budget.seconds(timeline.duration_s[i]),
       budget.seconds(timeline.start_s[i])) })
   if svg.text_width(number, 11) + 6 < w then
-    page:text(x + w / 2, y + 13, number, { class = "ts-ink ts-small ts-bits", ["text-anchor"] = "middle" })
+    page:text(x + w / 2, y + 13, number, { class = "ts-ink ts-small ts-bits", ["text-anchor"] = "middle",
+      stroke = pipeline.phase_colours[phase] })
   end
 end
 

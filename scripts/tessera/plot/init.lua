@@ -59,11 +59,11 @@ end
 local function check_column(opt, option)
   local column = opt[option]
   if not column or #opt.rows == 0 then return end
-  local known, names = {}, {}
+  local known, names = { point = true, meta = true, error = true }, {}
   for _, row in ipairs(opt.rows) do
     for _, fields in ipairs { row, row.point or {} } do
       for name in pairs(fields) do
-        if type(name) == "string" and name ~= "point" and not known[name] then
+        if type(name) == "string" and not known[name] then
           known[name] = true
           names[#names + 1] = name
         end

@@ -10,6 +10,7 @@ local units = require "tessera.plot.units"
 local M = {}
 
 local many = 1500 -- points beyond which each is a dot without tooltip
+local crowded = 300 -- points beyond which a curve has no markers
 
 local function swatch(index, lines)
   return function(page, x, y)
@@ -87,7 +88,7 @@ local function draw_points(frame, data, opt, scale)
     local list = pixels(frame, points, scale)
     if data.num_points > many then
       if opt.kind ~= "lines" and opt.kind ~= "cdf" then frame.page:dots(i, list) end
-    elseif opt.kind ~= "cdf" or data.num_points <= 200 then
+    elseif data.num_points <= crowded or opt.kind == "scatter" or opt.kind == "pareto" then
       for k, p in ipairs(list) do
         frame.page:marker(i, p[1], p[2], tip_of(data, series, points[k], scale.x_unit, scale.y_unit))
       end

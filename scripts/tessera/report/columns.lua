@@ -72,19 +72,32 @@ local function relative(ours, paper)
   if is_number(ours) and is_number(paper) and paper ~= 0 then return 100 * (ours / paper - 1) end
 end
 
---- List of { name, label, group, role = "key" | "status" | "ours" | "paper" | "diff" | "took", value = function(row) }.
+-- What the paper has comes first: that is what a reader compares.
+local function ordered(names, in_paper)
+  local result = {}
+  for _, name in ipairs(names) do
+    if in_paper[name] then result[#result + 1] = name end
+  end
+  for _, name in ipairs(names) do
+    if not in_paper[name] then result[#result + 1] = name end
+  end
+  return result
+end
+
+--- List of { name, label, right = true where numbers stand, number = true where they have a unit, role = "key" | "status" | "ours" | "paper" | "diff" | "took", value = function(row) }.
 function M.of(run, list)
   local keys, names = M.names(run, list)
   local paper, in_paper = paper_of(run, keys, names)
   local result = {}
   local function add(column) result[#result + 1] = column end
   for _, name in ipairs(keys) do
-    add { name = name, label = name:gsub("_", " "), role = "key", value = function(row)
-      return row.point and row.point[name]
-    end }
+    local column = { name = name, label = name:gsub("_", " "), role = "key" }
+    function column.value(row) return row.point and row.point[name] end
+    column.right = any_number(list, name)
+    add(column)
   end
   add { name = "status", label = "status", role = "status", value = function(row) return row.status end }
-  for _, name in ipairs(names) do
+  for _, name in ipairs(ordered(names, in_paper)) do
     local function ours(row) return row[name] end
     local number = any_number(list, name)
     if in_paper[name] then

@@ -15,15 +15,34 @@ local plain_rows = 1000
 
 local role_words = { paper = "paper", ours = "ours", diff = "diff (%)" }
 
-local function largest(list, column)
-  local most = 0
+local function finite_values(list, column)
+  local values = {}
   for _, row in ipairs(list) do
     local value = column.value(row)
     if type(value) == "number" and value == value and math.abs(value) < math.huge then
-      most = math.max(most, math.abs(value))
+      values[#values + 1] = math.abs(value)
     end
   end
+  return values
+end
+
+local function largest(values)
+  local most = 0
+  for _, value in ipairs(values) do most = math.max(most, value) end
   return most
+end
+
+-- Digits after the point that all numbers of a column share, so that they align: four digits of the largest. Nil where
+-- some number would then lose nearly all of its own.
+local function shared_decimals(values, worth)
+  local most, whole = largest(values) / worth, true
+  for _, value in ipairs(values) do whole = whole and value / worth == math.floor(value / worth) end
+  if whole or most == 0 or most >= 1e4 then return nil end
+  local decimals = math.max(3 - math.floor(math.log10(most)), 0)
+  for _, value in ipairs(values) do
+    if value > 0 and value / worth < 10 ^ (1 - decimals) then return nil end
+  end
+  return decimals <= 6 and ("%%.%df"):format(decimals) or nil
 end
 
 -- Labels and units; paper and ours in the same unit.
@@ -31,13 +50,16 @@ local function prepare(columns, list)
   local shared = {}
   for _, column in ipairs(columns) do
     if column.number and column.role ~= "diff" then
-      shared[column.name] = math.max(shared[column.name] or 0, largest(list, column))
+      shared[column.name] = math.max(shared[column.name] or 0, largest(finite_values(list, column)))
     end
   end
   for _, column in ipairs(columns) do
     if column.role == "took" then column.unit = { label = "took (s)", worth = 1 }
     elseif column.role == "diff" then column.unit = { label = column.name, worth = 1 }
     elseif column.number then column.unit = units.of(column.name, shared[column.name]) end
+    if column.unit and column.role ~= "diff" then
+      column.format = shared_decimals(finite_values(list, column), column.unit.worth)
+    end
     column.label = column.label or (column.unit and column.unit.label) or column.name:gsub("_", " ")
     if column.role == "diff" then column.label = units.of(column.name, shared[column.name] or 0).label end
   end
@@ -48,7 +70,9 @@ local function cell(column, row)
   local value = column.value(row)
   if value == nil then return "", nil, column.number end
   if type(value) == "number" and column.unit then
-    local text = units.number(value / column.unit.worth)
+    local finite = value == value and math.abs(value) < math.huge
+    local text = column.format and finite and column.format:format(value / column.unit.worth)
+      or units.number(value / column.unit.worth)
     if column.role == "diff" then text = ("%+.1f"):format(value) end
     local exact = ("%.9g"):format(value)
     return text, exact ~= text and exact or nil, true
@@ -112,7 +136,7 @@ local function head_cell(column, sources)
   if role_words[column.role] and not column.alone then
     words[#words + 1] = h("span", { class = "role role-" .. column.role }, role_words[column.role])
   end
-  return h("th", { scope = "col", ["aria-sort"] = "none", class = column.number and "n" or nil },
+  return h("th", { scope = "col", ["aria-sort"] = "none", class = (column.number or column.right) and "n" or nil },
     h("div", { class = "head" }, h("button", { type = "button", class = "sort" }, words), mark))
 end
 
