@@ -143,7 +143,9 @@
     if (element) show(element); else hide();
   });
   document.addEventListener('focusout', hide);
-  document.addEventListener('scroll', hide, true);
+  // A tooltip does not follow what scrolls away; scrolling to the next mark is another matter.
+  let movedAt = -Infinity;
+  document.addEventListener('scroll', () => { if (performance.now() - movedAt > 200) hide(); }, true);
 
   // Arrow keys move through the marks of the picture that has the focus.
   const marksOf = (box) => [...box.querySelectorAll('svg *')].filter((e) => e.tagName !== 'title' && tipOf(e));
@@ -153,11 +155,10 @@
     const last = marks.length - 1, at = marks.indexOf(owner);
     const next = key === 'Home' ? 0 : key === 'End' ? last
       : key === 'ArrowRight' ? Math.min(at + 1, last) : Math.max(at - 1, 0);
+    movedAt = performance.now();
     marks[next].scrollIntoView({ block: 'nearest', inline: 'nearest' });
-    requestAnimationFrame(() => {
-      show(marks[next]);
-      marks[next].classList.add('at');
-    });
+    show(marks[next]);
+    marks[next].classList.add('at');
   };
   document.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') return hide();

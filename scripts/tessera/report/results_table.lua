@@ -108,7 +108,7 @@ local function row_html(columns, row)
       cells[i] = status_cell(row)
     else
       local text, exact, number = cell(column, row)
-      local class = number and "n" or nil
+      local class = number and "n" or #text > 40 and "long" or nil
       if i == 1 then cells[i] = h("th", { scope = "row", class = class, ["data-v"] = exact }, text)
       else cells[i] = h("td", { class = class, ["data-v"] = exact }, text) end
     end
@@ -116,13 +116,13 @@ local function row_html(columns, row)
   return h("tr", nil, cells)
 end
 
--- The same for the page's script: text, exact value, "n" for a number, why it failed.
+-- The same for the page's script: text, exact value, class, why it failed.
 local function row_data(columns, row)
   local cells = {}
   for i, column in ipairs(columns) do
     local text, exact, number = cell(column, row)
     local why = column.role == "status" and failure(row)
-    cells[i] = { text, exact or "", number and "n" or "", why or "" }
+    cells[i] = { text, exact or "", number and "n" or #text > 40 and "long" or "", why or "" }
   end
   return cells
 end

@@ -10,10 +10,16 @@ local units = require "tessera.plot.units"
 local h = html.h
 local M = {}
 
+local verdicts = {
+  pass = { "chip good", "✓ holds" }, fail = { "chip bad", "✗ fails" }, skipped = { "chip", "– not checked" },
+}
+
+local function verdict_of(claim) return claim.status or (claim.passed and "pass" or "fail") end
+
 --- How many claims a run has and how many of them hold.
 function M.count_claims(run)
   local passed = 0
-  for _, claim in ipairs(run.claims or {}) do passed = passed + (claim.passed and 1 or 0) end
+  for _, claim in ipairs(run.claims or {}) do passed = passed + (verdict_of(claim) == "pass" and 1 or 0) end
   return #(run.claims or {}), passed
 end
 
@@ -21,9 +27,10 @@ local function claims(run)
   if #(run.claims or {}) == 0 then return nil end
   local items = {}
   for i, claim in ipairs(run.claims) do
-    items[i] = h("li", nil, h("span", { class = claim.passed and "chip good" or "chip bad" },
-      claim.passed and "✓ holds" or "✗ fails"), " ", claim.text or "",
-      claim.numbers and h("span", { class = "muted" }, " " .. data.word(claim.numbers)))
+    local verdict = verdicts[verdict_of(claim)] or verdicts.skipped
+    items[i] = h("li", nil, h("span", { class = verdict[1] }, verdict[2]), " ", claim.text or "",
+      claim.numbers and h("span", { class = "muted" }, ": " .. data.word(claim.numbers)),
+      claim.lines and #claim.lines > 0 and h("pre", nil, table.concat(claim.lines, "\n")))
   end
   return { h("h3", nil, "Claims"), h("ul", { class = "claims" }, items) }
 end
