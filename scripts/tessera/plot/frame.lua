@@ -8,7 +8,7 @@ local pad, line_height = 14, 18
 
 local function title(frame, opt)
   if not opt.title then return end
-  frame.page:text(pad, 24, svg.fit(opt.title, opt.width - 2 * pad, 16), { class = "ts-text ts-title", tip = opt.title })
+  frame.page:text(pad, 24, svg.fit(opt.title, opt.width - 2 * pad, 18), { class = "ts-text ts-title", tip = opt.title })
   frame.top = 38
 end
 

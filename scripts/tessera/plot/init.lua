@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local curves = require "tessera.plot.curves"
+local escape = require "tessera.escape"
 local frames = require "tessera.plot.frame"
 local options = require "tessera.options"
 local read_data = require "tessera.plot.data"
@@ -136,6 +137,7 @@ end
 return function(given)
   local opt = read(given)
   check(opt)
+  for _, label in ipairs { "title", "x_label", "y_label" } do opt[label] = opt[label] and escape.clean(opt[label]) end
   local data = read_data.read(opt)
   if opt.kind == "cdf" then curves.cumulate(data) elseif opt.kind == "lines" then curves.sort(data) end
   opt.x_better = opt.x_better or rows.better(opt.x) or "lower"

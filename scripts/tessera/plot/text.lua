@@ -191,7 +191,8 @@ local function heatmap(data, opt, facts, lines)
     for x in ipairs(data.x_words) do parts[#parts + 1] = terminal.pad(text_of(x), width) end
     lines[#lines + 1] = (table.concat(parts, " "):gsub("%s+$", ""))
   end
-  lines[#lines + 1] = ("%s of %s over %s"):format(unit.label, opt.y_label or opt.y, opt.x_label or opt.x)
+  lines[#lines + 1] = ("%s of %s over %s"):format(unit.label, opt.y_label or units.of(opt.y, 1).label,
+    opt.x_label or units.of(opt.x, 1).label)
   line("", function(x) return data.x_words[x] end)
   for y = #data.y_words, 1, -1 do
     line(data.y_words[y], function(x) return cells[x .. ":" .. y] or "" end)

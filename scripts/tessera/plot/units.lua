@@ -1,5 +1,7 @@
 -- Column names say their unit by a suffix; axes say it in words, in a unit that keeps the numbers short.
 
+local escape = require "tessera.escape"
+
 local M = {}
 
 local gib = 2 ^ 30
@@ -20,6 +22,7 @@ local suffixes = {
 --- label ("memory (GiB)"), unit ("GiB") and worth (2^30: what one of it is in the column's unit) of a column whose
 --- largest absolute value is `largest`.
 function M.of(column, largest)
+  column = escape.clean(column)
   for _, entry in ipairs(suffixes) do
     local suffix, units = entry[1], entry[2]
     if #column > #suffix and column:sub(-#suffix) == suffix then
