@@ -29,7 +29,8 @@ function M.pad(text, width, right)
 end
 
 local codes = {
-  bold = "1", dim = "2", red = "31", green = "32", yellow = "33", blue = "34", magenta = "35", cyan = "36", white = "37",
+  bold = "1", dim = "2", red = "31", green = "32", yellow = "33", blue = "34", magenta = "35", cyan = "36",
+  white = "37",
 }
 
 --- `text` in a colour, or bold or dim, where `facts.colour` allows it.

@@ -6,7 +6,8 @@ local path, num_rows = arg[1], tonumber(arg[2])
 local store = store_module.open(path)
 
 -- What would run, or end an element, if it were not escaped.
-local hostile = "</script><script>window.hacked=1</script><!-- \226\128\168 ]]> <img src=x onerror=window.hacked=1> \"'&"
+local hostile = "</script><script>window.hacked=1</script><!-- \226\128\168 ]]> "
+  .. "<img src=x onerror=window.hacked=1> \"'&"
 
 local plan = assert(ts.plan(ts.problem {
   model = "opt-13b", cluster = { { "T4-16G", 2, node = "a" }, { "V100-32G", 1, node = "b" }, link_gbps = 100 },

@@ -13,7 +13,8 @@ local function png(svg, who)
       .. "package librsvg2-bin, or save as .svg"):format(who, tostring(status)), who)
   end
   if status ~= 0 then
-    core.raise("io", ("%s: rsvg-convert failed with status %d: %s"):format(who, status, (message:gsub("%s+", " "))), who)
+    message = message:gsub("%s+", " ")
+    core.raise("io", ("%s: rsvg-convert failed with status %d: %s"):format(who, status, message), who)
   end
   return image
 end

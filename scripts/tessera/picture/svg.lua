@@ -1,5 +1,5 @@
--- The one writer of SVG: a page that shapes and texts are put on, with tooltips, for a file of its own or for the inside
--- of an HTML page. Colours come by class, so that a page follows the reader's light or dark theme.
+-- The one writer of SVG: a page that shapes and texts are put on, with tooltips, for a file of its own or for the
+-- inside of an HTML page. Colours come by class, so that a page follows the reader's light or dark theme.
 
 local escape = require "tessera.escape"
 
@@ -44,7 +44,9 @@ make_rules()
 function M.style()
   local lines = {
     ".ts-svg text{font:12px system-ui,'DejaVu Sans',sans-serif}.ts-svg .ts-small{font-size:11px}",
-    ".ts-svg .ts-title{font-size:15px;font-weight:600}.ts-bits{pointer-events:none;stroke-width:4;paint-order:stroke}.ts-line{fill:none;stroke-width:2;stroke-linejoin:round}",
+    ".ts-svg .ts-title{font-size:15px;font-weight:600}",
+    ".ts-bits{pointer-events:none;stroke-width:4;paint-order:stroke}",
+    ".ts-line{fill:none;stroke-width:2;stroke-linejoin:round}",
     ".ts-halo{stroke-width:4;stroke-linejoin:round;paint-order:stroke}",
     ".ts-grid,.ts-axis,.ts-edge{stroke-width:1}.ts-hatch{stroke-width:1.5}",
     table.concat(light),
@@ -104,7 +106,7 @@ local attribute_order = { "class", "fill", "stroke", "stroke-width", "stroke-das
 local function attributes(given)
   local parts = {}
   for _, name in ipairs(attribute_order) do
-    if given and given[name] then parts[#parts + 1] = (' %s="%s"'):format(name, escape.xml(given[name])) end
+    if given and given[name] and given[name] ~= "" then parts[#parts + 1] = (' %s="%s"'):format(name, escape.xml(given[name])) end
   end
   return table.concat(parts)
 end
@@ -129,7 +131,8 @@ function Page:hatched(x, y, w, h, given)
 end
 
 function Page:line(x1, y1, x2, y2, given)
-  self:element("line", ('x1="%s" y1="%s" x2="%s" y2="%s"'):format(number(x1), number(y1), number(x2), number(y2)), given)
+  self:element("line", ('x1="%s" y1="%s" x2="%s" y2="%s"'):format(number(x1), number(y1), number(x2), number(y2)),
+    given)
 end
 
 --- points: { { x, y }, ... }

@@ -31,7 +31,8 @@ local function event(page, timeline, i, x, y, w)
   local decode = timeline.is_decode[i] == 1
   local phase = decode and "decode" or "prefill"
   local number = tostring(timeline.micro_batch[i])
-  page:rect(x, y, math.max(w, 0.5), lane - 4, { fill = pipeline.phase_colours[phase], class = w > 4 and "ts-edge" or nil,
+  page:rect(x, y, math.max(w, 0.5), lane - 4, {
+    fill = pipeline.phase_colours[phase], class = w > 4 and "ts-edge" or nil,
     tip = ("%s of micro-batch %s: %s from %s"):format(phase, number, budget.seconds(timeline.duration_s[i]),
       budget.seconds(timeline.start_s[i])) })
   if svg.text_width(number, 11) + 6 < w then

@@ -24,7 +24,8 @@ end
 local function bar(frame, index, item, x, width, unit, tip)
   local zero, y = frame.zero, frame.y(item.y / unit.worth)
   local top, height = math.min(zero, y), math.max(math.abs(zero - y), 1)
-  frame.page:rect(x, top, width, height, { class = "ts-f" .. svg.slot(index), rx = width > 6 and "2" or nil, tip = tip })
+  frame.page:rect(x, top, width, height,
+    { class = "ts-f" .. svg.slot(index), rx = width > 6 and "2" or nil, tip = tip })
   if index > #svg.series_colours then frame.page:hatched(x, top, width, height, { opacity = "0.7", tip = tip }) end
   local text = units.number(item.y / unit.worth)
   if svg.text_width(text, 11) < width + 8 then

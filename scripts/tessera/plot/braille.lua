@@ -47,7 +47,8 @@ end
 
 local function braille(value)
   local code = 0x2800 + value
-  return string.char(0xE0 + bit.rshift(code, 12), 0x80 + bit.band(bit.rshift(code, 6), 0x3F), 0x80 + bit.band(code, 0x3F))
+  return string.char(0xE0 + bit.rshift(code, 12), 0x80 + bit.band(bit.rshift(code, 6), 0x3F),
+    0x80 + bit.band(code, 0x3F))
 end
 
 --- Row `r` from the top.

@@ -24,7 +24,8 @@ local read = options.card {
   options = {
     { name = "kind", type = "choice", required = true, choices = kinds,
       doc = "cdf: share of points up to x; pareto: scatter with the front drawn" },
-    { name = "rows", type = "table", required = true, lua_type = "table[]", doc = "{ point = {...}, columns... }, ..." },
+    { name = "rows", type = "table", required = true, lua_type = "table[]",
+      doc = "{ point = {...}, columns... }, ..." },
     { name = "x", type = "string", required = true, doc = "Column along x; words become categories" },
     { name = "y", type = "string", doc = "Column along y; all kinds but cdf need it" },
     { name = "by", type = "string", doc = "Column whose values are the series" },
@@ -36,7 +37,8 @@ local read = options.card {
     { name = "y_better", type = "choice", choices = directions, doc = "Of a front; default: by the column's unit" },
     { name = "log_x", type = "boolean", default = false, doc = "Logarithmic; only above zero" },
     { name = "log_y", type = "boolean", default = false, doc = "Logarithmic; only above zero" },
-    { name = "width", type = "integer", unit = "pixels", default = 720, min = 240, max = 10000, doc = "Of the picture" },
+    { name = "width", type = "integer", unit = "pixels", default = 720, min = 240, max = 10000,
+      doc = "Of the picture" },
     { name = "height", type = "integer", unit = "pixels", default = 400, min = 160, max = 10000,
       doc = "Of the picture; grows where labels need it" },
   },
@@ -50,7 +52,9 @@ local function check_rows(list)
   local count = 0
   for key, row in pairs(list) do
     count = count + 1
-    if type(key) ~= "number" then fail("rows", ("a list of rows belongs here, but it has the key '%s'"):format(tostring(key))) end
+    if type(key) ~= "number" then
+      fail("rows", ("a list of rows belongs here, but it has the key '%s'"):format(tostring(key)))
+    end
     if type(row) ~= "table" then fail(("rows[%d]"):format(key), "a row is a table, not a " .. type(row)) end
   end
   if count ~= #list then fail("rows", "the list has gaps") end
@@ -144,8 +148,11 @@ return function(given)
   opt.y_better = opt.y_better or opt.y and rows.better(opt.y) or "lower"
   opt.summary = summary_of(opt, data)
   local self = { opt = opt, data = data }
-  if #opt.rows == 0 then self.why_empty = "there are no rows"
-  elseif data.num_points == 0 then self.why_empty = ("no row has numbers here: %s"):format(read_data.missing_text(data)) end
+  if #opt.rows == 0 then
+    self.why_empty = "there are no rows"
+  elseif data.num_points == 0 then
+    self.why_empty = "no row has numbers here: " .. read_data.missing_text(data)
+  end
   local plot = setmetatable({}, Plot)
   state[plot] = self
   return plot

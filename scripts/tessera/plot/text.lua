@@ -156,7 +156,9 @@ local function points(data, opt, facts, lines)
   draw_points(grid, data, opt, at)
   lines[#lines + 1] = opt.y_label or y_unit.label
   local texts = {}
-  for _, tick in ipairs(y_axis.ticks) do texts[math.floor((1 - y_axis.at(tick.value)) * (height - 1) + 0.5)] = tick.text end
+  for _, tick in ipairs(y_axis.ticks) do
+    texts[math.floor((1 - y_axis.at(tick.value)) * (height - 1) + 0.5)] = tick.text
+  end
   for r = 0, height - 1 do
     lines[#lines + 1] = ("%s%s%s"):format(terminal.pad(texts[r] or "", left, true), texts[r] and "┤" or "│",
       grid:row(r, facts))

@@ -84,7 +84,8 @@ local function ordered(names, in_paper)
   return result
 end
 
---- List of { name, label, right = true where numbers stand, number = true where they have a unit, role = "key" | "status" | "ours" | "paper" | "diff" | "took", value = function(row) }.
+--- List of { name, label, role = "key" | "status" | "ours" | "paper" | "diff" | "took", value = function(row),
+--- number = true for numbers with a unit, right = true for keys that are numbers }.
 function M.of(run, list)
   local keys, names = M.names(run, list)
   local paper, in_paper = paper_of(run, keys, names)

@@ -1,4 +1,5 @@
--- Elements of HTML from Lua: h("td", { class = "number" }, "12 < 13") escapes its text; what h itself made goes in as it is.
+-- Elements of HTML from Lua: h("td", { class = "number" }, "12 < 13") escapes its text; what h itself made goes in as
+-- it is.
 
 local escape = require "tessera.escape"
 

@@ -45,7 +45,9 @@ local function collect(store, opt)
     if not newest[run.experiment] then order[#order + 1] = run.experiment end
     newest[run.experiment] = run
   end
-  if #order == 0 then fail(("report: '%s' holds no runs yet; `tessera run FILE` makes one"):format(opt.results), "report") end
+  if #order == 0 then
+    fail(("report: '%s' holds no runs yet; `tessera run FILE` makes one"):format(opt.results), "report")
+  end
   local names = opt.names and #opt.names > 0 and opt.names or order
   if opt.run and #names ~= 1 then
     core.raise("invalid_argument", "report.run: a run belongs to one experiment; name it", "report.run")
@@ -57,8 +59,8 @@ local function collect(store, opt)
     end
     local run = store:run(opt.run or newest[name].id)
     if run.experiment ~= name then
-      core.raise("invalid_argument", ("report.run: run %d is of '%s', not of '%s'"):format(opt.run, run.experiment, name),
-        "report.run")
+      core.raise("invalid_argument", ("report.run: run %d is of '%s', not of '%s'"):format(opt.run, run.experiment,
+        name), "report.run")
     end
     run.declaration = run.declaration or {}
     entries[i] = { run = run, rows = store:rows(run.id, { meta = true }) }
@@ -67,9 +69,10 @@ local function collect(store, opt)
 end
 
 local function claims_chip(run)
-  local all, passed = section.count_claims(run)
+  local all, passed, failed = section.count_claims(run)
   if all == 0 then return nil end
-  return h("span", { class = passed == all and "chip good" or "chip bad" }, ("%d of %d claims hold"):format(passed, all))
+  local class = failed > 0 and "chip bad" or passed == all and "chip good" or "chip"
+  return h("span", { class = class }, ("%d of %d claims hold"):format(passed, all))
 end
 
 local function contents(entries)

@@ -29,7 +29,9 @@ function M.mark(sources)
   local tip = table.concat(words, "; ")
   local sign = signs[sources[1].kind] or "◇"
   if #sources > 1 then sign = sign .. "+" end
-  return html.h("button", { type = "button", class = "mark", ["data-tip"] = tip, title = tip, ["aria-label"] = tip }, sign)
+  return html.h("button", {
+    type = "button", class = "mark", ["data-tip"] = tip, title = tip, ["aria-label"] = tip,
+  }, sign)
 end
 
 --- Where the numbers of a run's rows come from: { { kind, count, error_ratio (the largest) } }, commonest first.

@@ -16,8 +16,10 @@ local max_facets, max_bars, max_pictures = 4, 60, 6
 
 --- A picture that one Tab reaches; arrow keys then move through its marks.
 local function figure(svg, caption)
-  return h("figure", { class = "plot" }, h("div", { class = "box", tabindex = "0", role = "group", ["data-marks"] = true,
-    ["aria-label"] = caption .. ". Arrow keys move through its values." }, html.raw(svg)))
+  return h("figure", { class = "plot" }, h("div", {
+    class = "box", tabindex = "0", role = "group", ["data-marks"] = true,
+    ["aria-label"] = caption .. ". Arrow keys move through its values.",
+  }, html.raw(svg)))
 end
 
 local function drawn(spec, list)

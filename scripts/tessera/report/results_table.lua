@@ -159,12 +159,15 @@ function M.draw(run, list, id)
     ("The first %d of %d rows; the script of this page adds the others."):format(plain_rows, #list))
   return {
     h("p", { class = "needs-js filter" }, h("label", nil, "Show rows with ",
-      h("input", { type = "search", ["data-filter"] = id, placeholder = "words, all must occur", autocomplete = "off" })),
+      h("input", {
+        type = "search", ["data-filter"] = id, placeholder = "words, all must occur", autocomplete = "off",
+      })),
       h("output", { ["data-count"] = id }, ("%d rows"):format(#list))),
     note,
     h("div", { class = "box", tabindex = "0", role = "region", ["aria-label"] = "Results of " .. run.experiment },
       h("table", { id = id, class = "results" }, h("thead", nil, h("tr", nil, head)), h("tbody", nil, body))),
-    #rest > 0 and h("script", { type = "application/json", ["data-rest"] = id }, html.raw(escape.script(json_list(rest)))),
+    #rest > 0 and h("script", { type = "application/json", ["data-rest"] = id },
+      html.raw(escape.script(json_list(rest)))),
   }
 end
 

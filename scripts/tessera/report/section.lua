@@ -14,20 +14,22 @@ local verdicts = {
   pass = { "chip good", "✓ holds" }, fail = { "chip bad", "✗ fails" }, skipped = { "chip", "– not checked" },
 }
 
-local function verdict_of(claim) return claim.status or (claim.passed and "pass" or "fail") end
+local function verdict_of(claim)
+  return verdicts[claim.status] and claim.status or (claim.passed and "pass" or "fail")
+end
 
---- How many claims a run has and how many of them hold.
+--- How many claims a run has, how many of them hold, how many fail; the others were not checked.
 function M.count_claims(run)
-  local passed = 0
-  for _, claim in ipairs(run.claims or {}) do passed = passed + (verdict_of(claim) == "pass" and 1 or 0) end
-  return #(run.claims or {}), passed
+  local count = { pass = 0, fail = 0, skipped = 0 }
+  for _, claim in ipairs(run.claims or {}) do count[verdict_of(claim)] = count[verdict_of(claim)] + 1 end
+  return #(run.claims or {}), count.pass, count.fail
 end
 
 local function claims(run)
   if #(run.claims or {}) == 0 then return nil end
   local items = {}
   for i, claim in ipairs(run.claims) do
-    local verdict = verdicts[verdict_of(claim)] or verdicts.skipped
+    local verdict = verdicts[verdict_of(claim)]
     items[i] = h("li", nil, h("span", { class = verdict[1] }, verdict[2]), " ", claim.text or "",
       claim.numbers and h("span", { class = "muted" }, ": " .. data.word(claim.numbers)),
       claim.lines and #claim.lines > 0 and h("pre", nil, table.concat(claim.lines, "\n")))
@@ -94,7 +96,8 @@ local function mixed(run, list)
     local meta = row.meta or {}
     if meta.script_hash ~= run.script_hash or meta.git_commit ~= run.git_commit then others = others + 1 end
   end
-  return others > 0 and ("%d of %d rows come from another version of the script or the code"):format(others, #list) or nil
+  if others == 0 then return nil end
+  return ("%d of %d rows come from another version of the script or the code"):format(others, #list)
 end
 
 local function day(seconds)
@@ -103,11 +106,12 @@ end
 
 local function origin(run, list)
   local declared = run.declaration
-  return h("details", nil, h("summary", nil, "How it was made: " .. (run.script_path ~= "" and run.script_path or "a script")),
+  local script = run.script_path ~= "" and run.script_path or "a script"
+  return h("details", nil, h("summary", nil, "How it was made: " .. script),
     facts {
       { "run", ("%d, started %s%s"):format(run.id, day(run.created_at) or "at an unknown time",
         run.quick and ", quick: a part of the grid" or "") },
-      { "script", ("%s (sha256 %s)"):format(run.script_path, (run.script_hash or ""):sub(1, 12)) },
+      { "script", ("%s (sha256 %s)"):format(script, (run.script_hash or ""):sub(1, 12)) },
       { "commit", run.git_commit }, { "seed", data.word(run.seed) }, { "shard", run.shard },
       { "machine", words_of(run.machine) }, { "build", words_of(run.build) }, { "time", durations(list) },
       { "time limit", declared.time_limit_s and units.number(declared.time_limit_s) .. " s per point" or nil },
@@ -122,7 +126,8 @@ local function summary(run, list)
   local declared = run.declaration.points
   local text = ("%d %s"):format(#list, #list == 1 and "point" or "points")
   if type(declared) == "number" and declared > #list then text = ("%d of %d points"):format(#list, declared) end
-  return h("p", { class = "muted" }, text, failed > 0 and h("span", { class = "chip bad" }, ("%d failed"):format(failed)),
+  return h("p", { class = "muted" }, text,
+    failed > 0 and h("span", { class = "chip bad" }, ("%d failed"):format(failed)),
     run.quick and h("span", { class = "chip" }, "quick"))
 end
 
