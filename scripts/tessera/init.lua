@@ -30,6 +30,7 @@ local ts = {
   picture = require "tessera.picture",
   plot = require "tessera.plot",
   table = require "tessera.text_table",
+  results = require "tessera.results",
   help_topic = help.topic,
   help_topics = help.topics,
 }

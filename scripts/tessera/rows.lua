@@ -104,6 +104,53 @@ function M.where(list, conditions, path)
   return found
 end
 
+local meta_columns = {
+  { "script", function(meta) return meta.script_hash:sub(1, 12) end },
+  { "commit", function(meta) return meta.git_commit:sub(1, 12) end },
+  { "seed", function(meta) return meta.seed end },
+  { "host", function(meta) return meta.machine.host end },
+  { "started_at", function(meta) return meta.started_at > 0 and M.time_text(meta.started_at) or nil end },
+  { "duration_s", function(meta) return meta.duration_s end },
+  { "provenance", function(meta) return meta.provenance end },
+  { "error_ratio", function(meta) return meta.error_ratio end },
+}
+
+--- "2026-11-21 22:10:05 UTC" for seconds since 1970.
+function M.time_text(time_s) return os.date("!%Y-%m-%d %H:%M:%S UTC", time_s) end
+
+-- Name and getter of each column of a sheet.
+local function getters(list, opt)
+  local found = {}
+  local function add(name, get) found[#found + 1] = { name, get } end
+  local function add_value(name) add(name, function(row) return M.value(row, name) end) end
+  for _, key in ipairs(M.keys(list, opt.keys)) do add(key, function(row) return row.point[key] end) end
+  if opt.columns then
+    for _, name in ipairs(opt.columns) do add_value(name) end
+  else
+    add_value "status"
+    for _, name in ipairs(M.columns(list, opt.declared)) do add(name, function(row) return row[name] end) end
+  end
+  if opt.error then add("error", function(row) return row.error end) end
+  for _, column in ipairs(opt.meta and meta_columns or {}) do
+    add(column[1], function(row) return row.meta and column[2](row.meta) end)
+  end
+  return found
+end
+
+--- Rows as a sheet (see tessera.sheet): point keys first, then status and columns, or only `columns`. `keys` and
+--- `declared`: names whose order comes first; `error`: also the failures' messages; `meta`: also where rows come from.
+function M.sheet(list, opt)
+  local found = getters(list, opt or {})
+  local result = { columns = {}, lines = {} }
+  for c, getter in ipairs(found) do result.columns[c] = getter[1] end
+  for l, row in ipairs(list) do
+    local line = {}
+    for c, getter in ipairs(found) do line[c] = getter[2](row) end
+    result.lines[l] = line
+  end
+  return result
+end
+
 -- Suffixes of names, the longer before the shorter: unit, and which way is better.
 local units = {
   { "_bytes_per_s", "bytes/s", "higher" }, { "_flop_per_s", "FLOP/s", "higher" }, { "_usd_per_h", "USD/h", "lower" },
@@ -126,6 +173,7 @@ end
 
 --- "throughput (tok/s)" for throughput_tok_s: a name with its unit, for axes and headings.
 function M.label(name)
+  if name:find "^usd_per_" then return (name:gsub("^usd", "USD"):gsub("_", " ")) end
   local unit = unit_of(name)
   if not unit then return (name:gsub("_", " ")) end
   local base = unit[2] == "bits" and name or name:sub(1, -#unit[1] - 1)
@@ -138,7 +186,8 @@ function M.better(name)
   local goal = goals[name:match "[^_]+$"]
   if goal then return goal end
   local unit = unit_of(name)
-  return unit and unit[3]
+  if not unit then return nil end
+  return unit[3] or goals[name:sub(1, -#unit[1] - 1):match "[^_]+$"]
 end
 
 return M

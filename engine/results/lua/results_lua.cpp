@@ -311,8 +311,36 @@ int close(lua_State* L) {
   return 0;
 }
 
+/// key(value): canonical JSON; that of a point is its name within a run.
 int key(lua_State* L) {
-  push_text(L, results::point_key(lua_kit::json_from_lua(L, 1, "store.key point")));
+  push_text(L, results::canonical_json(lua_kit::json_from_lua(L, 1, "store.key value")));
+  return 1;
+}
+
+// A row as people expect to read it: what it is about first, what it came from last.
+Json ordered_row(const Json& row) {
+  Json result = Json::object();
+  const auto move = [&](const char* name) {
+    if (row.contains(name)) result[name] = row[name];
+  };
+  for (const char* name : {"point", "status", "error"}) move(name);
+  for (const auto& [name, value] : row.items()) {
+    if (name != "meta" && !result.contains(name)) result[name] = value;
+  }
+  move("meta");
+  if (result.contains("point") && result["point"].empty()) result["point"] = Json::object();
+  return result;
+}
+
+/// json(value): as people read it; a list of rows is an array of objects.
+int json(lua_State* L) {
+  Json value = lua_kit::json_from_lua(L, 1, "store.json value");
+  if (value.is_array()) {
+    for (Json& row : value) {
+      if (row.is_object()) row = ordered_row(row);
+    }
+  }
+  push_text(L, value.dump(2) + "\n");
   return 1;
 }
 
@@ -389,6 +417,7 @@ void register_results(lua_State* L) {
   lua_kit::register_module(L, "tessera.store",
                            {{"open", guarded<open>},
                             {"key", guarded<key>},
+                            {"json", guarded<json>},
                             {"sha256", guarded<sha256>},
                             {"machine", guarded<machine>},
                             {"git_commit", guarded<git_commit>}});

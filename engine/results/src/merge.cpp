@@ -20,7 +20,7 @@ Identity identity_of(const RunSpec& spec) {
 
 // Whether two rows of one point say the same. Times and machines may differ.
 bool same_outcome(const Row& a, const Row& b) {
-  return a.status == b.status && point_key(a.columns) == point_key(b.columns);
+  return a.status == b.status && canonical_json(a.columns) == canonical_json(b.columns);
 }
 
 std::string joined_shards(const std::string& a, const std::string& b) {

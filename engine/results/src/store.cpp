@@ -51,13 +51,18 @@ void check_finite(const Json& value, const std::string& path) {
   for (const auto& [key, item] : value.items()) check_finite(item, path + "." + key);
 }
 
-std::string written(const Json& value, const std::string& path) {
-  check_finite(value, path);
+template <class AnyJson>
+std::string dumped(const AnyJson& value, const std::string& path) {
   try {
     return value.dump();
   } catch (const nlohmann::json::exception&) {
     refuse(path + ": holds text that is not UTF-8", path);
   }
+}
+
+std::string written(const Json& value, const std::string& path) {
+  check_finite(value, path);
+  return dumped(value, path);
 }
 
 Json parsed(const std::string& text, const std::string& source) {
@@ -120,12 +125,17 @@ std::vector<std::string> declared(const Json& declaration, const char* field) {
 
 }  // namespace
 
+std::string canonical_json(const Json& value) {
+  check_finite(value, "value");
+  if (value.is_array() && value.empty()) return "{}";
+  return dumped(canonical(value), "value");
+}
+
 std::string point_key(const Json& point) {
-  // An empty Lua table is a list as much as an object.
-  if (point.is_array() && point.empty()) return "{}";
-  if (!point.is_object()) refuse("point: a table of named values belongs here", "point");
-  check_finite(point, "point");
-  return canonical(point).dump();
+  if (!point.is_object() && !(point.is_array() && point.empty())) {
+    refuse("point: a table of named values belongs here", "point");
+  }
+  return canonical_json(point);
 }
 
 Store::Store(const std::string& path, const OpenOptions& options)

@@ -93,7 +93,11 @@ struct MergeReport {
   std::vector<Contradiction> contradictions;  ///< not empty and Prefer::neither: nothing was merged
 };
 
-/// The name of a point within its run: JSON with sorted keys, integral numbers without a fraction.
+/// JSON in one spelling: sorted keys, integral numbers without a fraction. An empty list is {}, as
+/// Lua cannot tell the two apart.
+std::string canonical_json(const Json& value);
+
+/// The name of a point within its run.
 /// @throws Error{invalid_argument} unless `point` is an object.
 std::string point_key(const Json& point);
 
