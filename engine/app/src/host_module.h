@@ -12,7 +12,8 @@ namespace tessera::app {
 /// `set_incumbent(text)` (what Ctrl-C prints; "" withdraws it), `strict(boolean)`,
 /// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names), `luacats()`
 /// (the text of the annotations file), `limited(limit_s, who, f, ...)` (true and results, or false
-/// at its time limit), `user_scripts(kind)` (paths of
+/// at its time limit), `load_script(path)`, `loaded_files()`, `forget_loaded_files()`,
+/// `poll_interrupts(boolean)`, `interrupted()`, `terminal_width()`, `user_scripts(kind)` (paths of
 /// the Lua files in folder `kind` of TESSERA_PATH).
 void open_host_module(Host& host);
 
