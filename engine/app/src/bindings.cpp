@@ -2,9 +2,10 @@
 
 #include "host.h"
 #include "indicator_lua.h"
+#include "results_lua.h"
 #include "solver_lua.h"
-#include "workers_lua.h"
 #include "verbs.h"
+#include "workers_lua.h"
 
 namespace tessera::app {
 
@@ -13,6 +14,7 @@ void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Ch
   core_lua::register_core(L);
   indicator_lua::register_indicator(L);
   solver_lua::register_solver(L);
+  results_lua::register_results(L);
   workers_lua::register_workers(L, executable_path(), channel);
   environment.reference.add(run_options());
   for (const LuaVerb& verb : lua_verbs()) environment.reference.add(verb.options);

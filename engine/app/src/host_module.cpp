@@ -186,6 +186,12 @@ int terminal_width(lua_State* L) {
   return 2;
 }
 
+/// user_folders(): those of TESSERA_PATH.
+int list_user_folders(lua_State* L) {
+  lua_kit::push_texts(L, user_folders());
+  return 1;
+}
+
 /// user_scripts(kind): the Lua files in `kind` of every folder of TESSERA_PATH.
 int user_scripts(lua_State* L) {
   const std::string kind = lua_kit::check_text(L, 1, "tessera.host.user_scripts.kind");
@@ -257,6 +263,7 @@ void open_host_module(Host& host) {
                             {"poll_interrupts", guarded<poll_interrupts>},
                             {"interrupted", guarded<interrupted>},
                             {"terminal_width", guarded<terminal_width>},
+                            {"user_folders", guarded<list_user_folders>},
                             {"user_scripts", guarded<user_scripts>}});
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");
