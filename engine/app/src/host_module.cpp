@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "list.h"
@@ -186,6 +187,17 @@ int terminal_width(lua_State* L) {
   return 2;
 }
 
+/// make_folder(path): with those above it.
+int make_folder(lua_State* L) {
+  const std::string path = lua_kit::check_text(L, 1, "tessera.host.make_folder.path");
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw Error(ErrorCode::io, "cannot make the folder " + path + ": " + error.message(), path);
+  }
+  return 0;
+}
+
 /// user_folders(): those of TESSERA_PATH.
 int list_user_folders(lua_State* L) {
   lua_kit::push_texts(L, user_folders());
@@ -263,6 +275,7 @@ void open_host_module(Host& host) {
                             {"poll_interrupts", guarded<poll_interrupts>},
                             {"interrupted", guarded<interrupted>},
                             {"terminal_width", guarded<terminal_width>},
+                            {"make_folder", guarded<make_folder>},
                             {"user_folders", guarded<list_user_folders>},
                             {"user_scripts", guarded<user_scripts>}});
   lua_getglobal(L, "require");

@@ -13,7 +13,8 @@ namespace tessera::app {
 /// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names), `luacats()`
 /// (the text of the annotations file), `limited(limit_s, who, f, ...)` (true and results, or false
 /// at its time limit), `load_script(path)`, `loaded_files()`, `forget_loaded_files()`,
-/// `poll_interrupts(boolean)`, `interrupted()`, `terminal_width()`, `user_folders()`, `user_scripts(kind)` (paths of
+/// `poll_interrupts(boolean)`, `interrupted()`, `terminal_width()`, `make_folder(path)`,
+/// `user_folders()`, `user_scripts(kind)` (paths of
 /// the Lua files in folder `kind` of TESSERA_PATH).
 void open_host_module(Host& host);
 

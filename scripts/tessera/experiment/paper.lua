@@ -113,11 +113,12 @@ function M.parse(text, path)
   for _, name in ipairs(columns) do
     if not keys[name] then published[#published + 1] = name end
   end
-  local names = {}
+  local names, points = {}, {}
   for i, name in ipairs(keys) do names[i] = name end
+  for i, row in ipairs(rows) do points[i] = row.point end
   return {
     path = path, source = header.source, table = header.table, page = header.page, keys = names,
-    columns = published, rows = rows,
+    columns = published, rows = rows, points = points,
   }
 end
 
@@ -156,7 +157,7 @@ end
 core.document {
   name = "ts.paper", doc = "Cells of a published table: a CSV file below datasets/papers, or papers in TESSERA_PATH.",
   parameters = { { "name", "string", "\"llmpq/table4.csv\"" } },
-  returns = "{ source: string, keys: string[], columns: string[], rows: table[] }",
+  returns = "{ source: string, keys: string[], columns: string[], rows: table[], points: table[] }",
 }
 
 return M
