@@ -43,7 +43,7 @@ struct Worker {
   std::deque<Item> items;      ///< given to it; the first is being done
   Clock::time_point started;   ///< of the first item, or of a process that is not ready
   double mean_s = kAheadS;     ///< of its items, the recent ones counting more
-  bool ready = false, leaves = false, killed = false;
+  bool ready = false, leaves = false, killed = false, meddled = false;
 };
 
 std::string signal_name(int signal) {
@@ -161,13 +161,15 @@ class Pool::State {
         worker.ready = true;
         failed_starts_ = 0;
       } else if (worker.items.empty() || worker.items.front().id != frame.header.id) {
-        worker.process->kill();  // nobody was asked: a script that meddles with the line
+        worker.meddled = true;
         open = false;
         break;
       } else {
         take_answer(worker, frame);
       }
     }
+    if (worker.process->is_broken()) worker.meddled = true;
+    if (worker.meddled) worker.process->kill();
     if (!open) bury(worker);
   }
 
@@ -203,7 +205,9 @@ class Pool::State {
   void explain(const Worker& dead, const Ending& ending, Event& event) const {
     const bool full =
         settings_.memory_bytes > 0 && ending.peak_bytes > kFull * settings_.memory_bytes;
-    if (dead.killed || event.duration_s > settings_.time_limit_s) {
+    if (dead.meddled) {
+      event.message = "its process wrote what is no answer into the line to the pool";
+    } else if (dead.killed || event.duration_s > settings_.time_limit_s) {
       event.outcome = Outcome::time_limit;
       event.message = fmt::format("still running at its time limit of {:g} s, and stopped",
                                   settings_.time_limit_s);

@@ -133,18 +133,17 @@ bool Process::receive(std::vector<Frame>& frames) {
 
 bool Process::split_frames(std::vector<Frame>& frames) {
   std::size_t at = 0;
-  bool sound = true;
   while (in_.size() - at >= sizeof(FrameHeader)) {
     Frame frame;
     std::memcpy(&frame.header, in_.data() + at, sizeof(FrameHeader));
-    sound = frame.header.length <= kMaxFrameBytes;
-    if (!sound || in_.size() - at - sizeof(FrameHeader) < frame.header.length) break;
+    broken_ = frame.header.length > kMaxFrameBytes;
+    if (broken_ || in_.size() - at - sizeof(FrameHeader) < frame.header.length) break;
     frame.text = in_.substr(at + sizeof(FrameHeader), frame.header.length);
     at += sizeof(FrameHeader) + frame.header.length;
     frames.push_back(std::move(frame));
   }
   in_.erase(0, at);
-  return sound;
+  return !broken_;
 }
 
 void Process::read_log() {

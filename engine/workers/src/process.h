@@ -38,6 +38,7 @@ class Process {
   void flush();
   /// Reads what has come. False once the line is closed, or carries what no worker sends.
   bool receive(std::vector<Frame>& frames);
+  bool is_broken() const { return broken_; }  ///< something else than messages came
   /// Reads what was printed since, and keeps its tail.
   void read_log();
   /// What was printed up to the end of item `id`.
@@ -56,6 +57,7 @@ class Process {
   int socket_ = -1, log_ = -1;
   std::string out_, in_, printed_;
   std::size_t written_ = 0;
+  bool broken_ = false;
   std::deque<std::pair<std::uint64_t, std::string>> logs_;  ///< of items that ended
 };
 

@@ -24,10 +24,15 @@ end
 
 local function handler(err)
   local message = tostring(err)
+  if type(err) == "table" and message:find "^table: " then message = "an error that is a table without a message" end
   local text = debug.traceback("", 2):gsub("^\n", "")
   text = text:gsub("\n%s*%[C%]: in function 'xpcall'.*", "")
-  return { message = message, traceback = text, memory = message:find("not enough memory", 1, true) ~= nil
-    or (type(err) == "table" and err.code == "out_of_memory") }
+  return { message = message, traceback = text, memory = type(err) == "table" and err.code == "out_of_memory" }
+end
+
+local function too_long(bytes)
+  return failure(("run returned %.1f MiB; a row holds at most %d MiB, put more into a file in context.output_dir")
+    :format(bytes / 2 ^ 20, M.max_bytes / 2 ^ 20))
 end
 
 -- Splits what `run` returned into columns and artefacts.
@@ -44,6 +49,8 @@ local function split(answer)
     if kind then
       row.artefacts[#row.artefacts + 1] = { name = name, kind = kind, value = value:to_table() }
       if kind == "plan" then row.provenance, row.error_ratio = value.provenance, value.error end
+    elseif type(value) == "string" and #value > M.max_bytes then
+      return too_long(#value)
     elseif name ~= "status" then
       row.columns[name] = value
     end
@@ -102,6 +109,11 @@ function M.run(experiment, item, settings)
   local in_time = host.limited(settings.time_limit_s, ("point %s"):format(item.text), function()
     ok, answer, why = xpcall(experiment.run, handler, point, context)
   end)
+  if not ok then
+    collectgarbage() -- what filled the memory is in nobody's hands any more
+    -- Where memory ran out, or the handler itself failed, the handler has not answered.
+    if type(answer) ~= "table" then answer = { message = tostring(answer), memory = answer == "not enough memory" } end
+  end
   local row
   if not in_time then
     row = failure(("stopped at its time limit of %g s"):format(settings.time_limit_s))
@@ -122,9 +134,8 @@ end
 function M.encode(row)
   local ok, text = pcall(core.to_json, row, "row")
   if ok and #text <= M.max_bytes then return text end
-  local message = ok and ("run returned %.1f MiB; a row holds at most %d MiB, put more into a file in context.output_dir")
-    :format(#text / 2 ^ 20, M.max_bytes / 2 ^ 20) or (tostring(text):gsub("^row%.columns", "run returned what is no row"))
-  local failed = failure(message)
+  local failed = ok and too_long(#text)
+    or failure((tostring(text):gsub("^row%.columns%.", "what run returned cannot be stored: ")))
   failed.inputs = row.inputs
   return core.to_json(failed)
 end

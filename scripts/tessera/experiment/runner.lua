@@ -126,22 +126,32 @@ local function hasher()
   end
 end
 
--- What keeps a finished point: stores its row, then counts it.
+-- What is stored of an item and what came of it.
+local function record_of(item, row, script_hash, hash)
+  local inputs = {}
+  for i, path in ipairs(row.inputs or {}) do inputs[i] = hash(path) end
+  return {
+    point = item.point, status = row.status, columns = row.columns, order = item.index, seed = item.seed,
+    script_hash = script_hash, started_at = os.time() - row.duration_s, duration_s = row.duration_s, inputs = inputs,
+    error = row.error, traceback = row.traceback, log = row.log, provenance = row.provenance,
+    error_ratio = row.error_ratio, artefacts = row.artefacts,
+  }
+end
+
+-- What keeps finished points: stores their rows, then counts them.
 local function keeper(file, run, spec, bar)
   local hash = hasher()
-  return function(item, row)
-    local inputs = {}
-    for i, path in ipairs(row.inputs or {}) do inputs[i] = hash(path) end
-    file:add(run.id, {
-      point = item.point, status = row.status, columns = row.columns, order = item.index, seed = item.seed,
-      script_hash = spec.script_hash ~= run.script_hash and spec.script_hash or nil,
-      started_at = os.time() - row.duration_s, duration_s = row.duration_s, inputs = inputs, error = row.error,
-      traceback = row.traceback, log = row.log, provenance = row.provenance, error_ratio = row.error_ratio,
-      artefacts = row.artefacts,
-    })
-    local stored = { point = item.point, status = row.status, error = row.error }
-    for name, value in pairs(row.columns or {}) do stored[name] = value end
-    bar.add(stored)
+  local script_hash = spec.script_hash ~= run.script_hash and spec.script_hash or nil
+  return function(finished)
+    local records = {}
+    for i, pair in ipairs(finished) do records[i] = record_of(pair[1], pair[2], script_hash, hash) end
+    file:add_all(run.id, records)
+    for _, pair in ipairs(finished) do
+      local item, row = pair[1], pair[2]
+      local stored = { point = item.point, status = row.status, error = row.error }
+      for name, value in pairs(row.columns or {}) do stored[name] = value end
+      bar.add(stored)
+    end
   end
 end
 

@@ -64,7 +64,7 @@ end
 function M.rows(experiment, list, write)
   local shown = {}
   for i = 1, math.min(#list, max_rows) do shown[i] = list[i] end
-  write(sheet.text(sheet_of(experiment, shown)))
+  write(sheet.table(sheet_of(experiment, shown)))
   if #list > #shown then
     write(("... and %d more rows: tessera results %s\n"):format(#list - #shown, experiment.name))
   end

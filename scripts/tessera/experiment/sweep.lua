@@ -23,6 +23,12 @@ local function row_of_event(event)
   return { status = event.outcome, error = message, inputs = {} }
 end
 
+-- What the watchdog of a stuck worker says on its way out, the row's message says as well.
+local function without_watchdog(log)
+  if log == "" then return log end
+  return (log:gsub("tessera: point [^\n]- past its time limit of [^\n]*\n", ""))
+end
+
 local function show_log(progress, item, log)
   if log == "" then return end
   for line in log:gmatch "[^\n]+" do progress.note(("[%s] %s"):format(item.text, line)) end
@@ -43,13 +49,15 @@ local function in_workers(items, settings, progress, keep)
   for i, item in ipairs(items) do pool:submit(i, item.message) end
   local stopped = false
   while pool:num_open() > 0 do
-    for _, event in ipairs(pool:wait(0.1)) do
+    local finished = {}
+    for i, event in ipairs(pool:wait(0.1)) do
       local item = items[event.id]
       local row = row_of_event(event)
-      row.duration_s, row.log = event.duration_s, event.log
-      show_log(progress, item, event.log)
-      keep(item, row)
+      row.duration_s, row.log = event.duration_s, without_watchdog(event.log)
+      show_log(progress, item, row.log)
+      finished[i] = { item, row }
     end
+    if #finished > 0 then keep(finished) end
     progress.redraw()
     if host.interrupted() and not stopped then
       stopped = true
@@ -69,11 +77,11 @@ local function in_this_process(experiment, items, settings, progress, keep)
     if host.interrupted() then break end -- solvers look at Ctrl-C: what they answered then is no result
     row = core.from_json(point.encode(row))
     row.duration_s, row.log = core.clock() - started, ""
-    keep(item, row)
+    keep { { item, row } }
   end
 end
 
---- Runs the items ({ index, point, text, seed, message }) and calls keep(item, row) for each that has an outcome.
+--- Runs the items ({ index, point, text, seed, message }) and calls keep with lists of { item, row } as they end.
 --- Where Ctrl-C stopped it, host.interrupted() stays true and the rest has not run.
 function M.run(experiment, items, settings, progress, keep)
   host.poll_interrupts(true)
