@@ -12,6 +12,7 @@ local may_include = {
   ["engine/results"] = { "engine/core" },
   ["engine/sim"] = { "engine/core", "engine/cost" },
   ["engine/lua_kit"] = { "engine/core" },
+  ["engine/workers"] = { "engine/core" },
   ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "kernels" },
   ["solver"] = { "engine/core", "engine/cost", "engine/indicator", "engine/sim" },
 }

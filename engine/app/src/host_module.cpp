@@ -1,12 +1,18 @@
 #include "host_module.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "list.h"
+#include "loads.h"
+#include "script.h"
 #include "strict.h"
 #include "terminal.h"
 #include "tessera/core/error.h"
@@ -139,6 +145,66 @@ int limited(lua_State* L) {
   return 1;
 }
 
+/// load_script(path): the script as a function, and the path where it was found.
+int load_script_file(lua_State* L) {
+  load_script(L, lua_kit::check_text(L, 1, "tessera.host.load_script.path"));
+  lua_kit::push_text(L, loaded_files(L).back());
+  return 2;
+}
+
+/// loaded_files(): paths of the script that was run last and of the Lua files that it has loaded,
+/// those of the library left out.
+int script_files(lua_State* L) {
+  lua_kit::push_texts(L, loaded_files(L));
+  return 1;
+}
+
+/// forget_loaded_files(): loaded_files() starts anew.
+int forget_files(lua_State* L) {
+  start_loads(L);
+  return 0;
+}
+
+/// poll_interrupts(on): whether Ctrl-C only sets `interrupted()`, instead of raising an error.
+int poll_interrupts(lua_State* L) {
+  const bool on = lua_kit::check_boolean(L, 1, "tessera.host.poll_interrupts");
+  Host::of(L).watchdog().set_policy(on ? lua_kit::interrupt::Policy::polled
+                                       : lua_kit::interrupt::Policy::after_grace);
+  return 0;
+}
+
+int interrupted(lua_State* L) {
+  lua_pushboolean(L, *lua_kit::interrupt::flag());
+  return 1;
+}
+
+/// terminal_width(): columns of the terminal that stderr is, or nil; and whether stdin is one too.
+int terminal_width(lua_State* L) {
+  if (::isatty(STDERR_FILENO) == 0) return 0;
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  lua_pushinteger(L, known ? size.ws_col : 80);
+  lua_pushboolean(L, ::isatty(STDIN_FILENO));
+  return 2;
+}
+
+/// make_folder(path): with those above it.
+int make_folder(lua_State* L) {
+  const std::string path = lua_kit::check_text(L, 1, "tessera.host.make_folder.path");
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw Error(ErrorCode::io, "cannot make the folder " + path + ": " + error.message(), path);
+  }
+  return 0;
+}
+
+/// user_folders(): those of TESSERA_PATH.
+int list_user_folders(lua_State* L) {
+  lua_kit::push_texts(L, user_folders());
+  return 1;
+}
+
 /// user_scripts(kind): the Lua files in `kind` of every folder of TESSERA_PATH.
 int user_scripts(lua_State* L) {
   const std::string kind = lua_kit::check_text(L, 1, "tessera.host.user_scripts.kind");
@@ -239,6 +305,14 @@ void open_host_module(Host& host) {
                             {"help_topics", guarded<help_topics>},
                             {"luacats", guarded<luacats>},
                             {"limited", guarded<limited>},
+                            {"load_script", guarded<load_script_file>},
+                            {"loaded_files", guarded<script_files>},
+                            {"forget_loaded_files", guarded<forget_files>},
+                            {"poll_interrupts", guarded<poll_interrupts>},
+                            {"interrupted", guarded<interrupted>},
+                            {"terminal_width", guarded<terminal_width>},
+                            {"make_folder", guarded<make_folder>},
+                            {"user_folders", guarded<list_user_folders>},
                             {"user_scripts", guarded<user_scripts>},
                             {"terminal", guarded<terminal>},
                             {"run_program", guarded<run_program>}});

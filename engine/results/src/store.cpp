@@ -294,6 +294,12 @@ void Store::add(std::int64_t run, const Row& row, bool replace) {
   impl_->write([&] { impl_->add(run, row, replace); });
 }
 
+void Store::add_all(std::int64_t run, const std::vector<Row>& rows, bool replace) {
+  impl_->write([&] {
+    for (const Row& row : rows) impl_->add(run, row, replace);
+  });
+}
+
 std::vector<StoredKey> Store::keys(std::int64_t run) {
   impl_->database.refresh();
   impl_->origin_of(run);
