@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -105,6 +106,7 @@ void replace_file(const std::string& path, const std::string& content, std::opti
 
 std::string read_file(const std::string& path, std::uint64_t max_bytes) {
   refuse_nul(path);
+  check_may_read(path);
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail("read", path, errno);
   struct stat info {};
@@ -135,6 +137,7 @@ std::string read_file(const std::string& path, std::uint64_t max_bytes) {
 
 void write_file(const std::string& path, const std::string& content) {
   refuse_nul(path);
+  check_may_write(path);
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) fail("write", path, EISDIR);
