@@ -10,6 +10,7 @@ local may_include = {
   ["engine/cost"] = { "engine/core" },
   ["engine/indicator"] = { "engine/core", "kernels" },
   ["engine/sim"] = { "engine/core", "engine/cost" },
+  ["engine/sandbox"] = { "engine/core" },
   ["engine/lua_kit"] = { "engine/core" },
   ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "kernels" },
   ["solver"] = { "engine/core", "engine/cost", "engine/indicator", "engine/sim" },
