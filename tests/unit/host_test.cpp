@@ -277,8 +277,8 @@ class InstalledHost : public Host {
     file(library + "init.lua",
          "return { help_topic = function(name) if name == 'planners' then return 'exact, ilp' end "
          "end, help_topics = function() return { planners = 'who plans' } end }");
-    file(library + "cli.lua",
-         "return { plan = function(o)\n"
+    file(library + "cli/plan.lua",
+         "return { main = function(o)\n"
          "  if o.model == 'too-big' then\n"
          "    return nil, { code = 'infeasible', message = 'no device holds it' }\n"
          "  end\n"

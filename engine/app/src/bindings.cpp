@@ -1,8 +1,8 @@
 #include "bindings.h"
 
 #include "indicator_lua.h"
-#include "plan_options.h"
 #include "solver_lua.h"
+#include "verbs.h"
 
 namespace tessera::app {
 
@@ -11,7 +11,8 @@ void open_bindings(lua_State* L, core_lua::Environment& environment) {
   core_lua::register_core(L);
   indicator_lua::register_indicator(L);
   solver_lua::register_solver(L);
-  environment.reference.add(plan_options());
+  environment.reference.add(run_options());
+  for (const LuaVerb& verb : lua_verbs()) environment.reference.add(verb.options);
 }
 
 }  // namespace tessera::app

@@ -4,10 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 
 #include "help.h"
-#include "plan_options.h"
 #include "tessera/core/text.h"
 
 namespace tessera::app {
@@ -15,14 +15,72 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const Words kVerbs = {"run", "repl", "list", "help", "version", "plan"};
+const Words& verb_names() {
+  static const Words names = [] {
+    Words all{"run", "repl", "list", "help", "version"};
+    for (const LuaVerb& verb : lua_verbs()) all.emplace_back(verb.name);
+    return all;
+  }();
+  return names;
+}
 
 bool is_verb(const std::string& word) {
-  return std::find(kVerbs.begin(), kVerbs.end(), word) != kVerbs.end();
+  return std::find(verb_names().begin(), verb_names().end(), word) != verb_names().end();
+}
+
+// "llmpq/table4", as `tessera list` shows it.
+bool is_shipped_script(const std::string& word) {
+  std::error_code ignored;
+  const std::string folder = find_installation(executable_path()).experiments_dir;
+  return std::filesystem::is_regular_file(folder + "/" + word + ".lua", ignored);
 }
 
 bool is_lua_file(const std::string& word) {
   return word.size() > 4 && word.compare(word.size() - 4, 4, ".lua") == 0;
+}
+
+// Whether the word is a flag of `tessera run` that takes the next word as its value.
+bool takes_next_word(const std::string& word) {
+  for (const OptionSpec& spec : run_options().options) {
+    if (spec.type != OptionType::boolean && flag_of(spec.name) == word) return true;
+  }
+  return false;
+}
+
+bool is_run_flag(const std::string& word) {
+  if (word == "--json" || word == "--help" || word == "-h") return true;
+  const std::string flag = word.substr(0, word.find('='));
+  for (const OptionSpec& spec : run_options().options) {
+    const std::string known = flag_of(spec.name);
+    if (flag == known || flag == "--no-" + known.substr(2)) return true;
+  }
+  return false;
+}
+
+// The host's flags, wherever they stand before "--", and the files; the rest are `arguments`.
+Words split_run(const Words& words, std::size_t run, Words& arguments) {
+  Words head(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(run) + 1);
+  bool files = true, any_file = false;
+  for (std::size_t i = run + 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") {
+      arguments.insert(arguments.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                       words.end());
+      break;
+    }
+    const bool is_flag = word.size() > 1 && word.front() == '-';
+    if (is_run_flag(word)) {
+      head.push_back(word);
+      if (takes_next_word(word) && i + 1 < words.size()) head.push_back(words[++i]);
+    } else if (!any_file || (files && !is_flag && (is_lua_file(word) || is_shipped_script(word)))) {
+      head.push_back(word);
+      any_file = any_file || !is_flag;  // an unknown flag before the file is refused
+    } else {
+      files = false;
+      arguments.push_back(word);
+    }
+  }
+  return head;
 }
 
 // The words before the script's own arguments; those go to `arguments` untouched, except that
@@ -37,8 +95,7 @@ Words split_off_arguments(const Words& words, Words& arguments) {
   if (words[end] == "-e") {
     end = std::min(end + 2, words.size());
   } else if (words[end] == "run") {
-    end = std::min(end + 2, words.size());
-    while (end < words.size() && is_lua_file(words[end])) ++end;
+    return split_run(words, end, arguments);
   } else if (is_verb(words[end])) {
     return words;
   } else {
@@ -63,17 +120,27 @@ Words split_off_arguments(const Words& words, Words& arguments) {
   return head;
 }
 
-void add_plan_flags(CLI::App& plan, std::map<std::string, std::string>& values) {
-  for (const OptionSpec& spec : plan_options().options) {
-    const std::string name(spec.name);
+// `values` gets a list per option, empty where it is not given.
+void add_flags(CLI::App& verb, const OptionTable& table, FlagValues& values) {
+  for (const OptionSpec& spec : table.options) {
+    const std::string flag = flag_of(spec.name);
+    std::vector<std::string>& texts = values[std::string(spec.name)];
     std::string text = fmt::format("{}: {}", spec.doc, describe_range(spec));
     if (!spec.default_text.empty()) text += fmt::format(" [{}]", spec.default_text);
-    auto* option = plan.add_option_function<std::string>(
-        flag_of(spec.name), [&values, name](const std::string& value) { values[name] = value; },
-        text);
-    option->type_name("");
+    if (spec.type == OptionType::boolean) {
+      verb.add_flag_function(
+          flag + ",!--no-" + flag.substr(2),
+          [&texts](std::int64_t count) { texts = {count > 0 ? "true" : "false"}; }, text);
+      continue;
+    }
+    auto* option = verb.add_option(flag, texts, text);
+    option->type_name("")->allow_extra_args(false);
     if (spec.required) option->required();
   }
+}
+
+void drop_absent(FlagValues& values) {
+  std::erase_if(values, [](const auto& entry) { return entry.second.empty(); });
 }
 
 // CLI11 names what it does not know; the nearest flag is for us to find.
@@ -95,22 +162,29 @@ std::string describe(const CLI::ParseError& error, const Words& words, const CLI
 
 void check_verb_word(const std::string& word, const Words& files) {
   // A word that is no file and looks like a verb is a typing error, not a missing script.
-  const std::vector<std::string> near = nearest_names(word, kVerbs, 1);
+  const std::vector<std::string> near = nearest_names(word, verb_names(), 1);
   if (near.empty() || files.size() != 1 || word.find_first_of("./-") != std::string::npos) return;
   if (std::FILE* file = std::fopen(word.c_str(), "r")) {
     std::fclose(file);
     return;
   }
   throw UsageError{
-      fmt::format("there is no verb or file {}{}", quote(word), did_you_mean(word, kVerbs))};
+      fmt::format("there is no verb or file {}{}", quote(word), did_you_mean(word, verb_names()))};
 }
 
 }  // namespace
 
-std::string flag_of(std::string_view option) {
-  std::string flag = "--" + std::string(option);
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return flag;
+FlagValues parse_run_flags(const Words& arguments) {
+  CLI::App app;
+  FlagValues values;
+  add_flags(app, run_options(), values);
+  try {
+    app.parse(Words(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError{describe(error, arguments, app)};
+  }
+  drop_absent(values);
+  return values;
 }
 
 Command parse_command_line(int argc, char** argv) {
@@ -126,18 +200,29 @@ Command parse_command_line(int argc, char** argv) {
   auto* code = app.add_option("-e", command.code);
   app.add_option("FILE", command.files);
   app.require_subcommand(0, 1);
-  CLI::App* run = app.add_subcommand("run");
-  run->add_option("FILE", command.files)->required();
+  CLI::App* run = app.add_subcommand("run", std::string(run_options().doc));
+  run->add_option("FILE", command.files, "Scripts, or names as `tessera list` shows them")
+      ->required();
+  run->set_help_flag("-h,--help", "This text");
+  FlagValues run_flags;
+  add_flags(*run, run_options(), run_flags);
   CLI::App* repl = app.add_subcommand("repl");
   CLI::App* list = app.add_subcommand("list");
   CLI::App* topic = app.add_subcommand("help");
   topic->add_option("TOPIC", command.topic);
   CLI::App* build = app.add_subcommand("version");
-  CLI::App* plan = app.add_subcommand("plan", std::string(plan_options().doc));
-  plan->set_help_flag("-h,--help", "This text");
-  add_plan_flags(*plan, command.plan_flags);
+  std::vector<CLI::App*> any_verb{&app, run, repl, list, topic, build};
+  std::vector<FlagValues> verb_flags(lua_verbs().size());
+  for (std::size_t i = 0; i < lua_verbs().size(); ++i) {
+    const LuaVerb& verb = lua_verbs()[i];
+    CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.options.doc));
+    sub->set_help_flag("-h,--help", "This text");
+    if (!verb.positional.empty()) sub->add_option(std::string(verb.positional), command.names);
+    add_flags(*sub, verb.options, verb_flags[i]);
+    any_verb.push_back(sub);
+  }
 
-  for (CLI::App* any : {&app, run, repl, list, topic, build, plan}) {
+  for (CLI::App* any : any_verb) {
     any->add_flag("--json", command.settings.json, "Prints data as JSON, nothing else on stdout");
     any->add_flag("--no-strict", no_strict)->group("");  // for test frameworks with globals
   }
@@ -145,7 +230,7 @@ Command parse_command_line(int argc, char** argv) {
   try {
     app.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::CallForHelp&) {
-    throw UsageError{plan->help("tessera"), kDone};
+    throw UsageError{app.get_subcommands().front()->help("tessera"), kDone};
   } catch (const CLI::ParseError& error) {
     throw UsageError{describe(error, words, app)};
   }
@@ -162,10 +247,16 @@ Command parse_command_line(int argc, char** argv) {
     command.verb = Verb::list;
   else if (*topic)
     command.verb = Verb::help;
-  else if (*plan)
-    command.verb = Verb::plan;
   else if (!command.files.empty())
     command.verb = Verb::run;
+  for (std::size_t i = 0; i < lua_verbs().size(); ++i) {
+    if (!app.got_subcommand(std::string(lua_verbs()[i].name))) continue;
+    command.verb = Verb::lua;
+    command.lua_verb = &lua_verbs()[i];
+    command.flags = std::move(verb_flags[i]);
+  }
+  if (*run) command.flags = std::move(run_flags);
+  drop_absent(command.flags);
   if (command.verb == Verb::run) {
     command.settings.script = command.files.front();
     if (!*run) check_verb_word(command.files.front(), command.files);

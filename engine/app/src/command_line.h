@@ -1,14 +1,15 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
+#include "flags.h"
 #include "host.h"
+#include "verbs.h"
 
 namespace tessera::app {
 
-enum class Verb { run, code, repl, list, help, version, plan, usage };
+enum class Verb { run, code, repl, list, help, version, lua, usage };
 
 /// What the command line asks for.
 struct Command {
@@ -17,7 +18,9 @@ struct Command {
   std::vector<std::string> files;
   std::string code;
   std::string topic;
-  std::map<std::string, std::string> plan_flags;  ///< option name -> text as given
+  const LuaVerb* lua_verb = nullptr;  ///< with Verb::lua
+  std::vector<std::string> names;     ///< of a LuaVerb: its words without a flag
+  FlagValues flags;                   ///< of a LuaVerb, or of `run`
 };
 
 /// A command line that cannot be understood (exit status 2), or that asks for help (status 0).
@@ -29,7 +32,8 @@ struct UsageError {
 /// @throws UsageError
 Command parse_command_line(int argc, char** argv);
 
-/// "--prompt-tokens" for "prompt_tokens".
-std::string flag_of(std::string_view option);
+/// The flags among a script's arguments, where the script turned out to be an experiment.
+/// @throws UsageError for anything else
+FlagValues parse_run_flags(const std::vector<std::string>& arguments);
 
 }  // namespace tessera::app

@@ -9,6 +9,7 @@
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/value.h"
+#include "verbs.h"
 
 namespace tessera::app {
 namespace {
@@ -64,13 +65,19 @@ Topics all_topics(Host& host) {
 }  // namespace
 
 std::string usage_text() {
+  std::string verbs;
+  for (const LuaVerb& verb : lua_verbs()) {
+    const std::string words =
+        verb.positional.empty() ? "" : fmt::format(" [{}...]", verb.positional);
+    verbs += fmt::format("  {:<32} {}; see --help\n", fmt::format("tessera {}{}", verb.name, words),
+                         verb.summary);
+  }
   return "tessera plans, predicts and simulates LLM serving on mixed GPUs.\n"
          "\n"
          "  tessera FILE.lua [ARGS]          run a script; it gets ARGS as ... and in arg\n"
-         "  tessera run FILE.lua... [ARGS]   run several, one after the other, in one Lua state\n"
-         "  tessera -e CODE [ARGS]           run code; with --json print what it returns\n"
-         "  tessera plan --model MODEL --cluster CLUSTER [OPTIONS]\n"
-         "                                   plan and print; 'tessera plan --help' lists options\n"
+         "  tessera run FILE... [FLAGS]      run scripts and sweep experiments; see --help\n"
+         "  tessera -e CODE [ARGS]           run code; with --json print what it returns\n" +
+         verbs +
          "  tessera repl                     prompt with history and completion\n"
          "  tessera list                     experiments and examples, one line each\n"
          "  tessera help [TOPIC]             this text, or what is known about TOPIC\n"

@@ -25,13 +25,6 @@ namespace {
 const char kHostKey = 0;
 constexpr std::size_t kReserve = 64u << 20;  // for reporting that memory ran out
 
-std::string executable_path() {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  if (length <= 0) throw Error(ErrorCode::io, "cannot find the program's own path in /proc");
-  return std::string(path, static_cast<std::size_t>(length));
-}
-
 // Most of the machine's memory: a runaway script gets an error instead of the kernel's OOM killer.
 std::size_t default_memory_limit() {
   const double bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
@@ -60,6 +53,13 @@ ExitStatus status_of(const std::string& code) {
 }
 
 }  // namespace
+
+std::string executable_path() {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  if (length <= 0) throw Error(ErrorCode::io, "cannot find the program's own path in /proc");
+  return std::string(path, static_cast<std::size_t>(length));
+}
 
 std::vector<std::string> user_folders() {
   std::vector<std::string> folders;
@@ -185,7 +185,7 @@ ExitStatus Host::run_file(const std::string& path) {
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
-  return call(static_cast<int>(settings_.arguments.size()), 0);
+  return call(static_cast<int>(settings_.arguments.size()), 1);
 }
 
 ExitStatus Host::run_code(const std::string& code) {

@@ -49,7 +49,7 @@ class Host {
   /// Bytes of Lua memory beyond which allocation fails.
   void limit_memory(double bytes);
 
-  /// Runs a script file (see load_script). Errors are printed.
+  /// Runs a script file (see load_script) and pushes what it returns. Errors are printed.
   ExitStatus run_file(const std::string& path);
   /// Runs code; with --json what it returns is the result.
   ExitStatus run_code(const std::string& code);
@@ -85,6 +85,9 @@ class Host {
   std::unique_ptr<lua_kit::interrupt::Watchdog> watchdog_;
   std::unique_ptr<Json> result_;
 };
+
+/// Path of this program.
+std::string executable_path();
 
 /// Folders of TESSERA_PATH, in order.
 std::vector<std::string> user_folders();

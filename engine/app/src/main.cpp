@@ -12,7 +12,7 @@
 #include "help.h"
 #include "host.h"
 #include "list.h"
-#include "plan_verb.h"
+#include "lua_verb.h"
 #include "repl.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -31,16 +31,6 @@ void hold_standard_streams() {
 }
 
 void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
-ExitStatus run_files(const Command& command) {
-  Host host(command.settings);
-  ExitStatus status = kDone;
-  for (const std::string& file : command.files) {
-    status = host.run_file(file);
-    if (status != kDone) break;
-  }
-  return host.finish(status);
-}
 
 ExitStatus print_list(const Command& command) {
   const Host host(command.settings);
@@ -93,8 +83,10 @@ ExitStatus print_version(bool json) {
 
 ExitStatus run(const Command& command) {
   switch (command.verb) {
-    case Verb::run:
-      return run_files(command);
+    case Verb::run: {
+      Host host(command.settings);
+      return host.finish(run_files(host, command));
+    }
     case Verb::code: {
       Host host(command.settings);
       return host.finish(host.run_code(command.code));
@@ -103,9 +95,9 @@ ExitStatus run(const Command& command) {
       Host host(command.settings);
       return host.finish(run_repl(host));
     }
-    case Verb::plan: {
+    case Verb::lua: {
       Host host(command.settings);
-      return host.finish(run_plan(host, command.plan_flags));
+      return host.finish(run_lua_verb(host, *command.lua_verb, command));
     }
     case Verb::list:
       return print_list(command);

@@ -223,6 +223,12 @@ local ts = {}
 ---@field device_order? string[] Devices by stage; default: decided inside the model
 ---@field form? "base"|"tightened" The programme itself, or with ranges for stage times and boundaries that hold every plan worth finding [default "base"]
 
+---@class tessera.options.tessera examples
+---@field to? string Folder to copy into [default "."]
+---@field force? boolean Overwrites files that are there already
+
+---@class tessera.options.tessera man
+
 ---@class tessera.options.tessera plan
 ---@field model string Model by name (opt-30b), or the path of a config.json
 ---@field cluster string Cluster by name (llmpq-3), or devices as 3xT4-16G+1xV100-32G
@@ -256,6 +262,43 @@ local ts = {}
 ---@field beside? boolean Shows what people run today on the same problem [default true]
 ---@field save? string Writes the plan to this file
 ---@field picture? string Writes the pipeline as an SVG picture to this file
+
+---@class tessera.options.tessera report
+---@field results? string File of results (SQLite) [default "results.db"]
+---@field out? string File to write [default "report.html"]
+---@field run? integer Which run of the one named experiment. Default: the newest (an integer in [1, 9.0072e+15])
+
+---@class tessera.options.tessera results
+---@field results? string File of results (SQLite) [default "results.db"]
+---@field where? string[] Only points with these values: key=value, or key=value,value; repeatable
+---@field run? integer Which run. Default: the newest (an integer in [1, 9.0072e+15])
+---@field columns? string[] Columns to show, in this order
+---@field sort? string Column to sort by; -column for descending
+---@field limit? integer Rows to show at most (an integer in [0, 1000000000])
+---@field failed? boolean Only failed points, with their tracebacks
+---@field meta? boolean Also script, commit, seed, machine, duration
+---@field format? "table"|"json"|"csv"|"markdown"|"latex" How rows are written [default "table"]
+---@field out? string Writes to this file instead
+---@field diff? string[] Two runs (2,5), or another results file: what differs, point by point
+---@field merge? string[] Results files (of shards) whose rows are added to --results
+---@field prefer? "first"|"last" Which row --merge keeps where two contradict each other; without it that is an error
+
+---@class tessera.options.tessera run
+---@field quick? boolean Only the points of the experiment's `quick`
+---@field where? string[] Only points with these values: key=value, or key=value,value; repeatable
+---@field dry_run? boolean Says what would run, and runs nothing
+---@field jobs? integer Worker processes; 0 runs the points in this process. Default: one per core (an integer in [0, 4096])
+---@field shard? string i/n: every n-th point from point i on, counted from 0; merged by `tessera results --merge`. Default: as Slurm, mpirun or torchrun say
+---@field results? string Where rows are stored (SQLite) [default "results.db"]
+---@field fresh? boolean Starts a new run; stored rows stay
+---@field mix? boolean Goes on with the stored run although the script has changed since
+---@field retry_failed? boolean Runs stored points that failed again
+---@field point_time_limit_s? number Of one point, beyond which it is stopped. Default: what the experiment says, or 300 (a number in [0.001, 10000000] (s))
+---@field memory_limit_gib? number Of one worker, beyond which its point fails. Default: an equal share of the machine's memory (a number in [0.0625, 1000000] (GiB))
+---@field sandbox? boolean Runs a script of someone else: it writes only into its output folder, starts no process, and is stopped at its limits
+---@field sandbox_time_limit_s? number Of the whole script in the sandbox (a number in [0.001, 10000000] (s)) [default 30]
+---@field sandbox_memory_gib? number Of the script in the sandbox (a number in [0.0625, 1000000] (GiB)) [default 1]
+---@field sandbox_out? string Folder that the script may write into. Default: NAME-out here
 
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by

@@ -1,9 +1,8 @@
-#include "plan_options.h"
-
 #include <initializer_list>
 
 #include "core_lua.h"
 #include "solver_lua.h"
+#include "verbs.h"
 
 namespace tessera::app {
 namespace {

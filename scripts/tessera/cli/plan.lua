@@ -51,9 +51,8 @@ local function beside_text(rows)
   return "What people run today on the same problem (speedup: of this plan over theirs):\n" .. lines
 end
 
---- Plans, prints the plan and what stands beside it (or hands both to --json), and returns it; nil and why when there
---- is none.
-function M.plan(given)
+--- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
+function M.main(given)
   local description = pick(given, problem_options)
   description.model = is_file(given.model) and ts.model { config = given.model } or given.model
   description.cluster = given.cluster
@@ -76,7 +75,7 @@ function M.plan(given)
   end
   if given.save then plan:save(given.save) end
   if given.picture then ts.picture(plan, given.picture) end
-  return plan
+  return 0
 end
 
 return M

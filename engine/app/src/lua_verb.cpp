@@ -1,0 +1,99 @@
+#include "lua_verb.h"
+
+#include <algorithm>
+
+#include "flags.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera::app {
+namespace {
+
+// Pushes a field of a module of the library.
+ExitStatus push_library(Host& host, std::string_view module, const char* field) {
+  lua_State* L = host.state();
+  lua_getglobal(L, "require");
+  lua_kit::push_text(L, std::string(module));
+  if (const ExitStatus status = host.call(1, 1); status != kDone) return status;
+  lua_getfield(L, -1, field);
+  lua_remove(L, -2);
+  return kDone;
+}
+
+// What a `main` returned, the two values on top: an exit status or nothing; nil and why.
+ExitStatus status_of_results(Host& host) {
+  lua_State* L = host.state();
+  if (!lua_isnil(L, -1)) return host.report_error();  // `why` reads like an error that was raised
+  const bool is_status = lua_type(L, -2) == LUA_TNUMBER;
+  return is_status ? static_cast<ExitStatus>(lua_tointeger(L, -2)) : kDone;
+}
+
+void set_run_options(lua_State* L, const FlagValues& flags) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.host");
+  lua_call(L, 1, 1);
+  push_flags(L, run_options(), flags);
+  lua_setfield(L, -2, "run_options");
+  lua_pop(L, 1);
+}
+
+bool is_experiment(lua_State* L, int index) {
+  const lua_kit::StackGuard guard(L);
+  return luaL_getmetafield(L, index, "__metatable") != 0 && lua_type(L, -1) == LUA_TSTRING &&
+         std::string_view(lua_tostring(L, -1)) == "tessera.Experiment";
+}
+
+// Sweeps the experiment on top of the stack. What a script would have got as its arguments are
+// flags here.
+ExitStatus sweep(Host& host, const Command& command) {
+  lua_State* L = host.state();
+  FlagValues flags = command.flags;
+  for (auto& [name, texts] : parse_run_flags(host.settings().arguments)) {
+    std::vector<std::string>& known = flags[name];
+    known.insert(known.end(), texts.begin(), texts.end());
+  }
+  set_run_options(L, flags);
+  if (const ExitStatus status = push_library(host, "tessera.experiment.runner", "run");
+      status != kDone) {
+    return status;
+  }
+  lua_insert(L, -2);
+  push_flags(L, run_options(), flags);
+  if (const ExitStatus status = host.call(2, 2); status != kDone) return status;
+  return status_of_results(host);
+}
+
+}  // namespace
+
+ExitStatus run_lua_verb(Host& host, const LuaVerb& verb, const Command& command) {
+  lua_State* L = host.state();
+  lua_settop(L, 0);
+  push_flags(L, verb.options, command.flags);
+  lua_kit::push_texts(L, command.names);
+  lua_setfield(L, -2, "names");
+  if (const ExitStatus status = push_library(host, verb.module, "main"); status != kDone) {
+    return status;
+  }
+  lua_insert(L, -2);
+  if (const ExitStatus status = host.call(1, 2); status != kDone) return status;
+  return status_of_results(host);
+}
+
+ExitStatus run_files(Host& host, const Command& command) {
+  lua_State* L = host.state();
+  set_run_options(L, command.flags);
+  ExitStatus worst = kDone;
+  for (const std::string& file : command.files) {
+    lua_settop(L, 0);
+    if (const ExitStatus status = host.run_file(file); status != kDone) return status;
+    if (!is_experiment(L, -1)) continue;
+    const ExitStatus status = sweep(host, command);
+    worst = std::max(worst, status);
+    if (status == kUsage || status == kInterrupted) break;
+  }
+  return worst;
+}
+
+}  // namespace tessera::app

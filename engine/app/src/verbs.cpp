@@ -1,0 +1,26 @@
+#include "verbs.h"
+
+namespace tessera::app {
+
+const std::vector<LuaVerb>& lua_verbs() {
+  static const std::vector<LuaVerb> verbs{
+      {"plan", "tessera.cli.plan", "", "plan and print", plan_options()},
+      {"results", "tessera.cli.results", "NAME", "what experiments have stored: tables, exports",
+       results_options()},
+      {"report", "tessera.cli.report", "NAME", "stored results as one HTML file", report_options()},
+      {"examples", "tessera.cli.examples", "NAME", "worked examples: lists them, copies one",
+       examples_options()},
+      {"man", "tessera.cli.man", "TOPIC", "pages to read: tutorial, planner, experiments, ...",
+       man_options()},
+  };
+  return verbs;
+}
+
+const LuaVerb* find_lua_verb(std::string_view name) {
+  for (const LuaVerb& verb : lua_verbs()) {
+    if (verb.name == name) return &verb;
+  }
+  return nullptr;
+}
+
+}  // namespace tessera::app

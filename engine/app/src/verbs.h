@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "tessera/core/option.h"
+
+namespace tessera::app {
+
+/// A verb of the command line whose work is done by the library in Lua: the flags are checked as
+/// `options` says, then `require(module).main(options)` is called. The words without a flag are its
+/// `names`. `main` returns nothing or an exit status, or nil and why.
+struct LuaVerb {
+  std::string_view name;        ///< "results"
+  std::string_view module;      ///< "tessera.cli.results"
+  std::string_view positional;  ///< what its words without a flag are: "NAME"; "" for none
+  std::string_view summary;     ///< one line for `tessera help`
+  const OptionTable& options;   ///< its name is "tessera results"
+};
+
+/// All of them, in the order of `tessera help`.
+const std::vector<LuaVerb>& lua_verbs();
+
+/// nullptr for a verb that is not written in Lua.
+const LuaVerb* find_lua_verb(std::string_view name);
+
+/// The flags of `tessera run`, which `tessera.host.run_options` holds.
+const OptionTable& run_options();
+
+// One table per verb, in verbs/.
+const OptionTable& plan_options();
+const OptionTable& results_options();
+const OptionTable& report_options();
+const OptionTable& examples_options();
+const OptionTable& man_options();
+
+}  // namespace tessera::app

@@ -1,0 +1,26 @@
+// Verbs that show or copy what ships: `tessera examples`, `tessera man`.
+
+#include "verbs.h"
+
+namespace tessera::app {
+
+const OptionTable& examples_options() {
+  using enum OptionType;
+  static const OptionTable options{
+      "tessera examples",
+      "Lists the worked examples, or copies the named ones with their data",
+      "",
+      {
+          {.name = "to", .type = text, .doc = "Folder to copy into", .default_text = "\".\""},
+          {.name = "force", .type = boolean, .doc = "Overwrites files that are there already"},
+      }};
+  return options;
+}
+
+const OptionTable& man_options() {
+  static const OptionTable options{
+      "tessera man", "Shows a page of the manual, or lists the pages", "", {}};
+  return options;
+}
+
+}  // namespace tessera::app
