@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 local core = require "tessera.core"
+local host = require "tessera.host"
 
 -- The same record as tessera::solver::Move. A second load of this file finds it declared.
 if not pcall(ffi.typeof, "tessera_move") then
@@ -24,7 +25,12 @@ local record = ffi.typeof "tessera_move"
 local view = ffi.typeof "const tessera_move *"
 local size = ffi.sizeof(record)
 
+local function is_move(value) return ffi.istype(record, value) or ffi.istype(view, value) end
+
 local function keep(move)
+  if not is_move(move) then
+    core.raise("invalid_argument", "move:keep: call it with a colon, on a move; not on a " .. type(move), "move")
+  end
   local copy = record()
   ffi.copy(copy, move, size)
   return copy
@@ -37,6 +43,9 @@ local function to_table(move)
   end
   return t
 end
+
+-- A view is a pointer, and an index moves it anywhere in memory: a sandboxed script gets copies.
+local lend = host.sandboxed and keep or function(move) return move end
 
 local behaviour = {
   __index = function(move, name)
@@ -71,7 +80,7 @@ local function of(search, method)
 end
 
 local function figures(move, method)
-  if not (ffi.istype(record, move) or ffi.istype(view, move)) then
+  if not is_move(move) then
     core.raise("invalid_argument", ("search:%s: a move belongs here, not a %s"):format(method, type(move)), "search")
   end
   return move.kind_index, move.from_stage, move.to_stage, move.first_layer, move.num_layers, move.from_bitwidth,
@@ -111,7 +120,7 @@ function Search:moves(query)
       block, i = ffi.cast(view, address), 0
     end
     i = i + 1
-    return block + (i - 1)
+    return lend(block + (i - 1))
   end
 end
 

@@ -14,6 +14,7 @@
 #include "host_module.h"
 #include "script.h"
 #include "strict.h"
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
@@ -98,6 +99,9 @@ void print_error(const lua_kit::ErrorReport& report) {
     text += "  binding constraint: " + report.constraint + "\n";
   }
   add("cause:", report.cause);
+  if (report.code == "out_of_memory" && access_is_restricted()) {
+    add("hint:", "the sandbox has a memory limit; --sandbox-memory-gib allows more");
+  }
   if (shows_traceback(report) && !report.traceback.empty()) text += report.traceback + "\n";
   std::fputs(text.c_str(), stderr);
 }
@@ -131,7 +135,7 @@ Host::Host(HostSettings settings)
   set_arguments();
   open_host_module(*this);
   open_bindings(L_, environment_);
-  if (settings_.strict) set_strict(L_, true);
+  if (settings_.strict) set_strict(L_, LUA_GLOBALSINDEX, true);
   watchdog_ = std::make_unique<lua_kit::interrupt::Watchdog>(L_);
   if (settings_.json) lua_kit::interrupt::keep_stdout_clean();
 }

@@ -8,6 +8,7 @@
 
 #include "list.h"
 #include "strict.h"
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
@@ -88,7 +89,7 @@ int set_incumbent(lua_State* L) {
 }
 
 int strict(lua_State* L) {
-  set_strict(L, lua_kit::check_boolean(L, 1, "tessera.host.strict"));
+  set_strict(L, LUA_GLOBALSINDEX, lua_kit::check_boolean(L, 1, "tessera.host.strict"));
   return 0;
 }
 
@@ -160,6 +161,8 @@ void set_facts(const Host& host) {
   lua_State* L = host.state();
   lua_pushboolean(L, host.settings().json);
   lua_setfield(L, -2, "json");
+  lua_pushboolean(L, access_is_restricted());
+  lua_setfield(L, -2, "sandboxed");
   lua_kit::push_texts(L, host.settings().arguments);
   lua_setfield(L, -2, "arguments");
   lua_newtable(L);
