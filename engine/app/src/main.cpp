@@ -14,7 +14,7 @@
 #include "list.h"
 #include "lua_verb.h"
 #include "repl.h"
-#include "sandbox.h"
+#include "sandbox/sandbox.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"

@@ -1,4 +1,4 @@
-#include "sandbox.h"
+#include "sandbox/sandbox.h"
 
 #include <fmt/format.h>
 
@@ -19,19 +19,6 @@
 namespace tessera::app {
 namespace fs = std::filesystem;
 namespace {
-
-// Of the environment, which may hold keys and passwords.
-constexpr const char* kKeptVariables[] = {"TESSERA_PATH", "LANG", "LC_ALL",   "LC_CTYPE",
-                                          "TZ",           "TERM", "NO_COLOR", "COLUMNS"};
-
-void clean_environment() {
-  std::vector<std::pair<const char*, std::string>> kept;
-  for (const char* name : kKeptVariables) {
-    if (const char* value = std::getenv(name)) kept.emplace_back(name, value);
-  }
-  ::clearenv();
-  for (const auto& [name, value] : kept) ::setenv(name, value.c_str(), 1);
-}
 
 // The numbers among the flags, checked by the option table. No script ever runs in this state.
 sandbox::Limits read_limits(const FlagValues& flags) {
@@ -84,7 +71,6 @@ void refuse_other_process_flags(const FlagValues& flags) {
 
 int work_inside(const Sandbox& box) {
   try {
-    clean_environment();
     build_kernel_wall(box);
     restrict_access(box.access);
     Host host(box.command.settings);
@@ -108,17 +94,23 @@ Sandbox prepare_sandbox(const Command& command) {
   Sandbox box;
   box.limits = read_limits(command.flags);
   box.command = command;
+  const auto look_in = [&](const std::string& folder) {
+    std::error_code error;
+    std::string found = fs::canonical(folder, error).string();
+    std::vector<std::string>& known = box.module_folders;
+    if (!error && std::find(known.begin(), known.end(), found) == known.end()) {
+      known.push_back(std::move(found));
+    }
+  };
   for (std::string& file : box.command.files) {
     if (file == "-") {
       throw UsageError{"--sandbox: the script has to be a file, so that its folder is known"};
     }
     file = find_script(installation, file);
-    if (fs::exists(file)) box.module_folders.push_back(fs::canonical(folder_of(file)).string());
+    if (fs::exists(file)) look_in(folder_of(file));
   }
-  for (const std::string& folder : user_folders()) {
-    if (fs::is_directory(folder)) box.module_folders.push_back(fs::canonical(folder).string());
-  }
-  box.module_folders.push_back(fs::current_path().string());
+  for (const std::string& folder : user_folders()) look_in(folder);
+  look_in(".");
   box.access.write_root = make_output_folder(command);
   box.access.read_roots = box.module_folders;
   for (const std::string& folder :
