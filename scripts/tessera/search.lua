@@ -179,6 +179,47 @@ local shell = {
   __metatable = "tessera.Search",
 }
 
+core.document_object {
+  name = "tessera.Move", doc = "A small change of a plan, priced. Read-only; valid until the next step of its search.",
+  fields = {
+    { "kind", "string", "shift, swap, retype, rule, micro_batch or order" },
+    { "from_stage", "integer", "Stage that gives layers (0-based)" },
+    { "to_stage", "integer", "Stage that takes layers (0-based)" },
+    { "first_layer", "integer", "First layer it concerns (0-based)" },
+    { "num_layers", "integer", "Layers it concerns" },
+    { "from_bitwidth", "integer", "Of the layers before (bits)" },
+    { "to_bitwidth", "integer", "Of the layers after (bits)" },
+    { "fits", "boolean", "Every memory limit and the quality floor hold afterwards" },
+    { "objective_delta", "number", "Change of what the problem minimises (s); negative is better" },
+    { "prefill_delta_s", "number", "Change of the prefill's share of the latency (s)" },
+    { "decode_delta_s", "number", "Change of the decode's share of the latency (s)" },
+    { "omega_delta", "number", "Change of omega, in the units of the problem" },
+    { "memory_delta_bytes", "number", "Change of the memory in use (bytes)" },
+  },
+  methods = {
+    { "keep", "(): tessera.Move", "A copy that lasts beyond the next step" },
+    { "to_table", "(): table", "Its fields as a table" },
+  },
+}
+core.document_object {
+  name = "tessera.Search", doc = "What a heuristic is given: a plan that fits, and the moves from it.",
+  fields = {},
+  methods = {
+    { "moves", "(query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move?",
+      "Iterates over moves of the plan at hand, in a fixed order" },
+    { "apply", "(move: tessera.Move)", "Makes the step; the engine checks it again and prices it anew" },
+    { "undo", "(): boolean", "Takes the last step back; false where there is none" },
+    { "evaluate", "(move: tessera.Move): table", "The move priced from scratch" },
+    { "perturb", "(strength: number)", "Random steps that fit, about strength times the number of layers; strength in [0, 1]" },
+    { "slowest_stage", "(): integer", "The stage that weighs most in the objective (0-based)" },
+    { "objective", "(): number", "Of the plan at hand (s)" },
+    { "best", "(): tessera.Plan", "The best plan met so far" },
+    { "expired", "(): boolean", "Whether the time limit has passed" },
+    { "moves_made", "(): integer", "Steps made so far" },
+    { "random", "(): number", "In [0, 1), from the plan's seed" },
+  },
+}
+
 --- A search object over the engine's state.
 function M.new(state)
   local search = setmetatable({}, shell)

@@ -117,6 +117,11 @@ int luacats(lua_State* L) {
   return 1;
 }
 
+int cards(lua_State* L) {
+  lua_kit::push_json(L, Host::of(L).reference().cards());
+  return 1;
+}
+
 /// limited(limit_s, who, f, ...): true and what f returns, or false when it had to be stopped at
 /// its time limit. Its errors pass through.
 int limited(lua_State* L) {
@@ -205,6 +210,7 @@ void open_host_module(Host& host) {
                             {"help", guarded<help>},
                             {"help_topics", guarded<help_topics>},
                             {"luacats", guarded<luacats>},
+                            {"cards", guarded<cards>},
                             {"limited", guarded<limited>},
                             {"user_scripts", guarded<user_scripts>}});
   lua_getglobal(L, "require");
