@@ -40,6 +40,7 @@ local ts = {
 
 -- ts.workload { ... } makes one; ts.workload.llmpq is a shipped one.
 ts.workload = setmetatable({}, {
+  __metatable = "ts.workload",
   __call = function(_, description) return core.workload(description) end,
   __index = function(_, name)
     if type(name) ~= "string" then return nil end
@@ -51,6 +52,7 @@ ts.workload = setmetatable({}, {
 })
 
 return setmetatable(ts, {
+  __metatable = "tessera",
   __index = function(_, name)
     local known = {}
     for key in pairs(ts) do known[#known + 1] = key end

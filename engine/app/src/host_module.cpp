@@ -15,6 +15,7 @@
 #include "script.h"
 #include "strict.h"
 #include "terminal.h"
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
@@ -95,7 +96,7 @@ int set_incumbent(lua_State* L) {
 }
 
 int strict(lua_State* L) {
-  set_strict(L, lua_kit::check_boolean(L, 1, "tessera.host.strict"));
+  set_strict(L, LUA_GLOBALSINDEX, lua_kit::check_boolean(L, 1, "tessera.host.strict"));
   return 0;
 }
 
@@ -120,6 +121,11 @@ int help_topics(lua_State* L) {
 
 int luacats(lua_State* L) {
   lua_kit::push_text(L, Host::of(L).reference().luacats());
+  return 1;
+}
+
+int cards(lua_State* L) {
+  lua_kit::push_json(L, Host::of(L).reference().cards());
   return 1;
 }
 
@@ -262,6 +268,8 @@ void set_facts(const Host& host) {
   lua_State* L = host.state();
   lua_pushboolean(L, host.settings().json);
   lua_setfield(L, -2, "json");
+  lua_pushboolean(L, access_is_restricted());
+  lua_setfield(L, -2, "sandboxed");
   lua_kit::push_texts(L, host.settings().arguments);
   lua_setfield(L, -2, "arguments");
   lua_newtable(L);
@@ -304,6 +312,7 @@ void open_host_module(Host& host) {
                             {"help", guarded<help>},
                             {"help_topics", guarded<help_topics>},
                             {"luacats", guarded<luacats>},
+                            {"cards", guarded<cards>},
                             {"limited", guarded<limited>},
                             {"load_script", guarded<load_script_file>},
                             {"loaded_files", guarded<script_files>},

@@ -33,6 +33,15 @@ local ts = {}
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
 
+--- What ts.register_heuristic takes.
+---@class tessera.HeuristicCard
+---@field name string What planner = names
+---@field doc string One sentence
+---@field source string? The paper it comes from
+---@field options table<string, { type: string, default: any, min: number?, max: number?, doc: string? }>? Options of its own, which ts.plan then takes
+---@field improve fun(search: tessera.Search, opt: table) Improves the plan of the search by moves
+---@field starts "one"|"every"|nil adabits' plan, or that of every order of device types and pair of micro-batch sizes, of which the best answer counts
+
 --- Quality lost per layer and bitwidth.
 ---@class tessera.Indicator
 ---@field kind string constant, random or imported
@@ -65,6 +74,24 @@ local ts = {}
 ---@field kv_bytes_per_token fun(self, kv_bitwidth: number?): number KV cache of one token over all layers (bytes); 16 bits by default
 ---@field layer_bytes fun(self, bitwidth: number): number Weights of the first decoder layer at a bitwidth (bytes), without scales
 
+--- A small change of a plan, priced. Read-only; valid until the next step of its search.
+---@class tessera.Move
+---@field kind string shift, swap, retype, rule, micro_batch or order
+---@field from_stage integer Stage that gives layers (0-based)
+---@field to_stage integer Stage that takes layers (0-based)
+---@field first_layer integer First layer it concerns (0-based)
+---@field num_layers integer Layers it concerns
+---@field from_bitwidth integer Of the layers before (bits)
+---@field to_bitwidth integer Of the layers after (bits)
+---@field fits boolean Every memory limit and the quality floor hold afterwards
+---@field objective_delta number Change of what the problem minimises (s); negative is better
+---@field prefill_delta_s number Change of the prefill's share of the latency (s)
+---@field decode_delta_s number Change of the decode's share of the latency (s)
+---@field omega_delta number Change of omega, in the units of the problem
+---@field memory_delta_bytes number Change of the memory in use (bytes)
+---@field keep fun(self): tessera.Move A copy that lasts beyond the next step
+---@field to_table fun(self): table Its fields as a table
+
 --- Which layers run where, at which bitwidths, in which micro-batches, and what that costs.
 ---@class tessera.Plan
 ---@field status string optimal (proven) or feasible
@@ -94,6 +121,14 @@ local ts = {}
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
 ---@field problem fun(self): tessera.Problem The problem it solves
 ---@field with_note fun(self, text: string): tessera.Plan A copy with one more note
+
+--- What ts.register_planner takes.
+---@class tessera.PlannerCard
+---@field name string What planner = names
+---@field doc string One sentence
+---@field source string? The paper it comes from
+---@field options table<string, { type: string, default: any, min: number?, max: number?, doc: string? }>? Options of its own, which ts.plan then takes
+---@field plan fun(problem: tessera.Problem, opt: table): table?, tessera.Error? Returns stages and both micro-batch sizes, as planner = "manual" takes them, or nil and why
 
 --- What is to be planned and what counts as good.
 ---@class tessera.Problem
@@ -128,21 +163,6 @@ local ts = {}
 ---@field variants fun(self): tessera.Problem[], string[], string[] One problem for each way to settle what is open (tensor parallelism, KV bitwidth), their names, and notes on what was left out
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
 
---- An open file of results.
----@class tessera.ResultStore
----@field path string The file
----@field is_open boolean Until it is closed
----@field start_run fun(self, options: table): integer Begins a run and gives its id; see ResultStore:start_run
----@field runs fun(self, options?: table): table[] Runs, oldest first; see ResultStore:runs
----@field run fun(self, id: integer): table One run, with script_text
----@field add fun(self, run: integer, row: table) Stores one row for good; see ResultStore:add
----@field keys fun(self, run: integer): table<string, string>, table<string, boolean> The status of each stored point by its key; the keys of those that failed
----@field rows fun(self, run: integer, options?: table): table[] Rows in order: point, status, the columns, error; see ResultStore:rows
----@field artefacts fun(self, run: integer, key: string): table[] Plans, timelines and pictures of one row: name, kind, value
----@field set_claims fun(self, run: integer, claims: table[]) Replaces what was checked of a run
----@field merge fun(self, paths: string[], options?: table): table Copies the runs of other files in; see ResultStore:merge
----@field close fun(self) Closes the file
-
 --- What a simulation saw.
 ---@class tessera.Run
 ---@field total_s number Last token of the last request (s)
@@ -162,6 +182,20 @@ local ts = {}
 ---@field name string Stage and device
 ---@field busy_s number Time it computed (s)
 ---@field idle_ratio number Share of the run it did not
+
+--- What a heuristic is given: a plan that fits, and the moves from it.
+---@class tessera.Search
+---@field moves fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move? Iterates over moves of the plan at hand, in a fixed order
+---@field apply fun(self, move: tessera.Move) Makes the step; the engine checks it again and prices it anew
+---@field undo fun(self): boolean Takes the last step back; false where there is none
+---@field evaluate fun(self, move: tessera.Move): table The move priced from scratch
+---@field perturb fun(self, strength: number) Random steps that fit, about strength times the number of layers; strength in [0, 1]
+---@field slowest_stage fun(self): integer The stage that weighs most in the objective (0-based)
+---@field objective fun(self): number Of the plan at hand (s)
+---@field best fun(self): tessera.Plan The best plan met so far
+---@field expired fun(self): boolean Whether the time limit has passed
+---@field moves_made fun(self): integer Steps made so far
+---@field random fun(self): number In [0, 1), from the plan's seed
 
 --- Consecutive layers on one device.
 ---@class tessera.Stage
@@ -197,49 +231,6 @@ local ts = {}
 ---@field chunk_tokens integer? Tokens per prefill pass
 ---@field num_chunks integer Prefill passes per prompt
 ---@field source string Where the figures come from
-
----@class tessera.options.ResultStore.add
----@field point table Its keys and values
----@field status? string Outcome in a word [default "done"]
----@field columns? table What the script returned
----@field order? integer Place among the rows; default: behind the others (an integer in [0, 9.0072e+15])
----@field error? string Given: the point failed, and why
----@field traceback? string Of the failure
----@field log? string What the point printed
----@field provenance? "measured"|"fitted"|"published"|"modelled" Of its numbers
----@field error_ratio? number Held-out relative error of what made the numbers (a number >= 0)
----@field started_at? number When it began (a number in [0, 1000000000000] (s)) [default 0]
----@field duration_s? number How long it took (a number in [0, 1000000000000] (s)) [default 0]
----@field inputs? table Files it read, each { path =, sha256 = }
----@field artefacts? table Things it made, each { name =, kind =, value = }
----@field replace? boolean Replaces a stored row that did not fail [default false]
----@field script_hash? string SHA-256 of the script
----@field git_commit? string Commit the script lies in
----@field seed? integer Seed (an integer in [-9.0072e+15, 9.0072e+15])
----@field machine? table As store.machine() gives it
----@field build? table What the program was built from
-
----@class tessera.options.ResultStore.merge
----@field prefer? "first"|"last" Which of two rows to keep; without it nothing is merged where two disagree
-
----@class tessera.options.ResultStore.rows
----@field meta? boolean Each row has a field meta: script_hash, git_commit, seed, machine, build, started_at, duration_s, inputs, provenance, error_ratio, traceback, log [default false]
-
----@class tessera.options.ResultStore.runs
----@field experiment? string Of this experiment only
-
----@class tessera.options.ResultStore.start_run
----@field experiment string Its name
----@field script_path? string File of the script
----@field script_text? string Its content
----@field quick? boolean Of a reduced grid [default false]
----@field shard? string Part of the grid, such as "1/4"
----@field declaration? table What the experiment says of itself: name, doc, keys, columns, plots
----@field script_hash? string SHA-256 of the script
----@field git_commit? string Commit the script lies in
----@field seed? integer Seed (an integer in [-9.0072e+15, 9.0072e+15])
----@field machine? table As store.machine() gives it
----@field build? table What the program was built from
 
 ---@class tessera.options.plan.explain
 ---@field as? "text"|"table" A text to read, or the numbers behind it [default "text"]
@@ -280,87 +271,6 @@ local ts = {}
 ---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
 ---@field device_order? string[] Devices by stage; default: decided inside the model
 ---@field form? "base"|"tightened" The programme itself, or with ranges for stage times and boundaries that hold every plan worth finding [default "base"]
-
----@class tessera.options.store.open
----@field read_only? boolean Neither makes nor changes any file [default false]
----@field create? boolean Makes the file where there is none [default true]
-
----@class tessera.options.tessera examples
----@field to? string Folder to copy into [default "."]
----@field force? boolean Overwrites files that are there already
-
----@class tessera.options.tessera man
-
----@class tessera.options.tessera plan
----@field model string Model by name (opt-30b), or the path of a config.json
----@field cluster string Cluster by name (llmpq-3), or devices as 3xT4-16G+1xV100-32G
----@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
----@field output_tokens? number Generated tokens per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 100]
----@field batch_size? integer Requests served together (an integer in [1, 1000000] (requests)) [default 32]
----@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
----@field lengths? string CSV file with a prompt and an output length per line; the lengths become expectations over it
----@field bitwidths? integer[] Candidate bitwidths (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
----@field objective? "steady"|"paper" steady: the pipeline's steady state; paper: eq. (4) as printed [default "steady"]
----@field theta? number Price of quality loss; 0 with a quality floor, the file's own with an instance (a number in [0, 1000000000000]) [default 1]
----@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
----@field memory? "physical"|"llm-pq" Memory model [default "physical"]
----@field kernel_set? string Kernels that run the layers [default "tessera"]
----@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
----@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
----@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
----@field quality? string Quality floor: a planner whose omega may not be exceeded (uniform)
----@field indicator? string Indicator as a JSON or CSV file
----@field planner? string|string[] Planner's name, or a list: a planner, then heuristics; see `tessera help planners` [default "exact"]
----@field device_order? string[] Devices by stage; default: searched
----@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
----@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
----@field replicas? integer|integer[]|string Pipelines to split the cluster into: a number, several to choose from, or "all" [default 1]
----@field every_candidate? boolean Plan each open choice for its own sake, not only until it is proven no better [default false]
----@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
----@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
----@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
----@field group? integer Neighbouring layers decided together, by planners of the engine (an integer in [1, 1000000] (layers)) [default 1]
----@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
----@field beside? boolean Shows what people run today on the same problem [default true]
----@field save? string Writes the plan to this file
----@field picture? string Writes the pipeline as an SVG picture to this file
-
----@class tessera.options.tessera report
----@field results? string File of results (SQLite) [default "results.db"]
----@field out? string File to write [default "report.html"]
----@field run? integer Which run of the one named experiment. Default: the newest (an integer in [1, 9.0072e+15])
-
----@class tessera.options.tessera results
----@field results? string File of results (SQLite) [default "results.db"]
----@field where? string[] Only points with these values: key=value, or key=value,value; repeatable
----@field run? integer Which run. Default: the newest (an integer in [1, 9.0072e+15])
----@field columns? string[] Columns to show, in this order
----@field sort? string Column to sort by; -column for descending
----@field limit? integer Rows to show at most (an integer in [0, 1000000000])
----@field failed? boolean Only failed points, with their tracebacks
----@field meta? boolean Also script, commit, seed, machine, duration
----@field format? "table"|"json"|"csv"|"markdown"|"latex" How rows are written [default "table"]
----@field out? string Writes to this file instead
----@field diff? string[] Two runs (2,5), or another results file: what differs, point by point
----@field merge? string[] Results files (of shards) whose rows are added to --results
----@field prefer? "first"|"last" Which row --merge keeps where two contradict each other; without it that is an error
-
----@class tessera.options.tessera run
----@field quick? boolean Only the points of the experiment's `quick`
----@field where? string[] Only points with these values: key=value, or key=value,value; repeatable
----@field dry_run? boolean Says what would run, and runs nothing
----@field jobs? integer Worker processes; 0 runs the points in this process. Default: one per core (an integer in [0, 4096])
----@field shard? string i/n: every n-th point from point i on, counted from 0; merged by `tessera results --merge`. Default: as Slurm, mpirun or torchrun say
----@field results? string Where rows are stored (SQLite) [default "results.db"]
----@field fresh? boolean Starts a new run; stored rows stay
----@field mix? boolean Goes on with the stored run although the script has changed since
----@field retry_failed? boolean Runs stored points that failed again
----@field point_time_limit_s? number Of one point, beyond which it is stopped. Default: what the experiment says, or 300 (a number in [0.001, 10000000] (s))
----@field memory_limit_gib? number Of one worker, beyond which its point fails. Default: an equal share of the machine's memory (a number in [0.0625, 1000000] (GiB))
----@field sandbox? boolean Runs a script of someone else: it writes only into its output folder, starts no process, and is stopped at its limits
----@field sandbox_time_limit_s? number Of the whole script in the sandbox (a number in [0.001, 10000000] (s)) [default 30]
----@field sandbox_memory_gib? number Of the script in the sandbox (a number in [0.0625, 1000000] (GiB)) [default 1]
----@field sandbox_out? string Folder that the script may write into. Default: NAME-out here
 
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
@@ -467,11 +377,6 @@ local ts = {}
 ---@field lost? integer[] device_index of stages whose devices are gone, where type and node do not say which (a list, each item an integer)
 ---@field time_limit_s? number Of both searches together (a number in [0, 1000000] (s)) [default 60]
 
----@class tessera.options.results
----@field db? string File of results; default: that of --results, or results.db
----@field seed? integer To remember with the rows (an integer in [-9.0072e+15, 9.0072e+15]) [default 0]
----@field continue? "same_script"|"always"|"never" Whether add goes on with the newest run: where the script has not changed since, always, or never [default "same_script"]
-
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
 ---@field micro_batches? "real"|"full" real: 32 in at most 6 takes the times of 6, 6, 5, 5, 5, 5; full: of six times 6, as the objective prices them [default "real"]
@@ -532,8 +437,7 @@ function ts.device(options) end
 function ts.help_topic(topic) end
 
 --- The topics that ts.help_topic knows, each with one line.
----@return table<string
----@return string>
+---@return table<string, string>
 function ts.help_topics() end
 
 --- How much quality each layer loses at each bitwidth.
@@ -587,13 +491,13 @@ function ts.planners() end
 function ts.problem(options) end
 
 --- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
----@param card table name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
----@return table
+---@param card tessera.HeuristicCard name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
+---@return tessera.HeuristicCard
 function ts.register_heuristic(card) end
 
 --- Adds a planner written in Lua; its name then works as `planner =`. One of the same name that was added before is replaced.
----@param card table name, doc, source, plan = function(problem, opt), options = { [name] = { type =, default =, min =, max =, doc = } }
----@return table
+---@param card tessera.PlannerCard name, doc, source, plan = function(problem, opt), options = { [name] = { type =, default =, min =, max =, doc = } }
+---@return tessera.PlannerCard
 function ts.register_planner(card) end
 
 --- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.
@@ -603,12 +507,6 @@ function ts.register_planner(card) end
 ---@return tessera.Plan?
 ---@return table|tessera.Error
 function ts.replan(plan, cluster, options) end
-
---- Stored rows of an experiment. A script that sweeps by itself asks has(point) and calls add(point, row): what it has done is kept, with the script's hash, commit, seed and machine, however it ends. Methods: has(point), add(point, row), rows{ key = value or {values}, run =, status =, meta = }, runs(), count(), diff(run, file or other).
----@param name string Of the experiment
----@param options? tessera.options.results
----@return tessera.Results
-function ts.results(name, options) end
 
 --- Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.
 ---@param plan tessera.Plan Any plan
