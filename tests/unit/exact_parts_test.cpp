@@ -62,7 +62,9 @@ TEST(ConfigTable, OfTwoStagesHoldsTheEndsOfTheOneOfMany) {
         }
       }
     }
-    if (in.num_layers() > 4) EXPECT_LT(ends.num_entries(), all.num_entries());
+    if (in.num_layers() > 4) {
+      EXPECT_LT(ends.num_entries(), all.num_entries());
+    }
     if (in.num_classes > 1) ++with_classes;
   }
   EXPECT_GT(compared, 1000);
