@@ -134,6 +134,10 @@ local function check_include(file, line, quote_mark, name, context)
     if not with_lua then report("lua", name .. " belongs in */lua, engine/lua_kit and engine/app only") end
   elseif name:find "^Cbc" or name:find "^Osi" or name:find "^Clp" or name:find "^Coin" or name:find "^Cgl" then
     if not context.may_use_cbc(file.path) then report("cbc", name .. " belongs in solver/ilp/*.cpp only") end
+  elseif name:find "^sqlite3" then
+    if not file.path:find "^engine/results/src/" then
+      report("sqlite", name .. " belongs in engine/results/src only")
+    end
   elseif name:find "^torch/" or name:find "^ATen/" or name:find "^c10/" then
     if not file.path:find "^engine/torch/.*%.cpp$" then
       report("torch", name .. " belongs in engine/torch/**.cpp only")

@@ -27,6 +27,8 @@ local cases = {
   { "lua", "solver/src/a.cpp", "#include <lauxlib.h>\n", "#include <vector>\n" },
   { "cbc", "solver/src/a.cpp", "#include <CbcModel.hpp>\n", "const char* a = \"CbcModel\";\n" },
   { "cbc", "solver/ilp/a.h", "class OsiClpSolverInterface;\n", "// OsiClpSolverInterface\n" },
+  { "sqlite", "engine/app/src/a.cpp", "#include <sqlite3.h>\n", "// #include <sqlite3.h>\n" },
+  { "sqlite", "engine/results/include/tessera/results/a.h", "#include <sqlite3.h>\n", "struct sqlite3;\n" },
   { "torch", "engine/torch/include/tessera/torch/a.h", "#include <torch/torch.h>\n", "#include <string>\n" },
   { "torch", "solver/src/a.cpp", "#include <ATen/ATen.h>\n", "#include <array>\n" },
   { "throw", "kernels/cpu/a.cpp", "void f() { throw 1; }\n", "/* throw */ const char* a = \"throw\"; int rethrow;\n" },
@@ -83,7 +85,7 @@ for number, case in ipairs(cases) do
     end
   end
 end
-for _, rule in ipairs { "lua", "cbc", "torch", "throw", "include", "guarded", "length", "todo", "map" } do
+for _, rule in ipairs { "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "length", "todo", "map" } do
   expect(caught[rule], "no planted violation was caught by [%s]", rule)
 end
 print(("%d cases, %d failures"):format(#cases, failures))

@@ -226,7 +226,7 @@ TEST_F(Host, ReportsUsageErrorsWithTwo) {
 TEST_F(Host, SaysWhatItWasBuiltFrom) {
   const Process text = tessera({"version"});
   EXPECT_EQ(text.status, 0);
-  for (const char* part : {"commit", "compiler", "LuaJIT", "cbc", "cuda", "libtorch"}) {
+  for (const char* part : {"commit", "compiler", "flags", "LuaJIT", "cbc", "cuda", "libtorch"}) {
     EXPECT_THAT(text.out, HasSubstr(part));
   }
   const auto fields = nlohmann::json::parse(tessera({"version", "--json"}).out);

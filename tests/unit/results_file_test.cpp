@@ -203,6 +203,23 @@ TEST_F(ResultsFile, SaysWhatMayNotBeWrittenOrRead) {
               all_rows(store, 1);
             }),
             "");
+  {  // what a killed writer leaves, on a disk that may only be read
+    Store writer(path);
+    writer.add(1, row_of(R"({"i": 100})", "{}"));
+    std::filesystem::copy(path, this->path("copy.db"));
+    std::filesystem::copy(path + "-wal", this->path("copy.db-wal"));
+  }
+  for (const char* name : {"copy.db", "copy.db-wal"}) chmod(this->path(name).c_str(), 0444);
+  chmod(folder_.c_str(), 0555);
+  EXPECT_THAT(as_nobody([&] { Store(this->path("copy.db"), {.read_only = true}); }),
+              HasSubstr("has a log (FILE-wal)"));
+  chmod(folder_.c_str(), 0777);
+  EXPECT_EQ(as_nobody([&] {
+              Store store(this->path("copy.db"), {.read_only = true});
+              if (all_rows(store, 1).size() != 4) throw Error(ErrorCode::io, "not 4 rows");
+            }),
+            "");
+  chmod(folder_.c_str(), 0755);
   chmod(path.c_str(), 0000);
   EXPECT_THAT(as_nobody([&] { Store(path, {.read_only = true}); }), HasSubstr("cannot be read"));
   chmod(path.c_str(), 0666);

@@ -23,7 +23,8 @@ for i, cluster in ipairs { "c1", "c3" } do
 end
 db:add(run, { point = { cluster = "c3", planner = "uniform" }, status = "crashed", error = "signal 11\nin CBC",
   traceback = "stack traceback:\n\tx.lua:3", log = "starting\n" })
-db:set_claims(run, { { passed = true, text = "exact is best" }, { passed = false, text = "within 15 %" } })
+db:set_claims(run, { { passed = true, text = "exact is best" }, { passed = false, text = "within 15 %", numbers = "21 %" },
+  { text = "fast" } })
 )lua");
   }
 
@@ -55,7 +56,7 @@ db:set_claims(run, { { passed = true, text = "exact is best" }, { passed = false
 TEST_F(ResultsVerb, ListsExperiments) {
   const std::string text = shown({});
   EXPECT_THAT(text, StartsWith("experiment    runs  points  failed  claims         last change\n"
-                               "llmpq/table4     1       3       1  1 of 2 passed  20"));
+                               "llmpq/table4     1       3       1  1 of 3 passed  20"));
   const Json list = Json::parse(shown({"--json"}));
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0]["experiment"], "llmpq/table4");
@@ -75,9 +76,10 @@ TEST_F(ResultsVerb, ShowsRowsFailuresAndClaims) {
                               "\n"
                               "crashed cluster=c3 planner=uniform: signal 11\n  in CBC\n"
                               "\n"
-                              "1 of 2 claims passed\n"
+                              "1 of 3 claims passed\n"
                               "  pass  exact is best\n"
-                              "  FAIL  within 15 %\n"));
+                              "  FAIL  within 15 %: 21 %\n"
+                              "  skip  fast\n"));
 }
 
 TEST_F(ResultsVerb, PrintsOneJsonArray) {
@@ -195,6 +197,18 @@ db:add(run, { point = { name = ")lua") + name +
   const Process chosen =
       results({"--merge", "a.db,c.db", "--results", "new.db", "--prefer", "last", "--json"});
   EXPECT_EQ(Json::parse(chosen.out)["num_replaced"], 1);
+}
+
+// A log beside the file would be lost by whoever copies the file alone.
+TEST_F(ResultsVerb, AScriptLeavesOneFileHoweverItEnds) {
+  for (const char* end : {"", "os.exit(3)", "error('no')"}) {
+    const std::string name = "end" + std::string(end).substr(0, 2) + ".db";
+    const Process p = run_program(
+        {"-e", "local r = require('tessera').results('e', { db = '" + path(name) + "' })\n" +
+                   "for i = 1, 5 do r:add({ i = i }, { v = i }) end\n" + end});
+    EXPECT_FALSE(std::filesystem::exists(path(name + "-wal"))) << end << p.err;
+    EXPECT_EQ(Json::parse(results({"e", "--json", "--results", name}).out).size(), 5u) << end;
+  }
 }
 
 TEST_F(ResultsVerb, RefusesWithTheWayOut) {

@@ -69,6 +69,30 @@ TEST_F(ResultsWriters, ManyStartOnANewFileTogether) {
   }
 }
 
+// Closing a connection that fork() copied would remove the log under the one who uses it.
+TEST_F(ResultsWriters, ACopyByForkKeepsItsHandsOff) {
+  Store store(path("r.db"));
+  store.start_run(run_of("e"));
+  store.add(1, row_of(R"({"i": 1})", "{}"));
+  EXPECT_EQ(status_of(start([&store] {
+              try {
+                store.add(1, row_of(R"({"i": 2})", "{}"));
+              } catch (const Error& error) {
+                if (std::string(error.what()).find("was opened by process") == std::string::npos) {
+                  throw;
+                }
+                store.close();
+                return;
+              }
+              throw std::runtime_error("the copy was used");
+            })),
+            0);
+  store.add(1, row_of(R"({"i": 3})", "{}"));
+  store.close();
+  Store again(path("r.db"), {.read_only = true});
+  EXPECT_THAT(again.keys(1), SizeIs(2));
+}
+
 TEST_F(ResultsWriters, ShareARun) {
   Store(path("r.db")).start_run(run_of("e"));
   std::vector<pid_t> writers;

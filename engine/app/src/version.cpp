@@ -14,10 +14,11 @@ std::string or_none(const char* text) { return *text == '\0' ? "none" : text; }
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> version_fields() {
-  return {{"version", build_info::kVersion},    {"commit", build_info::kCommit},
-          {"compiler", build_info::kCompiler},  {"build_type", or_none(build_info::kBuildType)},
-          {"luajit", LUAJIT_VERSION},           {"cbc", or_none(build_info::kCbc)},
-          {"cuda", or_none(build_info::kCuda)}, {"libtorch", or_none(build_info::kTorch)}};
+  return {{"version", build_info::kVersion},        {"commit", build_info::kCommit},
+          {"compiler", build_info::kCompiler},      {"build_type", or_none(build_info::kBuildType)},
+          {"flags", or_none(build_info::kFlags)},   {"luajit", LUAJIT_VERSION},
+          {"cbc", or_none(build_info::kCbc)},       {"cuda", or_none(build_info::kCuda)},
+          {"libtorch", or_none(build_info::kTorch)}};
 }
 
 std::string version_text() {

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -98,6 +100,9 @@ std::string advice(int code, const std::string& detail) {
                          kBusyTimeout_ms / 1000);
     case SQLITE_FULL:
       return "the disk is full; make room and start again, what is stored stays";
+    case SQLITE_CANTOPEN:
+      return "has a log (FILE-wal) that a killed program left, and a folder that cannot be written "
+             "to read it; copy both files to a folder that can";
     case SQLITE_READONLY:
       return "cannot be written; check the permissions of the file and of its folder";
     case SQLITE_IOERR:
@@ -106,6 +111,17 @@ std::string advice(int code, const std::string& detail) {
     default:
       return detail;
   }
+}
+
+// Of this process; exit() closes what nobody destroys. The set itself outlives everything.
+std::set<Database*>& open_databases() {
+  static auto* const all = [] {
+    std::atexit([] {
+      while (!open_databases().empty()) (*open_databases().begin())->close();
+    });
+    return new std::set<Database*>();
+  }();
+  return *all;
 }
 
 }  // namespace
@@ -147,9 +163,13 @@ Database::Database(const std::string& path, const OpenOptions& options)
     : path_(path), options_(options) {
   check_file(path_, options_);
   open();
+  open_databases().insert(this);
 }
 
+Database::~Database() { close(); }
+
 void Database::open() {
+  process_ = ::getpid();
   int flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const char* parameters = "";
   if (options_.read_only) {
@@ -182,12 +202,21 @@ void Database::open() {
 }
 
 void Database::close_quietly() noexcept {
+  if (process_ != ::getpid()) {
+    // The other process goes on with its log and locks; closing here would take them away.
+    statements_.clear();
+    connection_ = nullptr;
+    return;
+  }
   for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
   statements_.clear();
   sqlite3_close_v2(std::exchange(connection_, nullptr));
 }
 
-void Database::close() { close_quietly(); }
+void Database::close() {
+  close_quietly();
+  open_databases().erase(this);
+}
 
 void Database::refresh() {
   if (!unlocked_ || connection_ == nullptr) return;
@@ -209,6 +238,13 @@ sqlite3_stmt* Database::prepared(const std::string& sql) {
   if (connection_ == nullptr) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("results file {}: is closed; open it again", shown(path_)), path_);
+  }
+  if (process_ != ::getpid()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("results file {}: was opened by process {}, this is its copy {}; open "
+                            "it again here",
+                            shown(path_), process_, ::getpid()),
+                path_);
   }
   sqlite3_stmt*& statement = statements_[sql];
   if (statement == nullptr) {

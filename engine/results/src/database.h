@@ -52,11 +52,12 @@ class Query {
   sqlite3_stmt* statement_;
 };
 
-/// The connection to one file. Statements are prepared once and reused.
+/// The connection to one file. Statements are prepared once and reused. What is still open when the
+/// process calls exit() is closed then, so that no log stays beside the file.
 class Database {
  public:
   Database(const std::string& path, const OpenOptions& options);
-  ~Database() { close(); }
+  ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
@@ -114,6 +115,7 @@ class Database {
   OpenOptions options_;
   bool unlocked_ = false;  ///< opened as a file that nobody changes
   std::string stamp_;      ///< of such a file: size and time of its last change
+  int process_ = 0;        ///< that opened it; a copy of it made by fork() must not touch the file
   sqlite3* connection_ = nullptr;
   std::unordered_map<std::string, sqlite3_stmt*> statements_;
 };

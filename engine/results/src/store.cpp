@@ -252,8 +252,9 @@ void Store::Impl::add(std::int64_t run, const Row& row, bool replace) {
   const auto text_of = [&](const std::string Origin::*field) {
     return own ? unless_same(own->*field, of_run.origin.*field) : std::nullopt;
   };
-  const auto json_of = [&](const Json Origin::*field, const char* name, const std::string& stored) {
-    return own ? unless_same(written(own->*field, name), stored) : std::nullopt;
+  const auto json_of = [&](const Json Origin::*field, const char* name) {
+    const bool differs = own && own->*field != of_run.origin.*field;
+    return differs ? std::optional(written(own->*field, name)) : std::nullopt;
   };
   const std::string key = point_key(row.point);
   Query insert = database.query(
@@ -272,8 +273,7 @@ void Store::Impl::add(std::int64_t run, const Row& row, bool replace) {
       row.inputs.empty() ? std::nullopt : std::optional(written(row.inputs, "inputs")),
       text_of(&Origin::script_hash), text_of(&Origin::git_commit),
       own ? unless_same(own->seed, of_run.origin.seed) : std::nullopt,
-      json_of(&Origin::machine, "machine", of_run.machine),
-      json_of(&Origin::build, "build", of_run.build), replace);
+      json_of(&Origin::machine, "machine"), json_of(&Origin::build, "build"), replace);
   if (!insert.next()) {
     refuse(fmt::format("point {}: run {} has a row for it that did not fail; it is kept. Replace "
                        "it on purpose with replace = true, or start another run",

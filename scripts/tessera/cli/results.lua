@@ -130,14 +130,16 @@ local function failures(found, at_length)
   return #out > 0 and "\n" .. table.concat(out) or ""
 end
 
+-- A claim without `passed` was not checked.
 local function claims_text(run)
   if #run.claims == 0 then return "" end
   local lines, passed = {}, 0
   for i, claim in ipairs(run.claims) do
     passed = passed + (claim.passed and 1 or 0)
-    lines[i] = ("  %s  %s\n"):format(claim.passed and "pass" or "FAIL", claim.text or claim.message or claim.kind or "")
+    local word = claim.passed and "pass" or claim.passed == false and "FAIL" or "skip"
+    lines[i] = ("  %s  %s%s\n"):format(word, claim.text or "", claim.numbers and ": " .. claim.numbers or "")
   end
-  return ("\n%d of %d claims passed\n%s"):format(passed, #run.claims, table.concat(lines))
+  return ("\n%d of %s passed\n%s"):format(passed, count(#run.claims, "claim"), table.concat(lines))
 end
 
 local function heading(run, runs)
