@@ -23,7 +23,7 @@ return ts.experiment {
     return {
       status = plan.status, throughput_tok_s = run.throughput_tok_s, mean_bitwidth = plan.mean_bitwidth,
       omega = plan.omega, objective_s = plan.objective,
-      plan = plan, -- objects are kept beside the row: the report draws them
+      plan = plan, timeline = run, -- objects are kept beside the row: the report draws them
     }
   end,
   check = function(t)
