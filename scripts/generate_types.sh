@@ -6,5 +6,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=${1:-build/release/bin/tessera}
 file=scripts/tessera/types/tessera.lua
 mkdir -p "$(dirname "$file")"
-"$program" -e 'require "tessera"; io.write(require("tessera.host").luacats())' >"$file.new"
+"$program" -e 'require("tessera").help_topics(); io.write(require("tessera.host").luacats())' >"$file.new"
 mv "$file.new" "$file"

@@ -8,6 +8,17 @@ local planners = require "tessera.planners"
 local help = require "tessera.help"
 require "tessera.explain" -- the card of plan:explain
 
+-- Parts that most scripts do without: loaded, cards and all, when their name is first used.
+local later = {
+  beside = "tessera.beside",
+  max_batch = "tessera.max_batch",
+  size = "tessera.size",
+  pareto = "tessera.pareto",
+  replan = "tessera.replan",
+  picture = "tessera.picture",
+  table = "tessera.text_table",
+}
+
 local ts = {
   model = core.model,
   device = core.device,
@@ -22,16 +33,22 @@ local ts = {
   load_plan = solver.load_plan,
   check = solver.check,
   simulate = solver.simulate,
-  beside = require "tessera.beside",
-  max_batch = require "tessera.max_batch",
-  size = require "tessera.size",
-  pareto = require "tessera.pareto",
-  replan = require "tessera.replan",
-  picture = require "tessera.picture",
-  table = require "tessera.text_table",
-  help_topic = help.topic,
-  help_topics = help.topics,
 }
+
+local function load_all()
+  for name in pairs(later) do local _ = ts[name] end
+end
+
+-- Whoever asks for help wants every card.
+function ts.help_topic(name)
+  load_all()
+  return help.topic(name)
+end
+
+function ts.help_topics()
+  load_all()
+  return help.topics()
+end
 
 -- ts.workload { ... } makes one; ts.workload.llmpq is a shipped one.
 ts.workload = setmetatable({}, {
@@ -46,9 +63,18 @@ ts.workload = setmetatable({}, {
 })
 
 return setmetatable(ts, {
+  __members = later, -- completed like the rest
   __index = function(_, name)
+    local module = later[name]
+    if module then
+      ts[name] = require(module)
+      return ts[name]
+    end
     local known = {}
-    for key in pairs(ts) do known[#known + 1] = key end
+    for key in pairs(later) do known[#known + 1] = key end
+    for key in pairs(ts) do
+      if not later[key] then known[#known + 1] = key end
+    end
     table.sort(known)
     core.raise("invalid_argument",
       ("ts.%s does not exist%s"):format(tostring(name), core.did_you_mean(tostring(name), known)), "ts")

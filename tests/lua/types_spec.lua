@@ -1,6 +1,6 @@
 -- The editor's definitions say what the program does.
 local host = require "tessera.host"
-require "tessera"
+require("tessera").help_topics() -- loads the parts that wait to be used
 
 describe("scripts/tessera/types/tessera.lua", function()
   it("is what the program generates", function()
