@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=${1:-build/release/bin/tessera}
 mkdir -p scripts/tessera/types
 write() {
-  "$program" -e "require 'tessera'; local host = require 'tessera.host'; io.write($2)" >"$1.new"
+  "$program" -e "require('tessera').help_topics(); local host = require 'tessera.host'; io.write($2)" >"$1.new"
   mv "$1.new" "$1"
 }
 write scripts/tessera/types/tessera.lua 'host.luacats()'

@@ -8,6 +8,23 @@ local planners = require "tessera.planners"
 local help = require "tessera.help"
 require "tessera.explain" -- the card of plan:explain
 
+-- Parts that most scripts do without: loaded, cards and all, when their name is first used. A module is the part, or
+-- has it in a field.
+local later = {
+  beside = "tessera.beside",
+  max_batch = "tessera.max_batch",
+  size = "tessera.size",
+  pareto = "tessera.pareto",
+  replan = "tessera.replan",
+  picture = "tessera.picture",
+  plot = "tessera.plot",
+  table = "tessera.text_table",
+  experiment = "tessera.experiment",
+  grid = { "tessera.experiment.grid", "points" },
+  paper = { "tessera.experiment.paper", "load" },
+  results = "tessera.results",
+}
+
 local ts = {
   model = core.model,
   device = core.device,
@@ -22,21 +39,22 @@ local ts = {
   load_plan = solver.load_plan,
   check = solver.check,
   simulate = solver.simulate,
-  beside = require "tessera.beside",
-  max_batch = require "tessera.max_batch",
-  size = require "tessera.size",
-  pareto = require "tessera.pareto",
-  replan = require "tessera.replan",
-  picture = require "tessera.picture",
-  plot = require "tessera.plot",
-  experiment = require "tessera.experiment",
-  grid = require("tessera.experiment.grid").points,
-  paper = require("tessera.experiment.paper").load,
-  table = require "tessera.text_table",
-  results = require "tessera.results",
-  help_topic = help.topic,
-  help_topics = help.topics,
 }
+
+local function load_all()
+  for name in pairs(later) do local _ = ts[name] end
+end
+
+-- Whoever asks for help wants every card.
+function ts.help_topic(name)
+  load_all()
+  return help.topic(name)
+end
+
+function ts.help_topics()
+  load_all()
+  return help.topics()
+end
 
 -- ts.workload { ... } makes one; ts.workload.llmpq is a shipped one.
 ts.workload = setmetatable({}, {
@@ -53,9 +71,18 @@ ts.workload = setmetatable({}, {
 
 return setmetatable(ts, {
   __metatable = "tessera",
+  __members = later, -- completed like the rest
   __index = function(_, name)
+    local part = later[name]
+    if part then
+      ts[name] = type(part) == "string" and require(part) or require(part[1])[part[2]]
+      return ts[name]
+    end
     local known = {}
-    for key in pairs(ts) do known[#known + 1] = key end
+    for key in pairs(later) do known[#known + 1] = key end
+    for key in pairs(ts) do
+      if not later[key] then known[#known + 1] = key end
+    end
     table.sort(known)
     core.raise("invalid_argument",
       ("ts.%s does not exist%s"):format(tostring(name), core.did_you_mean(tostring(name), known)), "ts")

@@ -8,49 +8,34 @@
 
 namespace tessera::solver {
 
+/// Layers of a stage.
+std::size_t size_of(const Candidate& candidate, std::size_t stage);
+/// [bit] Layers of a stage at each bitwidth.
+std::vector<std::size_t> bit_counts(const WorkingPlan& plan, std::size_t stage);
+
+/// How a rule changes the layers of its two ends: how many of each bitwidth, and how many in all.
+struct RuleEffect {
+  std::vector<std::size_t> straggler, pioneer;  ///< counts by bit
+  std::size_t net = 0;                          ///< layers that the straggler loses
+};
+
+/// Exchange (other_layer < 0): one pioneer layer of b_pi against `num_layers` straggler layers of
+/// b_st. For a single layer of the same bitwidth nothing would change, so that one simply goes
+/// over. Conversion (other_layer >= 0): `num_layers` straggler layers of b_st go over and become
+/// `to_bitwidth`; a pioneer layer of `other_layer` bits, if any, becomes that too and makes the
+/// room.
+std::optional<RuleEffect> effect_of(const WorkingPlan& plan, const Move& move,
+                                    const std::vector<std::size_t>& straggler,
+                                    const std::vector<std::size_t>& pioneer);
+/// The plan after a rule; the layers' places in the two stages and between follow from the counts.
+Candidate after_rule(const WorkingPlan& plan, std::size_t straggler, std::size_t pioneer,
+                     const RuleEffect& effect);
+
 /// The plan after a move, or nothing when the move is none of this plan's (stages, layers,
 /// bitwidths or sizes that do not exist). The result need not fit.
 std::optional<Candidate> result_of(const WorkingPlan& plan, const Move& move);
 
 /// `move` with its figures computed from scratch; `fits` is false for a move that is none.
 Move priced(const WorkingPlan& plan, Move move);
-
-/// Hands out the moves of a plan, kind by kind, in a fixed order. Two or fewer stages change their
-/// sums in most of them, so those are priced without looking at the rest of the plan.
-class MoveGenerator {
- public:
-  /// @param request what the caller fixed: order and micro-batch sizes stay.
-  MoveGenerator(const WorkingPlan& plan, const MoveQuery& query, const PlanRequest& request);
-  std::size_t next(Move* block, std::size_t capacity);
-
- private:
-  using Stage = WorkingPlan::Stage;
-  std::size_t num_rows(MoveKind kind) const;
-  void fill(MoveKind kind, std::size_t row);
-  void shifts(std::size_t boundary);
-  void shift_towards(std::size_t from, std::size_t to);
-  void swaps(std::size_t layer);
-  void retypes(std::size_t layer);
-  void rules(std::size_t straggler);
-  void add_rule(std::size_t straggler, std::size_t pioneer, std::size_t st, std::size_t to,
-                std::int32_t layers, std::int32_t room);
-  Stage with_counts(std::size_t stage, const std::vector<std::size_t>& counts) const;
-  void sizes(bool decode);
-  void orders(std::size_t stage);
-  bool asked(std::size_t from, std::size_t to) const;
-  void emit(Move move, std::size_t from, const Stage& from_sums, std::size_t to,
-            const Stage& to_sums, double omega_delta, bool runs);
-  bool holds(const Stage& sums) const;
-  bool keeps_quality(double omega_delta) const;
-
-  const WorkingPlan& plan_;
-  MoveQuery query_;
-  const PlanRequest& request_;
-  int kind_ = 0;
-  std::size_t row_ = 0, taken_ = 0;
-  std::vector<Move> moves_;  ///< of the row at hand
-  std::vector<std::size_t> stage_of_;
-  std::vector<std::vector<std::size_t>> counts_;  ///< [stage][bit] layers
-};
 
 }  // namespace tessera::solver

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "src/deadline.h"
+#include "src/move_generator.h"
 #include "src/moves.h"
 #include "src/working_plan.h"
 #include "tessera/core/error.h"

@@ -1,6 +1,7 @@
 -- The editor's definitions and the reference page say what the program does, and leave nothing out.
 local host = require "tessera.host"
 local ts = require "tessera"
+ts.help_topics() -- loads every part of the library, with its cards
 local cards = host.cards()
 
 local root = host.installation.scripts_dir
