@@ -129,7 +129,7 @@ describe("tessera.report", function()
   it("draws plots of its own where none are declared", function()
     local store, path = small()
     store:close()
-    has(written(path), 'aria-label="bars: latency_s over planner, 2 points"')
+    has(written(path), 'aria-label="bars: throughput_tok_s over planner, 2 points"')
     store, path = small { plots = { { kind = "cdf", x = "latency_s", title = "Latencies" } } }
     store:close()
     has(written(path), 'aria-label="Latencies. cdf: share of points over latency_s, 2 points"')
@@ -139,7 +139,7 @@ describe("tessera.report", function()
     local ts = require "tessera"
     local store, path, run = small()
     local plan = support.small_plan()
-    add(store, run, 3, { point = { planner = "het" }, columns = { latency_s = 0.5 }, artefacts = {
+    add(store, run, 3, { point = { planner = "het" }, columns = { throughput_tok_s = 500 }, artefacts = {
       { name = "plan", kind = "plan", value = plan:to_table() },
       { name = "run", kind = "timeline", value = ts.simulate(plan):to_table() },
       { name = "odd", kind = "plan", value = { stages = 3 } } } })

@@ -121,9 +121,17 @@ local function page_of(plot)
   return require(drawers[self.opt.kind] or "tessera.plot.xy").draw(self.data, self.opt)
 end
 
+core.document {
+  name = "plot:svg", doc = "The picture as SVG text.", returns = "string",
+  parameters = { { "inside?", "boolean", "For the inside of a HTML page that has the style already" } },
+}
 --- The picture as SVG text; `inside`: for a HTML page that has the style already.
 function methods.svg(plot, inside) return page_of(plot):to_string(inside) end
 
+core.document {
+  name = "plot:text", doc = "The picture as text, as print shows it.", returns = "string",
+  parameters = { { "columns?", "integer", "Width; default: of the terminal, with its colours" } },
+}
 --- The picture as text of so many columns; default: those of the terminal, with its colours.
 function methods.text(plot, columns)
   local facts, self = terminal.facts(), state[plot]
@@ -134,6 +142,10 @@ function methods.text(plot, columns)
   return text.draw(self.data, self.opt, facts, self.why_empty)
 end
 
+core.document {
+  name = "plot:save", doc = "Writes the picture: as SVG, as PNG (made by rsvg-convert) or as text.",
+  parameters = { { "path", "string", "Ends in .svg, .png or .txt" } },
+}
 function methods.save(plot, file)
   save("plot:save", file, { svg = function() return plot:svg() end, txt = function() return plot:text(100) end })
 end

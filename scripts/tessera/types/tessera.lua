@@ -155,6 +155,7 @@ local ts = {}
 ---@field throughput_tok_s number Output tokens over total_s (tok/s)
 ---@field provenance string Of the stage times
 ---@field stages tessera.RunStage[] In pipeline order
+---@field timeline table? First 256 busy intervals as columns: stage_index, is_link (of the link after it), is_decode, micro_batch, start_s, duration_s; num_events: of the whole run
 ---@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage
 
 --- How busy a stage was.
@@ -443,6 +444,23 @@ local ts = {}
 ---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
 ---@field form? "base"|"tightened" Of planner "ilp": the programme with ranges, local search and a cutoff, or as it stands; same optimum [default "tightened"]
 
+---@class tessera.options.plot
+---@field kind "bars"|"lines"|"scatter"|"heatmap"|"pareto"|"cdf" cdf: share of points up to x; pareto: scatter with the front drawn
+---@field rows table[] { point = {...}, columns... }, ...
+---@field x string Column along x; words become categories
+---@field y? string Column along y; all kinds but cdf need it
+---@field by? string Column whose values are the series
+---@field value? string Column that colours the cells of a heatmap
+---@field title? string Above the plot
+---@field x_label? string Default: the column with its unit, as in "latency (s)"
+---@field y_label? string Default: the column with its unit
+---@field x_better? "lower"|"higher" Of a front; default: by the column's unit
+---@field y_better? "lower"|"higher" Of a front; default: by the column's unit
+---@field log_x? boolean Logarithmic; only above zero [default false]
+---@field log_y? boolean Logarithmic; only above zero [default false]
+---@field width? integer Of the picture (an integer in [240, 10000] (pixels)) [default 720]
+---@field height? integer Of the picture; grows where labels need it (an integer in [160, 10000] (pixels)) [default 400]
+
 ---@class tessera.options.problem
 ---@field model? tessera.Model|string|table Model, or its name
 ---@field cluster? tessera.Cluster|string|table Cluster, or its name
@@ -565,9 +583,9 @@ function ts.model(options) end
 ---@return table
 function ts.pareto(problem, options) end
 
---- Writes the plan's pipeline as an SVG file: layers by bitwidth, memory by component, stage times.
+--- Writes the plan's pipeline as a picture: layers by bitwidth, memory by component, stage times. Replicas stand below one another.
 ---@param plan tessera.Plan Any plan
----@param path string File to write
+---@param path string File to write: PNG where it ends in .png (made by rsvg-convert), else SVG
 function ts.picture(plan, path) end
 
 --- Plans a problem. What is not given is searched.
@@ -580,6 +598,11 @@ function ts.plan(problem, options) end
 --- Cards of all planners and heuristics, sorted by name.
 ---@return table[]
 function ts.planners() end
+
+--- A picture of rows: print shows it in the terminal; :save "x.svg", "x.png" (by rsvg-convert) or "x.txt" writes it; :svg() and :text() give it as a string. A column is looked up in the row, then in its point. Rows without a number are shown as such, with their status.
+---@param options tessera.options.plot
+---@return tessera.Plot
+function ts.plot(options) end
 
 --- What is to be planned: a model on a cluster under a workload, or an abstract instance file.
 ---@param options? tessera.options.problem
