@@ -148,6 +148,18 @@ TEST(HostOnATerminal, KnowsItsWidthAndWhetherToColour) {
   EXPECT_EQ(test::run_program({"-e", facts}, setup).out, "false\t55\tfalse\n");
 }
 
+TEST(HostWithoutRsvgConvert, NamesThePackageForPngFiles) {
+  test::ProcessSetup setup;
+  setup.environment = {{"PATH", "/nowhere"}};
+  const test::Process p = test::run_program(
+      {"-e",
+       "require('tessera').plot { kind = 'bars', rows = { { a = 'x', b = 1 } }, x = 'a', y = 'b' }"
+       ":save 'never.png'"},
+      setup);
+  test::expect_refusal(p, 1, "install the package librsvg2-bin, or save as .svg");
+  EXPECT_FALSE(std::ifstream("never.png").good());
+}
+
 TEST(HostOnATerminal, ColoursPlots) {
   const std::string code =
       "print(require('tessera').plot { kind = 'bars', rows = { { a = 'x', b = 1 } }, x = 'a', y = "
