@@ -184,6 +184,16 @@ TEST_F(Report, ShowsHostileTextAsText) {
   EXPECT_EQ(number("document.scripts.length"), 1);
 }
 
+TEST_F(Report, ReadsWithoutItsScript) {
+  browser_->call("Emulation.setScriptExecutionDisabled", {{"value", true}});
+  browser_->navigate("file://" + page_);
+  EXPECT_EQ(browser_->evaluate("document.documentElement.className"), "");
+  EXPECT_EQ(number("document.querySelectorAll('#e2 tbody tr').length"), 1000);
+  expect_none(kNothingUselessIsShown);
+  keep_screens("plain");
+  browser_->call("Emulation.setScriptExecutionDisabled", {{"value", false}});
+}
+
 TEST_F(Report, AddsRowsThatCameAsData) {
   browser_->open("file://" + make("long", "2300"));
   EXPECT_EQ(browser_->evaluate(kWhenAllRowsAreThere), 2300);
