@@ -14,7 +14,7 @@ namespace tessera::app {
 /// (the text of the annotations file), `limited(limit_s, who, f, ...)` (true and results, or false
 /// at its time limit), `user_scripts(kind)` (paths of
 /// the Lua files in folder `kind` of TESSERA_PATH), `terminal()` (`is_terminal`, `columns`,
-/// `colour`, `utf8`: what stdout is), `run_program(words, input)` (starts one without a shell; exit
+/// `colour`: what stdout is), `run_program(words, input)` (starts one without a shell; exit
 /// status, stdout, stderr).
 void open_host_module(Host& host);
 
