@@ -199,6 +199,8 @@ TEST_F(Report, AddsRowsThatCameAsData) {
   EXPECT_EQ(browser_->evaluate(kWhenAllRowsAreThere), 2300);
   expect_none(kSortsBothWays);
   EXPECT_EQ(number("document.querySelectorAll('#e2-rows-note, [data-rest]').length"), 0);
+  EXPECT_EQ(number("document.querySelectorAll('#e2 tbody .chip').length"), 2300);
+  EXPECT_EQ(number("document.querySelectorAll('#e2 tbody details .chip.bad').length"), 26);
 }
 
 }  // namespace
