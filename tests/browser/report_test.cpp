@@ -47,6 +47,7 @@ class Report : public testing::Test {
     EXPECT_EQ(made.status, 0) << made.err;
     const Process written = run_program({"report", "--results", db, "--out", html});
     EXPECT_EQ(written.status, 0) << written.err;
+    EXPECT_THAT(written.out, testing::StartsWith("wrote " + html + ": 3 experiments, "));
     printf("%s  (%.2f s)\n", first_line(written.out).c_str(), written.seconds);
     return html;
   }

@@ -30,6 +30,8 @@ local function written(path, options)
   local out = support.temporary()
   local done = report.write(support.changed({ results = path, out = out }, options))
   local text = support.read(out)
+  assert.equal(out, done.out)
+  done.out = nil
   assert.equal(#text, done.bytes)
   return text, done
 end
