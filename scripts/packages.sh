@@ -5,6 +5,10 @@ build_packages=(
   libluajit-5.1-dev coinor-libcbc-dev coinor-libclp-dev coinor-libosi-dev coinor-libcgl-dev coinor-libcoinutils-dev
   zlib1g-dev libbz2-dev libeigen3-dev libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libmd-dev libedit-dev
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted)
+test_packages=(
+  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted
+  librsvg2-bin                # rsvg-convert, which ts.plot and ts.picture make PNG files with
+  chromium fonts-dejavu-core  # reports are looked at in a browser; without it those tests are skipped
+)
 lint_packages=(clang-format lua-check)
 fuzz_packages=(clang libclang-rt-dev) # the second has libFuzzer; apt only recommends it

@@ -4,7 +4,7 @@ local host = require "tessera.host"
 
 local M = {}
 
---- is_terminal, columns, colour, utf8: asked anew each time, since windows change their size.
+--- is_terminal, columns, colour: asked anew each time, since windows change their size.
 M.facts = host.terminal
 
 --- Characters, not bytes: every byte of UTF-8 but those that continue a character.

@@ -1,6 +1,7 @@
 -- ts.table(rows, { columns = { "a", "b" } }): rows as aligned text, numbers to four digits, missing values as "-".
 
 local core = require "tessera.core"
+local width = require("tessera.terminal").width
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
 
@@ -27,9 +28,6 @@ local function cell(value)
   end
   return (tostring(value):gsub("%c", "?"))
 end
-
--- Characters, not bytes: every byte of UTF-8 but those that continue a character.
-local function width(text) return select(2, text:gsub("[^\128-\191]", "")) end
 
 -- Every field of every row, sorted.
 local function all_columns(rows)

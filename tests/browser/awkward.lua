@@ -73,10 +73,14 @@ store:set_claims(table4, {
 local sweep = store:start_run { experiment = "sweep " .. hostile,
   declaration = { keys = { "prompt_tokens", "kind" .. hostile } } }
 for i = 1, num_rows do
+  local fails = i > 1000 and i % 50 == 0
   store:add(sweep, {
-    point = { prompt_tokens = i, ["kind" .. hostile] = "v" .. i % 5 }, status = "done", order = i,
-    columns = { throughput_tok_s = 100 + 50 * math.sin(i / 40) + i % 5, latency_s = i % 17 / 3, omega = i * 1e-5,
-      mean_bitwidth = 4 + i % 12, ["mixed" .. hostile] = i % 7 == 0 and hostile or i },
+    point = { prompt_tokens = i, ["kind" .. hostile] = "v" .. i % 5 }, order = i, status = fails and "failed" or "done",
+    error = fails and hostile or nil,
+    columns = not fails and {
+      throughput_tok_s = 100 + 50 * math.sin(i / 40) + i % 5, latency_s = i % 17 / 3, omega = i * 1e-5,
+      mean_bitwidth = 4 + i % 12, ["mixed" .. hostile] = i % 7 == 0 and hostile or i,
+    } or nil,
     provenance = i % 9 == 0 and "measured" or "modelled", started_at = 1.7e9, duration_s = 0.01,
   })
 end

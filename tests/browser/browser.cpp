@@ -190,7 +190,7 @@ Json Browser::call(const std::string& method, Json params) {
   }
 }
 
-double Browser::open(const std::string& url) {
+void Browser::navigate(const std::string& url) {
   problems_.clear();
   requests_.clear();
   url_ = url;
@@ -198,6 +198,10 @@ double Browser::open(const std::string& url) {
   call("Page.navigate", {{"url", url}});
   const auto deadline = Clock::now() + kPatience;
   while (!loaded_) note(next_message(deadline));
+}
+
+double Browser::open(const std::string& url) {
+  navigate(url);
   const double ms = evaluate(
       "new Promise((done) => requestAnimationFrame(() => setTimeout(() => done("
       "performance.now()))))");

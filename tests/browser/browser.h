@@ -26,7 +26,9 @@ class Browser {
   Browser(const Browser&) = delete;
   Browser& operator=(const Browser&) = delete;
 
-  /// Opens a page and waits for its load event. Returns the seconds from navigation to the end of
+  /// Opens a page and waits for its load event.
+  void navigate(const std::string& url);
+  /// The same for a page whose scripts may run. Returns the seconds from navigation to the end of
   /// the load event and of the next frame.
   double open(const std::string& url);
   /// Value of a JavaScript expression; awaits a promise. A thrown exception becomes an error.

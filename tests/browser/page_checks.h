@@ -142,6 +142,11 @@ inline constexpr const char* kShownRows = R"js((() => [
   [...document.querySelectorAll('#e1-rows tbody tr')].filter((row) => row.offsetParent !== null).length,
   document.querySelector('[data-count="e1-rows"]').textContent])())js";
 
+/// What only works with the page's script, and is shown without it.
+inline constexpr const char* kNothingUselessIsShown = R"js((() =>
+  [...document.querySelectorAll('.needs-js')].filter((e) => e.getClientRects().length > 0)
+    .map((e) => e.outerHTML))())js";
+
 /// Number of rows once they stop becoming more.
 inline constexpr const char* kWhenAllRowsAreThere = R"js((async () => {
   const rows = () => document.querySelectorAll('#e2-rows tbody tr').length;

@@ -47,6 +47,7 @@ class Report : public testing::Test {
     EXPECT_EQ(made.status, 0) << made.err;
     const Process written = run_program({"report", "--results", db, "--out", html});
     EXPECT_EQ(written.status, 0) << written.err;
+    EXPECT_THAT(written.out, testing::StartsWith("wrote " + html + ": 3 experiments, "));
     printf("%s  (%.2f s)\n", first_line(written.out).c_str(), written.seconds);
     return html;
   }
@@ -184,11 +185,23 @@ TEST_F(Report, ShowsHostileTextAsText) {
   EXPECT_EQ(number("document.scripts.length"), 1);
 }
 
+TEST_F(Report, ReadsWithoutItsScript) {
+  browser_->call("Emulation.setScriptExecutionDisabled", {{"value", true}});
+  browser_->navigate("file://" + page_);
+  EXPECT_EQ(browser_->evaluate("document.documentElement.className"), "");
+  EXPECT_EQ(number("document.querySelectorAll('#e2 tbody tr').length"), 1000);
+  expect_none(kNothingUselessIsShown);
+  keep_screens("plain");
+  browser_->call("Emulation.setScriptExecutionDisabled", {{"value", false}});
+}
+
 TEST_F(Report, AddsRowsThatCameAsData) {
   browser_->open("file://" + make("long", "2300"));
   EXPECT_EQ(browser_->evaluate(kWhenAllRowsAreThere), 2300);
   expect_none(kSortsBothWays);
   EXPECT_EQ(number("document.querySelectorAll('#e2-rows-note, [data-rest]').length"), 0);
+  EXPECT_EQ(number("document.querySelectorAll('#e2 tbody .chip').length"), 2300);
+  EXPECT_EQ(number("document.querySelectorAll('#e2 tbody details .chip.bad').length"), 26);
 }
 
 }  // namespace

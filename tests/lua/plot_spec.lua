@@ -95,6 +95,16 @@ describe("ts.plot", function()
     assert.truthy(odd:svg():find("not shown: 1 not a number, 2 not finite", 1, true))
   end)
 
+  it("draws rows of one category side by side", function()
+    local svg = ts.plot({ kind = "bars", x = "a", y = "b", rows = { { a = "x", b = 1 }, { a = "x", b = 2 } } }):svg()
+    local places = {}
+    for x, width in svg:gmatch '<rect x="([%d.]+)" y="[%d.]+" width="([%d.]+)" height="[%d.]+" class="ts%-f1"' do
+      places[#places + 1] = { tonumber(x), tonumber(width) }
+    end
+    assert.equal(2, #places)
+    assert.near(places[1][1] + places[1][2], places[2][1], 0.11)
+  end)
+
   it("draws nothing where there is nothing", function()
     local none = ts.plot { kind = "bars", x = "a", y = "b", rows = {}, title = "Empty" }
     well_formed(none:svg())

@@ -115,5 +115,59 @@ TEST_F(HostTerminal, EndsACompiledLoopAtTheSecondCtrlC) {
   EXPECT_EQ(status(), 130);
 }
 
+/// What a program prints on a terminal of 123 columns, with NO_COLOR as given.
+std::string on_terminal(const std::string& code, const char* no_color) {
+  winsize size{};
+  size.ws_row = 40;
+  size.ws_col = 123;
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
+  if (pid == 0) {
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", no_color, 1);
+    execl(TESSERA_PROGRAM, "tessera", "-e", code.c_str(), nullptr);
+    _exit(127);
+  }
+  std::string shown;
+  char block[4096];
+  for (ssize_t n = 0; (n = ::read(terminal, block, sizeof block)) > 0;) {
+    shown.append(block, static_cast<std::size_t>(n));
+  }
+  close(terminal);
+  waitpid(pid, nullptr, 0);
+  return shown;
+}
+
+TEST(HostOnATerminal, KnowsItsWidthAndWhetherToColour) {
+  const std::string facts =
+      "local t = require('tessera.host').terminal() print(t.is_terminal, t.columns, t.colour)";
+  EXPECT_EQ(on_terminal(facts, ""), "true\t123\ttrue\r\n");
+  EXPECT_EQ(on_terminal(facts, "1"), "true\t123\tfalse\r\n");
+  test::ProcessSetup setup;
+  setup.environment = {{"COLUMNS", "55"}};
+  EXPECT_EQ(test::run_program({"-e", facts}, setup).out, "false\t55\tfalse\n");
+}
+
+TEST(HostWithoutRsvgConvert, NamesThePackageForPngFiles) {
+  test::ProcessSetup setup;
+  setup.environment = {{"PATH", "/nowhere"}};
+  const test::Process p = test::run_program(
+      {"-e",
+       "require('tessera').plot { kind = 'bars', rows = { { a = 'x', b = 1 } }, x = 'a', y = 'b' }"
+       ":save 'never.png'"},
+      setup);
+  test::expect_refusal(p, 1, "install the package librsvg2-bin, or save as .svg");
+  EXPECT_FALSE(std::ifstream("never.png").good());
+}
+
+TEST(HostOnATerminal, ColoursPlots) {
+  const std::string code =
+      "print(require('tessera').plot { kind = 'bars', rows = { { a = 'x', b = 1 } }, x = 'a', y = "
+      "'b' })";
+  EXPECT_THAT(on_terminal(code, ""), HasSubstr("\x1b[34m"));
+  EXPECT_THAT(on_terminal(code, "1"), testing::Not(HasSubstr("\x1b[")));
+  EXPECT_THAT(test::run_program({"-e", code}).out, testing::Not(HasSubstr("\x1b[")));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -233,8 +233,6 @@ int terminal(lua_State* L) {
   lua_setfield(L, -2, "columns");
   lua_pushboolean(L, facts.colour);
   lua_setfield(L, -2, "colour");
-  lua_pushboolean(L, facts.utf8);
-  lua_setfield(L, -2, "utf8");
   return 1;
 }
 

@@ -15,7 +15,7 @@ namespace tessera::app {
 /// ...)` (true and results, or false at its time limit), `load_script(path)`, `loaded_files()`,
 /// `forget_loaded_files()`, `poll_interrupts(boolean)`, `interrupted()`, `make_folder(path)`,
 /// `user_folders()`, `user_scripts(kind)` (paths of the Lua files in folder `kind` of
-/// TESSERA_PATH), `terminal(stream)` (`is_terminal`, `columns`, `colour`, `utf8`),
+/// TESSERA_PATH), `terminal(stream)` (`is_terminal`, `columns`, `colour`),
 /// `run_program(words, input)` (starts one without a shell; exit status, stdout, stderr).
 void open_host_module(Host& host);
 

@@ -25,15 +25,6 @@ std::string_view variable(const char* name) {
   return value == nullptr ? std::string_view{} : std::string_view{value};
 }
 
-bool locale_is_utf8() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const std::string_view value = variable(name);
-    if (value.empty()) continue;
-    return value != "C" && value != "POSIX" && value.find("8859") == std::string_view::npos;
-  }
-  return true;
-}
-
 [[noreturn]] void fail(const std::string& program, std::string_view what, int error) {
   throw Error(error == ENOENT ? ErrorCode::not_found : ErrorCode::io,
               fmt::format("{} '{}': {}", what, program, std::strerror(error)), program);
@@ -143,7 +134,6 @@ Terminal terminal_facts() {
   }
   // https://no-color.org: any value but the empty one counts.
   facts.colour = facts.is_terminal && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
-  facts.utf8 = locale_is_utf8();
   return facts;
 }
 

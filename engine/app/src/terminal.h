@@ -10,7 +10,6 @@ struct Terminal {
   bool is_terminal = false;
   int columns = 80;     ///< of the terminal; COLUMNS where set; 80 where neither is known
   bool colour = false;  ///< a terminal that shows colours, and NO_COLOR is not set
-  bool utf8 = true;     ///< whether the locale can show block and Braille characters
 };
 Terminal terminal_facts();
 

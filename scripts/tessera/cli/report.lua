@@ -7,7 +7,6 @@ local M = {}
 
 function M.main(given)
   local done = report.write { results = given.results, names = given.names, run = given.run, out = given.out }
-  done.out = given.out
   if host.json then
     host.set_result(done)
   else

@@ -2,8 +2,6 @@
 -- layer coloured by its bitwidth; below them what the stage holds in memory, beside them what a micro-batch takes.
 
 local core = require "tessera.core"
-local pipeline = require "tessera.picture.pipeline"
-local save = require "tessera.picture.save"
 
 core.document {
   name = "ts.picture",
@@ -17,7 +15,7 @@ return function(plan, path)
   if getmetatable(plan) ~= "tessera.Plan" then
     core.raise("invalid_argument", "ts.picture.plan: a plan belongs here, not a " .. type(plan), "ts.picture.plan")
   end
-  save("ts.picture.path", path, { any_svg = true, svg = function()
-    return pipeline.draw(plan:to_table(), plan:problem().name):to_string()
+  require "tessera.picture.save"("ts.picture.path", path, { any_svg = true, svg = function()
+    return require("tessera.picture.pipeline").draw(plan:to_table(), plan:problem().name):to_string()
   end })
 end

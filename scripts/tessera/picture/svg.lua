@@ -106,7 +106,8 @@ local attribute_order = { "class", "fill", "stroke", "stroke-width", "stroke-das
 local function attributes(given)
   local parts = {}
   for _, name in ipairs(attribute_order) do
-    if given and given[name] and given[name] ~= "" then parts[#parts + 1] = (' %s="%s"'):format(name, escape.xml(given[name])) end
+    local value = given and given[name]
+    if value and value ~= "" then parts[#parts + 1] = (' %s="%s"'):format(name, escape.xml(value)) end
   end
   return table.concat(parts)
 end

@@ -43,23 +43,38 @@ local function missing_bar(frame, item, x, width, tip)
   end
 end
 
+-- Several rows of one category and series share its place, side by side: none hides another.
+local function shares_of(series)
+  local nth, count = {}, {}
+  for _, list in ipairs { series.points, series.missing } do
+    for _, item in ipairs(list) do
+      count[item.x] = (count[item.x] or 0) + 1
+      nth[item] = count[item.x]
+    end
+  end
+  return nth, count
+end
+
 local function draw_series(frame, data, index, series, unit, opt)
   local band = frame.width / #data.x_words
-  local slot = band * 0.8 / #data.series
-  local width = math.min(slot * 0.94, 90)
+  local slot = math.min(band * 0.8 / #data.series, 96)
+  local nth, count = shares_of(series)
   local function place(item)
-    local offset = (index - 0.5 - #data.series / 2) * math.min(slot, 96)
-    return frame.x(item.x) + offset - width / 2
+    local width = slot * 0.94 / count[item.x]
+    local offset = (index - 0.5 - #data.series / 2) * slot - slot * 0.47
+    return frame.x(item.x) + offset + (nth[item] - 1) * width, width
   end
   local function tip(item, text)
     local head = series.name ~= "" and ("%s, %s"):format(data.x_words[item.x], series.name) or data.x_words[item.x]
     return ("%s: %s"):format(head, text)
   end
   for _, item in ipairs(series.points) do
-    bar(frame, index, item, place(item), width, unit, tip(item, units.value(item.y, unit)))
+    local x, width = place(item)
+    bar(frame, index, item, x, width, unit, tip(item, units.value(item.y, unit)))
   end
   for _, item in ipairs(series.missing) do
-    missing_bar(frame, item, place(item), width, tip(item, opt.y .. " " .. item.why))
+    local x, width = place(item)
+    missing_bar(frame, item, x, width, tip(item, opt.y .. " " .. item.why))
   end
 end
 

@@ -127,7 +127,7 @@ local read = options.card {
   },
 }
 
---- Writes the file and returns what it holds: { experiments, points, bytes }.
+--- Writes the file and returns what it holds: { experiments, points, bytes, out }.
 function M.write(given)
   local opt = read(given)
   local store = store_module.open(opt.results, { read_only = true })
@@ -137,7 +137,7 @@ function M.write(given)
   core.write_file(opt.out, text)
   local points = 0
   for _, entry in ipairs(entries) do points = points + #entry.rows end
-  return { experiments = #entries, points = points, bytes = #text }
+  return { experiments = #entries, points = points, bytes = #text, out = opt.out }
 end
 
 return M

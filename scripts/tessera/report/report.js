@@ -9,16 +9,24 @@
   const cellOf = ([text, exact, kind, why], column) => {
     const cell = document.createElement(column === 0 ? 'th' : 'td');
     if (column === 0) cell.scope = 'row';
-    if (kind) cell.className = kind;
     if (exact) cell.dataset.v = exact;
-    if (!why) {
+    if (!kind.startsWith('chip')) {
+      if (kind) cell.className = kind;
       cell.textContent = text;
+      return cell;
+    }
+    const chip = document.createElement('span');
+    chip.className = kind;
+    chip.textContent = text;
+    if (!why) {
+      cell.append(chip);
       return cell;
     }
     const details = document.createElement('details'), summary = document.createElement('summary');
     const pre = document.createElement('pre');
-    summary.textContent = cell.dataset.v = text;
+    cell.dataset.v = text;
     pre.textContent = why;
+    summary.append(chip);
     details.append(summary, pre);
     cell.append(details);
     return cell;

@@ -92,10 +92,13 @@ end
 local fine = { done = true, optimal = true, feasible = true }
 local broken = { failed = true, crashed = true, time_limit = true, out_of_memory = true }
 
+local function chip_class(row)
+  return fine[row.status] and "chip good" or broken[row.status] and "chip bad" or "chip"
+end
+
 local function status_cell(row)
   local status = data.word(row.status)
-  local class = fine[row.status] and "chip good" or broken[row.status] and "chip bad" or "chip"
-  local chip = h("span", { class = class }, status)
+  local chip = h("span", { class = chip_class(row) }, status)
   local why = failure(row)
   if not why then return h("td", nil, chip) end
   return h("td", { ["data-v"] = status }, h("details", nil, h("summary", nil, chip), h("pre", nil, why)))
@@ -116,13 +119,14 @@ local function row_html(columns, row)
   return h("tr", nil, cells)
 end
 
--- The same for the page's script: text, exact value, class, why it failed.
+-- The same for the page's script: text, exact value, class, why it failed. A status has the class of its chip.
 local function row_data(columns, row)
   local cells = {}
   for i, column in ipairs(columns) do
     local text, exact, number = cell(column, row)
-    local why = column.role == "status" and failure(row)
-    cells[i] = { text, exact or "", number and "n" or #text > 40 and "long" or "", why or "" }
+    local class = number and "n" or #text > 40 and "long" or ""
+    local status = column.role == "status"
+    cells[i] = { text, exact or "", status and chip_class(row) or class, status and failure(row) or "" }
   end
   return cells
 end
