@@ -170,7 +170,7 @@ class Pool::State {
     }
     if (worker.process->is_broken()) worker.meddled = true;
     if (worker.meddled) worker.process->kill();
-    if (!open) bury(worker);
+    if (!open || worker.leaves) bury(worker);
   }
 
   void take_answer(Worker& worker, Frame& frame) {
