@@ -29,7 +29,7 @@ struct HostSettings {
   bool json = false;  ///< stdout carries one JSON value and nothing else
   bool strict = true;
   std::vector<std::string> arguments;
-  std::string script;  ///< `arg[0]`
+  std::string script;                   ///< `arg[0]`
   workers::Channel* channel = nullptr;  ///< of a worker process
 };
 
