@@ -136,6 +136,7 @@ local ts = {}
 ---@field runs fun(self, options?: table): table[] Runs, oldest first; see ResultStore:runs
 ---@field run fun(self, id: integer): table One run, with script_text
 ---@field add fun(self, run: integer, row: table) Stores one row for good; see ResultStore:add
+---@field add_all fun(self, run: integer, rows: table[]) Stores many rows, all or none; see ResultStore:add
 ---@field keys fun(self, run: integer): table<string, string>, table<string, boolean> The status of each stored point by its key; the keys of those that failed
 ---@field rows fun(self, run: integer, options?: table): table[] Rows in order: point, status, the columns, error; see ResultStore:rows
 ---@field artefacts fun(self, run: integer, key: string): table[] Plans, timelines and pictures of one row: name, kind, value
@@ -386,6 +387,19 @@ local ts = {}
 ---@field price_source? string Where the price was read
 ---@field source? string Where the figures were read
 
+---@class tessera.options.experiment
+---@field name string Under which results are stored: llmpq/table4
+---@field doc? string One line [default ""]
+---@field paper? table Published cells, from ts.paper
+---@field seed? integer Every point's own seed comes from it and the point (an integer) [default 0]
+---@field grid table<string, any[]>|table[] Values by key, of which every combination is a point; or a list of points
+---@field quick? table<string, any[]> Other values for --quick, by key
+---@field run fun(point: table, context: table): table Computes the columns of one point; context has seed, quick, point_index and output_dir
+---@field check? fun(t: table) The claims; t:expect_best and so on
+---@field columns? string[] Columns to show, in order; default: all
+---@field plots? table[] For the report: options of ts.plot without rows
+---@field time_limit_s? number Of one point, beyond which it is stopped (a number in [0.001, 10000000] (s)) [default 300]
+
 ---@class tessera.options.indicator
 ---@field kind? "constant"|"random" constant: the squared step of eq. (3) for every layer; random: draws [default "constant"]
 ---@field model tessera.Model|string Model whose layers it covers
@@ -526,6 +540,16 @@ function ts.cluster(options) end
 ---@return tessera.Device
 function ts.device(options) end
 
+--- Declares an experiment. A script that returns it is swept by `tessera run`.
+---@param options tessera.options.experiment
+---@return tessera.Experiment
+function ts.experiment(options) end
+
+--- Every combination of the values, in order of the sorted keys, the last changing fastest.
+---@param grid table<string, any[]> Lists of strings, numbers or booleans by key
+---@return table[]
+function ts.grid(grid) end
+
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
 ---@param topic string planners, models, devices, clusters, workloads or kernel_sets
 ---@return string?
@@ -557,6 +581,15 @@ function ts.max_batch(problem, options) end
 ---@param options? tessera.options.model|string
 ---@return tessera.Model
 function ts.model(options) end
+
+--- Cells of a published table: a CSV file below datasets/papers, or papers in TESSERA_PATH.
+---@param name string "llmpq/table4.csv"
+---@return { source: string
+---@return keys: string[]
+---@return columns: string[]
+---@return rows: table[]
+---@return points: table[] }
+function ts.paper(name) end
 
 --- Plans of which none is better in latency, quality and price at once, sorted by latency. Every subset of the cluster's devices is a candidate; no plan on any of them dominates a point, which exact solves prove. Points have latency_s, throughput_tok_s, omega, mean_bitwidth, price_usd_per_h, usd_per_million_tokens, devices and plan; ts.table prints them. Second result: complete (the front holds every point), stopped, solves, subsets. Or nil and why.
 ---@param problem tessera.Problem Its theta does not matter; its quality floor holds
