@@ -27,9 +27,9 @@ const Failure kFailures[] = {
     {"local f = require 'ffi' f.cdef 'long write(int, const void*, unsigned long);' "
      "f.C.write(3, ('\\255'):rep(64), 64) return { x = 1 }",
      "crashed", "what is no answer"},
-    {"while true do end", "time_limit", "at its time limit of 1 s"},
-    {"jit.off() jit.flush() while true do end", "time_limit", "at its time limit of 1 s"},
-    {"while true do pcall(function() while true do end end) end", "time_limit", "1 s"},
+    {"while true do end", "time_limit", "at its time limit of 3 s"},
+    {"jit.off() jit.flush() while true do end", "time_limit", "at its time limit of 3 s"},
+    {"while true do pcall(function() while true do end end) end", "time_limit", "3 s"},
     {"local t = {} for n = 1, 1e9 do t[n] = ('x'):rep(1e6) .. n end", "out_of_memory",
      "the limit of a worker is 0.25 GiB"},
     {"local s = 'x' while true do s = s .. s end", "out_of_memory", "0.25 GiB"},
@@ -57,7 +57,7 @@ TEST_F(Sweep, AFailingPointCostsThatPointOnly) {
   }
   experiment("bad", 2 * n, body + "return { x = point.i }");
   const test::Process p = tessera(
-      {"run", "bad.lua", "--jobs", "2", "--memory-limit-gib", "0.25", "--point-time-limit-s", "1"});
+      {"run", "bad.lua", "--jobs", "2", "--memory-limit-gib", "0.25", "--point-time-limit-s", "3"});
   EXPECT_EQ(p.status, 1) << p.err;
   EXPECT_THAT(p.out, HasSubstr(std::to_string(n) + " of " + std::to_string(2 * n)));
   EXPECT_THAT(p.out, HasSubstr("--failed"));
