@@ -28,6 +28,7 @@ local ts = {
   pareto = require "tessera.pareto",
   replan = require "tessera.replan",
   picture = require "tessera.picture",
+  plot = require "tessera.plot",
   experiment = require "tessera.experiment",
   grid = require("tessera.experiment.grid").points,
   paper = require("tessera.experiment.paper").load,
@@ -39,6 +40,7 @@ local ts = {
 
 -- ts.workload { ... } makes one; ts.workload.llmpq is a shipped one.
 ts.workload = setmetatable({}, {
+  __metatable = "ts.workload",
   __call = function(_, description) return core.workload(description) end,
   __index = function(_, name)
     if type(name) ~= "string" then return nil end
@@ -50,6 +52,7 @@ ts.workload = setmetatable({}, {
 })
 
 return setmetatable(ts, {
+  __metatable = "tessera",
   __index = function(_, name)
     local known = {}
     for key in pairs(ts) do known[#known + 1] = key end

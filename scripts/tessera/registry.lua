@@ -155,13 +155,38 @@ function M.broken()
   return broken
 end
 
+local plan_card = {
+  { "name", "string", "What planner = names" },
+  { "doc", "string", "One sentence" },
+  { "source", "string?", "The paper it comes from" },
+  { "options", "table<string, { type: string, default: any, min: number?, max: number?, doc: string? }>?",
+    "Options of its own, which ts.plan then takes" },
+}
+local function with_fields(...)
+  local fields = deep_copy(plan_card)
+  for _, field in ipairs { ... } do fields[#fields + 1] = field end
+  return fields
+end
+core.document_object {
+  name = "tessera.PlannerCard", doc = "What ts.register_planner takes.",
+  fields = with_fields({ "plan", "fun(problem: tessera.Problem, opt: table): table?, tessera.Error?",
+    "Returns stages and both micro-batch sizes, as planner = \"manual\" takes them, or nil and why" }),
+}
+core.document_object {
+  name = "tessera.HeuristicCard", doc = "What ts.register_heuristic takes.",
+  fields = with_fields(
+    { "improve", "fun(search: tessera.Search, opt: table)", "Improves the plan of the search by moves" },
+    { "starts", "\"one\"|\"every\"|nil", "adabits' plan, or that of every order of device types and pair of "
+      .. "micro-batch sizes, of which the best answer counts" }),
+}
+
 core.document {
   name = "ts.register_planner", doc = "Adds a planner written in Lua; its name then works as `planner =`. "
     .. "One of the same name that was added before is replaced.",
-  parameters = { { "card", "table",
+  parameters = { { "card", "tessera.PlannerCard",
     "name, doc, source, plan = function(problem, opt), "
     .. "options = { [name] = { type =, default =, min =, max =, doc = } }" } },
-  returns = "table",
+  returns = "tessera.PlannerCard",
 }
 function M.register_planner(card)
   load_shipped()
@@ -172,10 +197,10 @@ end
 core.document {
   name = "ts.register_heuristic", doc = "Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its "
     .. "name then works as `planner =`, alone or in a chain { \"adabits\", name }.",
-  parameters = { { "card", "table",
+  parameters = { { "card", "tessera.HeuristicCard",
     "name, doc, source, options, improve = function(search, opt), starts = \"one\" (adabits' plan) or \"every\" "
     .. "(that of every order of device types and pair of micro-batch sizes; the best answer counts)" } },
-  returns = "table",
+  returns = "tessera.HeuristicCard",
 }
 function M.register_heuristic(card)
   load_shipped()

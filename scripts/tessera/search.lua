@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 local core = require "tessera.core"
+local host = require "tessera.host"
 
 -- The same record as tessera::solver::Move. A second load of this file finds it declared.
 if not pcall(ffi.typeof, "tessera_move") then
@@ -24,7 +25,12 @@ local record = ffi.typeof "tessera_move"
 local view = ffi.typeof "const tessera_move *"
 local size = ffi.sizeof(record)
 
+local function is_move(value) return ffi.istype(record, value) or ffi.istype(view, value) end
+
 local function keep(move)
+  if not is_move(move) then
+    core.raise("invalid_argument", "move:keep: call it with a colon, on a move; not on a " .. type(move), "move")
+  end
   local copy = record()
   ffi.copy(copy, move, size)
   return copy
@@ -37,6 +43,9 @@ local function to_table(move)
   end
   return t
 end
+
+-- A view is a pointer, and an index moves it anywhere in memory: a sandboxed script gets copies.
+local lend = host.sandboxed and keep or function(move) return move end
 
 local behaviour = {
   __index = function(move, name)
@@ -71,7 +80,7 @@ local function of(search, method)
 end
 
 local function figures(move, method)
-  if not (ffi.istype(record, move) or ffi.istype(view, move)) then
+  if not is_move(move) then
     core.raise("invalid_argument", ("search:%s: a move belongs here, not a %s"):format(method, type(move)), "search")
   end
   return move.kind_index, move.from_stage, move.to_stage, move.first_layer, move.num_layers, move.from_bitwidth,
@@ -111,7 +120,7 @@ function Search:moves(query)
       block, i = ffi.cast(view, address), 0
     end
     i = i + 1
-    return block + (i - 1)
+    return lend(block + (i - 1))
   end
 end
 
@@ -168,6 +177,47 @@ local shell = {
   end,
   __tostring = function(self) return tostring(of(self, "tostring").state) end,
   __metatable = "tessera.Search",
+}
+
+core.document_object {
+  name = "tessera.Move", doc = "A small change of a plan, priced. Read-only; valid until the next step of its search.",
+  fields = {
+    { "kind", "string", "shift, swap, retype, rule, micro_batch or order" },
+    { "from_stage", "integer", "Stage that gives layers (0-based)" },
+    { "to_stage", "integer", "Stage that takes layers (0-based)" },
+    { "first_layer", "integer", "First layer it concerns (0-based)" },
+    { "num_layers", "integer", "Layers it concerns" },
+    { "from_bitwidth", "integer", "Of the layers before (bits)" },
+    { "to_bitwidth", "integer", "Of the layers after (bits)" },
+    { "fits", "boolean", "Every memory limit and the quality floor hold afterwards" },
+    { "objective_delta", "number", "Change of what the problem minimises (s); negative is better" },
+    { "prefill_delta_s", "number", "Change of the prefill's share of the latency (s)" },
+    { "decode_delta_s", "number", "Change of the decode's share of the latency (s)" },
+    { "omega_delta", "number", "Change of omega, in the units of the problem" },
+    { "memory_delta_bytes", "number", "Change of the memory in use (bytes)" },
+  },
+  methods = {
+    { "keep", "(): tessera.Move", "A copy that lasts beyond the next step" },
+    { "to_table", "(): table", "Its fields as a table" },
+  },
+}
+core.document_object {
+  name = "tessera.Search", doc = "What a heuristic is given: a plan that fits, and the moves from it.",
+  fields = {},
+  methods = {
+    { "moves", "(query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move?",
+      "Iterates over moves of the plan at hand, in a fixed order" },
+    { "apply", "(move: tessera.Move)", "Makes the step; the engine checks it again and prices it anew" },
+    { "undo", "(): boolean", "Takes the last step back; false where there is none" },
+    { "evaluate", "(move: tessera.Move): table", "The move priced from scratch" },
+    { "perturb", "(strength: number)", "Random steps that fit, about strength times the number of layers; strength in [0, 1]" },
+    { "slowest_stage", "(): integer", "The stage that weighs most in the objective (0-based)" },
+    { "objective", "(): number", "Of the plan at hand (s)" },
+    { "best", "(): tessera.Plan", "The best plan met so far" },
+    { "expired", "(): boolean", "Whether the time limit has passed" },
+    { "moves_made", "(): integer", "Steps made so far" },
+    { "random", "(): number", "In [0, 1), from the plan's seed" },
+  },
 }
 
 --- A search object over the engine's state.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "problem_lua.h"
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/solver/model_dump.h"
@@ -100,6 +101,7 @@ const OptionTable& model_options() {
 int write_model(lua_State* L) {
   const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
   const std::string path = lua_kit::check_text(L, 2, "problem:write_model path");
+  check_may_write(path);  // COIN-OR opens the file itself
   const lua_kit::Options options(L, 3, model_options(), "problem:write_model");
   solver::PlanRequest request;
   if (options.given("device_order")) {

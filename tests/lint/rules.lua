@@ -11,6 +11,7 @@ local may_include = {
   ["engine/indicator"] = { "engine/core", "kernels" },
   ["engine/results"] = { "engine/core" },
   ["engine/sim"] = { "engine/core", "engine/cost" },
+  ["engine/sandbox"] = { "engine/core" },
   ["engine/lua_kit"] = { "engine/core" },
   ["engine/workers"] = { "engine/core" },
   ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "kernels" },

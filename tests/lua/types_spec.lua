@@ -1,21 +1,153 @@
--- The editor's definitions say what the program does.
+-- The editor's definitions and the reference page say what the program does, and leave nothing out.
 local host = require "tessera.host"
-require "tessera"
+local ts = require "tessera"
+local cards = host.cards()
+
+local root = host.installation.scripts_dir
+
+local function read(path)
+  local file = assert(io.open(path))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+-- What a name says of its unit; a doc or a unit has to say it too.
+local unit_words = {
+  { "_bytes_per_s$", "bytes/s" }, { "_flop_per_s$", "FLOP/s" }, { "_tok_s$", "tok/s" }, { "_usd_per_h$", "USD/h" },
+  { "_bytes$", "bytes" }, { "_gib$", "GiB" }, { "_gbps$", "Gb/s" }, { "_us$", "us" }, { "_s$", "s" },
+  { "_tokens$", "tokens" },
+}
+
+local function unit_of(name)
+  for _, pair in ipairs(unit_words) do
+    if name:find(pair[1]) then return pair[2] end
+  end
+end
+
+local function names_unit(name, unit, doc)
+  local wanted = unit_of(name)
+  if not wanted then return true end
+  return unit == wanted or doc:find("(" .. wanted .. ")", 1, true) ~= nil
+    or doc:find("%f[%w]" .. wanted:gsub("%p", "%%%0") .. "%f[^%w]") ~= nil
+end
 
 describe("scripts/tessera/types/tessera.lua", function()
+  local text = host.luacats()
+
   it("is what the program generates", function()
-    local file = assert(io.open(host.installation.scripts_dir .. "/tessera/types/tessera.lua"))
-    local text = file:read "*a"
-    file:close()
-    assert.is_true(text == host.luacats(), "it is stale; run: bash scripts/generate_types.sh")
+    assert.is_true(read(root .. "/tessera/types/tessera.lua") == text,
+      "it is stale; run: bash scripts/generate_types.sh")
   end)
 
-  it("names every function of the library", function()
-    local text = host.luacats()
-    for name, value in pairs(require "tessera") do
-      if type(value) == "function" then
+  it("is Lua", function() assert(loadstring(text)) end)
+
+  it("names every function of the library, with a sentence on each", function()
+    for name, value in pairs(ts) do
+      if type(value) == "function" or name == "workload" then
         assert.truthy(text:find("function ts." .. name .. "(", 1, true), name .. " has no definition")
+        local card = cards.functions["ts." .. name] or cards.options["ts." .. name]
+        assert.truthy(#card.doc > 10, name .. " has no doc")
       end
+    end
+  end)
+
+  it("uses only classes that it defines", function()
+    local known = {}
+    for class in text:gmatch "%-%-%-@class ([%w_.]+)" do known[class] = true end
+    for class in text:gmatch "%f[%w]tessera%.[%w_.]+%w" do
+      assert.truthy(known[class], class .. " is named and never defined")
+    end
+  end)
+end)
+
+describe("scripts/REFERENCE.md", function()
+  local text = require("tessera.reference_page").text(cards)
+
+  it("is what the program generates", function()
+    assert.is_true(read(root .. "/REFERENCE.md") == text, "it is stale; run: bash scripts/generate_types.sh")
+  end)
+
+  it("has every function, object, option and flag", function()
+    for _, kind in ipairs { "functions", "options", "objects" } do
+      for name in pairs(cards[kind]) do
+        assert.truthy(text:find("\n### " .. name .. "\n", 1, true), name .. " has no section")
+      end
+    end
+    for name, card in pairs(cards.options) do
+      for _, option in ipairs(card.options) do
+        local shown = name:find " " and "--" .. option.name:gsub("_", "-") or option.name
+        assert.truthy(text:find("| `" .. shown .. "` |", 1, true), name .. "." .. option.name)
+      end
+    end
+  end)
+
+  it("links only to sections that are there", function()
+    local anchors = {}
+    for title in text:gmatch "\n##+ ([^\n]+)" do
+      anchors[title:lower():gsub("[^%w%- _]", ""):gsub(" ", "-")] = true
+    end
+    for link in text:gmatch "%]%(#([^)]+)%)" do assert.truthy(anchors[link], link) end
+  end)
+end)
+
+describe("cards", function()
+  it("describe every option, with its unit where the name says one", function()
+    for name, card in pairs(cards.options) do
+      for _, option in ipairs(card.options) do
+        local at = name .. "." .. option.name
+        assert.truthy(#option.doc > 3, at .. " has no doc")
+        if option.numeric then assert.truthy(names_unit(option.name, option.unit, option.doc), at .. " has no unit") end
+        if option.default then assert.truthy(loadstring("return " .. option.default), at .. ": " .. option.default) end
+      end
+    end
+  end)
+
+  it("describe every field and method of the live object types", function()
+    local registry = debug.getregistry()
+    local found = 0
+    for name, metatable in pairs(registry) do
+      local members = type(name) == "string" and name:find "^tessera%." and type(metatable) == "table"
+        and rawget(metatable, "__members")
+      local card = members and cards.objects[name]
+      if card then
+        found = found + 1
+        local known = { to_table = true }
+        for _, list in ipairs { card.fields, card.methods } do
+          for _, member in ipairs(list) do known[member.name] = member end
+        end
+        for member in pairs(members) do assert.truthy(known[member], name .. "." .. member .. " has no card") end
+      end
+    end
+    assert.truthy(found >= 8, found .. " object types found")
+  end)
+
+  it("describe every field with its unit", function()
+    for name, card in pairs(cards.objects) do
+      for _, field in ipairs(card.fields) do
+        local at = name .. "." .. field.name
+        assert.truthy(#field.doc > 3, at .. " has no doc")
+        if field.type:find "^number" then
+          assert.truthy(names_unit(field.name, "", field.doc), at .. " has no unit: " .. field.doc)
+        end
+      end
+      for _, method in ipairs(card.methods) do
+        assert.truthy(#method.doc > 3, name .. ":" .. method.name .. " has no doc")
+        assert.truthy(method.type:find "^%(", name .. ":" .. method.name .. " has no signature")
+      end
+    end
+  end)
+end)
+
+describe(".luarc.json", function()
+  it("is JSON whose folders exist", function()
+    local path = root .. "/../.luarc.json"
+    local file = io.open(path)
+    if not file then return pending "not in a source tree" end
+    file:close()
+    local folders = read(path):match '"workspace.library"%s*:%s*%[(.-)%]'
+    for folder in folders:gmatch '"([^"]+)"' do
+      assert(io.open(root .. "/../" .. folder .. "/tessera.lua"), folder .. " holds no definitions"):close()
     end
   end)
 end)

@@ -24,14 +24,14 @@ struct Process {
 };
 
 struct ProcessSetup {
-  std::string input;
-  std::vector<std::pair<std::string, std::string>> environment;
-  std::string out_path;  ///< stdout goes there instead of `Process::out`
-  std::string directory;
+  std::string input = {};
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  std::string out_path = {};  ///< stdout goes there instead of `Process::out`
+  std::string directory = {};
   /// Called with the process id as soon as `err` or `out` contains `wait_for`.
-  std::string wait_for;
-  std::function<void(pid_t)> then;
-  std::function<void()> in_child;  ///< called in the new process before the program starts
+  std::string wait_for = {};
+  std::function<void(pid_t)> then = {};
+  std::function<void()> in_child = {};  ///< called in the new process before the program starts
   double timeout_s = 60;
 };
 

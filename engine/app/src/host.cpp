@@ -15,6 +15,7 @@
 #include "loads.h"
 #include "script.h"
 #include "strict.h"
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
@@ -99,6 +100,9 @@ void print_error(const lua_kit::ErrorReport& report) {
     text += "  binding constraint: " + report.constraint + "\n";
   }
   add("cause:", report.cause);
+  if (report.code == "out_of_memory" && access_is_restricted()) {
+    add("hint:", "the sandbox has a memory limit; --sandbox-memory-gib allows more");
+  }
   if (shows_traceback(report) && !report.traceback.empty()) text += report.traceback + "\n";
   std::fputs(text.c_str(), stderr);
 }
@@ -133,7 +137,7 @@ Host::Host(HostSettings settings)
   open_host_module(*this);
   open_bindings(L_, environment_, settings_.channel);
   record_loads(L_, installation_.scripts_dir + "/");
-  if (settings_.strict) set_strict(L_, true);
+  if (settings_.strict) set_strict(L_, LUA_GLOBALSINDEX, true);
   watchdog_ = std::make_unique<lua_kit::interrupt::Watchdog>(L_);
   if (settings_.json) lua_kit::interrupt::keep_stdout_clean();
 }

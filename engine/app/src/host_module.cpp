@@ -14,6 +14,8 @@
 #include "loads.h"
 #include "script.h"
 #include "strict.h"
+#include "terminal.h"
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
@@ -94,7 +96,7 @@ int set_incumbent(lua_State* L) {
 }
 
 int strict(lua_State* L) {
-  set_strict(L, lua_kit::check_boolean(L, 1, "tessera.host.strict"));
+  set_strict(L, LUA_GLOBALSINDEX, lua_kit::check_boolean(L, 1, "tessera.host.strict"));
   return 0;
 }
 
@@ -119,6 +121,11 @@ int help_topics(lua_State* L) {
 
 int luacats(lua_State* L) {
   lua_kit::push_text(L, Host::of(L).reference().luacats());
+  return 1;
+}
+
+int cards(lua_State* L) {
+  lua_kit::push_json(L, Host::of(L).reference().cards());
   return 1;
 }
 
@@ -217,6 +224,41 @@ int user_scripts(lua_State* L) {
   return 1;
 }
 
+int terminal(lua_State* L) {
+  const Terminal facts = terminal_facts();
+  lua_newtable(L);
+  lua_pushboolean(L, facts.is_terminal);
+  lua_setfield(L, -2, "is_terminal");
+  lua_pushinteger(L, facts.columns);
+  lua_setfield(L, -2, "columns");
+  lua_pushboolean(L, facts.colour);
+  lua_setfield(L, -2, "colour");
+  lua_pushboolean(L, facts.utf8);
+  lua_setfield(L, -2, "utf8");
+  return 1;
+}
+
+/// run_program({ "rsvg-convert", ... }, input): exit status, stdout, stderr; no shell.
+int run_program(lua_State* L) {
+  const Json given = lua_kit::json_from_lua(L, 1, "tessera.host.run_program.words");
+  std::vector<std::string> words;
+  for (const Json& word : given) {
+    if (!word.is_string()) {
+      throw Error(ErrorCode::invalid_argument, "tessera.host.run_program.words: strings only");
+    }
+    words.push_back(word.get<std::string>());
+  }
+  if (words.empty()) {
+    throw Error(ErrorCode::invalid_argument, "tessera.host.run_program.words: name a program");
+  }
+  const ProgramResult result =
+      app::run_program(words, lua_kit::check_text(L, 2, "tessera.host.run_program.input"));
+  lua_pushinteger(L, result.status);
+  lua_kit::push_text(L, result.out);
+  lua_kit::push_text(L, result.err);
+  return 3;
+}
+
 void set_text(lua_State* L, const char* field, const std::string& text) {
   lua_kit::push_text(L, text);
   lua_setfield(L, -2, field);
@@ -226,6 +268,8 @@ void set_facts(const Host& host) {
   lua_State* L = host.state();
   lua_pushboolean(L, host.settings().json);
   lua_setfield(L, -2, "json");
+  lua_pushboolean(L, access_is_restricted());
+  lua_setfield(L, -2, "sandboxed");
   lua_kit::push_texts(L, host.settings().arguments);
   lua_setfield(L, -2, "arguments");
   lua_newtable(L);
@@ -268,6 +312,7 @@ void open_host_module(Host& host) {
                             {"help", guarded<help>},
                             {"help_topics", guarded<help_topics>},
                             {"luacats", guarded<luacats>},
+                            {"cards", guarded<cards>},
                             {"limited", guarded<limited>},
                             {"load_script", guarded<load_script_file>},
                             {"loaded_files", guarded<script_files>},
@@ -277,7 +322,9 @@ void open_host_module(Host& host) {
                             {"terminal_width", guarded<terminal_width>},
                             {"make_folder", guarded<make_folder>},
                             {"user_folders", guarded<list_user_folders>},
-                            {"user_scripts", guarded<user_scripts>}});
+                            {"user_scripts", guarded<user_scripts>},
+                            {"terminal", guarded<terminal>},
+                            {"run_program", guarded<run_program>}});
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");
   host.call(1, 1);

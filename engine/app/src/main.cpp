@@ -14,6 +14,7 @@
 #include "list.h"
 #include "lua_verb.h"
 #include "repl.h"
+#include "sandbox/sandbox.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/text.h"
@@ -122,6 +123,10 @@ ExitStatus print_version(bool json) {
 ExitStatus run(const Command& command) {
   switch (command.verb) {
     case Verb::run: {
+      const auto sandboxed = command.flags.find("sandbox");
+      if (sandboxed != command.flags.end() && sandboxed->second.back() == "true") {
+        return run_sandboxed(command);
+      }
       Host host(command.settings);
       return host.finish(run_files(host, command));
     }

@@ -16,18 +16,26 @@ namespace {
 
 constexpr std::uint64_t kMaxScriptBytes = 16u << 20;
 
-std::string find_script(lua_State* L, const std::string& path) {
+const char kGlobalsKey = 0;
+
+}  // namespace
+
+std::string find_script(const Installation& installation, const std::string& path) {
   std::error_code ignored;
   if (path == "-") return "/dev/stdin";
   if (fs::exists(path, ignored)) return path;
   for (const char* suffix : {"", ".lua"}) {
-    const fs::path known = fs::path(Host::of(L).installation().experiments_dir) / (path + suffix);
+    const fs::path known = fs::path(installation.experiments_dir) / (path + suffix);
     if (fs::is_regular_file(known, ignored)) return known.string();
   }
   return path;
 }
 
-}  // namespace
+void set_script_globals(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kGlobalsKey));
+  lua_insert(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
 
 void load_text(lua_State* L, const std::string& code, const std::string& chunk_name) {
   const std::string shown = chunk_name.substr(1);
@@ -43,10 +51,14 @@ void load_text(lua_State* L, const std::string& code, const std::string& chunk_n
     lua_pop(L, 1);
     throw Error(ErrorCode::script, message, shown);
   }
+  lua_pushlightuserdata(L, const_cast<char*>(&kGlobalsKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (lua_isnil(L, -1)) return lua_pop(L, 1);
+  lua_setfenv(L, -2);
 }
 
 void load_script(lua_State* L, const std::string& path) {
-  const std::string found = find_script(L, path);
+  const std::string found = find_script(Host::of(L).installation(), path);
   std::string code = read_file(found, kMaxScriptBytes);
   // "#!" lines and byte order marks are for others; the line count stays.
   if (code.rfind("\xEF\xBB\xBF", 0) == 0) code.erase(0, 3);

@@ -3,12 +3,21 @@
 #include <lua.hpp>
 #include <string>
 
+#include "tessera/core/files.h"
+
 namespace tessera::app {
 
 /// Reads a script of at most 16 MiB and pushes it as a function. A path that does not exist is also
 /// looked up among the experiments ("examples/01_first_plan"). "-" is stdin.
 /// @throws Error for unreadable files, binary content, and syntax errors.
 void load_script(lua_State* L, const std::string& path);
+
+/// Where `path` is: itself, or among the experiments.
+std::string find_script(const Installation& installation, const std::string& path);
+
+/// From here on what load_text loads has the table on top of the stack, which is popped, for its
+/// globals.
+void set_script_globals(lua_State* L);
 
 /// Pushes `code` as a function. @throws Error{script} for bytecode, NUL bytes and syntax errors.
 void load_text(lua_State* L, const std::string& code, const std::string& chunk_name);

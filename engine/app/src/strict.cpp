@@ -30,9 +30,10 @@ bool is_exempt(lua_State* L, Access access) {
                      [&](std::string_view folder) { return source.rfind(folder, 0) == 0; });
 }
 
+// Of the table at index 1: inside the metamethod, that of the globals.
 std::vector<std::string> global_names(lua_State* L) {
   std::vector<std::string> names;
-  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  lua_pushvalue(L, 1);
   for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
     if (lua_type(L, -2) == LUA_TSTRING) names.push_back(lua_kit::check_text(L, -2, "global"));
   }
@@ -76,8 +77,8 @@ int assign_global(lua_State* L) {
 
 }  // namespace
 
-void set_strict(lua_State* L, bool strict) {
-  lua_pushvalue(L, LUA_GLOBALSINDEX);
+void set_strict(lua_State* L, int globals, bool strict) {
+  lua_pushvalue(L, globals);
   if (strict) {
     lua_createtable(L, 0, 3);
     lua_pushcfunction(L, lua_kit::guarded<read_global>);

@@ -96,6 +96,12 @@ OptionTable option_table(lua_kit::Reference& reference, const Json& card) {
   return table;
 }
 
+std::vector<lua_kit::ParameterCard> members(const Json& list) {
+  std::vector<lua_kit::ParameterCard> cards;
+  for (const Json& item : list) cards.push_back({item.at(0), item.at(1), item.at(2)});
+  return cards;
+}
+
 /// document{ name, doc, parameters = { { "rows", "table[]", "What it is" } }, returns, options = {
 /// { name =, type =, doc =, unit =, default =, min =, max =, choices =, required = } } }: a
 /// function of the library that is written in Lua, for help and for editors. Without parameters it
@@ -108,10 +114,19 @@ int document(lua_State* L) {
   if (card.contains("options") && !card.contains("parameters")) return 0;
   lua_kit::FunctionCard function{
       fields.text("name"), fields.text("doc"), {}, fields.text("returns", "")};
-  for (const Json& parameter : card.value("parameters", Json::array())) {
-    function.parameters.push_back({parameter.at(0), parameter.at(1), parameter.at(2)});
-  }
+  function.parameters = members(card.value("parameters", Json::array()));
   reference.add(std::move(function));
+  return 0;
+}
+
+/// document_object{ name, doc, fields = { { "kind", "string", "What it is" } }, methods = { {
+/// "apply", "(move: tessera.Move)", "What it does" } } }: an object that is made in Lua.
+int document_object(lua_State* L) {
+  const Json card = lua_kit::json_from_lua(L, 1, "card");
+  JsonFields fields(card, "card");
+  environment(L).reference.add(lua_kit::ObjectCard{fields.text("name"), fields.text("doc"),
+                                                   members(card.value("fields", Json::array())),
+                                                   members(card.value("methods", Json::array()))});
   return 0;
 }
 
@@ -202,6 +217,7 @@ void register_core(lua_State* L) {
                             {"from_json", lua_kit::guarded<from_json>},
                             {"clock", lua_kit::guarded<wall_clock>},
                             {"document", lua_kit::guarded<document>},
+                            {"document_object", lua_kit::guarded<document_object>},
                             {"help", lua_kit::guarded<help_text>}});
 }
 

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -123,6 +124,7 @@ void replace_file(const std::string& path, const std::string& content, std::opti
 
 std::string read_file(const std::string& path, std::uint64_t max_bytes) {
   refuse_nul(path);
+  check_may_read(path);
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail("read", path, errno);
   struct stat info {};
@@ -167,6 +169,7 @@ std::vector<std::string> take_read_log() {
 
 void write_file(const std::string& path, const std::string& content) {
   refuse_nul(path);
+  check_may_write(path);
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) fail("write", path, EISDIR);

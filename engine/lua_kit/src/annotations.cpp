@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "tessera/core/text.h"
@@ -82,18 +83,56 @@ std::string options_class(std::string_view table_name) {
   return "tessera.options." + name;
 }
 
+bool is_numeric(const OptionSpec& spec) {
+  return spec.type == OptionType::integer || spec.type == OptionType::number ||
+         spec.type == OptionType::integer_list;
+}
+
 std::string options_annotation(const OptionTable& table) {
   std::string text = fmt::format("---@class {}\n", options_class(table.name));
   for (const OptionSpec& spec : table.options) {
     std::string note(spec.doc);
-    const bool numeric = spec.type == OptionType::integer || spec.type == OptionType::number ||
-                         spec.type == OptionType::integer_list;
-    if (numeric) note += fmt::format(" ({})", describe_range(spec));
+    if (is_numeric(spec)) note += fmt::format(" ({})", describe_range(spec));
     if (!spec.default_text.empty()) note += fmt::format(" [default {}]", spec.default_text);
     text += fmt::format("---@field {}{} {} {}\n", spec.name, spec.required ? "" : "?",
                         lua_type_of(spec), note);
   }
   return text + "\n";
+}
+
+// Where the first of several types ends: at a comma that is in no bracket.
+std::size_t end_of_type(std::string_view types) {
+  int depth = 0;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const char c = types[i];
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == '>' || c == ')' || c == '}') --depth;
+    if (c == ',' && depth == 0) return i;
+  }
+  return types.size();
+}
+
+// "tessera run" is for people at a terminal; editors have no use for it.
+bool is_verb(const OptionTable& table) { return table.name.find(' ') != std::string_view::npos; }
+
+Json parameters_json(const std::vector<ParameterCard>& parameters) {
+  Json list = Json::array();
+  for (const ParameterCard& p : parameters) {
+    list.push_back({{"name", p.name}, {"type", p.lua_type}, {"doc", p.doc}});
+  }
+  return list;
+}
+
+Json option_json(const OptionSpec& spec) {
+  Json option{
+      {"name", spec.name},          {"type", lua_type_of(spec)},     {"doc", spec.doc},
+      {"unit", spec.unit},          {"range", describe_range(spec)}, {"required", spec.required},
+      {"numeric", is_numeric(spec)}};
+  if (!spec.default_text.empty()) option["default"] = spec.default_text;
+  if (!spec.choices.empty()) option["choices"] = spec.choices;
+  if (spec.min > -1e300) option["min"] = spec.min;
+  if (spec.max < 1e300) option["max"] = spec.max;
+  return option;
 }
 
 std::string function_annotation(const FunctionCard& card, const OptionTable* options) {
@@ -113,9 +152,9 @@ std::string function_annotation(const FunctionCard& card, const OptionTable* opt
     names.emplace_back("options");
   }
   for (std::string_view rest = card.returns; !rest.empty();) {
-    const std::size_t comma = std::min(rest.find(", "), rest.size());
-    text += fmt::format("---@return {}\n", rest.substr(0, comma));
-    rest.remove_prefix(std::min(comma + 2, rest.size()));
+    const std::size_t end = end_of_type(rest);
+    text += fmt::format("---@return {}\n", rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 2, rest.size()));
   }
   return text + fmt::format("function {}({}) end\n\n", card.name, join(names, ", "));
 }
@@ -127,6 +166,32 @@ void Reference::add(const OptionTable& table) { tables_[std::string(table.name)]
 void Reference::add(FunctionCard card) {
   std::string name = card.name;
   functions_[std::move(name)] = std::move(card);
+}
+
+void Reference::add(ObjectCard card) {
+  std::string name = card.name;
+  objects_[std::move(name)] = std::move(card);
+}
+
+Json Reference::cards() const {
+  Json functions = Json::object(), options = Json::object(), objects = Json::object();
+  for (const auto& [name, card] : functions_) {
+    functions[name] = {{"doc", card.doc},
+                       {"parameters", parameters_json(card.parameters)},
+                       {"returns", card.returns}};
+  }
+  for (const auto& [name, table] : tables_) {
+    Json list = Json::array();
+    for (const OptionSpec& spec : table.options) list.push_back(option_json(spec));
+    options[name] = {{"doc", table.doc}, {"returns", table.returns}, {"options", list}};
+    if (!table.instead.empty()) options[name]["instead"] = table.instead;
+  }
+  for (const auto& [name, card] : objects_) {
+    objects[name] = {{"doc", card.doc},
+                     {"fields", parameters_json(card.fields)},
+                     {"methods", parameters_json(card.methods)}};
+  }
+  return {{"functions", functions}, {"options", options}, {"objects", objects}};
 }
 
 std::vector<std::string> Reference::topics() const {
@@ -207,7 +272,9 @@ std::string Reference::luacats() const {
     }
     text += "\n";
   }
-  for (const auto& entry : tables_) text += options_annotation(entry.second);
+  for (const auto& entry : tables_) {
+    if (!is_verb(entry.second)) text += options_annotation(entry.second);
+  }
   for (const std::string& name : topics()) {
     const auto table = tables_.find(name);
     const auto function = functions_.find(name);

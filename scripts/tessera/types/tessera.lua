@@ -33,6 +33,15 @@ local ts = {}
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
 
+--- What ts.register_heuristic takes.
+---@class tessera.HeuristicCard
+---@field name string What planner = names
+---@field doc string One sentence
+---@field source string? The paper it comes from
+---@field options table<string, { type: string, default: any, min: number?, max: number?, doc: string? }>? Options of its own, which ts.plan then takes
+---@field improve fun(search: tessera.Search, opt: table) Improves the plan of the search by moves
+---@field starts "one"|"every"|nil adabits' plan, or that of every order of device types and pair of micro-batch sizes, of which the best answer counts
+
 --- Quality lost per layer and bitwidth.
 ---@class tessera.Indicator
 ---@field kind string constant, random or imported
@@ -65,6 +74,24 @@ local ts = {}
 ---@field kv_bytes_per_token fun(self, kv_bitwidth: number?): number KV cache of one token over all layers (bytes); 16 bits by default
 ---@field layer_bytes fun(self, bitwidth: number): number Weights of the first decoder layer at a bitwidth (bytes), without scales
 
+--- A small change of a plan, priced. Read-only; valid until the next step of its search.
+---@class tessera.Move
+---@field kind string shift, swap, retype, rule, micro_batch or order
+---@field from_stage integer Stage that gives layers (0-based)
+---@field to_stage integer Stage that takes layers (0-based)
+---@field first_layer integer First layer it concerns (0-based)
+---@field num_layers integer Layers it concerns
+---@field from_bitwidth integer Of the layers before (bits)
+---@field to_bitwidth integer Of the layers after (bits)
+---@field fits boolean Every memory limit and the quality floor hold afterwards
+---@field objective_delta number Change of what the problem minimises (s); negative is better
+---@field prefill_delta_s number Change of the prefill's share of the latency (s)
+---@field decode_delta_s number Change of the decode's share of the latency (s)
+---@field omega_delta number Change of omega, in the units of the problem
+---@field memory_delta_bytes number Change of the memory in use (bytes)
+---@field keep fun(self): tessera.Move A copy that lasts beyond the next step
+---@field to_table fun(self): table Its fields as a table
+
 --- Which layers run where, at which bitwidths, in which micro-batches, and what that costs.
 ---@class tessera.Plan
 ---@field status string optimal (proven) or feasible
@@ -94,6 +121,14 @@ local ts = {}
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
 ---@field problem fun(self): tessera.Problem The problem it solves
 ---@field with_note fun(self, text: string): tessera.Plan A copy with one more note
+
+--- What ts.register_planner takes.
+---@class tessera.PlannerCard
+---@field name string What planner = names
+---@field doc string One sentence
+---@field source string? The paper it comes from
+---@field options table<string, { type: string, default: any, min: number?, max: number?, doc: string? }>? Options of its own, which ts.plan then takes
+---@field plan fun(problem: tessera.Problem, opt: table): table?, tessera.Error? Returns stages and both micro-batch sizes, as planner = "manual" takes them, or nil and why
 
 --- What is to be planned and what counts as good.
 ---@class tessera.Problem
@@ -156,6 +191,7 @@ local ts = {}
 ---@field throughput_tok_s number Output tokens over total_s (tok/s)
 ---@field provenance string Of the stage times
 ---@field stages tessera.RunStage[] In pipeline order
+---@field timeline table? First 256 busy intervals as columns: stage_index, is_link (of the link after it), is_decode, micro_batch, start_s, duration_s; num_events: of the whole run
 ---@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage
 
 --- How busy a stage was.
@@ -163,6 +199,20 @@ local ts = {}
 ---@field name string Stage and device
 ---@field busy_s number Time it computed (s)
 ---@field idle_ratio number Share of the run it did not
+
+--- What a heuristic is given: a plan that fits, and the moves from it.
+---@class tessera.Search
+---@field moves fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move? Iterates over moves of the plan at hand, in a fixed order
+---@field apply fun(self, move: tessera.Move) Makes the step; the engine checks it again and prices it anew
+---@field undo fun(self): boolean Takes the last step back; false where there is none
+---@field evaluate fun(self, move: tessera.Move): table The move priced from scratch
+---@field perturb fun(self, strength: number) Random steps that fit, about strength times the number of layers; strength in [0, 1]
+---@field slowest_stage fun(self): integer The stage that weighs most in the objective (0-based)
+---@field objective fun(self): number Of the plan at hand (s)
+---@field best fun(self): tessera.Plan The best plan met so far
+---@field expired fun(self): boolean Whether the time limit has passed
+---@field moves_made fun(self): integer Steps made so far
+---@field random fun(self): number In [0, 1), from the plan's seed
 
 --- Consecutive layers on one device.
 ---@class tessera.Stage
@@ -286,83 +336,6 @@ local ts = {}
 ---@field read_only? boolean Neither makes nor changes any file [default false]
 ---@field create? boolean Makes the file where there is none [default true]
 
----@class tessera.options.tessera examples
----@field to? string Folder to copy into [default "."]
----@field force? boolean Overwrites files that are there already
-
----@class tessera.options.tessera man
-
----@class tessera.options.tessera plan
----@field model string Model by name (opt-30b), or the path of a config.json
----@field cluster string Cluster by name (llmpq-3), or devices as 3xT4-16G+1xV100-32G
----@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
----@field output_tokens? number Generated tokens per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 100]
----@field batch_size? integer Requests served together (an integer in [1, 1000000] (requests)) [default 32]
----@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
----@field lengths? string CSV file with a prompt and an output length per line; the lengths become expectations over it
----@field bitwidths? integer[] Candidate bitwidths (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
----@field objective? "steady"|"paper" steady: the pipeline's steady state; paper: eq. (4) as printed [default "steady"]
----@field theta? number Price of quality loss; 0 with a quality floor, the file's own with an instance (a number in [0, 1000000000000]) [default 1]
----@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
----@field memory? "physical"|"llm-pq" Memory model [default "physical"]
----@field kernel_set? string Kernels that run the layers [default "tessera"]
----@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
----@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
----@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
----@field quality? string Quality floor: a planner whose omega may not be exceeded (uniform)
----@field indicator? string Indicator as a JSON or CSV file
----@field planner? string|string[] Planner's name, or a list: a planner, then heuristics; see `tessera help planners` [default "exact"]
----@field device_order? string[] Devices by stage; default: searched
----@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
----@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
----@field replicas? integer|integer[]|string Pipelines to split the cluster into: a number, several to choose from, or "all" [default 1]
----@field every_candidate? boolean Plan each open choice for its own sake, not only until it is proven no better [default false]
----@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
----@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
----@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
----@field group? integer Neighbouring layers decided together, by planners of the engine (an integer in [1, 1000000] (layers)) [default 1]
----@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
----@field beside? boolean Shows what people run today on the same problem [default true]
----@field save? string Writes the plan to this file
----@field picture? string Writes the pipeline as an SVG picture to this file
-
----@class tessera.options.tessera report
----@field results? string File of results (SQLite) [default "results.db"]
----@field out? string File to write [default "report.html"]
----@field run? integer Which run of the one named experiment. Default: the newest (an integer in [1, 9.0072e+15])
-
----@class tessera.options.tessera results
----@field results? string File of results (SQLite) [default "results.db"]
----@field where? string[] Only points with these values: key=value, or key=value,value; repeatable
----@field run? integer Which run. Default: the newest (an integer in [1, 9.0072e+15])
----@field columns? string[] Columns to show, in this order
----@field sort? string Column to sort by; -column for descending
----@field limit? integer Rows to show at most (an integer in [0, 1000000000])
----@field failed? boolean Only failed points, with their tracebacks
----@field meta? boolean Also script, commit, seed, machine, duration
----@field format? "table"|"json"|"csv"|"markdown"|"latex" How rows are written [default "table"]
----@field out? string Writes to this file instead
----@field diff? string[] Two runs (2,5), or another results file: what differs, point by point
----@field merge? string[] Results files (of shards) whose rows are added to --results
----@field prefer? "first"|"last" Which row --merge keeps where two contradict each other; without it that is an error
-
----@class tessera.options.tessera run
----@field quick? boolean Only the points of the experiment's `quick`
----@field where? string[] Only points with these values: key=value, or key=value,value; repeatable
----@field dry_run? boolean Says what would run, and runs nothing
----@field jobs? integer Worker processes; 0 runs the points in this process. Default: one per core (an integer in [0, 4096])
----@field shard? string i/n: every n-th point from point i on, counted from 0; merged by `tessera results --merge`. Default: as Slurm, mpirun or torchrun say
----@field results? string Where rows are stored (SQLite) [default "results.db"]
----@field fresh? boolean Starts a new run; stored rows stay
----@field mix? boolean Goes on with the stored run although the script has changed since
----@field retry_failed? boolean Runs stored points that failed again
----@field point_time_limit_s? number Of one point, beyond which it is stopped. Default: what the experiment says, or 300 (a number in [0.001, 10000000] (s))
----@field memory_limit_gib? number Of one worker, beyond which its point fails. Default: an equal share of the machine's memory (a number in [0.0625, 1000000] (GiB))
----@field sandbox? boolean Runs a script of someone else: it writes only into its output folder, starts no process, and is stopped at its limits
----@field sandbox_time_limit_s? number Of the whole script in the sandbox (a number in [0.001, 10000000] (s)) [default 30]
----@field sandbox_memory_gib? number Of the script in the sandbox (a number in [0.0625, 1000000] (GiB)) [default 1]
----@field sandbox_out? string Folder that the script may write into. Default: NAME-out here
-
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
 ---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
@@ -456,6 +429,23 @@ local ts = {}
 ---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan; bound and gap where there is a bound
 ---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
 ---@field form? "base"|"tightened" Of planner "ilp": the programme with ranges, local search and a cutoff, or as it stands; same optimum [default "tightened"]
+
+---@class tessera.options.plot
+---@field kind "bars"|"lines"|"scatter"|"heatmap"|"pareto"|"cdf" cdf: share of points up to x; pareto: scatter with the front drawn
+---@field rows table[] { point = {...}, columns... }, ...
+---@field x string Column along x; words become categories
+---@field y? string Column along y; all kinds but cdf need it
+---@field by? string Column whose values are the series
+---@field value? string Column that colours the cells of a heatmap
+---@field title? string Above the plot
+---@field x_label? string Default: the column with its unit, as in "latency (s)"
+---@field y_label? string Default: the column with its unit
+---@field x_better? "lower"|"higher" Of a front; default: by the column's unit
+---@field y_better? "lower"|"higher" Of a front; default: by the column's unit
+---@field log_x? boolean Logarithmic; only above zero [default false]
+---@field log_y? boolean Logarithmic; only above zero [default false]
+---@field width? integer Of the picture (an integer in [240, 10000] (pixels)) [default 720]
+---@field height? integer Of the picture; grows where labels need it (an integer in [160, 10000] (pixels)) [default 400]
 
 ---@class tessera.options.problem
 ---@field model? tessera.Model|string|table Model, or its name
@@ -556,8 +546,7 @@ function ts.grid(grid) end
 function ts.help_topic(topic) end
 
 --- The topics that ts.help_topic knows, each with one line.
----@return table<string
----@return string>
+---@return table<string, string>
 function ts.help_topics() end
 
 --- How much quality each layer loses at each bitwidth.
@@ -584,11 +573,7 @@ function ts.model(options) end
 
 --- Cells of a published table: a CSV file below datasets/papers, or papers in TESSERA_PATH.
 ---@param name string "llmpq/table4.csv"
----@return { source: string
----@return keys: string[]
----@return columns: string[]
----@return rows: table[]
----@return points: table[] }
+---@return { source: string, keys: string[], columns: string[], rows: table[], points: table[] }
 function ts.paper(name) end
 
 --- Plans of which none is better in latency, quality and price at once, sorted by latency. Every subset of the cluster's devices is a candidate; no plan on any of them dominates a point, which exact solves prove. Points have latency_s, throughput_tok_s, omega, mean_bitwidth, price_usd_per_h, usd_per_million_tokens, devices and plan; ts.table prints them. Second result: complete (the front holds every point), stopped, solves, subsets. Or nil and why.
@@ -598,9 +583,9 @@ function ts.paper(name) end
 ---@return table
 function ts.pareto(problem, options) end
 
---- Writes the plan's pipeline as an SVG file: layers by bitwidth, memory by component, stage times.
+--- Writes the plan's pipeline as a picture: layers by bitwidth, memory by component, stage times. Replicas stand below one another.
 ---@param plan tessera.Plan Any plan
----@param path string File to write
+---@param path string File to write: PNG where it ends in .png (made by rsvg-convert), else SVG
 function ts.picture(plan, path) end
 
 --- Plans a problem. What is not given is searched.
@@ -614,19 +599,24 @@ function ts.plan(problem, options) end
 ---@return table[]
 function ts.planners() end
 
+--- A picture of rows: print shows it in the terminal; :save "x.svg", "x.png" (by rsvg-convert) or "x.txt" writes it; :svg() and :text() give it as a string. A column is looked up in the row, then in its point. Rows without a number are shown as such, with their status.
+---@param options tessera.options.plot
+---@return tessera.Plot
+function ts.plot(options) end
+
 --- What is to be planned: a model on a cluster under a workload, or an abstract instance file.
 ---@param options? tessera.options.problem
 ---@return tessera.Problem
 function ts.problem(options) end
 
 --- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
----@param card table name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
----@return table
+---@param card tessera.HeuristicCard name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
+---@return tessera.HeuristicCard
 function ts.register_heuristic(card) end
 
 --- Adds a planner written in Lua; its name then works as `planner =`. One of the same name that was added before is replaced.
----@param card table name, doc, source, plan = function(problem, opt), options = { [name] = { type =, default =, min =, max =, doc = } }
----@return table
+---@param card tessera.PlannerCard name, doc, source, plan = function(problem, opt), options = { [name] = { type =, default =, min =, max =, doc = } }
+---@return tessera.PlannerCard
 function ts.register_planner(card) end
 
 --- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.

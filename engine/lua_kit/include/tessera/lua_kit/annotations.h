@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/core/json_fwd.h"
 #include "tessera/core/option.h"
 #include "tessera/lua_kit/object.h"
 
@@ -25,12 +26,20 @@ struct FunctionCard {
   std::string returns;  ///< LuaCATS type
 };
 
+/// An object that scripts see. Methods have their signature, "(path: string): boolean", as
+/// lua_type.
+struct ObjectCard {
+  std::string name, doc;
+  std::vector<ParameterCard> fields, methods;
+};
+
 /// Everything that can be looked up, filled by the bindings when they register. `tessera help`,
 /// `help()` in the REPL and the LuaCATS file are all written from it.
 class Reference {
  public:
   void add(const OptionTable& table);
   void add(FunctionCard card);
+  void add(ObjectCard card);
   /// Keeps a text for as long as the reference, for option tables that are not literals.
   std::string_view keep(std::string text) { return *texts_.insert(std::move(text)).first; }
   template <class T>
@@ -39,7 +48,7 @@ class Reference {
     ObjectCard card{type.name, type.doc, {}, {}};
     for (const auto& f : type.fields) card.fields.push_back({f.name, f.lua_type, f.doc});
     for (const auto& m : type.methods) card.methods.push_back({m.name, m.signature, m.doc});
-    objects_[type.name] = std::move(card);
+    add(std::move(card));
   }
 
   /// Names of functions, option tables and objects, sorted.
@@ -48,16 +57,13 @@ class Reference {
   std::string summary(const std::string& topic) const;
   /// Plain text for the terminal; absent for an unknown topic.
   std::optional<std::string> help(const std::string& topic) const;
-  /// The LuaCATS file of all topics. Deterministic.
+  /// Everything as data: { functions, options, objects }, each by name. The reference page, the
+  /// prompt and the tests read it.
+  Json cards() const;
+  /// The LuaCATS file of all topics but the command line's. Deterministic.
   std::string luacats() const;
 
  private:
-  struct ObjectCard {
-    std::string name, doc;
-    std::vector<ParameterCard> fields;
-    std::vector<ParameterCard> methods;  ///< lua_type holds the signature
-  };
-
   std::set<std::string> texts_;
   std::map<std::string, OptionTable> tables_;
   std::map<std::string, FunctionCard> functions_;
