@@ -1,10 +1,10 @@
 -- LLM-PQ, Table 4: serving throughput on eight clusters, against PipeEdge, Uniform and FlexGen.
 --
--- Settings: batches of 32, prompts of 512 tokens, 100 tokens out (LLM-PQ 6.1); theta 1, without the hand-tuned values of
--- the paper's Table 9, whose unit is another; kernels as LLM-PQ had them in 2023. The latencies come from a roofline
--- that was fitted to single layers, so digits are not claimed, orders and speed-ups are. Where the table below and the
--- paper part: FlexGen-int8 also wins on clusters 2 and 6 here, since its transfers overlap ideally in the model; and
--- Uniform fits on clusters 4, 5 and 7, where the paper's ran out of memory.
+-- Settings: batches of 32, prompts of 512 tokens, 100 tokens out (LLM-PQ 6.1); theta 1, without the hand-tuned values
+-- of the paper's Table 9, whose unit is another; kernels as LLM-PQ had them in 2023. The latencies come from a roofline
+-- that was fitted to single layers, so digits are not claimed, orders and speed-ups are. Where this and the paper part:
+-- FlexGen-int8 also wins on clusters 2 and 6 here, since its transfers overlap ideally in the model; and Uniform fits
+-- on clusters 4, 5 and 7, where the paper's ran out of memory.
 local ts = require "tessera"
 
 local paper = ts.paper "llmpq/table4.csv"

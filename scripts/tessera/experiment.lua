@@ -27,13 +27,39 @@ local read = options.card {
       name = "run", type = "any", required = true, lua_type = "fun(point: table, context: table): table",
       doc = "Computes the columns of one point; context has seed, quick, point_index and output_dir",
     },
-    { name = "check", type = "any", lua_type = "fun(t: table)", doc = "The claims; t:expect_best and so on" },
+    { name = "check", type = "any", lua_type = "fun(t: tessera.Claims)", doc = "The claims; t:expect_best and so on" },
     { name = "columns", type = "table", lua_type = "string[]", doc = "Columns to show, in order; default: all" },
     { name = "plots", type = "table", lua_type = "table[]", doc = "For the report: options of ts.plot without rows" },
     {
       name = "time_limit_s", type = "number", default = 300, min = 0.001, max = 1e7, unit = "s",
       doc = "Of one point, beyond which it is stopped",
     },
+  },
+}
+
+core.document_object {
+  name = type_name, doc = "A declared experiment: what ts.experiment was given, and its points.",
+  fields = {
+    { "name", "string", "Under which results are stored" }, { "doc", "string", "One line" },
+    { "keys", "string[]", "Of a point, in order" }, { "points", "table[]", "All of them, in order" },
+    { "quick_points", "table[]", "Those of --quick" }, { "seed", "integer", "As given" },
+  },
+  methods = {},
+}
+
+core.document_object {
+  name = "tessera.Claims", doc = "What check = function(t) gets. Each call is one claim: pass, fail, or skipped where "
+    .. "points that it is about were not run.",
+  fields = {},
+  methods = {
+    { "expect_best", "(options: table)", "{ column, is = { planner = \"exact\" }, where, within, lowest, highest }: in "
+      .. "every group of the other keys the best point is this one" },
+    { "expect_close", "(options: table)", "{ column, to = \"paper\" or a column or a number, rel, abs, where }" },
+    { "expect_ratio", "(options: table)", "{ column, of, over, at_least, at_most, where }: the geometric mean" },
+    { "expect_order", "(options: table)", "{ column, by, order, where }: the best first" },
+    { "expect_all", "(options: table)", "{ column, at_least, at_most, equals, where }" },
+    { "expect", "(text: string, condition: any, numbers?: string)", "Any other claim" },
+    { "rows", "(where?: table): table[]", "Stored rows, to compute with" },
   },
 }
 

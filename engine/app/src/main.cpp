@@ -16,8 +16,10 @@
 #include "repl.h"
 #include "sandbox/sandbox.h"
 #include "tessera/core/error.h"
+#include "tessera/core/files.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/value.h"
 #include "version.h"
 #include "worker.h"
 
@@ -34,23 +36,58 @@ void hold_standard_streams() {
 
 void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
+// Fields of an experiment that the script declares: num_points, or error. Only scripts that speak
+// of ts.experiment are loaded, since others run.
+Json describe_experiment(Host& host, Listed& entry) {
+  Json fields = Json::object();
+  try {
+    if (read_file(entry.path, 16u << 20).find("ts.experiment") == std::string::npos) return fields;
+  } catch (const Error&) {
+    return fields;  // its doc says why
+  }
+  lua_State* L = host.state();
+  const lua_kit::StackGuard guard(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.experiment.describe");
+  if (host.call(1, 1) != kDone) return fields;
+  lua_getfield(L, -1, "of");
+  lua_kit::push_text(L, entry.path);
+  if (host.call(1, 1) != kDone || lua_isnil(L, -1)) return fields;
+  fields = lua_kit::json_from_lua(L, -1, "experiment");
+  if (const std::string doc = fields.value("doc", ""); !doc.empty()) entry.doc = doc;
+  fields.erase("doc");
+  return fields;
+}
+
+std::string list_line(const Listed& entry, const Json& experiment) {
+  std::string text = fmt::format("{:<36}", entry.name);
+  if (experiment.contains("num_points")) {
+    text += fmt::format("  [{} points]", experiment["num_points"].get<int>());
+  }
+  if (!entry.doc.empty()) text += "  " + entry.doc;
+  if (experiment.contains("error")) {
+    text += "\n    does not load: " + experiment["error"].get<std::string>();
+  }
+  return text + "\n";
+}
+
 ExitStatus print_list(const Command& command) {
-  const Host host(command.settings);
+  Host host(command.settings);
   std::vector<Listed> found = list_scripts(host.installation().experiments_dir, false);
   for (const std::string& folder : user_folders()) {
     for (Listed& entry : list_scripts(folder, true)) found.push_back(std::move(entry));
   }
+  Json rows = Json::array();
+  for (Listed& entry : found) {
+    const Json experiment = describe_experiment(host, entry);
+    rows.push_back({{"name", entry.name}, {"path", entry.path}, {"doc", entry.doc}});
+    rows.back().update(experiment);
+    if (!command.settings.json) print_text(list_line(entry, experiment));
+  }
   if (command.settings.json) {
-    Json rows = Json::array();
-    for (const Listed& entry : found) {
-      rows.push_back({{"name", entry.name}, {"path", entry.path}, {"doc", entry.doc}});
-    }
     print_text(rows.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-  } else {
-    for (const Listed& entry : found) {
-      print_text(fmt::format("{:<36}{}{}\n", entry.name, entry.doc.empty() ? "" : "  ", entry.doc));
-    }
-    if (found.empty()) print_text("no experiments found\n");
+  } else if (found.empty()) {
+    print_text("no experiments found\n");
   }
   return flush_stdout(kDone);
 }

@@ -200,10 +200,9 @@ void register_workers(lua_State* L, const std::string& executable, workers::Chan
   lua_pushlightuserdata(L, const_cast<char*>(&kHomeKey));
   lua_pushlightuserdata(L, shared);
   lua_rawset(L, LUA_REGISTRYINDEX);
-  lua_kit::register_module(
-      L, "tessera.workers",
-      {{"start", lua_kit::guarded<start>},
-       {"machine_memory_bytes", lua_kit::guarded<machine_memory>}});
+  lua_kit::register_module(L, "tessera.workers",
+                           {{"start", lua_kit::guarded<start>},
+                            {"machine_memory_bytes", lua_kit::guarded<machine_memory>}});
   if (line == nullptr) return;
   lua_kit::register_module(L, "tessera.workers.channel",
                            {{"receive", lua_kit::guarded<receive>},

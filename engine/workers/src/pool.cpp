@@ -40,9 +40,9 @@ struct Item {
 
 struct Worker {
   std::unique_ptr<Process> process;
-  std::deque<Item> items;      ///< given to it; the first is being done
-  Clock::time_point started;   ///< of the first item, or of a process that is not ready
-  double mean_s = kAheadS;     ///< of its items, the recent ones counting more
+  std::deque<Item> items;     ///< given to it; the first is being done
+  Clock::time_point started;  ///< of the first item, or of a process that is not ready
+  double mean_s = kAheadS;    ///< of its items, the recent ones counting more
   bool ready = false, leaves = false, killed = false, meddled = false;
 };
 
@@ -170,7 +170,7 @@ class Pool::State {
     }
     if (worker.process->is_broken()) worker.meddled = true;
     if (worker.meddled) worker.process->kill();
-    if (!open) bury(worker);
+    if (!open || worker.leaves) bury(worker);
   }
 
   void take_answer(Worker& worker, Frame& frame) {
@@ -213,9 +213,9 @@ class Pool::State {
                                   settings_.time_limit_s);
     } else if (full || event.log.find("std::bad_alloc") != std::string::npos) {
       event.outcome = Outcome::out_of_memory;
-      event.message = fmt::format("{} at {} of memory; the limit is {}", describe(ending),
-                                  format_bytes(ending.peak_bytes),
-                                  format_bytes(settings_.memory_bytes));
+      event.message =
+          fmt::format("{} at {} of memory; the limit is {}", describe(ending),
+                      format_bytes(ending.peak_bytes), format_bytes(settings_.memory_bytes));
     } else {
       event.message = describe(ending);
       if (ending.signal == SIGKILL) {

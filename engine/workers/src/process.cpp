@@ -106,8 +106,7 @@ void Process::send(std::uint64_t id, const std::string& text) {
 
 void Process::flush() {
   while (written_ < out_.size()) {
-    const ssize_t n =
-        ::send(socket_, out_.data() + written_, out_.size() - written_, MSG_NOSIGNAL);
+    const ssize_t n = ::send(socket_, out_.data() + written_, out_.size() - written_, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;  // full for now, or closed, which reading will tell
     written_ += static_cast<std::size_t>(n);

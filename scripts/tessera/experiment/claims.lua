@@ -122,7 +122,9 @@ end
 local function measure(cell, column, better)
   if cell.row.error then return nil, ("%s (%s)"):format(cell.row.status, (cell.row.error:gsub("\n.*", ""))) end
   local value = rows.value(cell.row, column)
-  if value ~= nil and type(value) ~= "number" then return nil, ("%s = %s is no number"):format(column, tostring(value)) end
+  if value ~= nil and type(value) ~= "number" then
+    return nil, ("%s = %s is no number"):format(column, tostring(value))
+  end
   return value or (better == "lower" and math.huge or -math.huge)
 end
 
@@ -172,7 +174,8 @@ local function is_member(point, wanted)
 end
 
 claim("expect_best", {
-  column = column_spec, is = { type = "table", required = true, doc = "Values that the best point has: { planner = \"exact\" }" },
+  column = column_spec,
+  is = { type = "table", required = true, doc = "Values that the best point has: { planner = \"exact\" }" },
   lowest = { type = "boolean" }, highest = { type = "boolean" },
   within = { type = "number", default = 0, min = 0, doc = "Ratio by which others may be better" },
 }, function(self, opt, result, path)
@@ -195,7 +198,7 @@ claim("expect_best", {
         end
       end
       if best and other then
-        local slack = better == "lower" and 1 + opt.within or 1 / (1 + opt.within)
+        local slack = better == "lower" and 1 / (1 + opt.within) or 1 + opt.within
         if is_better(values[other], values[best] * slack, better) then
           wrong(result, ("%s: %s, but %s with %s"):format(group.text, shown(values[best], group.cells[best]),
             shown(values[other], group.cells[other]), grid.text(group.cells[other].point)))
@@ -278,7 +281,8 @@ claim("expect_order", {
   self:check_key(opt.by, path .. ".by")
   local better = direction(opt, path)
   if #opt.order < 2 then fail(path .. ".order", "give at least two values, the best first") end
-  result.text = ("%s in the order %s"):format(opt.column, table.concat(opt.order, better == "lower" and " <= " or " >= "))
+  local sign = better == "lower" and " <= " or " >= "
+  result.text = ("%s in the order %s"):format(opt.column, table.concat(opt.order, sign))
   local cells = self:cells(opt.where, path)
   self:cells({ [opt.by] = opt.order }, path)
   for _, group in ipairs(self:groups(cells, { [opt.by] = true })) do
@@ -420,8 +424,8 @@ function M.check(experiment, all_rows, quick)
   if not ok then
     if not err.text then error(err, 0) end
     self.list[#self.list + 1] = {
-      text = "check raised an error", status = "fail", numbers = err.text, lines = { err.trace }, checked = 0, skipped = 0,
-      failed = 1,
+      text = "check raised an error", status = "fail", numbers = err.text, lines = { err.trace }, checked = 0,
+      skipped = 0, failed = 1,
     }
   end
   return self.list

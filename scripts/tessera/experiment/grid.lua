@@ -132,7 +132,9 @@ function M.select(points, wanted)
     local fits = true
     for key, values in pairs(wanted) do
       local found = false
-      for _, value in ipairs(type(values) == "table" and values or { values }) do found = found or point[key] == value end
+      for _, value in ipairs(type(values) == "table" and values or { values }) do
+        found = found or point[key] == value
+      end
       fits = fits and found
     end
     if fits then chosen[#chosen + 1] = point end

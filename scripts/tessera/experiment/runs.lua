@@ -51,7 +51,8 @@ end
 function M.newest(file, experiment, quick)
   local newest
   for _, run in ipairs(file:runs { experiment = experiment.name }) do
-    if run.quick == (quick or false) and (run.num_points > 0 or not newest or newest.num_points == 0) then newest = run end
+    local counts = run.num_points > 0 or not newest or newest.num_points == 0
+    if run.quick == (quick or false) and counts then newest = run end
   end
   return newest
 end
@@ -73,8 +74,8 @@ local function decide(run, options)
     if answer == "m" then return "mix" end
     core.raise("interrupted", "stopped: " .. message, "tessera run")
   end
-  core.raise("invalid_argument", message .. "; --fresh starts a new run (the stored rows stay), --mix goes on and marks "
-    .. "every row with the script that made it", "tessera run")
+  core.raise("invalid_argument", message .. "; --fresh starts a new run (the stored rows stay), --mix goes on and "
+    .. "marks every row with the script that made it", "tessera run")
 end
 
 --- The run to add to, as { id, script_hash, is_new }.

@@ -101,7 +101,7 @@ function M.claims(list, write)
     if claim.numbers then text = text .. ": " .. claim.numbers end
     if claim.status == "skipped" then
       text = text .. (": %d points not run"):format(claim.skipped)
-        .. (claim.checked > 0 and ("; holds for the %d checked"):format(claim.checked) or "")
+        .. (claim.checked > 0 and not claim.numbers and ("; holds for the %d checked"):format(claim.checked) or "")
     end
     write(text .. "\n")
     for _, line in ipairs(claim.lines) do write("           " .. line:gsub("\n", "\n           ") .. "\n") end

@@ -7,6 +7,9 @@ local point = require "tessera.experiment.point"
 
 local M = {}
 
+-- Points that end within this time are stored in one transaction; a kill may cost them, as it costs those under way.
+local together_s = 0.05
+
 -- Without its last lines nobody knows what a dead process was about to say.
 local function last_lines(log, count)
   local lines = {}
@@ -47,17 +50,20 @@ local function in_workers(items, settings, progress, keep)
     setup = core.to_json(settings),
   }
   for i, item in ipairs(items) do pool:submit(i, item.message) end
-  local stopped = false
-  while pool:num_open() > 0 do
-    local finished = {}
-    for i, event in ipairs(pool:wait(0.1)) do
+  local stopped, finished, first_at = false, {}, 0
+  while pool:num_open() > 0 or #finished > 0 do
+    for _, event in ipairs(pool:wait(together_s)) do
       local item = items[event.id]
       local row = row_of_event(event)
       row.duration_s, row.log = event.duration_s, without_watchdog(event.log)
       show_log(progress, item, row.log)
-      finished[i] = { item, row }
+      if #finished == 0 then first_at = core.clock() end
+      finished[#finished + 1] = { item, row }
     end
-    if #finished > 0 then keep(finished) end
+    if #finished > 0 and (pool:num_open() == 0 or core.clock() - first_at >= together_s) then
+      keep(finished)
+      finished = {}
+    end
     progress.redraw()
     if host.interrupted() and not stopped then
       stopped = true

@@ -24,8 +24,9 @@ function M.main(setup)
     if not id then return end
     local item = core.from_json(text)
     local row = point.run(experiment, item, setup)
-    -- What is left of a full memory is nothing to go on with.
-    channel.answer(id, point.encode(row), row.status == "out_of_memory")
+    local last = row.status == "out_of_memory" -- what is left of a full memory is nothing to go on with
+    channel.answer(id, point.encode(row), last)
+    if last then return end
   end
 end
 

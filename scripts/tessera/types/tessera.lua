@@ -10,6 +10,16 @@ error("for editors only: the definitions are built into the program")
 
 local ts = {}
 
+--- What check = function(t) gets. Each call is one claim: pass, fail, or skipped where points that it is about were not run.
+---@class tessera.Claims
+---@field expect_best fun(self, options: table) { column, is = { planner = "exact" }, where, within, lowest, highest }: in every group of the other keys the best point is this one
+---@field expect_close fun(self, options: table) { column, to = "paper" or a column or a number, rel, abs, where }
+---@field expect_ratio fun(self, options: table) { column, of, over, at_least, at_most, where }: the geometric mean
+---@field expect_order fun(self, options: table) { column, by, order, where }: the best first
+---@field expect_all fun(self, options: table) { column, at_least, at_most, equals, where }
+---@field expect fun(self, text: string, condition: any, numbers?: string) Any other claim
+---@field rows fun(self, where?: table): table[] Stored rows, to compute with
+
 --- Devices on nodes, and what connects them.
 ---@class tessera.Cluster
 ---@field name string Name
@@ -32,6 +42,15 @@ local ts = {}
 ---@field price_usd_per_h number? List price (USD/h)
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
+
+--- A declared experiment: what ts.experiment was given, and its points.
+---@class tessera.Experiment
+---@field name string Under which results are stored
+---@field doc string One line
+---@field keys string[] Of a point, in order
+---@field points table[] All of them, in order
+---@field quick_points table[] Those of --quick
+---@field seed integer As given
 
 --- What ts.register_heuristic takes.
 ---@class tessera.HeuristicCard
@@ -368,7 +387,7 @@ local ts = {}
 ---@field grid table<string, any[]>|table[] Values by key, of which every combination is a point; or a list of points
 ---@field quick? table<string, any[]> Other values for --quick, by key
 ---@field run fun(point: table, context: table): table Computes the columns of one point; context has seed, quick, point_index and output_dir
----@field check? fun(t: table) The claims; t:expect_best and so on
+---@field check? fun(t: tessera.Claims) The claims; t:expect_best and so on
 ---@field columns? string[] Columns to show, in order; default: all
 ---@field plots? table[] For the report: options of ts.plot without rows
 ---@field time_limit_s? number Of one point, beyond which it is stopped (a number in [0.001, 10000000] (s)) [default 300]

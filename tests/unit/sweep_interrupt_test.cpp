@@ -1,0 +1,103 @@
+// Ctrl-C during a sweep, and what it shows on a terminal.
+
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "sweep.h"
+
+namespace tessera {
+namespace {
+
+using testing::HasSubstr;
+using SweepInterrupt = test::SweepTest;
+
+constexpr const char* kSlow = R"(
+  local core = require "tessera.core"
+  local stop = core.clock() + 0.3
+  io.stderr:write("at work\n")
+  while core.clock() < stop do end
+  return { x_s = point.i })";
+
+TEST_F(SweepInterrupt, OnceEndsWhatIsUnderWayAndStoresIt) {
+  experiment("slow", 40, kSlow);
+  test::ProcessSetup setup;
+  setup.wait_for = "at work";
+  setup.then = [](pid_t pid) { kill(pid, SIGINT); };
+  const test::Process p = tessera({"run", "slow.lua", "--jobs", "2"}, setup);
+  EXPECT_EQ(p.status, 130) << p.err;
+  EXPECT_THAT(p.err, HasSubstr("the same command goes on"));
+  const std::size_t stored = rows("slow").size();
+  EXPECT_GE(stored, 2u);
+  EXPECT_LE(stored, 8u);
+  EXPECT_THAT(p.err, HasSubstr(std::to_string(stored) + " of 40 points are stored"));
+  const test::Process next = tessera({"run", "slow.lua", "--dry-run"});
+  EXPECT_THAT(next.out, HasSubstr(std::to_string(stored) + " stored"));
+}
+
+TEST_F(SweepInterrupt, TwiceEndsAtOnce) {
+  experiment("stuck", 4, "if point.i > 1 then while true do end end print 'at work' return {}");
+  test::ProcessSetup setup;
+  pid_t sweep = 0;
+  setup.wait_for = "at work";
+  setup.then = [&](pid_t pid) {
+    sweep = pid;
+    kill(pid, SIGINT);
+    usleep(300'000);
+    kill(pid, SIGINT);
+  };
+  const test::Process p = tessera({"run", "stuck.lua", "--jobs", "2"}, setup);
+  EXPECT_EQ(p.status, 130) << p.err;
+  EXPECT_LT(p.seconds, 10);
+  for (int i = 0; i < 100 && test::num_workers_of(sweep) > 0; ++i) usleep(10'000);
+  EXPECT_EQ(test::num_workers_of(sweep), 0);
+  EXPECT_EQ(rows("stuck").size(), 1u);
+}
+
+TEST_F(SweepInterrupt, InThisProcessItStopsAfterThePoint) {
+  experiment("here", 10, kSlow);
+  test::ProcessSetup setup;
+  setup.wait_for = "at work";
+  setup.then = [](pid_t pid) { kill(pid, SIGINT); };
+  const test::Process p = tessera({"run", "here.lua", "--jobs", "0"}, setup);
+  EXPECT_EQ(p.status, 130) << p.err;
+  EXPECT_LT(rows("here").size(), 9u);
+}
+
+std::string on_terminal(const std::string& folder, const char* no_color, unsigned short columns) {
+  winsize size{24, columns, 0, 0};
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
+  if (pid == 0) {
+    if (no_color != nullptr) setenv("NO_COLOR", no_color, 1);
+    if (chdir(folder.c_str()) != 0) _exit(126);
+    execl(TESSERA_PROGRAM, "tessera", "run", "bar.lua", "--jobs", "2", nullptr);
+    _exit(127);
+  }
+  std::string screen;
+  char block[4096];
+  for (ssize_t n; (n = ::read(terminal, block, sizeof block)) > 0;) {
+    screen.append(block, static_cast<std::size_t>(n));
+  }
+  close(terminal);
+  waitpid(pid, nullptr, 0);
+  return screen;
+}
+
+TEST_F(SweepInterrupt, ATerminalHasALiveLine) {
+  experiment("bar", 12, kSlow);
+  const std::string colored = on_terminal(folder_.string(), nullptr, 100);
+  EXPECT_THAT(colored, HasSubstr("\r\x1b[K"));
+  EXPECT_THAT(colored, HasSubstr("\x1b[1m"));
+  EXPECT_THAT(colored, HasSubstr("█"));
+  EXPECT_THAT(colored, HasSubstr("left "));
+  EXPECT_THAT(colored, HasSubstr("best x_s 1 (i=1)"));
+  std::filesystem::remove(path("results.db"));
+  const std::string plain = on_terminal(folder_.string(), "1", 50);
+  EXPECT_THAT(plain, testing::Not(HasSubstr("\x1b[1m")));
+}
+
+}  // namespace
+}  // namespace tessera
