@@ -29,6 +29,7 @@ local ts = {
   replan = require "tessera.replan",
   picture = require "tessera.picture",
   table = require "tessera.text_table",
+  results = require "tessera.results",
   help_topic = help.topic,
   help_topics = help.topics,
 }

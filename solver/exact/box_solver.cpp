@@ -188,6 +188,7 @@ std::optional<Path> BoxSolver::probe(const OpenBox& open, double cutoff,
   better_.reset();
   prepare(open);
   if (empty_) return std::nullopt;
+  cutoff_ = kInfinity;  // a pipeline that is near is better than none
   ascend(kProbeSteps);
   if (!empty_ && space_.has_omega_limit() && !better_) seek_quality(best_at_, 40);
   if (!empty_) dive();

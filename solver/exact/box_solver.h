@@ -49,7 +49,7 @@ class BoxSolver {
   /// @param tolerance relative gain that a plan must offer to be looked for.
   BoxOutcome solve(const OpenBox& open, double cutoff, double tolerance,
                    const std::function<bool()>& should_stop);
-  /// Only looks for a pipeline below the cutoff.
+  /// Only looks for a pipeline, of what may be part of one below the cutoff.
   std::optional<Path> probe(const OpenBox& open, double cutoff,
                             const std::function<bool()>& should_stop);
 

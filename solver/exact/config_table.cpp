@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "exact/kernels.h"
+
 namespace tessera::solver::exact {
 namespace {
 
@@ -13,6 +15,16 @@ std::size_t support(const std::uint16_t* counts, std::size_t bits) {
   return used;
 }
 
+// Lexicographic comparison of `counts`, with one more layer of `bit`, to `other`.
+int one_more_compares(const std::uint16_t* counts, std::size_t bit, const std::uint16_t* other,
+                      std::size_t bits) {
+  for (std::size_t b = 0; b < bits; ++b) {
+    const int difference = counts[b] + (b == bit ? 1 : 0) - other[b];
+    if (difference != 0) return difference;
+  }
+  return 0;
+}
+
 }  // namespace
 
 ConfigTable::ConfigTable(const SearchSpace& space, const Admits& admits, const Keeps& keeps,
@@ -20,10 +32,12 @@ ConfigTable::ConfigTable(const SearchSpace& space, const Admits& admits, const K
     : space_(space),
       bits_(space.instance().num_bits()),
       cells_(space.num_cells()),
-      max_entries_(max_entries) {
+      max_entries_(max_entries),
+      ends_only_(space.num_positions() <= 2) {
   const Instance& in = space.instance();
   const auto num_classes = static_cast<std::size_t>(in.num_classes);
   classes_.resize(num_classes);
+  for (ClassTable& table : classes_) table.layer_omega.resize(bits_);
   layers_before_.assign(num_classes, {0});
   for (std::size_t i = 0; i < in.num_layers(); ++i) {
     const auto cls = static_cast<std::size_t>(in.layer_class[i]);
@@ -32,12 +46,12 @@ ConfigTable::ConfigTable(const SearchSpace& space, const Admits& admits, const K
           static_cast<std::uint16_t>(layers_before_[k].back() + (k == cls ? 1 : 0)));
     }
     for (std::size_t b = 0; b < bits_; ++b) {
-      classes_[cls].layer_omega.push_back(in.omega_at(i, b));
+      classes_[cls].layer_omega[b].push_back(in.omega_at(i, b));
     }
     ++classes_[cls].num_layers;
   }
   for (std::size_t cls = 0; complete_ && cls < num_classes; ++cls) {
-    build_class(cls, admits, max_support);
+    build_class(cls, admits, keeps, max_support);
   }
   if (!complete_) return;
   if (num_classes == 1) {
@@ -57,82 +71,95 @@ std::size_t ConfigTable::index_of(const Shape& shape, std::size_t start) const {
   return static_cast<std::size_t>(it - shape.starts.begin());
 }
 
-void ConfigTable::build_class(std::size_t cls, const Admits& admits, std::size_t max_support) {
+void ConfigTable::build_class(std::size_t cls, const Admits& admits, const Keeps& keeps,
+                              std::size_t max_support) {
   ClassTable& table = classes_[cls];
   table.begin = {0, 1};
   table.counts.assign(bits_, 0);
   table.row = {0};
-  table.omega.assign(table.num_layers + 1, 0);
+  table.omega.assign(starts_of(table.num_layers, 0).size(), 0);
   for (std::size_t length = 1; complete_ && length <= table.num_layers; ++length) {
-    extend_class(table, cls, length, admits, max_support);
+    extend_class(table, cls, length, admits, keeps, max_support);
     if (table.begin[length + 1] == table.begin[length]) break;
-    const std::size_t configs = table.begin[length + 1] - table.begin[length];
-    if (table.omega.size() + configs * (table.num_layers - length + 1) > max_entries_) {
-      complete_ = false;
-      return;
-    }
-    fill_rows(table, length);
   }
 }
 
-// Every configuration arises once, from itself less one layer of its highest bitwidth.
+// First layers of the intervals of a row. At both ends when there is nothing between them.
+std::vector<std::uint16_t> ConfigTable::starts_of(std::size_t num_layers,
+                                                  std::size_t length) const {
+  const auto last = static_cast<std::uint16_t>(num_layers - length);
+  if (ends_only_) return {0, last};
+  std::vector<std::uint16_t> starts(last + 1u);
+  std::iota(starts.begin(), starts.end(), std::uint16_t{0});
+  return starts;
+}
+
+// Lexicographic order survives adding one layer of a bitwidth, so what arises from the shorter
+// configurations, bitwidth by bitwidth, is merged from as many sorted lists.
 void ConfigTable::extend_class(ClassTable& table, std::size_t cls, std::size_t length,
-                               const Admits& admits, std::size_t max_support) {
-  std::vector<std::uint16_t> whole(cells_, 0), next;
+                               const Admits& admits, const Keeps& keeps, std::size_t max_support) {
+  const std::size_t end = table.begin[length];
+  Shape shape;
+  shape.length = length;
+  shape.starts = starts_of(table.num_layers, length);
+  shape.layers = {static_cast<std::uint16_t>(length)};
+  std::vector<std::uint16_t> whole(cells_, 0);
   std::uint16_t* own = &whole[cls * bits_];
-  for (std::size_t c = table.begin[length - 1]; c < table.begin[length]; ++c) {
-    const std::uint16_t* from = &table.counts[c * bits_];
-    std::size_t highest = 0;
-    for (std::size_t b = 0; b < bits_; ++b) highest = from[b] != 0 ? b : highest;
-    for (std::size_t b = highest; b < bits_; ++b) {
-      std::copy(from, from + bits_, own);
-      ++own[b];
-      if (support(own, bits_) > max_support || !admits(whole.data())) continue;
-      next.insert(next.end(), own, own + bits_);
-    }
-  }
-  std::vector<std::size_t> by_count(next.size() / bits_);
-  std::iota(by_count.begin(), by_count.end(), 0);
-  const auto at = [&](std::size_t i) { return next.begin() + static_cast<std::ptrdiff_t>(i); };
-  std::sort(by_count.begin(), by_count.end(), [&](std::size_t a, std::size_t b) {
-    return std::lexicographical_compare(at(a * bits_), at(a * bits_ + bits_), at(b * bits_),
-                                        at(b * bits_ + bits_));
-  });
-  for (const std::size_t i : by_count) {
-    table.counts.insert(table.counts.end(), at(i * bits_), at(i * bits_ + bits_));
-  }
-  table.begin.push_back(static_cast<std::uint32_t>(table.counts.size() / bits_));
-}
-
-// Lexicographic order survives taking one layer of a bitwidth away, so each bitwidth's
-// predecessors are found by one walk along the shorter configurations.
-void ConfigTable::fill_rows(ClassTable& table, std::size_t length) {
-  const std::size_t starts = table.num_layers - length + 1;
-  const std::size_t first = table.begin[length], last = table.begin[length + 1];
-  const std::size_t offset = table.omega.size();
-  for (std::size_t c = first; c < last; ++c) table.row.push_back(offset + (c - first) * starts);
-  // The table is the largest thing in memory: no doubling.
-  const std::size_t size = offset + (last - first) * starts;
-  if (size > table.omega.capacity()) table.omega.reserve(size + size / 4);
-  table.omega.resize(size, kInfinity);
-  std::vector<std::uint16_t> wanted(bits_);
-  for (std::size_t b = 0; b < bits_; ++b) {
-    std::size_t from = table.begin[length - 1];
-    for (std::size_t c = first; c < last; ++c) {
-      const std::uint16_t* counts = &table.counts[c * bits_];
-      if (counts[b] == 0) continue;
-      std::copy(counts, counts + bits_, wanted.begin());
-      --wanted[b];
-      while (!std::equal(wanted.begin(), wanted.end(), &table.counts[from * bits_])) ++from;
-      const double* before = &table.omega[table.row[from]];
-      const double* layer = &table.layer_omega[(length - 1) * bits_ + b];
-      double* out = &table.omega[table.row[c]];
-      for (std::size_t a = 0; a < starts; ++a) {
-        const double omega = before[a] + layer[a * bits_];
-        out[a] = omega < out[a] ? omega : out[a];
+  std::vector<std::size_t> from(bits_, table.begin[length - 1]);
+  std::vector<double> row(shape.starts.size());
+  while (complete_) {
+    std::size_t least = bits_;
+    for (std::size_t b = 0; b < bits_; ++b) {
+      if (from[b] == end) continue;
+      const std::uint16_t* counts = &table.counts[from[b] * bits_];
+      if (least == bits_ || one_more_compares(counts, b, own, bits_) < 0) {
+        std::copy_n(counts, bits_, own);
+        ++own[b];
+        least = b;
       }
     }
+    if (least == bits_) break;
+    const bool admitted = support(own, bits_) <= max_support && admits(whole.data());
+    std::fill(row.begin(), row.end(), kInfinity);
+    for (std::size_t b = least; b < bits_; ++b) {
+      if (from[b] == end) continue;
+      if (one_more_compares(&table.counts[from[b] * bits_], b, own, bits_) != 0) continue;
+      if (admitted) lower_row(table, length, from[b], b, row);
+      ++from[b];
+    }
+    if (!admitted) continue;
+    if (classes_.size() == 1 && !keeps(shape, own, 1, false, row.data())) continue;
+    append(table, own, row);
   }
+  table.begin.push_back(static_cast<std::uint32_t>(table.row.size()));
+}
+
+// Takes the omegas of a shorter configuration with one more layer behind it, where that is less;
+// at the end of the model the layer comes before it.
+void ConfigTable::lower_row(const ClassTable& table, std::size_t length, std::size_t from,
+                            std::size_t bit, std::vector<double>& row) const {
+  const double* before = &table.omega[table.row[from]];
+  const double* layer = table.layer_omega[bit].data();
+  if (ends_only_) {
+    row[0] = std::min(row[0], before[0] + layer[length - 1]);
+    row[1] = std::min(row[1], before[1] + layer[table.num_layers - length]);
+  } else {
+    min_sum(row.data(), before, layer + (length - 1), row.size());
+  }
+}
+
+void ConfigTable::append(ClassTable& table, const std::uint16_t* counts,
+                         const std::vector<double>& row) {
+  const std::size_t size = table.omega.size() + row.size();
+  if (size > max_entries_) {
+    complete_ = false;
+    return;
+  }
+  // The table is the largest thing in memory: no doubling.
+  if (size > table.omega.capacity()) table.omega.reserve(size + size / 4);
+  table.row.push_back(table.omega.size());
+  table.omega.insert(table.omega.end(), row.begin(), row.end());
+  table.counts.insert(table.counts.end(), counts, counts + bits_);
 }
 
 void ConfigTable::adopt_single_class() {
@@ -141,9 +168,9 @@ void ConfigTable::adopt_single_class() {
   for (std::size_t length = 0; length < lengths; ++length) {
     Shape shape;
     shape.length = length;
-    shape.contiguous = true;
-    shape.starts.resize(table.num_layers - length + 1);
-    std::iota(shape.starts.begin(), shape.starts.end(), std::uint16_t{0});
+    shape.starts = starts_of(table.num_layers, length);
+    if (length == table.num_layers) shape.starts.resize(1);
+    shape.contiguous = shape.starts.back() + 1u == shape.starts.size();
     shape.begin = table.begin[length];
     shape.end = table.begin[length + 1];
     shape.layers = {static_cast<std::uint16_t>(length)};
@@ -157,18 +184,19 @@ void ConfigTable::adopt_single_class() {
 
 void ConfigTable::combine_classes(const Admits& admits, const Keeps& keeps) {
   const std::size_t layers = space_.num_layers(), num_classes = classes_.size();
-  std::map<std::vector<std::uint16_t>, std::vector<std::uint16_t>> starts_of;
+  std::map<std::vector<std::uint16_t>, std::vector<std::uint16_t>> alike;
   for (std::size_t length = 0; length <= layers; ++length) {
-    starts_of.clear();
-    for (std::size_t a = 0; a + length <= layers; ++a) {
+    alike.clear();
+    for (const std::uint16_t a : starts_of(layers, length)) {
       std::vector<std::uint16_t> composition;
       for (std::size_t k = 0; k < num_classes; ++k) {
         composition.push_back(
             static_cast<std::uint16_t>(layers_before_[k][a + length] - layers_before_[k][a]));
       }
-      starts_of[composition].push_back(static_cast<std::uint16_t>(a));
+      std::vector<std::uint16_t>& starts = alike[composition];
+      if (starts.empty() || starts.back() != a) starts.push_back(a);
     }
-    for (auto& [composition, starts] : starts_of) {
+    for (auto& [composition, starts] : alike) {
       Shape shape;
       shape.length = length;
       shape.contiguous = starts.back() + 1u == starts.size();
@@ -199,9 +227,10 @@ void ConfigTable::combine(const Shape& shape, std::size_t cls, std::vector<std::
     if (!admits(counts.data())) continue;
     const double* row = &table.omega[table.row[c]];
     for (std::size_t i = 0; i < sum.size(); ++i) {
-      sum[i] = omega[i] + row[layers_before_[cls][shape.starts[i]]];
+      const std::uint16_t start = shape.starts[i];
+      sum[i] = omega[i] + row[ends_only_ ? (start == 0 ? 0u : 1u) : layers_before_[cls][start]];
     }
-    if (keeps(shape, counts.data(), cls + 1, sum.data())) {
+    if (keeps(shape, counts.data(), cls + 1, cls + 1 == classes_.size(), sum.data())) {
       combine(shape, cls + 1, counts, sum, admits, keeps);
     }
   }

@@ -11,7 +11,8 @@ namespace tessera::solver::exact {
 /// Configurations of a stage, that is, how many of its layers of each class have each bitwidth, and
 /// the least omega of each on every interval of layers it can stand for (planner.md section 4,
 /// (ii)): W_a(c) = min_b W_a(c - e_b) + omega[a + l - 1][b]. One table serves all devices, orders
-/// and micro-batch sizes.
+/// and micro-batch sizes. Pipelines of one or two stages need the intervals at the model's two ends
+/// only, so their tables hold no others.
 class ConfigTable {
  public:
   /// Intervals with the same number of layers of every class.
@@ -25,9 +26,11 @@ class ConfigTable {
   /// Whether some stage can hold these layers: [cell] counts. Fewer layers must pass as well.
   using Admits = std::function<bool(const std::uint16_t* counts)>;
 
-  /// Whether to keep a configuration of several classes, by its omegas; asked class by class.
+  /// Whether to keep a configuration, by its omegas. With several classes it is asked class by
+  /// class, with one as the layers are added; `whole` when no layer is left to choose for. What it
+  /// refuses must not become worth keeping by further layers.
   using Keeps = std::function<bool(const Shape& shape, const std::uint16_t* counts,
-                                   std::size_t num_classes, const double* omega)>;
+                                   std::size_t num_classes, bool whole, const double* omega)>;
 
   /// Holds the admitted configurations with at most `max_support` bitwidths per class. Gives up,
   /// and is not `complete`, above `max_entries` omegas.
@@ -53,14 +56,18 @@ class ConfigTable {
     std::vector<std::uint16_t> counts;  ///< [config][bit]
     std::vector<std::size_t> row;
     std::vector<double> omega;
-    std::vector<double> layer_omega;  ///< [layer of the class][bit]
+    std::vector<std::vector<double>> layer_omega;  ///< [bit][layer of the class]
     std::size_t num_layers = 0;
   };
 
-  void build_class(std::size_t cls, const Admits& admits, std::size_t max_support);
+  void build_class(std::size_t cls, const Admits& admits, const Keeps& keeps,
+                   std::size_t max_support);
   void extend_class(ClassTable& table, std::size_t cls, std::size_t length, const Admits& admits,
-                    std::size_t max_support);
-  void fill_rows(ClassTable& table, std::size_t length);
+                    const Keeps& keeps, std::size_t max_support);
+  void lower_row(const ClassTable& table, std::size_t length, std::size_t from, std::size_t bit,
+                 std::vector<double>& row) const;
+  void append(ClassTable& table, const std::uint16_t* counts, const std::vector<double>& row);
+  std::vector<std::uint16_t> starts_of(std::size_t num_layers, std::size_t length) const;
   void adopt_single_class();
   void combine_classes(const Admits& admits, const Keeps& keeps);
   /// Chooses the counts of class `cls` and the later ones; `omega` is that of the earlier ones.
@@ -71,6 +78,7 @@ class ConfigTable {
   const SearchSpace& space_;
   std::size_t bits_ = 0, cells_ = 0, max_entries_ = 0, max_length_ = 0;
   bool complete_ = true;
+  bool ends_only_ = false;  ///< rows hold the first layers and the last, in this order
   std::vector<ClassTable> classes_;
   std::vector<std::vector<std::uint16_t>> layers_before_;  ///< [class][layer]
   std::vector<Shape> shapes_;

@@ -24,7 +24,7 @@ constexpr std::int64_t kWalkMoves = 1000;
 /// Boxes of one round. Fixed, for it decides what is looked at.
 constexpr std::size_t kRound = 8;
 constexpr std::size_t kProbedPairs = 4;
-constexpr std::size_t kFluidSteps = 400;
+constexpr std::size_t kFewStates = 16;
 /// (state, layers done) nodes of a graph; 16 bytes each and thread.
 constexpr double kMostNodes = 4e7, kMostNodesOfAllThreads = 4.5e7;
 /// Omegas in the table, 8 bytes each.
@@ -32,7 +32,7 @@ constexpr std::size_t kMostEntries = 40000000;
 /// Later ones hardly raise the bound of all orders.
 constexpr std::size_t kMostOrderFreeBoxes = 400;
 
-bool keep_all(const ConfigTable::Shape&, const std::uint16_t*, std::size_t, const double*) {
+bool keep_all(const ConfigTable::Shape&, const std::uint16_t*, std::size_t, bool, const double*) {
   return true;
 }
 
@@ -109,8 +109,9 @@ PlanResult ExactSearch::run() {
   hopeless_ = nothing_fits();
   if (hopeless_) return finish();
   workers_ = std::make_unique<Workers>(num_threads_);
-  bound_pairs();
+  find_best_pairs();
   find_first_plan();
+  bound_pairs();
   build_table();
   bound_all_orders(0);
   solve_boxes();
@@ -171,12 +172,34 @@ void ExactSearch::restrict_orders(double stride) {
       Graph::num_count_states(space_), which));
 }
 
-void ExactSearch::bound_pairs() {
-  workers_->run(fluid_.size(), [this](std::size_t, std::size_t i) {
-    if (!deadline_.reached()) fluid_[i].improve(kFluidSteps);
-  });
+// Bounds pairs until the most promising ones are known: what rises above these is left there.
+void ExactSearch::find_best_pairs() {
   by_bound_.resize(fluid_.size());
   std::iota(by_bound_.begin(), by_bound_.end(), 0);
+  sort_pairs();
+  std::vector<double> least;
+  for (std::size_t first = 0; first < by_bound_.size() && !stopped(); first += kRound) {
+    const std::size_t count = std::min(kRound, by_bound_.size() - first);
+    const double enough = least.size() < kProbedPairs ? kInfinity : least[kProbedPairs - 1];
+    workers_->run(count, [&](std::size_t, std::size_t i) {
+      if (!deadline_.reached()) fluid_[by_bound_[first + i]].improve(enough);
+    });
+    for (std::size_t i = 0; i < count; ++i) least.push_back(fluid_[by_bound_[first + i]].bound());
+    std::sort(least.begin(), least.end());
+  }
+  sort_pairs();
+}
+
+// Raises the bounds that are not yet above the first plan.
+void ExactSearch::bound_pairs() {
+  const double enough = cutoff();
+  workers_->run(fluid_.size(), [&](std::size_t, std::size_t i) {
+    if (!deadline_.reached()) fluid_[i].improve(enough);
+  });
+  sort_pairs();
+}
+
+void ExactSearch::sort_pairs() {
   std::stable_sort(by_bound_.begin(), by_bound_.end(), [this](std::size_t a, std::size_t b) {
     return fluid_[a].bound() < fluid_[b].bound();
   });
@@ -229,23 +252,34 @@ bool ExactSearch::nothing_fits() {
   return true;
 }
 
-// Stages of at most two bitwidths are few and nearly always good enough to prune well.
+// Stages of at most two bitwidths are few and nearly always good enough to prune well; where the
+// paths cost little, stages of one bitwidth prune these first.
 void ExactSearch::find_first_plan() {
-  if (stopped() || by_bound_.empty() || fluid_[by_bound_.front()].bound() >= cutoff()) return;
-  const ConfigTable table(space_, fits_memory(), keep_all, 2, kMostEntries);
-  if (!table.complete()) return;
-  const std::size_t tasks = std::min(kProbedPairs, by_bound_.size());
-  std::vector<std::optional<Path>> found(tasks);
+  const std::size_t least = graphs_.plain->num_states() <= kFewStates ? 1 : 2;
+  for (std::size_t support = least; support <= 2; ++support) {
+    std::vector<OpenBox> roots;
+    for (std::size_t i = 0; i < std::min(kProbedPairs, by_bound_.size()); ++i) {
+      const FluidBound& fluid = fluid_[by_bound_[i]];
+      if (fluid.bound() < cutoff()) roots.push_back(root(by_bound_[i], fluid.box_below(kInfinity)));
+    }
+    if (roots.empty() || stopped()) return;
+    const ConfigTable table = table_of(roots, support, kMostEntries);
+    if (table.complete()) probe(roots, table);
+  }
+}
+
+void ExactSearch::probe(const std::vector<OpenBox>& roots, const ConfigTable& table) {
+  const double limit = cutoff();
+  std::vector<std::optional<Path>> found(roots.size());
   std::vector<std::unique_ptr<BoxSolver>> solvers(workers_->size());
-  workers_->run(tasks, [&](std::size_t worker, std::size_t i) {
+  workers_->run(roots.size(), [&](std::size_t worker, std::size_t i) {
     if (!solvers[worker])
       solvers[worker] = std::make_unique<BoxSolver>(space_, table, graphs_, fluid_);
-    const OpenBox open = root(by_bound_[i], fluid_[by_bound_[i]].box_below(kInfinity));
     found[i] =
-        solvers[worker]->probe(open, kInfinity, [this] { return deadline_.reached().has_value(); });
+        solvers[worker]->probe(roots[i], limit, [this] { return deadline_.reached().has_value(); });
   });
-  for (std::size_t i = 0; i < tasks; ++i) {
-    if (found[i]) offer(*found[i], table, by_bound_[i]);
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    if (found[i]) offer(*found[i], table, roots[i].pair);
   }
 }
 
@@ -262,26 +296,36 @@ void ExactSearch::walk_from_best() {
   if (auto better = local_search(instance_, walk, deadline_, &*best_)) offer(*std::move(better));
 }
 
-// Admits what fits some device within some pair's box below the incumbent.
+// Holds what fits some device within some root's box and may be part of a plan below the cutoff.
+ConfigTable ExactSearch::table_of(const std::vector<OpenBox>& roots, std::size_t max_support,
+                                  std::size_t max_entries) const {
+  const FitsSomewhere fits(space_, roots);
+  StageFilter filter(space_, cutoff());
+  for (const OpenBox& open : roots) filter.add_pair(open.pair, fluid_[open.pair], open.box);
+  return ConfigTable(
+      space_, [&fits](const std::uint16_t* counts) { return fits(counts); },
+      [&filter](const ConfigTable::Shape& shape, const std::uint16_t* counts,
+                std::size_t num_classes, bool whole, const double* omega) {
+        return filter.keeps(shape, counts, num_classes, whole, omega);
+      },
+      max_support, max_entries);
+}
+
 void ExactSearch::build_table() {
   if (stopped()) return;
-  open_roots();
-  const FitsSomewhere fits(space_, open_);
-  const auto admits = [&fits](const std::uint16_t* counts) { return fits(counts); };
-  StageFilter filter(space_, cutoff());
-  for (const OpenBox& open : open_) filter.add_pair(open.pair, fluid_[open.pair], open.box);
-  const auto keeps = [&filter](const ConfigTable::Shape& shape, const std::uint16_t* counts,
-                               std::size_t num_classes, const double* omega) {
-    return filter.keeps(shape, counts, num_classes, omega);
-  };
-  table_ = std::make_unique<ConfigTable>(space_, admits, keeps, instance_.num_bits(), kMostEntries);
+  const double limit = cutoff();
+  for (const std::size_t pair : by_bound_) {
+    OpenBox open = root(pair, fluid_[pair].box_below(limit));
+    if (open.bound < limit) push(std::move(open));
+  }
+  table_ = std::make_unique<ConfigTable>(table_of(open_, instance_.num_bits(), kMostEntries));
   table_is_whole_ = table_->complete();
   if (table_is_whole_) return;
   notes_.push_back(
       "too many combinations of bitwidths in a stage: only stages of at most two bitwidths were "
       "searched, so the plan is not proven; offer fewer bitwidths for a proof");
   restricted_ = true;
-  table_ = std::make_unique<ConfigTable>(space_, admits, keeps, 2, 2 * kMostEntries);
+  table_ = std::make_unique<ConfigTable>(table_of(open_, 2, 2 * kMostEntries));
 }
 
 // The boxes that are searched hold some orders only. Needs the table, and goes on where it stopped.
@@ -293,14 +337,6 @@ void ExactSearch::bound_all_orders(std::size_t max_boxes) {
   }
   order_free_->run(std::max(max_boxes, open_.size()), cutoff(),
                    [this] { return deadline_.reached().has_value(); });
-}
-
-void ExactSearch::open_roots() {
-  const double limit = cutoff();
-  for (const std::size_t pair : by_bound_) {
-    OpenBox open = root(pair, fluid_[pair].box_below(limit));
-    if (open.bound < limit) push(std::move(open));
-  }
 }
 
 void ExactSearch::push(OpenBox box) {

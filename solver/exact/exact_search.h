@@ -30,17 +30,21 @@ class ExactSearch {
   void restrict_orders(double stride);
   ConfigTable::Admits fits_memory() const;
   bool nothing_fits();
+  void find_best_pairs();
   void bound_pairs();
+  void sort_pairs();
   void find_first_plan();
+  void probe(const std::vector<OpenBox>& roots, const ConfigTable& table);
   void walk_from_best();
   void build_table();
   void solve_boxes();
   void solve_round(std::vector<OpenBox> round);
   void bound_all_orders(std::size_t max_boxes);
-  void open_roots();
+  OpenBox root(std::size_t pair, const Box& box) const;
+  ConfigTable table_of(const std::vector<OpenBox>& roots, std::size_t max_support,
+                       std::size_t max_entries) const;
   void push(OpenBox box);
   OpenBox pop();
-  OpenBox root(std::size_t pair, const Box& box) const;
   void offer(Candidate plan);
   void offer(const Path& path, const ConfigTable& table, std::size_t pair);
   double request_cutoff() const;

@@ -6,7 +6,7 @@
 namespace tessera::solver::exact {
 namespace {
 
-constexpr std::size_t kPatience = 10;
+constexpr std::size_t kMostSteps = 400, kPatience = 10;
 constexpr double kShrink = 0.6;
 constexpr double kSmallestAim = 2e-5;
 
@@ -30,19 +30,20 @@ FluidBound::FluidBound(const SearchSpace& space, const Pair& pair) : space_(spac
   box_.decode_low = pair.least_decode_max_s;
   best_at_ = first_multipliers(space, pair);
   best_memory_price_.assign(memory_.size(), 0);
-  Usage usage(memory_.size());
-  std::vector<double> bytes(memory_.size());
-  best_ = evaluate(best_at_, best_memory_price_, box_, usage, bytes);
+  Fluid fluid;
+  best_ = evaluate(best_at_, best_memory_price_, box_, fluid);
   scale_ = std::max(std::fabs(best_), 1e-9);
 }
 
 double FluidBound::evaluate(const Multipliers& at, const std::vector<double>& memory_price,
-                            const Box& box, Usage& usage, std::vector<double>& bytes) const {
+                            const Box& box, Fluid& fluid) const {
   const Instance& in = space_.instance();
   const std::size_t cells = space_.num_cells(), bits = in.num_bits(), kinds = memory_.size();
-  const Weights w = weights_of(space_, pair_, at, box);
-  std::vector<double> price(cells, kInfinity), count(cells, 0);
-  std::vector<std::size_t> who(cells, 0);
+  const Weights& w = fluid.weights;
+  set_weights(space_, pair_, at, box, fluid.weights);
+  fluid.price.assign(cells, kInfinity);
+  fluid.count.assign(cells, 0);
+  fluid.who.assign(cells, 0);
   for (std::size_t k = 0; k < kinds; ++k) {
     if (space_.kinds()[k].count == 0) continue;
     for (std::size_t cell = 0; cell < cells; ++cell) {
@@ -50,49 +51,48 @@ double FluidBound::evaluate(const Multipliers& at, const std::vector<double>& me
       const double p = w.prefill[k] * pair_.prefill_s[k * cells + cell] +
                        w.decode[k] * pair_.decode_s[k * cells + cell] +
                        memory_price[k] * space_.layer_bytes(k, cell);
-      if (p < price[cell]) {
-        price[cell] = p;
-        who[cell] = k;
+      if (p < fluid.price[cell]) {
+        fluid.price[cell] = p;
+        fluid.who[cell] = k;
       }
     }
   }
-  usage = Usage(kinds);
+  fluid.usage.clear(kinds);
   double value = w.constant;
-  for (std::size_t layer = 0; layer < in.num_layers(); ++layer) {
+  const double* omega = in.omega.data();
+  for (std::size_t layer = 0; layer < in.num_layers(); ++layer, omega += bits) {
     const std::size_t row = static_cast<std::size_t>(in.layer_class[layer]) * bits;
-    const double* omega = &in.omega[layer * bits];
+    const double* price = &fluid.price[row];
     std::size_t best_bit = 0;
     double best = kInfinity;
     for (std::size_t b = 0; b < bits; ++b) {
-      const double p = price[row + b] + w.omega * omega[b];
-      if (p < best) {
-        best = p;
-        best_bit = b;
-      }
+      const double p = price[b] + w.omega * omega[b];
+      best_bit = p < best ? b : best_bit;
+      best = p < best ? p : best;
     }
     value += best;
-    count[row + best_bit] += 1;
-    usage.omega += omega[best_bit];
+    fluid.count[row + best_bit] += 1;
+    fluid.usage.omega += omega[best_bit];
   }
-  std::fill(bytes.begin(), bytes.end(), 0);
+  fluid.bytes.assign(kinds, 0);
   for (std::size_t cell = 0; cell < cells; ++cell) {
-    const std::size_t k = who[cell];
-    usage.prefill[k] += count[cell] * pair_.prefill_s[k * cells + cell];
-    usage.decode[k] += count[cell] * pair_.decode_s[k * cells + cell];
-    bytes[k] += count[cell] * space_.layer_bytes(k, cell);
+    const std::size_t k = fluid.who[cell];
+    fluid.usage.prefill[k] += fluid.count[cell] * pair_.prefill_s[k * cells + cell];
+    fluid.usage.decode[k] += fluid.count[cell] * pair_.decode_s[k * cells + cell];
+    fluid.bytes[k] += fluid.count[cell] * space_.layer_bytes(k, cell);
   }
-  value += add_ends(w, memory_price, usage, bytes);
+  value += add_ends(memory_price, fluid);
   for (std::size_t k = 0; k < kinds; ++k) {
     value -= memory_price[k] * memory_[k].room;
-    usage.decode_sum += usage.decode[k];
+    fluid.usage.decode_sum += fluid.usage.decode[k];
   }
   return value;
 }
 
 // Embedding and LM head stand where they cost least.
-double FluidBound::add_ends(const Weights& w, const std::vector<double>& memory_price, Usage& usage,
-                            std::vector<double>& bytes) const {
+double FluidBound::add_ends(const std::vector<double>& memory_price, Fluid& fluid) const {
   const bool single = space_.num_positions() == 1;
+  const Weights& w = fluid.weights;
   double value = 0;
   for (const std::size_t place : {std::size_t{1}, std::size_t{2}}) {
     if (single && place == 2) break;
@@ -114,9 +114,9 @@ double FluidBound::add_ends(const Weights& w, const std::vector<double>& memory_
       }
     }
     value += best;
-    usage.prefill[best_kind] += pair_.prefill_end_s[4 * best_kind + i];
-    usage.decode[best_kind] += pair_.decode_end_s[4 * best_kind + i];
-    bytes[best_kind] += memory_[best_kind].extra[i];
+    fluid.usage.prefill[best_kind] += pair_.prefill_end_s[4 * best_kind + i];
+    fluid.usage.decode[best_kind] += pair_.decode_end_s[4 * best_kind + i];
+    fluid.bytes[best_kind] += memory_[best_kind].extra[i];
   }
   return value;
 }
@@ -159,49 +159,64 @@ FluidBound::Prices FluidBound::prices() const {
 }
 
 // Polyak steps towards a level a little above the best bound; the level falls when out of reach.
-void FluidBound::improve(std::size_t max_steps) {
-  const std::size_t kinds = memory_.size();
-  Ascent ascent(space_, pair_, best_at_, scale_);
-  std::vector<double> price = best_memory_price_, bytes(kinds), memory_direction(kinds, 0);
-  Usage usage(kinds);
-  double aim = 0.3;
-  std::size_t idle = 0;
-  for (std::size_t i = 0; i < max_steps && aim > kSmallestAim; ++i) {
-    const double value = evaluate(ascent.at(), price, box_, usage, bytes);
-    if (!(value < kInfinity)) {
-      best_ = value;
-      return;
-    }
-    ++idle;
+void FluidBound::improve(double enough) {
+  if (!climb_) {
+    climb_.emplace(Climb{Ascent(space_, pair_, best_at_, scale_), best_memory_price_,
+                         std::vector<double>(memory_.size(), 0)});
+  }
+  Climb& at = *climb_;
+  Fluid fluid;
+  while (!at.over && best_ < enough) {
+    const double value = evaluate(at.ascent.at(), at.memory_price, box_, fluid);
+    ++at.idle;
     if (value > best_) {
-      if (value > best_ + 0.1 * aim * scale_) idle = 0;
+      if (value > best_ + 0.1 * at.aim * scale_) at.idle = 0;
       best_ = value;
-      best_at_ = ascent.at();
-      best_memory_price_ = price;
+      best_at_ = at.ascent.at();
+      best_memory_price_ = at.memory_price;
     }
-    if (idle >= kPatience) {
-      aim *= kShrink;
-      idle = 0;
-      ascent.move_to(best_at_);
-      price = best_memory_price_;
-      ascent.forget_direction();
-      std::fill(memory_direction.begin(), memory_direction.end(), 0);
-      continue;
+    if (value == kInfinity) {
+      at.over = true;
+    } else if (at.idle >= kPatience) {
+      retreat();
+    } else {
+      step(value, fluid);
     }
-    double square = ascent.compute_gradient(usage, box_);
-    for (std::size_t k = 0; k < kinds; ++k) {
-      const double room = std::max(1.0, memory_[k].room);
-      const double over = (bytes[k] - memory_[k].room) / room * scale_;
-      memory_direction[k] = (price[k] == 0 && over < 0 ? 0 : over) + 0.5 * memory_direction[k];
-      square += memory_direction[k] * memory_direction[k];
-    }
-    if (square == 0) return;
-    const double length = (best_ + aim * scale_ - value) / square;
-    ascent.step(length);
-    for (std::size_t k = 0; k < kinds; ++k) {
-      const double room = std::max(1.0, memory_[k].room);
-      price[k] = std::max(0.0, price[k] + length * memory_direction[k] * scale_ / room);
-    }
+    at.over = at.over || ++at.steps == kMostSteps || at.aim <= kSmallestAim;
+  }
+}
+
+// Back to the best point, aiming lower.
+void FluidBound::retreat() {
+  Climb& at = *climb_;
+  at.aim *= kShrink;
+  at.idle = 0;
+  at.ascent.move_to(best_at_);
+  at.memory_price = best_memory_price_;
+  at.ascent.forget_direction();
+  std::fill(at.memory_direction.begin(), at.memory_direction.end(), 0);
+}
+
+void FluidBound::step(double value, const Fluid& fluid) {
+  Climb& at = *climb_;
+  double square = at.ascent.compute_gradient(fluid.usage, box_);
+  for (std::size_t k = 0; k < memory_.size(); ++k) {
+    const double room = std::max(1.0, memory_[k].room);
+    const double over = (fluid.bytes[k] - memory_[k].room) / room * scale_;
+    double& direction = at.memory_direction[k];
+    direction = (at.memory_price[k] == 0 && over < 0 ? 0 : over) + 0.5 * direction;
+    square += direction * direction;
+  }
+  if (square == 0) {
+    at.over = true;
+    return;
+  }
+  const double length = (best_ + at.aim * scale_ - value) / square;
+  at.ascent.step(length);
+  for (std::size_t k = 0; k < memory_.size(); ++k) {
+    const double room = std::max(1.0, memory_[k].room);
+    at.memory_price[k] =
+        std::max(0.0, at.memory_price[k] + length * at.memory_direction[k] * scale_ / room);
   }
 }
 
@@ -212,9 +227,8 @@ double FluidBound::scaled_bound(double keep, bool prefill) const {
   for (double& share : prefill ? at.prefill : at.decode) share *= keep;
   Box box = box_;
   (prefill ? box.prefill_low : box.decode_low) = 0;
-  Usage usage(memory_.size());
-  std::vector<double> bytes(memory_.size());
-  return evaluate(at, best_memory_price_, box, usage, bytes);
+  Fluid fluid;
+  return evaluate(at, best_memory_price_, box, fluid);
 }
 
 // Room for rounding is relative to what was subtracted: where omega dwarfs the times, their
@@ -248,9 +262,8 @@ Box FluidBound::box_below(double cutoff) const {
     std::fill(at.decode.begin(), at.decode.end(), 0);
     Box open = box_;
     open.decode_low = 0;
-    Usage usage(memory_.size());
-    std::vector<double> bytes(memory_.size());
-    const double rest = evaluate(at, best_memory_price_, open, usage, bytes);
+    Fluid fluid;
+    const double rest = evaluate(at, best_memory_price_, open, fluid);
     const double price = c.decode_max + c.round * c.round_micro_batches;
     if (price > 0) box.decode_high = std::min(box.decode_high, most_above(rest, price));
   }

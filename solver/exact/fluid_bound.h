@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "exact/multipliers.h"
 
 namespace tessera::solver::exact {
@@ -11,8 +13,9 @@ class FluidBound {
  public:
   FluidBound(const SearchSpace& space, const Pair& pair);
 
-  /// Ascends; keeps the best.
-  void improve(std::size_t max_steps);
+  /// Ascends until the bound is `enough` or little is left to gain; keeps the best. A later call
+  /// goes on where this one stopped, as if it had not.
+  void improve(double enough);
   double bound() const { return best_; }
   const Multipliers& multipliers() const { return best_at_; }
   /// Largest Tp, Td of a plan that costs no more than `cutoff`.
@@ -33,10 +36,27 @@ class FluidBound {
     double room = 0;  ///< bytes of the kind's devices for layers
     double extra[4];  ///< bytes that a place takes more than the middle one
   };
+  // A fluid and the room to compute it in.
+  struct Fluid {
+    Weights weights;
+    Usage usage;
+    std::vector<double> bytes;         // [kind]
+    std::vector<double> price, count;  // [cell] of a layer where it costs least; layers
+    std::vector<std::size_t> who;      // [cell] kind that it costs least on
+  };
+  // What the ascent knows between two steps.
+  struct Climb {
+    Ascent ascent;
+    std::vector<double> memory_price, memory_direction;
+    double aim = 0.3;  ///< gain that the next step is made for, in scales
+    std::size_t steps = 0, idle = 0;
+    bool over = false;
+  };
   double evaluate(const Multipliers& at, const std::vector<double>& memory_price, const Box& box,
-                  Usage& usage, std::vector<double>& bytes) const;
-  double add_ends(const Weights& w, const std::vector<double>& memory_price, Usage& usage,
-                  std::vector<double>& bytes) const;
+                  Fluid& fluid) const;
+  double add_ends(const std::vector<double>& memory_price, Fluid& fluid) const;
+  void retreat();
+  void step(double value, const Fluid& fluid);
   double scaled_bound(double keep, bool prefill) const;
 
   const SearchSpace& space_;
@@ -47,6 +67,7 @@ class FluidBound {
   double best_ = -kInfinity;
   Multipliers best_at_;
   std::vector<double> best_memory_price_;
+  std::optional<Climb> climb_;
 };
 
 }  // namespace tessera::solver::exact

@@ -25,15 +25,24 @@ double omega_price_scale(const SearchSpace& space, double objective_scale) {
 
 Weights weights_of(const SearchSpace& space, const Pair& pair, const Multipliers& multipliers,
                    const Box& box) {
+  Weights weights;
+  set_weights(space, pair, multipliers, box, weights);
+  return weights;
+}
+
+void set_weights(const SearchSpace& space, const Pair& pair, const Multipliers& multipliers,
+                 const Box& box, Weights& w) {
   const ObjectiveCoefficients& c = pair.coefficients;
   const double decode_max = c.decode_max + c.round * multipliers.lambda * c.round_micro_batches;
   const double decode_sum = c.decode_sum + c.round * (1 - multipliers.lambda);
-  Weights w;
+  const std::size_t kinds = space.kinds().size();
+  w.prefill.resize(kinds);
+  w.decode.resize(kinds);
   double prefill_left = 1, decode_left = 1;
-  for (std::size_t k = 0; k < space.kinds().size(); ++k) {
+  for (std::size_t k = 0; k < kinds; ++k) {
     const double count = std::max(1.0, space.kinds()[k].count);
-    w.prefill.push_back(c.prefill_sum + c.prefill_max * multipliers.prefill[k] / count);
-    w.decode.push_back(decode_sum + decode_max * multipliers.decode[k] / count);
+    w.prefill[k] = c.prefill_sum + c.prefill_max * multipliers.prefill[k] / count;
+    w.decode[k] = decode_sum + decode_max * multipliers.decode[k] / count;
     prefill_left -= multipliers.prefill[k];
     decode_left -= multipliers.decode[k];
   }
@@ -43,7 +52,6 @@ Weights weights_of(const SearchSpace& space, const Pair& pair, const Multipliers
   w.omega = space.instance().theta + multipliers.nu;
   w.constant = w.prefill_floor * box.prefill_low + w.decode_floor * box.decode_low;
   if (multipliers.nu > 0) w.constant -= multipliers.nu * space.omega_limit();
-  return w;
 }
 
 void project_to_simplex(std::vector<double>& x) {

@@ -30,10 +30,18 @@ struct Weights {
 };
 Weights weights_of(const SearchSpace& space, const Pair& pair, const Multipliers& multipliers,
                    const Box& box);
+/// The same into weights that exist, whose memory it takes.
+void set_weights(const SearchSpace& space, const Pair& pair, const Multipliers& multipliers,
+                 const Box& box, Weights& weights);
 
 /// Totals of a solution, possibly fractional.
 struct Usage {
   explicit Usage(std::size_t kinds = 0) : prefill(kinds, 0), decode(kinds, 0) {}
+  void clear(std::size_t kinds) {
+    prefill.assign(kinds, 0);
+    decode.assign(kinds, 0);
+    decode_sum = omega = 0;
+  }
   std::vector<double> prefill, decode;  ///< [kind] sum of stage times
   double decode_sum = 0, omega = 0;
 };

@@ -17,7 +17,43 @@ class OptionBuilder {
         prices_(fluid.prices()),
         slack_(cutoff - fluid.bound() + 1e-11 * std::fabs(fluid.bound())) {}
 
-  void add(std::size_t config, std::size_t kind, OptionSet& options) const {
+  /// Adds what a shape's configurations may do on each kind of device.
+  void add(const ConfigTable::Shape& shape, OptionSet& options) const {
+    if (shape.length == 0) return;
+    const std::vector<Range> ranges = ranges_of(shape);
+    if (ranges.empty()) return;
+    for (std::size_t config = shape.begin; config < shape.end; ++config) {
+      for (std::size_t kind = 0; kind < space_.kinds().size(); ++kind) {
+        add(config, kind, ranges, options);
+      }
+    }
+  }
+
+ private:
+  // Indices [low, high) into a shape's starts at which a stage has this place in the pipeline.
+  struct Range {
+    std::size_t place = 0, low = 0, high = 0;
+  };
+
+  std::vector<Range> ranges_of(const ConfigTable::Shape& shape) const {
+    const std::size_t layers = space_.num_layers(), positions = space_.num_positions();
+    std::vector<Range> ranges;
+    const auto add_at = [&](std::size_t place, std::size_t start) {
+      const std::size_t i = table_.index_of(shape, start);
+      if (i < shape.starts.size()) ranges.push_back({place, i, i + 1});
+    };
+    if (positions == 1) {
+      if (shape.length == layers) add_at(3, 0);
+      return ranges;
+    }
+    if (positions > 2) ranges.push_back({0, 0, shape.starts.size()});
+    add_at(1, 0);
+    add_at(2, layers - shape.length);
+    return ranges;
+  }
+
+  void add(std::size_t config, std::size_t kind, const std::vector<Range>& ranges,
+           OptionSet& options) const {
     const std::size_t cells = space_.num_cells();
     const std::uint16_t* counts = table_.counts(config);
     double prefill = 0, decode = 0, bytes = 0;
@@ -29,32 +65,23 @@ class OptionBuilder {
       decode += n * pair_.decode_s[kind * cells + cell];
       bytes += n * space_.layer_bytes(kind, cell);
     }
-    const auto& shape = table_.shapes()[table_.shape_of(config)];
-    const std::size_t layers = space_.num_layers(), starts = shape.starts.size();
-    const bool single = space_.num_positions() == 1;
-    for (std::size_t place = 0; place < 4; ++place) {
-      if ((place == 3) != single || bytes > pair_.room_bytes[4 * kind + place]) continue;
+    for (const Range& range : ranges) {
+      const std::size_t at = 4 * kind + range.place;
+      if (bytes > pair_.room_bytes[at]) continue;
       Option option;
       option.config = static_cast<std::uint32_t>(config);
-      option.prefill_s = prefill + pair_.prefill_end_s[4 * kind + place];
-      option.decode_s = decode + pair_.decode_end_s[4 * kind + place];
+      option.prefill_s = prefill + pair_.prefill_end_s[at];
+      option.decode_s = decode + pair_.decode_end_s[at];
       if (option.prefill_s > box_.prefill_high || option.decode_s > box_.decode_high) continue;
-      std::size_t low = 0, high = starts;
-      if (place == 3 && shape.length != layers) continue;
-      if (place != 0) {
-        low = table_.index_of(shape, place == 2 ? layers - shape.length : 0);
-        if (low == starts) continue;
-        high = low + 1;
-      }
+      std::size_t low = range.low, high = range.high;
       if (slack_ < kInfinity) shrink(config, kind, bytes, low, high);
       if (low >= high) continue;
       option.low = static_cast<std::uint16_t>(low);
       option.high = static_cast<std::uint16_t>(high);
-      options.at[place][kind].push_back(option);
+      options.at[range.place][kind].push_back(option);
     }
   }
 
- private:
   // Takes away the ends of [low, high) where the configuration costs too much above the fluid.
   void shrink(std::size_t config, std::size_t kind, double bytes, std::size_t& low,
               std::size_t& high) const {
@@ -120,12 +147,7 @@ OptionSet all_options(const SearchSpace& space, const Pair& pair, const ConfigTa
   OptionSet options;
   for (auto& kinds : options.at) kinds.resize(space.kinds().size());
   const OptionBuilder builder(space, pair, table, box, fluid, cutoff);
-  for (std::size_t config = 0; config < table.num_configs(); ++config) {
-    if (table.shapes()[table.shape_of(config)].length == 0) continue;
-    for (std::size_t kind = 0; kind < space.kinds().size(); ++kind) {
-      builder.add(config, kind, options);
-    }
-  }
+  for (const ConfigTable::Shape& shape : table.shapes()) builder.add(shape, options);
   return options;
 }
 

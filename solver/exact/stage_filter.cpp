@@ -39,14 +39,14 @@ void StageFilter::prepare(const ConfigTable::Shape& shape) {
 }
 
 bool StageFilter::keeps(const ConfigTable::Shape& shape, const std::uint16_t* counts,
-                        std::size_t num_classes, const double* omega) {
+                        std::size_t num_classes, bool whole, const double* omega) {
   if (cutoff_ == kInfinity) return true;
   prepare(shape);
   const std::size_t kinds = space_.kinds().size(), tests = pairs_.size() * kinds;
   const double least_omega = *std::min_element(omega, omega + shape.starts.size());
   for (std::size_t i = 0; i < tests; ++i) {
     const std::size_t test = (last_ + i) % tests;
-    if (!passes(pairs_[test / kinds], test % kinds, shape, counts, num_classes, omega,
+    if (!passes(pairs_[test / kinds], test % kinds, shape, counts, num_classes, whole, omega,
                 least_omega)) {
       continue;
     }
@@ -57,8 +57,8 @@ bool StageFilter::keeps(const ConfigTable::Shape& shape, const std::uint16_t* co
 }
 
 bool StageFilter::passes(const PairPrices& at, std::size_t kind, const ConfigTable::Shape& shape,
-                         const std::uint16_t* counts, std::size_t num_classes, const double* omega,
-                         double least_omega) const {
+                         const std::uint16_t* counts, std::size_t num_classes, bool whole,
+                         const double* omega, double least_omega) const {
   const std::size_t cells = space_.num_cells(), bits = space_.instance().num_bits();
   const Pair& pair = space_.pairs()[at.pair];
   double price = 0, bytes = 0, prefill = 0, decode = 0;
@@ -72,7 +72,7 @@ bool StageFilter::passes(const PairPrices& at, std::size_t kind, const ConfigTab
     decode += n * pair.decode_s[kind * cells + cell];
   }
   if (prefill > at.box.prefill_high || decode > at.box.decode_high) return false;
-  if (num_classes == shape.layers.size()) {
+  if (whole) {
     price += at.prices.memory[kind] * std::max(0.0, at.prices.least_room[kind] - bytes);
   }
   if (price + at.prices.omega * least_omega - at.most_paid[num_classes - 1] > at.slack) {

@@ -10,8 +10,8 @@ namespace tessera::solver::exact {
 
 /// Tells which configurations can be part of a plan below the cutoff, by what they cost above the
 /// fluid bound: a stage's layers at the fluid's prices, less what the fluid pays for these layers,
-/// plus the price of the memory that the stage leaves idle. With layers of several shapes
-/// configurations multiply, and most of them go here before they take memory.
+/// plus the price of the memory that the stage leaves idle. Configurations multiply with bitwidths
+/// and with layers of several shapes, and most of them go here before they take memory.
 class StageFilter {
  public:
   StageFilter(const SearchSpace& space, double cutoff) : space_(space), cutoff_(cutoff) {}
@@ -20,9 +20,10 @@ class StageFilter {
   void add_pair(std::size_t pair, const FluidBound& fluid, const Box& box);
 
   /// @param counts [cell], of the first `num_classes` classes
+  /// @param whole no layer is left to choose for: what the stage leaves idle counts
   /// @param omega least omega of these layers by the shape's starts
   bool keeps(const ConfigTable::Shape& shape, const std::uint16_t* counts, std::size_t num_classes,
-             const double* omega);
+             bool whole, const double* omega);
 
  private:
   struct PairPrices {
@@ -36,7 +37,7 @@ class StageFilter {
   };
   void prepare(const ConfigTable::Shape& shape);
   bool passes(const PairPrices& at, std::size_t kind, const ConfigTable::Shape& shape,
-              const std::uint16_t* counts, std::size_t num_classes, const double* omega,
+              const std::uint16_t* counts, std::size_t num_classes, bool whole, const double* omega,
               double least_omega) const;
 
   const SearchSpace& space_;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "offload/text.h"
+#include "tessera/core/colour.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -34,9 +35,15 @@ double used_ratio(const StageMemory& memory) { return memory.total_bytes / memor
 std::string memory_bar(const StageMemory& memory) {
   constexpr int kWidth = 20;
   const int filled = std::clamp(static_cast<int>(used_ratio(memory) * kWidth + 0.5), 0, kWidth);
-  std::string bar;
-  for (int i = 0; i < kWidth; ++i) bar += i < filled ? "█" : "░";
-  return bar;
+  std::string used, left;
+  for (int i = 0; i < kWidth; ++i) (i < filled ? used : left) += i < filled ? "█" : "░";
+  const double ratio = used_ratio(memory);
+  const Tone tone = ratio > 0.97 ? Tone::bad : ratio > 0.85 ? Tone::warning : Tone::good;
+  return paint(tone, used) + paint(Tone::faint, left);
+}
+
+std::string status_word(PlanStatus status) {
+  return paint(status == PlanStatus::optimal ? Tone::good : Tone::warning, to_string(status));
 }
 
 std::string proof(const Plan& plan) {
@@ -55,8 +62,10 @@ std::string describe_stages(const Plan& plan) {
     bits_width = std::max(bits_width, bitwidth_counts(stage).size());
   }
   std::string text =
-      fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory\n", "device",
-                  device_width, "bitwidths", bits_width, "prefill", "decode");
+      paint(Tone::faint,
+            fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory", "device",
+                        device_width, "bitwidths", bits_width, "prefill", "decode")) +
+      "\n";
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlanStage& stage = plan.stages[k];
     text += fmt::format("  {:>5}  {:<{}}  {:<7}  {:<{}}  {:>9}  {:>9}  {} {} of {} ({:.0f} %)\n", k,
@@ -130,16 +139,20 @@ std::string describe(const Plan& plan) {
   const std::string name = problem.serving ? fmt::format("{} on {}", problem.serving->model.name,
                                                          problem.serving->cluster.name)
                                            : problem.instance_path;
-  std::string text = fmt::format("Plan for {} by {}: {}, {} ({})\n", name, plan.planner,
-                                 to_string(plan.status), proof(plan), format_seconds(plan.solve_s));
+  std::string text =
+      fmt::format("Plan for {} by {}: {}, {} ({})\n", name, plan.planner, status_word(plan.status),
+                  proof(plan), format_seconds(plan.solve_s));
   if (plan.replicas.empty()) {
     text += describe_stages(plan) + describe_kv_cache(problem);
   } else {
     text += describe_replicas(plan);
   }
-  text += fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}\n",
-                      format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
-                      format_number(plan.omega, 4));
+  text +=
+      paint(Tone::bold,
+            fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}",
+                        format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
+                        format_number(plan.omega, 4))) +
+      "\n";
   text += fmt::format("  latencies are {}{}\n", to_string(plan.provenance),
                       plan.error ? fmt::format(", held-out error {:.1f} %", 100 * *plan.error)
                                  : ": no measurement stands behind them yet");

@@ -25,7 +25,7 @@ Bounds bounds_below(const Instance& in, double cutoff, std::size_t threads, std:
   const SearchSpace space(in, {});
   const ConfigTable table(
       space, [](const std::uint16_t*) { return true; },
-      [](const ConfigTable::Shape&, const std::uint16_t*, std::size_t, const double*) {
+      [](const ConfigTable::Shape&, const std::uint16_t*, std::size_t, bool, const double*) {
         return true;
       },
       in.num_bits(), 10000000);
@@ -34,7 +34,7 @@ Bounds bounds_below(const Instance& in, double cutoff, std::size_t threads, std:
   for (const Pair& pair : space.pairs()) fluid.emplace_back(space, pair);
   Bounds bounds;
   for (FluidBound& bound : fluid) {
-    bound.improve(400);
+    bound.improve(kInfinity);
     bounds.fluid = std::min(bounds.fluid, bound.bound());
   }
   Workers workers(threads);

@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "folder.h"
 #include "process.h"
 
 /// For tests that start the program. They are compiled with its path in TESSERA_PROGRAM.
@@ -33,33 +32,5 @@ inline void expect_refusal(const Process& p, int status, const std::string& text
   EXPECT_THAT(p.err, testing::Not(testing::HasSubstr("runtime error:")));
   EXPECT_THAT(p.err, testing::Not(testing::HasSubstr("terminate called")));
 }
-
-/// A test with a folder of its own, which goes away afterwards.
-class FolderTest : public testing::Test {
- protected:
-  FolderTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "tessera_test.XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~FolderTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string file(const std::string& name, const std::string& content) const {
-    const std::filesystem::path path = folder_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << content;
-    return path.string();
-  }
-  static std::string read(const std::string& path) {
-    std::ifstream stream(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
-  std::size_t num_files() const {
-    const std::filesystem::directory_iterator files(folder_);
-    return static_cast<std::size_t>(std::distance(begin(files), end(files)));
-  }
-
-  std::filesystem::path folder_;
-};
 
 }  // namespace tessera::test

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/core/json_fwd.h"
+
+/// What a result says about where it comes from.
+namespace tessera::results {
+
+/// SHA-256 (FIPS 180-4) in lower-case hexadecimal.
+std::string sha256(std::string_view text);
+
+/// { host, os, kernel, cpu, num_cores, memory_bytes } of this machine; what cannot be told is left
+/// out.
+Json machine_facts();
+
+/// The commit that is checked out in the git repository around `path` (a file or a folder), or ""
+/// outside of one. Reads git's own files and starts no process.
+std::string git_commit(const std::string& path);
+
+}  // namespace tessera::results

@@ -1,0 +1,380 @@
+#include "tessera/results/store.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "schema.h"
+#include "store_impl.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+
+namespace tessera::results {
+namespace {
+
+// What the rest of the product would read as part of the row itself.
+constexpr std::string_view kReserved[] = {"point", "status", "error", "meta"};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where) {
+  throw Error(ErrorCode::invalid_argument, what, where);
+}
+
+nlohmann::json canonical(const Json& value) {
+  if (value.is_object()) {
+    nlohmann::json result = nlohmann::json::object();
+    for (const auto& [key, item] : value.items()) result[key] = canonical(item);
+    return result;
+  }
+  if (value.is_array()) {
+    nlohmann::json result = nlohmann::json::array();
+    for (const Json& item : value) result.push_back(canonical(item));
+    return result;
+  }
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (std::floor(number) == number && std::fabs(number) <= kMaxExactInteger) {
+      return static_cast<std::int64_t>(number);
+    }
+  }
+  return value;
+}
+
+// The writer of JSON turns these into null without a word.
+void check_finite(const Json& value, const std::string& path) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    refuse(path + ": a number that is not finite cannot be stored", path);
+  }
+  if (!value.is_structured()) return;
+  for (const auto& [key, item] : value.items()) check_finite(item, path + "." + key);
+}
+
+template <class AnyJson>
+std::string dumped(const AnyJson& value, const std::string& path) {
+  try {
+    return value.dump();
+  } catch (const nlohmann::json::exception&) {
+    refuse(path + ": holds text that is not UTF-8", path);
+  }
+}
+
+std::string written(const Json& value, const std::string& path) {
+  check_finite(value, path);
+  return dumped(value, path);
+}
+
+Json parsed(const std::string& text, const std::string& source) {
+  return parse_json(text, source, {1ull << 30, 200});
+}
+
+std::vector<std::string> names_of(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names;
+}
+
+std::optional<std::string> unless_empty(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+template <class T>
+std::optional<T> unless_same(const T& value, const T& of_run) {
+  return value == of_run ? std::nullopt : std::optional(value);
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void check_spec(const RunSpec& spec) {
+  const std::string& name = spec.experiment;
+  if (name.empty() || name.size() > 1000 || name.find('\0') != std::string::npos ||
+      !is_utf8(name)) {
+    refuse(
+        fmt::format("experiment {}: a name is 1 to 1000 bytes of UTF-8 without NUL", quote(name)),
+        "experiment");
+  }
+  if (!spec.declaration.is_object()) refuse("declaration: an object belongs here", "declaration");
+}
+
+void check_row(const Row& row) {
+  if (!row.columns.is_object()) refuse("columns: an object belongs here", "columns");
+  for (const std::string_view name : kReserved) {
+    if (row.columns.contains(name)) {
+      refuse(fmt::format("column '{0}': the name is taken by the row's own field; call it "
+                         "something else, such as '{0}_value'",
+                         name),
+             "columns");
+    }
+  }
+  if (row.status.empty()) refuse("status: it is empty", "status");
+}
+
+// Declared names come in their declared order.
+std::vector<std::string> declared(const Json& declaration, const char* field) {
+  std::vector<std::string> names;
+  const auto list = declaration.find(field);
+  if (list == declaration.end() || !list->is_array()) return names;
+  for (const Json& name : *list) {
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string canonical_json(const Json& value) {
+  check_finite(value, "value");
+  if (value.is_array() && value.empty()) return "{}";
+  return dumped(canonical(value), "value");
+}
+
+std::string point_key(const Json& point) {
+  if (!point.is_object() && !(point.is_array() && point.empty())) {
+    refuse("point: a table of named values belongs here", "point");
+  }
+  return canonical_json(point);
+}
+
+Store::Store(const std::string& path, const OpenOptions& options)
+    : impl_(std::make_unique<Impl>(path, options)) {
+  prepare_schema(impl_->database);
+}
+Store::~Store() = default;
+Store::Store(Store&&) noexcept = default;
+
+const std::string& Store::path() const { return impl_->database.path(); }
+bool Store::is_open() const { return impl_->database.is_open(); }
+void Store::close() { impl_->database.close(); }
+
+std::int64_t Store::Impl::start_run(const RunSpec& spec, double created_at) {
+  check_spec(spec);
+  database.run(
+      "INSERT INTO runs (experiment, created_at, script_path, script_text, script_hash, "
+      "git_commit, seed, machine, build, quick, shard, declaration) VALUES (?, ?, ?, ?, ?, ?, ?, "
+      "?, ?, ?, ?, ?)",
+      spec.experiment, created_at, spec.script_path, spec.script_text, spec.origin.script_hash,
+      spec.origin.git_commit, spec.origin.seed, written(spec.origin.machine, "machine"),
+      written(spec.origin.build, "build"), spec.quick, spec.shard,
+      written(spec.declaration, "declaration"));
+  const std::int64_t id = database.last_id();
+  views.note(spec.experiment, declared(spec.declaration, "keys"),
+             declared(spec.declaration, "columns"));
+  return id;
+}
+
+std::int64_t Store::start_run(const RunSpec& spec) {
+  std::int64_t id = 0;
+  impl_->write([&] { id = impl_->start_run(spec, now()); });
+  return id;
+}
+
+const StoredOrigin& Store::Impl::origin_of(std::int64_t run) {
+  const auto known = origins.find(run);
+  if (known != origins.end()) return known->second;
+  Query query = database.query(
+      "SELECT experiment, script_hash, git_commit, machine, build, seed FROM runs WHERE id = ?",
+      run);
+  if (query.next()) {
+    return origins[run] = {query.text(0), query.text(1), query.text(2),
+                           query.text(3), query.text(4), query.integer(5)};
+  }
+  std::vector<std::string> ids;
+  Query all = database.query("SELECT id FROM runs ORDER BY id DESC LIMIT 12");
+  while (all.next()) ids.push_back(all.text(0));
+  throw Error(ErrorCode::not_found,
+              fmt::format("results file {}: there is no run {}; {}", quote(database.path(), 300),
+                          run, ids.empty() ? "it has none" : "the last are " + join(ids, ", ")),
+              database.path());
+}
+
+std::vector<Run> Store::runs(const std::optional<std::string>& experiment) {
+  impl_->database.refresh();
+  Query query = impl_->database.query(
+      "SELECT r.id, r.experiment, r.created_at, r.script_path, r.script_hash, r.git_commit, "
+      "r.seed, r.machine, r.build, r.quick, r.shard, r.declaration, count(p.id), count(p.error), "
+      "max(p.started_at + p.duration_s) FROM runs r LEFT JOIN points p ON p.run_id = r.id WHERE "
+      "?1 IS NULL OR r.experiment = ?1 GROUP BY r.id ORDER BY r.id",
+      experiment);
+  std::vector<Run> runs;
+  while (query.next()) {
+    Run run;
+    run.id = query.integer(0);
+    const std::string source = fmt::format("{}: run {}", path(), run.id);
+    run.created_at = query.number(2);
+    run.spec = {query.text(1),
+                query.text(3),
+                "",
+                {query.text(4), query.text(5), query.integer(6), parsed(query.text(7), source),
+                 parsed(query.text(8), source)},
+                query.integer(9) != 0,
+                query.text(10),
+                parsed(query.text(11), source)};
+    run.num_points = query.integer(12);
+    run.num_failed = query.integer(13);
+    run.changed_at = std::max(query.number(14), run.created_at);
+    Query claims = impl_->database.query(
+        "SELECT claim FROM claims WHERE run_id = ? ORDER BY position", run.id);
+    while (claims.next()) run.claims.push_back(parsed(claims.text(0), source));
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+Run Store::run(std::int64_t id) {
+  impl_->database.refresh();
+  const std::string experiment = impl_->origin_of(id).experiment;
+  for (Run& run : runs(experiment)) {
+    if (run.id != id) continue;
+    Query query = impl_->database.query("SELECT script_text FROM runs WHERE id = ?", id);
+    if (query.next()) run.spec.script_text = query.text(0);
+    return std::move(run);
+  }
+  throw Error(ErrorCode::internal, fmt::format("run {} went away while it was read", id), path());
+}
+
+Origin Store::origin(std::int64_t run) {
+  impl_->database.refresh();
+  const StoredOrigin& stored = impl_->origin_of(run);
+  const std::string source = fmt::format("{}: run {}", path(), run);
+  return {stored.script_hash, stored.git_commit, stored.seed, parsed(stored.machine, source),
+          parsed(stored.build, source)};
+}
+
+void Store::Impl::add(std::int64_t run, const Row& row, bool replace) {
+  check_row(row);
+  const StoredOrigin& of_run = origin_of(run);
+  const Origin* own = row.origin ? &*row.origin : nullptr;
+  const auto text_of = [&](const std::string Origin::*field, const std::string& stored) {
+    return own ? unless_same(own->*field, stored) : std::nullopt;
+  };
+  const auto json_of = [&](const Json Origin::*field, const char* name, const std::string& stored) {
+    return own ? unless_same(written(own->*field, name), stored) : std::nullopt;
+  };
+  const std::string key = point_key(row.point);
+  Query insert = database.query(
+      "INSERT INTO points (run_id, key, position, status, columns, error, traceback, log, "
+      "provenance, error_ratio, started_at, duration_s, inputs, script_hash, git_commit, seed, "
+      "machine, build) VALUES (?1, ?2, coalesce(?3, (SELECT coalesce(max(position), -1) + 1 FROM "
+      "points WHERE run_id = ?1)), ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, "
+      "?17, ?18) ON CONFLICT (run_id, key) DO UPDATE SET position = coalesce(?3, position), "
+      "status = ?4, columns = ?5, error = ?6, traceback = ?7, log = ?8, provenance = ?9, "
+      "error_ratio = ?10, started_at = ?11, duration_s = ?12, inputs = ?13, script_hash = ?14, "
+      "git_commit = ?15, seed = ?16, machine = ?17, build = ?18 WHERE ?19 OR error IS NOT NULL "
+      "RETURNING id",
+      run, key, row.order, row.status, written(row.columns, "columns"), row.error,
+      unless_empty(row.traceback), unless_empty(row.log), unless_empty(row.provenance),
+      row.error_ratio, row.started_at, row.duration_s,
+      row.inputs.empty() ? std::nullopt : std::optional(written(row.inputs, "inputs")),
+      text_of(&Origin::script_hash, of_run.script_hash),
+      text_of(&Origin::git_commit, of_run.git_commit),
+      own ? unless_same(own->seed, of_run.seed) : std::nullopt,
+      json_of(&Origin::machine, "machine", of_run.machine),
+      json_of(&Origin::build, "build", of_run.build), replace);
+  if (!insert.next()) {
+    refuse(fmt::format("point {}: run {} has a row for it that did not fail; it is kept. Replace "
+                       "it on purpose with replace = true, or start another run",
+                       quote(key, 200), run),
+           database.path());
+  }
+  const std::int64_t id = insert.integer(0);
+  insert.next();  // to its end
+  database.run("DELETE FROM artefacts WHERE point_id = ?", id);
+  for (const Artefact& artefact : row.artefacts) {
+    database.run("INSERT INTO artefacts (point_id, name, kind, value) VALUES (?, ?, ?, ?)", id,
+                 artefact.name, artefact.kind, written(artefact.value, "artefacts"));
+  }
+  views.note(of_run.experiment, names_of(row.point), names_of(row.columns));
+}
+
+void Store::add(std::int64_t run, const Row& row, bool replace) {
+  impl_->write([&] { impl_->add(run, row, replace); });
+}
+
+std::vector<StoredKey> Store::keys(std::int64_t run) {
+  impl_->database.refresh();
+  impl_->origin_of(run);
+  Query query = impl_->database.query(
+      "SELECT key, status, error IS NOT NULL FROM points WHERE run_id = ? ORDER BY position, id",
+      run);
+  std::vector<StoredKey> keys;
+  while (query.next()) keys.push_back({query.text(0), query.text(1), query.integer(2) != 0});
+  return keys;
+}
+
+void Store::each_row(std::int64_t run, const std::function<void(const Row&)>& visit) {
+  impl_->database.refresh();
+  const StoredOrigin& of_run = impl_->origin_of(run);
+  Query query = impl_->database.query(
+      "SELECT key, status, columns, position, error, traceback, log, provenance, error_ratio, "
+      "started_at, duration_s, inputs, script_hash, git_commit, seed, machine, build FROM points "
+      "WHERE run_id = ? ORDER BY position, id",
+      run);
+  while (query.next()) {
+    const std::string key = query.text(0);
+    const std::string source = fmt::format("{}: run {}, point {}", path(), run, quote(key, 200));
+    Row row;
+    row.point = parsed(key, source);
+    row.status = query.text(1);
+    row.columns = parsed(query.text(2), source);
+    row.order = query.integer(3);
+    if (!query.is_null(4)) row.error = query.text(4);
+    row.traceback = query.text(5);
+    row.log = query.text(6);
+    row.provenance = query.text(7);
+    if (!query.is_null(8)) row.error_ratio = query.number(8);
+    row.started_at = query.number(9);
+    row.duration_s = query.number(10);
+    if (!query.is_null(11)) row.inputs = parsed(query.text(11), source);
+    const auto own = [&](int column, const std::string& stored) {
+      return query.is_null(column) ? stored : query.text(column);
+    };
+    bool differs = false;
+    for (int column = 12; column <= 16; ++column) differs = differs || !query.is_null(column);
+    if (differs) {
+      row.origin =
+          Origin{own(12, of_run.script_hash), own(13, of_run.git_commit),
+                 query.is_null(14) ? of_run.seed : query.integer(14),
+                 parsed(own(15, of_run.machine), source), parsed(own(16, of_run.build), source)};
+    }
+    visit(row);
+  }
+}
+
+std::vector<Artefact> Store::artefacts(std::int64_t run, const std::string& key) {
+  impl_->database.refresh();
+  impl_->origin_of(run);
+  Query query = impl_->database.query(
+      "SELECT a.name, a.kind, a.value FROM artefacts a JOIN points p ON p.id = a.point_id WHERE "
+      "p.run_id = ? AND p.key = ? ORDER BY a.rowid",
+      run, key);
+  std::vector<Artefact> artefacts;
+  const std::string source = fmt::format("{}: run {}, point {}", path(), run, quote(key, 200));
+  while (query.next()) {
+    artefacts.push_back({query.text(0), query.text(1), parsed(query.text(2), source)});
+  }
+  return artefacts;
+}
+
+void Store::Impl::set_claims(std::int64_t run, const Json& claims) {
+  origin_of(run);
+  if (!claims.is_array()) refuse("claims: a list belongs here", "claims");
+  database.run("DELETE FROM claims WHERE run_id = ?", run);
+  std::int64_t position = 0;
+  for (const Json& claim : claims) {
+    std::optional<bool> passed;
+    if (claim.is_object() && claim.contains("passed") && claim["passed"].is_boolean()) {
+      passed = claim["passed"].get<bool>();
+    }
+    database.run("INSERT INTO claims (run_id, position, passed, claim) VALUES (?, ?, ?, ?)", run,
+                 position++, passed, written(claim, "claims"));
+  }
+}
+
+void Store::set_claims(std::int64_t run, const Json& claims) {
+  impl_->write([&] { impl_->set_claims(run, claims); });
+}
+
+}  // namespace tessera::results

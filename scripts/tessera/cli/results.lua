@@ -1,0 +1,315 @@
+-- `tessera results [NAME]`: what is stored, as tables and exports.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local store = require "tessera.store"
+local rows = require "tessera.rows"
+local sheet = require "tessera.sheet"
+local text_table = require "tessera.text_table"
+
+local M = {}
+
+local function fail(flag, text) core.raise("invalid_argument", ("%s: %s"):format(flag, text), flag) end
+
+local function note(text) io.stderr:write("tessera: ", text, "\n") end
+
+-- To --out, or to stdout, where --json keeps print away.
+local function deliver(text, given)
+  if given.out then
+    core.write_file(given.out, text)
+    note("wrote " .. given.out)
+  else
+    io.stdout:write(text)
+  end
+end
+
+local function format_of(given) return host.json and "json" or given.format or "table" end
+
+-- Newest run of each experiment, in the order of their first runs.
+local function experiments_of(file)
+  local found, by_name = {}, {}
+  for _, run in ipairs(file:runs()) do
+    local entry = by_name[run.experiment]
+    if not entry then
+      entry = { experiment = run.experiment, runs = 0 }
+      by_name[run.experiment], found[#found + 1] = entry, entry
+    end
+    local passed = 0
+    for _, claim in ipairs(run.claims) do passed = passed + (claim.passed and 1 or 0) end
+    entry.runs = entry.runs + 1
+    entry.points, entry.failed, entry.changed_at = run.num_points, run.num_failed, run.changed_at
+    entry.claims, entry.claims_passed = #run.claims, passed
+  end
+  return found
+end
+
+local function list(file, given)
+  local found = experiments_of(file)
+  if format_of(given) == "json" then return deliver(store.json(found), given) end
+  local page = { columns = { "experiment", "runs", "points", "failed", "claims", "last change" }, lines = {} }
+  for l, e in ipairs(found) do
+    page.lines[l] = { e.experiment, e.runs, e.points, e.failed,
+      e.claims > 0 and ("%d of %d passed"):format(e.claims_passed, e.claims) or nil, rows.time_text(e.changed_at) }
+  end
+  if #found == 0 then note(given.results .. " holds no experiments yet") end
+  deliver(sheet[format_of(given)](page), given)
+end
+
+local function names_of(file)
+  local names = {}
+  for i, entry in ipairs(experiments_of(file)) do names[i] = entry.experiment end
+  table.sort(names)
+  return names
+end
+
+--- The run that is asked for, and all runs of the experiment.
+function M.find_run(file, name, wanted)
+  local runs = file:runs { experiment = name }
+  if #runs == 0 then
+    core.raise("not_found", ("%s has no experiment '%s'%s"):format(file.path, name,
+      core.did_you_mean(name, names_of(file))), name)
+  end
+  if not wanted then return runs[#runs], runs end
+  local ids = {}
+  for i, run in ipairs(runs) do
+    if run.id == wanted then return run, runs end
+    ids[i] = tostring(run.id)
+  end
+  core.raise("not_found", ("%s in %s has no run %s; it has %s"):format(name, file.path, tostring(wanted),
+    table.concat(ids, ", ")), "--run")
+end
+
+-- { "planner=exact", "uniform", "model=opt-30b" } is planner in { exact, uniform } and that model.
+local function conditions_of(words)
+  local conditions, name = {}, nil
+  for _, word in ipairs(words or {}) do
+    local key, value = word:match "^([^=]*)=(.*)$"
+    if key == "" or not (key or name) then fail("--where", ("'%s' is not of the form key=value"):format(word)) end
+    if key then
+      name = key
+      conditions[name] = conditions[name] or {}
+    end
+    table.insert(conditions[name], key and value or word)
+  end
+  return conditions
+end
+
+local function less(a, b)
+  if type(a) == "number" and type(b) == "number" then return a < b end
+  if type(a) == type(b) then return tostring(a) < tostring(b) end
+  return type(a) == "number" -- numbers before words
+end
+
+-- Rows without the column come last either way; equal ones keep their order.
+local function sort(found, column)
+  if not column then return end
+  local descending = column:sub(1, 1) == "-"
+  local name = descending and column:sub(2) or column
+  M.check_columns(found, { name }, "--sort")
+  local place = {}
+  for i, row in ipairs(found) do place[row] = i end
+  table.sort(found, function(a, b)
+    local x, y = rows.value(a, name), rows.value(b, name)
+    if x ~= nil and y ~= nil and x ~= y then
+      if descending then x, y = y, x end
+      if less(x, y) then return true end
+      if less(y, x) then return false end
+    elseif (x == nil) ~= (y == nil) then
+      return y == nil
+    end
+    return place[a] < place[b]
+  end)
+end
+
+--- Refuses names that no row has.
+function M.check_columns(found, names, flag)
+  local known = {}
+  for _, some in ipairs { rows.keys(found), rows.columns(found), { "status", "error" } } do
+    for _, name in ipairs(some) do
+      known[name], known[#known + 1] = true, name
+    end
+  end
+  for _, name in ipairs(names or {}) do
+    if #found > 0 and not known[name] then
+      fail(flag, ("no row has a column '%s'%s"):format(name, core.did_you_mean(name, known)))
+    end
+  end
+end
+
+-- The rows that the flags ask for.
+local function selected(file, run, given)
+  local all = file:rows(run.id, { meta = given.meta or given.failed })
+  M.check_columns(all, given.columns, "--columns")
+  local found = rows.where(all, conditions_of(given.where), "--where")
+  if given.failed then
+    local failed = {}
+    for _, row in ipairs(found) do failed[#failed + 1] = rows.failed(row) and row or nil end
+    found = failed
+  end
+  sort(found, given.sort)
+  if given.limit then
+    for i = #found, given.limit + 1, -1 do found[i] = nil end
+  end
+  if #found == 0 and #all > 0 then note(("none of the %d rows fits"):format(#all)) end
+  return found
+end
+
+local function with_columns(found, columns)
+  if not columns then return found end
+  local result = {}
+  for i, row in ipairs(found) do
+    result[i] = { point = row.point, status = row.status, error = row.error, meta = row.meta }
+    for _, name in ipairs(columns) do
+      if row.point[name] == nil then result[i][name] = row[name] end
+    end
+  end
+  return result
+end
+
+local function point_text(point)
+  local words = {}
+  for _, key in ipairs(rows.keys { { point = point } }) do
+    local value = point[key]
+    words[#words + 1] = ("%s=%s"):format(key, type(value) == "table" and store.key(value) or tostring(value))
+  end
+  return table.concat(words, " ")
+end
+
+local function indented(text) return "    " .. text:gsub("%s+$", ""):gsub("\n", "\n    ") .. "\n" end
+
+-- Beneath the table: why points failed; with --failed at length.
+local function failures(found, at_length)
+  local out = {}
+  for _, row in ipairs(found) do
+    if rows.failed(row) then
+      out[#out + 1] = ("%s %s: %s\n"):format(row.status, point_text(row.point),
+        row.error:gsub("%s+$", ""):gsub("\n", "\n  "))
+      if at_length then
+        for _, part in ipairs { "traceback", "log" } do
+          local text = row.meta[part]
+          if text and text ~= "" then out[#out + 1] = ("  %s:\n%s"):format(part, indented(text)) end
+        end
+      end
+    end
+  end
+  return #out > 0 and "\n" .. table.concat(out) or ""
+end
+
+local function claims_text(run)
+  if #run.claims == 0 then return "" end
+  local lines, passed = {}, 0
+  for i, claim in ipairs(run.claims) do
+    passed = passed + (claim.passed and 1 or 0)
+    lines[i] = ("  %s  %s\n"):format(claim.passed and "pass" or "FAIL", claim.text or claim.message or claim.kind or "")
+  end
+  return ("\n%d of %d claims passed\n%s"):format(passed, #run.claims, table.concat(lines))
+end
+
+local function heading(run, runs)
+  local commit = run.git_commit ~= "" and ", commit " .. run.git_commit:sub(1, 12) or ""
+  local script = run.script_hash ~= "" and ", script " .. run.script_hash:sub(1, 12) or ""
+  local doc = run.declaration.doc and run.declaration.doc .. "\n" or ""
+  return ("%s, run %d%s%s: %s%s%s, %d points, %d failed\n%s\n"):format(run.experiment, run.id,
+    #runs > 1 and (" (of %d runs)"):format(#runs) or "", run.quick and ", quick" or "",
+    rows.time_text(run.changed_at), script, commit, run.num_points, run.num_failed, doc)
+end
+
+local function show(file, name, given)
+  local run, runs = M.find_run(file, name, given.run)
+  local found = selected(file, run, given)
+  local format = format_of(given)
+  if format == "json" then return deliver(store.json(with_columns(found, given.columns)), given) end
+  local page = rows.sheet(found, { keys = run.declaration.keys, declared = run.declaration.columns,
+    columns = given.columns, meta = given.meta, error = format == "csv" and run.num_failed > 0 })
+  local text = sheet[format](page)
+  if format == "table" then
+    text = heading(run, runs) .. text .. failures(found, given.failed) .. claims_text(run)
+  end
+  deliver(text, given)
+end
+
+local function as_number(text)
+  local number = tonumber(text)
+  return number and number == math.floor(number) and number or nil
+end
+
+-- Rows to compare and what they are called: a run's number, or another file.
+local function side(file, name, word)
+  local id = as_number(word)
+  local from = id and file or store.open(word, { read_only = true })
+  local run = M.find_run(from, name, id)
+  return from:rows(run.id), id and "run " .. id or ("%s (run %d)"):format(word, run.id)
+end
+
+local function diff(file, name, given)
+  local rows_diff = require "tessera.rows_diff"
+  local words = given.diff
+  if #words > 2 then fail("--diff", "two runs, one run, or one other results file belong here") end
+  local newest = M.find_run(file, name, given.run)
+  local first, first_name = side(file, name, words[1])
+  local second, second_name = side(file, name, words[2] or tostring(newest.id))
+  local conditions = conditions_of(given.where)
+  local result = rows_diff.compare(rows.where(first, conditions, "--where"),
+    rows.where(second, conditions, "--where"), given.columns)
+  local format = format_of(given)
+  if format == "json" then
+    deliver(store.json(result), given)
+  elseif format == "table" then
+    deliver(rows_diff.text(result, first_name, second_name), given)
+  else
+    deliver(sheet[format](rows_diff.sheet(result)), given)
+  end
+end
+
+local function merge(given)
+  local paths = {}
+  for _, some in ipairs { given.merge, given.names } do
+    for _, path in ipairs(some) do paths[#paths + 1] = path end
+  end
+  for _, path in ipairs(paths) do store.open(path, { read_only = true }):close() end
+  local into = store.open(given.results)
+  local report = into:merge(paths, { prefer = given.prefer })
+  into:close()
+  if #report.contradictions > 0 and not given.prefer then
+    local shown = {}
+    for i = 1, math.min(#report.contradictions, 20) do
+      local item = report.contradictions[i]
+      shown[i] = { experiment = item.experiment, point = item.key, ["in"] = item.where }
+    end
+    io.stderr:write(text_table(shown, { columns = { "experiment", "point", "in" } }))
+    return nil, core.why("contradiction", ("%d points have different results in different files%s; nothing was merged. "
+      .. "Choose with --prefer first or --prefer last"):format(#report.contradictions,
+      #shown < #report.contradictions and (" (%d shown)"):format(#shown) or ""))
+  end
+  if host.json then
+    host.set_result(report)
+  else
+    print(("merged %d files into %s: %d rows in %d new runs and those it had, %d rows replaced, %d duplicates left out")
+      :format(#paths, given.results, report.num_rows, report.num_runs, report.num_replaced, report.num_duplicates))
+  end
+end
+
+--- Lists experiments, shows one, compares two runs, or merges files.
+function M.main(given)
+  given.results = given.results or "results.db"
+  if given.merge then return merge(given) end
+  if given.prefer then fail("--prefer", "it belongs to --merge") end
+  if #given.names > 1 then
+    fail("tessera results", ("one experiment at a time, got %d names; files are merged with --merge A,B --results OUT")
+      :format(#given.names))
+  end
+  local file = store.open(given.results, { read_only = true })
+  local name = given.names[1]
+  if not name and given.diff then fail("--diff", "name the experiment: tessera results NAME --diff 1,2") end
+  if not name then
+    list(file, given)
+  elseif given.diff then
+    diff(file, name, given)
+  else
+    show(file, name, given)
+  end
+  file:close()
+  return 0
+end
+
+return M

@@ -1,0 +1,32 @@
+-- Where a result comes from: the script, the commit around it, this machine and this program.
+
+local host = require "tessera.host"
+local store = require "tessera.store"
+
+local M = {}
+
+local function content(path)
+  if path == "" or path == "-" then return "" end
+  local file = io.open(path, "rb")
+  if not file then return "" end
+  local text = file:read "*a"
+  file:close()
+  return text or ""
+end
+
+--- Path of the script that the program was started with; "" for code from the command line.
+function M.script_path()
+  local arguments = rawget(_G, "arg")
+  return arguments and arguments[0] or ""
+end
+
+--- What a run says of itself, for store:start_run; "" where there is no script.
+function M.of(path)
+  local text = content(path)
+  return {
+    script_path = path, script_text = text, script_hash = text ~= "" and store.sha256(text) or "",
+    git_commit = store.git_commit(path ~= "" and path or "."), machine = store.machine(), build = host.version,
+  }
+end
+
+return M

@@ -1,0 +1,193 @@
+-- Rows of results, as experiments give them and reports read them: { point = { planner = "exact" }, status = "optimal",
+-- throughput_tok_s = 12.5 }; a point that failed has `error` in place of columns.
+
+local core = require "tessera.core"
+
+local M = {}
+
+local own_fields = { point = true, status = true, error = true, meta = true }
+
+--- What a row says under this name: a returned column, or a key of its point.
+function M.value(row, name)
+  local value = row[name]
+  if value == nil and row.point then value = row.point[name] end
+  return value
+end
+
+--- Whether the point failed; an infeasible one did not.
+function M.failed(row) return type(row.error) == "string" end
+
+-- The names in `declared` that occur, then the others: row by row as they appear, sorted within each.
+local function ordered(list, names_of, declared)
+  local known, names = {}, {}
+  for _, row in ipairs(list) do
+    local new = {}
+    for name in pairs(names_of(row)) do
+      if not known[name] then
+        known[name], new[#new + 1] = true, name
+      end
+    end
+    table.sort(new)
+    for _, name in ipairs(new) do names[#names + 1] = name end
+  end
+  local result, taken = {}, {}
+  for _, name in ipairs(declared or {}) do
+    if known[name] and not taken[name] then
+      taken[name], result[#result + 1] = true, name
+    end
+  end
+  for _, name in ipairs(names) do
+    if not taken[name] then result[#result + 1] = name end
+  end
+  return result
+end
+
+--- Names of the point's values.
+function M.keys(list, declared)
+  return ordered(list, function(row) return row.point or {} end, declared)
+end
+
+--- Names of the returned columns, without status, error and meta.
+function M.columns(list, declared)
+  return ordered(list, function(row)
+    local names = {}
+    for name in pairs(row) do
+      if not own_fields[name] then names[name] = true end
+    end
+    return names
+  end, declared)
+end
+
+-- What people type is text: "4", "0.10" and "true" mean what is stored as a number or as true.
+local function matches(value, wanted)
+  if value == wanted then return true end
+  if type(value) == "number" then return tonumber(wanted) == value end
+  if type(value) == "boolean" then return tostring(value) == wanted end
+  if type(value) == "table" and type(wanted) == "table" then
+    local store = require "tessera.store"
+    return store.key { value = value } == store.key { value = wanted }
+  end
+  return false
+end
+
+local function matches_any(value, wanted)
+  if matches(value, wanted) then return true end
+  if type(wanted) ~= "table" then return false end
+  for _, choice in ipairs(wanted) do
+    if matches(value, choice) then return true end
+  end
+  return false
+end
+
+--- The rows whose values are as wanted: { planner = "exact", bitwidth = { 4, 8 } }. A name that no row has is an
+--- error that names `path`.
+function M.where(list, conditions, path)
+  path = path or "rows.where"
+  local known = {}
+  for _, names in ipairs { M.keys(list), M.columns(list), { "status" } } do
+    for _, name in ipairs(names) do
+      known[name], known[#known + 1] = true, name
+    end
+  end
+  for name in pairs(conditions) do
+    if #list > 0 and not known[name] then
+      core.raise("invalid_argument", ("%s: no row has a '%s'%s"):format(path, tostring(name),
+        core.did_you_mean(tostring(name), known)), path)
+    end
+  end
+  local found = {}
+  for _, row in ipairs(list) do
+    local fits = true
+    for name, wanted in pairs(conditions) do fits = fits and matches_any(M.value(row, name), wanted) end
+    if fits then found[#found + 1] = row end
+  end
+  return found
+end
+
+local meta_columns = {
+  { "script", function(meta) return meta.script_hash:sub(1, 12) end },
+  { "commit", function(meta) return meta.git_commit:sub(1, 12) end },
+  { "seed", function(meta) return meta.seed end },
+  { "host", function(meta) return meta.machine.host end },
+  { "started_at", function(meta) return meta.started_at > 0 and M.time_text(meta.started_at) or nil end },
+  { "duration_s", function(meta) return meta.duration_s end },
+  { "provenance", function(meta) return meta.provenance end },
+  { "error_ratio", function(meta) return meta.error_ratio end },
+}
+
+--- "2026-11-21 22:10:05 UTC" for seconds since 1970.
+function M.time_text(time_s) return os.date("!%Y-%m-%d %H:%M:%S UTC", time_s) end
+
+-- Name and getter of each column of a sheet.
+local function getters(list, opt)
+  local found = {}
+  local function add(name, get) found[#found + 1] = { name, get } end
+  local function add_value(name) add(name, function(row) return M.value(row, name) end) end
+  for _, key in ipairs(M.keys(list, opt.keys)) do add(key, function(row) return row.point[key] end) end
+  if opt.columns then
+    for _, name in ipairs(opt.columns) do add_value(name) end
+  else
+    add_value "status"
+    for _, name in ipairs(M.columns(list, opt.declared)) do add(name, function(row) return row[name] end) end
+  end
+  if opt.error then add("error", function(row) return row.error end) end
+  for _, column in ipairs(opt.meta and meta_columns or {}) do
+    add(column[1], function(row) return row.meta and column[2](row.meta) end)
+  end
+  return found
+end
+
+--- Rows as a sheet (see tessera.sheet): point keys first, then status and columns, or only `columns`. `keys` and
+--- `declared`: names whose order comes first; `error`: also the failures' messages; `meta`: also where rows come from.
+function M.sheet(list, opt)
+  local found = getters(list, opt or {})
+  local result = { columns = {}, lines = {} }
+  for c, getter in ipairs(found) do result.columns[c] = getter[1] end
+  for l, row in ipairs(list) do
+    local line = {}
+    for c, getter in ipairs(found) do line[c] = getter[2](row) end
+    result.lines[l] = line
+  end
+  return result
+end
+
+-- Suffixes of names, the longer before the shorter: unit, and which way is better.
+local units = {
+  { "_bytes_per_s", "bytes/s", "higher" }, { "_flop_per_s", "FLOP/s", "higher" }, { "_usd_per_h", "USD/h", "lower" },
+  { "_per_s", "1/s", "higher" }, { "_tok_s", "tok/s", "higher" }, { "_bytes", "bytes", "lower" },
+  { "_usd", "USD", "lower" }, { "_ms", "ms", "lower" }, { "_s", "s", "lower" }, { "_ratio", "ratio" },
+  { "_bitwidth", "bits" }, { "_tokens", "tokens" }, { "_gib", "GiB", "lower" }, { "_gbps", "Gbit/s", "higher" },
+}
+
+-- The last words of names without a unit.
+local goals = {
+  omega = "lower", perplexity = "lower", error = "lower", mse = "lower", loss = "lower", gap = "lower",
+  speedup = "higher", accuracy = "higher", throughput = "higher",
+}
+
+local function unit_of(name)
+  for _, unit in ipairs(units) do
+    if #name > #unit[1] and name:sub(-#unit[1]) == unit[1] then return unit end
+  end
+end
+
+--- "throughput (tok/s)" for throughput_tok_s: a name with its unit, for axes and headings.
+function M.label(name)
+  if name:find "^usd_per_" then return (name:gsub("^usd", "USD"):gsub("_", " ")) end
+  local unit = unit_of(name)
+  if not unit then return (name:gsub("_", " ")) end
+  local base = unit[2] == "bits" and name or name:sub(1, -#unit[1] - 1)
+  return ("%s (%s)"):format(base:gsub("_", " "), unit[2])
+end
+
+--- "lower" or "higher" where the name tells what is better, else nil.
+function M.better(name)
+  if name:find "^usd_" or name:find "_usd_" then return "lower" end
+  local goal = goals[name:match "[^_]+$"]
+  if goal then return goal end
+  local unit = unit_of(name)
+  if not unit then return nil end
+  return unit[3] or goals[name:sub(1, -#unit[1] - 1):match "[^_]+$"]
+end
+
+return M

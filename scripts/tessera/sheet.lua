@@ -1,0 +1,167 @@
+-- A sheet is a list of column names and a list of lines, each with a value (or nil) per column:
+-- { columns = { "planner", "latency_s" }, lines = { { "exact", 1.5 } } }. This file writes it as text, CSV, Markdown
+-- and LaTeX.
+
+local store = require "tessera.store"
+local text_table = require "tessera.text_table"
+
+local M = {}
+
+--- The shortest text that reads back as the same number.
+function M.number_text(value)
+  if value == math.floor(value) and math.abs(value) < 2 ^ 53 then return ("%d"):format(value) end
+  for digits = 15, 16 do
+    local text = ("%." .. digits .. "g"):format(value)
+    if tonumber(text) == value then return text end
+  end
+  return ("%.17g"):format(value)
+end
+
+-- Everything there is, for programs.
+local function exact(value)
+  if value == nil then return "" end
+  if type(value) == "number" then return M.number_text(value) end
+  if type(value) == "table" then return store.key(value) end
+  return tostring(value)
+end
+
+-- Four digits, for people.
+local function short(value)
+  if type(value) == "number" then
+    if value == math.floor(value) and math.abs(value) < 1e15 then return ("%d"):format(value) end
+    return ("%.4g"):format(value)
+  end
+  return exact(value)
+end
+
+local function numeric_columns(sheet)
+  local numeric = {}
+  for c in ipairs(sheet.columns) do
+    numeric[c] = #sheet.lines > 0
+    for _, line in ipairs(sheet.lines) do
+      numeric[c] = numeric[c] and (line[c] == nil or type(line[c]) == "number")
+    end
+  end
+  return numeric
+end
+
+--- RFC 4180: fields with a comma, a quote or a line break in quotes, lines ended by CR LF.
+function M.csv(sheet)
+  local function field(value)
+    local text = exact(value)
+    if text:find '[",\r\n]' then text = '"' .. text:gsub('"', '""') .. '"' end
+    return text
+  end
+  local out = {}
+  local function add(values)
+    local fields = {}
+    for c = 1, #sheet.columns do fields[c] = field(values[c]) end
+    -- A line without anything on it would be no record.
+    if #fields == 1 and fields[1] == "" then fields[1] = '""' end
+    out[#out + 1] = table.concat(fields, ",") .. "\r\n"
+  end
+  add(sheet.columns)
+  for _, line in ipairs(sheet.lines) do add(line) end
+  return table.concat(out)
+end
+
+local function width(text) return select(2, text:gsub("[^\128-\191]", "")) end
+
+-- Cells of all lines, headings first, each column padded to one width; numbers to the right.
+local function padded(sheet, escape, numeric)
+  local cells, widths = { {} }, {}
+  for c, name in ipairs(sheet.columns) do cells[1][c] = escape(name) end
+  for l, line in ipairs(sheet.lines) do
+    cells[l + 1] = {}
+    for c = 1, #sheet.columns do
+      cells[l + 1][c] = type(line[c]) == "number" and short(line[c]) or escape(short(line[c]))
+    end
+  end
+  for c = 1, #sheet.columns do
+    widths[c] = 3
+    for _, line in ipairs(cells) do widths[c] = math.max(widths[c], width(line[c])) end
+    for _, line in ipairs(cells) do
+      local pad = (" "):rep(widths[c] - width(line[c]))
+      line[c] = numeric[c] and pad .. line[c] or line[c] .. pad
+    end
+  end
+  return cells, widths
+end
+
+-- What Markdown, or the HTML that it lets through, would take for markup.
+local function markdown_text(text)
+  return (text:gsub("[\\`*_{}%[%]<>|~#&]", "\\%0"):gsub("\r?\n", " "):gsub("%c", "?"))
+end
+
+--- A pipe table. Names of columns stand in code quotes' place as they are, without markup.
+function M.markdown(sheet)
+  local numeric = numeric_columns(sheet)
+  local cells, widths = padded(sheet, markdown_text, numeric)
+  local rule = {}
+  for c, w in ipairs(widths) do rule[c] = numeric[c] and ("-"):rep(w - 1) .. ":" or ("-"):rep(w) end
+  local out = {}
+  for l, line in ipairs(cells) do
+    out[#out + 1] = "| " .. table.concat(line, " | ") .. " |\n"
+    if l == 1 then out[#out + 1] = "| " .. table.concat(rule, " | ") .. " |\n" end
+  end
+  return table.concat(out)
+end
+
+local latex_marks = {
+  ["\\"] = "\\textbackslash{}", ["{"] = "\\{", ["}"] = "\\}", ["$"] = "\\$", ["&"] = "\\&", ["#"] = "\\#",
+  ["%"] = "\\%", ["_"] = "\\_", ["^"] = "\\textasciicircum{}", ["~"] = "\\textasciitilde{}",
+  ["<"] = "\\textless{}", [">"] = "\\textgreater{}", ["|"] = "\\textbar{}", ['"'] = "\\textquotedbl{}",
+}
+
+local function latex_text(text)
+  return (text:gsub("\r?\n", " "):gsub("%c", "?"):gsub('[\\{}$&#%%_^~<>|"]', latex_marks))
+end
+
+--- A tabular for the package booktabs.
+function M.latex(sheet)
+  local numeric = numeric_columns(sheet)
+  local cells = padded(sheet, latex_text, numeric)
+  local spec = {}
+  for c = 1, #sheet.columns do spec[c] = numeric[c] and "r" or "l" end
+  local out = { ("\\begin{tabular}{%s}\n\\toprule\n"):format(table.concat(spec)) }
+  for l, line in ipairs(cells) do
+    local text = table.concat(line, " & ") .. " \\\\\n"
+    -- A bracket after \\ would be read as its argument.
+    if line[1] and line[1]:find "^%s*%[" then text = "{}" .. text end
+    out[#out + 1] = text
+    if l == 1 then out[#out + 1] = "\\midrule\n" end
+  end
+  out[#out + 1] = "\\bottomrule\n\\end{tabular}\n"
+  return table.concat(out)
+end
+
+local longest = 44 -- characters of a cell on the terminal
+
+local function cut(value)
+  local text = type(value) == "table" and store.key(value) or value
+  if type(text) ~= "string" or width(text) <= longest then return text end
+  local count, at = 0, 1
+  while count < longest - 3 do
+    at = text:find("[^\128-\191]", at + 1)
+    count = count + 1
+  end
+  return text:sub(1, at - 1) .. "..."
+end
+
+--- Aligned text for the terminal; long cells are cut.
+function M.table(sheet)
+  local lines, names, plain = {}, {}, {}
+  for c, name in ipairs(sheet.columns) do
+    -- Two columns may have one name, and fields of a table may not.
+    local unique = name
+    while plain[unique] do unique = unique .. "'" end
+    plain[unique], names[c] = true, unique
+  end
+  for l, line in ipairs(sheet.lines) do
+    lines[l] = {}
+    for c, name in ipairs(names) do lines[l][name] = cut(line[c]) end
+  end
+  return text_table(lines, { columns = names })
+end
+
+return M
