@@ -24,7 +24,7 @@ constexpr std::int64_t kWalkMoves = 1000;
 /// Boxes of one round. Fixed, for it decides what is looked at.
 constexpr std::size_t kRound = 8;
 constexpr std::size_t kProbedPairs = 4;
-constexpr std::size_t kFewStates = 16;
+constexpr std::size_t kFewStates = 16, kFewStages = 3;
 /// (state, layers done) nodes of a graph; 16 bytes each and thread.
 constexpr double kMostNodes = 4e7, kMostNodesOfAllThreads = 4.5e7;
 /// Omegas in the table, 8 bytes each.
@@ -178,9 +178,9 @@ void ExactSearch::find_best_pairs() {
   std::iota(by_bound_.begin(), by_bound_.end(), 0);
   sort_pairs();
   std::vector<double> least;
-  for (std::size_t first = 0; first < by_bound_.size() && !stopped(); first += kRound) {
-    const std::size_t count = std::min(kRound, by_bound_.size() - first);
-    const double enough = least.size() < kProbedPairs ? kInfinity : least[kProbedPairs - 1];
+  for (std::size_t first = 0; first < by_bound_.size() && !stopped(); first += kProbedPairs) {
+    const std::size_t count = std::min(kProbedPairs, by_bound_.size() - first);
+    const double enough = least.empty() ? kInfinity : least[kProbedPairs - 1];
     workers_->run(count, [&](std::size_t, std::size_t i) {
       if (!deadline_.reached()) fluid_[by_bound_[first + i]].improve(enough);
     });
@@ -255,8 +255,8 @@ bool ExactSearch::nothing_fits() {
 // Stages of at most two bitwidths are few and nearly always good enough to prune well; where the
 // paths cost little, stages of one bitwidth prune these first.
 void ExactSearch::find_first_plan() {
-  const std::size_t least = graphs_.plain->num_states() <= kFewStates ? 1 : 2;
-  for (std::size_t support = least; support <= 2; ++support) {
+  const bool few_states = graphs_.plain->num_states() <= kFewStates;
+  for (std::size_t support = few_states ? 1 : 2; support <= 2; ++support) {
     std::vector<OpenBox> roots;
     for (std::size_t i = 0; i < std::min(kProbedPairs, by_bound_.size()); ++i) {
       const FluidBound& fluid = fluid_[by_bound_[i]];
@@ -264,19 +264,22 @@ void ExactSearch::find_first_plan() {
     }
     if (roots.empty() || stopped()) return;
     const ConfigTable table = table_of(roots, support, kMostEntries);
-    if (table.complete()) probe(roots, table);
+    if (table.complete()) probe(roots, table, space_.num_positions() <= kFewStages);
   }
 }
 
-void ExactSearch::probe(const std::vector<OpenBox>& roots, const ConfigTable& table) {
+// Looks for better plans of the roots; `thorough`: until their boxes would be split.
+void ExactSearch::probe(const std::vector<OpenBox>& roots, const ConfigTable& table,
+                        bool thorough) {
   const double limit = cutoff();
+  const auto should_stop = [this] { return deadline_.reached().has_value(); };
   std::vector<std::optional<Path>> found(roots.size());
   std::vector<std::unique_ptr<BoxSolver>> solvers(workers_->size());
   workers_->run(roots.size(), [&](std::size_t worker, std::size_t i) {
-    if (!solvers[worker])
-      solvers[worker] = std::make_unique<BoxSolver>(space_, table, graphs_, fluid_);
-    found[i] =
-        solvers[worker]->probe(roots[i], limit, [this] { return deadline_.reached().has_value(); });
+    auto& solver = solvers[worker];
+    if (!solver) solver = std::make_unique<BoxSolver>(space_, table, graphs_, fluid_);
+    found[i] = thorough ? solver->solve(roots[i], limit, tolerance(), should_stop).better
+                        : solver->probe(roots[i], limit, should_stop);
   });
   for (std::size_t i = 0; i < roots.size(); ++i) {
     if (found[i]) offer(*found[i], table, roots[i].pair);
@@ -315,8 +318,7 @@ void ExactSearch::build_table() {
   if (stopped()) return;
   const double limit = cutoff();
   for (const std::size_t pair : by_bound_) {
-    OpenBox open = root(pair, fluid_[pair].box_below(limit));
-    if (open.bound < limit) push(std::move(open));
+    if (fluid_[pair].bound() < limit) push(root(pair, fluid_[pair].box_below(limit)));
   }
   table_ = std::make_unique<ConfigTable>(table_of(open_, instance_.num_bits(), kMostEntries));
   table_is_whole_ = table_->complete();

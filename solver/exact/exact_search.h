@@ -34,7 +34,7 @@ class ExactSearch {
   void bound_pairs();
   void sort_pairs();
   void find_first_plan();
-  void probe(const std::vector<OpenBox>& roots, const ConfigTable& table);
+  void probe(const std::vector<OpenBox>& roots, const ConfigTable& table, bool thorough);
   void walk_from_best();
   void build_table();
   void solve_boxes();

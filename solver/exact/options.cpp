@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace tessera::solver::exact {
 namespace {
@@ -15,17 +16,26 @@ class OptionBuilder {
         table_(table),
         box_(box),
         prices_(fluid.prices()),
-        slack_(cutoff - fluid.bound() + 1e-11 * std::fabs(fluid.bound())) {}
+        slack_(cutoff < kInfinity ? cutoff - fluid.bound() + 1e-11 * std::fabs(fluid.bound())
+                                  : kInfinity) {}
 
   /// Adds what a shape's configurations may do on each kind of device.
   void add(const ConfigTable::Shape& shape, OptionSet& options) const {
     if (shape.length == 0) return;
     const std::vector<Range> ranges = ranges_of(shape);
-    if (ranges.empty()) return;
+    if (ranges.empty() || shape.begin == shape.end) return;
+    const std::vector<double> paid = paid_for(shape);
+    const std::size_t kinds = space_.kinds().size();
+    std::vector<std::size_t> before;
+    for (const Range& range : ranges) {
+      for (std::size_t k = 0; k < kinds; ++k) before.push_back(options.at[range.place][k].size());
+    }
     for (std::size_t config = shape.begin; config < shape.end; ++config) {
-      for (std::size_t kind = 0; kind < space_.kinds().size(); ++kind) {
-        add(config, kind, ranges, options);
-      }
+      for (std::size_t kind = 0; kind < kinds; ++kind) add(config, kind, ranges, paid, options);
+    }
+    for (std::size_t i = 0; i < before.size() && !space_.omega_matters(); ++i) {
+      const std::size_t place = ranges[i / kinds].place;
+      if (place != 0) drop_dominated(options.at[place][i % kinds], before[i]);
     }
   }
 
@@ -53,10 +63,10 @@ class OptionBuilder {
   }
 
   void add(std::size_t config, std::size_t kind, const std::vector<Range>& ranges,
-           OptionSet& options) const {
+           const std::vector<double>& paid, OptionSet& options) const {
     const std::size_t cells = space_.num_cells();
     const std::uint16_t* counts = table_.counts(config);
-    double prefill = 0, decode = 0, bytes = 0;
+    double prefill = 0, decode = 0, bytes = 0, price = 0;
     for (std::size_t cell = 0; cell < cells; ++cell) {
       if (counts[cell] == 0) continue;
       if (!space_.allowed(kind, cell)) return;
@@ -64,7 +74,14 @@ class OptionBuilder {
       prefill += n * pair_.prefill_s[kind * cells + cell];
       decode += n * pair_.decode_s[kind * cells + cell];
       bytes += n * space_.layer_bytes(kind, cell);
+      price += n * prices_.cell[kind * cells + cell];
     }
+    price += prices_.memory[kind] * std::max(0.0, prices_.least_room[kind] - bytes);
+    const double* omega = table_.omega(config);
+    // Whether the configuration costs little enough above the fluid.
+    const auto passes = [&](std::size_t i) {
+      return price + prices_.omega * omega[i] - paid[i] <= slack_;
+    };
     for (const Range& range : ranges) {
       const std::size_t at = 4 * kind + range.place;
       if (bytes > pair_.room_bytes[at]) continue;
@@ -74,35 +91,45 @@ class OptionBuilder {
       option.decode_s = decode + pair_.decode_end_s[at];
       if (option.prefill_s > box_.prefill_high || option.decode_s > box_.decode_high) continue;
       std::size_t low = range.low, high = range.high;
-      if (slack_ < kInfinity) shrink(config, kind, bytes, low, high);
-      if (low >= high) continue;
+      while (low < high && !passes(low)) ++low;
+      while (low < high && !passes(high - 1)) --high;
+      if (low == high) continue;
       option.low = static_cast<std::uint16_t>(low);
       option.high = static_cast<std::uint16_t>(high);
       options.at[range.place][kind].push_back(option);
     }
   }
 
-  // Takes away the ends of [low, high) where the configuration costs too much above the fluid.
-  void shrink(std::size_t config, std::size_t kind, double bytes, std::size_t& low,
-              std::size_t& high) const {
-    const std::size_t cells = space_.num_cells(), stride = space_.num_layers() + 1;
-    const std::uint16_t* counts = table_.counts(config);
-    const double* omega = table_.omega(config);
-    const auto& shape = table_.shapes()[table_.shape_of(config)];
-    double price = prices_.memory[kind] * std::max(0.0, prices_.least_room[kind] - bytes);
-    for (std::size_t cell = 0; cell < cells; ++cell) {
-      price += counts[cell] * prices_.cell[kind * cells + cell];
-    }
-    const auto passes = [&](std::size_t i) {
-      double paid = 0;
+  // Where omega plays no part, most options take no less of either time than another one for the
+  // same layers; they are in no plan that is needed. With omega few are.
+  static void drop_dominated(std::vector<Option>& list, std::size_t first) {
+    const auto begin = list.begin() + static_cast<std::ptrdiff_t>(first);
+    std::sort(begin, list.end(), [](const Option& a, const Option& b) {
+      return std::tuple(a.prefill_s, a.decode_s, a.config) <
+             std::tuple(b.prefill_s, b.decode_s, b.config);
+    });
+    double least_decode = kInfinity;
+    const auto end = std::remove_if(begin, list.end(), [&](const Option& option) {
+      const bool dominated = option.decode_s >= least_decode;
+      least_decode = std::min(least_decode, option.decode_s);
+      return dominated;
+    });
+    list.erase(end, list.end());
+    std::sort(begin, list.end(),
+              [](const Option& a, const Option& b) { return a.config < b.config; });
+  }
+
+  // [index into the shape's starts] What the fluid pays for the layers there.
+  std::vector<double> paid_for(const ConfigTable::Shape& shape) const {
+    const std::size_t stride = space_.num_layers() + 1;
+    std::vector<double> paid(shape.starts.size(), 0);
+    for (std::size_t i = 0; i < paid.size(); ++i) {
       for (std::size_t k = 0; k < shape.layers.size(); ++k) {
         const double* before = &prices_.paid_before[k * stride + shape.starts[i]];
-        paid += before[shape.length] - before[0];
+        paid[i] += before[shape.length] - before[0];
       }
-      return price + prices_.omega * omega[i] - paid <= slack_;
-    };
-    while (low < high && !passes(low)) ++low;
-    while (low < high && !passes(high - 1)) --high;
+    }
+    return paid;
   }
 
   const SearchSpace& space_;

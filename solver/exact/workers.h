@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -12,15 +13,12 @@
 namespace tessera::solver::exact {
 
 /// Threads that share out numbered tasks. Which thread runs a task is left to chance, so a task's
-/// result must not depend on it.
+/// result must not depend on it. The caller works alone at first: a search of a few milliseconds
+/// would wait for its threads longer than they help.
 class Workers {
  public:
   /// @param threads including the caller's.
-  explicit Workers(std::size_t threads) {
-    for (std::size_t i = 1; i < threads; ++i) {
-      threads_.emplace_back([this, i] { serve(i); });
-    }
-  }
+  explicit Workers(std::size_t threads) : num_threads_(threads) {}
   ~Workers() {
     {
       const std::lock_guard lock(mutex_);
@@ -32,11 +30,12 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  std::size_t size() const { return threads_.size() + 1; }
+  std::size_t size() const { return num_threads_; }
 
   /// Calls work(worker, task) for tasks 0 ... num_tasks-1 and waits. Rethrows the exception of the
   /// first task that threw one.
   void run(std::size_t num_tasks, const std::function<void(std::size_t, std::size_t)>& work) {
+    if (threads_.size() + 1 < num_threads_ && Clock::now() - created_ > kAlone) start();
     {
       const std::lock_guard lock(mutex_);
       work_ = &work;
@@ -58,8 +57,16 @@ class Workers {
   }
 
  private:
-  void serve(std::size_t worker) {
-    std::uint64_t seen = 0;
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kAlone{10};
+
+  void start() {
+    for (std::size_t i = 1; i < num_threads_; ++i) {
+      threads_.emplace_back([this, i, round = round_] { serve(i, round); });
+    }
+  }
+
+  void serve(std::size_t worker, std::uint64_t seen) {
     for (;;) {
       {
         std::unique_lock lock(mutex_);
@@ -89,6 +96,8 @@ class Workers {
     }
   }
 
+  std::size_t num_threads_;
+  Clock::time_point created_ = Clock::now();
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable wake_, idle_;

@@ -161,7 +161,7 @@ int replan(lua_State* L) {
   result.candidate = found.plan;
   result.bound = optimum.bound;
   result.solve_s = optimum.solve_s;
-  const Plan made = solver::build_plan(p.problem, p.instance, result, "replan");
+  const Plan made = solver::build_plan(p.problem, p.instance, result, "replan", p.file);
   lua_kit::push_object<Plan>(L, std::make_shared<Plan>(made));
   push_moves(L, found.moves);
   set_number(L, "least_moved_bytes", solver::least_moved_bytes(p.instance, holdings, weights));

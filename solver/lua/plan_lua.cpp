@@ -135,7 +135,7 @@ std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& inc
   result.candidate = incumbent.candidate;
   if (std::isfinite(incumbent.bound)) result.bound = incumbent.bound;
   return "interrupted; the best plan so far:\n" +
-         solver::describe(solver::build_plan(p.problem, p.instance, result, planner));
+         solver::describe(solver::build_plan(p.problem, p.instance, result, planner, p.file));
 }
 
 std::unique_ptr<solver::Planner> planner_named(const std::string& name, const std::string& where) {
@@ -308,8 +308,9 @@ std::function<void(const solver::Incumbent&)> incumbent_handler(
 
 void push_plan(lua_State* L, const LoweredProblem& problem, const solver::PlanResult& result,
                const std::string& planner) {
-  lua_kit::push_object<Plan>(L, std::make_shared<Plan>(solver::build_plan(
-                                    problem.problem, problem.instance, result, planner)));
+  lua_kit::push_object<Plan>(
+      L, std::make_shared<Plan>(
+             solver::build_plan(problem.problem, problem.instance, result, planner, problem.file)));
 }
 
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,

@@ -51,6 +51,7 @@ std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::
 void push_problem(lua_State* L, solver::Problem problem) {
   auto lowered = std::make_shared<LoweredProblem>();
   lowered->instance = solver::lower(problem);
+  lowered->file = std::make_shared<const Json>(solver::to_json(problem));
   lowered->problem = std::move(problem);
   lua_kit::push_object<LoweredProblem>(L, std::move(lowered));
 }

@@ -134,6 +134,41 @@ void push_stages(lua_State* L, const SimulatedRun& run) {
   }
 }
 
+/// Busy intervals beyond these are not worth a picture, and would make rows of results large.
+constexpr std::size_t kTimelineEvents = 256;
+
+/// Sets field `name` of the table on top to a list with one number per event.
+template <typename Value>
+void set_column(lua_State* L, const sim::Run& run, const char* name, Value value) {
+  const std::size_t count = std::min(run.spans.size(), kTimelineEvents);
+  lua_createtable(L, static_cast<int>(count), 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    lua_pushnumber(L, static_cast<double>(value(run.spans[i])));
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(L, -2, name);
+}
+
+/// The first events as columns, for a picture; nil where none are kept.
+void push_timeline(lua_State* L, const SimulatedRun& r) {
+  const sim::Run& run = r.run;
+  if (run.spans.empty()) {
+    lua_pushnil(L);
+    return;
+  }
+  lua_createtable(L, 0, 8);
+  lua_kit::push_texts(L, r.pipeline.stage_names);
+  lua_setfield(L, -2, "stages");
+  lua_kit::push_integer(L, static_cast<std::int64_t>(run.spans.size()));
+  lua_setfield(L, -2, "num_events");
+  set_column(L, run, "stage_index", [](const sim::Span& s) { return s.track / 2; });
+  set_column(L, run, "is_link", [](const sim::Span& s) { return s.track % 2; });
+  set_column(L, run, "is_decode", [](const sim::Span& s) { return s.phase == sim::Phase::decode; });
+  set_column(L, run, "micro_batch", [](const sim::Span& s) { return s.micro_batch; });
+  set_column(L, run, "start_s", [](const sim::Span& s) { return s.start_s; });
+  set_column(L, run, "duration_s", [](const sim::Span& s) { return s.duration_s; });
+}
+
 std::string describe_stage(const RunStage& s) {
   return fmt::format("{}: busy {}, idle {:.0f} %", s.name, format_seconds(s.usage.busy_s),
                      100 * s.usage.idle_ratio);
@@ -196,7 +231,11 @@ const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
                   [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.throughput_tok_s); }},
                  {"provenance", "string", "Of the stage times",
                   [](lua_State* L, const R&) { push_text(L, "modelled"); }},
-                 {"stages", "tessera.RunStage[]", "In pipeline order", push_stages}},
+                 {"stages", "tessera.RunStage[]", "In pipeline order", push_stages},
+                 {"timeline", "table?",
+                  "First 256 busy intervals as columns: stage_index, is_link (of the link after "
+                  "it), is_decode, micro_batch, start_s, duration_s; num_events: of the whole run",
+                  push_timeline}},
       .methods = {{"save_trace", guarded<save_trace>, "(path: string)",
                    "Chrome trace for Perfetto, one track per stage"}},
       .summary =

@@ -202,8 +202,9 @@ int best_plan(lua_State* L) {
   result.candidate = s.search->best();
   result.objective = s.search->best_objective();
   result.solve_s = lua_isnoneornil(L, 2) ? 0 : lua_kit::check_number(L, 2, "solve_s", 0, 1e9);
-  lua_kit::push_object<Plan>(L, std::make_shared<Plan>(solver::build_plan(
-                                    s.problem->problem, s.problem->instance, result, s.planner)));
+  lua_kit::push_object<Plan>(
+      L, std::make_shared<Plan>(solver::build_plan(s.problem->problem, s.problem->instance, result,
+                                                   s.planner, s.problem->file)));
   return 1;
 }
 

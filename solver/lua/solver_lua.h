@@ -18,6 +18,7 @@ namespace tessera::solver_lua {
 struct LoweredProblem {
   solver::Problem problem;
   solver::Instance instance;
+  std::shared_ptr<const Json> file;  ///< the problem as its plans carry it
 };
 
 /// Makes `require "tessera.solver"` work. Needs the core's environment, core and indicator.

@@ -186,7 +186,7 @@ constexpr double kOptimalGap = 1e-6;  ///< relative; rounding, and CBC's toleran
 }  // namespace
 
 Plan build_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
-                const std::string& planner) {
+                const std::string& planner, std::shared_ptr<const Json> file) {
   const Candidate& candidate = *result.candidate;
   const Evaluation evaluation = evaluate(instance, candidate);
   Plan plan;
@@ -215,7 +215,7 @@ Plan build_plan(const Problem& problem, const Instance& instance, const PlanResu
   plan.provenance = Provenance::modelled;
   plan.notes = result.notes;
   add_stages(plan, problem, instance, candidate, evaluation);
-  plan.problem = std::make_shared<const Json>(to_json(problem));
+  plan.problem = file ? std::move(file) : std::make_shared<const Json>(to_json(problem));
   return plan;
 }
 

@@ -11,6 +11,7 @@ describe("ts.simulate", function()
     support.is_object(run, "tessera.Run", {
       total_s = "number", prefill_s = "number", decode_s = "number", ttft_s = "number", ttft_max_s = "number",
       tpot_s = "number", decode_round_s = "number", throughput_tok_s = "number", provenance = "string", stages = "list",
+      timeline = "table",
     })
     assert.equal(#support.small_plan().stages, #run.stages)
     for _, stage in ipairs(run.stages) do
@@ -29,6 +30,22 @@ describe("ts.simulate", function()
     assert.near(plan.latency_s, run.total_s, 0.05 * plan.latency_s)
     assert.same(run:to_table(), ts.simulate(plan):to_table())
     assert.matches("^Simulated: .*\n  stage 0: ", debug.getmetatable(run).__full(run)) -- what print shows
+  end)
+
+  it("keeps the first events as columns", function()
+    local run = ts.simulate(support.small_plan())
+    local timeline, busy = run.timeline, {}
+    assert.equal(math.min(timeline.num_events, 256), #timeline.start_s)
+    for i = 1, #timeline.start_s do
+      assert.is_true(timeline.start_s[i] >= (timeline.start_s[i - 1] or 0))
+      local stage = timeline.stage_index[i]
+      if timeline.is_link[i] == 0 then busy[stage] = (busy[stage] or 0) + timeline.duration_s[i] end
+    end
+    for k, stage in ipairs(run.stages) do
+      assert.equal(stage.name, timeline.stages[k])
+      if timeline.num_events <= 256 then assert.near(stage.busy_s, busy[k - 1], 1e-9) end
+    end
+    assert.is_nil(ts.simulate(support.small_plan(), { record = false }).timeline)
   end)
 
   it("writes a trace", function()

@@ -1,18 +1,21 @@
 #include "bindings.h"
 
+#include "host.h"
 #include "indicator_lua.h"
 #include "results_lua.h"
 #include "solver_lua.h"
 #include "verbs.h"
+#include "workers_lua.h"
 
 namespace tessera::app {
 
-void open_bindings(lua_State* L, core_lua::Environment& environment) {
+void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Channel* channel) {
   core_lua::set_environment(L, &environment);
   core_lua::register_core(L);
   indicator_lua::register_indicator(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);
+  workers_lua::register_workers(L, executable_path(), channel);
   environment.reference.add(run_options());
   for (const LuaVerb& verb : lua_verbs()) environment.reference.add(verb.options);
 }

@@ -12,6 +12,7 @@
 
 #include "bindings.h"
 #include "host_module.h"
+#include "loads.h"
 #include "script.h"
 #include "strict.h"
 #include "tessera/core/access.h"
@@ -134,7 +135,8 @@ Host::Host(HostSettings settings)
   set_package_path();
   set_arguments();
   open_host_module(*this);
-  open_bindings(L_, environment_);
+  open_bindings(L_, environment_, settings_.channel);
+  record_loads(L_, installation_.scripts_dir + "/");
   if (settings_.strict) set_strict(L_, LUA_GLOBALSINDEX, true);
   watchdog_ = std::make_unique<lua_kit::interrupt::Watchdog>(L_);
   if (settings_.json) lua_kit::interrupt::keep_stdout_clean();
@@ -182,6 +184,7 @@ void Host::set_result(Json value) { result_ = std::make_unique<Json>(std::move(v
 void Host::limit_memory(double bytes) { memory_.limit = static_cast<std::size_t>(bytes); }
 
 ExitStatus Host::run_file(const std::string& path) {
+  start_loads(L_);
   try {
     load_script(L_, path);
   } catch (const Error& error) {

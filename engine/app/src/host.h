@@ -12,6 +12,7 @@
 #include "tessera/lua_kit/annotations.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/interrupt.h"
+#include "tessera/workers/channel.h"
 
 namespace tessera::app {
 
@@ -29,6 +30,7 @@ struct HostSettings {
   bool strict = true;
   std::vector<std::string> arguments;
   std::string script;  ///< `arg[0]`
+  workers::Channel* channel = nullptr;  ///< of a worker process
 };
 
 /// The Lua state with everything a script may `require`, and what is done at its end.

@@ -1,13 +1,20 @@
 #include "host_module.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "list.h"
+#include "loads.h"
+#include "script.h"
 #include "strict.h"
+#include "terminal.h"
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
@@ -144,6 +151,67 @@ int limited(lua_State* L) {
   return 1;
 }
 
+/// load_script(path): the script as a function, and the path where it was found.
+int load_script_file(lua_State* L) {
+  load_script(L, lua_kit::check_text(L, 1, "tessera.host.load_script.path"));
+  lua_kit::push_text(L, loaded_files(L).back());
+  return 2;
+}
+
+/// loaded_files(): paths of the script that was run last and of the Lua files that it has loaded,
+/// those of the library left out.
+int script_files(lua_State* L) {
+  lua_kit::push_texts(L, loaded_files(L));
+  return 1;
+}
+
+/// forget_loaded_files(): loaded_files() starts anew.
+int forget_files(lua_State* L) {
+  start_loads(L);
+  return 0;
+}
+
+/// poll_interrupts(on): whether Ctrl-C only sets `interrupted()`, instead of raising an error.
+int poll_interrupts(lua_State* L) {
+  const bool on = lua_kit::check_boolean(L, 1, "tessera.host.poll_interrupts");
+  Host::of(L).watchdog().set_policy(on ? lua_kit::interrupt::Policy::polled
+                                       : lua_kit::interrupt::Policy::after_grace);
+  return 0;
+}
+
+int interrupted(lua_State* L) {
+  lua_pushboolean(L, *lua_kit::interrupt::flag());
+  return 1;
+}
+
+/// terminal_width(): columns of the terminal that stderr is, or nil; and whether stdin is one too.
+int terminal_width(lua_State* L) {
+  if (::isatty(STDERR_FILENO) == 0) return 0;
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  lua_pushinteger(L, known ? size.ws_col : 80);
+  lua_pushboolean(L, ::isatty(STDIN_FILENO));
+  return 2;
+}
+
+/// make_folder(path): with those above it.
+int make_folder(lua_State* L) {
+  const std::string path = lua_kit::check_text(L, 1, "tessera.host.make_folder.path");
+  check_may_write(path);
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw Error(ErrorCode::io, "cannot make the folder " + path + ": " + error.message(), path);
+  }
+  return 0;
+}
+
+/// user_folders(): those of TESSERA_PATH.
+int list_user_folders(lua_State* L) {
+  lua_kit::push_texts(L, user_folders());
+  return 1;
+}
+
 /// user_scripts(kind): the Lua files in `kind` of every folder of TESSERA_PATH.
 int user_scripts(lua_State* L) {
   const std::string kind = lua_kit::check_text(L, 1, "tessera.host.user_scripts.kind");
@@ -155,6 +223,51 @@ int user_scripts(lua_State* L) {
   }
   lua_kit::push_texts(L, paths);
   return 1;
+}
+
+/// experiments(): name, path and doc of every script that ships.
+int experiments(lua_State* L) {
+  Json rows = Json::array();
+  for (const Listed& found : list_scripts(Host::of(L).installation().experiments_dir, false)) {
+    rows.push_back({{"name", found.name}, {"path", found.path}, {"doc", found.doc}});
+  }
+  lua_kit::push_json(L, rows);
+  return 1;
+}
+
+int terminal(lua_State* L) {
+  const Terminal facts = terminal_facts();
+  lua_newtable(L);
+  lua_pushboolean(L, facts.is_terminal);
+  lua_setfield(L, -2, "is_terminal");
+  lua_pushinteger(L, facts.columns);
+  lua_setfield(L, -2, "columns");
+  lua_pushboolean(L, facts.colour);
+  lua_setfield(L, -2, "colour");
+  lua_pushboolean(L, facts.utf8);
+  lua_setfield(L, -2, "utf8");
+  return 1;
+}
+
+/// run_program({ "rsvg-convert", ... }, input): exit status, stdout, stderr; no shell.
+int run_program(lua_State* L) {
+  const Json given = lua_kit::json_from_lua(L, 1, "tessera.host.run_program.words");
+  std::vector<std::string> words;
+  for (const Json& word : given) {
+    if (!word.is_string()) {
+      throw Error(ErrorCode::invalid_argument, "tessera.host.run_program.words: strings only");
+    }
+    words.push_back(word.get<std::string>());
+  }
+  if (words.empty()) {
+    throw Error(ErrorCode::invalid_argument, "tessera.host.run_program.words: name a program");
+  }
+  const ProgramResult result =
+      app::run_program(words, lua_kit::check_text(L, 2, "tessera.host.run_program.input"));
+  lua_pushinteger(L, result.status);
+  lua_kit::push_text(L, result.out);
+  lua_kit::push_text(L, result.err);
+  return 3;
 }
 
 void set_text(lua_State* L, const char* field, const std::string& text) {
@@ -212,7 +325,18 @@ void open_host_module(Host& host) {
                             {"luacats", guarded<luacats>},
                             {"cards", guarded<cards>},
                             {"limited", guarded<limited>},
-                            {"user_scripts", guarded<user_scripts>}});
+                            {"load_script", guarded<load_script_file>},
+                            {"loaded_files", guarded<script_files>},
+                            {"forget_loaded_files", guarded<forget_files>},
+                            {"poll_interrupts", guarded<poll_interrupts>},
+                            {"interrupted", guarded<interrupted>},
+                            {"terminal_width", guarded<terminal_width>},
+                            {"make_folder", guarded<make_folder>},
+                            {"user_folders", guarded<list_user_folders>},
+                            {"user_scripts", guarded<user_scripts>},
+                            {"experiments", guarded<experiments>},
+                            {"terminal", guarded<terminal>},
+                            {"run_program", guarded<run_program>}});
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");
   host.call(1, 1);

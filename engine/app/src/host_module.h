@@ -12,8 +12,12 @@ namespace tessera::app {
 /// `set_incumbent(text)` (what Ctrl-C prints; "" withdraws it), `strict(boolean)`,
 /// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names), `luacats()`
 /// (the text of the annotations file), `cards()` (what it is made from), `limited(limit_s, who, f,
-/// ...)` (true and results, or false at its time limit), `user_scripts(kind)` (paths of the Lua
-/// files in folder `kind` of TESSERA_PATH).
+/// ...)` (true and results, or false at its time limit), `load_script(path)`, `loaded_files()`,
+/// `forget_loaded_files()`, `poll_interrupts(boolean)`, `interrupted()`, `make_folder(path)`,
+/// `user_folders()`, `user_scripts(kind)` (paths of the Lua files in folder `kind` of
+/// TESSERA_PATH), `experiments()` (what ships: name, path, doc), `terminal(stream)` (`is_terminal`,
+/// `columns`, `colour`, `utf8`), `run_program(words, input)` (starts one without a shell; exit
+/// status, stdout, stderr).
 void open_host_module(Host& host);
 
 /// set_result(value): what --json prints at the end. To be guarded.

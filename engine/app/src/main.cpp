@@ -19,6 +19,7 @@
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
 #include "version.h"
+#include "worker.h"
 
 namespace tessera::app {
 namespace {
@@ -119,6 +120,7 @@ ExitStatus run(const Command& command) {
 
 int run_main(int argc, char** argv) {
   try {
+    if (is_worker(argc, argv)) return run_worker(argv[1]);
     return run(parse_command_line(argc, argv));
   } catch (const UsageError& usage) {
     if (usage.status == kDone) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "host.h"
+#include "loads.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/text.h"
@@ -62,6 +63,7 @@ void load_script(lua_State* L, const std::string& path) {
   // "#!" lines and byte order marks are for others; the line count stays.
   if (code.rfind("\xEF\xBB\xBF", 0) == 0) code.erase(0, 3);
   if (!code.empty() && code.front() == '#') code.insert(0, "--");
+  record_load(L, found);
   load_text(L, code, "@" + (path == "-" ? std::string("stdin") : found));
 }
 

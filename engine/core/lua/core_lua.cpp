@@ -136,6 +136,36 @@ int write_text(lua_State* L) {
   return 0;
 }
 
+/// read_file(path): its whole text.
+int read_text(lua_State* L) {
+  lua_kit::push_text(L, read_file(lua_kit::check_text(L, 1, "path")));
+  return 1;
+}
+
+/// start_read_log(), take_read_log(): which data files are read, see files.h.
+int start_log(lua_State*) {
+  start_read_log();
+  return 0;
+}
+
+int take_log(lua_State* L) {
+  lua_kit::push_texts(L, take_read_log());
+  return 1;
+}
+
+/// to_json(value, path): one line of JSON; `path` is named in errors.
+int to_json(lua_State* L) {
+  const std::string path = lua_isnoneornil(L, 2) ? "value" : lua_kit::check_text(L, 2, "path");
+  lua_kit::push_text(L, lua_kit::json_from_lua(L, 1, path).dump());
+  return 1;
+}
+
+/// from_json(text): the value.
+int from_json(lua_State* L) {
+  lua_kit::push_json(L, parse_json(lua_kit::check_text(L, 1, "text"), "JSON text"));
+  return 1;
+}
+
 /// clock(): seconds since some moment, by the wall; os.clock() counts every thread's work.
 int wall_clock(lua_State* L) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -180,6 +210,11 @@ void register_core(lua_State* L) {
                             {"raise", lua_kit::guarded<raise_error>},
                             {"why", lua_kit::guarded<new_why>},
                             {"write_file", lua_kit::guarded<write_text>},
+                            {"read_file", lua_kit::guarded<read_text>},
+                            {"start_read_log", lua_kit::guarded<start_log>},
+                            {"take_read_log", lua_kit::guarded<take_log>},
+                            {"to_json", lua_kit::guarded<to_json>},
+                            {"from_json", lua_kit::guarded<from_json>},
                             {"clock", lua_kit::guarded<wall_clock>},
                             {"document", lua_kit::guarded<document>},
                             {"document_object", lua_kit::guarded<document_object>},

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "tessera/core/access.h"
@@ -75,6 +76,23 @@ void write_all(int fd, const std::string& content, const std::string& path) {
   }
 }
 
+struct ReadLog {
+  std::mutex mutex;
+  bool kept = false;
+  std::vector<std::string> paths;
+};
+ReadLog& read_log() {
+  static auto* log = new ReadLog;  // never destroyed: threads may read until the very end
+  return *log;
+}
+
+void log_read(const std::string& path) {
+  ReadLog& log = read_log();
+  const std::lock_guard lock(log.mutex);
+  if (!log.kept || std::find(log.paths.begin(), log.paths.end(), path) != log.paths.end()) return;
+  log.paths.push_back(path);
+}
+
 mode_t mode_of_new_files() {
   const mode_t mask = ::umask(0);
   ::umask(mask);
@@ -132,7 +150,21 @@ std::string read_file(const std::string& path, std::uint64_t max_bytes) {
     content.append(block, static_cast<std::size_t>(n));
     if (content.size() > max_bytes) too_long(content.size());
   }
+  if (S_ISREG(info.st_mode)) log_read(path);
   return content;
+}
+
+void start_read_log() {
+  ReadLog& log = read_log();
+  const std::lock_guard lock(log.mutex);
+  log.kept = true;
+  log.paths.clear();
+}
+
+std::vector<std::string> take_read_log() {
+  ReadLog& log = read_log();
+  const std::lock_guard lock(log.mutex);
+  return std::exchange(log.paths, {});
 }
 
 void write_file(const std::string& path, const std::string& content) {

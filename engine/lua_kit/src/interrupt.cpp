@@ -59,7 +59,8 @@ void on_signal(int signal) {
   requested.store(true);
   num_signals.fetch_add(1);
   // lua_sethook only sets flags and the dispatch mode; LuaJIT's own program calls it here too.
-  if (lua_State* L = interrupted_state.load()) {
+  lua_State* L = interrupted_state.load();
+  if (L != nullptr && policy.load() != Policy::polled) {
     lua_sethook(L, raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
   }
   sem_post(&wake);
@@ -200,7 +201,7 @@ void watch(std::chrono::milliseconds grace) {
     if (!closing) look_at_limit(grace);
     while (!closing && requested && policy != Policy::never) {
       if (num_signals > 1) end_by_ctrl_c();
-      if (policy == Policy::second_signal) {
+      if (policy == Policy::second_signal || policy == Policy::polled) {
         wait_for_wake();
       } else if (!wait_for_wake(grace) && requested && policy == Policy::after_grace && !closing) {
         end_by_ctrl_c();

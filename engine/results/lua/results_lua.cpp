@@ -191,9 +191,7 @@ std::vector<results::Artefact> artefacts_of(const Options& options) {
   return artefacts;
 }
 
-int add(lua_State* L) {
-  const std::int64_t run = run_argument(L, "store:add run");
-  const Options options(L, 3, add_options(), "store:add");
+Row read_row(const Options& options, Store& store, std::int64_t run) {
   Row row;
   row.point = json_of(options, "point", Json::object());
   row.status = options.text("status");
@@ -208,13 +206,35 @@ int add(lua_State* L) {
   row.duration_s = options.number("duration_s");
   row.inputs = json_of(options, "inputs", Json::array());
   row.artefacts = artefacts_of(options);
-  Store& store = self(L);
   for (const char* name : {"script_hash", "git_commit", "seed", "machine", "build"}) {
     if (!options.given(name)) continue;
     if (!row.origin) row.origin = store.origin(run);
   }
   if (row.origin) read_origin(options, *row.origin);
-  store.add(run, row, options.boolean("replace"));
+  return row;
+}
+
+int add(lua_State* L) {
+  const std::int64_t run = run_argument(L, "store:add run");
+  const Options options(L, 3, add_options(), "store:add");
+  Store& store = self(L);
+  store.add(run, read_row(options, store, run), options.boolean("replace"));
+  return 0;
+}
+
+/// add_all(run, rows): all of them or none, which is faster than one by one.
+int add_all(lua_State* L) {
+  const std::int64_t run = run_argument(L, "store:add_all run");
+  luaL_checktype(L, 3, LUA_TTABLE);
+  Store& store = self(L);
+  std::vector<Row> rows;
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, 3)); ++i) {
+    lua_rawgeti(L, 3, i);
+    const Options options(L, lua_gettop(L), add_options(), "store:add_all");
+    rows.push_back(read_row(options, store, run));
+    lua_pop(L, 1);
+  }
+  store.add_all(run, rows);
   return 0;
 }
 
@@ -385,6 +405,8 @@ const lua_kit::ObjectType<StoreHandle>& lua_kit::object_type<StoreHandle>() {
            {"run", guarded<results_lua::run>, "(id: integer): table", "One run, with script_text"},
            {"add", guarded<results_lua::add>, "(run: integer, row: table)",
             "Stores one row for good; see ResultStore:add"},
+           {"add_all", guarded<results_lua::add_all>, "(run: integer, rows: table[])",
+            "Stores many rows, all or none; see ResultStore:add"},
            {"keys", guarded<results_lua::keys>,
             "(run: integer): table<string, string>, table<string, boolean>",
             "The status of each stored point by its key; the keys of those that failed"},

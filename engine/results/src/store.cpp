@@ -178,8 +178,13 @@ const StoredOrigin& Store::Impl::origin_of(std::int64_t run) {
       "SELECT experiment, script_hash, git_commit, machine, build, seed FROM runs WHERE id = ?",
       run);
   if (query.next()) {
-    return origins[run] = {query.text(0), query.text(1), query.text(2),
-                           query.text(3), query.text(4), query.integer(5)};
+    const std::string source = fmt::format("{}: run {}", database.path(), run);
+    const std::string machine = query.text(3), build = query.text(4);
+    return origins[run] = {query.text(0),
+                           {query.text(1), query.text(2), query.integer(5), parsed(machine, source),
+                            parsed(build, source)},
+                           machine,
+                           build};
   }
   std::vector<std::string> ids;
   Query all = database.query("SELECT id FROM runs ORDER BY id DESC LIMIT 12");
@@ -237,18 +242,15 @@ Run Store::run(std::int64_t id) {
 
 Origin Store::origin(std::int64_t run) {
   impl_->database.refresh();
-  const StoredOrigin& stored = impl_->origin_of(run);
-  const std::string source = fmt::format("{}: run {}", path(), run);
-  return {stored.script_hash, stored.git_commit, stored.seed, parsed(stored.machine, source),
-          parsed(stored.build, source)};
+  return impl_->origin_of(run).origin;
 }
 
 void Store::Impl::add(std::int64_t run, const Row& row, bool replace) {
   check_row(row);
   const StoredOrigin& of_run = origin_of(run);
   const Origin* own = row.origin ? &*row.origin : nullptr;
-  const auto text_of = [&](const std::string Origin::*field, const std::string& stored) {
-    return own ? unless_same(own->*field, stored) : std::nullopt;
+  const auto text_of = [&](const std::string Origin::*field) {
+    return own ? unless_same(own->*field, of_run.origin.*field) : std::nullopt;
   };
   const auto json_of = [&](const Json Origin::*field, const char* name, const std::string& stored) {
     return own ? unless_same(written(own->*field, name), stored) : std::nullopt;
@@ -268,9 +270,8 @@ void Store::Impl::add(std::int64_t run, const Row& row, bool replace) {
       unless_empty(row.traceback), unless_empty(row.log), unless_empty(row.provenance),
       row.error_ratio, row.started_at, row.duration_s,
       row.inputs.empty() ? std::nullopt : std::optional(written(row.inputs, "inputs")),
-      text_of(&Origin::script_hash, of_run.script_hash),
-      text_of(&Origin::git_commit, of_run.git_commit),
-      own ? unless_same(own->seed, of_run.seed) : std::nullopt,
+      text_of(&Origin::script_hash), text_of(&Origin::git_commit),
+      own ? unless_same(own->seed, of_run.origin.seed) : std::nullopt,
       json_of(&Origin::machine, "machine", of_run.machine),
       json_of(&Origin::build, "build", of_run.build), replace);
   if (!insert.next()) {
@@ -291,6 +292,12 @@ void Store::Impl::add(std::int64_t run, const Row& row, bool replace) {
 
 void Store::add(std::int64_t run, const Row& row, bool replace) {
   impl_->write([&] { impl_->add(run, row, replace); });
+}
+
+void Store::add_all(std::int64_t run, const std::vector<Row>& rows, bool replace) {
+  impl_->write([&] {
+    for (const Row& row : rows) impl_->add(run, row, replace);
+  });
 }
 
 std::vector<StoredKey> Store::keys(std::int64_t run) {
@@ -335,8 +342,8 @@ void Store::each_row(std::int64_t run, const std::function<void(const Row&)>& vi
     for (int column = 12; column <= 16; ++column) differs = differs || !query.is_null(column);
     if (differs) {
       row.origin =
-          Origin{own(12, of_run.script_hash), own(13, of_run.git_commit),
-                 query.is_null(14) ? of_run.seed : query.integer(14),
+          Origin{own(12, of_run.origin.script_hash), own(13, of_run.origin.git_commit),
+                 query.is_null(14) ? of_run.origin.seed : query.integer(14),
                  parsed(own(15, of_run.machine), source), parsed(own(16, of_run.build), source)};
     }
     visit(row);

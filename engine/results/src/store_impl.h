@@ -7,10 +7,11 @@
 
 namespace tessera::results {
 
-/// What a run says, as it is stored: rows that say the same leave it out.
+/// What a run says, also as it is stored: rows that say the same leave it out.
 struct StoredOrigin {
-  std::string experiment, script_hash, git_commit, machine, build;
-  std::int64_t seed = 0;
+  std::string experiment;
+  Origin origin;
+  std::string machine, build;  ///< of `origin`, as JSON text
 };
 
 /// What the parts of the store share. Its methods belong inside of a transaction.

@@ -4,6 +4,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local store = require "tessera.store"
 local rows = require "tessera.rows"
+local selection = require "tessera.cli.selection"
 local sheet = require "tessera.sheet"
 local text_table = require "tessera.text_table"
 
@@ -12,6 +13,8 @@ local M = {}
 local function fail(flag, text) core.raise("invalid_argument", ("%s: %s"):format(flag, text), flag) end
 
 local function note(text) io.stderr:write("tessera: ", text, "\n") end
+
+local function count(number, noun) return ("%d %s%s"):format(number, noun, number == 1 and "" or "s") end
 
 -- To --out, or to stdout, where --json keeps print away.
 local function deliver(text, given)
@@ -62,8 +65,8 @@ local function names_of(file)
   return names
 end
 
---- The run that is asked for, and all runs of the experiment.
-function M.find_run(file, name, wanted)
+-- The run that is asked for, and all runs of the experiment.
+local function find_run(file, name, wanted)
   local runs = file:runs { experiment = name }
   if #runs == 0 then
     core.raise("not_found", ("%s has no experiment '%s'%s"):format(file.path, name,
@@ -79,77 +82,9 @@ function M.find_run(file, name, wanted)
     table.concat(ids, ", ")), "--run")
 end
 
--- { "planner=exact", "uniform", "model=opt-30b" } is planner in { exact, uniform } and that model.
-local function conditions_of(words)
-  local conditions, name = {}, nil
-  for _, word in ipairs(words or {}) do
-    local key, value = word:match "^([^=]*)=(.*)$"
-    if key == "" or not (key or name) then fail("--where", ("'%s' is not of the form key=value"):format(word)) end
-    if key then
-      name = key
-      conditions[name] = conditions[name] or {}
-    end
-    table.insert(conditions[name], key and value or word)
-  end
-  return conditions
-end
-
-local function less(a, b)
-  if type(a) == "number" and type(b) == "number" then return a < b end
-  if type(a) == type(b) then return tostring(a) < tostring(b) end
-  return type(a) == "number" -- numbers before words
-end
-
--- Rows without the column come last either way; equal ones keep their order.
-local function sort(found, column)
-  if not column then return end
-  local descending = column:sub(1, 1) == "-"
-  local name = descending and column:sub(2) or column
-  M.check_columns(found, { name }, "--sort")
-  local place = {}
-  for i, row in ipairs(found) do place[row] = i end
-  table.sort(found, function(a, b)
-    local x, y = rows.value(a, name), rows.value(b, name)
-    if x ~= nil and y ~= nil and x ~= y then
-      if descending then x, y = y, x end
-      if less(x, y) then return true end
-      if less(y, x) then return false end
-    elseif (x == nil) ~= (y == nil) then
-      return y == nil
-    end
-    return place[a] < place[b]
-  end)
-end
-
---- Refuses names that no row has.
-function M.check_columns(found, names, flag)
-  local known = {}
-  for _, some in ipairs { rows.keys(found), rows.columns(found), { "status", "error" } } do
-    for _, name in ipairs(some) do
-      known[name], known[#known + 1] = true, name
-    end
-  end
-  for _, name in ipairs(names or {}) do
-    if #found > 0 and not known[name] then
-      fail(flag, ("no row has a column '%s'%s"):format(name, core.did_you_mean(name, known)))
-    end
-  end
-end
-
--- The rows that the flags ask for.
-local function selected(file, run, given)
+local function rows_of(file, run, given)
   local all = file:rows(run.id, { meta = given.meta or given.failed })
-  M.check_columns(all, given.columns, "--columns")
-  local found = rows.where(all, conditions_of(given.where), "--where")
-  if given.failed then
-    local failed = {}
-    for _, row in ipairs(found) do failed[#failed + 1] = rows.failed(row) and row or nil end
-    found = failed
-  end
-  sort(found, given.sort)
-  if given.limit then
-    for i = #found, given.limit + 1, -1 do found[i] = nil end
-  end
+  local found = selection.select(all, given)
   if #found == 0 and #all > 0 then note(("none of the %d rows fits"):format(#all)) end
   return found
 end
@@ -209,14 +144,14 @@ local function heading(run, runs)
   local commit = run.git_commit ~= "" and ", commit " .. run.git_commit:sub(1, 12) or ""
   local script = run.script_hash ~= "" and ", script " .. run.script_hash:sub(1, 12) or ""
   local doc = run.declaration.doc and run.declaration.doc .. "\n" or ""
-  return ("%s, run %d%s%s: %s%s%s, %d points, %d failed\n%s\n"):format(run.experiment, run.id,
+  return ("%s, run %d%s%s: %s%s%s, %s, %d failed\n%s\n"):format(run.experiment, run.id,
     #runs > 1 and (" (of %d runs)"):format(#runs) or "", run.quick and ", quick" or "",
-    rows.time_text(run.changed_at), script, commit, run.num_points, run.num_failed, doc)
+    rows.time_text(run.changed_at), script, commit, count(run.num_points, "point"), run.num_failed, doc)
 end
 
 local function show(file, name, given)
-  local run, runs = M.find_run(file, name, given.run)
-  local found = selected(file, run, given)
+  local run, runs = find_run(file, name, given.run)
+  local found = rows_of(file, run, given)
   local format = format_of(given)
   if format == "json" then return deliver(store.json(with_columns(found, given.columns)), given) end
   local page = rows.sheet(found, { keys = run.declaration.keys, declared = run.declaration.columns,
@@ -237,7 +172,7 @@ end
 local function side(file, name, word)
   local id = as_number(word)
   local from = id and file or store.open(word, { read_only = true })
-  local run = M.find_run(from, name, id)
+  local run = find_run(from, name, id)
   return from:rows(run.id), id and "run " .. id or ("%s (run %d)"):format(word, run.id)
 end
 
@@ -245,10 +180,10 @@ local function diff(file, name, given)
   local rows_diff = require "tessera.rows_diff"
   local words = given.diff
   if #words > 2 then fail("--diff", "two runs, one run, or one other results file belong here") end
-  local newest = M.find_run(file, name, given.run)
+  local newest = find_run(file, name, given.run)
   local first, first_name = side(file, name, words[1])
   local second, second_name = side(file, name, words[2] or tostring(newest.id))
-  local conditions = conditions_of(given.where)
+  local conditions = selection.conditions_of(given.where)
   local result = rows_diff.compare(rows.where(first, conditions, "--where"),
     rows.where(second, conditions, "--where"), given.columns)
   local format = format_of(given)
@@ -277,15 +212,16 @@ local function merge(given)
       shown[i] = { experiment = item.experiment, point = item.key, ["in"] = item.where }
     end
     io.stderr:write(text_table(shown, { columns = { "experiment", "point", "in" } }))
-    return nil, core.why("contradiction", ("%d points have different results in different files%s; nothing was merged. "
-      .. "Choose with --prefer first or --prefer last"):format(#report.contradictions,
+    return nil, core.why("contradiction", ("the files disagree on %s%s; nothing was merged. "
+      .. "Choose with --prefer first or --prefer last"):format(count(#report.contradictions, "point"),
       #shown < #report.contradictions and (" (%d shown)"):format(#shown) or ""))
   end
   if host.json then
     host.set_result(report)
   else
-    print(("merged %d files into %s: %d rows in %d new runs and those it had, %d rows replaced, %d duplicates left out")
-      :format(#paths, given.results, report.num_rows, report.num_runs, report.num_replaced, report.num_duplicates))
+    print(("merged %s into %s: %s added (%s), %d replaced, %s left out"):format(count(#paths, "file"), given.results,
+      count(report.num_rows, "row"), count(report.num_runs, "new run"), report.num_replaced,
+      count(report.num_duplicates, "duplicate")))
   end
 end
 

@@ -163,21 +163,6 @@ local ts = {}
 ---@field variants fun(self): tessera.Problem[], string[], string[] One problem for each way to settle what is open (tensor parallelism, KV bitwidth), their names, and notes on what was left out
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
 
---- An open file of results.
----@class tessera.ResultStore
----@field path string The file
----@field is_open boolean Until it is closed
----@field start_run fun(self, options: table): integer Begins a run and gives its id; see ResultStore:start_run
----@field runs fun(self, options?: table): table[] Runs, oldest first; see ResultStore:runs
----@field run fun(self, id: integer): table One run, with script_text
----@field add fun(self, run: integer, row: table) Stores one row for good; see ResultStore:add
----@field keys fun(self, run: integer): table<string, string>, table<string, boolean> The status of each stored point by its key; the keys of those that failed
----@field rows fun(self, run: integer, options?: table): table[] Rows in order: point, status, the columns, error; see ResultStore:rows
----@field artefacts fun(self, run: integer, key: string): table[] Plans, timelines and pictures of one row: name, kind, value
----@field set_claims fun(self, run: integer, claims: table[]) Replaces what was checked of a run
----@field merge fun(self, paths: string[], options?: table): table Copies the runs of other files in; see ResultStore:merge
----@field close fun(self) Closes the file
-
 --- What a simulation saw.
 ---@class tessera.Run
 ---@field total_s number Last token of the last request (s)
@@ -247,49 +232,6 @@ local ts = {}
 ---@field num_chunks integer Prefill passes per prompt
 ---@field source string Where the figures come from
 
----@class tessera.options.ResultStore.add
----@field point table Its keys and values
----@field status? string Outcome in a word [default "done"]
----@field columns? table What the script returned
----@field order? integer Place among the rows; default: behind the others (an integer in [0, 9.0072e+15])
----@field error? string Given: the point failed, and why
----@field traceback? string Of the failure
----@field log? string What the point printed
----@field provenance? "measured"|"fitted"|"published"|"modelled" Of its numbers
----@field error_ratio? number Held-out relative error of what made the numbers (a number >= 0)
----@field started_at? number When it began (a number in [0, 1000000000000] (s)) [default 0]
----@field duration_s? number How long it took (a number in [0, 1000000000000] (s)) [default 0]
----@field inputs? table Files it read, each { path =, sha256 = }
----@field artefacts? table Things it made, each { name =, kind =, value = }
----@field replace? boolean Replaces a stored row that did not fail [default false]
----@field script_hash? string SHA-256 of the script
----@field git_commit? string Commit the script lies in
----@field seed? integer Seed (an integer in [-9.0072e+15, 9.0072e+15])
----@field machine? table As store.machine() gives it
----@field build? table What the program was built from
-
----@class tessera.options.ResultStore.merge
----@field prefer? "first"|"last" Which of two rows to keep; without it nothing is merged where two disagree
-
----@class tessera.options.ResultStore.rows
----@field meta? boolean Each row has a field meta: script_hash, git_commit, seed, machine, build, started_at, duration_s, inputs, provenance, error_ratio, traceback, log [default false]
-
----@class tessera.options.ResultStore.runs
----@field experiment? string Of this experiment only
-
----@class tessera.options.ResultStore.start_run
----@field experiment string Its name
----@field script_path? string File of the script
----@field script_text? string Its content
----@field quick? boolean Of a reduced grid [default false]
----@field shard? string Part of the grid, such as "1/4"
----@field declaration? table What the experiment says of itself: name, doc, keys, columns, plots
----@field script_hash? string SHA-256 of the script
----@field git_commit? string Commit the script lies in
----@field seed? integer Seed (an integer in [-9.0072e+15, 9.0072e+15])
----@field machine? table As store.machine() gives it
----@field build? table What the program was built from
-
 ---@class tessera.options.plan.explain
 ---@field as? "text"|"table" A text to read, or the numbers behind it [default "text"]
 ---@field what_if? boolean Solve again; false: a quick look at what binds [default true]
@@ -329,10 +271,6 @@ local ts = {}
 ---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
 ---@field device_order? string[] Devices by stage; default: decided inside the model
 ---@field form? "base"|"tightened" The programme itself, or with ranges for stage times and boundaries that hold every plan worth finding [default "base"]
-
----@class tessera.options.store.open
----@field read_only? boolean Neither makes nor changes any file [default false]
----@field create? boolean Makes the file where there is none [default true]
 
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
@@ -438,11 +376,6 @@ local ts = {}
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
 ---@field lost? integer[] device_index of stages whose devices are gone, where type and node do not say which (a list, each item an integer)
 ---@field time_limit_s? number Of both searches together (a number in [0, 1000000] (s)) [default 60]
-
----@class tessera.options.results
----@field db? string File of results; default: that of --results, or results.db
----@field seed? integer To remember with the rows (an integer in [-9.0072e+15, 9.0072e+15]) [default 0]
----@field continue? "same_script"|"always"|"never" Whether add goes on with the newest run: where the script has not changed since, always, or never [default "same_script"]
 
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
@@ -574,12 +507,6 @@ function ts.register_planner(card) end
 ---@return tessera.Plan?
 ---@return table|tessera.Error
 function ts.replan(plan, cluster, options) end
-
---- Stored rows of an experiment. A script that sweeps by itself asks has(point) and calls add(point, row): what it has done is kept, with the script's hash, commit, seed and machine, however it ends. Methods: has(point), add(point, row), rows{ key = value or {values}, run =, status =, meta = }, runs(), count(), diff(run, file or other).
----@param name string Of the experiment
----@param options? tessera.options.results
----@return tessera.Results
-function ts.results(name, options) end
 
 --- Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.
 ---@param plan tessera.Plan Any plan

@@ -78,9 +78,9 @@ Instance lower(const Problem& problem);
 std::vector<std::size_t> order_from_names(const Instance& instance,
                                           const std::vector<std::string>& names);
 
-/// The plan as scripts see it.
+/// The plan as scripts see it. @param file to_json(problem), where it is at hand.
 Plan build_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
-                const std::string& planner);
+                const std::string& planner, std::shared_ptr<const Json> file = nullptr);
 
 /// What the KV cache's bitwidth adds to the omega of every plan, in the plan's units; 0 for an
 /// instance file.

@@ -11,6 +11,11 @@ namespace tessera {
 /// `max_bytes` (the sizes are named).
 std::string read_file(const std::string& path, std::uint64_t max_bytes = 64ull << 20);
 
+/// Paths of the regular files that `read_file` has read since `start_read_log` or the last call of
+/// this, each once, in order; empty where no log is kept. Any thread may read meanwhile.
+std::vector<std::string> take_read_log();
+void start_read_log();
+
 /// Writes to a temporary file beside `path`, flushes and renames: readers see the old content or
 /// the new, never half.
 /// @throws Error{io} naming the path and the system's reason.

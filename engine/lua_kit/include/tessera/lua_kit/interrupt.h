@@ -56,6 +56,7 @@ class TimeLimit {
 enum class Policy {
   after_grace,    ///< a grace period after the first Ctrl-C, or at the second: scripts
   second_signal,  ///< only at the second: code entered at a prompt
+  polled,         ///< only at the second; Lua goes on after the first, and looks at `flag()`
   never           ///< Ctrl-C means something else: the prompt itself
 };
 

@@ -130,6 +130,8 @@ class Store {
   /// @throws Error{invalid_argument} where a row that did not fail is stored already, unless
   /// `replace`; for reserved column names; for an unknown run Error{not_found}.
   void add(std::int64_t run, const Row& row, bool replace = false);
+  /// The same for many rows, all or none of which are stored.
+  void add_all(std::int64_t run, const std::vector<Row>& rows, bool replace = false);
 
   std::vector<StoredKey> keys(std::int64_t run);
   /// Calls `visit` with each row in order, without artefacts.

@@ -1,0 +1,121 @@
+#include "loads.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera::app {
+namespace {
+
+using lua_kit::guarded;
+
+struct Loads {
+  std::string library_folder;
+  std::vector<std::string> paths;
+  std::map<std::string, std::string> of_module;  ///< a module is loaded once and required often
+
+  void add(const std::string& path) {
+    if (path.rfind(library_folder, 0) == 0) return;
+    if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+  }
+};
+
+const char kLoadsKey = 0;
+
+Loads& loads(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kLoadsKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  auto* found = static_cast<Loads*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return *found;
+}
+
+// The file that the function on top of the stack was compiled from, or "".
+std::string source_of(lua_State* L) {
+  if (!lua_isfunction(L, -1)) return "";
+  lua_Debug info;
+  lua_pushvalue(L, -1);
+  lua_getinfo(L, ">S", &info);
+  return *info.source == '@' ? info.source + 1 : "";
+}
+
+// Calls what this function stands in for, with the same arguments.
+int call_original(lua_State* L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+int load_file(lua_State* L) {
+  const int num_results = call_original(L);
+  lua_pushvalue(L, 1);
+  if (const std::string path = source_of(L); !path.empty()) loads(L).add(path);
+  lua_pop(L, 1);
+  return num_results;
+}
+
+int do_file(lua_State* L) {
+  if (lua_type(L, 1) == LUA_TSTRING) loads(L).add(lua_tostring(L, 1));
+  return call_original(L);
+}
+
+int search_module(lua_State* L) {
+  const std::string name = lua_kit::check_text(L, 1, "require");
+  const int num_results = call_original(L);
+  lua_pushvalue(L, 1);
+  if (const std::string path = source_of(L); !path.empty()) loads(L).of_module[name] = path;
+  lua_pop(L, 1);
+  return num_results;
+}
+
+int require_module(lua_State* L) {
+  const std::string name = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
+  const int num_results = call_original(L);
+  const auto& known = loads(L).of_module;
+  if (const auto found = known.find(name); found != known.end()) loads(L).add(found->second);
+  return num_results;
+}
+
+int destroy(lua_State* L) {
+  static_cast<Loads*>(lua_touserdata(L, 1))->~Loads();
+  return 0;
+}
+
+}  // namespace
+
+void record_loads(lua_State* L, std::string library_folder) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kLoadsKey));
+  new (lua_newuserdata(L, sizeof(Loads))) Loads{std::move(library_folder), {}, {}};
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, guarded<destroy>);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_getglobal(L, "loadfile");
+  lua_pushcclosure(L, guarded<load_file>, 1);
+  lua_setglobal(L, "loadfile");
+  lua_getglobal(L, "dofile");
+  lua_pushcclosure(L, guarded<do_file>, 1);
+  lua_setglobal(L, "dofile");
+  lua_getglobal(L, "require");
+  lua_pushcclosure(L, guarded<require_module>, 1);
+  lua_setglobal(L, "require");
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "loaders");
+  lua_rawgeti(L, -1, 2);
+  lua_pushcclosure(L, guarded<search_module>, 1);
+  lua_rawseti(L, -2, 2);
+  lua_pop(L, 2);
+}
+
+void record_load(lua_State* L, const std::string& path) { loads(L).add(path); }
+
+const std::vector<std::string>& loaded_files(lua_State* L) { return loads(L).paths; }
+
+void start_loads(lua_State* L) { loads(L).paths.clear(); }
+
+}  // namespace tessera::app

@@ -1,0 +1,215 @@
+#include "workers_lua.h"
+
+#include <memory>
+
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/workers/pool.h"
+
+namespace tessera {
+namespace workers_lua {
+namespace {
+
+struct ScriptPool {
+  mutable std::unique_ptr<workers::Pool> pool;  ///< objects are shared as const; empty: closed
+};
+
+struct Home {
+  std::string executable;
+  workers::Channel* channel = nullptr;
+};
+
+const char kHomeKey = 0;
+
+Home& home(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kHomeKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  auto* found = static_cast<Home*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return *found;
+}
+
+const OptionTable& start_options() {
+  using enum OptionType;
+  static const OptionTable options{
+      "workers.start",
+      "A pool of worker processes",
+      "tessera.Workers",
+      {
+          {.name = "jobs",
+           .type = integer,
+           .doc = "Processes at the same time",
+           .min = 1,
+           .max = 4096,
+           .required = true},
+          {.name = "setup", .type = text, .doc = "First message of each", .required = true},
+          {.name = "time_limit_s",
+           .type = number,
+           .doc = "Of one item",
+           .unit = "s",
+           .min = 0.001,
+           .max = 1e7,
+           .required = true},
+          {.name = "memory_bytes",
+           .type = number,
+           .doc = "Of one process; 0 for no limit",
+           .unit = "bytes",
+           .default_text = "0",
+           .min = 0,
+           .max = 1e15},
+      }};
+  return options;
+}
+
+int start(lua_State* L) {
+  const lua_kit::Options options(L, 1, start_options(), "workers.start");
+  workers::PoolSettings settings;
+  settings.command = {home(L).executable};
+  settings.setup = options.text("setup");
+  settings.jobs = static_cast<int>(options.integer("jobs"));
+  settings.time_limit_s = options.number("time_limit_s");
+  settings.memory_bytes = options.number("memory_bytes");
+  auto pool = std::make_unique<workers::Pool>(std::move(settings));
+  lua_kit::push_object(L, std::make_shared<const ScriptPool>(ScriptPool{std::move(pool)}));
+  return 1;
+}
+
+workers::Pool& self(lua_State* L) {
+  const auto& held = lua_kit::check_object<ScriptPool>(L, 1, "workers");
+  if (held->pool == nullptr) throw Error(ErrorCode::invalid_argument, "workers: they are closed");
+  return *held->pool;
+}
+
+const char* name_of(workers::Outcome outcome) {
+  switch (outcome) {
+    case workers::Outcome::done:
+      return "done";
+    case workers::Outcome::crashed:
+      return "crashed";
+    case workers::Outcome::time_limit:
+      return "time_limit";
+    case workers::Outcome::out_of_memory:
+      return "out_of_memory";
+  }
+  return "";
+}
+
+int submit(lua_State* L) {
+  const auto id = lua_kit::check_integer(L, 2, "workers:submit.id", 1, 1e15);
+  self(L).submit(static_cast<std::uint64_t>(id), lua_kit::check_text(L, 3, "workers:submit.text"));
+  return 0;
+}
+
+int wait(lua_State* L) {
+  const double timeout_s = lua_kit::check_number(L, 2, "workers:wait.timeout_s", 0, 1e7, "s");
+  const std::vector<workers::Event> events = self(L).wait(timeout_s);
+  lua_createtable(L, static_cast<int>(events.size()), 0);
+  const auto set = [&](const char* name, const std::string& text) {
+    lua_kit::push_text(L, text);
+    lua_setfield(L, -2, name);
+  };
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const workers::Event& event = events[i];
+    lua_createtable(L, 0, 6);
+    lua_kit::push_integer(L, static_cast<std::int64_t>(event.id));
+    lua_setfield(L, -2, "id");
+    lua_pushnumber(L, event.duration_s);
+    lua_setfield(L, -2, "duration_s");
+    set("outcome", name_of(event.outcome));
+    set("text", event.text);
+    set("message", event.message);
+    set("log", event.log);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
+}
+
+int withdraw(lua_State* L) {
+  lua_pushnumber(L, static_cast<double>(self(L).withdraw()));
+  return 1;
+}
+
+int num_open(lua_State* L) {
+  lua_pushnumber(L, static_cast<double>(self(L).num_open()));
+  return 1;
+}
+
+int close_pool(lua_State* L) {
+  lua_kit::check_object<ScriptPool>(L, 1, "workers")->pool.reset();
+  return 0;
+}
+
+int machine_memory(lua_State* L) {
+  lua_pushnumber(L, workers::machine_memory_bytes());
+  return 1;
+}
+
+workers::Channel& channel(lua_State* L) { return *home(L).channel; }
+
+int receive(lua_State* L) {
+  const auto message = channel(L).receive();
+  if (!message) return 0;
+  lua_kit::push_integer(L, static_cast<std::int64_t>(message->id));
+  lua_kit::push_text(L, message->text);
+  return 2;
+}
+
+int ready(lua_State* L) {
+  channel(L).ready();
+  return 0;
+}
+
+int answer(lua_State* L) {
+  const auto id = lua_kit::check_integer(L, 1, "channel.answer.id", 1, 1e15);
+  channel(L).answer(static_cast<std::uint64_t>(id), lua_kit::check_text(L, 2, "channel.answer"),
+                    lua_kit::check_boolean(L, 3, "channel.answer.last"));
+  return 0;
+}
+
+}  // namespace
+}  // namespace workers_lua
+
+template <>
+const lua_kit::ObjectType<workers_lua::ScriptPool>&
+lua_kit::object_type<workers_lua::ScriptPool>() {
+  using namespace workers_lua;
+  static const ObjectType<ScriptPool> type{
+      .name = "tessera.Workers",
+      .doc = "Worker processes",
+      .fields = {},
+      .methods = {{"submit", guarded<submit>, "(id: integer, text: string)", "Adds an item"},
+                  {"wait", guarded<wait>, "(timeout_s: number): table[]", "What became of items"},
+                  {"withdraw", guarded<withdraw>, "(): integer", "Forgets what no worker began"},
+                  {"num_open", guarded<num_open>, "(): integer", "Items without an outcome"},
+                  {"close", guarded<close_pool>, "()", "Ends the processes"}},
+      .summary = [](const ScriptPool&) { return std::string("worker processes"); }};
+  return type;
+}
+
+namespace workers_lua {
+
+void register_workers(lua_State* L, const std::string& executable, workers::Channel* line) {
+  lua_kit::register_object<ScriptPool>(L);
+  // Lives as long as the program: every state of a process has the same.
+  static Home* const shared = new Home;
+  *shared = {executable, line};
+  lua_pushlightuserdata(L, const_cast<char*>(&kHomeKey));
+  lua_pushlightuserdata(L, shared);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_kit::register_module(
+      L, "tessera.workers",
+      {{"start", lua_kit::guarded<start>},
+       {"machine_memory_bytes", lua_kit::guarded<machine_memory>}});
+  if (line == nullptr) return;
+  lua_kit::register_module(L, "tessera.workers.channel",
+                           {{"receive", lua_kit::guarded<receive>},
+                            {"ready", lua_kit::guarded<ready>},
+                            {"answer", lua_kit::guarded<answer>}});
+}
+
+}  // namespace workers_lua
+}  // namespace tessera

@@ -1,0 +1,79 @@
+-- Which rows the flags --where, --failed, --columns, --sort and --limit ask for.
+
+local core = require "tessera.core"
+local rows = require "tessera.rows"
+
+local M = {}
+
+local function fail(flag, text) core.raise("invalid_argument", ("%s: %s"):format(flag, text), flag) end
+
+--- The words of --where, split at commas: { "planner=exact", "uniform", "model=opt-30b" } is
+--- { planner = { "exact", "uniform" }, model = { "opt-30b" } }.
+function M.conditions_of(words)
+  local conditions, name = {}, nil
+  for _, word in ipairs(words or {}) do
+    local key, value = word:match "^([^=]*)=(.*)$"
+    if key == "" or not (key or name) then fail("--where", ("'%s' is not of the form key=value"):format(word)) end
+    if key then
+      name = key
+      conditions[name] = conditions[name] or {}
+    end
+    table.insert(conditions[name], key and value or word)
+  end
+  return conditions
+end
+
+-- Refuses names that no row has.
+local function check_columns(found, names, flag)
+  local known = {}
+  for _, some in ipairs { rows.keys(found), rows.columns(found), { "status", "error" } } do
+    for _, name in ipairs(some) do
+      known[name], known[#known + 1] = true, name
+    end
+  end
+  for _, name in ipairs(names or {}) do
+    if #found > 0 and not known[name] then
+      fail(flag, ("no row has a column '%s'%s"):format(name, core.did_you_mean(name, known)))
+    end
+  end
+end
+
+local function less(a, b)
+  if type(a) == "number" and type(b) == "number" then return a < b end
+  if type(a) == type(b) then return tostring(a) < tostring(b) end
+  return type(a) == "number" -- numbers before words
+end
+
+-- Rows without the column come last either way; equal ones keep their order.
+local function sort(found, column)
+  local descending = column:sub(1, 1) == "-"
+  local name = descending and column:sub(2) or column
+  check_columns(found, { name }, "--sort")
+  local place = {}
+  for i, row in ipairs(found) do place[row] = i end
+  table.sort(found, function(a, b)
+    local x, y = rows.value(a, name), rows.value(b, name)
+    if x ~= nil and y ~= nil and x ~= y then
+      if descending then x, y = y, x end
+      if less(x, y) then return true end
+      if less(y, x) then return false end
+    elseif (x == nil) ~= (y == nil) then
+      return y == nil
+    end
+    return place[a] < place[b]
+  end)
+end
+
+--- The rows of `all` that are asked for, in the order that is asked for.
+function M.select(all, given)
+  check_columns(all, given.columns, "--columns")
+  local found = {}
+  for _, row in ipairs(rows.where(all, M.conditions_of(given.where), "--where")) do
+    if not given.failed or rows.failed(row) then found[#found + 1] = row end
+  end
+  if given.sort then sort(found, given.sort) end
+  for i = #found, (given.limit or math.huge) + 1, -1 do found[i] = nil end
+  return found
+end
+
+return M

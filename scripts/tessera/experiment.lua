@@ -1,0 +1,95 @@
+-- ts.experiment { ... }: declares points, what is computed at each, and what is claimed of the rows. It runs nothing:
+-- `tessera run` lists, filters, runs, resumes and checks it.
+
+local core = require "tessera.core"
+local options = require "tessera.options"
+local grid = require "tessera.experiment.grid"
+
+local type_name = "tessera.Experiment"
+
+local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+
+local read = options.card {
+  name = "ts.experiment",
+  doc = "Declares an experiment. A script that returns it is swept by `tessera run`.",
+  returns = type_name,
+  options = {
+    { name = "name", type = "string", required = true, doc = "Under which results are stored: llmpq/table4" },
+    { name = "doc", type = "string", default = "", doc = "One line" },
+    { name = "paper", type = "table", doc = "Published cells, from ts.paper" },
+    { name = "seed", type = "integer", default = 0, doc = "Every point's own seed comes from it and the point" },
+    {
+      name = "grid", type = "table", required = true, lua_type = "table<string, any[]>|table[]",
+      doc = "Values by key, of which every combination is a point; or a list of points",
+    },
+    { name = "quick", type = "table", lua_type = "table<string, any[]>", doc = "Other values for --quick, by key" },
+    {
+      name = "run", type = "any", required = true, lua_type = "fun(point: table, context: table): table",
+      doc = "Computes the columns of one point; context has seed, quick, point_index and output_dir",
+    },
+    { name = "check", type = "any", lua_type = "fun(t: table)", doc = "The claims; t:expect_best and so on" },
+    { name = "columns", type = "table", lua_type = "string[]", doc = "Columns to show, in order; default: all" },
+    { name = "plots", type = "table", lua_type = "table[]", doc = "For the report: options of ts.plot without rows" },
+    {
+      name = "time_limit_s", type = "number", default = 300, min = 0.001, max = 1e7, unit = "s",
+      doc = "Of one point, beyond which it is stopped",
+    },
+  },
+}
+
+local function check_function(fields, name)
+  if fields[name] ~= nil and type(fields[name]) ~= "function" then
+    fail("ts.experiment." .. name, "a function belongs here, not a " .. type(fields[name]))
+  end
+end
+
+local function check_list(list, item_type, path)
+  if list == nil then return end
+  local count = 0
+  for key, item in pairs(list) do
+    count = count + 1
+    if type(key) ~= "number" then fail(path, ("a list belongs here, but it has the key '%s'"):format(tostring(key))) end
+    if type(item) ~= item_type then
+      fail(("%s[%d]"):format(path, key), ("a %s belongs here, not a %s"):format(item_type, type(item)))
+    end
+  end
+  if count ~= #list then fail(path, "the list has gaps") end
+end
+
+local function check(fields)
+  if #fields.name > 100 or not fields.name:find "^[%w][%w_./-]*$" or fields.name:find("..", 1, true)
+    or fields.name:sub(-1) == "/" then
+    fail("ts.experiment.name", ("'%s' is no name: letters, digits, '_', '-', '.' and '/', at most 100"):format(
+      fields.name))
+  end
+  check_function(fields, "run")
+  check_function(fields, "check")
+  check_list(fields.columns, "string", "ts.experiment.columns")
+  check_list(fields.plots, "table", "ts.experiment.plots")
+  if math.abs(fields.seed) > 2 ^ 52 then fail("ts.experiment.seed", "beyond 2^52") end
+  if fields.paper ~= nil and (type(fields.paper.rows) ~= "table" or type(fields.paper.keys) ~= "table") then
+    fail("ts.experiment.paper", "give what ts.paper returns")
+  end
+  fields.keys, fields.points = grid.expand(fields.grid, "ts.experiment.grid")
+  fields.quick_points = grid.quick(fields.grid, fields.quick, "ts.experiment.quick")
+  for _, key in ipairs(fields.paper and fields.paper.keys or {}) do
+    if fields.points[1][key] == nil then
+      fail("ts.experiment.paper", ("its rows are named by '%s', which is no key of the grid%s"):format(key,
+        core.did_you_mean(key, fields.keys)))
+    end
+  end
+end
+
+return function(given)
+  if type(given) ~= "table" then fail("ts.experiment", "give one table, not a " .. type(given)) end
+  local fields = read(given)
+  check(fields)
+  return setmetatable({}, {
+    __metatable = type_name,
+    __index = fields,
+    __newindex = function(_, key) fail(type_name, ("it is read-only: cannot set '%s'"):format(tostring(key))) end,
+    __tostring = function()
+      return ("experiment %s: %d points"):format(fields.name, #fields.points)
+    end,
+  })
+end

@@ -1,0 +1,430 @@
+-- The claims of an experiment: what `check = function(t)` gets. Each claim passes, fails, or is skipped because points
+-- that it is about have not been run; and says so with the numbers.
+
+local core = require "tessera.core"
+local options = require "tessera.options"
+local rows = require "tessera.rows"
+local grid = require "tessera.experiment.grid"
+
+local M = {}
+
+local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+
+local function number_text(value)
+  if value == nil then return "none" end
+  if type(value) ~= "number" then return tostring(value) end
+  return ("%.4g"):format(value)
+end
+
+-- "cluster=llmpq-3|llmpq-4 planner=exact"
+local function where_text(where, keys)
+  local parts = {}
+  for _, key in ipairs(keys) do
+    local values = where[key]
+    if values ~= nil then
+      local texts = {}
+      for i, value in ipairs(type(values) == "table" and values or { values }) do texts[i] = tostring(value) end
+      parts[#parts + 1] = key .. "=" .. table.concat(texts, "|")
+    end
+  end
+  return table.concat(parts, " ")
+end
+
+local Claims = {}
+Claims.__index = Claims
+Claims.__metatable = "tessera.Claims"
+
+-- Declares a method of `t`: its options and what judges it.
+local function claim(name, specs, judge)
+  specs.where = { type = "table", doc = "Only points with these values" }
+  Claims[name] = function(self, given)
+    local path = "t:" .. name
+    if type(given) ~= "table" then fail(path, "give a table of options, not a " .. type(given)) end
+    local opt = options.read(given, specs, path)
+    for key, spec in pairs(specs) do
+      if spec.required and opt[key] == nil then fail(path .. "." .. key, "missing; " .. spec.doc) end
+    end
+    local result = { lines = {}, checked = 0, skipped = 0, failed = 0 }
+    judge(self, opt, result, path)
+    if opt.where then result.text = result.text .. ", for " .. where_text(opt.where, self.keys) end
+    self:add(result)
+  end
+end
+
+-- Every declared or stored point with these values: { point, row or nil }.
+function Claims:cells(where, path)
+  for key, values in pairs(where or {}) do
+    if not self.is_key[key] then
+      fail(path .. ".where", ("no key '%s'%s"):format(tostring(key), core.did_you_mean(tostring(key), self.keys)))
+    end
+    local known = {}
+    for _, value in ipairs(type(values) == "table" and values or { values }) do
+      if #grid.select(self.points, { [key] = value }) == 0 then
+        for _, point in ipairs(self.points) do known[#known + 1] = tostring(point[key]) end
+        fail(path .. ".where", ("no point has %s = %s%s"):format(key, tostring(value),
+          core.did_you_mean(tostring(value), known)))
+      end
+    end
+  end
+  local cells = {}
+  for _, point in ipairs(grid.select(self.points, where or {})) do
+    cells[#cells + 1] = { point = point, row = self.row_of[core.to_json(point)] }
+  end
+  return cells
+end
+
+-- Cells by the values of all keys but `without`: a list of { text, cells }.
+function Claims:groups(cells, without)
+  local kept, list, by_name = {}, {}, {}
+  for _, key in ipairs(self.keys) do
+    if not without[key] then kept[#kept + 1] = key end
+  end
+  for _, cell in ipairs(cells) do
+    local name = grid.text(cell.point, kept)
+    if not by_name[name] then
+      by_name[name] = { text = name == "" and "all points" or name, cells = {} }
+      list[#list + 1] = by_name[name]
+    end
+    table.insert(by_name[name].cells, cell)
+  end
+  return list
+end
+
+function Claims:check_column(column, path)
+  local known = rows.columns(self.rows, self.experiment.columns)
+  for _, name in ipairs(known) do
+    if name == column then return end
+  end
+  if #self.rows > 0 then
+    fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
+  end
+end
+
+function Claims:check_key(key, path)
+  if not self.is_key[key] then
+    fail(path, ("no key '%s'%s"):format(tostring(key), core.did_you_mean(tostring(key), self.keys)))
+  end
+end
+
+-- "lower" or "higher".
+local function direction(opt, path)
+  if opt.lowest and opt.highest then fail(path, "lowest and highest at once") end
+  if opt.lowest or opt.highest then return opt.lowest and "lower" or "higher" end
+  local better = rows.better(opt.column)
+  if not better then
+    fail(path, ("whether '%s' should be low or high cannot be told from its name; give lowest = true or highest = true")
+      :format(opt.column))
+  end
+  return better
+end
+
+-- Of a cell, for comparisons: infeasible points are worst. nil, and what went wrong, for a point that failed.
+local function measure(cell, column, better)
+  if cell.row.error then return nil, ("%s (%s)"):format(cell.row.status, (cell.row.error:gsub("\n.*", ""))) end
+  local value = rows.value(cell.row, column)
+  if value ~= nil and type(value) ~= "number" then return nil, ("%s = %s is no number"):format(column, tostring(value)) end
+  return value or (better == "lower" and math.huge or -math.huge)
+end
+
+local function shown(value, cell)
+  if value == math.huge or value == -math.huge then return cell.row.status end
+  return number_text(value)
+end
+
+local function is_better(a, b, better) return (better == "lower" and a < b) or (better == "higher" and a > b) end
+
+-- Counts the cells that were not run; a group with one cannot be judged.
+local function missing(cells, result)
+  local count = 0
+  for _, cell in ipairs(cells) do
+    if not cell.row then count = count + 1 end
+  end
+  result.skipped = result.skipped + count
+  return count > 0
+end
+
+local function wrong(result, text)
+  result.failed = result.failed + 1
+  result.lines[#result.lines + 1] = text
+end
+
+-- Measures of all cells of a group, or nil once one of them failed.
+local function measures(group, column, better, result)
+  local values = {}
+  for i, cell in ipairs(group.cells) do
+    local value, why = measure(cell, column, better)
+    if not value then
+      wrong(result, ("%s: %s %s"):format(group.text, grid.text(cell.point), why))
+      return nil
+    end
+    values[i] = value
+  end
+  return values
+end
+
+local column_spec = { type = "string", required = true, doc = "Name of a column" }
+
+local function is_member(point, wanted)
+  for key, value in pairs(wanted) do
+    if point[key] ~= value then return false end
+  end
+  return true
+end
+
+claim("expect_best", {
+  column = column_spec, is = { type = "table", required = true, doc = "Values that the best point has: { planner = \"exact\" }" },
+  lowest = { type = "boolean" }, highest = { type = "boolean" },
+  within = { type = "number", default = 0, min = 0, doc = "Ratio by which others may be better" },
+}, function(self, opt, result, path)
+  self:check_column(opt.column, path)
+  local better = direction(opt, path)
+  for key in pairs(opt.is) do self:check_key(key, path .. ".is") end
+  result.text = ("%s is %s where %s%s"):format(opt.column, better == "lower" and "lowest" or "highest",
+    grid.text(opt.is), opt.within > 0 and (" (within %g %%)"):format(100 * opt.within) or "")
+  self:cells(opt.is, path)
+  for _, group in ipairs(self:groups(self:cells(opt.where, path), opt.is)) do
+    if not missing(group.cells, result) then
+      result.checked = result.checked + 1
+      local values = measures(group, opt.column, better, result)
+      local best, other
+      for i in ipairs(values or {}) do
+        if is_member(group.cells[i].point, opt.is) then
+          if not best or is_better(values[i], values[best], better) then best = i end
+        elseif not other or is_better(values[i], values[other], better) then
+          other = i
+        end
+      end
+      if best and other then
+        local slack = better == "lower" and 1 + opt.within or 1 / (1 + opt.within)
+        if is_better(values[other], values[best] * slack, better) then
+          wrong(result, ("%s: %s, but %s with %s"):format(group.text, shown(values[best], group.cells[best]),
+            shown(values[other], group.cells[other]), grid.text(group.cells[other].point)))
+        end
+      end
+    end
+  end
+end)
+
+-- What a value is compared with: the published one, another column, or a number.
+local function target_of(self, opt, cell)
+  if opt.to == "paper" then return self:published(cell.point, opt.column) end
+  if type(opt.to) == "string" then return rows.value(cell.row, opt.to) end
+  return opt.to
+end
+
+claim("expect_close", {
+  column = column_spec, to = { type = "any", required = true, doc = "\"paper\", a column, or a number" },
+  rel = { type = "number", min = 0 }, abs = { type = "number", min = 0 },
+}, function(self, opt, result, path)
+  self:check_column(opt.column, path)
+  if not opt.rel and not opt.abs then fail(path, "give rel or abs, how far apart they may be") end
+  if opt.to == "paper" and not self.experiment.paper then fail(path .. ".to", "the experiment has no paper") end
+  if type(opt.to) ~= "string" and type(opt.to) ~= "number" then
+    fail(path .. ".to", "\"paper\", a column or a number belongs here, not a " .. type(opt.to))
+  end
+  result.text = ("%s is close to %s (%s)"):format(opt.column, opt.to == "paper" and "the paper" or number_text(opt.to),
+    opt.rel and ("%g %%"):format(100 * opt.rel) or ("%g"):format(opt.abs))
+  for _, cell in ipairs(self:cells(opt.where, path)) do
+    local applies = opt.to ~= "paper" or self:published(cell.point, opt.column) ~= nil
+    if applies and not missing({ cell }, result) then
+      local target = target_of(self, opt, cell)
+      local value, why = measure(cell, opt.column, "higher")
+      if not value then
+        wrong(result, ("%s: %s"):format(grid.text(cell.point, self.keys), why))
+      elseif target ~= nil then
+        result.checked = result.checked + 1
+        local distance = math.abs(value - target)
+        if distance > math.max((opt.rel or 0) * math.abs(target), opt.abs or 0) then
+          wrong(result, ("%s: %s against %s (%s)"):format(grid.text(cell.point, self.keys), shown(value, cell),
+            number_text(target), target ~= 0 and distance < math.huge
+            and ("%+.1f %%"):format(100 * (value / target - 1)) or "no number"))
+        end
+      end
+    end
+  end
+end)
+
+claim("expect_all", {
+  column = column_spec, at_least = { type = "number" }, at_most = { type = "number" }, equals = { type = "any" },
+}, function(self, opt, result, path)
+  if opt.column ~= "status" then self:check_column(opt.column, path) end
+  local words = {}
+  if opt.at_least then words[#words + 1] = ">= " .. number_text(opt.at_least) end
+  if opt.at_most then words[#words + 1] = "<= " .. number_text(opt.at_most) end
+  if opt.equals ~= nil then words[#words + 1] = "= " .. number_text(opt.equals) end
+  if #words == 0 then fail(path, "give at_least, at_most or equals") end
+  result.text = ("%s %s"):format(opt.column, table.concat(words, " and "))
+  for _, cell in ipairs(self:cells(opt.where, path)) do
+    if not missing({ cell }, result) then
+      result.checked = result.checked + 1
+      local value = rows.value(cell.row, opt.column)
+      local is_number = type(value) == "number"
+      local holds = (not opt.at_least or is_number and value >= opt.at_least)
+        and (not opt.at_most or is_number and value <= opt.at_most) and (opt.equals == nil or value == opt.equals)
+      if not holds or (cell.row.error and opt.column ~= "status") then
+        wrong(result, ("%s: %s"):format(grid.text(cell.point, self.keys),
+          value ~= nil and number_text(value) or cell.row.error or cell.row.status))
+      end
+    end
+  end
+end)
+
+claim("expect_order", {
+  column = column_spec, by = { type = "string", required = true, doc = "A key" },
+  order = { type = "table", required = true, doc = "Its values, the best first" },
+  lowest = { type = "boolean" }, highest = { type = "boolean" },
+}, function(self, opt, result, path)
+  self:check_column(opt.column, path)
+  self:check_key(opt.by, path .. ".by")
+  local better = direction(opt, path)
+  if #opt.order < 2 then fail(path .. ".order", "give at least two values, the best first") end
+  result.text = ("%s in the order %s"):format(opt.column, table.concat(opt.order, better == "lower" and " <= " or " >= "))
+  local cells = self:cells(opt.where, path)
+  self:cells({ [opt.by] = opt.order }, path)
+  for _, group in ipairs(self:groups(cells, { [opt.by] = true })) do
+    local ranked = { text = group.text, cells = {} }
+    for _, value in ipairs(opt.order) do
+      for _, cell in ipairs(group.cells) do
+        if cell.point[opt.by] == value then ranked.cells[#ranked.cells + 1] = cell end
+      end
+    end
+    if not missing(ranked.cells, result) then
+      result.checked = result.checked + 1
+      local values = measures(ranked, opt.column, better, result) or {}
+      for i = 2, #values do
+        if is_better(values[i], values[i - 1], better) then
+          wrong(result, ("%s: %s %s, but %s %s"):format(group.text, tostring(ranked.cells[i - 1].point[opt.by]),
+            shown(values[i - 1], ranked.cells[i - 1]), tostring(ranked.cells[i].point[opt.by]),
+            shown(values[i], ranked.cells[i])))
+        end
+      end
+    end
+  end
+end)
+
+-- The cell of a group that has the wanted values.
+local function member(group, wanted)
+  for _, cell in ipairs(group.cells) do
+    if is_member(cell.point, wanted) then return cell end
+  end
+end
+
+claim("expect_ratio", {
+  column = column_spec, of = { type = "table", required = true, doc = "Values of the points above the line" },
+  over = { type = "table", required = true, doc = "Values of the points below it" },
+  at_least = { type = "number" }, at_most = { type = "number" },
+}, function(self, opt, result, path)
+  self:check_column(opt.column, path)
+  if not opt.at_least and not opt.at_most then fail(path, "give at_least or at_most, of the geometric mean") end
+  self:cells(opt.of, path)
+  self:cells(opt.over, path)
+  local without, ratios, sum = {}, {}, 0
+  for key in pairs(opt.of) do without[key] = true end
+  for key in pairs(opt.over) do without[key] = true end
+  for _, group in ipairs(self:groups(self:cells(opt.where, path), without)) do
+    local above, below = member(group, opt.of), member(group, opt.over)
+    if above and below and not missing({ above, below }, result) then
+      result.checked = result.checked + 1
+      local a, b = rows.value(above.row, opt.column), rows.value(below.row, opt.column)
+      if type(a) == "number" and type(b) == "number" and a > 0 and b > 0 then
+        ratios[#ratios + 1], sum = a / b, sum + math.log(a / b)
+      elseif type(a) ~= "number" or above.row.error then
+        wrong(result, ("%s: %s is %s"):format(group.text, grid.text(opt.of), above.row.status))
+      end
+    end
+  end
+  result.text = ("%s of %s over %s is %s"):format(opt.column, grid.text(opt.of), grid.text(opt.over),
+    (opt.at_least and ">= " .. number_text(opt.at_least) or "") .. (opt.at_least and opt.at_most and " and " or "")
+    .. (opt.at_most and "<= " .. number_text(opt.at_most) or ""))
+  if #ratios == 0 then
+    if result.checked > 0 then wrong(result, "no pair has both numbers") end
+    return
+  end
+  local mean = math.exp(sum / #ratios)
+  result.numbers = ("geometric mean %.4g, %.4g to %.4g over %d pairs"):format(mean, math.min(unpack(ratios)),
+    math.max(unpack(ratios)), #ratios)
+  if result.skipped > 0 then return end -- a mean of some of them says nothing of all
+  if (opt.at_least and mean < opt.at_least) or (opt.at_most and mean > opt.at_most) then
+    result.failed = result.failed + 1
+  end
+end)
+
+--- t:expect("what is claimed", condition, "the numbers")
+function Claims:expect(text, condition, numbers)
+  if type(text) ~= "string" then fail("t:expect", "the claim in words comes first, not a " .. type(text)) end
+  if numbers ~= nil then numbers = tostring(numbers) end
+  local result = { text = text, numbers = numbers, lines = {}, checked = 1, skipped = 0, failed = condition and 0 or 1 }
+  missing(self:cells(), result)
+  self:add(result)
+end
+
+--- t:rows { planner = "exact" }: rows that are stored, to compute with.
+function Claims:rows_where(where)
+  local found = {}
+  for _, cell in ipairs(self:cells(where, "t:rows")) do
+    if cell.row then found[#found + 1] = cell.row end
+  end
+  return found
+end
+
+function Claims:published(point, column)
+  for _, row in ipairs(self.experiment.paper and self.experiment.paper.rows or {}) do
+    if is_member(point, row.point) then return row[column] end
+  end
+end
+
+function Claims:add(result)
+  local status = "pass"
+  if result.failed > 0 then
+    status = "fail"
+  elseif result.skipped > 0 then
+    status = "skipped"
+  elseif result.checked == 0 then
+    status = "fail"
+    result.lines[1] = "nothing to check: no point is concerned"
+  end
+  result.status = status
+  self.list[#self.list + 1] = result
+end
+
+--- The claims of an experiment on its rows: a list of { text, status = "pass" | "fail" | "skipped", numbers, lines,
+--- checked, skipped }. `row_of`: rows by canonical key; `quick`: its points count beside those of the grid.
+function M.check(experiment, all_rows, quick)
+  local self = setmetatable({}, { __index = Claims, __metatable = "tessera.Claims" })
+  self.experiment, self.keys, self.rows, self.list = experiment, experiment.keys, all_rows, {}
+  self.is_key, self.row_of, self.points = {}, {}, {}
+  for _, key in ipairs(experiment.keys) do self.is_key[key] = true end
+  for _, row in ipairs(all_rows) do self.row_of[core.to_json(row.point)] = row end
+  local seen = {}
+  for _, points in ipairs { experiment.points, quick and experiment.quick_points or {} } do
+    for _, point in ipairs(points) do
+      local key = core.to_json(point)
+      if not seen[key] then seen[key], self.points[#self.points + 1] = true, point end
+    end
+  end
+  local t = setmetatable({}, {
+    __metatable = "tessera.Claims",
+    __index = function(_, name)
+      if name == "rows" then return function(_, where) return self:rows_where(where) end end
+      if type(name) == "string" and name:find "^expect" and Claims[name] then
+        return function(_, ...) return Claims[name](self, ...) end
+      end
+      fail("t." .. tostring(name), "no such claim" .. core.did_you_mean(tostring(name), { "expect", "expect_all",
+        "expect_best", "expect_close", "expect_order", "expect_ratio", "rows" }))
+    end,
+  })
+  local ok, err = xpcall(experiment.check, function(problem)
+    if type(problem) == "table" and problem.code == "interrupted" then return problem end
+    return { text = tostring(problem), trace = debug.traceback("", 2):gsub("\n%s*%[C%]: in function 'xpcall'.*", "") }
+  end, t)
+  if not ok then
+    if not err.text then error(err, 0) end
+    self.list[#self.list + 1] = {
+      text = "check raised an error", status = "fail", numbers = err.text, lines = { err.trace }, checked = 0, skipped = 0,
+      failed = 1,
+    }
+  end
+  return self.list
+end
+
+return M

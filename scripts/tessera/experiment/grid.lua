@@ -1,0 +1,189 @@
+-- The points of an experiment: the cells of its grid, in a fixed order.
+
+local core = require "tessera.core"
+
+local M = {}
+
+local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+
+local function sorted_keys(fields)
+  local keys = {}
+  for key in pairs(fields) do keys[#keys + 1] = key end
+  table.sort(keys)
+  return keys
+end
+
+local function check_key(key, path)
+  if type(key) ~= "string" or not key:find "^[%a_][%w_]*$" then
+    fail(path, ("the key %s is no name of letters, digits and '_'"):format(tostring(key)))
+  end
+  if key == "point" or key == "status" or key == "error" then
+    fail(path, ("'%s' is what rows call something else; choose another name"):format(key))
+  end
+end
+
+local function check_value(value, path)
+  local kind = type(value)
+  if kind == "number" then
+    if value ~= value or value == math.huge or value == -math.huge then
+      fail(path, ("%s is not a finite number"):format(tostring(value)))
+    end
+  elseif kind ~= "string" and kind ~= "boolean" then
+    fail(path, ("a string, a number or a boolean belongs here, not a %s"):format(kind))
+  end
+end
+
+-- A list of different values.
+local function check_values(values, path)
+  if type(values) ~= "table" then fail(path, "a list of values belongs here, not a " .. type(values)) end
+  local count = 0
+  for key in pairs(values) do
+    count = count + 1
+    if type(key) ~= "number" then fail(path, ("a list of values belongs here, but it has the key '%s'"):format(
+      tostring(key))) end
+  end
+  if count == 0 then fail(path, "the list of values is empty") end
+  if count ~= #values then fail(path, "the list has gaps") end
+  local seen = {}
+  for i, value in ipairs(values) do
+    check_value(value, ("%s[%d]"):format(path, i))
+    if seen[value] then fail(path, ("%s is there twice"):format(tostring(value))) end
+    seen[value] = true
+  end
+end
+
+local function cells(grid, keys)
+  local points = { {} }
+  for _, key in ipairs(keys) do
+    local longer = {}
+    for _, point in ipairs(points) do
+      for _, value in ipairs(grid[key]) do
+        local copy = { [key] = value }
+        for k, v in pairs(point) do copy[k] = v end
+        longer[#longer + 1] = copy
+      end
+    end
+    points = longer
+  end
+  return points
+end
+
+-- Points that a script listed: all with the same keys, no two alike.
+local function listed(grid, path)
+  local keys, seen = sorted_keys(grid[1]), {}
+  for i, point in ipairs(grid) do
+    local at = ("%s[%d]"):format(path, i)
+    if type(point) ~= "table" then fail(at, "a point belongs here, { key = value, ... }, not a " .. type(point)) end
+    for key, value in pairs(point) do
+      check_key(key, at)
+      check_value(value, at .. "." .. key)
+      if grid[1][key] == nil then fail(at, ("it has the key '%s', which the first point has not"):format(key)) end
+    end
+    for _, key in ipairs(keys) do
+      if point[key] == nil then fail(at, ("it has no '%s', which the first point has"):format(key)) end
+    end
+    local name = core.to_json(point)
+    if seen[name] then fail(at, "the same point is there twice: " .. M.text(point)) end
+    seen[name] = true
+  end
+  if #keys == 0 then fail(path, "a point without keys") end
+  return keys, grid
+end
+
+--- Keys in order and points in order, of { key = { values } } or of a list of points.
+function M.expand(grid, path)
+  if type(grid) ~= "table" or next(grid) == nil then
+    fail(path, "give { key = { value, ... }, ... }, or a list of points")
+  end
+  if type(grid[1]) == "table" then return listed(grid, path) end
+  for key, values in pairs(grid) do
+    check_key(key, path)
+    check_values(values, path .. "." .. key)
+  end
+  local keys = sorted_keys(grid)
+  return keys, cells(grid, keys)
+end
+
+--- The points of `quick`: the grid with other values for some keys; of listed points, those with these values.
+function M.quick(grid, quick, path)
+  local keys, points = M.expand(grid, "ts.experiment.grid")
+  if quick == nil then return points end
+  if type(quick) ~= "table" then fail(path, "a table { key = { values } } belongs here, not a " .. type(quick)) end
+  for key, values in pairs(quick) do
+    if type(key) ~= "string" or points[1][key] == nil then
+      fail(path, ("the grid has no key '%s'%s"):format(tostring(key), core.did_you_mean(tostring(key), keys)))
+    end
+    check_values(values, path .. "." .. key)
+  end
+  if type(grid[1]) == "table" then
+    local chosen = M.select(points, quick)
+    if #chosen == 0 then fail(path, "no point of the grid has these values") end
+    return chosen
+  end
+  local changed = {}
+  for key, values in pairs(grid) do changed[key] = quick[key] or values end
+  return cells(changed, keys)
+end
+
+--- The points that have one of the wanted values for every key of { key = value or { value, ... } }.
+function M.select(points, wanted)
+  local chosen = {}
+  for _, point in ipairs(points) do
+    local fits = true
+    for key, values in pairs(wanted) do
+      local found = false
+      for _, value in ipairs(type(values) == "table" and values or { values }) do found = found or point[key] == value end
+      fits = fits and found
+    end
+    if fits then chosen[#chosen + 1] = point end
+  end
+  return chosen
+end
+
+--- { key = { values } } of the words of --where, "key=value" and further values; checked against the points.
+function M.where(words, keys, points)
+  local wanted, key = {}, nil
+  local known = {}
+  for _, name in ipairs(keys) do known[name] = {} end
+  for _, point in ipairs(points) do
+    for name, value in pairs(point) do known[name][tostring(value)] = value end
+  end
+  for _, word in ipairs(words) do
+    local name, text = word:match "^([^=]*)=(.*)$"
+    if name then key = name end
+    text = text or word
+    if not key then fail("--where", ("'%s' is not key=value"):format(word)) end
+    if not known[key] then
+      fail("--where", ("the experiment has no key '%s'%s"):format(key, core.did_you_mean(key, keys)))
+    end
+    local value = known[key][text]
+    if value == nil and tonumber(text) then value = known[key][tostring(tonumber(text))] end
+    if value == nil then
+      fail("--where", ("no point has %s = '%s'%s"):format(key, text, core.did_you_mean(text, sorted_keys(known[key]))))
+    end
+    wanted[key] = wanted[key] or {}
+    table.insert(wanted[key], value)
+  end
+  return wanted
+end
+
+--- "cluster=llmpq-1 planner=exact"
+function M.text(point, keys)
+  local parts = {}
+  for i, key in ipairs(keys or sorted_keys(point)) do parts[i] = key .. "=" .. tostring(point[key]) end
+  return table.concat(parts, " ")
+end
+
+--- ts.grid { key = { values } }: the list of points, for scripts that loop themselves.
+function M.points(grid)
+  local _, points = M.expand(grid, "ts.grid")
+  return points
+end
+
+core.document {
+  name = "ts.grid", doc = "Every combination of the values, in order of the sorted keys, the last changing fastest.",
+  parameters = { { "grid", "table<string, any[]>", "Lists of strings, numbers or booleans by key" } },
+  returns = "table[]",
+}
+
+return M

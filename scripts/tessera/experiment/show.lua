@@ -1,0 +1,113 @@
+-- What a sweep prints at its end: rows, failures, claims.
+
+local core = require "tessera.core"
+local rows = require "tessera.rows"
+local sheet = require "tessera.sheet"
+local grid = require "tessera.experiment.grid"
+
+local M = {}
+
+local max_rows, max_failures = 60, 5
+
+local function published_row(paper, point)
+  for _, row in ipairs(paper and paper.rows or {}) do
+    local same = true
+    for key, value in pairs(row.point) do same = same and point[key] == value end
+    if same then return row end
+  end
+end
+
+-- "+12.3 %" of ours against the published number.
+local function difference(ours, theirs)
+  if type(ours) ~= "number" or type(theirs) ~= "number" or theirs == 0 then return nil end
+  return ("%+.1f %%"):format(100 * (ours / theirs - 1))
+end
+
+local function scalar(value)
+  if type(value) == "table" then return core.to_json(value) end
+  return value
+end
+
+-- Published columns with numbers, which stand beside ours.
+local function published_numbers(paper)
+  local is_number = {}
+  for _, column in ipairs(paper and paper.columns or {}) do
+    for _, row in ipairs(paper.rows) do is_number[column] = is_number[column] or type(row[column]) == "number" end
+  end
+  return is_number
+end
+
+-- The table as a sheet (see tessera.sheet).
+local function sheet_of(experiment, list)
+  local columns, getters = {}, {}
+  local function add(name, get) columns[#columns + 1], getters[#getters + 1] = name, get end
+  for _, key in ipairs(experiment.keys) do add(key, function(row) return tostring(row.point[key]) end) end
+  add("status", function(row) return row.status end)
+  local published = published_numbers(experiment.paper)
+  for _, column in ipairs(experiment.columns or rows.columns(list)) do
+    if published[column] then add("paper", function(_, paper) return paper[column] end) end
+    add(column, function(row) return scalar(row[column]) end)
+    if published[column] then
+      add("diff", function(row, paper) return difference(row[column], paper[column]) end)
+    end
+  end
+  local lines = {}
+  for i, row in ipairs(list) do
+    local paper, line = published_row(experiment.paper, row.point) or {}, {}
+    for c, get in ipairs(getters) do line[c] = get(row, paper) end
+    lines[i] = line
+  end
+  return { columns = columns, lines = lines }
+end
+
+--- The rows as a table, as many as fit a screen or two.
+function M.rows(experiment, list, write)
+  local shown = {}
+  for i = 1, math.min(#list, max_rows) do shown[i] = list[i] end
+  write(sheet.table(sheet_of(experiment, shown)))
+  if #list > #shown then
+    write(("... and %d more rows: tessera results %s\n"):format(#list - #shown, experiment.name))
+  end
+end
+
+--- The first failures with the way to them.
+function M.failures(experiment, list, database, write)
+  local failed = {}
+  for _, row in ipairs(list) do
+    if row.error then failed[#failed + 1] = row end
+  end
+  if #failed == 0 then return 0 end
+  write(("\n%d of %d points failed:\n"):format(#failed, #list))
+  for i = 1, math.min(#failed, max_failures) do
+    local row = failed[i]
+    write(("  %s: %s: %s\n"):format(row.status, grid.text(row.point, experiment.keys), row.error))
+    local traceback = row.meta and row.meta.traceback
+    if traceback then write("    " .. traceback:gsub("\n", "\n    ") .. "\n") end
+  end
+  write(("  all of them: tessera results %s --results %s --failed; once more: --retry-failed\n"):format(
+    experiment.name, database))
+  return #failed
+end
+
+local words = { pass = "pass   ", fail = "FAIL   ", skipped = "skipped" }
+
+--- The claims with their numbers; how many failed.
+function M.claims(list, write)
+  if #list == 0 then return 0 end
+  write "\nclaims:\n"
+  local failed = 0
+  for _, claim in ipairs(list) do
+    local text = ("  %s  %s"):format(words[claim.status], claim.text)
+    if claim.numbers then text = text .. ": " .. claim.numbers end
+    if claim.status == "skipped" then
+      text = text .. (": %d points not run"):format(claim.skipped)
+        .. (claim.checked > 0 and ("; holds for the %d checked"):format(claim.checked) or "")
+    end
+    write(text .. "\n")
+    for _, line in ipairs(claim.lines) do write("           " .. line:gsub("\n", "\n           ") .. "\n") end
+    if claim.status == "fail" then failed = failed + 1 end
+  end
+  return failed
+end
+
+return M

@@ -1,0 +1,159 @@
+-- ts.plot { ... }: rows of results as a picture, in the terminal (print), as SVG, PNG or text.
+
+local core = require "tessera.core"
+local curves = require "tessera.plot.curves"
+local escape = require "tessera.escape"
+local frames = require "tessera.plot.frame"
+local options = require "tessera.options"
+local read_data = require "tessera.plot.data"
+local rows = require "tessera.rows"
+local save = require "tessera.picture.save"
+local terminal = require "tessera.terminal"
+local text = require "tessera.plot.text"
+
+local path = "ts.plot"
+local kinds = { "bars", "lines", "scatter", "heatmap", "pareto", "cdf" }
+local directions = { "lower", "higher" }
+
+local read = options.card {
+  name = path,
+  doc = "A picture of rows: print shows it in the terminal; :save \"x.svg\", \"x.png\" (by rsvg-convert) or \"x.txt\" "
+    .. "writes it; :svg() and :text() give it as a string. A column is looked up in the row, then in its point. Rows "
+    .. "without a number are shown as such, with their status.",
+  parameters = {}, returns = "tessera.Plot",
+  options = {
+    { name = "kind", type = "choice", required = true, choices = kinds,
+      doc = "cdf: share of points up to x; pareto: scatter with the front drawn" },
+    { name = "rows", type = "table", required = true, lua_type = "table[]",
+      doc = "{ point = {...}, columns... }, ..." },
+    { name = "x", type = "string", required = true, doc = "Column along x; words become categories" },
+    { name = "y", type = "string", doc = "Column along y; all kinds but cdf need it" },
+    { name = "by", type = "string", doc = "Column whose values are the series" },
+    { name = "value", type = "string", doc = "Column that colours the cells of a heatmap" },
+    { name = "title", type = "string", doc = "Above the plot" },
+    { name = "x_label", type = "string", doc = "Default: the column with its unit, as in \"latency (s)\"" },
+    { name = "y_label", type = "string", doc = "Default: the column with its unit" },
+    { name = "x_better", type = "choice", choices = directions, doc = "Of a front; default: by the column's unit" },
+    { name = "y_better", type = "choice", choices = directions, doc = "Of a front; default: by the column's unit" },
+    { name = "log_x", type = "boolean", default = false, doc = "Logarithmic; only above zero" },
+    { name = "log_y", type = "boolean", default = false, doc = "Logarithmic; only above zero" },
+    { name = "width", type = "integer", unit = "pixels", default = 720, min = 240, max = 10000,
+      doc = "Of the picture" },
+    { name = "height", type = "integer", unit = "pixels", default = 400, min = 160, max = 10000,
+      doc = "Of the picture; grows where labels need it" },
+  },
+}
+
+local function fail(option, message)
+  core.raise("invalid_argument", ("%s.%s: %s"):format(path, option, message), path .. "." .. option)
+end
+
+local function check_rows(list)
+  local count = 0
+  for key, row in pairs(list) do
+    count = count + 1
+    if type(key) ~= "number" then
+      fail("rows", ("a list of rows belongs here, but it has the key '%s'"):format(tostring(key)))
+    end
+    if type(row) ~= "table" then fail(("rows[%d]"):format(key), "a row is a table, not a " .. type(row)) end
+  end
+  if count ~= #list then fail("rows", "the list has gaps") end
+end
+
+-- A column that no row has is a slip of the pen, not a picture without points.
+local function check_column(opt, option)
+  local column = opt[option]
+  if not column or #opt.rows == 0 then return end
+  local known, names = { point = true, meta = true, error = true }, {}
+  for _, row in ipairs(opt.rows) do
+    for _, fields in ipairs { row, row.point or {} } do
+      for name in pairs(fields) do
+        if type(name) == "string" and not known[name] then
+          known[name] = true
+          names[#names + 1] = name
+        end
+      end
+    end
+  end
+  if known[column] then return end
+  -- Where everything failed, no row has any column beyond its point.
+  for _, row in ipairs(opt.rows) do
+    if row.status == nil or row.status == "done" or row.status == "optimal" or row.status == "feasible" then
+      table.sort(names)
+      fail(option, ("no row has the column '%s'%s"):format(column, core.did_you_mean(column, names)))
+    end
+  end
+end
+
+local needs = { heatmap = { "y", "value" }, cdf = {} }
+
+local function check(opt)
+  check_rows(opt.rows)
+  for _, option in ipairs(needs[opt.kind] or { "y" }) do
+    if not opt[option] then fail(option, ("missing; kind = \"%s\" needs a column here"):format(opt.kind)) end
+  end
+  for _, option in ipairs { "x", "y", "by", "value" } do check_column(opt, option) end
+end
+
+local function summary_of(opt, data)
+  local what = opt.kind == "cdf" and "share of points over " .. opt.x
+    or opt.kind == "heatmap" and ("%s over %s and %s"):format(opt.value, opt.x, opt.y)
+    or ("%s over %s"):format(opt.y, opt.x)
+  return ("%s%s: %s%s, %d points"):format(opt.title and opt.title .. ". " or "", opt.kind, what,
+    opt.by and " by " .. opt.by or "", data.num_points)
+end
+
+local drawers = { bars = "tessera.plot.bars", heatmap = "tessera.plot.heatmap" }
+
+local Plot = { __metatable = "tessera.Plot" }
+local methods = {}
+local state = setmetatable({}, { __mode = "k" }) -- data and options of every plot, out of scripts' reach
+
+Plot.__index = methods
+Plot.__newindex = function(_, name)
+  core.raise("invalid_argument", "tessera.Plot is read-only: cannot set '" .. tostring(name) .. "'", path)
+end
+Plot.__tostring = function(plot) return (plot:text():gsub("\n$", "")) end
+
+local function page_of(plot)
+  local self = state[plot]
+  if self.why_empty then return frames.empty(self.opt, self.why_empty) end
+  return require(drawers[self.opt.kind] or "tessera.plot.xy").draw(self.data, self.opt)
+end
+
+--- The picture as SVG text; `inside`: for a HTML page that has the style already.
+function methods.svg(plot, inside) return page_of(plot):to_string(inside) end
+
+--- The picture as text of so many columns; default: those of the terminal, with its colours.
+function methods.text(plot, columns)
+  local facts, self = terminal.facts(), state[plot]
+  if columns ~= nil then
+    options.read({ columns = columns }, { columns = { type = "integer", min = 20, max = 10000 } }, "plot:text")
+    facts = { columns = columns, colour = false }
+  end
+  return text.draw(self.data, self.opt, facts, self.why_empty)
+end
+
+function methods.save(plot, file)
+  save("plot:save", file, { svg = function() return plot:svg() end, txt = function() return plot:text(100) end })
+end
+
+return function(given)
+  local opt = read(given)
+  check(opt)
+  for _, label in ipairs { "title", "x_label", "y_label" } do opt[label] = opt[label] and escape.clean(opt[label]) end
+  local data = read_data.read(opt)
+  if opt.kind == "cdf" then curves.cumulate(data) elseif opt.kind == "lines" then curves.sort(data) end
+  opt.x_better = opt.x_better or rows.better(opt.x) or "lower"
+  opt.y_better = opt.y_better or opt.y and rows.better(opt.y) or "lower"
+  opt.summary = summary_of(opt, data)
+  local self = { opt = opt, data = data }
+  if #opt.rows == 0 then
+    self.why_empty = "there are no rows"
+  elseif data.num_points == 0 then
+    self.why_empty = "no row has numbers here: " .. read_data.missing_text(data)
+  end
+  local plot = setmetatable({}, Plot)
+  state[plot] = self
+  return plot
+end

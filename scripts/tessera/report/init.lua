@@ -1,0 +1,143 @@
+-- `tessera report`: stored runs as one HTML file that needs no network and trusts nothing that it shows.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local html = require "tessera.report.html"
+local marks = require "tessera.report.marks"
+local options = require "tessera.options"
+local section = require "tessera.report.section"
+local store_module = require "tessera.store"
+local svg = require "tessera.picture.svg"
+local units = require "tessera.plot.units"
+
+local h = html.h
+local M = {}
+
+local function read_own(name)
+  local file = assert(io.open(host.installation.scripts_dir .. "/tessera/report/" .. name, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+-- 'sha256-...' as a content security policy wants it: base64 of the hash.
+local function policy_hash(text)
+  local hex, out = store_module.sha256(text), {}
+  for at = 1, #hex, 6 do
+    local part = hex:sub(at, at + 5)
+    local value = tonumber(part .. ("0"):rep(6 - #part), 16)
+    for shift = 3, 0, -1 do
+      local index = math.floor(value / 64 ^ shift) % 64 + 1
+      out[#out + 1] = (3 - shift) * 3 < #part * 2 and digits:sub(index, index) or "="
+    end
+  end
+  return "'sha256-" .. table.concat(out) .. "'"
+end
+
+local function fail(message, where) core.raise("not_found", message, where) end
+
+-- The runs to show, each with its rows: of all experiments or the named ones, the newest or the given one.
+local function collect(store, opt)
+  local newest, order = {}, {}
+  for _, run in ipairs(store:runs()) do
+    if not newest[run.experiment] then order[#order + 1] = run.experiment end
+    newest[run.experiment] = run
+  end
+  if #order == 0 then
+    fail(("report: '%s' holds no runs yet; `tessera run FILE` makes one"):format(opt.results), "report")
+  end
+  local names = opt.names and #opt.names > 0 and opt.names or order
+  if opt.run and #names ~= 1 then
+    core.raise("invalid_argument", "report.run: a run belongs to one experiment; name it", "report.run")
+  end
+  local entries = {}
+  for i, name in ipairs(names) do
+    if not newest[name] then
+      fail(("report: no experiment '%s' in '%s'%s"):format(name, opt.results, core.did_you_mean(name, order)), "report")
+    end
+    local run = store:run(opt.run or newest[name].id)
+    if run.experiment ~= name then
+      core.raise("invalid_argument", ("report.run: run %d is of '%s', not of '%s'"):format(opt.run, run.experiment,
+        name), "report.run")
+    end
+    run.declaration = run.declaration or {}
+    entries[i] = { run = run, rows = store:rows(run.id, { meta = true }) }
+  end
+  return entries
+end
+
+local function claims_chip(run)
+  local all, passed, failed = section.count_claims(run)
+  if all == 0 then return nil end
+  local class = failed > 0 and "chip bad" or passed == all and "chip good" or "chip"
+  return h("span", { class = class }, ("%d of %d claims hold"):format(passed, all))
+end
+
+local function contents(entries)
+  local items, points, failed, all, passed = {}, 0, 0, 0, 0
+  for i, entry in ipairs(entries) do
+    local run = entry.run
+    local num, good = section.count_claims(run)
+    points, failed, all, passed = points + #entry.rows, failed + run.num_failed, all + num, passed + good
+    items[i] = h("li", nil, h("a", { href = "#e" .. i }, run.experiment), " ", claims_chip(run),
+      run.num_failed > 0 and h("span", { class = "chip bad" }, ("%d failed"):format(run.num_failed)))
+  end
+  local text = ("%d %s, %s %s"):format(#entries, #entries == 1 and "experiment" or "experiments", units.number(points),
+    points == 1 and "point" or "points")
+  if failed > 0 then text = ("%s, %s of them failed"):format(text, units.number(failed)) end
+  if all > 0 then text = ("%s; %d of %d claims hold"):format(text, passed, all) end
+  return h("p", { class = "summary" }, text), h("nav", { ["aria-label"] = "Experiments" }, h("ol", nil, items))
+end
+
+local function page(store, entries)
+  local style, script = read_own "report.css" .. svg.style() .. "\n", read_own "report.js"
+  local policy = ("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'"):format(
+    policy_hash(style), policy_hash(script))
+  local title = #entries == 1 and entries[1].run.experiment or "Results"
+  local summary, nav = contents(entries)
+  local sections = {}
+  for i, entry in ipairs(entries) do sections[i] = section.draw(store, entry, "e" .. i) end
+  local head = h("head", nil, h("meta", { charset = "utf-8" }),
+    h("meta", { ["http-equiv"] = "Content-Security-Policy", content = policy }),
+    h("meta", { name = "viewport", content = "width=device-width, initial-scale=1" }),
+    h("meta", { name = "color-scheme", content = "light dark" }), h("title", nil, title .. " · Tessera report"),
+    h("style", nil, html.raw(style)))
+  local body = h("body", nil,
+    h("header", nil, h("h1", nil, title), summary,
+      h("button", { type = "button", id = "theme", class = "needs-js" }, "Theme: as the system")),
+    nav, h("details", { class = "key" }, h("summary", nil, "Signs beside columns: where the numbers come from"),
+      marks.legend()),
+    h("main", nil, sections),
+    h("footer", { class = "muted" }, ("Made by tessera %s."):format(host.version.version or "")),
+    h("div", { id = "tip", role = "tooltip", hidden = true }), h("script", nil, html.raw(script)))
+  return "<!DOCTYPE html>\n" .. html.text(h("html", { lang = "en" }, head, body)) .. "\n"
+end
+
+local read = options.card {
+  name = "tessera.report.write",
+  doc = "Writes stored runs as one HTML file: claims, plots, sortable tables, pipelines, and how each was made.",
+  parameters = {},
+  options = {
+    { name = "results", type = "string", default = "results.db", doc = "File of results" },
+    { name = "names", type = "table", lua_type = "string[]", doc = "Experiments; default: all" },
+    { name = "run", type = "integer", min = 1, doc = "Of the one named experiment; default: its newest" },
+    { name = "out", type = "string", default = "report.html", doc = "File to write" },
+  },
+}
+
+--- Writes the file and returns what it holds: { experiments, points, bytes }.
+function M.write(given)
+  local opt = read(given)
+  local store = store_module.open(opt.results, { read_only = true })
+  local entries = collect(store, opt)
+  local text = page(store, entries)
+  store:close()
+  core.write_file(opt.out, text)
+  local points = 0
+  for _, entry in ipairs(entries) do points = points + #entry.rows end
+  return { experiments = #entries, points = points, bytes = #text }
+end
+
+return M

@@ -1,0 +1,42 @@
+-- What stdout is, and text laid out for it. Colour appears on a terminal only, and not where NO_COLOR is set.
+
+local host = require "tessera.host"
+
+local M = {}
+
+--- is_terminal, columns, colour, utf8: asked anew each time, since windows change their size.
+M.facts = host.terminal
+
+--- Characters, not bytes: every byte of UTF-8 but those that continue a character.
+function M.width(text) return select(2, text:gsub("[^\128-\191]", "")) end
+
+--- The first `width` characters; "…" ends what was cut.
+function M.fit(text, width)
+  if M.width(text) <= width then return text end
+  local parts = {}
+  for character in text:gmatch "[%z\1-\127\194-\247][\128-\191]*" do
+    if #parts == width - 1 then break end
+    parts[#parts + 1] = character
+  end
+  return table.concat(parts) .. "…"
+end
+
+--- Cut or padded to exactly `width` characters; `right` puts the padding in front.
+function M.pad(text, width, right)
+  text = M.fit(text, width)
+  local gap = (" "):rep(width - M.width(text))
+  return right and gap .. text or text .. gap
+end
+
+local codes = {
+  bold = "1", dim = "2", red = "31", green = "32", yellow = "33", blue = "34", magenta = "35", cyan = "36",
+  white = "37",
+}
+
+--- `text` in a colour, or bold or dim, where `facts.colour` allows it.
+function M.paint(text, style, facts)
+  if not facts.colour or not codes[style] then return text end
+  return ("\27[%sm%s\27[0m"):format(codes[style], text)
+end
+
+return M
