@@ -12,15 +12,15 @@ end
 
 local function short(value)
   local kind = type(value)
-  if kind == "number" then return ("%.6g"):format(value) end
-  if kind == "string" then return shorten(("%q"):format(value), 50) end
+  if kind == "number" then return ("%.10g"):format(value) end
+  if kind == "string" then return shorten(("%q"):format(value), 40) end
   if kind == "table" and getmetatable(value) == nil then
     local count = 0
     for _ in pairs(value) do count = count + 1 end
     if count == 0 then return "{}" end
     return #value == count and ("a list of %d"):format(count) or ("a table of %d"):format(count)
   end
-  return shorten(tostring(value), 50)
+  return shorten(tostring(value), 40)
 end
 
 -- Type and name of a method of the engine's objects.
