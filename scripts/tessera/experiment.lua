@@ -27,13 +27,40 @@ local read = options.card {
       name = "run", type = "any", required = true, lua_type = "fun(point: table, context: table): table",
       doc = "Computes the columns of one point; context has seed, quick, point_index and output_dir",
     },
-    { name = "check", type = "any", lua_type = "fun(t: table)", doc = "The claims; t:expect_best and so on" },
+    { name = "check", type = "any", lua_type = "fun(t: tessera.Claims)", doc = "The claims; t:expect_best and so on" },
     { name = "columns", type = "table", lua_type = "string[]", doc = "Columns to show, in order; default: all" },
     { name = "plots", type = "table", lua_type = "table[]", doc = "For the report: options of ts.plot without rows" },
     {
       name = "time_limit_s", type = "number", default = 300, min = 0.001, max = 1e7, unit = "s",
       doc = "Of one point, beyond which it is stopped",
     },
+  },
+}
+
+core.document_object {
+  name = type_name, doc = "What a script declares and returns, for `tessera run` to sweep. It has the options it was given.",
+  fields = {
+    { "name", "string", "Under which results are stored" },
+    { "doc", "string", "One line" },
+    { "points", "table[]", "Every point of the grid, in order" },
+  },
+}
+core.document_object {
+  name = "tessera.Claims", doc = "What `check` of an experiment is given: the rows, and ways to say what should hold.",
+  methods = {
+    { "expect_best", "(options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, "
+      .. "where: table? })", "The best row of each group of points is one with these values" },
+    { "expect_close", "(options: { column: string, to: any, rel: number?, abs: number?, where: table? })",
+      "A column is within a ratio or a distance of the published one, another column, or a number" },
+    { "expect_all", "(options: { column: string, at_least: number?, at_most: number?, equals: any, where: table? })",
+      "Every row's column is within bounds, or equals a value" },
+    { "expect_order", "(options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, "
+      .. "where: table? })", "The values of a key come in this order, the best first" },
+    { "expect_ratio", "(options: { column: string, of: table, over: table, at_least: number?, at_most: number?, "
+      .. "where: table? })", "The mean ratio between two sets of points is within bounds" },
+    { "expect", "(text: string, condition: any, numbers: any)", "A claim in words, whether it holds, and the numbers" },
+    { "rows", "(where: table?): table[]", "Rows that are stored, to compute with" },
+    { "published", "(point: table, column: string): any", "The paper's value of a point" },
   },
 }
 

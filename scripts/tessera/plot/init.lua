@@ -105,6 +105,15 @@ end
 
 local drawers = { bars = "tessera.plot.bars", heatmap = "tessera.plot.heatmap" }
 
+core.document_object {
+  name = "tessera.Plot", doc = "A picture of rows; print shows it in the terminal.",
+  methods = {
+    { "svg", "(): string", "The picture as SVG" },
+    { "text", "(columns: integer?): string", "The picture as text of so many columns; default: those of the terminal" },
+    { "save", "(path: string)", "Writes it as .svg, .png (by rsvg-convert) or .txt" },
+  },
+}
+
 local Plot = { __metatable = "tessera.Plot" }
 local methods = {}
 local state = setmetatable({}, { __mode = "k" }) -- data and options of every plot, out of scripts' reach

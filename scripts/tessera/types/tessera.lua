@@ -10,6 +10,17 @@ error("for editors only: the definitions are built into the program")
 
 local ts = {}
 
+--- What `check` of an experiment is given: the rows, and ways to say what should hold.
+---@class tessera.Claims
+---@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table? }) The best row of each group of points is one with these values
+---@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table? }) A column is within a ratio or a distance of the published one, another column, or a number
+---@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table? }) Every row's column is within bounds, or equals a value
+---@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, where: table? }) The values of a key come in this order, the best first
+---@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table? }) The mean ratio between two sets of points is within bounds
+---@field expect fun(self, text: string, condition: any, numbers: any) A claim in words, whether it holds, and the numbers
+---@field rows fun(self, where: table?): table[] Rows that are stored, to compute with
+---@field published fun(self, point: table, column: string): any The paper's value of a point
+
 --- Devices on nodes, and what connects them.
 ---@class tessera.Cluster
 ---@field name string Name
@@ -32,6 +43,12 @@ local ts = {}
 ---@field price_usd_per_h number? List price (USD/h)
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
+
+--- What a script declares and returns, for `tessera run` to sweep. It has the options it was given.
+---@class tessera.Experiment
+---@field name string Under which results are stored
+---@field doc string One line
+---@field points table[] Every point of the grid, in order
 
 --- What ts.register_heuristic takes.
 ---@class tessera.HeuristicCard
@@ -130,6 +147,12 @@ local ts = {}
 ---@field options table<string, { type: string, default: any, min: number?, max: number?, doc: string? }>? Options of its own, which ts.plan then takes
 ---@field plan fun(problem: tessera.Problem, opt: table): table?, tessera.Error? Returns stages and both micro-batch sizes, as planner = "manual" takes them, or nil and why
 
+--- A picture of rows; print shows it in the terminal.
+---@class tessera.Plot
+---@field svg fun(self): string The picture as SVG
+---@field text fun(self, columns: integer?): string The picture as text of so many columns; default: those of the terminal
+---@field save fun(self, path: string) Writes it as .svg, .png (by rsvg-convert) or .txt
+
 --- What is to be planned and what counts as good.
 ---@class tessera.Problem
 ---@field name string Model and cluster, or the instance's name
@@ -163,6 +186,33 @@ local ts = {}
 ---@field variants fun(self): tessera.Problem[], string[], string[] One problem for each way to settle what is open (tensor parallelism, KV bitwidth), their names, and notes on what was left out
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
 
+--- An open file of results.
+---@class tessera.ResultStore
+---@field path string The file
+---@field is_open boolean Until it is closed
+---@field start_run fun(self, options: table): integer Begins a run and gives its id; see ResultStore:start_run
+---@field runs fun(self, options?: table): table[] Runs, oldest first; see ResultStore:runs
+---@field run fun(self, id: integer): table One run, with script_text
+---@field add fun(self, run: integer, row: table) Stores one row for good; see ResultStore:add
+---@field add_all fun(self, run: integer, rows: table[]) Stores many rows, all or none; see ResultStore:add
+---@field keys fun(self, run: integer): table<string, string>, table<string, boolean> The status of each stored point by its key; the keys of those that failed
+---@field rows fun(self, run: integer, options?: table): table[] Rows in order: point, status, the columns, error; see ResultStore:rows
+---@field artefacts fun(self, run: integer, key: string): table[] Plans, timelines and pictures of one row: name, kind, value
+---@field set_claims fun(self, run: integer, claims: table[]) Replaces what was checked of a run
+---@field merge fun(self, paths: string[], options?: table): table Copies the runs of other files in; see ResultStore:merge
+---@field close fun(self) Closes the file
+
+--- The stored rows of one experiment.
+---@class tessera.Results
+---@field name string Of the experiment
+---@field db string File of results
+---@field has fun(self, point: table): boolean Whether the run that add goes on with has a row of this point
+---@field add fun(self, point: table, row: table) Stores what came of a point; durable when it returns
+---@field rows fun(self, options: table?): table[] Rows that match key = value or { values }; run =, status =, meta =
+---@field runs fun(self): table[] Runs of the experiment, oldest first
+---@field count fun(self, options: table?): integer Rows that match
+---@field diff fun(self, other: any): table What differs from another run, file or object
+
 --- What a simulation saw.
 ---@class tessera.Run
 ---@field total_s number Last token of the last request (s)
@@ -175,6 +225,7 @@ local ts = {}
 ---@field throughput_tok_s number Output tokens over total_s (tok/s)
 ---@field provenance string Of the stage times
 ---@field stages tessera.RunStage[] In pipeline order
+---@field timeline table? First 256 busy intervals as columns: stage_index, is_link (of the link after it), is_decode, micro_batch, start_s, duration_s; num_events: of the whole run
 ---@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage
 
 --- How busy a stage was.
@@ -232,6 +283,49 @@ local ts = {}
 ---@field num_chunks integer Prefill passes per prompt
 ---@field source string Where the figures come from
 
+---@class tessera.options.ResultStore.add
+---@field point table Its keys and values
+---@field status? string Outcome in a word [default "done"]
+---@field columns? table What the script returned
+---@field order? integer Place among the rows; default: behind the others (an integer in [0, 9.0072e+15])
+---@field error? string Given: the point failed, and why
+---@field traceback? string Of the failure
+---@field log? string What the point printed
+---@field provenance? "measured"|"fitted"|"published"|"modelled" Of its numbers
+---@field error_ratio? number Held-out relative error of what made the numbers (a number >= 0)
+---@field started_at? number When it began (a number in [0, 1000000000000] (s)) [default 0]
+---@field duration_s? number How long it took (a number in [0, 1000000000000] (s)) [default 0]
+---@field inputs? table Files it read, each { path =, sha256 = }
+---@field artefacts? table Things it made, each { name =, kind =, value = }
+---@field replace? boolean Replaces a stored row that did not fail [default false]
+---@field script_hash? string SHA-256 of the script
+---@field git_commit? string Commit the script lies in
+---@field seed? integer Seed (an integer in [-9.0072e+15, 9.0072e+15])
+---@field machine? table As store.machine() gives it
+---@field build? table What the program was built from
+
+---@class tessera.options.ResultStore.merge
+---@field prefer? "first"|"last" Which of two rows to keep; without it nothing is merged where two disagree
+
+---@class tessera.options.ResultStore.rows
+---@field meta? boolean Each row has a field meta: script_hash, git_commit, seed, machine, build, started_at, duration_s, inputs, provenance, error_ratio, traceback, log [default false]
+
+---@class tessera.options.ResultStore.runs
+---@field experiment? string Of this experiment only
+
+---@class tessera.options.ResultStore.start_run
+---@field experiment string Its name
+---@field script_path? string File of the script
+---@field script_text? string Its content
+---@field quick? boolean Of a reduced grid [default false]
+---@field shard? string Part of the grid, such as "1/4"
+---@field declaration? table What the experiment says of itself: name, doc, keys, columns, plots
+---@field script_hash? string SHA-256 of the script
+---@field git_commit? string Commit the script lies in
+---@field seed? integer Seed (an integer in [-9.0072e+15, 9.0072e+15])
+---@field machine? table As store.machine() gives it
+---@field build? table What the program was built from
+
 ---@class tessera.options.plan.explain
 ---@field as? "text"|"table" A text to read, or the numbers behind it [default "text"]
 ---@field what_if? boolean Solve again; false: a quick look at what binds [default true]
@@ -272,6 +366,10 @@ local ts = {}
 ---@field device_order? string[] Devices by stage; default: decided inside the model
 ---@field form? "base"|"tightened" The programme itself, or with ranges for stage times and boundaries that hold every plan worth finding [default "base"]
 
+---@class tessera.options.store.open
+---@field read_only? boolean Neither makes nor changes any file [default false]
+---@field create? boolean Makes the file where there is none [default true]
+
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
 ---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
@@ -295,6 +393,19 @@ local ts = {}
 ---@field price_usd_per_h? number List price (a number in [0, 1000000] (USD/h))
 ---@field price_source? string Where the price was read
 ---@field source? string Where the figures were read
+
+---@class tessera.options.experiment
+---@field name string Under which results are stored: llmpq/table4
+---@field doc? string One line [default ""]
+---@field paper? table Published cells, from ts.paper
+---@field seed? integer Every point's own seed comes from it and the point (an integer) [default 0]
+---@field grid table<string, any[]>|table[] Values by key, of which every combination is a point; or a list of points
+---@field quick? table<string, any[]> Other values for --quick, by key
+---@field run fun(point: table, context: table): table Computes the columns of one point; context has seed, quick, point_index and output_dir
+---@field check? fun(t: tessera.Claims) The claims; t:expect_best and so on
+---@field columns? string[] Columns to show, in order; default: all
+---@field plots? table[] For the report: options of ts.plot without rows
+---@field time_limit_s? number Of one point, beyond which it is stopped (a number in [0.001, 10000000] (s)) [default 300]
 
 ---@class tessera.options.indicator
 ---@field kind? "constant"|"random" constant: the squared step of eq. (3) for every layer; random: draws [default "constant"]
@@ -353,6 +464,23 @@ local ts = {}
 ---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
 ---@field form? "base"|"tightened" Of planner "ilp": the programme with ranges, local search and a cutoff, or as it stands; same optimum [default "tightened"]
 
+---@class tessera.options.plot
+---@field kind "bars"|"lines"|"scatter"|"heatmap"|"pareto"|"cdf" cdf: share of points up to x; pareto: scatter with the front drawn
+---@field rows table[] { point = {...}, columns... }, ...
+---@field x string Column along x; words become categories
+---@field y? string Column along y; all kinds but cdf need it
+---@field by? string Column whose values are the series
+---@field value? string Column that colours the cells of a heatmap
+---@field title? string Above the plot
+---@field x_label? string Default: the column with its unit, as in "latency (s)"
+---@field y_label? string Default: the column with its unit
+---@field x_better? "lower"|"higher" Of a front; default: by the column's unit
+---@field y_better? "lower"|"higher" Of a front; default: by the column's unit
+---@field log_x? boolean Logarithmic; only above zero [default false]
+---@field log_y? boolean Logarithmic; only above zero [default false]
+---@field width? integer Of the picture (an integer in [240, 10000] (pixels)) [default 720]
+---@field height? integer Of the picture; grows where labels need it (an integer in [160, 10000] (pixels)) [default 400]
+
 ---@class tessera.options.problem
 ---@field model? tessera.Model|string|table Model, or its name
 ---@field cluster? tessera.Cluster|string|table Cluster, or its name
@@ -376,6 +504,11 @@ local ts = {}
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
 ---@field lost? integer[] device_index of stages whose devices are gone, where type and node do not say which (a list, each item an integer)
 ---@field time_limit_s? number Of both searches together (a number in [0, 1000000] (s)) [default 60]
+
+---@class tessera.options.results
+---@field db? string File of results; default: that of --results, or results.db
+---@field seed? integer To remember with the rows (an integer in [-9.0072e+15, 9.0072e+15]) [default 0]
+---@field continue? "same_script"|"always"|"never" Whether add goes on with the newest run: where the script has not changed since, always, or never [default "same_script"]
 
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
@@ -431,6 +564,16 @@ function ts.cluster(options) end
 ---@return tessera.Device
 function ts.device(options) end
 
+--- Declares an experiment. A script that returns it is swept by `tessera run`.
+---@param options tessera.options.experiment
+---@return tessera.Experiment
+function ts.experiment(options) end
+
+--- Every combination of the values, in order of the sorted keys, the last changing fastest.
+---@param grid table<string, any[]> Lists of strings, numbers or booleans by key
+---@return table[]
+function ts.grid(grid) end
+
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
 ---@param topic string planners, models, devices, clusters, workloads or kernel_sets
 ---@return string?
@@ -462,6 +605,11 @@ function ts.max_batch(problem, options) end
 ---@return tessera.Model
 function ts.model(options) end
 
+--- Cells of a published table: a CSV file below datasets/papers, or papers in TESSERA_PATH.
+---@param name string "llmpq/table4.csv"
+---@return { source: string, keys: string[], columns: string[], rows: table[], points: table[] }
+function ts.paper(name) end
+
 --- Plans of which none is better in latency, quality and price at once, sorted by latency. Every subset of the cluster's devices is a candidate; no plan on any of them dominates a point, which exact solves prove. Points have latency_s, throughput_tok_s, omega, mean_bitwidth, price_usd_per_h, usd_per_million_tokens, devices and plan; ts.table prints them. Second result: complete (the front holds every point), stopped, solves, subsets. Or nil and why.
 ---@param problem tessera.Problem Its theta does not matter; its quality floor holds
 ---@param options? tessera.options.pareto
@@ -469,9 +617,9 @@ function ts.model(options) end
 ---@return table
 function ts.pareto(problem, options) end
 
---- Writes the plan's pipeline as an SVG file: layers by bitwidth, memory by component, stage times.
+--- Writes the plan's pipeline as a picture: layers by bitwidth, memory by component, stage times. Replicas stand below one another.
 ---@param plan tessera.Plan Any plan
----@param path string File to write
+---@param path string File to write: PNG where it ends in .png (made by rsvg-convert), else SVG
 function ts.picture(plan, path) end
 
 --- Plans a problem. What is not given is searched.
@@ -484,6 +632,11 @@ function ts.plan(problem, options) end
 --- Cards of all planners and heuristics, sorted by name.
 ---@return table[]
 function ts.planners() end
+
+--- A picture of rows: print shows it in the terminal; :save "x.svg", "x.png" (by rsvg-convert) or "x.txt" writes it; :svg() and :text() give it as a string. A column is looked up in the row, then in its point. Rows without a number are shown as such, with their status.
+---@param options tessera.options.plot
+---@return tessera.Plot
+function ts.plot(options) end
 
 --- What is to be planned: a model on a cluster under a workload, or an abstract instance file.
 ---@param options? tessera.options.problem
@@ -507,6 +660,12 @@ function ts.register_planner(card) end
 ---@return tessera.Plan?
 ---@return table|tessera.Error
 function ts.replan(plan, cluster, options) end
+
+--- Stored rows of an experiment. A script that sweeps by itself asks has(point) and calls add(point, row): what it has done is kept, with the script's hash, commit, seed and machine, however it ends. Methods: has(point), add(point, row), rows{ key = value or {values}, run =, status =, meta = }, runs(), count(), diff(run, file or other).
+---@param name string Of the experiment
+---@param options? tessera.options.results
+---@return tessera.Results
+function ts.results(name, options) end
 
 --- Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.
 ---@param plan tessera.Plan Any plan
