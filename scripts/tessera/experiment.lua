@@ -38,7 +38,8 @@ local read = options.card {
 }
 
 core.document_object {
-  name = type_name, doc = "What a script declares and returns, for `tessera run` to sweep. It has the options it was given.",
+  name = type_name,
+  doc = "What a script declares and returns, for `tessera run` to sweep. It has the options it was given.",
   fields = {
     { "name", "string", "Under which results are stored" },
     { "doc", "string", "One line" },

@@ -106,11 +106,10 @@ TEST_F(HostTerminal, CompletesRemembersAndSurvivesCtrlC) {
 
 TEST_F(HostTerminal, CompletesOptionsDescribesTimesAndReloads) {
   shows("tessera> ");
-  type("p = ts.problem { model = 'opt-125\t");
-  shows("opt-125m");
-  type("', cluster = '2xT4-16G', th\t");
-  shows("theta");
-  type(" = 1 }\n");
+  type("p = ts.problem { model = 'opt-125\t', cluster = '2xT4-16G', th\t = 1 }\n");
+  shows("tessera> ");
+  type("p.model.name, p.theta\n");
+  shows("\"opt-125m\"");
   shows("tessera> ");
   type("{\n");
   shows(".. ");

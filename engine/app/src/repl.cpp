@@ -190,6 +190,11 @@ Input read_piped(std::string& line) {
 
 enum class Parsed { complete, incomplete, wrong };
 
+// Whether the syntax error on top says that more lines are needed.
+bool ends_too_early(lua_State* L) {
+  return std::string_view(lua_tostring(L, -1)).ends_with("near '<eof>'");
+}
+
 // Pushes the code as a function that returns the value of an expression, or runs statements; on a
 // syntax error pushes the message.
 Parsed parse(lua_State* L, std::string code) {
@@ -199,15 +204,12 @@ Parsed parse(lua_State* L, std::string code) {
   if (luaL_loadbufferx(L, expression.data(), expression.size(), kPromptChunk, "t") == 0) {
     return Parsed::complete;
   }
+  if (ends_too_early(L)) return Parsed::incomplete;
   lua_pop(L, 1);
   if (luaL_loadbufferx(L, code.data(), code.size(), kPromptChunk, "t") == 0) {
     return Parsed::complete;
   }
-  const std::string_view message = lua_tostring(L, -1);
-  constexpr std::string_view kMore = "near '<eof>'";
-  return message.size() >= kMore.size() && message.substr(message.size() - kMore.size()) == kMore
-             ? Parsed::incomplete
-             : Parsed::wrong;
+  return ends_too_early(L) ? Parsed::incomplete : Parsed::wrong;
 }
 
 void evaluate(Host& host, bool timed) {
