@@ -48,18 +48,21 @@ core.document_object {
 }
 
 core.document_object {
-  name = "tessera.Claims", doc = "What check = function(t) gets. Each call is one claim: pass, fail, or skipped where "
-    .. "points that it is about were not run.",
-  fields = {},
+  name = "tessera.Claims", doc = "What `check` of an experiment is given: the rows, and ways to say what should hold.",
   methods = {
-    { "expect_best", "(options: table)", "{ column, is = { planner = \"exact\" }, where, within, lowest, highest }: in "
-      .. "every group of the other keys the best point is this one" },
-    { "expect_close", "(options: table)", "{ column, to = \"paper\" or a column or a number, rel, abs, where }" },
-    { "expect_ratio", "(options: table)", "{ column, of, over, at_least, at_most, where }: the geometric mean" },
-    { "expect_order", "(options: table)", "{ column, by, order, where }: the best first" },
-    { "expect_all", "(options: table)", "{ column, at_least, at_most, equals, where }" },
-    { "expect", "(text: string, condition: any, numbers?: string)", "Any other claim" },
-    { "rows", "(where?: table): table[]", "Stored rows, to compute with" },
+    { "expect_best", "(options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, "
+      .. "where: table? })", "The best row of each group of points is one with these values" },
+    { "expect_close", "(options: { column: string, to: any, rel: number?, abs: number?, where: table? })",
+      "A column is within a ratio or a distance of the published one, another column, or a number" },
+    { "expect_all", "(options: { column: string, at_least: number?, at_most: number?, equals: any, where: table? })",
+      "Every row's column is within bounds, or equals a value" },
+    { "expect_order", "(options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, "
+      .. "where: table? })", "The values of a key come in this order, the best first" },
+    { "expect_ratio", "(options: { column: string, of: table, over: table, at_least: number?, at_most: number?, "
+      .. "where: table? })", "The mean ratio between two sets of points is within bounds" },
+    { "expect", "(text: string, condition: any, numbers: any)", "A claim in words, whether it holds, and the numbers" },
+    { "rows", "(where: table?): table[]", "Rows that are stored, to compute with" },
+    { "published", "(point: table, column: string): any", "The paper's value of a point" },
   },
 }
 

@@ -27,6 +27,22 @@ local read = options.card {
   },
 }
 
+core.document_object {
+  name = "tessera.Results", doc = "The stored rows of one experiment.",
+  fields = {
+    { "name", "string", "Of the experiment" },
+    { "db", "string", "File of results" },
+  },
+  methods = {
+    { "has", "(point: table): boolean", "Whether the run that add goes on with has a row of this point" },
+    { "add", "(point: table, row: table)", "Stores what came of a point; durable when it returns" },
+    { "rows", "(options: table?): table[]", "Rows that match key = value or { values }; run =, status =, meta =" },
+    { "runs", "(): table[]", "Runs of the experiment, oldest first" },
+    { "count", "(options: table?): integer", "Rows that match" },
+    { "diff", "(other: any): table", "What differs from another run, file or object" },
+  },
+}
+
 local function fail(where, text) core.raise("invalid_argument", where .. ": " .. text, where) end
 
 local private = setmetatable({}, { __mode = "k" })

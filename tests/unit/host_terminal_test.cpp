@@ -104,6 +104,39 @@ TEST_F(HostTerminal, CompletesRemembersAndSurvivesCtrlC) {
   EXPECT_THAT(text, HasSubstr("jit.off()"));
 }
 
+TEST_F(HostTerminal, CompletesOptionsDescribesTimesAndReloads) {
+  shows("tessera> ");
+  type("p = ts.problem { model = 'opt-125\t', cluster = '2xT4-16G', th\t = 1 }\n");
+  shows("tessera> ");
+  type("p.model.name, p.theta\n");
+  shows("\"opt-125m\"");
+  shows("tessera> ");
+  type("{\n");
+  shows(".. ");
+  type("\t1, 2 }\n");  // as pasted: an indent
+  shows("{ 1, 2 }");
+  shows("tessera> ");
+  type("describe(p)\n");
+  shows("tessera.Problem: What is to be planned");
+  shows("tessera> ");
+  type("help(p.with)\n");
+  shows("A copy with options of ts.problem changed");
+  shows("tessera> ");
+  type(":time\n");
+  shows("prints the time of every line");
+  type("1 + 1\n");
+  shows("2\r\n");
+  shows(" s\r\n");
+  const std::string script = file("again.lua", "return 'first run'");
+  type("reload '" + script + "'\n");
+  shows("\"first run\"");
+  file("again.lua", "return 'second run'");
+  type("reload()\n");
+  shows("\"second run\"");
+  type("\x04");
+  EXPECT_EQ(status(), 0);
+}
+
 TEST_F(HostTerminal, EndsACompiledLoopAtTheSecondCtrlC) {
   shows("tessera> ");
   type("while true do end\n");

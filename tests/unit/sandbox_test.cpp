@@ -208,6 +208,21 @@ TEST_F(Sandbox, PlansSimulatesAndSaves) {
   }
 }
 
+TEST_F(Sandbox, SweepsAnExperimentIntoTheOutputFolder) {
+  const test::Process p = run_product(
+      "local ts = require 'tessera' return ts.experiment { name = 's/x', doc = 'd', "
+      "grid = { i = { 1, 2, 3 } }, run = function(point) return { x_s = 2 * point.i } end }",
+      {"--json"});
+  EXPECT_EQ(p.status, 0) << p.err;
+  EXPECT_THAT(p.out, HasSubstr("\"x_s\": 6"));
+  EXPECT_TRUE(fs::exists(folder_ / "work" / "x-out" / "results.db"));
+  const test::Process elsewhere = run_product(
+      "local ts = require 'tessera' ts.results('s', { db = '../outside/new' }):add({ a = 1 }, {})");
+  EXPECT_EQ(elsewhere.status, 1);
+  EXPECT_THAT(elsewhere.err, HasSubstr("writes beneath"));
+  EXPECT_FALSE(fs::exists(folder_ / "outside" / "new"));
+}
+
 TEST_F(Sandbox, RunsTheExamples) {
   const fs::path examples = fs::path(TESSERA_SOURCE_DIR) / "experiments" / "examples";
   int count = 0;

@@ -66,9 +66,35 @@ void add_members(lua_State* L, std::string_view prefix, bool methods,
 
 }  // namespace
 
-Completion complete(lua_State* L, std::string_view line) {
+namespace {
+
+// What require("tessera.prompt").complete says of options and their values; false outside calls.
+bool complete_options(lua_State* L, const std::string& code, Completion& result) {
+  const lua_kit::StackGuard guard(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.prompt");
+  if (lua_kit::protected_call(L, 1, 1) != 0) return false;
+  lua_getfield(L, -1, "complete");
+  lua_kit::push_text(L, code);
+  if (lua_kit::protected_call(L, 1, 2) != 0 || !lua_istable(L, -2)) return false;
+  const auto length = static_cast<std::size_t>(lua_tointeger(L, -1));
+  lua_pop(L, 1);
+  for (int i = 1;; ++i) {
+    lua_rawgeti(L, -1, i);
+    if (lua_type(L, -1) != LUA_TSTRING) break;
+    result.words.push_back(lua_kit::check_text(L, -1, "word"));
+    lua_pop(L, 1);
+  }
+  result.word_length = length;
+  return !result.words.empty();
+}
+
+}  // namespace
+
+Completion complete(lua_State* L, std::string_view line, const std::string& lines_before) {
   const lua_kit::StackGuard guard(L);
   luaL_checkstack(L, 10, "completion");
+  if (Completion found; complete_options(L, lines_before + std::string(line), found)) return found;
   std::size_t start = line.size();
   while (start > 0 &&
          (is_word(line[start - 1]) || line[start - 1] == '.' || line[start - 1] == ':'))

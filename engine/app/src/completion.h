@@ -13,9 +13,10 @@ struct Completion {
 };
 
 /// What may follow `line` (the text before the cursor): keywords and globals, members of tables
-/// after '.', methods after ':', fields and methods of the kit's objects. Calls nothing but the
-/// getters of objects.
-Completion complete(lua_State* L, std::string_view line);
+/// after '.', methods after ':', fields and methods of the kit's objects; inside a call of the
+/// library its options and their values. `lines_before` are those of the same statement, each with
+/// its line end. Calls nothing but the getters of objects.
+Completion complete(lua_State* L, std::string_view line, const std::string& lines_before);
 
 /// The longest common start of `words`.
 std::string common_prefix(const std::vector<std::string>& words);

@@ -197,6 +197,7 @@ int terminal_width(lua_State* L) {
 /// make_folder(path): with those above it.
 int make_folder(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "tessera.host.make_folder.path");
+  check_may_write(path);
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
@@ -221,6 +222,16 @@ int user_scripts(lua_State* L) {
     }
   }
   lua_kit::push_texts(L, paths);
+  return 1;
+}
+
+/// experiments(): name, path and doc of every script that ships.
+int experiments(lua_State* L) {
+  Json rows = Json::array();
+  for (const Listed& found : list_scripts(Host::of(L).installation().experiments_dir, false)) {
+    rows.push_back({{"name", found.name}, {"path", found.path}, {"doc", found.doc}});
+  }
+  lua_kit::push_json(L, rows);
   return 1;
 }
 
@@ -321,6 +332,7 @@ void open_host_module(Host& host) {
                             {"make_folder", guarded<make_folder>},
                             {"user_folders", guarded<list_user_folders>},
                             {"user_scripts", guarded<user_scripts>},
+                            {"experiments", guarded<experiments>},
                             {"terminal", guarded<terminal>},
                             {"run_program", guarded<run_program>}});
   lua_getglobal(L, "require");

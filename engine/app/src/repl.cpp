@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
@@ -76,8 +77,9 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  Input read(bool continued, std::string& line) {
-    continued_ = continued;
+  /// `code` is what the statement has so far; empty at its first line.
+  Input read(const std::string& code, std::string& line) {
+    code_ = code;
     int length = 0;
     // Before the prompt shows, or a Ctrl-D typed at once would be the tty's and not the editor's.
     el_set(edit_, EL_PREP_TERM, 1);
@@ -111,7 +113,7 @@ class Terminal {
 
   static char* prompt(EditLine* edit) {
     static char first[] = "tessera> ", next[] = "      .. ";
-    return of(edit).continued_ ? next : first;
+    return of(edit).code_.empty() ? first : next;
   }
 
   // Whether there is input, rather than a Ctrl-C. The signal is let in only while waiting, so one
@@ -151,7 +153,12 @@ class Terminal {
     const LineInfo* info = el_line(edit);
     const std::string_view before(info->buffer,
                                   static_cast<std::size_t>(info->cursor - info->buffer));
-    const Completion found = complete(of(edit).L_, before);
+    // Nothing to complete: an indent, typed or pasted.
+    if (before.find_first_not_of(" \t") == std::string_view::npos) {
+      return el_insertstr(edit, "  ") == 0 ? CC_REFRESH : CC_ERROR;
+    }
+    const std::string& code = of(edit).code_;
+    const Completion found = complete(of(edit).L_, before, code.empty() ? "" : code + "\n");
     if (found.words.empty()) return CC_ERROR;
     const std::string common = common_prefix(found.words);
     if (common.size() > found.word_length) {
@@ -173,7 +180,7 @@ class Terminal {
   History* history_;
   EditLine* edit_;
   std::string path_;
-  bool continued_ = false;
+  std::string code_;
 };
 
 Input read_piped(std::string& line) {
@@ -182,6 +189,11 @@ Input read_piped(std::string& line) {
 }
 
 enum class Parsed { complete, incomplete, wrong };
+
+// Whether the syntax error on top says that more lines are needed.
+bool ends_too_early(lua_State* L) {
+  return std::string_view(lua_tostring(L, -1)).ends_with("near '<eof>'");
+}
 
 // Pushes the code as a function that returns the value of an expression, or runs statements; on a
 // syntax error pushes the message.
@@ -192,19 +204,17 @@ Parsed parse(lua_State* L, std::string code) {
   if (luaL_loadbufferx(L, expression.data(), expression.size(), kPromptChunk, "t") == 0) {
     return Parsed::complete;
   }
+  if (ends_too_early(L)) return Parsed::incomplete;
   lua_pop(L, 1);
   if (luaL_loadbufferx(L, code.data(), code.size(), kPromptChunk, "t") == 0) {
     return Parsed::complete;
   }
-  const std::string_view message = lua_tostring(L, -1);
-  constexpr std::string_view kMore = "near '<eof>'";
-  return message.size() >= kMore.size() && message.substr(message.size() - kMore.size()) == kMore
-             ? Parsed::incomplete
-             : Parsed::wrong;
+  return ends_too_early(L) ? Parsed::incomplete : Parsed::wrong;
 }
 
-void evaluate(Host& host) {
+void evaluate(Host& host, bool timed) {
   lua_State* L = host.state();
+  const auto start = std::chrono::steady_clock::now();
   host.watchdog().set_policy(interrupt::Policy::second_signal);
   if (host.call(0, LUA_MULTRET) == kDone) {
     const int num_results = lua_gettop(L);
@@ -213,9 +223,27 @@ void evaluate(Host& host) {
       std::fwrite(text.data(), 1, text.size(), stdout);
     }
   }
+  if (timed) {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    std::cout << fmt::format("{:.6g} s", taken.count()) << std::endl;
+  }
   host.watchdog().set_policy(interrupt::Policy::never);
   interrupt::reset(L);
   lua_settop(L, 0);
+}
+
+// Prints what require("tessera.prompt").method_help says of the value at 1; false where it is none
+// of a method.
+bool help_on_method(lua_State* L) {
+  const lua_kit::StackGuard guard(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.prompt");
+  if (lua_kit::protected_call(L, 1, 1) != 0) return false;
+  lua_getfield(L, -1, "method_help");
+  lua_pushvalue(L, 1);
+  if (lua_kit::protected_call(L, 1, 1) != 0 || lua_type(L, -1) != LUA_TSTRING) return false;
+  std::cout << lua_kit::check_text(L, -1, "help") << std::flush;
+  return true;
 }
 
 // The name of a function of the library, as "ts.plan", or "".
@@ -250,6 +278,8 @@ int help(lua_State* L) {
   const auto text = topic.empty() ? std::nullopt : help_topic(host, topic);
   if (text.has_value()) {
     std::cout << *text << std::flush;
+  } else if (help_on_method(L)) {
+    return 0;
   } else if (topic.empty()) {
     std::cout << "no help on " << lua_kit::describe_value(L, 1) << std::endl;
   } else {
@@ -267,15 +297,29 @@ void open_prompt_globals(Host& host) {
   lua_pushliteral(L, "ts");
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera");
+  if (host.call(1, 1) == kDone) lua_rawset(L, -3);
+  lua_settop(L, 0);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.prompt");
   if (host.call(1, 1) == kDone) {
-    lua_rawset(L, -3);
+    for (const char* name : {"describe", "reload", "time"}) {
+      lua_kit::push_text(L, name);
+      lua_getfield(L, -2, name);
+      lua_rawset(L, LUA_GLOBALSINDEX);
+    }
   }
   lua_settop(L, 0);
 }
 
 // Adds one line to the code so far; runs it when complete.
 void take_line(Host& host, Terminal* terminal, std::string& code, const std::string& line) {
+  static bool timed = false;
   lua_State* L = host.state();
+  if (code.empty() && line == ":time") {
+    timed = !timed;
+    std::cout << (timed ? "prints the time of every line" : "prints no times") << std::endl;
+    return;
+  }
   if (!code.empty()) code += '\n';
   code += line;
   if (code.find_first_not_of(" \t\n") == std::string::npos) return code.clear();
@@ -283,7 +327,7 @@ void take_line(Host& host, Terminal* terminal, std::string& code, const std::str
   if (parsed == Parsed::incomplete) return lua_settop(L, 0);
   if (terminal != nullptr) terminal->remember(code);
   code.clear();
-  if (parsed == Parsed::complete) return evaluate(host);
+  if (parsed == Parsed::complete) return evaluate(host, timed);
   std::fprintf(stderr, "tessera: %s\n", lua_tostring(L, -1));
   lua_settop(L, 0);
 }
@@ -297,13 +341,13 @@ ExitStatus run_repl(Host& host) {
   std::unique_ptr<Terminal> terminal;
   if (::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)) {
     terminal = std::make_unique<Terminal>(host.state());
-    std::printf("tessera %s; help() explains, Ctrl-D ends\n", version_fields()[0].second.c_str());
+    std::printf("tessera %s; help() and describe(value) explain, Ctrl-D ends\n",
+                version_fields()[0].second.c_str());
   }
   std::string code, line;
   for (;;) {
     std::fflush(stdout);
-    const Input input =
-        terminal != nullptr ? terminal->read(!code.empty(), line) : read_piped(line);
+    const Input input = terminal != nullptr ? terminal->read(code, line) : read_piped(line);
     if (input == Input::end) break;
     if (input == Input::interrupted) {
       if (terminal == nullptr) return kInterrupted;

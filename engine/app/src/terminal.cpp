@@ -15,6 +15,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 
 namespace tessera::app {
@@ -139,6 +140,7 @@ Terminal terminal_facts() {
 
 ProgramResult run_program(const std::vector<std::string>& words, const std::string& input,
                           std::size_t max_bytes) {
+  check_may_start_processes(words[0]);
   Pipe in(words.at(0)), out(words[0]), err(words[0]);
   const IgnoreSigpipe no_signal;
   const pid_t child = spawn(words, in, out, err);

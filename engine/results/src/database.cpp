@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
@@ -161,6 +162,7 @@ void Query::bind(int position, std::nullopt_t) { check(sqlite3_bind_null(stateme
 
 Database::Database(const std::string& path, const OpenOptions& options)
     : path_(path), options_(options) {
+  options_.read_only ? check_may_read(path_) : check_may_write(path_);
   check_file(path_, options_);
   open();
   open_databases().insert(this);

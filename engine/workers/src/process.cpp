@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/workers/channel.h"
 
@@ -45,6 +46,7 @@ struct Ends {
 };
 
 pid_t spawn(const std::vector<std::string>& command, int socket, int log) {
+  check_may_start_processes("workers for points");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);

@@ -37,19 +37,13 @@ local read = options.card {
   },
 }
 
-core.document {
-  name = "plot:svg", doc = "The picture as SVG text.", returns = "string",
-  parameters = { { "inside?", "boolean", "For the inside of a HTML page that has the style already" } },
-}
-
-core.document {
-  name = "plot:text", doc = "The picture as text, as print shows it.", returns = "string",
-  parameters = { { "columns?", "integer", "Width; default: of the terminal, with its colours" } },
-}
-
-core.document {
-  name = "plot:save", doc = "Writes the picture: as SVG, as PNG (made by rsvg-convert) or as text.",
-  parameters = { { "path", "string", "Ends in .svg, .png or .txt" } },
+core.document_object {
+  name = "tessera.Plot", doc = "A picture of rows; print shows it in the terminal.",
+  methods = {
+    { "svg", "(inside: boolean?): string", "The picture as SVG; inside: for a HTML page that has the style already" },
+    { "text", "(columns: integer?): string", "The picture as text of so many columns; default: those of the terminal" },
+    { "save", "(path: string)", "Writes it as .svg, .png (by rsvg-convert) or .txt" },
+  },
 }
 
 return function(given)

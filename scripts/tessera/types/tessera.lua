@@ -10,15 +10,16 @@ error("for editors only: the definitions are built into the program")
 
 local ts = {}
 
---- What check = function(t) gets. Each call is one claim: pass, fail, or skipped where points that it is about were not run.
+--- What `check` of an experiment is given: the rows, and ways to say what should hold.
 ---@class tessera.Claims
----@field expect_best fun(self, options: table) { column, is = { planner = "exact" }, where, within, lowest, highest }: in every group of the other keys the best point is this one
----@field expect_close fun(self, options: table) { column, to = "paper" or a column or a number, rel, abs, where }
----@field expect_ratio fun(self, options: table) { column, of, over, at_least, at_most, where }: the geometric mean
----@field expect_order fun(self, options: table) { column, by, order, where }: the best first
----@field expect_all fun(self, options: table) { column, at_least, at_most, equals, where }
----@field expect fun(self, text: string, condition: any, numbers?: string) Any other claim
----@field rows fun(self, where?: table): table[] Stored rows, to compute with
+---@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table? }) The best row of each group of points is one with these values
+---@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table? }) A column is within a ratio or a distance of the published one, another column, or a number
+---@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table? }) Every row's column is within bounds, or equals a value
+---@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, where: table? }) The values of a key come in this order, the best first
+---@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table? }) The mean ratio between two sets of points is within bounds
+---@field expect fun(self, text: string, condition: any, numbers: any) A claim in words, whether it holds, and the numbers
+---@field rows fun(self, where: table?): table[] Rows that are stored, to compute with
+---@field published fun(self, point: table, column: string): any The paper's value of a point
 
 --- Devices on nodes, and what connects them.
 ---@class tessera.Cluster
@@ -43,14 +44,11 @@ local ts = {}
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
 
---- A declared experiment: what ts.experiment was given, and its points.
+--- What a script declares and returns, for `tessera run` to sweep. It has the options it was given.
 ---@class tessera.Experiment
 ---@field name string Under which results are stored
 ---@field doc string One line
----@field keys string[] Of a point, in order
----@field points table[] All of them, in order
----@field quick_points table[] Those of --quick
----@field seed integer As given
+---@field points table[] Every point of the grid, in order
 
 --- What ts.register_heuristic takes.
 ---@class tessera.HeuristicCard
@@ -149,6 +147,12 @@ local ts = {}
 ---@field options table<string, { type: string, default: any, min: number?, max: number?, doc: string? }>? Options of its own, which ts.plan then takes
 ---@field plan fun(problem: tessera.Problem, opt: table): table?, tessera.Error? Returns stages and both micro-batch sizes, as planner = "manual" takes them, or nil and why
 
+--- A picture of rows; print shows it in the terminal.
+---@class tessera.Plot
+---@field svg fun(self): string The picture as SVG
+---@field text fun(self, columns: integer?): string The picture as text of so many columns; default: those of the terminal
+---@field save fun(self, path: string) Writes it as .svg, .png (by rsvg-convert) or .txt
+
 --- What is to be planned and what counts as good.
 ---@class tessera.Problem
 ---@field name string Model and cluster, or the instance's name
@@ -197,6 +201,17 @@ local ts = {}
 ---@field set_claims fun(self, run: integer, claims: table[]) Replaces what was checked of a run
 ---@field merge fun(self, paths: string[], options?: table): table Copies the runs of other files in; see ResultStore:merge
 ---@field close fun(self) Closes the file
+
+--- The stored rows of one experiment.
+---@class tessera.Results
+---@field name string Of the experiment
+---@field db string File of results
+---@field has fun(self, point: table): boolean Whether the run that add goes on with has a row of this point
+---@field add fun(self, point: table, row: table) Stores what came of a point; durable when it returns
+---@field rows fun(self, options: table?): table[] Rows that match key = value or { values }; run =, status =, meta =
+---@field runs fun(self): table[] Runs of the experiment, oldest first
+---@field count fun(self, options: table?): integer Rows that match
+---@field diff fun(self, other: any): table What differs from another run, file or object
 
 --- What a simulation saw.
 ---@class tessera.Run

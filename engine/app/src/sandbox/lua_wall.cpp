@@ -47,10 +47,11 @@ int refuse(lua_State* L) {
   throw Error(ErrorCode::unsupported, "the sandbox has no " + name, name);
 }
 
-// Replaces field `name` of the table on top by `check`, which may call the original.
-void check_before(lua_State* L, const char* name, lua_CFunction check) {
+// Replaces field `name` of the table on top by `Check`, which may call the original.
+template <lua_CFunction Check>
+void check_before(lua_State* L, const char* name) {
   lua_getfield(L, -1, name);
-  lua_pushcclosure(L, check, 1);
+  lua_pushcclosure(L, guarded<Check>, 1);
   lua_setfield(L, -2, name);
 }
 
@@ -69,15 +70,15 @@ void clear_fields(lua_State* L, Names names) {
 
 void check_files(lua_State* L) {
   lua_getglobal(L, "io");
-  check_before(L, "open", guarded<checked::open_file>);
-  check_before(L, "lines", guarded<checked::read_lines>);
-  check_before(L, "input", guarded<checked::choose_input>);
-  check_before(L, "output", guarded<checked::choose_output>);
+  check_before<checked::open_file>(L, "open");
+  check_before<checked::read_lines>(L, "lines");
+  check_before<checked::choose_input>(L, "input");
+  check_before<checked::choose_output>(L, "output");
   put_refusal(L, "popen", "io.popen: it starts no processes");
   put_refusal(L, "tmpfile", "io.tmpfile: open a file in the output folder");
   lua_getglobal(L, "os");
-  check_before(L, "remove", guarded<checked::remove_file>);
-  check_before(L, "rename", guarded<checked::rename_file>);
+  check_before<checked::remove_file>(L, "remove");
+  check_before<checked::rename_file>(L, "rename");
   lua_kit::set_functions(L, {{"tmpname", guarded<checked::temporary_name>}});
   put_refusal(L, "execute", "os.execute: it starts no processes");
   clear_fields(L, {"setlocale"});

@@ -1,0 +1,86 @@
+-- `tessera man`: pages to read. Each is a Markdown file; markdown.lua lays it out for the terminal. A line
+-- "@flags tessera run" stands for the flags of that verb, from the table that parses them.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local markdown = require "tessera.markdown"
+
+local M = {}
+
+local scripts = host.installation.scripts_dir
+local own = scripts .. "/tessera/man/"
+
+-- Topic, one line, and where its page may be: the first that is there.
+local pages = {
+  { "tutorial", "From the first plan to a table of your own, in six scripts",
+    { host.installation.experiments_dir .. "/tutorial/README.md" } },
+  { "planner", "What the planner decides, who plans, and how sure the answers are",
+    { own .. "planner.md", scripts .. "/../solver/README.md" } },
+  { "experiments", "Declaring a sweep, running, resuming and checking it", { own .. "experiments.md" } },
+  { "results", "What is stored, and how to list, compare, export and merge it", { own .. "results.md" } },
+  { "report", "Stored results and plots as one HTML file", { own .. "report.md" } },
+  { "sandbox", "Running a script that someone else wrote", { own .. "sandbox.md" } },
+  { "repl", "The prompt: history, completion, help, describe, reload", { own .. "repl.md" } },
+  { "data", "Models, devices, clusters and workloads, and files of your own", { own .. "data.md" } },
+  { "units", "Words, units and indices", { own .. "units.md" } },
+  { "editor", "Completion and checks in an editor", { own .. "editor.md" } },
+  { "reference", "Every function, object, option and flag", {} },
+}
+
+local function read(paths)
+  for _, path in ipairs(paths) do
+    local file = io.open(path, "rb")
+    if file then
+      local text = file:read "*a"
+      file:close()
+      return text
+    end
+  end
+  core.raise("not_found", ("the page %s is missing; reinstall"):format(paths[1]), paths[1])
+end
+
+local function flags(verb)
+  local lines = {}
+  for _, option in ipairs(host.cards().options[verb].options) do
+    local flag = "--" .. option.name:gsub("_", "-")
+    if option.type ~= "boolean" then flag = flag .. " " .. option.name:match "[^_]+$":upper() end
+    local default = option.default and (" (default %s)"):format(option.default) or ""
+    lines[#lines + 1] = ("- `%s`: %s%s"):format(flag, option.doc, default)
+  end
+  return table.concat(lines, "\n")
+end
+
+local function page_of(topic)
+  local names = {}
+  for _, page in ipairs(pages) do
+    names[#names + 1] = page[1]
+    if page[1] == topic then
+      if topic == "reference" then return require("tessera.reference_page").text(host.cards()) end
+      return (read(page[3]):gsub("@flags ([%w ]+)", flags):gsub("@types", scripts .. "/tessera/types"))
+    end
+  end
+  core.raise("not_found", ("there is no page '%s'%s; `tessera man` lists them"):format(topic,
+    core.did_you_mean(topic, names)), topic)
+end
+
+local function list()
+  local rows = {}
+  for _, page in ipairs(pages) do rows[#rows + 1] = { topic = page[1], doc = page[2] } end
+  if host.json then return host.set_result(rows) end
+  for _, row in ipairs(rows) do print(("%-12s %s"):format(row.topic, row.doc)) end
+  print "\n`tessera man TOPIC` shows a page; `tessera help NAME` explains a function, an object or a verb."
+end
+
+--- @param given table names
+function M.main(given)
+  if #given.names == 0 then return list() end
+  local shown = {}
+  for i, topic in ipairs(given.names) do shown[i] = { topic = topic, text = page_of(topic) } end
+  if host.json then return host.set_result(#shown == 1 and shown[1] or shown) end
+  local facts = host.terminal()
+  for _, page in ipairs(shown) do
+    io.write(markdown.text(page.text, { width = math.min(facts.columns, 100), bold = facts.colour }))
+  end
+end
+
+return M

@@ -1,0 +1,143 @@
+-- Markdown as plain text for a terminal: headings, paragraphs, lists, code, tables. Only what the pages use.
+
+local M = {}
+
+-- Bytes of a text that take a column: those that begin a character.
+local function width_of(text) return select(2, text:gsub("[^\128-\191]", "")) end
+
+local function wrap(text, width)
+  local lines, line = {}, ""
+  for word in text:gmatch "%S+" do
+    if line ~= "" and width_of(line) + 1 + width_of(word) > width then
+      lines[#lines + 1], line = line, word
+    else
+      line = line == "" and word or line .. " " .. word
+    end
+  end
+  if line ~= "" or #lines == 0 then lines[#lines + 1] = line end
+  return lines
+end
+
+-- Without the marks inside a line.
+local function plain(text)
+  text = text:gsub("%[([^%]]+)%]%(#[^)]*%)", "%1"):gsub("%[([^%]]+)%]%(([^)]*)%)", "%1 (%2)")
+  return (text:gsub("%*%*(.-)%*%*", "%1"):gsub("`([^`]*)`", "%1"):gsub("\\|", "|"))
+end
+
+local function cells_of(line)
+  local cells = {}
+  local marked = line:gsub("\\|", "\1"):gsub("^%s*|", ""):gsub("|%s*$", "")
+  for cell in (marked .. "|"):gmatch "(.-)|" do
+    cells[#cells + 1] = plain((cell:gsub("\1", "|"):match "^%s*(.-)%s*$"))
+  end
+  return cells
+end
+
+-- Column widths that fit: the widest gives way until they do.
+local function column_widths(rows, width)
+  local widths, total = {}, 0
+  for _, row in ipairs(rows) do
+    for c, cell in ipairs(row) do widths[c] = math.max(widths[c] or 1, width_of(cell)) end
+  end
+  for c = 1, #widths do total = total + widths[c] + (c > 1 and 2 or 0) end
+  while total > width do
+    local widest = 1
+    for c = 2, #widths do
+      if widths[c] > widths[widest] then widest = c end
+    end
+    if widths[widest] <= 8 then break end
+    widths[widest], total = widths[widest] - 1, total - 1
+  end
+  return widths
+end
+
+local function add_table(source, opt, out)
+  local rows = {}
+  for _, line in ipairs(source) do
+    if not line:find "^[%s|:%-]+$" then rows[#rows + 1] = cells_of(line) end
+  end
+  local widths = column_widths(rows, opt.width)
+  for r, row in ipairs(rows) do
+    local wrapped, height = {}, 1
+    for c = 1, #widths do
+      wrapped[c] = wrap(row[c] or "", widths[c])
+      height = math.max(height, #wrapped[c])
+    end
+    for h = 1, height do
+      local parts = {}
+      for c = 1, #widths do
+        local cell = wrapped[c][h] or ""
+        parts[c] = c < #widths and cell .. (" "):rep(widths[c] - width_of(cell)) or cell
+      end
+      out[#out + 1] = (table.concat(parts, "  "):gsub("%s+$", ""))
+    end
+    if r == 1 then
+      local rule = {}
+      for c = 1, #widths do rule[c] = ("-"):rep(widths[c]) end
+      out[#out + 1] = table.concat(rule, "  ")
+    end
+  end
+end
+
+local function add_wrapped(text, first, rest, opt, out)
+  for i, line in ipairs(wrap(plain(text), opt.width - #rest)) do
+    out[#out + 1] = (i == 1 and first or rest) .. line
+  end
+end
+
+-- The lines of one block, and where the next begins.
+local function block_at(lines, i, belongs)
+  local block = {}
+  while lines[i] and belongs(lines[i], #block) do
+    block[#block + 1] = lines[i]
+    i = i + 1
+  end
+  return block, i
+end
+
+local function is_item(line) return line:find "^%s*[-*] " or line:find "^%s*%d+%. " end
+
+local function is_text(line)
+  return line ~= "" and not line:find "^#" and not line:find "^```" and not line:find "^|" and not is_item(line)
+end
+
+local function add_item(block, opt, out)
+  local indent, mark, text = block[1]:match "^(%s*)([-*%d.]+) (.*)$"
+  for b = 2, #block do text = text .. " " .. block[b] end
+  local first = indent .. mark .. " "
+  add_wrapped(text, first, (" "):rep(#first), opt, out)
+end
+
+--- The page as text.
+--- @param opt table width (columns), bold (whether headings are bold)
+function M.text(page, opt)
+  local lines, out, i = {}, {}, 1
+  for line in (page:gsub("\n$", "") .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = line end
+  while lines[i] do
+    local line, block = lines[i]
+    if line:find "^#" then
+      local level, title = line:match "^(#+)%s*(.*)$"
+      title = plain(title)
+      out[#out + 1] = opt.bold and "\27[1m" .. title .. "\27[0m" or (#level <= 2 and title:upper() or title)
+      i = i + 1
+    elseif line:find "^```" then
+      block, i = block_at(lines, i + 1, function(l) return not l:find "^```" end)
+      for _, code in ipairs(block) do out[#out + 1] = code == "" and "" or "    " .. code end
+      i = i + 1
+    elseif line:find "^|" then
+      block, i = block_at(lines, i, function(l) return l:find "^|" ~= nil end)
+      add_table(block, opt, out)
+    elseif is_item(line) then
+      block, i = block_at(lines, i, function(l, count) return count == 0 or is_text(l) end)
+      add_item(block, opt, out)
+    elseif line == "" then
+      out[#out + 1], i = "", i + 1
+    else
+      block, i = block_at(lines, i, is_text)
+      add_wrapped(table.concat(block, " "), "", "", opt, out)
+    end
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+return M
