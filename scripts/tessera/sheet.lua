@@ -3,6 +3,7 @@
 -- and LaTeX.
 
 local store = require "tessera.store"
+local terminal = require "tessera.terminal"
 local text_table = require "tessera.text_table"
 
 local M = {}
@@ -65,8 +66,6 @@ function M.csv(sheet)
   return table.concat(out)
 end
 
-local function width(text) return select(2, text:gsub("[^\128-\191]", "")) end
-
 -- Cells of all lines, headings first, each column padded to one width; numbers to the right.
 local function padded(sheet, escape, numeric)
   local cells, widths = { {} }, {}
@@ -79,9 +78,9 @@ local function padded(sheet, escape, numeric)
   end
   for c = 1, #sheet.columns do
     widths[c] = 3
-    for _, line in ipairs(cells) do widths[c] = math.max(widths[c], width(line[c])) end
+    for _, line in ipairs(cells) do widths[c] = math.max(widths[c], terminal.width(line[c])) end
     for _, line in ipairs(cells) do
-      local pad = (" "):rep(widths[c] - width(line[c]))
+      local pad = (" "):rep(widths[c] - terminal.width(line[c]))
       line[c] = numeric[c] and pad .. line[c] or line[c] .. pad
     end
   end
@@ -140,7 +139,7 @@ local longest = 44 -- characters of a cell on the terminal
 
 local function cut(value)
   local text = type(value) == "table" and store.key(value) or value
-  if type(text) ~= "string" or width(text) <= longest then return text end
+  if type(text) ~= "string" or terminal.width(text) <= longest then return text end
   local count, at = 0, 1
   while count < longest - 3 do
     at = text:find("[^\128-\191]", at + 1)

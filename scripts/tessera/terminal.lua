@@ -1,10 +1,12 @@
--- What stdout is, and text laid out for it. Colour appears on a terminal only, and not where NO_COLOR is set.
+-- What stdout and stderr are, and text laid out for them. Colour appears on a terminal only, and not where NO_COLOR is
+-- set.
 
 local host = require "tessera.host"
 
 local M = {}
 
---- is_terminal, columns, colour: asked anew each time, since windows change their size.
+--- facts(stream): is_terminal, columns, colour of "stdout" (default), "stderr" or "stdin"; asked anew each time,
+--- since windows change their size.
 M.facts = host.terminal
 
 --- Characters, not bytes: every byte of UTF-8 but those that continue a character.

@@ -15,7 +15,9 @@
 #include "loads.h"
 #include "script.h"
 #include "strict.h"
+#include "terminal.h"
 #include "tessera/core/access.h"
+#include "tessera/core/colour.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
@@ -87,7 +89,8 @@ ExitStatus flush_stdout(ExitStatus status) {
 void print_error(const lua_kit::ErrorReport& report) {
   std::fflush(stdout);
   constexpr std::size_t kShown = 16384;  // of a message; nobody reads megabytes
-  std::string text = "tessera: " + report.message.substr(0, kShown);
+  const ColourScope colours(terminal_facts(STDERR_FILENO).colour);
+  std::string text = paint(Tone::bad, "tessera:") + " " + report.message.substr(0, kShown);
   text += report.message.size() > kShown ? "...\n" : "\n";
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, value);

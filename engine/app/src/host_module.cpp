@@ -1,6 +1,5 @@
 #include "host_module.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,15 +7,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "list.h"
 #include "loads.h"
+#include "run_program.h"
 #include "script.h"
 #include "strict.h"
 #include "terminal.h"
 #include "tessera/core/access.h"
+#include "tessera/core/colour.h"
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/guard.h"
@@ -62,6 +65,7 @@ void full_text(lua_State* L) {
 // With --json stdout belongs to the data, and what a script says goes to stderr.
 int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
+  const ColourScope colours(terminal_facts(::fileno(stream)).colour);
   const int num_arguments = lua_gettop(L);
   for (int i = 1; i <= num_arguments; ++i) {
     lua_settop(L, num_arguments);
@@ -184,16 +188,6 @@ int interrupted(lua_State* L) {
   return 1;
 }
 
-/// terminal_width(): columns of the terminal that stderr is, or nil; and whether stdin is one too.
-int terminal_width(lua_State* L) {
-  if (::isatty(STDERR_FILENO) == 0) return 0;
-  winsize size{};
-  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  lua_pushinteger(L, known ? size.ws_col : 80);
-  lua_pushboolean(L, ::isatty(STDIN_FILENO));
-  return 2;
-}
-
 /// make_folder(path): with those above it.
 int make_folder(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "tessera.host.make_folder.path");
@@ -235,8 +229,18 @@ int experiments(lua_State* L) {
   return 1;
 }
 
+/// terminal("stdin" | "stdout" | "stderr"): what the stream is; stdout by default.
 int terminal(lua_State* L) {
-  const Terminal facts = terminal_facts();
+  static const std::map<std::string, int> streams{
+      {"stdin", STDIN_FILENO}, {"stdout", STDOUT_FILENO}, {"stderr", STDERR_FILENO}};
+  const std::string name =
+      lua_isnoneornil(L, 1) ? "stdout" : lua_kit::check_text(L, 1, "tessera.host.terminal.stream");
+  const auto stream = streams.find(name);
+  if (stream == streams.end()) {
+    throw Error(ErrorCode::invalid_argument,
+                "tessera.host.terminal.stream: " + quote(name) + " is no standard stream");
+  }
+  const Terminal facts = terminal_facts(stream->second);
   lua_newtable(L);
   lua_pushboolean(L, facts.is_terminal);
   lua_setfield(L, -2, "is_terminal");
@@ -328,7 +332,6 @@ void open_host_module(Host& host) {
                             {"forget_loaded_files", guarded<forget_files>},
                             {"poll_interrupts", guarded<poll_interrupts>},
                             {"interrupted", guarded<interrupted>},
-                            {"terminal_width", guarded<terminal_width>},
                             {"make_folder", guarded<make_folder>},
                             {"user_folders", guarded<list_user_folders>},
                             {"user_scripts", guarded<user_scripts>},

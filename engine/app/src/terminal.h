@@ -1,29 +1,14 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 namespace tessera::app {
 
-/// What stdout is, for whoever lays out text.
+/// What a standard stream is, for whoever lays out text.
 struct Terminal {
   bool is_terminal = false;
   int columns = 80;     ///< of the terminal; COLUMNS where set; 80 where neither is known
   bool colour = false;  ///< a terminal that shows colours, and NO_COLOR is not set
 };
-Terminal terminal_facts();
-
-/// What a program said before it ended.
-struct ProgramResult {
-  int status = 0;  ///< exit status, or 128 + signal
-  std::string out, err;
-};
-
-/// Runs `words[0]` from PATH with the other words as arguments, without a shell, with `input` as
-/// its stdin.
-/// @throws Error{not_found} when there is no such program; Error{io} when it cannot be started or
-/// says more than `max_bytes`.
-ProgramResult run_program(const std::vector<std::string>& words, const std::string& input,
-                          std::size_t max_bytes = std::size_t{256} << 20);
+/// @param fd STDOUT_FILENO or STDERR_FILENO
+Terminal terminal_facts(int fd);
 
 }  // namespace tessera::app

@@ -10,7 +10,7 @@ local M = {}
 --- Longer rows are refused: they belong into a file in context.output_dir.
 M.max_bytes = 16 * 2 ^ 20
 
-local artefact_kinds = { ["tessera.Plan"] = "plan", ["tessera.Simulation"] = "timeline" }
+local artefact_kinds = { ["tessera.Plan"] = "plan", ["tessera.Run"] = "timeline" }
 
 --- The seed of a point: of the experiment's seed and the point's key alone, whatever else runs and in which order.
 function M.seed(experiment_seed, key)

@@ -1,8 +1,8 @@
 -- How far a sweep is, on stderr: one live line on a terminal, a line now and then elsewhere.
 
 local core = require "tessera.core"
-local host = require "tessera.host"
 local rows = require "tessera.rows"
+local terminal = require "tessera.terminal"
 local grid = require "tessera.experiment.grid"
 
 local M = {}
@@ -35,10 +35,9 @@ end
 --- `self.total` points to run. `add(row)`: one more is stored; `note(text)`: a line above the bar.
 function M.new(total, experiment, stream)
   local self = { total = total, done = 0, failed = 0, running = 0 }
-  local width, started = host.terminal_width(), core.clock()
+  local facts, started = terminal.facts "stderr", core.clock()
+  local width = facts.is_terminal and facts.columns
   local drawn_at, best, goal, better, last_tenth = width and 0 or started, nil, nil, nil, 0
-  local bold, reset = "", ""
-  if width and not os.getenv "NO_COLOR" then bold, reset = "\27[1m", "\27[0m" end
   stream = stream or io.stderr
 
   local function numbers()
@@ -60,8 +59,9 @@ function M.new(total, experiment, stream)
     local text, cells = numbers(), 20
     if width < 60 then cells = 8 end
     local filled = math.floor(cells * self.done / math.max(self.total, 1))
-    local line = text:sub(1, math.max(width - cells - 2, 10))
-    stream:write("\r\27[K", bold, ("█"):rep(filled), reset, ("░"):rep(cells - filled), " ", line)
+    local line = terminal.fit(text, math.max(width - cells - 2, 10))
+    stream:write("\r\27[K", terminal.paint(("█"):rep(filled), self.failed > 0 and "yellow" or "green", facts),
+      terminal.paint(("░"):rep(cells - filled), "dim", facts), " ", line)
     stream:flush()
   end
 

@@ -67,8 +67,7 @@ end
 local function decide(run, options)
   if options.mix then return "mix" end
   local message = ("the script has changed since run %d, which has %d rows"):format(run.id, run.num_points)
-  local width, stdin_is_terminal = host.terminal_width()
-  if width and stdin_is_terminal and not host.json then
+  if host.terminal("stdin").is_terminal and host.terminal("stderr").is_terminal and not host.json then
     local answer = ask("tessera: " .. message)
     if answer == "f" then return "new" end
     if answer == "m" then return "mix" end

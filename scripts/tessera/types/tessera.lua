@@ -44,11 +44,14 @@ local ts = {}
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
 
---- What a script declares and returns, for `tessera run` to sweep. It has the options it was given.
+--- A declared experiment: what ts.experiment was given, and its points.
 ---@class tessera.Experiment
 ---@field name string Under which results are stored
 ---@field doc string One line
----@field points table[] Every point of the grid, in order
+---@field keys string[] Of a point, in order
+---@field points table[] All of them, in order
+---@field quick_points table[] Those of --quick
+---@field seed integer As given
 
 --- What ts.register_heuristic takes.
 ---@class tessera.HeuristicCard
@@ -149,7 +152,7 @@ local ts = {}
 
 --- A picture of rows; print shows it in the terminal.
 ---@class tessera.Plot
----@field svg fun(self): string The picture as SVG
+---@field svg fun(self, inside: boolean?): string The picture as SVG; inside: for a HTML page that has the style already
 ---@field text fun(self, columns: integer?): string The picture as text of so many columns; default: those of the terminal
 ---@field save fun(self, path: string) Writes it as .svg, .png (by rsvg-convert) or .txt
 
