@@ -10,7 +10,7 @@ local own_fields = { point = true, status = true, error = true, meta = true }
 --- What a row says under this name: a returned column, or a key of its point.
 function M.value(row, name)
   local value = row[name]
-  if value == nil and row.point then value = row.point[name] end
+  if value == nil and type(row.point) == "table" then value = row.point[name] end
   return value
 end
 
@@ -149,45 +149,6 @@ function M.sheet(list, opt)
     result.lines[l] = line
   end
   return result
-end
-
--- Suffixes of names, the longer before the shorter: unit, and which way is better.
-local units = {
-  { "_bytes_per_s", "bytes/s", "higher" }, { "_flop_per_s", "FLOP/s", "higher" }, { "_usd_per_h", "USD/h", "lower" },
-  { "_per_s", "1/s", "higher" }, { "_tok_s", "tok/s", "higher" }, { "_bytes", "bytes", "lower" },
-  { "_usd", "USD", "lower" }, { "_ms", "ms", "lower" }, { "_s", "s", "lower" }, { "_ratio", "ratio" },
-  { "_bitwidth", "bits" }, { "_tokens", "tokens" }, { "_gib", "GiB", "lower" }, { "_gbps", "Gbit/s", "higher" },
-}
-
--- The last words of names without a unit.
-local goals = {
-  omega = "lower", perplexity = "lower", error = "lower", mse = "lower", loss = "lower", gap = "lower",
-  speedup = "higher", accuracy = "higher", throughput = "higher",
-}
-
-local function unit_of(name)
-  for _, unit in ipairs(units) do
-    if #name > #unit[1] and name:sub(-#unit[1]) == unit[1] then return unit end
-  end
-end
-
---- "throughput (tok/s)" for throughput_tok_s: a name with its unit, for axes and headings.
-function M.label(name)
-  if name:find "^usd_per_" then return (name:gsub("^usd", "USD"):gsub("_", " ")) end
-  local unit = unit_of(name)
-  if not unit then return (name:gsub("_", " ")) end
-  local base = unit[2] == "bits" and name or name:sub(1, -#unit[1] - 1)
-  return ("%s (%s)"):format(base:gsub("_", " "), unit[2])
-end
-
---- "lower" or "higher" where the name tells what is better, else nil.
-function M.better(name)
-  if name:find "^usd_" or name:find "_usd_" then return "lower" end
-  local goal = goals[name:match "[^_]+$"]
-  if goal then return goal end
-  local unit = unit_of(name)
-  if not unit then return nil end
-  return unit[3] or goals[name:sub(1, -#unit[1] - 1):match "[^_]+$"]
 end
 
 return M

@@ -1,6 +1,8 @@
--- ts.table(rows, { columns = { "a", "b" } }): rows as aligned text, numbers to four digits, missing values as "-".
+-- ts.table(rows, { columns = { "a", "b" } }): rows as aligned text, numbers to four digits, missing values as "-". Rows
+-- of results have their point's values as columns, before the others.
 
 local core = require "tessera.core"
+local row_fields = require "tessera.rows"
 local width = require("tessera.terminal").width
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
@@ -29,20 +31,25 @@ local function cell(value)
   return (tostring(value):gsub("%c", "?"))
 end
 
--- Every field of every row, sorted.
+-- The keys of every point, then every other field of every row, sorted.
 local function all_columns(rows)
-  local seen, columns = {}, {}
+  local seen, columns, points = {}, {}, {}
   for r, row in ipairs(rows) do
+    local of_results = type(row.point) == "table"
+    if of_results then points[#points + 1] = row end
     for key in pairs(row) do
       if type(key) ~= "string" then
         fail(("ts.table[%d]"):format(r), "fields have names, got the key " .. tostring(key))
       end
-      if not seen[key] then columns[#columns + 1] = key end
-      seen[key] = true
+      if not seen[key] and not (of_results and (key == "point" or key == "meta")) then
+        columns[#columns + 1], seen[key] = key, true
+      end
     end
   end
   table.sort(columns)
-  return columns
+  local names = row_fields.keys(points)
+  for _, name in ipairs(columns) do names[#names + 1] = name end
+  return names
 end
 
 local function columns_of(rows, opt)
@@ -74,8 +81,9 @@ return function(rows, opt)
   for c, name in ipairs(columns) do
     widths[c], numeric[c] = width(name), true
     for _, row in ipairs(rows) do
-      widths[c] = math.max(widths[c], width(cell(row[name])))
-      numeric[c] = numeric[c] and (row[name] == nil or type(row[name]) == "number")
+      local value = row_fields.value(row, name)
+      widths[c] = math.max(widths[c], width(cell(value)))
+      numeric[c] = numeric[c] and (value == nil or type(value) == "number")
     end
   end
   local function line(text_of)
@@ -89,7 +97,7 @@ return function(rows, opt)
   end
   line(function(name) return name end)
   for _, row in ipairs(rows) do
-    line(function(name) return cell(row[name]) end)
+    line(function(name) return cell(row_fields.value(row, name)) end)
   end
   return table.concat(lines, "\n") .. "\n"
 end

@@ -46,21 +46,6 @@ describe("tessera.rows", function()
     end)
   end)
 
-  it("turns unit suffixes into labels and goals", function()
-    for name, expected in pairs {
-      throughput_tok_s = { "throughput (tok/s)", "higher" }, latency_s = { "latency (s)", "lower" },
-      memory_bytes_per_s = { "memory (bytes/s)", "higher" }, weight_bytes = { "weight (bytes)", "lower" },
-      price_usd_per_h = { "price (USD/h)", "lower" }, usd_per_million_tokens = { "USD per million tokens", "lower" },
-      error_ratio = { "error (ratio)", "lower" }, idle_ratio = { "idle (ratio)" }, omega = { "omega", "lower" },
-      mean_bitwidth = { "mean bitwidth (bits)" }, requests_per_s = { "requests (1/s)", "higher" },
-      wikitext_perplexity = { "wikitext perplexity", "lower" }, speedup = { "speedup", "higher" },
-      planner = { "planner" },
-    } do
-      assert.equal(expected[1], rows.label(name))
-      assert.equal(expected[2], rows.better(name), name)
-    end
-  end)
-
   it("makes sheets", function()
     assert.same({ columns = { "n", "planner", "status", "latency_s" }, lines = { { 4, "exact", "optimal", 1.5 } } },
       rows.sheet { row("exact", 4, { latency_s = 1.5 }) })

@@ -20,6 +20,13 @@ describe("ts.table", function()
     assert.equal("b  a\n", ts.table({}, { columns = { "b", "a" } }))
   end)
 
+  it("shows the points of results", function()
+    local list = { { point = { planner = "exact" }, x = 1, status = "done", meta = {} } }
+    assert.equal("planner  status  x\nexact    done    1\n", ts.table(list))
+    assert.equal("x  planner\n1  exact\n", ts.table(list, { columns = { "x", "planner" } }))
+    assert.equal("meta  point\na     b\n", ts.table { { point = "b", meta = "a" } })
+  end)
+
   it("counts characters, not bytes, and keeps to one line", function()
     assert.equal("name  x\n\195\169\195\169    1\nab?c  2\n",
       ts.table { { name = "\195\169\195\169", x = 1 }, { name = "ab\nc", x = 2 } })

@@ -90,13 +90,13 @@ TEST_F(SweepInterrupt, ATerminalHasALiveLine) {
   experiment("bar", 12, kSlow);
   const std::string colored = on_terminal(folder_.string(), nullptr, 100);
   EXPECT_THAT(colored, HasSubstr("\r\x1b[K"));
-  EXPECT_THAT(colored, HasSubstr("\x1b[1m"));
+  EXPECT_THAT(colored, HasSubstr("\x1b[32m"));
   EXPECT_THAT(colored, HasSubstr("█"));
   EXPECT_THAT(colored, HasSubstr("left "));
   EXPECT_THAT(colored, HasSubstr("best x_s 1 (i=1)"));
   std::filesystem::remove(path("results.db"));
   const std::string plain = on_terminal(folder_.string(), "1", 50);
-  EXPECT_THAT(plain, testing::Not(HasSubstr("\x1b[1m")));
+  EXPECT_THAT(plain, testing::Not(HasSubstr("\x1b[32m")));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 local rows = require "tessera.rows"
+local units = require "tessera.units"
 local grid = require "tessera.experiment.grid"
 
 local M = {}
@@ -110,7 +111,7 @@ end
 local function direction(opt, path)
   if opt.lowest and opt.highest then fail(path, "lowest and highest at once") end
   if opt.lowest or opt.highest then return opt.lowest and "lower" or "higher" end
-  local better = rows.better(opt.column)
+  local better = units.better(opt.column)
   if not better then
     fail(path, ("whether '%s' should be low or high cannot be told from its name; give lowest = true or highest = true")
       :format(opt.column))

@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local rows = require "tessera.rows"
+local units = require "tessera.units"
 local terminal = require "tessera.terminal"
 local grid = require "tessera.experiment.grid"
 
@@ -27,7 +28,7 @@ end
 -- The first column, by name, that has a better end.
 local function goal_of(row, declared)
   for _, name in ipairs(rows.columns({ row }, declared)) do
-    local better = rows.better(name)
+    local better = units.better(name)
     if better and type(row[name]) == "number" then return name, better end
   end
 end

@@ -4,7 +4,7 @@ local budget = require "tessera.budget"
 local axis = require "tessera.plot.axis"
 local pipeline = require "tessera.picture.pipeline"
 local svg = require "tessera.picture.svg"
-local units = require "tessera.plot.units"
+local units = require "tessera.units"
 
 local M = {}
 

@@ -1,6 +1,6 @@
 -- Axes: where a value stands between 0 and 1, and the ticks that people read: multiples of 1, 2 and 5.
 
-local units = require "tessera.plot.units"
+local units = require "tessera.units"
 
 local M = {}
 

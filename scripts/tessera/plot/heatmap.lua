@@ -4,7 +4,7 @@ local axis = require "tessera.plot.axis"
 local frames = require "tessera.plot.frame"
 local read = require "tessera.plot.data"
 local svg = require "tessera.picture.svg"
-local units = require "tessera.plot.units"
+local units = require "tessera.units"
 
 local M = {}
 

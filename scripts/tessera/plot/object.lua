@@ -6,7 +6,7 @@ local escape = require "tessera.escape"
 local frames = require "tessera.plot.frame"
 local options = require "tessera.options"
 local read_data = require "tessera.plot.data"
-local rows = require "tessera.rows"
+local units = require "tessera.units"
 local save = require "tessera.picture.save"
 local terminal = require "tessera.terminal"
 local text = require "tessera.plot.text"
@@ -113,8 +113,8 @@ return function(opt)
   for _, label in ipairs { "title", "x_label", "y_label" } do opt[label] = opt[label] and escape.clean(opt[label]) end
   local data = read_data.read(opt)
   if opt.kind == "cdf" then curves.cumulate(data) elseif opt.kind == "lines" then curves.sort(data) end
-  opt.x_better = opt.x_better or rows.better(opt.x) or "lower"
-  opt.y_better = opt.y_better or opt.y and rows.better(opt.y) or "lower"
+  opt.x_better = opt.x_better or units.better(opt.x) or "lower"
+  opt.y_better = opt.y_better or opt.y and units.better(opt.y) or "lower"
   opt.summary = summary_of(opt, data)
   local self = { opt = opt, data = data }
   if #opt.rows == 0 then

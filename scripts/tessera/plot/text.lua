@@ -6,7 +6,7 @@ local curves = require "tessera.plot.curves"
 local read = require "tessera.plot.data"
 local shares = require "tessera.plot.heatmap"
 local terminal = require "tessera.terminal"
-local units = require "tessera.plot.units"
+local units = require "tessera.units"
 local xy = require "tessera.plot.xy"
 
 local M = {}

@@ -5,7 +5,7 @@ local curves = require "tessera.plot.curves"
 local frames = require "tessera.plot.frame"
 local read = require "tessera.plot.data"
 local svg = require "tessera.picture.svg"
-local units = require "tessera.plot.units"
+local units = require "tessera.units"
 
 local M = {}
 

@@ -8,7 +8,7 @@ local options = require "tessera.options"
 local section = require "tessera.report.section"
 local store_module = require "tessera.store"
 local svg = require "tessera.picture.svg"
-local units = require "tessera.plot.units"
+local units = require "tessera.units"
 
 local h = html.h
 local M = {}

@@ -6,6 +6,7 @@ local html = require "tessera.report.html"
 local pipeline = require "tessera.picture.pipeline"
 local plot = require "tessera.plot"
 local rows = require "tessera.rows"
+local units = require "tessera.units"
 local store_module = require "tessera.store"
 local timeline = require "tessera.picture.timeline"
 
@@ -46,7 +47,7 @@ local function goal(list, names)
     if name:find "_tok_s$" and columns_of.any_number(list, name) then return name end
   end
   for _, name in ipairs(names) do
-    if rows.better(name) and columns_of.any_number(list, name) then return name end
+    if units.better(name) and columns_of.any_number(list, name) then return name end
   end
   for _, name in ipairs(names) do
     if columns_of.any_number(list, name) then return name end
@@ -111,7 +112,7 @@ end
 local function best_first(list, column)
   if not column then return list end
   local best, at
-  local sign = rows.better(column) == "higher" and -1 or 1
+  local sign = units.better(column) == "higher" and -1 or 1
   for i, row in ipairs(list) do
     local value = row[column]
     if type(value) == "number" and (not best or sign * value < best) then best, at = sign * value, i end

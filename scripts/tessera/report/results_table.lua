@@ -6,7 +6,7 @@ local columns_of = require "tessera.report.columns"
 local data = require "tessera.plot.data"
 local html = require "tessera.report.html"
 local marks = require "tessera.report.marks"
-local units = require "tessera.plot.units"
+local units = require "tessera.units"
 
 local h = html.h
 local M = {}

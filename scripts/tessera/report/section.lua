@@ -5,7 +5,7 @@ local html = require "tessera.report.html"
 local pictures = require "tessera.report.pictures"
 local results_table = require "tessera.report.results_table"
 local rows = require "tessera.rows"
-local units = require "tessera.plot.units"
+local units = require "tessera.units"
 
 local h = html.h
 local M = {}
