@@ -1,5 +1,4 @@
--- Decisions around a plan: how many GPUs to buy, what quality costs, why a plan is as it is, and what to do when a GPU
--- fails.
+-- Decisions around a plan: how many GPUs to buy, what quality costs, what to do when one fails.
 local ts = require "tessera"
 
 local workload = { prompt_tokens = 256, output_tokens = 32, batch_size = 8 }
