@@ -5,8 +5,8 @@ local host = require "tessera.host"
 
 local M = {}
 
---- facts(stream): is_terminal, columns, colour of "stdout" (default), "stderr" or "stdin"; asked anew each time,
---- since windows change their size.
+--- facts(stream): is_terminal, redraws, columns, colour of "stdout" (default), "stderr" or "stdin"; asked anew each
+--- time, since windows change their size.
 M.facts = host.terminal
 
 --- Characters, not bytes: every byte of UTF-8 but those that continue a character.

@@ -48,7 +48,8 @@ describe("ts.experiment", function()
     { { grid = {} }, "give { key = { value" }, { { grid = { a = {} } }, "the list of values is empty" },
     { { grid = { a = 3 } }, "a list of values belongs here, not a number" },
     { { grid = { a = { 1, 1 } } }, "1 is there twice" }, { { grid = { a = { 0 / 0 } } }, "not a finite number" },
-    { { grid = { a = { {} } } }, "a string, a number or a boolean belongs here" },
+    { { grid = { a = { {} } } }, "belongs here, not a table; give it a name" },
+    { { grid = { "a", "b" } }, "grid[1]: a point belongs here, { key = value, ... }, not a string" },
     { { grid = { ["a b"] = { 1 } } }, "no name of letters" }, { { grid = { status = { 1 } } }, "choose another name" },
     { { grid = { { a = 1 }, { b = 1 } } }, "the key 'b', which the first point has not" },
     { { grid = { { a = 1, b = 2 }, { a = 1 } } }, "it has no 'b'" },
@@ -76,11 +77,19 @@ describe("ts.grid and --where", function()
   it("chooses by words as people type them", function()
     local keys, points = grid.expand({ n = { 1, 2.5 }, flag = { true }, name = { "a", "b" } }, "x")
     assert.same({ n = { 2.5 }, name = { "a", "b" } }, grid.where({ "n=2.50", "name=a", "b" }, keys, points))
-    support.raises("invalid_argument", "no key 'nam'; did you mean 'name'", function()
+    support.raises("usage", "no key 'nam'; did you mean 'name'", function()
       grid.where({ "nam=a" }, keys, points)
     end)
-    support.raises("invalid_argument", "no point has name = 'c'", function() grid.where({ "name=c" }, keys, points) end)
-    support.raises("invalid_argument", "'a' is not key=value", function() grid.where({ "a" }, keys, points) end)
+    support.raises("usage", "no point has name = 'c'", function() grid.where({ "name=c" }, keys, points) end)
+    support.raises("usage", "'a' is not key=value", function() grid.where({ "a" }, keys, points) end)
+  end)
+  it("takes all values that read alike, unless a number is typed with all its digits", function()
+    local keys, points = grid.expand({ v = { 1, "1", true, "true", 0.3, 0.1 + 0.2 } }, "x")
+    local function chosen(word) return #grid.select(points, grid.where({ word }, keys, points)) end
+    assert.equal(2, chosen "v=1")
+    assert.equal(2, chosen "v=true")
+    assert.equal(2, chosen "v=0.3")
+    assert.same({ v = { 0.1 + 0.2 } }, grid.where({ "v=0.30000000000000004" }, keys, points))
   end)
 end)
 
@@ -134,7 +143,7 @@ describe("shards", function()
     assert.same({ 1, 3, "Slurm" }, { s.index, s.count, s.by })
     assert.is_nil(shards.choose(nil, env { SLURM_PROCID = "0", SLURM_NTASKS = "1" }))
     assert.is_nil(shards.choose("0/2", env { SLURM_PROCID = "1", SLURM_NTASKS = "3" }).by)
-    support.raises("invalid_argument", "part 3 of 3 does not exist", function()
+    support.raises("usage", "part 3 of 3 does not exist", function()
       shards.choose(nil, env { RANK = "3", WORLD_SIZE = "3" })
     end)
   end)

@@ -86,7 +86,7 @@ describe("tessera examples", function()
     support.raises("not_found", "did you mean '02_own_model'", function()
       examples.main { names = { "02_own_modl" }, to = folder }
     end)
-    support.raises("invalid_argument", "say which", function()
+    support.raises("usage", "say which", function()
       examples.main { names = { "01_first_plan" }, to = folder }
     end)
   end)

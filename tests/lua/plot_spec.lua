@@ -199,6 +199,24 @@ describe("ts.plot", function()
     raises("invalid_argument", "read-only", function() plot.x = 1 end)
   end)
 
+  it("draws numbers at the ends of what a double holds", function()
+    for _, kind in ipairs { "lines", "scatter", "bars", "cdf" } do
+      local function plot(values)
+        local rows = {}
+        for i, value in ipairs(values) do rows[i] = { a = i, b = value, word = "w" .. i } end
+        local cdf = kind == "cdf"
+        return ts.plot { kind = kind, rows = rows, x = cdf and "b" or kind == "bars" and "word" or "a", y = not cdf
+          and "b" or nil }
+      end
+      local huge = plot { 1e308, -1e308, 3 }
+      assert.truthy(huge:svg():find("2 beyond 1e+300", 1, true), kind)
+      assert.is_nil(huge:text(80):find "nan")
+      local tiny = plot { 5e-324, 0, 1e-310 }
+      assert.is_nil(tiny:svg():find "nan", kind)
+      assert.is_nil(tiny:text(80):find "nan", kind)
+    end
+  end)
+
   it("refuses wrong use", function()
     local function plot(changes)
       return function() return ts.plot(support.changed({ kind = "bars", x = "a", y = "b", rows = { { a = 1, b = 2 } } },

@@ -260,6 +260,7 @@ TEST_F(LuaKit, RefusesWhatIsNoExactInteger) {
 }
 
 TEST_F(LuaKit, FillsInDefaults) {
+  EXPECT_EQ(json("-0.0"), "-0.0");  // a sign that 1 / x shows
   EXPECT_EQ(json("kit.demo { batch_size = 4 }"),
             R"({"batch_size":4,"bitwidths":[3,4,8,16],"names":[],"planner":"exact","positional":0,)"
             R"("theta":1.5,"verbose":false})");

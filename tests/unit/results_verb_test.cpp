@@ -55,8 +55,9 @@ db:set_claims(run, { { passed = true, text = "exact is best" }, { passed = false
 
 TEST_F(ResultsVerb, ListsExperiments) {
   const std::string text = shown({});
-  EXPECT_THAT(text, StartsWith("experiment    runs  points  failed  claims         last change\n"
-                               "llmpq/table4     1       3       1  1 of 3 passed  20"));
+  EXPECT_THAT(
+      text, StartsWith("experiment    runs  points  failed  claims                    last change\n"
+                       "llmpq/table4     1       3       1  1 of 3 passed, 1 skipped  20"));
   const Json list = Json::parse(shown({"--json"}));
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0]["experiment"], "llmpq/table4");
@@ -214,16 +215,16 @@ TEST_F(ResultsVerb, AScriptLeavesOneFileHoweverItEnds) {
 TEST_F(ResultsVerb, RefusesWithTheWayOut) {
   refused({"llmpq/tabel4"}, 1, "no experiment 'llmpq/tabel4'; did you mean 'llmpq/table4'?");
   refused({"llmpq/table4", "--run", "7"}, 1, "has no run 7; it has 1");
-  refused({"llmpq/table4", "--where", "clustr=c1"}, 1, "did you mean 'cluster'");
-  refused({"llmpq/table4", "--where", "c1"}, 1, "not of the form key=value");
-  refused({"llmpq/table4", "--columns", "throughput"}, 1, "did you mean 'throughput_tok_s'");
-  refused({"llmpq/table4", "--sort", "nothing"}, 1, "--sort: no row has a column 'nothing'");
+  refused({"llmpq/table4", "--where", "clustr=c1"}, 2, "did you mean 'cluster'");
+  refused({"llmpq/table4", "--where", "c1"}, 2, "not of the form key=value");
+  refused({"llmpq/table4", "--columns", "throughput"}, 2, "did you mean 'throughput_tok_s'");
+  refused({"llmpq/table4", "--sort", "nothing"}, 2, "--sort: no row has a column 'nothing'");
   refused({"llmpq/table4", "--format", "word"}, 2, "--format");
-  refused({"llmpq/table4", "--diff", "1,2,3"}, 1, "--diff");
+  refused({"llmpq/table4", "--diff", "1,2,3"}, 2, "--diff");
   refused({"llmpq/table4", "--diff", "1,none.db"}, 1, "none.db");
-  refused({"llmpq/table4", "--prefer", "first"}, 1, "belongs to --merge");
-  refused({"--diff", "1,2"}, 1, "name the experiment");
-  refused({"a", "b"}, 1, "one experiment at a time");
+  refused({"llmpq/table4", "--prefer", "first"}, 2, "belongs to --merge");
+  refused({"--diff", "1,2"}, 2, "name the experiment");
+  refused({"a", "b"}, 2, "one experiment at a time");
   refused({"llmpq/table4", "--out", "no/such/folder.csv"}, 1, "no/such/folder.csv");
   const Process none = results({});
   expect_refusal(none, 1,

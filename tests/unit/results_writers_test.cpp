@@ -43,6 +43,15 @@ int status_of(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+TEST_F(ResultsWriters, WhoOpensAFileThatIsJustBeingMadeTakesItForOurs) {
+  for (int round = 0; round < 40; ++round) {
+    const std::string name = path("new" + std::to_string(round) + ".db");
+    std::vector<pid_t> openers;
+    for (int i = 0; i < 6; ++i) openers.push_back(start([&] { Store store(name); }));
+    for (const pid_t pid : openers) ASSERT_EQ(status_of(pid), 0) << "round " << round;
+  }
+}
+
 TEST_F(ResultsWriters, ManyStartOnANewFileTogether) {
   constexpr int kWriters = 6, kRows = 60;
   std::vector<pid_t> writers;

@@ -1,8 +1,4 @@
-// Ctrl-C during a sweep, and what it shows on a terminal.
-
-#include <poll.h>
-#include <pty.h>
-#include <sys/wait.h>
+// Ctrl-C during a sweep.
 
 #include <csignal>
 
@@ -64,39 +60,6 @@ TEST_F(SweepInterrupt, InThisProcessItStopsAfterThePoint) {
   const test::Process p = tessera({"run", "here.lua", "--jobs", "0"}, setup);
   EXPECT_EQ(p.status, 130) << p.err;
   EXPECT_LT(rows("here").size(), 9u);
-}
-
-std::string on_terminal(const std::string& folder, const char* no_color, unsigned short columns) {
-  winsize size{24, columns, 0, 0};
-  int terminal = -1;
-  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
-  if (pid == 0) {
-    if (no_color != nullptr) setenv("NO_COLOR", no_color, 1);
-    if (chdir(folder.c_str()) != 0) _exit(126);
-    execl(TESSERA_PROGRAM, "tessera", "run", "bar.lua", "--jobs", "2", nullptr);
-    _exit(127);
-  }
-  std::string screen;
-  char block[4096];
-  for (ssize_t n; (n = ::read(terminal, block, sizeof block)) > 0;) {
-    screen.append(block, static_cast<std::size_t>(n));
-  }
-  close(terminal);
-  waitpid(pid, nullptr, 0);
-  return screen;
-}
-
-TEST_F(SweepInterrupt, ATerminalHasALiveLine) {
-  experiment("bar", 12, kSlow);
-  const std::string colored = on_terminal(folder_.string(), nullptr, 100);
-  EXPECT_THAT(colored, HasSubstr("\r\x1b[K"));
-  EXPECT_THAT(colored, HasSubstr("\x1b[32m"));
-  EXPECT_THAT(colored, HasSubstr("█"));
-  EXPECT_THAT(colored, HasSubstr("left "));
-  EXPECT_THAT(colored, HasSubstr("best x_s 1 (i=1)"));
-  std::filesystem::remove(path("results.db"));
-  const std::string plain = on_terminal(folder_.string(), "1", 50);
-  EXPECT_THAT(plain, testing::Not(HasSubstr("\x1b[32m")));
 }
 
 }  // namespace

@@ -146,11 +146,11 @@ TEST_F(Sweep, FlagsChooseThePoints) {
   EXPECT_THAT(p.out, HasSubstr("6 points, 2 stored, 4 to run"));
   p = tessera({"flags.lua", "--quick"});
   EXPECT_THAT(p.err, HasSubstr("2 points, 2 to run"));
-  test::expect_refusal(tessera({"run", "flags.lua", "--where", "j=2"}), 1, "has no key 'j'");
-  test::expect_refusal(tessera({"run", "flags.lua", "--where", "i=9"}), 1, "no point has i = '9'");
-  test::expect_refusal(tessera({"run", "flags.lua", "--shard", "4/4"}), 1,
+  test::expect_refusal(tessera({"run", "flags.lua", "--where", "j=2"}), 2, "has no key 'j'");
+  test::expect_refusal(tessera({"run", "flags.lua", "--where", "i=9"}), 2, "no point has i = '9'");
+  test::expect_refusal(tessera({"run", "flags.lua", "--shard", "4/4"}), 2,
                        "part 4 of 4 does not exist: parts count from 0 to 3");
-  test::expect_refusal(tessera({"run", "flags.lua", "--shard", "x"}), 1, "'x' is not i/n");
+  test::expect_refusal(tessera({"run", "flags.lua", "--shard", "x"}), 2, "'x' is not i/n");
 }
 
 TEST_F(Sweep, LaunchersSayWhichPartAndPartsMerge) {
@@ -184,7 +184,7 @@ TEST_F(Sweep, ClaimsDecideTheStatus) {
   test::Process p = tessera({"run", "claims.lua", "--where", "i=1,2"});
   EXPECT_EQ(p.status, 0) << p.out;
   EXPECT_THAT(p.out, HasSubstr("skipped"));
-  EXPECT_THAT(p.out, HasSubstr("1 points not run"));
+  EXPECT_THAT(p.out, HasSubstr("1 point not run"));
   p = tessera({"run", "claims.lua"});
   EXPECT_EQ(p.status, 1);
   EXPECT_THAT(p.out, HasSubstr("FAIL"));

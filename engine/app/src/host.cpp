@@ -51,6 +51,7 @@ bool shows_traceback(const lua_kit::ErrorReport& report) {
 }
 
 ExitStatus status_of(const std::string& code) {
+  if (code == "usage") return kUsage;  // flags and names that a verb in Lua refused
   if (code == "infeasible") return kInfeasible;
   if (code == "interrupted") return kInterrupted;
   return kFailed;

@@ -244,6 +244,8 @@ int terminal(lua_State* L) {
   lua_newtable(L);
   lua_pushboolean(L, facts.is_terminal);
   lua_setfield(L, -2, "is_terminal");
+  lua_pushboolean(L, facts.redraws);
+  lua_setfield(L, -2, "redraws");
   lua_pushinteger(L, facts.columns);
   lua_setfield(L, -2, "columns");
   lua_pushboolean(L, facts.colour);

@@ -16,7 +16,7 @@ namespace tessera::app {
 /// `forget_loaded_files()`, `poll_interrupts(boolean)`, `interrupted()`, `make_folder(path)`,
 /// `user_folders()`, `user_scripts(kind)` (paths of the Lua files in folder `kind` of
 /// TESSERA_PATH), `experiments()` (what ships: name, path, doc), `terminal(stream)` (`is_terminal`,
-/// `columns`, `colour`), `run_program(words, input)` (starts one without a shell; exit
+/// `redraws`, `columns`, `colour`), `run_program(words, input)` (starts one without a shell; exit
 /// status, stdout, stderr).
 void open_host_module(Host& host);
 

@@ -36,6 +36,25 @@ void hold_standard_streams() {
 
 void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
+// While it lives, what is written to stdout goes to stderr.
+class StdoutToStderr {
+ public:
+  StdoutToStderr() : stdout_(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)) {
+    std::fflush(stdout);
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  ~StdoutToStderr() {
+    std::fflush(stdout);
+    ::dup2(stdout_, STDOUT_FILENO);
+    ::close(stdout_);
+  }
+  StdoutToStderr(const StdoutToStderr&) = delete;
+  StdoutToStderr& operator=(const StdoutToStderr&) = delete;
+
+ private:
+  int stdout_;
+};
+
 // Fields of an experiment that the script declares: num_points, or error. Only scripts that speak
 // of ts.experiment are loaded, since others run.
 Json describe_experiment(Host& host, Listed& entry) {
@@ -45,6 +64,7 @@ Json describe_experiment(Host& host, Listed& entry) {
   } catch (const Error&) {
     return fields;  // its doc says why
   }
+  const StdoutToStderr quiet;  // a script may talk while it loads, and the list is data
   lua_State* L = host.state();
   const lua_kit::StackGuard guard(L);
   lua_getglobal(L, "require");
@@ -62,7 +82,8 @@ Json describe_experiment(Host& host, Listed& entry) {
 std::string list_line(const Listed& entry, const Json& experiment) {
   std::string text = fmt::format("{:<36}", entry.name);
   if (experiment.contains("num_points")) {
-    text += fmt::format("  [{} points]", experiment["num_points"].get<int>());
+    const int num_points = experiment["num_points"].get<int>();
+    text += fmt::format("  [{} point{}]", num_points, num_points == 1 ? "" : "s");
   }
   if (!entry.doc.empty()) text += "  " + entry.doc;
   if (experiment.contains("error")) {

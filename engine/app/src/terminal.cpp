@@ -27,8 +27,9 @@ Terminal terminal_facts(int fd) {
              columns > 0 && columns < 10'000) {
     facts.columns = columns;
   }
+  facts.redraws = facts.is_terminal && variable("TERM") != "dumb";
   // https://no-color.org: any value but the empty one counts.
-  facts.colour = facts.is_terminal && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
+  facts.colour = facts.redraws && variable("NO_COLOR").empty();
   return facts;
 }
 

@@ -54,7 +54,8 @@ class Reader {
       fail(path, std::isnan(value) ? "NaN cannot be written as JSON"
                                    : "an infinite number cannot be written as JSON");
     }
-    if (std::floor(value) == value && std::fabs(value) <= kMaxExactInteger) {
+    const bool is_integer = std::floor(value) == value && std::fabs(value) <= kMaxExactInteger;
+    if (is_integer && !(value == 0 && std::signbit(value))) {
       return static_cast<std::int64_t>(value);
     }
     return value;

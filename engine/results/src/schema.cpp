@@ -77,9 +77,18 @@ CREATE TABLE columns (               -- what the views "rows:EXPERIMENT" show
 );
 )sql";
 
-std::int64_t single_number(Database& database, const char* sql) {
-  Query query = database.query(sql);
-  return query.next() ? query.integer(0) : 0;
+// What tells whose file it is. One statement, so that all three are of the same moment: another
+// process may be making the tables.
+struct Marks {
+  std::int64_t application, version, num_tables;
+};
+
+Marks marks_of(Database& database) {
+  Query query = database.query(
+      "SELECT (SELECT application_id FROM pragma_application_id), "
+      "(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)");
+  if (!query.next()) return {};
+  return {query.integer(0), query.integer(1), query.integer(2)};
 }
 
 enum class Content { nothing, ours };
@@ -89,9 +98,8 @@ Content examine(Database& database) {
     throw Error(code, fmt::format("results file {}: {}", quote(database.path(), 300), problem),
                 database.path());
   };
-  const std::int64_t application = single_number(database, "PRAGMA application_id");
-  const std::int64_t version = single_number(database, "PRAGMA user_version");
-  const bool empty = single_number(database, "SELECT count(*) FROM sqlite_schema") == 0;
+  const auto [application, version, num_tables] = marks_of(database);
+  const bool empty = num_tables == 0;
   if (empty && application == 0 && version == 0) return Content::nothing;
   if (application != kApplicationId) {
     refuse(ErrorCode::io,

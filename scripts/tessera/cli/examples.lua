@@ -40,7 +40,7 @@ local function find(name, all)
   end
   if #matches == 1 then return matches[1] end
   if #matches > 1 then
-    core.raise("invalid_argument", ("several examples are called '%s': %s; say which"):format(name,
+    core.raise("usage", ("several examples are called '%s': %s; say which"):format(name,
       matches[1].name .. " and " .. matches[2].name), name)
   end
   core.raise("not_found", ("there is no example '%s'%s; `tessera examples` lists them"):format(name,

@@ -10,7 +10,7 @@ local text_table = require "tessera.text_table"
 
 local M = {}
 
-local function fail(flag, text) core.raise("invalid_argument", ("%s: %s"):format(flag, text), flag) end
+local function fail(flag, text) core.raise("usage", ("%s: %s"):format(flag, text), flag) end
 
 local function note(text) io.stderr:write("tessera: ", text, "\n") end
 
@@ -37,13 +37,21 @@ local function experiments_of(file)
       entry = { experiment = run.experiment, runs = 0 }
       by_name[run.experiment], found[#found + 1] = entry, entry
     end
-    local passed = 0
-    for _, claim in ipairs(run.claims) do passed = passed + (claim.passed and 1 or 0) end
+    local passed, skipped = 0, 0
+    for _, claim in ipairs(run.claims) do
+      passed, skipped = passed + (claim.passed and 1 or 0), skipped + (claim.passed == nil and 1 or 0)
+    end
     entry.runs = entry.runs + 1
     entry.points, entry.failed, entry.changed_at = run.num_points, run.num_failed, run.changed_at
-    entry.claims, entry.claims_passed = #run.claims, passed
+    entry.claims, entry.claims_passed, entry.claims_skipped = #run.claims, passed, skipped
   end
   return found
+end
+
+local function claims_cell(entry)
+  if entry.claims == 0 then return nil end
+  local text = ("%d of %d passed"):format(entry.claims_passed, entry.claims)
+  return entry.claims_skipped > 0 and ("%s, %d skipped"):format(text, entry.claims_skipped) or text
 end
 
 local function list(file, given)
@@ -51,8 +59,7 @@ local function list(file, given)
   if format_of(given) == "json" then return deliver(store.json(found), given) end
   local page = { columns = { "experiment", "runs", "points", "failed", "claims", "last change" }, lines = {} }
   for l, e in ipairs(found) do
-    page.lines[l] = { e.experiment, e.runs, e.points, e.failed,
-      e.claims > 0 and ("%d of %d passed"):format(e.claims_passed, e.claims) or nil, rows.time_text(e.changed_at) }
+    page.lines[l] = { e.experiment, e.runs, e.points, e.failed, claims_cell(e), rows.time_text(e.changed_at) }
   end
   if #found == 0 then note(given.results .. " holds no experiments yet") end
   deliver(sheet[format_of(given)](page), given)
@@ -145,7 +152,7 @@ end
 local function heading(run, runs)
   local commit = run.git_commit ~= "" and ", commit " .. run.git_commit:sub(1, 12) or ""
   local script = run.script_hash ~= "" and ", script " .. run.script_hash:sub(1, 12) or ""
-  local doc = run.declaration.doc and run.declaration.doc .. "\n" or ""
+  local doc = (run.declaration.doc or "") ~= "" and run.declaration.doc .. "\n" or ""
   return ("%s, run %d%s%s: %s%s%s, %s, %d failed\n%s\n"):format(run.experiment, run.id,
     #runs > 1 and (" (of %d runs)"):format(#runs) or "", run.quick and ", quick" or "",
     rows.time_text(run.changed_at), script, commit, count(run.num_points, "point"), run.num_failed, doc)
@@ -185,9 +192,8 @@ local function diff(file, name, given)
   local newest = find_run(file, name, given.run)
   local first, first_name = side(file, name, words[1])
   local second, second_name = side(file, name, words[2] or tostring(newest.id))
-  local conditions = selection.conditions_of(given.where)
-  local result = rows_diff.compare(rows.where(first, conditions, "--where"),
-    rows.where(second, conditions, "--where"), given.columns)
+  local result = rows_diff.compare(selection.where(first, given.where), selection.where(second, given.where),
+    given.columns)
   local format = format_of(given)
   if format == "json" then
     deliver(store.json(result), given)

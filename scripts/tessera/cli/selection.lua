@@ -5,7 +5,7 @@ local rows = require "tessera.rows"
 
 local M = {}
 
-local function fail(flag, text) core.raise("invalid_argument", ("%s: %s"):format(flag, text), flag) end
+local function fail(flag, text) core.raise("usage", ("%s: %s"):format(flag, text), flag) end
 
 --- The words of --where, split at commas: { "planner=exact", "uniform", "model=opt-30b" } is
 --- { planner = { "exact", "uniform" }, model = { "opt-30b" } }.
@@ -38,6 +38,16 @@ local function check_columns(found, names, flag)
   end
 end
 
+--- The rows that fit the words of --where.
+function M.where(found, words)
+  local conditions = M.conditions_of(words)
+  local names = {}
+  for name in pairs(conditions) do names[#names + 1] = name end
+  table.sort(names)
+  check_columns(found, names, "--where")
+  return rows.where(found, conditions)
+end
+
 local function less(a, b)
   if type(a) == "number" and type(b) == "number" then return a < b end
   if type(a) == type(b) then return tostring(a) < tostring(b) end
@@ -68,7 +78,7 @@ end
 function M.select(all, given)
   check_columns(all, given.columns, "--columns")
   local found = {}
-  for _, row in ipairs(rows.where(all, M.conditions_of(given.where), "--where")) do
+  for _, row in ipairs(M.where(all, given.where)) do
     if not given.failed or rows.failed(row) then found[#found + 1] = row end
   end
   if given.sort then sort(found, given.sort) end

@@ -29,7 +29,8 @@ local function check_value(value, path)
       fail(path, ("%s is not a finite number"):format(tostring(value)))
     end
   elseif kind ~= "string" and kind ~= "boolean" then
-    fail(path, ("a string, a number or a boolean belongs here, not a %s"):format(kind))
+    fail(path, ("a string, a number or a boolean belongs here, not a %s%s"):format(kind, kind == "table"
+      and "; give it a name, and look the table up by that name in `run`" or ""))
   end
 end
 
@@ -96,6 +97,7 @@ function M.expand(grid, path)
     fail(path, "give { key = { value, ... }, ... }, or a list of points")
   end
   if type(grid[1]) == "table" then return listed(grid, path) end
+  if grid[1] ~= nil then fail(path .. "[1]", "a point belongs here, { key = value, ... }, not a " .. type(grid[1])) end
   for key, values in pairs(grid) do
     check_key(key, path)
     check_values(values, path .. "." .. key)
@@ -142,29 +144,49 @@ function M.select(points, wanted)
   return chosen
 end
 
+local function fail_where(text) core.raise("usage", "--where: " .. text, "--where") end
+
+-- The values that a word of --where means: all that read like it, 1 and "1" alike. Numbers are shown with 14 digits;
+-- a word with more of them means the one number that it is.
+local function meant(values, text)
+  local number, exact, alike = tonumber(text), {}, {}
+  local shown = number and tostring(number)
+  for value in pairs(values) do
+    local is_number = type(value) == "number"
+    if is_number and value == number then exact[1] = value end
+    if tostring(value) == text or (is_number and tostring(value) == shown) then alike[#alike + 1] = value end
+  end
+  return #exact > 0 and number ~= tonumber(shown) and exact or alike
+end
+
+local function texts_of(values)
+  local seen = {}
+  for value in pairs(values) do seen[tostring(value)] = true end
+  return sorted_keys(seen)
+end
+
 --- { key = { values } } of the words of --where, "key=value" and further values; checked against the points.
 function M.where(words, keys, points)
   local wanted, key = {}, nil
   local known = {}
   for _, name in ipairs(keys) do known[name] = {} end
   for _, point in ipairs(points) do
-    for name, value in pairs(point) do known[name][tostring(value)] = value end
+    for name, value in pairs(point) do known[name][value] = true end
   end
   for _, word in ipairs(words) do
     local name, text = word:match "^([^=]*)=(.*)$"
     if name then key = name end
     text = text or word
-    if not key then fail("--where", ("'%s' is not key=value"):format(word)) end
+    if not key then fail_where(("'%s' is not key=value"):format(word)) end
     if not known[key] then
-      fail("--where", ("the experiment has no key '%s'%s"):format(key, core.did_you_mean(key, keys)))
+      fail_where(("the experiment has no key '%s'%s"):format(key, core.did_you_mean(key, keys)))
     end
-    local value = known[key][text]
-    if value == nil and tonumber(text) then value = known[key][tostring(tonumber(text))] end
-    if value == nil then
-      fail("--where", ("no point has %s = '%s'%s"):format(key, text, core.did_you_mean(text, sorted_keys(known[key]))))
+    local values = meant(known[key], text)
+    if #values == 0 then
+      fail_where(("no point has %s = '%s'%s"):format(key, text, core.did_you_mean(text, texts_of(known[key]))))
     end
     wanted[key] = wanted[key] or {}
-    table.insert(wanted[key], value)
+    for _, value in ipairs(values) do table.insert(wanted[key], value) end
   end
   return wanted
 end

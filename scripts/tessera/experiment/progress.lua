@@ -37,7 +37,7 @@ end
 function M.new(total, experiment, stream)
   local self = { total = total, done = 0, failed = 0, running = 0 }
   local facts, started = terminal.facts "stderr", core.clock()
-  local width = facts.is_terminal and facts.columns
+  local width = facts.redraws and facts.columns
   local drawn_at, best, goal, better, last_tenth = width and 0 or started, nil, nil, nil, 0
   stream = stream or io.stderr
 

@@ -30,7 +30,7 @@ local function chosen_items(experiment, options, shard)
   for i, p in ipairs(points) do index_of[p] = i - 1 end
   if options.where then points = grid.select(points, grid.where(options.where, experiment.keys, points)) end
   if #points == 0 then
-    core.raise("invalid_argument", "--where: no point has all these values together", "--where")
+    core.raise("usage", "--where: no point has all these values together", "--where")
   end
   for i, p in ipairs(points) do
     local key = store.key(p)

@@ -11,7 +11,7 @@ local launchers = {
   { "RANK", "WORLD_SIZE", "torchrun" },
 }
 
-local function fail(where, text) core.raise("invalid_argument", where .. ": " .. text, where) end
+local function fail(where, text) core.raise("usage", where .. ": " .. text, where) end
 
 local function checked(index, count, where, shown)
   index, count = tonumber(index), tonumber(count)

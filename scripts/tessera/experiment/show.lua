@@ -100,7 +100,7 @@ function M.claims(list, write)
     local text = ("  %s  %s"):format(words[claim.status], claim.text)
     if claim.numbers then text = text .. ": " .. claim.numbers end
     if claim.status == "skipped" then
-      text = text .. (": %d points not run"):format(claim.skipped)
+      text = text .. (": %d point%s not run"):format(claim.skipped, claim.skipped == 1 and "" or "s")
         .. (claim.checked > 0 and not claim.numbers and ("; holds for the %d checked"):format(claim.checked) or "")
     end
     write(text .. "\n")

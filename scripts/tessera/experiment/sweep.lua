@@ -76,6 +76,7 @@ end
 local function in_this_process(experiment, items, settings, progress, keep)
   core.start_read_log()
   core.take_read_log()
+  host.forget_loaded_files() -- the script is no input of its first point
   for _, item in ipairs(items) do
     progress.redraw(true)
     local started = core.clock()

@@ -4,6 +4,9 @@ local units = require "tessera.units"
 
 local M = {}
 
+-- Numbers closer than this are the same on an axis: its steps could not be told from 0.
+local smallest = 1e-300
+
 -- The least of 1, 2, 5 times a power of ten that is not below `step`.
 local function nice_step(step)
   local power = 10 ^ math.floor(math.log10(step))
@@ -63,8 +66,8 @@ function M.numbers(low, high, options)
   -- Where zero is near, it belongs on the axis: differences then look as large as they are.
   if options.zero or (low > 0 and low < 0.4 * high) then low = math.min(low, 0) end
   if options.zero or (high < 0 and high > 0.4 * low) then high = math.max(high, 0) end
-  if high - low <= 1e-12 * math.max(math.abs(low), math.abs(high)) then
-    local room = low == 0 and 1 or 0.1 * math.abs(low)
+  if high - low <= math.max(1e-12 * math.max(math.abs(low), math.abs(high)), smallest) then
+    local room = math.abs(low) <= smallest and 1 or 0.1 * math.abs(low)
     low, high = options.zero and low or low - room, high + room
   end
   return linear(low, high, options.num_ticks or 5)

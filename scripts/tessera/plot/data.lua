@@ -19,6 +19,9 @@ local function word(value)
 end
 M.word = word
 
+-- Beyond it the length of an axis is no number any more.
+local largest = 1e300
+
 local good = { done = true, optimal = true, feasible = true }
 
 -- The finite number in a column, or nil and why there is none.
@@ -26,6 +29,7 @@ local function number_of(row, column, log)
   local value = rows.value(row, column)
   if type(value) == "number" then
     if value ~= value or math.abs(value) == math.huge then return nil, "not finite" end
+    if math.abs(value) > largest then return nil, ("beyond %g"):format(largest) end
     if log and value <= 0 then return nil, ("%g, which a log axis cannot show"):format(value) end
     return value
   end
