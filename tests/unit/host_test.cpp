@@ -237,6 +237,9 @@ TEST_F(Host, SaysWhatItWasBuiltFrom) {
 TEST_F(Host, HelpsOnVerbsAndTopics) {
   EXPECT_THAT(tessera({"help"}).out, HasSubstr("tessera repl"));
   EXPECT_EQ(tessera({"--help"}).out, tessera({"help"}).out);
+  for (const char* verb : {"repl", "list", "help", "version"}) {
+    EXPECT_EQ(tessera({verb, "--help"}).out, tessera({"help"}).out) << verb;
+  }
   EXPECT_THAT(tessera({"help", "plan"}).out, HasSubstr("time_limit_s"));
   EXPECT_THAT(tessera({"help", "ts.beside"}).out, HasSubstr("What people run today"));  // in Lua
   const Process flags = tessera({"plan", "--help"});

@@ -55,8 +55,9 @@ db:set_claims(run, { { passed = true, text = "exact is best" }, { passed = false
 
 TEST_F(ResultsVerb, ListsExperiments) {
   const std::string text = shown({});
-  EXPECT_THAT(text, StartsWith("experiment    runs  points  failed  claims         last change\n"
-                               "llmpq/table4     1       3       1  1 of 3 passed  20"));
+  EXPECT_THAT(
+      text, StartsWith("experiment    runs  points  failed  claims                    last change\n"
+                       "llmpq/table4     1       3       1  1 of 3 passed, 1 skipped  20"));
   const Json list = Json::parse(shown({"--json"}));
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0]["experiment"], "llmpq/table4");
@@ -76,7 +77,7 @@ TEST_F(ResultsVerb, ShowsRowsFailuresAndClaims) {
                               "\n"
                               "crashed cluster=c3 planner=uniform: signal 11\n  in CBC\n"
                               "\n"
-                              "1 of 3 claims passed\n"
+                              "1 of 3 claims passed, 1 skipped\n"
                               "  pass  exact is best\n"
                               "  FAIL  within 15 %: 21 %\n"
                               "  skip  fast\n"));
