@@ -365,6 +365,28 @@ TEST_F(Sandbox, RefusesFlagsThatMakeNoSense) {
       "nowhere.lua");
 }
 
+// A user who asks for the sandbox in the wrong place must not run the script without it.
+TEST_F(Sandbox, IsNeverTakenForAnArgument) {
+  const std::string script = file("work/x.lua", "io.open('../outside/new', 'w') return nil");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{script, "--sandbox"},
+        {script, "a", "--sandbox-out", "o"},
+        {"-e", "io.open('../outside/new', 'w')", "--sandbox=true"}}) {
+    test::expect_refusal(test::run_program(words, {.directory = path("work")}), 2,
+                         "tessera run --sandbox FILE");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "outside" / "new"));
+  file("work/x.lua", "print(...)");
+  EXPECT_EQ(test::run_program({script, "--", "--sandbox"}, {.directory = path("work")}).out,
+            "--sandbox\n");
+  file("work/x.lua",
+       "return require('tessera').experiment { name = 's/x', doc = 'd', grid = { i = { 1 } }, "
+       "run = function() return {} end }");
+  test::expect_refusal(
+      test::run_program({"run", script, "--", "--sandbox"}, {.directory = path("work")}), 2,
+      "came behind --");
+}
+
 TEST_F(Sandbox, PassesOnTheStatusAndWhatIsPrinted) {
   EXPECT_EQ(run_product("os.exit(5)").status, 5);
   const test::Process failed = run_product("print 'before' error 'no'");

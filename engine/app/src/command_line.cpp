@@ -113,6 +113,12 @@ Words split_off_arguments(const Words& words, Words& arguments) {
       literal = true;
     } else if (!literal && words[end] == "--json") {
       head.insert(head.begin(), words[end]);
+    } else if (!literal && words[end].rfind("--sandbox", 0) == 0) {
+      // As an argument it would protect nobody.
+      throw UsageError{fmt::format(
+          "{0} is a flag of `tessera run`: tessera run --sandbox FILE; to hand the word "
+          "to the script, put it behind --",
+          words[end])};
     } else {
       arguments.push_back(words[end]);
     }
