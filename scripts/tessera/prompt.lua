@@ -188,6 +188,8 @@ end
 -- The options that a call takes: "ts.plan", or "p:explain" whatever p is.
 local function options_of(callee)
   if not callee then return nil end
+  local part = callee:match "^ts%.([%w_]+)$"
+  if part then pcall(function() return require("tessera")[part] end) end -- some bring their card when first used
   local known = host.cards().options
   if known[callee] then return known[callee].options end
   local method = callee:match ":([%w_]+)$"

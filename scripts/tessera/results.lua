@@ -49,12 +49,14 @@ local private = setmetatable({}, { __mode = "k" })
 
 local Results = {}
 
--- The open file; nil where there is none yet.
+local no_such_file = 2 -- ENOENT
+
+-- The open file; nil where there is none yet. One that cannot be read is for the store to complain about.
 local function opened(state)
   if state.store then return state.store end
-  local file = io.open(state.db, "rb")
-  if not file then return nil end
-  file:close()
+  local file, _, number = io.open(state.db, "rb")
+  if not file and number == no_such_file then return nil end
+  if file then file:close() end
   state.store = store.open(state.db, { read_only = true })
   return state.store
 end
@@ -118,8 +120,8 @@ end
 function Results:add(point, row)
   local state, key = private[self], check_point(point, "results:add")
   if type(row) ~= "table" then fail("results:add", ("a row is a table of columns, not a %s"):format(type(row))) end
-  load_keys(state)
   local file = writable(state)
+  load_keys(state)
   if not state.run then start(state) end
   local columns = {}
   for name, value in pairs(row) do columns[name] = value end

@@ -86,6 +86,9 @@ describe("tessera examples", function()
     support.raises("not_found", "did you mean '02_own_model'", function()
       examples.main { names = { "02_own_modl" }, to = folder }
     end)
+    support.raises("not_found", "there is no example '01_frist_plan'; did you mean '01_first_plan'?;", function()
+      examples.main { names = { "01_frist_plan" }, to = folder }
+    end)
     support.raises("usage", "say which", function()
       examples.main { names = { "01_first_plan" }, to = folder }
     end)

@@ -41,6 +41,11 @@ describe("completion", function()
     assert.truthy((completed "ts.problem { cluster = 'llmpq-"):find("llmpq-3", 1, true))
   end)
 
+  it("knows parts of the library that have not been used yet", function()
+    assert.truthy((completed "ts.plot { kind = 'he"):find("heatmap", 1, true))
+    assert.equal("name", (completed "ts.experiment { na"))
+  end)
+
   it("stays out of everything else", function()
     for _, text in ipairs { "", "local x = { a", "print(", "ts.plan(problem, { seed = 1 }) x", "f { g(", "} ) {" } do
       assert.is_nil((completed(text)))

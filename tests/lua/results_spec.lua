@@ -22,6 +22,11 @@ describe("ts.results", function()
     assert.is_nil(io.open(path))
   end)
 
+  it("does not pass for empty where the file cannot be read", function()
+    assert(io.open(path, "w")):close()
+    raises("not_found", "does not exist", function() ts.results("e", { db = path .. "/b.db" }):rows() end)
+  end)
+
   it("keeps what is added, for this script and the next start of it", function()
     local results = ts.results("e", { db = path, seed = 7 })
     for i = 1, 3 do results:add({ i = i }, { status = "optimal", square = i * i }) end

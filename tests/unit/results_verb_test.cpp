@@ -77,7 +77,7 @@ TEST_F(ResultsVerb, ShowsRowsFailuresAndClaims) {
                               "\n"
                               "crashed cluster=c3 planner=uniform: signal 11\n  in CBC\n"
                               "\n"
-                              "1 of 3 claims passed\n"
+                              "1 of 3 claims passed, 1 skipped\n"
                               "  pass  exact is best\n"
                               "  FAIL  within 15 %: 21 %\n"
                               "  skip  fast\n"));

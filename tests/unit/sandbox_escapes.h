@@ -73,6 +73,28 @@ inline constexpr Escape kLuaEscapes[] = {
     {"save_an_indicator",
      "ts.indicator { kind = 'constant', model = 'opt-125m' }:save(outside .. '/new') return true",
      kWrites},
+    {"draw_a_plot",
+     "ts.plot { kind = 'bars', rows = { { a = 'x', b_s = 1 } }, x = 'a', y = 'b_s' }:save(outside "
+     ".. '/new.txt') return true",
+     kWrites},
+    {"draw_a_plot_by_another_program",
+     "ts.plot { kind = 'bars', rows = { { a = 'x', b_s = 1 } }, x = 'a', y = 'b_s' }:save(out .. "
+     "'/new.png') return true",
+     "the sandbox starts none"},
+    {"store_results", "ts.results('x', { db = outside .. '/new' }):add({ a = 1 }, {}) return true",
+     kWrites},
+    {"store_results_by_address",
+     "ts.results('x', { db = 'file:' .. outside .. '/new?mode=rwc' }):add({ a = 1 }, {}) return "
+     "true",
+     kWrites},
+    {"store_results_by_link",
+     "ts.results('x', { db = out .. '/dangling' }):add({ a = 1 }, {}) return true", kWrites},
+    {"store_results_with_nul",
+     "ts.results('x', { db = out .. '/a\\0/b' }):add({ a = 1 }, {}) return true", "NUL"},
+    {"attach_a_database",
+     "ts.results('x', { db = out .. '/r.db' }):add({ [\"'); attach '\" .. outside .. \"/new' as n; "
+     "--\"] = 1 }, {}) return io.open(outside .. '/new')",
+     kReads},
     // reading files
     {"open_to_read", "return io.open(secret)", kReads},
     {"lines", "return io.lines(secret)()", kReads},
@@ -85,6 +107,17 @@ inline constexpr Escape kLuaEscapes[] = {
     {"read_as_a_plan", "return ts.load_plan(secret)", kReads},
     {"read_as_an_instance", "return ts.problem { instance = secret }", kReads},
     {"read_as_lengths", "return ts.workload { lengths = secret, batch_size = 2 }", kReads},
+    {"read_as_a_device", "return ts.device { file = secret }", kReads},
+    {"read_as_an_indicator", "PLAN return problem:with { indicator = secret }", kReads},
+    {"read_as_a_paper", "return ts.paper('../../../../../../../../../..' .. secret)", "no name of"},
+    {"read_as_a_shipped_name", "return ts.workload['../../../../../../../..' .. secret]",
+     "unknown workload"},
+    {"read_as_results", "return ts.results('x', { db = secret }):rows()", kReads},
+    {"compare_with_results",
+     "local mine = ts.results 'x' mine:add({ a = 1 }, {}) return mine:diff(secret)", kReads},
+    {"read_a_file_of_core", "return require('tessera.core').read_file(secret)", kReads},
+    {"read_the_memory_map", "return io.open '/proc/self/maps'", kReads},
+    {"read_the_parents_environment", "return io.open '/proc/1/environ'", kReads},
     {"read_as_a_script", "return loadfile(secret)", kReads},
     {"run_as_a_script", "return dofile(secret)", kReads},
     {"read_as_a_module", "package.path = outside .. '/?' return require 'secret'", kReads},
@@ -149,6 +182,59 @@ inline constexpr Escape kLuaEscapes[] = {
     {"solver", "return require 'tessera.solver'", "does not lend"},
     {"sandboxed_require_for_real",
      "package.loaded['tessera.host'] = nil return require 'tessera/host'", "does not lend"},
+    {"store", "return require 'tessera.store'", "does not lend"},
+    {"workers", "return require 'tessera.workers'", "does not lend"},
+    {"part_that_was_used", "return ts.plot and require 'tessera.plot'", "does not lend"},
+    {"host_of_a_part_that_was_used",
+     "return ts.experiment and assert(package.loaded['tessera.host'], 'absent')", "absent"},
+    {"module_with_the_name_of_a_part",
+     "local f = io.open(out .. '/plot.lua', 'w') f:write 'return package.loaded.ffi or require "
+     "[[tessera.host]]' f:close() package.path = out .. '/?.lua' return require 'plot'",
+     "does not lend"},
+    {"metatable_of_a_search",
+     "ts.register_heuristic { name = 'changer', doc = 'd', improve = function(search) "
+     "setmetatable(search, {}) end } "
+     "PLAN assert(ts.plan(problem, { planner = { 'adabits', 'changer' } })) return true",
+     "protected metatable"},
+    {"write_into_a_move",
+     "ts.register_heuristic { name = 'writer', doc = 'd', improve = function(search) "
+     "for move in search:moves {} do move.first_layer = 1e6 search:apply(move) end end } "
+     "PLAN assert(ts.plan(problem, { planner = { 'adabits', 'writer' } })) return true",
+     "constant location"},
+    {"arithmetic_on_a_move",
+     "ts.register_heuristic { name = 'counter', doc = 'd', improve = function(search) "
+     "for move in search:moves {} do error(tostring((move + 1000).first_layer)) end end } "
+     "PLAN assert(ts.plan(problem, { planner = { 'adabits', 'counter' } })) return true",
+     "attempt to perform arithmetic"},
+    {"apply_a_number",
+     "ts.register_heuristic { name = 'caster', doc = 'd', improve = function(search) "
+     "search:apply(4096ULL) end } "
+     "PLAN assert(ts.plan(problem, { planner = { 'adabits', 'caster' } })) return true",
+     "a move belongs here"},
+    {"apply_a_table_that_answers_all",
+     "ts.register_heuristic { name = 'liar', doc = 'd', improve = function(search) "
+     "search:apply(setmetatable({}, { __index = function() return 1e9 end })) end } "
+     "PLAN assert(ts.plan(problem, { planner = { 'adabits', 'liar' } })) return true",
+     "a move belongs here"},
+    {"method_on_a_number", "PLAN return plan.save(4096ULL, out .. '/x')", "tessera.Plan belongs"},
+    {"method_on_another_object", "PLAN return plan.save(io.stdout, out .. '/x')",
+     "tessera.Plan belongs"},
+    {"yield_out_of_a_planner",
+     "ts.register_planner { name = 'yields', doc = 'd', plan = function() coroutine.yield(1) end } "
+     "PLAN return coroutine.wrap(function() return ts.plan(problem, { planner = 'yields' }) end)()",
+     "C-call boundary"},
+    {"yield_out_of_the_solver",
+     "PLAN return coroutine.wrap(function() return ts.plan(problem, { on_incumbent = function() "
+     "coroutine.yield(1) end }) end)()",
+     "C-call boundary"},
+    {"huge_model",
+     "return ts.model { family = 'opt', name = 'h', num_layers = 1e9, hidden_size = 768, "
+     "num_heads = 12, ffn_size = 3072, vocab_size = 50272, max_context_tokens = 2048 }",
+     "out of range"},
+    {"huge_cluster", "return ts.cluster '100000000xT4-16G'", "1 to 4096"},
+    {"deep_table",
+     "local t = {} for i = 1, 2e5 do t = { t } end ts.results('x'):add({ a = t }, {}) return true",
+     "nested deeper"},
     {"memory_beside_a_move",
      "ts.register_heuristic { name = 'reader', doc = 'd', improve = function(search) "
      "for move in search:moves {} do error('got ' .. tostring(move[1000000].first_layer)) end end "

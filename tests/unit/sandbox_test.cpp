@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <map>
@@ -155,6 +156,35 @@ constexpr Burden kBurdens[] = {
      "local ts = require 'tessera' ts.register_planner { name = 'slow', doc = 'd', "
      "plan = function() while true do end end } ts.plan(ts.problem { model = 'opt-125m', "
      "cluster = '2xT4-16G', theta = 1 }, { planner = 'slow', time_limit_s = 1e6 })"},
+    {"option_that_never_answers",
+     "local ts = require 'tessera' ts.plan(ts.problem { model = 'opt-125m', cluster = '2xT4-16G', "
+     "theta = 1 }, setmetatable({}, { __index = function() while true do end end }))"},
+    {"error_that_never_answers",
+     "error(setmetatable({}, { __tostring = function() while true do end end }))"},
+    {"incumbent_that_never_returns",
+     "local ts = require 'tessera' ts.plan(ts.problem { model = 'opt-125m', cluster = '2xT4-16G', "
+     "theta = 1 }, { time_limit_s = 1e6, on_incumbent = function() while true do end end })"},
+    {"heuristic_that_never_stops",
+     "local ts = require 'tessera' ts.register_heuristic { name = 'slow', doc = 'd', improve = "
+     "function(s) while true do for _ in s:moves {} do end end end } ts.plan(ts.problem { model = "
+     "'opt-125m', cluster = '2xT4-16G', theta = 1 }, { planner = { 'adabits', 'slow' }, "
+     "time_limit_s = 1e6 })"},
+    {"check_that_never_returns",
+     "return require('tessera').experiment { name = 's/x', doc = 'd', grid = { i = { 1 } }, "
+     "run = function() return { x_s = 1 } end, check = function() while true do end end }"},
+    {"point_that_catches_everything",
+     "return require('tessera').experiment { name = 's/x', doc = 'd', grid = { i = { 1 } }, "
+     "run = function() while true do pcall(error) end end }"},
+    {"coroutines_in_turn",
+     "local c = coroutine.wrap(function() while true do coroutine.yield() end end) "
+     "while true do c() end"},
+    {"objects_of_the_engine",
+     "local ts = require 'tessera' local p, t = ts.problem { model = 'opt-125m', cluster = "
+     "'2xT4-16G', theta = 1 }, {} for i = 1, 1e9 do t[i] = p:with { theta = i } end"},
+    {"data_that_grows_while_read",
+     "require('tessera.core').from_json('[' .. string.rep('[1],', 1e7) .. '1]')"},
+    {"pipe_that_nobody_reads", "io.open('x-out/pipe', 'w')"},
+    {"pipe_that_nobody_writes", "require('tessera.core').read_file 'x-out/pipe'"},
     {"prints_without_end", "while true do print(string.rep('x', 1e6)) end"},
     {"writes_without_end",
      "local f = io.open('x-out/f', 'w') for i = 1, 1e12 do f:seek('set', 0) f:write('x') end"},
@@ -163,6 +193,7 @@ constexpr Burden kBurdens[] = {
 class Limit : public SandboxFolder, public testing::WithParamInterface<Burden> {};
 
 TEST_P(Limit, EndsTheScript) {
+  ASSERT_EQ(::mkfifo(path("work/x-out/pipe").c_str(), 0600), 0);
   const test::Process p = run_product(
       GetParam().code, {"--sandbox-time-limit-s", "1.5", "--sandbox-memory-gib", "0.125"});
   EXPECT_EQ(p.status, 1) << p.err;
@@ -208,6 +239,31 @@ TEST_F(Sandbox, PlansSimulatesAndSaves) {
   }
 }
 
+// Parts that are loaded when a script first names them.
+TEST_F(Sandbox, HasEveryPartOfTheLibrary) {
+  const test::Process p = run_product(
+      "local ts = require 'tessera'\n"
+      "local workload = { prompt_tokens = 64, output_tokens = 8, batch_size = 4 }\n"
+      "local problem = ts.problem { model = 'opt-125m', cluster = '2xT4-16G', theta = 1, "
+      "bitwidths = { 8, 16 }, workload = workload }\n"
+      "local plan = assert(ts.plan(problem))\n"
+      "assert(ts.size { model = 'opt-125m', devices = { 'T4-16G' }, workload = workload, "
+      "target = { latency_s = 10 } })\n"
+      "assert(#ts.pareto(problem) >= 1)\n"
+      "assert(ts.replan(plan, ts.cluster '1xT4-16G'))\n"
+      "assert(ts.max_batch(problem)) assert(#ts.beside(plan) > 0)\n"
+      "ts.plot { kind = 'bars', rows = { { a = 'x', b_s = 1 } }, x = 'a', y = 'b_s' }:save "
+      "'x-out/plot.svg'\n"
+      "local results = ts.results 'mine' results:add({ a = 1 }, { b = 2 })\n"
+      "assert(#results:rows() == 1 and #ts.grid { a = { 1, 2 } } == 2)\n"
+      "assert(ts.table { { a = 1 } } and ts.paper 'llmpq/table4.csv' and ts.help_topics().models)\n"
+      "for _, name in ipairs(ts.planners()) do assert(name.name) end print 'all'");
+  EXPECT_EQ(p.status, 0) << p.err;
+  EXPECT_EQ(p.out, "all\n");
+  EXPECT_TRUE(fs::exists(folder_ / "work" / "x-out" / "plot.svg"));
+  EXPECT_TRUE(fs::exists(folder_ / "work" / "x-out" / "results.db"));
+}
+
 TEST_F(Sandbox, SweepsAnExperimentIntoTheOutputFolder) {
   const test::Process p = run_product(
       "local ts = require 'tessera' return ts.experiment { name = 's/x', doc = 'd', "
@@ -223,18 +279,21 @@ TEST_F(Sandbox, SweepsAnExperimentIntoTheOutputFolder) {
   EXPECT_FALSE(fs::exists(folder_ / "outside" / "new"));
 }
 
-TEST_F(Sandbox, RunsTheExamples) {
-  const fs::path examples = fs::path(TESSERA_SOURCE_DIR) / "experiments" / "examples";
+TEST_F(Sandbox, RunsTheScriptsThatShip) {
   int count = 0;
-  for (const auto& entry : fs::directory_iterator(examples)) {
-    if (entry.path().extension() != ".lua") continue;
-    const std::string name = "examples/" + entry.path().stem().string();
-    const test::Process p = test::run_program({"run", "--sandbox", name, "--sandbox-out", "out"},
-                                              {.directory = path("work"), .timeout_s = 120});
-    EXPECT_EQ(p.status, 0) << name << "\n" << p.err;
-    ++count;
+  for (const char* folder : {"examples", "tutorial", "llmpq"}) {
+    for (const auto& entry :
+         fs::directory_iterator(fs::path(TESSERA_SOURCE_DIR) / "experiments" / folder)) {
+      if (entry.path().extension() != ".lua") continue;
+      const std::string name = folder + ("/" + entry.path().stem().string());
+      const test::Process p =
+          test::run_program({"run", "--sandbox", "--quick", name, "--sandbox-out", "out"},
+                            {.directory = path("work"), .timeout_s = 120});
+      EXPECT_EQ(p.status, 0) << name << "\n" << p.err;
+      ++count;
+    }
   }
-  EXPECT_GE(count, 6);
+  EXPECT_GE(count, 13);
 }
 
 TEST_F(Sandbox, MakesItsOutputFolderAndNamesABadOne) {
@@ -247,8 +306,54 @@ TEST_F(Sandbox, MakesItsOutputFolderAndNamesABadOne) {
                        1, "cannot make the sandbox's output folder 'y.lua'");
 }
 
+// Whoever wrote the script may have put a link of this name beside it.
+TEST_F(Sandbox, DoesNotFollowALinkToItsOutputFolder) {
+  fs::create_symlink(folder_ / "outside", folder_ / "work" / "z-out");
+  file("work/z.lua", "io.open('z-out/new', 'w'):write 'x'");
+  test::expect_refusal(
+      test::run_program({"run", "--sandbox", "z.lua"}, {.directory = path("work")}), 1,
+      "is a link to");
+  EXPECT_FALSE(fs::exists(folder_ / "outside" / "new"));
+  // Naming it is a decision.
+  EXPECT_EQ(test::run_program({"run", "--sandbox", "z.lua", "--sandbox-out", "z-out"},
+                              {.directory = path("work")})
+                .status,
+            0);
+}
+
+TEST_F(Sandbox, DoesNotWriteWhereItRunsOrWhereTheProgramIs) {
+  file("work/z.lua", "print 'ran'");
+  for (const std::string& folder :
+       {std::string("/"), std::string("."), folder_.string(), std::string(TESSERA_SOURCE_DIR)}) {
+    test::expect_refusal(test::run_program({"run", "--sandbox", "z.lua", "--sandbox-out", folder},
+                                           {.directory = path("work")}),
+                         1, "give a folder of its own as --sandbox-out");
+  }
+  fs::create_directories(folder_ / "home" / "me");
+  test::ProcessSetup setup;
+  setup.directory = path("work");
+  setup.environment = {{"HOME", path("home/me")}};
+  test::expect_refusal(
+      test::run_program({"run", "--sandbox", "z.lua", "--sandbox-out", path("home")}, setup), 1,
+      "home/me");
+}
+
+TEST_F(Sandbox, NamesItsOwnMemoryLimit) {
+  const test::Process p = run_product(
+      "return require('tessera').experiment { name = 's/x', doc = 'd', grid = { i = { 1 } }, "
+      "run = function() local s = 'x' while true do s = s .. s end end }",
+      {"--sandbox-memory-gib", "0.125"});
+  EXPECT_EQ(p.status, 1);
+  EXPECT_THAT(p.out + p.err, HasSubstr("not enough memory; --sandbox-memory-gib allows more"));
+}
+
 TEST_F(Sandbox, RefusesFlagsThatMakeNoSense) {
   test::expect_refusal(run_product("", {"--jobs", "2"}), 2, "--jobs");
+  test::expect_refusal(
+      run_product("return require('tessera').experiment { name = 's/x', doc = 'd', "
+                  "grid = { i = { 1 } }, run = function() return {} end }",
+                  {"--memory-limit-gib", "1"}),
+      1, "--sandbox-memory-gib limits it");
   test::expect_refusal(run_product("", {"--sandbox-time-limit-s", "0"}), 2,
                        "--sandbox-time-limit-s");
   test::expect_refusal(run_product("", {"--sandbox-memory-gib", "lots"}), 2,
@@ -258,6 +363,28 @@ TEST_F(Sandbox, RefusesFlagsThatMakeNoSense) {
   test::expect_refusal(
       test::run_program({"run", "--sandbox", "nowhere.lua"}, {.directory = path("work")}), 1,
       "nowhere.lua");
+}
+
+// A user who asks for the sandbox in the wrong place must not run the script without it.
+TEST_F(Sandbox, IsNeverTakenForAnArgument) {
+  const std::string script = file("work/x.lua", "io.open('../outside/new', 'w') return nil");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{script, "--sandbox"},
+        {script, "a", "--sandbox-out", "o"},
+        {"-e", "io.open('../outside/new', 'w')", "--sandbox=true"}}) {
+    test::expect_refusal(test::run_program(words, {.directory = path("work")}), 2,
+                         "tessera run --sandbox FILE");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "outside" / "new"));
+  file("work/x.lua", "print(...)");
+  EXPECT_EQ(test::run_program({script, "--", "--sandbox"}, {.directory = path("work")}).out,
+            "--sandbox\n");
+  file("work/x.lua",
+       "return require('tessera').experiment { name = 's/x', doc = 'd', grid = { i = { 1 } }, "
+       "run = function() return {} end }");
+  test::expect_refusal(
+      test::run_program({"run", script, "--", "--sandbox"}, {.directory = path("work")}), 2,
+      "came behind --");
 }
 
 TEST_F(Sandbox, PassesOnTheStatusAndWhatIsPrinted) {

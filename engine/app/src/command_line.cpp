@@ -113,6 +113,12 @@ Words split_off_arguments(const Words& words, Words& arguments) {
       literal = true;
     } else if (!literal && words[end] == "--json") {
       head.insert(head.begin(), words[end]);
+    } else if (!literal && words[end].rfind("--sandbox", 0) == 0) {
+      // As an argument it would protect nobody.
+      throw UsageError{fmt::format(
+          "{0} is a flag of `tessera run`: tessera run --sandbox FILE; to hand the word "
+          "to the script, put it behind --",
+          words[end])};
     } else {
       arguments.push_back(words[end]);
     }
@@ -211,6 +217,7 @@ Command parse_command_line(int argc, char** argv) {
   CLI::App* topic = app.add_subcommand("help");
   topic->add_option("TOPIC", command.topic);
   CLI::App* build = app.add_subcommand("version");
+  for (CLI::App* plain : {repl, list, topic, build}) plain->add_flag("-h,--help", help);
   std::vector<CLI::App*> any_verb{&app, run, repl, list, topic, build};
   std::vector<FlagValues> verb_flags(lua_verbs().size());
   for (std::size_t i = 0; i < lua_verbs().size(); ++i) {

@@ -51,6 +51,11 @@ ExitStatus sweep(Host& host, const Command& command) {
   lua_State* L = host.state();
   FlagValues flags = command.flags;
   for (auto& [name, texts] : parse_run_flags(host.settings().arguments)) {
+    if (name.rfind("sandbox", 0) == 0) {
+      throw UsageError{flag_of(name) +
+                       " came behind --, where it is read when the script has run: "
+                       "tessera run --sandbox FILE"};
+    }
     std::vector<std::string>& known = flags[name];
     known.insert(known.end(), texts.begin(), texts.end());
   }

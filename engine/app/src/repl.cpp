@@ -212,11 +212,12 @@ Parsed parse(lua_State* L, std::string code) {
   return ends_too_early(L) ? Parsed::incomplete : Parsed::wrong;
 }
 
-void evaluate(Host& host, bool timed) {
+bool evaluate(Host& host, bool timed) {
   lua_State* L = host.state();
   const auto start = std::chrono::steady_clock::now();
   host.watchdog().set_policy(interrupt::Policy::second_signal);
-  if (host.call(0, LUA_MULTRET) == kDone) {
+  const bool done = host.call(0, LUA_MULTRET) == kDone;
+  if (done) {
     const int num_results = lua_gettop(L);
     for (int i = 1; i <= num_results; ++i) {
       const std::string text = pretty(L, i) + "\n";
@@ -230,6 +231,7 @@ void evaluate(Host& host, bool timed) {
   host.watchdog().set_policy(interrupt::Policy::never);
   interrupt::reset(L);
   lua_settop(L, 0);
+  return done;
 }
 
 // Prints what require("tessera.prompt").method_help says of the value at 1; false where it is none
@@ -311,25 +313,32 @@ void open_prompt_globals(Host& host) {
   lua_settop(L, 0);
 }
 
-// Adds one line to the code so far; runs it when complete.
-void take_line(Host& host, Terminal* terminal, std::string& code, const std::string& line) {
+// Adds one line to the code so far; runs it when complete. False where that fails.
+bool take_line(Host& host, Terminal* terminal, std::string& code, const std::string& line) {
   static bool timed = false;
   lua_State* L = host.state();
   if (code.empty() && line == ":time") {
     timed = !timed;
     std::cout << (timed ? "prints the time of every line" : "prints no times") << std::endl;
-    return;
+    return true;
   }
   if (!code.empty()) code += '\n';
   code += line;
-  if (code.find_first_not_of(" \t\n") == std::string::npos) return code.clear();
+  if (code.find_first_not_of(" \t\n") == std::string::npos) {
+    code.clear();
+    return true;
+  }
   const Parsed parsed = parse(L, code);
-  if (parsed == Parsed::incomplete) return lua_settop(L, 0);
+  if (parsed == Parsed::incomplete) {
+    lua_settop(L, 0);
+    return true;
+  }
   if (terminal != nullptr) terminal->remember(code);
   code.clear();
   if (parsed == Parsed::complete) return evaluate(host, timed);
   std::fprintf(stderr, "tessera: %s\n", lua_tostring(L, -1));
   lua_settop(L, 0);
+  return false;
 }
 
 }  // namespace
@@ -345,6 +354,7 @@ ExitStatus run_repl(Host& host) {
                 version_fields()[0].second.c_str());
   }
   std::string code, line;
+  bool all_done = true;
   for (;;) {
     std::fflush(stdout);
     const Input input = terminal != nullptr ? terminal->read(code, line) : read_piped(line);
@@ -355,9 +365,10 @@ ExitStatus run_repl(Host& host) {
       code.clear();
       continue;
     }
-    take_line(host, terminal.get(), code, line);
+    all_done = take_line(host, terminal.get(), code, line) && all_done;
   }
-  if (code.empty()) return kDone;
+  // Whoever types has seen what failed; a program that pipes lines in looks at the status.
+  if (code.empty()) return terminal != nullptr || all_done ? kDone : kFailed;
   std::fprintf(stderr, "tessera: the input ends in the middle of a statement\n");
   return kFailed;
 }

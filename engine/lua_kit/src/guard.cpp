@@ -197,14 +197,15 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
     set_text(L, "traceback", script->traceback());
     return;
   }
-  std::string_view code = "internal", where;
+  std::string_view code = "internal", where, message = exception.what();
   if (const auto* error = dynamic_cast<const Error*>(&exception)) {
     code = to_string(error->code());
     where = error->where();
   } else if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) {
     code = "out_of_memory";
+    message = "not enough memory";  // as Lua says it
   }
-  push_error(L, code, exception.what(), where);
+  push_error(L, code, message, where);
   set_text(L, "cause", causes_of(exception));
 }
 

@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local registry = require "tessera.registry"
 
 local M = {}
 
@@ -30,21 +31,22 @@ local function exists(path)
   return file ~= nil
 end
 
--- "examples/01_first_plan", with or without folder and .lua; or the number alone, where one example has it.
+-- "examples/01_first_plan", with or without folder and .lua.
 local function find(name, all)
   local wanted, known, matches = name:gsub("%.lua$", ""), {}, {}
+  local has_folder = wanted:find("/", 1, true)
   for _, script in ipairs(all) do
     local short = script.name:match "[^/]+$"
-    known[#known + 1], known[#known + 2] = script.name, short
+    known[has_folder and script.name or short] = true
     if wanted == script.name or wanted == short then matches[#matches + 1] = script end
   end
   if #matches == 1 then return matches[1] end
   if #matches > 1 then
-    core.raise("usage", ("several examples are called '%s': %s; say which"):format(name,
-      matches[1].name .. " and " .. matches[2].name), name)
+    core.raise("usage", ("several examples are called '%s'; say which: %s or %s"):format(name,
+      matches[1].name, matches[2].name), name)
   end
   core.raise("not_found", ("there is no example '%s'%s; `tessera examples` lists them"):format(name,
-    core.did_you_mean(wanted, known)), name)
+    core.did_you_mean(wanted, registry.sorted_keys(known))), name)
 end
 
 -- The script and the files that it reads from the folder `data` beside it: { from, to }.

@@ -43,9 +43,14 @@ local function flags(verb)
   local lines = {}
   for _, option in ipairs(host.cards().options[verb].options) do
     local flag = "--" .. option.name:gsub("_", "-")
-    if option.type ~= "boolean" then flag = flag .. " " .. option.name:match "[^_]+$":upper() end
+    if option.choices then
+      flag = flag .. " " .. table.concat(option.choices, "|")
+    elseif option.type ~= "boolean" then
+      flag = flag .. " " .. option.name:match "[^_]+$":upper()
+    end
+    local unit = option.unit ~= "" and (" (%s)"):format(option.unit) or ""
     local default = option.default and (" (default %s)"):format(option.default) or ""
-    lines[#lines + 1] = ("- `%s`: %s%s"):format(flag, option.doc, default)
+    lines[#lines + 1] = ("- `%s`: %s%s%s"):format(flag, option.doc, unit, default)
   end
   return table.concat(lines, "\n")
 end

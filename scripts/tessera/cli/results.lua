@@ -28,6 +28,19 @@ end
 
 local function format_of(given) return host.json and "json" or given.format or "table" end
 
+-- How many passed, and how many were not checked because their points were not run.
+local function tally(claims)
+  local passed, skipped = 0, 0
+  for _, claim in ipairs(claims) do
+    passed, skipped = passed + (claim.passed and 1 or 0), skipped + (claim.passed == nil and 1 or 0)
+  end
+  return passed, skipped
+end
+
+local function passed_text(passed, skipped, all)
+  return ("%d of %s passed%s"):format(passed, all, skipped > 0 and (", %d skipped"):format(skipped) or "")
+end
+
 -- Newest run of each experiment, in the order of their first runs.
 local function experiments_of(file)
   local found, by_name = {}, {}
@@ -37,21 +50,11 @@ local function experiments_of(file)
       entry = { experiment = run.experiment, runs = 0 }
       by_name[run.experiment], found[#found + 1] = entry, entry
     end
-    local passed, skipped = 0, 0
-    for _, claim in ipairs(run.claims) do
-      passed, skipped = passed + (claim.passed and 1 or 0), skipped + (claim.passed == nil and 1 or 0)
-    end
     entry.runs = entry.runs + 1
     entry.points, entry.failed, entry.changed_at = run.num_points, run.num_failed, run.changed_at
-    entry.claims, entry.claims_passed, entry.claims_skipped = #run.claims, passed, skipped
+    entry.claims, entry.claims_passed, entry.claims_skipped = #run.claims, tally(run.claims)
   end
   return found
-end
-
-local function claims_cell(entry)
-  if entry.claims == 0 then return nil end
-  local text = ("%d of %d passed"):format(entry.claims_passed, entry.claims)
-  return entry.claims_skipped > 0 and ("%s, %d skipped"):format(text, entry.claims_skipped) or text
 end
 
 local function list(file, given)
@@ -59,7 +62,8 @@ local function list(file, given)
   if format_of(given) == "json" then return deliver(store.json(found), given) end
   local page = { columns = { "experiment", "runs", "points", "failed", "claims", "last change" }, lines = {} }
   for l, e in ipairs(found) do
-    page.lines[l] = { e.experiment, e.runs, e.points, e.failed, claims_cell(e), rows.time_text(e.changed_at) }
+    page.lines[l] = { e.experiment, e.runs, e.points, e.failed,
+      e.claims > 0 and passed_text(e.claims_passed, e.claims_skipped, e.claims) or nil, rows.time_text(e.changed_at) }
   end
   if #found == 0 then note(given.results .. " holds no experiments yet") end
   deliver(sheet[format_of(given)](page), given)
@@ -137,16 +141,14 @@ local function failures(found, at_length)
   return #out > 0 and "\n" .. table.concat(out) or ""
 end
 
--- A claim without `passed` was not checked.
 local function claims_text(run)
   if #run.claims == 0 then return "" end
-  local lines, passed = {}, 0
+  local lines, passed, skipped = {}, tally(run.claims)
   for i, claim in ipairs(run.claims) do
-    passed = passed + (claim.passed and 1 or 0)
     local word = claim.passed and "pass" or claim.passed == false and "FAIL" or "skip"
     lines[i] = ("  %s  %s%s\n"):format(word, claim.text or "", claim.numbers and ": " .. claim.numbers or "")
   end
-  return ("\n%d of %s passed\n%s"):format(passed, count(#run.claims, "claim"), table.concat(lines))
+  return ("\n%s\n%s"):format(passed_text(passed, skipped, count(#run.claims, "claim")), table.concat(lines))
 end
 
 local function heading(run, runs)

@@ -346,8 +346,8 @@ claim("expect_ratio", {
     return
   end
   local mean = math.exp(sum / #ratios)
-  result.numbers = ("geometric mean %.4g, %.4g to %.4g over %d pairs"):format(mean, math.min(unpack(ratios)),
-    math.max(unpack(ratios)), #ratios)
+  result.numbers = ("geometric mean %.4g, %.4g to %.4g over %d pair%s"):format(mean, math.min(unpack(ratios)),
+    math.max(unpack(ratios)), #ratios, #ratios == 1 and "" or "s")
   if result.skipped > 0 then return end -- a mean of some of them says nothing of all
   if (opt.at_least and mean < opt.at_least) or (opt.at_most and mean > opt.at_most) then
     result.failed = result.failed + 1

@@ -82,7 +82,9 @@ local function inputs()
 end
 
 local function memory_message(limit_bytes)
-  if not limit_bytes or limit_bytes == 0 then return "not enough memory" end
+  if not limit_bytes then
+    return "not enough memory" .. (host.sandboxed and "; --sandbox-memory-gib allows more" or "")
+  end
   return ("not enough memory: the limit of a worker is %.2f GiB (--memory-limit-gib), of which its script may have "
     .. "three quarters"):format(limit_bytes / 2 ^ 30)
 end

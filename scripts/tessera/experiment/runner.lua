@@ -98,12 +98,19 @@ local function settings_of(experiment, options, files, database, num_open)
   local jobs = options.jobs or math.max(1, store.machine().num_cores or 1)
   if files[1] == "/dev/stdin" then jobs = 0 end -- a worker cannot read it again
   if jobs > 0 then jobs = math.min(jobs, math.max(num_open, 1)) end
-  local memory_bytes = 0.9 * workers.machine_memory_bytes() / math.max(jobs, 1)
-  if options.memory_limit_gib then memory_bytes = options.memory_limit_gib * 2 ^ 30 end
+  local memory_bytes -- of a worker: this process has no limit that a point could have for itself
+  if jobs > 0 then
+    memory_bytes = options.memory_limit_gib and options.memory_limit_gib * 2 ^ 30
+      or 0.9 * workers.machine_memory_bytes() / jobs
+    memory_bytes = math.floor(math.max(memory_bytes, 2 ^ 26))
+  elseif options.memory_limit_gib then
+    core.raise("invalid_argument", "--memory-limit-gib: it limits worker processes, and here the points run in this "
+      .. "one" .. (host.sandboxed and "; --sandbox-memory-gib limits it" or "; leave --jobs 0 out"), "run")
+  end
   return {
     script = files[1], arguments = host.arguments, run_options = options, quick = options.quick or false, jobs = jobs,
     time_limit_s = options.point_time_limit_s or experiment.time_limit_s,
-    memory_bytes = math.floor(math.max(memory_bytes, 2 ^ 26)),
+    memory_bytes = memory_bytes,
     output_dir = (database:match "^(.+)%.[^./]+$" or database) .. "-files/" .. experiment.name,
   }
 end

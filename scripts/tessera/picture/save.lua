@@ -7,6 +7,10 @@ local host = require "tessera.host"
 local zoom = "2"
 
 local function png(svg, who)
+  if host.sandboxed then
+    core.raise("unsupported", ("%s: PNG files are made by another program, and the sandbox starts none; save as .svg")
+      :format(who), who)
+  end
   local ok, status, image, message = pcall(host.run_program, { "rsvg-convert", "--zoom", zoom, "--format", "png" }, svg)
   if not ok then
     core.raise("not_found", ("%s: PNG files are made by rsvg-convert, which cannot be started (%s); install the "

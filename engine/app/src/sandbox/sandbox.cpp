@@ -46,12 +46,45 @@ std::string folder_of(const std::string& file) {
   return folder.empty() ? "." : folder.string();
 }
 
-std::string make_output_folder(const Command& command) {
-  const auto given = command.flags.find("sandbox_out");
-  const std::string folder = given != command.flags.end()
+bool holds(const fs::path& folder, const fs::path& path) {
+  const auto rest = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return rest.first == folder.end();
+}
+
+// What a script must not change: the folders it runs in and from, the program, and everything else
+// that the user has. A default that leads elsewhere may have come with the script.
+void check_output_folder(const std::string& folder, const Sandbox& box) {
+  std::vector<std::string> kept = box.access.read_roots;
+  kept.push_back(executable_path());
+  if (const char* home = std::getenv("HOME")) kept.emplace_back(home);
+  const fs::path found = fs::canonical(folder);
+  for (const std::string& path : kept) {
+    std::error_code error;
+    const fs::path place = fs::canonical(path, error);
+    if (error || !holds(found, place)) continue;
+    throw Error(ErrorCode::io,
+                fmt::format("the sandbox's output folder {} holds {}, which the script could "
+                            "change; give a folder of its own as --sandbox-out",
+                            quote(folder, 300), quote(place.string(), 300)),
+                folder);
+  }
+}
+
+std::string make_output_folder(const Sandbox& box) {
+  const auto given = box.command.flags.find("sandbox_out");
+  const bool is_given = given != box.command.flags.end();
+  const std::string folder = is_given
                                  ? given->second.front()
-                                 : fs::path(command.files.front()).stem().string() + "-out";
+                                 : fs::path(box.command.files.front()).stem().string() + "-out";
   std::error_code error;
+  if (!is_given && fs::is_symlink(fs::symlink_status(folder, error))) {
+    throw Error(
+        ErrorCode::io,
+        fmt::format("the sandbox's output folder {} is a link to {}, which may have come "
+                    "with the script; remove it, or name a folder as --sandbox-out",
+                    quote(folder, 300), quote(fs::read_symlink(folder, error).string(), 300)),
+        folder);
+  }
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder, error)) {
     throw Error(ErrorCode::io,
@@ -59,6 +92,7 @@ std::string make_output_folder(const Command& command) {
                             error ? error.message() : "there is a file of this name"),
                 folder);
   }
+  check_output_folder(folder, box);
   return fs::canonical(folder).string();
 }
 
@@ -111,12 +145,12 @@ Sandbox prepare_sandbox(const Command& command) {
   }
   for (const std::string& folder : user_folders()) look_in(folder);
   look_in(".");
-  box.access.write_root = make_output_folder(command);
   box.access.read_roots = box.module_folders;
   for (const std::string& folder :
        {installation.scripts_dir, installation.datasets_dir, installation.experiments_dir}) {
     if (fs::is_directory(folder)) box.access.read_roots.push_back(folder);
   }
+  box.access.write_root = make_output_folder(box);
   box.command.flags["jobs"] = {"0"};
   box.command.flags.try_emplace("results",
                                 std::vector<std::string>{box.access.write_root + "/results.db"});
