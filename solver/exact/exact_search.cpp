@@ -21,8 +21,6 @@ constexpr double kProofTolerance = 1e-9;
 /// A search that is not over by this round walks for a better plan, with so many moves per layer.
 constexpr std::size_t kWalkRound = 4;
 constexpr std::int64_t kWalkMoves = 1000;
-/// Boxes of one round. Fixed, for it decides what is looked at.
-constexpr std::size_t kRound = 8;
 constexpr std::size_t kProbedPairs = 4;
 constexpr std::size_t kFewStates = 16, kFewStages = 3;
 /// (state, layers done) nodes of a graph; 16 bytes each and thread.

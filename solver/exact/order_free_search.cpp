@@ -9,9 +9,7 @@
 namespace tessera::solver::exact {
 namespace {
 
-/// Boxes of one round. Fixed, for it decides what is looked at.
-constexpr std::size_t kRound = 8;
-constexpr std::size_t kRootSteps = 300, kSteps = 80;
+constexpr std::size_t kRootRelaxSteps = 300, kRelaxSteps = 80;
 /// With one of Tp and Td known, a gap in the other that is not worth splitting: a share of what the
 /// bound lacks to the cutoff.
 constexpr double kLittleGap = 0.01;
@@ -80,7 +78,7 @@ OrderFreeSearch::Outcome OrderFreeSearch::solve(Node node, double cutoff,
   const OptionSet options = narrowed(options_[node.root], node.box);
   if (!snap(space_, pair, options, node.box)) return outcome;
   const bool is_root = node.number < options_.size();
-  const RelaxEffort effort{is_root ? kRootSteps : kSteps, cutoff, should_stop};
+  const RelaxEffort effort{is_root ? kRootRelaxSteps : kRelaxSteps, cutoff, should_stop};
   const double scale = std::max(std::fabs(fluid_[node.pair].bound()), 1e-9);
   RelaxedBound relaxed =
       relax_orders(space_, table_, pair, node.box, options, node.prices, scale, effort);

@@ -2,16 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "src/numbers.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver::exact {
-
-inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Groups whose devices cost and hold the same, wherever they stand; only links tell them apart.
 struct Kind {

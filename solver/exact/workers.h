@@ -12,6 +12,9 @@
 
 namespace tessera::solver::exact {
 
+/// Boxes of one round of a search. Fixed, for it decides what is looked at.
+inline constexpr std::size_t kRound = 8;
+
 /// Threads that share out numbered tasks. Which thread runs a task is left to chance, so a task's
 /// result must not depend on it. The caller works alone at first: a search of a few milliseconds
 /// would wait for its threads longer than they help.

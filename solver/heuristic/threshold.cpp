@@ -10,12 +10,12 @@
 #include "heuristic/starts.h"
 #include "src/assign_bits.h"
 #include "src/exhausted.h"
+#include "src/numbers.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kBisections = 24;  ///< the least T is known to 1e-7 of its range
 /// Looser limits tried, as multiples of the least.
 constexpr double kLooser[] = {1, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2, 3, 5, 10, 100};

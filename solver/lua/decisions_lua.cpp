@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "problem_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
@@ -18,10 +19,6 @@ namespace tessera::solver_lua {
 namespace {
 
 constexpr double kMostDevices = 4096;
-
-const LoweredProblem& problem_argument(lua_State* L, int index) {
-  return *lua_kit::check_object<LoweredProblem>(L, index, "problem");
-}
 
 /// The list of counts at `index`.
 std::vector<std::int64_t> counts_argument(lua_State* L, int index) {

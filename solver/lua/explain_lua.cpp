@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "problem_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -18,10 +19,6 @@ namespace {
 
 const Plan& plan_argument(lua_State* L, int index) {
   return *lua_kit::check_object<Plan>(L, index, "plan");
-}
-
-const LoweredProblem& problem_argument(lua_State* L, int index) {
-  return *lua_kit::check_object<LoweredProblem>(L, index, "problem");
 }
 
 std::map<std::string, double> rates(lua_State* L, const lua_kit::Options& options,

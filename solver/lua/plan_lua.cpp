@@ -99,7 +99,7 @@ std::pair<std::string, std::vector<std::int64_t>> stage_argument(lua_State* L,
   return {stage.text("device"), stage.integers("bitwidths")};
 }
 
-const OptionTable& candidate_options() {
+const OptionTable& by_hand_options() {
   static const OptionTable table{"plan by hand",
                                  "Stages in pipeline order, and both micro-batch sizes.",
                                  "",
@@ -315,7 +315,7 @@ void push_plan(lua_State* L, const LoweredProblem& problem, const solver::PlanRe
 
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
                                      const std::string& path) {
-  const lua_kit::Options options(L, index, candidate_options(), path);
+  const lua_kit::Options options(L, index, by_hand_options(), path);
   solver::Candidate candidate;
   candidate.prefill_micro_batch_size = options.integer("prefill_micro_batch_size");
   candidate.decode_micro_batch_size = options.integer("decode_micro_batch_size");

@@ -56,10 +56,6 @@ void push_problem(lua_State* L, solver::Problem problem) {
   lua_kit::push_object<LoweredProblem>(L, std::move(lowered));
 }
 
-const LoweredProblem& self(lua_State* L) {
-  return *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
-}
-
 }  // namespace
 
 void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving) {
@@ -106,7 +102,7 @@ void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::Servin
 
 /// variants(): problems without open choices, their names, and notes.
 int variants(lua_State* L) {
-  const solver::Variants found = solver::list_variants(self(L).problem);
+  const solver::Variants found = solver::list_variants(problem_argument(L, 1).problem);
   lua_createtable(L, static_cast<int>(found.problems.size()), 0);
   for (std::size_t i = 0; i < found.problems.size(); ++i) {
     push_problem(L, found.problems[i]);
@@ -120,7 +116,7 @@ int variants(lua_State* L) {
 /// part(problem, devices, batch_size): the problem on these devices (0-based) with these requests;
 /// nil and a message where they cannot be cut into the tensor-parallel groups asked for.
 int part_of(lua_State* L) {
-  const LoweredProblem& whole = self(L);
+  const LoweredProblem& whole = problem_argument(L, 1);
   if (!whole.problem.serving) {
     throw Error(ErrorCode::unsupported,
                 "an instance file cannot be split: replicas need a model and a cluster",

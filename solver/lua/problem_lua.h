@@ -4,9 +4,15 @@
 
 #include "solver_lua.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/object.h"
 
 /// How scripts describe a problem and what they may ask of it. Inside this module only.
 namespace tessera::solver_lua {
+
+/// The problem that is argument `index`.
+inline const LoweredProblem& problem_argument(lua_State* L, int index) {
+  return *lua_kit::check_object<LoweredProblem>(L, index, "problem");
+}
 
 /// The problem that ts.problem's options describe.
 solver::Problem problem_from(lua_State* L, const lua_kit::Options& options);

@@ -12,10 +12,6 @@
 namespace tessera::solver_lua {
 namespace {
 
-const LoweredProblem& self(lua_State* L) {
-  return *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
-}
-
 /// As device_order takes it.
 std::string name_of(const solver::DeviceGroup& group) {
   return group.node.empty() ? group.name : group.name + "@" + group.node;
@@ -45,7 +41,7 @@ void push_layer_s(lua_State* L, const solver::Instance& instance, const solver::
 }  // namespace
 
 int evaluate(lua_State* L) {
-  const LoweredProblem& p = self(L);
+  const LoweredProblem& p = problem_argument(L, 1);
   const solver::Candidate candidate = candidate_argument(L, 2, p.instance, "problem:evaluate");
   if (offload_argument(L, 2, "problem:evaluate")) {
     throw Error(ErrorCode::unsupported,
@@ -76,7 +72,7 @@ int evaluate(lua_State* L) {
 }
 
 int micro_batch_sizes(lua_State* L) {
-  const auto sizes = solver::useful_micro_batch_sizes(self(L).instance);
+  const auto sizes = solver::useful_micro_batch_sizes(problem_argument(L, 1).instance);
   lua_kit::push_numbers(L, {sizes.begin(), sizes.end()});
   return 1;
 }
@@ -109,7 +105,7 @@ const OptionTable& partition_options() {
 }
 
 int balanced_partition(lua_State* L) {
-  const LoweredProblem& p = self(L);
+  const LoweredProblem& p = problem_argument(L, 1);
   const lua_kit::Options options(L, 2, partition_options(), "problem:balanced_partition");
   const auto& bits = p.instance.bitwidths;
   const auto bit = std::find(bits.begin(), bits.end(), options.integer("bitwidth"));
@@ -147,7 +143,7 @@ const OptionTable& facts_options() {
 }
 
 int device_facts(lua_State* L) {
-  const LoweredProblem& p = self(L);
+  const LoweredProblem& p = problem_argument(L, 1);
   const lua_kit::Options options(L, 2, facts_options(), "problem:device_facts");
   const auto [prefill, decode] = micro_batch_sizes_of(options, p.instance);
   const auto order = solver::order_from_names(p.instance, options.texts("device_order"));
@@ -184,7 +180,7 @@ int device_facts(lua_State* L) {
 /// device_orders(limit): distinct orders of all devices, in lexicographic order of their groups, at
 /// most `limit`.
 int device_orders(lua_State* L) {
-  const LoweredProblem& p = self(L);
+  const LoweredProblem& p = problem_argument(L, 1);
   const auto limit = lua_isnoneornil(L, 2)
                          ? 1000
                          : lua_kit::check_integer(L, 2, "problem:device_orders limit", 1, 1e6);

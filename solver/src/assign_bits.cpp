@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "src/numbers.h"
+
 namespace tessera::solver {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The layers given so far, by bit, and the cheapest way to push one of them to another bit.
 class Assignment {

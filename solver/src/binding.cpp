@@ -6,12 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "src/numbers.h"
 #include "tessera/core/units.h"
 
 namespace tessera::solver {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What one phase of a plan waits for.
 struct Phase {

@@ -11,7 +11,7 @@
 namespace tessera::solver {
 namespace {
 
-constexpr double kHuge = 1e15;  // beyond it a count no longer changes a sum
+constexpr double kMaxTerm = 1e15;  // beyond it a count no longer changes a sum
 constexpr std::size_t kMaxTerms = 100'000;
 
 [[noreturn]] void fail(ErrorCode code, const std::string& path, const std::string& problem) {
@@ -37,7 +37,7 @@ ConstraintTerm term_from_json(const Json& json, const std::string& path) {
   if (fields.has("device")) term.device = fields.text("device");
   term.bitwidth = integer("bitwidth", 1);
   term.layer = integer("layer", 0);
-  term.coefficient = fields.number("coefficient", -kHuge, kHuge, 1);
+  term.coefficient = fields.number("coefficient", -kMaxTerm, kMaxTerm, 1);
   fields.finish();
   if (term.stage && term.boundary) {
     fail(ErrorCode::invalid_argument, path,
@@ -139,7 +139,7 @@ Constraint constraint_from_json(const Json& json, const std::string& path) {
   constraint.name = fields.text("name");
   const Json& terms = fields.at("terms");
   constraint.sense = sense_from_text(fields.text("sense"), path + ".sense");
-  constraint.rhs = fields.number("rhs", -kHuge, kHuge);
+  constraint.rhs = fields.number("rhs", -kMaxTerm, kMaxTerm);
   fields.finish();
   if (constraint.name.empty()) {
     fail(ErrorCode::invalid_argument, path + ".name", "it is empty; messages call the row by it");

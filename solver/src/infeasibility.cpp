@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/numbers.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
 #include "tessera/solver/planner.h"
@@ -12,7 +13,6 @@ namespace {
 
 using Check = std::optional<Violation>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Above this, looking at the activations of every micro-batch size would cost more than it tells.
 constexpr std::int64_t kMaxSizesLookedAt = 256;
 

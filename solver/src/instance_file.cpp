@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 
+#include "src/numbers.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -12,7 +13,6 @@
 namespace tessera::solver {
 namespace {
 
-constexpr double kGb = 1e9;
 constexpr std::int64_t kMaxLayers = 10000, kMaxBatch = 100000, kMaxTypes = 256, kMaxCount = 4096;
 constexpr std::int64_t kMaxBits = 16;
 // Transfer times are held per pair of types and micro-batch size; 2^24 of them are 128 MiB.

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "src/numbers.h"
 #include "tessera/core/units.h"
 
 namespace tessera::solver {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSafety = 1 - 1e-9;  // rounding of sums
 constexpr int kSteps = 24;            // of a bisection; any multiplier gives a bound
 

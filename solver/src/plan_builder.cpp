@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/numbers.h"
 #include "src/replicas.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -16,8 +17,6 @@
 
 namespace tessera::solver {
 namespace {
-
-constexpr double kNumberSlack = 1e-6;  ///< relative, for numbers re-computed by the checker
 
 StagePlace place_of(std::size_t position, std::size_t stages) {
   return {position == 0, position + 1 == stages};
@@ -109,10 +108,6 @@ void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
     plan.device_order.push_back(stage.device);
     plan.stages.push_back(std::move(stage));
   }
-}
-
-bool near(double a, double b) {
-  return std::fabs(a - b) <= kNumberSlack * std::max({1e-9, std::fabs(a), std::fabs(b)});
 }
 
 constexpr std::pair<const char*, double StageMemory::*> kMemoryParts[] = {

@@ -6,19 +6,14 @@
 #include <cmath>
 #include <set>
 
+#include "src/numbers.h"
 #include "tessera/core/json.h"
 #include "tessera/solver/variants.h"
 
 namespace tessera::solver {
 namespace {
 
-constexpr double kNumberSlack = 1e-6;  ///< relative
-
-bool near(double a, double b) {
-  return std::fabs(a - b) <= kNumberSlack * std::max({1e-9, std::fabs(a), std::fabs(b)});
-}
-
-Violation broken(const char* constraint, std::string message) {
+Violation violation(const char* constraint, std::string message) {
   return {constraint, std::move(message)};
 }
 
@@ -35,15 +30,16 @@ bool is_part(const Problem& whole, const Plan& replica, const Problem& part) {
 std::optional<Violation> check_devices(const Plan& replica, std::size_t r, std::size_t num_devices,
                                        std::set<std::int64_t>& used) {
   if (replica.devices.empty()) {
-    return broken("devices", fmt::format("replica {} names no devices", r + 1));
+    return violation("devices", fmt::format("replica {} names no devices", r + 1));
   }
   for (const std::int64_t i : replica.devices) {
     if (i < 0 || i >= static_cast<std::int64_t>(num_devices)) {
-      return broken("devices",
-                    fmt::format("replica {} is on device {}, there are {}", r + 1, i, num_devices));
+      return violation("devices", fmt::format("replica {} is on device {}, there are {}", r + 1, i,
+                                              num_devices));
     }
     if (!used.insert(i).second) {
-      return broken("devices", fmt::format("replica {} is on device {}, which is taken", r + 1, i));
+      return violation("devices",
+                       fmt::format("replica {} is on device {}, which is taken", r + 1, i));
     }
   }
   return std::nullopt;
@@ -80,7 +76,7 @@ Plan join_replicas(const Problem& problem, std::vector<Plan> replicas, const std
 
 std::optional<Violation> check_replicas(const Plan& plan) {
   const Problem whole = problem_from_json(*plan.problem, "plan.problem");
-  if (!whole.serving) return broken("devices", "an instance file has no replicas");
+  if (!whole.serving) return violation("devices", "an instance file has no replicas");
   std::set<std::int64_t> used;
   std::int64_t requests = 0;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
@@ -90,9 +86,9 @@ std::optional<Violation> check_replicas(const Plan& plan) {
     }
     const Problem part = problem_from_json(*replica.problem, "plan.replicas.problem");
     if (!part.serving || !is_part(whole, replica, part)) {
-      return broken("devices", fmt::format("the problem of replica {} is not the plan's on its "
-                                           "devices",
-                                           r + 1));
+      return violation("devices", fmt::format("the problem of replica {} is not the plan's on its "
+                                              "devices",
+                                              r + 1));
     }
     requests += part.serving->workload.batch_size;
     if (auto violation = check_plan(replica)) {
@@ -101,8 +97,8 @@ std::optional<Violation> check_replicas(const Plan& plan) {
     }
   }
   if (requests != whole.serving->workload.batch_size) {
-    return broken("replicas", fmt::format("the replicas serve {} requests, the batch has {}",
-                                          requests, whole.serving->workload.batch_size));
+    return violation("replicas", fmt::format("the replicas serve {} requests, the batch has {}",
+                                             requests, whole.serving->workload.batch_size));
   }
   const Plan fresh = join_replicas(whole, plan.replicas, plan.planner);
   for (const auto& [name, number] :
@@ -110,12 +106,12 @@ std::optional<Violation> check_replicas(const Plan& plan) {
         std::pair{"throughput_tok_s", &Plan::throughput_tok_s}, std::pair{"omega", &Plan::omega},
         std::pair{"mean_bitwidth", &Plan::mean_bitwidth}}) {
     if (near(plan.*number, fresh.*number)) continue;
-    return broken("objective",
-                  fmt::format("{} is {}, the replicas give {}", name, plan.*number, fresh.*number));
+    return violation("objective", fmt::format("{} is {}, the replicas give {}", name, plan.*number,
+                                              fresh.*number));
   }
   if (plan.bound && *plan.bound > plan.objective + kNumberSlack * std::fabs(plan.objective)) {
-    return broken("objective", fmt::format("bound is {}, above the objective of {}", *plan.bound,
-                                           plan.objective));
+    return violation("objective", fmt::format("bound is {}, above the objective of {}", *plan.bound,
+                                              plan.objective));
   }
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "src/numbers.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
@@ -14,7 +15,6 @@
 namespace tessera::solver {
 namespace {
 
-constexpr double kGb = 1e9;
 constexpr const char* kNetwork = "network";
 // What the readers of clusters and of instance files accept.
 constexpr double kMaxLinkBytesPerS = 1e15;

@@ -51,9 +51,9 @@ std::string history_path() {
 }
 
 /// Lines from a terminal, by libedit.
-class Terminal {
+class LineEditor {
  public:
-  explicit Terminal(lua_State* L)
+  explicit LineEditor(lua_State* L)
       : L_(L), history_(history_init()), edit_(el_init("tessera", stdin, stdout, stderr)) {
     HistEvent event;
     history(history_, &event, H_SETSIZE, 2000);
@@ -70,12 +70,12 @@ class Terminal {
     el_set(edit_, EL_BIND, "^I", "tessera-complete", nullptr);
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   }
-  ~Terminal() {
+  ~LineEditor() {
     history_end(history_);
     el_end(edit_);
   }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
+  LineEditor(const LineEditor&) = delete;
+  LineEditor& operator=(const LineEditor&) = delete;
 
   /// `code` is what the statement has so far; empty at its first line.
   Input read(const std::string& code, std::string& line) {
@@ -105,10 +105,10 @@ class Terminal {
   }
 
  private:
-  static Terminal& of(EditLine* edit) {
+  static LineEditor& of(EditLine* edit) {
     void* self = nullptr;
     el_get(edit, EL_CLIENTDATA, &self);
-    return *static_cast<Terminal*>(self);
+    return *static_cast<LineEditor*>(self);
   }
 
   static char* prompt(EditLine* edit) {
@@ -262,7 +262,7 @@ std::string name_of_function(lua_State* L, int index) {
   return "";
 }
 
-int help(lua_State* L) {
+int show_help(lua_State* L) {
   lua_settop(L, 1);
   Host& host = Host::of(L);
   std::string topic;
@@ -294,7 +294,7 @@ void open_prompt_globals(Host& host) {
   lua_State* L = host.state();
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   lua_pushliteral(L, "help");
-  lua_pushcfunction(L, guarded<help>);
+  lua_pushcfunction(L, guarded<show_help>);
   lua_rawset(L, -3);
   lua_pushliteral(L, "ts");
   lua_getglobal(L, "require");
@@ -314,7 +314,7 @@ void open_prompt_globals(Host& host) {
 }
 
 // Adds one line to the code so far; runs it when complete. False where that fails.
-bool take_line(Host& host, Terminal* terminal, std::string& code, const std::string& line) {
+bool take_line(Host& host, LineEditor* terminal, std::string& code, const std::string& line) {
   static bool timed = false;
   lua_State* L = host.state();
   if (code.empty() && line == ":time") {
@@ -347,9 +347,9 @@ ExitStatus run_repl(Host& host) {
   std::setlocale(LC_CTYPE, "");
   open_prompt_globals(host);
   host.watchdog().set_policy(interrupt::Policy::never);
-  std::unique_ptr<Terminal> terminal;
+  std::unique_ptr<LineEditor> terminal;
   if (::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)) {
-    terminal = std::make_unique<Terminal>(host.state());
+    terminal = std::make_unique<LineEditor>(host.state());
     std::printf("tessera %s; help() and describe(value) explain, Ctrl-D ends\n",
                 version_fields()[0].second.c_str());
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "rate_limits.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -14,14 +15,12 @@ namespace tessera {
 namespace {
 
 constexpr double kMinBytesPerS = 1.0;
-constexpr double kMaxBytesPerS = 1e15;
 constexpr double kMinGbps = 8e-9;
-constexpr double kMaxGbps = 8e6;
 constexpr double kMaxLatency = 10.0;
 constexpr double kMaxHostBytes = 1e18;
 
-[[noreturn]] void fail(const std::string& path, const std::string& problem,
-                       ErrorCode code = ErrorCode::invalid_argument) {
+[[noreturn]] void refuse_cluster(const std::string& path, const std::string& problem,
+                                 ErrorCode code = ErrorCode::invalid_argument) {
   throw Error(code, path + ": " + problem, path);
 }
 
@@ -31,7 +30,8 @@ std::optional<double> read_rate(JsonFields& fields, const char* bytes_key, const
   const auto bytes = fields.optional_number(bytes_key, kMinBytesPerS, kMaxBytesPerS);
   const auto gbps = fields.optional_number(gbps_key, kMinGbps, kMaxGbps);
   if (bytes && gbps) {
-    fail(path, fmt::format("{} and {} say the same thing; keep one", bytes_key, gbps_key));
+    refuse_cluster(path,
+                   fmt::format("{} and {} say the same thing; keep one", bytes_key, gbps_key));
   }
   if (gbps) return *gbps / 8 * 1e9;
   return bytes;
@@ -41,7 +41,7 @@ std::optional<double> read_host_memory(JsonFields& fields, const std::string& pa
   const auto bytes = fields.optional_number("host_memory_bytes", 0, kMaxHostBytes);
   const auto gib = fields.optional_number("host_memory_gib", 0, kMaxHostBytes / kGiB);
   if (bytes && gib) {
-    fail(path, "host_memory_bytes and host_memory_gib say the same thing; keep one");
+    refuse_cluster(path, "host_memory_bytes and host_memory_gib say the same thing; keep one");
   }
   if (gib) return *gib * kGiB;
   return bytes;
@@ -52,7 +52,8 @@ Node read_node(JsonFields& fields, const std::string& path) {
   Node node;
   node.name = fields.text("name");
   if (node.name.empty() || node.name.size() > 128) {
-    fail(path, fmt::format("name: {} is no node name; use 1 to 128 characters", quote(node.name)));
+    refuse_cluster(
+        path, fmt::format("name: {} is no node name; use 1 to 128 characters", quote(node.name)));
   }
   node.host_memory_bytes = read_host_memory(fields, path);
   node.disk_bytes_per_s = fields.optional_number("disk_bytes_per_s", kMinBytesPerS, kMaxBytesPerS);
@@ -65,19 +66,20 @@ const Json& array_at(JsonFields& fields, const char* key, std::size_t max_size,
                      const std::string& path) {
   const Json& array = fields.at(key);
   if (!array.is_array() || array.empty()) {
-    fail(path, fmt::format("{}: a list with at least one entry belongs here", key));
+    refuse_cluster(path, fmt::format("{}: a list with at least one entry belongs here", key));
   }
   if (array.size() > max_size) {
-    fail(path, fmt::format("{}: {} entries, the limit is {}", key, array.size(), max_size),
-         ErrorCode::out_of_range);
+    refuse_cluster(path,
+                   fmt::format("{}: {} entries, the limit is {}", key, array.size(), max_size),
+                   ErrorCode::out_of_range);
   }
   return array;
 }
 
 void check_device_count(std::size_t count, const std::string& path) {
   if (count > kMaxClusterDevices) {
-    fail(path, fmt::format("{} devices, the limit is {}", count, kMaxClusterDevices),
-         ErrorCode::out_of_range);
+    refuse_cluster(path, fmt::format("{} devices, the limit is {}", count, kMaxClusterDevices),
+                   ErrorCode::out_of_range);
   }
 }
 
@@ -100,7 +102,7 @@ class DeviceNames {
 Device read_device(const Json& json, const std::string& path, DeviceNames& names) {
   if (json.is_string()) return names.find(json.get<std::string>(), path);
   if (json.is_object()) return device_from_json(json, path);
-  fail(path, "a device name or an object with a device's fields belongs here");
+  refuse_cluster(path, "a device name or an object with a device's fields belongs here");
 }
 
 // "T4-16G", ["T4-16G"], ["T4-16G", 3], or with a device object in place of the name.
@@ -109,7 +111,7 @@ void read_device_entry(const Json& entry, const std::string& path, std::size_t n
   std::int64_t count = 1;
   if (entry.is_array()) {
     if (entry.empty() || entry.size() > 2) {
-      fail(path, "write a device entry as [\"T4-16G\", 3]: a device, then how many");
+      refuse_cluster(path, "write a device entry as [\"T4-16G\", 3]: a device, then how many");
     }
     if (entry.size() == 2) {
       const Json counted = {{"count", entry[1]}};
@@ -126,7 +128,7 @@ void read_device_entry(const Json& entry, const std::string& path, std::size_t n
 void add_node(Node node, const std::string& path, Cluster& cluster) {
   for (const Node& other : cluster.nodes) {
     if (other.name == node.name) {
-      fail(path, fmt::format("name: two nodes are called {}", quote(node.name)));
+      refuse_cluster(path, fmt::format("name: two nodes are called {}", quote(node.name)));
     }
   }
   cluster.nodes.push_back(std::move(node));
@@ -171,7 +173,8 @@ void read_flat_nodes(const Json& nodes, const Json& devices, const std::string& 
     add_node(read_node(fields, node_path), node_path, cluster);
     index_of[cluster.nodes.back().name] = i;
     if (fields.has("devices")) {
-      fail(node_path, "devices: they are listed at the top already; keep one of the two lists");
+      refuse_cluster(node_path,
+                     "devices: they are listed at the top already; keep one of the two lists");
     }
     fields.finish();
   }
@@ -182,8 +185,8 @@ void read_flat_nodes(const Json& nodes, const Json& devices, const std::string& 
     if (found == index_of.end()) {
       std::vector<std::string> names;
       for (const Node& known : cluster.nodes) names.push_back(known.name);
-      fail(device_path,
-           fmt::format("node: unknown node {}{}", quote(node), did_you_mean(node, names)));
+      refuse_cluster(device_path, fmt::format("node: unknown node {}{}", quote(node),
+                                              did_you_mean(node, names)));
     }
     Json device = devices[k];
     device.erase("node");

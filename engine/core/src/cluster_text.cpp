@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "rate_limits.h"
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -15,19 +16,11 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMaxTextLength = 64 * 1024;
-constexpr double kMaxGbps = 8e6;
 constexpr const char* kExample = "as in '3xT4-16G+1xV100-32G@100Gbps'";
 
-[[noreturn]] void fail(std::string_view text, const std::string& problem,
-                       ErrorCode code = ErrorCode::invalid_argument) {
+[[noreturn]] void refuse_text(std::string_view text, const std::string& problem,
+                              ErrorCode code = ErrorCode::invalid_argument) {
   throw Error(code, fmt::format("cluster {}: {}", quote(text), problem), "cluster");
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -43,14 +36,14 @@ double parse_network(std::string_view rate, std::string_view whole) {
   const std::string unit = lower(trimmed(rate.substr(static_cast<std::size_t>(end - rate.data()))));
   if (error == std::errc::result_out_of_range) gbps = HUGE_VAL;
   if (error == std::errc::invalid_argument || (unit != "gbps" && unit != "gb/s")) {
-    fail(whole, fmt::format("the network after '@' is {}; write a number and 'Gbps', {}",
-                            quote(rate), kExample));
+    refuse_text(whole, fmt::format("the network after '@' is {}; write a number and 'Gbps', {}",
+                                   quote(rate), kExample));
   }
   if (!(gbps > 0 && gbps <= kMaxGbps)) {
-    fail(whole,
-         fmt::format("the network after '@' is {} Gb/s; it must be above 0 and at most {}", gbps,
-                     kMaxGbps),
-         ErrorCode::out_of_range);
+    refuse_text(whole,
+                fmt::format("the network after '@' is {} Gb/s; it must be above 0 and at most {}",
+                            gbps, kMaxGbps),
+                ErrorCode::out_of_range);
   }
   return gbps / 8 * 1e9;
 }
@@ -63,27 +56,27 @@ struct Term {
 // "3xT4-16G"; `number` counts terms from 1 for the message.
 Term parse_term(std::string_view term, std::size_t number, std::string_view whole) {
   if (term.empty()) {
-    fail(whole, fmt::format("term {} is empty; write COUNTxDEVICE, {}", number, kExample));
+    refuse_text(whole, fmt::format("term {} is empty; write COUNTxDEVICE, {}", number, kExample));
   }
   const std::size_t digits = std::min(term.find_first_not_of("0123456789"), term.size());
   const bool counted =
       digits > 0 && digits < term.size() && (term[digits] == 'x' || term[digits] == 'X');
   if (!counted) {
-    fail(whole,
-         fmt::format("term {} is {}; write COUNTxDEVICE, {}", number, quote(term), kExample));
+    refuse_text(
+        whole, fmt::format("term {} is {}; write COUNTxDEVICE, {}", number, quote(term), kExample));
   }
   Term result;
   const auto [end, error] = std::from_chars(term.data(), term.data() + digits, result.count);
   if (error != std::errc() || result.count < 1 || result.count > kMaxClusterDevices) {
-    fail(whole,
-         fmt::format("term {}: {} devices; a term has 1 to {}", number,
-                     quote(term.substr(0, digits), 20), kMaxClusterDevices),
-         ErrorCode::out_of_range);
+    refuse_text(whole,
+                fmt::format("term {}: {} devices; a term has 1 to {}", number,
+                            quote(term.substr(0, digits), 20), kMaxClusterDevices),
+                ErrorCode::out_of_range);
   }
   result.name = std::string(trimmed(term.substr(digits + 1)));
   if (result.name.empty()) {
-    fail(whole, fmt::format("term {} is {}, without a device; write COUNTxDEVICE, {}", number,
-                            quote(term), kExample));
+    refuse_text(whole, fmt::format("term {} is {}, without a device; write COUNTxDEVICE, {}",
+                                   number, quote(term), kExample));
   }
   return result;
 }
@@ -99,12 +92,14 @@ std::string node_name(const std::string& device_name, std::set<std::string>& tak
 
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders) {
   const std::string_view whole = trimmed(text);
-  if (whole.empty()) fail(text, fmt::format("empty; write COUNTxDEVICE terms, {}", kExample));
+  if (whole.empty())
+    refuse_text(text, fmt::format("empty; write COUNTxDEVICE terms, {}", kExample));
   if (whole.size() > kMaxTextLength) {
-    fail(whole,
-         fmt::format("{} long, the limit is {}", format_bytes(static_cast<double>(whole.size())),
-                     format_bytes(static_cast<double>(kMaxTextLength))),
-         ErrorCode::out_of_range);
+    refuse_text(
+        whole,
+        fmt::format("{} long, the limit is {}", format_bytes(static_cast<double>(whole.size())),
+                    format_bytes(static_cast<double>(kMaxTextLength))),
+        ErrorCode::out_of_range);
   }
   Cluster cluster;
   cluster.name = std::string(whole);
@@ -118,7 +113,8 @@ Cluster cluster_from_text(std::string_view text, const DataFolders& folders) {
     const std::size_t plus = rest.find('+');
     const Term term = parse_term(trimmed(rest.substr(0, plus)), number, whole);
     if (cluster.devices.size() + term.count > kMaxClusterDevices) {
-      fail(whole, fmt::format("more than {} devices", kMaxClusterDevices), ErrorCode::out_of_range);
+      refuse_text(whole, fmt::format("more than {} devices", kMaxClusterDevices),
+                  ErrorCode::out_of_range);
     }
     const Device device =
         find_device(term.name, folders, fmt::format("cluster {}: term {}", quote(whole), number));

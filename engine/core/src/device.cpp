@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "rate_limits.h"
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -17,7 +18,6 @@ namespace tessera {
 namespace {
 
 constexpr double kMaxMemoryBytes = 1e15;
-constexpr double kMaxBytesPerS = 1e15;
 constexpr double kMaxFlopPerS = 1e18;
 constexpr const char* kDtypes[] = {"fp16", "fp32", "bf16", "int8", "fp8", "int4"};
 

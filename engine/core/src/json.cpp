@@ -14,8 +14,8 @@
 namespace tessera {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const std::string& problem,
-                       ErrorCode code = ErrorCode::invalid_argument) {
+[[noreturn]] void refuse_json(const std::string& path, const std::string& problem,
+                              ErrorCode code = ErrorCode::invalid_argument) {
   throw Error(code, path + ": " + problem, path);
 }
 
@@ -66,7 +66,7 @@ class Builder {
   }
   bool key(std::string& key) {
     if (!keys_.back().insert(key).second) {
-      fail(source_, fmt::format("the key {} appears twice in one object", quote(key)));
+      refuse_json(source_, fmt::format("the key {} appears twice in one object", quote(key)));
     }
     key_ = std::move(key);
     return true;
@@ -84,7 +84,7 @@ class Builder {
   }
   bool open(Json&& container) {
     if (open_.size() >= static_cast<std::size_t>(max_depth_)) {
-      fail(source_, fmt::format("nested deeper than {} levels", max_depth_));
+      refuse_json(source_, fmt::format("nested deeper than {} levels", max_depth_));
     }
     open_.push_back(place(std::move(container)));
     return true;
@@ -117,9 +117,9 @@ class Builder {
 
 Json parse_json(std::string_view text, const std::string& source, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    fail(source,
-         fmt::format("{} of JSON, the limit is {}", format_bytes(static_cast<double>(text.size())),
-                     format_bytes(static_cast<double>(limits.max_bytes))));
+    refuse_json(source, fmt::format("{} of JSON, the limit is {}",
+                                    format_bytes(static_cast<double>(text.size())),
+                                    format_bytes(static_cast<double>(limits.max_bytes))));
   }
   try {
     Builder builder(source, limits.max_depth);
@@ -127,15 +127,17 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
     return builder.take();
   } catch (const Json::parse_error& e) {
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
-      fail(source, "empty, JSON expected");
+      refuse_json(source, "empty, JSON expected");
     // The library's text ends in what it found; its own position prefix and codes say nothing to a
     // user.
     std::string what = e.what();
     const std::size_t colon = what.find(": ", what.find("parse error"));
     if (colon != std::string::npos) what = what.substr(colon + 2);
-    fail(source, fmt::format("not valid JSON at {}: {}", position(text, e.byte), quote(what, 160)));
+    refuse_json(source,
+                fmt::format("not valid JSON at {}: {}", position(text, e.byte), quote(what, 160)));
   } catch (const Json::out_of_range& e) {
-    fail(source, "a number is too large for a double (about 1.8e308)", ErrorCode::out_of_range);
+    refuse_json(source, "a number is too large for a double (about 1.8e308)",
+                ErrorCode::out_of_range);
   }
 }
 
@@ -146,7 +148,7 @@ Json read_json_file(const std::string& path, const JsonLimits& limits) {
 JsonFields::JsonFields(const Json& object, std::string path)
     : object_(object), path_(std::move(path)) {
   if (!object_.is_object())
-    fail(path_, fmt::format("{} where an object belongs", type_of(object_)));
+    refuse_json(path_, fmt::format("{} where an object belongs", type_of(object_)));
 }
 
 std::string JsonFields::path_of(const char* key) const { return path_ + ": " + key; }
@@ -161,14 +163,14 @@ bool JsonFields::has(const char* key) { return find(key) != nullptr; }
 
 const Json& JsonFields::at(const char* key) {
   const Json* value = find(key);
-  if (value == nullptr) fail(path_, fmt::format("the field '{}' is missing", key));
+  if (value == nullptr) refuse_json(path_, fmt::format("the field '{}' is missing", key));
   return *value;
 }
 
 std::string JsonFields::text(const char* key) {
   const Json& value = at(key);
   if (!value.is_string())
-    fail(path_of(key), fmt::format("{} where a string belongs", type_of(value)));
+    refuse_json(path_of(key), fmt::format("{} where a string belongs", type_of(value)));
   return value.get<std::string>();
 }
 
@@ -180,18 +182,18 @@ bool JsonFields::boolean(const char* key, bool fallback) {
   const Json* value = find(key);
   if (value == nullptr) return fallback;
   if (!value->is_boolean())
-    fail(path_of(key), fmt::format("{} where true or false belongs", type_of(*value)));
+    refuse_json(path_of(key), fmt::format("{} where true or false belongs", type_of(*value)));
   return value->get<bool>();
 }
 
 double JsonFields::number(const char* key, double low, double high) {
   const Json& value = at(key);
   if (!value.is_number())
-    fail(path_of(key), fmt::format("{} where a number belongs", type_of(value)));
+    refuse_json(path_of(key), fmt::format("{} where a number belongs", type_of(value)));
   const double number = value.get<double>();
   if (!std::isfinite(number) || number < low || number > high) {
-    fail(path_of(key), fmt::format("{} is outside [{}, {}]", number, low, high),
-         ErrorCode::out_of_range);
+    refuse_json(path_of(key), fmt::format("{} is outside [{}, {}]", number, low, high),
+                ErrorCode::out_of_range);
   }
   return number;
 }
@@ -208,15 +210,15 @@ std::optional<double> JsonFields::optional_number(const char* key, double low, d
 std::int64_t JsonFields::integer(const char* key, std::int64_t low, std::int64_t high) {
   const Json& value = at(key);
   if (!value.is_number())
-    fail(path_of(key), fmt::format("{} where an integer belongs", type_of(value)));
+    refuse_json(path_of(key), fmt::format("{} where an integer belongs", type_of(value)));
   const double number = value.get<double>();
   if (!std::isfinite(number) || std::floor(number) != number ||
       std::fabs(number) > kMaxExactInteger) {
-    fail(path_of(key), fmt::format("{} is not an integer", value.dump()));
+    refuse_json(path_of(key), fmt::format("{} is not an integer", value.dump()));
   }
   if (number < static_cast<double>(low) || number > static_cast<double>(high)) {
-    fail(path_of(key), fmt::format("{} is outside [{}, {}]", value.dump(), low, high),
-         ErrorCode::out_of_range);
+    refuse_json(path_of(key), fmt::format("{} is outside [{}, {}]", value.dump(), low, high),
+                ErrorCode::out_of_range);
   }
   return static_cast<std::int64_t>(number);
 }
@@ -230,7 +232,7 @@ void JsonFields::finish() const {
   for (const auto& [key, value] : object_.items()) {
     if (seen_.count(key) == 0) {
       const std::vector<std::string> known(seen_.begin(), seen_.end());
-      fail(path_, fmt::format("unknown field {}{}", quote(key), did_you_mean(key, known)));
+      refuse_json(path_, fmt::format("unknown field {}{}", quote(key), did_you_mean(key, known)));
     }
   }
 }
@@ -238,17 +240,18 @@ void JsonFields::finish() const {
 std::vector<double> json_numbers(const Json& value, const std::string& path, double low,
                                  double high) {
   if (!value.is_array())
-    fail(path, fmt::format("{} where an array of numbers belongs", type_of(value)));
+    refuse_json(path, fmt::format("{} where an array of numbers belongs", type_of(value)));
   std::vector<double> numbers;
   numbers.reserve(value.size());
   for (std::size_t i = 0; i < value.size(); ++i) {
     const Json& item = value[i];
     const std::string item_path = fmt::format("{}[{}]", path, i);
-    if (!item.is_number()) fail(item_path, fmt::format("{} where a number belongs", type_of(item)));
+    if (!item.is_number())
+      refuse_json(item_path, fmt::format("{} where a number belongs", type_of(item)));
     const double number = item.get<double>();
     if (!std::isfinite(number) || number < low || number > high) {
-      fail(item_path, fmt::format("{} is outside [{}, {}]", number, low, high),
-           ErrorCode::out_of_range);
+      refuse_json(item_path, fmt::format("{} is outside [{}, {}]", number, low, high),
+                  ErrorCode::out_of_range);
     }
     numbers.push_back(number);
   }
@@ -259,7 +262,8 @@ std::vector<std::int32_t> json_integers(const Json& value, const std::string& pa
                                         std::int32_t low, std::int32_t high) {
   std::vector<std::int32_t> integers;
   for (const double number : json_numbers(value, path, low, high)) {
-    if (std::floor(number) != number) fail(path, fmt::format("{} is not an integer", number));
+    if (std::floor(number) != number)
+      refuse_json(path, fmt::format("{} is not an integer", number));
     integers.push_back(static_cast<std::int32_t>(number));
   }
   return integers;

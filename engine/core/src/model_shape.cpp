@@ -16,8 +16,8 @@ constexpr std::size_t kMaxLinears = 64;
 constexpr SizeRange kWidthRange{1, std::int64_t{1} << 32};  // heads x head_dim
 constexpr SizeRange kCountRange{0, kMaxParameters};
 
-[[noreturn]] void fail(const std::string& path, const std::string& problem,
-                       ErrorCode code = ErrorCode::invalid_argument) {
+[[noreturn]] void refuse_shape(const std::string& path, const std::string& problem,
+                               ErrorCode code = ErrorCode::invalid_argument) {
   throw Error(code, path + ": " + problem, path);
 }
 
@@ -70,8 +70,8 @@ LayerShape layer_from_json(const Json& json, const std::string& path) {
   LayerShape layer;
   const Json& linears = fields.at("linears");
   if (!linears.is_array() || linears.empty() || linears.size() > kMaxLinears) {
-    fail(fields.path_of("linears"),
-         fmt::format("an array of 1 to {} matrices belongs here", kMaxLinears));
+    refuse_shape(fields.path_of("linears"),
+                 fmt::format("an array of 1 to {} matrices belongs here", kMaxLinears));
   }
   for (std::size_t i = 0; i < linears.size(); ++i) {
     layer.linears.push_back(linear_from_json(linears[i], fmt::format("{}: linears[{}]", path, i)));
@@ -92,8 +92,8 @@ void read_layers(JsonFields& fields, const std::string& path, ModelShape& model)
   const auto num_layers = static_cast<std::size_t>(model.num_layers);
   const Json& classes = fields.at("layer_classes");
   if (!classes.is_array() || classes.empty() || classes.size() > num_layers) {
-    fail(fields.path_of("layer_classes"),
-         fmt::format("an array of 1 to num_layers = {} shapes belongs here", num_layers));
+    refuse_shape(fields.path_of("layer_classes"),
+                 fmt::format("an array of 1 to num_layers = {} shapes belongs here", num_layers));
   }
   for (std::size_t i = 0; i < classes.size(); ++i) {
     model.layer_classes.push_back(
@@ -104,7 +104,7 @@ void read_layers(JsonFields& fields, const std::string& path, ModelShape& model)
   for (const double index : json_numbers(indices, fields.path_of("layer_class"), 0, last)) {
     model.layer_class.push_back(static_cast<std::int32_t>(index));
     if (static_cast<double>(model.layer_class.back()) != index)
-      fail(fields.path_of("layer_class"), fmt::format("{} is not an index", index));
+      refuse_shape(fields.path_of("layer_class"), fmt::format("{} is not an index", index));
   }
 }
 
@@ -131,12 +131,13 @@ void read_sizes(JsonFields& fields, ModelShape& model) {
 
 void check_model_shape(const ModelShape& model, const std::string& path) {
   if (model.layer_class.size() != static_cast<std::size_t>(model.num_layers)) {
-    fail(path, fmt::format("layer_class has {} entries for num_layers = {}",
-                           model.layer_class.size(), model.num_layers));
+    refuse_shape(path, fmt::format("layer_class has {} entries for num_layers = {}",
+                                   model.layer_class.size(), model.num_layers));
   }
   if (model.tied_embeddings && model.lm_head_parameters < model.token_embedding_parameters) {
-    fail(path, fmt::format("an LM head of {} parameters cannot share the token embedding's {}",
-                           model.lm_head_parameters, model.token_embedding_parameters));
+    refuse_shape(path,
+                 fmt::format("an LM head of {} parameters cannot share the token embedding's {}",
+                             model.lm_head_parameters, model.token_embedding_parameters));
   }
   double total = static_cast<double>(model.token_embedding_parameters) +
                  static_cast<double>(model.position_embedding_parameters) +
@@ -151,10 +152,10 @@ void check_model_shape(const ModelShape& model, const std::string& path) {
     total += approximate_parameters(model.layer(i));
   }
   if (total > static_cast<double>(kMaxParameters)) {
-    fail(path,
-         fmt::format("the sizes multiply to {:.3g} parameters, at most {} are allowed", total,
-                     kMaxParameters),
-         ErrorCode::out_of_range);
+    refuse_shape(path,
+                 fmt::format("the sizes multiply to {:.3g} parameters, at most {} are allowed",
+                             total, kMaxParameters),
+                 ErrorCode::out_of_range);
   }
 }
 
@@ -239,7 +240,7 @@ ModelShape model_shape_from_json(const Json& json, const std::string& path) {
   read_sizes(fields, model);
   read_layers(fields, path, model);
   if (!fields.at("tied_embeddings").is_boolean())
-    fail(fields.path_of("tied_embeddings"), "true or false belongs here");
+    refuse_shape(fields.path_of("tied_embeddings"), "true or false belongs here");
   model.tied_embeddings = fields.boolean("tied_embeddings", false);
   model.source = fields.text("source");
   fields.finish();

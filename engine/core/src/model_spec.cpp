@@ -58,16 +58,16 @@ const std::map<std::string, Dialect>& dialects() {
   return all;
 }
 
-[[noreturn]] void fail(const char* field, const std::string& problem,
-                       ErrorCode code = ErrorCode::invalid_argument) {
+[[noreturn]] void refuse_spec(const char* field, const std::string& problem,
+                              ErrorCode code = ErrorCode::invalid_argument) {
   const std::string where = std::string("model.") + field;
   throw Error(code, where + ": " + problem, where);
 }
 
 void check_range(const char* field, std::int64_t value, SizeRange range) {
   if (value < range.low || value > range.high) {
-    fail(field, fmt::format("{} is outside [{}, {}]", value, range.low, range.high),
-         ErrorCode::out_of_range);
+    refuse_spec(field, fmt::format("{} is outside [{}, {}]", value, range.low, range.high),
+                ErrorCode::out_of_range);
   }
 }
 
@@ -80,8 +80,8 @@ void check_sizes(const ModelSpec& spec) {
   check_range("max_context_tokens", spec.max_context_tokens, kTokensRange);
   if (spec.num_kv_heads) check_range("num_kv_heads", *spec.num_kv_heads, {1, spec.num_heads});
   if (spec.num_kv_heads && spec.num_heads % *spec.num_kv_heads != 0) {
-    fail("num_kv_heads", fmt::format("{} attention heads do not split evenly over {}",
-                                     spec.num_heads, *spec.num_kv_heads));
+    refuse_spec("num_kv_heads", fmt::format("{} attention heads do not split evenly over {}",
+                                            spec.num_heads, *spec.num_kv_heads));
   }
   if (spec.head_dim) check_range("head_dim", *spec.head_dim, kHeadDimRange);
   if (spec.attention_window) check_range("attention_window", *spec.attention_window, kTokensRange);
@@ -95,29 +95,30 @@ void check_sizes(const ModelSpec& spec) {
 void check_conventions(const ModelSpec& spec, const Dialect& dialect) {
   const std::string& family = spec.family;
   if (spec.gated_ffn && *spec.gated_ffn != dialect.gated) {
-    fail("gated_ffn", fmt::format("the feed-forward network of {} is {}gated", family,
-                                  dialect.gated ? "" : "not "));
+    refuse_spec("gated_ffn", fmt::format("the feed-forward network of {} is {}gated", family,
+                                         dialect.gated ? "" : "not "));
   }
   const bool splits = spec.hidden_size % spec.num_heads == 0;
   if (!splits && (!dialect.grouped_kv || !spec.head_dim)) {
-    fail("num_heads",
-         fmt::format("hidden_size {} is not a multiple of {} heads{}", spec.hidden_size,
-                     spec.num_heads, dialect.grouped_kv ? ", and head_dim is not given" : ""));
+    refuse_spec("num_heads", fmt::format("hidden_size {} is not a multiple of {} heads{}",
+                                         spec.hidden_size, spec.num_heads,
+                                         dialect.grouped_kv ? ", and head_dim is not given" : ""));
   }
   if (!dialect.grouped_kv && spec.head_dim && *spec.head_dim != spec.hidden_size / spec.num_heads)
-    fail("head_dim", fmt::format("always hidden_size / num_heads in {}", family));
+    refuse_spec("head_dim", fmt::format("always hidden_size / num_heads in {}", family));
   if (!dialect.grouped_kv && family != "falcon" && spec.num_kv_heads &&
       *spec.num_kv_heads != spec.num_heads) {
-    fail("num_kv_heads", fmt::format("always num_heads in {}", family));
+    refuse_spec("num_kv_heads", fmt::format("always num_heads in {}", family));
   }
   if (family == "bloom" && spec.ffn_size != 4 * spec.hidden_size)
-    fail("ffn_size", "always 4 x hidden_size in bloom");
+    refuse_spec("ffn_size", "always 4 x hidden_size in bloom");
   if (!dialect.window && spec.attention_window)
-    fail("attention_window", fmt::format("{} has no sliding-window layers", family));
+    refuse_spec("attention_window", fmt::format("{} has no sliding-window layers", family));
   if (dialect.experts != spec.num_experts.has_value() ||
       dialect.experts != spec.num_active_experts.has_value()) {
-    fail("num_experts", dialect.experts ? family + " needs num_experts and num_active_experts"
-                                        : family + " has no experts");
+    refuse_spec("num_experts", dialect.experts
+                                   ? family + " needs num_experts and num_active_experts"
+                                   : family + " has no experts");
   }
 }
 
@@ -163,10 +164,10 @@ ModelShape model_from_spec(const ModelSpec& spec) {
   const auto found = dialects().find(spec.family);
   if (found == dialects().end()) {
     const auto known = known_model_families();
-    fail("family",
-         fmt::format("{} is not a known family; known families: {}", quote(spec.family),
-                     join(known, ", ")),
-         ErrorCode::unsupported);
+    refuse_spec("family",
+                fmt::format("{} is not a known family; known families: {}", quote(spec.family),
+                            join(known, ", ")),
+                ErrorCode::unsupported);
   }
   const Dialect& dialect = found->second;
   check_sizes(spec);

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 namespace tessera {
-namespace {
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -13,6 +12,8 @@ std::string lower(std::string_view text) {
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return result;
 }
+
+namespace {
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);

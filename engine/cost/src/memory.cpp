@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "counts.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
 
 namespace tessera::cost {
 namespace {
-
-constexpr double kFp16Bytes = 2;
-constexpr double kFp32Bytes = 4;
 
 // LLM-PQ's published constants: 5 % of the capacity against fragmentation, and a CUDA context.
 constexpr double kLlmPqUsableRatio = 0.95;
@@ -33,8 +31,6 @@ void check_range(double value, double low, double high, const char* name) {
   throw Error(ErrorCode::out_of_range,
               fmt::format("{} is {}, the allowed range is [{}, {}]", name, value, low, high), name);
 }
-
-double count(std::int64_t value) { return static_cast<double>(value); }
 
 double longest_context(const Workload& workload) {
   return count(workload.max_prompt_tokens) + count(workload.max_output_tokens);

@@ -5,17 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "counts.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/latency.h"
 
 namespace tessera::cost {
 namespace {
-
-constexpr double kFp16Bytes = 2;
-constexpr double kFp32Bytes = 4;
-
-double count(std::int64_t value) { return static_cast<double>(value); }
 
 // Experts that `rows` tokens touch when each picks `num_active` of `num_copies` evenly: smooth,
 // `num_active` for one row, and 1 for a dense matrix.

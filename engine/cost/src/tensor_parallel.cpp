@@ -4,15 +4,13 @@
 
 #include <utility>
 
+#include "counts.h"
 #include "tessera/core/units.h"
 
 namespace tessera::cost {
 namespace {
 
-constexpr double kFp16Bytes = 2;
 constexpr double kBestTokenBytes = 8;  // its logit and its id
-
-double count(std::int64_t value) { return static_cast<double>(value); }
 
 // Row-parallel matrices take what the column-parallel ones before them put out.
 bool is_row_parallel(const LinearShape& linear) {

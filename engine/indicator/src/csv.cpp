@@ -10,7 +10,8 @@
 namespace tessera::indicator {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, std::size_t line, const std::string& problem) {
+[[noreturn]] void refuse_line(const std::string& path, std::size_t line,
+                              const std::string& problem) {
   throw Error(ErrorCode::invalid_argument, fmt::format("{}, line {}: {}", path, line, problem),
               path);
 }
@@ -36,7 +37,8 @@ class Reader {
     do {
       row.fields.push_back(field());
     } while (take(','));
-    if (at_ < text_.size() && !take_newline()) fail(path_, line_, "text after a quoted field");
+    if (at_ < text_.size() && !take_newline())
+      refuse_line(path_, line_, "text after a quoted field");
     return true;
   }
 
@@ -103,7 +105,7 @@ class Reader {
       }
       content += c;
     }
-    fail(path_, first_line, "a quoted field is not closed");
+    refuse_line(path_, first_line, "a quoted field is not closed");
   }
 
   std::string_view text_;
@@ -120,7 +122,7 @@ void check_header(CsvTable& table) {
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (table.column(names[i]) != i && !names[i].empty()) {
-      fail(table.path, table.header.line, fmt::format("two columns {}", quote(names[i])));
+      refuse_line(table.path, table.header.line, fmt::format("two columns {}", quote(names[i])));
     }
   }
 }
@@ -143,9 +145,9 @@ CsvTable parse_csv(std::string_view text, const std::string& path) {
   CsvRow row;
   while (reader.next(row)) {
     if (row.fields.size() != table.header.fields.size()) {
-      fail(path, row.line,
-           fmt::format("{} fields where the header has {}", row.fields.size(),
-                       table.header.fields.size()));
+      refuse_line(path, row.line,
+                  fmt::format("{} fields where the header has {}", row.fields.size(),
+                              table.header.fields.size()));
     }
     table.rows.push_back(row);
   }

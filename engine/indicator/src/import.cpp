@@ -18,7 +18,6 @@ namespace tessera::indicator {
 namespace {
 
 constexpr std::int64_t kMaxLayers = 10'000;
-constexpr std::int64_t kMaxBitwidth = 32;
 constexpr double kMaxOmega = 1e300;
 
 [[noreturn]] void fail(const std::string& path, const std::string& problem,

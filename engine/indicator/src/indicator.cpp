@@ -13,8 +13,6 @@
 namespace tessera::indicator {
 namespace {
 
-constexpr std::int32_t kMaxBitwidth = 32;
-
 std::string list_of(const std::vector<std::int32_t>& bitwidths) {
   std::vector<std::string> names;
   for (const std::int32_t b : bitwidths) names.push_back(std::to_string(b));

@@ -33,19 +33,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-struct Item {
-  std::uint64_t id = 0;
-  std::string text;
-};
-
-struct Worker {
-  std::unique_ptr<Process> process;
-  std::deque<Item> items;     ///< given to it; the first is being done
-  Clock::time_point started;  ///< of the first item, or of a process that is not ready
-  double mean_s = kAheadS;    ///< of its items, the recent ones counting more
-  bool ready = false, leaves = false, killed = false, meddled = false;
-};
-
 std::string signal_name(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
@@ -63,6 +50,11 @@ std::string describe(const Ending& ending) {
 
 class Pool::State {
  public:
+  struct Item {
+    std::uint64_t id = 0;
+    std::string text;
+  };
+
   explicit State(PoolSettings settings) : settings_(std::move(settings)) {
     workers_.resize(static_cast<std::size_t>(std::max(settings_.jobs, 1)));
   }
@@ -103,6 +95,14 @@ class Pool::State {
   }
 
  private:
+  struct Worker {
+    std::unique_ptr<Process> process;
+    std::deque<Item> items;     ///< given to it; the first is being done
+    Clock::time_point started;  ///< of the first item, or of a process that is not ready
+    double mean_s = kAheadS;    ///< of its items, the recent ones counting more
+    bool ready = false, leaves = false, killed = false, meddled = false;
+  };
+
   void hand_out() {
     for (Worker& worker : workers_) {
       if (waiting_.empty()) return;

@@ -17,6 +17,9 @@ std::vector<std::string> nearest_names(std::string_view word,
 /// shown), or "" without candidates.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
+/// In lower case; letters outside ASCII stay as they are.
+std::string lower(std::string_view text);
+
 /// Joins with a separator.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 

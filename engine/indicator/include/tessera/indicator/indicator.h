@@ -10,6 +10,8 @@
 
 namespace tessera::indicator {
 
+inline constexpr std::int32_t kMaxBitwidth = 32;
+
 /// How much quality a layer loses at a bitwidth: omega[layer][bit] >= 0, raw (not normalised).
 struct Indicator {
   std::string kind;                     ///< "random", "constant", "imported"
