@@ -133,6 +133,7 @@ TEST_F(HostTerminal, CompletesOptionsDescribesTimesAndReloads) {
   file("again.lua", "return 'second run'");
   type("reload()\n");
   shows("\"second run\"");
+  shows("tessera> ");
   type("\x04");
   EXPECT_EQ(status(), 0);
 }
