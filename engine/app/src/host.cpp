@@ -28,6 +28,8 @@ namespace {
 
 const char kHostKey = 0;
 constexpr std::size_t kReserve = 64u << 20;  // for reporting that memory ran out
+constexpr const char* kSandboxMemoryHint =
+    "the sandbox has a memory limit; --sandbox-memory-gib allows more";
 
 // Most of the machine's memory: a runaway script gets an error instead of the kernel's OOM killer.
 std::size_t default_memory_limit() {
@@ -87,6 +89,11 @@ ExitStatus flush_stdout(ExitStatus status) {
   return status == kDone ? kFailed : status;
 }
 
+void print_out_of_memory() {
+  std::fputs("tessera: not enough memory\n", stderr);
+  if (access_is_restricted()) std::fprintf(stderr, "  hint:  %s\n", kSandboxMemoryHint);
+}
+
 void print_error(const lua_kit::ErrorReport& report) {
   std::fflush(stdout);
   constexpr std::size_t kShown = 16384;  // of a message; nobody reads megabytes
@@ -105,7 +112,7 @@ void print_error(const lua_kit::ErrorReport& report) {
   }
   add("cause:", report.cause);
   if (report.code == "out_of_memory" && access_is_restricted()) {
-    add("hint:", "the sandbox has a memory limit; --sandbox-memory-gib allows more");
+    add("hint:", kSandboxMemoryHint);
   }
   if (shows_traceback(report) && !report.traceback.empty()) text += report.traceback + "\n";
   std::fputs(text.c_str(), stderr);

@@ -97,6 +97,9 @@ std::vector<std::string> user_folders();
 /// Flushes stdout. Prints an error and returns kFailed where that is impossible.
 ExitStatus flush_stdout(ExitStatus status);
 
+/// That memory ran out, without needing any: where even reporting an error has found none.
+void print_out_of_memory();
+
 /// "tessera: <message>" with code, where, position, cause and traceback on further lines.
 void print_error(const lua_kit::ErrorReport& report);
 

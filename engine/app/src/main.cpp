@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "command_line.h"
@@ -189,6 +190,8 @@ int run_main(int argc, char** argv) {
     return usage.status;
   } catch (const Error& error) {
     print_error({std::string(to_string(error.code())), error.what(), error.where(), "", "", ""});
+  } catch (const std::bad_alloc&) {
+    print_out_of_memory();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tessera: %s\n", error.what());
   }

@@ -114,10 +114,12 @@ int work_inside(const Sandbox& box) {
   } catch (const UsageError& usage) {
     std::fprintf(stderr, "tessera: %s\n", usage.message.c_str());
     return usage.status;
+  } catch (const std::bad_alloc&) {
+    print_out_of_memory();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tessera: %s\n", error.what());
-    return kFailed;
   }
+  return kFailed;
 }
 
 }  // namespace
