@@ -5,7 +5,8 @@ local store = require "tessera.store"
 
 local M = {}
 
-local function content(path)
+--- Text of a script; "" where there is none or it cannot be read.
+function M.content(path)
   if path == "" or path == "-" then return "" end
   local file = io.open(path, "rb")
   if not file then return "" end
@@ -22,7 +23,7 @@ end
 
 --- What a run says of itself, for store:start_run; "" where there is no script.
 function M.of(path)
-  local text = content(path)
+  local text = M.content(path)
   return {
     script_path = path, script_text = text, script_hash = text ~= "" and store.sha256(text) or "",
     git_commit = store.git_commit(path ~= "" and path or "."), machine = store.machine(), build = host.version,

@@ -18,13 +18,6 @@ local function worked_examples()
   return found
 end
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
-
 local function exists(path)
   local file = io.open(path)
   if file then file:close() end
@@ -53,7 +46,7 @@ end
 local function files_of(script, target)
   local folder, name = script.path:match "^(.*)/([^/]+)$"
   local files, seen = { { from = script.path, to = target .. "/" .. name } }, {}
-  for data in read(script.path):gmatch "data/[%w_%-][%w_.%-]*" do
+  for data in core.read_file(script.path):gmatch "data/[%w_%-][%w_.%-]*" do
     if not seen[data] and exists(folder .. "/" .. data) then
       files[#files + 1] = { from = folder .. "/" .. data, to = target .. "/" .. data }
     end
@@ -70,7 +63,7 @@ local function copy(files, force)
   end
   for _, file in ipairs(files) do
     host.make_folder(file.to:match "^(.*)/")
-    core.write_file(file.to, read(file.from))
+    core.write_file(file.to, core.read_file(file.from))
   end
 end
 

@@ -7,14 +7,6 @@ local store = require "tessera.store"
 
 local M = {}
 
-local function content(path)
-  local file = io.open(path, "rb")
-  if not file then return "" end
-  local text = file:read "*a"
-  file:close()
-  return text or ""
-end
-
 -- "helpers/own.lua" where it lies below the script's folder: the same wherever the folder is.
 local function relative(path, folder)
   if path:sub(1, #folder) == folder then return path:sub(#folder + 1) end
@@ -25,9 +17,9 @@ end
 function M.script_hash(files)
   local folder = files[1]:match "^(.*/)" or ""
   local others = {}
-  for i = 2, #files do others[i - 1] = relative(files[i], folder) .. "\n" .. store.sha256(content(files[i])) end
+  for i = 2, #files do others[i - 1] = relative(files[i], folder) .. "\n" .. store.sha256(origin.content(files[i])) end
   table.sort(others)
-  table.insert(others, 1, store.sha256(content(files[1])))
+  table.insert(others, 1, store.sha256(origin.content(files[1])))
   return store.sha256(table.concat(others, "\n"))
 end
 

@@ -13,12 +13,7 @@ local units = require "tessera.units"
 local h = html.h
 local M = {}
 
-local function read_own(name)
-  local file = assert(io.open(host.installation.scripts_dir .. "/tessera/report/" .. name, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local function read_own(name) return core.read_file(host.installation.scripts_dir .. "/tessera/report/" .. name) end
 
 local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
