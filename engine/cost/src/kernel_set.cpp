@@ -9,6 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/op.h"
 
 namespace tessera::cost {
 namespace {
@@ -70,6 +71,8 @@ KernelRule read_rule(const Json& json, const std::string& path) {
   }
   rule.devices = read_devices(fields, path);
   rule.compute_dtype = read_dtype(fields, path);
+  rule.dtype = fields.text("dtype", "");
+  if (!rule.dtype.empty()) dtype_traits(rule.dtype);  // throws for an unknown word
   rule.flop_ratio = fields.number("flop_ratio", kMinRatio, 1);
   rule.memory_ratio = fields.number("memory_ratio", kMinRatio, 1);
   rule.token_s_per_parameter = fields.number("token_s_per_parameter", 0, 1, 0);
@@ -116,6 +119,7 @@ Json rule_to_json(const KernelRule& rule) {
   }
   if (!rule.devices.empty()) json["devices"] = rule.devices;
   json["compute_dtype"] = rule.compute_dtype;
+  if (!rule.dtype.empty()) json["dtype"] = rule.dtype;
   json["flop_ratio"] = rule.flop_ratio;
   json["memory_ratio"] = rule.memory_ratio;
   json["token_s_per_parameter"] = rule.token_s_per_parameter;

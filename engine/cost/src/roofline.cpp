@@ -9,6 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/latency.h"
+#include "work.h"
 
 namespace tessera::cost {
 namespace {
@@ -30,39 +31,6 @@ double weight_bytes(const LinearShape& linear, const KernelRule& rule, double co
     bytes += count(linear.out_features) * groups * (kFp16Bytes + rule.bitwidth / 8.0);
   }
   return copies * bytes;
-}
-
-// Query-key pairs of `tokens` new tokens after `context`, each token seeing itself and what came
-// before, at most `window`. The half makes the integral equal the sum context + 1 .. context +
-// tokens; where the window cuts it is within 1/8 pair of the sum, and monotone for any real
-// arguments.
-double causal_pairs(double tokens, double context, double window) {
-  const double uncut = std::clamp(window - context - 0.5, 0.0, tokens);
-  return uncut * (context + 0.5) + uncut * uncut / 2 + (tokens - uncut) * window;
-}
-
-struct Attention {
-  double flop = 0;
-  double bytes = 0;
-};
-
-Attention attention_work(const LayerShape& layer, double kv_bitwidth, const LayerWork& work) {
-  const double query_width = count(layer.num_heads) * count(layer.head_dim);
-  const double kv_width = count(layer.num_kv_heads) * count(layer.head_dim);
-  double pairs = work.tokens * (work.context_tokens + (work.tokens + 1) / 2);
-  double visible = work.context_tokens;
-  if (layer.attention_window) {
-    const double window = count(*layer.attention_window);
-    pairs = causal_pairs(work.tokens, work.context_tokens, window);
-    visible = std::min(visible, std::max(window - 1, 0.0));
-  }
-  const double kv_token_bytes = 2 * kv_width * kv_bitwidth / 8;
-  Attention attention;
-  attention.flop = 4 * query_width * pairs * work.batch_size;
-  // Old keys and values read once, new ones written and read; queries in, outputs out.
-  attention.bytes = work.batch_size * ((visible + 2 * work.tokens) * kv_token_bytes +
-                                       2 * work.tokens * query_width * kFp16Bytes);
-  return attention;
 }
 
 void check_positive(double value, const char* name, const std::string& where) {
@@ -115,7 +83,8 @@ class Roofline final : public LatencyModel {
     const double rows = work.batch_size * work.tokens;
     double seconds = kernels_.layer_overhead_s;
     for (const LinearShape& linear : layer.linears) seconds += linear_s(linear, kernel, rows);
-    const Attention attention = attention_work(layer, kv_bitwidth, work);
+    const AttentionWork attention = attention_work(
+        attention_shape(layer), kv_bitwidth, work.batch_size, work.tokens, work.context_tokens);
     seconds +=
         std::max(attention.flop / attention_flop_per_s_, attention.bytes / attention_bytes_per_s_);
     return modelled(seconds);

@@ -22,8 +22,9 @@ struct KernelRule {
   std::vector<std::string>
       devices;  ///< names; empty: any. A rule that names the device goes before one that does not
   std::string compute_dtype = "fp16";  ///< key of Device::flop_per_s
-  double flop_ratio = 0.6;             ///< reached share of peak FLOP/s, (0, 1]
-  double memory_ratio = 0.8;           ///< reached share of peak bandwidth, (0, 1]
+  std::string dtype;  ///< GEMM of a profile that prices this bitwidth ("int4_wo"); empty: none
+  double flop_ratio = 0.6;           ///< reached share of peak FLOP/s, (0, 1]
+  double memory_ratio = 0.8;         ///< reached share of peak bandwidth, (0, 1]
   double token_s_per_parameter = 0;  ///< extra time per token and weight of a matrix: kernels whose
                                      ///< cost grows with tokens (dequantisation per row)
   double linear_overhead_s = 0;      ///< per matrix: launch and set-up

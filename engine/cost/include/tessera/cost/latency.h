@@ -8,10 +8,9 @@
 #include "tessera/core/model_shape.h"
 #include "tessera/core/provenance.h"
 #include "tessera/cost/kernel_set.h"
+#include "tessera/cost/op.h"
 
 namespace tessera::cost {
-
-enum class Phase { prefill, decode };
 
 /// Work of one decoder layer on one micro-batch.
 struct LayerWork {

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/core/json_fwd.h"
+#include "tessera/cost/op.h"
+
+namespace tessera::cost {
+
+/// Relative errors |predicted / measured - 1| over points that a fit has not seen.
+struct Errors {
+  double median = 0, p90 = 0, worst = 0, mean = 0;
+  std::int64_t num_points = 0;
+  std::string split;  ///< how they were held out: "unseen (n, k), 5 folds"
+};
+
+/// @throws Error{invalid_argument} unless both are of one length, not empty, measured positive.
+Errors errors_of(const std::vector<double>& predicted, const std::vector<double>& measured,
+                 std::string split);
+Json to_json(const Errors& errors);
+Errors errors_from_json(const Json& json, const std::string& path);
+
+/// [sample] fold in 0 .. n-1. Samples that agree in all of `fields` are in one fold; the groups are
+/// dealt out in a seeded order. `folds` 0: one fold per group.
+/// @throws Error{invalid_argument} for fewer than two groups.
+std::vector<std::int32_t> folds_by(const std::vector<Sample>& samples,
+                                   const std::vector<std::string>& fields, std::int32_t folds,
+                                   std::uint64_t seed);
+
+/// [sample] prediction by a model that was fitted without the sample's fold.
+std::vector<double> cross_validate(const FitMethod& method, const Device& device,
+                                   const std::vector<Sample>& samples,
+                                   const std::vector<std::int32_t>& folds,
+                                   const OpModel* donor = nullptr);
+
+}  // namespace tessera::cost

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "tessera/cost/op.h"
+
+/// The models of single operations; each file of this folder is one of them.
+namespace tessera::cost::models {
+
+const FitMethod& bandwidth();  ///< seconds = latency + bytes / rate
+
+// By op, the preferred one first.
+std::vector<const FitMethod*> gemm_methods();
+std::vector<const FitMethod*> attention_methods();
+std::vector<const FitMethod*> layer_methods();
+std::vector<const FitMethod*> byte_methods();
+
+}  // namespace tessera::cost::models

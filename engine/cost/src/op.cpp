@@ -1,0 +1,174 @@
+#include "tessera/cost/op.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "models/models.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::cost {
+namespace {
+
+constexpr std::array<std::pair<Op, std::string_view>, 6> kOps = {{{Op::gemm, "gemm"},
+                                                                  {Op::attention, "attention"},
+                                                                  {Op::layer, "layer"},
+                                                                  {Op::elementwise, "elementwise"},
+                                                                  {Op::all_reduce, "all_reduce"},
+                                                                  {Op::send_recv, "send_recv"}}};
+
+struct Field {
+  const char* name;
+  double OpQuery::*member;
+  bool may_be_zero = false;
+};
+
+const std::vector<Field>& numeric_fields() {
+  static const std::vector<Field> fields = {{"m", &OpQuery::m},
+                                            {"n", &OpQuery::n},
+                                            {"k", &OpQuery::k},
+                                            {"batch_size", &OpQuery::batch_size},
+                                            {"tokens", &OpQuery::tokens},
+                                            {"context_tokens", &OpQuery::context_tokens, true},
+                                            {"num_heads", &OpQuery::num_heads},
+                                            {"num_kv_heads", &OpQuery::num_kv_heads},
+                                            {"head_dim", &OpQuery::head_dim},
+                                            {"window", &OpQuery::window, true},
+                                            {"bytes", &OpQuery::bytes}};
+  return fields;
+}
+
+const Field* find_field(std::string_view name) {
+  for (const Field& field : numeric_fields()) {
+    if (name == field.name) return &field;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void out_of_range(const OpQuery& query, const std::string& field,
+                               const std::string& problem) {
+  throw Error(ErrorCode::out_of_range, fmt::format("{}: {}", to_string(query.op), problem), field);
+}
+
+}  // namespace
+
+std::string_view to_string(Phase phase) { return phase == Phase::prefill ? "prefill" : "decode"; }
+
+std::optional<Phase> phase_from_string(std::string_view name) {
+  if (name == "prefill") return Phase::prefill;
+  if (name == "decode") return Phase::decode;
+  return std::nullopt;
+}
+
+std::string_view to_string(Op op) { return kOps[static_cast<std::size_t>(op)].second; }
+
+std::optional<Op> op_from_string(std::string_view name) {
+  for (const auto& [op, word] : kOps) {
+    if (word == name) return op;
+  }
+  return std::nullopt;
+}
+
+const std::vector<std::string>& fields_of(Op op) {
+  static const std::vector<std::string> gemm = {"m", "n", "k"};
+  static const std::vector<std::string> attention = {
+      "batch_size", "tokens", "context_tokens", "num_heads", "num_kv_heads", "head_dim", "window"};
+  static const std::vector<std::string> layer = {"batch_size", "tokens", "context_tokens"};
+  static const std::vector<std::string> bytes = {"bytes"};
+  switch (op) {
+    case Op::gemm:
+      return gemm;
+    case Op::attention:
+      return attention;
+    case Op::layer:
+      return layer;
+    case Op::elementwise:
+    case Op::all_reduce:
+    case Op::send_recv:
+      break;
+  }
+  return bytes;
+}
+
+double field_value(const OpQuery& query, std::string_view name) {
+  if (name == "bitwidth") return query.bitwidth;
+  if (name == "num_devices") return query.num_devices;
+  if (const Field* field = find_field(name)) return query.*field->member;
+  std::vector<std::string> known = fields_of(query.op);
+  known.emplace_back("bitwidth");
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} is not a numeric field of a {} sample{}", quote(name),
+                          to_string(query.op), did_you_mean(name, known)),
+              std::string(name));
+}
+
+std::string describe(const OpQuery& query) {
+  std::string text(to_string(query.op));
+  if (!query.name.empty()) text += " " + query.name;
+  if (!query.dtype.empty()) text += " " + query.dtype;
+  if (query.op == Op::layer) text += fmt::format(" {} {} bit", query.model, query.bitwidth);
+  if (query.op == Op::attention || query.op == Op::layer) {
+    text += fmt::format(" {}", to_string(query.phase));
+  }
+  for (const std::string& field : fields_of(query.op)) {
+    text += fmt::format("{}{} {}", field == fields_of(query.op).front() ? " " : ", ", field,
+                        field_value(query, field));
+  }
+  return text;
+}
+
+void check_query(const OpQuery& query) {
+  for (const std::string& name : fields_of(query.op)) {
+    const double value = field_value(query, name);
+    const bool zero_fits = find_field(name)->may_be_zero;
+    if (std::isfinite(value) && (value > 0 || (zero_fits && value == 0))) continue;
+    out_of_range(query, name,
+                 fmt::format("{} is {}, {} is needed", name, value,
+                             zero_fits ? "at least 0" : "a positive number"));
+  }
+  if (query.op == Op::layer && query.layer == nullptr) {
+    out_of_range(query, "model", "no model, so the layer has no shape; give model = \"opt-30b\"");
+  }
+  if (query.op == Op::attention && query.num_kv_heads > query.num_heads) {
+    out_of_range(query, "num_kv_heads",
+                 fmt::format("num_kv_heads {} is more than num_heads {}", query.num_kv_heads,
+                             query.num_heads));
+  }
+}
+
+const std::vector<const FitMethod*>& fit_methods(Op op) {
+  static const std::vector<const FitMethod*> gemm = models::gemm_methods();
+  static const std::vector<const FitMethod*> attention = models::attention_methods();
+  static const std::vector<const FitMethod*> layer = models::layer_methods();
+  static const std::vector<const FitMethod*> others = models::byte_methods();
+  switch (op) {
+    case Op::gemm:
+      return gemm;
+    case Op::attention:
+      return attention;
+    case Op::layer:
+      return layer;
+    case Op::elementwise:
+    case Op::all_reduce:
+    case Op::send_recv:
+      break;
+  }
+  return others;
+}
+
+const FitMethod& find_fit_method(Op op, std::string_view name) {
+  std::vector<std::string> known;
+  for (const FitMethod* method : fit_methods(op)) {
+    if (method->name == name) return *method;
+    known.push_back(method->name);
+  }
+  throw Error(ErrorCode::not_found,
+              fmt::format("no method {} for {}{}; there are: {}", quote(name), to_string(op),
+                          did_you_mean(name, known), join(known, ", ")),
+              "method");
+}
+
+}  // namespace tessera::cost

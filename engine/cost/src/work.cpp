@@ -1,0 +1,129 @@
+#include "work.h"
+
+#include <algorithm>
+
+#include "counts.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::cost {
+namespace {
+
+struct NamedTraits {
+  const char* name;
+  DtypeTraits traits;
+};
+
+const std::vector<NamedTraits>& traits_table() {
+  static const std::vector<NamedTraits> table = {
+      {"float16", {16, 16, "fp16"}}, {"bfloat16", {16, 16, "fp16"}}, {"int8_wo", {8, 16, "fp16"}},
+      {"int4_wo", {4, 16, "fp16"}},  {"sq", {8, 8, "int8"}},         {"fp8", {8, 8, "fp8"}},
+      {"fp8_block", {8, 8, "fp8"}}};
+  return table;
+}
+
+double rate_of(const Device& device, const std::string& dtype) {
+  const auto it = device.flop_per_s.find(dtype);
+  return it != device.flop_per_s.end() ? it->second : device.flop_per_s.at("fp16");
+}
+
+OpWork gemm_work(const Device& device, const OpQuery& q) {
+  const DtypeTraits traits = dtype_traits(q.dtype);
+  OpWork work;
+  work.flop = 2 * q.m * q.n * q.k;
+  work.bytes = q.n * q.k * traits.weight_bits / 8 + q.m * q.k * traits.activation_bits / 8 +
+               q.m * q.n * kFp16Bytes;
+  work.flop_per_s = rate_of(device, traits.compute_dtype);
+  return work;
+}
+
+OpWork attention_op_work(const Device& device, const OpQuery& q) {
+  const std::string& kv = q.kv_dtype.empty() ? q.dtype : q.kv_dtype;
+  const AttentionWork attention =
+      attention_work({q.num_heads, q.num_kv_heads, q.head_dim, q.window},
+                     dtype_traits(kv).activation_bits, q.batch_size, q.tokens, q.context_tokens);
+  return {attention.flop, attention.bytes, rate_of(device, dtype_traits(q.dtype).compute_dtype)};
+}
+
+// Every token passes through the active copies; all the rows together read at most all of them.
+OpWork layer_work(const Device& device, const OpQuery& q) {
+  const LayerShape& layer = *q.layer;
+  const double rows = q.batch_size * q.tokens;
+  const AttentionWork attention =
+      attention_work(attention_shape(layer), 16, q.batch_size, q.tokens, q.context_tokens);
+  OpWork work{attention.flop, attention.bytes, rate_of(device, "fp16")};
+  for (const LinearShape& linear : layer.linears) {
+    const double copies = std::min(count(linear.num_copies), rows * count(linear.num_active));
+    work.flop += 2 * rows * count(linear.active_parameters());
+    work.bytes += copies * count(linear.in_features * linear.out_features) * q.bitwidth / 8 +
+                  rows * count(linear.num_active) *
+                      count(linear.in_features + linear.out_features) * kFp16Bytes;
+  }
+  return work;
+}
+
+}  // namespace
+
+double causal_pairs(double tokens, double context, double window) {
+  const double uncut = std::clamp(window - context - 0.5, 0.0, tokens);
+  return uncut * (context + 0.5) + uncut * uncut / 2 + (tokens - uncut) * window;
+}
+
+AttentionShape attention_shape(const LayerShape& layer) {
+  return {count(layer.num_heads), count(layer.num_kv_heads), count(layer.head_dim),
+          layer.attention_window ? count(*layer.attention_window) : 0};
+}
+
+AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double batch_size,
+                             double tokens, double context_tokens) {
+  const double query_width = shape.num_heads * shape.head_dim;
+  double pairs = tokens * (context_tokens + (tokens + 1) / 2);
+  double visible = context_tokens;
+  if (shape.window > 0) {
+    pairs = causal_pairs(tokens, context_tokens, shape.window);
+    visible = std::min(visible, std::max(shape.window - 1, 0.0));
+  }
+  const double kv_token_bytes = 2 * shape.num_kv_heads * shape.head_dim * kv_bits / 8;
+  return {4 * query_width * pairs * batch_size,
+          batch_size *
+              ((visible + 2 * tokens) * kv_token_bytes + 2 * tokens * query_width * kFp16Bytes)};
+}
+
+DtypeTraits dtype_traits(std::string_view dtype) {
+  for (const NamedTraits& entry : traits_table()) {
+    if (dtype == entry.name) return entry.traits;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "unknown dtype " + quote(dtype) + did_you_mean(dtype, known_dtypes()), "dtype");
+}
+
+std::vector<std::string> known_dtypes() {
+  std::vector<std::string> names;
+  for (const NamedTraits& entry : traits_table()) names.emplace_back(entry.name);
+  return names;
+}
+
+OpWork work_of(const Device& device, const OpQuery& query) {
+  check_query(query);
+  OpWork work;
+  switch (query.op) {
+    case Op::gemm:
+      work = gemm_work(device, query);
+      break;
+    case Op::attention:
+      work = attention_op_work(device, query);
+      break;
+    case Op::layer:
+      work = layer_work(device, query);
+      break;
+    case Op::elementwise:
+    case Op::all_reduce:
+    case Op::send_recv:
+      work = {0, query.bytes, rate_of(device, "fp16")};
+      break;
+  }
+  work.bytes_per_s = device.memory_bytes_per_s;
+  return work;
+}
+
+}  // namespace tessera::cost
