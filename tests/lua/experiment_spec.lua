@@ -221,6 +221,13 @@ describe("claims", function()
     end))
   end)
 
+  it("published", function()
+    local list = check(function(t)
+      assert.equal(11, t:published({ c = "a", planner = "exact" }, "throughput_tok_s"))
+      assert.is_nil(t:published({ c = "b", planner = "exact" }, "throughput_tok_s"))
+    end)
+    assert.same({}, list) -- no error either
+  end)
   it("expect_that", function()
     local better = { text = "exact is twice as fast on a", where = { c = "a" }, holds = function(at, rows)
       local exact, uniform = at { planner = "exact" }, at { planner = "uniform" }
@@ -287,6 +294,7 @@ describe("claims", function()
     local order = { column = "throughput_tok_s", by = "planner", order = { "exact", "uniform" } }
     assert.equal("fail", outcome(function(t) t:expect_order(order) end))
     local ab = { where = { c = { "a", "b" } } }
+    assert.equal("pass", outcome(function(t) t:expect_order(support.changed(order, { within = 0.06 })) end))
     assert.equal("pass", outcome(function(t) t:expect_order(support.changed(order, ab)) end))
     local ratio = { column = "throughput_tok_s", of = exact, over = { planner = "uniform" }, at_least = 1.3 }
     local status, claim = outcome(function(t) t:expect_ratio(ratio) end)
