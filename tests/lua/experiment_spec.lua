@@ -241,6 +241,12 @@ describe("claims", function()
       t:expect_that(support.changed(better, { holds = function() return false end }))
     end))
   end)
+  it("skips points that had no data to run on", function()
+    local e = ts.experiment { name = "x", grid = { c = { "a" } }, run = function() end, columns = { "x" },
+      check = function(t) t:expect_all { column = "x", at_least = 1 } end }
+    local claim = claims.check(e, { { point = { c = "a" }, status = "no_data" } })[1]
+    assert.same({ "skipped", 1 }, { claim.status, claim.without_data })
+  end)
   describe("not_reproduced", function()
     local close = { column = "throughput_tok_s", to = "paper", rel = 0.1, where = { c = "c" } }
     local function with(reason, changes, keep)

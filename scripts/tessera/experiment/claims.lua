@@ -102,8 +102,10 @@ function Claims:check_column(column, path)
   for _, name in ipairs(known) do
     if name == column then return end
   end
-  if #self.rows > 0 then
-    fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
+  for _, row in ipairs(self.rows) do
+    if row.status ~= "no_data" then
+      fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
+    end
   end
 end
 
@@ -146,7 +148,9 @@ local function is_better(a, b, better) return (better == "lower" and a < b) or (
 local function missing(cells, result)
   local count = 0
   for _, cell in ipairs(cells) do
-    if not cell.row or cell.row.status == "no_data" then count = count + 1 end
+    local no_data = cell.row and cell.row.status == "no_data"
+    if no_data then result.without_data = (result.without_data or 0) + 1 end
+    if not cell.row or no_data then count = count + 1 end
   end
   result.skipped = result.skipped + count
   return count > 0
