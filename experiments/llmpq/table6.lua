@@ -27,13 +27,13 @@ local function indicator_of(name, model, seed)
 end
 
 -- The plan of the largest theta that is fast enough, by bisection on a logarithmic scale, and that theta.
-local function plan_at_similar_latency(problem)
+local function plan_at_similar_latency(problem, num_steps)
   local function plan_with(theta)
     return assert(ts.plan(problem:with { theta = theta }, { planner = "exact", time_limit_s = 20 }))
   end
   local limit_s = latency_ratio * plan_with(0).latency_s
   local low, high, best = -3, 5, nil
-  for _ = 1, 8 do
+  for _ = 1, num_steps do
     local middle = (low + high) / 2
     local plan = plan_with(10 ^ middle)
     if plan.latency_s <= limit_s then low, best = middle, plan else high = middle end
@@ -74,7 +74,7 @@ return ts.experiment {
     local problem = llmpq.problem(point.cluster, {
       indicator = indicator, theta_unit = "s_per_normalised_omega", theta = 0,
     })
-    local plan, theta = plan_at_similar_latency(problem)
+    local plan, theta = plan_at_similar_latency(problem, context.quick and 4 or 8)
     return {
       status = plan.status, model = model.name, plan = plan, latency_s = plan.latency_s, theta = theta,
       mean_bitwidth = plan.mean_bitwidth, gptq_error = gptq_error_of(plan, model),
