@@ -36,9 +36,7 @@ return ts.experiment {
       column = "throughput_tok_s", is = { planner = "llm_pq" }, within = 0.02,
       where = { planner = { "llm_pq", "pipeedge", "uniform" } },
     }
-    t:expect_order {
-      column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq" },
-    }
+    t:expect_order { column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq" }, within = 0.01 }
     -- Up to 2.88x, and 2.26x on average: the mean of the printed factors, 2.00 without cluster 1's starred row.
     t:expect_that {
       text = "exact is 1.8x faster than PipeEdge on average, and 2.88x at most or more, both without cluster 1",
