@@ -30,7 +30,9 @@ return ts.experiment {
 
   check = function(t)
     -- "LLM-PQ outperforms adabits in all selected cases" (6.9).
-    t:expect_order { column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq", "adabits" }, within = 0.01 }
+    t:expect_order {
+      column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq", "adabits" }, within = 0.01,
+    }
     t:expect_ratio {
       column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "adabits" }, at_least = 1.1,
     }
