@@ -10,13 +10,14 @@ error("for editors only: the definitions are built into the program")
 
 local ts = {}
 
---- What `check` of an experiment is given: the rows, and ways to say what should hold.
+--- What `check` of an experiment is given: the rows, and ways to say what should hold. A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds.
 ---@class tessera.Claims
----@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table? }) The best row of each group of points is one with these values
----@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table? }) A column is within a ratio or a distance of the published one, another column, or a number
----@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table? }) Every row's column is within bounds, or equals a value
----@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, where: table? }) The values of a key come in this order, the best first
----@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table? }) The mean ratio between two sets of points is within bounds
+---@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string? }) The best row of each group of points is one with these values
+---@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table?, not_reproduced: string? }) A column is within a ratio or a distance of the published one, another column, or a number
+---@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table?, not_reproduced: string? }) Every row's column is within bounds, or equals a value
+---@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string? }) The values of a key come in this order, the best first
+---@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table?, not_reproduced: string? }) The mean ratio between two sets of points is within bounds
+---@field expect_that fun(self, options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, string?), where: table?, not_reproduced: string? }) A claim in words, judged once all of its points have run; at { key = value } is the row of one
 ---@field expect fun(self, text: string, condition: any, numbers: any) A claim in words, whether it holds, and the numbers
 ---@field rows fun(self, where: table?): table[] Rows that are stored, to compute with
 ---@field published fun(self, point: table, column: string): any The paper's value of a point
@@ -188,6 +189,17 @@ local ts = {}
 ---@field offload fun(self, plan: table): table[]?, number FlexGen's linear programme for stages given by hand with offload = { gpu_batch_size = }: shares per stage of weights, kv_cache and activations on device, host and disk, and the latency (s); nil and why where none fits
 ---@field variants fun(self): tessera.Problem[], string[], string[] One problem for each way to settle what is open (tensor parallelism, KV bitwidth), their names, and notes on what was left out
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
+
+--- What is known about the speed of a device under a kernel set.
+---@class tessera.Profile
+---@field device string The device's name
+---@field kernel_set string Kernels that were measured
+---@field source string Where it comes from
+---@field parts table[] By op and dtype: method, coefficients, range, num_points, held_out, provenance
+---@field layer_s fun(self, query: table): number, table Seconds of one decoder layer { model, bitwidth, phase, batch_size, tokens, context_tokens }, and { provenance, error, method, in_range, why }
+---@field gemm_s fun(self, query: table): number, table Seconds of a product { dtype, m, n, k }, and the same
+---@field attention_s fun(self, query: table): number, table Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, num_kv_heads, head_dim }, and the same
+---@field save fun(self, path: string) Writes it as JSON
 
 --- An open file of results.
 ---@class tessera.ResultStore
@@ -373,6 +385,17 @@ local ts = {}
 ---@field read_only? boolean Neither makes nor changes any file [default false]
 ---@field create? boolean Makes the file where there is none [default true]
 
+---@class tessera.options.calibrate
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
+---@field donor? tessera.Profile|string Profile of another device whose form is scaled; default: of the shipped ones what predicts best
+
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
 ---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
@@ -382,6 +405,16 @@ local ts = {}
 ---@field host_memory_gib? number Memory of each node (a number in [0, 1000000] (GiB))
 ---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
 ---@field source? string Where the description comes from
+
+---@class tessera.options.cross_validate
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
 
 ---@class tessera.options.device
 ---@field file? string JSON file of one device; the other fields come from it
@@ -407,8 +440,19 @@ local ts = {}
 ---@field run fun(point: table, context: table): table Computes the columns of one point; context has seed, quick, point_index and output_dir
 ---@field check? fun(t: tessera.Claims) The claims; t:expect_best and so on
 ---@field columns? string[] Columns to show, in order; default: all
+---@field notes? string[] Said beneath the table: settings, and what the numbers are not
 ---@field plots? table[] For the report: options of ts.plot without rows
 ---@field time_limit_s? number Of one point, beyond which it is stopped (a number in [0.001, 10000000] (s)) [default 300]
+
+---@class tessera.options.fit_profile
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
 
 ---@class tessera.options.indicator
 ---@field kind? "constant"|"random" constant: the squared step of eq. (3) for every layer; random: draws [default "constant"]
@@ -497,11 +541,17 @@ local ts = {}
 ---@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kernel_set? string Kernels that run the layers [default "tessera"]
+---@field profiles? (tessera.Profile|string)[] Profiles of the cluster's devices, or their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
 ---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
 ---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
 ---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field constraints? table[] Side constraints; see problem:add_constraint
+
+---@class tessera.options.profile
+---@field device? tessera.Device|string|table Device, or its name; without a file it is needed
+---@field kernel_set? string Kernels: llmpq_2023, modern, vllm, ... [default "modern"]
+---@field file? string A saved profile, instead of the rest
 
 ---@class tessera.options.replan
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
@@ -551,6 +601,11 @@ local ts = {}
 ---@return table[]
 function ts.beside(plan, options) end
 
+--- Adapts a device from few measured points, GPUs that no table covers included: a profile, and the errors { before, after, donor }.
+---@param options tessera.options.calibrate
+---@return tessera.Profile
+function ts.calibrate(options) end
+
 --- The independent checker: structure, memory, kernels, quality floor and every printed number.
 ---@param plan tessera.Plan Any plan
 ---@return true?
@@ -562,6 +617,11 @@ function ts.check(plan) end
 ---@return tessera.Cluster
 function ts.cluster(options) end
 
+--- Predicts every sample by a model fitted without its fold: the samples with predicted_s and error_ratio. Folds are the samples' own field `fold`, or made from hold_out.
+---@param options tessera.options.cross_validate
+---@return table[]
+function ts.cross_validate(options) end
+
 --- A GPU type: a name ("T4-16G"), a file, or its data-sheet figures.
 ---@param options? tessera.options.device|string
 ---@return tessera.Device
@@ -571,6 +631,11 @@ function ts.device(options) end
 ---@param options tessera.options.experiment
 ---@return tessera.Experiment
 function ts.experiment(options) end
+
+--- Fits the models of a device to measured points, and says how well they predict what they have not seen.
+---@param options tessera.options.fit_profile
+---@return tessera.Profile
+function ts.fit_profile(options) end
 
 --- Every combination of the values, in order of the sorted keys, the last changing fastest.
 ---@param grid table<string, any[]> Lists of strings, numbers or booleans by key
@@ -645,6 +710,11 @@ function ts.plot(options) end
 ---@param options? tessera.options.problem
 ---@return tessera.Problem
 function ts.problem(options) end
+
+--- What is known about the speed of a device under a kernel set: fitted models with their held-out errors, the roofline where nothing was measured.
+---@param options? tessera.options.profile
+---@return tessera.Profile
+function ts.profile(options) end
 
 --- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
 ---@param card tessera.HeuristicCard name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
