@@ -3,11 +3,12 @@
 -- split = "batch": one batch size left out of its part (device, bitwidth, phase), as the papers' protocol asks for
 --   unseen workloads; every other row of the part is fitted.
 -- split = "shape": OPT-175b self-attention blocks from OPT-30b layers.
--- split = "gpu":   another GPU calibrated on its 8 rows of batch 4 (one per bitwidth and phase), its other rows held out.
+-- split = "gpu":   another GPU calibrated on its 8 rows of batch 4 (one per bitwidth and phase), the others held out.
 --
--- Rows of kind `measured` only, the two epochs (kernel sets) apart. What does not come out: FP16 prefill on V100 bends
--- between batch 4 and 8, where no smooth law sees it coming, and so does 3-bit decode; and OPT-175b blocks in FP16 are
--- slower than any width of OPT-30b's rows explains (4-bit prefill, the same kernels as the runs', is within a few %).
+-- Rows of kind `measured` only, the two epochs (kernel sets) apart. What does not come out: FP16 prefill and 3-bit
+-- decode on V100 bend between batch 4 and 8, where no smooth law sees it coming, as 4-bit decode on T4 does between 2
+-- and 4; low-bit decode does not carry over between T4 and V100; and OPT-175b blocks, measured by another notebook,
+-- take 1.5 to 2 times as long in FP16 and in decode as any width of OPT-30b's rows explains (4-bit prefill fits).
 local ts = require "tessera"
 local core = require "tessera.core"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."

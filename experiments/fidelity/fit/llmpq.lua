@@ -4,7 +4,7 @@
 -- bitsandbytes). Only rows of kind `measured` are read: `e2e_derived` rows are the runs that validate the fit, seen
 -- from the other side, and `cost_model_derived` ones another model's output.
 --
--- local fit = dofile "experiments/fidelity/fit/llmpq.lua"; fit.samples(), fit.profiles()
+-- local llmpq = dofile "experiments/fidelity/fit/llmpq.lua"; llmpq.write "datasets/profiles"
 
 local ts = require "tessera"
 local core = require "tessera.core"
@@ -131,8 +131,8 @@ end
 -- Rows of self-attention blocks as layers of a model that has next to no FFN.
 function M.as_layers(rows)
   local block = ts.model {
-    name = "opt-175b self-attention", family = "opt", num_layers = 1, hidden_size = 12288, num_heads = 96, max_context_tokens = 2048,
-    ffn_size = 1, vocab_size = 50272,
+    name = "opt-175b self-attention", family = "opt", num_layers = 1, hidden_size = 12288, num_heads = 96,
+    max_context_tokens = 2048, ffn_size = 1, vocab_size = 50272,
   }
   local layers = with(rows, { model = block })
   for _, row in ipairs(layers) do row.name = nil end
@@ -175,6 +175,19 @@ function M.profiles(samples)
       "FP16 and 4 bit rescaled to rows of August. Measured on the 32 GB board."),
     ["P100-12G.llmpq_2023_08"] = documented(without_carried(p100_august), "Rows of 2023-08-04." .. few),
   }
+end
+
+-- Writes them to a folder (datasets/profiles); their names, or nil and why.
+function M.write(folder)
+  local samples, why = M.samples()
+  if not samples then return nil, why end
+  local names = {}
+  for name, profile in pairs(M.profiles(samples)) do
+    profile:save(folder .. "/" .. name .. ".json")
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  return names
 end
 
 return M
