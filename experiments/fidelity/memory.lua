@@ -100,6 +100,9 @@ local function measured_row(point)
   return a * b * model:kv_bytes_per_token(16) / model.num_layers, blocks[point.case]
 end
 
+-- Kinds that there are points of.
+M.kinds = blocks and { "measured", "checkpoint", "plan" } or { "checkpoint", "plan" }
+
 -- Points of an experiment's grid.
 function M.points(models, seeds)
   local points = {}
