@@ -17,8 +17,8 @@ local llmpq = dofile(here .. "/fit/llmpq.lua")
 local samples, why = llmpq.samples()
 
 local function text_of(sample)
-  return ("%s %s %s %s %s %d%s"):format(sample.kernel_set, sample.device, sample.model, sample.name or "layer",
-    sample.phase, sample.bitwidth, sample.dtype and ":" .. sample.dtype or "")
+  return ("%s %s %s %s %s %s"):format(sample.kernel_set, sample.device, sample.model, sample.name or "layer",
+    sample.phase, sample.dtype or sample.bitwidth)
 end
 
 -- Parts in the order of the file, each with its rows.
@@ -39,7 +39,7 @@ local function point_of(split, sample)
   return {
     split = split, kernel_set = sample.kernel_set, device = sample.device, model = sample.model,
     part = sample.name or "layer", phase = sample.phase,
-    bitwidth = sample.bitwidth .. (sample.dtype and ":" .. sample.dtype or ""),
+    bitwidth = sample.dtype or tostring(sample.bitwidth),
     batch_size = sample.batch_size, tokens = sample.tokens, context_tokens = sample.context_tokens,
   }
 end

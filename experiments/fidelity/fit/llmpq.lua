@@ -80,6 +80,12 @@ local function without_carried(profile)
 end
 
 -- ... but where the donor is the same GPU a few weeks before, its own are the better guess.
+local function carried(part)
+  part.provenance, part.num_points, part.held_out = "modelled", 0, nil
+  part.source = "no row of this epoch: as in llmpq_2023 on the same GPU (" .. part.source .. ")"
+  return part
+end
+
 local function completed(profile, donor)
   return edited(profile, function(json)
     local has, kept = {}, {}
@@ -88,13 +94,16 @@ local function completed(profile, donor)
       if part.num_points > 0 then has[key(part)], kept[#kept + 1] = true, part end
     end
     for _, part in ipairs(donor.parts) do
-      if not has[key(part)] then
-        part.provenance, part.num_points, part.held_out = "modelled", 0, nil
-        part.source = "no row of this epoch: as in llmpq_2023 on the same GPU (" .. part.source .. ")"
-        kept[#kept + 1] = part
-      end
+      if not has[key(part)] then kept[#kept + 1] = carried(part) end
     end
     json.parts = kept
+  end)
+end
+
+local function as_of(profile, kernel_set)
+  return edited(profile, function(json)
+    json.kernel_set = kernel_set
+    for _, part in ipairs(json.parts) do carried(part) end
   end)
 end
 
@@ -159,6 +168,7 @@ function M.profiles(samples)
   local p100_rows = M.of(samples, { device = "P100-12G", kernel_set = august })
   local p100 = M.scaled(with(p100_rows, { kernel_set = june }), "P100-12G", june, v100)
   local p100_august = M.scaled(p100_rows, "P100-12G", august, v100_august)
+  local a100_june = a100(samples, v100)
   local one = "One OPT-30b layer, prompts and contexts of 512 tokens, batches 2, 4 and 8; other widths by shape."
   local few = " One point per part: the form is the V100's, scaled."
   return {
@@ -167,8 +177,9 @@ function M.profiles(samples)
     ["V100-16G.llmpq_2023"] = documented(as_device(v100, "V100-16G"), one .. " Measured on the 32 GB board."),
     ["P100-12G.llmpq_2023"] = documented(without_carried(p100),
       "Rows of 2023-08-04: no earlier ones exist, and 4 bit and FP16 did not change between the epochs." .. few),
-    ["A100-40G.llmpq_2023"] = documented(a100(samples, v100),
+    ["A100-40G.llmpq_2023"] = documented(a100_june,
       "One OPT-175b self-attention block, which on V100 runs slower than OPT-30b layers predict: pessimistic." .. few),
+    ["A100-40G.llmpq_2023_08"] = documented(as_of(a100_june, august), "Nothing of this epoch is measured on A100."),
     ["T4-16G.llmpq_2023_08"] = documented(t4_august, one),
     ["V100-32G.llmpq_2023_08"] = documented(v100_august, "FP16 and 4 bit rescaled to rows of August."),
     ["V100-16G.llmpq_2023_08"] = documented(as_device(v100_august, "V100-16G"),
