@@ -16,7 +16,7 @@ local M = {}
 function M.samples(kinds)
   local path, why = measured.path "llmpq/layer_latency.csv"
   if not path then return nil, why end
-  return (ts.read_profile_data(path, { format = "llmpq", kinds = kinds }))
+  return (ts.read_profile_data(path, { format = "llmpq", kinds = kinds, warn = false }))
 end
 
 -- Those whose fields are these; whole layers unless `name` is given.

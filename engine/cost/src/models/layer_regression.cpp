@@ -58,22 +58,18 @@ bool is_attention(const LinearShape& linear) {
   return std::find(names.begin(), names.end(), linear.name) != names.end();
 }
 
-// The part of a layer that `name` says.
-LayerShape part_of(const OpQuery& query) {
-  LayerShape part = *query.layer;
-  if (query.name.empty()) return part;
-  const bool attention = query.name == "self_attn";
-  if (!attention && query.name != "ffn") {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: no part {} of a layer{}; leave it out for the whole layer",
-                            describe(query), quote(query.name),
-                            did_you_mean(query.name, {"self_attn", "ffn"})),
-                "name");
-  }
-  std::erase_if(part.linears,
-                [&](const LinearShape& linear) { return is_attention(linear) != attention; });
-  if (!attention) part.num_heads = part.num_kv_heads = 0;
-  return part;
+void check_part(const OpQuery& query) {
+  if (query.name.empty() || query.name == "self_attn" || query.name == "ffn") return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{}: no part {} of a layer{}; leave it out for the whole layer", describe(query),
+                  quote(query.name), did_you_mean(query.name, {"self_attn", "ffn"})),
+      "name");
+}
+
+// Whether the part of a layer that the query names has the matrix.
+bool has(const OpQuery& query, const LinearShape& linear) {
+  return query.name.empty() || is_attention(linear) == (query.name == "self_attn");
 }
 
 double fp16_rate(const Device& device) {
@@ -87,16 +83,19 @@ double fp16_rate(const Device& device) {
 // The features of a query in seconds at the data sheet's rates.
 Terms features(const Device& device, const OpQuery& query, const Curve& curve) {
   check_query(query);
-  const LayerShape layer = part_of(query);
+  check_part(query);
   const double rows = query.batch_size * query.tokens;
   double bytes = 0, active = 0;
-  for (const LinearShape& linear : layer.linears) {
+  for (const LinearShape& linear : query.layer->linears) {
+    if (!has(query, linear)) continue;
     const double copies = std::min(count(linear.num_copies), rows * count(linear.num_active));
     bytes += copies * count(linear.in_features * linear.out_features) * query.bitwidth / 8;
     active += count(linear.active_parameters());
   }
-  const AttentionWork attention = attention_work(attention_shape(layer), 16, query.batch_size,
-                                                 query.tokens, query.context_tokens);
+  const AttentionShape shape =
+      query.name == "ffn" ? AttentionShape{} : attention_shape(*query.layer);
+  const AttentionWork attention =
+      attention_work(shape, 16, query.batch_size, query.tokens, query.context_tokens);
   const double flop_per_s = fp16_rate(device), bytes_per_s = device.memory_bytes_per_s;
   return {bytes / bytes_per_s, 2 * active * bent(curve, rows) / flop_per_s,
           std::max(attention.flop / (kAttentionFlopRatio * flop_per_s),
