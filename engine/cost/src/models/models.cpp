@@ -4,7 +4,7 @@ namespace tessera::cost::models {
 
 std::vector<const FitMethod*> gemm_methods() { return {}; }
 std::vector<const FitMethod*> attention_methods() { return {}; }
-std::vector<const FitMethod*> layer_methods() { return {}; }
+std::vector<const FitMethod*> layer_methods() { return {&layer_regression()}; }
 std::vector<const FitMethod*> byte_methods() { return {&bandwidth()}; }
 
 }  // namespace tessera::cost::models

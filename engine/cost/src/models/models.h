@@ -7,7 +7,8 @@
 /// The models of single operations; each file of this folder is one of them.
 namespace tessera::cost::models {
 
-const FitMethod& bandwidth();  ///< seconds = latency + bytes / rate
+const FitMethod& bandwidth();         ///< seconds = latency + bytes / rate
+const FitMethod& layer_regression();  ///< LLM-PQ's regression, made physical
 
 // By op, the preferred one first.
 std::vector<const FitMethod*> gemm_methods();
