@@ -7,7 +7,9 @@
 /// The models of single operations; each file of this folder is one of them.
 namespace tessera::cost::models {
 
-const FitMethod& bandwidth();  ///< seconds = latency + bytes / rate
+const FitMethod& bandwidth();           ///< seconds = latency + bytes / rate
+const FitMethod& attention_operator();  ///< both phases, from grouped and per-head kernels
+const FitMethod& layer_operator();      ///< shares of the data sheet, of one decoder layer
 
 // By op, the preferred one first.
 std::vector<const FitMethod*> gemm_methods();
