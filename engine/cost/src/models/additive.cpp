@@ -24,7 +24,6 @@ constexpr double kSmallError = 0.01;
 // the fit. Chosen on A100 <-> H200 attention with 20 points: 0.03 to 0.1 do alike.
 constexpr double kRidge = 0.05;
 constexpr double kTypicalError = 0.1;
-constexpr Index kPointsPerTerm = 3;
 
 // |a x - b| with fewer rows, the same minimum: R x - Q' b of the QR decomposition.
 VectorXd solve(const MatrixXd& a, const VectorXd& b) {
@@ -42,16 +41,10 @@ VectorXd weights_of(const MatrixXd& terms, const VectorXd& seconds, const Vector
          (errors.array().max(kSmallError) / kTypicalError).sqrt().inverse();
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 VectorXd fit_additive(const MatrixXd& terms, const VectorXd& seconds, const VectorXd& typical) {
-  if (seconds.size() < kPointsPerTerm * terms.cols()) {
+  if (seconds.size() < terms.cols()) {
     if (seconds.size() == 0) return typical;
     return typical.cwiseProduct(adapt_additive(terms * typical.asDiagonal(), seconds));
   }
@@ -64,10 +57,8 @@ VectorXd fit_additive(const MatrixXd& terms, const VectorXd& seconds, const Vect
 }
 
 VectorXd adapt_additive(const MatrixXd& terms, const VectorXd& seconds) {
-  std::vector<double> ratios;
-  for (Index i = 0; i < seconds.size(); ++i) ratios.push_back(seconds(i) / terms.row(i).sum());
   const Index count = terms.cols();
-  VectorXd factors = VectorXd::Constant(count, median(ratios));
+  VectorXd factors = VectorXd::Constant(count, common_factor(terms.rowwise().sum(), seconds));
   MatrixXd a(terms.rows() + count, count);
   VectorXd b(a.rows());
   a.bottomRows(count) = std::sqrt(kRidge) * MatrixXd::Identity(count, count);
@@ -80,6 +71,14 @@ VectorXd adapt_additive(const MatrixXd& terms, const VectorXd& seconds) {
     weights = weights_of(terms, seconds, factors);
   }
   return factors;
+}
+
+double common_factor(const VectorXd& predicted, const VectorXd& measured) {
+  std::vector<double> ratios;
+  for (Index i = 0; i < measured.size(); ++i) ratios.push_back(measured(i) / predicted(i));
+  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::nth_element(ratios.begin(), middle, ratios.end());
+  return *middle;
 }
 
 VectorXd typical_of(const std::vector<Term>& terms) {

@@ -17,7 +17,7 @@ struct Term {
 };
 
 /// The coefficients that minimise the sum of |predicted / measured - 1| (least squares,
-/// reweighted), none negative. Fewer than three points per term: `typical`, adapted. terms [point,
+/// reweighted), none negative. Fewer points than terms: `typical`, adapted. terms [point,
 /// term], seconds [point] positive.
 Eigen::VectorXd fit_additive(const Eigen::MatrixXd& terms, const Eigen::VectorXd& seconds,
                              const Eigen::VectorXd& typical);
@@ -26,6 +26,9 @@ Eigen::VectorXd fit_additive(const Eigen::MatrixXd& terms, const Eigen::VectorXd
 /// by a ridge, so that one point suffices and 20 move what they can tell. A coefficient of 0 stays.
 /// Returns the factors. terms [point, term] are already times the known coefficients.
 Eigen::VectorXd adapt_additive(const Eigen::MatrixXd& terms, const Eigen::VectorXd& seconds);
+
+/// The median of measured / predicted: one factor for all.
+double common_factor(const Eigen::VectorXd& predicted, const Eigen::VectorXd& measured);
 
 Eigen::VectorXd typical_of(const std::vector<Term>& terms);
 

@@ -22,8 +22,8 @@ using Eigen::VectorXd;
 using Samples = std::vector<const Sample*>;
 
 constexpr double kTiles[] = {64, 128};
-constexpr GroupedShape kGroupedShapes[] = {
-    {128, 1, 0.25}, {128, 1, 0}, {64, 2, 0.25}, {64, 2, 0}, {64, 3, 0}};
+constexpr GroupedShape kGroupedShapes[] = {{128, 1, 0.25, 16}, {128, 1, 0, 16}, {64, 2, 0.25, 16},
+                                           {64, 2, 0, 16},     {64, 2, 0, 8},   {64, 3, 0, 8}};
 
 /// Kernels are compiled per head size, and other ones serve a window.
 struct Variant {
@@ -100,6 +100,7 @@ class AttentionOperator final : public OpModel {
     json["tile_tokens"] = variant.grouped.tile_tokens;
     json["occupancy"] = variant.grouped.occupancy;
     json["min_blocks"] = variant.grouped.min_blocks;
+    json["tile_heads"] = variant.grouped.tile_heads;
     json["per_head"] = models::to_json(per_head_terms(), variant.per_head);
     json["grouped"] = models::to_json(grouped_terms(), variant.by_group);
     return json;
@@ -201,7 +202,7 @@ Variant fit_variant(const AttentionDevice& device, Phase phase, const Samples& s
       });
 }
 
-const Sample& checked_first(const std::vector<Sample>& samples) {
+const OpQuery& checked_first(const std::vector<Sample>& samples) {
   if (samples.empty()) {
     throw Error(ErrorCode::invalid_argument, "attention: no samples to fit", "samples");
   }
@@ -218,7 +219,7 @@ const Sample& checked_first(const std::vector<Sample>& samples) {
                             describe(first), describe(query)),
                 "samples");
   }
-  return samples.front();
+  return first;
 }
 
 using Factors = std::pair<VectorXd, VectorXd>;
@@ -226,8 +227,8 @@ using Factors = std::pair<VectorXd, VectorXd>;
 // The donor's kernels times one factor per term, the same for all its variants.
 template <class RowsOf>
 VectorXd factors_of(const AttentionOperator& donor, const Samples& samples, Index num_terms,
-                    VectorXd Variant::*coefficients, RowsOf&& rows_of) {
-  if (samples.empty()) return VectorXd::Ones(num_terms);
+                    VectorXd Variant::*coefficients, double otherwise, RowsOf&& rows_of) {
+  if (samples.empty()) return VectorXd::Constant(num_terms, otherwise);
   MatrixXd terms(static_cast<Index>(samples.size()), num_terms);
   VectorXd seconds(terms.rows());
   for (Index i = 0; i < terms.rows(); ++i) {
@@ -240,12 +241,26 @@ VectorXd factors_of(const AttentionOperator& donor, const Samples& samples, Inde
   return adapt_additive(terms, seconds);
 }
 
+// A kernel that no sample ran on is scaled as all of them are on the whole.
+double scale_of(const AttentionDevice& device, const AttentionOperator& donor,
+                const Samples& samples) {
+  const auto count = static_cast<Index>(samples.size());
+  VectorXd predicted(count), measured(count);
+  for (Index i = 0; i < count; ++i) {
+    const Sample& sample = *samples[static_cast<std::size_t>(i)];
+    predicted(i) = seconds_of(device, donor.phase(), donor.variant_for(sample.query), sample.query);
+    measured(i) = sample.latency_s;
+  }
+  return common_factor(predicted, measured);
+}
+
 std::vector<Variant> adapt(const AttentionDevice& device, Phase phase,
                            const AttentionOperator& donor, const Samples& samples) {
   std::vector<Variant> variants = donor.variants();
+  const double scale = scale_of(device, donor, samples);
   if (phase == Phase::prefill) {
     const VectorXd factors = factors_of(
-        donor, samples, static_cast<Index>(prefill_terms().size()), &Variant::prefill,
+        donor, samples, static_cast<Index>(prefill_terms().size()), &Variant::prefill, scale,
         [&](const Variant& v, const Samples& s) { return prefill_rows(device, v.tile, s); });
     for (Variant& v : variants) v.prefill = v.prefill.cwiseProduct(factors);
     return variants;
@@ -258,9 +273,9 @@ std::vector<Variant> adapt(const AttentionDevice& device, Phase phase,
   }
   const VectorXd per_head = factors_of(
       donor, kernels.per_head, static_cast<Index>(per_head_terms().size()), &Variant::per_head,
-      [&](const Variant&, const Samples& s) { return per_head_rows(device, s); });
+      scale, [&](const Variant&, const Samples& s) { return per_head_rows(device, s); });
   const VectorXd grouped = factors_of(
-      donor, kernels.grouped, static_cast<Index>(grouped_terms().size()), &Variant::by_group,
+      donor, kernels.grouped, static_cast<Index>(grouped_terms().size()), &Variant::by_group, scale,
       [&](const Variant& v, const Samples& s) { return grouped_rows(device, v.grouped, s); });
   for (Variant& v : variants) {
     v.per_head = v.per_head.cwiseProduct(per_head);
@@ -269,9 +284,25 @@ std::vector<Variant> adapt(const AttentionDevice& device, Phase phase,
   return variants;
 }
 
+const AttentionOperator* checked_donor(const OpModel* donor, const std::vector<Sample>& samples) {
+  const auto* known = dynamic_cast<const AttentionOperator*>(donor);
+  if (known != nullptr && (samples.empty() || known->phase() == samples.front().query.phase)) {
+    return known;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "attention: the donor is no operator model of the same phase; fit it by the method "
+              "\"operator\" first",
+              "donor");
+}
+
 std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& samples,
                              const OpModel* donor) {
-  const OpQuery& first = checked_first(samples).query;
+  const AttentionOperator* known = donor == nullptr ? nullptr : checked_donor(donor, samples);
+  if (known != nullptr && samples.empty()) {  // by data sheet alone
+    return std::make_unique<AttentionOperator>(device, known->dtype(), known->phase(),
+                                               known->variants());
+  }
+  const OpQuery& first = checked_first(samples);
   const AttentionDevice seen_as = attention_device(device, first.dtype);
   std::map<std::pair<double, bool>, Samples> by_variant;
   Samples all;
@@ -280,15 +311,7 @@ std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& sa
     by_variant[{sample.query.head_dim, sample.query.window > 0}].push_back(&sample);
   }
   std::vector<Variant> variants;
-  if (donor != nullptr) {
-    const auto* known = dynamic_cast<const AttentionOperator*>(donor);
-    if (known == nullptr || known->phase() != first.phase) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("attention: the donor is no operator model of {}; fit the donor by "
-                              "the method \"operator\" first",
-                              to_string(first.phase)),
-                  "donor");
-    }
+  if (known != nullptr) {
     variants = adapt(seen_as, first.phase, *known, all);
   } else {
     for (const auto& [key, group] : by_variant) {
@@ -312,7 +335,7 @@ Variant read_variant(const Json& json, const std::string& path, Phase phase) {
         coefficients_from_json(prefill_terms(), fields.at("prefill"), fields.path_of("prefill"));
   } else {
     variant.grouped = {tile, fields.number("occupancy", 1, 64),
-                       fields.number("min_blocks", 0, 1024)};
+                       fields.number("min_blocks", 0, 1024), fields.number("tile_heads", 1, 256)};
     variant.per_head =
         coefficients_from_json(per_head_terms(), fields.at("per_head"), fields.path_of("per_head"));
     variant.by_group =

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "../counts.h"
@@ -23,9 +24,10 @@ using Eigen::VectorXd;
 // What one layer size cannot tell from the time of its weights: launches, in a runtime without CUDA
 // graphs about a dozen kernels of 5 us each.
 constexpr double kAssumedLaunchS = 60e-6;
-// Scores and values of a prompt run at about half of the peak; in tables without a context axis
-// they hide in the time of the matrices.
-constexpr double kAssumedAttention = 2;
+// Scores and values of a prompt run at about half of the peak. Tables of batches that hold many
+// short prompts as if they were one long one have no such time: there it is 0.
+constexpr double kAttention = 2;
+constexpr double kClearlyBetter = 0.9;
 constexpr double kBigBatch = 128;  // sequences
 
 // Coefficients are shares of the data sheet: 1.25 of weight_bytes / bandwidth is 80 % of the peak.
@@ -37,6 +39,7 @@ const std::vector<Term>& layer_terms() {
                                           {"weights_above_128_rows", 0.05},
                                           {"products", 1.5},
                                           {"products_to_1024_rows", 0.1},
+                                          {"products_above_128_rows", 0},
                                           {"products_above_1024_rows", 0.05},
                                           {"products_above_2048_rows", 0.05},
                                           {"products_above_4096_rows", 0.05},
@@ -78,39 +81,49 @@ VectorXd terms_of(const Device& device, const OpQuery& q) {
   const auto above = [&](double limit) { return std::max(rows - limit, 0.0) * row_s; };
   VectorXd terms(static_cast<Index>(layer_terms().size()));
   terms << weights_s, step(16), step(32), step(64), step(128), above(0),
-      std::min(rows, 1024.0) * row_s, above(1024), above(2048), above(4096), above(8192),
-      q.batch_size * sequence_kv_s, std::max(q.batch_size - kBigBatch, 0.0) * sequence_kv_s;
+      std::min(rows, 1024.0) * row_s, above(128), above(1024), above(2048), above(4096),
+      above(8192), q.batch_size * sequence_kv_s,
+      std::max(q.batch_size - kBigBatch, 0.0) * sequence_kv_s;
   return terms;
 }
 
 // What is assumed and not fitted.
-double assumed_s(const Device& device, const OpQuery& q) {
+double assumed_s(const Device& device, double attention, const OpQuery& q) {
   const AttentionWork work =
       attention_work(attention_shape(*q.layer), 16, q.batch_size, q.tokens, q.context_tokens);
-  return kAssumedLaunchS + kAssumedAttention * work.flop / device.flop_per_s.at("fp16");
+  return kAssumedLaunchS + attention * work.flop / device.flop_per_s.at("fp16");
 }
 
-/// One decoder layer: rates and overheads against the data sheet, so that they hold for layers of
-/// other shapes.
+/// One decoder layer, never faster than its data sheet allows: rates and overheads against the data
+/// sheet, so that they hold for layers of other shapes.
 class LayerOperator final : public OpModel {
  public:
-  LayerOperator(Device device, Phase phase, VectorXd coefficients)
-      : device_(std::move(device)), phase_(phase), coefficients_(std::move(coefficients)) {}
+  LayerOperator(Device device, Phase phase, double attention, VectorXd coefficients)
+      : device_(std::move(device)),
+        phase_(phase),
+        attention_(attention),
+        coefficients_(std::move(coefficients)) {}
 
   double seconds(const OpQuery& query) const override {
     check_query(query);
-    return assumed_s(device_, query) + terms_of(device_, query).dot(coefficients_);
+    const double fitted =
+        assumed_s(device_, attention_, query) + terms_of(device_, query).dot(coefficients_);
+    return std::max(fitted, work_of(device_, query).floor_s());
   }
   Json coefficients() const override {
-    return {{"phase", to_string(phase_)}, {"terms", to_json(layer_terms(), coefficients_)}};
+    return {{"phase", to_string(phase_)},
+            {"attention", attention_},
+            {"terms", to_json(layer_terms(), coefficients_)}};
   }
 
   Phase phase() const { return phase_; }
+  double attention() const { return attention_; }
   const VectorXd& values() const { return coefficients_; }
 
  private:
   Device device_;
   Phase phase_;
+  double attention_;  ///< of its operations at the peak rate
   VectorXd coefficients_;
 };
 
@@ -130,9 +143,37 @@ void check_samples(const std::vector<Sample>& samples) {
   }
 }
 
-std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& samples,
-                             const OpModel* donor) {
-  check_samples(samples);
+const LayerOperator* checked_donor(const OpModel* donor, const std::vector<Sample>& samples) {
+  const auto* known = dynamic_cast<const LayerOperator*>(donor);
+  if (known != nullptr && (samples.empty() || known->phase() == samples.front().query.phase)) {
+    return known;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "layer: the donor is no operator model of the same phase; fit it by the method "
+              "\"operator\" first",
+              "donor");
+}
+
+// Rows of a batch multiply weights and read their own keys and values, both in proportion. Where a
+// table cannot tell which, a prompt's time is that of the products, and a decode step's that of the
+// cache; unless the table has no context axis.
+void leave_out_the_unknowable(const std::vector<Sample>& samples, MatrixXd& terms) {
+  const bool decode = samples.front().query.phase == Phase::decode;
+  const bool cached = std::any_of(samples.begin(), samples.end(), [](const Sample& sample) {
+    return sample.query.context_tokens > 0;
+  });
+  for (std::size_t i = 0; i < layer_terms().size(); ++i) {
+    const std::string_view name = layer_terms()[i].name;
+    const bool of_cache = name.starts_with("kv"), of_products = name.starts_with("products");
+    const bool of_decode = name == "products_above_128_rows";
+    const bool left_out = decode ? (cached ? of_products : of_cache) : of_cache || of_decode;
+    if (left_out) terms.col(static_cast<Index>(i)).setZero();
+  }
+}
+
+std::unique_ptr<LayerOperator> fit_with(const Device& device, double attention,
+                                        const std::vector<Sample>& samples,
+                                        const LayerOperator* donor) {
   const auto num_samples = static_cast<Index>(samples.size());
   MatrixXd terms(num_samples, static_cast<Index>(layer_terms().size()));
   VectorXd seconds(num_samples);
@@ -140,24 +181,38 @@ std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& sa
     const Sample& sample = samples[static_cast<std::size_t>(i)];
     terms.row(i) = terms_of(device, sample.query).transpose();
     // A measurement below what is assumed leaves a little for the rest.
-    seconds(i) =
-        std::max(sample.latency_s - assumed_s(device, sample.query), 0.1 * sample.latency_s);
+    seconds(i) = std::max(sample.latency_s - assumed_s(device, attention, sample.query),
+                          0.1 * sample.latency_s);
   }
-  const Phase phase = samples.front().query.phase;
-  if (donor == nullptr) {
-    return std::make_unique<LayerOperator>(device, phase,
-                                           fit_additive(terms, seconds, typical_of(layer_terms())));
+  if (donor == nullptr) leave_out_the_unknowable(samples, terms);
+  const VectorXd known = donor == nullptr ? typical_of(layer_terms()) : donor->values();
+  const VectorXd coefficients =
+      donor == nullptr ? fit_additive(terms, seconds, known)
+                       : known.cwiseProduct(adapt_additive(terms * known.asDiagonal(), seconds));
+  return std::make_unique<LayerOperator>(device, samples.front().query.phase, attention,
+                                         coefficients);
+}
+
+double mean_error(const OpModel& model, const std::vector<Sample>& samples) {
+  double sum = 0;
+  for (const Sample& sample : samples) {
+    sum += std::abs(model.seconds(sample.query) / sample.latency_s - 1);
   }
-  const auto* known = dynamic_cast<const LayerOperator*>(donor);
-  if (known == nullptr || known->phase() != phase) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("layer: the donor is no operator model of {}; fit the donor by the "
-                            "method \"operator\" first",
-                            to_string(phase)),
-                "donor");
+  return sum / static_cast<double>(samples.size());
+}
+
+std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& samples,
+                             const OpModel* donor) {
+  const LayerOperator* known = donor == nullptr ? nullptr : checked_donor(donor, samples);
+  if (known != nullptr && samples.empty()) {  // by data sheet alone
+    return std::make_unique<LayerOperator>(device, known->phase(), known->attention(),
+                                           known->values());
   }
-  const VectorXd factors = adapt_additive(terms * known->values().asDiagonal(), seconds);
-  return std::make_unique<LayerOperator>(device, phase, known->values().cwiseProduct(factors));
+  check_samples(samples);
+  auto with = fit_with(device, kAttention, samples, known);
+  auto without = fit_with(device, 0, samples, known);
+  if (mean_error(*without, samples) < kClearlyBetter * mean_error(*with, samples)) return without;
+  return with;
 }
 
 std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
@@ -172,7 +227,7 @@ std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
                 "phase");
   }
   auto model = std::make_unique<LayerOperator>(
-      device, *phase,
+      device, *phase, fields.number("attention", 0, 1e6),
       coefficients_from_json(layer_terms(), fields.at("terms"), fields.path_of("terms")));
   fields.finish();
   return model;
