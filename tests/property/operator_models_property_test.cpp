@@ -37,7 +37,6 @@ Json any_variant(Phase phase) {
   }
   variant["occupancy"] = *rc::gen::element(1, 2, 3);
   variant["min_blocks"] = *rc::gen::element(0.0, 0.25, 1.0);
-  variant["tile_heads"] = *rc::gen::element(8, 16);
   variant["per_head"] =
       any_terms({"first_tokens", "splitting", "blocks", "blocks_above_1", "blocks_above_4",
                  "tokens_to_16", "tokens_to_128", "stream_above_128", "stream_above_256",

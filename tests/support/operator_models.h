@@ -25,7 +25,7 @@ inline std::unique_ptr<cost::OpModel> operator_model(cost::Op op, const Device& 
 inline const char* const kDecodeAttention = R"({
   "dtype": "bfloat16", "phase": "decode",
   "variants": [{ "head_dim": 128, "windowed": false, "tile_tokens": 128, "occupancy": 1,
-    "min_blocks": 0.25, "tile_heads": 16,
+    "min_blocks": 0.25,
     "per_head": { "launch": 10, "first_tokens": 3, "splitting": 5, "blocks": 0.7,
                   "stream_above_128": 0.6, "kv_above_256": 0.35 },
     "grouped": { "launch": 3, "waves": 4.5, "waves_x_tiles": 1, "read_in_waves": 0.45 } }] })";

@@ -22,8 +22,8 @@ using Eigen::VectorXd;
 using Samples = std::vector<const Sample*>;
 
 constexpr double kTiles[] = {64, 128};
-constexpr GroupedShape kGroupedShapes[] = {{128, 1, 0.25, 16}, {128, 1, 0, 16}, {64, 2, 0.25, 16},
-                                           {64, 2, 0, 16},     {64, 2, 0, 8},   {64, 3, 0, 8}};
+constexpr GroupedShape kGroupedShapes[] = {
+    {128, 1, 0.25}, {128, 1, 0}, {64, 2, 0.25}, {64, 2, 0}, {64, 3, 0}};
 
 /// Kernels are compiled per head size, and other ones serve a window.
 struct Variant {
@@ -100,7 +100,6 @@ class AttentionOperator final : public OpModel {
     json["tile_tokens"] = variant.grouped.tile_tokens;
     json["occupancy"] = variant.grouped.occupancy;
     json["min_blocks"] = variant.grouped.min_blocks;
-    json["tile_heads"] = variant.grouped.tile_heads;
     json["per_head"] = models::to_json(per_head_terms(), variant.per_head);
     json["grouped"] = models::to_json(grouped_terms(), variant.by_group);
     return json;
@@ -335,7 +334,7 @@ Variant read_variant(const Json& json, const std::string& path, Phase phase) {
         coefficients_from_json(prefill_terms(), fields.at("prefill"), fields.path_of("prefill"));
   } else {
     variant.grouped = {tile, fields.number("occupancy", 1, 64),
-                       fields.number("min_blocks", 0, 1024), fields.number("tile_heads", 1, 256)};
+                       fields.number("min_blocks", 0, 1024)};
     variant.per_head =
         coefficients_from_json(per_head_terms(), fields.at("per_head"), fields.path_of("per_head"));
     variant.by_group =

@@ -14,6 +14,7 @@ namespace {
 using Eigen::VectorXd;
 
 constexpr double kMicrosecond = 1e-6;
+constexpr double kHeadsPerTile = 16;
 constexpr double kMinGroup = 2, kMaxGroup = 32;  // that XQA is built for
 // TensorRT-LLM: tokens that a split has at least, and waves of blocks that splitting aims at.
 constexpr double kMinSplitTokens = 128;
@@ -141,7 +142,7 @@ VectorXd grouped_terms(const AttentionDevice& device, const GroupedShape& shape,
   const double context = q.context_tokens + q.tokens;
   const Split split = split_of(device, shape, q, context);
   const double group = q.num_heads / q.num_kv_heads;
-  const double more_tiles = std::ceil(group / shape.tile_heads - kWhole) - 1;
+  const double more_tiles = std::ceil(group / kHeadsPerTile - kWhole) - 1;
   const double us = kMicrosecond;
   const double head_s = token_s(device, q, kFp16Bytes), kv_s = token_s(device, q, kv_bytes(q));
   const double kv = q.batch_size * q.num_kv_heads * seen(q, context) / device.multiprocessors;

@@ -33,11 +33,10 @@ struct GroupedShape {
   double occupancy = 1;      ///< blocks that run on one multiprocessor at a time
   /// Blocks per multiprocessor from which on the runtime chooses this kernel.
   double min_blocks = 0.25;
-  double tile_heads = 16;  ///< query heads of a group that one matrix tile holds
 };
 
 /// Decode, one thread block per sequence, KV head and split (TensorRT-LLM's XQA): the query heads
-/// of a group share what is read, in matrix tiles. A context of L tokens is split into
+/// of a group share what is read, in matrix tiles of 16 heads. A context of L tokens is split into
 /// min(L / 128, what fills every multiprocessor 8 times), as the published runtime does; rounding
 /// is left out so that the time never falls.
 const std::vector<Term>& grouped_terms();
