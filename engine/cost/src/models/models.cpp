@@ -3,8 +3,8 @@
 namespace tessera::cost::models {
 
 std::vector<const FitMethod*> gemm_methods() { return {}; }
-std::vector<const FitMethod*> attention_methods() { return {}; }
-std::vector<const FitMethod*> layer_methods() { return {&layer_regression()}; }
+std::vector<const FitMethod*> attention_methods() { return {&attention_operator()}; }
+std::vector<const FitMethod*> layer_methods() { return {&layer_regression(), &layer_operator()}; }
 std::vector<const FitMethod*> byte_methods() { return {&bandwidth()}; }
 
 }  // namespace tessera::cost::models

@@ -7,8 +7,10 @@
 /// The models of single operations; each file of this folder is one of them.
 namespace tessera::cost::models {
 
-const FitMethod& bandwidth();         ///< seconds = latency + bytes / rate
-const FitMethod& layer_regression();  ///< LLM-PQ's regression, made physical
+const FitMethod& attention_operator();  ///< both phases, from grouped and per-head kernels
+const FitMethod& bandwidth();           ///< seconds = latency + bytes / rate
+const FitMethod& layer_operator();      ///< shares of the data sheet, of one decoder layer
+const FitMethod& layer_regression();    ///< LLM-PQ's regression, made physical
 
 // By op, the preferred one first.
 std::vector<const FitMethod*> gemm_methods();
