@@ -1,11 +1,12 @@
 -- The claims of an experiment: what `check = function(t)` gets. Each claim passes, fails, or is skipped because points
--- that it is about have not been run; and says so with the numbers.
+-- that it is about have not been run, or differs as it said it would; and says so with the numbers.
 
 local core = require "tessera.core"
 local options = require "tessera.options"
 local rows = require "tessera.rows"
 local units = require "tessera.units"
 local grid = require "tessera.experiment.grid"
+local verdict = require "tessera.experiment.verdict"
 
 local M = {}
 
@@ -38,6 +39,7 @@ Claims.__metatable = "tessera.Claims"
 -- Declares a method of `t`: its options and what judges it.
 local function claim(name, specs, judge)
   specs.where = { type = "table", doc = "Only points with these values" }
+  specs.not_reproduced = verdict.option
   Claims[name] = function(self, given)
     local path = "t:" .. name
     if type(given) ~= "table" then fail(path, "give a table of options, not a " .. type(given)) end
@@ -46,6 +48,10 @@ local function claim(name, specs, judge)
       if spec.required and opt[key] == nil then fail(path .. "." .. key, "missing; " .. spec.doc) end
     end
     local result = { lines = {}, checked = 0, skipped = 0, failed = 0 }
+    result.not_reproduced = verdict.reason(opt.not_reproduced, path .. ".not_reproduced")
+    for _, cell in ipairs(self:cells(opt.where, path)) do
+      result.broken = result.broken or (cell.row and cell.row.error ~= nil)
+    end
     judge(self, opt, result, path)
     if opt.where then result.text = result.text .. ", for " .. where_text(opt.where, self.keys) end
     self:add(result)
@@ -354,6 +360,34 @@ claim("expect_ratio", {
   end
 end)
 
+claim("expect_that", {
+  text = { type = "string", required = true, doc = "The claim in words" },
+  holds = { type = "any", required = true, doc = "A function of at, and of the rows: whether it holds, the numbers" },
+}, function(self, opt, result, path)
+  if type(opt.holds) ~= "function" then
+    fail(path .. ".holds", "a function belongs here, not a " .. type(opt.holds))
+  end
+  result.text = opt.text
+  local cells = self:cells(opt.where, path)
+  if missing(cells, result) then return end
+  local list = {}
+  for i, cell in ipairs(cells) do list[i] = cell.row end
+  -- The row of one point: at { planner = "exact", cluster = "llmpq-3" }.
+  local function at(wanted)
+    local found
+    for _, row in ipairs(list) do
+      if is_member(row.point, wanted) then
+        if found then fail(path, ("more than one point has %s"):format(grid.text(wanted))) end
+        found = row
+      end
+    end
+    return found or fail(path, ("no point has %s"):format(grid.text(wanted)))
+  end
+  local holds, numbers = opt.holds(at, list)
+  result.checked, result.failed = #list, holds and 0 or 1
+  result.numbers = numbers ~= nil and tostring(numbers) or nil
+end)
+
 --- t:expect("what is claimed", condition, "the numbers")
 function Claims:expect(text, condition, numbers)
   if type(text) ~= "string" then fail("t:expect", "the claim in words comes first, not a " .. type(text)) end
@@ -379,21 +413,12 @@ function Claims:published(point, column)
 end
 
 function Claims:add(result)
-  local status = "pass"
-  if result.failed > 0 then
-    status = "fail"
-  elseif result.skipped > 0 then
-    status = "skipped"
-  elseif result.checked == 0 then
-    status = "fail"
-    result.lines[1] = "nothing to check: no point is concerned"
-  end
-  result.status = status
+  result.status = verdict.of(result)
   self.list[#self.list + 1] = result
 end
 
---- The claims of an experiment on its rows: a list of { text, status = "pass" | "fail" | "skipped", numbers, lines,
---- checked, skipped }. `row_of`: rows by canonical key; `quick`: its points count beside those of the grid.
+--- The claims of an experiment on its rows: a list of { text, status = "pass" | "fail" | "skipped" | "differs",
+--- numbers, lines, checked, skipped, not_reproduced }. `row_of`: rows by canonical key; `quick`: its points count beside those of the grid.
 function M.check(experiment, all_rows, quick)
   local self = setmetatable({}, { __index = Claims, __metatable = "tessera.Claims" })
   self.experiment, self.keys, self.rows, self.list = experiment, experiment.keys, all_rows, {}
@@ -415,7 +440,7 @@ function M.check(experiment, all_rows, quick)
         return function(_, ...) return Claims[name](self, ...) end
       end
       fail("t." .. tostring(name), "no such claim" .. core.did_you_mean(tostring(name), { "expect", "expect_all",
-        "expect_best", "expect_close", "expect_order", "expect_ratio", "rows" }))
+        "expect_best", "expect_close", "expect_order", "expect_ratio", "expect_that", "published", "rows" }))
     end,
   })
   local ok, err = xpcall(experiment.check, function(problem)

@@ -13,6 +13,7 @@ local runs = require "tessera.experiment.runs"
 local shards = require "tessera.experiment.shards"
 local show = require "tessera.experiment.show"
 local sweep = require "tessera.experiment.sweep"
+local verdict = require "tessera.experiment.verdict"
 
 local M = {}
 
@@ -186,15 +187,16 @@ local function conclude(experiment, file, run, items, options, database)
   local list = rows_of(file, run, items)
   local write = host.json and function(text) io.stderr:write(text) end or function(text) io.write(text) end
   if host.json then print_rows(list) else show.rows(experiment, list, write) end
+  if not host.json then show.notes(experiment, write) end
   local failed = show.failures(experiment, list, database, write)
   local checked = {}
   if experiment.check then checked = claims.check(experiment, file:rows(run.id), options.quick) end
   local not_true = show.claims(checked, write)
   local stored = {}
   for i, claim in ipairs(checked) do
-    stored[i] = { text = claim.text, status = claim.status, numbers = claim.numbers, lines = claim.lines,
-      checked = claim.checked, skipped = claim.skipped }
-    if claim.status ~= "skipped" then stored[i].passed = claim.status == "pass" end
+    stored[i] = { text = claim.text, status = claim.status, passed = verdict.passed(claim.status),
+      numbers = claim.numbers, lines = claim.lines, checked = claim.checked, skipped = claim.skipped,
+      not_reproduced = claim.not_reproduced }
   end
   if experiment.check then file:set_claims(run.id, stored) end
   return (failed > 0 or not_true > 0) and 1 or 0

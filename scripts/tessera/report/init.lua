@@ -9,6 +9,7 @@ local section = require "tessera.report.section"
 local store_module = require "tessera.store"
 local svg = require "tessera.picture.svg"
 local units = require "tessera.units"
+local verdict = require "tessera.experiment.verdict"
 
 local h = html.h
 local M = {}
@@ -63,26 +64,32 @@ local function collect(store, opt)
   return entries
 end
 
+-- "5 of 7 claims hold, 2 are not reproduced".
+local function claims_words(all, count)
+  return ("%d of %d claims hold%s"):format(count.pass, all, count.differs > 0
+    and (", %d %s not reproduced"):format(count.differs, count.differs == 1 and "is" or "are") or "")
+end
+
 local function claims_chip(run)
-  local all, passed, failed = section.count_claims(run)
+  local all, count = #(run.claims or {}), verdict.count(run.claims)
   if all == 0 then return nil end
-  local class = failed > 0 and "chip bad" or passed == all and "chip good" or "chip"
-  return h("span", { class = class }, ("%d of %d claims hold"):format(passed, all))
+  local class = count.fail > 0 and "chip bad" or count.pass == all and "chip good" or "chip"
+  return h("span", { class = class }, claims_words(all, count))
 end
 
 local function contents(entries)
-  local items, points, failed, all, passed = {}, 0, 0, 0, 0
+  local items, points, failed, all, total = {}, 0, 0, 0, verdict.count()
   for i, entry in ipairs(entries) do
     local run = entry.run
-    local num, good = section.count_claims(run)
-    points, failed, all, passed = points + #entry.rows, failed + run.num_failed, all + num, passed + good
+    points, failed, all = points + #entry.rows, failed + run.num_failed, all + #(run.claims or {})
+    for status, num in pairs(verdict.count(run.claims)) do total[status] = total[status] + num end
     items[i] = h("li", nil, h("a", { href = "#e" .. i }, run.experiment), " ", claims_chip(run),
       run.num_failed > 0 and h("span", { class = "chip bad" }, ("%d failed"):format(run.num_failed)))
   end
   local text = ("%d %s, %s %s"):format(#entries, #entries == 1 and "experiment" or "experiments", units.number(points),
     points == 1 and "point" or "points")
   if failed > 0 then text = ("%s, %s of them failed"):format(text, units.number(failed)) end
-  if all > 0 then text = ("%s; %d of %d claims hold"):format(text, passed, all) end
+  if all > 0 then text = ("%s; %s"):format(text, claims_words(all, total)) end
   return h("p", { class = "summary" }, text), h("nav", { ["aria-label"] = "Experiments" }, h("ol", nil, items))
 end
 

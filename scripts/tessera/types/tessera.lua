@@ -10,13 +10,14 @@ error("for editors only: the definitions are built into the program")
 
 local ts = {}
 
---- What `check` of an experiment is given: the rows, and ways to say what should hold.
+--- What `check` of an experiment is given: the rows, and ways to say what should hold. A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds.
 ---@class tessera.Claims
----@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table? }) The best row of each group of points is one with these values
----@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table? }) A column is within a ratio or a distance of the published one, another column, or a number
----@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table? }) Every row's column is within bounds, or equals a value
----@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, where: table? }) The values of a key come in this order, the best first
----@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table? }) The mean ratio between two sets of points is within bounds
+---@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string? }) The best row of each group of points is one with these values
+---@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table?, not_reproduced: string? }) A column is within a ratio or a distance of the published one, another column, or a number
+---@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table?, not_reproduced: string? }) Every row's column is within bounds, or equals a value
+---@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, where: table?, not_reproduced: string? }) The values of a key come in this order, the best first
+---@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table?, not_reproduced: string? }) The mean ratio between two sets of points is within bounds
+---@field expect_that fun(self, options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, string?), where: table?, not_reproduced: string? }) A claim in words, judged once all of its points have run; at { key = value } is the row of one
 ---@field expect fun(self, text: string, condition: any, numbers: any) A claim in words, whether it holds, and the numbers
 ---@field rows fun(self, where: table?): table[] Rows that are stored, to compute with
 ---@field published fun(self, point: table, column: string): any The paper's value of a point
@@ -407,6 +408,7 @@ local ts = {}
 ---@field run fun(point: table, context: table): table Computes the columns of one point; context has seed, quick, point_index and output_dir
 ---@field check? fun(t: tessera.Claims) The claims; t:expect_best and so on
 ---@field columns? string[] Columns to show, in order; default: all
+---@field notes? string[] Said beneath the table: settings, and what the numbers are not
 ---@field plots? table[] For the report: options of ts.plot without rows
 ---@field time_limit_s? number Of one point, beyond which it is stopped (a number in [0.001, 10000000] (s)) [default 300]
 
