@@ -436,6 +436,7 @@ function M.check(experiment, all_rows, quick)
     __metatable = "tessera.Claims",
     __index = function(_, name)
       if name == "rows" then return function(_, where) return self:rows_where(where) end end
+      if name == "published" then return function(_, ...) return self:published(...) end end
       if type(name) == "string" and name:find "^expect" and Claims[name] then
         return function(_, ...) return Claims[name](self, ...) end
       end
