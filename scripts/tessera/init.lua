@@ -24,6 +24,10 @@ local later = {
   grid = { "tessera.experiment.grid", "points" },
   paper = { "tessera.experiment.paper", "load" },
   results = "tessera.results",
+  profile = { "tessera.cost", "profile" },
+  fit_profile = { "tessera.cost", "fit_profile" },
+  cross_validate = { "tessera.cost", "cross_validate" },
+  calibrate = { "tessera.cost", "calibrate" },
 }
 
 local ts = {

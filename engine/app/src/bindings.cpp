@@ -1,5 +1,6 @@
 #include "bindings.h"
 
+#include "cost_lua.h"
 #include "host.h"
 #include "indicator_lua.h"
 #include "results_lua.h"
@@ -12,6 +13,7 @@ namespace tessera::app {
 void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Channel* channel) {
   core_lua::set_environment(L, &environment);
   core_lua::register_core(L);
+  cost_lua::register_cost(L);
   indicator_lua::register_indicator(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);

@@ -26,6 +26,12 @@ double quantile(const std::vector<double>& sorted, double q) {
 
 }  // namespace
 
+std::vector<double> latencies_of(const std::vector<Sample>& samples) {
+  std::vector<double> result;
+  for (const Sample& sample : samples) result.push_back(sample.latency_s);
+  return result;
+}
+
 Errors errors_of(const std::vector<double>& predicted, const std::vector<double>& measured,
                  std::string split) {
   if (predicted.size() != measured.size() || measured.empty()) {

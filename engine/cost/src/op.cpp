@@ -95,6 +95,9 @@ const std::vector<std::string>& fields_of(Op op) {
 
 double field_value(const OpQuery& query, std::string_view name) {
   if (name == "bitwidth") return query.bitwidth;
+  if (name == "layer_parameters") {
+    return query.layer == nullptr ? 0 : static_cast<double>(query.layer->linear_parameters());
+  }
   if (name == "num_devices") return query.num_devices;
   if (const Field* field = find_field(name)) return query.*field->member;
   std::vector<std::string> known = fields_of(query.op);

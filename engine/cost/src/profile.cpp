@@ -98,11 +98,6 @@ Json part_to_json(const ProfilePart& part) {
   return json;
 }
 
-bool same_part(const ProfilePart& a, const ProfilePart& b) {
-  return a.op == b.op && a.dtype == b.dtype && a.kv_dtype == b.kv_dtype &&
-         a.bitwidth == b.bitwidth && a.phase == b.phase && a.name == b.name;
-}
-
 bool answers(const ProfilePart& part, const OpQuery& query) {
   if (part.op != query.op || part.name != query.name) return false;
   if (part.phase && *part.phase != query.phase) return false;
@@ -120,7 +115,7 @@ void read_parts(const Json& parts, const std::string& path, Profile& profile) {
     const std::string part_path = fmt::format("{}: parts[{}]", path, i);
     profile.parts.push_back(read_part(parts[i], part_path, profile.device));
     for (std::size_t k = 0; k < i; ++k) {
-      if (same_part(profile.parts[k], profile.parts[i])) {
+      if (same_kind(profile.parts[k], profile.parts[i])) {
         fail(part_path, fmt::format("the same op, dtype, bitwidth and phase as parts[{}]", k));
       }
     }
@@ -128,6 +123,11 @@ void read_parts(const Json& parts, const std::string& path, Profile& profile) {
 }
 
 }  // namespace
+
+bool same_kind(const ProfilePart& a, const ProfilePart& b) {
+  return a.op == b.op && a.dtype == b.dtype && a.kv_dtype == b.kv_dtype &&
+         a.bitwidth == b.bitwidth && a.phase == b.phase && a.name == b.name;
+}
 
 std::optional<std::string> outside(const ProfilePart& part, const OpQuery& query) {
   for (const auto& [field, bounds] : part.range) {
@@ -170,15 +170,6 @@ Json to_json(const Profile& profile) {
   json["parts"] = Json::array();
   for (const ProfilePart& part : profile.parts) json["parts"].push_back(part_to_json(part));
   return json;
-}
-
-std::optional<Profile> find_profile(const std::string& device, const std::string& kernel_set,
-                                    const DataFolders& folders) {
-  const std::string path = folders.find("profiles", device + "." + kernel_set);
-  if (path.empty()) return std::nullopt;
-  Profile profile = profile_from_json(read_json_file(path), path, folders);
-  profile.path = path;
-  return profile;
 }
 
 }  // namespace tessera::cost

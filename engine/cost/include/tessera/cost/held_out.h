@@ -9,6 +9,8 @@
 
 namespace tessera::cost {
 
+std::vector<double> latencies_of(const std::vector<Sample>& samples);
+
 /// Relative errors |predicted / measured - 1| over points that a fit has not seen.
 struct Errors {
   double median = 0, p90 = 0, worst = 0, mean = 0;

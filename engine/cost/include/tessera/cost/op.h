@@ -58,7 +58,8 @@ struct Sample {
 
 /// Names of the numeric fields that vary within an op ("m", "n", "k"), in the order of the schema.
 const std::vector<std::string>& fields_of(Op op);
-/// @throws Error{invalid_argument} for a name that is not a numeric field of a query.
+/// Also "bitwidth", "num_devices", and "layer_parameters": weights of a layer's matrices.
+/// @throws Error{invalid_argument} for another name.
 double field_value(const OpQuery& query, std::string_view name);
 /// "gemm int4_wo m 1024, n 4096, k 4096": for messages.
 std::string describe(const OpQuery& query);

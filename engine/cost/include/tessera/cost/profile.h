@@ -35,6 +35,9 @@ struct ProfilePart {
   std::shared_ptr<const OpModel> model;
 };
 
+/// The same op, name, dtypes, bitwidth and phase: a profile has one part of a kind.
+bool same_kind(const ProfilePart& a, const ProfilePart& b);
+
 /// Says how `query` leaves the fitted range ("m 16384 is above the fitted 1 .. 8192"); absent where
 /// it does not.
 std::optional<std::string> outside(const ProfilePart& part, const OpQuery& query);
@@ -58,15 +61,46 @@ Profile profile_from_json(const Json& json, const std::string& path, const DataF
 Json to_json(const Profile& profile);  ///< reads back exactly
 
 /// The shipped or user's profile of a device under a kernel set
-/// (`profiles/<device>.<kernel set>.json`), or absent.
-std::optional<Profile> find_profile(const std::string& device, const std::string& kernel_set,
-                                    const DataFolders& folders);
+/// (`profiles/<device>.<kernel set>.json`), or nullptr. A file that has not changed is parsed once.
+std::shared_ptr<const Profile> find_profile(const std::string& device,
+                                            const std::string& kernel_set,
+                                            const DataFolders& folders);
 
-/// Layers from a profile, in this order: a layer part of the bitwidth; the sum of its operators
-/// (GEMMs of the dtype that the kernel rule names, attention, element-wise and launches); a layer
-/// of 16 bits times the roofline's ratio between the bitwidths (`modelled`); the roofline. What
-/// has no part is priced by the roofline. The error of a sum is that of its parts, weighted by
-/// time.
-std::unique_ptr<LatencyModel> make_profiled(const Profile& profile, const KernelSet& kernels);
+/// Profiles of other devices under the kernel set, the most alike first: by compute capability,
+/// then by bandwidth.
+std::vector<std::shared_ptr<const Profile>> donor_profiles(const Device& device,
+                                                           const std::string& kernel_set,
+                                                           const DataFolders& folders);
+
+/// Whether the device is just what the folders hold under its name.
+bool is_known_device(const Device& device, const DataFolders& folders);
+
+/// What prices a device: its profile where it is a known device that has one, else one without
+/// parts. Never nullptr.
+std::shared_ptr<const Profile> profile_for(const Device& device, const std::string& kernel_set,
+                                           const DataFolders& folders);
+
+/// A prediction, and whether it leaves what was fitted.
+struct Prediction {
+  Sourced seconds;
+  std::string method;                  ///< "regression", "operator", "roofline", ...
+  std::optional<std::string> outside;  ///< why it leaves the fitted range; absent: it does not
+};
+
+/// A device by its profile. Layers, in this order: a layer part of the bitwidth; the sum of its
+/// operators (GEMMs of the dtype that the kernel rule names, attention, element-wise kernels); the
+/// same for 16 bits times the roofline's ratio between the bitwidths; the roofline. The last two
+/// are `modelled`, and so is what leaves the fitted range, without an error. The error of a sum is
+/// that of its parts, weighted by time.
+class ProfiledModel : public LatencyModel {
+ public:
+  virtual Prediction layer(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
+                           const LayerWork& work) const = 0;
+  /// GEMM or attention alone. Without a part: the same op of another dtype that has one times the
+  /// ratio of the floors, else the floor at the kernel rule's ratios.
+  virtual Prediction op(const OpQuery& query) const = 0;
+};
+std::unique_ptr<ProfiledModel> make_profiled(std::shared_ptr<const Profile> profile,
+                                             const KernelSet& kernels);
 
 }  // namespace tessera::cost

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/cost/profile.h"
+
+namespace tessera::cost {
+
+/// How parts are fitted and what error is quoted for them.
+struct FitOptions {
+  std::string method = "auto";  ///< or the name of one: auto takes the least mean held-out error
+  std::vector<std::string> hold_out;  ///< fields that make a fold; empty: every distinct query
+  std::int32_t folds = 5;             ///< 0: leave one out
+  std::uint64_t seed = 0;
+  std::string source;
+};
+
+/// Points of one part: the same op, name, dtypes, bitwidth and phase.
+std::vector<std::vector<Sample>> split_by_part(const std::vector<Sample>& samples);
+
+/// Less mean held-out error; an error that is known goes before none.
+bool predicts_better(const ProfilePart& a, const ProfilePart& b);
+
+/// One part from points of one part. `donor` is a part of another device or nullptr.
+/// A method that cannot use the points is passed over; points of one query have no held-out error.
+/// @throws Error{invalid_argument} when no method can, with the reason of the last.
+ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
+                     const FitOptions& options, const ProfilePart* donor = nullptr);
+
+/// One part for each kind of sample. Every sample must be of this device and kernel set, or not
+/// say.
+Profile fit_profile(const Device& device, const std::string& kernel_set,
+                    const std::vector<Sample>& samples, const FitOptions& options);
+
+/// A device from few points.
+struct Calibration {
+  std::shared_ptr<const Profile> profile;
+  Errors before;      ///< of what there was: the device's profile, else the roofline
+  Errors after;       ///< each point predicted without it
+  std::string donor;  ///< device whose form was scaled; empty: fitted from the points alone
+};
+
+/// Fits each kind of sample alone and scaled from each donor (profiles of other devices under the
+/// kernel set), and keeps what predicts held-out points best. What has no samples is carried over
+/// from the donor by data sheet, as `modelled`. `before`: a profile that the device has, or
+/// nullptr.
+/// @throws Error{invalid_argument} for no samples.
+Calibration calibrate(const Device& device, const KernelSet& kernels,
+                      const std::vector<Sample>& samples,
+                      const std::vector<std::shared_ptr<const Profile>>& donors,
+                      std::shared_ptr<const Profile> before, const FitOptions& options);
+
+/// A device without measurements: every part of the donor scaled by the data sheets, `modelled`.
+/// Parts that cannot be scaled so are left out; nullptr when none can.
+std::shared_ptr<const Profile> carried_over(const Device& device, const Profile& donor);
+
+}  // namespace tessera::cost

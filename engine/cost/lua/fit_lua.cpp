@@ -1,0 +1,255 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core_lua.h"
+#include "cost_lua.h"
+#include "samples_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/cost/fit.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera::cost_lua {
+namespace {
+
+constexpr std::size_t kFewSamples = 40;  ///< up to here, one is left out at a time
+
+std::vector<OptionSpec> common_options() {
+  return {{.name = "device",
+           .type = OptionType::table,
+           .doc = "Device that was measured, or its name",
+           .lua_type = "tessera.Device|string|table",
+           .required = true},
+          {.name = "kernel_set",
+           .type = OptionType::text,
+           .doc = "Kernels that were measured",
+           .default_text = "\"modern\""},
+          {.name = "samples",
+           .type = OptionType::table,
+           .doc = "Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, "
+                  "batch_size, tokens, context_tokens, latency_s }, ...",
+           .lua_type = "table[]",
+           .required = true},
+          {.name = "method",
+           .type = OptionType::text,
+           .doc = "How to fit: operator, regression, table, ...; auto takes what predicts held-out "
+                  "points best",
+           .default_text = "\"auto\""},
+          {.name = "hold_out",
+           .type = OptionType::text_list,
+           .doc = "Fields that are held out together, as {\"n\", \"k\"}; default: every point",
+           .lua_type = "string[]"},
+          {.name = "folds",
+           .type = OptionType::integer,
+           .doc = "Folds of the held-out error; 0 leaves one out at a time; default: 0 for few "
+                  "samples, else 5",
+           .min = 0,
+           .max = 1e6},
+          {.name = "seed",
+           .type = OptionType::integer,
+           .doc = "Deals the points to folds",
+           .default_text = "0",
+           .min = 0,
+           .max = 9007199254740992.0},
+          {.name = "source",
+           .type = OptionType::text,
+           .doc = "Where the points come from; default: as the first says"}};
+}
+
+cost::FitOptions read_fit_options(const lua_kit::Options& options,
+                                  const std::vector<cost::Sample>& samples) {
+  cost::FitOptions fit;
+  fit.method = options.text("method");
+  if (options.given("hold_out")) fit.hold_out = options.texts("hold_out");
+  fit.folds = samples.size() <= kFewSamples ? 0 : 5;
+  if (options.given("folds")) fit.folds = static_cast<std::int32_t>(options.integer("folds"));
+  fit.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  if (options.given("source")) fit.source = options.text("source");
+  return fit;
+}
+
+std::shared_ptr<const Device> device_of(lua_State* L, const lua_kit::Options& options) {
+  options.push("device");
+  auto device = core_lua::device_argument(L, lua_gettop(L), options.path_of("device"));
+  lua_pop(L, 1);
+  return device;
+}
+
+std::vector<cost::Sample> samples_of(lua_State* L, const lua_kit::Options& options) {
+  options.push("samples");
+  auto samples = samples_argument(L, lua_gettop(L), options.path_of("samples"));
+  lua_pop(L, 1);
+  return samples;
+}
+
+// Frameworks and GPUs are never mixed in one fit.
+void check_origin(const std::vector<cost::Sample>& samples, const Device& device,
+                  const std::string& kernel_set, const std::string& path) {
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const auto differs = [&](const char* what, const std::string& has, const std::string& wanted) {
+      if (has.empty() || has == wanted) return;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}[{}]: measured with {} '{}', the fit is for '{}'; fit each on its "
+                              "own",
+                              path, i + 1, what, has, wanted),
+                  path);
+    };
+    differs("device", samples[i].device, device.name);
+    differs("kernel set", samples[i].kernel_set, kernel_set);
+  }
+}
+
+// [sample] fold: as the samples say in `fold`, else by the fields held out.
+std::vector<std::int32_t> folds_of(lua_State* L, const lua_kit::Options& options,
+                                   const std::vector<cost::Sample>& samples,
+                                   const cost::FitOptions& fit) {
+  options.push("samples");
+  const int list = lua_gettop(L);
+  std::vector<std::int32_t> folds;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    lua_rawgeti(L, list, static_cast<int>(i) + 1);
+    lua_getfield(L, -1, "fold");
+    if (!lua_isnil(L, -1)) {
+      folds.push_back(static_cast<std::int32_t>(lua_kit::check_integer(
+          L, -1, fmt::format("{}[{}].fold", options.path_of("samples"), i + 1), 0, 1e9)));
+    }
+    lua_pop(L, 2);
+  }
+  lua_pop(L, 1);
+  if (folds.size() == samples.size()) return folds;
+  if (!folds.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} of {} samples have a fold; give it to all or none",
+                            options.path_of("samples"), folds.size(), samples.size()),
+                options.path_of("samples"));
+  }
+  const auto& fields =
+      fit.hold_out.empty() ? cost::fields_of(samples.front().query.op) : fit.hold_out;
+  return cost::folds_by(samples, fields, fit.folds, fit.seed);
+}
+
+const cost::FitMethod& method_of(const cost::FitOptions& fit, cost::Op op) {
+  if (fit.method != "auto") return cost::find_fit_method(op, fit.method);
+  const auto& methods = cost::fit_methods(op);
+  if (methods.empty()) cost::find_fit_method(op, fit.method);  // throws, naming what there is
+  return *methods.front();
+}
+
+std::vector<std::shared_ptr<const cost::Profile>> donors_of(lua_State* L,
+                                                            const lua_kit::Options& options,
+                                                            const Device& device,
+                                                            const std::string& kernel_set) {
+  if (options.push("donor")) {
+    const auto donor = profile_argument(L, lua_gettop(L), options.path_of("donor"));
+    lua_pop(L, 1);
+    return {donor->profile};
+  }
+  lua_pop(L, 1);
+  return cost::donor_profiles(device, kernel_set, core_lua::environment(L).folders);
+}
+
+}  // namespace
+
+const OptionTable& fit_options() {
+  static const OptionTable table{"ts.fit_profile",
+                                 "Fits the models of a device to measured points, and says how "
+                                 "well they predict what they have not seen.",
+                                 "tessera.Profile", common_options()};
+  return table;
+}
+
+const OptionTable& cross_validate_options() {
+  static const OptionTable table{
+      "ts.cross_validate",
+      "Predicts every sample by a model fitted without its fold: the samples with predicted_s and "
+      "error_ratio. Folds are the samples' own field `fold`, or made from hold_out.",
+      "table[]", common_options()};
+  return table;
+}
+
+const OptionTable& calibrate_options() {
+  static const OptionTable table = [] {
+    OptionTable made{"ts.calibrate",
+                     "Adapts a device from few measured points, GPUs that no table covers "
+                     "included: a profile, and the errors { before, after, donor }.",
+                     "tessera.Profile", common_options()};
+    made.options.push_back({.name = "donor",
+                            .type = OptionType::table,
+                            .doc = "Profile of another device whose form is scaled; default: of "
+                                   "the shipped ones what predicts best",
+                            .lua_type = "tessera.Profile|string"});
+    return made;
+  }();
+  return table;
+}
+
+int fit_profile(lua_State* L) {
+  const lua_kit::Options options(L, 1, fit_options(), "ts.fit_profile");
+  const auto device = device_of(L, options);
+  const auto samples = samples_of(L, options);
+  const std::string kernel_set = options.text("kernel_set");
+  check_origin(samples, *device, kernel_set, options.path_of("samples"));
+  const cost::KernelSet kernels =
+      cost::find_kernel_set(kernel_set, core_lua::environment(L).folders);
+  auto profile = std::make_shared<cost::Profile>(
+      cost::fit_profile(*device, kernels.name, samples, read_fit_options(options, samples)));
+  profile->device_by_name = cost::is_known_device(*device, core_lua::environment(L).folders);
+  lua_kit::push_object<BoundProfile>(L, bind_profile(std::move(profile), kernels));
+  return 1;
+}
+
+int cross_validate(lua_State* L) {
+  const lua_kit::Options options(L, 1, cross_validate_options(), "ts.cross_validate");
+  const auto device = device_of(L, options);
+  const auto samples = samples_of(L, options);
+  check_origin(samples, *device, options.text("kernel_set"), options.path_of("samples"));
+  if (cost::split_by_part(samples).size() > 1) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of("samples") +
+                    ": of several ops, dtypes, bitwidths or phases; validate one at a time",
+                options.path_of("samples"));
+  }
+  const cost::FitOptions fit = read_fit_options(options, samples);
+  const auto folds = folds_of(L, options, samples, fit);
+  const cost::FitMethod& method = method_of(fit, samples.front().query.op);
+  const auto predicted = cost::cross_validate(method, *device, samples, folds);
+  lua_createtable(L, static_cast<int>(samples.size()), 0);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    push_sample(L, samples[i]);
+    lua_pushnumber(L, predicted[i]);
+    lua_setfield(L, -2, "predicted_s");
+    lua_pushnumber(L, predicted[i] / samples[i].latency_s - 1);
+    lua_setfield(L, -2, "error_ratio");
+    lua_pushinteger(L, folds[i]);
+    lua_setfield(L, -2, "fold");
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  push_errors(L, cost::errors_of(predicted, cost::latencies_of(samples), method.name));
+  return 2;
+}
+
+int calibrate(lua_State* L) {
+  const lua_kit::Options options(L, 1, calibrate_options(), "ts.calibrate");
+  const auto device = device_of(L, options);
+  const auto samples = samples_of(L, options);
+  const DataFolders& folders = core_lua::environment(L).folders;
+  const cost::KernelSet kernels = cost::find_kernel_set(options.text("kernel_set"), folders);
+  check_origin(samples, *device, kernels.name, options.path_of("samples"));
+  cost::Calibration result = cost::calibrate(
+      *device, kernels, samples, donors_of(L, options, *device, kernels.name),
+      cost::profile_for(*device, kernels.name, folders), read_fit_options(options, samples));
+  lua_kit::push_object<BoundProfile>(L, bind_profile(std::move(result.profile), kernels));
+  lua_createtable(L, 0, 3);
+  push_errors(L, result.before);
+  lua_setfield(L, -2, "before");
+  push_errors(L, result.after);
+  lua_setfield(L, -2, "after");
+  if (!result.donor.empty()) {
+    lua_kit::push_text(L, result.donor);
+    lua_setfield(L, -2, "donor");
+  }
+  return 2;
+}
+
+}  // namespace tessera::cost_lua

@@ -1,0 +1,323 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+#include "core_lua.h"
+#include "cost_lua.h"
+#include "samples_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera {
+
+using cost_lua::BoundProfile;
+
+namespace {
+
+using cost::Op;
+using cost::OpQuery;
+
+// Seconds, and { provenance, error, method, in_range, why }.
+int push_prediction(lua_State* L, const cost::Prediction& prediction) {
+  const Sourced& seconds = prediction.seconds;
+  lua_pushnumber(L, seconds.value);
+  lua_createtable(L, 0, 5);
+  lua_kit::push_text(L, to_string(seconds.provenance));
+  lua_setfield(L, -2, "provenance");
+  if (seconds.error) {
+    lua_pushnumber(L, *seconds.error);
+    lua_setfield(L, -2, "error");
+  }
+  lua_kit::push_text(L, prediction.method);
+  lua_setfield(L, -2, "method");
+  lua_pushboolean(L, prediction.outside ? 0 : 1);
+  lua_setfield(L, -2, "in_range");
+  if (prediction.outside) {
+    lua_kit::push_text(L, *prediction.outside);
+    lua_setfield(L, -2, "why");
+  }
+  return 2;
+}
+
+void refuse_other_op(const OpQuery& query, Op wanted, const std::string& path) {
+  if (query.op == wanted) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: these are the fields of a {}, not of a {}", path,
+                          cost::to_string(query.op), cost::to_string(wanted)),
+              path);
+}
+
+int gemm_s(lua_State* L) {
+  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
+  const OpQuery query = cost_lua::query_argument(L, 2, "profile:gemm_s", false);
+  refuse_other_op(query, Op::gemm, "profile:gemm_s");
+  return push_prediction(L, bound.model->op(query));
+}
+
+int attention_s(lua_State* L) {
+  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
+  const OpQuery query = cost_lua::query_argument(L, 2, "profile:attention_s", false);
+  refuse_other_op(query, Op::attention, "profile:attention_s");
+  return push_prediction(L, bound.model->op(query));
+}
+
+const OptionTable& layer_options() {
+  static const OptionTable table{
+      "profile:layer_s",
+      "Seconds of one decoder layer, and { provenance, error, method, in_range, why }.",
+      "number",
+      {{.name = "model",
+        .type = OptionType::table,
+        .doc = "Model whose first layer it is, or its name",
+        .lua_type = "tessera.Model|string|table",
+        .required = true},
+       {.name = "bitwidth",
+        .type = OptionType::integer,
+        .doc = "Of the weights",
+        .unit = "bits",
+        .default_text = "16",
+        .min = 1,
+        .max = 16},
+       {.name = "kv_bitwidth",
+        .doc = "Of keys and values",
+        .unit = "bits",
+        .default_text = "16",
+        .min = 2,
+        .max = 32},
+       {.name = "phase",
+        .type = OptionType::choice,
+        .doc = "Prompt pass or one-token pass",
+        .choices = {"prefill", "decode"},
+        .required = true},
+       {.name = "batch_size", .doc = "Sequences", .default_text = "1", .min = 1e-9, .max = 1e9},
+       {.name = "tokens",
+        .doc = "New tokens per sequence; required in prefill, 1 in decode",
+        .unit = "tokens",
+        .min = 1e-9,
+        .max = 1e9},
+       {.name = "context_tokens",
+        .doc = "Tokens in the KV cache before, per sequence",
+        .unit = "tokens",
+        .default_text = "0",
+        .min = 0,
+        .max = 1e9}}};
+  return table;
+}
+
+int layer_s(lua_State* L) {
+  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
+  const lua_kit::Options options(L, 2, layer_options(), "profile:layer_s");
+  options.push("model");
+  const auto model = core_lua::model_argument(L, lua_gettop(L), options.path_of("model"));
+  lua_pop(L, 1);
+  cost::LayerWork work;
+  work.phase = *cost::phase_from_string(options.choice("phase"));
+  work.batch_size = options.number("batch_size");
+  if (options.given("tokens")) {
+    work.tokens = options.number("tokens");
+  } else if (work.phase == cost::Phase::prefill) {
+    throw Error(ErrorCode::invalid_argument,
+                "profile:layer_s.tokens: missing; prefill needs the prompt's tokens per sequence",
+                "profile:layer_s.tokens");
+  }
+  work.context_tokens = options.number("context_tokens");
+  return push_prediction(L,
+                         bound.model->layer(model->layer_classes.front(),
+                                            static_cast<std::int32_t>(options.integer("bitwidth")),
+                                            options.number("kv_bitwidth"), work));
+}
+
+int save(lua_State* L) {
+  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
+  write_file(lua_kit::check_text(L, 2, "profile:save path"),
+             cost::to_json(*bound.profile).dump(1) + "\n");
+  return 0;
+}
+
+// What a part is, without its coefficients.
+void push_part(lua_State* L, const cost::ProfilePart& part) {
+  Json json;
+  json["op"] = std::string(cost::to_string(part.op));
+  if (!part.name.empty()) json["name"] = part.name;
+  if (!part.dtype.empty()) json["dtype"] = part.dtype;
+  if (!part.kv_dtype.empty()) json["kv_dtype"] = part.kv_dtype;
+  if (part.bitwidth) json["bitwidth"] = *part.bitwidth;
+  if (part.phase) json["phase"] = std::string(cost::to_string(*part.phase));
+  json["method"] = part.method;
+  json["num_points"] = part.num_points;
+  json["provenance"] = std::string(to_string(part.provenance));
+  json["source"] = part.source;
+  for (const auto& [field, bounds] : part.range) {
+    json["range"][field] = {bounds.first, bounds.second};
+  }
+  if (part.held_out) json["held_out"] = cost::to_json(*part.held_out);
+  json["coefficients"] = part.model->coefficients();
+  lua_kit::push_json(L, json);
+}
+
+std::string describe_part(const cost::ProfilePart& part) {
+  std::string what(cost::to_string(part.op));
+  for (const std::string& word : {part.name, part.dtype, part.kv_dtype}) {
+    if (!word.empty()) what += " " + word;
+  }
+  if (part.bitwidth) what += fmt::format(" {} bit", *part.bitwidth);
+  if (part.phase) what += fmt::format(" {}", cost::to_string(*part.phase));
+  std::string text = fmt::format("  {:<30} {:<11} {:<9} {:>6} points", what, part.method,
+                                 to_string(part.provenance), part.num_points);
+  if (part.held_out) {
+    text += fmt::format("  held out: median {:.1f} %, p90 {:.1f} %, worst {:.0f} %",
+                        100 * part.held_out->median, 100 * part.held_out->p90,
+                        100 * part.held_out->worst);
+  }
+  return text + "\n";
+}
+
+std::string summary(const BoundProfile& bound) {
+  return fmt::format("profile: {} with {} kernels, {} parts", bound.profile->device.name,
+                     bound.kernels.name, bound.profile->parts.size());
+}
+
+std::string description(const BoundProfile& bound) {
+  std::string text = summary(bound) + "\n";
+  for (const cost::ProfilePart& part : bound.profile->parts) text += describe_part(part);
+  if (bound.profile->parts.empty()) {
+    text += "  nothing measured: the roofline of the data sheet prices everything\n";
+  }
+  return text;
+}
+
+// Positional by nature: every method takes self.
+const std::vector<lua_kit::ObjectMethod>& methods() {
+  static const std::vector<lua_kit::ObjectMethod> list = {
+      {"layer_s", lua_kit::guarded<layer_s>, "(query: table): number, table",
+       "Seconds of one decoder layer { model, bitwidth, phase, batch_size, tokens, "
+       "context_tokens }, and { provenance, error, method, in_range, why }"},
+      {"gemm_s", lua_kit::guarded<gemm_s>, "(query: table): number, table",
+       "Seconds of a product { dtype, m, n, k }, and the same"},
+      {"attention_s", lua_kit::guarded<attention_s>, "(query: table): number, table",
+       "Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, "
+       "num_kv_heads, head_dim }, and the same"},
+      {"save", lua_kit::guarded<save>, "(path: string)", "Writes it as JSON"}};
+  return list;
+}
+
+}  // namespace
+
+template <>
+const lua_kit::ObjectType<BoundProfile>& lua_kit::object_type<BoundProfile>() {
+  static const ObjectType<BoundProfile> type{
+      .name = "tessera.Profile",
+      .doc = "What is known about the speed of a device under a kernel set.",
+      .fields = {{"device", "string", "The device's name",
+                  [](lua_State* L, const BoundProfile& p) {
+                    push_text(L, p.profile->device.name);
+                  }},
+                 {"kernel_set", "string", "Kernels that were measured",
+                  [](lua_State* L, const BoundProfile& p) { push_text(L, p.kernels.name); }},
+                 {"source", "string", "Where it comes from",
+                  [](lua_State* L, const BoundProfile& p) { push_text(L, p.profile->source); }},
+                 {"parts", "table[]",
+                  "By op and dtype: method, coefficients, range, num_points, held_out, provenance",
+                  [](lua_State* L, const BoundProfile& p) {
+                    const auto& parts = p.profile->parts;
+                    lua_createtable(L, static_cast<int>(parts.size()), 0);
+                    for (std::size_t i = 0; i < parts.size(); ++i) {
+                      push_part(L, parts[i]);
+                      lua_rawseti(L, -2, static_cast<int>(i) + 1);
+                    }
+                  }}},
+      .methods = methods(),
+      .summary = summary,
+      .describe = description};
+  return type;
+}
+
+namespace cost_lua {
+
+std::shared_ptr<const BoundProfile> bind_profile(std::shared_ptr<const cost::Profile> profile,
+                                                 const cost::KernelSet& kernels) {
+  auto bound = std::make_shared<BoundProfile>();
+  bound->profile = profile;
+  bound->kernels = kernels;
+  bound->model = cost::make_profiled(std::move(profile), kernels);
+  return bound;
+}
+
+namespace {
+
+std::shared_ptr<const BoundProfile> profile_from_file(lua_State* L, const std::string& path) {
+  const DataFolders& folders = core_lua::environment(L).folders;
+  auto profile =
+      std::make_shared<cost::Profile>(cost::profile_from_json(read_json_file(path), path, folders));
+  profile->path = path;
+  const cost::KernelSet kernels = cost::find_kernel_set(profile->kernel_set, folders);
+  return bind_profile(std::move(profile), kernels);
+}
+
+}  // namespace
+
+std::shared_ptr<const BoundProfile> profile_argument(lua_State* L, int index,
+                                                     const std::string& path) {
+  if (const auto* held = lua_kit::test_object<BoundProfile>(L, index)) return *held;
+  if (lua_type(L, index) == LUA_TSTRING) {
+    return profile_from_file(L, lua_kit::check_text(L, index, path));
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: {} where a profile or its file belongs", path,
+                          lua_kit::describe_value(L, index)),
+              path);
+}
+
+const OptionTable& profile_options() {
+  static const OptionTable table{
+      "ts.profile",
+      "What is known about the speed of a device under a kernel set: fitted models with their "
+      "held-out errors, the roofline where nothing was measured.",
+      "tessera.Profile",
+      {{.name = "device",
+        .type = OptionType::table,
+        .doc = "Device, or its name; without a file it is needed",
+        .lua_type = "tessera.Device|string|table"},
+       {.name = "kernel_set",
+        .type = OptionType::text,
+        .doc = "Kernels: llmpq_2023, modern, vllm, ...",
+        .default_text = "\"modern\""},
+       {.name = "file", .type = OptionType::text, .doc = "A saved profile, instead of the rest"}}};
+  return table;
+}
+
+int new_profile(lua_State* L) {
+  const lua_kit::Options options(L, 1, profile_options(), "ts.profile");
+  if (options.given("file")) {
+    options.refuse_others({"file"}, "a file says what device and kernels it is of");
+    lua_kit::push_object<BoundProfile>(L, profile_from_file(L, options.text("file")));
+    return 1;
+  }
+  if (!options.given("device")) {
+    throw Error(ErrorCode::invalid_argument,
+                "ts.profile.device: missing; name a device, or give file =", "ts.profile.device");
+  }
+  options.push("device");
+  const auto device = core_lua::device_argument(L, lua_gettop(L), options.path_of("device"));
+  lua_pop(L, 1);
+  const DataFolders& folders = core_lua::environment(L).folders;
+  const cost::KernelSet kernels = cost::find_kernel_set(options.text("kernel_set"), folders);
+  lua_kit::push_object<BoundProfile>(
+      L, bind_profile(cost::profile_for(*device, kernels.name, folders), kernels));
+  return 1;
+}
+
+void register_profile(lua_State* L) {
+  lua_kit::register_object<BoundProfile>(L);
+  lua_kit::Reference& reference = core_lua::environment(L).reference;
+  reference.add_object<BoundProfile>();
+  reference.add(profile_options());
+}
+
+}  // namespace cost_lua
+}  // namespace tessera

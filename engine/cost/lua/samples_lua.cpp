@@ -1,0 +1,258 @@
+#include "samples_lua.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/value.h"
+
+namespace tessera::cost_lua {
+namespace {
+
+using cost::Op;
+using cost::OpQuery;
+
+constexpr double kLargest = 1e15;
+constexpr double kLongest_s = 1e6;
+
+struct NumberField {
+  const char* name;
+  double OpQuery::*member;
+};
+const std::vector<NumberField>& number_fields() {
+  static const std::vector<NumberField> fields = {{"m", &OpQuery::m},
+                                                  {"n", &OpQuery::n},
+                                                  {"k", &OpQuery::k},
+                                                  {"batch_size", &OpQuery::batch_size},
+                                                  {"tokens", &OpQuery::tokens},
+                                                  {"context_tokens", &OpQuery::context_tokens},
+                                                  {"num_heads", &OpQuery::num_heads},
+                                                  {"num_kv_heads", &OpQuery::num_kv_heads},
+                                                  {"head_dim", &OpQuery::head_dim},
+                                                  {"window", &OpQuery::window},
+                                                  {"bytes", &OpQuery::bytes}};
+  return fields;
+}
+
+std::vector<std::string> known_keys(bool is_sample) {
+  std::vector<std::string> keys = {"op",       "phase", "dtype", "kv_dtype",
+                                   "bitwidth", "model", "name",  "num_devices"};
+  for (const NumberField& field : number_fields()) keys.emplace_back(field.name);
+  if (!is_sample) return keys;
+  keys.insert(keys.end(), {"latency_s", "device", "kernel_set", "source", "fold", "predicted_s",
+                           "error_ratio"});
+  return keys;
+}
+
+[[noreturn]] void fail(const std::string& path, const std::string& problem) {
+  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
+}
+
+// Reads one table field by field; the value is on top of the stack while it is looked at.
+class Fields {
+ public:
+  Fields(lua_State* L, int index, std::string path)
+      : L_(L), index_(index), path_(std::move(path)) {}
+
+  bool push(const char* name) const {
+    lua_getfield(L_, index_, name);
+    if (!lua_isnil(L_, -1)) return true;
+    lua_pop(L_, 1);
+    return false;
+  }
+  std::string text(const char* name) const {
+    if (!push(name)) return "";
+    std::string value = lua_kit::check_utf8(L_, -1, where(name));
+    lua_pop(L_, 1);
+    return value;
+  }
+  void number(const char* name, double low, double high, double& value) const {
+    if (!push(name)) return;
+    value = lua_kit::check_number(L_, -1, where(name), low, high);
+    lua_pop(L_, 1);
+  }
+  std::string where(const char* name) const { return path_ + "." + name; }
+
+ private:
+  lua_State* L_;
+  int index_;
+  std::string path_;
+};
+
+void check_keys(lua_State* L, int index, const std::string& path, bool is_sample) {
+  static const std::vector<std::string> query_keys = known_keys(false);
+  static const std::vector<std::string> sample_keys = known_keys(true);
+  const std::vector<std::string>& known = is_sample ? sample_keys : query_keys;
+  lua_pushnil(L);
+  while (lua_next(L, index) != 0) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) != LUA_TSTRING) {
+      fail(path, lua_kit::describe_value(L, -1) + " is a key where field names belong");
+    }
+    const std::string key = lua_tostring(L, -1);
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    fail(path + "." + key, "unknown field" + did_you_mean(key, known));
+  }
+}
+
+Op read_op(const Fields& fields, const OpQuery& query) {
+  const std::string word = fields.text("op");
+  if (word.empty()) {
+    if (query.m > 0) return Op::gemm;
+    return query.num_heads > 0 ? Op::attention : Op::layer;
+  }
+  if (const auto op = cost::op_from_string(word)) return *op;
+  fail(fields.where("op"), "unknown op " + quote(word) +
+                               did_you_mean(word, {"gemm", "attention", "layer", "elementwise",
+                                                   "all_reduce", "send_recv"}));
+}
+
+void read_phase(const Fields& fields, OpQuery& query) {
+  const std::string word = fields.text("phase");
+  if (word.empty()) {
+    if (query.op != Op::attention && query.op != Op::layer) return;
+    fail(fields.where("phase"), "missing; \"prefill\" or \"decode\" belongs here");
+  }
+  const auto phase = cost::phase_from_string(word);
+  if (!phase) fail(fields.where("phase"), quote(word) + " is neither \"prefill\" nor \"decode\"");
+  query.phase = *phase;
+}
+
+// Layers of one model are asked for again and again: the shape is shared.
+void read_layer(lua_State* L, const Fields& fields, OpQuery& query) {
+  if (!fields.push("model")) {
+    if (query.op != Op::layer) return;
+    fail(fields.where("model"), "missing; a layer needs the model it is of, as \"opt-30b\"");
+  }
+  const auto model = core_lua::model_argument(L, lua_gettop(L), fields.where("model"));
+  lua_pop(L, 1);
+  query.model = model->name;
+  query.layer = {model, &model->layer_classes.front()};
+}
+
+void check_dtype(const Fields& fields, const OpQuery& query) {
+  if (query.op == Op::gemm || query.op == Op::attention) {
+    if (query.dtype.empty()) {
+      fail(fields.where("dtype"), "missing; one of " + join(cost::known_dtypes(), ", "));
+    }
+    cost::dtype_traits(query.dtype);
+    if (!query.kv_dtype.empty()) cost::dtype_traits(query.kv_dtype);
+  }
+}
+
+}  // namespace
+
+OpQuery query_argument(lua_State* L, int index, const std::string& path, bool is_sample) {
+  if (index < 0) index = lua_gettop(L) + 1 + index;
+  if (!lua_istable(L, index)) {
+    fail(path, lua_kit::describe_value(L, index) + " where a table of fields belongs");
+  }
+  check_keys(L, index, path, is_sample);
+  const Fields fields(L, index, path);
+  OpQuery query;
+  for (const NumberField& field : number_fields()) {
+    fields.number(field.name, 0, kLargest, query.*field.member);
+  }
+  query.op = read_op(fields, query);
+  query.dtype = fields.text("dtype");
+  query.kv_dtype = fields.text("kv_dtype");
+  query.name = fields.text("name");
+  double whole = query.bitwidth;
+  fields.number("bitwidth", 1, 16, whole);
+  query.bitwidth = static_cast<std::int32_t>(whole);
+  whole = query.num_devices;
+  fields.number("num_devices", 1, 65536, whole);
+  query.num_devices = static_cast<std::int32_t>(whole);
+  read_phase(fields, query);
+  if (query.op == Op::layer) read_layer(L, fields, query);
+  if (query.op == Op::attention && query.num_kv_heads == 0) query.num_kv_heads = query.num_heads;
+  const bool one_token = query.op == Op::layer || query.op == Op::attention;
+  if (one_token && query.phase == cost::Phase::decode && query.tokens == 0) query.tokens = 1;
+  check_dtype(fields, query);
+  try {
+    cost::check_query(query);
+  } catch (const Error& error) {
+    throw Error(error.code(), path + ": " + error.what(), path + "." + error.where());
+  }
+  return query;
+}
+
+std::vector<cost::Sample> samples_argument(lua_State* L, int index, const std::string& path) {
+  if (!lua_istable(L, index)) {
+    fail(path, lua_kit::describe_value(L, index) + " where a list of samples belongs");
+  }
+  std::vector<cost::Sample> samples;
+  const auto count = static_cast<int>(lua_objlen(L, index));
+  samples.reserve(static_cast<std::size_t>(count));
+  for (int i = 1; i <= count; ++i) {
+    lua_rawgeti(L, index, i);
+    const int row = lua_gettop(L);
+    const std::string where = fmt::format("{}[{}]", path, i);
+    cost::Sample sample;
+    sample.query = query_argument(L, row, where, true);
+    const Fields fields(L, row, where);
+    fields.number("latency_s", 1e-12, kLongest_s, sample.latency_s);
+    if (sample.latency_s == 0) fail(where + ".latency_s", "missing; the measured seconds");
+    sample.device = fields.text("device");
+    sample.kernel_set = fields.text("kernel_set");
+    sample.source = fields.text("source");
+    samples.push_back(std::move(sample));
+    lua_pop(L, 1);
+  }
+  if (samples.empty()) fail(path, "no samples; give at least one");
+  return samples;
+}
+
+void push_sample(lua_State* L, const cost::Sample& sample) {
+  const OpQuery& query = sample.query;
+  lua_createtable(L, 0, 16);
+  const auto text = [&](const char* name, std::string_view value) {
+    if (value.empty()) return;
+    lua_kit::push_text(L, value);
+    lua_setfield(L, -2, name);
+  };
+  const auto number = [&](const char* name, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+  };
+  text("op", cost::to_string(query.op));
+  text("dtype", query.dtype);
+  text("kv_dtype", query.kv_dtype);
+  text("name", query.name);
+  const bool layer = query.op == Op::layer;
+  if (layer || query.op == Op::attention) text("phase", cost::to_string(query.phase));
+  if (layer) {
+    text("model", query.model);
+    number("bitwidth", query.bitwidth);
+  }
+  if (query.num_devices != 1) number("num_devices", query.num_devices);
+  for (const std::string& field : cost::fields_of(query.op)) {
+    number(field.c_str(), cost::field_value(query, field));
+  }
+  number("latency_s", sample.latency_s);
+  text("device", sample.device);
+  text("kernel_set", sample.kernel_set);
+  text("source", sample.source);
+}
+
+void push_errors(lua_State* L, const cost::Errors& errors) {
+  lua_createtable(L, 0, 6);
+  const auto number = [&](const char* name, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+  };
+  number("median", errors.median);
+  number("p90", errors.p90);
+  number("worst", errors.worst);
+  number("mean", errors.mean);
+  number("num_points", static_cast<double>(errors.num_points));
+  lua_kit::push_text(L, errors.split);
+  lua_setfield(L, -2, "split");
+}
+
+}  // namespace tessera::cost_lua

@@ -1,0 +1,167 @@
+#include "tessera/cost/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+
+namespace tessera::cost {
+namespace {
+
+using PartKey = std::tuple<Op, std::string, std::string, std::string, std::int32_t, Phase>;
+
+PartKey key_of(const OpQuery& q) {
+  const bool layer = q.op == Op::layer;
+  const bool phased = layer || q.op == Op::attention;
+  const std::string kv = q.kv_dtype.empty() ? q.dtype : q.kv_dtype;
+  return {q.op,
+          q.name,
+          layer ? "" : q.dtype,
+          q.op == Op::attention ? kv : "",
+          layer ? q.bitwidth : 0,
+          phased ? q.phase : Phase::prefill};
+}
+
+ProfilePart described(const std::vector<Sample>& samples, const FitOptions& options) {
+  const OpQuery& first = samples.front().query;
+  ProfilePart part;
+  part.op = first.op;
+  part.name = first.name;
+  if (first.op != Op::layer) part.dtype = first.dtype;
+  if (first.op == Op::attention && first.kv_dtype != first.dtype) part.kv_dtype = first.kv_dtype;
+  if (first.op == Op::layer) part.bitwidth = first.bitwidth;
+  if (first.op == Op::layer || first.op == Op::attention) part.phase = first.phase;
+  std::vector<std::string> fields = fields_of(first.op);
+  if (first.op == Op::layer) fields.emplace_back("layer_parameters");
+  for (const std::string& field : fields) {
+    auto [it, added] = part.range.try_emplace(field, field_value(first, field), 0);
+    if (added) it->second.second = it->second.first;
+    for (const Sample& sample : samples) {
+      const double value = field_value(sample.query, field);
+      it->second = {std::min(it->second.first, value), std::max(it->second.second, value)};
+    }
+  }
+  part.num_points = static_cast<std::int64_t>(samples.size());
+  part.source = options.source.empty() ? samples.front().source : options.source;
+  return part;
+}
+
+std::string split_text(const FitOptions& options, std::int32_t num_folds,
+                       const std::vector<std::string>& fields) {
+  const std::string what = "unseen (" + join(fields, ", ") + ")";
+  return options.folds == 0 ? what + ", one left out at a time"
+                            : fmt::format("{}, {} folds", what, num_folds);
+}
+
+// Held-out errors of one method, or absent where the points are all of one query.
+std::optional<Errors> held_out_errors(const FitMethod& method, const Device& device,
+                                      const std::vector<Sample>& samples, const FitOptions& options,
+                                      const OpModel* donor) {
+  std::vector<std::string> fields =
+      options.hold_out.empty() ? fields_of(samples.front().query.op) : options.hold_out;
+  std::set<std::vector<double>> groups;
+  for (const Sample& sample : samples) {
+    std::vector<double> group;
+    for (const std::string& field : fields) group.push_back(field_value(sample.query, field));
+    groups.insert(std::move(group));
+  }
+  if (groups.size() < 2) return std::nullopt;
+  const auto folds = folds_by(samples, fields, options.folds, options.seed);
+  const std::int32_t count = 1 + *std::max_element(folds.begin(), folds.end());
+  return errors_of(cross_validate(method, device, samples, folds, donor), latencies_of(samples),
+                   split_text(options, count, fields));
+}
+
+const OpModel* donor_model(const ProfilePart* donor, const FitMethod& method) {
+  return donor != nullptr && donor->method == method.name ? donor->model.get() : nullptr;
+}
+
+}  // namespace
+
+bool predicts_better(const ProfilePart& a, const ProfilePart& b) {
+  if (a.held_out.has_value() != b.held_out.has_value()) return a.held_out.has_value();
+  return a.held_out && a.held_out->mean < b.held_out->mean;
+}
+
+std::vector<std::vector<Sample>> split_by_part(const std::vector<Sample>& samples) {
+  std::map<PartKey, std::vector<Sample>> parts;
+  for (const Sample& sample : samples) parts[key_of(sample.query)].push_back(sample);
+  std::vector<std::vector<Sample>> result;
+  for (auto& [key, part] : parts) result.push_back(std::move(part));
+  return result;
+}
+
+ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
+                     const FitOptions& options, const ProfilePart* donor) {
+  const Op op = samples.front().query.op;
+  std::vector<const FitMethod*> methods = fit_methods(op);
+  if (options.method != "auto") methods = {&find_fit_method(op, options.method)};
+  std::optional<ProfilePart> best;
+  std::optional<Error> last;
+  for (const FitMethod* method : methods) {
+    const OpModel* form = donor_model(donor, *method);
+    if (donor != nullptr && form == nullptr) continue;
+    try {
+      ProfilePart part = described(samples, options);
+      part.method = method->name;
+      part.held_out = held_out_errors(*method, device, samples, options, form);
+      part.model = method->fit(device, samples, form);
+      if (!best || predicts_better(part, *best)) best = std::move(part);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) throw;
+      last = error;
+    }
+  }
+  if (best) return *std::move(best);
+  if (last) throw *last;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("no method fits {} from {} samples", describe(samples.front().query),
+                          samples.size()),
+              "samples");
+}
+
+Profile fit_profile(const Device& device, const std::string& kernel_set,
+                    const std::vector<Sample>& samples, const FitOptions& options) {
+  if (samples.empty()) {
+    throw Error(ErrorCode::invalid_argument, "no samples to fit a profile to", "samples");
+  }
+  Profile profile;
+  profile.device = device;
+  profile.kernel_set = kernel_set;
+  for (const auto& part : split_by_part(samples)) {
+    profile.parts.push_back(fit_part(device, part, options));
+  }
+  return profile;
+}
+
+std::shared_ptr<const Profile> carried_over(const Device& device, const Profile& donor) {
+  auto profile = std::make_shared<Profile>();
+  profile->device = device;
+  profile->kernel_set = donor.kernel_set;
+  profile->source = "carried over from " + donor.device.name + " by data sheet";
+  for (const ProfilePart& from : donor.parts) {
+    try {
+      ProfilePart part = from;
+      part.model = find_fit_method(from.op, from.method).fit(device, {}, from.model.get());
+      part.provenance = Provenance::modelled;
+      part.held_out.reset();
+      part.num_points = 0;
+      part.source = profile->source;
+      profile->parts.push_back(std::move(part));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) throw;
+    }
+  }
+  if (profile->parts.empty()) return nullptr;
+  return profile;
+}
+
+}  // namespace tessera::cost

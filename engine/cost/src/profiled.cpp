@@ -1,0 +1,262 @@
+// A LatencyModel on a profile: which part prices what, and what stands in where there is none.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "counts.h"
+#include "tessera/core/error.h"
+#include "tessera/cost/profile.h"
+#include "work.h"
+
+namespace tessera::cost {
+namespace {
+
+// Adds up times of several origins.
+class Sum {
+ public:
+  void add(const Prediction& part, double times = 1) {
+    const double seconds = times * part.seconds.value;
+    total_.value += seconds;
+    total_.provenance =
+        parts_ == 0 ? part.seconds.provenance : weaker(total_.provenance, part.seconds.provenance);
+    known_ = known_ && part.seconds.error.has_value();
+    error_s_ += seconds * part.seconds.error.value_or(0);
+    if (part.outside && !outside_) outside_ = part.outside;
+    ++parts_;
+  }
+  /// Priced without a measurement, but too small a share to take the sum's name away.
+  void add_minor(double seconds) { total_.value += seconds; }
+
+  Prediction result(std::string method) const {
+    Prediction sum{total_, std::move(method), outside_};
+    if (known_ && parts_ > 0) sum.seconds.error = error_s_ / total_.value;
+    return sum;
+  }
+
+ private:
+  Sourced total_;
+  std::optional<std::string> outside_;
+  double error_s_ = 0;
+  int parts_ = 0;
+  bool known_ = true;
+};
+
+Prediction predict(const ProfilePart& part, const OpQuery& query) {
+  Prediction prediction{{part.model->seconds(query), part.provenance, std::nullopt},
+                        part.method,
+                        outside(part, query)};
+  if (prediction.outside) {
+    prediction.seconds.provenance = weaker(part.provenance, Provenance::modelled);
+  } else if (part.held_out) {
+    prediction.seconds.error = part.held_out->mean;
+  }
+  return prediction;
+}
+
+// Runtimes multiply the queries, keys and values of a layer in one product, and gate and up too.
+std::string fused_name(const std::string& name) {
+  const auto ends_with = [&](std::string_view end) { return name.ends_with(end); };
+  const auto prefix = name.substr(0, name.rfind('.') + 1);
+  if (ends_with("q_proj") || ends_with("k_proj") || ends_with("v_proj")) return prefix + "qkv_proj";
+  if (ends_with("gate_proj") || ends_with("up_proj")) return prefix + "gate_up_proj";
+  return name;
+}
+
+std::vector<LinearShape> fused(const LayerShape& layer) {
+  std::vector<LinearShape> result;
+  for (LinearShape linear : layer.linears) {
+    linear.name = fused_name(linear.name);
+    const auto same = std::find_if(result.begin(), result.end(), [&](const LinearShape& other) {
+      return other.name == linear.name && other.in_features == linear.in_features &&
+             other.num_copies == linear.num_copies;
+    });
+    if (same == result.end()) {
+      result.push_back(linear);
+    } else {
+      same->out_features += linear.out_features;
+    }
+  }
+  return result;
+}
+
+// Bytes that the kernels between the products move, in FP16: two norms (read, write), two residual
+// additions (two reads, one write), the activation (a write, and a read per input), and the rotary
+// embedding of queries and keys.
+double elementwise_bytes(const LayerShape& layer, double rows) {
+  double hidden = 0, ffn = 0, gates = 1;
+  for (const LinearShape& linear : layer.linears) {
+    if (linear.name.ends_with("q_proj")) hidden = count(linear.in_features);
+    if (linear.name.ends_with("gate_proj")) gates = 2;
+    if (linear.name.ends_with("down_proj")) {
+      ffn = count(linear.in_features) * count(linear.num_active);
+    }
+  }
+  const double rotary = 2 * count(layer.head_dim) * count(layer.num_heads + layer.num_kv_heads);
+  return rows * kFp16Bytes * ((4 + 6) * hidden + (1 + gates) * ffn + rotary);
+}
+
+class Profiled final : public ProfiledModel {
+ public:
+  Profiled(std::shared_ptr<const Profile> profile, KernelSet kernels)
+      : profile_(std::move(profile)),
+        kernels_(std::move(kernels)),
+        roofline_(make_roofline(profile_->device, kernels_)) {}
+
+  Sourced layer_s(const LayerShape& shape, std::int32_t bitwidth, double kv_bitwidth,
+                  const LayerWork& work) const override {
+    return layer(shape, bitwidth, kv_bitwidth, work).seconds;
+  }
+
+  Prediction layer(const LayerShape& shape, std::int32_t bitwidth, double kv_bitwidth,
+                   const LayerWork& work) const override {
+    const Sourced roofline = roofline_->layer_s(shape, bitwidth, kv_bitwidth, work);
+    if (auto direct = measured_layer(shape, bitwidth, work)) {
+      return at_kv_bitwidth(*direct, shape, bitwidth, kv_bitwidth, work, roofline);
+    }
+    if (auto full = bitwidth == 16 ? std::nullopt : measured_layer(shape, 16, work)) {
+      const double full_roofline = roofline_->layer_s(shape, 16, 16, work).value;
+      return carried(*full, roofline.value / full_roofline);
+    }
+    return {roofline, "roofline", std::nullopt};
+  }
+
+  Sourced embedding_s(const ModelShape& model, double rows) const override {
+    return roofline_->embedding_s(model, rows);
+  }
+
+  Sourced lm_head_s(const ModelShape& model, double rows) const override {
+    OpQuery query;
+    query.dtype = dtype_of(16);
+    query.m = rows;
+    query.n = std::max(1.0, count(model.vocab_size));
+    query.k = std::max(1.0, count(model.hidden_size));
+    const ProfilePart* part = query.dtype.empty() ? nullptr : profile_->find(query);
+    return part != nullptr ? predict(*part, query).seconds : roofline_->lm_head_s(model, rows);
+  }
+
+  Prediction op(const OpQuery& query) const override {
+    check_query(query);
+    if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
+    const double floor_s = work_of(profile_->device, query).floor_s();
+    for (const char* dtype : {"bfloat16", "float16"}) {
+      OpQuery other = query;
+      other.dtype = dtype;
+      other.kv_dtype.clear();
+      const ProfilePart* part = profile_->find(other);
+      if (part == nullptr) continue;
+      return carried(predict(*part, other), floor_s / work_of(profile_->device, other).floor_s());
+    }
+    return {{floor_s / floor_ratio(query), Provenance::modelled, std::nullopt}, "roofline", {}};
+  }
+
+ private:
+  /// A time of one dtype or bitwidth taken over for another.
+  static Prediction carried(Prediction from, double ratio) {
+    from.seconds.value *= ratio;
+    from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
+    from.seconds.error.reset();
+    from.method += ", carried over by roofline ratio";
+    return from;
+  }
+
+  /// Profiles are measured with 16-bit keys and values.
+  Prediction at_kv_bitwidth(const Prediction& direct, const LayerShape& shape,
+                            std::int32_t bitwidth, double kv_bitwidth, const LayerWork& work,
+                            const Sourced& roofline) const {
+    if (kv_bitwidth == 16) return direct;
+    return carried(direct, roofline.value / roofline_->layer_s(shape, bitwidth, 16, work).value);
+  }
+
+  double floor_ratio(const OpQuery& query) const {
+    if (query.op == Op::attention) {
+      return std::min(kernels_.attention_flop_ratio, kernels_.attention_memory_ratio);
+    }
+    const KernelRule* rule = kernels_.find(profile_->device, 16);
+    return rule == nullptr ? 1 : std::min(rule->flop_ratio, rule->memory_ratio);
+  }
+
+  std::string dtype_of(std::int32_t bitwidth) const {
+    const KernelRule* rule = kernels_.find(profile_->device, bitwidth);
+    return rule == nullptr ? "" : rule->dtype;
+  }
+
+  std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
+                                           const LayerWork& work) const {
+    OpQuery query;
+    query.op = Op::layer;
+    query.phase = work.phase;
+    query.bitwidth = bitwidth;
+    query.batch_size = work.batch_size;
+    query.tokens = work.tokens;
+    query.context_tokens = work.context_tokens;
+    // Borrowed for the call: no copy of the shape.
+    query.layer = std::shared_ptr<const LayerShape>(std::shared_ptr<void>(), &shape);
+    if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
+    return sum_of_operators(shape, bitwidth, work);
+  }
+
+  std::optional<Prediction> sum_of_operators(const LayerShape& shape, std::int32_t bitwidth,
+                                             const LayerWork& work) const {
+    OpQuery gemm;
+    gemm.dtype = dtype_of(bitwidth);
+    if (gemm.dtype.empty() || profile_->find(gemm) == nullptr) return std::nullopt;
+    Sum sum;
+    const double rows = work.batch_size * work.tokens;
+    for (const LinearShape& linear : fused(shape)) {
+      const double copies = count(linear.num_copies);
+      const double missed = 1 - count(linear.num_active) / copies;
+      const double touched = copies * (1 - std::pow(missed, rows));
+      gemm.m = rows * count(linear.num_active) / touched;
+      gemm.n = count(linear.out_features);
+      gemm.k = count(linear.in_features);
+      sum.add(op(gemm), touched);
+    }
+    sum.add(op(attention_query(shape, work)));
+    add_elementwise(shape, rows, sum);
+    return sum.result("operator");
+  }
+
+  OpQuery attention_query(const LayerShape& shape, const LayerWork& work) const {
+    OpQuery query;
+    query.op = Op::attention;
+    query.phase = work.phase;
+    query.dtype = dtype_of(16).empty() ? "bfloat16" : dtype_of(16);
+    query.batch_size = work.batch_size;
+    query.tokens = work.tokens;
+    query.context_tokens = work.context_tokens;
+    const AttentionShape attention = attention_shape(shape);
+    query.num_heads = attention.num_heads;
+    query.num_kv_heads = attention.num_kv_heads;
+    query.head_dim = attention.head_dim;
+    query.window = attention.window;
+    return query;
+  }
+
+  void add_elementwise(const LayerShape& shape, double rows, Sum& sum) const {
+    OpQuery query;
+    query.op = Op::elementwise;
+    query.bytes = elementwise_bytes(shape, rows);
+    if (const ProfilePart* part = profile_->find(query)) {
+      sum.add(predict(*part, query));
+    } else {
+      sum.add_minor(kernels_.layer_overhead_s + query.bytes / profile_->device.memory_bytes_per_s);
+    }
+  }
+
+  std::shared_ptr<const Profile> profile_;
+  KernelSet kernels_;
+  std::unique_ptr<LatencyModel> roofline_;
+};
+
+}  // namespace
+
+std::unique_ptr<ProfiledModel> make_profiled(std::shared_ptr<const Profile> profile,
+                                             const KernelSet& kernels) {
+  return std::make_unique<Profiled>(std::move(profile), kernels);
+}
+
+}  // namespace tessera::cost
