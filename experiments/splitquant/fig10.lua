@@ -1,10 +1,10 @@
 -- SplitQuant, Fig. 10: heterogeneous clusters with old GPUs on the custom backend, against Uniform and Het.
 --
 -- The figure has no printed values; the text says that Uniform runs out of memory "in most configurations" and that
--- SplitQuant is 108 % ahead of Het on average. Which models the clusters serve is not said; those of Tables V and VI are
--- taken. The average is, to the digit, the mean speed-up over PipeEdge in LLM-PQ's Table 4 on the same three sets of GPUs
--- (39.70/21.86, 14.94/7.12 and 9.97/4.26), where Uniform ran out of memory on two of three: `pipeedge` is run as well.
--- Plans keep Uniform's quality, or Het's where Uniform does not fit.
+-- SplitQuant is 108 % ahead of Het on average. Which models the clusters serve is not said; those of Tables V and VI
+-- are taken. The average is, to the digit, the mean speed-up over PipeEdge in LLM-PQ's Table 4 on the same three sets
+-- of GPUs (39.70/21.86, 14.94/7.12 and 9.97/4.26), where Uniform ran out of memory on two of three: `pipeedge` is run
+-- as well. Plans keep Uniform's quality, or Het's where Uniform does not fit.
 local ts = require "tessera"
 
 local clusters = { "splitquant-5", "splitquant-6", "splitquant-7" }
@@ -35,8 +35,8 @@ return ts.experiment {
   time_limit_s = 120,
   notes = {
     "Kernel set llmpq_2023, memory preset llm-pq, theta 0 with the quality floor at_least = uniform, objective steady.",
-    "exact_pipeline is SplitQuant's search without tensor parallelism. Batches of 32 and prompts of 512 tokens as in the "
-      .. "paper, 100 tokens out as in LLM-PQ; the paper does not say how many.",
+    "exact_pipeline is SplitQuant's search without tensor parallelism. Batches of 32 and prompts of 512 tokens as in "
+      .. "the paper, 100 tokens out as in LLM-PQ; the paper does not say how many.",
     "On cluster 6 the floor is Het's INT8 plan: there is nothing left to win but the partition. T4 and P100 speak over "
       .. "PCIe here, so tensor parallelism is what that allows.",
   },

@@ -16,10 +16,10 @@ return ts.experiment {
   columns = { "model", "throughput_tok_s", "latency_s", "omega", "mean_bitwidth" },
   time_limit_s = 120,
   notes = {
-    "Kernel set llmpq_2023, memory preset llm-pq, theta in seconds per normalised omega (constant indicator), objective "
-      .. "steady. The paper's 1x, 10x and 100x are 0.1, 1 and 10 here; 100 and 1000 go beyond them.",
-    "Odd in LLM-PQ's version of this figure: the value that its Table 4 prints for cluster 5 (9.97 tok/s) is the 10x bar, "
-      .. "the one that Table 5 prints for cluster 9 (7.85) the 100x bar.",
+    "Kernel set llmpq_2023, memory preset llm-pq, theta in seconds per normalised omega (constant indicator), "
+      .. "objective steady. The paper's 1x, 10x and 100x are 0.1, 1 and 10 here; 100 and 1000 go beyond them.",
+    "Odd in LLM-PQ's version of this figure: the value that its Table 4 prints for cluster 5 (9.97 tok/s) is the 10x "
+      .. "bar, the one that Table 5 prints for cluster 9 (7.85) the 100x bar.",
   },
 
   run = function(point)

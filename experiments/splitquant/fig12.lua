@@ -16,7 +16,8 @@ return ts.experiment {
   columns = { "model", "throughput_tok_s", "omega", "mean_bitwidth" },
   time_limit_s = 120,
   notes = {
-    "Kernel set llmpq_2023, memory preset llm-pq, theta 1 s per normalised omega (constant indicator), objective steady.",
+    "Kernel set llmpq_2023, memory preset llm-pq, theta 1 s per normalised omega (constant indicator), objective "
+      .. "steady.",
     "The paper does not print the models and theta of this figure; the models are those of Tables V and VI.",
   },
 

@@ -1,9 +1,9 @@
 -- SplitQuant, Fig. 3: how long prefill and decode take, by model and prompt length, and how much slower a P100 is.
 --
--- Batches of 8 requests, 32 tokens out. All layers of these models are alike, so the share of prefill in the time of the
--- whole model on one device is that of one layer. The figure has no printed values; its text quotes three: prefill takes at
--- least 36 % with long prompts, and a P100 takes 14.53 times as long as a V100 in prefill and 7.29 times in decode
--- (FP16, 512 tokens; for the OPT-30b layer).
+-- Batches of 8 requests, 32 tokens out. All layers of these models are alike, so the share of prefill in the time of
+-- the whole model on one device is that of one layer. The figure has no printed values; its text quotes three: prefill
+-- takes at least 36 % with long prompts, and a P100 takes 14.53 times as long as a V100 in prefill and 7.29 times in
+-- decode (FP16, 512 tokens; for the OPT-30b layer).
 local ts = require "tessera"
 
 local paper = ts.paper "splitquant/fig3.csv"

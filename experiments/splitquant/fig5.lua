@@ -1,7 +1,7 @@
 -- SplitQuant, Fig. 5: one OPT-30b layer by precision, batch size, phase and GPU; prompts of 512 tokens.
 --
--- The figure has no printed values. What its text says is checked: FP16 beats 3 and 4 bits in prefill, fewer bits pay in
--- decode, INT8 keeps up with FP16 on the T4, and on the V100 it depends on the shape.
+-- The figure has no printed values. What its text says is checked: FP16 beats 3 and 4 bits in prefill, fewer bits pay
+-- in decode, INT8 keeps up with FP16 on the T4, and on the V100 it depends on the shape.
 local ts = require "tessera"
 
 local phases = { prefill = "prefill_layer_s", decode = "decode_layer_s" }
@@ -29,8 +29,8 @@ return ts.experiment {
   quick = { batch_size = { 8 } },
   columns = { "layer_s", "tokens_per_s" },
   notes = {
-    "Kernel set llmpq_2023; a decode step follows the prompt of 512 tokens. No plan is made: no memory preset, theta or "
-      .. "objective is in play.",
+    "Kernel set llmpq_2023; a decode step follows the prompt of 512 tokens. No plan is made: no memory preset, theta "
+      .. "or objective is in play.",
     "The text names neither the figure's GPUs nor its batch sizes; those of the clusters and powers of two are taken.",
   },
 

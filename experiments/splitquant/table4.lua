@@ -1,12 +1,11 @@
 -- SplitQuant, Table IV: homogeneous clusters on vLLM, CNN/DailyMail summaries; TP4, TP2+PP2 and PP4 against SplitQuant.
 --
--- vLLM pages the KV cache and admits as many requests as it holds, 256 at most. That is modelled as batches of the largest
--- size that fits, one after the other; with the whole batch of 256 held at once, as eq. (12) has it, Llama-3.3-70B and its
--- cache do not fit cluster 9 at any bitwidth. A bitwidth fits where one request fits.
--- SplitQuant must keep Uniform's quality. Where Uniform runs in FP16 that leaves no layer to quantise, so `exact_int8` is
--- planned as well: at least the quality of INT8, which the paper calls nearly free (Sec. IV-B).
--- Prompts: the paper prints the mean output (299 tokens) and no mean input; See et al., its reference [22], count 781
--- words in the mean article.
+-- vLLM pages the KV cache and admits as many requests as it holds, 256 at most. That is modelled as batches of the
+-- largest size that fits, one after the other; with the whole batch of 256 held at once, as eq. (12) has it,
+-- Llama-3.3-70B and its cache do not fit cluster 9 at any bitwidth. A bitwidth fits where one request fits. SplitQuant
+-- must keep Uniform's quality. Where Uniform runs in FP16 that leaves no layer to quantise, so `exact_int8` is planned
+-- as well: at least the quality of INT8, which the paper calls nearly free (Sec. IV-B). Prompts: the paper prints the
+-- mean output (299 tokens) and no mean input; See et al., its reference [22], count 781 words in the mean article.
 local ts = require "tessera"
 
 local paper = ts.paper "splitquant/table4.csv"
@@ -70,7 +69,7 @@ local function omega_at(cluster, bitwidth)
   return at / at_four
 end
 
--- SplitQuant's plan: of the largest batch and of smaller ones, which leave room for more bits, the one that serves most.
+-- SplitQuant's plan: of the largest batch and of smaller ones, which leave room for more bits, the fastest.
 local function exact(cluster, degree, bitwidth)
   local quality = { max_omega = omega_at(cluster, bitwidth) * (1 + 1e-6) }
   local most, best = ts.max_batch(problem_of(cluster, degree, max_requests, { quality = quality }),
@@ -146,10 +145,10 @@ return ts.experiment {
         where = { cluster = cluster, planner = "uniform", mesh = uniform },
       }
     end
-    best_uniform("splitquant-9", "TP4", "here TP2+PP2 leads: halves of the model need fewer all-reduces of long prompts, "
-      .. "and micro-batches fill two stages")
-    best_uniform("splitquant-10", "TP2+PP2", "FP16 fits 40 GiB GPUs; with few requests at once two stages stand idle "
-      .. "more than all-reduces cost")
+    best_uniform("splitquant-9", "TP4", "here TP2+PP2 leads: pairs of GPUs need fewer all-reduces of long prompts than "
+      .. "four, and micro-batches fill two stages")
+    best_uniform("splitquant-10", "TP2+PP2", "FP16 fits 40 GiB GPUs here; with the few requests that its cache then "
+      .. "holds, two stages stand idle for longer than all-reduces take")
     for _, cluster in ipairs { "splitquant-9", "splitquant-10" } do
       for _, mesh in ipairs { "TP2+PP2", "TP4" } do
         t:expect_order {
@@ -160,8 +159,8 @@ return ts.experiment {
     end
     t:expect_all {
       column = "status", equals = "infeasible", where = { cluster = "splitquant-10", mesh = "PP4" },
-      not_reproduced = "the same quarter of the model fits the V100-32G of cluster 9, where PP4 ran; no memory model puts "
-        .. "it beyond an A100-40G",
+      not_reproduced = "the same quarter of the model fits the V100-32G of cluster 9, where PP4 ran: no memory model "
+        .. "puts it beyond an A100-40G",
     }
     t:expect_best {
       column = "throughput_tok_s", is = { planner = "exact" }, where = { mesh = "any", planner = { "het", "exact" } },
@@ -172,11 +171,12 @@ return ts.experiment {
         where = { cluster = cluster, mesh = "any" }, not_reproduced = why,
       }
     end
-    gain("splitquant-1", "exact", "uniform", 1.04, "one GPU holds the model in FP16: keeping that quality leaves nothing "
-      .. "to quantise and nothing to partition")
+    gain("splitquant-1", "exact", "uniform", 1.04, "one GPU holds the model in FP16: to keep that quality leaves "
+      .. "nothing to quantise and nothing to partition")
     gain("splitquant-9", "exact", "het", 1.09, "layers that return from INT8 to FP16 run faster in prefill here, but "
       .. "leave less room for requests")
-    gain("splitquant-10", "exact", "het", 1.16, "Uniform runs in FP16, and keeping its quality leaves nothing to quantise")
+    gain("splitquant-10", "exact", "het", 1.16, "Uniform runs in FP16, and to keep its quality leaves nothing to "
+      .. "quantise")
     gain("splitquant-10", "exact_int8", "het", 1.16) -- with INT8 taken as free, as the paper takes it
   end,
   plots = { { kind = "bars", x = "mesh", y = "throughput_tok_s", by = "planner" } },

@@ -1,10 +1,9 @@
 -- SplitQuant, Table V: plans made by the variance indicator, by the Hessian and by a random one.
 --
 -- Perplexities and the time to obtain an indicator need the models' weights: only the published figures are shown. What
--- is done here is the protocol, for the indicators that need no weights: theta is adjusted until the plans take about as
--- long, and the plans are compared.
--- SplitQuant prints cluster 7 (4xT4 + 2xV100) for OPT-66b; LLM-PQ's Table 6 has the same numbers and prints its cluster 6
--- (2xV100 + 2xA100). Both are run.
+-- is done here is the protocol, for the indicators that need no weights: theta is adjusted until the plans take about
+-- as long, and the plans are compared. SplitQuant prints cluster 7 (4xT4 + 2xV100) for OPT-66b; LLM-PQ's Table 6 has
+-- the same numbers and prints its cluster 6 (2xV100 + 2xA100). Both are run.
 local ts = require "tessera"
 
 local paper = ts.paper "splitquant/table5.csv"

@@ -1,8 +1,8 @@
 -- SplitQuant, Table VI: deciding layers in pairs, one by one, or by the bitwidth-transfer heuristic.
 --
--- group2 and group1 are the exact search here, which needs no time limit: the paper's ILP had 60 s per run and lost to the
--- heuristic where they ran out. The throughputs are those of LLM-PQ's Table 8 for the same clusters, on the network of
--- SplitQuant's text.
+-- group2 and group1 are the exact search here, which needs no time limit: the paper's ILP had 60 s per run and lost to
+-- the heuristic where they ran out. The throughputs are those of LLM-PQ's Table 8 for the same clusters, on the network
+-- of SplitQuant's text.
 local ts = require "tessera"
 
 local paper = ts.paper "splitquant/table6.csv"
@@ -21,12 +21,13 @@ return ts.experiment {
   paper = paper,
   grid = paper.points,
   quick = { cluster = { "splitquant-5" } },
-  columns = { "model", "throughput_tok_s", "overhead_s", "objective_s", "mean_bitwidth" },
+  columns = { "model", "throughput_tok_s", "overhead_s", "solve_s", "objective_s", "mean_bitwidth" },
   time_limit_s = 180,
   notes = {
-    "Kernel set llmpq_2023, memory preset llm-pq, objective steady, theta 1 s per normalised omega (constant indicator); "
-      .. "the paper's theta multiplies raw omega, and is not printed for these rows.",
-    "overhead_s is the wall-clock time of the whole search, all orders and micro-batch sizes, on this machine.",
+    "Kernel set llmpq_2023, memory preset llm-pq, objective steady, theta 1 s per normalised omega (constant "
+      .. "indicator); the paper's theta multiplies raw omega, and is not printed for these rows.",
+    "solve_s is the wall-clock time of the whole search, all orders and micro-batch sizes, on this machine; overhead_s "
+      .. "is the paper's, on its own.",
   },
 
   run = function(point)
@@ -40,14 +41,14 @@ return ts.experiment {
     if not plan then return { status = why.code, model = model_of[point.cluster] } end
     return {
       status = plan.status, model = model_of[point.cluster], plan = plan, throughput_tok_s = plan.throughput_tok_s,
-      overhead_s = plan.solve_s, objective_s = plan.objective, mean_bitwidth = plan.mean_bitwidth,
+      solve_s = plan.solve_s, objective_s = plan.objective, mean_bitwidth = plan.mean_bitwidth,
     }
   end,
 
   check = function(t)
     t:expect_order { column = "objective_s", by = "method", order = { "group1", "group2" }, lowest = true }
     t:expect_order { column = "objective_s", by = "method", order = { "group1", "heuristic" }, lowest = true }
-    t:expect_all { column = "overhead_s", at_most = 60 }
+    t:expect_all { column = "solve_s", at_most = 60 }
     t:expect_that {
       text = "group=1 and group=2 are within 5 % of each other",
       where = { cluster = "splitquant-5", method = { "group1", "group2" } },

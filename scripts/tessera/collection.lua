@@ -11,8 +11,8 @@ local function fail(path, text) core.raise("invalid_argument", path .. ": " .. t
 
 local read = options.card {
   name = "ts.collection",
-  doc = "Declares a collection of experiments. A script that returns it is swept by `tessera run`, which then writes one "
-    .. "report.",
+  doc = "Declares a collection of experiments. A script that returns it is swept by `tessera run`, which then writes "
+    .. "one report.",
   returns = type_name,
   options = {
     { name = "name", type = "string", required = true, doc = "Of the report's file: reproduce_all" },
@@ -48,12 +48,18 @@ local function exists(path)
   return file ~= nil
 end
 
+-- fig5 before fig10.
+local function place(path)
+  return (path:gsub("%d+", function(digits) return ("0"):rep(12 - #digits) .. digits end))
+end
+
 -- The scripts right in a folder, those of its own folders left out.
 local function of_folder(folder)
   local found = {}
   for _, path in ipairs(host.scripts(folder)) do
     if not path:sub(#folder + 2):find("/", 1, true) then found[#found + 1] = path end
   end
+  table.sort(found, function(a, b) return place(a) < place(b) end)
   return found
 end
 
@@ -61,7 +67,7 @@ end
 local function resolve(fields, folder)
   local paths, empty, seen = {}, {}, {}
   for _, name in ipairs(fields.except or {}) do
-    if not exists(folder .. name) then fail("ts.collection.except", ("there is no script %s"):format(folder .. name)) end
+    if not exists(folder .. name) then fail("ts.collection.except", "there is no script " .. folder .. name) end
     seen[folder .. name] = true
   end
   for i, name in ipairs(fields.scripts) do

@@ -106,7 +106,9 @@ local function summary_table(entries)
   end
   if not published or #entries < 2 then return nil end
   local head = {}
-  for c, name in ipairs(summary.columns) do head[c] = h("th", { scope = "col", class = c > 1 and "n" or nil }, name) end
+  for c, name in ipairs(summary.columns) do
+    head[c] = h("th", { scope = "col", class = c > 1 and "n" or nil }, name)
+  end
   return h("div", { class = "box", tabindex = "0", role = "region", ["aria-label"] = "Summary" },
     h("table", { class = "results", id = "summary" }, h("thead", nil, h("tr", nil, head)), h("tbody", nil, lines)))
 end
@@ -143,7 +145,8 @@ local function page(store, entries)
   local body = h("body", nil,
     h("header", nil, h("h1", nil, title), counts,
       h("button", { type = "button", id = "theme", class = "needs-js" }, "Theme: as the system")),
-    nav, summary_table(entries), h("details", { class = "key" }, h("summary", nil, "Signs beside columns: where the numbers come from"),
+    nav, summary_table(entries),
+    h("details", { class = "key" }, h("summary", nil, "Signs beside columns: where the numbers come from"),
       marks.legend()),
     h("main", nil, sections),
     h("footer", { class = "muted" }, ("Made by tessera %s."):format(host.version.version or "")),
