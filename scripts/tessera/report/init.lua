@@ -91,7 +91,13 @@ local function claims_chip(run)
   return h("span", { class = class }, claims_words(all, count))
 end
 
--- How near the papers are, one line per experiment; nothing where no paper is.
+-- Of a line of the summary: what fails stands out.
+local function summary_cell(column, value)
+  if column == "fail" and value > 0 then return h("span", { class = "chip bad" }, data.word(value)) end
+  return value and data.word(value)
+end
+
+-- How near the papers are, one line per experiment; nil where no number stands beside a published one.
 local function summary_table(entries)
   local lines, published = {}, false
   for i, entry in ipairs(entries) do
@@ -100,7 +106,7 @@ local function summary_table(entries)
     local cells = { h("th", { scope = "row" }, h("a", { href = "#e" .. i }, line.experiment)) }
     local values = summary.line(line)
     for c = 2, #summary.columns do
-      cells[c] = h("td", { class = "n" }, values[c] and data.word(values[c]))
+      cells[c] = h("td", { class = "n" }, summary_cell(summary.columns[c], values[c]))
     end
     lines[i] = h("tr", nil, cells)
   end
@@ -126,7 +132,8 @@ local function contents(entries)
     points == 1 and "point" or "points")
   if failed > 0 then text = ("%s, %s of them failed"):format(text, units.number(failed)) end
   if all > 0 then text = ("%s; %s"):format(text, claims_words(all, total)) end
-  return h("p", { class = "summary" }, text), h("nav", { ["aria-label"] = "Experiments" }, h("ol", nil, items))
+  return h("p", { class = "summary" }, text), h("nav", { ["aria-label"] = "Experiments" },
+    summary_table(entries) or h("ol", nil, items))
 end
 
 local function page(store, entries)
@@ -145,7 +152,7 @@ local function page(store, entries)
   local body = h("body", nil,
     h("header", nil, h("h1", nil, title), counts,
       h("button", { type = "button", id = "theme", class = "needs-js" }, "Theme: as the system")),
-    nav, summary_table(entries),
+    nav,
     h("details", { class = "key" }, h("summary", nil, "Signs beside columns: where the numbers come from"),
       marks.legend()),
     h("main", nil, sections),

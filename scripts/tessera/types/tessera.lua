@@ -31,6 +31,13 @@ local ts = {}
 ---@field source string Where the description comes from
 ---@field link fun(self, from: integer, to: integer): table bytes_per_s, latency_s and kind of the link between two devices (0-based indices)
 
+--- A declared collection of experiments: what ts.collection was given, and its scripts.
+---@class tessera.Collection
+---@field name string Of the report's file
+---@field doc string One line
+---@field paths string[] Of the scripts, in order
+---@field empty string[] Folders that hold no script
+
 --- A GPU type by its data sheet.
 ---@class tessera.Device
 ---@field name string Name
@@ -189,6 +196,17 @@ local ts = {}
 ---@field offload fun(self, plan: table): table[]?, number FlexGen's linear programme for stages given by hand with offload = { gpu_batch_size = }: shares per stage of weights, kv_cache and activations on device, host and disk, and the latency (s); nil and why where none fits
 ---@field variants fun(self): tessera.Problem[], string[], string[] One problem for each way to settle what is open (tensor parallelism, KV bitwidth), their names, and notes on what was left out
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
+
+--- What is known about the speed of a device under a kernel set.
+---@class tessera.Profile
+---@field device string The device's name
+---@field kernel_set string Kernels that were measured
+---@field source string Where it comes from
+---@field parts table[] By op and dtype: method, coefficients, range, num_points, held_out, provenance
+---@field layer_s fun(self, query: table): number, table Seconds of one decoder layer { model, bitwidth, phase, batch_size, tokens, context_tokens }, and { provenance, error, method, in_range, why }
+---@field gemm_s fun(self, query: table): number, table Seconds of a product { dtype, m, n, k }, and the same
+---@field attention_s fun(self, query: table): number, table Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, num_kv_heads, head_dim }, and the same
+---@field save fun(self, path: string) Writes it as JSON
 
 --- An open file of results.
 ---@class tessera.ResultStore
@@ -374,6 +392,17 @@ local ts = {}
 ---@field read_only? boolean Neither makes nor changes any file [default false]
 ---@field create? boolean Makes the file where there is none [default true]
 
+---@class tessera.options.calibrate
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
+---@field donor? tessera.Profile|string Profile of another device whose form is scaled; default: of the shipped ones what predicts best
+
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
 ---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
@@ -383,6 +412,22 @@ local ts = {}
 ---@field host_memory_gib? number Memory of each node (a number in [0, 1000000] (GiB))
 ---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
 ---@field source? string Where the description comes from
+
+---@class tessera.options.collection
+---@field name string Of the report's file: reproduce_all
+---@field doc? string One line [default ""]
+---@field scripts string[] Scripts that return experiments, or folders of such scripts, from the folder of this one
+---@field except? string[] Scripts of these folders that are left out
+
+---@class tessera.options.cross_validate
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
 
 ---@class tessera.options.device
 ---@field file? string JSON file of one device; the other fields come from it
@@ -411,6 +456,16 @@ local ts = {}
 ---@field notes? string[] Said beneath the table: settings, and what the numbers are not
 ---@field plots? table[] For the report: options of ts.plot without rows
 ---@field time_limit_s? number Of one point, beyond which it is stopped (a number in [0.001, 10000000] (s)) [default 300]
+
+---@class tessera.options.fit_profile
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
 
 ---@class tessera.options.indicator
 ---@field kind? "constant"|"random" constant: the squared step of eq. (3) for every layer; random: draws [default "constant"]
@@ -505,6 +560,11 @@ local ts = {}
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field constraints? table[] Side constraints; see problem:add_constraint
 
+---@class tessera.options.profile
+---@field device? tessera.Device|string|table Device, or its name; without a file it is needed
+---@field kernel_set? string Kernels: llmpq_2023, modern, vllm, ... [default "modern"]
+---@field file? string A saved profile, instead of the rest
+
 ---@class tessera.options.replan
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
 ---@field lost? integer[] device_index of stages whose devices are gone, where type and node do not say which (a list, each item an integer)
@@ -553,6 +613,11 @@ local ts = {}
 ---@return table[]
 function ts.beside(plan, options) end
 
+--- Adapts a device from few measured points, GPUs that no table covers included: a profile, and the errors { before, after, donor }.
+---@param options tessera.options.calibrate
+---@return tessera.Profile
+function ts.calibrate(options) end
+
 --- The independent checker: structure, memory, kernels, quality floor and every printed number.
 ---@param plan tessera.Plan Any plan
 ---@return true?
@@ -564,6 +629,16 @@ function ts.check(plan) end
 ---@return tessera.Cluster
 function ts.cluster(options) end
 
+--- Declares a collection of experiments. A script that returns it is swept by `tessera run`, which then writes one report.
+---@param options tessera.options.collection
+---@return tessera.Collection
+function ts.collection(options) end
+
+--- Predicts every sample by a model fitted without its fold: the samples with predicted_s and error_ratio. Folds are the samples' own field `fold`, or made from hold_out.
+---@param options tessera.options.cross_validate
+---@return table[]
+function ts.cross_validate(options) end
+
 --- A GPU type: a name ("T4-16G"), a file, or its data-sheet figures.
 ---@param options? tessera.options.device|string
 ---@return tessera.Device
@@ -573,6 +648,11 @@ function ts.device(options) end
 ---@param options tessera.options.experiment
 ---@return tessera.Experiment
 function ts.experiment(options) end
+
+--- Fits the models of a device to measured points, and says how well they predict what they have not seen.
+---@param options tessera.options.fit_profile
+---@return tessera.Profile
+function ts.fit_profile(options) end
 
 --- Every combination of the values, in order of the sorted keys, the last changing fastest.
 ---@param grid table<string, any[]> Lists of strings, numbers or booleans by key
@@ -647,6 +727,11 @@ function ts.plot(options) end
 ---@param options? tessera.options.problem
 ---@return tessera.Problem
 function ts.problem(options) end
+
+--- What is known about the speed of a device under a kernel set: fitted models with their held-out errors, the roofline where nothing was measured.
+---@param options? tessera.options.profile
+---@return tessera.Profile
+function ts.profile(options) end
 
 --- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
 ---@param card tessera.HeuristicCard name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
