@@ -65,7 +65,7 @@ core.document_object {
     { "expect_all", "(options: { column: string, at_least: number?, at_most: number?, equals: any, " .. common,
       "Every row's column is within bounds, or equals a value" },
     { "expect_order", "(options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, "
-      .. common, "The values of a key come in this order, the best first" },
+      .. "within: number?, " .. common, "The values of a key come in this order, the best first" },
     { "expect_ratio", "(options: { column: string, of: table, over: table, at_least: number?, at_most: number?, "
       .. common, "The mean ratio between two sets of points is within bounds" },
     { "expect_that", "(options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, "

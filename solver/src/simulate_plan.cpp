@@ -107,19 +107,6 @@ double return_s(const Context& context, std::int64_t size) {
   return link.latency_s + static_cast<double>(size) * 4 / link.bytes_per_s;  // 32-bit token ids
 }
 
-/// The devices that each stage of a checked plan runs on.
-std::vector<std::vector<std::size_t>> members_of(const Plan& plan, const ServingProblem& serving) {
-  std::map<std::size_t, std::vector<std::size_t>> by_first;
-  for (const MeshGroup& group : mesh_groups(serving.cluster, serving.mesh)) {
-    for (const auto& members : group.members) by_first[members.front()] = members;
-  }
-  std::vector<std::vector<std::size_t>> stages;
-  for (const PlanStage& stage : plan.stages) {
-    stages.push_back(by_first.at(static_cast<std::size_t>(stage.device_index)));
-  }
-  return stages;
-}
-
 std::string stage_name(const PlanStage& stage, std::size_t k) {
   if (stage.num_layers == 0) return fmt::format("stage {}: {} (no layers)", k, stage.device);
   return fmt::format("stage {}: {} (layers {}-{})", k, stage.device, stage.first_layer,
@@ -149,7 +136,7 @@ sim::Pipeline pipeline_of(const Plan& plan) {
   context->instance = lower(context->problem);
   context->candidate = candidate_of(context->instance, plan);
   if (context->problem.serving) {
-    for (const auto& members : members_of(plan, *context->problem.serving)) {
+    for (const auto& members : stage_members(plan, *context->problem.serving)) {
       context->models.push_back(latency_model_of(*context->problem.serving, members));
       context->members.push_back(members);
     }

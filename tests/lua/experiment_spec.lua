@@ -221,6 +221,13 @@ describe("claims", function()
     end))
   end)
 
+  it("published", function()
+    local list = check(function(t)
+      assert.equal(11, t:published({ c = "a", planner = "exact" }, "throughput_tok_s"))
+      assert.is_nil(t:published({ c = "b", planner = "exact" }, "throughput_tok_s"))
+    end)
+    assert.same({}, list) -- no error either
+  end)
   it("expect_that", function()
     local better = { text = "exact is twice as fast on a", where = { c = "a" }, holds = function(at, rows)
       local exact, uniform = at { planner = "exact" }, at { planner = "uniform" }
@@ -233,6 +240,12 @@ describe("claims", function()
     assert.equal("fail", outcome(function(t)
       t:expect_that(support.changed(better, { holds = function() return false end }))
     end))
+  end)
+  it("skips points that had no data to run on", function()
+    local e = ts.experiment { name = "x", grid = { c = { "a" } }, run = function() end, columns = { "x" },
+      check = function(t) t:expect_all { column = "x", at_least = 1 } end }
+    local claim = claims.check(e, { { point = { c = "a" }, status = "no_data" } })[1]
+    assert.same({ "skipped", 1 }, { claim.status, claim.without_data })
   end)
   describe("not_reproduced", function()
     local close = { column = "throughput_tok_s", to = "paper", rel = 0.1, where = { c = "c" } }
@@ -287,6 +300,7 @@ describe("claims", function()
     local order = { column = "throughput_tok_s", by = "planner", order = { "exact", "uniform" } }
     assert.equal("fail", outcome(function(t) t:expect_order(order) end))
     local ab = { where = { c = { "a", "b" } } }
+    assert.equal("pass", outcome(function(t) t:expect_order(support.changed(order, { within = 0.06 })) end))
     assert.equal("pass", outcome(function(t) t:expect_order(support.changed(order, ab)) end))
     local ratio = { column = "throughput_tok_s", of = exact, over = { planner = "uniform" }, at_least = 1.3 }
     local status, claim = outcome(function(t) t:expect_ratio(ratio) end)

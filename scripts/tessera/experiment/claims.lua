@@ -102,8 +102,10 @@ function Claims:check_column(column, path)
   for _, name in ipairs(known) do
     if name == column then return end
   end
-  if #self.rows > 0 then
-    fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
+  for _, row in ipairs(self.rows) do
+    if row.status ~= "no_data" then
+      fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
+    end
   end
 end
 
@@ -142,11 +144,13 @@ end
 
 local function is_better(a, b, better) return (better == "lower" and a < b) or (better == "higher" and a > b) end
 
--- Counts the cells that were not run; a group with one cannot be judged.
+-- Counts the cells that were not run, or had no data to run on; a group with one cannot be judged.
 local function missing(cells, result)
   local count = 0
   for _, cell in ipairs(cells) do
-    if not cell.row then count = count + 1 end
+    local no_data = cell.row and cell.row.status == "no_data"
+    if no_data then result.without_data = (result.without_data or 0) + 1 end
+    if not cell.row or no_data then count = count + 1 end
   end
   result.skipped = result.skipped + count
   return count > 0
@@ -173,6 +177,16 @@ end
 
 local column_spec = { type = "string", required = true, doc = "Name of a column" }
 
+local within_spec = { type = "number", default = 0, min = 0, doc = "Ratio by which others may be better" }
+
+-- What a value may be beaten by: itself with the slack of `within`.
+local function with_slack(value, within, better)
+  return better == "lower" and value / (1 + within) or value * (1 + within)
+end
+
+-- " (within 5 %)", or nothing.
+local function within_text(within) return within > 0 and (" (within %g %%)"):format(100 * within) or "" end
+
 local function is_member(point, wanted)
   for key, value in pairs(wanted) do
     if point[key] ~= value then return false end
@@ -184,13 +198,13 @@ claim("expect_best", {
   column = column_spec,
   is = { type = "table", required = true, doc = "Values that the best point has: { planner = \"exact\" }" },
   lowest = { type = "boolean" }, highest = { type = "boolean" },
-  within = { type = "number", default = 0, min = 0, doc = "Ratio by which others may be better" },
+  within = within_spec,
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
   local better = direction(opt, path)
   for key in pairs(opt.is) do self:check_key(key, path .. ".is") end
   result.text = ("%s is %s where %s%s"):format(opt.column, better == "lower" and "lowest" or "highest",
-    grid.text(opt.is), opt.within > 0 and (" (within %g %%)"):format(100 * opt.within) or "")
+    grid.text(opt.is), within_text(opt.within))
   self:cells(opt.is, path)
   for _, group in ipairs(self:groups(self:cells(opt.where, path), opt.is)) do
     if not missing(group.cells, result) then
@@ -205,8 +219,7 @@ claim("expect_best", {
         end
       end
       if best and other then
-        local slack = better == "lower" and 1 / (1 + opt.within) or 1 + opt.within
-        if is_better(values[other], values[best] * slack, better) then
+        if is_better(values[other], with_slack(values[best], opt.within, better), better) then
           wrong(result, ("%s: %s, but %s with %s"):format(group.text, shown(values[best], group.cells[best]),
             shown(values[other], group.cells[other]), grid.text(group.cells[other].point)))
         end
@@ -282,14 +295,16 @@ end)
 claim("expect_order", {
   column = column_spec, by = { type = "string", required = true, doc = "A key" },
   order = { type = "table", required = true, doc = "Its values, the best first" },
-  lowest = { type = "boolean" }, highest = { type = "boolean" },
+  lowest = { type = "boolean" }, highest = { type = "boolean" }, within = within_spec,
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
   self:check_key(opt.by, path .. ".by")
   local better = direction(opt, path)
   if #opt.order < 2 then fail(path .. ".order", "give at least two values, the best first") end
   local sign = better == "lower" and " <= " or " >= "
-  result.text = ("%s in the order %s"):format(opt.column, table.concat(opt.order, sign))
+  local texts = {}
+  for i, value in ipairs(opt.order) do texts[i] = tostring(value) end
+  result.text = ("%s in the order %s%s"):format(opt.column, table.concat(texts, sign), within_text(opt.within))
   local cells = self:cells(opt.where, path)
   self:cells({ [opt.by] = opt.order }, path)
   for _, group in ipairs(self:groups(cells, { [opt.by] = true })) do
@@ -303,7 +318,7 @@ claim("expect_order", {
       result.checked = result.checked + 1
       local values = measures(ranked, opt.column, better, result) or {}
       for i = 2, #values do
-        if is_better(values[i], values[i - 1], better) then
+        if is_better(values[i], with_slack(values[i - 1], opt.within, better), better) then
           wrong(result, ("%s: %s %s, but %s %s"):format(group.text, tostring(ranked.cells[i - 1].point[opt.by]),
             shown(values[i - 1], ranked.cells[i - 1]), tostring(ranked.cells[i].point[opt.by]),
             shown(values[i], ranked.cells[i])))
@@ -418,7 +433,7 @@ function Claims:add(result)
 end
 
 --- The claims of an experiment on its rows: a list of { text, status = "pass" | "fail" | "skipped" | "differs",
---- numbers, lines, checked, skipped, not_reproduced }. `row_of`: rows by canonical key; `quick`: its points count beside those of the grid.
+--- numbers, lines, checked, skipped, not_reproduced }. `quick`: its points count beside those of the grid.
 function M.check(experiment, all_rows, quick)
   local self = setmetatable({}, { __index = Claims, __metatable = "tessera.Claims" })
   self.experiment, self.keys, self.rows, self.list = experiment, experiment.keys, all_rows, {}
@@ -436,8 +451,7 @@ function M.check(experiment, all_rows, quick)
     __metatable = "tessera.Claims",
     __index = function(_, name)
       if name == "rows" then return function(_, where) return self:rows_where(where) end end
-      if name == "published" then return function(_, ...) return self:published(...) end end
-      if type(name) == "string" and name:find "^expect" and Claims[name] then
+      if type(name) == "string" and (name:find "^expect" or name == "published") and Claims[name] then
         return function(_, ...) return Claims[name](self, ...) end
       end
       fail("t." .. tostring(name), "no such claim" .. core.did_you_mean(tostring(name), { "expect", "expect_all",

@@ -122,7 +122,8 @@ function M.claims(list, write)
     local text = ("  %s  %s"):format(words[claim.status], claim.text)
     if claim.numbers then text = text .. ": " .. claim.numbers end
     if claim.status == "skipped" then
-      text = text .. (": %d point%s not run"):format(claim.skipped, claim.skipped == 1 and "" or "s")
+      text = text .. (": %d point%s %s"):format(claim.skipped, claim.skipped == 1 and "" or "s",
+        claim.without_data == claim.skipped and "without data" or "not run")
         .. (claim.checked > 0 and not claim.numbers and ("; holds for the %d checked"):format(claim.checked) or "")
     end
     write(text .. "\n")
