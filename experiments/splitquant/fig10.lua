@@ -6,10 +6,9 @@
 -- of GPUs (39.70/21.86, 14.94/7.12 and 9.97/4.26), where Uniform ran out of memory on two of three: `pipeedge` is run
 -- as well. Plans keep Uniform's quality, or Het's where Uniform does not fit.
 local ts = require "tessera"
+local splitquant = require "tessera.papers.splitquant"
 
 local clusters = { "splitquant-5", "splitquant-6", "splitquant-7" }
-local model_of = {}
-for _, row in ipairs(ts.paper("splitquant/models.csv").rows) do model_of[row.point.cluster] = row.model end
 
 -- Het and SplitQuant choose among tensor-parallel meshes; the others are pipelines as they stand.
 local degrees_of = { uniform = { 1 }, pipeedge = { 1 }, het = { 1, 2, 4 }, exact = { 1, 2, 4 }, exact_pipeline = { 1 } }
@@ -33,30 +32,21 @@ return ts.experiment {
   quick = { cluster = { "splitquant-5" }, planner = { "uniform", "het", "exact" } },
   columns = { "model", "throughput_tok_s", "devices", "mean_bitwidth", "omega", "floor" },
   time_limit_s = 120,
-  notes = {
-    "Kernel set llmpq_2023, memory preset llm-pq, theta 0 with the quality floor at_least = uniform, objective steady.",
-    "exact_pipeline is SplitQuant's search without tensor parallelism. Batches of 32 and prompts of 512 tokens as in "
-      .. "the paper, 100 tokens out as in LLM-PQ; the paper does not say how many.",
-    "On cluster 6 the floor is Het's INT8 plan: there is nothing left to win but the partition. T4 and P100 speak over "
-      .. "PCIe here, so tensor parallelism is what that allows.",
-  },
+  notes = splitquant.notes_and(
+    "theta 0 with the quality floor at_least = uniform; tensor parallelism of 1, 2 or 4 for het and exact",
+    "exact_pipeline is SplitQuant's search without tensor parallelism; T4 and P100 speak over PCIe, for want of NVLink",
+    "on cluster 6 the floor is Het's INT8 plan: there is nothing left to win but the partition"),
 
   run = function(point)
-    local model = model_of[point.cluster]
-    local problem = ts.problem {
-      model = model, cluster = point.cluster, workload = "splitquant-custom", kernel_set = "llmpq_2023",
-      memory = "llm-pq", tensor_parallel = degrees_of[point.planner], quality = { at_least = "uniform" },
-    }
+    local problem = splitquant.problem(point.cluster, {
+      tensor_parallel = degrees_of[point.planner], quality = { at_least = "uniform" },
+    })
     local planner = planner_of[point.planner] or point.planner
     local plan, why = ts.plan(problem, { planner = planner, time_limit_s = 60 })
-    if not plan then return { status = why.code, model = model } end
-    local floor
-    for _, note in ipairs(plan.notes) do floor = floor or note:match "^quality floor: (.*)$" end
-    return {
-      status = plan.status, model = model, plan = plan, throughput_tok_s = plan.throughput_tok_s,
-      devices = table.concat(plan.device_order, " "), mean_bitwidth = plan.mean_bitwidth, omega = plan.omega,
-      floor = floor,
-    }
+    local row = splitquant.row(problem, plan, why)
+    row.devices = plan and table.concat(plan.device_order, " ")
+    for _, note in ipairs(plan and plan.notes or {}) do row.floor = row.floor or note:match "^quality floor: (.*)$" end
+    return row
   end,
 
   check = function(t)
@@ -95,7 +85,7 @@ return ts.experiment {
           value[row.point.cluster .. row.point.planner] = row.throughput_tok_s
         end
         for _, cluster in ipairs { "llmpq-3", "llmpq-4", "llmpq-5" } do
-          sum = sum + value[cluster .. "exact"] / value[cluster .. "pipeedge"]
+          sum = sum + value[cluster .. "llm_pq"] / value[cluster .. "pipeedge"]
         end
         return math.abs(sum / 3 - 2.08) < 0.006, ("%.3f"):format(sum / 3)
       end,

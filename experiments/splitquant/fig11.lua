@@ -4,9 +4,7 @@
 -- paper's 10x is the theta of its Table V, which is not printed and multiplies raw omega. Here 10x is 1 s per unit of
 -- normalised omega, which is what all layers at 4 bits cost. Omega stands for the perplexity.
 local ts = require "tessera"
-
-local model_of = {}
-for _, row in ipairs(ts.paper("splitquant/models.csv").rows) do model_of[row.point.cluster] = row.model end
+local splitquant = require "tessera.papers.splitquant"
 
 return ts.experiment {
   name = "splitquant/fig11",
@@ -15,25 +13,14 @@ return ts.experiment {
   quick = { cluster = { "splitquant-8" }, theta = { 1, 100 } },
   columns = { "model", "throughput_tok_s", "latency_s", "omega", "mean_bitwidth" },
   time_limit_s = 120,
-  notes = {
-    "Kernel set llmpq_2023, memory preset llm-pq, theta in seconds per normalised omega (constant indicator), "
-      .. "objective steady. The paper's 1x, 10x and 100x are 0.1, 1 and 10 here; 100 and 1000 go beyond them.",
-    "Odd in LLM-PQ's version of this figure: the value that its Table 4 prints for cluster 5 (9.97 tok/s) is the 10x "
-      .. "bar, the one that Table 5 prints for cluster 9 (7.85) the 100x bar.",
-  },
+  notes = splitquant.notes_and(
+    "theta in seconds per normalised omega: the paper's 1x, 10x and 100x are 0.1, 1 and 10; 100 and 1000 go beyond",
+    "odd in LLM-PQ's version of this figure: the value that its Table 4 prints for cluster 5 (9.97 tok/s) is the 10x "
+      .. "bar, the one that Table 5 prints for cluster 9 (7.85) the 100x bar"),
 
   run = function(point)
-    local model = model_of[point.cluster]
-    local problem = ts.problem {
-      model = model, cluster = point.cluster, workload = "splitquant-custom", kernel_set = "llmpq_2023",
-      memory = "llm-pq", theta = point.theta,
-    }
-    local plan, why = ts.plan(problem, { time_limit_s = 60 })
-    if not plan then return { status = why.code, model = model } end
-    return {
-      status = plan.status, model = model, plan = plan, throughput_tok_s = plan.throughput_tok_s,
-      latency_s = plan.latency_s, omega = plan.omega, mean_bitwidth = plan.mean_bitwidth,
-    }
+    local problem = splitquant.problem(point.cluster, { theta = point.theta })
+    return splitquant.row(problem, ts.plan(problem, { time_limit_s = 60 }))
   end,
 
   check = function(t)

@@ -3,10 +3,9 @@
 --
 -- The figure has no printed values; its text: SplitQuant outperforms adabits in all selected cases.
 local ts = require "tessera"
+local splitquant = require "tessera.papers.splitquant"
 
 local clusters = { "splitquant-5", "splitquant-6", "splitquant-7", "splitquant-8" }
-local model_of = {}
-for _, row in ipairs(ts.paper("splitquant/models.csv").rows) do model_of[row.point.cluster] = row.model end
 
 return ts.experiment {
   name = "splitquant/fig12",
@@ -15,24 +14,12 @@ return ts.experiment {
   quick = { cluster = { "splitquant-5" } },
   columns = { "model", "throughput_tok_s", "omega", "mean_bitwidth" },
   time_limit_s = 120,
-  notes = {
-    "Kernel set llmpq_2023, memory preset llm-pq, theta 1 s per normalised omega (constant indicator), objective "
-      .. "steady.",
-    "The paper does not print the models and theta of this figure; the models are those of Tables V and VI.",
-  },
+  notes = splitquant.notes_and(
+    "theta 1 s per normalised omega; the models are those of Tables V and VI: the text names none for this figure"),
 
   run = function(point)
-    local model = model_of[point.cluster]
-    local problem = ts.problem {
-      model = model, cluster = point.cluster, workload = "splitquant-custom", kernel_set = "llmpq_2023",
-      memory = "llm-pq", theta = 1,
-    }
-    local plan, why = ts.plan(problem, { planner = point.planner, time_limit_s = 60 })
-    if not plan then return { status = why.code, model = model } end
-    return {
-      status = plan.status, model = model, plan = plan, throughput_tok_s = plan.throughput_tok_s, omega = plan.omega,
-      mean_bitwidth = plan.mean_bitwidth,
-    }
+    local problem = splitquant.problem(point.cluster)
+    return splitquant.row(problem, ts.plan(problem, { planner = point.planner, time_limit_s = 60 }))
   end,
 
   check = function(t)

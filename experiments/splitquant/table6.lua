@@ -4,11 +4,9 @@
 -- the heuristic where they ran out. The table is LLM-PQ's Table 8 without one cluster. Its largest overheads, 204.59 s
 -- and 127.28 s, are beyond the 115.98 s that Sec. VI-A gives as the longest.
 local ts = require "tessera"
+local splitquant = require "tessera.papers.splitquant"
 
 local paper = ts.paper "splitquant/table6.csv"
-
-local model_of = {}
-for _, row in ipairs(paper.rows) do model_of[row.point.cluster] = row.model end
 
 local options_of = {
   group2 = { planner = "exact", group = 2 }, group1 = { planner = "exact", group = 1 },
@@ -23,26 +21,19 @@ return ts.experiment {
   quick = { cluster = { "splitquant-5" } },
   columns = { "model", "throughput_tok_s", "overhead_s", "solve_s", "objective_s", "mean_bitwidth" },
   time_limit_s = 180,
-  notes = {
-    "Kernel set llmpq_2023, memory preset llm-pq, objective steady, theta 1 s per normalised omega (constant "
-      .. "indicator); the paper's theta multiplies raw omega, and is not printed for these rows.",
+  notes = splitquant.notes_and(
+    "theta 1 s per normalised omega; the paper's multiplies raw omega, and is not printed for these rows",
     "solve_s is the wall-clock time of the whole search, all orders and micro-batch sizes, on this machine; overhead_s "
-      .. "is the paper's, on its own.",
-  },
+      .. "is the paper's, on its own"),
 
   run = function(point)
-    local problem = ts.problem {
-      model = model_of[point.cluster], cluster = point.cluster, workload = "splitquant-custom",
-      kernel_set = "llmpq_2023", memory = "llm-pq", theta = 1,
-    }
+    local problem = splitquant.problem(point.cluster)
     local options = { time_limit_s = 60 }
     for key, value in pairs(options_of[point.method]) do options[key] = value end
     local plan, why = ts.plan(problem, options)
-    if not plan then return { status = why.code, model = model_of[point.cluster] } end
-    return {
-      status = plan.status, model = model_of[point.cluster], plan = plan, throughput_tok_s = plan.throughput_tok_s,
-      solve_s = plan.solve_s, objective_s = plan.objective, mean_bitwidth = plan.mean_bitwidth,
-    }
+    local row = splitquant.row(problem, plan, why)
+    if plan then row.solve_s, row.objective_s = plan.solve_s, plan.objective end
+    return row
   end,
 
   check = function(t)
