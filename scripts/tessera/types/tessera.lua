@@ -554,6 +554,7 @@ local ts = {}
 ---@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kernel_set? string Kernels that run the layers [default "tessera"]
+---@field profiles? (tessera.Profile|string)[] Profiles of the cluster's devices, or their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
 ---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
 ---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
 ---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
