@@ -96,7 +96,7 @@ return function(given)
   check_names(fields.except, "ts.collection.except")
   local script = host.loaded_files()[1]
   if not script then fail("ts.collection", "only a script in a file has others beside it") end
-  fields.paths, fields.empty = resolve(fields, script:match "^(.*/)" or "./")
+  fields.paths, fields.empty = resolve(fields, script:match "^(.*/)" or "")
   return setmetatable({}, {
     __metatable = type_name,
     __index = fields,

@@ -1,13 +1,14 @@
-// `tessera run` on a collection: which scripts it runs, what it says of them, one report of them all.
+// `tessera run` on a collection: which scripts it runs, what it says of them, one report of them
+// all.
 
 #include "sweep.h"
 
 namespace tessera {
 namespace {
 
+using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
-using nlohmann::json;
 
 class Collection : public test::SweepTest {
  protected:

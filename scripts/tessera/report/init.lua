@@ -113,10 +113,11 @@ local function summary_table(entries)
   if not published or #entries < 2 then return nil end
   local head = {}
   for c, name in ipairs(summary.columns) do
-    head[c] = h("th", { scope = "col", class = c > 1 and "n" or nil }, name)
+    head[c] = h("th", { scope = "col", ["aria-sort"] = "none", class = c > 1 and "n" or nil },
+      h("div", { class = "head" }, h("button", { type = "button", class = "sort" }, h("span", nil, name))))
   end
   return h("div", { class = "box", tabindex = "0", role = "region", ["aria-label"] = "Summary" },
-    h("table", { class = "results", id = "summary" }, h("thead", nil, h("tr", nil, head)), h("tbody", nil, lines)))
+    h("table", { id = "summary", class = "results" }, h("thead", nil, h("tr", nil, head)), h("tbody", nil, lines)))
 end
 
 local function contents(entries)
