@@ -7,6 +7,7 @@
 local ts = require "tessera"
 local gptq_errors = require "tessera.papers.gptq_errors"
 local llmpq = require "tessera.papers.llmpq"
+local similar_latency = require "tessera.papers.similar_latency"
 
 local paper = ts.paper "llmpq/table6.csv"
 local points = {}
@@ -17,38 +18,11 @@ for _, cluster in ipairs { "llmpq-6", "llmpq-9" } do
   end
 end
 
-local latency_ratio = 1.1 -- over the fastest plan
-
 -- The indicator of a point as ts.problem takes it, or nil and why there is none.
 local function indicator_of(name, model, seed)
   if name == "variance" or name == "hessian" then return nil, { code = "no_weights" } end
   if name == "gptq_error" then return gptq_errors.omega(model) end
   return ts.indicator { kind = name, model = model, seed = seed }
-end
-
--- The plan of the largest theta that is fast enough, by bisection on a logarithmic scale, and that theta.
-local function plan_at_similar_latency(problem, num_steps)
-  local function plan_with(theta)
-    return assert(ts.plan(problem:with { theta = theta }, { planner = "exact", time_limit_s = 20 }))
-  end
-  local limit_s = latency_ratio * plan_with(0).latency_s
-  local low, high, best = -3, 5, nil
-  for _ = 1, num_steps do
-    local middle = (low + high) / 2
-    local plan = plan_with(10 ^ middle)
-    if plan.latency_s <= limit_s then low, best = middle, plan else high = middle end
-  end
-  return best or plan_with(10 ^ low), 10 ^ low
-end
-
--- The measured GPTQ error of a plan; nil without the data.
-local function gptq_error_of(plan, model)
-  local omega, sum = gptq_errors.omega(model), 0
-  if not omega then return nil end
-  for _, stage in ipairs(plan.stages) do
-    for i, bitwidth in ipairs(stage.bitwidths) do sum = sum + omega[stage.first_layer + i][bitwidth] end
-  end
-  return sum
 end
 
 return ts.experiment {
@@ -74,10 +48,10 @@ return ts.experiment {
     local problem = llmpq.problem(point.cluster, {
       indicator = indicator, theta_unit = "s_per_normalised_omega", theta = 0,
     })
-    local plan, theta = plan_at_similar_latency(problem, context.quick and 4 or 8)
+    local plan, theta = similar_latency.plan(problem, context.quick and 4 or nil)
     return {
       status = plan.status, model = model.name, plan = plan, latency_s = plan.latency_s, theta = theta,
-      mean_bitwidth = plan.mean_bitwidth, gptq_error = gptq_error_of(plan, model),
+      mean_bitwidth = plan.mean_bitwidth, gptq_error = similar_latency.gptq_error(plan, model),
       overhead_s = point.indicator == "random" and indicator.overhead_s or nil,
     }
   end,

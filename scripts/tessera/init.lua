@@ -20,6 +20,7 @@ local later = {
   plot = "tessera.plot",
   table = "tessera.text_table",
   experiment = "tessera.experiment",
+  collection = "tessera.collection",
   grid = { "tessera.experiment.grid", "points" },
   paper = { "tessera.experiment.paper", "load" },
   results = "tessera.results",

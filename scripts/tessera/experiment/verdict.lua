@@ -44,6 +44,15 @@ function M.passed(status)
   if status == "fail" then return false end
 end
 
+--- The claims that fail.
+function M.failed(claims)
+  local failed = {}
+  for _, claim in ipairs(claims) do
+    if M.status(claim) == "fail" then failed[#failed + 1] = claim end
+  end
+  return failed
+end
+
 --- How many claims of each status there are; old stored claims have `passed` alone.
 function M.count(claims)
   local count = { pass = 0, fail = 0, skipped = 0, differs = 0 }
