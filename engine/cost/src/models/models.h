@@ -8,6 +8,7 @@
 namespace tessera::cost::models {
 
 const FitMethod& bandwidth();  ///< seconds = latency + bytes / rate
+const FitMethod& table();      ///< interpolation between the points
 
 // By op, the preferred one first.
 std::vector<const FitMethod*> gemm_methods();
