@@ -96,7 +96,9 @@ function Claims:check_column(column, path)
   for _, name in ipairs(known) do
     if name == column then return end
   end
-  if #self.rows > 0 then
+  local has_data = false -- without, there is no column to know
+  for _, row in ipairs(self.rows) do has_data = has_data or row.status ~= "no_data" end
+  if has_data then
     fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
   end
 end
@@ -136,11 +138,11 @@ end
 
 local function is_better(a, b, better) return (better == "lower" and a < b) or (better == "higher" and a > b) end
 
--- Counts the cells that were not run; a group with one cannot be judged.
+-- Counts the cells that were not run, or whose data are not here; a group with one cannot be judged.
 local function missing(cells, result)
   local count = 0
   for _, cell in ipairs(cells) do
-    if not cell.row then count = count + 1 end
+    if not cell.row or cell.row.status == "no_data" then count = count + 1 end
   end
   result.skipped = result.skipped + count
   return count > 0
