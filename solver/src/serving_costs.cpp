@@ -32,7 +32,7 @@ std::unique_ptr<cost::LatencyModel> latency_model_of(const ServingProblem& servi
 
 std::vector<cost::LayerWork> units_of(const Workload& workload, double size, cost::Phase phase) {
   if (phase == cost::Phase::decode) {
-    return {{phase, size, 1, workload.prompt_tokens + workload.output_tokens / 2}};
+    return {{phase, size, 1, workload.mean_context_tokens()}};
   }
   std::vector<cost::LayerWork> work;
   double before = 0;

@@ -238,10 +238,15 @@ local ts = {}
 ---@field tpot_s number Time per output token after the first, mean over requests (s)
 ---@field decode_round_s number Mean period between token rounds (s)
 ---@field throughput_tok_s number Output tokens over total_s (tok/s)
+---@field num_batches integer Batches, one after another
+---@field quantiles table? Where lengths vary, over requests: ttft_s, tpot_s and e2e_s, each { mean, p50, p90, p99, max } (s)
+---@field expected tessera.Run? Where lengths vary: one batch in which all requests have the mean lengths, as planners price it
+---@field expected_error number? Throughput by the mean lengths over that of the distribution, less 1
 ---@field provenance string Of the stage times
 ---@field stages tessera.RunStage[] In pipeline order
 ---@field timeline table? First 256 busy intervals as columns: stage_index, is_link (of the link after it), is_decode, micro_batch, start_s, duration_s; num_events: of the whole run
----@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage
+---@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage; of several batches the first
+---@field requests fun(self): table? Where lengths vary, every request as columns prompt_tokens, output_tokens, arrival_s, ttft_s, tpot_s, e2e_s
 
 --- How busy a stage was.
 ---@class tessera.RunStage
@@ -296,7 +301,12 @@ local ts = {}
 ---@field max_output_tokens integer Longest output (tokens)
 ---@field chunk_tokens integer? Tokens per prefill pass
 ---@field num_chunks integer Prefill passes per prompt
+---@field context_tokens number Tokens in a request's KV cache, mean over decode steps (tokens)
+---@field num_requests integer? Requests that the lengths vary over
+---@field num_left_out integer? Requests of the file beyond the longest allowed
+---@field has_arrivals boolean Whether it is known when the requests came
 ---@field source string Where the figures come from
+---@field requests fun(self): table? The traced requests as columns prompt_tokens, output_tokens and, where known, arrival_s; nil where all are alike
 
 ---@class tessera.options.ResultStore.add
 ---@field point table Its keys and values
@@ -553,6 +563,14 @@ local ts = {}
 ---@field kernel_set? string Kernels: llmpq_2023, modern, vllm, ... [default "modern"]
 ---@field file? string A saved profile, instead of the rest
 
+---@class tessera.options.read_profile_data
+---@field format? "tessera"|"aiconfigurator"|"vidur"|"helix"|"llmpq" Whose table it is; default: by its header
+---@field device? string Device that was measured, where the file does not say or says it otherwise
+---@field kernel_set? string Kernels that were measured; default: the file's, modern (aiconfigurator), vllm (Vidur, Helix), or LLM-PQ's of the row's date
+---@field model? string Model whose layers were measured, where the file does not say
+---@field kinds? string[] Of a table with a column `kind`: the rows to take [default { "measured" }]
+---@field warn? boolean Count rows that were left out on stderr [default true]
+
 ---@class tessera.options.replan
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
 ---@field lost? integer[] device_index of stages whose devices are gone, where type and node do not say which (a list, each item an integer)
@@ -566,6 +584,11 @@ local ts = {}
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
 ---@field micro_batches? "real"|"full" real: 32 in at most 6 takes the times of 6, 6, 5, 5, 5, 5; full: of six times 6, as the objective prices them [default "real"]
+---@field lengths? "auto"|"means"|"distribution" distribution: batches of the workload's own requests; means: one batch in which all have the mean lengths, as planners price it; auto: distribution where the workload has one and the plan no replicas [default "auto"]
+---@field batching? "padded"|"ragged" padded: prompts to the batch's longest, rows kept until the last output of their micro-batch, as LLM-PQ's runtime does; ragged: own prompts, rows given up [default "padded"]
+---@field arrivals? "all_at_once"|"trace" all_at_once: a batch is there when it starts, drawn by seed; trace: the first requests of the trace, each from when it came [default "all_at_once"]
+---@field num_batches? integer Batches of a distribution, one after another (an integer in [1, 100000]) [default 16]
+---@field seed? integer Which requests are drawn (an integer in [0, 9.0072e+15]) [default 0]
 
 ---@class tessera.options.size
 ---@field model tessera.Model|string|table Model, or its name
@@ -589,10 +612,10 @@ local ts = {}
 ---@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
 ---@field output_tokens? number Generated tokens per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 100]
 ---@field batch_size? integer Requests served together (an integer in [1, 1000000] (requests)) [default 32]
----@field max_prompt_tokens? integer Longest prompt, for which memory is reserved; default: the mean (an integer in [1, 100000000] (tokens))
----@field max_output_tokens? integer Longest output, for which memory is reserved; default: the mean (an integer in [1, 100000000] (tokens))
+---@field max_prompt_tokens? integer Longest prompt, for which memory is reserved; default: the mean, or the longest of lengths, whose longer requests are left out (an integer in [1, 100000000] (tokens))
+---@field max_output_tokens? integer Longest output, for which memory is reserved; default: as for prompts (an integer in [1, 100000000] (tokens))
 ---@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
----@field lengths? string CSV file with a prompt and an output length per line; the lengths become expectations over it
+---@field lengths? string CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per line): planners use the means, ts.simulate the whole distribution and, where there are any, arrivals
 ---@field source? string Where the figures come from
 
 --- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, omega, mean_bitwidth, speedup, note }; speedup is its latency over the plan's. Where one has no plan, status is infeasible or time_limit and note says why.
@@ -650,6 +673,12 @@ function ts.help_topic(topic) end
 --- The topics that ts.help_topic knows, each with one line.
 ---@return table<string, string>
 function ts.help_topics() end
+
+--- How many values lie between edges: rows with label, from, to, count and share, for ts.table and ts.plot.
+---@param values number[] Whole numbers, none below the first edge
+---@param edges number[] Ascending; a bucket begins at each, the last has no end
+---@return table[]
+function ts.histogram(values, edges) end
 
 --- How much quality each layer loses at each bitwidth.
 ---@param options tessera.options.indicator|string
@@ -715,6 +744,12 @@ function ts.problem(options) end
 ---@param options? tessera.options.profile
 ---@return tessera.Profile
 function ts.profile(options) end
+
+--- Measured latencies from a CSV file: samples for ts.fit_profile and ts.calibrate, and { format, num_repeats, num_skipped, skipped[k] = { reason, count, first_line } } of the rows that were left out, which are also counted on stderr.
+---@param path string CSV file
+---@param options? tessera.options.read_profile_data
+---@return table[]
+function ts.read_profile_data(path, options) end
 
 --- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
 ---@param card tessera.HeuristicCard name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)

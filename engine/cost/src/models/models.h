@@ -11,6 +11,7 @@ const FitMethod& attention_operator();  ///< both phases, from grouped and per-h
 const FitMethod& bandwidth();           ///< seconds = latency + bytes / rate
 const FitMethod& layer_operator();      ///< shares of the data sheet, of one decoder layer
 const FitMethod& layer_regression();    ///< LLM-PQ's regression, made physical
+const FitMethod& table();               ///< interpolation between the points
 
 // By op, the preferred one first.
 std::vector<const FitMethod*> gemm_methods();
