@@ -9,7 +9,6 @@
 -- fall again (one block more than multiprocessors: +60 %), and a model that never falls passes between them. Decode
 -- steps over an FP8 cache of a few us scatter by 20 % from run to run.
 local ts = require "tessera"
-local core = require "tessera.core"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local attention = dofile(here .. "/fit/attention.lua")
 
@@ -99,6 +98,7 @@ local function by_other_gpu(point, samples, seed)
   return {
     median = found[math.ceil(#found / 2)], p90 = found[math.ceil(0.9 * #found)], worst = found[#found],
     mean = sum / #found, num_points = #found, before = errors.before.median,
+    donor = errors.donor or "none",
   }
 end
 
@@ -126,27 +126,27 @@ return ts.experiment {
     return {
       median_error_ratio = errors.median, p90_error_ratio = errors.p90, worst_error_ratio = errors.worst,
       mean_error_ratio = errors.mean, num_points = errors.num_points, before_error_ratio = errors.before,
+      donor = errors.donor,
     }
   end,
 
   check = function(t)
     if not points then return t:expect("not checked: " .. why.message, true) end
-    for _, device in ipairs(attention.devices) do
-      for _, phase in ipairs { "prefill", "decode" } do
-        for _, target in ipairs { { splits, 0.05 }, { "gpu", 0.1 } } do
-          t:expect_all {
-            column = "median_error_ratio", at_most = target[2],
-            where = { device = device, phase = phase, part = shared_part, split = target[1] },
-          }
-        end
-      end
+    -- Every part that was measured, its hardest split: what misses the target fails here.
+    local hardest, order = {}, {}
+    for _, row in ipairs(t:rows {}) do
+      local p = row.point
+      local kind = p.split == "gpu" and "a GPU left out" or "unseen batch or length"
+      local name = ("%s, %s, %s, %s"):format(p.device, p.phase, p.part, kind)
+      if not hardest[name] then order[#order + 1] = name end
+      if not hardest[name] or row.median_error_ratio > hardest[name].median_error_ratio then hardest[name] = row end
     end
-    for _, row in ipairs(t:rows {}) do -- what misses the target is named, not hidden
+    for _, name in ipairs(order) do
+      local row = hardest[name]
       local target = row.point.split == "gpu" and 0.1 or 0.05
-      if (row.median_error_ratio or 0) > target then
-        t:expect("target missed: " .. core.to_json(row.point), true,
-          ("median %.1f %%, p90 %.0f %%"):format(100 * row.median_error_ratio, 100 * row.p90_error_ratio))
-      end
+      t:expect(("median error at most %g %%: %s"):format(100 * target, name), row.median_error_ratio <= target,
+        ("%.1f %%, p90 %.0f %%, split %s"):format(100 * row.median_error_ratio, 100 * row.p90_error_ratio,
+          row.point.split))
     end
   end,
   plots = { { kind = "bars", x = "part", y = "median_error_ratio", by = "split" } },

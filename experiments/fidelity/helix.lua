@@ -10,18 +10,23 @@ local helix = dofile(here .. "/fit/helix.lua")
 local few = 20
 local donors = { ["T4-16G"] = "V100-16G", ["V100-16G"] = "T4-16G", L4 = "T4-16G", ["A100-40G"] = "V100-16G" }
 
+-- The rows that calibration sees, spread over the table: { [row] = true }.
+local function measured_rows(count)
+  local seen = {}
+  for i = 1, few do seen[math.floor((i - 1) * (count - 1) / (few - 1)) + 1] = true end
+  return seen
+end
+
 local points, all, why = {}, {}, nil
 for _, gpu in ipairs(helix.devices) do
   for _, phase in ipairs(helix.phases) do
     local samples, problem = helix.samples(gpu, phase)
     why = why or problem
     all[gpu .. phase] = samples
+    local seen = measured_rows(#(samples or {}))
     for i = 1, #(samples or {}) do
-      for _, split in ipairs { "third", "gpu" } do
-        -- Points spread over the table are what calibration sees; the others are predicted.
-        local seen = split == "gpu" and i % math.floor(#samples / few) == 1 and i / math.floor(#samples / few) <= few
-        if not seen then points[#points + 1] = { split = split, device = gpu, phase = phase, row = i } end
-      end
+      points[#points + 1] = { split = "third", device = gpu, phase = phase, row = i }
+      if not seen[i] then points[#points + 1] = { split = "gpu", device = gpu, phase = phase, row = i } end
     end
   end
 end
@@ -48,8 +53,10 @@ function makers.gpu(gpu, phase, samples)
   local donor = ts.fit_profile {
     device = donors[gpu], kernel_set = "vllm", samples = all[donors[gpu] .. phase], method = "operator",
   }
-  local measured, step = {}, math.floor(#samples / few)
-  for i = 1, few do measured[i] = samples[(i - 1) * step + 1] end
+  local measured, seen = {}, measured_rows(#samples)
+  for i, sample in ipairs(samples) do
+    if seen[i] then measured[#measured + 1] = sample end
+  end
   local profile = ts.calibrate {
     device = gpu, kernel_set = "vllm", samples = measured, donor = donor, method = "operator",
   }

@@ -96,7 +96,7 @@ RC_GTEST_PROP(LayerOperatorProperty, NeverFallsWithWork, ()) {
         "weights_above_128_rows", "products", "products_to_1024_rows", "products_above_128_rows",
         "products_above_1024_rows", "products_above_2048_rows", "products_above_4096_rows",
         "products_above_8192_rows", "kv", "kv_above_128_sequences"}) {
-    terms[name] = real(0, 5);
+    terms[name] = real(0.01, 5);
   }
   const Json coefficients = {
       {"phase", to_string(phase)}, {"attention", real(0, 4)}, {"terms", terms}};

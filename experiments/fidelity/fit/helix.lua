@@ -50,7 +50,8 @@ function M.profile(gpu, kernel_set, device)
   end
   return ts.fit_profile {
     device = device or gpu, kernel_set = kernel_set or "vllm", samples = all, method = "operator", folds = 3,
-    source = "Helix (ASPLOS 2025), LLaMA-1 30B per layer, vLLM; prompts of 763 and contexts of 879 tokens assumed",
+    source = "Helix (ASPLOS 2025), LLaMA-1 30B per layer, vLLM; prompts of 763 and contexts of 879 tokens assumed"
+      .. (device and device ~= gpu and "; measured on " .. gpu .. ", the same chip" or ""),
   }
 end
 

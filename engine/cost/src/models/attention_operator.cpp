@@ -69,11 +69,24 @@ ByKernel by_kernel(const AttentionDevice& device, const GroupedShape& shape,
   return result;
 }
 
+// Fewer points than terms take another GPU's form, which has to be named; a kernel that no point
+// ran on takes the typical one.
+VectorXd fitted(const Rows& rows, const std::vector<Term>& terms) {
+  if (rows.seconds.size() > 0 && rows.seconds.size() < rows.terms.cols()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("attention: {} points for a kernel of {} terms; measure more, or "
+                            "calibrate from a donor",
+                            rows.seconds.size(), rows.terms.cols()),
+                "samples");
+  }
+  return fit_additive(rows.terms, rows.seconds, typical_of(terms));
+}
+
 AttentionVariant fit_prefill(const AttentionDevice& device, double tile, const Samples& samples) {
   AttentionVariant variant;
   variant.tile = tile;
   const Rows rows = prefill_rows(device, tile, samples);
-  variant.prefill = fit_additive(rows.terms, rows.seconds, typical_of(prefill_terms()));
+  variant.prefill = fitted(rows, prefill_terms());
   return variant;
 }
 
@@ -83,9 +96,9 @@ AttentionVariant fit_decode(const AttentionDevice& device, const GroupedShape& s
   variant.grouped = shape;
   const ByKernel kernels = by_kernel(device, shape, samples);
   const Rows per_head = per_head_rows(device, kernels.per_head);
-  variant.per_head = fit_additive(per_head.terms, per_head.seconds, typical_of(per_head_terms()));
+  variant.per_head = fitted(per_head, per_head_terms());
   const Rows grouped = grouped_rows(device, shape, kernels.grouped);
-  variant.by_group = fit_additive(grouped.terms, grouped.seconds, typical_of(grouped_terms()));
+  variant.by_group = fitted(grouped, grouped_terms());
   return variant;
 }
 
