@@ -7,7 +7,8 @@
 /// The models of single operations; each file of this folder is one of them.
 namespace tessera::cost::models {
 
-const FitMethod& bandwidth();  ///< seconds = latency + bytes / rate
+const FitMethod& bandwidth();      ///< seconds = latency + bytes / rate
+const FitMethod& gemm_operator();  ///< tiles over the SMs, and a smooth correction
 
 // By op, the preferred one first.
 std::vector<const FitMethod*> gemm_methods();
