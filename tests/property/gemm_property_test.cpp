@@ -22,21 +22,26 @@ double log_uniform(double low, double high) {
   return low * std::pow(high / low, u);
 }
 
-OpQuery any_product(const std::string& dtype) {
+OpQuery product(double m, double n, double k, const std::string& dtype = "bfloat16") {
   OpQuery query;
   query.dtype = dtype;
-  query.m = std::round(log_uniform(1, 40000));
-  query.n = std::round(log_uniform(1, 300000));
-  query.k = std::round(log_uniform(1, 300000));
+  query.m = m;
+  query.n = n;
+  query.k = k;
   return query;
+}
+
+OpQuery any_product(const std::string& dtype) {
+  return product(std::round(log_uniform(1, 40000)), std::round(log_uniform(1, 300000)),
+                 std::round(log_uniform(1, 300000)), dtype);
 }
 
 // Any coefficients that a file may hold within reason, a correction with jumps among them.
 std::unique_ptr<OpModel> any_model() {
   const Device device = testing::device("any", 80, log_uniform(100, 10000), log_uniform(10, 3000),
                                         *rc::gen::element(6., 7.5, 8., 9.));
-  OpQuery query = any_product("bfloat16");
-  Json json = method().fit(device, {{query, 1e-4, "", "", ""}}, nullptr)->coefficients();
+  Json json =
+      method().fit(device, {{product(64, 64, 64), 1e-5, "", "", ""}}, nullptr)->coefficients();
   for (const char* key : {"launch_s", "split_s", "skinny_launch_s"}) {
     json["tiles"][key] = log_uniform(1e-7, 1e-4);
   }

@@ -1,4 +1,4 @@
--- GEMM latencies that ai-dynamo/aiconfigurator measured with TensorRT-LLM: one CSV per GPU, one row per (dtype, m, n, k).
+-- GEMM latencies that ai-dynamo/aiconfigurator measured with TensorRT-LLM: a CSV per GPU, a row per (dtype, m, n, k).
 
 local measured = require "tessera.measured"
 

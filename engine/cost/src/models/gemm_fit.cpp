@@ -128,33 +128,60 @@ GemmTiles TileFit::solve() const {
   return at(moves);
 }
 
+using Rows = std::vector<std::vector<GemmFeature>>;
+
+// Weighted ridge regression by the normal equations, for more rows than features.
+VectorXd ridge_by_features(const Rows& rows, const VectorXd& target, const VectorXd& weights,
+                           double precision) {
+  const Index count = num_gemm_features();
+  MatrixXd normal = MatrixXd::Zero(count, count);
+  VectorXd right = VectorXd::Zero(count);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto at = static_cast<Index>(i);
+    for (const GemmFeature& a : rows[i]) {
+      right[a.index] += weights[at] * a.value * target[at];
+      for (const GemmFeature& b : rows[i]) {
+        if (b.index <= a.index) normal(a.index, b.index) += weights[at] * a.value * b.value;
+      }
+    }
+  }
+  normal.diagonal().array() += precision;
+  return normal.selfadjointView<Eigen::Lower>().llt().solve(right);
+}
+
+// The same by one unknown for each row, for few rows.
+VectorXd ridge_by_rows(const Rows& rows, const VectorXd& target, const VectorXd& weights,
+                       double precision) {
+  const auto num_rows = static_cast<Index>(rows.size());
+  MatrixXd design = MatrixXd::Zero(num_rows, num_gemm_features());
+  for (Index i = 0; i < num_rows; ++i) {
+    for (const GemmFeature& a : rows[static_cast<std::size_t>(i)]) design(i, a.index) += a.value;
+  }
+  MatrixXd kernel = design * design.transpose() / precision;
+  kernel.diagonal() += weights.cwiseInverse();
+  return design.transpose() * kernel.llt().solve(target) / precision;
+}
+
 // Coefficients that, added to `start`, take away what `tiles` leave over: least absolute error by
 // reweighting, drawn to zero with `precision`.
 VectorXd fit_correction(const Points& points, const GemmTiles& tiles, const VectorXd& start,
-                        const VectorXd& precision) {
-  std::vector<std::vector<GemmFeature>> rows(points.size());
-  std::vector<double> target(points.size());
+                        double precision) {
+  Rows rows(points.size());
+  VectorXd target(static_cast<Index>(points.size()));
   for (std::size_t i = 0; i < points.size(); ++i) {
     gemm_features(points.shapes[i], tiles.rates().num_sms, rows[i]);
-    target[i] = points.log_s[i] - std::log(tiles.seconds(points.shapes[i])) - dot(rows[i], start);
+    target[static_cast<Index>(i)] =
+        points.log_s[i] - std::log(tiles.seconds(points.shapes[i])) - dot(rows[i], start);
   }
-  const Index count = num_gemm_features();
-  VectorXd found = VectorXd::Zero(count);
+  const bool few = target.size() < num_gemm_features();
+  VectorXd weights = VectorXd::Ones(target.size()), found;
   for (int step = 0; step < kRidgeSteps; ++step) {
-    MatrixXd normal = MatrixXd::Zero(count, count);
-    VectorXd right = VectorXd::Zero(count);
+    found = few ? ridge_by_rows(rows, target, weights, precision)
+                : ridge_by_features(rows, target, weights, precision);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const double error = std::abs(target[i] - dot(rows[i], found));
-      const double weight = step == 0 ? 1 : kRidgeScale / std::max(error, kRidgeScale);
-      for (const GemmFeature& a : rows[i]) {
-        right[a.index] += weight * a.value * target[i];
-        for (const GemmFeature& b : rows[i]) {
-          if (b.index <= a.index) normal(a.index, b.index) += weight * a.value * b.value;
-        }
-      }
+      const auto at = static_cast<Index>(i);
+      weights[at] = kRidgeScale / std::max(std::abs(target[at] - dot(rows[i], found)), kRidgeScale);
     }
-    normal.diagonal() += precision;
-    found = normal.selfadjointView<Eigen::Lower>().llt().solve(right);
   }
   return start + found;
 }
@@ -190,10 +217,8 @@ std::unique_ptr<GemmOperator> fit_gemm(const Device& device, const std::vector<S
                          MatrixXd::Identity(kCount, kCount),
                          VectorXd::Constant(kCount, kTilePrecision)};
   const GemmTiles tiles = tile_fit.solve();
-  const Index count = num_gemm_features();
-  return rounded_model(dtype, tiles,
-                       fit_correction(points, tiles, VectorXd::Zero(count),
-                                      VectorXd::Constant(count, kRidgePrecision)));
+  const VectorXd start = VectorXd::Zero(num_gemm_features());
+  return rounded_model(dtype, tiles, fit_correction(points, tiles, start, kRidgePrecision));
 }
 
 std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector<Sample>& samples,
@@ -213,8 +238,7 @@ std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector
   const TileFit tile_fit{points, rates, GemmTiles::to_free(donor.tiles().values()), directions,
                          VectorXd::Constant(directions.cols(), kTilePrecision)};
   const GemmTiles tiles = tile_fit.solve();
-  const VectorXd precision = VectorXd::Constant(num_gemm_features(), kScaledPrecision);
-  const VectorXd correction = fit_correction(points, tiles, start, precision);
+  const VectorXd correction = fit_correction(points, tiles, start, kScaledPrecision);
   return rounded_model(donor.dtype(), tiles, correction);
 }
 
