@@ -1,0 +1,30 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <vector>
+
+#include "gemm_tiles.h"
+
+namespace tessera::cost::models {
+
+/// Values of m at which a measured curve bends, and between which it follows the tiles.
+const std::vector<double>& gemm_knots();
+
+/// One nonzero of a row of the design matrix.
+struct GemmFeature {
+  int index = 0;
+  double value = 0;
+};
+
+/// What the tiles leave over, as smooth shapes: the logarithm of a factor that is linear in these.
+/// Hats (piecewise linear, 1 at one knot and 0 at the others) of log2 m, of log2 n times log2 k and
+/// of all three, and the loss in the last wave of five tiles. Constant outside the outermost knots,
+/// so that beyond the measured range the tiles alone say how time grows.
+/// Cleared and filled; indices ascend within each group only.
+void gemm_features(const GemmShape& shape, double num_sms, std::vector<GemmFeature>& out);
+int num_gemm_features();
+
+/// Adds up value times coefficient.
+double dot(const std::vector<GemmFeature>& features, const Eigen::VectorXd& coefficients);
+
+}  // namespace tessera::cost::models

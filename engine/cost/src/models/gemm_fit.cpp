@@ -1,0 +1,245 @@
+#include "gemm_fit.h"
+
+#include <Eigen/Cholesky>
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tessera/core/error.h"
+#include "tessera/core/rng.h"
+
+namespace tessera::cost::models {
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+// Settings of the fits, chosen by held-out error over (n, k) on the GPUs that were measured.
+constexpr std::size_t kTilePoints = 1500;  // enough for 26 parameters; the rest only costs time
+constexpr int kTileSteps = 20;
+constexpr double kTileScale = 0.1;       // errors beyond this count linearly
+constexpr double kTilePrecision = 0.09;  // of the prior, per squared logarithm
+constexpr int kRidgeSteps = 6;
+constexpr double kRidgeScale = 0.12;
+constexpr double kRidgePrecision = 0.4;
+constexpr double kScaledPrecision = 10;  // of a correction from few points
+constexpr double kDonorShare = 0.5;      // of another GPU's correction that is believed
+constexpr double kStep = 1e-4;           // of the numeric derivative
+
+struct Points {
+  std::vector<GemmShape> shapes;
+  std::vector<double> log_s;
+  std::size_t size() const { return shapes.size(); }
+};
+
+Points points_of(const std::vector<Sample>& samples) {
+  Points points;
+  for (const Sample& sample : samples) {
+    check_query(sample.query);
+    if (!(sample.latency_s > 0) || !std::isfinite(sample.latency_s)) {
+      throw Error(ErrorCode::invalid_argument,
+                  describe(sample.query) + ": latency_s is not a positive time", "latency_s");
+    }
+    const double m = std::max(sample.query.m, gemm_knots().front());
+    points.shapes.push_back({m, sample.query.n, sample.query.k});
+    points.log_s.push_back(std::log(sample.latency_s));
+  }
+  return points;
+}
+
+// A part of the points, the same for the same number of them.
+Points thinned(const Points& points, std::size_t most) {
+  if (points.size() <= most) return points;
+  std::vector<std::size_t> order(points.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  Rng rng(1);
+  Points result;
+  for (std::size_t i = 0; i < most; ++i) {
+    const auto last = static_cast<std::int64_t>(order.size() - 1);
+    std::swap(order[i],
+              order[static_cast<std::size_t>(rng.integer(static_cast<std::int64_t>(i), last))]);
+    result.shapes.push_back(points.shapes[order[i]]);
+    result.log_s.push_back(points.log_s[order[i]]);
+  }
+  return result;
+}
+
+// Tiles that may move along some directions from where they start.
+struct TileFit {
+  const Points& points;
+  const GemmRates& rates;
+  GemmTiles::Vector start;  // free
+  MatrixXd directions;      // [kNumParameters, moves]
+  VectorXd precision;       // [moves]
+
+  GemmTiles at(const VectorXd& moves) const {
+    return {rates, GemmTiles::from_free(start + directions * moves)};
+  }
+  VectorXd residuals(const VectorXd& moves) const {
+    const GemmTiles tiles = at(moves);
+    VectorXd result(static_cast<Index>(points.size()));
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      result[static_cast<Index>(i)] = std::log(tiles.seconds(points.shapes[i])) - points.log_s[i];
+    }
+    return result;
+  }
+  // Sum of sqrt(1 + (r / scale)^2) - 1, scaled so that small errors count as their squares.
+  double cost(const VectorXd& residuals, const VectorXd& moves) const {
+    const auto z = residuals.array() / kTileScale;
+    return 2 * kTileScale * kTileScale * ((1 + z.square()).sqrt() - 1).sum() +
+           (precision.array() * moves.array().square()).sum();
+  }
+  GemmTiles solve() const;
+};
+
+GemmTiles TileFit::solve() const {
+  VectorXd moves = VectorXd::Zero(directions.cols());
+  VectorXd r = residuals(moves);
+  double least = cost(r, moves), damping = 1e-2;
+  for (int step = 0; step < kTileSteps; ++step) {
+    MatrixXd jacobian(r.size(), moves.size());
+    for (Index j = 0; j < moves.size(); ++j) {
+      VectorXd shifted = moves;
+      shifted[j] += kStep;
+      jacobian.col(j) = (residuals(shifted) - r) / kStep;
+    }
+    const VectorXd weights = (1 + (r.array() / kTileScale).square()).rsqrt();
+    MatrixXd normal = jacobian.transpose() * weights.asDiagonal() * jacobian;
+    normal.diagonal() += precision;
+    const VectorXd gradient = jacobian.transpose() * (weights.array() * r.array()).matrix() +
+                              (precision.array() * moves.array()).matrix();
+    const double before = least;
+    for (int attempt = 0; attempt < 6; ++attempt) {
+      MatrixXd damped = normal;
+      damped.diagonal() *= 1 + damping;
+      const VectorXd next = moves - damped.ldlt().solve(gradient);
+      const VectorXd next_r = residuals(next);
+      const double next_cost = cost(next_r, next);
+      if (next_cost < least) {
+        moves = next, r = next_r, least = next_cost;
+        damping = std::max(damping / 4, 1e-6);
+        break;
+      }
+      damping *= 5;
+    }
+    if (least > before * (1 - 1e-4)) break;
+  }
+  return at(moves);
+}
+
+using Rows = std::vector<std::vector<GemmFeature>>;
+
+// Weighted ridge regression by the normal equations, for more rows than features.
+VectorXd ridge_by_features(const Rows& rows, const VectorXd& target, const VectorXd& weights,
+                           double precision) {
+  const Index count = num_gemm_features();
+  MatrixXd normal = MatrixXd::Zero(count, count);
+  VectorXd right = VectorXd::Zero(count);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto at = static_cast<Index>(i);
+    for (const GemmFeature& a : rows[i]) {
+      right[a.index] += weights[at] * a.value * target[at];
+      for (const GemmFeature& b : rows[i]) {
+        if (b.index <= a.index) normal(a.index, b.index) += weights[at] * a.value * b.value;
+      }
+    }
+  }
+  normal.diagonal().array() += precision;
+  return normal.selfadjointView<Eigen::Lower>().llt().solve(right);
+}
+
+// The same by one unknown for each row, for few rows.
+VectorXd ridge_by_rows(const Rows& rows, const VectorXd& target, const VectorXd& weights,
+                       double precision) {
+  const auto num_rows = static_cast<Index>(rows.size());
+  MatrixXd design = MatrixXd::Zero(num_rows, num_gemm_features());
+  for (Index i = 0; i < num_rows; ++i) {
+    for (const GemmFeature& a : rows[static_cast<std::size_t>(i)]) design(i, a.index) += a.value;
+  }
+  MatrixXd kernel = design * design.transpose() / precision;
+  kernel.diagonal() += weights.cwiseInverse();
+  return design.transpose() * kernel.llt().solve(target) / precision;
+}
+
+// Coefficients that, added to `start`, take away what `tiles` leave over: least absolute error by
+// reweighting, drawn to zero with `precision`.
+VectorXd fit_correction(const Points& points, const GemmTiles& tiles, const VectorXd& start,
+                        double precision) {
+  Rows rows(points.size());
+  VectorXd target(static_cast<Index>(points.size()));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    gemm_features(points.shapes[i], tiles.rates().num_sms, rows[i]);
+    target[static_cast<Index>(i)] =
+        points.log_s[i] - std::log(tiles.seconds(points.shapes[i])) - dot(rows[i], start);
+  }
+  const bool few = target.size() < num_gemm_features();
+  VectorXd weights = VectorXd::Ones(target.size()), found;
+  for (int step = 0; step < kRidgeSteps; ++step) {
+    found = few ? ridge_by_rows(rows, target, weights, precision)
+                : ridge_by_features(rows, target, weights, precision);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto at = static_cast<Index>(i);
+      weights[at] = kRidgeScale / std::max(std::abs(target[at] - dot(rows[i], found)), kRidgeScale);
+    }
+  }
+  return start + found;
+}
+
+// To the digits that a file keeps, so that what is read back is what was fitted.
+double rounded(double value, int digits) {
+  if (value == 0) return 0;
+  const double unit = std::pow(10.0, digits - 1 - std::floor(std::log10(std::abs(value))));
+  return std::round(value * unit) / unit;
+}
+
+std::unique_ptr<GemmOperator> rounded_model(const std::string& dtype, const GemmTiles& tiles,
+                                            const VectorXd& correction) {
+  GemmTiles::Vector values = tiles.values();
+  for (double& value : values) value = rounded(value, 4);
+  VectorXd kept = correction;
+  for (double& value : kept) value = std::clamp(std::round(value * 1e3), -8e3, 8e3) / 1e3;
+  return std::make_unique<GemmOperator>(dtype, GemmTiles(tiles.rates(), values), kept);
+}
+
+}  // namespace
+
+std::unique_ptr<GemmOperator> fit_gemm(const Device& device, const std::vector<Sample>& samples) {
+  if (samples.empty()) {
+    throw Error(ErrorCode::invalid_argument, "gemm operator: no samples to fit", "samples");
+  }
+  const std::string& dtype = samples.front().query.dtype;
+  const GemmRates rates = gemm_rates(device, dtype);
+  const Points points = points_of(samples);
+  const Points few = thinned(points, kTilePoints);
+  constexpr int kCount = GemmTiles::kNumParameters;
+  const TileFit tile_fit{few, rates, GemmTiles::to_free(GemmTiles::typical()),
+                         MatrixXd::Identity(kCount, kCount),
+                         VectorXd::Constant(kCount, kTilePrecision)};
+  const GemmTiles tiles = tile_fit.solve();
+  const VectorXd start = VectorXd::Zero(num_gemm_features());
+  return rounded_model(dtype, tiles, fit_correction(points, tiles, start, kRidgePrecision));
+}
+
+std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector<Sample>& samples,
+                                         const GemmOperator& donor) {
+  const GemmRates rates = gemm_rates(device, donor.dtype());
+  const Points points = points_of(samples);
+  const auto& groups = gemm_parameter_groups();
+  MatrixXd directions =
+      MatrixXd::Zero(GemmTiles::kNumParameters, static_cast<Index>(groups.size()));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (const int parameter : groups[g]) directions(parameter, static_cast<Index>(g)) = 1;
+  }
+  const VectorXd start = kDonorShare * donor.correction();
+  if (points.size() == 0) {
+    return rounded_model(donor.dtype(), GemmTiles(rates, donor.tiles().values()), start);
+  }
+  const TileFit tile_fit{points, rates, GemmTiles::to_free(donor.tiles().values()), directions,
+                         VectorXd::Constant(directions.cols(), kTilePrecision)};
+  const GemmTiles tiles = tile_fit.solve();
+  const VectorXd correction = fit_correction(points, tiles, start, kScaledPrecision);
+  return rounded_model(donor.dtype(), tiles, correction);
+}
+
+}  // namespace tessera::cost::models

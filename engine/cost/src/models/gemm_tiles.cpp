@@ -1,0 +1,217 @@
+#include "gemm_tiles.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+
+namespace tessera::cost::models {
+namespace {
+
+// Indices of the shared parameters; then one rate share and one set-up time per tile.
+enum Shared {
+  kLaunch,
+  kMemoryRatio,
+  kSmMemoryRatio,
+  kWaveShare,
+  kSplit,
+  kReductionRatio,
+  kSkinnyLaunch,
+  kSkinnyCost,
+};
+
+struct Bounds {
+  double least, most;
+};
+
+struct SharedParameter {
+  const char* name;
+  double typical;
+  Bounds bounds;
+};
+
+// What each means: see GemmTiles::seconds.
+constexpr std::array<SharedParameter, GemmTiles::kNumShared> kShared = {{
+    {"launch_s", 4e-6, {1e-9, 1e-2}},
+    {"memory_ratio", 0.85, {1e-3, 1e3}},
+    {"sm_memory_ratio", 2, {1e-3, 1e4}},
+    {"wave_share", 0.73, {1e-4, 0.9999}},
+    {"split_s", 1e-6, {1e-12, 1}},
+    {"reduction_ratio", 0.7, {1e-6, 1e6}},
+    {"skinny_launch_s", 5e-6, {1e-9, 1e-2}},
+    {"skinny_cost", 60, {1e-3, 1e9}},
+}};
+constexpr double kTypicalRateRatio = 0.7;
+constexpr double kTypicalSetupS = 1.5e-6;
+constexpr Bounds kRateBounds{1e-4, 1e4};
+constexpr Bounds kSetupBounds{1e-12, 1};
+constexpr int kFirstRate = GemmTiles::kNumShared;
+constexpr int kFirstSetup = kFirstRate + GemmTiles::kNumTiles;
+
+const Bounds& bounds_of(int parameter) {
+  if (parameter >= kFirstSetup) return kSetupBounds;
+  return parameter >= kFirstRate ? kRateBounds : kShared[parameter].bounds;
+}
+
+constexpr double kKernelStep = 32;  // depth of k that a tile works through at a time
+constexpr double kPartialBytes = 4;
+constexpr std::array<double, 7> kSplits = {1, 2, 3, 4, 6, 8, 12};
+
+// A larger power would follow the slower of the two more closely, a smaller one add them up.
+double either(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
+
+// FP16 tensor operations per second of one SM at its boost clock, from the data sheets.
+double sm_flop_per_s(const Device& device) {
+  const double capability = device.compute_capability;
+  if (capability >= 10) return 15.2e12;   // B200: 2250e12 / 148
+  if (capability >= 9) return 7.495e12;   // H100, H200: 989.4e12 / 132
+  if (capability >= 8.9) return 2.55e12;  // L40S: 362e12 / 142
+  if (capability >= 8.6) return 1.8e12;   // A10: 125e12 / 72, A6000: 155e12 / 84
+  if (capability >= 8) return 2.889e12;   // A100: 312e12 / 108
+  if (capability >= 7) return 1.5625e12;  // V100: 125e12 / 80, T4: 65e12 / 40
+  return 0.334e12;                        // P100: 18.7e12 / 56
+}
+
+}  // namespace
+
+GemmRates gemm_rates(const Device& device, const std::string& dtype) {
+  OpQuery unit;
+  unit.dtype = dtype;
+  unit.m = unit.n = unit.k = 1;
+  const OpWork work = work_of(device, unit);
+  const DtypeTraits traits = dtype_traits(dtype);
+  GemmRates rates;
+  rates.flop_per_s = work.flop_per_s;
+  rates.bytes_per_s = work.bytes_per_s;
+  rates.weight_bytes = traits.weight_bits / 8;
+  rates.activation_bytes = traits.activation_bits / 8;
+  rates.num_sms = std::max(1.0, std::round(device.flop_per_s.at("fp16") / sm_flop_per_s(device)));
+  return rates;
+}
+
+const std::vector<GemmTile>& GemmTiles::tiles() {
+  static const std::vector<GemmTile> tiles = {{16, 64},   {16, 128},  {32, 128},
+                                              {64, 64},   {64, 128},  {128, 64},
+                                              {128, 128}, {256, 128}, {128, 256}};
+  return tiles;
+}
+
+GemmTiles::Vector GemmTiles::typical() {
+  Vector result;
+  for (int i = 0; i < kNumShared; ++i) result[i] = kShared[i].typical;
+  result.segment<kNumTiles>(kFirstRate).setConstant(kTypicalRateRatio);
+  result.segment<kNumTiles>(kFirstSetup).setConstant(kTypicalSetupS);
+  return result;
+}
+
+GemmTiles::Vector GemmTiles::to_free(const Vector& values) {
+  Vector free = values.array().log();
+  free[kWaveShare] -= std::log1p(-values[kWaveShare]);
+  return free;
+}
+
+GemmTiles::Vector GemmTiles::from_free(const Vector& free) {
+  Vector values;
+  for (int i = 0; i < kNumParameters; ++i) {
+    const Bounds bounds = bounds_of(i);
+    const double value = i == kWaveShare ? 1 / (1 + std::exp(-free[i])) : std::exp(free[i]);
+    values[i] = std::clamp(value, bounds.least, bounds.most);
+  }
+  return values;
+}
+
+double GemmTiles::memory_s(const GemmShape& s) const {
+  const double bytes =
+      s.n * s.k * rates_.weight_bytes + s.m * s.k * rates_.activation_bytes + s.m * s.n * 2;
+  return bytes / (rates_.bytes_per_s * values_[kMemoryRatio]);
+}
+
+double GemmTiles::tiled_s(const GemmShape& s) const {
+  const double sm_flop_per_s = rates_.flop_per_s / rates_.num_sms;
+  const double sm_bytes_per_s = rates_.bytes_per_s / rates_.num_sms * values_[kSmMemoryRatio];
+  const double partial_s =
+      s.m * s.n * kPartialBytes / rates_.bytes_per_s * values_[kReductionRatio];
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kNumTiles; ++i) {
+    const GemmTile& tile = tiles()[i];
+    const double grid = std::ceil(s.m / tile.rows) * std::ceil(s.n / tile.columns);
+    const double step_s =
+        std::max(2 * tile.rows * tile.columns / (sm_flop_per_s * values_[kFirstRate + i]),
+                 (tile.rows * rates_.activation_bytes + tile.columns * rates_.weight_bytes) /
+                     sm_bytes_per_s);
+    const double setup_s = values_[kFirstSetup + i];
+    for (const double split : kSplits) {
+      const double load = grid * split / rates_.num_sms;
+      const double waves = values_[kWaveShare] * std::ceil(load - 1e-9) +
+                           (1 - values_[kWaveShare]) * std::max(load, 1.0);
+      const double depth = std::ceil(s.k / split / kKernelStep) * kKernelStep;
+      const double merge_s = split > 1 ? values_[kSplit] + split * partial_s : 0;
+      best = std::min(best, waves * (setup_s + depth * step_s) + merge_s);
+    }
+  }
+  return best;
+}
+
+double GemmTiles::seconds(const GemmShape& s) const {
+  const double memory = memory_s(s);
+  const double tiled = values_[kLaunch] + either(tiled_s(s), memory);
+  // A row of the weights at a time on the ordinary cores: cheap to start, dear per row.
+  const double products_s = s.m * s.n * s.k / rates_.flop_per_s * values_[kSkinnyCost];
+  return std::min(tiled, values_[kSkinnyLaunch] + either(memory, products_s));
+}
+
+const std::vector<std::vector<int>>& gemm_parameter_groups() {
+  static const std::vector<std::vector<int>> groups = [] {
+    std::vector<std::vector<int>> result = {
+        {kLaunch, kSkinnyLaunch}, {kSplit}, {kMemoryRatio}, {kSmMemoryRatio}, {kWaveShare}, {}, {}};
+    for (int i = 0; i < GemmTiles::kNumTiles; ++i) {
+      result[5].push_back(kFirstRate + i);
+      result[6].push_back(kFirstSetup + i);
+    }
+    return result;
+  }();
+  return groups;
+}
+
+Json to_json(const GemmTiles& tiles) {
+  const GemmTiles::Vector& values = tiles.values();
+  Json json;
+  for (int i = 0; i < GemmTiles::kNumShared; ++i) json[kShared[i].name] = values[i];
+  json["rate_ratio"] = Json::array();
+  json["setup_s"] = Json::array();
+  for (int i = 0; i < GemmTiles::kNumTiles; ++i) {
+    json["rate_ratio"].push_back(values[kFirstRate + i]);
+    json["setup_s"].push_back(values[kFirstSetup + i]);
+  }
+  return json;
+}
+
+GemmTiles gemm_tiles_from_json(const GemmRates& rates, const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  GemmTiles::Vector values;
+  for (int i = 0; i < GemmTiles::kNumShared; ++i) {
+    values[i] = fields.number(kShared[i].name, kShared[i].bounds.least, kShared[i].bounds.most);
+  }
+  const auto read = [&](const char* key, int first, const Bounds& bounds) {
+    const std::vector<double> list =
+        json_numbers(fields.at(key), fields.path_of(key), bounds.least, bounds.most);
+    if (list.size() != GemmTiles::kNumTiles) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: {} numbers, one for each of the {} tiles is needed",
+                              fields.path_of(key), list.size(), GemmTiles::kNumTiles),
+                  key);
+    }
+    for (int i = 0; i < GemmTiles::kNumTiles; ++i) values[first + i] = list[i];
+  };
+  read("rate_ratio", kFirstRate, kRateBounds);
+  read("setup_s", kFirstSetup, kSetupBounds);
+  fields.finish();
+  return GemmTiles(rates, values);
+}
+
+}  // namespace tessera::cost::models

@@ -1,0 +1,50 @@
+-- Matrix products of TensorRT-LLM on A100 and H200, predicted against measured, for matrices that the fit has not seen:
+-- unseen pairs of n and k, all of one n, all of one k, and numbers of rows between the fitted ones. Five folds each.
+local ts = require "tessera"
+
+local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local aiconfigurator = dofile(folder .. "/fit/aiconfigurator.lua")
+
+local splits = { n_k = { "n", "k" }, n = { "n" }, k = { "k" }, m = { "m" } }
+local kernel_set = { sq = "modern_w8a8", fp8 = "modern_fp8", fp8_block = "modern_fp8" }
+local target_median, target_p90 = 0.05, 0.15
+
+local function quantile(sorted, q)
+  local at = 1 + q * (#sorted - 1)
+  local low = math.floor(at)
+  return sorted[low] + (at - low) * ((sorted[low + 1] or sorted[low]) - sorted[low])
+end
+
+return ts.experiment {
+  name = "fidelity/gemm",
+  doc = "GEMM latency of A100 and H200 by dtype: error on matrices that the fit has not seen",
+  grid = {
+    device = { "A100-80G", "H200-141G" },
+    dtype = { "bfloat16", "int8_wo", "int4_wo", "sq", "fp8", "fp8_block" },
+    hold_out = { "n_k", "n", "k", "m" },
+  },
+  quick = { device = { "A100-80G" }, dtype = { "int8_wo" }, hold_out = { "n_k" } },
+  columns = { "kernel_set", "num_points", "median", "p90", "worst", "in_target" },
+  time_limit_s = 300,
+
+  run = function(point)
+    local by_dtype, why = aiconfigurator.gemm(point.device)
+    if not by_dtype then return { status = why.code } end
+    local samples = by_dtype[point.dtype]
+    if not samples then return { status = "no_data" } end
+    local rows = ts.cross_validate {
+      device = point.device, kernel_set = kernel_set[point.dtype] or "modern", samples = samples, method = "operator",
+      hold_out = splits[point.hold_out], folds = 5,
+    }
+    local errors = {}
+    for i, row in ipairs(rows) do errors[i] = math.abs(row.predicted_s / row.latency_s - 1) end
+    table.sort(errors)
+    local median, p90 = quantile(errors, 0.5), quantile(errors, 0.9)
+    return {
+      status = "ok", kernel_set = kernel_set[point.dtype] or "modern", num_points = #errors, median = median, p90 = p90,
+      worst = errors[#errors], in_target = median <= target_median and p90 <= target_p90,
+    }
+  end,
+
+  plots = { { kind = "bars", x = "dtype", y = "p90", by = "hold_out" } },
+}
