@@ -1,5 +1,5 @@
--- How far the latencies can be trusted, in one table: the error of every model on data that its fit has not seen, beside
--- the target that it was built for. The other scripts of this folder have the single points.
+-- How far the latencies can be trusted, in one table: the error of every model on data that its fit has not seen,
+-- beside the target that it was built for. The other scripts of this folder have the single points.
 --
 -- Targets: 5 % in the median, and 15 % for nine of ten, of products and attention of unseen sizes; 10 % in the median
 -- for a GPU left out and calibrated from 20 points; 6 % in the mean, the papers' figure, for LLM-PQ's layers and runs;
