@@ -8,6 +8,7 @@
 #include <CbcModel.hpp>
 #include <CbcSolver.hpp>
 #include <ClpEventHandler.hpp>
+#include <ClpPrimalColumnDantzig.hpp>
 #include <ClpSimplex.hpp>
 #include <CoinError.hpp>
 #include <CoinMpsIO.hpp>
@@ -55,6 +56,12 @@ void load(const LinearModel& model, OsiClpSolverInterface& solver) {
   }
   solver.messageHandler()->setLogLevel(0);
   solver.getModelPtr()->setLogLevel(0);
+  // CLP's own choice, steepest edge, keeps a list of infeasible columns beside the reduced costs
+  // and asserts that both agree. With costs near its tolerance (omega of a high bitwidth) they
+  // drift apart. Dantzig's rule reads the reduced costs themselves; the primal simplex only cleans
+  // up.
+  ClpPrimalColumnDantzig pricing;
+  solver.getModelPtr()->setPrimalColumnPivotAlgorithm(pricing);
   solver.loadProblem(matrix_of(model), low.data(), high.data(), cost.data(), row_low.data(),
                      row_high.data());
   for (std::size_t i = 0; i < model.columns.size(); ++i) {

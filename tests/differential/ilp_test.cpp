@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <memory>
 
 #include "brute_force.h"
 #include "published_instances.h"
@@ -77,6 +79,66 @@ TEST(IlpDifferential, MatchesBruteForceWithOrderAndPairSearch) {
   }
   EXPECT_GE(tally.optimal, 70);
   EXPECT_GE(tally.infeasible, 30);
+}
+
+// Equal devices, kernels that are fast at high bitwidths only, and costs of omega that reach down
+// to the solver's tolerance: its primal simplex then stops at an assertion for every third seed.
+Instance equal_devices(std::uint64_t seed) {
+  Rng rng(seed);
+  Instance in;
+  in.name = "equal";
+  in.bitwidths = {3, 4, 8, 16};
+  in.groups = {{"A", "node", 4, 30.35e9}};
+  in.layer_class.assign(32, 0);
+  in.layer_bytes = {2.21e9, 2.46e9, 3.48e9, 5.52e9};
+  in.allowed.assign(4, 1);
+  in.embedding_bytes[1] = in.embedding_bytes[3] = 1.89e9;
+  for (int i = 0; i < 32; ++i) {
+    for (const int bits : in.bitwidths) {
+      in.omega.push_back(2 / std::pow(std::exp2(bits - 1) - 1, 2));
+    }
+  }
+  in.theta = 0.001;
+  in.batch_size = 32;
+  in.output_tokens = 100;
+  in.objective = Objective::paper;
+  const auto costs = [&](std::vector<double> base, std::vector<double> slope, double first) {
+    for (std::vector<double>* times : {&base, &slope}) {
+      for (double& s : *times) s *= 0.9 + 0.2 * rng.uniform();
+    }
+    auto table = std::make_shared<std::vector<PhaseCosts>>();
+    for (int size = 1; size <= 32; ++size) {
+      PhaseCosts c;
+      for (std::size_t b = 0; b < 4; ++b) c.layer_s.push_back(base[b] + slope[b] * size);
+      c.first_s = {first};
+      c.last_s = {0};
+      c.link_s = {1e-5};
+      for (const std::size_t place : {0u, 1u, 2u, 3u}) {
+        c.activation_bytes[place] = place % 2 == 1 ? std::max(7.3e8, 1.7e8 * size) : 7.3e8;
+      }
+      table->push_back(c);
+    }
+    return [table](std::int64_t size) -> const PhaseCosts& {
+      return table->at(static_cast<std::size_t>(size - 1));
+    };
+  };
+  in.prefill = costs({0, 0, 3e-4, 3e-4}, {0.6854, 0.9205, 0.0357, 0.0283}, 0.0016);
+  in.decode = costs({3.5e-3, 2.4e-3, 0.0234, 7.2e-3}, {1.3e-3, 1.9e-3, 3.4e-4, 3.3e-4}, 1.58e-3);
+  return in;
+}
+
+TEST(IlpDifferential, MatchesTheExactSearchOnEqualDevices) {
+  for (std::uint64_t seed = 60; seed < 72; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Instance in = equal_devices(seed);
+    PlanRequest request;
+    request.decode_micro_batch_size = 8;
+    const PlanResult exact = make_exact_planner()->plan(in, request);
+    ASSERT_EQ(exact.status, SolveStatus::optimal);
+    const PlanResult ilp = make_ilp_planner()->plan(in, request);
+    EXPECT_EQ(ilp.status, SolveStatus::optimal);
+    EXPECT_NEAR(ilp.objective, exact.objective, 1e-6 * exact.objective);
+  }
 }
 
 class Published : public testing::PublishedInstances {
