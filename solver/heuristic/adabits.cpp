@@ -2,6 +2,7 @@
 // without its latency terms (Algorithm 2, lines 1-2; compared in its Sec. 6.9).
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -90,11 +91,19 @@ class Adabits final : public Planner {
     if (auto refusal = refuse_hopeless(instance, request)) return *std::move(refusal);
     const Deadline deadline(request);
     PlanResult result;
-    for (const auto& [prefill, decode] : first_sizes(instance, request)) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [prefill, decode] : roomiest_sizes(instance, request)) {
       PlanRequest rest = request;
       rest.time_limit_s = deadline.left_s();
-      result = adabits_at(instance, rest, prefill, decode);
-      if (result.candidate || result.status != SolveStatus::infeasible) break;
+      PlanResult found = adabits_at(instance, rest, prefill, decode);
+      if (!found.candidate) {
+        if (!result.candidate) result = std::move(found);
+        continue;
+      }
+      const double omega = evaluate(instance, *found.candidate).omega;
+      if (result.candidate && omega >= least) continue;
+      least = omega;
+      result = std::move(found);
     }
     if (result.candidate) choose_sizes(instance, request, result);
     if (result.candidate && request.on_incumbent) {
@@ -106,19 +115,51 @@ class Adabits final : public Planner {
   }
 
  private:
-  /// The pair that the papers give such a plan, then the one that needs least memory.
-  static std::vector<std::pair<std::int64_t, std::int64_t>> first_sizes(
-      const Instance& instance, const PlanRequest& request) {
+  using Pair = std::pair<std::int64_t, std::int64_t>;
+
+  /// The pairs that leave most memory to layers: for each other pair there is one of these that
+  /// takes no more of any device. Most often that is the smallest pair alone.
+  static std::vector<Pair> roomiest_sizes(const Instance& instance, const PlanRequest& request) {
+    std::vector<std::pair<Pair, std::vector<double>>> kept;
+    std::vector<Pair> sizes = size_pairs(instance, request);
+    if (sizes.empty()) sizes.push_back(nearest_sizes(instance, request));
+    for (const Pair& pair : sizes) {
+      const std::vector<double> bytes = fixed_bytes(instance, pair);
+      const auto no_more = [](const std::vector<double>& a, const std::vector<double>& b) {
+        return std::equal(a.begin(), a.end(), b.begin(), std::less_equal<>());
+      };
+      if (std::any_of(kept.begin(), kept.end(),
+                      [&](const auto& other) { return no_more(other.second, bytes); })) {
+        continue;
+      }
+      std::erase_if(kept, [&](const auto& other) { return no_more(bytes, other.second); });
+      kept.emplace_back(pair, bytes);
+    }
+    std::vector<Pair> pairs;
+    for (const auto& [pair, bytes] : kept) pairs.push_back(pair);
+    return pairs;
+  }
+
+  /// The even share, raised or lowered to what the request fixes, where no pair is worth trying.
+  static Pair nearest_sizes(const Instance& instance, const PlanRequest& request) {
     const std::int64_t even = even_share(instance, request);
-    const auto prefill = [&](std::int64_t size) {
-      return request.prefill_micro_batch_size.value_or(
-          std::min(size, request.decode_micro_batch_size.value_or(size)));
-    };
-    const auto decode = [&](std::int64_t size) {
-      return request.decode_micro_batch_size.value_or(
-          std::max(size, request.prefill_micro_batch_size.value_or(size)));
-    };
-    return {{prefill(even), decode(even)}, {prefill(1), decode(1)}};
+    const std::int64_t prefill = request.prefill_micro_batch_size.value_or(even);
+    return {prefill, request.decode_micro_batch_size.value_or(std::max(even, prefill))};
+  }
+
+  /// What a stage holds besides its layers, for every device and place.
+  static std::vector<double> fixed_bytes(const Instance& instance, const Pair& sizes) {
+    const PhaseCosts& prefill = instance.prefill(sizes.first);
+    const PhaseCosts& decode = instance.decode(sizes.second);
+    std::vector<double> bytes;
+    for (std::size_t g = 0; g < instance.groups.size(); ++g) {
+      for (const bool first : {false, true}) {
+        for (const bool last : {false, true}) {
+          bytes.push_back(instance.fixed_bytes(g, {first, last}, prefill, decode));
+        }
+      }
+    }
+    return bytes;
   }
 
   static void choose_sizes(const Instance& instance, const PlanRequest& request,

@@ -191,6 +191,51 @@ TEST(HeuristicsProperty, AdabitsHasTheLeastOmega) {
   EXPECT_GT(plans, 20);
 }
 
+// Sizes touch memory, so the least omega of all is at the sizes that leave layers most room.
+TEST(HeuristicsProperty, AdabitsWithFreeSizesIsNoWorseThanAtAnyPair) {
+  int compared = 0, tighter = 0;
+  for (std::uint64_t seed = 8901; seed <= 9100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {6, 3, 3, 8});
+    Instance in = random.make();
+    for (DeviceGroup& group : in.groups) group.usable_bytes *= 1.3;
+    for (auto* costs : {&in.prefill, &in.decode}) {  // activations that weigh as much as layers
+      auto table = std::make_shared<std::vector<PhaseCosts>>();
+      for (std::int64_t size = 1; size <= in.batch_size; ++size) {
+        table->push_back((*costs)(size));
+        for (double& bytes : table->back().activation_bytes) bytes *= 3;
+      }
+      *costs = [table](std::int64_t size) -> const PhaseCosts& {
+        return table->at(static_cast<std::size_t>(size - 1));
+      };
+    }
+    const auto planner = make_adabits_planner();
+    const PlanResult free = planner->plan(in, {});
+    const double least = free.candidate ? evaluate(in, *free.candidate).omega : 0;
+    for (std::int64_t decode = 1; decode <= in.batch_size; ++decode) {
+      // The paper's objective prices decoding at the even share only.
+      const auto devices = static_cast<std::int64_t>(in.num_devices());
+      const std::int64_t even = (in.batch_size + devices - 1) / devices;
+      if (in.objective == Objective::paper && decode != even) continue;
+      for (std::int64_t prefill = 1; prefill <= decode; ++prefill) {
+        PlanRequest request;
+        request.prefill_micro_batch_size = prefill;
+        request.decode_micro_batch_size = decode;
+        const PlanResult fixed = planner->plan(in, request);
+        if (!fixed.candidate) continue;
+        ASSERT_TRUE(free.candidate) << prefill << "/" << decode;
+        const double omega = evaluate(in, *fixed.candidate).omega;
+        EXPECT_LE(least, omega + 2e-6 * std::max(1e-3, std::fabs(omega)))
+            << prefill << "/" << decode;
+        ++compared;
+        tighter += least < omega - 1e-3;
+      }
+    }
+  }
+  EXPECT_GT(compared, 200);
+  EXPECT_GT(tighter, 20);
+}
+
 TEST(GroupingProperty, GroupsCostTheSumOfTheirLayers) {
   int plans = 0;
   for (std::uint64_t seed = 8701; seed <= 8780; ++seed) {
