@@ -1,6 +1,7 @@
 #include "src/move_generator.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/moves.h"
 
@@ -211,9 +212,7 @@ void MoveGenerator::rules(std::size_t straggler) {
   for (std::size_t pioneer = 0; pioneer < plan_.num_stages(); ++pioneer) {
     if (pioneer == straggler || !asked(straggler, pioneer)) continue;
     for (std::size_t st = 0; st < in.num_bits(); ++st) {
-      for (std::size_t to = st; to < in.num_bits(); ++to) {
-        add_rule(straggler, pioneer, st, to, in.bitwidths[to] / in.bitwidths[st], -1);
-      }
+      for (std::size_t to = st; to < in.num_bits(); ++to) exchanges(straggler, pioneer, st, to);
       for (std::size_t to = 0; to < in.num_bits(); ++to) {
         if (to != st) add_rule(straggler, pioneer, st, to, 1, 0);
         for (std::size_t room = to + 1; room < in.num_bits(); ++room) {
@@ -221,6 +220,34 @@ void MoveGenerator::rules(std::size_t straggler) {
           add_rule(straggler, pioneer, st, to, layers, in.bitwidths[room]);
         }
       }
+    }
+  }
+}
+
+// Algorithm 2 exchanges sets of layers. One pioneer layer against as many straggler layers as have
+// its weights is the printed rule; the KV cache, which has no bitwidth, breaks that balance, and on
+// full devices no single rule fits. So larger sets are weighed by the bytes that they really hold.
+void MoveGenerator::exchanges(std::size_t straggler, std::size_t pioneer, std::size_t st,
+                              std::size_t to) {
+  const Instance& in = plan_.instance();
+  const std::int32_t printed = in.bitwidths[to] / in.bitwidths[st];
+  add_rule(straggler, pioneer, st, to, printed, -1);
+  if (st == to) return;
+  const std::size_t layer = plan_.candidate().first_layer[straggler];
+  const double gained = plan_.layer_on(pioneer, layer, st).bytes;
+  const double lost = plan_.layer_on(pioneer, layer, to).bytes;
+  if (gained <= 0) return;
+  const double room = plan_.stage(pioneer).usable_bytes - plan_.stage(pioneer).bytes;
+  const auto most = static_cast<double>(counts_[straggler][st]);
+  for (std::size_t k = 1; k <= counts_[pioneer][to]; ++k) {
+    const double in_place = static_cast<double>(k) * lost;
+    std::int32_t before = 0;
+    for (const double bytes : {in_place, in_place + std::max(0.0, room)}) {
+      const auto layers = static_cast<std::int32_t>(std::min(most, std::floor(bytes / gained)));
+      const bool known = layers == before || (k == 1 && layers == printed);
+      if (known || layers < static_cast<std::int32_t>(k)) continue;
+      before = layers;
+      add_rule(straggler, pioneer, st, to, layers, -static_cast<std::int32_t>(k));
     }
   }
 }

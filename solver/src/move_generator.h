@@ -24,6 +24,7 @@ class MoveGenerator {
   void swaps(std::size_t layer);
   void retypes(std::size_t layer);
   void rules(std::size_t straggler);
+  void exchanges(std::size_t straggler, std::size_t pioneer, std::size_t st, std::size_t to);
   void add_rule(std::size_t straggler, std::size_t pioneer, std::size_t st, std::size_t to,
                 std::int32_t layers, std::int32_t room);
   Stage with_counts(std::size_t stage, const std::vector<std::size_t>& counts) const;

@@ -113,12 +113,13 @@ std::optional<RuleEffect> effect_of(const WorkingPlan& plan, const Move& move,
   RuleEffect effect{straggler, pioneer, n};
   effect.straggler[*st] -= n;
   if (move.other_layer < 0) {
+    const auto back = static_cast<std::size_t>(-static_cast<std::int64_t>(move.other_layer));
     effect.pioneer[*st] += n;
     if (n == 1 && *st == *to) return effect;
-    if (pioneer[*to] < 1) return std::nullopt;
-    --effect.pioneer[*to];
-    ++effect.straggler[*to];
-    --effect.net;
+    if (pioneer[*to] < back || n < back) return std::nullopt;
+    effect.pioneer[*to] -= back;
+    effect.straggler[*to] += back;
+    effect.net -= back;
     return effect;
   }
   effect.pioneer[*to] += n;

@@ -236,6 +236,50 @@ TEST(HeuristicsProperty, AdabitsWithFreeSizesIsNoWorseThanAtAnyPair) {
   EXPECT_GT(tighter, 20);
 }
 
+// One fast device full of 8 bits, one slow device with 4 bits that it runs badly. Half of a layer's
+// memory is KV cache, so that one layer of 8 bits has not the room of two of 4 bits, and both
+// devices are full to a tenth of a layer: only sets of layers can change places.
+Instance full_devices() {
+  Instance in;
+  in.name = "full";
+  in.bitwidths = {4, 8};
+  in.groups = {{"fast", "n0", 1, 29.63e9}, {"slow", "n1", 1, 12.2e9}};
+  in.layer_class.assign(26, 0);
+  in.layer_bytes = {1.23e9, 1.74e9};
+  in.allowed.assign(4, 1);
+  for (int i = 0; i < 26; ++i) in.omega.insert(in.omega.end(), {0.04, 0.0001});
+  in.batch_size = 1;
+  in.output_tokens = 10;
+  in.theta = 0.1;
+  const auto costs = [](std::vector<double> layer_s) {
+    auto table = std::make_shared<PhaseCosts>();
+    table->layer_s = std::move(layer_s);
+    table->first_s = table->last_s = {0, 0};
+    table->link_s.assign(4, 0);
+    return [table](std::int64_t) -> const PhaseCosts& { return *table; };
+  };
+  in.prefill = costs({0.4, 0.02, 2.2, 0.05});
+  in.decode = costs({0.005, 0.01, 0.02, 0.03});
+  return in;
+}
+
+TEST(HeuristicsProperty, BitwidthTransferExchangesSetsOfLayersOnFullDevices) {
+  const Instance in = full_devices();
+  PlanRequest request;
+  request.order = {0, 1};
+  const PlanResult best = make_exact_planner()->plan(in, request);
+  ASSERT_EQ(best.status, SolveStatus::optimal);
+  Candidate start;
+  start.order = {0, 1};
+  start.first_layer = {0, 17, 26};
+  start.bit.assign(19, 1);
+  start.bit.resize(26, 0);
+  PlanSearch search(in, start, request);
+  ASSERT_GT(search.objective(), 2 * best.objective);
+  make_bitwidth_transfer()->improve(search);
+  EXPECT_LE(search.best_objective(), 1.05 * best.objective);
+}
+
 TEST(GroupingProperty, GroupsCostTheSumOfTheirLayers) {
   int plans = 0;
   for (std::uint64_t seed = 8701; seed <= 8780; ++seed) {

@@ -2,9 +2,10 @@
 -- as `planner = "bitwidth_transfer"`, which is written in C++.
 --
 -- The stage that slows the pipeline down (the straggler) sheds layers to another (a pioneer) by rules: one pioneer
--- layer of b_pi bits makes room for b_pi / b_st straggler layers of b_st bits, and goes the other way (an exchange); or
--- straggler layers go over and take a bitwidth b, for which a pioneer layer of b_pi bits becomes b as well and makes
--- room for b_pi / b - 1 of them (a conversion). Of all pioneers and rules the best is taken while the objective falls.
+-- layer of b_pi bits makes room for b_pi / b_st straggler layers of b_st bits, and goes the other way (an exchange), or
+-- several do for as many as fit in the bytes that they hold, KV cache and all; or straggler layers go over and take a
+-- bitwidth b, for which a pioneer layer of b_pi bits becomes b as well and makes room for b_pi / b - 1 of them (a
+-- conversion). Of all pioneers and rules the best is taken while the objective falls.
 --
 -- The paper compares with ">" where the objective must fall, and leaves the second slowest stage out; its published
 -- code reads the columns of omega in the wrong order. We do neither.

@@ -37,8 +37,8 @@ struct Move {
   std::int32_t num_layers = 0;     ///< how many move; of `micro_batch`: the new size
   std::int32_t from_bitwidth = 0;  ///< before; 0 where layers keep theirs
   std::int32_t to_bitwidth = 0;    ///< after
-  /// Of `swap`: the layer that trades. Of `rule`: -1, an exchange; else the bitwidth of the pioneer
-  /// layer that is converted to make room, 0: none.
+  /// Of `swap`: the layer that trades. Of `rule`: -k, an exchange against k pioneer layers; else
+  /// the bitwidth of the pioneer layer that is converted to make room, 0: none.
   std::int32_t other_layer = -1;
   double objective_delta = 0;     ///< prefill_delta_s + decode_delta_s + theta omega_delta
   double prefill_delta_s = 0;     ///< of the terms of the objective that price prefill
