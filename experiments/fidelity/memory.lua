@@ -68,7 +68,7 @@ local function plan_row(point)
 end
 
 local function checkpoint_row(point)
-  local file = require "tessera.host".installation.datasets_dir .. "/models/" .. point.model .. ".json"
+  local file = core.data_file("models", point.model)
   return 2 * ts.model(point.model).num_parameters, 2 * core.from_json(core.read_file(file)).published_parameters
 end
 

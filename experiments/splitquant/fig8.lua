@@ -6,6 +6,7 @@
 -- or bitwidth and phase; and memory on OPT and BLOOM against counts that are not ours. Parts without a held-out point
 -- (P100, A100-40G under LLM-PQ's kernels) say so. Memory preset llm-pq; no theta, no objective.
 local ts = require "tessera"
+local core = require "tessera.core"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local memory = dofile(here .. "/../fidelity/memory.lua")
 
@@ -13,10 +14,10 @@ local devices = { "T4-16G", "V100-32G", "P100-12G", "A100-40G", "A100-80G", "L4"
 local kernel_sets = { "llmpq_2023", "llmpq_2023_08", "vllm", "modern", "modern_w8a8", "modern_fp8" }
 
 local function is_known(kernel_set)
-  local path = require "tessera.host".installation.datasets_dir .. "/kernel_sets/" .. kernel_set .. ".json"
-  local file = io.open(path)
-  if file then file:close() end
-  return file ~= nil
+  for _, name in ipairs(core.names "kernel_sets") do
+    if name == kernel_set then return true end
+  end
+  return false
 end
 
 local function part_text(part)

@@ -1,6 +1,7 @@
 -- Where other people's measurements are: the folder in TESSERA_MEASURED, else `shared/measured` beside the project.
 -- They are read from there and never shipped; experiments on them say `no_data` where the folder is absent.
 
+local core = require "tessera.core"
 local host = require "tessera.host"
 
 local M = {}
@@ -24,6 +25,9 @@ end
 
 -- The path of one of its files, or nil and why.
 function M.path(name)
+  if name:sub(1, 1) == "/" or name:find("..", 1, true) then
+    core.raise("invalid_argument", ("'%s' is no path below the measured data"):format(name), "measured.path")
+  end
   local folder, why = M.folder()
   if not folder then return nil, why end
   local path = folder .. "/" .. name

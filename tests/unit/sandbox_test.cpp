@@ -281,7 +281,7 @@ TEST_F(Sandbox, SweepsAnExperimentIntoTheOutputFolder) {
 
 TEST_F(Sandbox, RunsTheScriptsThatShip) {
   int count = 0;
-  for (const char* folder : {"examples", "tutorial", "llmpq"}) {
+  for (const char* folder : {"examples", "tutorial", "llmpq", "splitquant"}) {
     for (const auto& entry :
          fs::directory_iterator(fs::path(TESSERA_SOURCE_DIR) / "experiments" / folder)) {
       if (entry.path().extension() != ".lua") continue;

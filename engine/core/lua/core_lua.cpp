@@ -23,6 +23,13 @@ int names(lua_State* L) {
   return 1;
 }
 
+/// data_file(kind, name): the path of the file behind a name, as everything else finds it.
+int data_file(lua_State* L) {
+  lua_kit::push_text(L, environment(L).folders.require(lua_kit::check_text(L, 1, "kind"),
+                                                       lua_kit::check_text(L, 2, "name")));
+  return 1;
+}
+
 /// did_you_mean(word, candidates): the tail of an error message.
 int suggestion(lua_State* L) {
   const std::string word = lua_kit::check_text(L, 1, "word");
@@ -206,6 +213,7 @@ void register_core(lua_State* L) {
                             {"cluster", lua_kit::guarded<new_cluster>},
                             {"workload", lua_kit::guarded<new_workload>},
                             {"names", lua_kit::guarded<names>},
+                            {"data_file", lua_kit::guarded<data_file>},
                             {"did_you_mean", lua_kit::guarded<suggestion>},
                             {"raise", lua_kit::guarded<raise_error>},
                             {"why", lua_kit::guarded<new_why>},

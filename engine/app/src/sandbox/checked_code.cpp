@@ -18,10 +18,22 @@ namespace {
 constexpr std::size_t kMaxChunkBytes = 16u << 20;
 
 // Modules of the library that hold nothing but what any script may do.
-constexpr std::string_view kLentModules[] = {
-    "tessera",          "tessera.core",   "tessera.options",         "tessera.rows",
-    "tessera.budget",   "tessera.timer",  "tessera.splits",          "tessera.text_table",
-    "tessera.variants", "tessera.prices", "tessera.baselines.search"};
+constexpr std::string_view kLentModules[] = {"tessera",
+                                             "tessera.core",
+                                             "tessera.options",
+                                             "tessera.rows",
+                                             "tessera.budget",
+                                             "tessera.timer",
+                                             "tessera.splits",
+                                             "tessera.text_table",
+                                             "tessera.variants",
+                                             "tessera.prices",
+                                             "tessera.baselines.search",
+                                             "tessera.measured",
+                                             "tessera.papers.gptq_errors",
+                                             "tessera.papers.llmpq",
+                                             "tessera.papers.similar_latency",
+                                             "tessera.papers.splitquant"};
 
 std::string piece_by_piece(lua_State* L) {
   std::string code;
