@@ -137,7 +137,8 @@ solver::Move move_argument(lua_State* L) {
                                   &move.to_bitwidth, &move.other_layer};
   int index = 2;
   for (std::int32_t* field : fields) {
-    *field = static_cast<std::int32_t>(lua_kit::check_integer(L, index++, "move", -1, 2147483647));
+    *field = static_cast<std::int32_t>(
+        lua_kit::check_integer(L, index++, "move", -2147483647, 2147483647));
   }
   return move;
 }

@@ -40,7 +40,8 @@ Json set_json() {
 
 TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
   const std::vector<std::string> names = datasets().list("kernel_sets");
-  ASSERT_EQ(names, (std::vector<std::string>{"llmpq_2023", "tessera", "vllm"}));
+  ASSERT_EQ(names, (std::vector<std::string>{"llmpq_2023", "llmpq_2023_08", "modern", "modern_fp8",
+                                             "modern_w8a8", "tessera", "vllm"}));
   const std::vector<std::string> devices = datasets().list("devices");
   for (const std::string& name : names) {
     const KernelSet set = find_kernel_set(name, datasets());
