@@ -169,8 +169,8 @@ const FitMethod& find_fit_method(Op op, std::string_view name) {
     known.push_back(method->name);
   }
   throw Error(ErrorCode::not_found,
-              fmt::format("no method {} for {}{}; there are: {}", quote(name), to_string(op),
-                          did_you_mean(name, known), join(known, ", ")),
+              fmt::format("no method {} for {}{}", quote(name), to_string(op),
+                          did_you_mean(name, known)),
               "method");
 }
 

@@ -31,6 +31,13 @@ local ts = {}
 ---@field source string Where the description comes from
 ---@field link fun(self, from: integer, to: integer): table bytes_per_s, latency_s and kind of the link between two devices (0-based indices)
 
+--- A declared collection of experiments: what ts.collection was given, and its scripts.
+---@class tessera.Collection
+---@field name string Of the report's file
+---@field doc string One line
+---@field paths string[] Of the scripts, in order
+---@field empty string[] Folders that hold no script
+
 --- A GPU type by its data sheet.
 ---@class tessera.Device
 ---@field name string Name
@@ -398,13 +405,13 @@ local ts = {}
 ---@class tessera.options.calibrate
 ---@field device tessera.Device|string|table Device that was measured, or its name
 ---@field kernel_set? string Kernels that were measured [default "modern"]
----@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field samples table[]|string Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table that ts.read_profile_data reads
 ---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
 ---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
 ---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
 ---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
 ---@field source? string Where the points come from; default: as the first says
----@field donor? tessera.Profile|string Profile of another device whose form is scaled; default: of the shipped ones what predicts best
+---@field donor? tessera.Profile|string Profile whose form is scaled; default: of the device's own and the shipped ones what predicts best
 
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
@@ -416,10 +423,16 @@ local ts = {}
 ---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
 ---@field source? string Where the description comes from
 
+---@class tessera.options.collection
+---@field name string Of the report's file: reproduce_all
+---@field doc? string One line [default ""]
+---@field scripts string[] Scripts that return experiments, or folders of such scripts, from the folder of this one
+---@field except? string[] Scripts of these folders that are left out
+
 ---@class tessera.options.cross_validate
 ---@field device tessera.Device|string|table Device that was measured, or its name
 ---@field kernel_set? string Kernels that were measured [default "modern"]
----@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field samples table[]|string Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table that ts.read_profile_data reads
 ---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
 ---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
 ---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
@@ -457,7 +470,7 @@ local ts = {}
 ---@class tessera.options.fit_profile
 ---@field device tessera.Device|string|table Device that was measured, or its name
 ---@field kernel_set? string Kernels that were measured [default "modern"]
----@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field samples table[]|string Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table that ts.read_profile_data reads
 ---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
 ---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
 ---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
@@ -624,7 +637,7 @@ local ts = {}
 ---@return table[]
 function ts.beside(plan, options) end
 
---- Adapts a device from few measured points, GPUs that no table covers included: a profile, and the errors { before, after, donor }.
+--- Adapts a device from few measured points, GPUs that no table covers included: a profile, and the errors { before, after, donor }. Points without another of their kind (op, dtype, bitwidth, phase) are not in `after`.
 ---@param options tessera.options.calibrate
 ---@return tessera.Profile
 function ts.calibrate(options) end
@@ -639,6 +652,11 @@ function ts.check(plan) end
 ---@param options? tessera.options.cluster|string
 ---@return tessera.Cluster
 function ts.cluster(options) end
+
+--- Declares a collection of experiments. A script that returns it is swept by `tessera run`, which then writes one report.
+---@param options tessera.options.collection
+---@return tessera.Collection
+function ts.collection(options) end
 
 --- Predicts every sample by a model fitted without its fold: the samples with predicted_s and error_ratio. Folds are the samples' own field `fold`, or made from hold_out.
 ---@param options tessera.options.cross_validate
