@@ -111,7 +111,7 @@ class Reader {
     query.dtype = text(dtype_);
     query.kv_dtype = text(kv_dtype_);
     query.name = text(name_);
-    if (query.op == Op::gemm && query.m == 0) query.m = rows_of(query);
+    if (query.op == Op::gemm) set_rows(query);
     const bool phased = query.op == Op::attention || query.op == Op::layer;
     if (phased && query.phase == Phase::decode && text(tokens_).empty()) query.tokens = 1;
     if (query.op == Op::attention && query.num_kv_heads == 0) query.num_kv_heads = query.num_heads;
@@ -132,8 +132,9 @@ class Reader {
   }
 
   // Of a prompt pass every token of every sequence is a row, of a decode pass every sequence.
-  static double rows_of(const OpQuery& query) {
-    return std::max(query.batch_size, 1.0) * query.tokens;
+  static void set_rows(OpQuery& query) {
+    if (query.m == 0) query.m = std::max(query.batch_size, 1.0) * query.tokens;
+    query.batch_size = query.tokens = query.context_tokens = 0;
   }
 
   // A table without the column bitwidth says it here alone: 16 would make 4-bit layers FP16 ones.
