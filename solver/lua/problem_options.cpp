@@ -96,12 +96,28 @@ bool is_on(const solver::ServingProblem& serving, const Device& device) {
                      [&](const ClusterDevice& slot) { return slot.device.name == device.name; });
 }
 
+// A profile alone, or under a name, would read as an empty list, which is the roofline.
+void check_list(lua_State* L, int index, const std::string& path) {
+  bool is_list = lua_istable(L, index);
+  if (is_list && lua_objlen(L, index) == 0) {
+    lua_pushnil(L);
+    is_list = lua_next(L, index) == 0;
+    if (!is_list) lua_pop(L, 2);
+  }
+  if (is_list) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: {} where a list of profiles belongs, as {{ profile }}", path,
+                          lua_kit::describe_value(L, index)),
+              path);
+}
+
 std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
     lua_State* L, const lua_kit::Options& options, const solver::ServingProblem& serving) {
   const std::string path = options.path_of("profiles");
   std::vector<std::shared_ptr<const cost::Profile>> given;
   options.push("profiles");
   const int list = lua_gettop(L);
+  check_list(L, list, path);
   for (int i = 1; i <= static_cast<int>(lua_objlen(L, list)); ++i) {
     const std::string where = fmt::format("{}[{}]", path, i);
     lua_rawgeti(L, list, i);
@@ -116,6 +132,13 @@ std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
     if (!is_on(serving, profile->device)) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: the cluster has no {}", where, profile->device.name), where);
+    }
+    for (const auto& other : given) {
+      if (other->device.name != profile->device.name) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: a second profile of {}; give one for each device", where,
+                              profile->device.name),
+                  where);
     }
     given.push_back(std::move(profile));
   }

@@ -28,8 +28,9 @@ std::vector<OptionSpec> common_options() {
           {.name = "samples",
            .type = OptionType::table,
            .doc = "Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, "
-                  "batch_size, tokens, context_tokens, latency_s }, ...",
-           .lua_type = "table[]",
+                  "batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table "
+                  "that ts.read_profile_data reads",
+           .lua_type = "table[]|string",
            .required = true},
           {.name = "method",
            .type = OptionType::text,
@@ -106,8 +107,9 @@ std::vector<std::int32_t> folds_of(lua_State* L, const lua_kit::Options& options
                                    const cost::FitOptions& fit) {
   options.push("samples");
   const int list = lua_gettop(L);
+  const bool is_file = lua_type(L, list) == LUA_TSTRING;  // which has no column for it
   std::vector<std::int32_t> folds;
-  for (std::size_t i = 0; i < samples.size(); ++i) {
+  for (std::size_t i = 0; i < samples.size() && !is_file; ++i) {
     lua_rawgeti(L, list, static_cast<int>(i) + 1);
     lua_getfield(L, -1, "fold");
     if (!lua_isnil(L, -1)) {
@@ -146,7 +148,11 @@ std::vector<std::shared_ptr<const cost::Profile>> donors_of(lua_State* L,
     return {donor->profile};
   }
   lua_pop(L, 1);
-  return cost::donor_profiles(device, kernel_set, core_lua::environment(L).folders);
+  const DataFolders& folders = core_lua::environment(L).folders;
+  auto donors = cost::donor_profiles(device, kernel_set, folders);
+  auto own = cost::profile_for(device, kernel_set, folders);
+  if (!own->parts.empty()) donors.insert(donors.begin(), std::move(own));
+  return donors;
 }
 
 }  // namespace
@@ -172,12 +178,13 @@ const OptionTable& calibrate_options() {
   static const OptionTable table = [] {
     OptionTable made{"ts.calibrate",
                      "Adapts a device from few measured points, GPUs that no table covers "
-                     "included: a profile, and the errors { before, after, donor }.",
+                     "included: a profile, and the errors { before, after, donor }. Points without "
+                     "another of their kind (op, dtype, bitwidth, phase) are not in `after`.",
                      "tessera.Profile", common_options()};
     made.options.push_back({.name = "donor",
                             .type = OptionType::table,
-                            .doc = "Profile of another device whose form is scaled; default: of "
-                                   "the shipped ones what predicts best",
+                            .doc = "Profile whose form is scaled; default: of the device's own "
+                                   "and the shipped ones what predicts best",
                             .lua_type = "tessera.Profile|string"});
     return made;
   }();
@@ -239,7 +246,9 @@ int calibrate(lua_State* L) {
   cost::Calibration result = cost::calibrate(
       *device, kernels, samples, donors_of(L, options, *device, kernels.name),
       cost::profile_for(*device, kernels.name, folders), read_fit_options(options, samples));
-  lua_kit::push_object<BoundProfile>(L, bind_profile(std::move(result.profile), kernels));
+  auto profile = std::make_shared<cost::Profile>(*result.profile);
+  profile->device_by_name = cost::is_known_device(*device, folders);
+  lua_kit::push_object<BoundProfile>(L, bind_profile(std::move(profile), kernels));
   lua_createtable(L, 0, 3);
   push_errors(L, result.before);
   lua_setfield(L, -2, "before");

@@ -44,25 +44,15 @@ int push_prediction(lua_State* L, const cost::Prediction& prediction) {
   return 2;
 }
 
-void refuse_other_op(const OpQuery& query, Op wanted, const std::string& path) {
-  if (query.op == wanted) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: these are the fields of a {}, not of a {}", path,
-                          cost::to_string(query.op), cost::to_string(wanted)),
-              path);
-}
-
 int gemm_s(lua_State* L) {
   const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
-  const OpQuery query = cost_lua::query_argument(L, 2, "profile:gemm_s", false);
-  refuse_other_op(query, Op::gemm, "profile:gemm_s");
+  const OpQuery query = cost_lua::query_argument(L, 2, "profile:gemm_s", false, Op::gemm);
   return push_prediction(L, bound.model->op(query));
 }
 
 int attention_s(lua_State* L) {
   const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
-  const OpQuery query = cost_lua::query_argument(L, 2, "profile:attention_s", false);
-  refuse_other_op(query, Op::attention, "profile:attention_s");
+  const OpQuery query = cost_lua::query_argument(L, 2, "profile:attention_s", false, Op::attention);
   return push_prediction(L, bound.model->op(query));
 }
 

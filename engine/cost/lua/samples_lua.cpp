@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
+#include <utility>
 
 #include "core_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/read_samples.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
 
@@ -23,26 +26,31 @@ constexpr double kLongest_s = 1e6;
 struct NumberField {
   const char* name;
   double OpQuery::*member;
+  const char* alias = nullptr;  ///< the column of our CSV schema
 };
 const std::vector<NumberField>& number_fields() {
-  static const std::vector<NumberField> fields = {{"m", &OpQuery::m},
-                                                  {"n", &OpQuery::n},
-                                                  {"k", &OpQuery::k},
-                                                  {"batch_size", &OpQuery::batch_size},
-                                                  {"tokens", &OpQuery::tokens},
-                                                  {"context_tokens", &OpQuery::context_tokens},
-                                                  {"num_heads", &OpQuery::num_heads},
-                                                  {"num_kv_heads", &OpQuery::num_kv_heads},
-                                                  {"head_dim", &OpQuery::head_dim},
-                                                  {"window", &OpQuery::window},
-                                                  {"bytes", &OpQuery::bytes}};
+  static const std::vector<NumberField> fields = {
+      {"m", &OpQuery::m},
+      {"n", &OpQuery::n},
+      {"k", &OpQuery::k},
+      {"batch_size", &OpQuery::batch_size, "batch"},
+      {"tokens", &OpQuery::tokens},
+      {"context_tokens", &OpQuery::context_tokens, "context"},
+      {"num_heads", &OpQuery::num_heads},
+      {"num_kv_heads", &OpQuery::num_kv_heads},
+      {"head_dim", &OpQuery::head_dim},
+      {"window", &OpQuery::window},
+      {"bytes", &OpQuery::bytes}};
   return fields;
 }
 
 std::vector<std::string> known_keys(bool is_sample) {
   std::vector<std::string> keys = {"op",       "phase", "dtype", "kv_dtype",
                                    "bitwidth", "model", "name",  "num_devices"};
-  for (const NumberField& field : number_fields()) keys.emplace_back(field.name);
+  for (const NumberField& field : number_fields()) {
+    keys.emplace_back(field.name);
+    if (field.alias != nullptr) keys.emplace_back(field.alias);
+  }
   if (!is_sample) return keys;
   keys.insert(keys.end(), {"latency_s", "device", "kernel_set", "source", "fold", "predicted_s",
                            "error_ratio"});
@@ -64,6 +72,11 @@ class Fields {
     if (!lua_isnil(L_, -1)) return true;
     lua_pop(L_, 1);
     return false;
+  }
+  bool has(const char* name) const {
+    if (!push(name)) return false;
+    lua_pop(L_, 1);
+    return true;
   }
   std::string text(const char* name) const {
     if (!push(name)) return "";
@@ -100,16 +113,43 @@ void check_keys(lua_State* L, int index, const std::string& path, bool is_sample
   }
 }
 
-Op read_op(const Fields& fields, const OpQuery& query) {
+// By which fields are there, not by their values: m = 0 is a GEMM without rows, and refused as one.
+Op read_op(const Fields& fields, std::optional<Op> wanted) {
   const std::string word = fields.text("op");
   if (word.empty()) {
-    if (query.m > 0) return Op::gemm;
-    return query.num_heads > 0 ? Op::attention : Op::layer;
+    if (wanted) return *wanted;
+    if (fields.has("m")) return Op::gemm;
+    return fields.has("num_heads") ? Op::attention : Op::layer;
   }
-  if (const auto op = cost::op_from_string(word)) return *op;
-  fail(fields.where("op"), "unknown op " + quote(word) +
-                               did_you_mean(word, {"gemm", "attention", "layer", "elementwise",
-                                                   "all_reduce", "send_recv"}));
+  const auto op = cost::op_from_string(word);
+  if (!op) {
+    fail(fields.where("op"), "unknown op " + quote(word) +
+                                 did_you_mean(word, {"gemm", "attention", "layer", "elementwise",
+                                                     "all_reduce", "send_recv"}));
+  }
+  if (wanted && *op != *wanted) {
+    fail(fields.where("op"),
+         fmt::format("{} where {} belongs", quote(word), quote(cost::to_string(*wanted))));
+  }
+  return *op;
+}
+
+// A field that the op does not have would be passed over, and the answer be of something else.
+void read_sizes(const Fields& fields, OpQuery& query) {
+  const std::vector<std::string>& known = cost::fields_of(query.op);
+  for (const NumberField& field : number_fields()) {
+    const bool aliased = field.alias != nullptr && fields.has(field.alias);
+    if (aliased && fields.has(field.name)) {
+      fail(fields.where(field.alias), fmt::format("the same as {}; give one", field.name));
+    }
+    const char* name = aliased ? field.alias : field.name;
+    if (!fields.has(name)) continue;
+    if (std::find(known.begin(), known.end(), field.name) == known.end()) {
+      fail(fields.where(name), fmt::format("no field of op {}; it has {}",
+                                           quote(cost::to_string(query.op)), join(known, ", ")));
+    }
+    fields.number(name, 0, kLargest, query.*field.member);
+  }
 }
 
 void read_phase(const Fields& fields, OpQuery& query) {
@@ -135,19 +175,30 @@ void read_layer(lua_State* L, const Fields& fields, OpQuery& query) {
   query.layer = {model, &model->layer_classes.front()};
 }
 
-void check_dtype(const Fields& fields, const OpQuery& query) {
-  if (query.op == Op::gemm || query.op == Op::attention) {
-    if (query.dtype.empty()) {
-      fail(fields.where("dtype"), "missing; one of " + join(cost::known_dtypes(), ", "));
+void check_dtypes(const Fields& fields, const OpQuery& query) {
+  if (query.op != Op::gemm && query.op != Op::attention) return;
+  if (query.dtype.empty()) {
+    fail(fields.where("dtype"), "missing; one of " + join(cost::known_dtypes(), ", "));
+  }
+  if (fields.has("bitwidth")) {
+    fail(fields.where("bitwidth"),
+         "of layers; the dtype says how wide the operands are, as int4_wo");
+  }
+  for (const auto& [name, dtype] :
+       {std::pair{"dtype", &query.dtype}, std::pair{"kv_dtype", &query.kv_dtype}}) {
+    if (dtype->empty()) continue;
+    try {
+      cost::dtype_traits(*dtype);
+    } catch (const Error& error) {
+      throw Error(error.code(), fields.where(name) + ": " + error.what(), fields.where(name));
     }
-    cost::dtype_traits(query.dtype);
-    if (!query.kv_dtype.empty()) cost::dtype_traits(query.kv_dtype);
   }
 }
 
 }  // namespace
 
-OpQuery query_argument(lua_State* L, int index, const std::string& path, bool is_sample) {
+OpQuery query_argument(lua_State* L, int index, const std::string& path, bool is_sample,
+                       std::optional<Op> wanted) {
   if (index < 0) index = lua_gettop(L) + 1 + index;
   if (!lua_istable(L, index)) {
     fail(path, lua_kit::describe_value(L, index) + " where a table of fields belongs");
@@ -155,10 +206,8 @@ OpQuery query_argument(lua_State* L, int index, const std::string& path, bool is
   check_keys(L, index, path, is_sample);
   const Fields fields(L, index, path);
   OpQuery query;
-  for (const NumberField& field : number_fields()) {
-    fields.number(field.name, 0, kLargest, query.*field.member);
-  }
-  query.op = read_op(fields, query);
+  query.op = read_op(fields, wanted);
+  read_sizes(fields, query);
   query.dtype = fields.text("dtype");
   query.kv_dtype = fields.text("kv_dtype");
   query.name = fields.text("name");
@@ -173,7 +222,7 @@ OpQuery query_argument(lua_State* L, int index, const std::string& path, bool is
   if (query.op == Op::attention && query.num_kv_heads == 0) query.num_kv_heads = query.num_heads;
   const bool one_token = query.op == Op::layer || query.op == Op::attention;
   if (one_token && query.phase == cost::Phase::decode && query.tokens == 0) query.tokens = 1;
-  check_dtype(fields, query);
+  check_dtypes(fields, query);
   try {
     cost::check_query(query);
   } catch (const Error& error) {
@@ -182,10 +231,9 @@ OpQuery query_argument(lua_State* L, int index, const std::string& path, bool is
   return query;
 }
 
-std::vector<cost::Sample> samples_argument(lua_State* L, int index, const std::string& path) {
-  if (!lua_istable(L, index)) {
-    fail(path, lua_kit::describe_value(L, index) + " where a list of samples belongs");
-  }
+namespace {
+
+std::vector<cost::Sample> samples_of_table(lua_State* L, int index, const std::string& path) {
   std::vector<cost::Sample> samples;
   const auto count = static_cast<int>(lua_objlen(L, index));
   samples.reserve(static_cast<std::size_t>(count));
@@ -204,8 +252,46 @@ std::vector<cost::Sample> samples_argument(lua_State* L, int index, const std::s
     samples.push_back(std::move(sample));
     lua_pop(L, 1);
   }
-  if (samples.empty()) fail(path, "no samples; give at least one");
+  if (samples.empty()) {
+    lua_getfield(L, index, "latency_s");
+    fail(path, lua_isnil(L, -1) ? "no samples; give at least one"
+                                : "the fields of one sample where a list of samples belongs: { { "
+                                  "..., latency_s = ... }, ... }");
+  }
+  cost::first_of_repeats(samples,
+                         [&](std::size_t i) { return fmt::format("{}[{}]", path, i + 1); });
   return samples;
+}
+
+// Any table that ts.read_profile_data reads, as it reads it.
+std::vector<cost::Sample> samples_of_file(lua_State* L, const std::string& file) {
+  cost::SampleFile read = cost::read_samples(file, {});
+  if (const std::string warning = read.warning(file); !warning.empty()) {
+    fmt::print(stderr, "warning: {}\n", warning);
+  }
+  std::map<std::string, std::shared_ptr<const LayerShape>> shapes;
+  for (cost::Sample& sample : read.samples) {
+    if (sample.query.op != Op::layer) continue;
+    auto& shape = shapes[sample.query.model];
+    if (shape == nullptr) {
+      lua_kit::push_text(L, sample.query.model);
+      const auto model = core_lua::model_argument(L, lua_gettop(L), file + ": model");
+      lua_pop(L, 1);
+      shape = {model, &model->layer_classes.front()};
+    }
+    sample.query.layer = shape;
+  }
+  return std::move(read.samples);
+}
+
+}  // namespace
+
+std::vector<cost::Sample> samples_argument(lua_State* L, int index, const std::string& path) {
+  if (lua_type(L, index) == LUA_TSTRING) {
+    return samples_of_file(L, lua_kit::check_text(L, index, path));
+  }
+  if (lua_istable(L, index)) return samples_of_table(L, index, path);
+  fail(path, lua_kit::describe_value(L, index) + " where a list of samples or a file belongs");
 }
 
 void push_sample(lua_State* L, const cost::Sample& sample) {
@@ -246,13 +332,14 @@ void push_errors(lua_State* L, const cost::Errors& errors) {
     lua_pushnumber(L, value);
     lua_setfield(L, -2, name);
   };
+  number("num_points", static_cast<double>(errors.num_points));
+  lua_kit::push_text(L, errors.split);
+  lua_setfield(L, -2, "split");
+  if (errors.num_points == 0) return;  // an error of no point is not zero
   number("median", errors.median);
   number("p90", errors.p90);
   number("worst", errors.worst);
   number("mean", errors.mean);
-  number("num_points", static_cast<double>(errors.num_points));
-  lua_kit::push_text(L, errors.split);
-  lua_setfield(L, -2, "split");
 }
 
 }  // namespace tessera::cost_lua

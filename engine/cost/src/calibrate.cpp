@@ -1,7 +1,11 @@
 // Few-sample calibration: the form of a device that was measured well, scaled to one that was not.
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -38,22 +42,47 @@ Errors errors_before(const Device& device, const KernelSet& kernels,
 
 struct Candidate {
   ProfilePart part;
+  std::vector<double> held_out_s;  ///< [sample] without it; empty where nothing can be held out
   const Profile* donor = nullptr;
 };
+
+double mean_error(const Candidate& candidate, const std::vector<double>& measured) {
+  return candidate.held_out_s.empty() ? std::numeric_limits<double>::infinity()
+                                      : errors_of(candidate.held_out_s, measured, "").mean;
+}
+
+// A part of this very device as it is: the points are not in its fit.
+Candidate kept(const ProfilePart& part, const Profile* donor, const std::vector<Sample>& samples) {
+  Candidate candidate{part, {}, donor};
+  for (const Sample& sample : samples) {
+    candidate.held_out_s.push_back(part.model->seconds(sample.query));
+  }
+  return candidate;
+}
 
 // The best of the points alone and of every donor. With one point there is nothing to compare by:
 // the first donor's form, scaled, goes before a fit of one point.
 Candidate best_part(const Device& device, const std::vector<Sample>& samples,
                     const std::vector<std::shared_ptr<const Profile>>& donors,
                     const FitOptions& options) {
+  const std::vector<double> measured = latencies_of(samples);
   std::optional<Candidate> best;
   std::optional<Error> last;
+  const auto consider = [&](Candidate candidate) {
+    if (best && !(mean_error(candidate, measured) < mean_error(*best, measured))) return;
+    best = std::move(candidate);
+  };
   const auto attempt = [&](const Profile* donor) {
     const ProfilePart* form = donor == nullptr ? nullptr : donor->find(samples.front().query);
     if (donor != nullptr && form == nullptr) return;
     try {
-      Candidate candidate{fit_part(device, samples, options, form), donor};
-      if (!best || predicts_better(candidate.part, best->part)) best = std::move(candidate);
+      Candidate candidate{{}, {}, donor};
+      candidate.part = fit_part(device, samples, options, form, &candidate.held_out_s);
+      const bool comparable = !candidate.held_out_s.empty();
+      consider(std::move(candidate));
+      if (comparable && donor != nullptr && donor->device.name == device.name) {
+        consider(kept(*form, donor, samples));
+      }
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_argument) throw;
       last = error;
@@ -65,26 +94,41 @@ Candidate best_part(const Device& device, const std::vector<Sample>& samples,
   return *std::move(best);
 }
 
-// Every point predicted without it, over all parts.
-Errors errors_after(const std::vector<Candidate>& parts) {
-  Errors after;
-  after.split = "each point predicted without it";
-  std::vector<Errors> known;
-  for (const Candidate& candidate : parts) {
-    if (candidate.part.held_out) known.push_back(*candidate.part.held_out);
+// Predictions of points by what has not seen them, over all parts.
+struct Pooled {
+  std::vector<double> predicted, measured;
+  std::size_t num_alone = 0;  ///< points without another of their kind
+
+  void add(const Candidate& candidate, const std::vector<Sample>& samples) {
+    if (candidate.held_out_s.empty()) {
+      num_alone += samples.size();
+      return;
+    }
+    predicted.insert(predicted.end(), candidate.held_out_s.begin(), candidate.held_out_s.end());
+    const std::vector<double> latencies = latencies_of(samples);
+    measured.insert(measured.end(), latencies.begin(), latencies.end());
   }
-  double total = 0;
-  for (const Errors& errors : known) {
-    const auto weight = static_cast<double>(errors.num_points);
-    after.median += weight * errors.median;
-    after.mean += weight * errors.mean;
-    after.p90 = std::max(after.p90, errors.p90);
-    after.worst = std::max(after.worst, errors.worst);
-    after.num_points += errors.num_points;
-    total += weight;
+
+  Errors errors() const {
+    std::string split = "each point predicted without it";
+    if (num_alone > 0) {
+      split += fmt::format("; {} of {} left out, as no other point is of the same kind", num_alone,
+                           num_alone + measured.size());
+    }
+    if (!measured.empty()) return errors_of(predicted, measured, std::move(split));
+    Errors none;
+    none.split = "no point can be predicted without it: none has another of the same kind";
+    return none;
   }
-  if (total > 0) after.median /= total, after.mean /= total;
-  return after;
+};
+
+// Parts of a kind that the profile does not have yet.
+void add_missing(Profile& profile, const std::vector<ProfilePart>& others) {
+  for (const ProfilePart& other : others) {
+    const bool known = std::any_of(profile.parts.begin(), profile.parts.end(),
+                                   [&](const ProfilePart& part) { return same_kind(part, other); });
+    if (!known) profile.parts.push_back(other);
+  }
 }
 
 }  // namespace
@@ -99,29 +143,25 @@ Calibration calibrate(const Device& device, const KernelSet& kernels,
   }
   Calibration result;
   result.before = errors_before(device, kernels, samples, std::move(before));
-  std::vector<Candidate> parts;
-  for (const auto& part : split_by_part(samples)) {
-    parts.push_back(best_part(device, part, donors, options));
-  }
-  result.after = errors_after(parts);
   auto profile = std::make_shared<Profile>();
   profile->device = device;
   profile->kernel_set = kernels.name;
   const Profile* donor = nullptr;
-  for (Candidate& candidate : parts) {
+  Pooled held_out;
+  for (const auto& points : split_by_part(samples)) {
+    Candidate candidate = best_part(device, points, donors, options);
+    held_out.add(candidate, points);
     if (donor == nullptr) donor = candidate.donor;
     profile->parts.push_back(std::move(candidate.part));
   }
+  result.after = held_out.errors();
+  for (const auto& own : donors) {
+    if (own->device.name == device.name) add_missing(*profile, own->parts);
+  }
   if (donor != nullptr) {
     result.donor = donor->device.name;
-    if (const auto others = carried_over(device, *donor)) {
-      for (const ProfilePart& other : others->parts) {
-        const bool measured =
-            std::any_of(profile->parts.begin(), profile->parts.end(),
-                        [&](const ProfilePart& part) { return same_kind(part, other); });
-        if (!measured) profile->parts.push_back(other);
-      }
-    }
+    const auto others = donor->device.name == device.name ? nullptr : carried_over(device, *donor);
+    if (others != nullptr) add_missing(*profile, others->parts);
   }
   result.profile = std::move(profile);
   return result;

@@ -61,10 +61,13 @@ std::string split_text(const FitOptions& options, std::int32_t num_folds,
                             : fmt::format("{}, {} folds", what, num_folds);
 }
 
-// Held-out errors of one method, or absent where the points are all of one query.
-std::optional<Errors> held_out_errors(const FitMethod& method, const Device& device,
-                                      const std::vector<Sample>& samples, const FitOptions& options,
-                                      const OpModel* donor) {
+struct HeldOut {
+  std::vector<double> predicted_s;  ///< [sample] empty where the points are all of one query
+  std::optional<Errors> errors;
+};
+
+HeldOut hold_out(const FitMethod& method, const Device& device, const std::vector<Sample>& samples,
+                 const FitOptions& options, const OpModel* donor) {
   std::vector<std::string> fields =
       options.hold_out.empty() ? fields_of(samples.front().query.op) : options.hold_out;
   std::set<std::vector<double>> groups;
@@ -73,11 +76,13 @@ std::optional<Errors> held_out_errors(const FitMethod& method, const Device& dev
     for (const std::string& field : fields) group.push_back(field_value(sample.query, field));
     groups.insert(std::move(group));
   }
-  if (groups.size() < 2) return std::nullopt;
+  if (groups.size() < 2) return {};
   const auto folds = folds_by(samples, fields, options.folds, options.seed);
   const std::int32_t count = 1 + *std::max_element(folds.begin(), folds.end());
-  return errors_of(cross_validate(method, device, samples, folds, donor), latencies_of(samples),
-                   split_text(options, count, fields));
+  HeldOut result{cross_validate(method, device, samples, folds, donor), std::nullopt};
+  result.errors =
+      errors_of(result.predicted_s, latencies_of(samples), split_text(options, count, fields));
+  return result;
 }
 
 const OpModel* donor_model(const ProfilePart* donor, const FitMethod& method) {
@@ -100,7 +105,8 @@ std::vector<std::vector<Sample>> split_by_part(const std::vector<Sample>& sample
 }
 
 ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
-                     const FitOptions& options, const ProfilePart* donor) {
+                     const FitOptions& options, const ProfilePart* donor,
+                     std::vector<double>* held_out_s) {
   const Op op = samples.front().query.op;
   std::vector<const FitMethod*> methods = fit_methods(op);
   if (options.method != "auto") methods = {&find_fit_method(op, options.method)};
@@ -112,9 +118,12 @@ ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
     try {
       ProfilePart part = described(samples, options);
       part.method = method->name;
-      part.held_out = held_out_errors(*method, device, samples, options, form);
+      HeldOut held_out = hold_out(*method, device, samples, options, form);
+      part.held_out = std::move(held_out.errors);
       part.model = method->fit(device, samples, form);
-      if (!best || predicts_better(part, *best)) best = std::move(part);
+      if (best && !predicts_better(part, *best)) continue;
+      best = std::move(part);
+      if (held_out_s != nullptr) *held_out_s = std::move(held_out.predicted_s);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_argument) throw;
       last = error;

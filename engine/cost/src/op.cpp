@@ -168,10 +168,10 @@ const FitMethod& find_fit_method(Op op, std::string_view name) {
     if (method->name == name) return *method;
     known.push_back(method->name);
   }
-  throw Error(ErrorCode::not_found,
-              fmt::format("no method {} for {}{}; there are: {}", quote(name), to_string(op),
-                          did_you_mean(name, known), join(known, ", ")),
-              "method");
+  throw Error(
+      ErrorCode::not_found,
+      fmt::format("no method {} for {}{}", quote(name), to_string(op), did_you_mean(name, known)),
+      "method");
 }
 
 }  // namespace tessera::cost

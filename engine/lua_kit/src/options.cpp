@@ -26,8 +26,10 @@ bool mentions(const OptionSpec& spec, std::string_view type) {
 bool fits_table(lua_State* L, int index, const OptionSpec& spec) {
   switch (lua_type(L, index)) {
     case LUA_TTABLE:
-    case LUA_TUSERDATA:
       return true;
+    case LUA_TUSERDATA:
+      return spec.lua_type.rfind("table[]", 0) !=
+             0;  // its items would be read out of the object's memory
     case LUA_TSTRING:
       return mentions(spec, "string");
     case LUA_TNUMBER:

@@ -405,13 +405,13 @@ local ts = {}
 ---@class tessera.options.calibrate
 ---@field device tessera.Device|string|table Device that was measured, or its name
 ---@field kernel_set? string Kernels that were measured [default "modern"]
----@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field samples table[]|string Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table that ts.read_profile_data reads
 ---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
 ---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
 ---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
 ---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
 ---@field source? string Where the points come from; default: as the first says
----@field donor? tessera.Profile|string Profile of another device whose form is scaled; default: of the shipped ones what predicts best
+---@field donor? tessera.Profile|string Profile whose form is scaled; default: of the device's own and the shipped ones what predicts best
 
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
@@ -432,7 +432,7 @@ local ts = {}
 ---@class tessera.options.cross_validate
 ---@field device tessera.Device|string|table Device that was measured, or its name
 ---@field kernel_set? string Kernels that were measured [default "modern"]
----@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field samples table[]|string Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table that ts.read_profile_data reads
 ---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
 ---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
 ---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
@@ -470,7 +470,7 @@ local ts = {}
 ---@class tessera.options.fit_profile
 ---@field device tessera.Device|string|table Device that was measured, or its name
 ---@field kernel_set? string Kernels that were measured [default "modern"]
----@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field samples table[]|string Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table that ts.read_profile_data reads
 ---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
 ---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
 ---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
@@ -637,7 +637,7 @@ local ts = {}
 ---@return table[]
 function ts.beside(plan, options) end
 
---- Adapts a device from few measured points, GPUs that no table covers included: a profile, and the errors { before, after, donor }.
+--- Adapts a device from few measured points, GPUs that no table covers included: a profile, and the errors { before, after, donor }. Points without another of their kind (op, dtype, bitwidth, phase) are not in `after`.
 ---@param options tessera.options.calibrate
 ---@return tessera.Profile
 function ts.calibrate(options) end

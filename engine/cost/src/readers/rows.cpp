@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <functional>
-#include <numeric>
-#include <tuple>
+#include <map>
 
 #include "tessera/core/error.h"
 #include "tessera/core/statistics.h"
@@ -17,35 +15,6 @@ namespace {
 
 constexpr double kLargestSize = 1e15;
 constexpr double kShortestLatency_s = 1e-12, kLongestLatency_s = 86400;
-// Repeats of one measurement in the tables that we know differ by up to 27 %.
-constexpr double kContradiction = 2;
-
-auto key_of(const Sample& s) {
-  const OpQuery& q = s.query;
-  return std::tie(q.op, q.phase, q.bitwidth, q.m, q.n, q.k, q.batch_size, q.tokens,
-                  q.context_tokens, q.num_heads, q.num_kv_heads, q.head_dim, q.window, q.bytes,
-                  q.num_devices, q.dtype, q.kv_dtype, q.model, q.name, s.device, s.kernel_set,
-                  s.source);
-}
-
-template <class T>
-std::size_t hash_of(const T& value) {
-  if constexpr (std::is_enum_v<T>) {
-    return static_cast<std::size_t>(value);
-  } else {
-    return std::hash<T>{}(value);
-  }
-}
-
-std::size_t hash_key(const Sample& sample) {
-  std::size_t hash = 0;
-  std::apply(
-      [&](const auto&... field) {
-        ((hash ^= hash_of(field) + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2)), ...);
-      },
-      key_of(sample));
-  return hash;
-}
 
 }  // namespace
 
@@ -99,42 +68,20 @@ std::string Rows::device(std::string_view driver_name) const {
                          quote(driver_name)));
 }
 
-// By hash first: comparing the keys of a million rows would take as long as reading them.
 SampleFile Rows::finish(std::string format) {
-  std::vector<std::size_t> hashes;
-  for (const Sample& sample : samples_) hashes.push_back(hash_key(sample));
-  std::vector<std::size_t> order(samples_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return hashes[a] != hashes[b] ? hashes[a] < hashes[b] : a < b;
-  });
-  std::vector<bool> repeat(samples_.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const std::size_t first = order[i];
-    if (repeat[first]) continue;
-    std::vector<double> values = {samples_[first].latency_s};
-    for (std::size_t j = i + 1; j < order.size() && hashes[order[j]] == hashes[first]; ++j) {
-      const std::size_t other = order[j];
-      if (key_of(samples_[other]) != key_of(samples_[first])) continue;
-      const auto [low, high] = std::minmax(samples_[first].latency_s, samples_[other].latency_s);
-      if (high > kContradiction * low) {
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("{}, line {}: {} s for {}, line {} says {} s; repeats may differ "
-                                "by a factor of {}, so one of them is wrong",
-                                csv.path(), lines_[other], samples_[other].latency_s,
-                                describe(samples_[first].query), lines_[first],
-                                samples_[first].latency_s, kContradiction),
-                    csv.path());
-      }
-      values.push_back(samples_[other].latency_s);
-      repeat[other] = true;
-    }
-    // `values` begins with what the file says, so the median may replace it.
-    if (values.size() > 1) samples_[first].latency_s = median(std::move(values));
+  const std::vector<std::size_t> first_of = first_of_repeats(
+      samples_, [&](std::size_t i) { return fmt::format("{}, line {}", csv.path(), lines_[i]); });
+  std::map<std::size_t, std::vector<double>> repeated;  // [first] all latencies
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    if (first_of[i] == i) continue;
+    std::vector<double>& values = repeated[first_of[i]];
+    if (values.empty()) values.push_back(samples_[first_of[i]].latency_s);
+    values.push_back(samples_[i].latency_s);
   }
+  for (auto& [first, values] : repeated) samples_[first].latency_s = median(std::move(values));
   SampleFile file{std::move(format), {}, std::move(skipped_), 0};
   for (std::size_t i = 0; i < samples_.size(); ++i) {
-    if (repeat[i]) {
+    if (first_of[i] != i) {
       ++file.num_repeats;
     } else {
       file.samples.push_back(std::move(samples_[i]));

@@ -111,16 +111,46 @@ class Reader {
     query.dtype = text(dtype_);
     query.kv_dtype = text(kv_dtype_);
     query.name = text(name_);
-    if (query.op == Op::gemm && query.m == 0) std::swap(query.m, query.tokens);
+    if (query.op == Op::gemm) set_rows(query);
+    const bool phased = query.op == Op::attention || query.op == Op::layer;
+    if (phased && query.phase == Phase::decode && text(tokens_).empty()) query.tokens = 1;
     if (query.op == Op::attention && query.num_kv_heads == 0) query.num_kv_heads = query.num_heads;
     if (query.op == Op::layer) {
       query.model = rows_.options.model.empty() ? std::string(text(model_)) : rows_.options.model;
-      if (query.model.empty()) csv_.refuse("a layer without a model");
-      query.bitwidth = static_cast<std::int32_t>(whole(bitwidth_, query.bitwidth, 32));
+      if (query.model.empty()) {
+        csv_.refuse(
+            "a layer without a model; add a column model (opt-30b), or read the file with "
+            "model = \"opt-30b\"");
+      }
+      query.bitwidth = text(bitwidth_).empty()
+                           ? bitwidth_of_dtype(query.dtype)
+                           : static_cast<std::int32_t>(csv_.integer(bitwidth_, 1, 32));
     }
     query.num_devices = static_cast<std::int32_t>(whole(num_devices_, 1, 65536));
     check(query);
     return query;
+  }
+
+  // Of a prompt pass every token of every sequence is a row, of a decode pass every sequence.
+  static void set_rows(OpQuery& query) {
+    if (query.m == 0) query.m = std::max(query.batch_size, 1.0) * query.tokens;
+    query.batch_size = query.tokens = query.context_tokens = 0;
+  }
+
+  // A table without the column bitwidth says it here alone: 16 would make 4-bit layers FP16 ones.
+  std::int32_t bitwidth_of_dtype(const std::string& dtype) const {
+    if (dtype.empty()) return 16;
+    for (const auto& [word, bits] : {std::pair{"int8", 8}, {"int4", 4}, {"int3", 3}}) {
+      if (dtype == word) return bits;
+    }
+    const std::vector<std::string> known = known_dtypes();
+    if (std::find(known.begin(), known.end(), dtype) == known.end()) {
+      csv_.refuse(
+          fmt::format("no bitwidth is known of dtype {}; add a column bitwidth, or write "
+                      "one of int8, int4, int3, {}",
+                      quote(dtype), join(known, ", ")));
+    }
+    return static_cast<std::int32_t>(dtype_traits(dtype).weight_bits);
   }
 
   std::int64_t whole(std::size_t column, std::int64_t otherwise, std::int64_t largest) const {
@@ -132,12 +162,34 @@ class Reader {
     for (const std::string& field : fields_of(query.op)) {
       const bool may_be_zero = field == "context_tokens" || field == "window";
       if (may_be_zero || field_value(query, field) > 0) continue;
-      csv_.refuse(fmt::format("no {}, which a sample of {} needs",
-                              field == "batch_size" ? "batch" : field, to_string(query.op)));
+      csv_.refuse(fmt::format("no {}, which a sample of {} needs; {}",
+                              field == "batch_size" ? "batch" : field, to_string(query.op),
+                              columns_of(query.op)));
     }
-    const bool has_dtype = query.op == Op::gemm || query.op == Op::attention;
-    if (has_dtype && query.dtype.empty()) {
+    if (query.op == Op::gemm || query.op == Op::attention) check_dtype(query);
+  }
+
+  static const char* columns_of(Op op) {
+    switch (op) {
+      case Op::gemm:
+        return "its columns are n and k, and m, or batch and tokens whose product is m";
+      case Op::attention:
+        return "its columns are batch, tokens, context, num_heads, num_kv_heads and head_dim";
+      case Op::layer:
+        return "its columns are batch, tokens, context and model";
+      default:
+        return "its column is bytes";
+    }
+  }
+
+  void check_dtype(const OpQuery& query) const {
+    if (query.dtype.empty()) {
       csv_.refuse(fmt::format("no dtype, which a sample of {} needs", to_string(query.op)));
+    }
+    const std::vector<std::string> known = known_dtypes();
+    for (const std::string* dtype : {&query.dtype, &query.kv_dtype}) {
+      if (dtype->empty() || std::find(known.begin(), known.end(), *dtype) != known.end()) continue;
+      csv_.refuse(fmt::format("unknown dtype {}{}", quote(*dtype), did_you_mean(*dtype, known)));
     }
   }
 
@@ -146,10 +198,10 @@ class Reader {
   std::vector<std::pair<std::size_t, Numeric>> numbers_;  ///< of the columns that are there
   const std::size_t device_ = csv_.column("device"), kernel_set_ = csv_.column("kernel_set"),
                     dtype_ = csv_.column("dtype"), op_ = csv_.column("op"),
-                    phase_ = csv_.column("phase"), source_ = csv_.column("source"),
-                    kv_dtype_ = csv_.column("kv_dtype"), model_ = csv_.column("model"),
-                    bitwidth_ = csv_.column("bitwidth"), name_ = csv_.column("name"),
-                    num_devices_ = csv_.column("num_devices");
+                    phase_ = csv_.column("phase"), tokens_ = csv_.column("tokens"),
+                    source_ = csv_.column("source"), kv_dtype_ = csv_.column("kv_dtype"),
+                    model_ = csv_.column("model"), bitwidth_ = csv_.column("bitwidth"),
+                    name_ = csv_.column("name"), num_devices_ = csv_.column("num_devices");
   std::size_t latency_ = kNone;
   std::string default_source_;
 };

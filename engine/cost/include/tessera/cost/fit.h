@@ -26,9 +26,11 @@ bool predicts_better(const ProfilePart& a, const ProfilePart& b);
 
 /// One part from points of one part. `donor` is a part of another device or nullptr.
 /// A method that cannot use the points is passed over; points of one query have no held-out error.
+/// `held_out_s`, where it is given: [sample] prediction without its fold, or empty.
 /// @throws Error{invalid_argument} when no method can, with the reason of the last.
 ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
-                     const FitOptions& options, const ProfilePart* donor = nullptr);
+                     const FitOptions& options, const ProfilePart* donor = nullptr,
+                     std::vector<double>* held_out_s = nullptr);
 
 /// One part for each kind of sample. Every sample must be of this device and kernel set, or not
 /// say.
@@ -39,13 +41,14 @@ Profile fit_profile(const Device& device, const std::string& kernel_set,
 struct Calibration {
   std::shared_ptr<const Profile> profile;
   Errors before;      ///< of what there was: the device's profile, else the roofline
-  Errors after;       ///< each point predicted without it
-  std::string donor;  ///< device whose form was scaled; empty: fitted from the points alone
+  Errors after;       ///< each point predicted without it; num_points 0 where none could be
+  std::string donor;  ///< device whose form was taken; empty: fitted from the points alone
 };
 
-/// Fits each kind of sample alone and scaled from each donor (profiles of other devices under the
-/// kernel set), and keeps what predicts held-out points best. What has no samples is carried over
-/// from the donor by data sheet, as `modelled`. `before`: a profile that the device has, or
+/// Fits each kind of sample alone and scaled from each donor (profiles of devices under the kernel
+/// set), and keeps what predicts held-out points best. A donor of this device itself may also be
+/// kept as it is. What has no samples is taken from the device's own donor, else carried over from
+/// the chosen donor by data sheet, as `modelled`. `before`: a profile that the device has, or
 /// nullptr.
 /// @throws Error{invalid_argument} for no samples.
 Calibration calibrate(const Device& device, const KernelSet& kernels,

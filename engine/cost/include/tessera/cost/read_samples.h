@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,8 @@ const std::vector<std::string_view>& sample_formats();
 /// - tessera: device, kernel_set, dtype, op, phase, batch, tokens, context, latency_s, source, and
 ///   per op n, k, m, num_heads, num_kv_heads, head_dim, window, kv_dtype, model, bitwidth, name,
 ///   bytes, num_devices. `op` may be absent: n and k make a gemm, num_heads attention, the rest are
-///   layers. A gemm's m may stand under tokens.
+///   layers. A gemm without m has batch times tokens rows. A layer without bitwidth has that of its
+///   dtype (float16, int8, int4_wo, int3).
 /// - aiconfigurator: its gemm, attention, nccl and custom all-reduce tables, in ms.
 /// - vidur: its mlp, attention and collectives tables, medians in ms. A row gives a sample per op.
 /// - helix: tokens (prompt) or requests (decode), ms per layer; no header, no context. Phase,
@@ -57,6 +59,12 @@ SampleFile read_samples(const std::string& path, const ReadOptions& options);
 /// The same of text; `path` is for messages and for what the path says.
 SampleFile parse_samples(std::string_view text, const std::string& path,
                          const ReadOptions& options);
+
+/// [sample] the first sample of the same query, device, kernel set and source. `place` says where a
+/// sample is from. @throws Error{invalid_argument} for two whose latencies are more than a factor
+/// of two apart.
+std::vector<std::size_t> first_of_repeats(const std::vector<Sample>& samples,
+                                          const std::function<std::string(std::size_t)>& place);
 
 /// "NVIDIA A100-SXM4-80GB" (nvidia-smi's name) is "A100-80G"; empty where it is none we know.
 std::string device_of_driver_name(std::string_view name);
