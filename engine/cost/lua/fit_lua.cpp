@@ -238,7 +238,7 @@ int calibrate(lua_State* L) {
   check_origin(samples, *device, kernels.name, options.path_of("samples"));
   cost::Calibration result = cost::calibrate(
       *device, kernels, samples, donors_of(L, options, *device, kernels.name),
-      cost::profile_for(*device, kernels.name, folders), read_fit_options(options, samples));
+      cost::profile_for(*device, kernels, folders), read_fit_options(options, samples));
   lua_kit::push_object<BoundProfile>(L, bind_profile(std::move(result.profile), kernels));
   lua_createtable(L, 0, 3);
   push_errors(L, result.before);
