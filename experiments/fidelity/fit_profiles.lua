@@ -1,32 +1,56 @@
--- Fits the shipped profiles of the modern kernel sets to measured data and writes them as
--- <out>/<device>.<kernel set>.json, with the error on matrices that a fit has not seen:
+-- Fits every shipped profile to measured data and writes it as <out>/<device>.<kernel set>.json: coefficients, and with
+-- them the source, the fitted range, the number of points and the error on points that a fit has not seen.
 --
---   tessera run experiments/fidelity/fit_profiles.lua -- [folder, default datasets/profiles]
+--   tessera run experiments/fidelity/fit_profiles.lua -- [folder, default datasets/profiles] [modern|vllm|llmpq ...]
 --
--- One file per source stands under fit/; what belongs to one device and kernel set comes from one framework.
+-- One file per source stands under fit/. Run twice, it writes the same bytes.
 local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local aiconfigurator = dofile(folder .. "/fit/aiconfigurator.lua")
+local modern = dofile(folder .. "/fit/modern.lua")
+local llmpq = dofile(folder .. "/fit/llmpq.lua")
 
-local out = arg and arg[1] or "datasets/profiles"
-
-local targets = {
-  { "A100-80G", "modern" }, { "A100-80G", "modern_w8a8" },
-  { "H200-141G", "modern" }, { "H200-141G", "modern_w8a8" }, { "H200-141G", "modern_fp8" },
+local families = {
+  modern = modern.profiles,
+  vllm = modern.vllm_profiles,
+  llmpq = function()
+    local samples, why = llmpq.samples()
+    if not samples then return nil, why end
+    return llmpq.shipped(samples)
+  end,
 }
 
-for _, target in ipairs(targets) do
-  local device, kernel_set = target[1], target[2]
-  local samples, why = aiconfigurator.gemm_of_set(device, kernel_set)
-  if not samples then
-    print(why.message)
-    break
+local function percent(ratio) return ratio and ("%.1f"):format(100 * ratio) or "" end
+
+local function written(out, profiles, rows)
+  local names = {}
+  for name in pairs(profiles) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    profiles[name]:save(("%s/%s.json"):format(out, name))
+    for _, part in ipairs(profiles[name].parts) do
+      local errors = part.held_out or {}
+      rows[#rows + 1] = {
+        profile = name, op = part.op, phase = part.phase or "",
+        dtype = part.bitwidth and part.bitwidth .. " bit"
+          or (part.dtype or "") .. (part.kv_dtype and ", " .. part.kv_dtype .. " KV" or ""),
+        points = part.num_points, ["median %"] = percent(errors.median), ["p90 %"] = percent(errors.p90),
+        provenance = part.provenance,
+      }
+    end
   end
-  local profile = ts.fit_profile {
-    device = device, kernel_set = kernel_set, samples = samples, method = "operator", hold_out = { "n", "k" },
-  }
-  local path = ("%s/%s.%s.json"):format(out, device, kernel_set)
-  profile:save(path)
-  print(path)
-  print(profile)
+end
+
+local arguments = arg or {}
+local out = arguments[1] or "datasets/profiles"
+local chosen = #arguments > 1 and { unpack(arguments, 2) } or { "modern", "vllm", "llmpq" }
+local rows = {}
+for _, name in ipairs(chosen) do
+  local make = families[name] or error("no family of profiles called " .. name .. "; known: modern, vllm, llmpq", 0)
+  local profiles, why = make()
+  if profiles then written(out, profiles, rows) else print(why.message) end
+end
+if #rows > 0 then
+  print(ts.table(rows, {
+    columns = { "profile", "op", "phase", "dtype", "points", "median %", "p90 %", "provenance" },
+  }))
 end

@@ -174,7 +174,7 @@ void read_profiles(lua_State* L, const lua_kit::Options& options, solver::Servin
       return profile->device.name == slot.device.name;
     });
     if (known) continue;
-    auto profile = cost::profile_for(slot.device, serving.kernel_set.name, folders);
+    auto profile = cost::profile_for(slot.device, serving.kernel_set, folders);
     if (!profile->parts.empty()) chosen.push_back(std::move(profile));
   }
   serving.profiles = std::move(chosen);

@@ -245,7 +245,7 @@ int calibrate(lua_State* L) {
   check_origin(samples, *device, kernels.name, options.path_of("samples"));
   cost::Calibration result = cost::calibrate(
       *device, kernels, samples, donors_of(L, options, *device, kernels.name),
-      cost::profile_for(*device, kernels.name, folders), read_fit_options(options, samples));
+      cost::profile_for(*device, kernels, folders), read_fit_options(options, samples));
   auto profile = std::make_shared<cost::Profile>(*result.profile);
   profile->device_by_name = cost::is_known_device(*device, folders);
   lua_kit::push_object<BoundProfile>(L, bind_profile(std::move(profile), kernels));

@@ -9,6 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/fit.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/value.h"
@@ -277,9 +278,37 @@ const OptionTable& profile_options() {
         .type = OptionType::text,
         .doc = "Kernels: llmpq_2023, modern, vllm, ...",
         .default_text = "\"modern\""},
+       {.name = "donor",
+        .type = OptionType::table,
+        .doc = "Profile of another device, or its file, to carry over by the data sheets "
+               "(`modelled`) instead of looking for one of this device",
+        .lua_type = "tessera.Profile|string"},
        {.name = "file", .type = OptionType::text, .doc = "A saved profile, instead of the rest"}}};
   return table;
 }
+
+namespace {
+
+std::shared_ptr<const cost::Profile> carried_over(lua_State* L, const lua_kit::Options& options,
+                                                  const Device& device) {
+  const std::string path = options.path_of("donor");
+  options.push("donor");
+  const auto donor = profile_argument(L, lua_gettop(L), path)->profile;
+  lua_pop(L, 1);
+  if (options.given("kernel_set") && options.text("kernel_set") != donor->kernel_set) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: of kernel set {}, not {}", path, donor->kernel_set,
+                            options.text("kernel_set")),
+                path);
+  }
+  if (auto profile = cost::carried_over(device, *donor)) return profile;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: no part of {}'s profile can be carried over to {} by data sheet",
+                          path, donor->device.name, device.name),
+              path);
+}
+
+}  // namespace
 
 int new_profile(lua_State* L) {
   const lua_kit::Options options(L, 1, profile_options(), "ts.profile");
@@ -296,9 +325,13 @@ int new_profile(lua_State* L) {
   const auto device = core_lua::device_argument(L, lua_gettop(L), options.path_of("device"));
   lua_pop(L, 1);
   const DataFolders& folders = core_lua::environment(L).folders;
-  const cost::KernelSet kernels = cost::find_kernel_set(options.text("kernel_set"), folders);
-  lua_kit::push_object<BoundProfile>(
-      L, bind_profile(cost::profile_for(*device, kernels.name, folders), kernels));
+  std::shared_ptr<const cost::Profile> donated;
+  if (options.given("donor")) donated = carried_over(L, options, *device);
+  const cost::KernelSet kernels = cost::find_kernel_set(
+      donated != nullptr ? donated->kernel_set : options.text("kernel_set"), folders);
+  auto profile =
+      donated != nullptr ? std::move(donated) : cost::profile_for(*device, kernels, folders);
+  lua_kit::push_object<BoundProfile>(L, bind_profile(std::move(profile), kernels));
   return 1;
 }
 

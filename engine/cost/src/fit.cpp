@@ -157,6 +157,8 @@ std::shared_ptr<const Profile> carried_over(const Device& device, const Profile&
   profile->kernel_set = donor.kernel_set;
   profile->source = "carried over from " + donor.device.name + " by data sheet";
   for (const ProfilePart& from : donor.parts) {
+    // Collectives are of the links, which a GPU's data sheet does not give.
+    if (from.op == Op::all_reduce || from.op == Op::send_recv) continue;
     try {
       ProfilePart part = from;
       part.model = find_fit_method(from.op, from.method).fit(device, {}, from.model.get());

@@ -1,5 +1,6 @@
 -- GEMM latencies that ai-dynamo/aiconfigurator measured with TensorRT-LLM: a CSV per GPU, a row per (dtype, m, n, k).
 
+local ts = require "tessera"
 local measured = require "tessera.measured"
 
 local M = {}
@@ -47,15 +48,17 @@ function M.gemm(device)
   return by_dtype
 end
 
--- The samples of the dtypes that a device has of a kernel set, in one list.
-function M.gemm_of_set(device, kernel_set)
+-- A device's GEMM parts of all dtypes, pairs of n and k held out; nil and why without the data.
+function M.profile(device)
   local by_dtype, why = M.gemm(device)
   if not by_dtype then return nil, why end
   local samples = {}
-  for _, dtype in ipairs(M.dtypes[kernel_set]) do
+  for _, dtype in ipairs { "bfloat16", "int8_wo", "int4_wo", "sq", "fp8", "fp8_block" } do
     for _, sample in ipairs(by_dtype[dtype] or {}) do samples[#samples + 1] = sample end
   end
-  return samples
+  return ts.fit_profile {
+    device = device, kernel_set = "modern", samples = samples, method = "operator", hold_out = { "n", "k" },
+  }
 end
 
 return M

@@ -6,7 +6,7 @@
 -- seem to share memory, so half of the reads hit the L2 cache. The fit follows the table; a served model may be up to
 -- 1.6 times slower there.
 --
--- local fit = dofile "experiments/fidelity/fit/attention.lua"; fit.samples "A100-80G", fit.profiles()
+-- local fit = dofile "experiments/fidelity/fit/attention.lua"; fit.samples("A100-80G", "decode")
 
 local ts = require "tessera"
 local measured = require "tessera.measured"
@@ -40,18 +40,17 @@ function M.by_dtype(samples)
   return parts, names
 end
 
--- Profiles with the attention parts alone, whole batch sizes held out; nil and why without the data.
-function M.profiles()
+-- A device's attention parts, whole batch sizes held out; nil and why without the data.
+function M.profiles(device)
   local profiles = {}
-  for _, device in ipairs(M.devices) do
-    for _, phase in ipairs(phases) do
-      local samples, why = M.samples(device, phase)
-      if not samples then return nil, why end
-      profiles[#profiles + 1] = ts.fit_profile {
-        device = device, kernel_set = "modern", samples = samples, method = "operator", hold_out = { "batch_size" },
-        source = "aiconfigurator, TensorRT-LLM " .. (device == "A100-80G" and "1.0.0" or "1.2.0rc5"),
-      }
-    end
+  for _, phase in ipairs(phases) do
+    local samples, why = M.samples(device, phase)
+    if not samples then return nil, why end
+    profiles[#profiles + 1] = ts.fit_profile {
+      device = device, kernel_set = "modern", samples = samples, method = "operator", hold_out = { "batch_size" },
+      source = "ai-dynamo/aiconfigurator (Apache-2.0), TensorRT-LLM "
+        .. (device == "A100-80G" and "1.0.0" or "1.2.0rc5"),
+    }
   end
   return profiles
 end

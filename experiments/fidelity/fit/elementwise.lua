@@ -31,14 +31,14 @@ function M.samples()
   return layers
 end
 
--- The profile with this part alone, or nil and why.
-function M.profiles()
+-- The profile of A100-80G with this part alone, or nil and why.
+function M.profile()
   local samples, why = M.samples()
   if not samples then return nil, why end
-  return { ts.fit_profile {
+  return ts.fit_profile {
     device = "A100-80G", kernel_set = "modern", samples = samples, method = "bandwidth", hold_out = { "bytes" },
-    source = "Vidur, LLaMA-2 7B layer: two norms, rotary embedding, activation, two residual additions",
-  } }
+    source = "Vidur (MIT), LLaMA-2 7B layer: two norms, rotary embedding, activation, two residual additions",
+  }
 end
 
 return M

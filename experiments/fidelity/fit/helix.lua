@@ -7,7 +7,7 @@
 -- 95 % of the peak bandwidth on all four GPUs, which speaks for it. Above 100 requests, and for all prompts, times are
 -- whole milliseconds.
 --
--- local fit = dofile "experiments/fidelity/fit/helix.lua"; fit.samples("T4-16G", "decode"), fit.profiles()
+-- local fit = dofile "experiments/fidelity/fit/helix.lua"; fit.profile("T4-16G", "vllm")
 
 local ts = require "tessera"
 local measured = require "tessera.measured"
@@ -53,23 +53,6 @@ function M.profile(gpu, kernel_set, device)
     source = "Helix (ASPLOS 2025), LLaMA-1 30B per layer, vLLM; prompts of 763 and contexts of 879 tokens assumed"
       .. (device and device ~= gpu and "; measured on " .. gpu .. ", the same chip" or ""),
   }
-end
-
--- All of them, or nil and why.
-function M.profiles()
-  local profiles = {}
-  for _, gpu in ipairs(M.devices) do
-    for _, kernel_set in ipairs { "vllm", "modern" } do
-      if kernel_set == "vllm" or gpu ~= "A100-40G" then
-        for _, device in ipairs { gpu, M.same_chip[gpu] } do
-          local profile, why = M.profile(gpu, kernel_set, device)
-          if not profile then return nil, why end
-          profiles[#profiles + 1] = profile
-        end
-      end
-    end
-  end
-  return profiles
 end
 
 return M

@@ -4,11 +4,13 @@
 -- bitsandbytes). Only rows of kind `measured` are read: `e2e_derived` rows are the runs that validate the fit, seen
 -- from the other side, and `cost_model_derived` ones another model's output.
 --
--- local llmpq = dofile "experiments/fidelity/fit/llmpq.lua"; llmpq.write "datasets/profiles"
+-- local llmpq = dofile "experiments/fidelity/fit/llmpq.lua"; llmpq.shipped(llmpq.samples())
 
 local ts = require "tessera"
-local core = require "tessera.core"
 local measured = require "tessera.measured"
+local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local parts = dofile(folder .. "/parts.lua")
+local edited = parts.edited
 
 local M = {}
 
@@ -39,20 +41,6 @@ local function with(samples, changes)
     for key, value in pairs(changes) do changed[i][key] = value end
   end
   return changed
-end
-
--- A profile after `change` of what its file says.
-local function edited(profile, change)
-  local path = os.tmpname()
-  profile:save(path)
-  local json = core.from_json(core.read_file(path))
-  change(json)
-  local file = assert(io.open(path, "w"))
-  file:write(core.to_json(json))
-  file:close()
-  local result = ts.profile { file = path }
-  os.remove(path)
-  return result
 end
 
 function M.fitted(samples, device, kernel_set)
@@ -108,9 +96,7 @@ local function as_of(profile, kernel_set)
 end
 
 local function documented(profile, doc)
-  return edited(profile, function(json)
-    json.doc, json.source = doc, "single-layer latencies published with LLM-PQ (kind = measured), Apache-2.0"
-  end)
+  return parts.documented(profile, doc, "single-layer latencies published with LLM-PQ (kind = measured), Apache-2.0")
 end
 
 local function as_device(profile, device)
@@ -123,7 +109,7 @@ local function v100_2023_08(samples, june)
 end
 
 -- A profile of V100 in August whose INT8 decode is fitted to rows read off a published bar chart: `published`, not
--- measured, so no shipped profile has it.
+-- measured. It is what ships: the other way, June's INT8, is another bitsandbytes and half as fast.
 function M.with_figure_rows(profile)
   local rows = M.of(assert(M.samples { "approx_read_from_figure" }), { device = "V100-32G", bitwidth = 8 })
   local figure = ts.fit_profile {
@@ -159,7 +145,7 @@ local function a100(samples, v100)
   return without_carried(M.scaled(M.as_layers(own), "A100-40G", "llmpq_2023", v100))
 end
 
--- Profiles by file name, without ".json".
+-- Profiles by file name, without ".json", from measured rows alone.
 function M.profiles(samples)
   local june, august = "llmpq_2023", "llmpq_2023_08"
   local t4, v100 = M.fitted(samples, "T4-16G", june), M.fitted(samples, "V100-32G", june)
@@ -188,17 +174,14 @@ function M.profiles(samples)
   }
 end
 
--- Writes them to a folder (datasets/profiles); their names, or nil and why.
-function M.write(folder)
-  local samples, why = M.samples()
-  if not samples then return nil, why end
-  local names = {}
-  for name, profile in pairs(M.profiles(samples)) do
-    profile:save(folder .. "/" .. name .. ".json")
-    names[#names + 1] = name
+-- The same as they ship: V100's INT8 decode of August from the published figure.
+function M.shipped(samples)
+  local profiles = M.profiles(samples)
+  for _, device in ipairs { "V100-32G", "V100-16G" } do
+    local name = device .. ".llmpq_2023_08"
+    profiles[name] = M.with_figure_rows(profiles[name])
   end
-  table.sort(names)
-  return names
+  return profiles
 end
 
 return M

@@ -14,8 +14,10 @@ constexpr double kLeastSeconds = 1e-9;
 /// seconds = latency_s + bytes / bytes_per_s: element-wise kernels and transfers.
 class Bandwidth final : public OpModel {
  public:
-  Bandwidth(double latency_s, double bytes_per_s)
-      : latency_s_(latency_s), bytes_per_s_(bytes_per_s) {}
+  Bandwidth(const Device& device, double latency_s, double bytes_per_s)
+      : peak_bytes_per_s_(device.memory_bytes_per_s),
+        latency_s_(latency_s),
+        bytes_per_s_(bytes_per_s) {}
 
   double seconds(const OpQuery& query) const override {
     return std::max(kLeastSeconds, latency_s_ + query.bytes / bytes_per_s_);
@@ -24,8 +26,14 @@ class Bandwidth final : public OpModel {
     return {{"latency_s", latency_s_}, {"bytes_per_s", bytes_per_s_}};
   }
 
+  /// The same launches, and the same share of the other device's peak bandwidth.
+  std::unique_ptr<OpModel> carried_to(const Device& device) const {
+    const double ratio = device.memory_bytes_per_s / peak_bytes_per_s_;
+    return std::make_unique<Bandwidth>(device, latency_s_, ratio * bytes_per_s_);
+  }
+
  private:
-  double latency_s_, bytes_per_s_;
+  double peak_bytes_per_s_, latency_s_, bytes_per_s_;
 };
 
 // Weighted least squares of relative errors: the line a + b x through points of weight 1 / y^2,
@@ -49,17 +57,21 @@ Line fit_line(const std::vector<Sample>& samples) {
 }
 
 std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& samples,
-                             const OpModel*) {
+                             const OpModel* donor) {
+  const auto* known = dynamic_cast<const Bandwidth*>(donor);
+  if (known != nullptr && samples.empty()) return known->carried_to(device);
   if (samples.empty()) {
     throw Error(ErrorCode::invalid_argument, "bandwidth: no samples to fit", "samples");
   }
   const Line line = fit_line(samples);
-  return std::make_unique<Bandwidth>(line.a, line.b > 0 ? 1 / line.b : device.memory_bytes_per_s);
+  return std::make_unique<Bandwidth>(device, line.a,
+                                     line.b > 0 ? 1 / line.b : device.memory_bytes_per_s);
 }
 
-std::unique_ptr<OpModel> read(const Device&, const Json& coefficients, const std::string& path) {
+std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
+                              const std::string& path) {
   JsonFields fields(coefficients, path);
-  auto model = std::make_unique<Bandwidth>(fields.number("latency_s", 0, 3600),
+  auto model = std::make_unique<Bandwidth>(device, fields.number("latency_s", 0, 3600),
                                            fields.number("bytes_per_s", 1, 1e18));
   fields.finish();
   return model;

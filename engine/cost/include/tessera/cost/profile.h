@@ -66,8 +66,8 @@ std::shared_ptr<const Profile> find_profile(const std::string& device,
                                             const std::string& kernel_set,
                                             const DataFolders& folders);
 
-/// Profiles of other devices under the kernel set, the most alike first: by compute capability,
-/// then by bandwidth.
+/// Profiles of other devices under the kernel set, the most alike first: by bandwidth, then by
+/// compute capability.
 std::vector<std::shared_ptr<const Profile>> donor_profiles(const Device& device,
                                                            const std::string& kernel_set,
                                                            const DataFolders& folders);
@@ -75,9 +75,10 @@ std::vector<std::shared_ptr<const Profile>> donor_profiles(const Device& device,
 /// Whether the device is just what the folders hold under its name.
 bool is_known_device(const Device& device, const DataFolders& folders);
 
-/// What prices a device: its profile where it is a known device that has one, else one without
-/// parts. Never nullptr.
-std::shared_ptr<const Profile> profile_for(const Device& device, const std::string& kernel_set,
+/// What prices a device: its profile where it is a known device that has one; else that of the
+/// nearest donor that is alike (measured well, the same 16-bit kernel, at most 2.5 times its
+/// bandwidth), carried over by data sheet as `modelled`; else one without parts. Never nullptr.
+std::shared_ptr<const Profile> profile_for(const Device& device, const KernelSet& kernels,
                                            const DataFolders& folders);
 
 /// A prediction, and whether it leaves what was fitted.

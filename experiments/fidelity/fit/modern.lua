@@ -1,0 +1,110 @@
+-- The profiles of current kernels, put together from what several sources measured of them: products and attention of
+-- TensorRT-LLM, the kernels between them, and whole FP16 layers of vLLM where no operators are measured.
+--
+-- local modern = dofile "experiments/fidelity/fit/modern.lua"; modern.profiles()
+
+local ts = require "tessera"
+local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local function source(name) return dofile(folder .. "/" .. name .. ".lua") end
+local aiconfigurator, attention, elementwise, helix = source "aiconfigurator", source "attention",
+  source "elementwise", source "helix"
+local parts = source "parts"
+
+local M = {}
+
+M.kernel_sets = { "modern", "modern_w8a8", "modern_fp8" }
+
+local origin = "aiconfigurator (Apache-2.0): products and attention; Vidur (MIT): the kernels between them"
+local helix_origin = "Helix (ASPLOS 2025, Apache-2.0): FP16 layers under vLLM"
+
+-- A kernel set has its own dtypes of products. Queries in FP8 are of modern_fp8 alone; keys and values in 8 bits are
+-- of all.
+local function belongs_to(kernel_set)
+  local dtypes = {}
+  for _, dtype in ipairs(aiconfigurator.dtypes[kernel_set]) do dtypes[dtype] = true end
+  return function(part)
+    if part.op == "gemm" then return dtypes[part.dtype] end
+    return part.op ~= "attention" or part.dtype ~= "fp8" or kernel_set == "modern_fp8"
+  end
+end
+
+-- Profiles with the operators of a device, or nil and why.
+local function operators_of(device, between)
+  local gemm, why = aiconfigurator.profile(device)
+  if not gemm then return nil, why end
+  local found, problem = attention.profiles(device)
+  if not found then return nil, problem end
+  table.insert(found, 1, gemm)
+  if device ~= "A100-80G" then
+    between = ts.profile { device = device, kernel_set = "modern", donor = between }
+  end
+  found[#found + 1] = between
+  return found
+end
+
+local function add_operators(profiles, device, between)
+  local sources, why = operators_of(device, between)
+  if not sources then return nil, why end
+  for _, kernel_set in ipairs(M.kernel_sets) do
+    profiles[device .. "." .. kernel_set] = parts.documented(
+      parts.merged(device, kernel_set, sources, belongs_to(kernel_set)),
+      device == "A100-80G" and "Operators of TensorRT-LLM; a layer is their sum"
+        or "Operators of TensorRT-LLM; a layer is their sum. The kernels between them are the A100's, by data sheet",
+      origin)
+  end
+  return true
+end
+
+-- The same chip with slower memory.
+local function add_same_chip(profiles)
+  for _, kernel_set in ipairs(M.kernel_sets) do
+    local donor = profiles["A100-80G." .. kernel_set]
+    profiles["A100-40G." .. kernel_set] = parts.documented(
+      ts.profile { device = "A100-40G", kernel_set = kernel_set, donor = donor },
+      "Nothing measured: the A100-80G's, the same chip, with this board's memory", donor.source)
+  end
+end
+
+local function add_layers(profiles)
+  for _, gpu in ipairs { "T4-16G", "V100-16G", "L4" } do
+    for _, device in ipairs { gpu, helix.same_chip[gpu] } do
+      local profile, why = helix.profile(gpu, "modern", device)
+      if not profile then return nil, why end
+      for _, kernel_set in ipairs(M.kernel_sets) do
+        profiles[device .. "." .. kernel_set] = parts.documented(parts.merged(device, kernel_set, { profile }),
+          "FP16 layers of vLLM; other bitwidths by the kernel rules' ratios", helix_origin)
+      end
+    end
+  end
+  return true
+end
+
+-- Profiles of vLLM's layers under kernel set `vllm`, by file name.
+function M.vllm_profiles()
+  local profiles = {}
+  for _, gpu in ipairs(helix.devices) do
+    for _, device in ipairs { gpu, helix.same_chip[gpu] } do
+      local profile, why = helix.profile(gpu, "vllm", device)
+      if not profile then return nil, why end
+      profiles[device .. ".vllm"] = parts.documented(profile, "FP16 layers of LLaMA-1 30B under vLLM", helix_origin)
+    end
+  end
+  return profiles
+end
+
+-- Profiles by file name, without ".json", or nil and why.
+function M.profiles()
+  local profiles = {}
+  local between, why = elementwise.profile()
+  if not between then return nil, why end
+  for _, device in ipairs(attention.devices) do
+    local done, problem = add_operators(profiles, device, between)
+    if not done then return nil, problem end
+  end
+  add_same_chip(profiles)
+  local done, problem = add_layers(profiles)
+  if not done then return nil, problem end
+  return profiles
+end
+
+return M
