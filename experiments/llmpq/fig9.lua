@@ -29,20 +29,22 @@ return ts.experiment {
   end,
 
   check = function(t)
-    -- "LLM-PQ outperforms adabits in all selected cases" (6.9).
+    -- "LLM-PQ outperforms adabits in all selected cases" (6.9). In May 2023 they measured 411.1 s against 766.8 s on
+    -- cluster 9, for 80 tokens.
     t:expect_order {
-      column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq", "adabits" }, within = 0.01,
+      column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq", "adabits" },
+      where = { cluster = { "llmpq-4", "llmpq-5", "llmpq-6", "llmpq-9" } },
     }
-    t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "adabits" }, at_least = 1.1,
+    t:expect_order {
+      column = "throughput_tok_s", by = "planner", order = { "exact", "adabits" }, where = { cluster = "llmpq-3" },
     }
-    -- As they measured cluster 9 in May 2023, 80 tokens: LLM-PQ 411.1 s, adabits 766.8 s.
-    t:expect_ratio {
-      column = "latency_s", of = { planner = "adabits" }, over = { planner = "llm_pq" }, at_least = 1.3,
-      where = { cluster = "llmpq-9" },
+    t:expect_order {
+      column = "throughput_tok_s", by = "planner", order = { "llm_pq", "adabits" }, where = { cluster = "llmpq-3" },
+      not_reproduced = "llm_pq decodes in the batch over the stages, as printed; our adabits takes the micro-batches "
+        .. "that suit its plan, which is worth more here than where the bits go",
     }
-    -- It buys speed with quality. adabits settles bitwidths before it knows the micro-batches, which costs it a little.
-    t:expect_best { column = "omega", is = { planner = "adabits" }, lowest = true, within = 0.05 }
+    -- It buys speed with quality.
+    t:expect_best { column = "omega", is = { planner = "adabits" }, lowest = true }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "planner" } },
 }

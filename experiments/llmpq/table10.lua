@@ -28,11 +28,11 @@ return ts.experiment {
   paper = paper,
   grid = points,
   quick = { cluster = { "llmpq-1", "llmpq-3" } },
-  columns = { "overhead_s", "objective_s", "latency_s" },
+  columns = { "overhead_s", "solve_s", "objective_s", "latency_s" },
   notes = llmpq.notes_and {
     "printed: objective paper, decoding in the batch over the stages, solver of Table 9",
     "exact: objective steady, every order and pair of micro-batch sizes searched",
-    "overhead_s is wall time on this machine, other work on it included; its diff is no error",
+    "solve_s is wall time on this machine, other work on it included; overhead_s the paper's, with Gurobi",
     "three-nodes: links of 100 Gb/s and theta 1 are assumed, neither is printed",
     "Table 8 prints other overheads for the same method on clusters 3, 4, 6 and 10",
   },
@@ -53,7 +53,7 @@ return ts.experiment {
     end
     if not plan then return { status = why.code } end
     return {
-      status = plan.status, plan = plan, overhead_s = plan.solve_s, objective_s = plan.objective,
+      status = plan.status, plan = plan, solve_s = plan.solve_s, objective_s = plan.objective,
       latency_s = llmpq.latency_s(plan),
     }
   end,
@@ -67,14 +67,14 @@ return ts.experiment {
         where = { search = search },
         holds = function(_, rows)
           local sum, most = 0, 0
-          for _, row in ipairs(rows) do sum, most = sum + row.overhead_s, math.max(most, row.overhead_s) end
+          for _, row in ipairs(rows) do sum, most = sum + row.solve_s, math.max(most, row.solve_s) end
           return sum / #rows < 18.38 and most < 115.98, ("%.2g s on average, %.2g s at most"):format(sum / #rows, most)
         end,
       }
     end
-    t:expect_all { column = "overhead_s", at_most = 31, where = { cluster = "three-nodes" } }
+    t:expect_all { column = "solve_s", at_most = 31, where = { cluster = "three-nodes" } }
     -- The proof covers the heuristic's answer.
-    t:expect_order { column = "latency_s", by = "search", order = { "exact", "printed" }, within = 0.01 }
+    t:expect_order { column = "latency_s", by = "search", order = { "exact", "printed" } }
   end,
-  plots = { { kind = "bars", x = "cluster", y = "overhead_s", by = "search", log_y = true } },
+  plots = { { kind = "bars", x = "cluster", y = "solve_s", by = "search", log_y = true } },
 }

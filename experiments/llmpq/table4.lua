@@ -4,8 +4,8 @@
 -- code, which decides who fits; theta of Table 9. `llm_pq` is the paper's method: eq. (4) as printed, decoding in the
 -- batch over the stages, solved to the proven optimum. `exact` is ours: the steady objective, every order and pair of
 -- micro-batch sizes. `uniform_last` is Uniform as the published code ran it: the last, largest prefill micro-batch.
--- Digits are claimed where 4 bits dominate. LLM.int8 took longer in the runs, with real weights and their outliers,
--- than in the single-layer profile that these latencies rest on.
+-- Digits are claimed for T4 and V100. LLM.int8 on the V100 is priced by the rows read off the published Fig. 5, on the
+-- A100 and the P100 by what it costs on the V100: nobody measured it there.
 local ts = require "tessera"
 local llmpq = require "tessera.papers.llmpq"
 
@@ -33,44 +33,57 @@ return ts.experiment {
   check = function(t)
     -- "LLM-PQ achieves the highest inference throughput" (6.3): among the schemes that keep the weights on the GPUs.
     t:expect_best {
-      column = "throughput_tok_s", is = { planner = "llm_pq" }, within = 0.02,
+      column = "throughput_tok_s", is = { planner = "llm_pq" },
       where = { planner = { "llm_pq", "pipeedge", "uniform" } },
     }
-    t:expect_order { column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq" }, within = 0.01 }
+    t:expect_order { column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq" } }
     -- Up to 2.88x, and 2.26x on average: the mean of the printed factors, 2.00 without cluster 1's starred row.
     t:expect_that {
-      text = "exact is 1.8x faster than PipeEdge on average, and 2.88x at most or more, both without cluster 1",
-      where = { planner = "exact", cluster = { "llmpq-2", "llmpq-3", "llmpq-4", "llmpq-5", "llmpq-6", "llmpq-7",
-        "llmpq-8" } },
+      text = "LLM-PQ is up to 2.88x faster than PipeEdge, 2.26x on average, and 2.00x without cluster 1",
+      where = { planner = "llm_pq" },
       holds = function(_, rows)
-        local sum, most = 0, 0
-        for _, row in ipairs(rows) do sum, most = sum + row.speedup, math.max(most, row.speedup) end
-        local mean = sum / #rows
-        return mean >= 1.8 and most >= 2.88, ("mean %.2f, most %.2f; 2.00 and 2.88 in print"):format(mean, most)
+        local sum, starred, most = 0, 0, 0
+        for _, row in ipairs(rows) do
+          sum = sum + row.speedup
+          if row.point.cluster == "llmpq-1" then starred = row.speedup else most = math.max(most, row.speedup) end
+        end
+        local mean, others = sum / #rows, (sum - starred) / (#rows - 1)
+        return mean >= 2.26 and others >= 2 and most >= 2.88,
+          ("mean %.2f, without cluster 1 %.2f, at most %.2f there"):format(mean, others, most)
       end,
     }
     -- Cluster 1: micro-batch sizing lets 8 bits fit, where PipeEdge's one micro-batch of 32 leaves room for 4.
     t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 3,
+      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 4.06,
       where = { cluster = "llmpq-1" },
     }
-    -- Digits: PipeEdge where it has 4 bits in print and here.
+    -- Digits: PipeEdge has the same plans in print and here.
     t:expect_close {
-      column = "latency_s", to = "paper", rel = 0.15,
-      where = { cluster = { "llmpq-1", "llmpq-4", "llmpq-5" }, planner = "pipeedge" },
+      column = "latency_s", to = "paper", rel = 0.1,
+      where = { cluster = { "llmpq-1", "llmpq-3", "llmpq-4", "llmpq-5", "llmpq-6" }, planner = "pipeedge" },
+    }
+    t:expect_close {
+      column = "latency_s", to = "paper", rel = 0.1,
+      where = { cluster = { "llmpq-2", "llmpq-7" }, planner = "pipeedge" },
+      not_reproduced = llmpq.a100_reason,
+    }
+    t:expect_close {
+      column = "latency_s", to = "paper", rel = 0.1, where = { planner = "llm_pq" },
+      not_reproduced = "the proven optimum is a faster plan than the paper's solver came back with, most of all where "
+        .. "print has the heuristic's (clusters 4, 5, 7 and 8); clusters 2 and 6 come within 10 %",
     }
     -- Daggers: an even split does not fit.
     t:expect_all {
       column = "status", equals = "infeasible",
       where = { planner = "uniform", cluster = { "llmpq-4", "llmpq-5", "llmpq-7", "llmpq-8" } },
     }
-    -- Cluster 3: 39.7, 21.86 and 3.37 tok/s in print, so 11.8x over Uniform.
+    -- Cluster 3: 39.7, 21.86 and 3.37 tok/s in print, so 11.8x over Uniform with its last micro-batch size.
     t:expect_order {
       column = "throughput_tok_s", by = "planner", order = { "llm_pq", "pipeedge", "uniform" },
       where = { cluster = "llmpq-3" },
     }
     t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "uniform" }, at_least = 5,
+      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "uniform_last" }, at_least = 11.8,
       where = { cluster = "llmpq-3" },
     }
     -- The published Uniform keeps the last micro-batch size, not the best.
@@ -81,7 +94,7 @@ return ts.experiment {
         where = { cluster = cluster, planner = { "uniform", "uniform_last" } },
         holds = function(at)
           local last, best = at { planner = "uniform_last" }.latency_s, at { planner = "uniform" }.latency_s
-          return math.abs(last / printed - 1) < 0.15 and best < 0.85 * printed,
+          return math.abs(last / printed - 1) < 0.1 and best < 0.85 * printed,
             ("%.1f s with the last, %.1f s with the best, %.1f s in print"):format(last, best, printed)
         end,
       }
@@ -105,17 +118,17 @@ return ts.experiment {
       not_reproduced = llmpq.flexgen_reason,
     }
     t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 1.4,
+      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 1.5,
       where = { cluster = "llmpq-2" },
       not_reproduced = "on one stage eq. (4) as printed prices decoding as a single step, and sees no gain in layers "
         .. "that decode faster; 1.50x in print, over baselines whose perplexity 11.38 is that of no bitwidth",
     }
     local printed = t:published({ cluster = "llmpq-8", planner = "pipeedge" }, "latency_s")
     t:expect_close {
-      column = "latency_s", to = printed, rel = 0.15, where = { cluster = "llmpq-8", planner = "pipeedge_4bit" },
+      column = "latency_s", to = printed, rel = 0.1, where = { cluster = "llmpq-8", planner = "pipeedge_4bit" },
     }
     t:expect_close {
-      column = "latency_s", to = printed, rel = 0.15, where = { cluster = "llmpq-8", planner = "pipeedge" },
+      column = "latency_s", to = printed, rel = 0.1, where = { cluster = "llmpq-8", planner = "pipeedge" },
       not_reproduced = "8 bits fit here with 20 MB to spare on the first V100; in print PipeEdge went on to 4 bits "
         .. "(perplexity 10.97), as pipeedge_4bit does",
     }

@@ -26,7 +26,7 @@ return ts.experiment {
   check = function(t)
     -- "LLM-PQ still achieves throughput gains, though smaller than on heterogeneous clusters" (6.4).
     t:expect_best {
-      column = "throughput_tok_s", is = { planner = "llm_pq" }, within = 0.02,
+      column = "throughput_tok_s", is = { planner = "llm_pq" },
       where = { planner = { "llm_pq", "pipeedge", "uniform" } },
     }
     t:expect_that {
@@ -39,18 +39,18 @@ return ts.experiment {
     }
     -- Cluster 9 is four T4s that need low bits: 2.57x over PipeEdge, and slower than FlexGen-int8 all the same.
     t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 2,
-      at_most = 3.2, where = { cluster = "llmpq-9" },
+      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 2.57,
+      where = { cluster = "llmpq-9" },
     }
     t:expect_best { column = "throughput_tok_s", is = { planner = "flexgen_int8" }, where = { cluster = "llmpq-9" } }
     t:expect_close {
-      column = "latency_s", to = "paper", rel = 0.15,
-      where = { cluster = "llmpq-9", planner = { "llm_pq", "pipeedge" } },
+      column = "latency_s", to = "paper", rel = 0.1,
+      where = { cluster = { "llmpq-9", "llmpq-10" }, planner = { "llm_pq", "pipeedge" } },
     }
     -- Uniform as the published code ran it: the last, largest prefill micro-batch.
-    for _, cluster in ipairs { "llmpq-9", "llmpq-10" } do
+    for _, cluster in ipairs { "llmpq-9", "llmpq-10", "llmpq-11" } do
       t:expect_close {
-        column = "latency_s", to = t:published({ cluster = cluster, planner = "uniform" }, "latency_s"), rel = 0.15,
+        column = "latency_s", to = t:published({ cluster = cluster, planner = "uniform" }, "latency_s"), rel = 0.1,
         where = { cluster = cluster, planner = "uniform_last" },
       }
     end
@@ -69,7 +69,7 @@ return ts.experiment {
       not_reproduced = llmpq.flexgen_reason,
     }
     t:expect_close {
-      column = "latency_s", to = "paper", rel = 0.3,
+      column = "latency_s", to = "paper", rel = 0.1,
       where = { cluster = "llmpq-11", planner = { "llm_pq", "pipeedge" } },
       not_reproduced = "most layers have 8 bits; no LLM.int8 row exists for an A100, and its decoding, carried over "
         .. "from T4 and V100, comes out twice as slow as printed",

@@ -32,12 +32,19 @@ return ts.experiment {
   check = function(t)
     -- "LLM-PQ achieves substantial inference speed-ups" (6.6): 1.78x, 1.40x and 1.74x.
     t:expect_best {
-      column = "throughput_tok_s", is = { planner = "llm_pq" }, within = 0.02,
+      column = "throughput_tok_s", is = { planner = "llm_pq" },
       where = { planner = { "llm_pq", "pipeedge", "uniform" } },
     }
-    t:expect_order { column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq" }, within = 0.01 }
-    t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 1.3,
+    t:expect_order { column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq" } }
+    for _, case in ipairs { { "llmpq-1", 1.78 }, { "llmpq-4", 1.4 }, { "llmpq-6", 1.74 } } do
+      t:expect_ratio {
+        column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = case[2],
+        where = { cluster = case[1] },
+      }
+    end
+    t:expect_close {
+      column = "latency_s", to = "paper", rel = 0.1,
+      where = { cluster = { "llmpq-4", "llmpq-6" }, planner = "pipeedge" },
     }
     -- "the throughput gain of LLM-PQ in cluster 4 is much lower than that with prompt length 512": 1.40x against 2.10x.
     t:expect_that {
@@ -47,6 +54,9 @@ return ts.experiment {
         local short, long = rows[1].speedup, rows[1].speedup_512_tokens
         return short <= 0.8 * long, ("%.2f against %.2f; 1.40 and 2.10 in print"):format(short, long)
       end,
+      not_reproduced = "the proven optimum of eq. (4) takes 3 and 16 bits and prompts one by one, and 0.37 of the printed "
+        .. "time; print has the heuristic's plan there. The baselines come out as printed, within 7 % with Uniform's "
+        .. "last micro-batch",
     }
     -- Swapping costs more where more tokens are generated.
     t:expect_best {
@@ -63,15 +73,13 @@ return ts.experiment {
     }
     -- Cluster 4: Uniform has 4 bits in print as here (perplexity 10.80), again with the last micro-batch size ...
     t:expect_close {
-      column = "latency_s", to = t:published({ cluster = "llmpq-4", planner = "uniform" }, "latency_s"), rel = 0.15,
+      column = "latency_s", to = t:published({ cluster = "llmpq-4", planner = "uniform" }, "latency_s"), rel = 0.1,
       where = { cluster = "llmpq-4", planner = "uniform_last" },
     }
     -- ... and is ahead of PipeEdge at 8 bits.
     t:expect_best {
       column = "throughput_tok_s", is = { planner = "uniform" },
       where = { cluster = "llmpq-4", planner = { "uniform", "pipeedge" } },
-      not_reproduced = "no LLM.int8 row exists for a P100; its modelled time makes PipeEdge nearly twice as fast as in "
-        .. "print",
     }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "planner", log_y = true } },

@@ -18,9 +18,9 @@ return ts.experiment {
   paper = paper,
   grid = paper.points,
   quick = { cluster = { "llmpq-3" } },
-  columns = { "model", "throughput_tok_s", "overhead_s", "objective_s", "mean_bitwidth" },
+  columns = { "model", "throughput_tok_s", "overhead_s", "solve_s", "objective_s", "mean_bitwidth" },
   notes = llmpq.notes_and {
-    "objective paper, decoding in the batch over the stages; overhead_s is of this machine, the paper's is Gurobi's",
+    "objective paper, decoding in the batch over the stages; solve_s is of this machine, overhead_s the paper's, of Gurobi",
     "a plan of least objective need not have the highest throughput: eq. (4) leaves most of decoding's pipeline out",
   },
   time_limit_s = 120,
@@ -31,7 +31,7 @@ return ts.experiment {
     if not plan then return { status = why.code, model = model } end
     return {
       status = plan.status, model = model, plan = plan, throughput_tok_s = ts.simulate(plan).throughput_tok_s,
-      overhead_s = plan.solve_s, objective_s = plan.objective, mean_bitwidth = plan.mean_bitwidth,
+      solve_s = plan.solve_s, objective_s = plan.objective, mean_bitwidth = plan.mean_bitwidth,
     }
   end,
 
@@ -47,17 +47,18 @@ return ts.experiment {
       column = "throughput_tok_s", by = "method", order = { "group1", "heuristic" },
       where = { cluster = { "llmpq-3", "llmpq-6" } },
     }
-    t:expect_all { column = "overhead_s", at_most = 60 }
+    t:expect_all { column = "solve_s", at_most = 60 }
     t:expect_all { column = "status", equals = "optimal", where = { method = { "group1", "group2" } } }
-    -- "On cluster 4, group = 1 cannot find a good solution within the time limit"; the heuristic is best there and on
-    -- 10.
+    -- "On cluster 4, group = 1 cannot find a good solution within the time limit".
     t:expect_order {
       column = "throughput_tok_s", by = "method", order = { "heuristic", "group2", "group1" },
       where = { cluster = "llmpq-4" },
       not_reproduced = "Gurobi stopped at 60 s without a good plan; here group = 1 is solved to the proven optimum",
     }
+    -- "It leads to the best throughput with the smallest overhead in clusters 4 and 10."
     t:expect_best {
-      column = "throughput_tok_s", is = { method = "heuristic" }, within = 0.05, where = { cluster = "llmpq-10" },
+      column = "throughput_tok_s", is = { method = "heuristic" }, where = { cluster = { "llmpq-4", "llmpq-10" } },
+      not_reproduced = "it won where Gurobi ran out of its 60 s; here the ILP is solved to the proven optimum",
     }
     -- "On cluster 3, group = 1 and group = 2 produce the same solution."
     t:expect_that {
@@ -65,7 +66,7 @@ return ts.experiment {
       where = { cluster = "llmpq-3", method = { "group1", "group2" } },
       holds = function(at)
         local one, two = at { method = "group1" }.throughput_tok_s, at { method = "group2" }.throughput_tok_s
-        return math.abs(one / two - 1) < 0.01, ("%.2f and %.2f tok/s"):format(one, two)
+        return math.abs(one / two - 1) < 1e-3, ("%.2f and %.2f tok/s"):format(one, two)
       end,
       not_reproduced = "under these latencies and this indicator pairs of layers cost something",
     }

@@ -51,11 +51,11 @@ return ts.experiment {
 
   check = function(t)
     t:expect_that {
-      text = "Uniform fits on few of the three clusters", where = { planner = "uniform" },
+      text = "Uniform does not fit on most of the clusters", where = { planner = "uniform" },
       holds = function(_, rows)
         local fits = 0
         for _, row in ipairs(rows) do fits = fits + (row.throughput_tok_s and 1 or 0) end
-        return fits <= 1, ("on %d of %d"):format(fits, #rows)
+        return 2 * fits < #rows, ("it fits on %d of %d"):format(fits, #rows)
       end,
     }
     t:expect_best {
@@ -65,17 +65,18 @@ return ts.experiment {
       column = "throughput_tok_s", is = { planner = "exact_pipeline" },
       where = { planner = { "uniform", "pipeedge", "exact_pipeline" } },
     }
-    for _, over in ipairs { "het", "pipeedge" } do
-      local of = over == "het" and "exact" or "exact_pipeline"
+    local function average(of, over, why)
       t:expect_that {
-        text = ("%s is 2.08 times as fast as %s on average, give or take a quarter"):format(of, over),
-        where = { planner = { of, over } },
+        text = ("%s is 108 %% faster than %s on average"):format(of, over), where = { planner = { of, over } },
+        not_reproduced = why,
         holds = function(_, rows)
           local mean, count = mean_ratio(rows, of, over)
-          return math.abs(mean / 2.08 - 1) <= 0.25, ("%.2f over %d clusters on which both fit"):format(mean, count)
+          return mean >= 2.08, ("%.0f %% over %d clusters on which both fit"):format(100 * (mean - 1), count)
         end,
       }
     end
+    average("exact", "het", "on cluster 6 Het's INT8 plan is the quality to keep, which leaves nothing to win")
+    average("exact_pipeline", "pipeedge")
     t:expect_that {
       text = "108 % is the mean speed-up over PipeEdge that LLM-PQ's Table 4 prints for the same GPUs",
       where = { planner = "exact" },

@@ -5,12 +5,10 @@
 local ts = require "tessera"
 local splitquant = require "tessera.papers.splitquant"
 
-local clusters = { "splitquant-5", "splitquant-6", "splitquant-7", "splitquant-8" }
-
 return ts.experiment {
   name = "splitquant/fig12",
   doc = "SplitQuant, Fig. 12: pure adaptive quantisation against the joint search",
-  grid = { cluster = clusters, planner = { "adabits", "exact" } },
+  grid = { cluster = { "splitquant-5", "splitquant-6", "splitquant-7", "splitquant-8" }, planner = { "adabits", "exact" } },
   quick = { cluster = { "splitquant-5" } },
   columns = { "model", "throughput_tok_s", "omega", "mean_bitwidth" },
   time_limit_s = 120,
@@ -23,15 +21,10 @@ return ts.experiment {
   end,
 
   check = function(t)
+    -- "SplitQuant outperforms adabits in all selected cases" (VI-H).
     t:expect_best { column = "throughput_tok_s", is = { planner = "exact" } }
-    for _, cluster in ipairs(clusters) do
-      t:expect_ratio {
-        column = "throughput_tok_s", of = { planner = "exact" }, over = { planner = "adabits" }, at_least = 1.05,
-        where = { cluster = cluster },
-      }
-    end
-    -- What adabits is for: no plan loses less quality, but for micro-batches that leave room for another bit.
-    t:expect_best { column = "omega", is = { planner = "adabits" }, lowest = true, within = 0.1 }
+    -- What adabits is for.
+    t:expect_best { column = "omega", is = { planner = "adabits" }, lowest = true }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "planner", log_y = true } },
 }

@@ -5,6 +5,7 @@
 -- takes at least 36 % with long prompts, and a P100 takes 14.53 times as long as a V100 in prefill and 7.29 times in
 -- decode (FP16, 512 tokens; for the OPT-30b layer).
 local ts = require "tessera"
+local splitquant = require "tessera.papers.splitquant"
 
 local paper = ts.paper "splitquant/fig3.csv"
 
@@ -13,7 +14,7 @@ local batch_size, output_tokens = 8, 32
 -- Seconds of a layer per phase on a device by bitwidth.
 local function layer_times(model, device, prompt_tokens)
   local problem = ts.problem {
-    model = model, cluster = { { device, 1 } }, kernel_set = "llmpq_2023", theta = 0,
+    model = model, cluster = { { device, 1 } }, kernel_set = splitquant.kernel_set, theta = 0,
     workload = { prompt_tokens = prompt_tokens, output_tokens = output_tokens, batch_size = batch_size },
   }
   local facts = problem:device_facts {
@@ -33,7 +34,7 @@ return ts.experiment {
   columns = { "prefill_ratio", "decode_ratio", "v100_prefill_share", "v100_prefill_s", "p100_prefill_s",
     "v100_decode_s", "p100_decode_s" },
   notes = {
-    "Kernel set llmpq_2023; seconds are of one layer, a decode step at the mean context. No plan is made: no memory "
+    "Kernel set " .. splitquant.kernel_set .. ", whose P100 and V100 rows are those behind the quoted ratios; seconds are of one layer, a decode step at the mean context. No plan is made: no memory "
       .. "preset, theta or objective is in play.",
     "The text does not say on which GPU the share of prefill was measured; the V100 is taken.",
     "INT8 and 3 bit on the P100 are carried over from other GPUs: no measurement exists.",
@@ -52,8 +53,8 @@ return ts.experiment {
   end,
 
   check = function(t)
-    t:expect_close { column = "prefill_ratio", to = "paper", rel = 0.2 }
-    t:expect_close { column = "decode_ratio", to = "paper", rel = 0.1 }
+    t:expect_close { column = "prefill_ratio", to = "paper", rel = 0.02 }
+    t:expect_close { column = "decode_ratio", to = "paper", rel = 0.02 }
     t:expect_that {
       text = "the P100 is behind by another factor in prefill than in decode (FP16)",
       where = { model = "opt-30b", prompt_tokens = 512, bitwidth = 16 },
@@ -62,8 +63,14 @@ return ts.experiment {
         return ratio >= 1.5, ("%.2f times as far; 1.99 in print"):format(ratio)
       end,
     }
-    -- "substantial (>= 36 %) when the prompt is long": as rounded in print.
-    t:expect_all { column = "v100_prefill_share", at_least = 0.355, where = { prompt_tokens = 1024 } }
+    -- "substantial (>= 36 %) when the prompt is long": at which precision is not said.
+    t:expect_all {
+      column = "v100_prefill_share", at_least = 0.36, where = { prompt_tokens = 1024, bitwidth = { 3, 4, 16 } },
+    }
+    t:expect_all {
+      column = "v100_prefill_share", at_least = 0.36, where = { prompt_tokens = 1024, bitwidth = 8 },
+      not_reproduced = splitquant.int8_share_reason,
+    }
     t:expect_order {
       column = "v100_prefill_share", by = "prompt_tokens", order = { 1024, 512, 128 }, highest = true,
     }

@@ -1,8 +1,10 @@
 -- SplitQuant, Fig. 5: one OPT-30b layer by precision, batch size, phase and GPU; prompts of 512 tokens.
 --
--- The figure has no printed values. What its text says is checked: FP16 beats 3 and 4 bits in prefill, fewer bits pay
--- in decode, INT8 keeps up with FP16 on the T4, and on the V100 it depends on the shape.
+-- The figure has no printed values. What its text says is checked: FP16 beats 3 and 4 bits in prefill, whether fewer
+-- bits pay in decode depends on device and shape, INT8 keeps up with FP16 on the T4, and on the V100 it depends on the
+-- shape.
 local ts = require "tessera"
+local splitquant = require "tessera.papers.splitquant"
 
 local phases = { prefill = "prefill_layer_s", decode = "decode_layer_s" }
 
@@ -29,7 +31,7 @@ return ts.experiment {
   quick = { batch_size = { 8 } },
   columns = { "layer_s", "tokens_per_s" },
   notes = {
-    "Kernel set llmpq_2023; a decode step follows the prompt of 512 tokens. No plan is made: no memory preset, theta "
+    "Kernel set " .. splitquant.kernel_set .. "; a decode step follows the prompt of 512 tokens. No plan is made: no memory preset, theta "
       .. "or objective is in play.",
     "The text names neither the figure's GPUs nor its batch sizes; those of the clusters and powers of two are taken.",
   },
@@ -37,7 +39,7 @@ return ts.experiment {
   run = function(point)
     local size = point.batch_size
     local problem = ts.problem {
-      model = "opt-30b", cluster = { { point.device, 1 } }, kernel_set = "llmpq_2023", theta = 0,
+      model = "opt-30b", cluster = { { point.device, 1 } }, kernel_set = splitquant.kernel_set, theta = 0,
       workload = { prompt_tokens = 512, output_tokens = 2, batch_size = size },
     }
     local facts = problem:device_facts {
@@ -59,12 +61,14 @@ return ts.experiment {
     end
     ratio("3 and 4 bits are slower than FP16 in prefill", { phase = "prefill", bitwidth = { 3, 4, 16 } },
       function(least) return least > 1 end)
-    ratio("3 and 4 bits are faster than FP16 in decode of one request",
-      { phase = "decode", bitwidth = { 3, 4, 16 }, batch_size = 1, device = { "T4-16G", "P100-12G", "V100-32G" } },
-      function(_, most) return most < 1 end)
-    ratio("INT8 takes about as long as FP16 in prefill on the T4",
-      { phase = "prefill", bitwidth = { 8, 16 }, device = "T4-16G" },
-      function(least, most) return least > 1 / 1.5 and most < 1.5 end)
+    for _, device in ipairs { "T4-16G", "V100-32G" } do
+      ratio("whether 3 and 4 bits decode faster than FP16 depends on the shape",
+        { phase = "decode", bitwidth = { 3, 4, 16 }, device = device },
+        function(least, most) return least < 1 and most > 1 end)
+    end
+    -- "T4 supports fast INT8 due to its tensor core, making the execution time of the 8-bit layer comparable to FP16".
+    ratio("INT8 keeps up with FP16 on the T4, within 5 %", { bitwidth = { 8, 16 }, device = "T4-16G" },
+      function(_, most) return most <= 1.05 end)
     ratio("what INT8 costs depends on the shape on the V100",
       { bitwidth = { 8, 16 }, device = "V100-32G" }, function(least, most) return most > 1.5 * least end)
     ratio("uniform low precision does not always speed decoding up", { phase = "decode" },

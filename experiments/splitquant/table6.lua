@@ -41,19 +41,25 @@ return ts.experiment {
     t:expect_order { column = "objective_s", by = "method", order = { "group1", "heuristic" }, lowest = true }
     t:expect_all { column = "solve_s", at_most = 60 }
     t:expect_that {
-      text = "group=1 and group=2 are within 5 % of each other",
+      text = "group=1 and group=2 give the same throughput",
       where = { cluster = "splitquant-5", method = { "group1", "group2" } },
       holds = function(at)
         local ratio = at { method = "group1" }.throughput_tok_s / at { method = "group2" }.throughput_tok_s
-        return math.abs(ratio - 1) <= 0.05, ("%.3f; the same in print"):format(ratio)
+        return math.abs(ratio - 1) < 1e-3, ("%.3f; the same solution in print"):format(ratio)
       end,
+      not_reproduced = "an odd number of layers on some stage is worth that much under these latencies",
     }
     t:expect_order {
       column = "throughput_tok_s", by = "method", order = { "group1", "group2" }, where = { cluster = "splitquant-9" },
     }
     t:expect_order {
+      column = "throughput_tok_s", by = "method", order = { "group1", "heuristic" },
+      where = { cluster = "splitquant-5" },
+    }
+    t:expect_order {
       column = "throughput_tok_s", by = "method", order = { "group2", "heuristic" },
       where = { cluster = "splitquant-5" },
+      not_reproduced = "the heuristic moves single layers: on this cluster that gains more than its search loses",
     }
     t:expect_order {
       column = "throughput_tok_s", by = "method", order = { "group2", "group1" }, where = { cluster = "splitquant-6" },
@@ -74,7 +80,11 @@ return ts.experiment {
         return holds, table.concat(lines, "; ")
       end,
     }
-    t:expect_close { column = "throughput_tok_s", to = "paper", rel = 0.25, where = { cluster = "splitquant-5" } }
+    t:expect_close {
+      column = "throughput_tok_s", to = "paper", rel = 0.06,
+      not_reproduced = "the objective is the steady one here, every order and pair of micro-batch sizes is searched, and "
+        .. "theta is not the paper's; eq. (4) as printed comes closer, in llmpq/table8",
+    }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "method" } },
 }

@@ -179,9 +179,13 @@ local column_spec = { type = "string", required = true, doc = "Name of a column"
 
 local within_spec = { type = "number", default = 0, min = 0, doc = "Ratio by which others may be better" }
 
+local rounding = 1e-12 -- one plan's times added up in another order are no better
+
 -- What a value may be beaten by: itself with the slack of `within`.
 local function with_slack(value, within, better)
-  return better == "lower" and value / (1 + within) or value * (1 + within)
+  local lower = better == "lower"
+  local rounded = value * ((value > 0) == lower and 1 - rounding or 1 + rounding)
+  return lower and rounded / (1 + within) or rounded * (1 + within)
 end
 
 -- " (within 5 %)", or nothing.

@@ -2,6 +2,7 @@
 -- model. The scripts of experiments/splitquant share it.
 
 local core = require "tessera.core"
+local llmpq = require "tessera.papers.llmpq"
 local paper = require "tessera.experiment.paper"
 local solver = require "tessera.solver"
 
@@ -11,9 +12,16 @@ local M = {}
 M.model_of = {}
 for _, row in ipairs(paper.load("splitquant/models.csv").rows) do M.model_of[row.point.cluster] = row.model end
 
+--- The custom backend is LLM-PQ's, and so are its numbers: Tables V and VI and Figs. 3 and 5 are reprints.
+M.kernel_set = llmpq.kernel_set
+
+--- Why prefill takes less of a V100's time in INT8 than the text of Fig. 3 says.
+M.int8_share_reason = llmpq.int8_share_reason
+
 --- What every table of the custom backend says of itself, before its own notes.
 M.notes = {
-  "kernel set llmpq_2023, memory preset llm-pq, objective steady, the constant indicator (the same for every layer)",
+  "kernel set " .. M.kernel_set .. " (July and August 2023, when LLM-PQ's tables, reprinted here, were measured), "
+    .. "memory preset llm-pq, objective steady, the constant indicator (the same for every layer)",
   "batches of 32 and prompts of 512 tokens as in the paper, 100 tokens out as in LLM-PQ: the paper has no number",
 }
 
@@ -24,7 +32,7 @@ function M.notes_and(...) return { M.notes[1], M.notes[2], ... } end
 --- `changes` replaces some of them.
 function M.problem(cluster, changes)
   local given = {
-    model = M.model_of[cluster], cluster = cluster, workload = "splitquant-custom", kernel_set = "llmpq_2023",
+    model = M.model_of[cluster], cluster = cluster, workload = "splitquant-custom", kernel_set = M.kernel_set,
     memory = "llm-pq",
   }
   for key, value in pairs(changes or {}) do given[key] = value end
