@@ -123,6 +123,14 @@ std::string describe_candidates(const Plan& plan) {
   return text;
 }
 
+// A plan with profiles was priced by measurements as far as they reach.
+std::string why_no_error(const Plan& plan) {
+  const bool has_profiles = plan.problem != nullptr && plan.problem->contains("serving") &&
+                            plan.problem->at("serving").contains("profiles");
+  return has_profiles ? ": not all of them were measured, so no error is known"
+                      : ": no measurement stands behind them yet";
+}
+
 }  // namespace
 
 std::string summarise(const Plan& plan) {
@@ -155,7 +163,7 @@ std::string describe(const Plan& plan) {
       "\n";
   text += fmt::format("  latencies are {}{}\n", to_string(plan.provenance),
                       plan.error ? fmt::format(", held-out error {:.1f} %", 100 * *plan.error)
-                                 : ": no measurement stands behind them yet");
+                                 : why_no_error(plan));
   text += describe_candidates(plan);
   for (const std::string& note : plan.notes) text += "  note: " + note + "\n";
   return text;

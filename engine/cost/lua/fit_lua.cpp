@@ -150,8 +150,10 @@ std::vector<std::shared_ptr<const cost::Profile>> donors_of(lua_State* L,
   lua_pop(L, 1);
   const DataFolders& folders = core_lua::environment(L).folders;
   auto donors = cost::donor_profiles(device, kernel_set, folders);
-  auto own = cost::profile_for(device, kernel_set, folders);
-  if (!own->parts.empty()) donors.insert(donors.begin(), std::move(own));
+  auto own = cost::find_profile(device.name, kernel_set, folders);
+  if (own != nullptr && cost::is_known_device(device, folders)) {
+    donors.insert(donors.begin(), std::move(own));
+  }
   return donors;
 }
 

@@ -36,12 +36,17 @@ int push_prediction(lua_State* L, const cost::Prediction& prediction) {
   }
   lua_kit::push_text(L, prediction.method);
   lua_setfield(L, -2, "method");
-  lua_pushboolean(L, prediction.outside ? 0 : 1);
+  const bool modelled = seconds.provenance == Provenance::modelled;
+  lua_pushboolean(L, prediction.outside || modelled ? 0 : 1);
   lua_setfield(L, -2, "in_range");
   if (prediction.outside) {
     lua_kit::push_text(L, *prediction.outside);
-    lua_setfield(L, -2, "why");
+  } else if (modelled) {
+    lua_kit::push_text(L, "nothing was fitted to measurements of this: " + prediction.method);
+  } else {
+    lua_pushnil(L);
   }
+  lua_setfield(L, -2, "why");
   return 2;
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxParts = 1024;
 constexpr double kLargest = 1e18;
+constexpr double kNearOneValue = 1.25;  ///< ratio to the only value that was fitted
 
 [[noreturn]] void fail(const std::string& path, const std::string& problem) {
   throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
@@ -132,7 +133,9 @@ bool same_kind(const ProfilePart& a, const ProfilePart& b) {
 std::optional<std::string> outside(const ProfilePart& part, const OpQuery& query) {
   for (const auto& [field, bounds] : part.range) {
     const double value = field_value(query, field);
-    if (value >= bounds.first && value <= bounds.second) continue;
+    // One value cannot say how far it holds: physics carries the model a little to both sides.
+    const double slack = bounds.first == bounds.second ? kNearOneValue : 1;
+    if (value >= bounds.first / slack && value <= bounds.second * slack) continue;
     return fmt::format("{} {} is {} the fitted {} .. {}", field, value,
                        value < bounds.first ? "below" : "above", bounds.first, bounds.second);
   }

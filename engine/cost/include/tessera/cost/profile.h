@@ -39,7 +39,7 @@ struct ProfilePart {
 bool same_kind(const ProfilePart& a, const ProfilePart& b);
 
 /// Says how `query` leaves the fitted range ("m 16384 is above the fitted 1 .. 8192"); absent where
-/// it does not.
+/// it does not. Of a field with only one fitted value, 1.25 to both sides is within.
 std::optional<std::string> outside(const ProfilePart& part, const OpQuery& query);
 
 /// What is known about the speed of one device under one kernel set.
