@@ -69,8 +69,9 @@ return ts.experiment {
     }
     t:expect_close {
       column = "latency_s", to = "paper", rel = 0.1, where = { planner = "llm_pq" },
-      not_reproduced = "the proven optimum is a faster plan than the paper's solver came back with, most of all where "
-        .. "print has the heuristic's (clusters 4, 5, 7 and 8); clusters 2 and 6 come within 10 %",
+      not_reproduced = "clusters 2 and 6 come within 10 %. Print has the heuristic's plan on clusters 4 and 5, ours is "
+        .. "the optimum; LLM.int8 on A100 and BLOOM's layers (7, 8) were never measured; on 1 and 3 the "
+        .. "cause is not known",
     }
     -- Daggers: an even split does not fit.
     t:expect_all {
