@@ -19,7 +19,8 @@ return ts.experiment {
   quick = { cluster = { "llmpq-9" } },
   columns = { "theta", "throughput_tok_s", "omega", "mean_bitwidth" },
   notes = {
-    "kernel set " .. llmpq.kernel_set .. ", memory preset llm-pq, the constant indicator, objective steady, everything searched",
+    "kernel set " .. llmpq.kernel_set .. ", memory preset llm-pq, the constant indicator, objective steady, "
+      .. "everything searched",
     "factor 10 is Table 9's theta in the paper's unit, and 10 s per normalised omega in ours",
     "omega stands for quality; no perplexity is evaluated",
   },

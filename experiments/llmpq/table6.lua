@@ -34,7 +34,8 @@ return ts.experiment {
   quick = { cluster = { "llmpq-9" }, indicator = { "random", "variance", "gptq_error" } },
   columns = { "model", "perplexity", "overhead_s", "latency_s", "gptq_error", "mean_bitwidth", "theta" },
   notes = {
-    "kernel set " .. llmpq.kernel_set .. ", memory preset llm-pq, objective steady; theta by bisection, in s per normalised omega",
+    "kernel set " .. llmpq.kernel_set .. ", memory preset llm-pq, objective steady",
+    "theta by bisection, in s per normalised omega",
     "perplexity is the printed one; variance and hessian take weights and calibration data and are not computed",
     "gptq_error: of the plan's bitwidths, from the published logs; lower is better; overhead_s: of the indicator",
     "the printed 58.15x is 25282.89 s over 434.78 s, a time for the Hessian that stands in the published scripts only",

@@ -46,6 +46,15 @@ return ts.experiment {
       column = "latency_s", to = "paper", rel = 0.1,
       where = { cluster = { "llmpq-4", "llmpq-6" }, planner = "pipeedge" },
     }
+    t:expect_close {
+      column = "latency_s", to = "paper", rel = 0.1, where = { planner = "llm_pq" },
+      not_reproduced = "12 to 62 % faster here; on cluster 4 print has the heuristic's plan, but ours takes 0.73 of "
+        .. "its time as well; otherwise the cause is not known",
+    }
+    t:expect_close {
+      column = "latency_s", to = "paper", rel = 0.1, where = { cluster = "llmpq-1", planner = "pipeedge" },
+      not_reproduced = "just beyond a tenth; prompts of 128 tokens are below those that were measured",
+    }
     -- "the throughput gain of LLM-PQ in cluster 4 is much lower than that with prompt length 512": 1.40x against 2.10x.
     t:expect_that {
       text = "On cluster 4 the gain over PipeEdge is at most 0.8 of that with 512 tokens",
@@ -54,9 +63,8 @@ return ts.experiment {
         local short, long = rows[1].speedup, rows[1].speedup_512_tokens
         return short <= 0.8 * long, ("%.2f against %.2f; 1.40 and 2.10 in print"):format(short, long)
       end,
-      not_reproduced = "the proven optimum of eq. (4) takes 3 and 16 bits and prompts one by one, and 0.37 of the printed "
-        .. "time; print has the heuristic's plan there. The baselines come out as printed, within 7 % with Uniform's "
-        .. "last micro-batch",
+      not_reproduced = "the proven optimum of eq. (4) takes 3 and 16 bits and prompts one by one, and 0.37 of the "
+        .. "printed time. Print has the heuristic's plan there, with which we gain 2.0 against 2.4: still not 0.8",
     }
     -- Swapping costs more where more tokens are generated.
     t:expect_best {

@@ -20,7 +20,7 @@ return ts.experiment {
   quick = { cluster = { "llmpq-3" } },
   columns = { "model", "throughput_tok_s", "overhead_s", "solve_s", "objective_s", "mean_bitwidth" },
   notes = llmpq.notes_and {
-    "objective paper, decoding in the batch over the stages; solve_s is of this machine, overhead_s the paper's, of Gurobi",
+    "objective paper, decoding in the batch over the stages; solve_s is of this machine, overhead_s the paper's",
     "a plan of least objective need not have the highest throughput: eq. (4) leaves most of decoding's pipeline out",
   },
   time_limit_s = 120,

@@ -49,8 +49,6 @@ return ts.experiment {
     -- The heuristic's plan took 320.84 s on cluster 5 (Table 4).
     t:expect_close {
       column = "latency_s", to = 320.84, rel = 0.1, where = { cluster = "llmpq-5" },
-      not_reproduced = "our bitwidth transfer stays near where adabits starts it: a T4 keeps seven layers at 4 bits, "
-        .. "whose prefill is the slowest stage; the optimum of the same objective is a third of that",
     }
   end,
 }

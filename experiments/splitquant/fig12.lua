@@ -8,7 +8,9 @@ local splitquant = require "tessera.papers.splitquant"
 return ts.experiment {
   name = "splitquant/fig12",
   doc = "SplitQuant, Fig. 12: pure adaptive quantisation against the joint search",
-  grid = { cluster = { "splitquant-5", "splitquant-6", "splitquant-7", "splitquant-8" }, planner = { "adabits", "exact" } },
+  grid = {
+    cluster = { "splitquant-5", "splitquant-6", "splitquant-7", "splitquant-8" }, planner = { "adabits", "exact" },
+  },
   quick = { cluster = { "splitquant-5" } },
   columns = { "model", "throughput_tok_s", "omega", "mean_bitwidth" },
   time_limit_s = 120,

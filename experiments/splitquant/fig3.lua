@@ -34,7 +34,8 @@ return ts.experiment {
   columns = { "prefill_ratio", "decode_ratio", "v100_prefill_share", "v100_prefill_s", "p100_prefill_s",
     "v100_decode_s", "p100_decode_s" },
   notes = {
-    "Kernel set " .. splitquant.kernel_set .. ", whose P100 and V100 rows are those behind the quoted ratios; seconds are of one layer, a decode step at the mean context. No plan is made: no memory "
+    "Kernel set " .. splitquant.kernel_set .. ", whose P100 and V100 rows are those behind the quoted ratios.",
+    "Seconds are of one layer, a decode step at the mean context. No plan is made: no memory "
       .. "preset, theta or objective is in play.",
     "The text does not say on which GPU the share of prefill was measured; the V100 is taken.",
     "INT8 and 3 bit on the P100 are carried over from other GPUs: no measurement exists.",
@@ -76,7 +77,7 @@ return ts.experiment {
     }
   end,
   plots = {
-    { kind = "bars", x = "bitwidth", y = "prefill_ratio", by = "prompt_tokens" },
-    { kind = "bars", x = "bitwidth", y = "v100_prefill_share", by = "prompt_tokens" },
+    { kind = "bars", x = "bitwidth", y = "prefill_ratio", by = "prompt_tokens", where = { model = "opt-30b" } },
+    { kind = "bars", x = "bitwidth", y = "v100_prefill_share", by = "prompt_tokens", where = { model = "opt-30b" } },
   },
 }

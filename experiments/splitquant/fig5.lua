@@ -31,7 +31,8 @@ return ts.experiment {
   quick = { batch_size = { 8 } },
   columns = { "layer_s", "tokens_per_s" },
   notes = {
-    "Kernel set " .. splitquant.kernel_set .. "; a decode step follows the prompt of 512 tokens. No plan is made: no memory preset, theta "
+    "Kernel set " .. splitquant.kernel_set .. "; a decode step follows the prompt of 512 tokens.",
+    "No plan is made: no memory preset, theta "
       .. "or objective is in play.",
     "The text names neither the figure's GPUs nor its batch sizes; those of the clusters and powers of two are taken.",
   },
@@ -75,6 +76,9 @@ return ts.experiment {
       function(least, most) return least < 1 and most > 1 end)
   end,
   plots = {
-    { kind = "lines", x = "batch_size", y = "layer_s", by = "bitwidth", log_x = true, log_y = true },
+    { kind = "lines", x = "batch_size", y = "layer_s", by = "bitwidth", log_x = true, log_y = true,
+      where = { device = "V100-32G", phase = "prefill" } },
+    { kind = "lines", x = "batch_size", y = "layer_s", by = "bitwidth", log_x = true, log_y = true,
+      where = { device = "V100-32G", phase = "decode" } },
   },
 }

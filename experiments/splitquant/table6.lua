@@ -82,8 +82,8 @@ return ts.experiment {
     }
     t:expect_close {
       column = "throughput_tok_s", to = "paper", rel = 0.06,
-      not_reproduced = "the objective is the steady one here, every order and pair of micro-batch sizes is searched, and "
-        .. "theta is not the paper's; eq. (4) as printed comes closer, in llmpq/table8",
+      not_reproduced = "the objective is the steady one here, every order and pair of micro-batch sizes is searched, "
+        .. "and theta is not the paper's; eq. (4) as printed comes closer, in llmpq/table8",
     }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "method" } },
