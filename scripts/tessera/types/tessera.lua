@@ -31,6 +31,13 @@ local ts = {}
 ---@field source string Where the description comes from
 ---@field link fun(self, from: integer, to: integer): table bytes_per_s, latency_s and kind of the link between two devices (0-based indices)
 
+--- A declared collection of experiments: what ts.collection was given, and its scripts.
+---@class tessera.Collection
+---@field name string Of the report's file
+---@field doc string One line
+---@field paths string[] Of the scripts, in order
+---@field empty string[] Folders that hold no script
+
 --- A GPU type by its data sheet.
 ---@class tessera.Device
 ---@field name string Name
@@ -416,6 +423,12 @@ local ts = {}
 ---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
 ---@field source? string Where the description comes from
 
+---@class tessera.options.collection
+---@field name string Of the report's file: reproduce_all
+---@field doc? string One line [default ""]
+---@field scripts string[] Scripts that return experiments, or folders of such scripts, from the folder of this one
+---@field except? string[] Scripts of these folders that are left out
+
 ---@class tessera.options.cross_validate
 ---@field device tessera.Device|string|table Device that was measured, or its name
 ---@field kernel_set? string Kernels that were measured [default "modern"]
@@ -561,6 +574,7 @@ local ts = {}
 ---@class tessera.options.profile
 ---@field device? tessera.Device|string|table Device, or its name; without a file it is needed
 ---@field kernel_set? string Kernels: llmpq_2023, modern, vllm, ... [default "modern"]
+---@field donor? tessera.Profile|string Profile of another device, or its file, to carry over by the data sheets (`modelled`) instead of looking for one of this device
 ---@field file? string A saved profile, instead of the rest
 
 ---@class tessera.options.read_profile_data
@@ -639,6 +653,11 @@ function ts.check(plan) end
 ---@param options? tessera.options.cluster|string
 ---@return tessera.Cluster
 function ts.cluster(options) end
+
+--- Declares a collection of experiments. A script that returns it is swept by `tessera run`, which then writes one report.
+---@param options tessera.options.collection
+---@return tessera.Collection
+function ts.collection(options) end
 
 --- Predicts every sample by a model fitted without its fold: the samples with predicted_s and error_ratio. Folds are the samples' own field `fold`, or made from hold_out.
 ---@param options tessera.options.cross_validate
