@@ -247,6 +247,23 @@ TEST(Profiled, WithoutAPartTheRooflineAnswers) {
             make_roofline(testing::t4(), kernels)->layer_s(opt_layer(), 16, 16, work).value);
 }
 
+TEST(CarriedOver, ByDataSheetWithoutAnErrorOfItsOwn) {
+  Profile donor = fit_profile(testing::t4(), "tessera", samples(10), {});
+  ProfilePart links = donor.parts.front();
+  links.op = Op::all_reduce;
+  donor.parts.push_back(links);
+  Device twice = testing::t4();
+  twice.memory_bytes_per_s *= 2;
+  const auto carried = carried_over(twice, donor);
+  ASSERT_NE(carried, nullptr);
+  ASSERT_EQ(carried->parts.size(), 1u);  // links are no matter of the GPU
+  const ProfilePart& part = carried->parts.front();
+  EXPECT_EQ(part.provenance, Provenance::modelled);
+  EXPECT_FALSE(part.held_out.has_value());
+  // The launch stays, the rate follows the memory.
+  EXPECT_NEAR(part.model->seconds(moved(4e6, 1).query), 5e-6 + 4e6 / 400e9, 1e-12);
+}
+
 TEST(Calibrate, SaysTheErrorBeforeAndAfter) {
   const auto points = samples(10);
   FitOptions options;

@@ -114,12 +114,11 @@ class Profiled final : public ProfiledModel {
   Prediction layer(const LayerShape& shape, std::int32_t bitwidth, double kv_bitwidth,
                    const LayerWork& work) const override {
     const Sourced roofline = roofline_->layer_s(shape, bitwidth, kv_bitwidth, work);
-    if (auto direct = measured_layer(shape, bitwidth, work)) {
-      return at_kv_bitwidth(*direct, shape, bitwidth, kv_bitwidth, work, roofline);
-    }
-    if (auto full = bitwidth == 16 ? std::nullopt : measured_layer(shape, 16, work)) {
-      const double full_roofline = roofline_->layer_s(shape, 16, 16, work).value;
-      return carried(*full, roofline.value / full_roofline);
+    if (auto direct = measured_layer(shape, bitwidth, kv_bitwidth, work, roofline)) return *direct;
+    const Sourced full_width = roofline_->layer_s(shape, 16, 16, work);
+    if (auto full =
+            bitwidth == 16 ? std::nullopt : measured_layer(shape, 16, 16, work, full_width)) {
+      return carried(*full, roofline.value / full_width.value);
     }
     return {roofline, "roofline", std::nullopt};
   }
@@ -163,7 +162,7 @@ class Profiled final : public ProfiledModel {
     return from;
   }
 
-  /// Profiles are measured with 16-bit keys and values.
+  /// Layers are measured with 16-bit keys and values.
   Prediction at_kv_bitwidth(const Prediction& direct, const LayerShape& shape,
                             std::int32_t bitwidth, double kv_bitwidth, const LayerWork& work,
                             const Sourced& roofline) const {
@@ -185,7 +184,8 @@ class Profiled final : public ProfiledModel {
   }
 
   std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
-                                           const LayerWork& work) const {
+                                           double kv_bitwidth, const LayerWork& work,
+                                           const Sourced& roofline) const {
     OpQuery query;
     query.op = Op::layer;
     query.phase = work.phase;
@@ -195,11 +195,20 @@ class Profiled final : public ProfiledModel {
     query.context_tokens = work.context_tokens;
     // Borrowed for the call: no copy of the shape.
     query.layer = std::shared_ptr<const LayerShape>(std::shared_ptr<void>(), &shape);
-    if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
-    return sum_of_operators(shape, bitwidth, work);
+    std::optional<Prediction> direct;
+    if (const ProfilePart* part = profile_->find(query)) {
+      direct = predict(*part, query);
+    } else {
+      const std::string kv_dtype = kv_bitwidth == 8 ? "fp8" : "";
+      direct = sum_of_operators(shape, bitwidth, kv_dtype, work);
+      if (!kv_dtype.empty()) return direct;
+    }
+    if (!direct) return direct;
+    return at_kv_bitwidth(*direct, shape, bitwidth, kv_bitwidth, work, roofline);
   }
 
   std::optional<Prediction> sum_of_operators(const LayerShape& shape, std::int32_t bitwidth,
+                                             const std::string& kv_dtype,
                                              const LayerWork& work) const {
     OpQuery gemm;
     gemm.dtype = dtype_of(bitwidth);
@@ -215,7 +224,9 @@ class Profiled final : public ProfiledModel {
       gemm.k = count(linear.in_features);
       sum.add(op(gemm), touched);
     }
-    sum.add(op(attention_query(shape, work)));
+    OpQuery attention = attention_query(shape, work);
+    attention.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
+    sum.add(op(attention));
     add_elementwise(shape, rows, sum);
     return sum.result("operator");
   }
@@ -241,7 +252,12 @@ class Profiled final : public ProfiledModel {
     query.op = Op::elementwise;
     query.bytes = elementwise_bytes(shape, rows);
     if (const ProfilePart* part = profile_->find(query)) {
-      sum.add(predict(*part, query));
+      const Prediction between = predict(*part, query);
+      if (between.seconds.provenance == Provenance::modelled) {
+        sum.add_minor(between.seconds.value);
+      } else {
+        sum.add(between);
+      }
     } else {
       sum.add_minor(kernels_.layer_overhead_s + query.bytes / profile_->device.memory_bytes_per_s);
     }

@@ -574,6 +574,7 @@ local ts = {}
 ---@class tessera.options.profile
 ---@field device? tessera.Device|string|table Device, or its name; without a file it is needed
 ---@field kernel_set? string Kernels: llmpq_2023, modern, vllm, ... [default "modern"]
+---@field donor? tessera.Profile|string Profile of another device, or its file, to carry over by the data sheets (`modelled`) instead of looking for one of this device
 ---@field file? string A saved profile, instead of the rest
 
 ---@class tessera.options.read_profile_data
