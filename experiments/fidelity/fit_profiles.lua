@@ -1,14 +1,14 @@
--- Fits the shipped profiles of the modern kernel sets to measured data and writes them as
--- <out>/<device>.<kernel set>.json, with the error on matrices that a fit has not seen:
+-- Fits the shipped profiles of the modern kernel sets to measured data, with the error on matrices that a fit has not
+-- seen, and writes them as <folder>/<device>.<kernel set>.json. Without a folder it fits the first one and writes none.
 --
---   tessera run experiments/fidelity/fit_profiles.lua -- [folder, default datasets/profiles]
+--   tessera run experiments/fidelity/fit_profiles.lua -- datasets/profiles
 --
 -- One file per source stands under fit/; what belongs to one device and kernel set comes from one framework.
 local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local aiconfigurator = dofile(folder .. "/fit/aiconfigurator.lua")
 
-local out = arg and arg[1] or "datasets/profiles"
+local out = arg and arg[1]
 
 local targets = {
   { "A100-80G", "modern" }, { "A100-80G", "modern_w8a8" },
@@ -25,8 +25,7 @@ for _, target in ipairs(targets) do
   local profile = ts.fit_profile {
     device = device, kernel_set = kernel_set, samples = samples, method = "operator", hold_out = { "n", "k" },
   }
-  local path = ("%s/%s.%s.json"):format(out, device, kernel_set)
-  profile:save(path)
-  print(path)
   print(profile)
+  if not out then break end
+  profile:save(("%s/%s.%s.json"):format(out, device, kernel_set))
 end
