@@ -29,6 +29,10 @@ local read = options.card {
     },
     { name = "check", type = "any", lua_type = "fun(t: tessera.Claims)", doc = "The claims; t:expect_best and so on" },
     { name = "columns", type = "table", lua_type = "string[]", doc = "Columns to show, in order; default: all" },
+    {
+      name = "notes", type = "table", lua_type = "string[]",
+      doc = "Said beneath the table: settings, and what the numbers are not",
+    },
     { name = "plots", type = "table", lua_type = "table[]", doc = "For the report: options of ts.plot without rows" },
     {
       name = "time_limit_s", type = "number", default = 300, min = 0.001, max = 1e7, unit = "s",
@@ -47,19 +51,26 @@ core.document_object {
   methods = {},
 }
 
+-- Of every claim but t:expect.
+local common = "where: table?, not_reproduced: string? })"
+
 core.document_object {
-  name = "tessera.Claims", doc = "What `check` of an experiment is given: the rows, and ways to say what should hold.",
+  name = "tessera.Claims", doc = "What `check` of an experiment is given: the rows, and ways to say what should hold. "
+    .. "A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds.",
   methods = {
     { "expect_best", "(options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, "
-      .. "where: table? })", "The best row of each group of points is one with these values" },
-    { "expect_close", "(options: { column: string, to: any, rel: number?, abs: number?, where: table? })",
+      .. common, "The best row of each group of points is one with these values" },
+    { "expect_close", "(options: { column: string, to: any, rel: number?, abs: number?, " .. common,
       "A column is within a ratio or a distance of the published one, another column, or a number" },
-    { "expect_all", "(options: { column: string, at_least: number?, at_most: number?, equals: any, where: table? })",
+    { "expect_all", "(options: { column: string, at_least: number?, at_most: number?, equals: any, " .. common,
       "Every row's column is within bounds, or equals a value" },
     { "expect_order", "(options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, "
-      .. "where: table? })", "The values of a key come in this order, the best first" },
+      .. "within: number?, " .. common, "The values of a key come in this order, the best first" },
     { "expect_ratio", "(options: { column: string, of: table, over: table, at_least: number?, at_most: number?, "
-      .. "where: table? })", "The mean ratio between two sets of points is within bounds" },
+      .. common, "The mean ratio between two sets of points is within bounds" },
+    { "expect_that", "(options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, "
+      .. "string?), " .. common,
+      "A claim in words, judged once all of its points have run; at { key = value } is the row of one" },
     { "expect", "(text: string, condition: any, numbers: any)", "A claim in words, whether it holds, and the numbers" },
     { "rows", "(where: table?): table[]", "Rows that are stored, to compute with" },
     { "published", "(point: table, column: string): any", "The paper's value of a point" },
@@ -94,6 +105,7 @@ local function check(fields)
   check_function(fields, "run")
   check_function(fields, "check")
   check_list(fields.columns, "string", "ts.experiment.columns")
+  check_list(fields.notes, "string", "ts.experiment.notes")
   check_list(fields.plots, "table", "ts.experiment.plots")
   if math.abs(fields.seed) > 2 ^ 52 then fail("ts.experiment.seed", "beyond 2^52") end
   if fields.paper ~= nil and (type(fields.paper.rows) ~= "table" or type(fields.paper.keys) ~= "table") then

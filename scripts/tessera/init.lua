@@ -19,7 +19,9 @@ local later = {
   picture = "tessera.picture",
   plot = "tessera.plot",
   table = "tessera.text_table",
+  histogram = "tessera.histogram",
   experiment = "tessera.experiment",
+  collection = "tessera.collection",
   grid = { "tessera.experiment.grid", "points" },
   paper = { "tessera.experiment.paper", "load" },
   results = "tessera.results",
@@ -27,6 +29,7 @@ local later = {
   fit_profile = { "tessera.cost", "fit_profile" },
   cross_validate = { "tessera.cost", "cross_validate" },
   calibrate = { "tessera.cost", "calibrate" },
+  read_profile_data = { "tessera.cost", "read_profile_data" },
 }
 
 local ts = {

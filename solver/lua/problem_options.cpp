@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core_lua.h"
+#include "cost_lua.h"
 #include "indicator_lua.h"
 #include "problem_lua.h"
 #include "tessera/core/error.h"
@@ -90,6 +91,72 @@ void read_part(lua_State* L, const lua_kit::Options& options, const char* name, 
   lua_pop(L, 1);
 }
 
+bool is_on(const solver::ServingProblem& serving, const Device& device) {
+  return std::any_of(serving.cluster.devices.begin(), serving.cluster.devices.end(),
+                     [&](const ClusterDevice& slot) { return slot.device.name == device.name; });
+}
+
+std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
+    lua_State* L, const lua_kit::Options& options, const solver::ServingProblem& serving) {
+  const std::string path = options.path_of("profiles");
+  std::vector<std::shared_ptr<const cost::Profile>> given;
+  options.push("profiles");
+  const int list = lua_gettop(L);
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, list)); ++i) {
+    const std::string where = fmt::format("{}[{}]", path, i);
+    lua_rawgeti(L, list, i);
+    auto profile = cost_lua::profile_argument(L, lua_gettop(L), where)->profile;
+    lua_pop(L, 1);
+    if (profile->kernel_set != serving.kernel_set.name) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: of kernel set {}, the problem has {}", where,
+                              profile->kernel_set, serving.kernel_set.name),
+                  where);
+    }
+    if (!is_on(serving, profile->device)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: the cluster has no {}", where, profile->device.name), where);
+    }
+    given.push_back(std::move(profile));
+  }
+  lua_pop(L, 1);
+  return given;
+}
+
+/// The profiles of the cluster's devices: as given, else made in this script and still of use, else
+/// shipped. An empty list is none at all.
+void read_profiles(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving) {
+  std::vector<std::shared_ptr<const cost::Profile>> chosen;
+  if (options.given("profiles")) {
+    chosen = given_profiles(L, options, serving);
+    if (chosen.empty()) {
+      serving.profiles.clear();
+      serving.with_profiles = false;
+      return;
+    }
+    serving.with_profiles = true;
+  } else {
+    for (const auto& profile : serving.profiles) {
+      const bool made_here = profile->path.empty();
+      if (made_here && profile->kernel_set == serving.kernel_set.name &&
+          is_on(serving, profile->device)) {
+        chosen.push_back(profile);
+      }
+    }
+  }
+  if (!serving.with_profiles) return;
+  const DataFolders& folders = core_lua::environment(L).folders;
+  for (const ClusterDevice& slot : serving.cluster.devices) {
+    const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const auto& profile) {
+      return profile->device.name == slot.device.name;
+    });
+    if (known) continue;
+    auto profile = cost::profile_for(slot.device, serving.kernel_set.name, folders);
+    if (!profile->parts.empty()) chosen.push_back(std::move(profile));
+  }
+  serving.profiles = std::move(chosen);
+}
+
 void check_context(const solver::ServingProblem& serving, const std::string& path) {
   const Workload& work = serving.workload;
   const auto longest = static_cast<double>(work.max_prompt_tokens + work.max_output_tokens);
@@ -113,6 +180,7 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
     serving.kernel_set =
         cost::find_kernel_set(options.text("kernel_set"), core_lua::environment(L).folders);
   }
+  read_profiles(L, options, serving);
   if (options.has("memory")) {
     serving.memory = options.choice("memory") == "llm-pq" ? cost::MemoryPreset::llm_pq
                                                           : cost::MemoryPreset::physical;
@@ -132,9 +200,9 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
   solver::settle(serving);
 }
 
-constexpr const char* kServingOptions[] = {
-    "model",  "cluster",    "workload",    "bitwidths", "indicator",
-    "memory", "kernel_set", "kv_bitwidth", "kv_omega",  "tensor_parallel"};
+constexpr const char* kServingOptions[] = {"model",       "cluster",  "workload",       "bitwidths",
+                                           "indicator",   "memory",   "kernel_set",     "profiles",
+                                           "kv_bitwidth", "kv_omega", "tensor_parallel"};
 
 void refuse_serving_options(const lua_kit::Options& options) {
   for (const char* name : kServingOptions) {
@@ -221,6 +289,11 @@ const OptionTable& problem_options() {
         .type = OptionType::text,
         .doc = "Kernels that run the layers",
         .default_text = "\"tessera\""},
+       {.name = "profiles",
+        .type = OptionType::table,
+        .doc = "Profiles of the cluster's devices, or their files; default: the shipped ones of "
+               "the kernel set; {}: none, the roofline prices everything",
+        .lua_type = "(tessera.Profile|string)[]"},
        {.name = "kv_bitwidth",
         .type = OptionType::integer_list,
         .doc = "Bitwidth of the KV cache, or several to choose from",

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "core_lua.h"
+#include "distribution_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
@@ -16,6 +17,7 @@ struct SimulatedRun {
   sim::Run run;
   sim::Pipeline pipeline;  ///< of replicas: stage names only
   bool replicas = false;
+  std::shared_ptr<const Distribution> distribution;  ///< where lengths vary
 };
 
 /// One stage of it.
@@ -46,7 +48,38 @@ const OptionTable& simulate_options() {
             "real: 32 in at most 6 takes the times of 6, 6, 5, 5, 5, 5; full: of six times 6, as "
             "the objective prices them",
         .default_text = "\"real\"",
-        .choices = {"real", "full"}}}};
+        .choices = {"real", "full"}},
+       {.name = "lengths",
+        .type = OptionType::choice,
+        .doc = "distribution: batches of the workload's own requests; means: one batch in which "
+               "all have the mean lengths, as planners price it; auto: distribution where the "
+               "workload has one and the plan no replicas",
+        .default_text = "\"auto\"",
+        .choices = {"auto", "means", "distribution"}},
+       {.name = "batching",
+        .type = OptionType::choice,
+        .doc = "padded: prompts to the batch's longest, rows kept until the last output of their "
+               "micro-batch, as LLM-PQ's runtime does; ragged: own prompts, rows given up",
+        .default_text = "\"padded\"",
+        .choices = {"padded", "ragged"}},
+       {.name = "arrivals",
+        .type = OptionType::choice,
+        .doc = "all_at_once: a batch is there when it starts, drawn by seed; trace: the first "
+               "requests of the trace, each from when it came",
+        .default_text = "\"all_at_once\"",
+        .choices = {"all_at_once", "trace"}},
+       {.name = "num_batches",
+        .type = OptionType::integer,
+        .doc = "Batches of a distribution, one after another",
+        .default_text = "16",
+        .min = 1,
+        .max = 100000},
+       {.name = "seed",
+        .type = OptionType::integer,
+        .doc = "Which requests are drawn",
+        .default_text = "0",
+        .min = 0,
+        .max = 9007199254740992.0}}};
   return table;
 }
 
@@ -55,12 +88,12 @@ void price_as_full(sim::Pipeline& pipeline) {
   const auto full = [p = pipeline.prefill_micro_batch_size, d = pipeline.decode_micro_batch_size](
                         sim::Phase phase) { return phase == sim::Phase::prefill ? p : d; };
   pipeline.stage_s = [real = pipeline.stage_s, full](std::size_t stage, sim::Phase phase,
-                                                     std::int64_t, std::int64_t index) {
-    return real(stage, phase, full(phase), index);
+                                                     const sim::MicroBatch&, std::int64_t index) {
+    return real(stage, phase, {0, full(phase)}, index);
   };
   pipeline.link_s = [real = pipeline.link_s, full](std::size_t stage, sim::Phase phase,
-                                                   std::int64_t, std::int64_t index) {
-    return real(stage, phase, full(phase), index);
+                                                   const sim::MicroBatch&, std::int64_t index) {
+    return real(stage, phase, {0, full(phase)}, index);
   };
   pipeline.return_s = [real = pipeline.return_s, full](std::int64_t) {
     return real(full(sim::Phase::decode));
@@ -73,6 +106,50 @@ SimulatedRun run_pipeline(const Plan& plan, bool full, bool record) {
   if (full) price_as_full(result.pipeline);
   result.run = sim::simulate(result.pipeline, record);
   return result;
+}
+
+/// Whether the workload's own requests are simulated. @throws Error where that was asked for and
+/// cannot be.
+bool wants_distribution(const Plan& plan, const lua_kit::Options& options) {
+  const std::string lengths = options.choice("lengths");
+  const bool full = options.choice("micro_batches") == "full";
+  const bool possible = plan.replicas.empty() && !full;
+  if (lengths == "distribution" && !possible) {
+    throw Error(ErrorCode::unsupported,
+                options.path_of("lengths") +
+                    (full ? ": requests of their own lengths have real micro-batches only"
+                          : ": replicas run side by side; simulate each plan of plan.replicas"),
+                options.path_of("lengths"));
+  }
+  const bool chosen =
+      lengths == "distribution" || (lengths == "auto" && possible && solver::has_trace(plan));
+  for (const char* name : {"batching", "arrivals", "num_batches", "seed"}) {
+    if (chosen || !options.given(name)) continue;
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of(name) +
+                    ": one batch of the mean lengths is simulated, which has no such thing; give "
+                    "the workload lengths = \"trace.csv\"",
+                options.path_of(name));
+  }
+  return chosen;
+}
+
+SimulatedRun run_distribution(const Plan& plan, const lua_kit::Options& options) {
+  solver::TrafficOptions traffic;
+  traffic.batching =
+      options.choice("batching") == "padded" ? solver::Batching::padded : solver::Batching::ragged;
+  traffic.arrivals = options.choice("arrivals") == "trace" ? solver::Arrivals::trace
+                                                           : solver::Arrivals::all_at_once;
+  traffic.num_batches = options.integer("num_batches");
+  traffic.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  solver::Traffic result = solver::simulate_traffic(plan, traffic, options.boolean("record"));
+  SimulatedRun run;
+  run.run = std::move(result.run);
+  run.pipeline = std::move(result.first_pipeline);
+  run.distribution = std::make_shared<solver_lua::Distribution>(
+      solver_lua::Distribution{traffic, std::move(result.requests), result.num_batches,
+                               std::move(result.expected), run.pipeline.stage_names});
+  return run;
 }
 
 /// Replicas side by side: the slowest decides when all is done, requests are averaged over all.
@@ -174,6 +251,24 @@ std::string describe_stage(const RunStage& s) {
                      100 * s.usage.idle_ratio);
 }
 
+/// The batch of mean lengths, as a run of its own.
+void push_expected(lua_State* L, const SimulatedRun& r) {
+  if (r.distribution == nullptr) {
+    lua_pushnil(L);
+    return;
+  }
+  auto expected = std::make_shared<SimulatedRun>();
+  expected->run = r.distribution->expected;
+  expected->pipeline.stage_names = r.distribution->stage_names;
+  lua_kit::push_object<SimulatedRun>(L, std::move(expected));
+}
+
+int served_requests(lua_State* L) {
+  solver_lua::push_requests(L,
+                            lua_kit::check_object<SimulatedRun>(L, 1, "run")->distribution.get());
+  return 1;
+}
+
 std::string describe(const SimulatedRun& r) {
   const sim::Run& run = r.run;
   std::string text = fmt::format(
@@ -182,6 +277,7 @@ std::string describe(const SimulatedRun& r) {
       format_seconds(run.total_s), format_seconds(run.prefill_s), format_seconds(run.decode_s),
       format_seconds(run.ttft_s), format_seconds(run.ttft_max_s), format_seconds(run.tpot_s),
       run.throughput_tok_s);
+  if (r.distribution != nullptr) text += solver_lua::describe(*r.distribution, run);
   for (std::size_t k = 0; k < run.stages.size(); ++k) {
     text += "  " + describe_stage({r.pipeline.stage_names[k], run.stages[k]}) + "\n";
   }
@@ -209,6 +305,8 @@ const lua_kit::ObjectType<RunStage>& lua_kit::object_type<RunStage>() {
 template <>
 const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
   using R = SimulatedRun;
+  using solver_lua::expected_error;
+  using solver_lua::push_quantiles;
   static const ObjectType<R> type{
       .name = "tessera.Run",
       .doc = "What a simulation saw.",
@@ -229,6 +327,25 @@ const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
                   [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.decode_round_s); }},
                  {"throughput_tok_s", "number", "Output tokens over total_s (tok/s)",
                   [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.throughput_tok_s); }},
+                 {"num_batches", "integer", "Batches, one after another",
+                  [](lua_State* L, const R& r) {
+                    push_integer(L, r.distribution == nullptr ? 1 : r.distribution->num_batches);
+                  }},
+                 {"quantiles", "table?",
+                  "Where lengths vary, over requests: ttft_s, tpot_s and e2e_s, each { mean, p50, "
+                  "p90, p99, max } (s)",
+                  [](lua_State* L, const R& r) { push_quantiles(L, r.distribution.get()); }},
+                 {"expected", "tessera.Run?",
+                  "Where lengths vary: one batch in which all requests have the mean lengths, as "
+                  "planners price it",
+                  push_expected},
+                 {"expected_error", "number?",
+                  "Throughput by the mean lengths over that of the distribution, less 1",
+                  [](lua_State* L, const R& r) {
+                    r.distribution == nullptr
+                        ? lua_pushnil(L)
+                        : lua_pushnumber(L, expected_error(*r.distribution, r.run));
+                  }},
                  {"provenance", "string", "Of the stage times",
                   [](lua_State* L, const R&) { push_text(L, "modelled"); }},
                  {"stages", "tessera.RunStage[]", "In pipeline order", push_stages},
@@ -237,7 +354,10 @@ const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
                   "it), is_decode, micro_batch, start_s, duration_s; num_events: of the whole run",
                   push_timeline}},
       .methods = {{"save_trace", guarded<save_trace>, "(path: string)",
-                   "Chrome trace for Perfetto, one track per stage"}},
+                   "Chrome trace for Perfetto, one track per stage; of several batches the first"},
+                  {"requests", guarded<served_requests>, "(): table?",
+                   "Where lengths vary, every request as columns prompt_tokens, output_tokens, "
+                   "arrival_s, ttft_s, tpot_s, e2e_s"}},
       .summary =
           [](const R& r) {
             return fmt::format("run: {}, {:.1f} tok/s", format_seconds(r.run.total_s),
@@ -254,7 +374,9 @@ int simulate(lua_State* L) {
   const lua_kit::Options options(L, 2, simulate_options(), "ts.simulate");
   const bool full = options.choice("micro_batches") == "full";
   auto result = std::make_shared<SimulatedRun>();
-  if (plan.replicas.empty()) {
+  if (wants_distribution(plan, options)) {
+    *result = run_distribution(plan, options);
+  } else if (plan.replicas.empty()) {
     *result = run_pipeline(plan, full, options.boolean("record"));
   } else {
     *result = run_replicas(plan, full);

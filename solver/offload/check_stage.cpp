@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/serving_costs.h"
 #include "tessera/cost/latency.h"
 
 namespace tessera::solver::offload {
@@ -29,7 +30,7 @@ class StageCheck {
         first_(k == 0),
         last_(k + 1 == plan.stages.size()),
         device_(serving.cluster.devices[static_cast<std::size_t>(stage_.device_index)].device),
-        latency_(cost::make_roofline(device_, serving.kernel_set)),
+        latency_(device_model_of(serving, device_)),
         block_(static_cast<Real>(plan.prefill_micro_batch_size)),
         batch_(static_cast<Real>(plan.offload->gpu_batch_size)) {}
 

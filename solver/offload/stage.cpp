@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/serving_costs.h"
 #include "tessera/cost/latency.h"
 
 namespace tessera::solver::offload {
@@ -17,7 +18,7 @@ class StageBuilder {
         sizes_(sizes),
         device_(serving.cluster.devices[device].device),
         place_(place),
-        latency_(cost::make_roofline(device_, serving.kernel_set)) {}
+        latency_(device_model_of(serving, device_)) {}
 
   void add_layer(const LayerShape& layer, std::int32_t bitwidth) {
     const double bytes = cost::layer_weight_bytes(layer, bitwidth, query());

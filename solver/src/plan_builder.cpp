@@ -7,6 +7,7 @@
 #include <map>
 
 #include "src/numbers.h"
+#include "src/plan_origin.h"
 #include "src/replicas.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -207,9 +208,9 @@ Plan build_plan(const Problem& problem, const Instance& instance, const PlanResu
   for (std::size_t bit : candidate.bit) {
     plan.mean_bitwidth += instance.bitwidths[bit] / static_cast<double>(candidate.bit.size());
   }
-  plan.provenance = Provenance::modelled;
   plan.notes = result.notes;
   add_stages(plan, problem, instance, candidate, evaluation);
+  if (problem.serving) set_origin(plan, *problem.serving);
   plan.problem = file ? std::move(file) : std::make_shared<const Json>(to_json(problem));
   return plan;
 }

@@ -20,6 +20,11 @@ Json serving_to_json(const ServingProblem& serving) {
   json["bitwidths"] = serving.bitwidths;
   json["indicator"] = indicator::to_json(serving.indicator);
   json["kernel_set"] = cost::to_json(serving.kernel_set);
+  for (const auto& profile : serving.profiles) {
+    Json whole = cost::to_json(*profile);
+    whole["device"] = to_json(profile->device);  // a saved plan needs no data folder
+    json["profiles"].push_back(std::move(whole));
+  }
   json["memory"] = cost::to_string(serving.memory);
   json["kv_bitwidth"] = serving.kv_bitwidth;
   for (const auto& [bitwidth, omega] : serving.kv_omega) {
@@ -64,6 +69,16 @@ void read_mesh(const Json& json, const std::string& path, ServingProblem& servin
   serving.tensor_parallel.assign(degrees.begin(), degrees.end());
 }
 
+void read_profiles(const Json& json, const std::string& path, ServingProblem& serving) {
+  if (!json.is_array()) {
+    throw Error(ErrorCode::invalid_argument, path + ": a list of profiles belongs here", path);
+  }
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    serving.profiles.push_back(std::make_shared<cost::Profile>(
+        cost::profile_from_json(json[i], fmt::format("{}[{}]", path, i), DataFolders({}))));
+  }
+}
+
 ServingProblem serving_from_json(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   ServingProblem serving;
@@ -76,6 +91,9 @@ ServingProblem serving_from_json(const Json& json, const std::string& path) {
       indicator::indicator_from_json(fields.at("indicator"), fields.path_of("indicator"));
   serving.kernel_set =
       cost::kernel_set_from_json(fields.at("kernel_set"), fields.path_of("kernel_set"));
+  if (fields.has("profiles")) {
+    read_profiles(fields.at("profiles"), fields.path_of("profiles"), serving);
+  }
   const std::string memory = fields.text("memory");
   if (memory != "physical" && memory != "llm-pq") {
     throw Error(ErrorCode::invalid_argument, path + ": memory is neither 'physical' nor 'llm-pq'",

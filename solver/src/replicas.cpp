@@ -65,7 +65,13 @@ Plan join_replicas(const Problem& problem, std::vector<Plan> replicas, const std
   const Workload& workload = problem.serving->workload;
   plan.throughput_tok_s = static_cast<double>(workload.batch_size) * workload.output_tokens /
                           std::max(plan.latency_s, 1e-12);
-  plan.provenance = Provenance::modelled;
+  plan.provenance = replicas.front().provenance;
+  plan.error = replicas.front().error;
+  for (const Plan& replica : replicas) {  // the slowest decides; the weakest word stands for all
+    plan.provenance = weaker(plan.provenance, replica.provenance);
+    if (!replica.error) plan.error.reset();
+    if (plan.error) plan.error = std::max(*plan.error, *replica.error);
+  }
   plan.replicas = std::move(replicas);
   Problem whole = problem;  // the replicas have meshes and KV bitwidths of their own
   whole.serving->mesh.clear();

@@ -12,12 +12,49 @@ constexpr double kActivationBytes = 2;  // hidden states travel in FP16
 
 }  // namespace
 
+std::unique_ptr<cost::LatencyModel> device_model_of(const ServingProblem& serving,
+                                                    const Device& device) {
+  for (const auto& profile : serving.profiles) {
+    if (profile->device.name == device.name) {
+      return cost::make_profiled(profile, serving.kernel_set);
+    }
+  }
+  return cost::make_roofline(device, serving.kernel_set);
+}
+
 std::unique_ptr<cost::LatencyModel> latency_model_of(const ServingProblem& serving,
                                                      const std::vector<std::size_t>& members) {
   const Cluster& cluster = serving.cluster;
-  auto member = cost::make_roofline(cluster.devices[members.front()].device, serving.kernel_set);
+  auto member = device_model_of(serving, cluster.devices[members.front()].device);
   return cost::make_tensor_parallel(std::move(member), static_cast<std::int64_t>(members.size()),
                                     slowest_link(cluster, members, members));
+}
+
+std::vector<cost::LayerWork> units_of(const Workload& workload, double size, cost::Phase phase) {
+  if (phase == cost::Phase::decode) {
+    return {{phase, size, 1, workload.mean_context_tokens()}};
+  }
+  std::vector<cost::LayerWork> work;
+  double before = 0;
+  for (std::int64_t chunk = 0; chunk < workload.num_chunks(); ++chunk) {
+    const auto tokens = static_cast<double>(workload.tokens_in_chunk(chunk));
+    work.push_back({phase, size, tokens, before});
+    before += tokens;
+  }
+  return work;
+}
+
+std::vector<std::vector<std::size_t>> stage_members(const Plan& plan,
+                                                    const ServingProblem& serving) {
+  std::map<std::size_t, std::vector<std::size_t>> by_first;
+  for (const MeshGroup& group : mesh_groups(serving.cluster, serving.mesh)) {
+    for (const auto& members : group.members) by_first[members.front()] = members;
+  }
+  std::vector<std::vector<std::size_t>> stages;
+  for (const PlanStage& stage : plan.stages) {
+    stages.push_back(by_first.at(static_cast<std::size_t>(stage.device_index)));
+  }
+  return stages;
 }
 
 ServingCosts::ServingCosts(const ServingProblem& serving)
@@ -40,24 +77,8 @@ const PhaseCosts& ServingCosts::get(std::map<std::int64_t, PhaseCosts>& known, s
   return known.emplace(size, compute(static_cast<double>(size), phase)).first->second;
 }
 
-// Mean over the units of a phase: chunks of a prompt, or the one mean decode step.
-std::vector<cost::LayerWork> ServingCosts::units(double size, cost::Phase phase) const {
-  const Workload& w = serving_.workload;
-  if (phase == cost::Phase::decode) {
-    return {{phase, size, 1, w.prompt_tokens + w.output_tokens / 2}};
-  }
-  std::vector<cost::LayerWork> work;
-  double before = 0;
-  for (std::int64_t chunk = 0; chunk < w.num_chunks(); ++chunk) {
-    const auto tokens = static_cast<double>(w.tokens_in_chunk(chunk));
-    work.push_back({phase, size, tokens, before});
-    before += tokens;
-  }
-  return work;
-}
-
 PhaseCosts ServingCosts::compute(double size, cost::Phase phase) const {
-  const std::vector<cost::LayerWork> work = units(size, phase);
+  const std::vector<cost::LayerWork> work = units_of(serving_.workload, size, phase);
   const auto count = static_cast<double>(work.size());
   double rows = 0;
   for (const cost::LayerWork& unit : work) rows += size * unit.tokens / count;

@@ -11,9 +11,21 @@
 
 namespace tessera::solver {
 
+/// The model of one device: by its profile where the problem has one, else the roofline.
+std::unique_ptr<cost::LatencyModel> device_model_of(const ServingProblem& serving,
+                                                    const Device& device);
+
 /// The model of one tensor-parallel group, or device, of a cluster.
 std::unique_ptr<cost::LatencyModel> latency_model_of(const ServingProblem& serving,
                                                      const std::vector<std::size_t>& members);
+
+/// The units of a phase, whose mean is a micro-batch: chunks of a prompt, or the one mean decode
+/// step.
+std::vector<cost::LayerWork> units_of(const Workload& workload, double size, cost::Phase phase);
+
+/// The devices of the cluster that each stage of a plan runs on.
+std::vector<std::vector<std::size_t>> stage_members(const Plan& plan,
+                                                    const ServingProblem& serving);
 
 /// Costs of one serving problem by micro-batch size; computed on demand and kept.
 class ServingCosts {
@@ -30,7 +42,6 @@ class ServingCosts {
  private:
   const PhaseCosts& get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
                         cost::Phase phase);
-  std::vector<cost::LayerWork> units(double size, cost::Phase phase) const;
   PhaseCosts compute(double size, cost::Phase phase) const;
   void add_layers(PhaseCosts& costs, std::size_t g, const std::vector<cost::LayerWork>& work) const;
   void add_links(PhaseCosts& costs, double bytes) const;

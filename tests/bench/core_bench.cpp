@@ -41,8 +41,12 @@ sim::Pipeline full_pipeline() {
   pipeline.stage_names = {"a", "b", "c", "d"};
   pipeline.batch_size = 64;
   pipeline.output_tokens = 101;
-  pipeline.stage_s = [](std::size_t, sim::Phase, std::int64_t, std::int64_t) { return 1.0; };
-  pipeline.link_s = [](std::size_t, sim::Phase, std::int64_t, std::int64_t) { return 0.0; };
+  pipeline.stage_s = [](std::size_t, sim::Phase, const sim::MicroBatch&, std::int64_t) {
+    return 1.0;
+  };
+  pipeline.link_s = [](std::size_t, sim::Phase, const sim::MicroBatch&, std::int64_t) {
+    return 0.0;
+  };
   pipeline.return_s = [](std::int64_t) { return 0.0; };
   return pipeline;
 }

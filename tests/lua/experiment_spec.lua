@@ -8,6 +8,7 @@ local paper = require "tessera.experiment.paper"
 local point = require "tessera.experiment.point"
 local progress = require "tessera.experiment.progress"
 local shards = require "tessera.experiment.shards"
+local verdict = require "tessera.experiment.verdict"
 
 local function declared(changes)
   return ts.experiment(support.changed({
@@ -220,6 +221,73 @@ describe("claims", function()
     end))
   end)
 
+  it("published", function()
+    local list = check(function(t)
+      assert.equal(11, t:published({ c = "a", planner = "exact" }, "throughput_tok_s"))
+      assert.is_nil(t:published({ c = "b", planner = "exact" }, "throughput_tok_s"))
+    end)
+    assert.same({}, list) -- no error either
+  end)
+  it("expect_that", function()
+    local better = { text = "exact is twice as fast on a", where = { c = "a" }, holds = function(at, rows)
+      local exact, uniform = at { planner = "exact" }, at { planner = "uniform" }
+      return exact.throughput_tok_s >= 2 * uniform.throughput_tok_s, #rows .. " rows"
+    end }
+    local status, claim = outcome(function(t) t:expect_that(better) end)
+    assert.equal("pass", status)
+    assert.same({ "exact is twice as fast on a, for c=a", "2 rows" }, { claim.text, claim.numbers })
+    assert.equal("skipped", outcome(function(t) t:expect_that(better) end, function(i) return i ~= 2 end))
+    assert.equal("fail", outcome(function(t)
+      t:expect_that(support.changed(better, { holds = function() return false end }))
+    end))
+  end)
+  it("skips points that had no data to run on", function()
+    local e = ts.experiment { name = "x", grid = { c = { "a" } }, run = function() end, columns = { "x" },
+      check = function(t) t:expect_all { column = "x", at_least = 1 } end }
+    local claim = claims.check(e, { { point = { c = "a" }, status = "no_data" } })[1]
+    assert.same({ "skipped", 1 }, { claim.status, claim.without_data })
+  end)
+  describe("not_reproduced", function()
+    local close = { column = "throughput_tok_s", to = "paper", rel = 0.1, where = { c = "c" } }
+    local function with(reason, changes, keep)
+      return outcome(function(t)
+        t:expect_close(support.changed(support.changed(close, { not_reproduced = reason }), changes or {}))
+      end, keep)
+    end
+    it("counts apart, with the figure and the reason", function()
+      local status, claim = with "another batch size in print"
+      assert.equal("differs", status)
+      assert.equal("another batch size in print", claim.not_reproduced)
+      assert.equal("c=c planner=exact: 9 against 30 (-70.0 %)", claim.lines[1])
+      assert.is_nil(verdict.passed(status))
+    end)
+    it("fails once the claim holds", function()
+      local status, claim = with("another batch size", { rel = 0.9 })
+      assert.equal("fail", status)
+      assert.truthy(claim.lines[1]:find("it holds, though it is listed as not reproduced (another batch", 1, true))
+    end)
+    it("is skipped where nothing was run, and fails where nothing is concerned", function()
+      assert.equal("skipped", with("x", {}, function(i) return i < 5 end))
+      assert.equal("fail", with("x", { where = { c = "b" } }))
+    end)
+    it("does not excuse points that failed", function()
+      local e = ts.experiment { name = "x", grid = { c = { "a" } }, run = function() end, check = function(t)
+        t:expect_all { column = "status", equals = "optimal", not_reproduced = "x" }
+      end }
+      local row = { point = { c = "a" }, status = "crashed", error = "killed" }
+      assert.equal("fail", claims.check(e, { row })[1].status)
+      row.error = nil
+      assert.equal("differs", claims.check(e, { row })[1].status)
+    end)
+    it("is counted, also of claims stored before there was a status", function()
+      assert.same({ pass = 2, fail = 1, skipped = 1, differs = 1 }, verdict.count { { passed = true },
+        { passed = false }, {}, { status = "differs" }, { status = "pass", passed = true } })
+    end)
+    it("wants a reason", function()
+      local list = check(function(t) t:expect_close(support.changed(close, { not_reproduced = " " })) end)
+      assert.truthy(list[1].numbers:find("say why the claim does not hold", 1, true))
+    end)
+  end)
   it("expect_all, expect_order, expect_ratio, expect", function()
     local exact = { planner = "exact" }
     assert.equal("pass", outcome(function(t)
@@ -232,6 +300,7 @@ describe("claims", function()
     local order = { column = "throughput_tok_s", by = "planner", order = { "exact", "uniform" } }
     assert.equal("fail", outcome(function(t) t:expect_order(order) end))
     local ab = { where = { c = { "a", "b" } } }
+    assert.equal("pass", outcome(function(t) t:expect_order(support.changed(order, { within = 0.06 })) end))
     assert.equal("pass", outcome(function(t) t:expect_order(support.changed(order, ab)) end))
     local ratio = { column = "throughput_tok_s", of = exact, over = { planner = "uniform" }, at_least = 1.3 }
     local status, claim = outcome(function(t) t:expect_ratio(ratio) end)
@@ -253,6 +322,9 @@ describe("claims", function()
       { function(t) t:expect_best { column = "throughput_tok_s" } end, "is: missing" },
       { function(t) t:expect_close { column = "throughput_tok_s", to = "paper" } end, "give rel or abs" },
       { function(t) t:expect_all { column = "throughput_tok_s" } end, "give at_least" },
+      { function(t) t:expect_that { text = "x", holds = true } end, "a function belongs here" },
+      { function(t) t:expect_that { text = "x", holds = function(at) return at { c = "a" } end } end, "more than one" },
+      { function(t) t:expect_that { text = "x", holds = function(at) return at { c = "d" } end } end, "no point has" },
       { function(t) t:expect_bst {} end, "no such claim; did you mean 'expect_best'" },
       { function() error "own mistake" end, "own mistake" },
     } do

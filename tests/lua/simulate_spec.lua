@@ -11,7 +11,7 @@ describe("ts.simulate", function()
     support.is_object(run, "tessera.Run", {
       total_s = "number", prefill_s = "number", decode_s = "number", ttft_s = "number", ttft_max_s = "number",
       tpot_s = "number", decode_round_s = "number", throughput_tok_s = "number", provenance = "string", stages = "list",
-      timeline = "table",
+      timeline = "table", num_batches = "integer",
     })
     assert.equal(#support.small_plan().stages, #run.stages)
     for _, stage in ipairs(run.stages) do

@@ -10,7 +10,8 @@ describe("ts.workload", function()
     local expected = {
       name = "string", prompt_tokens = "number", output_tokens = "number", batch_size = "integer",
       max_prompt_tokens = "integer", max_output_tokens = "integer", chunk_tokens = "integer?", num_chunks = "integer",
-      source = "string",
+      source = "string", context_tokens = "number", num_requests = "integer?", num_left_out = "integer?",
+      has_arrivals = "boolean",
     }
     support.is_object(ts.workload.llmpq, "tessera.Workload", expected)
     support.is_object(ts.workload { chunk_tokens = 100 }, "tessera.Workload", expected)

@@ -13,6 +13,7 @@ namespace tessera::sim {
 namespace {
 
 using testing::TickPipeline;
+using testing::TickRequest;
 using testing::TickResult;
 using testing::TickSimulator;
 
@@ -57,11 +58,16 @@ Pipeline in_seconds(const TickPipeline& p) {
   result.decode_micro_batch_size = p.decode_size;
   result.num_chunks = p.num_chunks;
   result.output_tokens = p.output_tokens;
+  for (const TickRequest& request : p.requests) {
+    result.requests.push_back(
+        {kTick * static_cast<double>(request.arrival), request.num_chunks, request.output_tokens});
+  }
   const auto seconds = [&p](std::size_t offset) {
-    return [&p, offset](std::size_t stage, Phase phase, std::int64_t size, std::int64_t index) {
-      return kTick * static_cast<double>(
-                         p.ticks(p, 2 * stage + offset, phase == Phase::decode, size, index));
-    };
+    return
+        [&p, offset](std::size_t stage, Phase phase, const MicroBatch& batch, std::int64_t index) {
+          return kTick * static_cast<double>(p.ticks(p, 2 * stage + offset, phase == Phase::decode,
+                                                     batch.size, index));
+        };
   };
   result.stage_s = seconds(0);
   result.link_s = seconds(1);
@@ -96,6 +102,53 @@ TEST(SimProperty, AgreesWithTheTickByTickReference) {
     Rng rng(seed);
     expect_same(random_pipeline(rng));
     if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+TEST(SimProperty, AgreesWithTheReferenceWhereRequestsDiffer) {
+  const std::uint64_t first_seed = 30240;
+  for (std::uint64_t seed = first_seed; seed < first_seed + 1000; ++seed) {
+    Rng rng(seed);
+    TickPipeline p = random_pipeline(rng);
+    for (std::int64_t r = 0; r < p.batch_size; ++r) {
+      p.requests.push_back(
+          {rng.integer(0, 1) * rng.integer(0, 30), rng.integer(1, 4), rng.integer(1, 9)});
+    }
+    const auto run = simulate(in_seconds(p), true);
+    const TickResult expected = TickSimulator(p).run();
+    ASSERT_EQ(run.requests.size(), p.requests.size());
+    double ttft = 0, tokens = 0;
+    for (std::size_t r = 0; r < p.requests.size(); ++r) {
+      ASSERT_NEAR(run.requests[r].first_token_s, kTick * static_cast<double>(expected.ttft[r]),
+                  1e-9)
+          << "seed " << seed;
+      ASSERT_NEAR(run.requests[r].last_token_s, kTick * static_cast<double>(expected.e2e[r]), 1e-9)
+          << "seed " << seed;
+      ttft += kTick * static_cast<double>(expected.ttft[r] - p.requests[r].arrival);
+      tokens += static_cast<double>(p.requests[r].output_tokens);
+    }
+    ASSERT_NEAR(run.ttft_s, ttft / static_cast<double>(p.batch_size), 1e-9) << "seed " << seed;
+    ASSERT_NEAR(run.total_s, kTick * static_cast<double>(expected.total), 1e-9) << "seed " << seed;
+    if (run.total_s == 0) tokens = 0;  // free everywhere, so there is no rate
+    ASSERT_NEAR(run.throughput_tok_s * run.total_s, tokens, 1e-6) << "seed " << seed;
+    for (std::size_t s = 0; s < p.num_stages; ++s) {
+      ASSERT_NEAR(run.stages[s].busy_s, kTick * static_cast<double>(expected.busy[2 * s]), 1e-9);
+    }
+  }
+}
+
+TEST(SimProperty, RequestsThatAreAlikeAreTheBatchWithoutThem) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Rng rng(seed);
+    TickPipeline p = random_pipeline(rng);
+    const auto plain = simulate(in_seconds(p), false);
+    p.requests.assign(static_cast<std::size_t>(p.batch_size), {0, p.num_chunks, p.output_tokens});
+    const auto listed = simulate(in_seconds(p), false);
+    EXPECT_DOUBLE_EQ(plain.total_s, listed.total_s) << "seed " << seed;
+    EXPECT_NEAR(plain.ttft_s, listed.ttft_s, 1e-12) << "seed " << seed;
+    EXPECT_NEAR(plain.tpot_s, listed.tpot_s, 1e-12) << "seed " << seed;
+    EXPECT_DOUBLE_EQ(plain.decode_round_s, listed.decode_round_s) << "seed " << seed;
+    EXPECT_NEAR(plain.throughput_tok_s, listed.throughput_tok_s, 1e-9) << "seed " << seed;
   }
 }
 
@@ -136,10 +189,10 @@ struct Uniform {
   Pipeline pipeline() const {
     Pipeline p;
     p.stage_names.resize(prefill.size());
-    p.stage_s = [this](std::size_t s, Phase phase, std::int64_t, std::int64_t) {
+    p.stage_s = [this](std::size_t s, Phase phase, const MicroBatch&, std::int64_t) {
       return phase == Phase::prefill ? prefill[s] : decode[s];
     };
-    p.link_s = [this](std::size_t s, Phase phase, std::int64_t, std::int64_t) {
+    p.link_s = [this](std::size_t s, Phase phase, const MicroBatch&, std::int64_t) {
       return phase == Phase::prefill ? prefill_link[s] : decode_link[s];
     };
     p.return_s = [](std::int64_t) { return 0.0; };

@@ -7,6 +7,10 @@
 
 namespace tessera::testing {
 
+struct TickRequest {
+  std::int64_t arrival = 0, num_chunks = 1, output_tokens = 1;
+};
+
 /// A pipeline whose every time is a whole number of ticks, as tables.
 struct TickPipeline {
   std::size_t num_stages = 1;
@@ -15,7 +19,8 @@ struct TickPipeline {
   std::int64_t (*ticks)(const TickPipeline&, std::size_t track, bool decode, std::int64_t size,
                         std::int64_t index) = nullptr;
   std::int64_t return_ticks = 0;
-  std::vector<std::int64_t> table;  ///< for `ticks` to look into
+  std::vector<std::int64_t> table;    ///< for `ticks` to look into
+  std::vector<TickRequest> requests;  ///< [batch_size]; empty: all have what stands above
 };
 
 struct TickResult {
@@ -38,11 +43,18 @@ class TickSimulator {
     prefill_of_ = numbering(p_.prefill_size);
     decode_of_ = numbering(p_.decode_size);
     started_.assign(static_cast<std::size_t>(p_.batch_size), false);
+    requests_ = p_.requests;
+    if (requests_.empty()) {
+      requests_.assign(static_cast<std::size_t>(p_.batch_size),
+                       {0, p_.num_chunks, p_.output_tokens});
+    }
   }
 
   TickResult run() {
     for (std::int64_t m = 0; m <= prefill_of_.back(); ++m) {
-      for (std::int64_t k = 0; k < p_.num_chunks; ++k) send({false, m, k, 0, 0}, 0);
+      const std::int64_t chunks = most(prefill_of_, m, &TickRequest::num_chunks);
+      const std::int64_t arrival = most(prefill_of_, m, &TickRequest::arrival);
+      for (std::int64_t k = 0; k < chunks; ++k) send({false, m, k, 0, 0}, arrival);
     }
     for (now_ = 0; !done(); ++now_) {
       complete();
@@ -80,6 +92,16 @@ class TickSimulator {
                     unit.index);
   }
 
+  // The largest figure among the requests of a micro-batch.
+  std::int64_t most(const std::vector<std::int64_t>& of, std::int64_t micro_batch,
+                    std::int64_t TickRequest::*figure) const {
+    std::int64_t largest = 0;
+    for (std::size_t r = 0; r < of.size(); ++r) {
+      if (of[r] == micro_batch) largest = std::max(largest, requests_[r].*figure);
+    }
+    return largest;
+  }
+
   void send(Unit unit, std::int64_t time) {
     unit.time = time;
     in_flight_.push_back(unit);
@@ -102,17 +124,19 @@ class TickSimulator {
 
   void leave(const Unit& unit) {
     const auto& of = unit.decode ? decode_of_ : prefill_of_;
-    if (!unit.decode && unit.index + 1 < p_.num_chunks) return;
+    const std::int64_t chunks = most(of, unit.micro_batch, &TickRequest::num_chunks);
+    const std::int64_t tokens = most(of, unit.micro_batch, &TickRequest::output_tokens);
+    if (!unit.decode && unit.index + 1 < chunks) return;
     for (std::size_t r = 0; r < of.size(); ++r) {
       if (of[r] != unit.micro_batch) continue;
       if (!unit.decode) result_.ttft[r] = unit.time;
-      if (!unit.decode && p_.output_tokens > 1) continue;
-      if (!unit.decode || unit.index + 1 == p_.output_tokens) result_.e2e[r] = unit.time;
+      const std::int64_t last = requests_[r].output_tokens - 1;
+      if ((unit.decode ? unit.index : 0) == last) result_.e2e[r] = unit.time;
     }
-    if (unit.decode && unit.index + 1 < p_.output_tokens) {
+    if (unit.decode && unit.index + 1 < tokens) {
       send({true, unit.micro_batch, unit.index + 1, 0, 0}, unit.time + p_.return_ticks);
     }
-    if (!unit.decode && p_.output_tokens > 1) start_ready();
+    if (!unit.decode) start_ready();
   }
 
   void start_ready() {
@@ -125,6 +149,7 @@ class TickSimulator {
         ready = std::max(ready, result_.ttft[r]);
       }
       if (!all || started_[static_cast<std::size_t>(q)]) continue;
+      if (most(decode_of_, q, &TickRequest::output_tokens) == 1) continue;
       started_[static_cast<std::size_t>(q)] = true;
       send({true, q, 1, 0, 0}, ready + p_.return_ticks);
     }
@@ -166,6 +191,7 @@ class TickSimulator {
   std::vector<Unit> in_flight_;
   std::vector<std::int64_t> prefill_of_, decode_of_;
   std::vector<bool> started_;
+  std::vector<TickRequest> requests_;
   TickResult result_;
 };
 

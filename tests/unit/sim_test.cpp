@@ -22,10 +22,10 @@ using ::testing::HasSubstr;
 Pipeline even(std::size_t num_stages, double prefill, double decode) {
   Pipeline p;
   p.stage_names.assign(num_stages, "stage");
-  p.stage_s = [=](std::size_t, Phase phase, std::int64_t, std::int64_t) {
+  p.stage_s = [=](std::size_t, Phase phase, const MicroBatch&, std::int64_t) {
     return phase == Phase::prefill ? prefill : decode;
   };
-  p.link_s = [](std::size_t, Phase, std::int64_t, std::int64_t) { return 0.0; };
+  p.link_s = [](std::size_t, Phase, const MicroBatch&, std::int64_t) { return 0.0; };
   p.return_s = [](std::int64_t) { return 0.0; };
   return p;
 }
@@ -80,7 +80,7 @@ TEST(Simulation, ChunksFollowEachOtherThroughTheStages) {
 
 TEST(Simulation, TransfersOverlapAndCanBeTheBottleneck) {
   Pipeline p = batch(even(2, 1, 0), 3, 1, 1, 1);
-  p.link_s = [](std::size_t, Phase, std::int64_t, std::int64_t) { return 2.0; };
+  p.link_s = [](std::size_t, Phase, const MicroBatch&, std::int64_t) { return 2.0; };
   EXPECT_DOUBLE_EQ(simulate(p, false).total_s, 1 + 3 * 2 + 1);
 }
 
@@ -92,7 +92,7 @@ TEST(Simulation, TokensReturnBeforeTheNextRound) {
 
 TEST(Simulation, StagesWithoutLayersPassThrough) {
   Pipeline p = batch(even(3, 1, 1), 2, 1, 1, 2);
-  p.stage_s = [](std::size_t stage, Phase, std::int64_t, std::int64_t) {
+  p.stage_s = [](std::size_t stage, Phase, const MicroBatch&, std::int64_t) {
     return stage == 1 ? 0.0 : 1.0;
   };
   const auto run = simulate(p, true);
@@ -177,7 +177,7 @@ class Trace : public ::testing::Test {
 Pipeline traced() {
   Pipeline p = batch(even(2, 0.1, 0.013), 5, 2, 3, 4);
   p.stage_names = {"stage 0: T4-16G (layers 0-11)", "stage 1: \"V100\"\n\xff"};
-  p.link_s = [](std::size_t, Phase, std::int64_t, std::int64_t) { return 1e-3 / 3; };
+  p.link_s = [](std::size_t, Phase, const MicroBatch&, std::int64_t) { return 1e-3 / 3; };
   return p;
 }
 

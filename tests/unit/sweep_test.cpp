@@ -197,6 +197,25 @@ TEST_F(Sweep, ClaimsDecideTheStatus) {
   EXPECT_THAT(p.out, HasSubstr("i=3: 3"));
 }
 
+TEST_F(Sweep, AClaimThatIsListedAsNotReproducedSaysWhyAndPasses) {
+  experiment("differs", 2, "return { x = point.i }",
+             "notes = { 'kernels of 2023' }, check = function(t) t:expect_all { column = 'x', "
+             "at_most = tonumber(os.getenv 'BOUND'), not_reproduced = 'another GPU' } end,");
+  ::setenv("BOUND", "1", 1);
+  test::Process p = tessera({"run", "differs.lua"});
+  EXPECT_EQ(p.status, 0) << p.out;
+  EXPECT_THAT(p.out, HasSubstr("notes:\n  - kernels of 2023\n"));
+  EXPECT_THAT(p.out, HasSubstr("claims, of which 1 is not reproduced:"));
+  EXPECT_THAT(p.out, HasSubstr("i=2: 2\n           not reproduced: another GPU\n"));
+  p = tessera({"results"});
+  EXPECT_THAT(p.out, HasSubstr("0 of 1 passed, 1 not reproduced"));
+  ::setenv("BOUND", "2", 1);
+  p = tessera({"run", "differs.lua"});
+  ::unsetenv("BOUND");
+  EXPECT_EQ(p.status, 1) << p.out;
+  EXPECT_THAT(p.out, HasSubstr("it holds, though it is listed as not reproduced (another GPU)"));
+}
+
 TEST_F(Sweep, SeveralFilesRunOneAfterTheOther) {
   experiment("one", 1, "error 'no'");
   experiment("two", 1, "return { x = 1 }");

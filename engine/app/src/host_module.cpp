@@ -219,6 +219,15 @@ int user_scripts(lua_State* L) {
   return 1;
 }
 
+/// scripts(folder): paths of the Lua files below it, sorted.
+int scripts(lua_State* L) {
+  const std::string folder = lua_kit::check_text(L, 1, "tessera.host.scripts.folder");
+  std::vector<std::string> paths;
+  for (const Listed& script : list_scripts(folder, true)) paths.push_back(script.path);
+  lua_kit::push_texts(L, paths);
+  return 1;
+}
+
 /// experiments(): name, path and doc of every script that ships.
 int experiments(lua_State* L) {
   Json rows = Json::array();
@@ -337,6 +346,7 @@ void open_host_module(Host& host) {
                             {"make_folder", guarded<make_folder>},
                             {"user_folders", guarded<list_user_folders>},
                             {"user_scripts", guarded<user_scripts>},
+                            {"scripts", guarded<scripts>},
                             {"experiments", guarded<experiments>},
                             {"terminal", guarded<terminal>},
                             {"run_program", guarded<run_program>}});

@@ -39,15 +39,21 @@ void set_run_options(lua_State* L, const FlagValues& flags) {
   lua_pop(L, 1);
 }
 
-bool is_experiment(lua_State* L, int index) {
+// The module that runs what a script returned, or nullptr where it returned nothing to run.
+const char* runner_of(lua_State* L, int index) {
   const lua_kit::StackGuard guard(L);
-  return luaL_getmetafield(L, index, "__metatable") != 0 && lua_type(L, -1) == LUA_TSTRING &&
-         std::string_view(lua_tostring(L, -1)) == "tessera.Experiment";
+  if (luaL_getmetafield(L, index, "__metatable") == 0 || lua_type(L, -1) != LUA_TSTRING) {
+    return nullptr;
+  }
+  const std::string_view type = lua_tostring(L, -1);
+  if (type == "tessera.Experiment") return "tessera.experiment.runner";
+  if (type == "tessera.Collection") return "tessera.experiment.members";
+  return nullptr;
 }
 
-// Sweeps the experiment on top of the stack. What a script would have got as its arguments are
-// flags here.
-ExitStatus sweep(Host& host, const Command& command) {
+// Sweeps the experiment, or collection of them, on top of the stack. What a script would have got
+// as its arguments are flags here.
+ExitStatus sweep(Host& host, const char* runner, const Command& command) {
   lua_State* L = host.state();
   FlagValues flags = command.flags;
   for (auto& [name, texts] : parse_run_flags(host.settings().arguments)) {
@@ -60,10 +66,7 @@ ExitStatus sweep(Host& host, const Command& command) {
     known.insert(known.end(), texts.begin(), texts.end());
   }
   set_run_options(L, flags);
-  if (const ExitStatus status = push_library(host, "tessera.experiment.runner", "run");
-      status != kDone) {
-    return status;
-  }
+  if (const ExitStatus status = push_library(host, runner, "run"); status != kDone) return status;
   lua_insert(L, -2);
   push_flags(L, run_options(), flags);
   if (const ExitStatus status = host.call(2, 2); status != kDone) return status;
@@ -93,8 +96,9 @@ ExitStatus run_files(Host& host, const Command& command) {
   for (const std::string& file : command.files) {
     lua_settop(L, 0);
     if (const ExitStatus status = host.run_file(file); status != kDone) return status;
-    if (!is_experiment(L, -1)) continue;
-    const ExitStatus status = sweep(host, command);
+    const char* runner = runner_of(L, -1);
+    if (runner == nullptr) continue;
+    const ExitStatus status = sweep(host, runner, command);
     worst = std::max(worst, status);
     if (status == kUsage || status == kInterrupted) break;
   }

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "core_lua.h"
@@ -41,13 +40,14 @@ const OptionTable& core_lua::workload_options() {
         .max = 1e6},
        {.name = "max_prompt_tokens",
         .type = OptionType::integer,
-        .doc = "Longest prompt, for which memory is reserved; default: the mean",
+        .doc = "Longest prompt, for which memory is reserved; default: the mean, or the longest "
+               "of lengths, whose longer requests are left out",
         .unit = "tokens",
         .min = 1,
         .max = 1e8},
        {.name = "max_output_tokens",
         .type = OptionType::integer,
-        .doc = "Longest output, for which memory is reserved; default: the mean",
+        .doc = "Longest output, for which memory is reserved; default: as for prompts",
         .unit = "tokens",
         .min = 1,
         .max = 1e8},
@@ -59,8 +59,9 @@ const OptionTable& core_lua::workload_options() {
         .max = 1e8},
        {.name = "lengths",
         .type = OptionType::text,
-        .doc = "CSV file with a prompt and an output length per line; the lengths become "
-               "expectations over it"},
+        .doc = "CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per "
+               "line): planners use the means, ts.simulate the whole distribution and, where "
+               "there are any, arrivals"},
        {.name = "source", .type = OptionType::text, .doc = "Where the figures come from"}},
       "string"};
   return table;
@@ -68,50 +69,29 @@ const OptionTable& core_lua::workload_options() {
 
 namespace {
 
-/// The last two numbers of each line are prompt and output tokens; a header line is skipped.
-struct Lengths {
-  double prompt_sum = 0, output_sum = 0, count = 0;
-  std::int64_t prompt_max = 0, output_max = 0;
-};
-
-Lengths read_lengths(const std::string& path) {
-  const std::string text = read_file(path);
-  Lengths lengths;
-  std::size_t line_number = 0;
-  for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = std::min(text.find('\n', start), text.size());
-    std::string line = text.substr(start, end - start);
-    start = end + 1;
-    ++line_number;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty() || line.front() == '#') continue;
-    const std::size_t last = line.rfind(',');
-    const std::size_t before =
-        last == std::string::npos || last == 0 ? std::string::npos : line.rfind(',', last - 1);
-    const std::size_t first = before == std::string::npos ? 0 : before + 1;
-    std::int64_t prompt = 0, output = 0;
-    const char* data = line.data();
-    const bool ok =
-        last != std::string::npos &&
-        std::from_chars(data + first, data + last, prompt).ptr == data + last &&
-        std::from_chars(data + last + 1, data + line.size(), output).ptr == data + line.size();
-    if (!ok && lengths.count == 0 && line_number == 1) continue;
-    if (!ok || prompt < 1 || output < 1 || prompt > 100'000'000 || output > 100'000'000) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: line {}: {} does not end in two lengths in [1, 1e8] (prompt "
-                              "tokens, output tokens)",
-                              path, line_number, quote(line)),
-                  path);
-    }
-    lengths.prompt_sum += static_cast<double>(prompt);
-    lengths.output_sum += static_cast<double>(output);
-    lengths.prompt_max = std::max(lengths.prompt_max, prompt);
-    lengths.output_max = std::max(lengths.output_max, output);
-    ++lengths.count;
+/// The trace as columns, for tables and pictures; nil where all requests are alike.
+int requests(lua_State* L) {
+  const Workload& w = *lua_kit::check_object<Workload>(L, 1, "workload");
+  if (w.trace == nullptr) {
+    lua_pushnil(L);
+    return 1;
   }
-  if (lengths.count == 0)
-    throw Error(ErrorCode::invalid_argument, path + ": no lengths in it", path);
-  return lengths;
+  std::vector<double> prompts, outputs, arrivals;
+  for (const TracedRequest& request : w.trace->requests) {
+    prompts.push_back(static_cast<double>(request.prompt_tokens));
+    outputs.push_back(static_cast<double>(request.output_tokens));
+    arrivals.push_back(request.arrival_s);
+  }
+  lua_createtable(L, 0, 3);
+  lua_kit::push_numbers(L, prompts);
+  lua_setfield(L, -2, "prompt_tokens");
+  lua_kit::push_numbers(L, outputs);
+  lua_setfield(L, -2, "output_tokens");
+  if (w.trace->has_arrivals) {
+    lua_kit::push_numbers(L, arrivals);
+    lua_setfield(L, -2, "arrival_s");
+  }
+  return 1;
 }
 
 std::string summary(const Workload& w) {
@@ -120,6 +100,11 @@ std::string summary(const Workload& w) {
                   format_number(w.prompt_tokens), format_number(w.output_tokens));
   if (w.chunk_tokens)
     text += fmt::format(", prefill in {} chunks of {}", w.num_chunks(), *w.chunk_tokens);
+  if (w.trace != nullptr) {
+    text += fmt::format(" on average over {} traced requests{} (at most {} and {})",
+                        w.trace->requests.size(), w.trace->has_arrivals ? " with arrivals" : "",
+                        w.max_prompt_tokens, w.max_output_tokens);
+  }
   return text;
 }
 
@@ -152,12 +137,70 @@ const lua_kit::ObjectType<Workload>& lua_kit::object_type<Workload>() {
                   }},
                  {"num_chunks", "integer", "Prefill passes per prompt",
                   [](lua_State* L, const Workload& w) { push_integer(L, w.num_chunks()); }},
+                 {"context_tokens", "number",
+                  "Tokens in a request's KV cache, mean over decode steps (tokens)",
+                  [](lua_State* L, const Workload& w) {
+                    lua_pushnumber(L, w.mean_context_tokens());
+                  }},
+                 {"num_requests", "integer?", "Requests that the lengths vary over",
+                  [](lua_State* L, const Workload& w) {
+                    w.trace == nullptr
+                        ? lua_pushnil(L)
+                        : push_integer(L, static_cast<std::int64_t>(w.trace->requests.size()));
+                  }},
+                 {"num_left_out", "integer?", "Requests of the file beyond the longest allowed",
+                  [](lua_State* L, const Workload& w) {
+                    w.trace == nullptr ? lua_pushnil(L) : push_integer(L, w.trace->num_left_out);
+                  }},
+                 {"has_arrivals", "boolean", "Whether it is known when the requests came",
+                  [](lua_State* L, const Workload& w) {
+                    lua_pushboolean(L, w.trace != nullptr && w.trace->has_arrivals ? 1 : 0);
+                  }},
                  {"source", "string", "Where the figures come from",
                   [](lua_State* L, const Workload& w) { push_text(L, w.source); }}},
-      .methods = {},
+      .methods = {{"requests", guarded<requests>, "(): table?",
+                   "The traced requests as columns prompt_tokens, output_tokens and, where known, "
+                   "arrival_s; nil where all are alike"}},
       .summary = summary};
   return type;
 }
+
+namespace {
+
+/// Requests beyond the given maxima are left out, so what stays is what memory is reserved for.
+void take_trace(Workload& w, const lua_kit::Options& options) {
+  if (options.given("prompt_tokens") || options.given("output_tokens")) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        options.path_of("lengths") + ": give either lengths or prompt_tokens and output_tokens",
+        options.path_of("lengths"));
+  }
+  const auto most = [&](const char* name) {
+    return options.given(name) ? options.integer(name) : std::int64_t{100'000'000};
+  };
+  const std::string path = options.text("lengths");
+  w.set_trace(std::make_shared<RequestTrace>(
+      read_requests(path, most("max_prompt_tokens"), most("max_output_tokens"))));
+  if (w.source.empty()) w.source = path.substr(path.rfind('/') + 1);
+}
+
+void set_longest(Workload& w, const lua_kit::Options& options) {
+  const auto longest = [&](const char* name, double mean) {
+    if (!options.given(name)) return static_cast<std::int64_t>(std::ceil(mean));
+    const std::int64_t given = options.integer(name);
+    if (static_cast<double>(given) < mean) {
+      throw Error(ErrorCode::out_of_range,
+                  fmt::format("{}: {} is below the mean of {} tokens", options.path_of(name), given,
+                              format_number(mean)),
+                  options.path_of(name));
+    }
+    return given;
+  };
+  w.max_prompt_tokens = longest("max_prompt_tokens", w.prompt_tokens);
+  w.max_output_tokens = longest("max_output_tokens", w.output_tokens);
+}
+
+}  // namespace
 
 namespace core_lua {
 
@@ -177,33 +220,11 @@ std::shared_ptr<const Workload> workload_argument(lua_State* L, int index,
   w.output_tokens = options.number("output_tokens");
   w.batch_size = options.integer("batch_size");
   if (options.given("chunk_tokens")) w.chunk_tokens = options.integer("chunk_tokens");
-  w.max_prompt_tokens = static_cast<std::int64_t>(std::ceil(w.prompt_tokens));
-  w.max_output_tokens = static_cast<std::int64_t>(std::ceil(w.output_tokens));
   if (options.given("lengths")) {
-    if (options.given("prompt_tokens") || options.given("output_tokens")) {
-      throw Error(ErrorCode::invalid_argument,
-                  path + ".lengths: give either lengths or prompt_tokens and output_tokens",
-                  path + ".lengths");
-    }
-    const Lengths lengths = read_lengths(options.text("lengths"));
-    w.prompt_tokens = lengths.prompt_sum / lengths.count;
-    w.output_tokens = lengths.output_sum / lengths.count;
-    w.max_prompt_tokens = lengths.prompt_max;
-    w.max_output_tokens = lengths.output_max;
+    take_trace(w, options);
+  } else {
+    set_longest(w, options);
   }
-  const auto longest = [&](const char* name, double mean, std::int64_t fallback) {
-    if (!options.given(name)) return fallback;
-    const std::int64_t given = options.integer(name);
-    if (static_cast<double>(given) < mean) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is below the mean of {} tokens", options.path_of(name), given,
-                              format_number(mean)),
-                  options.path_of(name));
-    }
-    return given;
-  };
-  w.max_prompt_tokens = longest("max_prompt_tokens", w.prompt_tokens, w.max_prompt_tokens);
-  w.max_output_tokens = longest("max_output_tokens", w.output_tokens, w.max_output_tokens);
   return std::make_shared<Workload>(w);
 }
 

@@ -14,11 +14,17 @@ void register_cost(lua_State* L) {
   reference.add(fit_options());
   reference.add(cross_validate_options());
   reference.add(calibrate_options());
+  reference.add(read_options());
+  reference.add(lua_kit::FunctionCard{"ts.read_profile_data",
+                                      std::string(read_options().doc),
+                                      {{"path", "string", "CSV file"}},
+                                      "table[]"});
   lua_kit::register_module(L, "tessera.cost",
                            {{"profile", guarded<new_profile>},
                             {"fit_profile", guarded<fit_profile>},
                             {"cross_validate", guarded<cross_validate>},
-                            {"calibrate", guarded<calibrate>}});
+                            {"calibrate", guarded<calibrate>},
+                            {"read_profile_data", guarded<read_profile_data>}});
 }
 
 }  // namespace tessera::cost_lua

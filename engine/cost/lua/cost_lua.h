@@ -32,9 +32,11 @@ int new_profile(lua_State* L);
 int fit_profile(lua_State* L);
 int cross_validate(lua_State* L);
 int calibrate(lua_State* L);
+int read_profile_data(lua_State* L);
 const OptionTable& profile_options();
 const OptionTable& fit_options();
 const OptionTable& cross_validate_options();
 const OptionTable& calibrate_options();
+const OptionTable& read_options();
 
 }  // namespace tessera::cost_lua

@@ -10,19 +10,12 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
+#include "tessera/core/statistics.h"
 
 namespace tessera::cost {
 namespace {
 
 constexpr double kMaxError = 1e12;
-
-// Linear interpolation between the order statistics, as most statistics packages do.
-double quantile(const std::vector<double>& sorted, double q) {
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<std::size_t>(at);
-  const std::size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
-}
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "csv.h"
+#include "tessera/core/csv.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"

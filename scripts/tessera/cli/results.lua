@@ -7,6 +7,7 @@ local rows = require "tessera.rows"
 local selection = require "tessera.cli.selection"
 local sheet = require "tessera.sheet"
 local text_table = require "tessera.text_table"
+local verdict = require "tessera.experiment.verdict"
 
 local M = {}
 
@@ -28,17 +29,12 @@ end
 
 local function format_of(given) return host.json and "json" or given.format or "table" end
 
--- How many passed, and how many were not checked because their points were not run.
-local function tally(claims)
-  local passed, skipped = 0, 0
-  for _, claim in ipairs(claims) do
-    passed, skipped = passed + (claim.passed and 1 or 0), skipped + (claim.passed == nil and 1 or 0)
-  end
-  return passed, skipped
-end
-
-local function passed_text(passed, skipped, all)
-  return ("%d of %s passed%s"):format(passed, all, skipped > 0 and (", %d skipped"):format(skipped) or "")
+-- "5 of 8 passed, 2 not reproduced, 1 skipped": of the claims' counts by status.
+local function passed_text(tally, all)
+  local text = ("%d of %s passed"):format(tally.pass, all)
+  if tally.differs > 0 then text = ("%s, %d not reproduced"):format(text, tally.differs) end
+  if tally.skipped > 0 then text = ("%s, %d skipped"):format(text, tally.skipped) end
+  return text
 end
 
 -- Newest run of each experiment, in the order of their first runs.
@@ -52,7 +48,9 @@ local function experiments_of(file)
     end
     entry.runs = entry.runs + 1
     entry.points, entry.failed, entry.changed_at = run.num_points, run.num_failed, run.changed_at
-    entry.claims, entry.claims_passed, entry.claims_skipped = #run.claims, tally(run.claims)
+    local tally = verdict.count(run.claims)
+    entry.claims, entry.claims_passed = #run.claims, tally.pass
+    entry.claims_skipped, entry.claims_not_reproduced = tally.skipped, tally.differs
   end
   return found
 end
@@ -63,7 +61,8 @@ local function list(file, given)
   local page = { columns = { "experiment", "runs", "points", "failed", "claims", "last change" }, lines = {} }
   for l, e in ipairs(found) do
     page.lines[l] = { e.experiment, e.runs, e.points, e.failed,
-      e.claims > 0 and passed_text(e.claims_passed, e.claims_skipped, e.claims) or nil, rows.time_text(e.changed_at) }
+      e.claims > 0 and passed_text({ pass = e.claims_passed, skipped = e.claims_skipped,
+        differs = e.claims_not_reproduced }, e.claims) or nil, rows.time_text(e.changed_at) }
   end
   if #found == 0 then note(given.results .. " holds no experiments yet") end
   deliver(sheet[format_of(given)](page), given)
@@ -141,14 +140,17 @@ local function failures(found, at_length)
   return #out > 0 and "\n" .. table.concat(out) or ""
 end
 
+local claim_words = { pass = "pass", fail = "FAIL", skipped = "skip", differs = "diff" }
+
 local function claims_text(run)
   if #run.claims == 0 then return "" end
-  local lines, passed, skipped = {}, tally(run.claims)
+  local lines = {}
   for i, claim in ipairs(run.claims) do
-    local word = claim.passed and "pass" or claim.passed == false and "FAIL" or "skip"
-    lines[i] = ("  %s  %s%s\n"):format(word, claim.text or "", claim.numbers and ": " .. claim.numbers or "")
+    lines[i] = ("  %s  %s%s%s\n"):format(claim_words[verdict.status(claim)], claim.text or "",
+      claim.numbers and ": " .. claim.numbers or "",
+      claim.status == "differs" and "; not reproduced: " .. claim.not_reproduced or "")
   end
-  return ("\n%s\n%s"):format(passed_text(passed, skipped, count(#run.claims, "claim")), table.concat(lines))
+  return ("\n%s\n%s"):format(passed_text(verdict.count(run.claims), count(#run.claims, "claim")), table.concat(lines))
 end
 
 local function heading(run, runs)

@@ -1,11 +1,12 @@
 -- The claims of an experiment: what `check = function(t)` gets. Each claim passes, fails, or is skipped because points
--- that it is about have not been run; and says so with the numbers.
+-- that it is about have not been run, or differs as it said it would; and says so with the numbers.
 
 local core = require "tessera.core"
 local options = require "tessera.options"
 local rows = require "tessera.rows"
 local units = require "tessera.units"
 local grid = require "tessera.experiment.grid"
+local verdict = require "tessera.experiment.verdict"
 
 local M = {}
 
@@ -38,6 +39,7 @@ Claims.__metatable = "tessera.Claims"
 -- Declares a method of `t`: its options and what judges it.
 local function claim(name, specs, judge)
   specs.where = { type = "table", doc = "Only points with these values" }
+  specs.not_reproduced = verdict.option
   Claims[name] = function(self, given)
     local path = "t:" .. name
     if type(given) ~= "table" then fail(path, "give a table of options, not a " .. type(given)) end
@@ -46,6 +48,10 @@ local function claim(name, specs, judge)
       if spec.required and opt[key] == nil then fail(path .. "." .. key, "missing; " .. spec.doc) end
     end
     local result = { lines = {}, checked = 0, skipped = 0, failed = 0 }
+    result.not_reproduced = verdict.reason(opt.not_reproduced, path .. ".not_reproduced")
+    for _, cell in ipairs(self:cells(opt.where, path)) do
+      result.broken = result.broken or (cell.row and cell.row.error ~= nil)
+    end
     judge(self, opt, result, path)
     if opt.where then result.text = result.text .. ", for " .. where_text(opt.where, self.keys) end
     self:add(result)
@@ -96,8 +102,10 @@ function Claims:check_column(column, path)
   for _, name in ipairs(known) do
     if name == column then return end
   end
-  if #self.rows > 0 then
-    fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
+  for _, row in ipairs(self.rows) do
+    if row.status ~= "no_data" then
+      fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
+    end
   end
 end
 
@@ -136,11 +144,13 @@ end
 
 local function is_better(a, b, better) return (better == "lower" and a < b) or (better == "higher" and a > b) end
 
--- Counts the cells that were not run; a group with one cannot be judged.
+-- Counts the cells that were not run, or had no data to run on; a group with one cannot be judged.
 local function missing(cells, result)
   local count = 0
   for _, cell in ipairs(cells) do
-    if not cell.row then count = count + 1 end
+    local no_data = cell.row and cell.row.status == "no_data"
+    if no_data then result.without_data = (result.without_data or 0) + 1 end
+    if not cell.row or no_data then count = count + 1 end
   end
   result.skipped = result.skipped + count
   return count > 0
@@ -167,6 +177,16 @@ end
 
 local column_spec = { type = "string", required = true, doc = "Name of a column" }
 
+local within_spec = { type = "number", default = 0, min = 0, doc = "Ratio by which others may be better" }
+
+-- What a value may be beaten by: itself with the slack of `within`.
+local function with_slack(value, within, better)
+  return better == "lower" and value / (1 + within) or value * (1 + within)
+end
+
+-- " (within 5 %)", or nothing.
+local function within_text(within) return within > 0 and (" (within %g %%)"):format(100 * within) or "" end
+
 local function is_member(point, wanted)
   for key, value in pairs(wanted) do
     if point[key] ~= value then return false end
@@ -178,13 +198,13 @@ claim("expect_best", {
   column = column_spec,
   is = { type = "table", required = true, doc = "Values that the best point has: { planner = \"exact\" }" },
   lowest = { type = "boolean" }, highest = { type = "boolean" },
-  within = { type = "number", default = 0, min = 0, doc = "Ratio by which others may be better" },
+  within = within_spec,
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
   local better = direction(opt, path)
   for key in pairs(opt.is) do self:check_key(key, path .. ".is") end
   result.text = ("%s is %s where %s%s"):format(opt.column, better == "lower" and "lowest" or "highest",
-    grid.text(opt.is), opt.within > 0 and (" (within %g %%)"):format(100 * opt.within) or "")
+    grid.text(opt.is), within_text(opt.within))
   self:cells(opt.is, path)
   for _, group in ipairs(self:groups(self:cells(opt.where, path), opt.is)) do
     if not missing(group.cells, result) then
@@ -199,8 +219,7 @@ claim("expect_best", {
         end
       end
       if best and other then
-        local slack = better == "lower" and 1 / (1 + opt.within) or 1 + opt.within
-        if is_better(values[other], values[best] * slack, better) then
+        if is_better(values[other], with_slack(values[best], opt.within, better), better) then
           wrong(result, ("%s: %s, but %s with %s"):format(group.text, shown(values[best], group.cells[best]),
             shown(values[other], group.cells[other]), grid.text(group.cells[other].point)))
         end
@@ -276,14 +295,16 @@ end)
 claim("expect_order", {
   column = column_spec, by = { type = "string", required = true, doc = "A key" },
   order = { type = "table", required = true, doc = "Its values, the best first" },
-  lowest = { type = "boolean" }, highest = { type = "boolean" },
+  lowest = { type = "boolean" }, highest = { type = "boolean" }, within = within_spec,
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
   self:check_key(opt.by, path .. ".by")
   local better = direction(opt, path)
   if #opt.order < 2 then fail(path .. ".order", "give at least two values, the best first") end
   local sign = better == "lower" and " <= " or " >= "
-  result.text = ("%s in the order %s"):format(opt.column, table.concat(opt.order, sign))
+  local texts = {}
+  for i, value in ipairs(opt.order) do texts[i] = tostring(value) end
+  result.text = ("%s in the order %s%s"):format(opt.column, table.concat(texts, sign), within_text(opt.within))
   local cells = self:cells(opt.where, path)
   self:cells({ [opt.by] = opt.order }, path)
   for _, group in ipairs(self:groups(cells, { [opt.by] = true })) do
@@ -297,7 +318,7 @@ claim("expect_order", {
       result.checked = result.checked + 1
       local values = measures(ranked, opt.column, better, result) or {}
       for i = 2, #values do
-        if is_better(values[i], values[i - 1], better) then
+        if is_better(values[i], with_slack(values[i - 1], opt.within, better), better) then
           wrong(result, ("%s: %s %s, but %s %s"):format(group.text, tostring(ranked.cells[i - 1].point[opt.by]),
             shown(values[i - 1], ranked.cells[i - 1]), tostring(ranked.cells[i].point[opt.by]),
             shown(values[i], ranked.cells[i])))
@@ -354,6 +375,34 @@ claim("expect_ratio", {
   end
 end)
 
+claim("expect_that", {
+  text = { type = "string", required = true, doc = "The claim in words" },
+  holds = { type = "any", required = true, doc = "A function of at, and of the rows: whether it holds, the numbers" },
+}, function(self, opt, result, path)
+  if type(opt.holds) ~= "function" then
+    fail(path .. ".holds", "a function belongs here, not a " .. type(opt.holds))
+  end
+  result.text = opt.text
+  local cells = self:cells(opt.where, path)
+  if missing(cells, result) then return end
+  local list = {}
+  for i, cell in ipairs(cells) do list[i] = cell.row end
+  -- The row of one point: at { planner = "exact", cluster = "llmpq-3" }.
+  local function at(wanted)
+    local found
+    for _, row in ipairs(list) do
+      if is_member(row.point, wanted) then
+        if found then fail(path, ("more than one point has %s"):format(grid.text(wanted))) end
+        found = row
+      end
+    end
+    return found or fail(path, ("no point has %s"):format(grid.text(wanted)))
+  end
+  local holds, numbers = opt.holds(at, list)
+  result.checked, result.failed = #list, holds and 0 or 1
+  result.numbers = numbers ~= nil and tostring(numbers) or nil
+end)
+
 --- t:expect("what is claimed", condition, "the numbers")
 function Claims:expect(text, condition, numbers)
   if type(text) ~= "string" then fail("t:expect", "the claim in words comes first, not a " .. type(text)) end
@@ -379,21 +428,12 @@ function Claims:published(point, column)
 end
 
 function Claims:add(result)
-  local status = "pass"
-  if result.failed > 0 then
-    status = "fail"
-  elseif result.skipped > 0 then
-    status = "skipped"
-  elseif result.checked == 0 then
-    status = "fail"
-    result.lines[1] = "nothing to check: no point is concerned"
-  end
-  result.status = status
+  result.status = verdict.of(result)
   self.list[#self.list + 1] = result
 end
 
---- The claims of an experiment on its rows: a list of { text, status = "pass" | "fail" | "skipped", numbers, lines,
---- checked, skipped }. `row_of`: rows by canonical key; `quick`: its points count beside those of the grid.
+--- The claims of an experiment on its rows: a list of { text, status = "pass" | "fail" | "skipped" | "differs",
+--- numbers, lines, checked, skipped, not_reproduced }. `quick`: its points count beside those of the grid.
 function M.check(experiment, all_rows, quick)
   local self = setmetatable({}, { __index = Claims, __metatable = "tessera.Claims" })
   self.experiment, self.keys, self.rows, self.list = experiment, experiment.keys, all_rows, {}
@@ -411,11 +451,11 @@ function M.check(experiment, all_rows, quick)
     __metatable = "tessera.Claims",
     __index = function(_, name)
       if name == "rows" then return function(_, where) return self:rows_where(where) end end
-      if type(name) == "string" and name:find "^expect" and Claims[name] then
+      if type(name) == "string" and (name:find "^expect" or name == "published") and Claims[name] then
         return function(_, ...) return Claims[name](self, ...) end
       end
       fail("t." .. tostring(name), "no such claim" .. core.did_you_mean(tostring(name), { "expect", "expect_all",
-        "expect_best", "expect_close", "expect_order", "expect_ratio", "rows" }))
+        "expect_best", "expect_close", "expect_order", "expect_ratio", "expect_that", "published", "rows" }))
     end,
   })
   local ok, err = xpcall(experiment.check, function(problem)

@@ -13,6 +13,7 @@ local runs = require "tessera.experiment.runs"
 local shards = require "tessera.experiment.shards"
 local show = require "tessera.experiment.show"
 local sweep = require "tessera.experiment.sweep"
+local verdict = require "tessera.experiment.verdict"
 
 local M = {}
 
@@ -181,29 +182,34 @@ local function print_rows(list)
   end
 end
 
--- What is shown at the end; the exit status.
+-- What is shown at the end, of a brief one only what went wrong; the exit status.
 local function conclude(experiment, file, run, items, options, database)
   local list = rows_of(file, run, items)
   local write = host.json and function(text) io.stderr:write(text) end or function(text) io.write(text) end
-  if host.json then print_rows(list) else show.rows(experiment, list, write) end
+  if host.json then print_rows(list) end
+  if not host.json and not run.brief then
+    show.rows(experiment, list, write)
+    show.notes(experiment, write)
+  end
   local failed = show.failures(experiment, list, database, write)
   local checked = {}
   if experiment.check then checked = claims.check(experiment, file:rows(run.id), options.quick) end
-  local not_true = show.claims(checked, write)
+  local not_true = show.claims(run.brief and verdict.failed(checked) or checked, write)
   local stored = {}
   for i, claim in ipairs(checked) do
-    stored[i] = { text = claim.text, status = claim.status, numbers = claim.numbers, lines = claim.lines,
-      checked = claim.checked, skipped = claim.skipped }
-    if claim.status ~= "skipped" then stored[i].passed = claim.status == "pass" end
+    stored[i] = { text = claim.text, status = claim.status, passed = verdict.passed(claim.status),
+      numbers = claim.numbers, lines = claim.lines, checked = claim.checked, skipped = claim.skipped,
+      not_reproduced = claim.not_reproduced }
   end
   if experiment.check then file:set_claims(run.id, stored) end
   return (failed > 0 or not_true > 0) and 1 or 0
 end
 
-local function sweep_items(experiment, options, files, items, shard, database)
+local function sweep_items(experiment, options, files, items, shard, database, brief)
   local file = store.open(database)
   local spec = runs.spec(experiment, files, options, shard)
   local run = runs.choose(file, experiment, spec, options)
+  run.brief = brief
   local status_of, failed_keys = file:keys(run.id)
   local open, stored, failed = open_items(items, status_of, failed_keys, options.retry_failed)
   local settings = settings_of(experiment, options, files, database, #open)
@@ -229,23 +235,32 @@ local function sweep_items(experiment, options, files, items, shard, database)
     status = conclude(experiment, file, run, items, options, database)
   end
   file:close()
-  return status
+  return status, run.id
 end
 
---- Sweeps the experiment as the flags of `tessera run` say. 0; 1 where a point or a claim failed; 130 after Ctrl-C.
-function M.run(experiment, options)
+--- The file of results that the flags of `tessera run` name.
+function M.database(options)
+  return shards.path(options.results or "results.db", shards.choose(options.shard))
+end
+
+--- Sweeps the experiment as the flags of `tessera run` say: 0; 1 where a point or a claim failed; 130 after Ctrl-C; and
+--- the id of the run. `how.brief`: of what came out only failures are printed.
+function M.sweep(experiment, options, how)
   local files = host.loaded_files()
   local shard = shards.choose(options.shard)
-  local database = shards.path(options.results or "results.db", shard)
+  local database = M.database(options)
   local items = chosen_items(experiment, options, shard)
-  local status = 0
+  local status, run_id = 0, nil
   if options.dry_run then
     dry_run(experiment, items, options, database, shard)
   else
-    status = sweep_items(experiment, options, files, items, shard, database)
+    status, run_id = sweep_items(experiment, options, files, items, shard, database, how and how.brief)
   end
   if host.json then host.set_result(json_rows) end
-  return status
+  return status, run_id
 end
+
+--- The same for one experiment alone: the status.
+function M.run(experiment, options) return (M.sweep(experiment, options)) end
 
 return M

@@ -4,6 +4,7 @@ local core = require "tessera.core"
 local rows = require "tessera.rows"
 local sheet = require "tessera.sheet"
 local grid = require "tessera.experiment.grid"
+local verdict = require "tessera.experiment.verdict"
 
 local M = {}
 
@@ -37,6 +38,14 @@ local function published_numbers(paper)
   return is_number
 end
 
+-- Whether any of our rows has this column: one that only the paper has stands alone.
+local function is_ours(list, column)
+  for _, row in ipairs(list) do
+    if row[column] ~= nil then return true end
+  end
+  return false
+end
+
 -- The table as a sheet (see tessera.sheet).
 local function sheet_of(experiment, list)
   local columns, getters = {}, {}
@@ -45,10 +54,14 @@ local function sheet_of(experiment, list)
   add("status", function(row) return row.status end)
   local published = published_numbers(experiment.paper)
   for _, column in ipairs(experiment.columns or rows.columns(list)) do
-    if published[column] then add("paper", function(_, paper) return paper[column] end) end
-    add(column, function(row) return scalar(row[column]) end)
-    if published[column] then
-      add("diff", function(row, paper) return difference(row[column], paper[column]) end)
+    if published[column] and not is_ours(list, column) then
+      add(column .. " (paper)", function(_, paper) return paper[column] end)
+    else
+      if published[column] then add("paper", function(_, paper) return paper[column] end) end
+      add(column, function(row) return scalar(row[column]) end)
+      if published[column] then
+        add("diff", function(row, paper) return difference(row[column], paper[column]) end)
+      end
     end
   end
   local lines = {}
@@ -89,22 +102,33 @@ function M.failures(experiment, list, database, write)
   return #failed
 end
 
-local words = { pass = "pass   ", fail = "FAIL   ", skipped = "skipped" }
+--- What is said beneath the table.
+function M.notes(experiment, write)
+  if #(experiment.notes or {}) == 0 then return end
+  write "\nnotes:\n"
+  for _, note in ipairs(experiment.notes) do write("  - " .. note .. "\n") end
+end
+
+local words = { pass = "pass   ", fail = "FAIL   ", skipped = "skipped", differs = "differs" }
 
 --- The claims with their numbers; how many failed.
 function M.claims(list, write)
   if #list == 0 then return 0 end
-  write "\nclaims:\n"
+  local differ = verdict.count(list).differs
+  write(("\nclaims%s:\n"):format(differ > 0 and (", of which %d %s not reproduced"):format(differ,
+    differ == 1 and "is" or "are") or ""))
   local failed = 0
   for _, claim in ipairs(list) do
     local text = ("  %s  %s"):format(words[claim.status], claim.text)
     if claim.numbers then text = text .. ": " .. claim.numbers end
     if claim.status == "skipped" then
-      text = text .. (": %d point%s not run"):format(claim.skipped, claim.skipped == 1 and "" or "s")
+      text = text .. (": %d point%s %s"):format(claim.skipped, claim.skipped == 1 and "" or "s",
+        claim.without_data == claim.skipped and "without data" or "not run")
         .. (claim.checked > 0 and not claim.numbers and ("; holds for the %d checked"):format(claim.checked) or "")
     end
     write(text .. "\n")
     for _, line in ipairs(claim.lines) do write("           " .. line:gsub("\n", "\n           ") .. "\n") end
+    if claim.status == "differs" then write("           not reproduced: " .. claim.not_reproduced .. "\n") end
     if claim.status == "fail" then failed = failed + 1 end
   end
   return failed

@@ -8,6 +8,13 @@ local M = {}
 
 local function is_number(value) return type(value) == "number" and value == value and math.abs(value) < math.huge end
 
+local function any_value(list, name)
+  for _, row in ipairs(list) do
+    if rows.value(row, name) ~= nil then return true end
+  end
+  return false
+end
+
 local function any_number(list, name)
   for _, row in ipairs(list) do
     if is_number(rows.value(row, name)) then return true end
@@ -103,11 +110,13 @@ function M.of(run, list)
     local number = any_number(list, name)
     if in_paper[name] then
       add { name = name, role = "paper", number = true, value = function(row) return paper(row, name) end }
+    end
+    if in_paper[name] and any_value(list, name) then -- what only the paper has stands alone
       add { name = name, role = "ours", number = number, value = ours }
       add { name = name, role = "diff", number = true, value = function(row)
         return relative(row[name], paper(row, name))
       end }
-    else
+    elseif not in_paper[name] then
       add { name = name, role = "ours", number = number, alone = true, value = ours }
     end
   end

@@ -2,13 +2,16 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local data = require "tessera.plot.data"
 local html = require "tessera.report.html"
 local marks = require "tessera.report.marks"
 local options = require "tessera.options"
 local section = require "tessera.report.section"
 local store_module = require "tessera.store"
+local summary = require "tessera.report.summary"
 local svg = require "tessera.picture.svg"
 local units = require "tessera.units"
+local verdict = require "tessera.experiment.verdict"
 
 local h = html.h
 local M = {}
@@ -33,8 +36,20 @@ end
 
 local function fail(message, where) core.raise("not_found", message, where) end
 
+-- The runs that were asked for, each with its rows.
+local function of_ids(store, ids)
+  local entries = {}
+  for i, id in ipairs(ids) do
+    local run = store:run(id)
+    run.declaration = run.declaration or {}
+    entries[i] = { run = run, rows = store:rows(id, { meta = true }) }
+  end
+  return entries
+end
+
 -- The runs to show, each with its rows: of all experiments or the named ones, the newest or the given one.
 local function collect(store, opt)
+  if opt.runs then return of_ids(store, opt.runs) end
   local newest, order = {}, {}
   for _, run in ipairs(store:runs()) do
     if not newest[run.experiment] then order[#order + 1] = run.experiment end
@@ -63,27 +78,63 @@ local function collect(store, opt)
   return entries
 end
 
+-- "5 of 7 claims hold, 2 are not reproduced".
+local function claims_words(all, count)
+  return ("%d of %d claims hold%s"):format(count.pass, all, count.differs > 0
+    and (", %d %s not reproduced"):format(count.differs, count.differs == 1 and "is" or "are") or "")
+end
+
 local function claims_chip(run)
-  local all, passed, failed = section.count_claims(run)
+  local all, count = #(run.claims or {}), verdict.count(run.claims)
   if all == 0 then return nil end
-  local class = failed > 0 and "chip bad" or passed == all and "chip good" or "chip"
-  return h("span", { class = class }, ("%d of %d claims hold"):format(passed, all))
+  local class = count.fail > 0 and "chip bad" or count.pass == all and "chip good" or "chip"
+  return h("span", { class = class }, claims_words(all, count))
+end
+
+-- Of a line of the summary: what fails stands out.
+local function summary_cell(column, value)
+  if column == "fail" and value > 0 then return h("span", { class = "chip bad" }, data.word(value)) end
+  return value and data.word(value)
+end
+
+-- How near the papers are, one line per experiment; nil where no number stands beside a published one.
+local function summary_table(entries)
+  local lines, published = {}, false
+  for i, entry in ipairs(entries) do
+    local line = summary.of(entry.run, entry.rows)
+    published = published or line.cells > 0
+    local cells = { h("th", { scope = "row" }, h("a", { href = "#e" .. i }, line.experiment)) }
+    local values = summary.line(line)
+    for c = 2, #summary.columns do
+      cells[c] = h("td", { class = "n" }, summary_cell(summary.columns[c], values[c]))
+    end
+    lines[i] = h("tr", nil, cells)
+  end
+  if not published or #entries < 2 then return nil end
+  local head = {}
+  for c, name in ipairs(summary.columns) do
+    head[c] = h("th", { scope = "col", ["aria-sort"] = "none", class = c > 1 and "n" or nil },
+      h("div", { class = "head" }, h("button", { type = "button", class = "sort" }, h("span", nil, name))))
+  end
+  return h("div", { class = "box", tabindex = "0", role = "region", ["aria-label"] = "Summary" },
+    h("table", { id = "summary", class = "results" }, h("thead", nil, h("tr", nil, head)), h("tbody", nil, lines)))
 end
 
 local function contents(entries)
-  local items, points, failed, all, passed = {}, 0, 0, 0, 0
+  local items, points, failed, all, total = {}, 0, 0, 0, verdict.count()
   for i, entry in ipairs(entries) do
     local run = entry.run
-    local num, good = section.count_claims(run)
-    points, failed, all, passed = points + #entry.rows, failed + run.num_failed, all + num, passed + good
+    points, failed, all = points + #entry.rows, failed + run.num_failed, all + #(run.claims or {})
+    for status, num in pairs(verdict.count(run.claims)) do total[status] = total[status] + num end
     items[i] = h("li", nil, h("a", { href = "#e" .. i }, run.experiment), " ", claims_chip(run),
       run.num_failed > 0 and h("span", { class = "chip bad" }, ("%d failed"):format(run.num_failed)))
   end
   local text = ("%d %s, %s %s"):format(#entries, #entries == 1 and "experiment" or "experiments", units.number(points),
     points == 1 and "point" or "points")
   if failed > 0 then text = ("%s, %s of them failed"):format(text, units.number(failed)) end
-  if all > 0 then text = ("%s; %d of %d claims hold"):format(text, passed, all) end
-  return h("p", { class = "summary" }, text), h("nav", { ["aria-label"] = "Experiments" }, h("ol", nil, items))
+  if all > 0 then text = ("%s; %s"):format(text, claims_words(all, total)) end
+  return h("p", { class = "summary" }, text), h("nav", { ["aria-label"] = "Experiments" },
+    summary_table(entries) or h("ol", nil, items))
 end
 
 local function page(store, entries)
@@ -91,7 +142,7 @@ local function page(store, entries)
   local policy = ("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'"):format(
     policy_hash(style), policy_hash(script))
   local title = #entries == 1 and entries[1].run.experiment or "Results"
-  local summary, nav = contents(entries)
+  local counts, nav = contents(entries)
   local sections = {}
   for i, entry in ipairs(entries) do sections[i] = section.draw(store, entry, "e" .. i) end
   local head = h("head", nil, h("meta", { charset = "utf-8" }),
@@ -100,9 +151,10 @@ local function page(store, entries)
     h("meta", { name = "color-scheme", content = "light dark" }), h("title", nil, title .. " · Tessera report"),
     h("style", nil, html.raw(style)))
   local body = h("body", nil,
-    h("header", nil, h("h1", nil, title), summary,
+    h("header", nil, h("h1", nil, title), counts,
       h("button", { type = "button", id = "theme", class = "needs-js" }, "Theme: as the system")),
-    nav, h("details", { class = "key" }, h("summary", nil, "Signs beside columns: where the numbers come from"),
+    nav,
+    h("details", { class = "key" }, h("summary", nil, "Signs beside columns: where the numbers come from"),
       marks.legend()),
     h("main", nil, sections),
     h("footer", { class = "muted" }, ("Made by tessera %s."):format(host.version.version or "")),
@@ -118,6 +170,7 @@ local read = options.card {
     { name = "results", type = "string", default = "results.db", doc = "File of results" },
     { name = "names", type = "table", lua_type = "string[]", doc = "Experiments; default: all" },
     { name = "run", type = "integer", min = 1, doc = "Of the one named experiment; default: its newest" },
+    { name = "runs", type = "table", lua_type = "integer[]", doc = "Ids of the runs to show, instead of names" },
     { name = "out", type = "string", default = "report.html", doc = "File to write" },
   },
 }

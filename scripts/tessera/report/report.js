@@ -92,10 +92,10 @@
       sorted = { column, sign: sorted?.column === column && sorted.sign > 0 ? -1 : 1 };
       sort();
     }));
-    input.addEventListener('input', filter);
+    input?.addEventListener('input', filter); // the summary has none
     return { changed() {
       if (sorted) sort();
-      filter();
+      if (input) filter();
     } };
   };
   const tables = new Map([...document.querySelectorAll('table.results')].map((t) => [t.id, makeTable(t)]));

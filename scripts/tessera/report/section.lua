@@ -6,35 +6,35 @@ local pictures = require "tessera.report.pictures"
 local results_table = require "tessera.report.results_table"
 local rows = require "tessera.rows"
 local units = require "tessera.units"
+local verdict = require "tessera.experiment.verdict"
 
 local h = html.h
 local M = {}
 
 local verdicts = {
   pass = { "chip good", "✓ holds" }, fail = { "chip bad", "✗ fails" }, skipped = { "chip", "– not checked" },
+  differs = { "chip", "≠ not reproduced" },
 }
-
-local function verdict_of(claim)
-  return verdicts[claim.status] and claim.status or (claim.passed and "pass" or "fail")
-end
-
---- How many claims a run has, how many of them hold, how many fail; the others were not checked.
-function M.count_claims(run)
-  local count = { pass = 0, fail = 0, skipped = 0 }
-  for _, claim in ipairs(run.claims or {}) do count[verdict_of(claim)] = count[verdict_of(claim)] + 1 end
-  return #(run.claims or {}), count.pass, count.fail
-end
 
 local function claims(run)
   if #(run.claims or {}) == 0 then return nil end
   local items = {}
   for i, claim in ipairs(run.claims) do
-    local verdict = verdicts[verdict_of(claim)]
-    items[i] = h("li", nil, h("span", { class = verdict[1] }, verdict[2]), " ", claim.text or "",
+    local status = verdict.status(claim)
+    items[i] = h("li", nil, h("span", { class = verdicts[status][1] }, verdicts[status][2]), " ", claim.text or "",
       claim.numbers and h("span", { class = "muted" }, ": " .. data.word(claim.numbers)),
-      claim.lines and #claim.lines > 0 and h("pre", nil, table.concat(claim.lines, "\n")))
+      claim.lines and #claim.lines > 0 and h("pre", nil, table.concat(claim.lines, "\n")),
+      status == "differs" and h("p", { class = "muted" }, "Why: " .. claim.not_reproduced))
   end
   return { h("h3", nil, "Claims"), h("ul", { class = "claims" }, items) }
+end
+
+-- What the script says of its settings, and of what its numbers are not.
+local function notes(run)
+  if #(run.declaration.notes or {}) == 0 then return nil end
+  local items = {}
+  for i, note in ipairs(run.declaration.notes) do items[i] = h("li", nil, note) end
+  return { h("h3", nil, "Notes"), h("ul", nil, items) }
 end
 
 local function facts(pairs_of)
@@ -141,7 +141,7 @@ function M.draw(store, entry, id)
     run.declaration.doc and h("p", { class = "doc" }, run.declaration.doc),
     summary(run, list), claims(run),
     #plots > 0 and h("div", { class = "plots" }, plots),
-    h("h3", nil, "Results"), results_table.draw(run, list, id .. "-rows"),
+    h("h3", nil, "Results"), results_table.draw(run, list, id .. "-rows"), notes(run),
     #plans > 0 and { h("h3", nil, "Plans"), plans },
     h("h3", nil, "Origin"), origin(run, list))
 end

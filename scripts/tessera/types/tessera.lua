@@ -10,13 +10,14 @@ error("for editors only: the definitions are built into the program")
 
 local ts = {}
 
---- What `check` of an experiment is given: the rows, and ways to say what should hold.
+--- What `check` of an experiment is given: the rows, and ways to say what should hold. A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds.
 ---@class tessera.Claims
----@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table? }) The best row of each group of points is one with these values
----@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table? }) A column is within a ratio or a distance of the published one, another column, or a number
----@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table? }) Every row's column is within bounds, or equals a value
----@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, where: table? }) The values of a key come in this order, the best first
----@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table? }) The mean ratio between two sets of points is within bounds
+---@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string? }) The best row of each group of points is one with these values
+---@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table?, not_reproduced: string? }) A column is within a ratio or a distance of the published one, another column, or a number
+---@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table?, not_reproduced: string? }) Every row's column is within bounds, or equals a value
+---@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string? }) The values of a key come in this order, the best first
+---@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table?, not_reproduced: string? }) The mean ratio between two sets of points is within bounds
+---@field expect_that fun(self, options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, string?), where: table?, not_reproduced: string? }) A claim in words, judged once all of its points have run; at { key = value } is the row of one
 ---@field expect fun(self, text: string, condition: any, numbers: any) A claim in words, whether it holds, and the numbers
 ---@field rows fun(self, where: table?): table[] Rows that are stored, to compute with
 ---@field published fun(self, point: table, column: string): any The paper's value of a point
@@ -189,6 +190,17 @@ local ts = {}
 ---@field variants fun(self): tessera.Problem[], string[], string[] One problem for each way to settle what is open (tensor parallelism, KV bitwidth), their names, and notes on what was left out
 ---@field device_orders fun(self, limit: integer?): string[][] Distinct orders of all devices
 
+--- What is known about the speed of a device under a kernel set.
+---@class tessera.Profile
+---@field device string The device's name
+---@field kernel_set string Kernels that were measured
+---@field source string Where it comes from
+---@field parts table[] By op and dtype: method, coefficients, range, num_points, held_out, provenance
+---@field layer_s fun(self, query: table): number, table Seconds of one decoder layer { model, bitwidth, phase, batch_size, tokens, context_tokens }, and { provenance, error, method, in_range, why }
+---@field gemm_s fun(self, query: table): number, table Seconds of a product { dtype, m, n, k }, and the same
+---@field attention_s fun(self, query: table): number, table Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, num_kv_heads, head_dim }, and the same
+---@field save fun(self, path: string) Writes it as JSON
+
 --- An open file of results.
 ---@class tessera.ResultStore
 ---@field path string The file
@@ -226,10 +238,15 @@ local ts = {}
 ---@field tpot_s number Time per output token after the first, mean over requests (s)
 ---@field decode_round_s number Mean period between token rounds (s)
 ---@field throughput_tok_s number Output tokens over total_s (tok/s)
+---@field num_batches integer Batches, one after another
+---@field quantiles table? Where lengths vary, over requests: ttft_s, tpot_s and e2e_s, each { mean, p50, p90, p99, max } (s)
+---@field expected tessera.Run? Where lengths vary: one batch in which all requests have the mean lengths, as planners price it
+---@field expected_error number? Throughput by the mean lengths over that of the distribution, less 1
 ---@field provenance string Of the stage times
 ---@field stages tessera.RunStage[] In pipeline order
 ---@field timeline table? First 256 busy intervals as columns: stage_index, is_link (of the link after it), is_decode, micro_batch, start_s, duration_s; num_events: of the whole run
----@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage
+---@field save_trace fun(self, path: string) Chrome trace for Perfetto, one track per stage; of several batches the first
+---@field requests fun(self): table? Where lengths vary, every request as columns prompt_tokens, output_tokens, arrival_s, ttft_s, tpot_s, e2e_s
 
 --- How busy a stage was.
 ---@class tessera.RunStage
@@ -284,7 +301,12 @@ local ts = {}
 ---@field max_output_tokens integer Longest output (tokens)
 ---@field chunk_tokens integer? Tokens per prefill pass
 ---@field num_chunks integer Prefill passes per prompt
+---@field context_tokens number Tokens in a request's KV cache, mean over decode steps (tokens)
+---@field num_requests integer? Requests that the lengths vary over
+---@field num_left_out integer? Requests of the file beyond the longest allowed
+---@field has_arrivals boolean Whether it is known when the requests came
 ---@field source string Where the figures come from
+---@field requests fun(self): table? The traced requests as columns prompt_tokens, output_tokens and, where known, arrival_s; nil where all are alike
 
 ---@class tessera.options.ResultStore.add
 ---@field point table Its keys and values
@@ -373,6 +395,17 @@ local ts = {}
 ---@field read_only? boolean Neither makes nor changes any file [default false]
 ---@field create? boolean Makes the file where there is none [default true]
 
+---@class tessera.options.calibrate
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
+---@field donor? tessera.Profile|string Profile of another device whose form is scaled; default: of the shipped ones what predicts best
+
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
 ---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
@@ -382,6 +415,16 @@ local ts = {}
 ---@field host_memory_gib? number Memory of each node (a number in [0, 1000000] (GiB))
 ---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
 ---@field source? string Where the description comes from
+
+---@class tessera.options.cross_validate
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
 
 ---@class tessera.options.device
 ---@field file? string JSON file of one device; the other fields come from it
@@ -407,8 +450,19 @@ local ts = {}
 ---@field run fun(point: table, context: table): table Computes the columns of one point; context has seed, quick, point_index and output_dir
 ---@field check? fun(t: tessera.Claims) The claims; t:expect_best and so on
 ---@field columns? string[] Columns to show, in order; default: all
+---@field notes? string[] Said beneath the table: settings, and what the numbers are not
 ---@field plots? table[] For the report: options of ts.plot without rows
 ---@field time_limit_s? number Of one point, beyond which it is stopped (a number in [0.001, 10000000] (s)) [default 300]
+
+---@class tessera.options.fit_profile
+---@field device tessera.Device|string|table Device that was measured, or its name
+---@field kernel_set? string Kernels that were measured [default "modern"]
+---@field samples table[] Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, batch_size, tokens, context_tokens, latency_s }, ...
+---@field method? string How to fit: operator, regression, table, ...; auto takes what predicts held-out points best [default "auto"]
+---@field hold_out? string[] Fields that are held out together, as {"n", "k"}; default: every point
+---@field folds? integer Folds of the held-out error; 0 leaves one out at a time; default: 0 for few samples, else 5 (an integer in [0, 1000000])
+---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
+---@field source? string Where the points come from; default: as the first says
 
 ---@class tessera.options.indicator
 ---@field kind? "constant"|"random" constant: the squared step of eq. (3) for every layer; random: draws [default "constant"]
@@ -497,11 +551,25 @@ local ts = {}
 ---@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kernel_set? string Kernels that run the layers [default "tessera"]
+---@field profiles? (tessera.Profile|string)[] Profiles of the cluster's devices, or their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
 ---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
 ---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
 ---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field constraints? table[] Side constraints; see problem:add_constraint
+
+---@class tessera.options.profile
+---@field device? tessera.Device|string|table Device, or its name; without a file it is needed
+---@field kernel_set? string Kernels: llmpq_2023, modern, vllm, ... [default "modern"]
+---@field file? string A saved profile, instead of the rest
+
+---@class tessera.options.read_profile_data
+---@field format? "tessera"|"aiconfigurator"|"vidur"|"helix"|"llmpq" Whose table it is; default: by its header
+---@field device? string Device that was measured, where the file does not say or says it otherwise
+---@field kernel_set? string Kernels that were measured; default: the file's, modern (aiconfigurator), vllm (Vidur, Helix), or LLM-PQ's of the row's date
+---@field model? string Model whose layers were measured, where the file does not say
+---@field kinds? string[] Of a table with a column `kind`: the rows to take [default { "measured" }]
+---@field warn? boolean Count rows that were left out on stderr [default true]
 
 ---@class tessera.options.replan
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
@@ -516,6 +584,11 @@ local ts = {}
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
 ---@field micro_batches? "real"|"full" real: 32 in at most 6 takes the times of 6, 6, 5, 5, 5, 5; full: of six times 6, as the objective prices them [default "real"]
+---@field lengths? "auto"|"means"|"distribution" distribution: batches of the workload's own requests; means: one batch in which all have the mean lengths, as planners price it; auto: distribution where the workload has one and the plan no replicas [default "auto"]
+---@field batching? "padded"|"ragged" padded: prompts to the batch's longest, rows kept until the last output of their micro-batch, as LLM-PQ's runtime does; ragged: own prompts, rows given up [default "padded"]
+---@field arrivals? "all_at_once"|"trace" all_at_once: a batch is there when it starts, drawn by seed; trace: the first requests of the trace, each from when it came [default "all_at_once"]
+---@field num_batches? integer Batches of a distribution, one after another (an integer in [1, 100000]) [default 16]
+---@field seed? integer Which requests are drawn (an integer in [0, 9.0072e+15]) [default 0]
 
 ---@class tessera.options.size
 ---@field model tessera.Model|string|table Model, or its name
@@ -539,10 +612,10 @@ local ts = {}
 ---@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
 ---@field output_tokens? number Generated tokens per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 100]
 ---@field batch_size? integer Requests served together (an integer in [1, 1000000] (requests)) [default 32]
----@field max_prompt_tokens? integer Longest prompt, for which memory is reserved; default: the mean (an integer in [1, 100000000] (tokens))
----@field max_output_tokens? integer Longest output, for which memory is reserved; default: the mean (an integer in [1, 100000000] (tokens))
+---@field max_prompt_tokens? integer Longest prompt, for which memory is reserved; default: the mean, or the longest of lengths, whose longer requests are left out (an integer in [1, 100000000] (tokens))
+---@field max_output_tokens? integer Longest output, for which memory is reserved; default: as for prompts (an integer in [1, 100000000] (tokens))
 ---@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
----@field lengths? string CSV file with a prompt and an output length per line; the lengths become expectations over it
+---@field lengths? string CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per line): planners use the means, ts.simulate the whole distribution and, where there are any, arrivals
 ---@field source? string Where the figures come from
 
 --- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, omega, mean_bitwidth, speedup, note }; speedup is its latency over the plan's. Where one has no plan, status is infeasible or time_limit and note says why.
@@ -550,6 +623,11 @@ local ts = {}
 ---@param options? { time_limit_s: number } For all of them together; default 0.4
 ---@return table[]
 function ts.beside(plan, options) end
+
+--- Adapts a device from few measured points, GPUs that no table covers included: a profile, and the errors { before, after, donor }.
+---@param options tessera.options.calibrate
+---@return tessera.Profile
+function ts.calibrate(options) end
 
 --- The independent checker: structure, memory, kernels, quality floor and every printed number.
 ---@param plan tessera.Plan Any plan
@@ -562,6 +640,11 @@ function ts.check(plan) end
 ---@return tessera.Cluster
 function ts.cluster(options) end
 
+--- Predicts every sample by a model fitted without its fold: the samples with predicted_s and error_ratio. Folds are the samples' own field `fold`, or made from hold_out.
+---@param options tessera.options.cross_validate
+---@return table[]
+function ts.cross_validate(options) end
+
 --- A GPU type: a name ("T4-16G"), a file, or its data-sheet figures.
 ---@param options? tessera.options.device|string
 ---@return tessera.Device
@@ -571,6 +654,11 @@ function ts.device(options) end
 ---@param options tessera.options.experiment
 ---@return tessera.Experiment
 function ts.experiment(options) end
+
+--- Fits the models of a device to measured points, and says how well they predict what they have not seen.
+---@param options tessera.options.fit_profile
+---@return tessera.Profile
+function ts.fit_profile(options) end
 
 --- Every combination of the values, in order of the sorted keys, the last changing fastest.
 ---@param grid table<string, any[]> Lists of strings, numbers or booleans by key
@@ -585,6 +673,12 @@ function ts.help_topic(topic) end
 --- The topics that ts.help_topic knows, each with one line.
 ---@return table<string, string>
 function ts.help_topics() end
+
+--- How many values lie between edges: rows with label, from, to, count and share, for ts.table and ts.plot.
+---@param values number[] Whole numbers, none below the first edge
+---@param edges number[] Ascending; a bucket begins at each, the last has no end
+---@return table[]
+function ts.histogram(values, edges) end
 
 --- How much quality each layer loses at each bitwidth.
 ---@param options tessera.options.indicator|string
@@ -645,6 +739,17 @@ function ts.plot(options) end
 ---@param options? tessera.options.problem
 ---@return tessera.Problem
 function ts.problem(options) end
+
+--- What is known about the speed of a device under a kernel set: fitted models with their held-out errors, the roofline where nothing was measured.
+---@param options? tessera.options.profile
+---@return tessera.Profile
+function ts.profile(options) end
+
+--- Measured latencies from a CSV file: samples for ts.fit_profile and ts.calibrate, and { format, num_repeats, num_skipped, skipped[k] = { reason, count, first_line } } of the rows that were left out, which are also counted on stderr.
+---@param path string CSV file
+---@param options? tessera.options.read_profile_data
+---@return table[]
+function ts.read_profile_data(path, options) end
 
 --- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
 ---@param card tessera.HeuristicCard name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)

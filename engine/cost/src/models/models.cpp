@@ -2,9 +2,11 @@
 
 namespace tessera::cost::models {
 
-std::vector<const FitMethod*> gemm_methods() { return {&gemm_operator()}; }
-std::vector<const FitMethod*> attention_methods() { return {}; }
-std::vector<const FitMethod*> layer_methods() { return {}; }
-std::vector<const FitMethod*> byte_methods() { return {&bandwidth()}; }
+std::vector<const FitMethod*> gemm_methods() { return {&gemm_operator(), &table()}; }
+std::vector<const FitMethod*> attention_methods() { return {&attention_operator(), &table()}; }
+std::vector<const FitMethod*> layer_methods() {
+  return {&layer_regression(), &layer_operator(), &table()};
+}
+std::vector<const FitMethod*> byte_methods() { return {&bandwidth(), &table()}; }
 
 }  // namespace tessera::cost::models

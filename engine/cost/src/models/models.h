@@ -7,8 +7,12 @@
 /// The models of single operations; each file of this folder is one of them.
 namespace tessera::cost::models {
 
-const FitMethod& bandwidth();      ///< seconds = latency + bytes / rate
-const FitMethod& gemm_operator();  ///< tiles over the SMs, and a smooth correction
+const FitMethod& attention_operator();  ///< both phases, from grouped and per-head kernels
+const FitMethod& bandwidth();           ///< seconds = latency + bytes / rate
+const FitMethod& gemm_operator();       ///< tiles over the SMs, and a smooth correction
+const FitMethod& layer_operator();      ///< shares of the data sheet, of one decoder layer
+const FitMethod& layer_regression();    ///< LLM-PQ's regression, made physical
+const FitMethod& table();               ///< interpolation between the points
 
 // By op, the preferred one first.
 std::vector<const FitMethod*> gemm_methods();

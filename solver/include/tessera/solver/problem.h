@@ -14,6 +14,7 @@
 #include "tessera/core/workload.h"
 #include "tessera/cost/kernel_set.h"
 #include "tessera/cost/memory.h"
+#include "tessera/cost/profile.h"
 #include "tessera/indicator/indicator.h"
 #include "tessera/sim/pipeline.h"
 #include "tessera/solver/constraint.h"
@@ -37,6 +38,10 @@ struct ServingProblem {
   std::vector<std::int32_t> bitwidths;  ///< ascending, distinct
   indicator::Indicator indicator;
   cost::KernelSet kernel_set;
+  /// What is known about the speed of the cluster's devices; those without one are priced by the
+  /// roofline.
+  std::vector<std::shared_ptr<const cost::Profile>> profiles;
+  bool with_profiles = true;  ///< false: the script wants the roofline alone
   cost::MemoryPreset memory = cost::MemoryPreset::physical;
   double kv_bitwidth = 16;
   /// Quality lost by a KV cache of a bitwidth, [bitwidth][num_layers], in the indicator's units.

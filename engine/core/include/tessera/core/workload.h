@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "tessera/core/json_fwd.h"
+#include "tessera/core/requests.h"
 
 namespace tessera {
 
@@ -21,7 +23,14 @@ struct Workload {
   std::optional<std::int64_t>
       chunk_tokens;  ///< chunked prefill: tokens of a prompt processed per pass
   std::string source;
+  /// Requests that lengths vary over: the means and the longest above are theirs. nullptr: all
+  /// requests are alike. Planners use the means, the event simulation draws from the requests.
+  std::shared_ptr<const RequestTrace> trace;
 
+  /// Takes over means and maxima of `requests`.
+  void set_trace(std::shared_ptr<const RequestTrace> requests);
+  /// Tokens in a request's KV cache while it decodes, mean over the steps of all requests.
+  double mean_context_tokens() const;
   /// Chunks that a prompt is cut into (kappa), >= 1; 1 without chunk_tokens.
   std::int64_t num_chunks() const;
   /// Tokens in chunk `index` (0-based), the last one being what is left over.

@@ -9,6 +9,19 @@ namespace tessera::sim {
 
 enum class Phase { prefill, decode };
 
+/// Requests that pass through the pipeline together.
+struct MicroBatch {
+  std::int64_t first_request = 0;  ///< 0-based, of the batch
+  std::int64_t size = 1;
+};
+
+/// One request of a batch whose requests are not alike.
+struct Request {
+  double arrival_s = 0;            ///< nothing of it is done before; negative: it has been waiting
+  std::int64_t num_chunks = 1;     ///< its micro-batch takes as many as its longest request
+  std::int64_t output_tokens = 1;  ///< its micro-batch goes on until its last request is done
+};
+
 /// A pipeline for one batch, described by functions so that the simulator knows neither models nor
 /// planners.
 struct Pipeline {
@@ -19,15 +32,18 @@ struct Pipeline {
   std::int64_t num_chunks = 1;
   std::int64_t output_tokens =
       1;  ///< the first comes out of prefill; decode rounds 1 .. output_tokens - 1
+  /// [batch_size] instead of the two above, where requests differ; empty: all are alike.
+  std::vector<Request> requests;
 
   /// Seconds of one unit on a stage. `index`: chunk in prefill, round (1-based token) in decode.
-  /// `micro_batch_size`: real size. A unit that takes 0 s somewhere passes there without waiting,
-  /// so a stage without layers costs nothing. Each is asked for once where a table of them fits.
-  std::function<double(std::size_t stage, Phase phase, std::int64_t micro_batch_size,
+  /// A unit that takes 0 s somewhere passes there without waiting, so a stage without layers costs
+  /// nothing. Where requests are alike only the real size of the micro-batch counts, and each is
+  /// asked for once where a table of them fits.
+  std::function<double(std::size_t stage, Phase phase, const MicroBatch& micro_batch,
                        std::int64_t index)>
       stage_s;
   /// Seconds to move one unit's activations from `stage` to `stage + 1`; 0 for none.
-  std::function<double(std::size_t stage, Phase phase, std::int64_t micro_batch_size,
+  std::function<double(std::size_t stage, Phase phase, const MicroBatch& micro_batch,
                        std::int64_t index)>
       link_s;
   /// Seconds to return sampled tokens from the last stage to the first, before every decode round;
@@ -44,6 +60,11 @@ struct Span {
   double start_s = 0, duration_s = 0;
 };
 
+/// When a request was answered.
+struct RequestTimes {
+  double first_token_s = 0, last_token_s = 0;
+};
+
 struct StageUse {
   double busy_s = 0;
   double idle_ratio = 0;  ///< 1 - busy / total
@@ -53,14 +74,16 @@ struct Run {
   double total_s = 0;    ///< last token of the last request
   double prefill_s = 0;  ///< last unit of prefill leaves the last stage
   double decode_s = 0;   ///< total_s - prefill_s
-  double ttft_s = 0;     ///< mean over requests
+  double ttft_s = 0;     ///< mean over requests, from their arrival
   double ttft_max_s = 0;
-  double tpot_s = 0;  ///< mean over requests of (e2e - ttft) / (output_tokens - 1); 0 for one token
+  double tpot_s = 0;  ///< mean over requests of (e2e - ttft) / (output_tokens - 1), those of one
+                      ///< token left out
   double decode_round_s = 0;  ///< mean over decode micro-batches of the period between rounds, from
                               ///< the first to the last; from prefill where there is only one round
-  double throughput_tok_s = 0;  ///< batch_size * output_tokens / total_s
+  double throughput_tok_s = 0;  ///< output tokens of all requests / total_s
   std::vector<StageUse> stages;
-  std::vector<Span> spans;  ///< in order of start; empty unless asked for
+  std::vector<RequestTimes> requests;  ///< [batch_size] where requests differ
+  std::vector<Span> spans;             ///< in order of start; empty unless asked for
 };
 
 /// Sizes of the micro-batches that a batch is cut into, as even as possible: 32 in at most 6 gives
@@ -68,8 +91,9 @@ struct Run {
 std::vector<std::int64_t> micro_batch_sizes(std::int64_t batch_size, std::int64_t largest);
 
 /// Event simulation. Stages and links serve one unit at a time, in order of arrival, prefill first
-/// on ties; transfers overlap computation. A decode micro-batch starts when the prefill of every
-/// request in it is done; round r of a micro-batch when its round r - 1 is.
+/// on ties; transfers overlap computation. A prefill micro-batch starts when every request in it
+/// has arrived, a decode micro-batch when the prefill of every request in it is done; round r of a
+/// micro-batch when its round r - 1 is.
 /// Ties between micro-batches go by their number. Deterministic.
 /// @throws Error{out_of_range} when the number of events would pass `max_events`, with the count;
 /// Error{internal} when a function returns NaN, infinity or a negative time.

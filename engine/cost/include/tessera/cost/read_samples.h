@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/cost/op.h"
+
+namespace tessera::cost {
+
+/// What the file does not say, or what goes before what it says.
+struct ReadOptions {
+  std::string format;                             ///< one of `sample_formats`; empty: by the header
+  std::string device;                             ///< empty: the file's
+  std::string kernel_set;                         ///< empty: the file's, or the format's
+  std::string model;                              ///< of layers; empty: the file's
+  std::vector<std::string> kinds = {"measured"};  ///< of LLM-PQ's table: which rows count
+};
+
+/// Rows that were left out, and why.
+struct SkippedRows {
+  std::string reason;  ///< "zero tokens"
+  std::int64_t count = 0;
+  std::size_t first_line = 0;
+};
+
+struct SampleFile {
+  std::string format;
+  std::vector<Sample> samples;  ///< in the order of the file, without the shapes of layers
+  std::vector<SkippedRows> skipped;
+  std::int64_t num_repeats = 0;  ///< rows that were taken into the median of an earlier one
+
+  /// "t4.csv: left out 1 row with zero tokens (line 1)"; empty where none was.
+  std::string warning(const std::string& path) const;
+};
+
+/// "tessera", "aiconfigurator", "vidur", "helix", "llmpq".
+const std::vector<std::string_view>& sample_formats();
+
+/// Reads measured latencies:
+/// - tessera: device, kernel_set, dtype, op, phase, batch, tokens, context, latency_s, source, and
+///   per op n, k, m, num_heads, num_kv_heads, head_dim, window, kv_dtype, model, bitwidth, name,
+///   bytes, num_devices. `op` may be absent: n and k make a gemm, num_heads attention, the rest are
+///   layers. A gemm's m may stand under tokens.
+/// - aiconfigurator: its gemm, attention, nccl and custom all-reduce tables, in ms.
+/// - vidur: its mlp, attention and collectives tables, medians in ms. A row gives a sample per op.
+/// - helix: tokens (prompt) or requests (decode), ms per layer; no header, no context. Phase,
+///   device and model are in the path: llama1_30b/t4x2/prompt_bs2time.csv.
+/// - llmpq: the profiler's CSV (shard, bit, lat_avg in ms), or the collected table with kind, gpu
+///   and latency_ms, of which rows of other kinds, or without a model, are skipped.
+/// A row with a size of zero is skipped and counted. Rows of one query, device, kernel set and
+/// source are one sample, of their median. @throws Error{invalid_argument} naming file and line for
+/// a missing column, a size or latency that is no positive number, and rows of one query whose
+/// latencies are more than a factor of two apart.
+SampleFile read_samples(const std::string& path, const ReadOptions& options);
+/// The same of text; `path` is for messages and for what the path says.
+SampleFile parse_samples(std::string_view text, const std::string& path,
+                         const ReadOptions& options);
+
+/// "NVIDIA A100-SXM4-80GB" (nvidia-smi's name) is "A100-80G"; empty where it is none we know.
+std::string device_of_driver_name(std::string_view name);
+
+}  // namespace tessera::cost

@@ -1,0 +1,84 @@
+-- LLM-PQ, Fig. 5: one OPT-30b layer in prefill and decode, by GPU, bitwidth and batch size.
+--
+-- Prompt of 512 tokens, decoding right after it, kernels of 2023. The figure has no numbers to read off: what the text
+-- says of it is checked. The GPUs are those that the single-layer profile covers in full, T4 and V100.
+local ts = require "tessera"
+
+local profiled = { 2, 4, 8 } -- batch sizes that the kernel set rests on
+
+-- Seconds of one layer by bitwidth, in prefill and in the first decoding step.
+local function layer_s(point)
+  local problem = ts.problem {
+    model = "opt-30b", cluster = { { point.device, 1 } }, kernel_set = "llmpq_2023", theta = 0,
+    workload = ts.workload { prompt_tokens = 512, output_tokens = 2, batch_size = point.batch_size },
+  }
+  local facts = problem:device_facts {
+    device_order = problem.devices, prefill_micro_batch_size = point.batch_size,
+    decode_micro_batch_size = point.batch_size,
+  }
+  return facts[1].prefill_layer_s, facts[1].decode_layer_s
+end
+
+local on_v100 = { device = "V100-32G" }
+
+return ts.experiment {
+  name = "llmpq/fig5",
+  doc = "LLM-PQ, Fig. 5: one layer in both phases by GPU, bitwidth and batch size",
+  grid = { device = { "T4-16G", "V100-32G" }, batch_size = { 1, 2, 4, 8, 16, 32 }, bitwidth = { 3, 4, 8, 16 } },
+  quick = { batch_size = { 2, 8 } },
+  columns = { "prefill_s", "decode_s", "prefill_over_fp16", "decode_over_fp16" },
+  notes = {
+    "kernel set llmpq_2023; memory, theta and objective play no part",
+    "the kernel set rests on profiled batches of 2, 4 and 8; others are its extrapolation",
+  },
+
+  run = function(point)
+    local prefill, decode = layer_s(point)
+    return {
+      prefill_s = prefill[point.bitwidth], decode_s = decode[point.bitwidth],
+      prefill_over_fp16 = prefill[point.bitwidth] / prefill[16], decode_over_fp16 = decode[point.bitwidth] / decode[16],
+    }
+  end,
+
+  check = function(t)
+    -- "FP16 precision leads to the fastest inference in many cases" (2.4).
+    t:expect_that {
+      text = "FP16 is fastest in at least a quarter of the cells, of both phases",
+      holds = function(_, rows)
+        local fastest, cells = 0, 0
+        for _, phase in ipairs { "prefill_over_fp16", "decode_over_fp16" } do
+          local best = {}
+          for _, row in ipairs(rows) do
+            local cell = row.point.device .. row.point.batch_size
+            best[cell] = math.min(best[cell] or math.huge, row[phase])
+          end
+          for _, ratio in pairs(best) do cells, fastest = cells + 1, fastest + (ratio >= 1 and 1 or 0) end
+        end
+        return fastest >= cells / 4, ("%d of %d"):format(fastest, cells)
+      end,
+    }
+    -- "V100's INT8 implementation always incurs longer latency than FP16" (2.5).
+    t:expect_all { column = "prefill_over_fp16", at_least = 1, where = { device = "V100-32G", bitwidth = 8 } }
+    t:expect_all { column = "decode_over_fp16", at_least = 1, where = { device = "V100-32G", bitwidth = 8 } }
+    -- "T4 supports fast INT8 due to its tensor core, making the execution time of the 8-bit layer comparable to FP16".
+    t:expect_all {
+      column = "prefill_over_fp16", at_most = 1.25,
+      where = { device = "T4-16G", bitwidth = 8, batch_size = profiled },
+    }
+    t:expect_all {
+      column = "decode_over_fp16", at_most = 1.5, where = { device = "T4-16G", bitwidth = 8, batch_size = profiled },
+      not_reproduced = "in the profile of June 2023, which the kernel set rests on, LLM.int8 decodes 3 to 4 times "
+        .. "slower than FP16 on the T4; in that of July it takes about a third of the time",
+    }
+    -- "uniform low-precision quantization may not always result in inference speed-up"
+    t:expect_all { column = "prefill_over_fp16", at_least = 5, where = { bitwidth = { 3, 4 }, batch_size = profiled } }
+    -- "NVIDIA V100 GPU has an arithmetic intensity of 139 (125TFLOPS / 900 GB/s)" (4.1).
+    local v100 = ts.device "V100-32G"
+    local intensity = v100.flop_per_s.fp16 / v100.memory_bytes_per_s
+    t:expect("The V100's arithmetic intensity is 139", math.abs(intensity / 139 - 1) < 0.01, ("%.1f"):format(intensity))
+  end,
+  plots = {
+    { kind = "bars", x = "batch_size", y = "prefill_s", by = "bitwidth", where = on_v100, log_y = true },
+    { kind = "bars", x = "batch_size", y = "decode_s", by = "bitwidth", where = on_v100, log_y = true },
+  },
+}

@@ -1,0 +1,37 @@
+-- SplitQuant, Fig. 12: adabits alone, which gives layers as many bits as memory holds and knows no latency, against the
+-- joint search, on clusters 5 to 8.
+--
+-- The figure has no printed values; its text: SplitQuant outperforms adabits in all selected cases.
+local ts = require "tessera"
+local splitquant = require "tessera.papers.splitquant"
+
+local clusters = { "splitquant-5", "splitquant-6", "splitquant-7", "splitquant-8" }
+
+return ts.experiment {
+  name = "splitquant/fig12",
+  doc = "SplitQuant, Fig. 12: pure adaptive quantisation against the joint search",
+  grid = { cluster = clusters, planner = { "adabits", "exact" } },
+  quick = { cluster = { "splitquant-5" } },
+  columns = { "model", "throughput_tok_s", "omega", "mean_bitwidth" },
+  time_limit_s = 120,
+  notes = splitquant.notes_and(
+    "theta 1 s per normalised omega; the models are those of Tables V and VI: the text names none for this figure"),
+
+  run = function(point)
+    local problem = splitquant.problem(point.cluster)
+    return splitquant.row(problem, ts.plan(problem, { planner = point.planner, time_limit_s = 60 }))
+  end,
+
+  check = function(t)
+    t:expect_best { column = "throughput_tok_s", is = { planner = "exact" } }
+    for _, cluster in ipairs(clusters) do
+      t:expect_ratio {
+        column = "throughput_tok_s", of = { planner = "exact" }, over = { planner = "adabits" }, at_least = 1.05,
+        where = { cluster = cluster },
+      }
+    end
+    -- What adabits is for: no plan loses less quality, but for micro-batches that leave room for another bit.
+    t:expect_best { column = "omega", is = { planner = "adabits" }, lowest = true, within = 0.1 }
+  end,
+  plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "planner", log_y = true } },
+}

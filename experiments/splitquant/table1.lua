@@ -1,0 +1,81 @@
+-- SplitQuant, Table I: what it costs to quantise the first, the middle or the last third of the layers to 4 bits.
+--
+-- Perplexity and accuracy need the models' weights: only the published figures are shown. What is computed here is what
+-- the three choices have in common, their memory, and the omega that the default indicator gives them, which knows no
+-- layer from another.
+local ts = require "tessera"
+
+local paper = ts.paper "splitquant/table1.csv"
+
+-- The first and the last third.
+local ends_of = { ["opt-1.3b"] = { "0-8", "16-24" }, ["bloom-3b"] = { "0-10", "20-30" } }
+
+-- "8-16": the 0-based first layer of the range, and the layer after its last.
+local function range_of(layers)
+  local first, after = layers:match "^(%d+)-(%d+)$"
+  return tonumber(first), tonumber(after)
+end
+
+-- The row of a model with the least (sign 1) or the most (-1) of a published column.
+local function best_of(model, column, sign)
+  local best
+  for _, row in ipairs(paper.rows) do
+    if row.point.model == model and (not best or sign * row[column] < sign * best[column]) then best = row end
+  end
+  return best.point.layers
+end
+
+return ts.experiment {
+  name = "splitquant/table1",
+  doc = "SplitQuant, Table I: the first, middle or last third of the layers at 4 bits",
+  paper = paper,
+  grid = paper.points,
+  columns = { "perplexity", "accuracy_percent", "num_layers", "omega", "layer_bytes", "fp16_layer_bytes" },
+  notes = {
+    "Perplexity and accuracy are the published figures: no weights are evaluated here.",
+    "Omega is raw, of the constant indicator, at 4 bits in the range and 16 bits elsewhere.",
+    "Layers only, without embeddings. No plan is made: no kernel set, memory preset, theta or objective is in play.",
+  },
+
+  run = function(point)
+    local model = ts.model(point.model)
+    local indicator = ts.indicator { model = model }
+    local first, after = range_of(point.layers)
+    local omega, bytes = 0, 0
+    for layer = 0, model.num_layers - 1 do
+      local bitwidth = layer >= first and layer < after and 4 or 16
+      omega, bytes = omega + indicator:omega(layer, bitwidth), bytes + model:layer_bytes(bitwidth)
+    end
+    return {
+      num_layers = model.num_layers, omega = omega, layer_bytes = bytes,
+      fp16_layer_bytes = model.num_layers * model:layer_bytes(16),
+    }
+  end,
+
+  check = function(t)
+    for _, model in ipairs { "opt-1.3b", "bloom-3b" } do
+      local ranges = ends_of[model]
+      t:expect_that {
+        text = "the ranges are thirds of all layers, and the first third is printed as the best in both measures",
+        where = { model = model },
+        holds = function(at)
+          local _, last = range_of(ranges[2])
+          local best = { best_of(model, "perplexity", 1), best_of(model, "accuracy_percent", -1) }
+          return at { layers = ranges[1] }.num_layers == last and best[1] == ranges[1] and best[2] == ranges[1],
+            ("%d layers; best perplexity %s, best accuracy %s"):format(last, best[1], best[2])
+        end,
+      }
+      t:expect_that {
+        text = "omega tells that the last third is more sensitive than the first",
+        where = { model = model, layers = ranges },
+        not_reproduced = "the constant indicator does not tell layers apart; llmpq/table1 asks a measured "
+          .. "sensitivity of other models",
+        holds = function(at)
+          local first, last = at { layers = ranges[1] }.omega, at { layers = ranges[2] }.omega
+          return last > first * (1 + 1e-9), ("%.4g against %.4g"):format(last, first)
+        end,
+      }
+    end
+  end,
+  plots = { { kind = "bars", x = "model", y = "layer_bytes", by = "layers" } },
+}

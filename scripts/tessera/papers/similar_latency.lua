@@ -1,0 +1,37 @@
+-- How the papers compare indicators: theta is adjusted until the plans take about as long (SplitQuant VI-E, LLM-PQ
+-- 6.5), and then what the plans lose is compared.
+
+local gptq_errors = require "tessera.papers.gptq_errors"
+local planners = require "tessera.planners"
+
+local M = {}
+
+local latency_ratio = 1.1 -- over the fastest plan
+
+--- The plan of the largest theta whose latency is at most 1.1 of the fastest plan's, by bisection on a logarithmic
+--- scale in `num_steps` (default 8), and that theta.
+function M.plan(problem, num_steps)
+  local function plan_with(theta)
+    return assert(planners.plan(problem:with { theta = theta }, { planner = "exact", time_limit_s = 20 }))
+  end
+  local limit_s = latency_ratio * plan_with(0).latency_s
+  local low, high, best = -3, 5, nil
+  for _ = 1, num_steps or 8 do
+    local middle = (low + high) / 2
+    local plan = plan_with(10 ^ middle)
+    if plan.latency_s <= limit_s then low, best = middle, plan else high = middle end
+  end
+  return best or plan_with(10 ^ low), 10 ^ low
+end
+
+--- The measured GPTQ error of a plan; nil without the data.
+function M.gptq_error(plan, model)
+  local omega, sum = gptq_errors.omega(model), 0
+  if not omega then return nil end
+  for _, stage in ipairs(plan.stages) do
+    for i, bitwidth in ipairs(stage.bitwidths) do sum = sum + omega[stage.first_layer + i][bitwidth] end
+  end
+  return sum
+end
+
+return M

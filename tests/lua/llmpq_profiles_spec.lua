@@ -1,0 +1,67 @@
+-- The shipped profiles of LLM-PQ's kernels: what they rest on, and that they say what was published.
+local ts = require "tessera"
+
+local function seconds(device, kernel_set, bitwidth, phase, batch_size, model)
+  return ts.profile { device = device, kernel_set = kernel_set }:layer_s {
+    model = model or "opt-30b", bitwidth = bitwidth, phase = phase, batch_size = batch_size,
+    tokens = phase == "prefill" and 512 or 1, context_tokens = phase == "decode" and 512 or 0,
+  }
+end
+
+describe("profiles of LLM-PQ's kernels", function()
+  -- "OPT-30b, one layer, b=8, s=512: T4 4-bit 11.2 s against 0.26 s FP16; V100 2.24 against 0.076".
+  it("hold the published layer times", function()
+    assert.near(11.2, seconds("T4-16G", "llmpq_2023", 4, "prefill", 8), 0.3)
+    assert.near(0.26, seconds("T4-16G", "llmpq_2023", 16, "prefill", 8), 0.013)
+    assert.near(2.24, seconds("V100-32G", "llmpq_2023", 4, "prefill", 8), 0.05)
+    assert.near(0.076, seconds("V100-32G", "llmpq_2023", 16, "prefill", 8), 0.004)
+    assert.near(2.24, seconds("V100-16G", "llmpq_2023", 4, "prefill", 8), 0.05)
+  end)
+
+  -- LLM-PQ, Fig. 3: a P100 is 14.53 times slower in prefill and 7.29 times in decode.
+  it("hold the ratio of P100 and V100", function()
+    local function ratio(phase)
+      return seconds("P100-12G", "llmpq_2023_08", 16, phase, 8) / seconds("V100-32G", "llmpq_2023_08", 16, phase, 8)
+    end
+    assert.near(14.53, ratio "prefill", 0.3)
+    assert.near(7.29, ratio "decode", 0.2)
+  end)
+
+  it("scale with the matrices of a model", function()
+    local small = seconds("V100-32G", "llmpq_2023", 4, "prefill", 8, "opt-13b")
+    local large = seconds("V100-32G", "llmpq_2023", 4, "prefill", 8, "opt-66b")
+    assert.near((9216 / 5120) ^ 2, large / small, 0.05)
+  end)
+
+  it("say where they come from and how well they predict", function()
+    for _, device in ipairs { "T4-16G", "V100-32G" } do
+      local parts = ts.profile { device = device, kernel_set = "llmpq_2023" }.parts
+      assert.equal(8, #parts)
+      for _, part in ipairs(parts) do
+        assert.equal("fitted", part.provenance)
+        assert.matches("^LLM%-PQ, .*2023", part.source)
+        assert.is_true(part.held_out.mean < 0.16 and part.num_points >= 3)
+      end
+    end
+  end)
+
+  -- bitsandbytes changed in July 2023; where nobody measured it again, the profile claims nothing.
+  it("keep the two epochs apart", function()
+    local before = seconds("T4-16G", "llmpq_2023", 8, "decode", 4)
+    local after = seconds("T4-16G", "llmpq_2023_08", 8, "decode", 4)
+    assert.near(6.6e-3, after, 0.2e-3)
+    assert.is_true(before > 3 * after)
+    local _, info = seconds("V100-32G", "llmpq_2023_08", 8, "decode", 8)
+    assert.equal("modelled", info.provenance)
+    assert.is_nil(info.error)
+  end)
+
+  it("flag what leaves the fitted range", function()
+    local _, info = seconds("T4-16G", "llmpq_2023", 4, "prefill", 8)
+    assert.is_true(info.in_range)
+    assert.is_true(info.error < 0.02)
+    _, info = seconds("T4-16G", "llmpq_2023", 4, "prefill", 64)
+    assert.is_false(info.in_range)
+    assert.matches("batch_size 64 is above the fitted 2 .. 8", info.why)
+  end)
+end)

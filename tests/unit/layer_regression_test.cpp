@@ -1,0 +1,184 @@
+#include "models/layer_regression.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "expect_error.h"
+#include "layer_samples.h"
+#include "nnls.h"
+#include "tessera/core/json.h"
+
+namespace tessera::cost {
+namespace {
+
+using test::expect_error;
+using testing::decode_query;
+using testing::opt_13b;
+using testing::opt_30b;
+using testing::opt_66b;
+using testing::prefill_query;
+using testing::t4;
+using testing::v100;
+
+const FitMethod& regression() { return models::layer_regression(); }
+
+Sample at(OpQuery query, double latency_s) { return {std::move(query), latency_s, "", "", ""}; }
+
+std::vector<Sample> decode_points(const std::vector<double>& batches,
+                                  const std::vector<double>& seconds) {
+  std::vector<Sample> points;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    points.push_back(at(decode_query(opt_30b(), batches[i], 512), seconds[i]));
+  }
+  return points;
+}
+
+double value(const OpModel& model, const char* name) {
+  return model.coefficients().at(name).get<double>();
+}
+
+TEST(Nnls, IsLeastSquaresWhereThatIsPositive) {
+  Eigen::MatrixXd a(3, 2);
+  a << 1, 0, 1, 1, 1, 2;
+  Eigen::VectorXd b(3);
+  b << 1, 3, 5;
+  const Eigen::VectorXd x = nnls(a, b);
+  EXPECT_NEAR(x(0), 1, 1e-12);
+  EXPECT_NEAR(x(1), 2, 1e-12);
+}
+
+TEST(Nnls, LeavesOutWhatWouldBeNegative) {
+  Eigen::MatrixXd a(3, 2);
+  a << 1, 1, 1, 2, 1, 3;
+  Eigen::VectorXd b(3);
+  b << 1, 3, 5;  // the line 2 x - 1
+  const Eigen::VectorXd x = nnls(a, b);
+  EXPECT_EQ(x(0), 0);
+  EXPECT_NEAR(x(1), 22.0 / 14, 1e-12);
+  EXPECT_EQ(nnls(a, -b).norm(), 0);
+}
+
+TEST(Nnls, RefusesWhatItCannotSolve) {
+  const Eigen::MatrixXd a = Eigen::MatrixXd::Ones(3, 2);
+  expect_error(ErrorCode::invalid_argument, {"3 x 2", "against 2 values"},
+               [&] { nnls(a, Eigen::VectorXd::Ones(2)); });
+  expect_error(ErrorCode::invalid_argument, {"not a finite number"},
+               [&] { nnls(a, Eigen::VectorXd::Constant(3, std::nan(""))); });
+}
+
+TEST(LayerRegression, PassesThroughALine) {
+  const auto model = regression().fit(t4(), decode_points({2, 4, 8}, {5e-3, 6e-3, 8e-3}), nullptr);
+  EXPECT_NEAR(model->seconds(decode_query(opt_30b(), 2, 512)), 5e-3, 5e-5);
+  EXPECT_NEAR(model->seconds(decode_query(opt_30b(), 6, 512)), 7e-3, 7e-5);
+  EXPECT_NEAR(model->seconds(decode_query(opt_30b(), 16, 512)), 12e-3, 12e-5);
+}
+
+// Twice the batch in 2.5 times the time, as the first GPTQ kernels on T4: no line that starts at or
+// above 0 does.
+TEST(LayerRegression, FollowsABend) {
+  const auto model =
+      regression().fit(t4(), decode_points({2, 4, 8}, {4e-3, 10e-3, 25e-3}), nullptr);
+  EXPECT_GT(value(*model, "exponent"), 1.15);
+  EXPECT_NEAR(model->seconds(decode_query(opt_30b(), 4, 512)) / 10e-3, 1, 0.05);
+  // Above the data it is a straight line again.
+  const double at_8 = model->seconds(decode_query(opt_30b(), 8, 512));
+  const double at_16 = model->seconds(decode_query(opt_30b(), 16, 512));
+  const double at_24 = model->seconds(decode_query(opt_30b(), 24, 512));
+  EXPECT_NEAR(at_24 - at_16, at_16 - at_8, 1e-12);
+}
+
+TEST(LayerRegression, ScalesWithTheMatrices) {
+  const auto model = regression().fit(
+      v100(),
+      {at(prefill_query(opt_30b(), 2, 512, 4), 0.5), at(prefill_query(opt_30b(), 8, 512, 4), 2)},
+      nullptr);
+  const double parameters = std::pow(9216.0 / 7168, 2);
+  EXPECT_NEAR(model->seconds(prefill_query(opt_66b(), 8, 512, 4)), 2 * parameters, 0.02);
+  EXPECT_NEAR(model->seconds(prefill_query(opt_13b(), 8, 512, 4)), 2 * std::pow(5.0 / 7, 2), 0.02);
+}
+
+TEST(LayerRegression, TellsAttentionFromMatricesByContext) {
+  const auto query = [](double context) { return decode_query(opt_30b(), 4, context); };
+  const auto model = regression().fit(
+      v100(), {at(query(128), 4e-3), at(query(1024), 6.3e-3), at(query(2048), 9e-3)}, nullptr);
+  EXPECT_NEAR(model->seconds(query(512)) / 5e-3, 1, 0.04);
+  EXPECT_NEAR(model->seconds(query(4096)) / 14.3e-3, 1,
+              0.08);  // 2048 tokens beyond the data, and a prior
+}
+
+TEST(LayerRegression, HalfALayerTellsOfTheWhole) {
+  OpQuery half = decode_query(opt_30b(), 4, 0);
+  half.name = "self_attn";
+  const auto model = regression().fit(v100(), {at(half, 3e-3)}, nullptr);
+  EXPECT_NEAR(model->seconds(half), 3e-3, 1e-4);
+  half.name = "ffn";
+  EXPECT_GT(model->seconds(half), 5e-3);  // twice the weights
+  EXPECT_NEAR(model->seconds(decode_query(opt_30b(), 4, 0)), 9e-3, 1e-3);
+  half.name = "mlp";
+  expect_error(ErrorCode::invalid_argument, {"no part 'mlp'"}, [&] { model->seconds(half); });
+}
+
+TEST(LayerRegression, IsNeverFasterThanTheDataSheet) {
+  const auto model = regression().fit(t4(), decode_points({4}, {1e-6}), nullptr);
+  const OpQuery query = decode_query(opt_30b(), 4, 512);
+  EXPECT_EQ(model->seconds(query), work_of(t4(), query).floor_s());
+}
+
+// One point of another device moves the whole donor, and keeps its form.
+TEST(LayerRegression, ADonorIsScaled) {
+  const auto donor =
+      regression().fit(v100(), decode_points({2, 4, 8}, {2e-3, 3e-3, 5e-3}), nullptr);
+  const auto query = [](double batch) { return decode_query(opt_30b(), batch, 512); };
+  const auto own = regression().read(t4(), donor->coefficients(), "");
+  const double twice = 2 * own->seconds(query(4));
+  const auto model = regression().fit(t4(), {at(query(4), twice)}, donor.get());
+  for (const double batch : {2.0, 4.0, 8.0}) {
+    EXPECT_NEAR(model->seconds(query(batch)) / own->seconds(query(batch)), 2, 0.15) << batch;
+  }
+}
+
+TEST(LayerRegression, WithoutPointsTheDonorIsCarriedOverByDataSheet) {
+  const auto donor =
+      regression().fit(v100(), decode_points({2, 4, 8}, {2e-3, 3e-3, 5e-3}), nullptr);
+  Device half = v100();
+  half.memory_bytes_per_s /= 2;
+  for (auto& [dtype, rate] : half.flop_per_s) rate /= 2;
+  const auto model = regression().fit(half, {}, donor.get());
+  const OpQuery query = decode_query(opt_30b(), 4, 512);
+  EXPECT_NEAR(model->seconds(query), 2 * donor->seconds(query) - value(*donor, "overhead_s"), 1e-9);
+}
+
+TEST(LayerRegression, RefusesBadPoints) {
+  expect_error(ErrorCode::invalid_argument, {"no samples"},
+               [] { regression().fit(t4(), {}, nullptr); });
+  expect_error(ErrorCode::out_of_range, {"decode batch_size 2", "latency_s is 0"},
+               [] { regression().fit(t4(), decode_points({2}, {0}), nullptr); });
+  std::vector<Sample> points = decode_points({2}, {1e-3});
+  points[0].query.layer = nullptr;
+  expect_error(ErrorCode::out_of_range, {"no model"},
+               [&] { regression().fit(t4(), points, nullptr); });
+  Device bare = t4();
+  bare.flop_per_s = {{"fp32", 8e12}};
+  expect_error(ErrorCode::invalid_argument, {"no fp16"},
+               [&] { regression().fit(bare, decode_points({2}, {1e-3}), nullptr); });
+}
+
+TEST(LayerRegression, RefusesBadCoefficients) {
+  const Json good =
+      regression().fit(t4(), decode_points({2, 4}, {1e-2, 2e-2}), nullptr)->coefficients();
+  const auto reads = [](const Json& json) { return regression().read(t4(), json, "part"); };
+  EXPECT_NO_THROW(reads(good));
+  Json bad = good;
+  bad["products"] = -1;
+  expect_error(ErrorCode::out_of_range, {"part: products: -1"}, [&] { reads(bad); });
+  bad = good;
+  bad["slope"] = 1;
+  expect_error(ErrorCode::invalid_argument, {"slope"}, [&] { reads(bad); });
+  bad = good;
+  for (const char* term : {"weights", "products", "attention", "overhead_s"}) bad[term] = 0;
+  expect_error(ErrorCode::out_of_range, {"all terms are 0"}, [&] { reads(bad); });
+}
+
+}  // namespace
+}  // namespace tessera::cost
