@@ -31,6 +31,13 @@ local ts = {}
 ---@field source string Where the description comes from
 ---@field link fun(self, from: integer, to: integer): table bytes_per_s, latency_s and kind of the link between two devices (0-based indices)
 
+--- A declared collection of experiments: what ts.collection was given, and its scripts.
+---@class tessera.Collection
+---@field name string Of the report's file
+---@field doc string One line
+---@field paths string[] Of the scripts, in order
+---@field empty string[] Folders that hold no script
+
 --- A GPU type by its data sheet.
 ---@class tessera.Device
 ---@field name string Name
@@ -406,6 +413,15 @@ local ts = {}
 ---@field source? string Where the points come from; default: as the first says
 ---@field donor? tessera.Profile|string Profile of another device whose form is scaled; default: of the shipped ones what predicts best
 
+---@class tessera.options.calibration_points
+---@field device string Name of a device
+---@field kernel_set? string What the products are run with [default "modern"]
+---@field dtype string bfloat16, int8_wo, int4_wo, sq, fp8 ...
+---@field count? integer How many (an integer in [1, 1000] (points)) [default 20]
+---@field max_m? integer Most tokens of a pass; the least is 1 (an integer in [2, 1000000] (rows)) [default 8192]
+---@field min_side? integer Least n and k (an integer in [64, 65536]) [default 256]
+---@field max_side? integer Largest n and k (an integer in [128, 1000000]) [default 32768]
+
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
 ---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
@@ -415,6 +431,12 @@ local ts = {}
 ---@field host_memory_gib? number Memory of each node (a number in [0, 1000000] (GiB))
 ---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
 ---@field source? string Where the description comes from
+
+---@class tessera.options.collection
+---@field name string Of the report's file: reproduce_all
+---@field doc? string One line [default ""]
+---@field scripts string[] Scripts that return experiments, or folders of such scripts, from the folder of this one
+---@field except? string[] Scripts of these folders that are left out
 
 ---@class tessera.options.cross_validate
 ---@field device tessera.Device|string|table Device that was measured, or its name
@@ -629,6 +651,11 @@ function ts.beside(plan, options) end
 ---@return tessera.Profile
 function ts.calibrate(options) end
 
+--- Matrix products to measure before ts.calibrate: spread evenly over the logarithms of m, n and k, so that start-up, memory and arithmetic each bound some of them. Samples that lack only latency_s; the first ones of a longer list are a shorter list.
+---@param options tessera.options.calibration_points
+---@return table[]
+function ts.calibration_points(options) end
+
 --- The independent checker: structure, memory, kernels, quality floor and every printed number.
 ---@param plan tessera.Plan Any plan
 ---@return true?
@@ -639,6 +666,11 @@ function ts.check(plan) end
 ---@param options? tessera.options.cluster|string
 ---@return tessera.Cluster
 function ts.cluster(options) end
+
+--- Declares a collection of experiments. A script that returns it is swept by `tessera run`, which then writes one report.
+---@param options tessera.options.collection
+---@return tessera.Collection
+function ts.collection(options) end
 
 --- Predicts every sample by a model fitted without its fold: the samples with predicted_s and error_ratio. Folds are the samples' own field `fold`, or made from hold_out.
 ---@param options tessera.options.cross_validate
