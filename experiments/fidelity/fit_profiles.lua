@@ -1,7 +1,9 @@
 -- Fits every shipped profile to measured data and writes it as <out>/<device>.<kernel set>.json: coefficients, and with
 -- them the source, the fitted range, the number of points and the error on points that a fit has not seen.
 --
---   tessera run experiments/fidelity/fit_profiles.lua -- [folder, default datasets/profiles] [modern|vllm|llmpq ...]
+--   tessera run experiments/fidelity/fit_profiles.lua -- datasets/profiles [modern|vllm|llmpq ...]
+--
+-- Without a folder it fits those of vllm, prints the table and writes nothing.
 --
 -- One file per source stands under fit/. Run twice, it writes the same bytes.
 local ts = require "tessera"
@@ -41,8 +43,8 @@ local function written(out, profiles, rows)
 end
 
 local arguments = arg or {}
-local out = arguments[1] or "datasets/profiles"
-local chosen = #arguments > 1 and { unpack(arguments, 2) } or { "modern", "vllm", "llmpq" }
+local out = arguments[1]
+local chosen = #arguments > 1 and { unpack(arguments, 2) } or out and { "modern", "vllm", "llmpq" } or { "vllm" }
 local rows = {}
 for _, name in ipairs(chosen) do
   local make = families[name] or error("no family of profiles called " .. name .. "; known: modern, vllm, llmpq", 0)

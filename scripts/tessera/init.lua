@@ -29,6 +29,7 @@ local later = {
   fit_profile = { "tessera.cost", "fit_profile" },
   cross_validate = { "tessera.cost", "cross_validate" },
   calibrate = { "tessera.cost", "calibrate" },
+  calibration_points = "tessera.calibration_points",
   read_profile_data = { "tessera.cost", "read_profile_data" },
 }
 

@@ -413,6 +413,15 @@ local ts = {}
 ---@field source? string Where the points come from; default: as the first says
 ---@field donor? tessera.Profile|string Profile whose form is scaled; default: of the device's own and the shipped ones what predicts best
 
+---@class tessera.options.calibration_points
+---@field device string Name of a device
+---@field kernel_set? string What the products are run with [default "modern"]
+---@field dtype string bfloat16, int8_wo, int4_wo, sq, fp8 ...
+---@field count? integer How many (an integer in [1, 1000] (points)) [default 20]
+---@field max_m? integer Most tokens of a pass; the least is 1 (an integer in [2, 1000000] (rows)) [default 8192]
+---@field min_side? integer Least n and k (an integer in [64, 65536]) [default 256]
+---@field max_side? integer Largest n and k (an integer in [128, 1000000]) [default 32768]
+
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
 ---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
@@ -642,6 +651,11 @@ function ts.beside(plan, options) end
 ---@param options tessera.options.calibrate
 ---@return tessera.Profile
 function ts.calibrate(options) end
+
+--- Matrix products to measure before ts.calibrate: spread evenly over the logarithms of m, n and k, so that start-up, memory and arithmetic each bound some of them. Samples that lack only latency_s; the first ones of a longer list are a shorter list.
+---@param options tessera.options.calibration_points
+---@return table[]
+function ts.calibration_points(options) end
 
 --- The independent checker: structure, memory, kernels, quality floor and every printed number.
 ---@param plan tessera.Plan Any plan

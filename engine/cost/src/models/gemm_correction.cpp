@@ -37,6 +37,8 @@ const Knots& m_knots() {
   return knots;
 }
 const Knots kFine = {5, 7, 9, 10, 11, 12, 13, 14, 16};  // n and k of the pair
+// n, or k, of a pair with m: dense where models have their widths.
+const Knots kPaired = {5, 7, 8, 9, 10, 11, 11.585, 12, 12.32, 12.8, 13, 13.32, 14, 16};
 const Knots kRows = {0, 2, 3, 4, 5, 6, 6.585, 7, 7.585, 8, 8.585, 9, 10, 13};  // m of the triple
 const Knots kSides = {6, 8, 10, 11, 12, 13, 14, 16};    // n and k of the triple
 const Knots kLoss = {0, 1, 2, 4};                       // waves
@@ -85,11 +87,20 @@ class Row {
   int next_ = 0;
 };
 
+// What depends on m alone and on two of the three.
+void add_lines(const GemmShape& shape, Row& row) {
+  const double m = std::log2(shape.m), n = std::log2(shape.n), k = std::log2(shape.k);
+  const Hats rows = hats(m, m_knots());
+  row.add(rows, m_knots());
+  row.add(hats(n, kFine), kFine, hats(k, kFine), kFine);
+  row.add(rows, m_knots(), hats(n, kPaired), kPaired);
+  row.add(rows, m_knots(), hats(k, kPaired), kPaired);
+}
+
 int write_row(const GemmShape& shape, double num_sms, std::vector<GemmFeature>& out) {
   const double m = std::log2(shape.m), n = std::log2(shape.n), k = std::log2(shape.k);
   Row row(out);
-  row.add(hats(m, m_knots()), m_knots());
-  row.add(hats(n, kFine), kFine, hats(k, kFine), kFine);
+  add_lines(shape, row);
   row.add(hats(m, kRows), kRows, hats(n, kSides), kSides, hats(k, kSides), kSides);
   for (const GemmTile& tile : kTiles) {
     const double load =
@@ -120,6 +131,25 @@ int num_gemm_features() {
     return write_row({}, 1, unused);
   }();
   return count;
+}
+
+const GemmGrid& gemm_grid() {
+  static const GemmGrid grid = [] {
+    GemmGrid result;
+    std::vector<GemmFeature> unused;
+    Row row(unused);
+    add_lines({}, row);
+    result.first = row.size_so_far();
+    for (const double m : kRows) {
+      for (const double n : kSides) {
+        for (const double k : kSides) {
+          result.shapes.push_back({std::exp2(m), std::exp2(n), std::exp2(k)});
+        }
+      }
+    }
+    return result;
+  }();
+  return grid;
 }
 
 double dot(const std::vector<GemmFeature>& features, const Eigen::VectorXd& coefficients) {

@@ -17,12 +17,20 @@ struct GemmFeature {
 };
 
 /// What the tiles leave over, as smooth shapes: the logarithm of a factor that is linear in these.
-/// Hats (piecewise linear, 1 at one knot and 0 at the others) of log2 m, of log2 n times log2 k and
-/// of all three, and the loss in the last wave of five tiles. Constant outside the outermost knots,
-/// so that beyond the measured range the tiles alone say how time grows.
-/// Cleared and filled; indices ascend within each group only.
+/// Hats (piecewise linear, 1 at one knot and 0 at the others) of log2 m, of each two of log2 m, n
+/// and k, and of all three, and the loss in the last wave of five tiles. Constant outside the
+/// outermost knots, so that beyond the measured range the tiles alone say how time grows. Cleared
+/// and filled; indices ascend within each group only.
 void gemm_features(const GemmShape& shape, double num_sms, std::vector<GemmFeature>& out);
 int num_gemm_features();
+
+/// The knots of m, n and k together, and the feature that is 1 at the first of them and 0 at the
+/// others; the rest follow it. Values at these make any smooth function of the three.
+struct GemmGrid {
+  int first = 0;
+  std::vector<GemmShape> shapes;
+};
+const GemmGrid& gemm_grid();
 
 /// Adds up value times coefficient.
 double dot(const std::vector<GemmFeature>& features, const Eigen::VectorXd& coefficients);

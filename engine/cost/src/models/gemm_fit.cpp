@@ -22,10 +22,13 @@ constexpr double kTileScale = 0.1;       // errors beyond this count linearly
 constexpr double kTilePrecision = 0.09;  // of the prior, per squared logarithm
 constexpr int kRidgeSteps = 6;
 constexpr double kRidgeScale = 0.12;
-constexpr double kRidgePrecision = 0.4;
-constexpr double kScaledPrecision = 10;  // of a correction from few points
-constexpr double kDonorShare = 0.5;      // of another GPU's correction that is believed
-constexpr double kStep = 1e-4;           // of the numeric derivative
+constexpr double kRidgePrecision = 0.2;
+// Of a form taken from another GPU, chosen on both directions of the two that were measured, four
+// dtypes and a dozen draws of 20 points, one setting for all.
+constexpr double kDonorShare = 0.25;  // of its correction: most of it is its own choice of kernel
+constexpr double kDeviation = 0.2;    // of the correction from few points, a priori
+constexpr double kLengthOctaves = 3;  // over which that correction changes, in m, n and k
+constexpr double kStep = 1e-4;        // of the numeric derivative
 
 struct Points {
   std::vector<GemmShape> shapes;
@@ -131,8 +134,7 @@ GemmTiles TileFit::solve() const {
 using Rows = std::vector<std::vector<GemmFeature>>;
 
 // Weighted ridge regression by the normal equations, for more rows than features.
-VectorXd ridge_by_features(const Rows& rows, const VectorXd& target, const VectorXd& weights,
-                           double precision) {
+VectorXd ridge_by_features(const Rows& rows, const VectorXd& target, const VectorXd& weights) {
   const Index count = num_gemm_features();
   MatrixXd normal = MatrixXd::Zero(count, count);
   VectorXd right = VectorXd::Zero(count);
@@ -145,45 +147,89 @@ VectorXd ridge_by_features(const Rows& rows, const VectorXd& target, const Vecto
       }
     }
   }
-  normal.diagonal().array() += precision;
+  normal.diagonal().array() += kRidgePrecision;
   return normal.selfadjointView<Eigen::Lower>().llt().solve(right);
 }
 
 // The same by one unknown for each row, for few rows.
-VectorXd ridge_by_rows(const Rows& rows, const VectorXd& target, const VectorXd& weights,
-                       double precision) {
+VectorXd ridge_by_rows(const Rows& rows, const VectorXd& target, const VectorXd& weights) {
   const auto num_rows = static_cast<Index>(rows.size());
   MatrixXd design = MatrixXd::Zero(num_rows, num_gemm_features());
   for (Index i = 0; i < num_rows; ++i) {
     for (const GemmFeature& a : rows[static_cast<std::size_t>(i)]) design(i, a.index) += a.value;
   }
-  MatrixXd kernel = design * design.transpose() / precision;
+  MatrixXd kernel = design * design.transpose() / kRidgePrecision;
   kernel.diagonal() += weights.cwiseInverse();
-  return design.transpose() * kernel.llt().solve(target) / precision;
+  return design.transpose() * kernel.llt().solve(target) / kRidgePrecision;
 }
 
-// Coefficients that, added to `start`, take away what `tiles` leave over: least absolute error by
-// reweighting, drawn to zero with `precision`.
-VectorXd fit_correction(const Points& points, const GemmTiles& tiles, const VectorXd& start,
-                        double precision) {
+double log_s(const GemmTiles& tiles, const GemmShape& shape) {
+  return std::log(tiles.seconds(shape));
+}
+
+// Each error beyond the scale counts by its size, not its square.
+void reweigh(const VectorXd& errors, VectorXd& weights) {
+  weights = kRidgeScale / errors.array().abs().max(kRidgeScale);
+}
+
+// Coefficients that take away what `tiles` leave over: least absolute error by reweighting.
+VectorXd fit_correction(const Points& points, const GemmTiles& tiles) {
   Rows rows(points.size());
-  VectorXd target(static_cast<Index>(points.size()));
+  VectorXd target(static_cast<Index>(points.size())), errors(target.size());
   for (std::size_t i = 0; i < points.size(); ++i) {
     gemm_features(points.shapes[i], tiles.rates().num_sms, rows[i]);
-    target[static_cast<Index>(i)] =
-        points.log_s[i] - std::log(tiles.seconds(points.shapes[i])) - dot(rows[i], start);
+    target[static_cast<Index>(i)] = points.log_s[i] - log_s(tiles, points.shapes[i]);
   }
   const bool few = target.size() < num_gemm_features();
   VectorXd weights = VectorXd::Ones(target.size()), found;
   for (int step = 0; step < kRidgeSteps; ++step) {
-    found = few ? ridge_by_rows(rows, target, weights, precision)
-                : ridge_by_features(rows, target, weights, precision);
+    found = few ? ridge_by_rows(rows, target, weights) : ridge_by_features(rows, target, weights);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const auto at = static_cast<Index>(i);
-      weights[at] = kRidgeScale / std::max(std::abs(target[at] - dot(rows[i], found)), kRidgeScale);
+      errors[at] = target[at] - dot(rows[i], found);
+    }
+    reweigh(errors, weights);
+  }
+  return found;
+}
+
+// Covariance of a smooth function of log m, n and k at two shapes.
+double covariance(const GemmShape& a, const GemmShape& b) {
+  const double m = std::log2(a.m / b.m), n = std::log2(a.n / b.n), k = std::log2(a.k / b.k);
+  return kDeviation * kDeviation *
+         std::exp(-(m * m + n * n + k * k) / (2 * kLengthOctaves * kLengthOctaves));
+}
+
+// What `tiles` leave over, as a Gaussian process (kriging) that is read off at the knots: few
+// points say how the function runs between them, and nothing far from all of them.
+VectorXd smooth_correction(const Points& all, const GemmTiles& tiles) {
+  const Points points = thinned(all, kTilePoints);
+  const auto count = static_cast<Index>(points.size());
+  VectorXd target(count);
+  MatrixXd between(count, count);
+  for (Index i = 0; i < count; ++i) {
+    const GemmShape& shape = points.shapes[static_cast<std::size_t>(i)];
+    target[i] = points.log_s[static_cast<std::size_t>(i)] - log_s(tiles, shape);
+    for (Index j = 0; j < count; ++j) {
+      between(i, j) = covariance(shape, points.shapes[static_cast<std::size_t>(j)]);
     }
   }
-  return start + found;
+  VectorXd weights = VectorXd::Ones(count), shares;
+  for (int step = 0; step < kRidgeSteps; ++step) {
+    MatrixXd total = between;
+    total.diagonal() += kRidgeScale * kRidgeScale * weights.cwiseInverse();
+    shares = total.llt().solve(target);
+    reweigh(target - between * shares, weights);
+  }
+  const GemmGrid& grid = gemm_grid();
+  VectorXd result = VectorXd::Zero(num_gemm_features());
+  for (std::size_t at = 0; at < grid.shapes.size(); ++at) {
+    for (Index i = 0; i < count; ++i) {
+      result[grid.first + static_cast<Index>(at)] +=
+          shares[i] * covariance(grid.shapes[at], points.shapes[static_cast<std::size_t>(i)]);
+    }
+  }
+  return result;
 }
 
 // To the digits that a file keeps, so that what is read back is what was fitted.
@@ -217,29 +263,32 @@ std::unique_ptr<GemmOperator> fit_gemm(const Device& device, const std::vector<S
                          MatrixXd::Identity(kCount, kCount),
                          VectorXd::Constant(kCount, kTilePrecision)};
   const GemmTiles tiles = tile_fit.solve();
-  const VectorXd start = VectorXd::Zero(num_gemm_features());
-  return rounded_model(dtype, tiles, fit_correction(points, tiles, start, kRidgePrecision));
+  return rounded_model(dtype, tiles, fit_correction(points, tiles));
 }
 
 std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector<Sample>& samples,
                                          const GemmOperator& donor) {
   const GemmRates rates = gemm_rates(device, donor.dtype());
-  const Points points = points_of(samples);
+  const VectorXd believed = kDonorShare * donor.correction();
+  if (samples.empty()) {
+    return rounded_model(donor.dtype(), GemmTiles(rates, donor.tiles().values()), believed);
+  }
+  Points points = points_of(samples);
+  std::vector<GemmFeature> features;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    gemm_features(points.shapes[i], rates.num_sms, features);
+    points.log_s[i] -= dot(features, believed);
+  }
   const auto& groups = gemm_parameter_groups();
   MatrixXd directions =
       MatrixXd::Zero(GemmTiles::kNumParameters, static_cast<Index>(groups.size()));
   for (std::size_t g = 0; g < groups.size(); ++g) {
     for (const int parameter : groups[g]) directions(parameter, static_cast<Index>(g)) = 1;
   }
-  const VectorXd start = kDonorShare * donor.correction();
-  if (points.size() == 0) {
-    return rounded_model(donor.dtype(), GemmTiles(rates, donor.tiles().values()), start);
-  }
   const TileFit tile_fit{points, rates, GemmTiles::to_free(donor.tiles().values()), directions,
                          VectorXd::Constant(directions.cols(), kTilePrecision)};
   const GemmTiles tiles = tile_fit.solve();
-  const VectorXd correction = fit_correction(points, tiles, start, kScaledPrecision);
-  return rounded_model(donor.dtype(), tiles, correction);
+  return rounded_model(donor.dtype(), tiles, believed + smooth_correction(points, tiles));
 }
 
 }  // namespace tessera::cost::models
