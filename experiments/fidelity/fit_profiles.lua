@@ -23,12 +23,13 @@ local families = {
 
 local function percent(ratio) return ratio and ("%.1f"):format(100 * ratio) or "" end
 
-local function written(out, profiles, rows)
+-- Saves the profiles where there is a folder, and adds a row for each of their parts.
+local function add_parts(out, profiles, rows)
   local names = {}
   for name in pairs(profiles) do names[#names + 1] = name end
   table.sort(names)
   for _, name in ipairs(names) do
-    profiles[name]:save(("%s/%s.json"):format(out, name))
+    if out then profiles[name]:save(("%s/%s.json"):format(out, name)) end
     for _, part in ipairs(profiles[name].parts) do
       local errors = part.held_out or {}
       rows[#rows + 1] = {
@@ -49,7 +50,7 @@ local rows = {}
 for _, name in ipairs(chosen) do
   local make = families[name] or error("no family of profiles called " .. name .. "; known: modern, vllm, llmpq", 0)
   local profiles, why = make()
-  if profiles then written(out, profiles, rows) else print(why.message) end
+  if profiles then add_parts(out, profiles, rows) else print(why.message) end
 end
 if #rows > 0 then
   print(ts.table(rows, {

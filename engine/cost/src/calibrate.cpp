@@ -60,9 +60,15 @@ Candidate kept(const ProfilePart& part, const Profile* donor, const std::vector<
   return candidate;
 }
 
+// The device under other kernels is another machine, whose points are not this one's.
+bool is_own(const Profile& donor, const Device& device, const KernelSet& kernels) {
+  return donor.device.name == device.name && donor.kernel_set == kernels.name;
+}
+
 // The best of the points alone and of every donor. With one point there is nothing to compare by:
 // the first donor's form, scaled, goes before a fit of one point.
-Candidate best_part(const Device& device, const std::vector<Sample>& samples,
+Candidate best_part(const Device& device, const KernelSet& kernels,
+                    const std::vector<Sample>& samples,
                     const std::vector<std::shared_ptr<const Profile>>& donors,
                     const FitOptions& options) {
   const std::vector<double> measured = latencies_of(samples);
@@ -80,7 +86,7 @@ Candidate best_part(const Device& device, const std::vector<Sample>& samples,
       candidate.part = fit_part(device, samples, options, form, &candidate.held_out_s);
       const bool comparable = !candidate.held_out_s.empty();
       consider(std::move(candidate));
-      if (comparable && donor != nullptr && donor->device.name == device.name) {
+      if (comparable && donor != nullptr && is_own(*donor, device, kernels)) {
         consider(kept(*form, donor, samples));
       }
     } catch (const Error& error) {
@@ -149,18 +155,19 @@ Calibration calibrate(const Device& device, const KernelSet& kernels,
   const Profile* donor = nullptr;
   Pooled held_out;
   for (const auto& points : split_by_part(samples)) {
-    Candidate candidate = best_part(device, points, donors, options);
+    Candidate candidate = best_part(device, kernels, points, donors, options);
     held_out.add(candidate, points);
     if (donor == nullptr) donor = candidate.donor;
     profile->parts.push_back(std::move(candidate.part));
   }
   result.after = held_out.errors();
   for (const auto& own : donors) {
-    if (own->device.name == device.name) add_missing(*profile, own->parts);
+    if (is_own(*own, device, kernels)) add_missing(*profile, own->parts);
   }
   if (donor != nullptr) {
     result.donor = donor->device.name;
-    const auto others = donor->device.name == device.name ? nullptr : carried_over(device, *donor);
+    const bool own = is_own(*donor, device, kernels);
+    const auto others = own ? nullptr : carried_over(device, *donor);
     if (others != nullptr) add_missing(*profile, others->parts);
   }
   result.profile = std::move(profile);
