@@ -80,11 +80,12 @@ RC_GTEST_PROP(GemmProperty, ShippedModelsAreSoundForAnyProduct, ()) {
     if (part.op != Op::gemm) continue;
     const OpQuery query = any_product(part.dtype);
     check_grows_in_m(*part.model, query);
-    // Twice the columns or the depth is hardly ever faster than noise between kernels explains.
+    // Twice the columns may meet a better kernel, as in the measured tables: over two million
+    // random products the cheapest took 0.64 of the time of half its size.
     for (double OpQuery::*side : {&OpQuery::n, &OpQuery::k}) {
       OpQuery twice = query;
       twice.*side *= 2;
-      RC_ASSERT(part.model->seconds(twice) > 0.75 * part.model->seconds(query));
+      RC_ASSERT(part.model->seconds(twice) > 0.5 * part.model->seconds(query));
     }
   }
 }
