@@ -1,7 +1,8 @@
 -- A GPU left out entirely: the GEMM form of the other GPU, scaled by data sheet, then by 20 points of this one, and its
 -- error on all the other points. The points are drawn at random, or are those of the table nearest to what
 -- ts.calibration_points proposes. `left_out` is what the calibration expects of itself, each of the 20 points predicted
--- from the other 19; `after` is what came of it.
+-- from the other 19; `after` is what came of it; `form` the GPU whose form was scaled, or none where the points alone
+-- did clearly better.
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
@@ -86,7 +87,7 @@ return ts.experiment {
     points = { "proposed", "drawn 11", "drawn 12", "drawn 13", "drawn 14", "drawn 15", "drawn 16" },
   },
   quick = { device = { "A100-80G" }, dtype = { "int8_wo" }, points = { "proposed", "drawn 11" } },
-  columns = { "left_out", "after", "p90_after", "in_target" },
+  columns = { "form", "left_out", "after", "p90_after", "in_target" },
   time_limit_s = 300,
 
   run = function(point)
@@ -107,7 +108,7 @@ return ts.experiment {
     }
     local after, p90_after = errors_of(profile, all, chosen)
     return {
-      status = "ok", left_out = errors.after.median, after = after,
+      status = "ok", form = errors.donor or "none", left_out = errors.after.median, after = after,
       p90_after = p90_after, in_target = after <= 0.10,
     }
   end,

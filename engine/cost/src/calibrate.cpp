@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -65,8 +66,12 @@ bool is_own(const Profile& donor, const Device& device, const KernelSet& kernels
   return donor.device.name == device.name && donor.kernel_set == kernels.name;
 }
 
-// The best of the points alone and of every donor. With one point there is nothing to compare by:
-// the first donor's form, scaled, goes before a fit of one point.
+// The share by which a mean error over n points must be lower to be so by more than chance: errors
+// spread about as widely as they are large, so their mean is known to 1 / sqrt(n) of itself.
+double doubt(std::size_t num_points) { return 1 / std::sqrt(static_cast<double>(num_points)); }
+
+// The best donor's form, or the points alone where these do clearly better. With one point there is
+// nothing to compare by: the first donor's form, scaled, goes before a fit of one point.
 Candidate best_part(const Device& device, const KernelSet& kernels,
                     const std::vector<Sample>& samples,
                     const std::vector<std::shared_ptr<const Profile>>& donors,
@@ -75,7 +80,8 @@ Candidate best_part(const Device& device, const KernelSet& kernels,
   std::optional<Candidate> best;
   std::optional<Error> last;
   const auto consider = [&](Candidate candidate) {
-    if (best && !(mean_error(candidate, measured) < mean_error(*best, measured))) return;
+    const double handicap = candidate.donor == nullptr ? 1 - doubt(measured.size()) : 1;
+    if (best && !(mean_error(candidate, measured) < handicap * mean_error(*best, measured))) return;
     best = std::move(candidate);
   };
   const auto attempt = [&](const Profile* donor) {
