@@ -5,8 +5,10 @@
 
 #include "devices.h"
 #include "shapes.h"
+#include "tessera/core/cluster.h"
 #include "tessera/cost/latency.h"
 #include "tessera/cost/memory.h"
+#include "tessera/cost/profile.h"
 #include "tessera/cost/tensor_parallel.h"
 
 namespace tessera::cost {
@@ -96,6 +98,35 @@ RC_GTEST_PROP(LatencyProperty, LayerIsPositiveAndMonotone, ()) {
     more.*field += real(0, *rc::gen::element(0.5, 10.0, 2000.0));
     const double after = latency->layer_s(layer, bitwidth, kv_bitwidth, more).value;
     RC_ASSERT(after >= before * (1 - 1e-12));
+  }
+}
+
+// Sixteen-bit keys and values: narrower ones are carried over by ratio, which may fall a little.
+RC_GTEST_PROP(LatencyProperty, ShippedProfilesGrowWithTheContext, ()) {
+  const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  const std::vector<std::pair<std::string, std::string>> shipped = {
+      {"T4-16G", "llmpq_2023"},   {"V100-32G", "llmpq_2023_08"},
+      {"A100-40G", "llmpq_2023"}, {"P100-12G", "llmpq_2023_08"},
+      {"T4-16G", "vllm"},         {"V100-32G", "modern"},
+      {"L4", "modern"},           {"A100-80G", "modern_w8a8"},
+      {"H200-141G", "modern_fp8"}};
+  const auto [device, kernels] = *rc::gen::elementOf(shipped);
+  const KernelSet set = find_kernel_set(kernels, folders);
+  const auto profile = find_profile(device, kernels, folders);
+  RC_ASSERT(profile != nullptr);
+  const auto latency = make_profiled(profile, set);
+  const auto bitwidth = *rc::gen::element(3, 4, 8, 16);
+  if (set.find(profile->device, bitwidth) == nullptr) return;
+  const LayerShape layer = any_model().layer_classes.front();
+  LayerWork work{Phase::decode, *rc::gen::inRange(1, 65) * 1.0, 1,
+                 *rc::gen::inRange(0, 3000) * 1.0};
+  double before = 0;
+  for (int i = 0; i < 4; ++i) {
+    const double seconds = latency->layer_s(layer, bitwidth, 16, work).value;
+    RC_ASSERT(std::isfinite(seconds) && seconds > 0);
+    RC_ASSERT(seconds >= before * (1 - 1e-9));
+    before = seconds;
+    work.context_tokens += *rc::gen::inRange(1, 1000);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "devices.h"
 #include "expect_error.h"
 #include "shapes.h"
+#include "tessera/core/cluster.h"
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
 #include "tessera/cost/fit.h"
@@ -229,11 +230,15 @@ TEST(Profiled, OtherBitwidthsAreCarriedOverByTheRooflinesRatio) {
   const auto kernels = testing::test_kernels();
   const auto model = make_profiled(layers_at_16_bits(), kernels);
   const auto roofline = make_roofline(testing::t4(), kernels);
-  const LayerWork work{Phase::decode, 4, 1, 100};
-  const double ratio = roofline->layer_s(opt_layer(), 4, 16, work).value /
-                       roofline->layer_s(opt_layer(), 16, 16, work).value;
+  const LayerWork work{Phase::decode, 4, 1, 100}, first{Phase::decode, 4, 1, 0};
+  const double ratio = roofline->layer_s(opt_layer(), 4, 16, first).value /
+                       roofline->layer_s(opt_layer(), 16, 16, first).value;
+  EXPECT_NEAR(model->layer(opt_layer(), 4, 16, first).seconds.value / ratio,
+              model->layer(opt_layer(), 16, 16, first).seconds.value, 1e-12);
   const Prediction carried = model->layer(opt_layer(), 4, 16, work);
-  EXPECT_NEAR(carried.seconds.value / (4 * ratio), 1, 1e-12);
+  // What four bits save does not depend on the context.
+  EXPECT_NEAR(model->layer(opt_layer(), 16, 16, work).seconds.value - carried.seconds.value,
+              model->layer(opt_layer(), 16, 16, first).seconds.value * (1 - ratio), 1e-12);
   EXPECT_EQ(carried.seconds.provenance, Provenance::modelled);
   EXPECT_FALSE(carried.seconds.error.has_value());
   EXPECT_THAT(carried.method, HasSubstr("roofline ratio"));
@@ -278,6 +283,39 @@ TEST(Calibrate, SaysTheErrorBeforeAndAfter) {
   expect_error(ErrorCode::invalid_argument, {"at least one point"}, [&] {
     calibrate(testing::t4(), testing::test_kernels(), {}, {}, nullptr, options);
   });
+}
+
+// Twenty products that take `seconds(product)` on a T4.
+template <typename Seconds>
+std::vector<Sample> products(const Seconds& seconds) {
+  std::vector<Sample> made;
+  Rng rng(3);
+  for (int i = 0; i < 20; ++i) {
+    Sample sample;
+    sample.query.dtype = "bfloat16";
+    sample.query.m = std::exp2(std::floor(11 * rng.uniform()));
+    sample.query.n = 512 * std::ceil(16 * rng.uniform());
+    sample.query.k = 512 * std::ceil(16 * rng.uniform());
+    sample.latency_s = seconds(sample.query) * (0.95 + 0.1 * rng.uniform());
+    made.push_back(sample);
+  }
+  return made;
+}
+
+TEST(Calibrate, TakesPointsAloneWhereTheyClearlyDoBetterThanADonor) {
+  const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  const auto donor = find_profile("A100-80G", "modern", folders);
+  FitOptions options;
+  options.folds = 0;
+  const auto donor_after = [&](const std::vector<Sample>& points) {
+    return calibrate(testing::t4(), testing::test_kernels(), points, {donor}, nullptr, options)
+        .donor;
+  };
+  const ProfilePart& form = *donor->find(products([](const OpQuery&) { return 1.; })[0].query);
+  EXPECT_EQ(donor_after(products([&](const OpQuery& q) { return 5 * form.model->seconds(q); })),
+            "A100-80G");
+  // Nothing that the size of a product explains.
+  EXPECT_EQ(donor_after(products([](const OpQuery& q) { return 1e-3 * 512 / q.n; })), "");
 }
 
 TEST(Queries, WrongSizesAreNamed) {

@@ -115,10 +115,10 @@ class Profiled final : public ProfiledModel {
                    const LayerWork& work) const override {
     const Sourced roofline = roofline_->layer_s(shape, bitwidth, kv_bitwidth, work);
     if (auto direct = measured_layer(shape, bitwidth, kv_bitwidth, work, roofline)) return *direct;
-    const Sourced full_width = roofline_->layer_s(shape, 16, 16, work);
-    if (auto full =
-            bitwidth == 16 ? std::nullopt : measured_layer(shape, 16, 16, work, full_width)) {
-      return carried(*full, roofline.value / full_width.value);
+    if (bitwidth != 16) {
+      if (auto other = from_16_bits(shape, bitwidth, work)) {
+        return at_kv_bitwidth(*other, shape, bitwidth, kv_bitwidth, work, roofline);
+      }
     }
     return {roofline, "roofline", std::nullopt};
   }
@@ -154,12 +154,36 @@ class Profiled final : public ProfiledModel {
 
  private:
   /// A time of one dtype or bitwidth taken over for another.
-  static Prediction carried(Prediction from, double ratio) {
-    from.seconds.value *= ratio;
+  static Prediction carried(const Prediction& from, double ratio) {
+    return carried_to(from, from.seconds.value * ratio);
+  }
+  static Prediction carried_to(Prediction from, double seconds) {
+    from.seconds.value = seconds;
     from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
     from.seconds.error.reset();
     from.method += ", carried over by roofline ratio";
     return from;
+  }
+
+  std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
+                                           double kv_bitwidth, const LayerWork& work) const {
+    return measured_layer(shape, bitwidth, kv_bitwidth, work,
+                          roofline_->layer_s(shape, bitwidth, kv_bitwidth, work));
+  }
+
+  /// What a bitwidth saves or costs lies in the products with weights, which do not see the
+  /// context: it is taken over by roofline ratio at no context, and is the same at any.
+  std::optional<Prediction> from_16_bits(const LayerShape& shape, std::int32_t bitwidth,
+                                         const LayerWork& work) const {
+    const auto full = measured_layer(shape, 16, 16, work);
+    if (!full) return full;
+    LayerWork first = work;
+    first.context_tokens = 0;
+    const double ratio = roofline_->layer_s(shape, bitwidth, 16, first).value /
+                         roofline_->layer_s(shape, 16, 16, first).value;
+    if (work.context_tokens == 0) return carried(*full, ratio);
+    const double alone_s = measured_layer(shape, 16, 16, first)->seconds.value;
+    return carried_to(*full, full->seconds.value + (ratio - 1) * alone_s);
   }
 
   /// Layers are measured with 16-bit keys and values.
