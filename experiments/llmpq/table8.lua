@@ -38,8 +38,9 @@ return ts.experiment {
   check = function(t)
     -- "Group = 1 covers the entire solution space and typically produces better results compared to group = 2" (6.7).
     t:expect_order { column = "objective_s", by = "method", order = { "group1", "group2" }, lowest = true }
+    -- Plans of one objective differ in the simulation by rounding.
     t:expect_order {
-      column = "throughput_tok_s", by = "method", order = { "group1", "group2" },
+      column = "throughput_tok_s", by = "method", order = { "group1", "group2" }, within = 0.001,
       where = { cluster = { "llmpq-3", "llmpq-6", "llmpq-10" } },
     }
     -- The heuristic is last on clusters 3 and 6: 35.17 against 39.70, and 28.45 against 44.93 tok/s.
