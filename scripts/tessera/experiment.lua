@@ -96,6 +96,19 @@ local function check_list(list, item_type, path)
   if count ~= #list then fail(path, "the list has gaps") end
 end
 
+-- What ts.plot would refuse is better known before the run than in its report.
+local function check_plots(plots)
+  check_list(plots, "table", "ts.experiment.plots")
+  for i, spec in ipairs(plots or {}) do
+    local path = ("ts.experiment.plots[%d]"):format(i)
+    if spec.rows ~= nil then fail(path .. ".rows", "a declared plot is of the rows of its run; leave rows away") end
+    local copy = { rows = {} }
+    for key, value in pairs(spec) do copy[key] = value end
+    local ok, problem = pcall(require "tessera.plot", copy)
+    if not ok then fail(path, (tostring(problem):gsub("^ts%.plot", "", 1):gsub("^[.:] *", "", 1))) end
+  end
+end
+
 local function check(fields)
   if #fields.name > 100 or not fields.name:find "^[%w][%w_./-]*$" or fields.name:find("..", 1, true)
     or fields.name:sub(-1) == "/" then
@@ -106,7 +119,7 @@ local function check(fields)
   check_function(fields, "check")
   check_list(fields.columns, "string", "ts.experiment.columns")
   check_list(fields.notes, "string", "ts.experiment.notes")
-  check_list(fields.plots, "table", "ts.experiment.plots")
+  check_plots(fields.plots)
   if math.abs(fields.seed) > 2 ^ 52 then fail("ts.experiment.seed", "beyond 2^52") end
   if fields.paper ~= nil and (type(fields.paper.rows) ~= "table" or type(fields.paper.keys) ~= "table") then
     fail("ts.experiment.paper", "give what ts.paper returns")

@@ -58,7 +58,12 @@ describe("ts.experiment", function()
     { { quick = { sice = { 1 } } }, "the grid has no key 'sice'; did you mean 'size'" },
     { { quick = { size = 1 } }, "a list of values" }, { { time_limit_s = 0 }, "is outside" },
     { { seed = 0.5 }, "not an integer" }, { { columns = { 1 } }, "a string belongs here" },
-    { { plots = { "bars" } }, "a table belongs here" }, { { paper = {} }, "give what ts.paper returns" },
+    { { plots = { "bars" } }, "a table belongs here" },
+    { { plots = { { kind = "bar", x = "a", y = "b" } } }, "plots[1]: kind: 'bar' is none of" },
+    { { plots = { { kind = "bars", x = "a" } } }, "plots[1]: y: missing" },
+    { { plots = { { kind = "cdf", x = "a", whre = {} } } }, "did you mean 'where'" },
+    { { plots = { { kind = "cdf", x = "a", rows = {} } } }, "leave rows away" },
+    { { paper = {} }, "give what ts.paper returns" },
   } do
     it("refuses: " .. case[2], function()
       support.raises("invalid_argument", case[2], function() declared(case[1]) end)

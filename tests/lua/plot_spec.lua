@@ -79,6 +79,16 @@ describe("ts.plot", function()
     end)
   end
 
+  it("draws only the rows that are asked for, and says which", function()
+    local picture = ts.plot { kind = "bars", rows = serving(), x = "planner", y = "throughput_tok_s",
+      where = { cluster = "llmpq-1", planner = { "uniform", "exact" } } }
+    assert.is_truthy(picture:svg():find("cluster llmpq-1; planner uniform, exact. bars: throughput_tok_s over planner, "
+      .. "2 points", 1, true))
+    raises("invalid_argument", "did you mean 'cluster'", function()
+      ts.plot { kind = "bars", rows = serving(), x = "planner", y = "throughput_tok_s", where = { clustr = "llmpq-1" } }
+    end)
+  end)
+
   it("says what has no number, and why", function()
     local plot = ts.plot(specs.bars)
     local svg, text = plot:svg(), plot:text(80)

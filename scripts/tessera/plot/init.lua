@@ -19,6 +19,7 @@ local read = options.card {
       doc = "cdf: share of points up to x; pareto: scatter with the front drawn" },
     { name = "rows", type = "table", required = true, lua_type = "table[]",
       doc = "{ point = {...}, columns... }, ..." },
+    { name = "where", type = "table", doc = "Only rows with these values, as in results:rows { ... }" },
     { name = "x", type = "string", required = true, doc = "Column along x; words become categories" },
     { name = "y", type = "string", doc = "Column along y; all kinds but cdf need it" },
     { name = "by", type = "string", doc = "Column whose values are the series" },

@@ -6,6 +6,7 @@ local escape = require "tessera.escape"
 local frames = require "tessera.plot.frame"
 local options = require "tessera.options"
 local read_data = require "tessera.plot.data"
+local rows = require "tessera.rows"
 local units = require "tessera.units"
 local save = require "tessera.picture.save"
 local terminal = require "tessera.terminal"
@@ -57,11 +58,29 @@ end
 local needs = { heatmap = { "y", "value" }, cdf = {} }
 
 local function check(opt)
-  check_rows(opt.rows)
   for _, option in ipairs(needs[opt.kind] or { "y" }) do
     if not opt[option] then fail(option, ("missing; kind = \"%s\" needs a column here"):format(opt.kind)) end
   end
   for _, option in ipairs { "x", "y", "by", "value" } do check_column(opt, option) end
+end
+
+-- { model = "opt-30b", bitwidth = { 4, 8 } } is "bitwidth 4, 8; model opt-30b".
+local function where_text(where)
+  local parts = {}
+  for name, wanted in pairs(where) do
+    local words = {}
+    for i, value in ipairs(type(wanted) == "table" and wanted or { wanted }) do words[i] = read_data.word(value) end
+    parts[#parts + 1] = name .. " " .. table.concat(words, ", ")
+  end
+  table.sort(parts)
+  return table.concat(parts, "; ")
+end
+
+local function select_rows(opt)
+  check_rows(opt.rows)
+  if not opt.where or next(opt.where) == nil then return end
+  opt.rows = rows.where(opt.rows, opt.where, path .. ".where")
+  opt.title = opt.title or where_text(opt.where)
 end
 
 local function summary_of(opt, data)
@@ -109,6 +128,7 @@ end
 
 --- opt: the read options of ts.plot.
 return function(opt)
+  select_rows(opt)
   check(opt)
   for _, label in ipairs { "title", "x_label", "y_label" } do opt[label] = opt[label] and escape.clean(opt[label]) end
   local data = read_data.read(opt)

@@ -546,6 +546,7 @@ local ts = {}
 ---@class tessera.options.plot
 ---@field kind "bars"|"lines"|"scatter"|"heatmap"|"pareto"|"cdf" cdf: share of points up to x; pareto: scatter with the front drawn
 ---@field rows table[] { point = {...}, columns... }, ...
+---@field where? table Only rows with these values, as in results:rows { ... }
 ---@field x string Column along x; words become categories
 ---@field y? string Column along y; all kinds but cdf need it
 ---@field by? string Column whose values are the series
