@@ -59,16 +59,7 @@ return ts.experiment {
 
   check = function(t)
     -- "Hessian-based and our indicators ... outperforming the pure random indicator": so does a measured sensitivity.
-    for _, cluster in ipairs { "llmpq-6", "llmpq-9" } do
-      t:expect_that {
-        text = "The measured sensitivity's plan loses less than the random one's",
-        where = { cluster = cluster, indicator = { "random", "gptq_error" } },
-        holds = function(at)
-          local random, informed = at { indicator = "random" }.gptq_error, at { indicator = "gptq_error" }.gptq_error
-          return informed < random, ("GPTQ error %.3g against %.3g"):format(informed, random)
-        end,
-      }
-    end
+    similar_latency.expect_informed(t, { "llmpq-6", "llmpq-9" })
     t:expect_all { column = "overhead_s", equals = 0, where = { indicator = "random" } }
     t:expect_all {
       column = "status", equals = "optimal", where = { indicator = { "variance", "hessian" } },

@@ -67,16 +67,7 @@ return ts.experiment {
   end,
 
   check = function(t)
-    for _, cluster in ipairs(clusters) do
-      t:expect_that {
-        text = "the measured sensitivity's plan loses less than the random one's",
-        where = { cluster = cluster, indicator = { "random", "gptq_error" } },
-        holds = function(at)
-          local random, informed = at { indicator = "random" }.gptq_error, at { indicator = "gptq_error" }.gptq_error
-          return informed < random, ("GPTQ error %.3g against %.3g"):format(informed, random)
-        end,
-      }
-    end
+    similar_latency.expect_informed(t, clusters)
     local function printed(cluster, factor, why)
       t:expect_that {
         text = ("the printed seconds of the Hessian are %.2f times those of the variance indicator"):format(factor),

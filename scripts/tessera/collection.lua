@@ -2,6 +2,7 @@
 -- nothing: `tessera run` sweeps one after the other and writes one report of them all.
 
 local core = require "tessera.core"
+local exists = require "tessera.files".exists
 local host = require "tessera.host"
 local options = require "tessera.options"
 
@@ -40,12 +41,6 @@ local function check_names(list, path)
       fail(("%s[%d]"):format(path, i), ("'%s' is no path below the folder of this script"):format(tostring(name)))
     end
   end
-end
-
-local function exists(path)
-  local file = io.open(path)
-  if file then file:close() end
-  return file ~= nil
 end
 
 -- fig5 before fig10.

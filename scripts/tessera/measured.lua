@@ -2,15 +2,10 @@
 -- They are read from there and never shipped; experiments on them say `no_data` where the folder is absent.
 
 local core = require "tessera.core"
+local exists = require "tessera.files".exists
 local host = require "tessera.host"
 
 local M = {}
-
-local function exists(path)
-  local file = io.open(path, "rb")
-  if file then file:close() end
-  return file ~= nil
-end
 
 -- The folder, or nil and why.
 function M.folder()

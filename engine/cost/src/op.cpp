@@ -8,6 +8,7 @@
 
 #include "models/models.h"
 #include "tessera/core/error.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 
 namespace tessera::cost {
@@ -61,6 +62,15 @@ std::optional<Phase> phase_from_string(std::string_view name) {
   if (name == "prefill") return Phase::prefill;
   if (name == "decode") return Phase::decode;
   return std::nullopt;
+}
+
+Phase phase_field(JsonFields& fields) {
+  const std::string name = fields.text("phase");
+  if (const auto phase = phase_from_string(name)) return *phase;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: {} is no phase; use prefill or decode", fields.path_of("phase"),
+                          quote(name)),
+              fields.path_of("phase"));
 }
 
 std::string_view to_string(Op op) { return kOps[static_cast<std::size_t>(op)].second; }

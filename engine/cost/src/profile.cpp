@@ -60,10 +60,7 @@ ProfilePart read_part(const Json& json, const std::string& path, const Device& d
   if (fields.has("bitwidth")) {
     part.bitwidth = static_cast<std::int32_t>(fields.integer("bitwidth", 1, 16));
   }
-  if (fields.has("phase")) {
-    part.phase = phase_from_string(fields.text("phase"));
-    if (!part.phase) fail(fields.path_of("phase"), "\"prefill\" or \"decode\" belongs here");
-  }
+  if (fields.has("phase")) part.phase = phase_field(fields);
   part.name = fields.text("name", "");
   part.method = fields.text("method");
   if (fields.has("range")) read_range(fields.at("range"), fields.path_of("range"), part);

@@ -1,6 +1,7 @@
 -- `tessera examples`: lists the worked examples, or copies some with the data that they read.
 
 local core = require "tessera.core"
+local exists = require "tessera.files".exists
 local host = require "tessera.host"
 local registry = require "tessera.registry"
 
@@ -16,12 +17,6 @@ local function worked_examples()
     end
   end
   return found
-end
-
-local function exists(path)
-  local file = io.open(path)
-  if file then file:close() end
-  return file ~= nil
 end
 
 -- "examples/01_first_plan", with or without folder and .lua.

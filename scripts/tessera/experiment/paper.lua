@@ -6,6 +6,7 @@
 -- point; the others are published numbers or words. An empty cell was not printed. Fields with commas stand in quotes.
 
 local core = require "tessera.core"
+local exists = require "tessera.files".exists
 local host = require "tessera.host"
 
 local M = {}
@@ -120,12 +121,6 @@ function M.parse(text, path)
     path = path, source = header.source, table = header.table, page = header.page, keys = names,
     columns = published, rows = rows, points = points,
   }
-end
-
-local function exists(path)
-  local file = io.open(path, "rb")
-  if file then file:close() end
-  return file ~= nil
 end
 
 local function find(name)

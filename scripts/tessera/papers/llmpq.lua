@@ -51,6 +51,18 @@ function M.notes_and(own)
   return list
 end
 
+--- What the tables of throughput say of their rows (Tables 4, 5 and 7).
+M.planner_note =
+  "llm_pq: objective paper, decoding in the batch over the stages; exact: objective steady, everything searched"
+
+--- "LLM-PQ achieves the highest inference throughput" (6.3): among the schemes that keep the weights on the GPUs.
+function M.expect_fastest(t)
+  t:expect_best {
+    column = "throughput_tok_s", is = { planner = "llm_pq" },
+    where = { planner = { "llm_pq", "pipeedge", "uniform" } },
+  }
+end
+
 --- The problem of a cluster with the paper's settings; `changes` replaces some of them.
 function M.problem(cluster, changes)
   local setting = M.settings[cluster]

@@ -34,4 +34,19 @@ function M.gptq_error(plan, model)
   return sum
 end
 
+--- The claim that on each of the clusters the plan of the measured sensitivity loses less than the random one's. The
+--- papers say so of their own indicators; columns `gptq_error` by `indicator` = "random" and "gptq_error".
+function M.expect_informed(t, clusters)
+  for _, cluster in ipairs(clusters) do
+    t:expect_that {
+      text = "the measured sensitivity's plan loses less than the random one's",
+      where = { cluster = cluster, indicator = { "random", "gptq_error" } },
+      holds = function(at)
+        local random, informed = at { indicator = "random" }.gptq_error, at { indicator = "gptq_error" }.gptq_error
+        return informed < random, ("GPTQ error %.3g against %.3g"):format(informed, random)
+      end,
+    }
+  end
+end
+
 return M

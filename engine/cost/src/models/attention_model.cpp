@@ -108,14 +108,7 @@ std::unique_ptr<OpModel> read_attention_operator(const Device& device, const Jso
   JsonFields fields(coefficients, path);
   const std::string dtype = fields.text("dtype");
   dtype_traits(dtype);
-  const std::string phase_name = fields.text("phase");
-  const auto phase = phase_from_string(phase_name);
-  if (!phase) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: \"{}\" is no phase; use prefill or decode",
-                            fields.path_of("phase"), phase_name),
-                "phase");
-  }
+  const Phase phase = phase_field(fields);
   const Json& list = fields.at("variants");
   if (!list.is_array() || list.empty()) {
     throw Error(
@@ -126,10 +119,10 @@ std::unique_ptr<OpModel> read_attention_operator(const Device& device, const Jso
   std::vector<AttentionVariant> variants;
   for (std::size_t i = 0; i < list.size(); ++i) {
     variants.push_back(
-        read_variant(list[i], fmt::format("{}[{}]", fields.path_of("variants"), i), *phase));
+        read_variant(list[i], fmt::format("{}[{}]", fields.path_of("variants"), i), phase));
   }
   fields.finish();
-  return std::make_unique<AttentionOperator>(device, dtype, *phase, std::move(variants));
+  return std::make_unique<AttentionOperator>(device, dtype, phase, std::move(variants));
 }
 
 }  // namespace tessera::cost::models

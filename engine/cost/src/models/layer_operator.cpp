@@ -218,16 +218,9 @@ std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& sa
 std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
                               const std::string& path) {
   JsonFields fields(coefficients, path);
-  const std::string phase_name = fields.text("phase");
-  const auto phase = phase_from_string(phase_name);
-  if (!phase) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: \"{}\" is no phase; use prefill or decode",
-                            fields.path_of("phase"), phase_name),
-                "phase");
-  }
+  const Phase phase = phase_field(fields);
   auto model = std::make_unique<LayerOperator>(
-      device, *phase, fields.number("attention", 0, 1e6),
+      device, phase, fields.number("attention", 0, 1e6),
       coefficients_from_json(layer_terms(), fields.at("terms"), fields.path_of("terms")));
   fields.finish();
   return model;

@@ -268,16 +268,14 @@ std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& sa
 
 OpQuery reference_from(JsonFields& fields) {
   OpQuery reference;
-  const std::string op = fields.text("op"), phase = fields.text("phase");
+  const std::string op = fields.text("op");
   const auto known_op = op_from_string(op);
-  const auto known_phase = phase_from_string(phase);
-  if (!known_op || !known_phase) {
-    throw Error(ErrorCode::invalid_argument,
-                fields.path_of("op") + ": no op " + quote(op) + " or phase " + quote(phase),
+  if (!known_op) {
+    throw Error(ErrorCode::invalid_argument, fields.path_of("op") + ": no op " + quote(op),
                 fields.path_of("op"));
   }
   reference.op = *known_op;
-  reference.phase = *known_phase;
+  reference.phase = phase_field(fields);
   reference.dtype = fields.text("dtype");
   reference.kv_dtype = fields.text("kv_dtype");
   reference.bitwidth = static_cast<std::int32_t>(fields.integer("bitwidth", 1, 32));

@@ -11,11 +11,17 @@
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/model_shape.h"
 
+namespace tessera {
+class JsonFields;
+}
+
 namespace tessera::cost {
 
 enum class Phase { prefill, decode };
 std::string_view to_string(Phase phase);
 std::optional<Phase> phase_from_string(std::string_view name);
+/// The field "phase" of an object. @throws Error{invalid_argument} unless it is one of the two.
+Phase phase_field(JsonFields& fields);
 
 /// What a latency is measured or predicted of.
 enum class Op {
