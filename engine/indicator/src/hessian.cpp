@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
 
@@ -14,14 +15,13 @@ namespace {
 constexpr std::uint64_t kStartSeed = 1;
 constexpr int kMaxIterations = 1000;
 constexpr double kTolerance = 1e-6;
-constexpr Eigen::Index kRowsAtOnce = 256;
 
 void check(const Eigen::MatrixXf& hessian) {
   if (hessian.rows() != hessian.cols() || hessian.rows() == 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a Hessian is square, this one is {} x {}", hessian.rows(),
-                            hessian.cols()),
-                "statistics");
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("a Hessian is square, this one is {} x {}", hessian.rows(), hessian.cols()),
+        "statistics");
   }
   if (!hessian.allFinite()) {
     throw Error(ErrorCode::invalid_argument, "the Hessian holds NaN or infinity", "statistics");
@@ -71,19 +71,6 @@ double top_eigenvalue_of_inverse_factor(const Eigen::MatrixXf& hessian, double d
                           "mean diagonal added; were its statistics made from real inputs?",
                           hessian.rows(), damping),
               "statistics");
-}
-
-double output_error(const RowMajorMatrix& errors, const Eigen::MatrixXf& hessian) {
-  double sum = 0;
-  for (Eigen::Index first = 0; first < errors.rows(); first += kRowsAtOnce) {
-    const Eigen::Index count = std::min(kRowsAtOnce, errors.rows() - first);
-    const auto rows = errors.middleRows(first, count);
-    const RowMajorMatrix weighted = rows * hessian;
-    for (Eigen::Index r = 0; r < count; ++r) {
-      sum += rows.row(r).cast<double>().dot(weighted.row(r).cast<double>());
-    }
-  }
-  return std::max(sum, 0.0);
 }
 
 }  // namespace tessera::indicator

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
 /// What the indicators that know the Hessian of an operator's output error need. The Hessian is
 /// H = X^T X / num_tokens, [in_features, in_features], as statistics files hold it; the factor 2 of
 /// the squared error is left out, which scales every omega alike.
 namespace tessera::indicator {
-
-using RowMajorMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 /// The largest eigenvalue by power iteration: HAWQ's lambda, SplitQuant IV-B. Starts from a fixed
 /// pseudo-random vector; ends when an iteration changes it by less than 1e-6 of itself, after 1000
@@ -21,10 +19,5 @@ double top_eigenvalue(const Eigen::MatrixXf& hessian);
 /// that are never active count as 1. Three factorisations of O(in_features^3).
 /// @throws Error{invalid_argument} as above, or where H is not positive definite
 double top_eigenvalue_of_inverse_factor(const Eigen::MatrixXf& hessian, double damping = 0.01);
-
-/// sum((Q(W) - W)^2) weighted by the inputs: trace(E H E^T) with the rounding errors E
-/// [out_features, in_features]. That is the squared error of the operator's output, summed over
-/// output features, mean over tokens.
-double output_error(const RowMajorMatrix& errors, const Eigen::MatrixXf& hessian);
 
 }  // namespace tessera::indicator
