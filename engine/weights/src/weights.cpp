@@ -120,10 +120,14 @@ const TensorInfo* Weights::find(std::string_view name) const {
 
 const TensorInfo& Weights::require(std::string_view name) const {
   if (const TensorInfo* found = find(name)) return *found;
+  throw Error(ErrorCode::not_found, fmt::format("{} has no tensor {}{}", quote(path_, 300),
+                                                quote(name, 100), did_you_mean(name, names())));
+}
+
+std::vector<std::string> Weights::names() const {
   std::vector<std::string> names;
   for (const TensorInfo& tensor : tensors_) names.push_back(tensor.name);
-  throw Error(ErrorCode::not_found, fmt::format("{} has no tensor {}{}", quote(path_, 300),
-                                                quote(name, 100), did_you_mean(name, names)));
+  return names;
 }
 
 std::span<const std::byte> Weights::bytes(const TensorInfo& tensor) const {

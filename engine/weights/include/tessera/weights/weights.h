@@ -50,6 +50,8 @@ class Weights {
   /// @throws Error{not_found} with the nearest names
   const TensorInfo& require(std::string_view name) const;
 
+  std::vector<std::string> names() const;  ///< of the tensors, in their order
+
   /// The mapped bytes; valid as long as this object is.
   /// @throws Error{io} where the file has changed since it was opened
   std::span<const std::byte> bytes(const TensorInfo& tensor) const;
