@@ -13,6 +13,7 @@ local may_include = {
   ["engine/sim"] = { "engine/core", "engine/cost" },
   ["engine/sandbox"] = { "engine/core" },
   ["engine/lua_kit"] = { "engine/core" },
+  ["engine/weights"] = { "engine/core", "kernels" },
   ["engine/workers"] = { "engine/core" },
   ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "kernels" },
   ["solver"] = { "engine/core", "engine/cost", "engine/indicator", "engine/sim" },

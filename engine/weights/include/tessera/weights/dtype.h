@@ -12,6 +12,7 @@ namespace tessera::weights {
 /// Types of elements, named as the files name them: those of safetensors and those of ggml. Types
 /// in blocks (`q4_0`, `q6_k`, ...) hold a fixed number of elements in a fixed number of bytes.
 enum class DType : std::uint8_t {
+  // of safetensors; some of GGUF
   f64,
   f32,
   f16,
@@ -32,6 +33,7 @@ enum class DType : std::uint8_t {
   u16,
   u8,
   boolean,
+  // of GGUF only
   q4_0,
   q4_1,
   q5_0,
@@ -55,8 +57,8 @@ enum class DType : std::uint8_t {
   iq4_xs,
   tq1_0,
   tq2_0,
-  mxfp4,
-};  // clang-format keeps this list as it falls
+  mxfp4
+};
 
 struct DTypeInfo {
   DType dtype;

@@ -50,6 +50,8 @@ class Weights {
   /// @throws Error{not_found} with the nearest names
   const TensorInfo& require(std::string_view name) const;
 
+  std::vector<std::string> names() const;  ///< of the tensors, in their order
+
   /// The mapped bytes; valid as long as this object is.
   /// @throws Error{io} where the file has changed since it was opened
   std::span<const std::byte> bytes(const TensorInfo& tensor) const;
@@ -64,7 +66,7 @@ class Weights {
   const Json& config() const { return config_; }
   /// Where `config` was read; "" where there is none.
   const std::string& config_path() const { return config_path_; }
-  /// `__metadata__` of the safetensors files, texts; empty object for GGUF.
+  /// `__metadata__` of the first safetensors file that has any, texts; else an empty object.
   const Json& metadata() const { return metadata_; }
 
   const std::string& path() const { return path_; }  ///< as given to `open`
@@ -75,6 +77,8 @@ class Weights {
  private:
   struct Parts;
   Weights();
+  void add_file(const std::string& path);
+  void index_names();
 
   std::string path_, config_path_;
   bool is_gguf_ = false;
