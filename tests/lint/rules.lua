@@ -9,6 +9,7 @@ local may_include = {
   ["engine/core"] = {},
   ["engine/cost"] = { "engine/core" },
   ["engine/indicator"] = { "engine/core", "kernels" },
+  ["engine/quant"] = { "engine/core", "engine/weights", "kernels" },
   ["engine/results"] = { "engine/core" },
   ["engine/sim"] = { "engine/core", "engine/cost" },
   ["engine/sandbox"] = { "engine/core" },

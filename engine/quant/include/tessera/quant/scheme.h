@@ -40,4 +40,7 @@ void check(const Scheme& scheme);
 /// Scales of a row; 1 for granularities channel and tensor.
 std::int64_t num_groups(const Scheme& scheme, std::int64_t columns);
 
+/// As the kernels say it; granularity tensor becomes rows that all have the same scale.
+kernels::QuantFormat format_of(const Scheme& scheme);
+
 }  // namespace tessera::quant
