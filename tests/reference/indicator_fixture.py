@@ -166,10 +166,10 @@ def main():
     for layer in range(LAYERS):
         for name, owner in OWNER.items():
             metadata[f"alias:layers.{layer}.{name}"] = f"layers.{layer}.{owner}"
-    write_safetensors(folder / "statistics.safetensors", {
+    write_safetensors(folder.with_suffix(".statistics.safetensors"), {
         f"layers.{layer}.{name}.{field}": ("F32", value)
         for (layer, name), own in stats.items() for field, value in own.items()}, metadata)
-    (folder / "expected.json").write_text(json.dumps(
+    folder.with_suffix(".expected.json").write_text(json.dumps(
         {"bitwidths": BITWIDTHS, "group_size": GROUP, "cases": expected_of(weights, stats)}, indent=1) + "\n")
 
 

@@ -12,7 +12,7 @@ using quant::LinearStatistics;
 using weights::LinearWeight;
 
 // What one operator adds, and the seconds that a thread spent on it.
-struct Part {
+struct OperatorErrors {
   std::vector<double> omega;  ///< per bitwidth
   double weights_s = 0, statistics_s = 0;
 };
@@ -44,9 +44,9 @@ double error_of(const WeightsRequest& request, quant::MatrixView weight, std::in
                                 : quant::output_error(weight, quantised, inputs);
 }
 
-Part part_of(const Source& source, const LinearWeight& linear,
+OperatorErrors errors_of(const Source& source, const LinearWeight& linear,
              const std::vector<std::int32_t>& bitwidths) {
-  Part part;
+  OperatorErrors part;
   LinearStatistics inputs;
   double factor = 1;
   {
@@ -67,19 +67,19 @@ Part part_of(const Source& source, const LinearWeight& linear,
 }  // namespace
 
 void add_errors(const Source& source, const Layer& layer, Indicator& result) {
-  std::vector<Part> parts(layer.size());
+  std::vector<OperatorErrors> parts(layer.size());
   double wall_s = 0;
   {
     const Stopwatch watch(wall_s);
     in_parallel(source.request.num_threads, static_cast<std::int64_t>(layer.size()),
                 [&](std::int64_t i) {
                   const auto at = static_cast<std::size_t>(i);
-                  parts[at] = part_of(source, layer[at], result.bitwidths);
+                  parts[at] = errors_of(source, layer[at], result.bitwidths);
                 });
   }
-  Part sum;
+  OperatorErrors sum;
   sum.omega.resize(result.bitwidths.size());
-  for (const Part& part : parts) {
+  for (const OperatorErrors& part : parts) {
     for (std::size_t b = 0; b < sum.omega.size(); ++b) sum.omega[b] += part.omega[b];
     sum.weights_s += part.weights_s;
     sum.statistics_s += part.statistics_s;

@@ -16,7 +16,7 @@ namespace {
 using quant::Granularity;
 using weights::LinearWeight;
 
-[[noreturn]] void fail(const std::string& message, const std::string& where) {
+[[noreturn]] void refuse(const std::string& message, const std::string& where) {
   throw Error(ErrorCode::invalid_argument, message, where);
 }
 
@@ -32,16 +32,16 @@ const std::map<std::string, std::vector<std::string>>& variants() {
 void check(const WeightsRequest& request, const quant::Statistics* statistics) {
   const auto kind = variants().find(request.kind);
   if (kind == variants().end()) {
-    fail(fmt::format("'{}' is no indicator that is made from weights", request.kind), "kind");
+    refuse(fmt::format("'{}' is no indicator that is made from weights", request.kind), "kind");
   }
   if (std::find(kind->second.begin(), kind->second.end(), request.variant) == kind->second.end()) {
-    fail(fmt::format("kind '{}' has no variant '{}'; it has '{}'", request.kind, request.variant,
+    refuse(fmt::format("kind '{}' has no variant '{}'; it has '{}'", request.kind, request.variant,
                      fmt::join(kind->second, "', '")),
          "variant");
   }
   const bool may_lack = request.kind == "variance" && request.variant != kPublishedCode;
   if (statistics == nullptr && !may_lack) {
-    fail(
+    refuse(
         fmt::format("kind '{}'{} needs statistics of the inputs{}: a file that "
                     "tests/reference/activation_statistics.py{} writes (`tessera man statistics`)",
                     request.kind, request.kind == "variance" ? " as the published code has it" : "",
@@ -52,7 +52,7 @@ void check(const WeightsRequest& request, const quant::Statistics* statistics) {
   for (const std::int32_t bitwidth : request.bitwidths) {
     if (request.kind == "variance" || bitwidth == 16) continue;
     if (bitwidth != 3 && bitwidth != 4 && bitwidth != 8) {
-      fail(fmt::format("kind '{}' quantises, to 3, 4 or 8 bits (16: not at all), not to {}",
+      refuse(fmt::format("kind '{}' quantises, to 3, 4 or 8 bits (16: not at all), not to {}",
                        request.kind, bitwidth),
            "bitwidths");
     }
@@ -111,10 +111,10 @@ quant::LinearStatistics require_statistics(const Source& source, const LinearWei
                 "statistics");
   };
   auto found = statistics.find(linear.layer_index, linear.linear, with_hessian);
-  if (!found) fail("there are no statistics");
-  if (with_hessian && !found->hessian) fail("there is no Hessian");
+  if (!found) refuse("there are no statistics");
+  if (with_hessian && !found->hessian) refuse("there is no Hessian");
   if (found->in_features() != linear.in_features) {
-    fail(fmt::format("{} input features are not the {}", found->in_features(), linear.in_features));
+    refuse(fmt::format("{} input features are not the {}", found->in_features(), linear.in_features));
   }
   return std::move(*found);
 }

@@ -25,7 +25,7 @@ struct Slice {
 };
 
 // What a slice adds to its matrix.
-struct Part {
+struct SliceRanges {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   double weighted = 0, widest_row = 0;
@@ -67,7 +67,7 @@ kernels::Matrix rows_of(const weights::Weights& weights, const LinearWeight& lin
 }
 
 // Sums up the groups of a slice that have scales of their own.
-void add_groups(Part& part, const kernels::Matrix& rows, const RangeJob& job,
+void add_groups(SliceRanges& part, const kernels::Matrix& rows, const RangeJob& job,
                 const quant::Scheme& scheme) {
   const bool grouped = scheme.granularity == quant::Granularity::group;
   const std::int64_t width = grouped ? scheme.group_size : rows.columns;
@@ -88,11 +88,11 @@ void add_groups(Part& part, const kernels::Matrix& rows, const RangeJob& job,
   }
 }
 
-Part part_of(const weights::Weights& weights, const RangeJob& job, const Slice& slice,
+SliceRanges ranges_of_slice(const weights::Weights& weights, const RangeJob& job, const Slice& slice,
              const quant::Scheme& scheme) {
   std::vector<float> copy;
   const kernels::Matrix rows = rows_of(weights, *job.linear, slice, copy);
-  Part part;
+  SliceRanges part;
   if (scheme.granularity == quant::Granularity::tensor) {
     Moments m;
     require(kernels::moments(rows.data, rows.type, rows.rows * rows.columns, &m), *job.linear);
@@ -117,7 +117,7 @@ std::vector<Slice> slices_of(const std::vector<RangeJob>& jobs) {
   return slices;
 }
 
-void merge(Part& into, const Part& part) {
+void merge(SliceRanges& into, const SliceRanges& part) {
   into.min = std::min(into.min, part.min);
   into.max = std::max(into.max, part.max);
   into.weighted += part.weighted;
@@ -130,17 +130,17 @@ void merge(Part& into, const Part& part) {
 std::vector<Ranges> ranges_of(const weights::Weights& weights, const std::vector<RangeJob>& jobs,
                               const quant::Scheme& scheme, int num_threads) {
   const std::vector<Slice> slices = slices_of(jobs);
-  std::vector<Part> parts(slices.size()), whole(jobs.size());
+  std::vector<SliceRanges> parts(slices.size()), whole(jobs.size());
   in_parallel(num_threads, static_cast<std::int64_t>(slices.size()), [&](std::int64_t i) {
     const Slice& slice = slices[static_cast<std::size_t>(i)];
-    parts[static_cast<std::size_t>(i)] = part_of(weights, jobs[slice.job], slice, scheme);
+    parts[static_cast<std::size_t>(i)] = ranges_of_slice(weights, jobs[slice.job], slice, scheme);
   });
   for (std::size_t i = 0; i < slices.size(); ++i) merge(whole[slices[i].job], parts[i]);
 
   std::vector<Ranges> result(jobs.size());
   for (std::size_t job = 0; job < jobs.size(); ++job) {
     const LinearWeight& linear = *jobs[job].linear;
-    Part& part = whole[job];
+    SliceRanges& part = whole[job];
     if (part.num_not_finite > 0) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: {} of {} weights of {} are NaN or infinite, and so would be "
