@@ -109,7 +109,10 @@ def rounding_error(weight, bitwidth, granularity):
     most = 2 ** (bitwidth - 1) - 1
     for rows, columns in pieces(weight, granularity):
         part = weight[rows, columns]
-        scale = np.float32(abs(part).max().astype("f8") / most) or np.float32(1)
+        exact = abs(part).max().astype("f8") / most
+        scale = np.float32(exact) or np.float32(1)
+        if scale < exact:  # upwards, so that nothing clips
+            scale = np.nextafter(scale, np.float32(np.inf))
         result[rows, columns] = np.clip(np.rint(part / scale), -most, most) * scale - part
     return result
 

@@ -34,12 +34,13 @@ double error_of(const WeightsRequest& request, quant::MatrixView weight, std::in
   quant::Scheme scheme = request.scheme;
   scheme.bitwidth = bitwidth;
   const bool gptq = request.kind == "gptq_error" || is_published_hessian(request);
-  const quant::Quantised quantised =
-      quant::quantise(weight, scheme, gptq ? quant::Method::gptq : quant::Method::rtn, &inputs, 1);
   if (request.kind == "hessian" && !gptq) {
+    const quant::Quantised quantised = quant::quantise(weight, scheme, quant::Method::rtn, nullptr, 1);
     return quant::weight_error(weight, quantised).mse *
            static_cast<double>(weight.rows * weight.columns);
   }
+  const quant::Quantised quantised =
+      quant::quantise(weight, scheme, gptq ? quant::Method::gptq : quant::Method::rtn, &inputs, 1);
   return quantised.output_error ? *quantised.output_error
                                 : quant::output_error(weight, quantised, inputs);
 }

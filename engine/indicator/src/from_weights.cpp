@@ -102,7 +102,7 @@ std::vector<Layer> layers_of(const weights::Weights& weights) {
 quant::LinearStatistics require_statistics(const Source& source, const LinearWeight& linear,
                                            bool with_hessian) {
   const quant::Statistics& statistics = *source.statistics;
-  const auto fail = [&](const std::string& what) {
+  const auto reject = [&](const std::string& what) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: {} for {} of {}; make it from the same model with "
                             "tests/reference/activation_statistics.py{}",
@@ -111,10 +111,10 @@ quant::LinearStatistics require_statistics(const Source& source, const LinearWei
                 "statistics");
   };
   auto found = statistics.find(linear.layer_index, linear.linear, with_hessian);
-  if (!found) refuse("there are no statistics");
-  if (with_hessian && !found->hessian) refuse("there is no Hessian");
+  if (!found) reject("there are no statistics");
+  if (with_hessian && !found->hessian) reject("there is no Hessian");
   if (found->in_features() != linear.in_features) {
-    refuse(fmt::format("{} input features are not the {}", found->in_features(), linear.in_features));
+    reject(fmt::format("{} input features are not the {}", found->in_features(), linear.in_features));
   }
   return std::move(*found);
 }
