@@ -30,6 +30,8 @@ local later = {
   cross_validate = { "tessera.cost", "cross_validate" },
   calibrate = { "tessera.cost", "calibrate" },
   calibration_points = "tessera.calibration_points",
+  weights = { "tessera.weights", "open" },
+  tensor = { "tessera.weights", "tensor" },
   read_profile_data = { "tessera.cost", "read_profile_data" },
 }
 
