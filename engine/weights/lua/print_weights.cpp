@@ -10,7 +10,6 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
-#include "tessera/lua_kit/object.h"
 #include "weights_lua.h"
 
 namespace tessera::weights_lua {
@@ -50,8 +49,10 @@ std::vector<Group> groups_of(const Weights& weights) {
   std::map<std::tuple<std::string, std::string, std::string>, std::size_t> index;
   for (const TensorInfo& tensor : weights.tensors()) {
     std::int64_t layer = -1;
-    Group group{pattern_of(tensor.name, &layer), to_string(tensor.dtype),
-                weights::describe_shape(tensor.shape)};
+    Group group;
+    group.pattern = pattern_of(tensor.name, &layer);
+    group.dtype = to_string(tensor.dtype);
+    group.shape = weights::describe_shape(tensor.shape);
     const auto key = std::make_tuple(group.pattern, group.dtype, group.shape);
     const auto [found, fresh] = index.emplace(key, groups.size());
     if (fresh) groups.push_back(std::move(group));

@@ -7,7 +7,6 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
-#include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/value.h"
 #include "weights_lua.h"
 
@@ -41,23 +40,23 @@ const OptionTable& tensor_options() {
   return table;
 }
 
-const Tensor& self(lua_State* L) { return *lua_kit::check_object<Tensor>(L, 1, "tensor"); }
+const Tensor& tensor_self(lua_State* L) { return *lua_kit::check_object<Tensor>(L, 1, "tensor"); }
 
 int shape(lua_State* L) {
-  const auto& sizes = self(L).shape();
+  const auto& sizes = tensor_self(L).shape();
   lua_kit::push_numbers(L, {sizes.begin(), sizes.end()});
   return 1;
 }
 
 int dtype(lua_State* L) {
-  lua_kit::push_text(L, to_string(self(L).dtype()));
+  lua_kit::push_text(L, to_string(tensor_self(L).dtype()));
   return 1;
 }
 
 // nil where there is no number to speak of.
 template <double kernels::Moments::*field>
 int moment(lua_State* L) {
-  const kernels::Moments& moments = self(L).moments();
+  const kernels::Moments& moments = tensor_self(L).moments();
   if (moments.count == 0) {
     lua_pushnil(L);
   } else {
@@ -67,12 +66,12 @@ int moment(lua_State* L) {
 }
 
 int num_not_finite(lua_State* L) {
-  lua_kit::push_integer(L, self(L).moments().num_not_finite);
+  lua_kit::push_integer(L, tensor_self(L).moments().num_not_finite);
   return 1;
 }
 
 int to_table(lua_State* L) {
-  const Tensor& tensor = self(L);
+  const Tensor& tensor = tensor_self(L);
   const auto most = static_cast<double>(tensor.num_elements());
   const std::int64_t first =
       lua_isnoneornil(L, 2) ? 1

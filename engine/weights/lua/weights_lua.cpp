@@ -10,7 +10,6 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/module.h"
-#include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/weights/linears.h"
 
@@ -36,7 +35,7 @@ const OptionTable& weights_options() {
   return table;
 }
 
-const std::shared_ptr<const Weights>& self(lua_State* L) {
+const std::shared_ptr<const Weights>& weights_self(lua_State* L) {
   return lua_kit::check_object<Weights>(L, 1, "weights");
 }
 
@@ -68,7 +67,7 @@ int next_tensor(lua_State* L) {
 }
 
 int tensors(lua_State* L) {
-  self(L);
+  weights_self(L);
   lua_pushvalue(L, 1);
   lua_pushinteger(L, 0);
   lua_pushcclosure(L, lua_kit::guarded<next_tensor>, 2);
@@ -76,21 +75,22 @@ int tensors(lua_State* L) {
 }
 
 int tensor(lua_State* L) {
-  const auto& weights = self(L);
+  const auto& weights = weights_self(L);
   const TensorInfo& info = weights->require(lua_kit::check_text(L, 2, "weights:tensor name"));
   lua_kit::push_object<Tensor>(L, std::make_shared<Tensor>(weights, info));
   return 1;
 }
 
 int model(lua_State* L) {
-  lua_kit::push_object<ModelShape>(L, std::make_shared<ModelShape>(model_of(*self(L))));
+  lua_kit::push_object<ModelShape>(
+      L, std::make_shared<ModelShape>(weights::model_of(*weights_self(L))));
   return 1;
 }
 
 // One matrix, checked like all of them: a checkpoint with a hole is broken wherever it is read.
 int linear(lua_State* L) {
-  const auto& weights = self(L);
-  const ModelShape shape = model_of(*weights);
+  const auto& file = weights_self(L);
+  const ModelShape shape = weights::model_of(*file);
   const auto layer = lua_kit::check_integer(L, 2, "weights:linear layer_index", 0,
                                             static_cast<double>(shape.num_layers - 1));
   const std::string name = lua_kit::check_text(L, 3, "weights:linear name");
@@ -103,7 +103,7 @@ int linear(lua_State* L) {
                               : lua_kit::check_integer(L, 4, "weights:linear expert_index", 0,
                                                        static_cast<double>(one.num_copies - 1));
     lua_kit::push_object<Tensor>(
-        L, std::make_shared<Tensor>(weights, linear_of(*weights, shape, layer, one, expert)));
+        L, std::make_shared<Tensor>(file, weights::linear_of(*file, shape, layer, one, expert)));
     return 1;
   }
   throw Error(ErrorCode::invalid_argument,

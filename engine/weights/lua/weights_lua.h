@@ -4,8 +4,16 @@
 #include <memory>
 #include <string>
 
+#include "tessera/lua_kit/object.h"
 #include "tessera/weights/tensor.h"
 #include "tessera/weights/weights.h"
+
+namespace tessera::lua_kit {
+template <>
+const ObjectType<weights::Weights>& object_type<weights::Weights>();
+template <>
+const ObjectType<weights::Tensor>& object_type<weights::Tensor>();
+}  // namespace tessera::lua_kit
 
 namespace tessera::weights_lua {
 
