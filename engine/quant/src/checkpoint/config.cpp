@@ -41,8 +41,8 @@ std::vector<std::string> patterns_of(const std::vector<StoredModule>& modules, i
   }
   std::vector<std::string> patterns;
   for (const auto& [around, numbers] : layers) {
-    patterns.push_back(fmt::format("re:^{}\\.({})\\.{}$", around.first, fmt::join(numbers, "|"),
-                                   around.second));
+    patterns.push_back(
+        fmt::format("re:^{}\\.({})\\.{}$", around.first, fmt::join(numbers, "|"), around.second));
   }
   return patterns;
 }

@@ -19,6 +19,7 @@ struct StoredModule {
 /// every Linear that is none of them.
 /// @param as_int8 W8A8
 Json quantization_config(const std::vector<StoredModule>& quantised,
-                         const std::vector<std::string>& ignore, const Scheme& scheme, bool as_int8);
+                         const std::vector<std::string>& ignore, const Scheme& scheme,
+                         bool as_int8);
 
 }  // namespace tessera::quant

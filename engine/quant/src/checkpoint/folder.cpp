@@ -53,7 +53,8 @@ OutputFolder::OutputFolder(const std::string& path, bool overwrite) {
     refuse(path, fmt::format("there is no folder {}", quote(parent.string(), 300)));
   }
   std::string name = final_ + ".partial.XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) refuse(path, std::error_code(errno, std::generic_category()).message());
+  if (mkdtemp(name.data()) == nullptr)
+    refuse(path, std::error_code(errno, std::generic_category()).message());
   temporary_ = name;
   fs::permissions(temporary_, fs::status(parent).permissions() & fs::perms::all, error);
 }
@@ -87,9 +88,8 @@ void OutputFolder::commit() {
 }
 
 std::vector<std::string> files_to_copy(const std::string& model) {
-  static const std::vector<std::string> weights = {".safetensors", ".bin",     ".pt",  ".pth",
-                                                   ".gguf",        ".msgpack", ".onnx", ".h5",
-                                                   ".ot"};
+  static const std::vector<std::string> weights = {".safetensors", ".bin",  ".pt", ".pth", ".gguf",
+                                                   ".msgpack",     ".onnx", ".h5", ".ot"};
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(model)) {
     const std::string name = entry.path().filename().string();
