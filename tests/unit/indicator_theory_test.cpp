@@ -1,4 +1,5 @@
-// Theorem 1 of SplitQuant and LLM-PQ, drawn by lot, and the mathematics that the indicators stand on.
+// Theorem 1 of SplitQuant and LLM-PQ, drawn by lot, and the mathematics that the indicators stand
+// on.
 #include <gtest/gtest.h>
 
 #include <Eigen/Eigenvalues>
@@ -20,7 +21,8 @@ using kernels::Rounding;
 constexpr int kDraws = 1000, kFeatures = 256, kTokens = 32;
 
 double normal(Rng& rng) {
-  return std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(2 * std::numbers::pi * rng.uniform());
+  return std::sqrt(-2 * std::log(1 - rng.uniform())) *
+         std::cos(2 * std::numbers::pi * rng.uniform());
 }
 
 struct Estimate {
@@ -103,7 +105,7 @@ Effect effect_of(const Row& rounded, const Row& row, const Inputs& inputs, Rng& 
 
 // Mean over the draws of one of the numbers of an effect, errors and weights from two rows drawn
 // independently.
-Estimate draw_effects(Rounding rounding, double Effect::* number, double* step) {
+Estimate draw_effects(Rounding rounding, double Effect::*number, double* step) {
   const Inputs inputs;
   Rng rng(1);
   std::vector<double> draws;
@@ -158,8 +160,9 @@ TEST(InputSums, RefuseMomentsThatAreNone) {
   const std::vector<float> one{1}, two{1, 2}, negative{-1}, nan{NAN};
   const auto refused = [](const std::string& part, std::span<const float> mean,
                           std::span<const float> variance) {
-    test::expect_error(ErrorCode::invalid_argument, {part},
-                       [&] { input_sums({mean, variance}, 1, Rounding::nearest); });
+    test::expect_error(ErrorCode::invalid_argument, {part}, [&] {
+      input_sums({mean, variance}, 1, Rounding::nearest);
+    });
   };
   refused("2 inputs have a variance, the operator has 1", one, two);
   refused("0 inputs have a mean", {}, one);
@@ -191,7 +194,9 @@ Eigen::MatrixXf random_hessian(Eigen::Index features, Eigen::Index tokens, doubl
 }
 
 double top_by_decomposition(const Eigen::MatrixXf& hessian) {
-  return Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(hessian.cast<double>()).eigenvalues().maxCoeff();
+  return Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(hessian.cast<double>())
+      .eigenvalues()
+      .maxCoeff();
 }
 
 TEST(TopEigenvalue, IsThatOfTheFullDecomposition) {

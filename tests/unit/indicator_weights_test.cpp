@@ -1,6 +1,5 @@
-// Indicators made from weights, against what tests/reference/indicator_fixture.py computed with numpy.
-#include "tessera/indicator/from_weights.h"
-
+// Indicators made from weights, against what tests/reference/indicator_fixture.py computed with
+// numpy.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "folder.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/indicator/from_weights.h"
 #include "tessera/weights/writer.h"
 
 namespace tessera::indicator {
@@ -18,7 +18,9 @@ namespace {
 
 const std::string kData = std::string(TESSERA_SOURCE_DIR) + "/tests/data/";
 
-std::shared_ptr<const weights::Weights> tiny() { return weights::Weights::open(kData + "tiny_llama"); }
+std::shared_ptr<const weights::Weights> tiny() {
+  return weights::Weights::open(kData + "tiny_llama");
+}
 quant::Statistics statistics() {
   return quant::Statistics::open(kData + "tiny_llama.statistics.safetensors");
 }
@@ -52,8 +54,8 @@ TEST(FromWeights, AgreesWithNumpy) {
   ASSERT_GE(expected.at("cases").size(), 17u);
   for (const Json& one : expected.at("cases")) {
     const WeightsRequest request = request_of(one, expected.at("group_size").get<std::int64_t>());
-    const Indicator found = make_from_weights(
-        *weights, one.value("weights_only", false) ? nullptr : &inputs, request);
+    const Indicator found =
+        make_from_weights(*weights, one.value("weights_only", false) ? nullptr : &inputs, request);
     ASSERT_EQ(found.num_layers, one.at("omega").size());
     for (std::size_t layer = 0; layer < found.num_layers; ++layer) {
       for (std::size_t b = 0; b < found.bitwidths.size(); ++b) {
@@ -183,11 +185,10 @@ class ChangedWeights : public test::FolderTest {
 
 TEST_F(ChangedWeights, NotFiniteAreNamed) {
   const std::string folder = with_weight("model.layers.0.mlp.up_proj.weight", NAN);
-  test::expect_error(ErrorCode::invalid_argument,
-                     {"model.safetensors: 1 of 384 weights of layer 0 up_proj are NaN"}, [&] {
-                       make_from_weights(*weights::Weights::open(folder), nullptr,
-                                         request_of("variance"));
-                     });
+  test::expect_error(
+      ErrorCode::invalid_argument,
+      {"model.safetensors: 1 of 384 weights of layer 0 up_proj are NaN"},
+      [&] { make_from_weights(*weights::Weights::open(folder), nullptr, request_of("variance")); });
 }
 
 TEST_F(ChangedWeights, AnOutlierCostsTheWholeTensorButOneChannelOnly) {

@@ -35,7 +35,8 @@ double error_of(const WeightsRequest& request, quant::MatrixView weight, std::in
   scheme.bitwidth = bitwidth;
   const bool gptq = request.kind == "gptq_error" || is_published_hessian(request);
   if (request.kind == "hessian" && !gptq) {
-    const quant::Quantised quantised = quant::quantise(weight, scheme, quant::Method::rtn, nullptr, 1);
+    const quant::Quantised quantised =
+        quant::quantise(weight, scheme, quant::Method::rtn, nullptr, 1);
     return quant::weight_error(weight, quantised).mse *
            static_cast<double>(weight.rows * weight.columns);
   }
@@ -46,7 +47,7 @@ double error_of(const WeightsRequest& request, quant::MatrixView weight, std::in
 }
 
 OperatorErrors errors_of(const Source& source, const LinearWeight& linear,
-             const std::vector<std::int32_t>& bitwidths) {
+                         const std::vector<std::int32_t>& bitwidths) {
   OperatorErrors part;
   LinearStatistics inputs;
   double factor = 1;

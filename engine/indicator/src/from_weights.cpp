@@ -36,8 +36,8 @@ void check(const WeightsRequest& request, const quant::Statistics* statistics) {
   }
   if (std::find(kind->second.begin(), kind->second.end(), request.variant) == kind->second.end()) {
     refuse(fmt::format("kind '{}' has no variant '{}'; it has '{}'", request.kind, request.variant,
-                     fmt::join(kind->second, "', '")),
-         "variant");
+                       fmt::join(kind->second, "', '")),
+           "variant");
   }
   const bool may_lack = request.kind == "variance" && request.variant != kPublishedCode;
   if (statistics == nullptr && !may_lack) {
@@ -53,8 +53,8 @@ void check(const WeightsRequest& request, const quant::Statistics* statistics) {
     if (request.kind == "variance" || bitwidth == 16) continue;
     if (bitwidth != 3 && bitwidth != 4 && bitwidth != 8) {
       refuse(fmt::format("kind '{}' quantises, to 3, 4 or 8 bits (16: not at all), not to {}",
-                       request.kind, bitwidth),
-           "bitwidths");
+                         request.kind, bitwidth),
+             "bitwidths");
     }
   }
 }
@@ -114,7 +114,8 @@ quant::LinearStatistics require_statistics(const Source& source, const LinearWei
   if (!found) reject("there are no statistics");
   if (with_hessian && !found->hessian) reject("there is no Hessian");
   if (found->in_features() != linear.in_features) {
-    reject(fmt::format("{} input features are not the {}", found->in_features(), linear.in_features));
+    reject(
+        fmt::format("{} input features are not the {}", found->in_features(), linear.in_features));
   }
   return std::move(*found);
 }

@@ -88,8 +88,8 @@ void add_groups(SliceRanges& part, const kernels::Matrix& rows, const RangeJob& 
   }
 }
 
-SliceRanges ranges_of_slice(const weights::Weights& weights, const RangeJob& job, const Slice& slice,
-             const quant::Scheme& scheme) {
+SliceRanges ranges_of_slice(const weights::Weights& weights, const RangeJob& job,
+                            const Slice& slice, const quant::Scheme& scheme) {
   std::vector<float> copy;
   const kernels::Matrix rows = rows_of(weights, *job.linear, slice, copy);
   SliceRanges part;

@@ -21,8 +21,8 @@ void check_moments(std::span<const float> values, std::int64_t in_features, cons
   for (std::size_t j = 0; j < values.size(); ++j) {
     if (std::isfinite(values[j]) && values[j] >= low) continue;
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("the {} of input feature {} is {}; a finite number{} belongs here", what,
-                            j, values[j], low == 0 ? " >= 0" : ""),
+                fmt::format("the {} of input feature {} is {}; a finite number{} belongs here",
+                            what, j, values[j], low == 0 ? " >= 0" : ""),
                 "statistics");
   }
 }
@@ -39,8 +39,8 @@ std::vector<double> input_sums(const InputMoments& input, std::int64_t in_featur
   std::vector<double> sums(static_cast<std::size_t>(in_features) + 1);
   for (std::size_t j = 0; j + 1 < sums.size(); ++j) {
     const double mean = known ? input.mean[j] : 0, variance = known ? input.variance[j] : 1;
-    const double g = rounding == kernels::Rounding::stochastic ? (mean * mean + variance) / 6
-                                                               : variance / 4;
+    const double g =
+        rounding == kernels::Rounding::stochastic ? (mean * mean + variance) / 6 : variance / 4;
     sums[j + 1] = sums[j] + g;
   }
   return sums;

@@ -105,8 +105,8 @@ void fill(Factor& factor, const Eigen::MatrixXf& hessian, double mean) {
   }
 }
 
-}  // namespace
-
+// Columns quantised before the rest is updated: a whole number of groups, whose scales are chosen
+// from weights that are up to date.
 std::int64_t block_columns(const Scheme& scheme, std::int64_t columns) {
   std::int64_t block = kBlock;
   if (scheme.granularity == Granularity::group) {
@@ -115,43 +115,50 @@ std::int64_t block_columns(const Scheme& scheme, std::int64_t columns) {
   return std::min(block, columns);
 }
 
-Factor factorise(const Eigen::MatrixXf& hessian, const Scheme& scheme, int num_threads) {
+// In which order the columns come, which scale each has, which are dead.
+Factor order_columns(const Eigen::MatrixXf& hessian, const Scheme& scheme) {
   Factor factor;
   factor.size = hessian.rows();
-  const auto n = static_cast<std::size_t>(factor.size);
   factor.block = block_columns(scheme, factor.size);
+  const auto n = static_cast<std::size_t>(factor.size);
   factor.order.resize(n);
-  factor.dead.resize(n);
-  factor.added.resize(n);
   std::iota(factor.order.begin(), factor.order.end(), 0);
-  if (scheme.act_order) {
+  if (scheme.act_order != ActOrder::none) {
     std::stable_sort(factor.order.begin(), factor.order.end(),
                      [&](std::int32_t a, std::int32_t b) { return hessian(a, a) > hessian(b, b); });
   }
-  double sum = 0;
-  std::int64_t alive = 0;
-  for (std::int64_t j = 0; j < factor.size; ++j) {
-    const double d = hessian(j, j);
-    factor.dead[static_cast<std::size_t>(j)] = d == 0;
-    sum += d;
-    alive += d != 0;
+  factor.group.resize(n);
+  if (scheme.granularity == Granularity::group) {
+    for (std::size_t j = 0; j < n; ++j) {
+      const bool by_column = scheme.act_order == ActOrder::weight;
+      const auto at = by_column ? factor.order[j] : static_cast<std::int32_t>(j);
+      factor.group[j] = static_cast<std::int32_t>(at / scheme.group_size);
+    }
   }
-  if (alive == 0 || !(sum > 0)) {
-    throw Error(ErrorCode::invalid_argument,
-                "the Hessian's diagonal holds nothing above 0: no input reached this linear");
-  }
+  for (std::int64_t j = 0; j < factor.size; ++j) factor.dead.push_back(hessian(j, j) == 0);
+  return factor;
+}
+
+}  // namespace
+
+Factor factorise(const Eigen::MatrixXf& hessian, const Scheme& scheme, int num_threads) {
+  Factor factor = order_columns(hessian, scheme);
+  const auto n = static_cast<std::size_t>(factor.size);
+  factor.added.resize(n);
   factor.r.resize(n * n);
   factor.inverse.resize(n * static_cast<std::size_t>(factor.block));
+  const auto alive = std::count(factor.dead.begin(), factor.dead.end(), false);
+  const double mean = hessian.diagonal().cast<double>().sum() / static_cast<double>(alive);
   for (const double damping : kDampings) {
     factor.damping = damping;
-    fill(factor, hessian, sum / static_cast<double>(alive));
+    fill(factor, hessian, mean);
     if (factorise_in_place(factor, num_threads)) return factor;
   }
   throw Error(ErrorCode::invalid_argument,
               fmt::format("the Hessian is not positive definite even with its mean added to the "
                           "diagonal (mean {:.3g}, {} of {} columns alive): these are no sums of "
                           "x x^T; write the statistics again",
-                          sum / static_cast<double>(alive), alive, factor.size));
+                          mean, alive, factor.size));
 }
 
 }  // namespace tessera::quant

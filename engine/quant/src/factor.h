@@ -20,6 +20,7 @@ struct Factor {
   std::vector<float> inverse;       ///< of each diagonal block, [width, width], block after block
   std::vector<float> added;         ///< [size], to the diagonal
   std::vector<std::int32_t> order;  ///< [size]: which column comes when
+  std::vector<std::int32_t> group;  ///< [size]: which scale of a row belongs to it
   std::vector<bool> dead;           ///< [size], by column: no input ever reached it
   double damping = 0;               ///< what was added, over the mean of the diagonal
 
@@ -28,12 +29,10 @@ struct Factor {
   const float* inverse_of(std::int64_t first) const { return inverse.data() + first * block; }
 };
 
-/// Columns before the rest is updated: a whole number of groups, 128 where they divide it.
-std::int64_t block_columns(const Scheme& scheme, std::int64_t columns);
-
 /// Damping is 1 % of the diagonal's mean, as in the paper, then ten times as much for as long as
 /// the factorisation fails, up to the mean itself. Dead columns get the mean on their diagonal.
-/// @throws Error{invalid_argument} where that is not enough, or no column is alive
+/// @param hessian at least one column is alive
+/// @throws Error{invalid_argument} where that is not enough
 Factor factorise(const Eigen::MatrixXf& hessian, const Scheme& scheme, int num_threads);
 
 }  // namespace tessera::quant

@@ -57,6 +57,11 @@ double sum_of_squares(const float* x, std::int64_t count) {
   return sum;
 }
 
+/// Whether the scale of a group is chosen when its columns are reached.
+bool chooses_scales(const Scheme& scheme) {
+  return scheme.granularity == Granularity::group && scheme.act_order != ActOrder::weight;
+}
+
 /// Rows [first, last) of one matrix under GPTQ.
 class Rows {
  public:
@@ -106,18 +111,16 @@ class Rows {
 
   void choose_codes(std::int64_t r, std::int64_t column, float* weights, float* errors,
                     std::uint8_t* codes) {
-    const Scheme& scheme = out_.scheme;
-    const bool grouped = scheme.granularity == Granularity::group;
-    std::int64_t scale = 0;
-    if (grouped) scale = (first_ + r) * out_.groups() + column / scheme.group_size;
-    if (scheme.granularity == Granularity::channel) scale = first_ + r;
+    const bool one = out_.scheme.granularity == Granularity::tensor;
+    const std::int64_t scales = one ? 0 : (first_ + r) * out_.groups();
     dense::functions().compensate({.weights = weights,
                                    .width = factor_.width(column),
                                    .inverse = factor_.inverse_of(column),
-                                   .format = format_of(scheme),
-                                   .group_size = grouped ? scheme.group_size : 0,
-                                   .scale = out_.scales.data() + scale,
-                                   .zero_point = out_.zero_points.data() + scale,
+                                   .format = format_of(out_.scheme),
+                                   .group = factor_.group.data() + column,
+                                   .choose_scales = chooses_scales(out_.scheme),
+                                   .scales = out_.scales.data() + scales,
+                                   .zero_points = out_.zero_points.data() + scales,
                                    .codes = codes,
                                    .errors = errors});
   }
@@ -173,19 +176,17 @@ Quantised start(MatrixView weight, const Scheme& scheme, const Factor& factor, i
   out.method = Method::gptq;
   out.damping = factor.damping;
   out.codes.resize(static_cast<std::size_t>(weight.rows * weight.columns));
-  if (scheme.granularity != Granularity::group) {
+  if (!chooses_scales(scheme)) {
     choose_scales(weight, num_threads, out);
     return out;
   }
   const auto count = static_cast<std::size_t>(weight.rows * out.groups());
   out.scales.resize(count);
   out.zero_points.resize(count);
-  if (scheme.act_order) {
-    out.group_index.resize(static_cast<std::size_t>(weight.columns));
-    for (std::int64_t j = 0; j < weight.columns; ++j) {
-      out.group_index[static_cast<std::size_t>(factor.order[static_cast<std::size_t>(j)])] =
-          static_cast<std::int32_t>(j / scheme.group_size);
-    }
+  if (scheme.act_order == ActOrder::group) {
+    out.group_index.resize(factor.group.size());
+    for (std::size_t j = 0; j < factor.group.size(); ++j)
+      out.group_index[static_cast<std::size_t>(factor.order[j])] = factor.group[j];
   }
   return out;
 }
@@ -194,6 +195,11 @@ Quantised start(MatrixView weight, const Scheme& scheme, const Factor& factor, i
 
 Quantised gptq(MatrixView weight, const Scheme& scheme, const LinearStatistics& inputs,
                int num_threads) {
+  if (inputs.hessian->diagonal().maxCoeff() == 0) {  // an expert that no token reached
+    Quantised nearest = round_to_nearest(weight, scheme, num_threads);
+    nearest.output_error = nearest.rtn_output_error = 0;
+    return nearest;
+  }
   const Factor factor = factorise(*inputs.hessian, scheme, num_threads);
   Quantised out = start(weight, scheme, factor, num_threads);
   const double error =

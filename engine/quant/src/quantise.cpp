@@ -79,7 +79,7 @@ Quantised quantise(MatrixView weight, const Scheme& scheme, Method method,
            "gptq rounds to the nearest code; stochastic rounding goes with rtn and awq",
            "rounding");
   }
-  if (scheme.act_order && method != Method::gptq) {
+  if (scheme.act_order != ActOrder::none && method != Method::gptq) {
     refuse(ErrorCode::invalid_argument,
            fmt::format("act_order is an order of GPTQ's columns; method {} has none",
                        to_string(method)),

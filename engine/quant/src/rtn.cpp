@@ -49,7 +49,7 @@ Quantised round_to_nearest(MatrixView weight, const Scheme& scheme, int num_thre
   out.rows = weight.rows;
   out.columns = weight.columns;
   out.scheme = scheme;
-  out.scheme.act_order = false;
+  out.scheme.act_order = ActOrder::none;
   choose_scales(weight, num_threads, out);
   out.codes.resize(static_cast<std::size_t>(weight.rows * weight.columns));
   const bool one = scheme.granularity == Granularity::tensor;

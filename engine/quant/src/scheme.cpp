@@ -32,6 +32,18 @@ std::string_view to_string(Method method) {
   return "rtn";
 }
 
+std::string_view to_string(ActOrder order) {
+  switch (order) {
+    case ActOrder::none:
+      return "none";
+    case ActOrder::weight:
+      return "weight";
+    case ActOrder::group:
+      return "group";
+  }
+  return "none";
+}
+
 void check(const Scheme& scheme) {
   if (scheme.bitwidth != 3 && scheme.bitwidth != 4 && scheme.bitwidth != 8) {
     throw Error(

@@ -200,6 +200,11 @@ std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& m
   return found;
 }
 
+LinearWeight linear_of(const Weights& weights, const ModelShape& model, std::int64_t layer_index,
+                       const LinearShape& linear, std::int64_t copy) {
+  return Finder(weights, model).find(layer_index, linear, copy);
+}
+
 void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::span<float> out) {
   read_linear_rows_f32(weights, linear, 0, linear.num_rows, out);
 }

@@ -27,11 +27,12 @@ struct RowBlock {
   std::int64_t width;
   const float* inverse;  ///< [width, width], upper triangle: R^-1 of the block's H = R R^T
   kernels::QuantFormat format;
-  std::int64_t group_size;   ///< columns for each of which a scale is chosen here; 0: one is given
-  float* scale;              ///< [groups of the block], or [1]
-  std::uint8_t* zero_point;  ///< the same
-  std::uint8_t* codes;       ///< [width]
-  float* errors;             ///< [width]: (w - q) / inverse[j][j]
+  const std::int32_t* group;  ///< [width]: which scale of the row belongs to each column
+  bool choose_scales;         ///< when the first column of a group is reached; else they are given
+  float* scales;              ///< of the row
+  std::uint8_t* zero_points;  ///< of the row
+  std::uint8_t* codes;        ///< [width]
+  float* errors;              ///< [width]: (w - q) / inverse[j][j]
 };
 
 struct Functions {

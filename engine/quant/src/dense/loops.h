@@ -26,22 +26,23 @@ void multiply_add(float alpha, ConstBlock a, Op op_a, ConstBlock b, Op op_b, Blo
   }
 }
 
-void choose_scale(const RowBlock& row, std::int64_t first, std::int64_t group) {
-  const std::int64_t last = first + row.group_size < row.width ? first + row.group_size : row.width;
+// Of the group that begins at column `first`, from its weights as they are by now.
+void choose_scale(const RowBlock& row, std::int64_t first) {
+  const std::int32_t group = row.group[first];
   float low = row.weights[first], high = low;
-  for (std::int64_t k = first + 1; k < last; ++k) {
+  for (std::int64_t k = first + 1; k < row.width && row.group[k] == group; ++k) {
     low = row.weights[k] < low ? row.weights[k] : low;
     high = row.weights[k] > high ? row.weights[k] : high;
   }
-  kernels::scale_of_range(low, high, row.format, row.scale + group, row.zero_point + group);
+  kernels::scale_of_range(low, high, row.format, row.scales + group, row.zero_points + group);
 }
 
 void compensate(const RowBlock& row) {
   for (std::int64_t j = 0; j < row.width; ++j) {
-    const std::int64_t group = row.group_size == 0 ? 0 : j / row.group_size;
-    if (row.group_size != 0 && j % row.group_size == 0) choose_scale(row, j, group);
-    const float scale = row.scale[group];
-    const int zero_point = row.zero_point[group];
+    const std::int32_t group = row.group[j];
+    if (row.choose_scales && (j == 0 || row.group[j - 1] != group)) choose_scale(row, j);
+    const float scale = row.scales[group];
+    const int zero_point = row.zero_points[group];
     const float weight = row.weights[j];
     row.codes[j] =
         kernels::code_of(weight, scale, zero_point, row.format, kernels::Rounding::nearest, 0.0f);

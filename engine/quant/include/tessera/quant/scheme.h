@@ -19,8 +19,17 @@ enum class Method {
   smoothquant  ///< Xiao et al., ICML 2023: for int8 weights and activations
 };
 
+/// In which order GPTQ takes the columns; named as compressed-tensors does.
+enum class ActOrder {
+  none,    ///< as they are
+  weight,  ///< those with the largest inputs first, groups as they are: any program reads it
+  group    ///< the same, and columns grouped in that order: a better fit, but the checkpoint needs
+           ///< weight_g_idx, which compressed-tensors 0.20 no longer reads
+};
+
 std::string_view to_string(Granularity granularity);
 std::string_view to_string(Method method);
+std::string_view to_string(ActOrder order);
 
 /// How a weight matrix becomes codes.
 struct Scheme {
@@ -30,7 +39,7 @@ struct Scheme {
   std::int64_t group_size = 128;  ///< of granularity group; the last group of a row may be shorter
   kernels::Rounding rounding = kernels::Rounding::nearest;
   std::uint64_t seed = 0;  ///< of stochastic rounding
-  bool act_order = false;  ///< GPTQ takes the columns with the largest inputs first
+  ActOrder act_order = ActOrder::none;  ///< of GPTQ
   kernels::Real scale_type = kernels::Real::f32;  ///< what scales are rounded to, upwards
 };
 

@@ -51,6 +51,10 @@ struct LinearWeight {
 /// that is quantised already
 std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& model);
 
+/// One of them. @throws as linears_of
+LinearWeight linear_of(const Weights& weights, const ModelShape& model, std::int64_t layer_index,
+                       const LinearShape& linear, std::int64_t copy);
+
 /// The matrix, row-major; `out` has `num_rows * in_features` elements.
 void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::span<float> out);
 
