@@ -325,18 +325,24 @@ class ManyTokens {
     Floats sums[kTile][kVectors] = {};
     for (std::int64_t c = 0; c < columns; ++c) {
       Floats w[kVectors];
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) w[v] = read<Floats>(weights + c * kRows + v * Lanes);
+#pragma GCC unroll 8
       for (int t = 0; t < kTile; ++t) {
         const Floats x = all<Floats>(tokens[c * kTile + t]);
+#pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) sums[t][v] += x * w[v];
       }
     }
+    alignas(64) float values[kTile][kRows];
+#pragma GCC unroll 8
     for (int t = 0; t < kTile; ++t) {
-      if (t >= num_tokens) break;
-      alignas(64) float values[kRows];
-      for (int v = 0; v < kVectors; ++v) write(values + v * Lanes, sums[t][v]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) write(values[t] + v * Lanes, sums[t][v]);
+    }
+    for (std::int64_t t = 0; t < num_tokens; ++t) {
       float* to = out + t * out_stride;
-      for (std::int64_t r = 0; r < rows; ++r) to[r] = first ? values[r] : to[r] + values[r];
+      for (std::int64_t r = 0; r < rows; ++r) to[r] = first ? values[t][r] : to[r] + values[t][r];
     }
   }
 };

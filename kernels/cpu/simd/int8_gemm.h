@@ -139,13 +139,18 @@ class Int8Gemm {
       tokens += Tokens * Isa::kTokenBytes;
     }
     const std::int64_t rows = p.outputs.last - row < kRows ? p.outputs.last - row : kRows;
+    alignas(64) std::int32_t integers[Tokens][kRows], offsets[kRows];
+    for (int v = 0; v < kVectors; ++v) write(offsets + v * kRows / kVectors, weight_sums[v]);
+#pragma GCC unroll 8
     for (int t = 0; t < Tokens; ++t) {
-      if (t >= count) break;
-      alignas(64) std::int32_t integers[kRows], offsets[kRows];
-      __builtin_memcpy(integers, sums[t], sizeof(integers));
-      __builtin_memcpy(offsets, weight_sums, sizeof(offsets));
-      for (int r = 0; r < kRows; ++r) integers[r] -= Isa::kTokenOffset * offsets[r];
-      store(p, s, first + t, row, rows, integers);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        write(integers[t] + v * kRows / kVectors, sums[t][v]);
+      }
+    }
+    for (int t = 0; t < count; ++t) {
+      for (int r = 0; r < kRows; ++r) integers[t][r] -= Isa::kTokenOffset * offsets[r];
+      store(p, s, first + t, row, rows, integers[t]);
     }
   }
 
