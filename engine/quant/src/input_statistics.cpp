@@ -14,9 +14,9 @@ namespace {
 using RowMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 Eigen::MatrixXf hessian_of(const float* inputs, std::int64_t num_tokens, std::int64_t k) {
-  constexpr std::int64_t kGrain = 256;  // rows of the Hessian
+  constexpr std::int64_t kHessianRows = 256;  // rows of the Hessian
   RowMatrix sum = RowMatrix::Zero(k, k);
-  kernels::for_slices(kernels::hardware_threads(), k, kGrain, [&](auto first, auto last) {
+  kernels::for_slices(kernels::hardware_threads(), k, kHessianRows, [&](auto first, auto last) {
     dense::functions().multiply_add(1 / static_cast<float>(num_tokens),
                                     {inputs + first, num_tokens, last - first, k},
                                     dense::Op::transposed, {inputs, num_tokens, k, k},

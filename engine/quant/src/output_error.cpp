@@ -5,15 +5,15 @@
 namespace tessera::quant {
 namespace {
 
-using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using RowMatrixOfDoubles = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 constexpr std::int64_t kRows = 64, kColumns = 256;  // of a tile in double
 
-RowMatrix difference(MatrixView weight, const Quantised& quantised, std::int64_t first,
-                     std::int64_t count) {
+RowMatrixOfDoubles difference(MatrixView weight, const Quantised& quantised, std::int64_t first,
+                              std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count * weight.columns));
   quantised.dequantise(first, first + count, values.data());
-  RowMatrix d(count, weight.columns);
+  RowMatrixOfDoubles d(count, weight.columns);
   for (std::int64_t i = 0; i < d.size(); ++i) {
     d.data()[i] = static_cast<double>(weight.row(first)[i]) - values[static_cast<std::size_t>(i)];
   }
@@ -26,7 +26,7 @@ double output_error(MatrixView weight, const Quantised& quantised, const LinearS
   double sum = 0;
   for (std::int64_t first = 0; first < weight.rows; first += kRows) {
     const std::int64_t count = std::min(kRows, weight.rows - first);
-    const RowMatrix d = difference(weight, quantised, first, count);
+    const RowMatrixOfDoubles d = difference(weight, quantised, first, count);
     if (!inputs.hessian) {
       sum += (d.array().square().colwise().sum().transpose() *
               inputs.mean_square().cast<double>().array())

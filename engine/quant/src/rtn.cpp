@@ -13,7 +13,7 @@
 namespace tessera::quant {
 namespace {
 
-constexpr std::int64_t kGrain = 64;  // rows
+constexpr std::int64_t kRtnRows = 64;  // rows
 
 kernels::Matrix as_matrix(MatrixView weight) {
   return {weight.data, kernels::Real::f32, weight.rows, weight.columns, weight.columns};
@@ -36,7 +36,7 @@ void choose_scales(MatrixView weight, int num_threads, Quantised& out) {
   if (one) {
     choose_one_scale(weight, out);
   } else {
-    kernels::for_slices(num_threads, weight.rows, kGrain, [&](std::int64_t i, std::int64_t last) {
+    kernels::for_slices(num_threads, weight.rows, kRtnRows, [&](std::int64_t i, std::int64_t last) {
       kernels::choose_scales(as_matrix(weight), {i, last}, format_of(out.scheme), out.scales.data(),
                              out.zero_points.data());
     });
@@ -59,7 +59,7 @@ Quantised round_to_nearest(MatrixView weight, const Scheme& scheme, int num_thre
   const std::vector<std::uint8_t> zero_points =
       one ? std::vector<std::uint8_t>(static_cast<std::size_t>(weight.rows), out.zero_points[0])
           : out.zero_points;
-  kernels::for_slices(num_threads, weight.rows, kGrain, [&](std::int64_t i, std::int64_t last) {
+  kernels::for_slices(num_threads, weight.rows, kRtnRows, [&](std::int64_t i, std::int64_t last) {
     kernels::quantise(as_matrix(weight), {i, last}, format_of(scheme), scales.data(),
                       zero_points.data(), scheme.rounding, scheme.seed, out.codes.data());
   });
