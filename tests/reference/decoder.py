@@ -48,6 +48,7 @@ def load(path):
         fail(f"there is no {path}; a folder with config.json, or a .gguf file, belongs here")
     where, more = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
     tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=True, **more)
+    transformers.utils.logging.disable_progress_bar()
     model = transformers.AutoModelForCausalLM.from_pretrained(
         where, local_files_only=True, dtype=torch.float32, attn_implementation="eager", **more)
     return model.eval(), tokenizer

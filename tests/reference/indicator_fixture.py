@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tiny model that the indicators are tested on, and computes what they must give.
 
-    python3 tests/reference/indicator_fixture.py [FOLDER]        default: tests/data/tiny_llama
+    python3 tests/reference/indicator_fixture.py [FOLDER]        default: experiments/indicator/data/tiny_llama
 
 Written from the papers' formulas with numpy, in f64 where the engine sums, in f32 where it rounds; it shares no code with
 the engine. The files are committed: the tests need no Python. Needs numpy.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-LAYERS, HIDDEN, FFN, HEADS, KV_HEADS, TOKENS, SAMPLES = 2, 16, 24, 4, 2, 96, 3
+LAYERS, HIDDEN, FFN, HEADS, KV_HEADS, TOKENS, SAMPLES = 6, 16, 24, 4, 2, 96, 3
 BITWIDTHS = [3, 4, 8, 16]
 GROUP = 5  # the last group of a row is shorter
 CONFIG = {
@@ -45,12 +45,12 @@ def write_safetensors(path, tensors, metadata):
 
 
 def make(rng):
-    """Weights {(layer, name): f32}, with the second layer in BF16; inputs {(layer, name): [tokens, features]}."""
+    """Weights {(layer, name): f32}, with every second layer in BF16; inputs {(layer, name): [tokens, features]}."""
     weights, inputs = {}, {}
     for layer in range(LAYERS):
         for full, shape in LINEARS.items():
-            weight = (rng.standard_normal(shape) * 0.1 * (1 + layer)).astype("f4")
-            if layer == 1:
+            weight = (rng.standard_normal(shape) * 0.1 * (1 + layer % 3)).astype("f4")
+            if layer % 2 == 1:
                 weight = (weight.view("u4") & 0xFFFF0000).view("f4")
             name = full.split(".")[1]
             weights[layer, name] = weight
@@ -146,7 +146,8 @@ def expected_of(weights, stats):
 
 
 def main():
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "data/tiny_llama")
+    default = Path(__file__).parents[2] / "experiments/indicator/data/tiny_llama"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(7)
     weights, inputs = make(rng)
@@ -154,7 +155,7 @@ def main():
     for layer in range(LAYERS):
         for full in LINEARS:
             tensors[f"model.layers.{layer}.{full}.weight"] = (
-                ["F32", "BF16"][layer], weights[layer, full.split(".")[1]])
+                ["F32", "BF16"][layer % 2], weights[layer, full.split(".")[1]])
         for norm in ("input_layernorm", "post_attention_layernorm"):
             tensors[f"model.layers.{layer}.{norm}.weight"] = ("F32", np.ones(HIDDEN))
     tensors["model.norm.weight"] = ("F32", np.ones(HIDDEN))
