@@ -1,9 +1,9 @@
--- Indicators side by side on a model on disk, as SplitQuant's Table V and LLM-PQ's Table 6 compare them: what they take,
--- how well their order of layers agrees with the truth, and what plans of similar latency lose.
+-- Indicators side by side on a model on disk, as SplitQuant's Table V and LLM-PQ's Table 6 compare them: what they
+-- take, how well their order of layers agrees with the truth, and what plans of similar latency lose.
 --
--- The truth is the error of the layers' outputs under rounding to nearest ("measured"), and the rise of the model's loss
--- where that was measured. On a real model (TESSERA_WEIGHTS) the weights and statistics are its own; else a tiny model of
--- random weights stands in, which shows that everything runs and nothing about indicators.
+-- The truth is the error of the layers' outputs under rounding to nearest ("measured"), and the rise of the model's
+-- loss where that was measured. On a real model (TESSERA_WEIGHTS) the weights and statistics are its own; else a tiny
+-- model of random weights stands in, which shows that everything runs and nothing about indicators.
 local ts = require "tessera"
 local rank = require "tessera.rank_correlation"
 local similar_latency = require "tessera.papers.similar_latency"
@@ -89,17 +89,17 @@ return ts.experiment {
   grid = { indicator = names },
   quick = { indicator = { "variance", "hessian", "random", "measured" } },
   columns = {
-    "overhead_s", "weights_s", "statistics_s", "spearman", "kendall", "spearman_loss", "bound_ratio", "above_bound_ratio",
-    "latency_s", "lost_ratio", "mean_bitwidth",
+    "overhead_s", "weights_s", "statistics_s", "spearman", "kendall", "spearman_loss", "bound_ratio",
+    "above_bound_ratio", "latency_s", "lost_ratio", "mean_bitwidth",
   },
   time_limit_s = 1200,
   notes = {
     ("model %s (%s)"):format(disk.name, disk.is_real and "real" or "tiny, random weights: the numbers mean nothing"),
-    "spearman, kendall: order of the layers against the measured output error, mean over 3, 4 and 8 bits; spearman_loss: "
-      .. (disk.loss and "against the rise of the loss" or "no loss was measured (tests/reference/loss_increase.py)"),
+    "spearman, kendall: order of the layers against the measured output error, mean over 3, 4 and 8 bits; "
+      .. "spearman_loss: against the rise of the loss, where tests/reference/loss_increase.py measured it",
     "bound_ratio: measured error over the indicator, mean; above_bound_ratio: share of layers and bitwidths above 1",
-    "lost_ratio: measured error of the plan's bitwidths over that of the plan made from the measured error; plans of the "
-      .. "largest theta that stay within 1.1 of the fastest one's latency",
+    "lost_ratio: measured error of the plan's bitwidths over that of the plan made from the measured error; plans of "
+      .. "the largest theta that stay within 1.1 of the fastest one's latency",
     printed "splitquant/table5.csv",
     printed "llmpq/table6.csv",
   },
@@ -113,7 +113,9 @@ return ts.experiment {
       spearman = agreement(indicator, measured, rank.spearman), kendall = agreement(indicator, measured, rank.kendall),
       spearman_loss = disk.loss and agreement(indicator, ts.indicator(disk.loss), rank.spearman) or nil,
     }
-    if point.indicator:find "^variance" then row.bound_ratio, row.above_bound_ratio = over_bound(indicator, measured) end
+    if point.indicator:find "^variance" then
+      row.bound_ratio, row.above_bound_ratio = over_bound(indicator, measured)
+    end
     local problem = ts.problem {
       model = ts.weights(disk.path):model(), bitwidths = bitwidths, theta = 0,
       cluster = ts.cluster { { "T4-16G", 1, node = "a" }, { "V100-32G", 1, node = "b" }, link_gbps = 100 },

@@ -32,7 +32,7 @@ function M.spearman(a, b)
   return aa > 0 and bb > 0 and ab / math.sqrt(aa * bb) or nil
 end
 
---- Kendall's tau-b: pairs in the same order less pairs in the opposite one, over the pairs that are no ties. nil as above.
+--- Kendall's tau-b: pairs in the same order less pairs in the opposite one, over pairs that are no ties. nil as above.
 function M.kendall(a, b)
   assert(#a == #b, "lists of the same length belong here")
   local same, in_a, in_b = 0, 0, 0

@@ -43,7 +43,7 @@ describe("ts.indicator from weights", function()
       < make { kind = "variance", granularity = "group", group_size = 8 }:omega(2, 4))
     assert.not_equal(base, make { kind = "variance", symmetric = false }:omega(2, 4))
     assert.not_equal(base, make { kind = "variance", rounding = "stochastic" }:omega(2, 4))
-    support.near(base * (7 / 8) ^ 2, make { kind = "variance", variant = "llm-pq" }:omega(2, 4), 1e-12)
+    assert.near(base * (7 / 8) ^ 2, make { kind = "variance", variant = "llm-pq" }:omega(2, 4), 1e-12)
     local measured = { kind = "measured", rounding = "stochastic" }
     measured.seed = 1
     local one = make(measured):omega(0, 4)
@@ -113,11 +113,11 @@ end)
 
 describe("rank correlation", function()
   it("is known for small lists", function()
-    support.near(1, rank.spearman({ 1, 2, 30 }, { 4, 5, 6 }), 1e-12)
-    support.near(-1, rank.kendall({ 1, 2, 3 }, { 3, 2, 1 }), 1e-12)
+    assert.near(1, rank.spearman({ 1, 2, 30 }, { 4, 5, 6 }), 1e-12)
+    assert.near(-1, rank.kendall({ 1, 2, 3 }, { 3, 2, 1 }), 1e-12)
     -- Ties share their rank: ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4.
-    support.near(4.5 / math.sqrt(4.5 * 5), rank.spearman({ 1, 2, 2, 3 }, { 1, 2, 3, 4 }), 1e-12)
-    support.near(5 / math.sqrt(5 * 6), rank.kendall({ 1, 2, 2, 3 }, { 1, 2, 3, 4 }), 1e-12)
+    assert.near(4.5 / math.sqrt(4.5 * 5), rank.spearman({ 1, 2, 2, 3 }, { 1, 2, 3, 4 }), 1e-12)
+    assert.near(5 / math.sqrt(5 * 6), rank.kendall({ 1, 2, 2, 3 }, { 1, 2, 3, 4 }), 1e-12)
   end)
 
   it("is nil where a list says nothing", function()

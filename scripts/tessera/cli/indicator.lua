@@ -98,8 +98,8 @@ end
 --- @param given table the flags; names: the folder or file of the weights
 function M.main(given)
   if #given.names ~= 1 then
-    core.raise("invalid_argument", ("name one folder of a model, or one .gguf file; %d were named"):format(#given.names),
-      "tessera indicator")
+    core.raise("invalid_argument",
+      ("name one folder of a model, or one .gguf file; %d were named"):format(#given.names), "tessera indicator")
   end
   local options = { model = given.names[1] }
   for name, value in pairs(given) do

@@ -1,4 +1,4 @@
--- The model that experiments on indicators look at: a real one where there is one, else a tiny one that ships with them.
+-- The model that experiments on indicators look at: a real one where there is one, else a tiny one that ships.
 --
 -- TESSERA_WEIGHTS names a folder or .gguf file, as scripts/fetch_smollm2.sh unpacks one. Beside it, where they exist:
 -- NAME.statistics.safetensors (tests/reference/activation_statistics.py --hessian) and NAME.loss.json
