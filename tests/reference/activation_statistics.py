@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs text through a model and writes what its linear operators read: the statistics that indicators and quantisers take.
+"""Runs text through a model and writes what its operators read: the statistics that indicators and quantisers take.
 
     python3 tests/reference/activation_statistics.py MODEL --out statistics.safetensors
         [--text FILE] [--samples 32] [--tokens 512] [--hessian] [--layers-at-once N]

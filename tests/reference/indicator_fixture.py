@@ -3,8 +3,8 @@
 
     python3 tests/reference/indicator_fixture.py [FOLDER]        default: experiments/indicator/data/tiny_llama
 
-Written from the papers' formulas with numpy, in f64 where the engine sums, in f32 where it rounds; it shares no code with
-the engine. The files are committed: the tests need no Python. Needs numpy.
+Written from the papers' formulas with numpy, in f64 where the engine sums, in f32 where it rounds; it shares no code
+with the engine. The files are committed: the tests need no Python. Needs numpy.
 """
 
 import json

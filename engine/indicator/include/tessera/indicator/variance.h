@@ -27,8 +27,8 @@ struct InputMoments {
 
 /// G(X) feature by feature, summed from the left: sums[j] is the sum over the features before j, so
 /// that sums[last] - sums[first] belongs to the weights of one row in columns [first, last). In
-/// Theorem 1 the inputs of a row are uncorrelated and their variances add up; the mean over features
-/// times the number of weights is the same sum, and G needs no other meaning of E[X] and Var[X].
+/// Theorem 1 the inputs of a row are uncorrelated and their variances add up: D_W G(X) is this sum
+/// over the weights, and G(X) its mean over features.
 /// @returns [in_features + 1]
 /// @throws Error{invalid_argument} for moments of another number of features, or not finite
 std::vector<double> input_sums(const InputMoments& input, std::int64_t in_features,
