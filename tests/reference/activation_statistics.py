@@ -4,9 +4,9 @@
     python3 tests/reference/activation_statistics.py MODEL --out statistics.safetensors
         [--text FILE] [--samples 32] [--tokens 512] [--hessian] [--layers-at-once N]
 
-MODEL is a folder of Hugging Face's, or a .gguf file; nothing is downloaded. Needs torch and transformers (and gguf).
-The file is described in `tessera man statistics`. Sums are kept in f64, a batch at a time; --layers-at-once passes over
-the text several times and holds the Hessians of so many layers only.
+MODEL is a folder of Hugging Face's, or a .gguf file; nothing is downloaded. Needs torch and transformers (and gguf,
+accelerate). The file is described in `tessera man statistics`. Sums are kept in f64, a batch at a time; --layers-at-
+once passes over the text several times and holds the Hessians of so many layers only.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Decoder models by Hugging Face transformers, for the reference scripts beside this file.
 
-Only local files are read; nothing is downloaded. Needs torch and transformers, and gguf for GGUF files.
+Only local files are read; nothing is downloaded. Needs torch and transformers, and gguf and accelerate for GGUF files.
 """
 
 import os
@@ -36,7 +36,7 @@ def import_torch():
         import torch
         import transformers
     except ImportError as error:
-        fail(f"this needs torch and transformers ({error}); pip install torch transformers gguf")
+        fail(f"this needs torch and transformers ({error}); pip install torch transformers gguf accelerate")
     return torch, transformers
 
 

@@ -6,9 +6,9 @@
 
 Rounds the matrices of one layer to nearest, symmetric, and takes the cross-entropy of the text (nats per token) less
 that of the model as it is. A pass over the text for every layer and bitwidth: for small models. The file is an
-indicator of kind "measured": `ts.indicator "loss.json"` reads it. omega is not negative, so an increase below 0 (noise of a short
-text) counts as 0, and `source` says how many do. MODEL is a folder of Hugging Face's, or a .gguf file; nothing is
-downloaded. Needs torch and transformers (and gguf).
+indicator of kind "measured": `ts.indicator "loss.json"` reads it. omega is not negative, so an increase below 0
+(noise of a short text) counts as 0, and `source` says how many do. MODEL is a folder of Hugging Face's, or a .gguf
+file; nothing is downloaded. Needs torch and transformers (and gguf, accelerate).
 """
 
 import argparse
