@@ -4,6 +4,8 @@
 -- Ours: random draws, the constant indicator, and the GPTQ error of the published logs as a measured sensitivity. As
 -- in 6.5, theta is adjusted until latencies are similar: the largest theta whose plan takes at most 1.1 of the
 -- fastest one's latency. What each plan loses is judged by the GPTQ error, since no perplexity is evaluated.
+-- experiments/indicator/indicators.lua makes all of these indicators, the variance and both Hessians among them, from a
+-- model on disk.
 local ts = require "tessera"
 local gptq_errors = require "tessera.papers.gptq_errors"
 local llmpq = require "tessera.papers.llmpq"

@@ -3,7 +3,8 @@
 -- Perplexities and the time to obtain an indicator need the models' weights: only the published figures are shown. What
 -- is done here is the protocol, for the indicators that need no weights: random draws, the constant one, and the GPTQ
 -- error of LLM-PQ's published logs as a measured sensitivity. Theta is adjusted until the plans take about as long, and
--- what they lose is judged by the GPTQ error.
+-- what they lose is judged by the GPTQ error. experiments/indicator/indicators.lua makes the variance and the Hessian
+-- indicators from the weights of a model on disk.
 --
 -- SplitQuant prints cluster 7 (4xT4 + 2xV100) for OPT-66b; LLM-PQ's Table 6 has the same numbers and prints its cluster
 -- 6 (2xV100 + 2xA100). Both are run.

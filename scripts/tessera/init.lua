@@ -30,6 +30,10 @@ local later = {
   cross_validate = { "tessera.cost", "cross_validate" },
   calibrate = { "tessera.cost", "calibrate" },
   calibration_points = "tessera.calibration_points",
+  weights = { "tessera.weights", "open" },
+  quantise = { "tessera.quant", "quantise" },
+  quantise_model = "tessera.quantise_model",
+  tensor = { "tessera.weights", "tensor" },
   read_profile_data = { "tessera.cost", "read_profile_data" },
 }
 

@@ -41,4 +41,10 @@ function M.paint(text, style, facts)
   return ("\27[%sm%s\27[0m"):format(codes[style], text)
 end
 
+--- `cells` characters, of which a share from 0 to 1 is filled in a colour.
+function M.bar(share, cells, style, facts)
+  local filled = math.floor(cells * share)
+  return M.paint(("█"):rep(filled), style, facts) .. M.paint(("░"):rep(cells - filled), "dim", facts)
+end
+
 return M

@@ -9,7 +9,7 @@ describe("ts.indicator", function()
   it("has the fields of the contract", function()
     support.is_object(ts.indicator { model = "opt-125m" }, "tessera.Indicator", {
       kind = "string", variant = "string", num_layers = "integer", bitwidths = "list", overhead_s = "number",
-      provenance = "string", source = "string",
+      weights_s = "number", statistics_s = "number", provenance = "string", source = "string",
     })
   end)
 

@@ -3,9 +3,11 @@
 #include "cost_lua.h"
 #include "host.h"
 #include "indicator_lua.h"
+#include "quant_lua.h"
 #include "results_lua.h"
 #include "solver_lua.h"
 #include "verbs.h"
+#include "weights_lua.h"
 #include "workers_lua.h"
 
 namespace tessera::app {
@@ -15,6 +17,8 @@ void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Ch
   core_lua::register_core(L);
   cost_lua::register_cost(L);
   indicator_lua::register_indicator(L);
+  weights_lua::register_weights(L);
+  quant_lua::register_quant(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);
   workers_lua::register_workers(L, executable_path(), channel);

@@ -5,6 +5,8 @@ namespace tessera::app {
 const std::vector<LuaVerb>& lua_verbs() {
   static const std::vector<LuaVerb> verbs{
       {"plan", "tessera.cli.plan", "", "plan and print", plan_options()},
+      {"indicator", "tessera.cli.indicator", "MODEL_DIR",
+       "sensitivity of every layer of a model on disk", indicator_options()},
       {"results", "tessera.cli.results", "NAME", "what experiments have stored: tables, exports",
        results_options()},
       {"report", "tessera.cli.report", "NAME", "stored results as one HTML file", report_options()},

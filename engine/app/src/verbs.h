@@ -29,6 +29,7 @@ const OptionTable& run_options();
 
 // One table per verb, in verbs/.
 const OptionTable& plan_options();
+const OptionTable& indicator_options();
 const OptionTable& results_options();
 const OptionTable& report_options();
 const OptionTable& examples_options();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core_lua.h"
+#include "from_weights_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/args.h"
@@ -15,43 +16,6 @@ namespace tessera {
 namespace {
 
 using indicator::Indicator;
-
-const OptionTable& indicator_options() {
-  static const OptionTable table{
-      "ts.indicator",
-      "How much quality each layer loses at each bitwidth.",
-      "tessera.Indicator",
-      {{.name = "kind",
-        .type = OptionType::choice,
-        .doc = "constant: the squared step of eq. (3) for every layer; random: draws",
-        .default_text = "\"constant\"",
-        .choices = {"constant", "random"}},
-       {.name = "model",
-        .type = OptionType::table,
-        .doc = "Model whose layers it covers",
-        .lua_type = "tessera.Model|string",
-        .required = true},
-       {.name = "bitwidths",
-        .type = OptionType::integer_list,
-        .doc = "Bitwidths it covers",
-        .unit = "bits",
-        .default_text = "{3, 4, 8, 16}",
-        .min = 1,
-        .max = 16},
-       {.name = "variant",
-        .type = OptionType::choice,
-        .doc = "Of kind random: as the papers say, or one of the two modes of the published code",
-        .default_text = "\"paper\"",
-        .choices = {"paper", "llm-pq-uniform", "llm-pq-constant"}},
-       {.name = "seed",
-        .type = OptionType::integer,
-        .doc = "Seed of kind random",
-        .default_text = "0",
-        .min = 0,
-        .max = 9007199254740992.0}},
-      "string"};
-  return table;
-}
 
 int omega(lua_State* L) {
   const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
@@ -68,6 +32,18 @@ int save(lua_State* L) {
   return 0;
 }
 
+Indicator make(const lua_kit::Options& options) {
+  const std::string kind = options.choice("kind");
+  if (indicator_lua::is_made_from_weights(kind)) return indicator_lua::make_from_weights(options);
+  options.refuse_others({"kind", "model", "bitwidths", "variant", "seed"},
+                        "kind '" + kind + "' looks at no weights");
+  const auto layers = static_cast<std::size_t>(indicator_lua::num_layers_of(options));
+  const std::vector<std::int32_t> bitwidths = indicator_lua::bitwidths_of(options);
+  if (kind == "constant") return indicator::make_constant(layers, bitwidths);
+  return indicator::make_random(layers, bitwidths, options.choice("variant"),
+                                static_cast<std::uint64_t>(options.integer("seed")));
+}
+
 int new_indicator(lua_State* L) {
   if (lua_type(L, 1) == LUA_TSTRING) {
     const std::string path = lua_kit::check_text(L, 1, "ts.indicator");
@@ -75,26 +51,8 @@ int new_indicator(lua_State* L) {
         L, std::make_shared<Indicator>(indicator::read_indicator(path, "")));
     return 1;
   }
-  const lua_kit::Options options(L, 1, indicator_options(), "ts.indicator");
-  options.push("model");
-  const auto model = core_lua::model_argument(L, -1, options.path_of("model"));
-  lua_pop(L, 1);
-  std::vector<std::int32_t> bitwidths;
-  for (std::int64_t bit : options.integers("bitwidths"))
-    bitwidths.push_back(static_cast<std::int32_t>(bit));
-  if (bitwidths.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of("bitwidths") + ": give at least one bitwidth",
-                options.path_of("bitwidths"));
-  }
-  std::sort(bitwidths.begin(), bitwidths.end());
-  bitwidths.erase(std::unique(bitwidths.begin(), bitwidths.end()), bitwidths.end());
-  const auto layers = static_cast<std::size_t>(model->num_layers);
-  auto made = options.choice("kind") == "random"
-                  ? indicator::make_random(layers, bitwidths, options.choice("variant"),
-                                           static_cast<std::uint64_t>(options.integer("seed")))
-                  : indicator::make_constant(layers, bitwidths);
-  lua_kit::push_object<Indicator>(L, std::make_shared<Indicator>(std::move(made)));
+  const lua_kit::Options options(L, 1, indicator_lua::indicator_options(), "ts.indicator");
+  lua_kit::push_object<Indicator>(L, std::make_shared<Indicator>(make(options)));
   return 1;
 }
 
@@ -133,9 +91,10 @@ const lua_kit::ObjectType<indicator::Indicator>& lua_kit::object_type<indicator:
   static const ObjectType<Indicator> type{
       .name = "tessera.Indicator",
       .doc = "Quality lost per layer and bitwidth.",
-      .fields = {{"kind", "string", "constant, random or imported",
+      .fields = {{"kind", "string",
+                  "constant, random, variance, hessian, gptq_error, measured or imported",
                   [](lua_State* L, const Indicator& i) { push_text(L, i.kind); }},
-                 {"variant", "string", "Of a random indicator",
+                 {"variant", "string", "Which form of its kind",
                   [](lua_State* L, const Indicator& i) { push_text(L, i.variant); }},
                  {"num_layers", "integer", "Layers it covers",
                   [](lua_State* L, const Indicator& i) {
@@ -147,6 +106,10 @@ const lua_kit::ObjectType<indicator::Indicator>& lua_kit::object_type<indicator:
                   }},
                  {"overhead_s", "number", "Time it took to obtain (s)",
                   [](lua_State* L, const Indicator& i) { lua_pushnumber(L, i.overhead_s); }},
+                 {"weights_s", "number", "Of it, time over the weights (s)",
+                  [](lua_State* L, const Indicator& i) { lua_pushnumber(L, i.weights_s); }},
+                 {"statistics_s", "number", "Of it, time over the statistics of the inputs (s)",
+                  [](lua_State* L, const Indicator& i) { lua_pushnumber(L, i.statistics_s); }},
                  {"provenance", "string", "measured, fitted, published or modelled",
                   [](lua_State* L, const Indicator& i) { push_text(L, to_string(i.provenance)); }},
                  {"source", "string", "Where it comes from",

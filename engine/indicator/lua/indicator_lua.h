@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/option.h"
 #include "tessera/indicator/indicator.h"
 
 namespace tessera::indicator_lua {
@@ -15,6 +16,9 @@ namespace tessera::indicator_lua {
 std::shared_ptr<const indicator::Indicator> indicator_argument(
     lua_State* L, int index, const std::string& path, const std::string& model,
     std::size_t num_layers, const std::vector<std::int32_t>& bitwidths);
+
+/// What ts.indicator takes; `tessera indicator` takes its flags from here.
+const OptionTable& indicator_options();
 
 /// Makes `require "tessera.indicator"` work. Needs the core's environment.
 void register_indicator(lua_State* L);

@@ -278,6 +278,8 @@ Indicator from_object(const Json& json, const std::string& path) {
   result.kind = fields.text("kind", "imported");
   result.variant = fields.text("variant", "");
   result.overhead_s = fields.number("overhead_s", 0, 1e12, 0);
+  result.weights_s = fields.number("weights_s", 0, 1e12, 0);
+  result.statistics_s = fields.number("statistics_s", 0, 1e12, 0);
   result.source = fields.text("source", path);
   const std::string provenance =
       fields.text("provenance", std::string(to_string(Provenance::modelled)));
@@ -333,6 +335,8 @@ Json to_json(const Indicator& indicator) {
   json["variant"] = indicator.variant;
   json["provenance"] = std::string(to_string(indicator.provenance));
   json["overhead_s"] = indicator.overhead_s;
+  json["weights_s"] = indicator.weights_s;
+  json["statistics_s"] = indicator.statistics_s;
   json["source"] = indicator.source;
   json["bitwidths"] = indicator.bitwidths;
   json["omega"] = Json::array();

@@ -43,16 +43,6 @@ std::vector<std::int32_t> checked_bitwidths(std::vector<std::int32_t> bitwidths,
   return bitwidths;
 }
 
-Indicator make_empty(const std::string& kind, std::size_t num_layers,
-                     const std::vector<std::int32_t>& bitwidths) {
-  Indicator result;
-  result.kind = kind;
-  result.num_layers = num_layers;
-  result.bitwidths = checked_bitwidths(bitwidths, num_layers);
-  result.omega.reserve(num_layers * result.bitwidths.size());
-  return result;
-}
-
 // LLM-PQ's published generator: penalty of a bitwidth before any draw.
 double published_base(std::int32_t bitwidth) {
   switch (bitwidth) {
@@ -105,6 +95,16 @@ void draw_llm_pq_constant(Indicator& indicator, Rng& rng) {
 }
 
 }  // namespace
+
+Indicator make_empty(const std::string& kind, std::size_t num_layers,
+                     const std::vector<std::int32_t>& bitwidths) {
+  Indicator result;
+  result.kind = kind;
+  result.num_layers = num_layers;
+  result.bitwidths = checked_bitwidths(bitwidths, num_layers);
+  result.omega.reserve(num_layers * result.bitwidths.size());
+  return result;
+}
 
 double Indicator::at(std::size_t layer, std::int32_t bitwidth) const {
   if (layer >= num_layers) {

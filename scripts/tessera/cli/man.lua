@@ -16,6 +16,8 @@ local pages = {
     { host.installation.experiments_dir .. "/tutorial/README.md" } },
   { "planner", "What the planner decides, who plans, and how sure the answers are",
     { own .. "planner.md", scripts .. "/../solver/README.md" } },
+  { "indicator", "How much quality a layer loses at a bitwidth, and how to find out", { own .. "indicator.md" } },
+  { "statistics", "The file of what a model's operators read", { own .. "statistics.md" } },
   { "experiments", "Declaring a sweep, running, resuming and checking it", { own .. "experiments.md" } },
   { "results", "What is stored, and how to list, compare, export and merge it", { own .. "results.md" } },
   { "report", "Stored results and plots as one HTML file", { own .. "report.md" } },

@@ -59,10 +59,9 @@ function M.new(total, experiment, stream)
   local function draw()
     local text, cells = numbers(), 20
     if width < 60 then cells = 8 end
-    local filled = math.floor(cells * self.done / math.max(self.total, 1))
     local line = terminal.fit(text, math.max(width - cells - 2, 10))
-    stream:write("\r\27[K", terminal.paint(("█"):rep(filled), self.failed > 0 and "yellow" or "green", facts),
-      terminal.paint(("░"):rep(cells - filled), "dim", facts), " ", line)
+    local share = self.done / math.max(self.total, 1)
+    stream:write("\r\27[K", terminal.bar(share, cells, self.failed > 0 and "yellow" or "green", facts), " ", line)
     stream:flush()
   end
 

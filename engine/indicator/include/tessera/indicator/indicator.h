@@ -14,12 +14,15 @@ inline constexpr std::int32_t kMaxBitwidth = 32;
 
 /// How much quality a layer loses at a bitwidth: omega[layer][bit] >= 0, raw (not normalised).
 struct Indicator {
-  std::string kind;                     ///< "random", "constant", "imported"
-  std::string variant;                  ///< of `random`
+  std::string kind;     ///< "constant", "random", "variance", "hessian", "gptq_error", "measured",
+                        ///< "imported"
+  std::string variant;  ///< where a kind has several
   std::vector<std::int32_t> bitwidths;  ///< ascending
   std::vector<double> omega;            ///< [num_layers * bitwidths.size()]
   std::size_t num_layers = 0;
-  double overhead_s = 0;  ///< time it took to obtain
+  double overhead_s = 0;    ///< time it took to obtain, of which
+  double weights_s = 0;     ///< over the weights
+  double statistics_s = 0;  ///< over what calibration saw
   Provenance provenance = Provenance::modelled;
   std::string source;
 
@@ -27,6 +30,12 @@ struct Indicator {
   double at(std::size_t layer, std::int32_t bitwidth) const;
   bool has(std::int32_t bitwidth) const;
 };
+
+/// Without values yet; room for all.
+/// @throws Error{invalid_argument, out_of_range} for no layers, no bitwidths, one given twice or
+/// outside [2, kMaxBitwidth]
+Indicator make_empty(const std::string& kind, std::size_t num_layers,
+                     const std::vector<std::int32_t>& bitwidths);
 
 /// The same for every layer: the squared quantisation step (1 / (2^(b-1) - 1))^2 of SplitQuant's
 /// eq. (3) with unit weights and inputs. 16 bits cost that formula's value as well (about 1e-9).

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/json_fwd.h"
+#include "tessera/quant/quantise.h"
+
+namespace tessera::quant {
+
+struct CheckpointProgress {
+  std::int64_t done = 0, total = 0;  ///< matrices
+  std::int64_t layer_index = 0;      ///< of the last one
+};
+
+struct CheckpointRequest {
+  std::string model;  ///< folder of safetensors with config.json
+  std::string out;    ///< folder to write
+  std::vector<std::int32_t> bitwidths;  ///< [num_layers]: 3, 4, 8, or 16 to leave a layer as it is
+  Method method = Method::rtn;
+  /// Bitwidth and scale_type aside, which follow the layer and the type of its weights. SmoothQuant
+  /// is symmetric and per channel whatever this says.
+  Scheme scheme;
+  std::string statistics;   ///< calibration file; "" for none
+  bool overwrite = false;   ///< an earlier result of ours in `out` may go
+  int num_threads = 0;      ///< 0: as many as there are processors
+  std::function<void(const CheckpointProgress&)> progress;
+};
+
+/// What became of one stored matrix.
+struct MatrixReport {
+  std::string tensor;
+  std::int64_t layer_index = 0;
+  int bitwidth = 0;
+  Method method = Method::rtn;  ///< rtn where GPTQ did worse
+  WeightError error;
+  std::optional<double> output_error, rtn_output_error;
+};
+
+struct CheckpointSummary {
+  std::string out;
+  std::uint64_t bytes_before = 0, bytes_after = 0;  ///< of all tensors
+  std::vector<MatrixReport> matrices;
+  double seconds = 0;
+};
+
+/// Writes a copy of a model with its decoder layers quantised, in the layout of compressed-tensors,
+/// which vLLM and transformers load: `pack-quantized` (W3, W4, W8 with 16-bit activations) or, for
+/// SmoothQuant, `int-quantized` (W8A8, activations per token at run time). Embeddings, norms, LM
+/// head and 16-bit layers are copied byte for byte, except what AWQ and SmoothQuant rewrite; so are
+/// tokenizer and other small files. One matrix is in memory at a time, or those that share an
+/// input.
+///
+/// AWQ and SmoothQuant scale the input channels of q, k, v and of gate, up (fc1 of OPT) and divide
+/// the norm before them by the same; other matrices are rounded as they are. Families whose norms
+/// are known: see `foldable_families`.
+///
+/// The folder appears complete or not at all: everything is written beside it under a temporary
+/// name, which goes away on failure.
+/// @throws Error{invalid_argument, not_found, unsupported, io} naming what, where, and the numbers
+CheckpointSummary quantise_checkpoint(const CheckpointRequest& request);
+
+/// Families that AWQ and SmoothQuant can rewrite.
+const std::vector<std::string>& foldable_families();
+
+}  // namespace tessera::quant

@@ -1,0 +1,291 @@
+#include "quant_lua.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "core_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/units.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/quant/quantise.h"
+#include "tessera/weights/tensor.h"
+#include "weights_lua.h"
+
+namespace tessera {
+namespace {
+
+using quant::Quantised;
+using weights::Tensor;
+
+/// What ts.quantise gives: the codes, and how far they are from the weights.
+struct Result {
+  std::string name;
+  Quantised quantised;
+  quant::WeightError error;
+};
+
+OptionTable make_quantise_options() {
+  OptionTable table{"ts.quantise",
+                    "The codes of one weight matrix, and the error they make.",
+                    "tessera.Quantised",
+                    {{.name = "tensor",
+                      .type = OptionType::table,
+                      .doc = "The weights, [out_features, in_features]",
+                      .lua_type = "tessera.Tensor",
+                      .required = true},
+                     {.name = "bitwidth",
+                      .type = OptionType::integer,
+                      .doc = "3, 4 or 8",
+                      .unit = "bits",
+                      .min = 3,
+                      .max = 8,
+                      .required = true},
+                     {.name = "method",
+                      .type = OptionType::choice,
+                      .doc = "rtn: to the nearest code; gptq, awq: with calibration",
+                      .default_text = "\"rtn\"",
+                      .choices = {"rtn", "gptq", "awq"}},
+                     {.name = "activations",
+                      .type = OptionType::table,
+                      .doc = "Inputs of the linear to calibrate with, [tokens, in_features]",
+                      .lua_type = "tessera.Tensor"},
+                     {.name = "statistics",
+                      .type = OptionType::text,
+                      .doc = "Calibration file in place of activations (tessera man statistics)",
+                      .lua_type = "string"},
+                     {.name = "layer_index",
+                      .type = OptionType::integer,
+                      .doc = "Of statistics: the layer, from 0",
+                      .min = 0,
+                      .max = 100000},
+                     {.name = "linear",
+                      .type = OptionType::text,
+                      .doc = "Of statistics: the linear, such as \"q_proj\""},
+                     {.name = "scale_type",
+                      .type = OptionType::choice,
+                      .doc = "What scales are rounded to, upwards",
+                      .default_text = "\"f32\"",
+                      .choices = {"f32", "f16", "bf16"}}}};
+  for (OptionSpec& spec : quant_lua::scheme_options()) table.options.push_back(std::move(spec));
+  return table;
+}
+
+const OptionTable& quantise_options() {
+  static const OptionTable table = make_quantise_options();
+  return table;
+}
+
+std::vector<float> matrix_values(const Tensor& tensor, const std::string& path) {
+  if (tensor.shape().size() != 2) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} is {}; a matrix of two dimensions belongs there", path,
+                            tensor.name(), weights::describe_shape(tensor.shape())),
+                path);
+  }
+  return tensor.values();
+}
+
+std::optional<quant::LinearStatistics> from_file(const lua_kit::Options& options) {
+  if (!options.given("layer_index") || !options.given("linear")) {
+    throw Error(ErrorCode::invalid_argument,
+                "ts.quantise.statistics: say which of its linears with layer_index and linear",
+                "ts.quantise.statistics");
+  }
+  const auto file = quant::Statistics::open(options.text("statistics"));
+  auto found = file.find(options.integer("layer_index"), options.text("linear"));
+  if (found) return found;
+  throw Error(ErrorCode::not_found,
+              fmt::format("{} holds nothing of layer {} {}", options.text("statistics"),
+                          options.integer("layer_index"), options.text("linear")),
+              "ts.quantise.linear");
+}
+
+std::optional<quant::LinearStatistics> inputs_of(const lua_kit::Options& options) {
+  lua_State* L = options.state();
+  if (options.given("statistics") && options.given("activations")) {
+    throw Error(ErrorCode::invalid_argument,
+                "ts.quantise: give activations or statistics, not both", "ts.quantise.statistics");
+  }
+  if (options.given("statistics")) return from_file(options);
+  if (!options.given("activations")) return std::nullopt;
+  options.push("activations");
+  const std::string path = options.path_of("activations");
+  const auto tensor = weights_lua::tensor_argument(L, -1, path);
+  lua_pop(L, 1);
+  const std::vector<float> values = matrix_values(*tensor, path);
+  return quant::statistics_of(values.data(), tensor->shape()[0], tensor->shape()[1], true);
+}
+
+int quantise(lua_State* L) {
+  const lua_kit::Options options(L, 1, quantise_options(), "ts.quantise");
+  options.push("tensor");
+  const auto tensor = weights_lua::tensor_argument(L, -1, options.path_of("tensor"));
+  lua_pop(L, 1);
+  const std::vector<float> values = matrix_values(*tensor, options.path_of("tensor"));
+  const quant::MatrixView view{values.data(), tensor->shape()[0], tensor->shape()[1]};
+  quant::Scheme scheme = quant_lua::scheme_of(options);
+  scheme.bitwidth = static_cast<int>(options.integer("bitwidth"));
+  const std::string type = options.choice("scale_type");
+  scheme.scale_type = type == "f32"   ? kernels::Real::f32
+                      : type == "f16" ? kernels::Real::f16
+                                      : kernels::Real::bf16;
+  const auto inputs = inputs_of(options);
+  auto result = std::make_shared<Result>();
+  result->name = tensor->name();
+  result->quantised =
+      quant::quantise(view, scheme, quant_lua::method_of(options), inputs ? &*inputs : nullptr);
+  result->error = quant::weight_error(view, result->quantised);
+  lua_kit::push_object<Result>(L, std::move(result));
+  return 1;
+}
+
+int dequantised(lua_State* L) {
+  const auto& result = *lua_kit::check_object<Result>(L, 1, "quantised");
+  const Quantised& q = result.quantised;
+  lua_kit::push_object<Tensor>(
+      L, std::make_shared<Tensor>(result.name, std::vector<std::int64_t>{q.rows, q.columns},
+                                  q.dequantised()));
+  return 1;
+}
+
+void push_optional(lua_State* L, const std::optional<double>& value) {
+  if (value) {
+    lua_pushnumber(L, *value);
+  } else {
+    lua_pushnil(L);
+  }
+}
+
+std::string summary_of(const Result& r) {
+  const Quantised& q = r.quantised;
+  return fmt::format("quantised: {} [{}, {}] at {} bits by {}, mse {:.4g}, {}", r.name, q.rows,
+                     q.columns, q.scheme.bitwidth, to_string(q.method), r.error.mse,
+                     format_bytes(static_cast<double>(q.size_bytes())));
+}
+
+std::string describe_result(const Result& r) {
+  const Quantised& q = r.quantised;
+  std::string text = summary_of(r);
+  text += fmt::format("\n  max error {:.4g}, largest scale {:.4g}", r.error.max_error,
+                      static_cast<double>(q.scale_max()));
+  if (q.output_error) text += fmt::format("\n  output error {:.4g}", *q.output_error);
+  if (q.rtn_output_error) text += fmt::format(", {:.4g} by round-to-nearest", *q.rtn_output_error);
+  return text;
+}
+
+}  // namespace
+
+template <>
+const lua_kit::ObjectType<Result>& lua_kit::object_type<Result>() {
+  static const ObjectType<Result> type{
+      .name = "tessera.Quantised",
+      .doc = "A weight matrix as codes, and how far they are from it.",
+      .fields =
+          {{"method", "string", "What made the codes: rtn where gptq did worse than it",
+            [](lua_State* L, const Result& r) { push_text(L, to_string(r.quantised.method)); }},
+           {"bitwidth", "integer", "Bits of a code",
+            [](lua_State* L, const Result& r) { push_integer(L, r.quantised.scheme.bitwidth); }},
+           {"mse", "number", "Mean squared difference of the weights",
+            [](lua_State* L, const Result& r) { lua_pushnumber(L, r.error.mse); }},
+           {"max_error", "number", "Largest difference of a weight",
+            [](lua_State* L, const Result& r) { lua_pushnumber(L, r.error.max_error); }},
+           {"scale_max", "number", "Largest scale",
+            [](lua_State* L, const Result& r) {
+              lua_pushnumber(L, static_cast<double>(r.quantised.scale_max()));
+            }},
+           {"bytes", "integer", "Of codes, scales and zero points as a checkpoint stores them",
+            [](lua_State* L, const Result& r) { push_integer(L, r.quantised.size_bytes()); }},
+           {"output_error", "number?",
+            "Squared error of the outputs for a token, summed over them; nil without calibration",
+            [](lua_State* L, const Result& r) { push_optional(L, r.quantised.output_error); }},
+           {"rtn_output_error", "number?", "The same by round-to-nearest, where it was compared",
+            [](lua_State* L, const Result& r) { push_optional(L, r.quantised.rtn_output_error); }},
+           {"damping", "number", "Of gptq: added to the Hessian's diagonal, over its mean",
+            [](lua_State* L, const Result& r) { lua_pushnumber(L, r.quantised.damping); }}},
+      .methods = {{"dequantised", guarded<dequantised>, "(): tessera.Tensor",
+                   "The values that the codes stand for"}},
+      .summary = summary_of,
+      .describe = describe_result};
+  return type;
+}
+
+namespace quant_lua {
+
+std::vector<OptionSpec> scheme_options() {
+  return {
+      {.name = "symmetric",
+       .type = OptionType::boolean,
+       .doc = "Whether 0 lies in the middle of the codes",
+       .default_text = "true"},
+      {.name = "granularity",
+       .type = OptionType::choice,
+       .doc = "Which weights share a scale: all, an output channel's, or a group of these",
+       .default_text = "\"group\"",
+       .choices = {"tensor", "channel", "group"}},
+      {.name = "group_size",
+       .type = OptionType::integer,
+       .doc = "Input channels that share a scale, with granularity group",
+       .default_text = "128",
+       .min = 1,
+       .max = 1048576},
+      {.name = "rounding",
+       .type = OptionType::choice,
+       .doc = "To the nearest code, or up with the probability of the fraction",
+       .default_text = "\"deterministic\"",
+       .choices = {"deterministic", "stochastic"}},
+      {.name = "seed",
+       .type = OptionType::integer,
+       .doc = "Seed of stochastic rounding",
+       .default_text = "0",
+       .min = 0,
+       .max = 9007199254740992.0},
+      {.name = "act_order",
+       .type = OptionType::choice,
+       .doc = "Of gptq: columns as they are, those with the largest inputs first, or grouped in "
+              "that order too",
+       .default_text = "\"none\"",
+       .choices = {"none", "weight", "group"}}};
+}
+
+quant::Scheme scheme_of(const lua_kit::Options& options) {
+  quant::Scheme scheme;
+  scheme.symmetric = options.boolean("symmetric");
+  const std::string granularity = options.choice("granularity");
+  for (const auto g : {quant::Granularity::tensor, quant::Granularity::channel}) {
+    if (granularity == to_string(g)) scheme.granularity = g;
+  }
+  scheme.group_size = options.integer("group_size");
+  if (options.choice("rounding") == "stochastic") scheme.rounding = kernels::Rounding::stochastic;
+  scheme.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  const std::string order = options.choice("act_order");
+  for (const auto o : {quant::ActOrder::weight, quant::ActOrder::group}) {
+    if (order == to_string(o)) scheme.act_order = o;
+  }
+  return scheme;
+}
+
+quant::Method method_of(const lua_kit::Options& options) {
+  const std::string name = options.choice("method");
+  for (const auto m : {quant::Method::gptq, quant::Method::awq, quant::Method::smoothquant}) {
+    if (name == to_string(m)) return m;
+  }
+  return quant::Method::rtn;
+}
+
+void register_quant(lua_State* L) {
+  lua_kit::register_object<Result>(L);
+  auto& reference = core_lua::environment(L).reference;
+  reference.add_object<Result>();
+  reference.add(quantise_options());
+  reference.add(quantise_model_options());
+  lua_kit::register_module(L, "tessera.quant",
+                           {{"quantise", lua_kit::guarded<quantise>},
+                            {"quantise_model", lua_kit::guarded<quantise_model>}});
+}
+
+}  // namespace quant_lua
+}  // namespace tessera

@@ -1,0 +1,200 @@
+#include <fmt/format.h>
+
+#include <atomic>
+#include <memory>
+
+#include "quant_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/function.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/interrupt.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/quant/checkpoint.h"
+#include "tessera/weights/weights.h"
+
+namespace tessera::quant_lua {
+namespace {
+
+OptionTable make_options() {
+  OptionTable table{
+      "ts.quantise_model",
+      "Writes a quantised copy of a model that vLLM and transformers load (compressed-tensors).",
+      "table",
+      {{.name = "model",
+        .type = OptionType::text,
+        .doc = "Folder with safetensors and config.json",
+        .required = true},
+       {.name = "out",
+        .type = OptionType::text,
+        .doc = "Folder to write; it appears complete or not at all",
+        .required = true},
+       {.name = "plan",
+        .type = OptionType::table,
+        .doc = "Plan whose bitwidths the layers get",
+        .lua_type = "tessera.Plan"},
+       {.name = "bitwidths",
+        .type = OptionType::table,
+        .doc = "In place of a plan: one of 3, 4, 8, 16 for all layers, or a list of one for each",
+        .unit = "bits",
+        .lua_type = "integer|integer[]"},
+       {.name = "method",
+        .type = OptionType::choice,
+        .doc = "rtn; gptq, awq: with statistics; smoothquant: W8A8, with statistics",
+        .default_text = "\"rtn\"",
+        .choices = {"rtn", "gptq", "awq", "smoothquant"}},
+       {.name = "statistics",
+        .type = OptionType::text,
+        .doc = "Calibration file (tessera man statistics)"},
+       {.name = "overwrite",
+        .type = OptionType::boolean,
+        .doc = "Whether an earlier result in `out` may go once the new one is complete",
+        .default_text = "false"},
+       {.name = "progress",
+        .type = OptionType::callback,
+        .doc = "Called after each matrix; false for silence. Default: a bar on a terminal",
+        .lua_type = "fun(done: integer, total: integer, layer_index: integer)|false"}}};
+  for (OptionSpec& spec : scheme_options()) table.options.push_back(std::move(spec));
+  return table;
+}
+
+std::int32_t checked_bitwidth(lua_State* L, int index, const std::string& path) {
+  return static_cast<std::int32_t>(lua_kit::check_integer(L, index, path, 3, 16, "bits"));
+}
+
+// Of the table at the top of the stack: a list of bitwidths.
+void append_list(lua_State* L, const std::string& path, std::vector<std::int32_t>& out) {
+  if (!lua_istable(L, -1)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} where a bitwidth or a list of them belongs", path,
+                            lua_kit::describe_value(L, -1)),
+                path);
+  }
+  const auto count = static_cast<int>(lua_objlen(L, -1));
+  for (int i = 1; i <= count; ++i) {
+    lua_rawgeti(L, -1, i);
+    out.push_back(checked_bitwidth(L, -1, fmt::format("{}[{}]", path, i)));
+    lua_pop(L, 1);
+  }
+}
+
+// A plan, or what plan:to_table() gives.
+std::vector<std::int32_t> bitwidths_of_plan(lua_State* L, const std::string& path) {
+  std::vector<std::int32_t> found;
+  lua_getfield(L, -1, "stages");
+  const int count = lua_istable(L, -1) ? static_cast<int>(lua_objlen(L, -1)) : 0;
+  if (count == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                path + ": it has no stages (of a plan with replicas, give one of the replicas)",
+                path);
+  }
+  for (int i = 1; i <= count; ++i) {
+    lua_rawgeti(L, -1, i);
+    lua_getfield(L, -1, "bitwidths");
+    append_list(L, fmt::format("{}.stages[{}].bitwidths", path, i), found);
+    lua_pop(L, 2);
+  }
+  lua_pop(L, 1);
+  return found;
+}
+
+std::vector<std::int32_t> bitwidths_of(const lua_kit::Options& options, const std::string& model) {
+  lua_State* L = options.state();
+  if (options.given("plan") == options.given("bitwidths")) {
+    throw Error(ErrorCode::invalid_argument, "ts.quantise_model: give either plan or bitwidths",
+                "ts.quantise_model.bitwidths");
+  }
+  const char* name = options.given("plan") ? "plan" : "bitwidths";
+  const std::string path = options.path_of(name);
+  options.push(name);
+  std::vector<std::int32_t> found;
+  if (options.given("plan")) {
+    found = bitwidths_of_plan(L, path);
+  } else if (lua_type(L, -1) == LUA_TNUMBER) {
+    const auto layers = weights::model_of(*weights::Weights::open(model)).num_layers;
+    found.assign(static_cast<std::size_t>(layers), checked_bitwidth(L, -1, path));
+  } else {
+    append_list(L, path, found);
+  }
+  lua_pop(L, 1);
+  return found;
+}
+
+void stop_if_interrupted() {
+  if (lua_kit::interrupt::flag()->load())
+    throw Error(ErrorCode::interrupted, "interrupted; nothing was written");
+}
+
+std::function<void(const quant::CheckpointProgress&)> progress_of(const lua_kit::Options& options) {
+  if (!options.given("progress")) return [](const auto&) { stop_if_interrupted(); };
+  options.push("progress");
+  auto callback =
+      std::make_shared<lua_kit::LuaFunction>(options.state(), -1, options.path_of("progress"));
+  lua_pop(options.state(), 1);
+  return [callback](const quant::CheckpointProgress& at) {
+    stop_if_interrupted();
+    lua_State* state = callback->state();
+    lua_kit::push_integer(state, at.done);
+    lua_kit::push_integer(state, at.total);
+    lua_kit::push_integer(state, at.layer_index);
+    callback->call(3, 0);
+  };
+}
+
+void push_row(lua_State* L, const quant::MatrixReport& r) {
+  lua_createtable(L, 0, 8);
+  const auto number = [&](const char* key, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, key);
+  };
+  const auto text = [&](const char* key, std::string_view value) {
+    lua_kit::push_text(L, value);
+    lua_setfield(L, -2, key);
+  };
+  text("tensor", r.tensor);
+  text("method", to_string(r.method));
+  number("layer_index", static_cast<double>(r.layer_index));
+  number("bitwidth", r.bitwidth);
+  number("mse", r.error.mse);
+  number("max_error", r.error.max_error);
+  if (r.output_error) number("output_error", *r.output_error);
+  if (r.rtn_output_error) number("rtn_output_error", *r.rtn_output_error);
+}
+
+}  // namespace
+
+const OptionTable& quantise_model_options() {
+  static const OptionTable table = make_options();
+  return table;
+}
+
+int quantise_model(lua_State* L) {
+  const lua_kit::Options options(L, 1, quantise_model_options(), "ts.quantise_model");
+  quant::CheckpointRequest request;
+  request.model = options.text("model");
+  request.out = options.text("out");
+  request.bitwidths = bitwidths_of(options, request.model);
+  request.method = method_of(options);
+  request.scheme = scheme_of(options);
+  if (options.given("statistics")) request.statistics = options.text("statistics");
+  request.overwrite = options.boolean("overwrite");
+  request.progress = progress_of(options);
+  const quant::CheckpointSummary summary = quant::quantise_checkpoint(request);
+  lua_createtable(L, 0, 5);
+  lua_kit::push_text(L, summary.out);
+  lua_setfield(L, -2, "out");
+  lua_pushnumber(L, static_cast<double>(summary.bytes_before));
+  lua_setfield(L, -2, "bytes_before");
+  lua_pushnumber(L, static_cast<double>(summary.bytes_after));
+  lua_setfield(L, -2, "bytes_after");
+  lua_pushnumber(L, summary.seconds);
+  lua_setfield(L, -2, "seconds");
+  lua_createtable(L, static_cast<int>(summary.matrices.size()), 0);
+  for (std::size_t i = 0; i < summary.matrices.size(); ++i) {
+    push_row(L, summary.matrices[i]);
+    lua_rawseti(L, -2, static_cast<int>(i + 1));
+  }
+  lua_setfield(L, -2, "matrices");
+  return 1;
+}
+
+}  // namespace tessera::quant_lua

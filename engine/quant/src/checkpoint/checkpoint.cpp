@@ -1,0 +1,358 @@
+#include "tessera/quant/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "../awq.h"
+#include "config.h"
+#include "fold.h"
+#include "folder.h"
+#include "layout.h"
+#include "matrices.h"
+#include "tessera/core/access.h"
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/core/text.h"
+#include "tessera/kernels/parallel.h"
+
+namespace tessera::quant {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kMaxShardBytes = 5'000'000'000;  // as transformers splits
+
+void check_request(const CheckpointRequest& request, const weights::Weights& model,
+                   const ModelShape& shape) {
+  if (model.is_gguf()) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} is GGUF, which vLLM reads as it is; a checkpoint is quantised from "
+                            "safetensors with a config.json",
+                            quote(request.model, 300)),
+                "model");
+  }
+  if (static_cast<std::int64_t>(request.bitwidths.size()) != shape.num_layers) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} bitwidths for the {} layers of {}", request.bitwidths.size(),
+                            shape.num_layers, shape.name),
+                "bitwidths");
+  }
+  const bool as_int8 = request.method == Method::smoothquant;
+  for (const std::int32_t b : request.bitwidths) {
+    if (b == 16 || b == 8 || (!as_int8 && (b == 3 || b == 4))) continue;
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("bitwidth {} of a layer: {} takes {}", b, to_string(request.method),
+                            as_int8 ? "8 or 16" : "3, 4, 8 or 16"),
+                "bitwidths");
+  }
+  if (std::all_of(request.bitwidths.begin(), request.bitwidths.end(),
+                  [](int b) { return b == 16; })) {
+    throw Error(ErrorCode::invalid_argument,
+                "every layer stays at 16 bits: there is nothing to quantise", "bitwidths");
+  }
+  const bool needed = request.method != Method::rtn;
+  if (needed && request.statistics.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("method {} needs a statistics file (tessera man statistics)",
+                            to_string(request.method)),
+                "statistics");
+  }
+  std::error_code ignored;
+  if (fs::equivalent(request.model, request.out, ignored)) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("out is the model's own folder {}; name another", quote(request.model, 300)),
+        "out");
+  }
+}
+
+/// One run: reads the model, writes the folder.
+class Run {
+ public:
+  explicit Run(const CheckpointRequest& request)
+      : request_(request),
+        model_(weights::Weights::open(request.model)),
+        shape_(weights::model_of(*model_)) {
+    check_request(request_, *model_, shape_);
+    matrices_ = matrices_of(*model_, shape_, request_);
+    if (!request_.statistics.empty()) statistics_ = Statistics::open(request_.statistics);
+    const bool folds = request_.method == Method::awq || as_int8();
+    if (folds) folds_ = folds_of(shape_.family, model_->config());
+    for (const StoredMatrix& matrix : matrices_) quantised_names_.insert(matrix.tensor->name);
+    num_threads_ = request_.num_threads > 0 ? request_.num_threads : kernels::hardware_threads();
+  }
+
+  CheckpointSummary run() {
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<weights::TensorSpec> specs = tensor_specs();
+    OutputFolder folder(request_.out, request_.overwrite);
+    folder.require_space(bytes_of(specs) + bytes_to_copy());
+    summary_.out = request_.out;
+    summary_.bytes_before = model_->size_bytes();
+    {
+      weights::SafetensorsWriter writer(
+          folder.path() + "/model.safetensors", specs,
+          {.metadata = {{"format", "pt"}}, .max_shard_bytes = kMaxShardBytes});
+      write_matrices(writer);
+      copy_tensors(writer);
+      writer.finish();
+    }
+    copy_files(folder.path());
+    summary_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    write_file(folder.path() + "/config.json", config().dump(2) + "\n");
+    write_file(folder.path() + "/" + kResultFile, result().dump(1) + "\n");
+    folder.commit();
+    return summary_;
+  }
+
+ private:
+  bool as_int8() const { return request_.method == Method::smoothquant; }
+
+  std::vector<weights::TensorSpec> tensor_specs() const {
+    std::vector<weights::TensorSpec> specs;
+    for (const weights::TensorInfo& tensor : model_->tensors()) {
+      if (!quantised_names_.contains(tensor.name))
+        specs.push_back({tensor.name, tensor.dtype, tensor.shape});
+    }
+    for (const StoredMatrix& m : matrices_) {
+      const auto own = specs_of(m.module, m.rows(), m.columns(), m.scheme, as_int8());
+      for (const weights::TensorSpec& spec : own) {
+        if (spec.name != m.tensor->name && model_->find(spec.name) != nullptr) {
+          throw Error(ErrorCode::invalid_argument,
+                      fmt::format("the model holds {} already; is it quantised?", spec.name));
+        }
+        specs.push_back(spec);
+      }
+    }
+    return specs;
+  }
+
+  std::uint64_t bytes_of(const std::vector<weights::TensorSpec>& specs) {
+    for (const weights::TensorSpec& spec : specs)
+      summary_.bytes_after += weights::size_bytes(spec.dtype, spec.shape).value();
+    return summary_.bytes_after;
+  }
+
+  std::uint64_t bytes_to_copy() {
+    std::uint64_t sum = 1 << 20;  // config.json, headers
+    copied_files_ = files_to_copy(request_.model);
+    for (const std::string& name : copied_files_) sum += fs::file_size(request_.model + "/" + name);
+    return sum;
+  }
+
+  std::vector<float> read(const StoredMatrix& m) const {
+    std::vector<float> values(static_cast<std::size_t>(m.rows() * m.columns()));
+    weights::read_f32(*model_, *m.tensor, 0, values);
+    model_->release(*m.tensor);
+    return values;
+  }
+
+  // Of the input that the linears of `m` share; absent only where nothing needs it.
+  std::optional<LinearStatistics> inputs_of(const StoredMatrix& m) const {
+    if (!statistics_) return std::nullopt;
+    for (const std::string& linear : m.linears) {
+      if (auto found = statistics_->find(m.layer_index, linear, !as_int8())) return found;
+    }
+    if (request_.method == Method::rtn) return std::nullopt;
+    throw Error(ErrorCode::not_found,
+                fmt::format("{} holds nothing of layer {} {}; it was written for {}",
+                            quote(request_.statistics, 300), m.layer_index, m.linears.front(),
+                            statistics_->model().empty() ? "another model" : statistics_->model()),
+                request_.statistics);
+  }
+
+  void write_matrices(weights::SafetensorsWriter& writer) {
+    std::set<const StoredMatrix*> done;
+    for (const StoredMatrix& m : matrices_) {
+      if (done.contains(&m)) continue;
+      const std::vector<const StoredMatrix*> shared = sharing(m);
+      if (shared.empty()) {
+        const std::vector<float> values = read(m);
+        const auto inputs = inputs_of(m);
+        const MatrixView view{values.data(), m.rows(), m.columns()};
+        const Method method = request_.method == Method::gptq ? Method::gptq : Method::rtn;
+        keep(writer, m, view,
+             quantise(view, m.scheme, method, inputs ? &*inputs : nullptr, num_threads_));
+        continue;
+      }
+      write_folded(writer, shared);
+      done.insert(shared.begin(), shared.end());
+    }
+  }
+
+  // The matrices whose input comes from the same norm as that of `m`; none where nothing is folded.
+  std::vector<const StoredMatrix*> sharing(const StoredMatrix& m) const {
+    const Fold* fold = fold_of(m);
+    std::vector<const StoredMatrix*> found;
+    if (fold == nullptr) return found;
+    for (const StoredMatrix& other : matrices_) {
+      if (other.layer_index == m.layer_index && fold_of(other) == fold) found.push_back(&other);
+    }
+    return found;
+  }
+
+  const Fold* fold_of(const StoredMatrix& m) const {
+    for (const Fold& fold : folds_) {
+      const auto& names = fold.linears;
+      if (std::find(names.begin(), names.end(), m.linears.front()) != names.end()) return &fold;
+    }
+    return nullptr;
+  }
+
+  void write_folded(weights::SafetensorsWriter& writer,
+                    const std::vector<const StoredMatrix*>& shared) {
+    std::vector<std::vector<float>> values;
+    std::vector<MatrixView> views;
+    std::vector<Scheme> schemes;
+    for (const StoredMatrix* m : shared) {
+      values.push_back(read(*m));
+      views.push_back({values.back().data(), m->rows(), m->columns()});
+      schemes.push_back(m->scheme);
+    }
+    const LinearStatistics inputs = *inputs_of(*shared.front());
+    check_inputs(*shared.front(), inputs);
+    const std::string layer = fmt::format(".{}.", shared.front()->layer_index);
+    const std::string& module = shared.front()->module;
+    const std::string norm =
+        module.substr(0, module.find(layer) + layer.size()) + fold_of(*shared.front())->norm;
+    Replaced replaced;
+    std::vector<Quantised> found;
+    if (as_int8()) {
+      const auto scales = fold_into_norm(*model_, norm, smooth_scales(views, inputs), replaced);
+      found = round_all(views, schemes, scales, inputs, nullptr);
+    } else {
+      const AwqScales best = search_awq_scales(views, schemes, inputs, num_threads_);
+      const auto scales = fold_into_norm(*model_, norm, best.scales, replaced);
+      double error = 0;
+      found = round_all(views, schemes, scales, inputs, &error);
+      // The norm's own rounding moves the scales a little; where that loses, nothing is folded.
+      if (error > best.rtn_error) {
+        replaced.clear();
+        found = round_all(views, schemes, std::vector<float>(scales.size(), 1), inputs, nullptr);
+      }
+    }
+    replaced_.merge(replaced);
+    for (std::size_t i = 0; i < shared.size(); ++i)
+      keep(writer, *shared[i], views[i], std::move(found[i]));
+  }
+
+  void check_inputs(const StoredMatrix& m, const LinearStatistics& inputs) const {
+    if (inputs.in_features() == m.columns()) return;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: layer {} {} has {} input features, {} has {}",
+                            quote(request_.statistics, 300), m.layer_index, m.linears.front(),
+                            inputs.in_features(), m.tensor->name, m.columns()),
+                request_.statistics);
+  }
+
+  std::vector<Quantised> round_all(const std::vector<MatrixView>& views,
+                                   const std::vector<Scheme>& schemes,
+                                   const std::vector<float>& scales, const LinearStatistics& inputs,
+                                   double* error) const {
+    std::vector<Quantised> found;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      found.push_back(quantise_scaled(views[i], scales, schemes[i], num_threads_));
+      found.back().method = request_.method;
+      found.back().output_error = output_error(views[i], found.back(), inputs);
+      if (error != nullptr) *error += *found.back().output_error;
+    }
+    return found;
+  }
+
+  void keep(weights::SafetensorsWriter& writer, const StoredMatrix& m, MatrixView view,
+            const Quantised& quantised) {
+    append(writer, m.module, quantised, as_int8());
+    summary_.matrices.push_back({m.tensor->name, m.layer_index, m.scheme.bitwidth, quantised.method,
+                                 weight_error(view, quantised), quantised.output_error,
+                                 quantised.rtn_output_error});
+    if (!request_.progress) return;
+    request_.progress({static_cast<std::int64_t>(summary_.matrices.size()),
+                       static_cast<std::int64_t>(matrices_.size()), m.layer_index});
+  }
+
+  void copy_tensors(weights::SafetensorsWriter& writer) const {
+    for (const weights::TensorInfo& tensor : model_->tensors()) {
+      if (quantised_names_.contains(tensor.name)) continue;
+      const auto it = replaced_.find(tensor.name);
+      writer.append(tensor.name,
+                    it != replaced_.end() ? std::span(it->second) : model_->bytes(tensor));
+      model_->release(tensor);
+    }
+  }
+
+  void copy_files(const std::string& folder) const {
+    for (const std::string& name : copied_files_) {
+      std::error_code error;
+      fs::copy_file(request_.model + "/" + name, folder + "/" + name, error);
+      if (error) {
+        throw Error(ErrorCode::io, fmt::format("cannot copy {}: {}", quote(name), error.message()),
+                    request_.model);
+      }
+    }
+  }
+
+  Json config() const {
+    std::vector<StoredModule> stored;
+    for (const StoredMatrix& m : matrices_)
+      stored.push_back({m.module, m.layer_index, m.scheme.bitwidth});
+    std::vector<std::string> ignore{"lm_head"};
+    for (const weights::TensorInfo& tensor : model_->tensors()) {
+      const std::string module = module_of(tensor.name);
+      const bool is_kept_matrix = tensor.shape.size() == 2 && module != tensor.name &&
+                                  !quantised_names_.contains(tensor.name);
+      if (is_kept_matrix && module != "lm_head") ignore.push_back(module);
+    }
+    Json config = model_->config();
+    config["quantization_config"] =
+        quantization_config(stored, ignore, matrices_.front().scheme, as_int8());
+    return config;
+  }
+
+  Json result() const {
+    Json matrices = Json::array();
+    for (const MatrixReport& r : summary_.matrices) {
+      Json row{{"tensor", r.tensor},
+               {"bitwidth", r.bitwidth},
+               {"method", to_string(r.method)},
+               {"mse", r.error.mse},
+               {"max_error", r.error.max_error}};
+      if (r.output_error) row["output_error"] = *r.output_error;
+      if (r.rtn_output_error) row["rtn_output_error"] = *r.rtn_output_error;
+      matrices.push_back(std::move(row));
+    }
+    return {{"model", shape_.name},
+            {"method", to_string(request_.method)},
+            {"bitwidths", request_.bitwidths},
+            {"bytes_before", summary_.bytes_before},
+            {"bytes_after", summary_.bytes_after},
+            {"matrices", std::move(matrices)}};
+  }
+
+  const CheckpointRequest& request_;
+  std::shared_ptr<const weights::Weights> model_;
+  ModelShape shape_;
+  std::vector<StoredMatrix> matrices_;
+  std::set<std::string> quantised_names_;
+  std::optional<Statistics> statistics_;
+  std::vector<Fold> folds_;
+  Replaced replaced_;
+  std::vector<std::string> copied_files_;
+  int num_threads_ = 1;
+  CheckpointSummary summary_;
+};
+
+}  // namespace
+
+CheckpointSummary quantise_checkpoint(const CheckpointRequest& request) {
+  check(request.scheme);
+  check_may_read(request.model);
+  Run run(request);
+  return run.run();
+}
+
+}  // namespace tessera::quant

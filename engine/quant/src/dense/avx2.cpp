@@ -1,0 +1,3 @@
+#define TESSERA_DENSE avx2
+#define Eigen tessera_eigen_avx2
+#include "loops.h"

@@ -1,0 +1,2 @@
+#define TESSERA_DENSE baseline
+#include "loops.h"

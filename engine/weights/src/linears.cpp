@@ -1,0 +1,239 @@
+#include "tessera/weights/linears.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "names.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::weights {
+namespace {
+
+using Fused = Place::Fused;
+
+std::string filled(std::string pattern, std::int64_t layer, std::int64_t expert) {
+  const auto replace = [&pattern](const char* mark, std::int64_t value) {
+    const std::size_t at = pattern.find(mark);
+    if (at != std::string::npos) {
+      pattern.replace(at, std::string_view(mark).size(), std::to_string(value));
+    }
+  };
+  replace("{}", layer);
+  replace("{e}", expert);
+  return pattern;
+}
+
+// Rows of a fused matrix that belong to one of its linears.
+struct Slice {
+  std::int64_t first_row, stored_rows, block_rows, block_stride;
+};
+
+Slice slice_of(const Place& place, const LayerShape& layer, const LinearShape& linear) {
+  const std::int64_t rows = linear.out_features;
+  const bool second = linear.name == "k_proj", third = linear.name == "v_proj";
+  const std::int64_t key = layer.num_kv_heads * layer.head_dim;
+  const std::int64_t query = layer.num_heads * layer.head_dim;
+  switch (place.fused) {
+    case Fused::no:
+      return {0, rows, rows, rows};
+    case Fused::gate_up: {
+      const bool up = linear.name.find("up_proj") != std::string::npos;
+      return {up ? rows : 0, 2 * rows, rows, rows};
+    }
+    case Fused::qkv:
+      return {second ? query : third ? query + key : 0, query + 2 * key, rows, rows};
+    case Fused::grouped_qkv: {
+      const std::int64_t queries = query / layer.num_kv_heads;  // of one group
+      const std::int64_t group = queries + 2 * layer.head_dim;
+      const std::int64_t first = second ? queries : third ? queries + layer.head_dim : 0;
+      // One group is q, k, v one after the other.
+      const std::int64_t block = second || third ? layer.head_dim : queries;
+      return {first, group * layer.num_kv_heads, block, layer.num_kv_heads == 1 ? block : group};
+    }
+  }
+  throw Error(ErrorCode::internal, "a fused matrix of no kind");
+}
+
+class Finder {
+ public:
+  Finder(const Weights& weights, const ModelShape& model) : weights_(weights), model_(model) {
+    for (const std::string& prefix : name_prefixes()) {
+      if (!weights.is_gguf() && has_layers(prefix)) {
+        prefix_ = prefix;
+        return;
+      }
+    }
+  }
+
+  LinearWeight find(std::int64_t layer_index, const LinearShape& linear, std::int64_t copy) const {
+    const auto places = places_of(model_.family, linear.name, weights_.is_gguf());
+    for (const Place& place : places) {
+      const std::string name = prefix_ + filled(place.pattern, layer_index, copy);
+      if (const TensorInfo* tensor = weights_.find(name)) {
+        return checked(*tensor, place, layer_index, linear, copy);
+      }
+    }
+    missing(places, layer_index, linear, copy);
+  }
+
+ private:
+  bool has_layers(const std::string& prefix) const {
+    for (const LinearShape& linear : model_.layer(0).linears) {
+      for (const Place& place : places_of(model_.family, linear.name, false)) {
+        if (weights_.find(prefix + filled(place.pattern, 0, 0)) != nullptr) return true;
+      }
+    }
+    return false;
+  }
+
+  LinearWeight checked(const TensorInfo& tensor, const Place& place, std::int64_t layer_index,
+                       const LinearShape& linear, std::int64_t copy) const {
+    const Slice slice = slice_of(place, model_.layer(layer_index), linear);
+    std::vector<std::int64_t> expected = {slice.stored_rows, linear.in_features};
+    if (place.transposed) std::swap(expected[0], expected[1]);
+    if (place.stacked) expected.insert(expected.begin(), linear.num_copies);
+    if (tensor.shape != expected) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: tensor {} has the shape {}, and {} of {} needs {}",
+                              quote(tensor.file, 300), quote(tensor.name, 100),
+                              describe_shape(tensor.shape), linear.name, quote(model_.name, 100),
+                              describe_shape(expected)),
+                  tensor.name);
+    }
+    refuse_scaled(tensor);
+    return {.layer_index = layer_index,
+            .linear = linear.name,
+            .copy = copy,
+            .tensor = &tensor,
+            .offset = place.stacked ? copy * slice.stored_rows * linear.in_features : 0,
+            .first_row = slice.first_row,
+            .num_rows = linear.out_features,
+            .in_features = linear.in_features,
+            .stored_rows = slice.stored_rows,
+            .block_rows = slice.block_rows,
+            .block_stride = slice.block_stride,
+            .transposed = place.transposed};
+  }
+
+  // Values that count only together with their scales would be read as if they had none.
+  void refuse_scaled(const TensorInfo& tensor) const {
+    for (const char* scale : {"_scale", "_scale_inv"}) {
+      if (const TensorInfo* found = weights_.find(tensor.name + scale)) refuse_quantised(*found);
+    }
+  }
+
+  [[noreturn]] void refuse_quantised(const TensorInfo& part) const {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: the weights are quantised already, as {} shows; take the "
+                            "checkpoint in 16 bits that they were made from",
+                            quote(part.file, 300), quote(part.name, 100)),
+                part.name);
+  }
+
+  [[noreturn]] void missing(const std::vector<Place>& places, std::int64_t layer_index,
+                            const LinearShape& linear, std::int64_t copy) const {
+    std::vector<std::string> tried;
+    for (const Place& place : places) {
+      tried.push_back(prefix_ + filled(place.pattern, layer_index, copy));
+      const std::string stem = tried.back().substr(0, tried.back().rfind('.'));
+      for (const char* part : {".weight_packed", ".qweight"}) {
+        if (const TensorInfo* packed = weights_.find(stem + part)) refuse_quantised(*packed);
+      }
+    }
+    throw Error(ErrorCode::not_found,
+                fmt::format("{}: no tensor for {} of layer {}{} of {}; looked for {} of shape {}{}",
+                            quote(weights_.path(), 300), linear.name, layer_index,
+                            linear.num_copies == 1 ? "" : fmt::format(", expert {},", copy),
+                            quote(model_.name, 100), join(tried, ", "),
+                            describe_shape({linear.out_features, linear.in_features}),
+                            did_you_mean(tried.front(), weights_.names())),
+                tried.front());
+  }
+
+  const Weights& weights_;
+  const ModelShape& model_;
+  std::string prefix_;
+};
+
+// Columns of a matrix stored [in_features, stored_rows] become rows. In squares, so that both sides
+// stay in the cache.
+void read_transposed(const Weights& weights, const LinearWeight& linear, std::int64_t first,
+                     std::int64_t num_rows, std::span<float> out) {
+  constexpr std::int64_t kSquare = 64;
+  std::vector<float> columns(static_cast<std::size_t>(kSquare * kSquare));
+  for (std::int64_t row = 0; row < num_rows; row += kSquare) {
+    const std::int64_t rows = std::min(kSquare, num_rows - row);
+    for (std::int64_t in = 0; in < linear.in_features; in += kSquare) {
+      const std::int64_t ins = std::min(kSquare, linear.in_features - in);
+      for (std::int64_t i = 0; i < ins; ++i) {
+        const std::int64_t at =
+            linear.offset + (in + i) * linear.stored_rows + linear.stored_row(first + row);
+        read_f32(weights, *linear.tensor, at,
+                 {columns.data() + i * kSquare, static_cast<std::size_t>(rows)});
+      }
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t i = 0; i < ins; ++i) {
+          out[static_cast<std::size_t>((row + r) * linear.in_features + in + i)] =
+              columns[static_cast<std::size_t>(i * kSquare + r)];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& model) {
+  const Finder finder(weights, model);
+  std::vector<LinearWeight> found;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
+    for (const LinearShape& linear : model.layer(layer).linears) {
+      for (std::int64_t copy = 0; copy < linear.num_copies; ++copy) {
+        found.push_back(finder.find(layer, linear, copy));
+      }
+    }
+  }
+  return found;
+}
+
+LinearWeight linear_of(const Weights& weights, const ModelShape& model, std::int64_t layer_index,
+                       const LinearShape& linear, std::int64_t copy) {
+  return Finder(weights, model).find(layer_index, linear, copy);
+}
+
+void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::span<float> out) {
+  read_linear_rows_f32(weights, linear, 0, linear.num_rows, out);
+}
+
+void read_linear_rows_f32(const Weights& weights, const LinearWeight& linear, std::int64_t first,
+                          std::int64_t num_rows, std::span<float> out) {
+  const std::int64_t columns = linear.in_features;
+  if (first < 0 || num_rows < 0 || first > linear.num_rows - num_rows ||
+      out.size() != static_cast<std::size_t>(num_rows * columns)) {
+    throw Error(ErrorCode::internal,
+                fmt::format("{}: rows {} to {} of {} into {} numbers", describe(linear), first,
+                            first + num_rows, linear.num_rows, out.size()));
+  }
+  if (linear.transposed) return read_transposed(weights, linear, first, num_rows, out);
+  for (std::int64_t row = first; row < first + num_rows;) {
+    // To the end of the block, or of what is wanted.
+    const std::int64_t rows =
+        std::min(linear.block_rows - row % linear.block_rows, first + num_rows - row);
+    const auto part = out.subspan(static_cast<std::size_t>((row - first) * columns),
+                                  static_cast<std::size_t>(rows * columns));
+    read_f32(weights, *linear.tensor, linear.offset + linear.stored_row(row) * columns, part);
+    row += rows;
+  }
+}
+
+std::string describe(const LinearWeight& linear) {
+  const bool expert = linear.linear.rfind("experts.", 0) == 0;
+  return fmt::format("layer {} {}{}", linear.layer_index, linear.linear,
+                     expert ? fmt::format(" of expert {}", linear.copy) : "");
+}
+
+}  // namespace tessera::weights

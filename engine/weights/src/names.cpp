@@ -1,0 +1,164 @@
+// Names of tensors. Sources: the modules of Hugging Face transformers (modeling_*.py, 4.x and 5.x),
+// and gguf-py/gguf/constants.py and convert_hf_to_gguf.py of llama.cpp for GGUF.
+#include "names.h"
+
+#include <map>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::weights {
+namespace {
+
+using Fused = Place::Fused;
+/// By the linear's name.
+using Names = std::map<std::string, std::vector<Place>>;
+
+Names llama_names() {
+  const std::string attention = "layers.{}.self_attn.", ffn = "layers.{}.mlp.";
+  Names names;
+  for (const char* linear : {"q_proj", "k_proj", "v_proj"}) {
+    names[linear] = {{attention + linear + ".weight"}, {attention + "qkv_proj.weight", Fused::qkv}};
+  }
+  names["o_proj"] = {{attention + "o_proj.weight"}};
+  for (const char* linear : {"gate_proj", "up_proj"}) {
+    names[linear] = {{ffn + linear + ".weight"}, {ffn + "gate_up_proj.weight", Fused::gate_up}};
+  }
+  names["down_proj"] = {{ffn + "down_proj.weight"}};
+  return names;
+}
+
+// One tensor per expert, and since transformers 5 all experts of a layer in one.
+Names with_experts(const std::string& block, const char* gate, const char* up, const char* down) {
+  Names names = llama_names();
+  const std::string one = "layers.{}." + block + ".experts.{e}.";
+  const std::vector<std::string> stacks = {"layers.{}." + block + ".experts.",
+                                           "layers.{}.mlp.experts."};
+  const auto add = [&](const std::string& linear, const char* name, const char* stack,
+                       Fused fused) {
+    auto& places = names["experts." + linear];
+    places.push_back({one + name + ".weight"});
+    for (const std::string& folder : stacks) {
+      places.push_back({folder + stack, fused, false, true});
+    }
+  };
+  add("gate_proj", gate, "gate_up_proj", Fused::gate_up);
+  add("up_proj", up, "gate_up_proj", Fused::gate_up);
+  add("down_proj", down, "down_proj", Fused::no);
+  return names;
+}
+
+Names opt_names() {
+  const std::string layer = "layers.{}.";
+  return {{"q_proj", {{layer + "self_attn.q_proj.weight"}}},
+          {"k_proj", {{layer + "self_attn.k_proj.weight"}}},
+          {"v_proj", {{layer + "self_attn.v_proj.weight"}}},
+          {"o_proj", {{layer + "self_attn.out_proj.weight"}}},
+          {"up_proj", {{layer + "fc1.weight"}}},
+          {"down_proj", {{layer + "fc2.weight"}}}};
+}
+
+// BLOOM (view [heads, 3, head_dim]) and Falcon, whose three forms are one: a group per key-value
+// head, be it one of all heads (multi_query), one per head, or between (new_decoder_architecture).
+Names bloom_names() {
+  const std::string layer = "h.{}.";
+  const Place fused = {layer + "self_attention.query_key_value.weight", Fused::grouped_qkv};
+  return {{"q_proj", {fused}},
+          {"k_proj", {fused}},
+          {"v_proj", {fused}},
+          {"o_proj", {{layer + "self_attention.dense.weight"}}},
+          {"up_proj", {{layer + "mlp.dense_h_to_4h.weight"}}},
+          {"down_proj", {{layer + "mlp.dense_4h_to_h.weight"}}}};
+}
+
+// Conv1D holds its matrix as [in_features, out_features].
+Names gpt2_names() {
+  const std::string layer = "h.{}.";
+  const Place fused = {layer + "attn.c_attn.weight", Fused::qkv, true};
+  return {{"q_proj", {fused}},
+          {"k_proj", {fused}},
+          {"v_proj", {fused}},
+          {"o_proj", {{layer + "attn.c_proj.weight", Fused::no, true}}},
+          {"up_proj", {{layer + "mlp.c_fc.weight", Fused::no, true}}},
+          {"down_proj", {{layer + "mlp.c_proj.weight", Fused::no, true}}}};
+}
+
+Names gptj_names() {
+  const std::string layer = "h.{}.";
+  return {
+      {"q_proj", {{layer + "attn.q_proj.weight"}}}, {"k_proj", {{layer + "attn.k_proj.weight"}}},
+      {"v_proj", {{layer + "attn.v_proj.weight"}}}, {"o_proj", {{layer + "attn.out_proj.weight"}}},
+      {"up_proj", {{layer + "mlp.fc_in.weight"}}},  {"down_proj", {{layer + "mlp.fc_out.weight"}}}};
+}
+
+// One table for all: llama.cpp's converter splits, reorders and transposes into these.
+Names gguf_names() {
+  const std::string layer = "blk.{}.";
+  const auto attention = [&](const char* name) -> std::vector<Place> {
+    return {{layer + "attn_" + name + ".weight"}, {layer + "attn_qkv.weight", Fused::qkv}};
+  };
+  Names names = {{"q_proj", attention("q")},
+                 {"k_proj", attention("k")},
+                 {"v_proj", attention("v")},
+                 {"o_proj", {{layer + "attn_output.weight"}}}};
+  for (const char* name : {"gate", "up", "down"}) {
+    const std::string linear = name + std::string("_proj"), tensor = layer + "ffn_" + name;
+    names[linear] = {{tensor + ".weight"}};
+    names["experts." + linear] = {{tensor + "_exps.weight", Fused::no, false, true},
+                                  {tensor + ".{e}.weight"}};
+  }
+  return names;
+}
+
+const std::map<std::string, Names>& families() {
+  static const std::map<std::string, Names> all = {
+      {"bloom", bloom_names()},
+      {"falcon", bloom_names()},
+      {"gemma2", llama_names()},
+      {"gemma3", llama_names()},
+      {"gpt2", gpt2_names()},
+      {"gptj", gptj_names()},
+      {"llama", llama_names()},
+      {"mistral", llama_names()},
+      {"mixtral", with_experts("block_sparse_moe", "w1", "w3", "w2")},
+      {"opt", opt_names()},
+      {"qwen2", llama_names()},
+      {"qwen3", llama_names()},
+      {"qwen3_moe", with_experts("mlp", "gate_proj", "up_proj", "down_proj")},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::vector<Place> places_of(const std::string& family, const std::string& linear, bool gguf) {
+  static const Names in_gguf = gguf_names();
+  const auto known = families().find(family);
+  if (known != families().end()) {
+    const Names& names = gguf ? in_gguf : known->second;
+    const auto found = names.find(linear);
+    if (found != names.end()) return found->second;
+  }
+  throw Error(ErrorCode::unsupported, "the names of tensors of the family " + quote(family) +
+                                          " are not known for " + quote(linear));
+}
+
+const std::vector<std::string>& name_prefixes() {
+  static const std::vector<std::string> all = {"",
+                                               "model.",
+                                               "transformer.",
+                                               "decoder.",
+                                               "model.decoder.",
+                                               "language_model.model.",
+                                               "model.language_model."};
+  return all;
+}
+
+std::vector<std::string> named_families() {
+  std::vector<std::string> names;
+  for (const auto& [family, table] : families()) names.push_back(family);
+  return names;
+}
+
+}  // namespace tessera::weights

@@ -1,0 +1,202 @@
+#include "tessera/weights/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <unordered_map>
+#include <utility>
+
+#include "convert.h"
+#include "folder.h"
+#include "gguf.h"
+#include "layout.h"
+#include "mapping.h"
+#include "safetensors.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::weights {
+namespace {
+
+// What is no safetensors file, by its first bytes, so that the message can say what to do.
+void check_kind(std::span<const std::byte> file, const std::string& path) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()),
+                              std::min<std::size_t>(file.size(), 64));
+  const auto starts_with = [&](std::string_view start) { return text.rfind(start, 0) == 0; };
+  if (starts_with("PK\x03\x04") || starts_with("\x80\x02")) refuse_pickle(path);
+  if (starts_with("version https://git-lfs")) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} holds a pointer of Git LFS, not the weights; run 'git lfs pull' in "
+                            "its folder",
+                            quote(path, 300)),
+                path);
+  }
+}
+
+}  // namespace
+
+struct Weights::Parts {
+  std::vector<std::unique_ptr<Mapping>> mappings;
+  std::unordered_map<std::string_view, const TensorInfo*> by_name;
+  std::unordered_map<std::string_view, const Mapping*> by_file;
+
+  const Mapping& mapping_of(const TensorInfo& tensor) const {
+    const auto found = by_file.find(tensor.file);
+    if (found == by_file.end()) {
+      throw Error(ErrorCode::internal, "a tensor of other weights: " + quote(tensor.name, 100));
+    }
+    return *found->second;
+  }
+};
+
+Weights::Weights() : metadata_(Json::object()), parts_(std::make_unique<Parts>()) {}
+Weights::~Weights() = default;
+
+void Weights::add_file(const std::string& path) {
+  auto mapping = std::make_unique<Mapping>(path);
+  const std::span<const std::byte> file = mapping->bytes();
+  std::vector<TensorInfo> tensors;
+  if (looks_like_gguf(file)) {
+    GgufHeader header = parse_gguf(file, path);
+    is_gguf_ = true;
+    config_ = std::move(header.metadata);
+    config_path_ = path;
+    tensors = std::move(header.tensors);
+  } else {
+    check_kind(file, path);
+    SafetensorsHeader header = parse_safetensors(file, path);
+    if (metadata_.empty()) metadata_ = std::move(header.metadata);
+    tensors = std::move(header.tensors);
+  }
+  std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));
+  files_.push_back(path);
+  parts_->mappings.push_back(std::move(mapping));
+}
+
+void Weights::index_names() {
+  for (const auto& mapping : parts_->mappings) {
+    parts_->by_file.emplace(mapping->path(), mapping.get());
+  }
+  for (const TensorInfo& tensor : tensors_) {
+    const auto [other, fresh] = parts_->by_name.emplace(tensor.name, &tensor);
+    if (fresh) continue;
+    fail_at(tensor.file, tensor.offset_bytes,
+            fmt::format("tensor {} is also in {}, at byte {}", quote(tensor.name, 100),
+                        quote(other->second->file, 300), other->second->offset_bytes));
+  }
+}
+
+std::shared_ptr<const Weights> Weights::open(const std::string& path) {
+  const Source source = find_source(path);
+  std::shared_ptr<Weights> weights(new Weights);
+  weights->path_ = path;
+  if (!source.config_path.empty()) {
+    weights->config_ = read_json_file(source.config_path);
+    weights->config_path_ = source.config_path;
+  }
+  for (const std::string& file : source.files) weights->add_file(file);
+  weights->index_names();
+  // What the index promises is there; its folder may hold more.
+  const std::string folder = std::filesystem::path(source.index_path).parent_path().string();
+  for (const auto& [name, file] : source.weight_map.items()) {
+    const TensorInfo* tensor = weights->find(name);
+    const std::filesystem::path promised(file.get<std::string>());
+    const std::string full = (std::filesystem::path(folder) / promised.lexically_normal()).string();
+    if (tensor != nullptr && tensor->file == full) continue;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: tensor {} is not in {}, where the index has it{}",
+                            quote(source.index_path, 300), quote(name, 100), quote(full, 300),
+                            tensor == nullptr ? "" : ", but in " + quote(tensor->file, 300)),
+                source.index_path);
+  }
+  return weights;
+}
+
+const TensorInfo* Weights::find(std::string_view name) const {
+  const auto found = parts_->by_name.find(name);
+  return found == parts_->by_name.end() ? nullptr : found->second;
+}
+
+const TensorInfo& Weights::require(std::string_view name) const {
+  if (const TensorInfo* found = find(name)) return *found;
+  throw Error(ErrorCode::not_found, fmt::format("{} has no tensor {}{}", quote(path_, 300),
+                                                quote(name, 100), did_you_mean(name, names())));
+}
+
+std::vector<std::string> Weights::names() const {
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : tensors_) names.push_back(tensor.name);
+  return names;
+}
+
+std::span<const std::byte> Weights::bytes(const TensorInfo& tensor) const {
+  const Mapping& mapping = parts_->mapping_of(tensor);
+  mapping.check_unchanged();
+  return mapping.bytes().subspan(static_cast<std::size_t>(tensor.offset_bytes),
+                                 static_cast<std::size_t>(tensor.size_bytes));
+}
+
+void Weights::release(const TensorInfo& tensor) const {
+  parts_->mapping_of(tensor).release(tensor.offset_bytes, tensor.size_bytes);
+}
+
+std::uint64_t Weights::size_bytes() const {
+  std::uint64_t total = 0;
+  for (const TensorInfo& tensor : tensors_) total += tensor.size_bytes;
+  return total;
+}
+
+namespace {
+
+// Elements [first, first + out.size()) where `first` may lie within a block.
+void read_blocks(const DTypeInfo& info, const std::byte* data, std::int64_t first,
+                 std::span<float> out) {
+  constexpr std::int64_t kLargestBlock = 256;
+  const std::int64_t size = info.block_elements;
+  while (!out.empty()) {
+    const std::byte* block = data + first / size * info.block_bytes;
+    const std::int64_t skipped = first % size;
+    const auto wanted = static_cast<std::int64_t>(out.size());
+    std::int64_t taken = wanted / size * size;
+    if (skipped == 0 && taken > 0) {
+      convert_blocks(info.dtype, block, taken / size, out.data());
+    } else {
+      float whole[kLargestBlock];
+      convert_blocks(info.dtype, block, 1, whole);
+      taken = std::min(size - skipped, wanted);
+      std::copy_n(whole + skipped, taken, out.data());
+    }
+    first += taken;
+    out = out.subspan(static_cast<std::size_t>(taken));
+  }
+}
+
+}  // namespace
+
+void read_f32(const Weights& weights, const TensorInfo& tensor, std::int64_t first,
+              std::span<float> out) {
+  const DTypeInfo& info = info_of(tensor.dtype);
+  const std::int64_t count = tensor.num_elements();
+  const auto wanted = static_cast<std::int64_t>(out.size());
+  if (!info.readable) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: tensor {} is stored as {}, which is not read",
+                            quote(tensor.file, 300), quote(tensor.name, 100), info.name),
+                tensor.name);
+  }
+  if (first < 0 || wanted > count || first > count - wanted) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("tensor {}: elements {} to {} of {}", quote(tensor.name, 100), first,
+                            first + wanted, count),
+                tensor.name);
+  }
+  const std::byte* data = weights.bytes(tensor).data();
+  if (info.block_elements == 1) {
+    convert_elements(tensor.dtype, data + first * info.block_bytes, wanted, out.data());
+  } else {
+    read_blocks(info, data, first, out);
+  }
+}
+
+}  // namespace tessera::weights

@@ -1,0 +1,51 @@
+#include "tessera/kernels/moments.h"
+
+#include "check.h"
+#include "tessera/kernels/quantise.h"
+#include "versions.h"
+
+namespace tessera::kernels {
+
+Moments merge(const Moments& a, const Moments& b) {
+  Moments all;
+  all.min = a.min < b.min ? a.min : b.min;
+  all.max = a.max > b.max ? a.max : b.max;
+  all.count = a.count + b.count;
+  all.num_not_finite = a.num_not_finite + b.num_not_finite;
+  if (all.count == 0) return all;
+  const double n = static_cast<double>(all.count);
+  const double part_a = static_cast<double>(a.count) / n;
+  const double part_b = static_cast<double>(b.count) / n;
+  const double apart = b.mean - a.mean;
+  all.mean = a.count >= b.count ? a.mean + apart * part_b : b.mean - apart * part_a;
+  all.variance = a.variance * part_a + b.variance * part_b + apart * apart * part_a * part_b;
+  return all;
+}
+
+Status moments(const void* x, Real type, std::int64_t count, Moments* out) {
+  if (x == nullptr || out == nullptr || !cpu::valid(type) || !cpu::valid_shape(1, count)) {
+    return Status::invalid_argument;
+  }
+  cpu::chosen().moments({x, type, count}, out);
+  return Status::ok;
+}
+
+Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments* out) {
+  if (!cpu::valid(matrix) || !cpu::valid(rows, matrix.rows) || group_size < 0 || out == nullptr) {
+    return Status::invalid_argument;
+  }
+  const std::int64_t size = group_size == 0 ? matrix.columns : group_size;
+  const std::int64_t groups = num_groups(matrix.columns, group_size);
+  for (std::int64_t row = rows.first; row < rows.last; ++row) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::int64_t first = g * size;
+      const std::int64_t left = matrix.columns - first;
+      cpu::chosen().moments({cpu::at(matrix.data, matrix.type, row * matrix.stride + first),
+                             matrix.type, left < size ? left : size},
+                            out + row * groups + g);
+    }
+  }
+  return Status::ok;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,56 @@
+// Matrix products in double: what the fast versions are measured against.
+#include "../packed.h"
+#include "reference.h"
+
+namespace tessera::kernels::cpu::reference {
+namespace {
+
+/// Weight [row][column] of the packed matrix.
+double weight_of(const PackedWeights& w, const PackedLayout& l, std::int64_t row,
+                 std::int64_t column) {
+  const std::int64_t block = row / kRowsPerBlock, lane = row % kRowsPerBlock;
+  const std::int64_t group = column / l.group_size, inside = column % l.group_size;
+  const auto* words = static_cast<const std::uint32_t*>(w.data) +
+                      l.word(block, group, inside / l.unit_columns) + lane;
+  const int code =
+      static_cast<int>(unit_code(words, kRowsPerBlock, inside % l.unit_columns, w.format.bitwidth));
+  const char* scales = static_cast<const char*>(w.data) + l.words_bytes;
+  const std::int64_t at = (block * l.groups + group) * kRowsPerBlock + lane;
+  const auto* zero_points = reinterpret_cast<const std::uint8_t*>(scales + l.scales_bytes);
+  const int zero_point =
+      w.format.symmetric ? symmetric_zero_point(w.format.bitwidth) : zero_points[at];
+  return double{load(scales, w.format.scale_type, at)} * (code - zero_point);
+}
+
+}  // namespace
+
+void dequant_gemm(Matrix x, PackedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
+  const PackedLayout l = layout_of(w.rows, w.columns, w.format);
+  for (std::int64_t token = 0; token < x.rows; ++token) {
+    for (std::int64_t row = outputs.first; row < outputs.last; ++row) {
+      double sum = 0;
+      for (std::int64_t column = 0; column < w.columns; ++column) {
+        sum += weight_of(w, l, row, column) * load(x.data, x.type, token * x.stride + column);
+      }
+      out[token * out_stride + row] = static_cast<float>(sum);
+    }
+  }
+}
+
+void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens, Int8Weights w,
+               Rows outputs, float* out, std::int64_t out_stride) {
+  const std::int64_t quads = (w.columns + 3) / 4;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    for (std::int64_t row = outputs.first; row < outputs.last; ++row) {
+      const std::int8_t* packed =
+          w.codes + (row / kRowsPerBlock * quads * kRowsPerBlock + row % kRowsPerBlock) * 4;
+      std::int32_t sum = 0;
+      for (std::int64_t k = 0; k < w.columns; ++k) {
+        sum += codes[token * w.columns + k] * packed[k / 4 * kRowsPerBlock * 4 + k % 4];
+      }
+      out[token * out_stride + row] = scale[token] * w.scale[row] * static_cast<float>(sum);
+    }
+  }
+}
+
+}  // namespace tessera::kernels::cpu::reference

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/kernels/gemm.h"
+#include "tessera/kernels/int8.h"
+#include "tessera/kernels/moments.h"
+#include "tessera/kernels/quantise.h"
+
+// What the versions for one instruction set provide. Arguments have been checked; all pointers are
+// valid and sizes positive.
+namespace tessera::kernels::cpu {
+
+/// Numbers that share a scale: a group of a row, or a whole row.
+struct Numbers {
+  const void* data;
+  Real type;
+  std::int64_t count;
+};
+
+/// Smallest and largest; both NaN where a number is not finite.
+struct Range {
+  float min, max;
+};
+
+struct QuantiseOptions {
+  float scale;
+  int zero_point;
+  QuantFormat format;
+  Rounding rounding;
+  std::uint64_t seed, first_index;  ///< of the first number's element
+};
+
+/// One function of a kernel and the instruction set that it is written for; null: no version.
+struct Versions {
+  const char* isa;
+  void (*moments)(Numbers x, Moments* out) = nullptr;
+  Range (*range)(Numbers x) = nullptr;
+  void (*quantise)(Numbers x, const QuantiseOptions& options, std::uint8_t* codes) = nullptr;
+  void (*dequantise)(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
+                     float* out) = nullptr;
+  void (*dequant_gemm)(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+                       std::int64_t out_stride) = nullptr;
+  void (*quantise_row)(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes,
+                       float* scale) = nullptr;
+  void (*int8_gemm)(const std::int8_t* codes, const float* scale, std::int64_t tokens,
+                    Int8Weights weights, Rows outputs, float* out,
+                    std::int64_t out_stride) = nullptr;
+};
+
+/// The fastest version of every kernel that this machine runs (or what use_isa() set).
+const Versions& chosen();
+
+TESSERA_KERNELS_INLINE float load(const void* data, Real type, std::int64_t i) {
+  if (type == Real::f32) {
+    float value;
+    __builtin_memcpy(&value, static_cast<const char*>(data) + 4 * i, 4);
+    return value;
+  }
+  std::uint16_t bits;
+  __builtin_memcpy(&bits, static_cast<const char*>(data) + 2 * i, 2);
+  return type == Real::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+TESSERA_KERNELS_INLINE const void* at(const void* data, Real type, std::int64_t i) {
+  return static_cast<const char*>(data) + i * size_of(type);
+}
+
+}  // namespace tessera::kernels::cpu

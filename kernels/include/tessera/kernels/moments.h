@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "tessera/kernels/types.h"
+
+namespace tessera::kernels {
+
+/// Range and moments of a set of numbers. NaN and Inf are counted and otherwise left out.
+struct Moments {
+  double min = std::numeric_limits<double>::infinity();   ///< Inf of an empty set
+  double max = -std::numeric_limits<double>::infinity();  ///< -Inf of an empty set
+  double mean = 0;
+  double variance = 0;              ///< of the population: sum of (x - mean)^2 / count
+  std::int64_t count = 0;           ///< of the finite numbers
+  std::int64_t num_not_finite = 0;  ///< NaN, Inf and -Inf
+};
+
+/// The moments of two sets together (Chan, Golub and LeVeque, "Updating formulae and a pairwise
+/// algorithm for computing sample variances", 1979, eq. 2.1).
+Moments merge(const Moments& a, const Moments& b);
+
+/// Moments of `count` numbers of `type` at `x`, which need not be aligned. One pass; the variance
+/// is stable: its error stays near that of a sum in f32 of the differences from a value among the
+/// data, however large the mean is.
+Status moments(const void* x, Real type, std::int64_t count, Moments* out);
+
+/// Moments of every group of `group_size` consecutive columns (0: of the whole row), shape
+/// [matrix.rows][num_groups(columns, group_size)].
+Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments* out);
+
+}  // namespace tessera::kernels

@@ -1,0 +1,199 @@
+#include "tessera/kernels/gemm.h"
+
+#include "support.h"
+
+namespace tessera::kernels {
+namespace {
+
+using test::Guarded;
+using test::Stored;
+
+constexpr Status kBad = Status::invalid_argument;
+
+/// Random codes, scales and zero points, packed.
+struct Weights {
+  Weights(std::int64_t num_rows, std::int64_t num_columns, QuantFormat quant_format,
+          std::uint64_t stream)
+      : rows(num_rows),
+        columns(num_columns),
+        format(quant_format),
+        groups(num_groups(columns, format.group_size)),
+        codes(static_cast<std::size_t>(rows * columns)),
+        scale(static_cast<std::size_t>(rows * groups)),
+        zero_point(scale.size()),
+        data(packed_weights_bytes(rows, columns, format)) {
+    std::mt19937_64 random(test::seed() + stream);
+    const auto span = static_cast<unsigned>(highest_code(format) - lowest_code(format) + 1);
+    for (auto& code : codes) {
+      code =
+          static_cast<std::uint8_t>(random() % span + static_cast<unsigned>(lowest_code(format)));
+    }
+    for (float& s : scale) {
+      s = 0.01f * static_cast<float>(random() % 100 + 1);
+      if (format.scale_type == Real::f16) s = f16_to_f32(f32_to_f16(s));
+      if (format.scale_type == Real::bf16) s = bf16_to_f32(f32_to_bf16(s));
+    }
+    for (auto& z : zero_point) {
+      z = static_cast<std::uint8_t>(format.symmetric ? symmetric_zero_point(format.bitwidth)
+                                                     : random() % (span + 0u));
+    }
+    const std::int64_t half = rows / 2 / kRowsPerBlock * kRowsPerBlock;
+    for (const Rows slice : {Rows{0, half}, Rows{half, rows}}) {
+      if (slice.first == slice.last) continue;
+      EXPECT_EQ(pack_weights(codes.data(), rows, columns, format, scale.data(), zero_point.data(),
+                             slice, data.data()),
+                Status::ok);
+    }
+    EXPECT_EQ(data.num_touched(), 0);
+  }
+  double weight(std::int64_t row, std::int64_t column) const {
+    const std::int64_t size = format.group_size == 0 ? columns : format.group_size;
+    const auto group = static_cast<std::size_t>(row * groups + column / size);
+    const int code = codes[static_cast<std::size_t>(row * columns + column)];
+    return double{scale[group]} * (code - zero_point[group]);
+  }
+  PackedWeights packed() { return {rows, columns, format, data.data()}; }
+
+  std::int64_t rows, columns;
+  QuantFormat format;
+  std::int64_t groups;
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scale;
+  std::vector<std::uint8_t> zero_point;
+  Guarded<unsigned char> data;
+};
+
+/// The product against double; `gap` elements between the rows of activations and outputs.
+void check_product(Weights& w, Real type, std::int64_t tokens, std::int64_t gap, std::int64_t off) {
+  const std::int64_t stride = w.columns + gap, out_stride = w.rows + gap;
+  Stored x(test::normal_values(tokens * stride, 5, 0.3, 1), type, off);
+  Guarded<float> out(tokens * out_stride, off);
+  const Matrix activations{x.memory.data(), type, tokens, w.columns, stride};
+  const std::int64_t half = w.rows / 2 / kRowsPerBlock * kRowsPerBlock;
+  for (const Rows slice : {Rows{half, w.rows}, Rows{0, half}}) {
+    if (slice.first == slice.last) continue;
+    ASSERT_EQ(dequant_gemm(activations, w.packed(), slice, out.data(), out_stride), Status::ok);
+  }
+  Guarded<float> poison(1);
+  std::vector<float> got;
+  std::vector<double> expected;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t row = 0; row < out_stride; ++row) {
+      if (row >= w.rows) {
+        ASSERT_EQ(std::memcmp(&out[t * out_stride + row], poison.data(), 4), 0) << "gap written";
+        continue;
+      }
+      double sum = 0;
+      for (std::int64_t k = 0; k < w.columns; ++k) sum += w.weight(row, k) * x[t * stride + k];
+      expected.push_back(sum);
+      got.push_back(out[t * out_stride + row]);
+    }
+  }
+  ASSERT_EQ(out.num_touched(), 0);
+  ASSERT_LE(test::nmse(got, expected), 1e-9)
+      << w.format.bitwidth << " bits, symmetric " << w.format.symmetric << ", group "
+      << w.format.group_size << ", " << w.rows << "x" << w.columns << ", tokens " << tokens;
+}
+
+TEST(DequantGemm, MatchesDoubleInEveryFormat) {
+  test::for_each_isa([](const std::string&) {
+    for (const int bitwidth : {3, 4, 8}) {
+      for (const bool symmetric : {true, false}) {
+        for (const std::int64_t group : {0, 5, 32, 64, 128}) {
+          for (const Real scales : {Real::f32, Real::f16, Real::bf16}) {
+            Weights w(48, 256, {bitwidth, symmetric, group, scales}, 1);
+            for (const Real type : {Real::f32, Real::f16, Real::bf16}) {
+              check_product(w, type, 1, 0, 0);
+              check_product(w, type, 9, 0, 0);
+            }
+            if (::testing::Test::HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  });
+}
+
+// Rows that leave a block incomplete, columns that leave a unit, a tile and a group incomplete.
+TEST(DequantGemm, MatchesDoubleAtOddSizes) {
+  test::for_each_isa([](const std::string&) {
+    for (const int bitwidth : {3, 4, 8}) {
+      for (const std::int64_t rows : {1, 15, 16, 17, 33, 50}) {
+        for (const std::int64_t columns : {1, 3, 31, 33, 100, 517}) {
+          for (const std::int64_t group : {0, 32}) {
+            Weights w(rows, columns, {bitwidth, columns % 2 == 0, group, Real::f16}, 2);
+            for (const std::int64_t tokens : {1, 2, 3, 4, 5, 7, 13}) {
+              check_product(w, Real::f32, tokens, 3, 4);
+              if (::testing::Test::HasFatalFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// Longer than the strips of columns and the panels of tokens that the fast versions cut.
+TEST(DequantGemm, MatchesDoubleAtLargeSizes) {
+  test::for_each_isa([](const std::string& isa) {
+    if (isa == "scalar") return;  // it is the same loop at any size
+    for (const int bitwidth : {3, 4, 8}) {
+      Weights wide(17, 9001, {bitwidth, false, 128, Real::f32}, 3);
+      for (const std::int64_t tokens : {1, 3, 6}) check_product(wide, Real::bf16, tokens, 1, 2);
+      Weights deep(32, 777, {bitwidth, true, 64, Real::f16}, 4);
+      check_product(deep, Real::f16, 301, 1, 2);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+TEST(PackedWeights, NeedTheBytesThatTheirLayoutSays) {
+  // Two blocks of 16 rows: 4 bits, 64 columns, two scales of 2 bytes a row.
+  EXPECT_EQ(packed_weights_bytes(32, 64, {4, true, 32, Real::f16}), 32 * 32 + 32 * 2 * 2);
+  EXPECT_EQ(packed_weights_bytes(32, 64, {3, true, 32, Real::f16}), 32 * 24 + 32 * 2 * 2);
+  EXPECT_EQ(packed_weights_bytes(32, 64, {8, false, 0, Real::f32}), 32 * 64 + 32 * 4 + 64);
+  EXPECT_EQ(packed_weights_bytes(1, 1, {4, true, 0, Real::f32}), 64 + 64);
+  EXPECT_EQ(packed_weights_bytes(0, 64, {4, true, 32, Real::f16}), 0);
+  EXPECT_EQ(packed_weights_bytes(32, -1, {4, true, 32, Real::f16}), 0);
+  EXPECT_EQ(packed_weights_bytes(32, 64, {2, true, 32, Real::f16}), 0);
+  EXPECT_EQ(packed_weights_bytes(INT64_MAX, INT64_MAX, {4, true, 32, Real::f16}), 0);
+}
+
+TEST(DequantGemm, RefusesWhatIsWrong) {
+  Weights w(32, 64, {4, false, 32, Real::f32}, 5);
+  std::vector<float> x(64 * 2), out(64);
+  const Matrix m{x.data(), Real::f32, 2, 64, 64};
+  const auto gemm = [&](Matrix a, PackedWeights p, Rows rows, float* to, std::int64_t stride) {
+    return dequant_gemm(a, p, rows, to, stride);
+  };
+  EXPECT_EQ(gemm(m, w.packed(), {0, 32}, out.data(), 32), Status::ok);
+  EXPECT_EQ(gemm({nullptr, Real::f32, 2, 64, 64}, w.packed(), {0, 32}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm({x.data(), Real::f32, 2, 63, 64}, w.packed(), {0, 32}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm({x.data(), Real::f32, 0, 64, 64}, w.packed(), {0, 32}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm(m, {32, 64, w.format, nullptr}, {0, 32}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm(m, {32, 64, w.format, w.data.data() + 4}, {0, 32}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm(m, {-32, 64, w.format, w.data.data()}, {0, 32}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm(m, {32, 64, {6, true, 0, Real::f32}, w.data.data()}, {0, 32}, out.data(), 32),
+            kBad);
+  EXPECT_EQ(gemm(m, w.packed(), {0, 33}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm(m, w.packed(), {8, 32}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm(m, w.packed(), {0, 8}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm(m, w.packed(), {16, 16}, out.data(), 32), kBad);
+  EXPECT_EQ(gemm(m, w.packed(), {0, 32}, nullptr, 32), kBad);
+  EXPECT_EQ(gemm(m, w.packed(), {0, 32}, out.data(), 31), kBad);
+
+  const auto pack = [&](const std::uint8_t* codes, const float* scale, const std::uint8_t* zero,
+                        Rows rows, void* to) {
+    return pack_weights(codes, 32, 64, w.format, scale, zero, rows, to);
+  };
+  const std::uint8_t* zero = w.zero_point.data();
+  EXPECT_EQ(pack(nullptr, w.scale.data(), zero, {0, 32}, w.data.data()), kBad);
+  EXPECT_EQ(pack(w.codes.data(), nullptr, zero, {0, 32}, w.data.data()), kBad);
+  EXPECT_EQ(pack(w.codes.data(), w.scale.data(), nullptr, {0, 32}, w.data.data()), kBad);
+  EXPECT_EQ(pack(w.codes.data(), w.scale.data(), zero, {0, 31}, w.data.data()), kBad);
+  EXPECT_EQ(pack(w.codes.data(), w.scale.data(), zero, {0, 32}, nullptr), kBad);
+  EXPECT_EQ(pack(w.codes.data(), w.scale.data(), zero, {0, 32}, w.data.data() + 8), kBad);
+}
+
+}  // namespace
+}  // namespace tessera::kernels
