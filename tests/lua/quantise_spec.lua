@@ -77,7 +77,44 @@ describe("ts.quantise", function()
   end)
 end)
 
+local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
+local data = here .. "/../../experiments/indicator/data/tiny_llama"
+local statistics = data .. ".statistics.safetensors"
+
 describe("ts.quantise_model", function()
+  local out
+  before_each(function() out = support.temporary() .. ".out" end)
+  after_each(function()
+    os.execute("rm -rf '" .. out .. "'")
+    support.remove_files()
+  end)
+
+  it("writes a checkpoint and says what became of each matrix", function()
+    local seen = 0
+    local summary = ts.quantise_model {
+      model = data, bitwidths = 4, granularity = "channel", method = "gptq", statistics = statistics, out = out,
+      progress = function(done, total) seen = seen + (done <= total and 1 or 0) end,
+    }
+    assert.equal(out, summary.out)
+    assert.is_true(summary.bytes_after < summary.bytes_before)
+    assert.equal(#summary.matrices, seen)
+    for _, m in ipairs(summary.matrices) do assert.is_true(m.output_error <= m.rtn_output_error) end
+    local stored = ts.weights(out):tensor "model.layers.0.self_attn.q_proj.weight_packed"
+    assert.equal("I32", stored:dtype())
+    raises("io", "overwrite = true", function()
+      return ts.quantise_model { model = data, bitwidths = 4, granularity = "channel", out = out }
+    end)
+  end)
+
+  it("takes the bitwidths of a plan, layer by layer", function()
+    local plan = { stages = { { bitwidths = { 8 } }, { bitwidths = { 16 } } } }
+    local summary = ts.quantise_model { model = data, plan = plan, granularity = "channel", out = out }
+    for _, m in ipairs(summary.matrices) do
+      assert.equal(0, m.layer_index)
+      assert.equal(8, m.bitwidth)
+    end
+  end)
+
   it("refuses what it cannot do", function()
     local function refused(code, text, options)
       options.model, options.out = options.model or "absent", options.out or "out"
@@ -86,7 +123,7 @@ describe("ts.quantise_model", function()
     refused("invalid_argument", "either plan or bitwidths", {})
     refused("invalid_argument", "either plan or bitwidths", { bitwidths = 4, plan = {} })
     refused("not_found", "absent", { bitwidths = 4 })
-    refused("not_found", "absent", { bitwidths = { 4, 8 } })
+    refused("not_found", "absent", { bitwidths = { 4, 8 }, progress = false })
     refused("out_of_range", "bitwidths", { bitwidths = 2 })
     refused("out_of_range", "bitwidths[2]", { bitwidths = { 4, 99 } })
     refused("invalid_argument", "bitwidths", { bitwidths = "4" })
