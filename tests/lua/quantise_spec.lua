@@ -107,7 +107,7 @@ describe("ts.quantise_model", function()
   end)
 
   it("takes the bitwidths of a plan, layer by layer", function()
-    local plan = { stages = { { bitwidths = { 8 } }, { bitwidths = { 16 } } } }
+    local plan = { stages = { { bitwidths = { 8, 16 } }, { bitwidths = { 16, 16, 16, 16 } } } }
     local summary = ts.quantise_model { model = data, plan = plan, granularity = "channel", out = out }
     for _, m in ipairs(summary.matrices) do
       assert.equal(0, m.layer_index)

@@ -208,6 +208,19 @@ local ts = {}
 ---@field attention_s fun(self, query: table): number, table Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, num_kv_heads, head_dim }, and the same
 ---@field save fun(self, path: string) Writes it as JSON
 
+--- A weight matrix as codes, and how far they are from it.
+---@class tessera.Quantised
+---@field method string What made the codes: rtn where gptq did worse than it
+---@field bitwidth integer Bits of a code
+---@field mse number Mean squared difference of the weights
+---@field max_error number Largest difference of a weight
+---@field scale_max number Largest scale
+---@field bytes integer Of codes, scales and zero points as a checkpoint stores them
+---@field output_error number? Squared error of the outputs for a token, summed over them; nil without calibration
+---@field rtn_output_error number? The same by round-to-nearest, where it was compared
+---@field damping number Of gptq: added to the Hessian's diagonal, over its mean
+---@field dequantised fun(self): tessera.Tensor The values that the codes stand for
+
 --- An open file of results.
 ---@class tessera.ResultStore
 ---@field path string The file
@@ -297,6 +310,32 @@ local ts = {}
 ---@field reserve_bytes number Runtime and allocator (bytes)
 ---@field total_bytes number Sum of the above (bytes)
 ---@field capacity_bytes number Of the device (bytes)
+
+--- Numbers with a shape: of a file, read when they are asked for, or your own.
+---@class tessera.Tensor
+---@field name string As in the file
+---@field num_elements integer Product of the shape
+---@field shape fun(self): integer[] Sizes, slowest first
+---@field dtype fun(self): string What it is stored as, in the file's words: F32, F16, BF16, Q4_K, ...
+---@field min fun(self): number? Least of the finite numbers; nil where there is none
+---@field max fun(self): number? Greatest of the finite numbers
+---@field mean fun(self): number? Mean of the finite numbers
+---@field variance fun(self): number? Their variance: of the population, divided by the count
+---@field num_not_finite fun(self): integer How many numbers are NaN or infinite
+---@field to_table fun(self, first: integer?, count: integer?): number[] The numbers from `first` (1-based), row by row, as f32; all by default
+
+--- The weights of a model on disk; nothing is read before it is asked for.
+---@class tessera.Weights
+---@field path string As given
+---@field files string[] The files behind it
+---@field num_tensors integer Tensors in all files
+---@field size_bytes integer Of all tensors, as stored (bytes)
+---@field config table? config.json, or the metadata of a GGUF file
+---@field metadata table __metadata__ of a safetensors file
+---@field tensors fun(self): fun(): table? Iterates { name, dtype, shape, file, offset_bytes, size_bytes }, in the order of the files
+---@field tensor fun(self, name: string): tessera.Tensor A tensor by its name in the file
+---@field model fun(self): tessera.Model The architecture, from config.json or the metadata of a GGUF file
+---@field linear fun(self, layer_index: integer, name: string, expert_index: integer?): tessera.Tensor A matrix by Tessera's name ("q_proj", "experts.up_proj"), out of a fused tensor where it is stored in one; [out_features, in_features]
 
 --- One batch of requests.
 ---@class tessera.Workload
@@ -586,6 +625,38 @@ local ts = {}
 ---@field donor? tessera.Profile|string Profile of another device, or its file, to carry over by the data sheets (`modelled`) instead of looking for one of this device
 ---@field file? string A saved profile, instead of the rest
 
+---@class tessera.options.quantise
+---@field tensor tessera.Tensor The weights, [out_features, in_features]
+---@field bitwidth integer 3, 4 or 8 (an integer in [3, 8] (bits))
+---@field method? "rtn"|"gptq"|"awq" rtn: to the nearest code; gptq, awq: with calibration [default "rtn"]
+---@field activations? tessera.Tensor Inputs of the linear to calibrate with, [tokens, in_features]
+---@field statistics? string Calibration file in place of activations (tessera man statistics)
+---@field layer_index? integer Of statistics: the layer, from 0 (an integer in [0, 100000])
+---@field linear? string Of statistics: the linear, such as "q_proj"
+---@field scale_type? "f32"|"f16"|"bf16" What scales are rounded to, upwards [default "f32"]
+---@field symmetric? boolean Whether 0 lies in the middle of the codes [default true]
+---@field granularity? "tensor"|"channel"|"group" Which weights share a scale: all, an output channel's, or a group of these [default "group"]
+---@field group_size? integer Input channels that share a scale, with granularity group (an integer in [1, 1048576]) [default 128]
+---@field rounding? "deterministic"|"stochastic" To the nearest code, or up with the probability of the fraction [default "deterministic"]
+---@field seed? integer Seed of stochastic rounding (an integer in [0, 9.0072e+15]) [default 0]
+---@field act_order? "none"|"weight"|"group" Of gptq: columns as they are, those with the largest inputs first, or grouped in that order too [default "none"]
+
+---@class tessera.options.quantise_model
+---@field model string Folder with safetensors and config.json
+---@field out string Folder to write; it appears complete or not at all
+---@field plan? tessera.Plan Plan whose bitwidths the layers get
+---@field bitwidths? integer|integer[] In place of a plan: one of 3, 4, 8, 16 for all layers, or a list of one for each
+---@field method? "rtn"|"gptq"|"awq"|"smoothquant" rtn; gptq, awq: with statistics; smoothquant: W8A8, with statistics [default "rtn"]
+---@field statistics? string Calibration file (tessera man statistics)
+---@field overwrite? boolean Whether an earlier result in `out` may go once the new one is complete [default false]
+---@field progress? fun(done: integer, total: integer, layer_index: integer)|false Called after each matrix; false for silence. Default: a bar on a terminal
+---@field symmetric? boolean Whether 0 lies in the middle of the codes [default true]
+---@field granularity? "tensor"|"channel"|"group" Which weights share a scale: all, an output channel's, or a group of these [default "group"]
+---@field group_size? integer Input channels that share a scale, with granularity group (an integer in [1, 1048576]) [default 128]
+---@field rounding? "deterministic"|"stochastic" To the nearest code, or up with the probability of the fraction [default "deterministic"]
+---@field seed? integer Seed of stochastic rounding (an integer in [0, 9.0072e+15]) [default 0]
+---@field act_order? "none"|"weight"|"group" Of gptq: columns as they are, those with the largest inputs first, or grouped in that order too [default "none"]
+
 ---@class tessera.options.read_profile_data
 ---@field format? "tessera"|"aiconfigurator"|"vidur"|"helix"|"llmpq" Whose table it is; default: by its header
 ---@field device? string Device that was measured, where the file does not say or says it otherwise
@@ -629,6 +700,14 @@ local ts = {}
 ---@field memory? string As for ts.problem
 ---@field kv_bitwidth? integer As for ts.problem (an integer in [2, 16] (bits))
 ---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
+
+---@class tessera.options.tensor
+---@field shape integer[] Sizes, slowest first: { rows, columns } (a list, each item an integer in [0, 9.0072e+15])
+---@field data number[] The numbers, row by row; kept as f32
+---@field name? string What messages call it [default "tensor"]
+
+---@class tessera.options.weights
+---@field path string A .safetensors or .gguf file, or the folder that holds it
 
 ---@class tessera.options.workload
 ---@field name? string Name to refer to it by
@@ -778,6 +857,16 @@ function ts.problem(options) end
 ---@return tessera.Profile
 function ts.profile(options) end
 
+--- The codes of one weight matrix, and the error they make.
+---@param options tessera.options.quantise
+---@return tessera.Quantised
+function ts.quantise(options) end
+
+--- Writes a quantised copy of a model that vLLM and transformers load (compressed-tensors).
+---@param options tessera.options.quantise_model
+---@return table
+function ts.quantise_model(options) end
+
 --- Measured latencies from a CSV file: samples for ts.fit_profile and ts.calibrate, and { format, num_repeats, num_skipped, skipped[k] = { reason, count, first_line } } of the rows that were left out, which are also counted on stderr.
 ---@param path string CSV file
 ---@param options? tessera.options.read_profile_data
@@ -825,6 +914,16 @@ function ts.size(options) end
 ---@param options? { columns: string[] } Keys to show, in order; default: those of all rows, sorted
 ---@return string
 function ts.table(rows, options) end
+
+--- Numbers of your own, as ts.quantise takes them.
+---@param options tessera.options.tensor
+---@return tessera.Tensor
+function ts.tensor(options) end
+
+--- The weights of a model on disk, mapped and not copied: safetensors (one file, sharded with an index, or a folder of them) or GGUF.
+---@param options tessera.options.weights|string
+---@return tessera.Weights
+function ts.weights(options) end
 
 --- One batch of requests: lengths per request and how many at once.
 ---@param options? tessera.options.workload|string
