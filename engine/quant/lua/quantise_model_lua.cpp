@@ -110,8 +110,9 @@ std::vector<std::int32_t> bitwidths_of(const lua_kit::Options& options, const st
   if (options.given("plan")) {
     found = bitwidths_of_plan(L, path);
   } else if (lua_type(L, -1) == LUA_TNUMBER) {
+    const std::int32_t bitwidth = checked_bitwidth(L, -1, path);
     const auto layers = weights::model_of(*weights::Weights::open(model)).num_layers;
-    found.assign(static_cast<std::size_t>(layers), checked_bitwidth(L, -1, path));
+    found.assign(static_cast<std::size_t>(layers), bitwidth);
   } else {
     append_list(L, path, found);
   }

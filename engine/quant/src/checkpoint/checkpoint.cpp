@@ -35,6 +35,12 @@ void check_request(const CheckpointRequest& request, const weights::Weights& mod
                             quote(request.model, 300)),
                 "model");
   }
+  if (model.config().contains("quantization_config")) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} is quantised already; start from the original weights",
+                            quote(request.model, 300)),
+                "model");
+  }
   if (static_cast<std::int64_t>(request.bitwidths.size()) != shape.num_layers) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} bitwidths for the {} layers of {}", request.bitwidths.size(),

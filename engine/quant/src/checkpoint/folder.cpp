@@ -53,6 +53,7 @@ OutputFolder::OutputFolder(const std::string& path, bool overwrite) {
     refuse(path, fmt::format("there is no folder {}", quote(parent.string(), 300)));
   }
   std::string name = final_ + ".partial.XXXXXX";
+  check_may_write(name);
   if (mkdtemp(name.data()) == nullptr)
     refuse(path, std::error_code(errno, std::generic_category()).message());
   temporary_ = name;

@@ -17,16 +17,16 @@ struct CheckpointProgress {
 };
 
 struct CheckpointRequest {
-  std::string model;  ///< folder of safetensors with config.json
-  std::string out;    ///< folder to write
+  std::string model;                    ///< folder of safetensors with config.json
+  std::string out;                      ///< folder to write
   std::vector<std::int32_t> bitwidths;  ///< [num_layers]: 3, 4, 8, or 16 to leave a layer as it is
   Method method = Method::rtn;
   /// Bitwidth and scale_type aside, which follow the layer and the type of its weights. SmoothQuant
   /// is symmetric and per channel whatever this says.
   Scheme scheme;
-  std::string statistics;   ///< calibration file; "" for none
-  bool overwrite = false;   ///< an earlier result of ours in `out` may go
-  int num_threads = 0;      ///< 0: as many as there are processors
+  std::string statistics;  ///< calibration file; "" for none
+  bool overwrite = false;  ///< an earlier result of ours in `out` may go
+  int num_threads = 0;     ///< 0: as many as there are processors
   std::function<void(const CheckpointProgress&)> progress;
 };
 

@@ -38,8 +38,8 @@ struct Scheme {
   Granularity granularity = Granularity::group;
   std::int64_t group_size = 128;  ///< of granularity group; the last group of a row may be shorter
   kernels::Rounding rounding = kernels::Rounding::nearest;
-  std::uint64_t seed = 0;  ///< of stochastic rounding
-  ActOrder act_order = ActOrder::none;  ///< of GPTQ
+  std::uint64_t seed = 0;                         ///< of stochastic rounding
+  ActOrder act_order = ActOrder::none;            ///< of GPTQ
   kernels::Real scale_type = kernels::Real::f32;  ///< what scales are rounded to, upwards
 };
 
