@@ -298,6 +298,32 @@ local ts = {}
 ---@field total_bytes number Sum of the above (bytes)
 ---@field capacity_bytes number Of the device (bytes)
 
+--- Numbers with a shape: of a file, read when they are asked for, or your own.
+---@class tessera.Tensor
+---@field name string As in the file
+---@field num_elements integer Product of the shape
+---@field shape fun(self): integer[] Sizes, slowest first
+---@field dtype fun(self): string What it is stored as, in the file's words: F32, F16, BF16, Q4_K, ...
+---@field min fun(self): number? Least of the finite numbers; nil where there is none
+---@field max fun(self): number? Greatest of the finite numbers
+---@field mean fun(self): number? Mean of the finite numbers
+---@field variance fun(self): number? Their variance: of the population, divided by the count
+---@field num_not_finite fun(self): integer How many numbers are NaN or infinite
+---@field to_table fun(self, first: integer?, count: integer?): number[] The numbers from `first` (1-based), row by row, as f32; all by default
+
+--- The weights of a model on disk; nothing is read before it is asked for.
+---@class tessera.Weights
+---@field path string As given
+---@field files string[] The files behind it
+---@field num_tensors integer Tensors in all files
+---@field size_bytes integer Of all tensors, as stored (bytes)
+---@field config table? config.json, or the metadata of a GGUF file
+---@field metadata table __metadata__ of a safetensors file
+---@field tensors fun(self): fun(): table? Iterates { name, dtype, shape, file, offset_bytes, size_bytes }, in the order of the files
+---@field tensor fun(self, name: string): tessera.Tensor A tensor by its name in the file
+---@field model fun(self): tessera.Model The architecture, from config.json or the metadata of a GGUF file
+---@field linear fun(self, layer_index: integer, name: string, expert_index: integer?): tessera.Tensor A matrix by Tessera's name ("q_proj", "experts.up_proj"), out of a fused tensor where it is stored in one; [out_features, in_features]
+
 --- One batch of requests.
 ---@class tessera.Workload
 ---@field name string Name
@@ -630,6 +656,14 @@ local ts = {}
 ---@field kv_bitwidth? integer As for ts.problem (an integer in [2, 16] (bits))
 ---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
 
+---@class tessera.options.tensor
+---@field shape integer[] Sizes, slowest first: { rows, columns } (a list, each item an integer in [0, 9.0072e+15])
+---@field data number[] The numbers, row by row; kept as f32
+---@field name? string What messages call it [default "tensor"]
+
+---@class tessera.options.weights
+---@field path string A .safetensors or .gguf file, or the folder that holds it
+
 ---@class tessera.options.workload
 ---@field name? string Name to refer to it by
 ---@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
@@ -825,6 +859,16 @@ function ts.size(options) end
 ---@param options? { columns: string[] } Keys to show, in order; default: those of all rows, sorted
 ---@return string
 function ts.table(rows, options) end
+
+--- Numbers of your own, as ts.quantise takes them.
+---@param options tessera.options.tensor
+---@return tessera.Tensor
+function ts.tensor(options) end
+
+--- The weights of a model on disk, mapped and not copied: safetensors (one file, sharded with an index, or a folder of them) or GGUF.
+---@param options tessera.options.weights|string
+---@return tessera.Weights
+function ts.weights(options) end
 
 --- One batch of requests: lengths per request and how many at once.
 ---@param options? tessera.options.workload|string
