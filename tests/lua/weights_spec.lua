@@ -125,7 +125,8 @@ describe("ts.tensor", function()
   it("refuses what does not fit", function()
     raises("invalid_argument", "3 values for the shape [2, 2]",
       function() return ts.tensor { shape = { 2, 2 }, data = { 1, 2, 3 } } end)
-    raises("invalid_argument", "ts.tensor.data[2]", function() return ts.tensor { shape = { 2 }, data = { 1, "2" } } end)
+    raises("invalid_argument", "ts.tensor.data[2]",
+      function() return ts.tensor { shape = { 2 }, data = { 1, "2" } } end)
     raises("invalid_argument", "ts.tensor.data[1]", function() return ts.tensor { shape = { 1 }, data = { 0 / 0 } } end)
     raises("out_of_range", "ts.tensor.shape", function() return ts.tensor { shape = { -1 }, data = {} } end)
     raises("invalid_argument", "ts.tensor.shape", function() return ts.tensor { data = {} } end)
