@@ -248,8 +248,8 @@ class ManyTokens {
   using Words = typename Simd<Lanes>::Words;
   static constexpr int kVectors = kRows / Lanes;
   static constexpr int kUnit = Field<Bits>::kUnitColumns;
-  static constexpr int kTile = 6;          // tokens whose sums stay in registers
-  static constexpr int kPanelTokens = 96;  // 96 x 256 floats stay in the second-level cache
+  static constexpr int kTile = 6;                  // tokens whose sums stay in registers
+  static constexpr int kPanelTokens = 16 * kTile;  // 96 x 256 floats stay in the second-level cache
 
   static void run(Matrix x, const PackedWeights& w, Rows outputs, float* out,
                   std::int64_t out_stride) {
