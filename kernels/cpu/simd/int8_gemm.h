@@ -197,25 +197,35 @@ class Int8Gemm {
     }
   }
 
-  static void store(const Int8Product& p, const QuadStrip& s, std::int64_t token, std::int64_t row,
-                    const std::int32_t* sums) {
+  TESSERA_KERNELS_INLINE static void store(const Int8Product& p, const QuadStrip& s,
+                                           std::int64_t token, std::int64_t row,
+                                           const std::int32_t* sums) {
+    // The compiler turns a copy of a known length into two instructions.
+    if (p.outputs.last - row >= kRows) {
+      store_rows(p, s, token, row, sums, kRows * 4);
+    } else {
+      store_rows(p, s, token, row, sums, static_cast<std::size_t>(p.outputs.last - row) * 4);
+    }
+  }
+
+  TESSERA_KERNELS_INLINE static void store_rows(const Int8Product& p, const QuadStrip& s,
+                                                std::int64_t token, std::int64_t row,
+                                                const std::int32_t* sums, std::size_t bytes) {
     float* out = p.out + token * p.out_stride + row;
-    const std::int64_t left = p.outputs.last - row;
-    const auto rows = static_cast<std::size_t>(left < kRows ? left : kRows);
     alignas(64) std::int32_t total[kRows] = {};
     alignas(64) float scale[kRows] = {};
-    if (!s.is_first) __builtin_memcpy(total, out, rows * 4);
+    if (!s.is_first) __builtin_memcpy(total, out, bytes);
     for (int r = 0; r < kRows; ++r) total[r] += sums[r];
-    if (s.is_last) {
-      __builtin_memcpy(scale, p.weights.scale + row, rows * 4);
-      const float token_scale = p.scale[token];
-      for (int r = 0; r < kRows; ++r) {
-        scale[r] = token_scale * scale[r] * static_cast<float>(total[r]);
-      }
-      __builtin_memcpy(out, scale, rows * 4);
-    } else {
-      __builtin_memcpy(out, total, rows * 4);
+    if (!s.is_last) {
+      __builtin_memcpy(out, total, bytes);
+      return;
     }
+    __builtin_memcpy(scale, p.weights.scale + row, bytes);
+    const float token_scale = p.scale[token];
+    for (int r = 0; r < kRows; ++r) {
+      scale[r] = token_scale * scale[r] * static_cast<float>(total[r]);
+    }
+    __builtin_memcpy(out, scale, bytes);
   }
 };
 
