@@ -1,12 +1,16 @@
 // Which version of each kernel a call uses.
 #include "versions.h"
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 
+#include "baseline/baseline.h"
 #include "reference/reference.h"
 #include "tessera/kernels/info.h"
+#if defined(TESSERA_KERNELS_X86)
+#include "avx2/avx2.h"
+#include "avx512/avx512.h"
+#endif
 
 namespace tessera::kernels {
 
@@ -25,20 +29,131 @@ const char* describe(Status status) {
 }
 
 namespace cpu {
+namespace {
 
-const Versions kScalar = {"scalar",
-                          reference::moments,
-                          reference::range,
-                          reference::quantise,
-                          reference::dequantise,
-                          reference::dequant_gemm,
-                          reference::quantise_row,
-                          reference::int8_gemm};
+constexpr bool always() { return true; }
 
-const Versions& chosen() { return kScalar; }
+/// What there is for an instruction set. `tested`: the tests have run it on some machine.
+struct IsaVersions {
+  Versions versions;
+  bool (*runs_here)();
+  bool tested;
+};
+
+#if defined(TESSERA_KERNELS_X86)
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl");
+}
+bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+#endif
+
+/// Slowest first. The scalar ones are complete, so every kernel has a version everywhere.
+const IsaVersions kAll[] = {
+    {{"scalar", reference::moments, reference::range, reference::quantise, reference::dequantise,
+      reference::dequant_gemm, reference::quantise_row, reference::int8_gemm},
+     always,
+     true},
+    {{.isa = "baseline", .dequant_gemm = baseline::dequant_gemm}, always, true},
+#if defined(TESSERA_KERNELS_X86)
+    {{"avx2", avx2::moments, avx2::range, avx2::quantise, avx2::dequantise, avx2::dequant_gemm,
+      avx2::quantise_row, avx2::int8_gemm},
+     has_avx2,
+     true},
+    {{.isa = "avx512", .dequant_gemm = avx512::dequant_gemm}, has_avx512, false},
+    {{.isa = "avx512-vnni", .int8_gemm = avx512::int8_gemm}, has_avx512_vnni, false},
+#endif
+};
+constexpr int kNum = sizeof(kAll) / sizeof(kAll[0]);
+
+/// A kernel, by its place in Versions.
+struct Kernel {
+  const char* name;
+  bool (*has)(const Versions& v);
+  void (*copy)(const Versions& from, Versions* to);
+  bool (*same)(const Versions& a, const Versions& b);
+};
+
+template <auto Member>
+constexpr Kernel kernel(const char* name) {
+  return {name, [](const Versions& v) { return v.*Member != nullptr; },
+          [](const Versions& from, Versions* to) { to->*Member = from.*Member; },
+          [](const Versions& a, const Versions& b) { return a.*Member == b.*Member; }};
+}
+
+constexpr Kernel kKernels[] = {
+    kernel<&Versions::moments>("moments"),
+    kernel<&Versions::range>("range"),
+    kernel<&Versions::quantise>("quantise"),
+    kernel<&Versions::dequantise>("dequantise"),
+    kernel<&Versions::dequant_gemm>("dequant_gemm"),
+    kernel<&Versions::quantise_row>("quantise_rows"),
+    kernel<&Versions::int8_gemm>("int8_gemm"),
+};
+constexpr int kNumKernels = sizeof(kKernels) / sizeof(kKernels[0]);
+
+/// The versions of the sets up to `last` that run here; untested ones only where `last` names them.
+Versions up_to(int last, bool untested) {
+  Versions result{};
+  for (int i = 0; i <= last; ++i) {
+    if (!kAll[i].runs_here() || !(kAll[i].tested || untested)) continue;
+    for (const Kernel& k : kKernels) {
+      if (k.has(kAll[i].versions)) k.copy(kAll[i].versions, &result);
+    }
+  }
+  return result;
+}
+
+/// The set called `isa`, or -1 where there is none or it does not run here.
+int find(const char* isa) {
+  for (int i = 0; i < kNum; ++i) {
+    if (std::strcmp(kAll[i].versions.isa, isa) == 0) return kAll[i].runs_here() ? i : -1;
+  }
+  return -1;
+}
+
+Versions from_environment() {
+  const char* isa = std::getenv("TESSERA_KERNELS_ISA");
+  const int found = isa == nullptr ? -1 : find(isa);
+  return found < 0 ? up_to(kNum - 1, false) : up_to(found, true);
+}
+
+Versions& current() {
+  static Versions versions = from_environment();
+  return versions;
+}
+
+}  // namespace
+
+const Versions& chosen() { return current(); }
 
 }  // namespace cpu
 
-bool use_isa(const char* isa) { return isa == nullptr || std::strcmp(isa, "scalar") == 0; }
+bool use_isa(const char* isa) {
+  if (isa == nullptr) {
+    cpu::current() = cpu::from_environment();
+    return true;
+  }
+  const int found = cpu::find(isa);
+  if (found >= 0) cpu::current() = cpu::up_to(found, true);
+  return found >= 0;
+}
+
+std::span<const KernelInfo> cpu_kernels() {
+  static KernelInfo table[cpu::kNum * cpu::kNumKernels];
+  std::size_t count = 0;
+  for (const cpu::Kernel& k : cpu::kKernels) {
+    for (const cpu::IsaVersions& all : cpu::kAll) {
+      if (!k.has(all.versions)) continue;
+      table[count++] = {k.name, all.versions.isa, all.runs_here(), all.tested,
+                        k.same(all.versions, cpu::chosen())};
+    }
+  }
+  return {table, count};
+}
 
 }  // namespace tessera::kernels

@@ -34,19 +34,19 @@ struct QuantiseOptions {
 /// One function of a kernel and the instruction set that it is written for; null: no version.
 struct Versions {
   const char* isa;
-  void (*moments)(Numbers x, Moments* out);
-  Range (*range)(Numbers x);
-  void (*quantise)(Numbers x, const QuantiseOptions& options, std::uint8_t* codes);
+  void (*moments)(Numbers x, Moments* out) = nullptr;
+  Range (*range)(Numbers x) = nullptr;
+  void (*quantise)(Numbers x, const QuantiseOptions& options, std::uint8_t* codes) = nullptr;
   void (*dequantise)(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
-                     float* out);
+                     float* out) = nullptr;
   void (*dequant_gemm)(Matrix activations, PackedWeights weights, Rows outputs, float* out,
-                       std::int64_t out_stride);
-  void (*quantise_row)(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes, float* scale);
+                       std::int64_t out_stride) = nullptr;
+  void (*quantise_row)(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes,
+                       float* scale) = nullptr;
   void (*int8_gemm)(const std::int8_t* codes, const float* scale, std::int64_t tokens,
-                    Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride);
+                    Int8Weights weights, Rows outputs, float* out,
+                    std::int64_t out_stride) = nullptr;
 };
-
-extern const Versions kScalar;
 
 /// The fastest version of every kernel that this machine runs (or what use_isa() set).
 const Versions& chosen();

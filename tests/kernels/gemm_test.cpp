@@ -90,7 +90,7 @@ void check_product(Weights& w, Real type, std::int64_t tokens, std::int64_t gap,
     }
   }
   ASSERT_EQ(out.num_touched(), 0);
-  ASSERT_LE(test::nmse(got, expected), 1e-11)
+  ASSERT_LE(test::nmse(got, expected), 1e-9)
       << w.format.bitwidth << " bits, symmetric " << w.format.symmetric << ", group "
       << w.format.group_size << ", " << w.rows << "x" << w.columns << ", tokens " << tokens;
 }

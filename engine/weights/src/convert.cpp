@@ -80,7 +80,9 @@ void convert_elements(DType dtype, const std::byte* in, std::int64_t count, floa
       if (count > 0) std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
       return;
     case DType::f16:
-      return each<std::uint16_t>(in, count, out, f32_of_f16);
+      // A lambda, for the compiler to see through.
+      return each<std::uint16_t>(in, count, out,
+                                 [](std::uint16_t bits) { return f32_of_f16(bits); });
     case DType::bf16:
       return each<std::uint16_t>(in, count, out, [](std::uint16_t bits) {
         return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);

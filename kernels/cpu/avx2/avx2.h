@@ -1,0 +1,19 @@
+#pragma once
+
+#include "../versions.h"
+
+// Versions for AVX2 with FMA and F16C; see versions.h.
+namespace tessera::kernels::cpu::avx2 {
+
+void moments(Numbers x, Moments* out);
+Range range(Numbers x);
+void quantise(Numbers x, const QuantiseOptions& options, std::uint8_t* codes);
+void dequantise(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
+                float* out);
+void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+                  std::int64_t out_stride);
+void quantise_row(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes, float* scale);
+void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
+               Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride);
+
+}  // namespace tessera::kernels::cpu::avx2

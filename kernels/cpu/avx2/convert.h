@@ -1,0 +1,33 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include "../simd/vector.h"
+
+// 16-bit numbers to f32 with F16C, eight at a time.
+namespace tessera::kernels::cpu {
+namespace {
+
+TESSERA_KERNELS_INLINE __m256 load8(const void* from, Real type) {
+  if (type == Real::f32) return _mm256_loadu_ps(static_cast<const float*>(from));
+  const __m128i bits = _mm_loadu_si128(static_cast<const __m128i*>(from));
+  if (type == Real::f16) return _mm256_cvtph_ps(bits);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+
+struct ConvertAvx2 {
+  template <int Lanes>
+  TESSERA_KERNELS_INLINE static typename Simd<Lanes>::Floats load(const void* from, Real type) {
+    static_assert(Lanes == 8);
+    return (typename Simd<Lanes>::Floats)load8(from, type);
+  }
+  TESSERA_KERNELS_INLINE static void to_f32(const void* from, Real type, std::int64_t count,
+                                            float* to) {
+    std::int64_t i = 0;
+    for (; i + 8 <= count; i += 8) _mm256_storeu_ps(to + i, load8(at(from, type, i), type));
+    for (; i < count; ++i) to[i] = cpu::load(from, type, i);
+  }
+};
+
+}  // namespace
+}  // namespace tessera::kernels::cpu

@@ -1,0 +1,13 @@
+#include "../simd/dequant_gemm.h"
+
+#include "avx2.h"
+#include "convert.h"
+
+namespace tessera::kernels::cpu::avx2 {
+
+void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+                  std::int64_t out_stride) {
+  dequant_gemm_of<8, ConvertAvx2>(activations, weights, outputs, out, out_stride);
+}
+
+}  // namespace tessera::kernels::cpu::avx2

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "../versions.h"
+
+// Versions for AVX-512 (F, BW, VL); see versions.h.
+namespace tessera::kernels::cpu::avx512 {
+
+void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+                  std::int64_t out_stride);
+
+/// Also needs VNNI.
+void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
+               Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride);
+
+}  // namespace tessera::kernels::cpu::avx512
