@@ -202,6 +202,7 @@ TEST_F(Gguf, refusesTensorsThatContradictTheFile) {
   refuses(entry({"x", {INT64_MAX}, 28, 0}), {"too many"});
   refuses(entry({"", {1}, 0, 0}), {"name is empty"});
   refuses(entry({"\xff", {1}, 0, 0}), {"not UTF-8"});
+  refuses(entry({"a\nb", {1}, 0, 0}), {"control characters"});
   refuses(GgufFile().entry({"x", {9}, 0, 0}).entry({"y", {8}, 0, 32}).bytes() + std::string(64, 0),
           {"'y'", "overlaps tensor 'x'"});
   refuses(GgufFile().entry({"x", {8}, 0, 0}).entry({"x", {8}, 0, 32}).bytes() + std::string(64, 0),

@@ -168,6 +168,7 @@ TEST_F(Safetensors, refusesHeadersThatAreNoJson) {
   refuses(R"({"__metadata__":{"a":NaN}})", {"not valid JSON"});
   refuses(R"({"__metadata__":[]})", {"__metadata__"});
   refuses(R"({"":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", {"name is empty"});
+  refuses("{\"a\\nb\":{}}", {"control characters"});
   refuses("{\"" + std::string(2000, 'n') + "\":{}}", {"2000 bytes"});
 }
 

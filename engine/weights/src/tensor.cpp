@@ -16,6 +16,7 @@ namespace {
 
 // Long enough for a thread to be worth its start, short enough to stay in the second-level cache.
 constexpr std::int64_t kSlice = 1 << 17;
+constexpr std::int64_t kRead = 1 << 12;  // 16 KiB as f32
 
 /// The moments of each slice, merged in order. `slice` may throw; the first exception in order
 /// leaves this.
@@ -56,7 +57,6 @@ kernels::Moments moments_at(const void* data, kernels::Real type, std::int64_t c
 kernels::Moments moments_of_reads(
     std::int64_t count, int num_threads,
     const std::function<void(std::int64_t first, std::span<float> out)>& read) {
-  constexpr std::int64_t kRead = 1 << 12;
   return moments_of_slices(count, num_threads, [&read](std::int64_t first, std::int64_t size) {
     std::vector<float> values(static_cast<std::size_t>(std::min(kRead, size)));
     kernels::Moments moments;
