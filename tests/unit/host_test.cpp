@@ -234,6 +234,21 @@ TEST_F(Host, SaysWhatItWasBuiltFrom) {
   EXPECT_EQ(tessera({"--version"}).out, text.out);
 }
 
+TEST_F(Host, ListsItsKernels) {
+  const Process text = tessera({"version", "--kernels"});
+  EXPECT_EQ(text.status, 0);
+  const auto fields = nlohmann::json::parse(tessera({"version", "--kernels", "--json"}).out);
+  std::map<std::string, int> chosen;
+  for (const auto& kernel : fields.at("kernels")) {
+    EXPECT_THAT(text.out, HasSubstr(kernel.at("name").get<std::string>()));
+    EXPECT_THAT(text.out, HasSubstr(kernel.at("isa").get<std::string>()));
+    chosen[kernel.at("name")] += kernel.at("chosen").get<bool>();
+    EXPECT_TRUE(kernel.at("runs_here").get<bool>() || !kernel.at("chosen").get<bool>());
+  }
+  EXPECT_GE(chosen.size(), 7u);
+  for (const auto& [name, count] : chosen) EXPECT_EQ(count, 1) << name;
+}
+
 TEST_F(Host, HelpsOnVerbsAndTopics) {
   EXPECT_THAT(tessera({"help"}).out, HasSubstr("tessera repl"));
   EXPECT_EQ(tessera({"--help"}).out, tessera({"help"}).out);

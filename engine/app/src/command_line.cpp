@@ -217,6 +217,7 @@ Command parse_command_line(int argc, char** argv) {
   CLI::App* topic = app.add_subcommand("help");
   topic->add_option("TOPIC", command.topic);
   CLI::App* build = app.add_subcommand("version");
+  build->add_flag("--kernels", command.kernels);
   for (CLI::App* plain : {repl, list, topic, build}) plain->add_flag("-h,--help", help);
   std::vector<CLI::App*> any_verb{&app, run, repl, list, topic, build};
   std::vector<FlagValues> verb_flags(lua_verbs().size());

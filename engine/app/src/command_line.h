@@ -18,6 +18,7 @@ struct Command {
   std::vector<std::string> files;
   std::string code;
   std::string topic;
+  bool kernels = false;               ///< `version` is to list the kernels
   const LuaVerb* lua_verb = nullptr;  ///< with Verb::lua
   std::vector<std::string> names;     ///< of a LuaVerb: its words without a flag
   FlagValues flags;                   ///< of a LuaVerb, or of `run`

@@ -131,8 +131,11 @@ ExitStatus print_help(const Command& command) {
   return flush_stdout(kDone);
 }
 
-ExitStatus print_version(bool json) {
-  if (json) {
+ExitStatus print_version(const Command& command) {
+  const bool json = command.settings.json;
+  if (command.kernels) {
+    print_text(json ? kernels_json().dump(2) + "\n" : kernels_text());
+  } else if (json) {
     Json fields;
     for (const auto& [name, value] : version_fields()) fields[name] = value;
     print_text(fields.dump(2) + "\n");
@@ -169,7 +172,7 @@ ExitStatus run(const Command& command) {
     case Verb::help:
       return print_help(command);
     case Verb::version:
-      return print_version(command.settings.json);
+      return print_version(command);
     case Verb::usage:
       std::fputs(usage_text().c_str(), stderr);
       return kUsage;

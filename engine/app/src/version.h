@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/core/json.h"
+
 namespace tessera::app {
 
 /// What this program was built from, in the order of display; "none" for what it was built without.
@@ -11,5 +13,12 @@ std::vector<std::pair<std::string, std::string>> version_fields();
 
 /// `tessera version`.
 std::string version_text();
+
+/// `tessera version --kernels`: every version of every kernel, whether it runs here and whether a
+/// test has ever run it.
+std::string kernels_text();
+
+/// The same as data: {"kernels": [{"name", "isa", "runs_here", "tested", "chosen"}]}.
+Json kernels_json();
 
 }  // namespace tessera::app

@@ -62,16 +62,6 @@ void each_f8(const std::byte* in, std::int64_t count, float* out) {
 
 }  // namespace
 
-// Without branches, so that the compiler turns a loop of it into vector code: shifted into place a
-// half is a float whose exponent is 112 too small, which one product puts right, denormals too.
-float f32_of_f16(std::uint16_t bits) {
-  const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fff) << 13;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const std::uint32_t special = (bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | special | sign);
-}
-
 void convert_elements(DType dtype, const std::byte* in, std::int64_t count, float* out) {
   switch (dtype) {
     case DType::f64:
@@ -80,7 +70,8 @@ void convert_elements(DType dtype, const std::byte* in, std::int64_t count, floa
       if (count > 0) std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
       return;
     case DType::f16:
-      return each<std::uint16_t>(in, count, out, f32_of_f16);
+      return each<std::uint16_t>(in, count, out,
+                                 [](std::uint16_t bits) { return f32_of_f16(bits); });
     case DType::bf16:
       return each<std::uint16_t>(in, count, out, [](std::uint16_t bits) {
         return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);

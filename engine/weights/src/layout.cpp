@@ -43,6 +43,9 @@ void check_name(const std::string& name, const std::string& path, std::uint64_t 
     fail_at(path, byte,
             fmt::format("a name of {} bytes, the limit is {}", name.size(), kMaxNameBytes));
   }
+  const bool printable =
+      std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  if (!printable) fail_at(path, byte, "the name " + quote(name) + " has control characters");
   if (!is_utf8(name)) fail_at(path, byte, "the name " + quote(name) + " is not UTF-8");
 }
 

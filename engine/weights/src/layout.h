@@ -15,7 +15,7 @@ namespace tessera::weights {
                           ErrorCode code = ErrorCode::invalid_argument);
 
 /// A name that can be shown, searched and written as JSON.
-/// @throws Error unless it is UTF-8 and neither empty nor longer than 1024 bytes
+/// @throws Error unless it is UTF-8 without control characters, of 1 to 1024 bytes
 void check_name(const std::string& name, const std::string& path, std::uint64_t byte);
 
 enum class Gaps { refused, allowed };

@@ -19,20 +19,12 @@ std::string folder_name(const std::string& config_path) {
                                    : folder.filename().string();
 }
 
-std::string name_of_gguf(const Weights& weights) {
-  const auto name = weights.config().find("general.name");
-  if (name != weights.config().end() && name->is_string() && !name->get<std::string>().empty()) {
-    return name->get<std::string>();
-  }
-  return fs::path(weights.config_path()).stem().string();
-}
-
 }  // namespace
 
 ModelShape model_of(const Weights& weights) {
   const std::string& path = weights.config_path();
   if (weights.is_gguf()) {
-    return model_from_hf_config(config_of_gguf(weights), name_of_gguf(weights), path);
+    return model_from_hf_config(config_of_gguf(weights), fs::path(path).stem().string(), path);
   }
   if (weights.config().is_null()) {
     throw Error(ErrorCode::not_found,

@@ -16,6 +16,7 @@ namespace {
 
 // Long enough for a thread to be worth its start, short enough to stay in the second-level cache.
 constexpr std::int64_t kSlice = 1 << 17;
+constexpr std::int64_t kRead = 1 << 12;  // 16 KiB as f32
 
 /// The moments of each slice, merged in order. `slice` may throw; the first exception in order
 /// leaves this.
@@ -51,14 +52,21 @@ kernels::Moments moments_at(const void* data, kernels::Real type, std::int64_t c
   return moments;
 }
 
-// Read slice by slice, for what the kernels cannot take as it lies.
+// Read a little at a time, for what the kernels cannot take as it lies: what was read is still in
+// the first-level cache when it is counted.
 kernels::Moments moments_of_reads(
     std::int64_t count, int num_threads,
     const std::function<void(std::int64_t first, std::span<float> out)>& read) {
   return moments_of_slices(count, num_threads, [&read](std::int64_t first, std::int64_t size) {
-    std::vector<float> values(static_cast<std::size_t>(size));
-    read(first, values);
-    return moments_at(values.data(), kernels::Real::f32, size);
+    std::vector<float> values(static_cast<std::size_t>(std::min(kRead, size)));
+    kernels::Moments moments;
+    for (std::int64_t done = 0; done < size;) {
+      const std::int64_t part = std::min(kRead, size - done);
+      read(first + done, {values.data(), static_cast<std::size_t>(part)});
+      moments = kernels::merge(moments, moments_at(values.data(), kernels::Real::f32, part));
+      done += part;
+    }
+    return moments;
   });
 }
 

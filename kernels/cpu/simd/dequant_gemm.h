@@ -217,6 +217,7 @@ class FewTokens {
   TESSERA_KERNELS_INLINE static void add_unit(const std::uint32_t* at, const float* x,
                                               Floats (&part)[Tokens][kVectors][kChains]) {
     Words words[kVectors][Field<Bits>::kUnitWords];
+    __builtin_prefetch(at + 32 * kRows);  // 2 KiB ahead, where there is no cache line yet
     for (int v = 0; v < kVectors; ++v) {
       for (int i = 0; i < Field<Bits>::kUnitWords; ++i) {
         words[v][i] = read<Words>(at + i * kRows + v * Lanes);
@@ -248,8 +249,8 @@ class ManyTokens {
   using Words = typename Simd<Lanes>::Words;
   static constexpr int kVectors = kRows / Lanes;
   static constexpr int kUnit = Field<Bits>::kUnitColumns;
-  static constexpr int kTile = 6;          // tokens whose sums stay in registers
-  static constexpr int kPanelTokens = 96;  // 96 x 256 floats stay in the second-level cache
+  static constexpr int kTile = 6;                  // tokens whose sums stay in registers
+  static constexpr int kPanelTokens = 16 * kTile;  // 96 x 256 floats stay in the second-level cache
 
   static void run(Matrix x, const PackedWeights& w, Rows outputs, float* out,
                   std::int64_t out_stride) {

@@ -32,7 +32,7 @@ TESSERA_KERNELS_INLINE void write(void* to, V v) {
 /// The same number in every lane.
 template <class V>
 TESSERA_KERNELS_INLINE V all(float value) {
-  return V{} + value;
+  return value - V{};  // 0 + value would be an instruction: it turns -0 into 0
 }
 
 }  // namespace

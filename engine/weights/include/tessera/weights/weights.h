@@ -95,8 +95,8 @@ class Weights {
 void read_f32(const Weights& weights, const TensorInfo& tensor, std::int64_t first,
               std::span<float> out);
 
-/// The architecture: from config.json, or from the metadata of a GGUF file. Named after the folder
-/// or what the file calls itself.
+/// The architecture: from config.json, or from the metadata of a GGUF file. Named after the folder,
+/// or the GGUF file.
 /// @throws Error{not_found} without config.json, Error{unsupported, invalid_argument} as
 /// model_from_hf_config
 ModelShape model_of(const Weights& weights);

@@ -20,7 +20,7 @@ struct TensorSpec {
 };
 
 struct WriterOptions {
-  std::map<std::string, std::string> metadata;  ///< `__metadata__`
+  std::map<std::string, std::string> metadata = {};  ///< `__metadata__`
   /// Above it the tensors go into `model-00001-of-00003.safetensors`, ... with
   /// `model.safetensors.index.json`; 0: one file whatever its size. A tensor is never split.
   std::uint64_t max_shard_bytes = 0;

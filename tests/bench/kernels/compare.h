@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+// Benchmarks of the kernels are comparisons: what is compared runs in turn, round after round, so
+// that a busy machine slows all of them down alike.
+namespace tessera::kernels::bench {
+
+struct Contender {
+  std::string name;
+  std::function<void()> run;
+  double bytes = 0;       ///< that it must read; 0: not printed
+  double operations = 0;  ///< multiplications and additions; 0: not printed
+};
+
+/// Runs every contender `rounds` times and prints a line for each: median time, its quartiles, GB/s
+/// or GFLOP/s, and the median over the rounds of how much faster it was than the first contender.
+void compare(const std::string& title, int rounds, const std::vector<Contender>& contenders);
+
+/// Prints what could not be compared, and why.
+void skip(const std::string& name, const std::string& why);
+
+/// Ends the program where a benchmark's result is wrong: a wrong result has no time.
+void check(bool right, const std::string& what);
+
+/// A function of a shared library that is only looked for when the program runs; null without it.
+void* find_function(const std::vector<const char*>& libraries, const char* name);
+
+void bench_moments(bool quick);
+void bench_gemv(bool quick);
+void bench_int8(bool quick);
+
+}  // namespace tessera::kernels::bench

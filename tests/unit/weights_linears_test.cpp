@@ -1,0 +1,474 @@
+// Where each family keeps its matrices, checked against layouts written down by hand.
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "expect_error.h"
+#include "folder.h"
+#include "tessera/core/error.h"
+#include "tessera/weights/linears.h"
+#include "tessera/weights/tensor.h"
+#include "weight_files.h"
+
+namespace tessera::weights {
+namespace {
+
+using test::expect_error;
+using test::raw;
+
+using Shape = std::vector<std::int64_t>;
+/// Names and shapes of one layer; "{}" stands for its index.
+using Layout = std::vector<std::pair<std::string, Shape>>;
+
+// All of two layers, hidden size 8, 4 heads of 2.
+const Json kLlama = {{"model_type", "llama"},    {"num_hidden_layers", 2},
+                     {"hidden_size", 8},         {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2}, {"intermediate_size", 12},
+                     {"vocab_size", 5}};
+const Json kBloom = {
+    {"model_type", "bloom"}, {"n_layer", 2}, {"n_head", 4}, {"hidden_size", 8}, {"vocab_size", 5}};
+const Json kGpt2 = {
+    {"model_type", "gpt2"}, {"n_layer", 2}, {"n_head", 4}, {"n_embd", 8}, {"vocab_size", 5}};
+const Json kFalcon = {{"model_type", "falcon"},
+                      {"num_hidden_layers", 2},
+                      {"hidden_size", 8},
+                      {"num_attention_heads", 4},
+                      {"vocab_size", 5}};
+const Json kOpt = {{"model_type", "opt"},      {"num_hidden_layers", 2}, {"hidden_size", 8},
+                   {"num_attention_heads", 4}, {"ffn_dim", 32},          {"vocab_size", 5}};
+
+Json with(Json config, const Json& changes) {
+  config.update(changes);
+  return config;
+}
+
+const Layout kLlamaLayout = {{"model.layers.{}.self_attn.q_proj.weight", {8, 8}},
+                             {"model.layers.{}.self_attn.k_proj.weight", {4, 8}},
+                             {"model.layers.{}.self_attn.v_proj.weight", {4, 8}},
+                             {"model.layers.{}.self_attn.o_proj.weight", {8, 8}},
+                             {"model.layers.{}.mlp.gate_proj.weight", {12, 8}},
+                             {"model.layers.{}.mlp.up_proj.weight", {12, 8}},
+                             {"model.layers.{}.mlp.down_proj.weight", {8, 12}}};
+
+std::string replaced(std::string text, const std::string& mark, const std::string& by) {
+  const std::size_t at = text.find(mark);
+  return at == std::string::npos ? text : text.replace(at, mark.size(), by);
+}
+
+Layout renamed(Layout layout, const std::string& mark, const std::string& by) {
+  for (auto& [name, shape] : layout) name = replaced(name, mark, by);
+  return layout;
+}
+
+std::int64_t elements(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+class Linears : public test::FolderTest {
+ protected:
+  /// Two layers of it, every element a number of its own.
+  std::shared_ptr<const Weights> open(const Json& config, const Layout& layout) {
+    std::vector<test::StoredTensor> tensors;
+    float next = 0;
+    for (int layer = 0; layer < 2; ++layer) {
+      for (const auto& [name, shape] : layout) {
+        std::string data;
+        for (std::int64_t i = 0; i < elements(shape); ++i) data += raw(next++);
+        tensors.push_back({replaced(name, "{}", std::to_string(layer)), "F32", shape, data});
+      }
+    }
+    file("config.json", config.dump());
+    file("model.safetensors", test::safetensors_file(tensors));
+    return Weights::open(folder_.string());
+  }
+
+  static std::vector<float> read(const Weights& weights, const LinearWeight& linear) {
+    std::vector<float> values(static_cast<std::size_t>(linear.parameters()));
+    read_linear_f32(weights, linear, values);
+    return values;
+  }
+
+  static std::vector<float> stored(const Weights& weights, const std::string& name) {
+    const TensorInfo& tensor = weights.require(name);
+    std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+    read_f32(weights, tensor, 0, values);
+    return values;
+  }
+
+  static const LinearWeight& one(const std::vector<LinearWeight>& linears, std::int64_t layer,
+                                 const std::string& name, std::int64_t copy = 0) {
+    for (const LinearWeight& linear : linears) {
+      if (linear.layer_index == layer && linear.linear == name && linear.copy == copy) {
+        return linear;
+      }
+    }
+    throw Error(ErrorCode::internal, "no linear " + name);
+  }
+
+  /// Every linear is one tensor as it is: `names[i]` for the i-th of the layer.
+  void expect_plain(const Json& config, const Layout& layout) {
+    const auto weights = open(config, layout);
+    const ModelShape model = model_of(*weights);
+    const auto linears = linears_of(*weights, model);
+    ASSERT_EQ(linears.size(), 2 * layout.size()) << model.family;
+    for (std::size_t i = 0; i < linears.size(); ++i) {
+      const std::string name =
+          replaced(layout[i % layout.size()].first, "{}", std::to_string(i / layout.size()));
+      EXPECT_EQ(linears[i].tensor->name, name) << model.family << " " << describe(linears[i]);
+      EXPECT_EQ(read(*weights, linears[i]), stored(*weights, name));
+      EXPECT_TRUE(matrix_of(*weights, linears[i]).has_value());
+    }
+  }
+};
+
+TEST_F(Linears, ofTheLlamaFamilies) {
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"}) {
+    expect_plain(with(kLlama, {{"model_type", family}, {"head_dim", 2}}), kLlamaLayout);
+  }
+  expect_plain(kLlama, renamed(kLlamaLayout, "model.", ""));
+  const Json gemma3 = {
+      {"model_type", "gemma3"},
+      {"text_config", with(kLlama, {{"head_dim", 2}, {"model_type", "gemma3_text"}})}};
+  expect_plain(gemma3, renamed(kLlamaLayout, "model.", "language_model.model."));
+  expect_plain(gemma3, renamed(kLlamaLayout, "model.", "model.language_model."));
+}
+
+TEST_F(Linears, ofOptAndGptj) {
+  const Layout opt = {{"model.decoder.layers.{}.self_attn.q_proj.weight", {8, 8}},
+                      {"model.decoder.layers.{}.self_attn.k_proj.weight", {8, 8}},
+                      {"model.decoder.layers.{}.self_attn.v_proj.weight", {8, 8}},
+                      {"model.decoder.layers.{}.self_attn.out_proj.weight", {8, 8}},
+                      {"model.decoder.layers.{}.fc1.weight", {32, 8}},
+                      {"model.decoder.layers.{}.fc2.weight", {8, 32}}};
+  expect_plain(kOpt, opt);
+  expect_plain(kOpt, renamed(opt, "model.", ""));
+  const Layout gptj = {{"transformer.h.{}.attn.q_proj.weight", {8, 8}},
+                       {"transformer.h.{}.attn.k_proj.weight", {8, 8}},
+                       {"transformer.h.{}.attn.v_proj.weight", {8, 8}},
+                       {"transformer.h.{}.attn.out_proj.weight", {8, 8}},
+                       {"transformer.h.{}.mlp.fc_in.weight", {32, 8}},
+                       {"transformer.h.{}.mlp.fc_out.weight", {8, 32}}};
+  expect_plain(with(kGpt2, {{"model_type", "gptj"}}), gptj);
+}
+
+/// Rows of the fused matrix of each linear, as modeling_*.py views them:
+/// fused.view(num_groups, queries + 2, head_dim).
+void expect_groups(const std::vector<float>& fused, int num_groups, int queries,
+                   const std::vector<float>& q, const std::vector<float>& k,
+                   const std::vector<float>& v) {
+  const int head = 2, hidden = 8;
+  std::size_t at = 0, at_q = 0, at_k = 0, at_v = 0;
+  for (int group = 0; group < num_groups; ++group) {
+    for (int part = 0; part < queries + 2; ++part) {
+      for (int i = 0; i < head * hidden; ++i) {
+        const float value = fused[at++];
+        if (part < queries) {
+          ASSERT_EQ(q[at_q++], value);
+        } else if (part == queries) {
+          ASSERT_EQ(k[at_k++], value);
+        } else {
+          ASSERT_EQ(v[at_v++], value);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(at_q, q.size());
+  EXPECT_EQ(at_k, k.size());
+  EXPECT_EQ(at_v, v.size());
+}
+
+TEST_F(Linears, ofBloomAndFalconAreFusedPerHead) {
+  struct Case {
+    Json config;
+    int num_groups, queries;
+  };
+  const std::vector<Case> cases = {
+      {kBloom, 4, 1},
+      {kFalcon, 1, 4},  // multi_query
+      {with(kFalcon, {{"multi_query", false}}), 4, 1},
+      {with(kFalcon, {{"new_decoder_architecture", true}, {"num_kv_heads", 2}}), 2, 2}};
+  for (const Case& c : cases) {
+    const std::int64_t rows = 2 * c.num_groups * (c.queries + 2);
+    const auto weights =
+        open(c.config, {{"transformer.h.{}.self_attention.query_key_value.weight", {rows, 8}},
+                        {"transformer.h.{}.self_attention.dense.weight", {8, 8}},
+                        {"transformer.h.{}.mlp.dense_h_to_4h.weight", {32, 8}},
+                        {"transformer.h.{}.mlp.dense_4h_to_h.weight", {8, 32}}});
+    const auto linears = linears_of(*weights, model_of(*weights));
+    ASSERT_EQ(linears.size(), 12u);
+    const auto read_one = [&](const char* name) { return read(*weights, one(linears, 1, name)); };
+    expect_groups(stored(*weights, "transformer.h.1.self_attention.query_key_value.weight"),
+                  c.num_groups, c.queries, read_one("q_proj"), read_one("k_proj"),
+                  read_one("v_proj"));
+    EXPECT_EQ(read_one("o_proj"), stored(*weights, "transformer.h.1.self_attention.dense.weight"));
+    EXPECT_EQ(read_one("down_proj"), stored(*weights, "transformer.h.1.mlp.dense_4h_to_h.weight"));
+  }
+}
+
+TEST_F(Linears, ofGpt2AreTransposedAndFused) {
+  const auto weights = open(kGpt2, {{"h.{}.attn.c_attn.weight", {8, 24}},
+                                    {"h.{}.attn.c_proj.weight", {8, 8}},
+                                    {"h.{}.mlp.c_fc.weight", {8, 32}},
+                                    {"h.{}.mlp.c_proj.weight", {32, 8}}});
+  const auto linears = linears_of(*weights, model_of(*weights));
+  const auto fused = stored(*weights, "h.1.attn.c_attn.weight");
+  const auto up = stored(*weights, "h.1.mlp.c_fc.weight");
+  for (int out = 0; out < 8; ++out) {
+    for (int in = 0; in < 8; ++in) {
+      const auto at = static_cast<std::size_t>(out * 8 + in);
+      const auto from = static_cast<std::size_t>(in * 24 + out);
+      EXPECT_EQ(read(*weights, one(linears, 1, "q_proj"))[at], fused[from]);
+      EXPECT_EQ(read(*weights, one(linears, 1, "k_proj"))[at], fused[from + 8]);
+      EXPECT_EQ(read(*weights, one(linears, 1, "v_proj"))[at], fused[from + 16]);
+    }
+  }
+  const auto read_up = read(*weights, one(linears, 1, "up_proj"));
+  EXPECT_EQ(read_up[31 * 8 + 3], up[3 * 32 + 31]);
+  EXPECT_FALSE(matrix_of(*weights, one(linears, 1, "up_proj")).has_value());
+}
+
+// Larger than one of the squares that the transposition goes by, and no multiple of it.
+TEST_F(Linears, areTransposedWhateverTheirSize) {
+  const std::int64_t hidden = 100;
+  const Json config = with(kGpt2, {{"n_embd", hidden}});
+  const auto weights = open(config, {{"h.{}.attn.c_attn.weight", {hidden, 3 * hidden}},
+                                     {"h.{}.attn.c_proj.weight", {hidden, hidden}},
+                                     {"h.{}.mlp.c_fc.weight", {hidden, 4 * hidden}},
+                                     {"h.{}.mlp.c_proj.weight", {4 * hidden, hidden}}});
+  const auto linears = linears_of(*weights, model_of(*weights));
+  const auto up = stored(*weights, "h.0.mlp.c_fc.weight");
+  const auto found = read(*weights, one(linears, 0, "up_proj"));
+  for (std::size_t out = 0; out < 400; ++out) {
+    for (std::size_t in = 0; in < 100; ++in) ASSERT_EQ(found[out * 100 + in], up[in * 400 + out]);
+  }
+  std::vector<float> rows(3 * 100);
+  read_linear_rows_f32(*weights, one(linears, 0, "up_proj"), 127, 3, rows);
+  EXPECT_TRUE(std::equal(rows.begin(), rows.end(), found.begin() + 12700));
+}
+
+TEST_F(Linears, ofFusedLlamas) {
+  const auto weights = open(kLlama, {{"model.layers.{}.self_attn.qkv_proj.weight", {16, 8}},
+                                     {"model.layers.{}.self_attn.o_proj.weight", {8, 8}},
+                                     {"model.layers.{}.mlp.gate_up_proj.weight", {24, 8}},
+                                     {"model.layers.{}.mlp.down_proj.weight", {8, 12}}});
+  const auto linears = linears_of(*weights, model_of(*weights));
+  const auto qkv = stored(*weights, "model.layers.1.self_attn.qkv_proj.weight");
+  const auto mlp = stored(*weights, "model.layers.1.mlp.gate_up_proj.weight");
+  const auto part = [](const std::vector<float>& all, int first, int last) {
+    return std::vector<float>(all.begin() + first * 8, all.begin() + last * 8);
+  };
+  EXPECT_EQ(read(*weights, one(linears, 1, "q_proj")), part(qkv, 0, 8));
+  EXPECT_EQ(read(*weights, one(linears, 1, "k_proj")), part(qkv, 8, 12));
+  EXPECT_EQ(read(*weights, one(linears, 1, "v_proj")), part(qkv, 12, 16));
+  EXPECT_EQ(read(*weights, one(linears, 1, "gate_proj")), part(mlp, 0, 12));
+  EXPECT_EQ(read(*weights, one(linears, 1, "up_proj")), part(mlp, 12, 24));
+  const auto view = matrix_of(*weights, one(linears, 1, "v_proj"));
+  ASSERT_TRUE(view.has_value());
+  EXPECT_EQ(static_cast<const float*>(view->data)[0], qkv[12 * 8]);
+}
+
+TEST_F(Linears, ofExpertsOneByOneAndStacked) {
+  const Json mixtral = with(
+      kLlama, {{"model_type", "mixtral"}, {"num_local_experts", 3}, {"num_experts_per_tok", 2}});
+  const Json qwen = with(kLlama, {{"model_type", "qwen3_moe"},
+                                  {"num_experts", 3},
+                                  {"num_experts_per_tok", 2},
+                                  {"moe_intermediate_size", 6}});
+  const Layout attention(kLlamaLayout.begin(), kLlamaLayout.begin() + 4);
+  const auto experts = [&](const std::string& block, const char* gate, const char* up,
+                           const char* down, std::int64_t ffn) {
+    Layout layout = attention;
+    for (const auto& [name, shape] : Layout{{gate, {ffn, 8}}, {up, {ffn, 8}}, {down, {8, ffn}}}) {
+      for (int e = 0; e < 3; ++e) {
+        layout.push_back(
+            {"model.layers.{}." + block + ".experts." + std::to_string(e) + "." + name + ".weight",
+             shape});
+      }
+    }
+    return layout;
+  };
+  expect_plain(mixtral, experts("block_sparse_moe", "w1", "w3", "w2", 12));
+  expect_plain(qwen, experts("mlp", "gate_proj", "up_proj", "down_proj", 6));
+
+  Layout stacked = attention;
+  stacked.push_back({"model.layers.{}.mlp.experts.gate_up_proj", {3, 12, 8}});
+  stacked.push_back({"model.layers.{}.mlp.experts.down_proj", {3, 8, 6}});
+  const auto weights = open(qwen, stacked);
+  const auto linears = linears_of(*weights, model_of(*weights));
+  const auto gate_up = stored(*weights, "model.layers.1.mlp.experts.gate_up_proj");
+  const auto down = stored(*weights, "model.layers.1.mlp.experts.down_proj");
+  EXPECT_EQ(read(*weights, one(linears, 1, "experts.up_proj", 2)),
+            std::vector<float>(gate_up.begin() + (2 * 12 + 6) * 8, gate_up.end()));
+  EXPECT_EQ(read(*weights, one(linears, 1, "experts.gate_proj", 1)),
+            std::vector<float>(gate_up.begin() + 12 * 8, gate_up.begin() + 18 * 8));
+  EXPECT_EQ(read(*weights, one(linears, 1, "experts.down_proj", 1)),
+            std::vector<float>(down.begin() + 48, down.begin() + 96));
+  EXPECT_EQ(describe(one(linears, 1, "experts.down_proj", 1)),
+            "layer 1 experts.down_proj of expert 1");
+}
+
+// Kernels take no numbers at odd addresses; old files have them.
+TEST_F(Linears, areReadWhereverTheyLie) {
+  const auto whole = open(kLlama, kLlamaLayout);
+  const LinearWeight first = linears_of(*whole, model_of(*whole)).front();
+  const auto expected = read(*whole, first);
+  const double mean = moments_of(*whole, *first.tensor, 1).mean;
+  const std::string content = FolderTest::read(path("model.safetensors"));
+  std::uint64_t length = 0;
+  std::memcpy(&length, content.data(), sizeof length);
+  file("model.safetensors",
+       raw(length + 1) + content.substr(8, length) + " " + content.substr(8 + length));
+  const auto odd = Weights::open(folder_.string());
+  const LinearWeight moved = linears_of(*odd, model_of(*odd)).front();
+  EXPECT_EQ(read(*odd, moved), expected);
+  EXPECT_FALSE(matrix_of(*odd, moved).has_value());
+  EXPECT_EQ(moments_of(*odd, *moved.tensor, 2).mean, mean);
+}
+
+TEST_F(Linears, areCheckedAgainstTheModel) {
+  Layout wrong = kLlamaLayout;
+  wrong[4].second = {13, 8};
+  auto weights = open(kLlama, wrong);
+  expect_error(ErrorCode::invalid_argument,
+               {"model.safetensors", "'model.layers.0.mlp.gate_proj.weight'", "[13, 8]", "[12, 8]",
+                "gate_proj"},
+               [&] { linears_of(*weights, model_of(*weights)); });
+  Layout hole = kLlamaLayout;
+  hole.erase(hole.begin() + 2);
+  weights = open(kLlama, hole);
+  expect_error(ErrorCode::not_found,
+               {folder_.string(), "v_proj of layer 0", "model.layers.0.self_attn.v_proj.weight",
+                "[4, 8]", "did you mean"},
+               [&] { linears_of(*weights, model_of(*weights)); });
+}
+
+TEST_F(Linears, ofQuantisedCheckpointsAreRefused) {
+  const auto refuses = [&](const Layout& layout, const std::string& part) {
+    const auto weights = open(kLlama, layout);
+    expect_error(ErrorCode::unsupported, {"quantised already", part},
+                 [&] { linears_of(*weights, model_of(*weights)); });
+  };
+  Layout scaled = kLlamaLayout;
+  scaled.push_back({"model.layers.{}.self_attn.q_proj.weight_scale_inv", {1, 1}});
+  refuses(scaled, "q_proj.weight_scale_inv");
+  refuses(renamed(kLlamaLayout, "q_proj.weight", "q_proj.weight_packed"), "q_proj.weight_packed");
+  refuses(renamed(kLlamaLayout, "q_proj.weight", "q_proj.qweight"), "q_proj.qweight");
+}
+
+TEST_F(Linears, needAConfig) {
+  const std::string path =
+      file("model.safetensors", test::safetensors_file(std::vector<test::StoredTensor>{}));
+  expect_error(ErrorCode::not_found, {path, "config.json"},
+               [&] { model_of(*Weights::open(path)); });
+}
+
+// ---- GGUF ----
+
+class GgufLinears : public Linears {
+ protected:
+  static test::GgufFile described(const std::string& arch) {
+    test::GgufFile file;
+    file.word("general.architecture", arch)
+        .number(arch + ".block_count", 1)
+        .number(arch + ".embedding_length", 8)
+        .number(arch + ".feed_forward_length", 32)
+        .number(arch + ".attention.head_count", 4)
+        .number(arch + ".context_length", 64);
+    add(file, "token_embd.weight", {5, 8});
+    return file;
+  }
+  static void add(test::GgufFile& file, const std::string& name, Shape shape) {
+    const std::vector<float> zeros(static_cast<std::size_t>(elements(shape)), 0.5f);
+    file.tensor(name, {shape.rbegin(), shape.rend()}, 0, raw(zeros));
+  }
+  std::shared_ptr<const Weights> opened(const test::GgufFile& content) {
+    return Weights::open(file("tiny.gguf", content.bytes()));
+  }
+};
+
+TEST_F(GgufLinears, ofLlamaAndItsRelatives) {
+  for (const std::string arch : {"llama", "qwen2", "qwen3", "gemma2", "gemma3"}) {
+    test::GgufFile content = described(arch);
+    content.number(arch + ".attention.head_count_kv", 2).number(arch + ".attention.key_length", 2);
+    const std::vector<std::pair<std::string, Shape>> layout = {
+        {"attn_q", {8, 8}},    {"attn_k", {4, 8}},  {"attn_v", {4, 8}},   {"attn_output", {8, 8}},
+        {"ffn_gate", {32, 8}}, {"ffn_up", {32, 8}}, {"ffn_down", {8, 32}}};
+    for (const auto& [name, shape] : layout) add(content, "blk.0." + name + ".weight", shape);
+    const auto weights = opened(content);
+    const ModelShape model = model_of(*weights);
+    EXPECT_EQ(model.family, arch);
+    EXPECT_EQ(model.name, "tiny");
+    EXPECT_EQ(model.num_kv_heads, 2);
+    EXPECT_EQ(model.vocab_size, 5);
+    EXPECT_EQ(model.max_context_tokens, 64);
+    EXPECT_TRUE(model.tied_embeddings);
+    const auto linears = linears_of(*weights, model);
+    ASSERT_EQ(linears.size(), layout.size());
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      EXPECT_EQ(linears[i].tensor->name, "blk.0." + layout[i].first + ".weight");
+    }
+  }
+}
+
+TEST_F(GgufLinears, ofExperts) {
+  for (const bool stacked : {true, false}) {
+    for (const std::string arch : {"llama", "qwen3moe"}) {
+      test::GgufFile content = described(arch);
+      content.number(arch + ".expert_count", 3)
+          .number(arch + ".expert_used_count", 2)
+          .number(arch + ".expert_feed_forward_length", 32)
+          .number(arch + ".attention.head_count_kv", 4);
+      for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
+        add(content, std::string("blk.0.") + name + ".weight", {8, 8});
+      }
+      for (const std::string name : {"gate", "up", "down"}) {
+        const Shape one = name == "down" ? Shape{8, 32} : Shape{32, 8};
+        if (stacked) {
+          add(content, "blk.0.ffn_" + name + "_exps.weight", {3, one[0], one[1]});
+        } else {
+          for (const char* e : {"0", "1", "2"}) {
+            add(content, "blk.0.ffn_" + name + "." + e + ".weight", one);
+          }
+        }
+      }
+      const auto weights = opened(content);
+      const ModelShape model = model_of(*weights);
+      EXPECT_EQ(model.family, arch == "llama" ? "mixtral" : "qwen3_moe");
+      const auto linears = linears_of(*weights, model);
+      ASSERT_EQ(linears.size(), 13u);
+      EXPECT_EQ(one(linears, 0, "experts.down_proj", 2).offset, stacked ? 2 * 8 * 32 : 0);
+    }
+  }
+}
+
+TEST_F(GgufLinears, ofBloomFalconAndGpt2AreFusedInOnePiece) {
+  for (const std::string arch : {"bloom", "falcon", "gpt2"}) {
+    test::GgufFile content = described(arch);
+    const std::int64_t kv = arch == "falcon" ? 1 : 4;
+    if (arch == "falcon") content.number("falcon.attention.head_count_kv", 1);
+    add(content, "blk.0.attn_qkv.weight", {8 + 4 * kv, 8});
+    add(content, "blk.0.attn_output.weight", {8, 8});
+    add(content, "blk.0.ffn_up.weight", {32, 8});
+    add(content, "blk.0.ffn_down.weight", {8, 32});
+    const auto weights = opened(content);
+    const ModelShape model = model_of(*weights);
+    EXPECT_EQ(model.family, arch);
+    const auto linears = linears_of(*weights, model);
+    EXPECT_EQ(one(linears, 0, "v_proj").first_row, 8 + 2 * kv);
+    EXPECT_TRUE(one(linears, 0, "v_proj").is_contiguous());
+  }
+}
+
+TEST_F(GgufLinears, needMetadataThatSayWhatTheyAre) {
+  expect_error(ErrorCode::invalid_argument, {"tiny.gguf", "general.architecture"},
+               [&] { model_of(*opened(test::GgufFile())); });
+  expect_error(ErrorCode::unsupported, {"tiny.gguf", "'mamba'", "llama"},
+               [&] { model_of(*opened(described("mamba"))); });
+  test::GgufFile incomplete;
+  incomplete.word("general.architecture", "llama").number("llama.block_count", 1);
+  expect_error(ErrorCode::invalid_argument, {"tiny.gguf", "llama.embedding_length"},
+               [&] { model_of(*opened(incomplete)); });
+}
+
+}  // namespace
+}  // namespace tessera::weights
