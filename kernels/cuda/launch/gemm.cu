@@ -2,11 +2,11 @@
 
 #include "../device/pack_weights.cuh"
 #include "packed_parts.h"
+#include "segments.h"
 
 namespace tessera::kernels::cuda {
 namespace {
 
-unsigned pack_blocks(std::int64_t count) { return static_cast<unsigned>((count + kPackThreads - 1) / kPackThreads); }
 
 bool is_aligned(const void* pointer, std::uintptr_t bytes) {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
@@ -65,12 +65,12 @@ Status pack_weights(const std::uint8_t* codes, std::int64_t rows, std::int64_t c
   const auto kernel = format.bitwidth == 3   ? pack_weights_kernel<3>
                       : format.bitwidth == 4 ? pack_weights_kernel<4>
                                              : pack_weights_kernel<8>;
-  const dim3 grid{pack_blocks(row_tiles * num_tiles(columns, kTileColumns) * 32), 1, 1};
+  const dim3 grid{blocks_of(row_tiles * num_tiles(columns, kTileColumns) * 32, kPackThreads), 1, 1};
   const Status status = launch(kernel, grid, dim3{kPackThreads, 1, 1}, 0, stream, codes, rows, columns,
                                static_cast<std::uint32_t*>(data));
   if (status != Status::ok) return status;
   const std::int64_t groups = num_groups(columns, format.group_size);
-  return launch(pack_scales_kernel, dim3{pack_blocks(row_tiles * kTileRows * groups), 1, 1}, dim3{kPackThreads, 1, 1},
+  return launch(pack_scales_kernel, dim3{blocks_of(row_tiles * kTileRows * groups, kPackThreads), 1, 1}, dim3{kPackThreads, 1, 1},
                 0, stream, scale, zero_point, rows, groups, format.scale_type,
                 static_cast<void*>(bytes + parts.scales), format.symmetric ? nullptr : bytes + parts.zero_points);
 }
@@ -95,7 +95,7 @@ Status dequant_gemm(const GemmPlan& plan, Matrix activations, PackedWeights weig
   }
   const Status status = run(plan, activations.type, weights.format.bitwidth, p, stream);
   if (status != Status::ok || plan.splits == 1) return status;
-  return launch(sum_splits_kernel, dim3{pack_blocks(p.split_stride), 1, 1}, dim3{kPackThreads, 1, 1}, 0, stream,
+  return launch(sum_splits_kernel, dim3{blocks_of(p.split_stride, kPackThreads), 1, 1}, dim3{kPackThreads, 1, 1}, 0, stream,
                 static_cast<const float*>(workspace), plan.splits, activations.rows, weights.rows, out, out_stride);
 }
 

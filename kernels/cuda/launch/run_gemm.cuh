@@ -4,12 +4,10 @@
 #include "../device/tile_gemm.cuh"
 #include "../device/wmma_gemm.cuh"
 #include "gemm.h"
+#include "segments.h"
 
 namespace tessera::kernels::cuda {
 
-inline unsigned blocks_of(std::int64_t count, std::int64_t per_block) {
-  return static_cast<unsigned>((count + per_block - 1) / per_block);
-}
 
 template <class Operand, int Bitwidth, int Tokens>
 Status run_tiles(const GemmPlan& plan, const GemmArguments& p, Stream stream) {
