@@ -1,6 +1,6 @@
 #pragma once
 
-// The GPU as the tests see it: device_memory.cu is the CUDA runtime, emulator/device_memory.cpp the CPU.
+// The GPU as the tests see it: device_memory.cpp is the CUDA runtime, emulator/device_memory.cpp the CPU.
 
 #include <cstdint>
 #include <string>

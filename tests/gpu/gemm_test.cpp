@@ -143,8 +143,9 @@ TEST(CudaGemm, SplitsOverKMatchTheReference) {
     std::mt19937_64 random(gpu_seed() + 2);
     const QuantFormat format{8, false, 64, Real::f16};
     const std::int64_t columns = emulated() ? 2100 : 8200;
-    if (device.compute_capability >= 75)
+    if (device.compute_capability >= 75) {
       EXPECT_GT(cuda::plan_dequant_gemm(device, Real::f16, 5, 40, columns, format).splits, 1);
+    }
     check(device, {Real::f16, 5, 40, columns, format}, random);
   });
 }

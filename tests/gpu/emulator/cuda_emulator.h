@@ -6,6 +6,8 @@
 // a missing barrier shows. Shared memory begins as NaN, asynchronous copies arrive at the last allowed moment.
 // What this cannot show: memory ordering within a warp between barriers, and speed.
 
+#include <math.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
