@@ -17,13 +17,13 @@ STANDARD = {
     "using int16_t = short; using uint16_t = unsigned short; using int32_t = int; using uint32_t = unsigned; "
     "using int64_t = long long; using uint64_t = unsigned long long; using uintptr_t = unsigned long; "
     "using size_t = unsigned long; }\n",
-    "bit": "#pragma once\nnamespace std { template <class To, class From> __host__ __device__ constexpr To bit_cast(const "
-    "From& from) { return __builtin_bit_cast(To, from); } }\n",
+    "bit": "#pragma once\nnamespace std { template <class To, class From> constexpr To bit_cast(const From& "
+    "from) { return __builtin_bit_cast(To, from); } }\n",
     "cmath": "#pragma once\n",
     "limits": "#pragma once\nnamespace std { template <class> struct numeric_limits; template <> struct "
-    "numeric_limits<float> { __host__ __device__ static constexpr float quiet_NaN() { return __builtin_nanf(\"\"); } }; "
-    "template <> struct numeric_limits<double> { __host__ __device__ static constexpr double infinity() { return "
-    "__builtin_huge_val(); } }; }\n",
+    "numeric_limits<float> { static constexpr float quiet_NaN() { return __builtin_bit_cast(float, 0x7fc00000); } }; "
+    "template <> struct numeric_limits<double> { static constexpr double infinity() { return "
+    "__builtin_bit_cast(double, 0x7ff0000000000000ull); } }; }\n",
 }
 
 SOURCE = """
@@ -77,7 +77,8 @@ def compile_for(arch):
     nvrtc = ctypes.CDLL(path)
     names = (ctypes.c_char_p * len(STANDARD))(*(name.encode() for name in STANDARD))
     texts = (ctypes.c_char_p * len(STANDARD))(*(text.encode() for text in STANDARD.values()))
-    options = [f"--gpu-architecture=sm_{arch}", "-std=c++20", f"-I{DEVICE}", f"-I{ROOT}/kernels/include", f"-I{include}"]
+    options = [f"--gpu-architecture=sm_{arch}", "-std=c++20", "-default-device", "-diag-suppress=1097",
+               f"-I{DEVICE}", f"-I{ROOT}/kernels/include", f"-I{include}"]
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.encode(), b"kernels.cu", len(STANDARD), texts, names)
     result = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*(o.encode() for o in options)))

@@ -32,10 +32,12 @@ void* device_allocate(std::int64_t num_bytes) {
 }
 void device_free(void* data) { cudaFree(data); }
 void copy_to_device(void* to, const void* from, std::int64_t num_bytes) {
-  check(cudaMemcpy(to, from, static_cast<std::size_t>(num_bytes), cudaMemcpyHostToDevice), "copy to the device");
+  check(cudaMemcpy(to, from, static_cast<std::size_t>(num_bytes), cudaMemcpyHostToDevice),
+        "copy to the device");
 }
 void copy_from_device(void* to, const void* from, std::int64_t num_bytes) {
-  check(cudaMemcpy(to, from, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToHost), "copy from the device");
+  check(cudaMemcpy(to, from, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToHost),
+        "copy from the device");
 }
 std::string device_synchronise() {
   const cudaError_t error = cudaDeviceSynchronize();

@@ -1,6 +1,7 @@
 #pragma once
 
-// The GPU as the tests see it: device_memory.cpp is the CUDA runtime, emulator/device_memory.cpp the CPU.
+// The GPU as the tests see it: device_memory.cpp is the CUDA runtime, emulator/device_memory.cpp
+// the CPU.
 
 #include <cstdint>
 #include <string>
@@ -10,7 +11,8 @@
 
 namespace tessera::kernels::test {
 
-/// Devices to run every case on: those that the emulator plays, or the one that is here. Empty without a GPU.
+/// Devices to run every case on: those that the emulator plays, or the one that is here. Empty
+/// without a GPU.
 std::vector<cuda::Device> devices();
 bool emulated();
 /// Makes `device` the one that later launches run on.

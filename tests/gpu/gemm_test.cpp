@@ -1,7 +1,8 @@
+#include "tessera/kernels/cuda/gemm.h"
+
 #include <numeric>
 
 #include "gpu_support.h"
-#include "tessera/kernels/cuda/gemm.h"
 
 // dequant_gemm against sums in double of what kernels::dequantise makes of the same codes.
 namespace tessera::kernels::test {
@@ -15,12 +16,13 @@ struct Case {
 };
 
 std::string describe_case(const Case& c, const cuda::GemmPlan& plan) {
-  return "type " + std::to_string(static_cast<int>(c.type)) + ", " + std::to_string(c.tokens) + " x " +
-         std::to_string(c.rows) + " x " + std::to_string(c.columns) + ", W" + std::to_string(c.format.bitwidth) +
-         (c.format.symmetric ? " symmetric" : " asymmetric") + ", group " + std::to_string(c.format.group_size) +
-         ", scales " + std::to_string(static_cast<int>(c.format.scale_type)) + ", stride + " +
-         std::to_string(c.stride_extra) + ", kernel " + std::to_string(static_cast<int>(plan.kernel)) + ", splits " +
-         std::to_string(plan.splits);
+  return "type " + std::to_string(static_cast<int>(c.type)) + ", " + std::to_string(c.tokens) +
+         " x " + std::to_string(c.rows) + " x " + std::to_string(c.columns) + ", W" +
+         std::to_string(c.format.bitwidth) + (c.format.symmetric ? " symmetric" : " asymmetric") +
+         ", group " + std::to_string(c.format.group_size) + ", scales " +
+         std::to_string(static_cast<int>(c.format.scale_type)) + ", stride + " +
+         std::to_string(c.stride_extra) + ", kernel " +
+         std::to_string(static_cast<int>(plan.kernel)) + ", splits " + std::to_string(plan.splits);
 }
 
 /// Random weights in a format.
@@ -33,8 +35,8 @@ struct Weights {
     for (std::int64_t i = 0; i < c.rows * groups; ++i) {
       // Eight bits of mantissa: a number of every scale type.
       scale.push_back(static_cast<float>(uniform(random, 1, 255)) / 4096);
-      zero.push_back(static_cast<std::uint8_t>(c.format.symmetric ? symmetric_zero_point(c.format.bitwidth)
-                                                                  : uniform(random, 0, high)));
+      zero.push_back(static_cast<std::uint8_t>(
+          c.format.symmetric ? symmetric_zero_point(c.format.bitwidth) : uniform(random, 0, high)));
     }
   }
   std::vector<std::uint8_t> codes, zero;
@@ -43,17 +45,20 @@ struct Weights {
 
 std::vector<double> product(const RandomMatrix& x, const Weights& w, const Case& c) {
   std::vector<float> values(w.codes.size());
-  EXPECT_EQ(dequantise(w.codes.data(), {0, c.rows}, c.columns, c.format, w.scale.data(), w.zero.data(), values.data()),
+  EXPECT_EQ(dequantise(w.codes.data(), {0, c.rows}, c.columns, c.format, w.scale.data(),
+                       w.zero.data(), values.data()),
             Status::ok);
   std::vector<double> out;
   for (std::int64_t token = 0; token < c.tokens; ++token)
     for (std::int64_t row = 0; row < c.rows; ++row)
-      out.push_back(std::inner_product(values.begin() + row * c.columns, values.begin() + (row + 1) * c.columns,
+      out.push_back(std::inner_product(values.begin() + row * c.columns,
+                                       values.begin() + (row + 1) * c.columns,
                                        x.values.begin() + token * x.stride, 0.0));
   return out;
 }
 
-void check(const cuda::Device& device, const Case& c, std::mt19937_64& random, cuda::Stream stream = nullptr) {
+void check(const cuda::Device& device, const Case& c, std::mt19937_64& random,
+           cuda::Stream stream = nullptr) {
   const cuda::GemmPlan plan =
       cuda::plan_dequant_gemm(device, c.type, c.tokens, c.rows, c.columns, c.format);
   if (c.type == Real::bf16 && device.compute_capability < 80) {
@@ -75,8 +80,9 @@ void check(const cuda::Device& device, const Case& c, std::mt19937_64& random, c
   ASSERT_EQ(cuda::pack_weights(codes.data(), c.rows, c.columns, c.format, scale.data(),
                                c.format.symmetric ? nullptr : zero.data(), packed.data(), stream),
             Status::ok);
-  ASSERT_EQ(cuda::dequant_gemm(plan, x.on(activations.data()), {c.rows, c.columns, c.format, packed.data()},
-                               out.data(), out_stride, workspace.data(), stream),
+  ASSERT_EQ(cuda::dequant_gemm(plan, x.on(activations.data()),
+                               {c.rows, c.columns, c.format, packed.data()}, out.data(), out_stride,
+                               workspace.data(), stream),
             Status::ok);
   ASSERT_EQ(device_synchronise(), "");
 
@@ -99,8 +105,8 @@ void check(const cuda::Device& device, const Case& c, std::mt19937_64& random, c
 QuantFormat any_format(std::mt19937_64& random) {
   const int bitwidths[] = {3, 4, 8};
   const std::int64_t group_sizes[] = {0, 32, 64, 96, 128};
-  return {bitwidths[uniform(random, 0, 2)], uniform(random, 0, 1) == 0, group_sizes[uniform(random, 0, 4)],
-          static_cast<Real>(uniform(random, 0, 2))};
+  return {bitwidths[uniform(random, 0, 2)], uniform(random, 0, 1) == 0,
+          group_sizes[uniform(random, 0, 4)], static_cast<Real>(uniform(random, 0, 2))};
 }
 
 TEST(CudaGemm, EveryNumberOfTokensMatchesTheReference) {
@@ -132,7 +138,8 @@ TEST(CudaGemm, EveryFormatMatchesTheReference) {
           for (const Real type : {Real::f16, Real::bf16}) {
             const auto scale_type = static_cast<Real>(uniform(random, 0, 2));
             const std::int64_t tokens = uniform(random, 0, 1) == 0 ? 2 : 9;
-            check(device, {type, tokens, 48, 288, {bitwidth, symmetric, group_size, scale_type}}, random);
+            check(device, {type, tokens, 48, 288, {bitwidth, symmetric, group_size, scale_type}},
+                  random);
             if (::testing::Test::HasFailure()) return;
           }
   });
@@ -164,7 +171,8 @@ TEST(CudaGemm, RunsOnStreams) {
 TEST(CudaGemm, TheSameCallGivesTheSameBits) {
   for_each_device([](const cuda::Device& device) {
     const Case c{Real::f16, 16, 64, 2100, {4, true, 128, Real::f16}};
-    const cuda::GemmPlan plan = cuda::plan_dequant_gemm(device, c.type, c.tokens, c.rows, c.columns, c.format);
+    const cuda::GemmPlan plan =
+        cuda::plan_dequant_gemm(device, c.type, c.tokens, c.rows, c.columns, c.format);
     std::mt19937_64 random(gpu_seed() + 4);
     const Weights weights(c, random);
     const RandomMatrix x(c.type, c.tokens, c.columns, c.columns, random);
@@ -172,16 +180,17 @@ TEST(CudaGemm, TheSameCallGivesTheSameBits) {
     const DeviceArray<float> scale(weights.scale);
     const DeviceArray<unsigned char> activations(x.bytes);
     DeviceArray<unsigned char> packed(cuda::packed_weights_bytes(c.rows, c.columns, c.format));
-    ASSERT_EQ(cuda::pack_weights(codes.data(), c.rows, c.columns, c.format, scale.data(), nullptr, packed.data(),
-                                 nullptr),
+    ASSERT_EQ(cuda::pack_weights(codes.data(), c.rows, c.columns, c.format, scale.data(), nullptr,
+                                 packed.data(), nullptr),
               Status::ok);
     std::vector<float> first;
     for (int i = 0; i < 3; ++i) {
       use_device(device);  // another order of threads in the emulator
       DeviceArray<unsigned char> workspace(plan.workspace_bytes);
       DeviceArray<float> out(c.tokens * c.rows);
-      ASSERT_EQ(cuda::dequant_gemm(plan, x.on(activations.data()), {c.rows, c.columns, c.format, packed.data()},
-                                   out.data(), c.rows, workspace.data(), nullptr),
+      ASSERT_EQ(cuda::dequant_gemm(plan, x.on(activations.data()),
+                                   {c.rows, c.columns, c.format, packed.data()}, out.data(), c.rows,
+                                   workspace.data(), nullptr),
                 Status::ok);
       ASSERT_EQ(device_synchronise(), "");
       const auto got = out.download();

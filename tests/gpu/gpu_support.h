@@ -8,11 +8,11 @@
 // What the tests of the CUDA kernels share, on a GPU and in the emulator.
 namespace tessera::kernels::test {
 
-/// TESSERA_TEST_SEED; without it fresh on a GPU, where the tests take seconds, and fixed in the emulator, which runs in CI.
+/// TESSERA_TEST_SEED; without it fresh on a GPU, where the tests take seconds, and fixed in the
+/// emulator, which runs in CI.
 inline std::uint64_t gpu_seed() {
-  static const std::uint64_t chosen = std::getenv("TESSERA_TEST_SEED") != nullptr || emulated()
-                                          ? seed()
-                                          : std::random_device{}();
+  static const std::uint64_t chosen =
+      std::getenv("TESSERA_TEST_SEED") != nullptr || emulated() ? seed() : std::random_device{}();
   return chosen;
 }
 
@@ -22,7 +22,8 @@ void for_each_device(F&& f) {
   const auto all = devices();
   if (all.empty()) GTEST_SKIP() << "no CUDA device";
   for (const cuda::Device& device : all) {
-    SCOPED_TRACE("sm_" + std::to_string(device.compute_capability) + (emulated() ? " (emulated)" : "") +
+    SCOPED_TRACE("sm_" + std::to_string(device.compute_capability) +
+                 (emulated() ? " (emulated)" : "") +
                  ", TESSERA_TEST_SEED=" + std::to_string(gpu_seed()));
     use_device(device);
     f(device);
@@ -31,12 +32,15 @@ void for_each_device(F&& f) {
   }
 }
 
-/// `count` elements of device memory, poisoned, between sentinels; `misalign` bytes off a multiple of 256.
+/// `count` elements of device memory, poisoned, between sentinels; `misalign` bytes off a multiple
+/// of 256.
 template <class T>
 class DeviceArray {
  public:
   explicit DeviceArray(std::int64_t count, std::int64_t misalign = 0)
-      : count_(count), misalign_(misalign), host_(static_cast<std::size_t>(size() + 2 * kMargin + misalign), kPoison) {
+      : count_(count),
+        misalign_(misalign),
+        host_(static_cast<std::size_t>(size() + 2 * kMargin + misalign), kPoison) {
     memory_ = static_cast<unsigned char*>(device_allocate(num_bytes()));
     copy_to_device(memory_, host_.data(), num_bytes());
   }
@@ -83,9 +87,12 @@ struct RandomMatrix {
     std::normal_distribution<float> normal;
     for (std::int64_t i = 0; i < rows * stride; ++i) {
       // What lies between the rows must not count.
-      const float value = i % stride < columns ? normal(random) : std::numeric_limits<float>::quiet_NaN();
+      const float value =
+          i % stride < columns ? normal(random) : std::numeric_limits<float>::quiet_NaN();
       const std::uint16_t half = type == Real::f16 ? f32_to_f16(value) : f32_to_bf16(value);
-      const float rounded = type == Real::f32 ? value : type == Real::f16 ? f16_to_f32(half) : bf16_to_f32(half);
+      const float rounded = type == Real::f32   ? value
+                            : type == Real::f16 ? f16_to_f32(half)
+                                                : bf16_to_f32(half);
       values.push_back(rounded);
       const auto* from = type == Real::f32 ? reinterpret_cast<const unsigned char*>(&rounded)
                                            : reinterpret_cast<const unsigned char*>(&half);

@@ -40,7 +40,8 @@ TEST(CudaLayout, EveryBitOfATileHasItsOwnPlace) {
           const BitPlace place = bit_place(bitwidth, slot, i);
           EXPECT_LT(place.word, lane_words(bitwidth));
           EXPECT_LT(place.bit, 32);
-          EXPECT_TRUE(bits.insert({word_in_tile(bitwidth, slot.lane, place.word), place.bit}).second);
+          EXPECT_TRUE(
+              bits.insert({word_in_tile(bitwidth, slot.lane, place.word), place.bit}).second);
         }
     // 16 x 64 codes fill the tile without a gap.
     EXPECT_EQ(bits.size(), static_cast<std::size_t>(tile_words(bitwidth)) * 32);
@@ -48,13 +49,15 @@ TEST(CudaLayout, EveryBitOfATileHasItsOwnPlace) {
 }
 
 TEST(CudaLayout, ALanesScalesAreNeighbours) {
-  for (int g = 0; g < 8; ++g) EXPECT_EQ(scale_index(16 + g + 8, 2, 5), scale_index(16 + g, 2, 5) + 1);
+  for (int g = 0; g < 8; ++g)
+    EXPECT_EQ(scale_index(16 + g + 8, 2, 5), scale_index(16 + g, 2, 5) + 1);
 }
 
 TEST(CudaLayout, ScalesHaveTheirOwnPlaces) {
   std::set<std::int64_t> seen;
   for (std::int64_t row = 0; row < 48; ++row)
-    for (std::int64_t group = 0; group < 3; ++group) EXPECT_TRUE(seen.insert(scale_index(row, group, 3)).second);
+    for (std::int64_t group = 0; group < 3; ++group)
+      EXPECT_TRUE(seen.insert(scale_index(row, group, 3)).second);
   EXPECT_EQ(*seen.rbegin(), 48 * 3 - 1);
 }
 
@@ -77,8 +80,10 @@ TEST(CudaLayout, SharedActivationsHaveNoBankConflicts) {
 TEST(CudaLayout, TheReciprocalFindsEveryGroup) {
   for (const int halves : {1, 2, 3, 4, 5, 7, 64, 1000, 65535}) {
     GemmArguments p{};
-    p.group_reciprocal = ((std::uint64_t{1} << 32) + static_cast<std::uint64_t>(halves) - 1) / static_cast<std::uint64_t>(halves);
-    for (int half = 0; half < 65536; ++half) ASSERT_EQ(group_of(p, half), half / halves) << half << " / " << halves;
+    p.group_reciprocal = ((std::uint64_t{1} << 32) + static_cast<std::uint64_t>(halves) - 1) /
+                         static_cast<std::uint64_t>(halves);
+    for (int half = 0; half < 65536; ++half)
+      ASSERT_EQ(group_of(p, half), half / halves) << half << " / " << halves;
   }
 }
 

@@ -4,7 +4,8 @@
 #include "tessera/kernels/cuda/quantise.h"
 #include "tessera/kernels/pack.h"
 
-// Moments, scales, codes and packing against the CPU's kernels: bit for bit, except mean and variance.
+// Moments, scales, codes and packing against the CPU's kernels: bit for bit, except mean and
+// variance.
 namespace tessera::kernels::test {
 namespace {
 
@@ -18,7 +19,9 @@ void expect_same(const Moments& got, const Moments& expected) {
   EXPECT_NEAR(got.variance, expected.variance, 1e-4 * expected.variance);
 }
 
-std::int64_t some_stride(std::mt19937_64& random, std::int64_t columns) { return columns + uniform(random, 0, 8); }
+std::int64_t some_stride(std::mt19937_64& random, std::int64_t columns) {
+  return columns + uniform(random, 0, 8);
+}
 
 TEST(CudaMoments, OfATensor) {
   for_each_device([](const cuda::Device&) {
@@ -30,7 +33,8 @@ TEST(CudaMoments, OfATensor) {
           const DeviceArray<unsigned char> data(x.bytes, misalign);
           DeviceArray<unsigned char> workspace(cuda::moments_workspace_bytes(count));
           DeviceArray<Moments> out(1);
-          ASSERT_EQ(cuda::moments(data.data(), type, count, workspace.data(), out.data(), nullptr), Status::ok);
+          ASSERT_EQ(cuda::moments(data.data(), type, count, workspace.data(), out.data(), nullptr),
+                    Status::ok);
           ASSERT_EQ(device_synchronise(), "");
           Moments expected;
           ASSERT_EQ(moments(x.bytes.data(), type, count, &expected), Status::ok);
@@ -58,7 +62,8 @@ TEST(CudaMoments, SurviveHugeMeansHugeValuesAndNaN) {
       const DeviceArray<float> data(values);
       DeviceArray<unsigned char> workspace(cuda::moments_workspace_bytes(count));
       DeviceArray<Moments> out(1);
-      ASSERT_EQ(cuda::moments(data.data(), Real::f32, count, workspace.data(), out.data(), nullptr), Status::ok);
+      ASSERT_EQ(cuda::moments(data.data(), Real::f32, count, workspace.data(), out.data(), nullptr),
+                Status::ok);
       ASSERT_EQ(device_synchronise(), "");
       Moments expected;
       ASSERT_EQ(moments(values.data(), Real::f32, count, &expected), Status::ok);
@@ -76,10 +81,12 @@ TEST(CudaMoments, OfGroups) {
       const std::int64_t count = rows * num_groups(columns, group_size);
       const DeviceArray<unsigned char> data(x.bytes);
       DeviceArray<Moments> out(count);
-      ASSERT_EQ(cuda::group_moments(x.on(data.data()), group_size, out.data(), nullptr), Status::ok);
+      ASSERT_EQ(cuda::group_moments(x.on(data.data()), group_size, out.data(), nullptr),
+                Status::ok);
       ASSERT_EQ(device_synchronise(), "");
       std::vector<Moments> expected(static_cast<std::size_t>(count));
-      ASSERT_EQ(group_moments(x.on(x.bytes.data()), {0, rows}, group_size, expected.data()), Status::ok);
+      ASSERT_EQ(group_moments(x.on(x.bytes.data()), {0, rows}, group_size, expected.data()),
+                Status::ok);
       const auto got = out.download();
       for (std::size_t i = 0; i < got.size(); ++i) expect_same(got[i], expected[i]);
       EXPECT_EQ(out.num_touched(), 0);
@@ -93,31 +100,38 @@ void check_codes(QuantFormat format, Rounding rounding, std::mt19937_64& random)
   const RandomMatrix x(type, rows, columns, some_stride(random, columns), random);
   const std::int64_t count = rows * columns, groups = rows * num_groups(columns, format.group_size);
   const std::uint64_t codes_seed = random();
-  std::vector<float> scale(static_cast<std::size_t>(groups)), values(static_cast<std::size_t>(count));
+  std::vector<float> scale(static_cast<std::size_t>(groups)),
+      values(static_cast<std::size_t>(count));
   std::vector<std::uint8_t> zero(scale.size()), codes(values.size());
   const Matrix host = x.on(x.bytes.data());
   ASSERT_EQ(choose_scales(host, {0, rows}, format, scale.data(), zero.data()), Status::ok);
-  ASSERT_EQ(quantise(host, {0, rows}, format, scale.data(), zero.data(), rounding, codes_seed, codes.data()),
+  ASSERT_EQ(quantise(host, {0, rows}, format, scale.data(), zero.data(), rounding, codes_seed,
+                     codes.data()),
             Status::ok);
-  ASSERT_EQ(dequantise(codes.data(), {0, rows}, columns, format, scale.data(), zero.data(), values.data()),
+  ASSERT_EQ(dequantise(codes.data(), {0, rows}, columns, format, scale.data(), zero.data(),
+                       values.data()),
             Status::ok);
 
   const DeviceArray<unsigned char> data(x.bytes);
   DeviceArray<float> got_scale(groups), got_values(count);
   DeviceArray<std::uint8_t> got_zero(groups), got_codes(count);
-  ASSERT_EQ(cuda::choose_scales(x.on(data.data()), format, got_scale.data(), got_zero.data(), nullptr), Status::ok);
-  ASSERT_EQ(cuda::quantise(x.on(data.data()), format, got_scale.data(), got_zero.data(), rounding, codes_seed,
-                           got_codes.data(), nullptr),
+  ASSERT_EQ(
+      cuda::choose_scales(x.on(data.data()), format, got_scale.data(), got_zero.data(), nullptr),
+      Status::ok);
+  ASSERT_EQ(cuda::quantise(x.on(data.data()), format, got_scale.data(), got_zero.data(), rounding,
+                           codes_seed, got_codes.data(), nullptr),
             Status::ok);
-  ASSERT_EQ(cuda::dequantise(got_codes.data(), rows, columns, format, got_scale.data(), got_zero.data(),
-                             got_values.data(), nullptr),
+  ASSERT_EQ(cuda::dequantise(got_codes.data(), rows, columns, format, got_scale.data(),
+                             got_zero.data(), got_values.data(), nullptr),
             Status::ok);
   ASSERT_EQ(device_synchronise(), "");
   EXPECT_EQ(got_scale.download(), scale);
   EXPECT_EQ(got_zero.download(), zero);
   EXPECT_EQ(got_codes.download(), codes);
   EXPECT_EQ(got_values.download(), values);
-  EXPECT_EQ(got_scale.num_touched() + got_zero.num_touched() + got_codes.num_touched() + got_values.num_touched(), 0);
+  EXPECT_EQ(got_scale.num_touched() + got_zero.num_touched() + got_codes.num_touched() +
+                got_values.num_touched(),
+            0);
 }
 
 TEST(CudaQuantise, IsTheCpusBitForBit) {
@@ -140,8 +154,8 @@ TEST(CudaQuantise, AGroupThatIsNotFiniteGetsAScaleThatIsNot) {
     const DeviceArray<float> data(values);
     DeviceArray<float> scale(2);
     DeviceArray<std::uint8_t> zero(2);
-    ASSERT_EQ(cuda::choose_scales({data.data(), Real::f32, 1, 64, 64}, {4, false, 32, Real::f32}, scale.data(),
-                                  zero.data(), nullptr),
+    ASSERT_EQ(cuda::choose_scales({data.data(), Real::f32, 1, 64, 64}, {4, false, 32, Real::f32},
+                                  scale.data(), zero.data(), nullptr),
               Status::ok);
     ASSERT_EQ(device_synchronise(), "");
     EXPECT_FALSE(std::isnan(scale.download()[0]));
@@ -158,12 +172,16 @@ TEST(CudaPack, IsTheCpusBitForBit) {
         std::vector<std::uint8_t> codes;
         for (std::int64_t i = 0; i < rows * columns; ++i)
           codes.push_back(static_cast<std::uint8_t>(uniform(random, 0, (1 << bitwidth) - 1)));
-        std::vector<std::uint8_t> packed(static_cast<std::size_t>(rows * packed_row_bytes(columns, bitwidth)));
+        std::vector<std::uint8_t> packed(
+            static_cast<std::size_t>(rows * packed_row_bytes(columns, bitwidth)));
         ASSERT_EQ(pack(codes.data(), {0, rows}, columns, bitwidth, packed.data()), Status::ok);
         const DeviceArray<std::uint8_t> data(codes);
-        DeviceArray<std::uint8_t> got(static_cast<std::int64_t>(packed.size())), back(rows * columns);
-        ASSERT_EQ(cuda::pack(data.data(), rows, columns, bitwidth, got.data(), nullptr), Status::ok);
-        ASSERT_EQ(cuda::unpack(got.data(), rows, columns, bitwidth, back.data(), nullptr), Status::ok);
+        DeviceArray<std::uint8_t> got(static_cast<std::int64_t>(packed.size())),
+            back(rows * columns);
+        ASSERT_EQ(cuda::pack(data.data(), rows, columns, bitwidth, got.data(), nullptr),
+                  Status::ok);
+        ASSERT_EQ(cuda::unpack(got.data(), rows, columns, bitwidth, back.data(), nullptr),
+                  Status::ok);
         ASSERT_EQ(device_synchronise(), "");
         EXPECT_EQ(got.download(), packed);
         EXPECT_EQ(back.download(), codes);

@@ -28,12 +28,13 @@ TESSERA_DEVICE void load_tile(const GemmArguments& p, int row_tile, int column_t
   load_words<Bitwidth>(p.words + index * tile_words(Bitwidth), lane, tile.words);
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    tile.activations[half] =
-        load_activations(p, lane / 4, column_tile * kTileColumns + half * kHalfColumns + lane % 4 * 8);
+    tile.activations[half] = load_activations(
+        p, lane / 4, column_tile * kTileColumns + half * kHalfColumns + lane % 4 * 8);
   tile.scales = load_scales(p, row_tile, group_of(p, 2 * column_tile), lane);
 }
 
-/// sum += tile * activations: per half two mma with sums of integers times activations, then the scale.
+/// sum += tile * activations: per half two mma with sums of integers times activations, then the
+/// scale.
 template <class Operand, int Bitwidth>
 TESSERA_DEVICE void multiply_tile(const GemmArguments& p, int row_tile, int column_tile, int lane,
                                   const DecodeTile<Bitwidth>& tile, float (&sum)[4]) {
@@ -56,8 +57,10 @@ TESSERA_DEVICE void multiply_tile(const GemmArguments& p, int row_tile, int colu
       sum[i] += scale[i / 2] * part[i];
       part[i] = 0;
     }
-    if (second_group < p.num_groups) {  // else: beyond the last column, where the activations are zero
-      decode_scales(p, load_scales(p, row_tile, second_group, lane), 1 << (Bitwidth - 1), scale, zero_point);
+    if (second_group <
+        p.num_groups) {  // else: beyond the last column, where the activations are zero
+      decode_scales(p, load_scales(p, row_tile, second_group, lane), 1 << (Bitwidth - 1), scale,
+                    zero_point);
       set_offsets<Operand, Bitwidth>(offsets, zero_point);
     }
   }
@@ -69,11 +72,12 @@ TESSERA_DEVICE void multiply_tile(const GemmArguments& p, int row_tile, int colu
   for (int i = 0; i < 4; ++i) sum[i] += scale[i / 2] * part[i];
 }
 
-/// Few tokens: the weights are read once and that is the time it takes. A block owns one row tile; its warps take the
-/// column tiles in turn, so that together they read one run of memory, and add up in shared memory at the end, always
-/// in the same order. Weights and activations go from memory to the tensor cores' operands in registers: each is used
-/// once, so shared memory would only add a step. Tensor cores even for one token: seven eighths of the product are
-/// wasted, but a lane spends 1.5 instructions on a weight instead of 3.
+/// Few tokens: the weights are read once and that is the time it takes. A block owns one row tile;
+/// its warps take the column tiles in turn, so that together they read one run of memory, and add
+/// up in shared memory at the end, always in the same order. Weights and activations go from memory
+/// to the tensor cores' operands in registers: each is used once, so shared memory would only add a
+/// step. Tensor cores even for one token: seven eighths of the product are wasted, but a lane
+/// spends 1.5 instructions on a weight instead of 3.
 ///
 /// grid [row tiles], block [32 * kDecodeWarps]; tokens <= kDecodeTokens.
 template <class Operand, int Bitwidth>

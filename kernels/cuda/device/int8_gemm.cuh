@@ -4,7 +4,8 @@
 
 namespace tessera::kernels::cuda {
 
-/// out[token][row] = token_scale[token] * row_scale[row] * sum over k of codes[token][k] * weights[row][k].
+/// out[token][row] = token_scale[token] * row_scale[row] * sum over k of codes[token][k] *
+/// weights[row][k].
 struct Int8Arguments {
   const std::int8_t* codes;    ///< [tokens, columns]
   const std::int8_t* weights;  ///< [rows, columns]
@@ -16,13 +17,15 @@ struct Int8Arguments {
   bool aligned;  ///< rows of both begin at multiples of 16 bytes
 };
 
-inline constexpr int kInt8Tokens = 128, kInt8Rows = 128, kInt8Columns = 64, kInt8Threads = 256, kInt8Stages = 3;
+inline constexpr int kInt8Tokens = 128, kInt8Rows = 128, kInt8Columns = 64, kInt8Threads = 256,
+                     kInt8Stages = 3;
 inline constexpr int kInt8StageBytes = (kInt8Tokens + kInt8Rows) * kInt8Columns;
 
-/// Starts the copies of 128 tokens and 128 rows of 64 columns. Both lie as in memory, [line][column]: a quarter of a
-/// warp reads 16 bytes of four lanes in two neighbouring lines, which are 128 bytes without a gap.
-TESSERA_DEVICE void load_int8_stage(const Int8Arguments& p, int first_token, int first_row, int first_column,
-                                    unsigned char* stage) {
+/// Starts the copies of 128 tokens and 128 rows of 64 columns. Both lie as in memory,
+/// [line][column]: a quarter of a warp reads 16 bytes of four lanes in two neighbouring lines,
+/// which are 128 bytes without a gap.
+TESSERA_DEVICE void load_int8_stage(const Int8Arguments& p, int first_token, int first_row,
+                                    int first_column, unsigned char* stage) {
   for (int v = threadIdx.x; v < (kInt8Tokens + kInt8Rows) * 4; v += kInt8Threads) {
     const int line = v / 4, column = first_column + v % 4 * 16;
     const bool is_token = line < kInt8Tokens;
@@ -34,14 +37,15 @@ TESSERA_DEVICE void load_int8_stage(const Int8Arguments& p, int first_token, int
     if (p.aligned) {
       copy_async_16(stage + v * 16, from, num_bytes);
     } else {
-      for (int i = 0; i < 16; ++i) stage[v * 16 + i] = i < num_bytes ? static_cast<unsigned char>(from[i]) : 0;
+      for (int i = 0; i < 16; ++i)
+        stage[v * 16 + i] = i < num_bytes ? static_cast<unsigned char>(from[i]) : 0;
     }
   }
 }
 
-/// int8 tensor cores (sm_75 and newer). Eight warps, each 32 tokens by 64 rows of the block's 128 by 128. A sum over k
-/// does not mind the order of k: a lane takes 16 contiguous bytes of a line as its share of two mma, in both operands
-/// alike, so one load of 16 bytes feeds both.
+/// int8 tensor cores (sm_75 and newer). Eight warps, each 32 tokens by 64 rows of the block's 128
+/// by 128. A sum over k does not mind the order of k: a lane takes 16 contiguous bytes of a line as
+/// its share of two mma, in both operands alike, so one load of 16 bytes feeds both.
 ///
 /// grid [row blocks][token blocks], block [kInt8Threads].
 TESSERA_GLOBAL void __launch_bounds__(kInt8Threads) int8_gemm_kernel(const Int8Arguments p) {
@@ -52,7 +56,8 @@ TESSERA_GLOBAL void __launch_bounds__(kInt8Threads) int8_gemm_kernel(const Int8A
   const int steps = (p.columns + kInt8Columns - 1) / kInt8Columns;
 #pragma unroll
   for (int s = 0; s < kInt8Stages - 1; ++s) {
-    if (s < steps) load_int8_stage(p, first_token, first_row, s * kInt8Columns, shared + s * kInt8StageBytes);
+    if (s < steps)
+      load_int8_stage(p, first_token, first_row, s * kInt8Columns, shared + s * kInt8StageBytes);
     commit_copies();
   }
   int sum[2][8][4] = {};
@@ -103,11 +108,13 @@ TESSERA_GLOBAL void __launch_bounds__(kInt8Threads) int8_gemm_kernel(const Int8A
 inline constexpr int kDotTile = 64, kDotColumns = 32, kDotThreads = 256;
 
 /// Four bytes of a line from `column` on, zeros beyond its end.
-TESSERA_DEVICE std::uint32_t int8_word(const std::int8_t* codes, int line, int lines, int column, int columns) {
+TESSERA_DEVICE std::uint32_t int8_word(const std::int8_t* codes, int line, int lines, int column,
+                                       int columns) {
   std::uint32_t word = 0;
   const std::int8_t* from = codes + static_cast<std::int64_t>(line) * columns + column;
   for (int i = 0; i < 4; ++i)
-    if (line < lines && column + i < columns) word |= static_cast<std::uint32_t>(from[i] & 0xff) << (8 * i);
+    if (line < lines && column + i < columns)
+      word |= static_cast<std::uint32_t>(from[i] & 0xff) << (8 * i);
   return word;
 }
 
@@ -123,15 +130,18 @@ TESSERA_GLOBAL void __launch_bounds__(kDotThreads) int8_dot_kernel(const Int8Arg
   for (int column = 0; column < p.columns; column += kDotColumns) {
     for (int i = threadIdx.x; i < kDotTile * kDotColumns / 4; i += kDotThreads) {
       const int quad = i % (kDotColumns / 4), line = i / (kDotColumns / 4);
-      tokens[quad][line] = int8_word(p.codes, first_token + line, p.tokens, column + 4 * quad, p.columns);
-      rows[quad][line] = int8_word(p.weights, first_row + line, p.rows, column + 4 * quad, p.columns);
+      tokens[quad][line] =
+          int8_word(p.codes, first_token + line, p.tokens, column + 4 * quad, p.columns);
+      rows[quad][line] =
+          int8_word(p.weights, first_row + line, p.rows, column + 4 * quad, p.columns);
     }
     sync_block();
     for (int quad = 0; quad < kDotColumns / 4; ++quad)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) sum[i][j] = dot_s8(rows[quad][x + 16 * i], tokens[quad][y + 16 * j], sum[i][j]);
+        for (int j = 0; j < 4; ++j)
+          sum[i][j] = dot_s8(rows[quad][x + 16 * i], tokens[quad][y + 16 * j], sum[i][j]);
     sync_block();
   }
   for (int i = 0; i < 4; ++i)

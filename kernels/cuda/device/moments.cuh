@@ -7,11 +7,13 @@
 namespace tessera::kernels::cuda {
 
 struct Merge {
-  TESSERA_DEVICE Moments operator()(const Moments& a, const Moments& b) const { return merge(a, b); }
+  TESSERA_DEVICE Moments operator()(const Moments& a, const Moments& b) const {
+    return merge(a, b);
+  }
 };
 
-/// Moments of what one thread sees. Sums of differences from a value of the data, in f32 for 64 numbers at a time (few
-/// GPUs have f64 units to keep up with their memory), then merged in f64.
+/// Moments of what one thread sees. Sums of differences from a value of the data, in f32 for 64
+/// numbers at a time (few GPUs have f64 units to keep up with their memory), then merged in f64.
 class ThreadMoments {
  public:
   TESSERA_DEVICE void add(float x) {
@@ -66,10 +68,12 @@ class ThreadMoments {
 /// partial[block] = moments of the block's share of x.
 ///
 /// grid [blocks], block [kReduceThreads].
-TESSERA_GLOBAL void partial_moments_kernel(const void* x, Real type, std::int64_t count, Moments* partial) {
+TESSERA_GLOBAL void partial_moments_kernel(const void* x, Real type, std::int64_t count,
+                                           Moments* partial) {
   ThreadMoments mine;
   each_value(x, type, count, static_cast<std::int64_t>(blockIdx.x) * kReduceThreads + threadIdx.x,
-             static_cast<std::int64_t>(gridDim.x) * kReduceThreads, [&](float value) { mine.add(value); });
+             static_cast<std::int64_t>(gridDim.x) * kReduceThreads,
+             [&](float value) { mine.add(value); });
   const Moments all = reduce<kReduceThreads>(mine.result(), Merge{});
   if (threadIdx.x == 0) partial[blockIdx.x] = all;
 }

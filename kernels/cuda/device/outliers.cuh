@@ -6,12 +6,13 @@ namespace tessera::kernels::cuda {
 
 inline constexpr int kOutlierThreads = 256;
 
-/// is_outlier[column] = 1 where any |x| of it is at least `threshold`, else 0. A thread owns a column, neighbours read
-/// neighbours.
+/// is_outlier[column] = 1 where any |x| of it is at least `threshold`, else 0. A thread owns a
+/// column, neighbours read neighbours.
 ///
 /// grid [columns / kOutlierThreads], block [kOutlierThreads].
-TESSERA_GLOBAL void find_outliers_kernel(const void* x, Real type, std::int64_t rows, std::int64_t columns,
-                                         std::int64_t stride, float threshold, std::uint8_t* is_outlier) {
+TESSERA_GLOBAL void find_outliers_kernel(const void* x, Real type, std::int64_t rows,
+                                         std::int64_t columns, std::int64_t stride, float threshold,
+                                         std::uint8_t* is_outlier) {
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kOutlierThreads + threadIdx.x;
   if (column >= columns) return;
   bool found = false;
@@ -20,12 +21,12 @@ TESSERA_GLOBAL void find_outliers_kernel(const void* x, Real type, std::int64_t 
   is_outlier[column] = found ? 1 : 0;
 }
 
-/// Writes the outlier columns in ascending order, and how many there are. Every thread counts a run of columns, the first
-/// one adds up, every thread writes its own.
+/// Writes the outlier columns in ascending order, and how many there are. Every thread counts a run
+/// of columns, the first one adds up, every thread writes its own.
 ///
 /// One block of kOutlierThreads; list [columns].
-TESSERA_GLOBAL void list_outliers_kernel(const std::uint8_t* is_outlier, std::int64_t columns, std::int32_t* list,
-                                         std::int64_t* num_outliers) {
+TESSERA_GLOBAL void list_outliers_kernel(const std::uint8_t* is_outlier, std::int64_t columns,
+                                         std::int32_t* list, std::int64_t* num_outliers) {
   __shared__ std::int64_t first[kOutlierThreads + 1];
   const std::int64_t run = (columns + kOutlierThreads - 1) / kOutlierThreads;
   const std::int64_t begin = threadIdx.x * run, end = begin + run < columns ? begin + run : columns;
@@ -58,7 +59,8 @@ struct OutlierArguments {
   float* out;
 };
 
-/// out += activations * weights^T over the listed columns, gathered 32 at a time into shared memory.
+/// out += activations * weights^T over the listed columns, gathered 32 at a time into shared
+/// memory.
 ///
 /// grid [rows / kOutlierRows][tokens / kOutlierTokens], block [256]: row x, tokens y + 4 j.
 TESSERA_GLOBAL void add_outliers_kernel(const OutlierArguments p) {
@@ -73,18 +75,22 @@ TESSERA_GLOBAL void add_outliers_kernel(const OutlierArguments p) {
     for (int i = threadIdx.x; i < kOutlierRows * kOutlierColumns; i += kOutlierThreads) {
       const std::int64_t row = first_row + i / kOutlierColumns, at = begin + i % kOutlierColumns;
       weights[i / kOutlierColumns][i % kOutlierColumns] =
-          row < p.rows && at < count ? load_real(p.weights, p.weight_type, row * p.weight_stride + p.list[at]) : 0;
+          row < p.rows && at < count
+              ? load_real(p.weights, p.weight_type, row * p.weight_stride + p.list[at])
+              : 0;
     }
     for (int i = threadIdx.x; i < kOutlierTokens * kOutlierColumns; i += kOutlierThreads) {
-      const std::int64_t token = first_token + i / kOutlierColumns, at = begin + i % kOutlierColumns;
+      const std::int64_t token = first_token + i / kOutlierColumns,
+                         at = begin + i % kOutlierColumns;
       activations[i / kOutlierColumns][i % kOutlierColumns] =
-          token < p.tokens && at < count
-              ? load_real(p.activations, p.activation_type, token * p.activation_stride + p.list[at])
-              : 0;
+          token < p.tokens && at < count ? load_real(p.activations, p.activation_type,
+                                                     token * p.activation_stride + p.list[at])
+                                         : 0;
     }
     sync_block();
     for (int k = 0; k < kOutlierColumns; ++k)
-      for (int j = 0; j < kOutlierTokens / 4; ++j) sum[j] += weights[x][k] * activations[y + 4 * j][k];
+      for (int j = 0; j < kOutlierTokens / 4; ++j)
+        sum[j] += weights[x][k] * activations[y + 4 * j][k];
     sync_block();
   }
   for (int j = 0; j < kOutlierTokens / 4; ++j) {

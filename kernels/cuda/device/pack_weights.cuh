@@ -11,8 +11,8 @@ inline constexpr int kPackThreads = 256;
 ///
 /// grid [lanes of all tiles / kPackThreads], block [kPackThreads].
 template <int Bitwidth>
-__global__ void pack_weights_kernel(const std::uint8_t* codes, std::int64_t rows, std::int64_t columns,
-                                    std::uint32_t* words) {
+__global__ void pack_weights_kernel(const std::uint8_t* codes, std::int64_t rows,
+                                    std::int64_t columns, std::uint32_t* words) {
   const std::int64_t column_tiles = num_tiles(columns, kTileColumns);
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
   const std::int64_t tile = at / 32;
@@ -40,9 +40,9 @@ __global__ void pack_weights_kernel(const std::uint8_t* codes, std::int64_t rows
 /// Scales and zero points [rows][num_groups] to scale_index; rows that pad the last tile get zeros.
 ///
 /// grid [padded rows * num_groups / kPackThreads], block [kPackThreads].
-TESSERA_GLOBAL void pack_scales_kernel(const float* scale, const std::uint8_t* zero_point, std::int64_t rows,
-                                       std::int64_t groups, Real scale_type, void* scales,
-                                       std::uint8_t* zero_points) {
+TESSERA_GLOBAL void pack_scales_kernel(const float* scale, const std::uint8_t* zero_point,
+                                       std::int64_t rows, std::int64_t groups, Real scale_type,
+                                       void* scales, std::uint8_t* zero_points) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
   if (at >= num_tiles(rows, kTileRows) * kTileRows * groups) return;
   const std::int64_t row = at / groups, group = at % groups, to = scale_index(row, group, groups);
@@ -50,7 +50,8 @@ TESSERA_GLOBAL void pack_scales_kernel(const float* scale, const std::uint8_t* z
   if (scale_type == Real::f32) {
     static_cast<float*>(scales)[to] = value;
   } else {
-    static_cast<std::uint16_t*>(scales)[to] = scale_type == Real::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+    static_cast<std::uint16_t*>(scales)[to] =
+        scale_type == Real::f16 ? f32_to_f16(value) : f32_to_bf16(value);
   }
   if (zero_points != nullptr) zero_points[to] = row < rows ? zero_point[at] : std::uint8_t{0};
 }
@@ -58,8 +59,8 @@ TESSERA_GLOBAL void pack_scales_kernel(const float* scale, const std::uint8_t* z
 /// out = the sum of the partial products of the splits, in their order.
 ///
 /// grid [tokens * rows / kPackThreads], block [kPackThreads]; partial [splits][tokens][rows].
-TESSERA_GLOBAL void sum_splits_kernel(const float* partial, int splits, std::int64_t tokens, std::int64_t rows,
-                                      float* out, std::int64_t out_stride) {
+TESSERA_GLOBAL void sum_splits_kernel(const float* partial, int splits, std::int64_t tokens,
+                                      std::int64_t rows, float* out, std::int64_t out_stride) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
   if (at >= tokens * rows) return;
   float sum = 0;

@@ -11,19 +11,22 @@ inline constexpr int kElementThreads = 256;
 ///
 /// grid [elements / 4 / kElementThreads], block [kElementThreads]; codes [rows][columns].
 TESSERA_GLOBAL void quantise_kernel(const Segments groups, QuantFormat format, const float* scale,
-                                    const std::uint8_t* zero_point, Rounding rounding, std::uint64_t seed,
-                                    std::uint8_t* codes) {
+                                    const std::uint8_t* zero_point, Rounding rounding,
+                                    std::uint64_t seed, std::uint8_t* codes) {
   const std::int64_t quad = static_cast<std::int64_t>(blockIdx.x) * kElementThreads + threadIdx.x;
   const std::int64_t first = quad * 4, count = groups.rows * groups.columns;
   if (first >= count) return;
   RandomBlock random{};
-  if (rounding == Rounding::stochastic) random = random_block(seed, static_cast<std::uint64_t>(quad));
+  if (rounding == Rounding::stochastic)
+    random = random_block(seed, static_cast<std::uint64_t>(quad));
   std::int64_t row = first / groups.columns, column = first % groups.columns;
   for (int i = 0; i < 4 && first + i < count; ++i) {
     const std::int64_t group = row * groups.per_row + column / groups.size;
-    const int zero = zero_point == nullptr ? symmetric_zero_point(format.bitwidth) : zero_point[group];
+    const int zero =
+        zero_point == nullptr ? symmetric_zero_point(format.bitwidth) : zero_point[group];
     const float value = load_real(groups.data, groups.type, row * groups.stride + column);
-    codes[first + i] = code_of(value, scale[group], zero, format, rounding, uniform_of(random.word[i]));
+    codes[first + i] =
+        code_of(value, scale[group], zero, format, rounding, uniform_of(random.word[i]));
     if (++column == groups.columns) {
       column = 0;
       ++row;
@@ -32,8 +35,9 @@ TESSERA_GLOBAL void quantise_kernel(const Segments groups, QuantFormat format, c
 }
 
 /// grid [elements / kElementThreads], block [kElementThreads].
-TESSERA_GLOBAL void dequantise_kernel(const std::uint8_t* codes, const Segments groups, int bitwidth,
-                                      const float* scale, const std::uint8_t* zero_point, float* out) {
+TESSERA_GLOBAL void dequantise_kernel(const std::uint8_t* codes, const Segments groups,
+                                      int bitwidth, const float* scale,
+                                      const std::uint8_t* zero_point, float* out) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kElementThreads + threadIdx.x;
   if (i >= groups.rows * groups.columns) return;
   const std::int64_t group = i / groups.columns * groups.per_row + i % groups.columns / groups.size;
@@ -44,13 +48,14 @@ TESSERA_GLOBAL void dequantise_kernel(const std::uint8_t* codes, const Segments 
 /// One 32-bit word of a packed row a thread.
 ///
 /// grid [words / kElementThreads], block [kElementThreads]; packed [rows][row_words].
-TESSERA_GLOBAL void pack_kernel(const std::uint8_t* codes, std::int64_t rows, std::int64_t columns, int bitwidth,
-                                std::int64_t row_words, std::uint8_t* packed) {
+TESSERA_GLOBAL void pack_kernel(const std::uint8_t* codes, std::int64_t rows, std::int64_t columns,
+                                int bitwidth, std::int64_t row_words, std::uint8_t* packed) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kElementThreads + threadIdx.x;
   if (at >= rows * row_words) return;
   const std::int64_t first_bit = at % row_words * 32;
   const std::uint8_t* row = codes + at / row_words * columns;
-  std::uint64_t bits = 0;  // of the codes from `code` on, the first of which may begin before the word
+  std::uint64_t bits =
+      0;  // of the codes from `code` on, the first of which may begin before the word
   std::int64_t code = first_bit / bitwidth;
   const int early = static_cast<int>(first_bit - code * bitwidth);
   for (int to = 0; to < 32 + early && code < columns; to += bitwidth, ++code)
@@ -60,8 +65,9 @@ TESSERA_GLOBAL void pack_kernel(const std::uint8_t* codes, std::int64_t rows, st
 }
 
 /// grid [rows * columns / kElementThreads], block [kElementThreads].
-TESSERA_GLOBAL void unpack_kernel(const std::uint8_t* packed, std::int64_t rows, std::int64_t columns, int bitwidth,
-                                  std::int64_t row_words, std::uint8_t* codes) {
+TESSERA_GLOBAL void unpack_kernel(const std::uint8_t* packed, std::int64_t rows,
+                                  std::int64_t columns, int bitwidth, std::int64_t row_words,
+                                  std::uint8_t* codes) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kElementThreads + threadIdx.x;
   if (i >= rows * columns) return;
   const std::int64_t bit = i % columns * bitwidth;

@@ -18,7 +18,8 @@ struct Widen {
   }
 };
 
-/// scale[group] and zero_point[group] of every group, from its range; Threads as in group_moments_kernel.
+/// scale[group] and zero_point[group] of every group, from its range; Threads as in
+/// group_moments_kernel.
 ///
 /// grid [groups * Threads / kReduceThreads], block [kReduceThreads].
 template <int Threads>
@@ -31,23 +32,27 @@ __global__ void choose_scales_kernel(const Segments groups, QuantFormat format, 
   Range mine{infinity, -infinity, true};
   if (inside) {
     const Segment group = segment_of(groups, index);
-    each_value(group.data, groups.type, group.count, threadIdx.x % Threads, Threads, [&](float value) {
-      mine = {fminf(mine.min, value), fmaxf(mine.max, value), mine.finite && is_finite(value)};
-    });
+    each_value(
+        group.data, groups.type, group.count, threadIdx.x % Threads, Threads, [&](float value) {
+          mine = {fminf(mine.min, value), fmaxf(mine.max, value), mine.finite && is_finite(value)};
+        });
   }
   const Range range = reduce<Threads>(mine, Widen{});
   if (!inside || threadIdx.x % Threads != 0) return;
   const double nan = __uint_as_float(0x7fc00000u);
-  const Scale chosen = range.finite ? scale_of(range.min, range.max, format) : scale_of(nan, nan, format);
+  const Scale chosen =
+      range.finite ? scale_of(range.min, range.max, format) : scale_of(nan, nan, format);
   scale[index] = chosen.scale;
   zero_point[index] = chosen.zero_point;
 }
 
-/// scale[row] = max |x| / 127 and the codes of the row; columns of is_outlier (may be null) are left out.
+/// scale[row] = max |x| / 127 and the codes of the row; columns of is_outlier (may be null) are
+/// left out.
 ///
 /// grid [rows], block [kReduceThreads].
-TESSERA_GLOBAL void quantise_rows_kernel(const void* x, Real type, std::int64_t columns, std::int64_t stride,
-                                         const std::uint8_t* is_outlier, std::int8_t* codes, float* scale) {
+TESSERA_GLOBAL void quantise_rows_kernel(const void* x, Real type, std::int64_t columns,
+                                         std::int64_t stride, const std::uint8_t* is_outlier,
+                                         std::int8_t* codes, float* scale) {
   __shared__ float shared_scale;
   const std::int64_t row = blockIdx.x;
   Range mine{0, 0, true};

@@ -14,9 +14,10 @@ namespace tessera::kernels::cuda {
 
 inline constexpr int kReduceThreads = 256;
 
-/// The reduction of one value of each of `Threads` neighbouring threads (a warp, or the block of kReduceThreads) with
-/// `combine`, in an order that depends on nothing; the first of them gets it. All threads of the block must call.
-/// CUB does it where there is CUB; the emulator and NVRTC have a tree in shared memory.
+/// The reduction of one value of each of `Threads` neighbouring threads (a warp, or the block of
+/// kReduceThreads) with `combine`, in an order that depends on nothing; the first of them gets it.
+/// All threads of the block must call. CUB does it where there is CUB; the emulator and NVRTC have
+/// a tree in shared memory.
 template <int Threads, class T, class Combine>
 TESSERA_DEVICE T reduce(const T& value, const Combine& combine) {
   static_assert(Threads == 32 || Threads == kReduceThreads);

@@ -5,8 +5,8 @@
 
 namespace tessera::kernels::cuda {
 
-/// A block of the tiled kernel: 128 rows of the weights (four warps of two row tiles) by Tokens tokens, shared by
-/// TokenWarps warps beside each other.
+/// A block of the tiled kernel: 128 rows of the weights (four warps of two row tiles) by Tokens
+/// tokens, shared by TokenWarps warps beside each other.
 template <int Bitwidth, int Tokens>
 struct TileShape {
   static constexpr int kRowWarps = 4, kRowTiles = 2 * kRowWarps;
@@ -16,30 +16,37 @@ struct TileShape {
   static constexpr int kWeightBytes = kRowTiles * tile_words(Bitwidth) * 4;
   static constexpr int kActivationBytes = Tokens * kTileColumns * 2;
   static constexpr int kStageBytes = kWeightBytes + kActivationBytes;
-  // As many stages as fit in what every GPU with tensor cores has (64 KiB), four at most: those hide the memory.
+  // As many stages as fit in what every GPU with tensor cores has (64 KiB), four at most: those
+  // hide the memory.
   static constexpr int kStages = 65536 / kStageBytes < 4 ? 65536 / kStageBytes : 4;
   static constexpr int kSharedBytes = kStages * kStageBytes;
 };
 
-/// Vector (16 bytes, 8 columns) `vector` of a token's 64 columns in shared memory. A quarter of a warp reads four
-/// neighbouring vectors of two tokens at once; exchanging the halves of every second token puts them in all 32 banks.
-TESSERA_BOTH constexpr int shared_vector(int token, int vector) { return token * 8 + (vector ^ (token & 1) << 2); }
+/// Vector (16 bytes, 8 columns) `vector` of a token's 64 columns in shared memory. A quarter of a
+/// warp reads four neighbouring vectors of two tokens at once; exchanging the halves of every
+/// second token puts them in all 32 banks.
+TESSERA_BOTH constexpr int shared_vector(int token, int vector) {
+  return token * 8 + (vector ^ (token & 1) << 2);
+}
 
 /// Starts the copies of one column tile: weights of 8 row tiles, then activations of Tokens tokens.
 template <int Bitwidth, int Tokens>
-TESSERA_DEVICE void load_stage(const GemmArguments& p, int first_row_tile, int first_token, int column_tile,
-                               unsigned char* stage) {
+TESSERA_DEVICE void load_stage(const GemmArguments& p, int first_row_tile, int first_token,
+                               int column_tile, unsigned char* stage) {
   using Shape = TileShape<Bitwidth, Tokens>;
   constexpr int kVectors = tile_words(Bitwidth) / 4;
   for (int v = threadIdx.x; v < Shape::kRowTiles * kVectors; v += Shape::kThreads) {
     const int row_tile = first_row_tile + v / kVectors;
     const bool inside = row_tile < p.row_tiles;
-    const std::int64_t index = static_cast<std::int64_t>(inside ? row_tile : 0) * p.column_tiles + column_tile;
-    copy_async_16(stage + v * 16, p.words + index * tile_words(Bitwidth) + v % kVectors * 4, inside ? 16 : 0);
+    const std::int64_t index =
+        static_cast<std::int64_t>(inside ? row_tile : 0) * p.column_tiles + column_tile;
+    copy_async_16(stage + v * 16, p.words + index * tile_words(Bitwidth) + v % kVectors * 4,
+                  inside ? 16 : 0);
   }
   unsigned char* activations = stage + Shape::kWeightBytes;
   for (int v = threadIdx.x; v < Tokens * 8; v += Shape::kThreads) {
-    const int within = v / 8, token = first_token + within, column = column_tile * kTileColumns + v % 8 * 8;
+    const int within = v / 8, token = first_token + within,
+              column = column_tile * kTileColumns + v % 8 * 8;
     unsigned char* to = activations + shared_vector(within, v % 8) * 16;
     if (p.aligned) {
       const int left = token < p.tokens ? (p.columns - column) * 2 : 0;
@@ -53,8 +60,8 @@ TESSERA_DEVICE void load_stage(const GemmArguments& p, int first_row_tile, int f
   }
 }
 
-/// What a warp keeps of its two row tiles between column tiles: the scales of the group at hand and, on their way, those
-/// of the next column tile.
+/// What a warp keeps of its two row tiles between column tiles: the scales of the group at hand
+/// and, on their way, those of the next column tile.
 template <class Operand>
 struct TileScales {
   float scale[2][2];
@@ -75,17 +82,20 @@ TESSERA_DEVICE void use_scales(const GemmArguments& p, const RawScales (&raw)[2]
   scales.group = group;
 }
 
-TESSERA_DEVICE void fetch_scales(const GemmArguments& p, int row_tile, int group, int lane, RawScales (&raw)[2]) {
+TESSERA_DEVICE void fetch_scales(const GemmArguments& p, int row_tile, int group, int lane,
+                                 RawScales (&raw)[2]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     raw[r] = RawScales{};
-    if (row_tile + r < p.row_tiles && group < p.num_groups) raw[r] = load_scales(p, row_tile + r, group, lane);
+    if (row_tile + r < p.row_tiles && group < p.num_groups)
+      raw[r] = load_scales(p, row_tile + r, group, lane);
   }
 }
 
 /// sum += 32 rows of weights * the warp's tokens, over half a column tile.
 template <class Operand, int Bitwidth, int Half, int Groups>
-TESSERA_DEVICE void multiply_half(const std::uint32_t (&words)[2][Bitwidth], const TileScales<Operand>& scales,
+TESSERA_DEVICE void multiply_half(const std::uint32_t (&words)[2][Bitwidth],
+                                  const TileScales<Operand>& scales,
                                   const unsigned char* activations, int first_token, int lane,
                                   float (&sum)[2][Groups][4]) {
   std::uint32_t a[2][2][4];
@@ -97,8 +107,8 @@ TESSERA_DEVICE void multiply_half(const std::uint32_t (&words)[2][Bitwidth], con
 #pragma unroll
   for (int n = 0; n < Groups; ++n) {
     const int token = first_token + 8 * n + lane / 4;
-    const uint4 b =
-        *reinterpret_cast<const uint4*>(activations + shared_vector(token, 4 * Half + lane % 4) * 16);
+    const uint4 b = *reinterpret_cast<const uint4*>(activations +
+                                                    shared_vector(token, 4 * Half + lane % 4) * 16);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float part[4] = {};
@@ -110,19 +120,22 @@ TESSERA_DEVICE void multiply_half(const std::uint32_t (&words)[2][Bitwidth], con
   }
 }
 
-/// Many tokens: both operands go through shared memory in a ring of stages, copied while earlier ones are multiplied.
-/// The weights stay packed there; a warp dequantises its 32 rows into registers and uses them for all of its tokens.
+/// Many tokens: both operands go through shared memory in a ring of stages, copied while earlier
+/// ones are multiplied. The weights stay packed there; a warp dequantises its 32 rows into
+/// registers and uses them for all of its tokens.
 ///
-/// grid [row blocks][token blocks][splits of k], block [kThreads]. With splits, out holds partial sums that
-/// sum_splits_kernel adds up in order.
+/// grid [row blocks][token blocks][splits of k], block [kThreads]. With splits, out holds partial
+/// sums that sum_splits_kernel adds up in order.
 template <class Operand, int Bitwidth, int Tokens>
-__global__ void __launch_bounds__(TileShape<Bitwidth, Tokens>::kThreads) tile_gemm_kernel(const GemmArguments p) {
+__global__ void __launch_bounds__(TileShape<Bitwidth, Tokens>::kThreads)
+    tile_gemm_kernel(const GemmArguments p) {
   using Shape = TileShape<Bitwidth, Tokens>;
   constexpr int kStages = Shape::kStages, kGroups = Shape::kWarpTokens / 8;
   unsigned char* shared = dynamic_shared();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first_row_tile = blockIdx.x * Shape::kRowTiles, first_token = blockIdx.y * Tokens;
-  const int warp_tiles = warp % Shape::kRowWarps * 2, warp_token = warp / Shape::kRowWarps * Shape::kWarpTokens;
+  const int warp_tiles = warp % Shape::kRowWarps * 2,
+            warp_token = warp / Shape::kRowWarps * Shape::kWarpTokens;
   const int row_tile = first_row_tile + warp_tiles;
   const int begin = blockIdx.z * p.tiles_per_split;
   const int end = min(begin + p.tiles_per_split, p.column_tiles);
@@ -130,7 +143,8 @@ __global__ void __launch_bounds__(TileShape<Bitwidth, Tokens>::kThreads) tile_ge
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
     if (begin + s < end)
-      load_stage<Bitwidth, Tokens>(p, first_row_tile, first_token, begin + s, shared + s * Shape::kStageBytes);
+      load_stage<Bitwidth, Tokens>(p, first_row_tile, first_token, begin + s,
+                                   shared + s * Shape::kStageBytes);
     commit_copies();
   }
   TileScales<Operand> scales;
@@ -151,7 +165,8 @@ __global__ void __launch_bounds__(TileShape<Bitwidth, Tokens>::kThreads) tile_ge
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       read_words<Bitwidth>(
-          reinterpret_cast<const std::uint32_t*>(stage) + (warp_tiles + r) * tile_words(Bitwidth), lane, words[r]);
+          reinterpret_cast<const std::uint32_t*>(stage) + (warp_tiles + r) * tile_words(Bitwidth),
+          lane, words[r]);
     if (const int group = group_of(p, 2 * c); group != scales.group)
       use_scales<Operand, Bitwidth>(p, scales.next, group, scales);
     fetch_scales(p, row_tile, group_of(p, 2 * c + 2), lane, scales.next);

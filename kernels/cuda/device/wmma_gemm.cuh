@@ -5,11 +5,13 @@
 namespace tessera::kernels::cuda {
 
 inline constexpr int kWmmaRows = 64, kWmmaTokens = 64, kWmmaThreads = 128;
-inline constexpr int kWmmaStride = kTileColumns + 8;  // elements of a row in shared memory; 8 more spread the banks
+inline constexpr int kWmmaStride =
+    kTileColumns + 8;  // elements of a row in shared memory; 8 more spread the banks
 
-/// The first tensor cores (sm_70), f16 activations. Each of four warps dequantises one row tile into shared memory and
-/// multiplies it with 64 tokens. Which lane holds which sum is unknown there, so the scale is applied before the
-/// product: a weight is rounded to f16 once (a relative error of 2^-11 at most).
+/// The first tensor cores (sm_70), f16 activations. Each of four warps dequantises one row tile
+/// into shared memory and multiplies it with 64 tokens. Which lane holds which sum is unknown
+/// there, so the scale is applied before the product: a weight is rounded to f16 once (a relative
+/// error of 2^-11 at most).
 ///
 /// grid [row blocks][token blocks], block [kWmmaThreads].
 template <int Bitwidth>
@@ -20,7 +22,8 @@ __global__ void __launch_bounds__(kWmmaThreads) wmma_gemm_kernel(const GemmArgum
   auto* weights = reinterpret_cast<std::uint16_t*>(shared);
   auto* activations = weights + kWmmaRows * kWmmaStride;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int row_tile = blockIdx.x * (kWmmaRows / kTileRows) + warp, first_token = blockIdx.y * kWmmaTokens;
+  const int row_tile = blockIdx.x * (kWmmaRows / kTileRows) + warp,
+            first_token = blockIdx.y * kWmmaTokens;
 
   float sum[kWmmaTokens / 16][8] = {};
   for (int c = 0; c < p.column_tiles; ++c) {
@@ -34,10 +37,13 @@ __global__ void __launch_bounds__(kWmmaThreads) wmma_gemm_kernel(const GemmArgum
       const int group = group_of(p, 2 * c + kHalf);
       float scale[2] = {}, zero_point[2] = {};
       if (row_tile < p.row_tiles && group < p.num_groups)
-        decode_scales(p, load_scales(p, row_tile, group, lane), 1 << (Bitwidth - 1), scale, zero_point);
-      each_code<Bitwidth, kHalf, 0>(words, lane, zero_point, [&](int upper, int row, int column, float code) {
-        weights[(warp * kTileRows + row) * kWmmaStride + column] = f16_of_f32(scale[upper] * code);
-      });
+        decode_scales(p, load_scales(p, row_tile, group, lane), 1 << (Bitwidth - 1), scale,
+                      zero_point);
+      each_code<Bitwidth, kHalf, 0>(words, lane, zero_point,
+                                    [&](int upper, int row, int column, float code) {
+                                      weights[(warp * kTileRows + row) * kWmmaStride + column] =
+                                          f16_of_f32(scale[upper] * code);
+                                    });
     };
     half_tile(Constant<0>{});
     half_tile(Constant<1>{});

@@ -20,9 +20,11 @@ Status current_device(Device* out) {
     return Status::unsupported;
   }
   cudaFuncAttributes compiled;
-  if (cudaFuncGetAttributes(&compiled, reinterpret_cast<const void*>(&probe_kernel)) != cudaSuccess) {
+  if (cudaFuncGetAttributes(&compiled, reinterpret_cast<const void*>(&probe_kernel)) !=
+      cudaSuccess) {
     cudaGetLastError();
-    return Status::unsupported;  // no code for this GPU, and none that the driver can compile for it
+    return Status::unsupported;  // no code for this GPU, and none that the driver can compile for
+                                 // it
   }
   const int capability = 10 * major + minor;
   *out = {compiled.ptxVersion < capability ? compiled.ptxVersion : capability, count};

@@ -12,7 +12,8 @@ struct PackedParts {
 
 inline PackedParts packed_parts(std::int64_t rows, std::int64_t columns, QuantFormat format) {
   const auto aligned = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
-  const std::int64_t row_tiles = num_tiles(rows, kTileRows), column_tiles = num_tiles(columns, kTileColumns);
+  const std::int64_t row_tiles = num_tiles(rows, kTileRows),
+                     column_tiles = num_tiles(columns, kTileColumns);
   const std::int64_t scales = row_tiles * kTileRows * num_groups(columns, format.group_size);
   PackedParts parts;
   parts.scales = aligned(row_tiles * column_tiles * tile_words(format.bitwidth) * 4);

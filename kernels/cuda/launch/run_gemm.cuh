@@ -8,12 +8,12 @@
 
 namespace tessera::kernels::cuda {
 
-
 template <class Operand, int Bitwidth, int Tokens>
 Status run_tiles(const GemmPlan& plan, const GemmArguments& p, Stream stream) {
   using Shape = TileShape<Bitwidth, Tokens>;
   const auto kernel = tile_gemm_kernel<Operand, Bitwidth, Tokens>;
-  if (const Status status = allow_shared_bytes(kernel, Shape::kSharedBytes); status != Status::ok) return status;
+  if (const Status status = allow_shared_bytes(kernel, Shape::kSharedBytes); status != Status::ok)
+    return status;
   const dim3 grid{blocks_of(p.row_tiles, Shape::kRowTiles), blocks_of(p.tokens, Tokens),
                   static_cast<unsigned>(plan.splits)};
   return launch(kernel, grid, dim3{Shape::kThreads, 1, 1}, Shape::kSharedBytes, stream, p);
@@ -23,13 +23,19 @@ template <class Operand, int Bitwidth>
 Status run_tensor(const GemmPlan& plan, const GemmArguments& p, Stream stream) {
   switch (plan.kernel) {
     case GemmKernel::decode:
-      return launch(decode_gemm_kernel<Operand, Bitwidth>, dim3{static_cast<unsigned>(p.row_tiles), 1, 1},
-                    dim3{32 * kDecodeWarps, 1, 1}, 0, stream, p);
-    case GemmKernel::tile_16: return run_tiles<Operand, Bitwidth, 16>(plan, p, stream);
-    case GemmKernel::tile_32: return run_tiles<Operand, Bitwidth, 32>(plan, p, stream);
-    case GemmKernel::tile_64: return run_tiles<Operand, Bitwidth, 64>(plan, p, stream);
-    case GemmKernel::tile_128: return run_tiles<Operand, Bitwidth, 128>(plan, p, stream);
-    default: return Status::invalid_argument;
+      return launch(decode_gemm_kernel<Operand, Bitwidth>,
+                    dim3{static_cast<unsigned>(p.row_tiles), 1, 1}, dim3{32 * kDecodeWarps, 1, 1},
+                    0, stream, p);
+    case GemmKernel::tile_16:
+      return run_tiles<Operand, Bitwidth, 16>(plan, p, stream);
+    case GemmKernel::tile_32:
+      return run_tiles<Operand, Bitwidth, 32>(plan, p, stream);
+    case GemmKernel::tile_64:
+      return run_tiles<Operand, Bitwidth, 64>(plan, p, stream);
+    case GemmKernel::tile_128:
+      return run_tiles<Operand, Bitwidth, 128>(plan, p, stream);
+    default:
+      return Status::invalid_argument;
   }
 }
 

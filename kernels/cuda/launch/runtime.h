@@ -13,8 +13,8 @@
 namespace tessera::kernels::cuda {
 
 template <class... Parameters>
-Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, Stream stream,
-              Parameters... parameters) {
+Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+              Stream stream, Parameters... parameters) {
   kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(parameters...);
   return cudaGetLastError() == cudaSuccess ? Status::ok : Status::device_error;
 }

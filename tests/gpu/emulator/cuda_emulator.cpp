@@ -43,7 +43,9 @@ struct Fibre {
   int exchanges = 0;
   std::vector<Copy> uncommitted;
   std::deque<std::vector<Copy>> groups;
-  bool ready() const { return !done && (waits_for == nullptr || waits_for->generation != waits_since); }
+  bool ready() const {
+    return !done && (waits_for == nullptr || waits_for->generation != waits_since);
+  }
 };
 
 struct Warp {
@@ -81,7 +83,8 @@ void fibre_main() {
   // A thread that has left counts as arrived at every later barrier.
   --alive;
   --warp.lanes;
-  for (const auto& [barrier, expected] : {std::pair{&block, alive}, std::pair{&warp.barrier, warp.lanes}}) {
+  for (const auto& [barrier, expected] :
+       {std::pair{&block, alive}, std::pair{&warp.barrier, warp.lanes}}) {
     if (barrier->arrived == expected && expected > 0) {
       barrier->arrived = 0;
       ++barrier->generation;
@@ -96,7 +99,8 @@ void start_block(std::mt19937_64& random) {
   block = {};
   warps.assign(static_cast<std::size_t>((count + 31) / 32), Warp{});
   std::fill(shared.begin(), shared.end(), static_cast<unsigned char>(0xff));
-  if (fibres.size() < static_cast<std::size_t>(count)) fibres.resize(static_cast<std::size_t>(count));
+  if (fibres.size() < static_cast<std::size_t>(count))
+    fibres.resize(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     Fibre& fibre = fibres[static_cast<std::size_t>(i)];
     fibre.stack.resize(kStackBytes);
@@ -130,7 +134,9 @@ void start_block(std::mt19937_64& random) {
       swapcontext(&scheduler, &fibre.context);
     }
     if (!progress) {
-      std::fprintf(stderr, "block (%u, %u, %u): threads wait for each other; %d of %d are left, %d at the block's barrier\n",
+      std::fprintf(stderr,
+                   "block (%u, %u, %u): threads wait for each other; %d of %d are left, %d at the "
+                   "block's barrier\n",
                    built.block.x, built.block.y, built.block.z, alive, count, block.arrived);
       std::abort();
     }
@@ -178,7 +184,8 @@ void wait_copies(int pending) {
   }
 }
 
-void run_grid(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes, Entry entry, void* arguments) {
+void run_grid(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes, Entry entry,
+              void* arguments) {
   std::mt19937_64 random(order_seed);
   the_entry = entry;
   the_arguments = arguments;

@@ -1,10 +1,11 @@
 #pragma once
 
-// Runs the CUDA kernels on a CPU, for tests on machines without a GPU: the kernels' own source is compiled by the host
-// compiler and this header stands in for kernels/cuda/device/intrinsics.cuh. Blocks run one after the other; the threads
-// of a block are fibres that a barrier or a warp-wide instruction switches, in an order that a seed shuffles, so that
-// a missing barrier shows. Shared memory begins as NaN, asynchronous copies arrive at the last allowed moment.
-// What this cannot show: memory ordering within a warp between barriers, and speed.
+// Runs the CUDA kernels on a CPU, for tests on machines without a GPU: the kernels' own source is
+// compiled by the host compiler and this header stands in for kernels/cuda/device/intrinsics.cuh.
+// Blocks run one after the other; the threads of a block are fibres that a barrier or a warp-wide
+// instruction switches, in an order that a seed shuffles, so that a missing barrier shows. Shared
+// memory begins as NaN, asynchronous copies arrive at the last allowed moment. What this cannot
+// show: memory ordering within a warp between barriers, and speed.
 
 #include <math.h>
 
@@ -33,7 +34,9 @@ struct alignas(16) uint4 {
 struct alignas(8) uint2 {
   std::uint32_t x, y;
 };
-inline uint4 make_uint4(std::uint32_t x, std::uint32_t y, std::uint32_t z, std::uint32_t w) { return {x, y, z, w}; }
+inline uint4 make_uint4(std::uint32_t x, std::uint32_t y, std::uint32_t z, std::uint32_t w) {
+  return {x, y, z, w};
+}
 
 namespace cuda_emulator {
 
@@ -43,14 +46,16 @@ struct Built {
 };
 extern Built built;
 
-/// What device_arch() answers, 60 to 120; and the seed of the order in which threads run. Set between launches.
+/// What device_arch() answers, 60 to 120; and the seed of the order in which threads run. Set
+/// between launches.
 extern int arch;
 extern std::uint64_t order_seed;
 
 unsigned char* shared_bytes();
 void block_barrier();
 void warp_barrier();
-/// Gives every lane the `size` bytes (at most 64) of all 32 lanes, 64 bytes apart; valid until the next call but one.
+/// Gives every lane the `size` bytes (at most 64) of all 32 lanes, 64 bytes apart; valid until the
+/// next call but one.
 const unsigned char* warp_exchange(const void* mine, std::size_t size);
 int lane();
 void copy_later(void* to, const void* from, int num_bytes);
@@ -58,8 +63,10 @@ void commit_copies();
 void wait_copies(int pending);
 
 using Entry = void (*)(void* arguments);
-/// Runs `entry` for every thread of the grid. Aborts with a message where the threads of a block wait for each other.
-void run_grid(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, Entry entry, void* arguments);
+/// Runs `entry` for every thread of the grid. Aborts with a message where the threads of a block
+/// wait for each other.
+void run_grid(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, Entry entry,
+              void* arguments);
 
 template <class T>
 const T& of_lane(const unsigned char* all, int which) {
@@ -91,10 +98,13 @@ inline void sync_block() { cuda_emulator::block_barrier(); }
 inline void sync_warp() { cuda_emulator::warp_barrier(); }
 template <class T>
 T shuffle_xor(T value, int mask) {
-  return cuda_emulator::of_lane<T>(cuda_emulator::warp_exchange(&value, sizeof value), cuda_emulator::lane() ^ mask);
+  return cuda_emulator::of_lane<T>(cuda_emulator::warp_exchange(&value, sizeof value),
+                                   cuda_emulator::lane() ^ mask);
 }
 
-inline std::uint32_t and_or(std::uint32_t a, std::uint32_t mask, std::uint32_t bits) { return (a & mask) | bits; }
+inline std::uint32_t and_or(std::uint32_t a, std::uint32_t mask, std::uint32_t bits) {
+  return (a & mask) | bits;
+}
 inline std::uint32_t pick_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
   const std::uint64_t both = static_cast<std::uint64_t>(b) << 32 | a;
   std::uint32_t d = 0;
@@ -108,7 +118,9 @@ inline std::uint16_t f16_of_f32(float f) { return f32_to_f16(f); }
 inline std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d = 0;
   for (int s = 0; s < 32; s += 16) {
-    const auto half = [s](std::uint32_t v) { return f16_to_f32(static_cast<std::uint16_t>(v >> s)); };
+    const auto half = [s](std::uint32_t v) {
+      return f16_to_f32(static_cast<std::uint16_t>(v >> s));
+    };
     // Exact in f64 for what the kernels do with it, so it rounds once.
     const double exact = static_cast<double>(half(a)) * half(b) + half(c);
     d |= static_cast<std::uint32_t>(f32_to_f16(static_cast<float>(exact))) << s;
@@ -119,7 +131,9 @@ inline std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t 
   if (device_arch() < 80) return 0;
   std::uint32_t d = 0;
   for (int s = 0; s < 32; s += 16) {
-    const auto half = [s](std::uint32_t v) { return bf16_to_f32(static_cast<std::uint16_t>(v >> s)); };
+    const auto half = [s](std::uint32_t v) {
+      return bf16_to_f32(static_cast<std::uint16_t>(v >> s));
+    };
     const double exact = static_cast<double>(half(a)) * half(b) + half(c);
     d |= static_cast<std::uint32_t>(f32_to_bf16(static_cast<float>(exact))) << s;
   }
@@ -131,7 +145,8 @@ struct MmaOperands {
   std::uint32_t a[4], b[2];
 };
 template <int K, class Element, class Sum, class Take>
-void emulate_mma(Sum (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, Take&& take) {
+void emulate_mma(Sum (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                 Take&& take) {
   constexpr int kPer = static_cast<int>(4 / sizeof(Element));  // elements of a register
   const MmaOperands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
   const unsigned char* all = cuda_emulator::warp_exchange(&mine, sizeof mine);
@@ -147,18 +162,24 @@ void emulate_mma(Sum (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std
     }
   }
 }
-inline void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  if (device_arch() >= 75) emulate_mma<16, std::uint16_t>(c, a, b0, b1, [](std::uint16_t v) { return f16_to_f32(v); });
+inline void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                    std::uint32_t b1) {
+  if (device_arch() >= 75)
+    emulate_mma<16, std::uint16_t>(c, a, b0, b1, [](std::uint16_t v) { return f16_to_f32(v); });
 }
-inline void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  if (device_arch() >= 80) emulate_mma<16, std::uint16_t>(c, a, b0, b1, [](std::uint16_t v) { return bf16_to_f32(v); });
+inline void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                     std::uint32_t b1) {
+  if (device_arch() >= 80)
+    emulate_mma<16, std::uint16_t>(c, a, b0, b1, [](std::uint16_t v) { return bf16_to_f32(v); });
 }
 inline void mma_s8(int (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   if (device_arch() >= 75)
-    emulate_mma<32, std::uint8_t>(c, a, b0, b1, [](std::uint8_t v) { return static_cast<std::int8_t>(v); });
+    emulate_mma<32, std::uint8_t>(c, a, b0, b1,
+                                  [](std::uint8_t v) { return static_cast<std::int8_t>(v); });
 }
 inline int dot_s8(std::uint32_t a, std::uint32_t b, int c) {
-  for (int i = 0; i < 4; ++i) c += static_cast<std::int8_t>(a >> (8 * i)) * static_cast<std::int8_t>(b >> (8 * i));
+  for (int i = 0; i < 4; ++i)
+    c += static_cast<std::int8_t>(a >> (8 * i)) * static_cast<std::int8_t>(b >> (8 * i));
   return c;
 }
 
@@ -170,7 +191,9 @@ inline void wmma_load_a(WmmaOperand& a, const std::uint16_t* shared, int stride)
   const int lane = cuda_emulator::lane();
   std::memcpy(a.r, shared + lane / 2 * stride + lane % 2 * 8, 16);
 }
-inline void wmma_load_b(WmmaOperand& b, const std::uint16_t* shared, int stride) { wmma_load_a(b, shared, stride); }
+inline void wmma_load_b(WmmaOperand& b, const std::uint16_t* shared, int stride) {
+  wmma_load_a(b, shared, stride);
+}
 inline void wmma_multiply(float (&c)[8], const WmmaOperand& a, const WmmaOperand& b) {
   std::uint32_t mine[8];
   std::memcpy(mine, a.r, 16);
@@ -207,8 +230,8 @@ inline std::uint32_t load_once(const std::uint32_t* p) { return *p; }
 using Stream = void*;
 
 template <class... Parameters>
-Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, Stream,
-              Parameters... parameters) {
+Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+              Stream, Parameters... parameters) {
   auto call = [&] { kernel(parameters...); };
   cuda_emulator::run_grid(
       grid, block, shared_bytes, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);

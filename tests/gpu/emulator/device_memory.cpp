@@ -7,7 +7,8 @@
 
 namespace tessera::kernels::test {
 
-// One for each way in which the kernels differ: no tensor cores, the first ones, f16 only, bf16 and asynchronous copies.
+// One for each way in which the kernels differ: no tensor cores, the first ones, f16 only, bf16 and
+// asynchronous copies.
 std::vector<cuda::Device> devices() { return {{60, 3}, {70, 3}, {75, 3}, {80, 3}}; }
 bool emulated() { return true; }
 void use_device(const cuda::Device& device) {

@@ -8,25 +8,27 @@
 
 namespace tessera::kernels::cuda {
 
-/// Quantised weights in the order in which the matrix kernels read them (kernels/cuda/device/layout.h); three parts in
-/// one piece of device memory. Made by pack_weights.
+/// Quantised weights in the order in which the matrix kernels read them
+/// (kernels/cuda/device/layout.h); three parts in one piece of device memory. Made by pack_weights.
 struct PackedWeights {
   std::int64_t rows, columns;  ///< out_features, in_features
   QuantFormat format;
-  const void* data;            ///< packed_weights_bytes() bytes of device memory, aligned to 256
+  const void* data;  ///< packed_weights_bytes() bytes of device memory, aligned to 256
 };
 
-/// Bytes that pack_weights() fills; 0 where the format or the shape is not valid: groups must be whole rows or a multiple
-/// of 32 columns, a side at most 2^21.
+/// Bytes that pack_weights() fills; 0 where the format or the shape is not valid: groups must be
+/// whole rows or a multiple of 32 columns, a side at most 2^21.
 std::int64_t packed_weights_bytes(std::int64_t rows, std::int64_t columns, QuantFormat format);
 
-/// Codes [rows][columns], scales and zero points [rows][num_groups] (null: symmetric), all in device memory, into `data`.
-Status pack_weights(const std::uint8_t* codes, std::int64_t rows, std::int64_t columns, QuantFormat format,
-                    const float* scale, const std::uint8_t* zero_point, void* data, Stream stream);
+/// Codes [rows][columns], scales and zero points [rows][num_groups] (null: symmetric), all in
+/// device memory, into `data`.
+Status pack_weights(const std::uint8_t* codes, std::int64_t rows, std::int64_t columns,
+                    QuantFormat format, const float* scale, const std::uint8_t* zero_point,
+                    void* data, Stream stream);
 
 enum class GemmKernel {
-  decode,      ///< tensor cores straight from memory, at most 4 tokens
-  tile_16,     ///< tensor cores over shared memory, blocks of 16 tokens
+  decode,   ///< tensor cores straight from memory, at most 4 tokens
+  tile_16,  ///< tensor cores over shared memory, blocks of 16 tokens
   tile_32,
   tile_64,
   tile_128,
@@ -44,12 +46,13 @@ struct GemmPlan {
   std::int64_t workspace_bytes;
 };
 
-GemmPlan plan_dequant_gemm(Device device, Real activation_type, std::int64_t tokens, std::int64_t rows,
-                           std::int64_t columns, QuantFormat format);
+GemmPlan plan_dequant_gemm(Device device, Real activation_type, std::int64_t tokens,
+                           std::int64_t rows, std::int64_t columns, QuantFormat format);
 
-/// out[token][row] = sum over k of activations[token][k] * weights[row][k]; activations [tokens, columns] and `out`
-/// [tokens][out_stride] in device memory. Sums in f32, and the same sums in the same order at every call.
-/// `workspace`: plan.workspace_bytes of device memory aligned to 16, of this call alone while it runs.
+/// out[token][row] = sum over k of activations[token][k] * weights[row][k]; activations [tokens,
+/// columns] and `out` [tokens][out_stride] in device memory. Sums in f32, and the same sums in the
+/// same order at every call. `workspace`: plan.workspace_bytes of device memory aligned to 16, of
+/// this call alone while it runs.
 Status dequant_gemm(const GemmPlan& plan, Matrix activations, PackedWeights weights, float* out,
                     std::int64_t out_stride, void* workspace, Stream stream);
 
