@@ -6,22 +6,6 @@
 
 namespace tessera::kernels {
 
-Moments merge(const Moments& a, const Moments& b) {
-  Moments all;
-  all.min = a.min < b.min ? a.min : b.min;
-  all.max = a.max > b.max ? a.max : b.max;
-  all.count = a.count + b.count;
-  all.num_not_finite = a.num_not_finite + b.num_not_finite;
-  if (all.count == 0) return all;
-  const double n = static_cast<double>(all.count);
-  const double part_a = static_cast<double>(a.count) / n;
-  const double part_b = static_cast<double>(b.count) / n;
-  const double apart = b.mean - a.mean;
-  all.mean = a.count >= b.count ? a.mean + apart * part_b : b.mean - apart * part_a;
-  all.variance = a.variance * part_a + b.variance * part_b + apart * apart * part_a * part_b;
-  return all;
-}
-
 Status moments(const void* x, Real type, std::int64_t count, Moments* out) {
   if (x == nullptr || out == nullptr || !cpu::valid(type) || !cpu::valid_shape(1, count)) {
     return Status::invalid_argument;

@@ -19,7 +19,21 @@ struct Moments {
 
 /// The moments of two sets together (Chan, Golub and LeVeque, "Updating formulae and a pairwise
 /// algorithm for computing sample variances", 1979, eq. 2.1).
-Moments merge(const Moments& a, const Moments& b);
+TESSERA_KERNELS_INLINE Moments merge(const Moments& a, const Moments& b) {
+  Moments all;
+  all.min = a.min < b.min ? a.min : b.min;
+  all.max = a.max > b.max ? a.max : b.max;
+  all.count = a.count + b.count;
+  all.num_not_finite = a.num_not_finite + b.num_not_finite;
+  if (all.count == 0) return all;
+  const double n = static_cast<double>(all.count);
+  const double part_a = static_cast<double>(a.count) / n;
+  const double part_b = static_cast<double>(b.count) / n;
+  const double apart = b.mean - a.mean;
+  all.mean = a.count >= b.count ? a.mean + apart * part_b : b.mean - apart * part_a;
+  all.variance = a.variance * part_a + b.variance * part_b + apart * apart * part_a * part_b;
+  return all;
+}
 
 /// Moments of `count` numbers of `type` at `x`, which need not be aligned. One pass; the variance
 /// is stable: its error stays near that of a sum in f32 of the differences from a value among the
