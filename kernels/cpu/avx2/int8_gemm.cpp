@@ -17,9 +17,13 @@ struct Int8Avx2 {
   /// Columns 0 and 2 of the quad in the first step, 1 and 3 in the second: shifts alone turn the
   /// weights' bytes into that.
   TESSERA_KERNELS_INLINE static void tokens(const std::int8_t* codes, char* to, std::int64_t next) {
-    const std::int16_t order[4] = {codes[0], codes[2], codes[1], codes[3]};
-    __builtin_memcpy(to, order, 4);
-    __builtin_memcpy(to + next, order + 2, 4);
+    std::int32_t four;
+    __builtin_memcpy(&four, codes, 4);
+    const __m128i wide = _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four));
+    const __m128i order = _mm_shufflelo_epi16(wide, _MM_SHUFFLE(3, 1, 2, 0));
+    const std::int32_t first = _mm_cvtsi128_si32(order), second = _mm_extract_epi32(order, 1);
+    __builtin_memcpy(to, &first, 4);
+    __builtin_memcpy(to + next, &second, 4);
   }
   template <int Step>
   TESSERA_KERNELS_INLINE static void weights(const std::int8_t* codes, Vector* to) {

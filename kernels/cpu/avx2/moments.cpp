@@ -59,8 +59,9 @@ TESSERA_KERNELS_INLINE ShiftedSums shifted_sums(const void* x, std::int64_t coun
   }
   for (; i < count; i += 8) add(i, 0);
   return {smallest_of(_mm256_min_ps(low[0], low[1])), largest_of(_mm256_max_ps(high[0], high[1])),
-          sum_of(sum[0]) + sum_of(sum[1]) + sum_of(sum[2]) + sum_of(sum[3]),
-          sum_of(squares[0]) + sum_of(squares[1]) + sum_of(squares[2]) + sum_of(squares[3])};
+          sum_of(_mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3]))),
+          sum_of(_mm256_add_ps(_mm256_add_ps(squares[0], squares[1]),
+                               _mm256_add_ps(squares[2], squares[3])))};
 }
 
 /// `count` is a multiple of 8. `shift` is near the mean, or will be.
@@ -93,8 +94,7 @@ Moments block_moments(const void* x, std::int64_t count, float* shift) {
 
 template <Real Type>
 Moments moments_of(Numbers x) {
-  constexpr std::int64_t kBlock =
-      4096;  // short sums, and in the first-level cache for a second pass
+  constexpr std::int64_t kBlock = 4096;  // short sums, and still in a cache for a second pass
   Moments all;
   float shift = load(x.data, Type, 0);
   if (shift - shift != 0) shift = 0;

@@ -54,8 +54,8 @@ struct Segment {
 };
 
 /// What a call works through at a time: some segments, whose activations fit on the stack.
-constexpr int kStripColumns = 2048, kPanelColumns = 256, kSegmentColumns = 256;
-constexpr int kMaxSegments = kStripColumns / 4;
+constexpr int kFewColumns = 8192, kPanelColumns = 256, kSegmentColumns = 256;
+constexpr int kMaxSegments = 512;
 
 struct Strip {
   Segment segments[kMaxSegments];
@@ -149,6 +149,8 @@ class FewTokens {
                   float* out, std::int64_t out_stride) {
     const PackedLayout l = layout_of(w.rows, w.columns, w.format);
     Strip strip;
+    // The longer a strip is, the longer are the runs of weights that are read in order.
+    constexpr int kStripColumns = kFewColumns / Tokens / 32 * 32;
     alignas(64) float panel[kStripColumns * Tokens];
     float sums[kMaxSegments * Tokens];
     Cursor cursor;

@@ -69,13 +69,13 @@ class Int8Gemm {
       char* to = panel + t * 4;
       const std::int8_t* from = p.codes + (first + t) * p.weights.columns;
       for (std::int64_t q = s.first; q < s.last; ++q, to += tile * kQuadBytes) {
-        std::int8_t quad[4] = {};
         const std::int64_t left = p.weights.columns - 4 * q;
         if (t < count && left >= 4) {
-          __builtin_memcpy(quad, from + 4 * q, 4);
-        } else if (t < count) {
-          for (std::int64_t i = 0; i < left; ++i) quad[i] = from[4 * q + i];
+          Isa::tokens(from + 4 * q, to, tile * 4);
+          continue;
         }
+        std::int8_t quad[4] = {};
+        for (std::int64_t i = 0; t < count && i < left; ++i) quad[i] = from[4 * q + i];
         Isa::tokens(quad, to, tile * 4);
       }
     }

@@ -17,7 +17,10 @@ struct Contender {
 
 /// Runs every contender `rounds` times and prints a line for each: median time, its quartiles, GB/s
 /// or GFLOP/s, and the median over the rounds of how much faster it was than the first contender.
-void compare(const std::string& title, int rounds, const std::vector<Contender>& contenders);
+/// What runs on one thread is measured in its CPU time, which a busy machine hardly changes; what
+/// runs on more in time on the wall.
+void compare(const std::string& title, int threads, int rounds,
+             const std::vector<Contender>& contenders);
 
 /// Prints what could not be compared, and why.
 void skip(const std::string& name, const std::string& why);

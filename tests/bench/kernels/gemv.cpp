@@ -156,7 +156,7 @@ class GemvBench {
                               [&] { each([&] { gemv(ggml, threads); }); }, bytes, operations});
       }
     }
-    compare(title, rounds, contenders);
+    compare(title, threads, rounds, contenders);
     if (!ggml.found) skip("llama.cpp", "set TESSERA_GGML to its libggml-cpu.so");
     multiply(1);
     check(nmse(out, expected) < 2e-2, "dequant_gemm");  // 4 bits against what was quantised
@@ -271,7 +271,7 @@ void bench_gemv(bool quick) {
     for (const int threads : {1, 2}) {
       bench.run(ggml, threads, quick ? 3 : 7,
                 "4-bit GEMV, n x k = " + std::to_string(shape.n) + " x " + std::to_string(shape.k) +
-                    " (" + shape.model + "), " + std::to_string(threads) + " threads");
+                    " (" + shape.model + ")");
     }
   }
 }

@@ -89,14 +89,13 @@ void bench_shape(std::int64_t m, std::int64_t n, std::int64_t k, int threads, in
          for_slices(threads, m, 16, [&](std::int64_t a, std::int64_t b) {
            quantise_rows(activations, {a, b}, nullptr, x_codes.data(), x_scale.data());
          });
-         for_slices(threads, n, 256, [&](std::int64_t a, std::int64_t b) {
+         for_slices(threads, n, threads == 1 ? n : 1024, [&](std::int64_t a, std::int64_t b) {
            int8_gemm(x_codes.data(), x_scale.data(), m, weights, {a, b}, out.data(), n);
          });
        },
        0, operations});
-  compare("W8A8 " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) +
-              ", " + std::to_string(threads) + " threads",
-          rounds, contenders);
+  compare("W8A8 " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k),
+          threads, rounds, contenders);
   if (contenders.size() > 1) check(nmse(out, reference) < 2e-4, "W8A8 against sgemm");
   if (sgemm == nullptr) skip("OpenBLAS sgemm", "no libopenblas.so.0 (libopenblas-dev)");
   if (dnnl == nullptr) skip("oneDNN sgemm", "no libdnnl.so (libdnnl-dev)");

@@ -1,8 +1,8 @@
 // tessera_kernels_bench [--quick] [moments] [gemv] [int8]; README.md says what to compare.
 #include <dlfcn.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,11 +22,15 @@ double quantile(std::vector<double> values, double q) {
   return values[low] + (at - static_cast<double>(low)) * (high - values[low]);
 }
 
-double seconds_of(const std::function<void()>& run) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+double seconds_of(const std::function<void()>& run, int threads) {
+  const auto now = [&] {
+    timespec time{};
+    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double start = now();
   run();
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return now() - start;
 }
 
 void print_machine() {
@@ -42,16 +46,18 @@ void print_machine() {
 
 }  // namespace
 
-void compare(const std::string& title, int rounds, const std::vector<Contender>& contenders) {
+void compare(const std::string& title, int threads, int rounds,
+             const std::vector<Contender>& contenders) {
   std::vector<std::vector<double>> seconds(contenders.size()), faster(contenders.size());
   for (const Contender& c : contenders) c.run();
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < contenders.size(); ++i) {
-      seconds[i].push_back(seconds_of(contenders[i].run));
+      seconds[i].push_back(seconds_of(contenders[i].run, threads));
       faster[i].push_back(seconds[0].back() / seconds[i].back());
     }
   }
-  std::printf("\n%s\n", title.c_str());
+  std::printf("\n%s, %d thread%s\n", title.c_str(), threads,
+              threads == 1 ? " (CPU time)" : "s (time on the wall)");
   std::printf("  %-34s %10s %21s %8s %9s %7s\n", "", "median ms", "quartiles", "GB/s", "GFLOP/s",
               "faster");
   for (std::size_t i = 0; i < contenders.size(); ++i) {

@@ -62,8 +62,8 @@ void bench_moments(bool quick) {
                        },
                        static_cast<double>(bytes)};
     };
-    compare(std::to_string(bytes >> 20) + " MiB, " + std::to_string(threads) + " threads",
-            quick ? 3 : 9, {sum, moments_of(Real::bf16), moments_of(Real::f16)});
+    compare(std::to_string(bytes >> 20) + " MiB", threads, quick ? 3 : 9,
+            {sum, moments_of(Real::bf16), moments_of(Real::f16)});
     Moments all;
     for (const Moments& m : parts) all = merge(all, m);
     double mean = 0;
