@@ -3,7 +3,7 @@
 -- Takes the model that TESSERA_WEIGHTS names: SmolLM2-135M, which scripts/fetch_smollm2.sh unpacks, or any folder of
 -- safetensors or .gguf file. Without one it says so and ends.
 local ts = require "tessera"
-local model_on_disk = require "tessera.papers.model_on_disk"
+local model_on_disk = require "tessera.model_on_disk"
 
 local disk = model_on_disk.find()
 if not disk.is_real then

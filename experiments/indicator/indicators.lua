@@ -8,7 +8,7 @@ local ts = require "tessera"
 local rank = require "tessera.rank_correlation"
 local similar_latency = require "tessera.papers.similar_latency"
 
-local disk = require("tessera.papers.model_on_disk").find()
+local disk = require("tessera.model_on_disk").find()
 local bitwidths = { 3, 4, 8, 16 }
 
 -- One scale per output channel everywhere, so that all describe the same rounding.

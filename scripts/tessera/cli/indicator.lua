@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local new_bar = require "tessera.bar"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 local units = require "tessera.units"
@@ -62,18 +63,6 @@ function M.heatmap(indicator)
   return table.concat(lines, "\n") .. "\n"
 end
 
--- A bar on stderr, where there is a terminal to redraw it on.
-local function bar()
-  local facts = terminal.facts "stderr"
-  if not facts.redraws then return nil, function() end end
-  local function draw(num_done, num_layers)
-    io.stderr:write("\r\27[K", terminal.bar(num_done / num_layers, 20, "green", facts),
-      (" layer %d/%d"):format(num_done, num_layers))
-    io.stderr:flush()
-  end
-  return draw, function() io.stderr:write "\r\27[K" end
-end
-
 local function as_data(indicator)
   local omega = {}
   for layer = 0, indicator.num_layers - 1 do
@@ -106,9 +95,10 @@ function M.main(given)
     if name ~= "names" and name ~= "out" then options[name] = value end
   end
   options.kind = given.kind or "variance"
-  local draw, clear = bar()
-  local looks_at_weights = options.kind ~= "constant" and options.kind ~= "random"
-  if looks_at_weights then options.progress = draw end
+  local draw, clear = new_bar()
+  if draw and options.kind ~= "constant" and options.kind ~= "random" then -- these two do not look at the weights
+    options.progress = function(done, total) draw(done, total, ("layer %d/%d"):format(done, total)) end
+  end
   local ok, indicator = pcall(ts.indicator, options)
   clear()
   if not ok then error(indicator, 0) end

@@ -5,15 +5,10 @@
 -- NAME.statistics.safetensors (tests/reference/activation_statistics.py --hessian) and NAME.loss.json
 -- (tests/reference/loss_increase.py), NAME without a final .gguf.
 
+local exists = require "tessera.files".exists
 local host = require "tessera.host"
 
 local M = {}
-
-local function exists(path)
-  local file = io.open(path, "rb")
-  if file then file:close() end
-  return file ~= nil
-end
 
 --- path, statistics and loss (nil where there is none), name and is_real.
 function M.find()

@@ -1,0 +1,14 @@
+-- How far one long call is: a live line on stderr, where that is a terminal which redraws.
+
+local terminal = require "tessera.terminal"
+
+--- draw(done, total, text), or nil where there is nothing to draw on; and what takes the line away again.
+return function()
+  local facts = terminal.facts "stderr"
+  if not facts.redraws then return nil, function() end end
+  local function draw(done, total, text)
+    io.stderr:write("\r\27[K", terminal.bar(done / total, 20, "green", facts), " ", text)
+    io.stderr:flush()
+  end
+  return draw, function() io.stderr:write "\r\27[K" end
+end
