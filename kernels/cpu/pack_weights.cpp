@@ -3,6 +3,7 @@
 #include "check.h"
 #include "packed.h"
 #include "tessera/kernels/gemm.h"
+#include "tessera/kernels/gemm_a8.h"
 #include "versions.h"
 
 namespace tessera::kernels {
@@ -89,15 +90,33 @@ Status pack_weights(const std::uint8_t* codes, std::int64_t num_rows, std::int64
   return Status::ok;
 }
 
+namespace {
+
+bool valid_product(Matrix activations, const PackedWeights& weights, Rows outputs, const float* out,
+                   std::int64_t out_stride) {
+  return cpu::valid(activations) && cpu::valid_shape(weights.rows, weights.columns) &&
+         activations.columns == weights.columns && cpu::valid(weights.format) &&
+         cpu::aligned(weights.data) && cpu::valid_blocks(outputs, weights.rows, kBlock) &&
+         out != nullptr && out_stride >= weights.rows;
+}
+
+}  // namespace
+
 Status dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
                     std::int64_t out_stride) {
-  if (!cpu::valid(activations) || !cpu::valid_shape(weights.rows, weights.columns) ||
-      activations.columns != weights.columns || !cpu::valid(weights.format) ||
-      !cpu::aligned(weights.data) || !cpu::valid_blocks(outputs, weights.rows, kBlock) ||
-      out == nullptr || out_stride < weights.rows) {
+  if (!valid_product(activations, weights, outputs, out, out_stride)) {
     return Status::invalid_argument;
   }
   cpu::chosen().dequant_gemm(activations, weights, outputs, out, out_stride);
+  return Status::ok;
+}
+
+Status dequant_gemm_a8(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+                       std::int64_t out_stride) {
+  if (!valid_product(activations, weights, outputs, out, out_stride)) {
+    return Status::invalid_argument;
+  }
+  cpu::chosen().dequant_gemm_a8(activations, weights, outputs, out, out_stride);
   return Status::ok;
 }
 

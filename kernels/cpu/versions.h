@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "tessera/kernels/gemm.h"
+#include "tessera/kernels/gemm_a8.h"
 #include "tessera/kernels/int8.h"
 #include "tessera/kernels/moments.h"
 #include "tessera/kernels/quantise.h"
@@ -41,6 +42,8 @@ struct Versions {
                      float* out) = nullptr;
   void (*dequant_gemm)(Matrix activations, PackedWeights weights, Rows outputs, float* out,
                        std::int64_t out_stride) = nullptr;
+  void (*dequant_gemm_a8)(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+                          std::int64_t out_stride) = nullptr;
   void (*quantise_row)(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes,
                        float* scale) = nullptr;
   void (*int8_gemm)(const std::int8_t* codes, const float* scale, std::int64_t tokens,

@@ -1,6 +1,7 @@
 // Matrix products in double: what the fast versions are measured against.
 #include "../packed.h"
 #include "reference.h"
+#include "tessera/kernels/gemm_a8.h"
 
 namespace tessera::kernels::cpu::reference {
 namespace {
@@ -33,6 +34,33 @@ void dequant_gemm(Matrix x, PackedWeights w, Rows outputs, float* out, std::int6
         sum += weight_of(w, l, row, column) * load(x.data, x.type, token * x.stride + column);
       }
       out[token * out_stride + row] = static_cast<float>(sum);
+    }
+  }
+}
+
+void dequant_gemm_a8(Matrix x, PackedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
+  const PackedLayout l = layout_of(w.rows, w.columns, w.format);
+  for (std::int64_t token = 0; token < x.rows; ++token) {
+    const auto add_block = [&](std::int64_t first, std::int64_t count) {
+      std::int8_t codes[kActivationBlock];
+      float scale;
+      const void* from = at(x.data, x.type, token * x.stride + first);
+      quantise_row({from, x.type, count}, nullptr, codes, &scale);
+      for (std::int64_t row = outputs.first; row < outputs.last; ++row) {
+        double sum = 0;  // exact: a scale times integers
+        for (std::int64_t i = 0; i < count; ++i) {
+          sum += weight_of(w, l, row, first + i) * codes[i];
+        }
+        float* to = out + token * out_stride + row;
+        *to = static_cast<float>((first == 0 ? 0 : double{*to}) + double{scale} * sum);
+      }
+    };
+    for (std::int64_t group = 0; group < l.groups; ++group) {
+      const std::int64_t columns = l.columns_of(group, w.columns);
+      for (std::int64_t i = 0; i < columns; i += kActivationBlock) {
+        const std::int64_t left = columns - i;
+        add_block(group * l.group_size + i, left < kActivationBlock ? left : kActivationBlock);
+      }
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "compare.h"
 #include "tessera/kernels/gemm.h"
+#include "tessera/kernels/gemm_a8.h"
 #include "tessera/kernels/parallel.h"
 
 namespace tessera::kernels::bench {
@@ -145,8 +146,12 @@ class GemvBench {
     std::vector<Contender> contenders;
     contenders.push_back(
         {"plain sum of the same bytes", [&] { each([&] { read(threads); }); }, bytes, 0});
-    contenders.push_back(
-        {"tessera, f32 activations", [&] { each([&] { multiply(threads); }); }, bytes, operations});
+    contenders.push_back({"tessera, f32 activations",
+                          [&] { each([&] { multiply(dequant_gemm, threads); }); }, bytes,
+                          operations});
+    contenders.push_back({"tessera, int8 activations",
+                          [&] { each([&] { multiply(dequant_gemm_a8, threads); }); }, bytes,
+                          operations});
     if (ggml.found) {
       prepare(ggml);
       contenders.push_back({"llama.cpp Q4_0 x Q8_0 (dot)",
@@ -158,13 +163,15 @@ class GemvBench {
     }
     compare(title, threads, rounds, contenders);
     if (!ggml.found) skip("llama.cpp", "set TESSERA_GGML to its libggml-cpu.so");
-    multiply(1);
+    multiply(dequant_gemm, 1);
     check(nmse(out, expected) < 2e-2, "dequant_gemm");  // 4 bits against what was quantised
+    multiply(dequant_gemm_a8, 1);
+    check(nmse(out, expected) < 2e-2, "dequant_gemm_a8");
     if (ggml.found) {
       dots(ggml, 1);
       check(nmse(out, expected) < 2e-2, "ggml_vec_dot_q4_0_q8_0");
     }
-    if (contenders.size() > 3) {
+    if (contenders.size() > 4) {
       gemv(ggml, 1);
       check(nmse(out, expected) < 2e-2, "ggml_gemv_q4_0_8x8_q8_0");
     }
@@ -216,10 +223,11 @@ class GemvBench {
     });
   }
 
-  void multiply(int threads) {
+  template <class Product>
+  void multiply(const Product& product, int threads) {
     const PackedWeights packed{n, k, kFormat, ours.next()};
     for_slices(threads, n, grain(threads), [&](std::int64_t a, std::int64_t b) {
-      dequant_gemm({x.data(), Real::f32, 1, k, k}, packed, {a, b}, out.data(), n);
+      product({x.data(), Real::f32, 1, k, k}, packed, {a, b}, out.data(), n);
     });
   }
 
