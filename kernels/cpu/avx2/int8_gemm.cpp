@@ -34,7 +34,10 @@ struct Int8Avx2 {
     }
   }
   TESSERA_KERNELS_INLINE static Vector add(Vector sums, Vector weights, std::int32_t token) {
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(weights, _mm256_set1_epi32(token)));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(weights, _mm256_set1_epi32(token)));
+    // GCC would add the products of two steps to each other first, and run out of registers.
+    asm("" : "+x"(sums));
+    return sums;
   }
 };
 

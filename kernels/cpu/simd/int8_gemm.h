@@ -48,7 +48,9 @@ class Int8Gemm {
   }
 
  private:
-  static constexpr std::int64_t kFewQuads = 1024, kManyQuads = 128;
+  // A long strip, so that the sums seldom go through `out`; its panel of 96 tokens, 295 kB in 16
+  // bits, stays in the second-level cache.
+  static constexpr std::int64_t kFewQuads = 1024, kManyQuads = 384;
   static constexpr int kTile = 6;  // tokens whose sums stay in registers
   static constexpr std::int64_t kPanelTokens = 16 * kTile;
   static constexpr int kVectors = Isa::kVectors, kQuadBytes = 4 * Isa::kSteps;
@@ -148,10 +150,15 @@ class Int8Gemm {
                                           std::int64_t row, std::int64_t first, std::int64_t count,
                                           const Vector* weights, const char* tokens) {
     Vector sums[kTile][kVectors] = {}, weight_sums[kVectors] = {};
-    for (std::int64_t step = (s.last - s.first) * Isa::kSteps; step > 0; --step) {
-      add_step(weights, tokens, sums, weight_sums);
-      weights += kVectors;
-      tokens += kTile * 4;
+    // Rows of the output are far apart; it is long until finish() needs them.
+    for (int t = 0; t < count; ++t) __builtin_prefetch(p.out + (first + t) * p.out_stride + row, 1);
+    for (std::int64_t quad = s.last - s.first; quad > 0; --quad) {
+#pragma GCC unroll 2
+      for (int step = 0; step < Isa::kSteps; ++step) {
+        add_step(weights + step * kVectors, tokens + step * kTile * 4, sums, weight_sums);
+      }
+      weights += Isa::kSteps * kVectors;
+      tokens += Isa::kSteps * kTile * 4;
     }
     finish(p, s, row, first, count, sums, weight_sums);
   }
