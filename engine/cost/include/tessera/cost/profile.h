@@ -90,12 +90,12 @@ struct Prediction {
 
 /// A device by its profile. Layers, in this order: a layer part of the bitwidth; the sum of its
 /// operators (GEMMs of the dtype that the kernel rule names, attention, element-wise kernels); the
-/// same for 16 bits, with what the bitwidth changes without a context by the ratio of rooflines; the
-/// roofline. The last two are `modelled`, and so is what leaves the fitted range, without an error.
-/// The error of a sum is that of its parts, weighted by time. Times grow with the context. In
-/// sequences and tokens they grow but for carried bitwidths, near the number of rows at which 16
-/// bits turn from bandwidth to arithmetic: up to 31 % there for the A100-40G's INT8 kernels of 2023,
-/// 4 % for others.
+/// same for 16 bits, with what the bitwidth changes without a context by the ratio of rooflines;
+/// the roofline. The last two are `modelled`, and so is what leaves the fitted range, without an
+/// error. The error of a sum is that of its parts, weighted by time. Times grow with the context.
+/// In sequences and tokens they grow but for carried bitwidths, near the number of rows at which 16
+/// bits turn from bandwidth to arithmetic: up to 31 % there for the A100-40G's INT8 kernels of
+/// 2023, 4 % for others.
 class ProfiledModel : public LatencyModel {
  public:
   virtual Prediction layer(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
