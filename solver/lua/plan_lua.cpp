@@ -27,7 +27,7 @@ namespace {
 const Plan& self(lua_State* L) { return *lua_kit::check_object<Plan>(L, 1, "plan"); }
 
 int save(lua_State* L) {
-  write_file(lua_kit::check_text(L, 2, "plan:save path"), to_json(self(L)).dump(1) + "\n");
+  write_file(lua_kit::check_text(L, 2, "plan:save path"), json_text(to_json(self(L)), 1) + "\n");
   return 0;
 }
 

@@ -54,5 +54,15 @@ TEST(ParseJson, SeesKeysTwiceInOneObjectOnly) {
                      [] { (void)parse_json(R"({"a":{"b":1},"a":2})", "input"); });
 }
 
+TEST(JsonText, WritesOneLineOrIndentedAndRefusesWhatIsNotUtf8) {
+  const Json value = {{"a", 1}, {"b", {1.5, "x"}}};
+  EXPECT_EQ(json_text(value), R"({"a":1,"b":[1.5,"x"]})");
+  EXPECT_EQ(json_text({{"a", 1}}, 2), "{\n  \"a\": 1\n}");
+  const Json broken = {{"name", "caf\xE9"}};
+  EXPECT_EQ(shown_json(broken), "{\"name\":\"caf\xEF\xBF\xBD\"}");
+  test::expect_error(ErrorCode::invalid_argument, {"not UTF-8", "name"},
+                     [&] { (void)json_text(broken); });
+}
+
 }  // namespace
 }  // namespace tessera

@@ -42,10 +42,19 @@ TEST_F(IndicatorVerb, WritesWhatThePlannerReads) {
   const Process made = run_program({"indicator", kModel, "--statistics", kStatistics,
                                     "--granularity", "channel", "--out", file});
   ASSERT_EQ(made.status, 0) << made.err;
-  const Process plan = run_program({"plan", "--model", kModel + "/config.json", "--cluster",
-                                    "2xT4-16G", "--prompt-tokens", "16", "--output-tokens", "8",
-                                    "--batch-size", "2", "--indicator", file, "--beside=false"});
+  const Process plan = run_program({"plan", "--model", kModel, "--cluster", "2xT4-16G",
+                                    "--prompt-tokens", "16", "--output-tokens", "8", "--batch-size",
+                                    "2", "--indicator", file, "--beside=false"});
   EXPECT_EQ(plan.status, 0) << plan.err;
+}
+
+TEST_F(IndicatorVerb, PlansAGgufFile) {
+  const std::string model = std::string(TESSERA_SOURCE_DIR) + "/tests/fuzz/corpus/gguf/model.gguf";
+  const Process plan =
+      run_program({"plan", "--model", model, "--cluster", "1xL4", "--prompt-tokens", "16",
+                   "--output-tokens", "8", "--batch-size", "2", "--beside=false"});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("Plan for model on 1xL4"));
 }
 
 TEST_F(IndicatorVerb, RefusesWhatItCannotDo) {

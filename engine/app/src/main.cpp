@@ -18,6 +18,7 @@
 #include "sandbox/sandbox.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/value.h"
@@ -107,7 +108,7 @@ ExitStatus print_list(const Command& command) {
     if (!command.settings.json) print_text(list_line(entry, experiment));
   }
   if (command.settings.json) {
-    print_text(rows.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_text(shown_json(rows, 2) + "\n");
   } else if (found.empty()) {
     print_text("no experiments found\n");
   }
@@ -124,7 +125,7 @@ ExitStatus print_help(const Command& command) {
   }
   if (command.settings.json) {
     const Json fields = {{"topic", command.topic}, {"text", *text}};
-    print_text(fields.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_text(shown_json(fields, 2) + "\n");
   } else {
     print_text(*text);
   }
@@ -134,11 +135,11 @@ ExitStatus print_help(const Command& command) {
 ExitStatus print_version(const Command& command) {
   const bool json = command.settings.json;
   if (command.kernels) {
-    print_text(json ? kernels_json().dump(2) + "\n" : kernels_text());
+    print_text(json ? json_text(kernels_json(), 2) + "\n" : kernels_text());
   } else if (json) {
     Json fields;
     for (const auto& [name, value] : version_fields()) fields[name] = value;
-    print_text(fields.dump(2) + "\n");
+    print_text(json_text(fields, 2) + "\n");
   } else {
     print_text(version_text());
   }

@@ -94,7 +94,7 @@ OptionTable option_table(lua_kit::Reference& reference, const Json& card) {
     spec.min = item.value("min", spec.min);
     spec.max = item.value("max", spec.max);
     spec.required = fields.boolean("required", false);
-    if (item.contains("default")) spec.default_text = reference.keep(item["default"].dump());
+    if (item.contains("default")) spec.default_text = reference.keep(json_text(item["default"]));
     for (const Json& choice : item.value("choices", Json::array())) {
       spec.choices.push_back(reference.keep(choice.get<std::string>()));
     }
@@ -163,7 +163,7 @@ int take_log(lua_State* L) {
 /// to_json(value, path): one line of JSON; `path` is named in errors.
 int to_json(lua_State* L) {
   const std::string path = lua_isnoneornil(L, 2) ? "value" : lua_kit::check_text(L, 2, "path");
-  lua_kit::push_text(L, lua_kit::json_from_lua(L, 1, path).dump());
+  lua_kit::push_text(L, json_text(lua_kit::json_from_lua(L, 1, path)));
   return 1;
 }
 

@@ -141,6 +141,20 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
   }
 }
 
+std::string json_text(const Json& value, int indent) {
+  try {
+    return value.dump(indent);
+  } catch (const Json::type_error&) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("text that is not UTF-8 cannot be written as JSON: {}",
+                            quote(shown_json(value).substr(0, 200))));
+  }
+}
+
+std::string shown_json(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 Json read_json_file(const std::string& path, const JsonLimits& limits) {
   return parse_json(read_file(path, limits.max_bytes), path, limits);
 }

@@ -131,7 +131,7 @@ int layer_s(lua_State* L) {
 int save(lua_State* L) {
   const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
   write_file(lua_kit::check_text(L, 2, "profile:save path"),
-             cost::to_json(*bound.profile).dump(1) + "\n");
+             json_text(cost::to_json(*bound.profile), 1) + "\n");
   return 0;
 }
 

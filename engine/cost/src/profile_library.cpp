@@ -71,7 +71,7 @@ std::shared_ptr<const Profile> carried_once(const Device& device, bool known,
   static std::mutex mutex;
   static std::map<std::string, Carried> made;
   constexpr std::size_t kMostKept = 256;
-  const std::string key = to_json(device).dump() + to_json(kernels).dump() + donor->path;
+  const std::string key = json_text(to_json(device)) + json_text(to_json(kernels)) + donor->path;
   const std::lock_guard lock(mutex);
   if (made.size() >= kMostKept) made.clear();
   Carried& entry = made[key];

@@ -28,7 +28,7 @@ int omega(lua_State* L) {
 
 int save(lua_State* L) {
   const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
-  write_file(lua_kit::check_text(L, 2, "indicator:save path"), to_json(found).dump(1) + "\n");
+  write_file(lua_kit::check_text(L, 2, "indicator:save path"), json_text(to_json(found), 1) + "\n");
   return 0;
 }
 

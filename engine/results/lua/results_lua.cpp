@@ -360,7 +360,7 @@ int json(lua_State* L) {
       if (row.is_object()) row = ordered_row(row);
     }
   }
-  push_text(L, value.dump(2) + "\n");
+  push_text(L, json_text(value, 2) + "\n");
   return 1;
 }
 

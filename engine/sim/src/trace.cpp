@@ -7,16 +7,14 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
-#include "tessera/core/json_fwd.h"
+#include "tessera/core/json.h"
 #include "tessera/sim/pipeline.h"
 
 namespace tessera::sim {
 namespace {
 
 // A name as a JSON string; bytes that are not UTF-8 become replacement characters.
-std::string json_text(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string json_text(const std::string& text) { return shown_json(text); }
 
 // Whole nanoseconds: rounding is monotone, so intervals that touch do not overlap in the file.
 long long nanoseconds(double seconds) { return std::llround(seconds * 1e9); }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "layout.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 
 namespace tessera::weights {
@@ -88,9 +89,8 @@ class Header {
   std::uint64_t whole(const std::string& name, const char* field, const Json& value) const {
     constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
-      refuse(name,
-             fmt::format("{} where {} needs whole numbers from 0 to 2^63 - 1",
-                         quote(value.dump(-1, ' ', false, Json::error_handler_t::replace)), field));
+      refuse(name, fmt::format("{} where {} needs whole numbers from 0 to 2^63 - 1",
+                               quote(shown_json(value)), field));
     }
     return value.get<std::uint64_t>();
   }

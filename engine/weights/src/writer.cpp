@@ -76,10 +76,10 @@ void place(std::vector<Placed*>& shard) {
 std::string header_of(const std::vector<Placed*>& shard,
                       const std::map<std::string, std::string>& metadata) {
   std::string text = "{";
-  if (!metadata.empty()) text += "\"__metadata__\":" + Json(metadata).dump() + ",";
+  if (!metadata.empty()) text += "\"__metadata__\":" + json_text(metadata) + ",";
   for (const Placed* tensor : shard) {
     text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}},",
-                        Json(tensor->spec->name).dump(), to_string(tensor->spec->dtype),
+                        json_text(tensor->spec->name), to_string(tensor->spec->dtype),
                         fmt::join(tensor->spec->shape, ","), tensor->offset,
                         tensor->offset + tensor->size);
   }
@@ -168,7 +168,7 @@ void SafetensorsWriter::Parts::write_index(const std::vector<std::vector<Placed*
       total += tensor->size;
     }
   }
-  index = Json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n";
+  index = json_text({{"metadata", {{"total_size", total}}}, {"weight_map", map}}, 2) + "\n";
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path,

@@ -42,7 +42,12 @@ local function settings(problem, planner)
       planner)
 end
 
-local function is_file(name) return name:find("[/\\]") or name:find("%.json$") end
+-- A name, a config.json or the folder that holds it, or a .gguf file.
+local function model_of(name)
+  if name:find "%.gguf$" then return ts.weights(name):model() end
+  if name:find "[/\\]" or name:find "%.json$" then return ts.model { config = name } end
+  return name
+end
 
 local function beside_text(rows)
   local lines = ts.table(rows, {
@@ -54,7 +59,7 @@ end
 --- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
 function M.main(given)
   local description = pick(given, problem_options)
-  description.model = is_file(given.model) and ts.model { config = given.model } or given.model
+  description.model = model_of(given.model)
   description.cluster = given.cluster
   description.workload = pick(given, workload_options)
   if given.quality then description.quality = { at_least = given.quality } end

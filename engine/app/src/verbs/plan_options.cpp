@@ -21,7 +21,9 @@ OptionSpec as_text(std::string_view name, std::string_view doc) {
 const OptionTable& plan_options() {
   static const OptionTable table = [] {
     OptionTable t{"tessera plan", "Plans one model on one cluster and prints the plan", "", {}};
-    t.options.push_back(as_text("model", "Model by name (opt-30b), or the path of a config.json"));
+    t.options.push_back(as_text(
+        "model",
+        "Model by name (opt-30b), or the path of a config.json, its folder or a .gguf file"));
     t.options.push_back(
         as_text("cluster", "Cluster by name (llmpq-3), or devices as 3xT4-16G+1xV100-32G"));
     for (OptionSpec& option : t.options) option.required = true;

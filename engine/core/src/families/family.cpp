@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 
 namespace tessera::hf {
@@ -34,9 +35,9 @@ constexpr std::array<std::string_view, 18> kPointwiseActivations = {"gelu",
                                                                     "swish"};
 
 std::string shown(const Json& value) {
-  if (value.is_number()) return value.dump();
+  if (value.is_number()) return json_text(value);
   if (value.is_string()) return quote(value.get<std::string>());
-  return quote(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return quote(shown_json(value));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/kernels/parallel.h"
 
@@ -110,8 +111,8 @@ class Run {
     copy_files(folder.path());
     summary_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    write_file(folder.path() + "/config.json", config().dump(2) + "\n");
-    write_file(folder.path() + "/" + kResultFile, result().dump(1) + "\n");
+    write_file(folder.path() + "/config.json", json_text(config(), 2) + "\n");
+    write_file(folder.path() + "/" + kResultFile, json_text(result(), 1) + "\n");
     folder.commit();
     return summary_;
   }

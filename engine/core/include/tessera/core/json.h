@@ -25,6 +25,14 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
 /// read_file + parse_json.
 Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 
+/// One line, or `indent` blanks a level. (Every file that calls Json::dump itself compiles a
+/// serializer of its own.)
+/// @throws Error{invalid_argument} for text that is not UTF-8.
+std::string json_text(const Json& value, int indent = -1);
+
+/// The same for messages and the terminal: bytes that are not UTF-8 are replaced.
+std::string shown_json(const Json& value, int indent = -1);
+
 /// Reads the fields of one JSON object: each access checks type and range and names the full path
 /// ("datasets/devices/T4-16G.json: memory_bytes ..."); `finish` refuses what nobody asked for.
 class JsonFields {
