@@ -366,7 +366,7 @@ TEST_F(Linears, needAConfig) {
 
 class GgufLinears : public Linears {
  protected:
-  static test::GgufFile described(const std::string& arch) {
+  static test::GgufFile described(const std::string& arch, bool with_embedding = true) {
     test::GgufFile file;
     file.word("general.architecture", arch)
         .number(arch + ".block_count", 1)
@@ -374,7 +374,7 @@ class GgufLinears : public Linears {
         .number(arch + ".feed_forward_length", 32)
         .number(arch + ".attention.head_count", 4)
         .number(arch + ".context_length", 64);
-    add(file, "token_embd.weight", {5, 8});
+    if (with_embedding) add(file, "token_embd.weight", {5, 8});
     return file;
   }
   static void add(test::GgufFile& file, const std::string& name, Shape shape) {
@@ -468,6 +468,11 @@ TEST_F(GgufLinears, needMetadataThatSayWhatTheyAre) {
   incomplete.word("general.architecture", "llama").number("llama.block_count", 1);
   expect_error(ErrorCode::invalid_argument, {"tiny.gguf", "llama.embedding_length"},
                [&] { model_of(*opened(incomplete)); });
+  test::GgufFile scalar = described("llama", false);
+  scalar.tensor("token_embd.weight", {}, 0, raw(1.0f));
+  expect_error(ErrorCode::invalid_argument,
+               {"tiny.gguf", "token_embd.weight", "llama.vocab_size", "how many tokens"},
+               [&] { model_of(*opened(scalar)); });
 }
 
 }  // namespace
