@@ -343,16 +343,60 @@ TEST_F(Linears, areCheckedAgainstTheModel) {
 }
 
 TEST_F(Linears, ofQuantisedCheckpointsAreRefused) {
-  const auto refuses = [&](const Layout& layout, const std::string& part) {
-    const auto weights = open(kLlama, layout);
-    expect_error(ErrorCode::unsupported, {"quantised already", part},
-                 [&] { linears_of(*weights, model_of(*weights)); });
+  const auto refuses = [&](const Layout& layout, const std::vector<std::string>& parts,
+                           const Json& config = kLlama) {
+    const auto weights = open(config, layout);
+    std::vector<std::string> all = {"model.safetensors", "quantised already", "in 16 bits"};
+    all.insert(all.end(), parts.begin(), parts.end());
+    expect_error(ErrorCode::unsupported, all, [&] { linears_of(*weights, model_of(*weights)); });
   };
   Layout scaled = kLlamaLayout;
   scaled.push_back({"model.layers.{}.self_attn.q_proj.weight_scale_inv", {1, 1}});
-  refuses(scaled, "q_proj.weight_scale_inv");
-  refuses(renamed(kLlamaLayout, "q_proj.weight", "q_proj.weight_packed"), "q_proj.weight_packed");
-  refuses(renamed(kLlamaLayout, "q_proj.weight", "q_proj.qweight"), "q_proj.qweight");
+  refuses(scaled, {"q_proj.weight_scale_inv", "FP8"});
+  refuses(renamed(kLlamaLayout, "q_proj.weight", "q_proj.weight_packed"), {"q_proj.weight_packed"});
+  // No matrix has its name of 16 bits: the prefix is found all the same.
+  const auto all_renamed = [&](const char* by) { return renamed(kLlamaLayout, ".weight", by); };
+  refuses(all_renamed(".weight_packed"),
+          {"'model.layers.0.self_attn.q_proj.weight_packed'", "compressed-tensors"});
+  refuses(all_renamed(".qweight"), {"'model.layers.0.self_attn.q_proj.qweight'", "GPTQ or AWQ"});
+  refuses(all_renamed(".W_q"), {"HQQ"});
+  // Of another shape than in 16 bits.
+  Layout four_bits = kLlamaLayout;
+  four_bits[0].second = {32, 1};
+  four_bits.push_back({"model.layers.{}.self_attn.q_proj.weight.absmax", {1}});
+  refuses(four_bits, {"q_proj.weight.absmax", "bitsandbytes"});
+  refuses(all_renamed(".qweight"), {"config.json as quant_method 'gptq'"},
+          with(kLlama, {{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}}));
+}
+
+TEST_F(Linears, areThoseOfTheConfig) {
+  // What is no part of a layer, in a file of its own.
+  const auto opens = [&](const std::string& name, Shape shape) {
+    std::vector<test::StoredTensor> tensors = {
+        {name, "F32", shape, std::string(static_cast<std::size_t>(4 * elements(shape)), '\0')}};
+    file("extra.safetensors", test::safetensors_file(tensors));
+    open(kLlama, kLlamaLayout);
+    std::filesystem::rename(path("model.safetensors"), path("layers.safetensors"));
+    const auto weights = Weights::open(folder_.string());
+    linears_of(*weights, model_of(*weights));
+  };
+  opens("model.embed_tokens.weight", {5, 8});
+  opens("lm_head.weight", {5, 8});
+  expect_error(ErrorCode::invalid_argument,
+               {"extra.safetensors", "'model.embed_tokens.weight'", "[7, 8]", "config.json",
+                "[5, 8]", "5 tokens of 8 features", "another model"},
+               [&] {
+                 opens("model.embed_tokens.weight", {7, 8});
+               });
+  expect_error(ErrorCode::invalid_argument, {"'lm_head.weight'", "[5, 9]", "[5, 8]"}, [&] {
+    opens("lm_head.weight", {5, 9});
+  });
+  std::filesystem::remove(path("extra.safetensors"));
+  std::filesystem::remove(path("layers.safetensors"));
+  const auto more = open(with(kLlama, {{"num_hidden_layers", 1}}), kLlamaLayout);
+  expect_error(ErrorCode::invalid_argument,
+               {"'model.layers.1.self_attn.q_proj.weight'", "layer 1", "says 1 layers"},
+               [&] { linears_of(*more, model_of(*more)); });
 }
 
 TEST_F(Linears, needAConfig) {

@@ -30,8 +30,9 @@ void check_request(const CheckpointRequest& request, const weights::Weights& mod
                    const ModelShape& shape) {
   if (model.is_gguf()) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} is GGUF, which vLLM reads as it is; a checkpoint is quantised from "
-                            "safetensors with a config.json",
+                fmt::format("{} is GGUF, which vLLM and llama.cpp read as it is, quantised or not; "
+                            "a checkpoint is made from the model's folder with safetensors, "
+                            "config.json and tokenizer",
                             quote(request.model, 300)),
                 "model");
   }
