@@ -4,7 +4,7 @@
     python3 scripts/convert_checkpoint.py CHECKPOINT OUT [--shard-gib 4]
 
 CHECKPOINT is a file or a folder of them; OUT is a new folder: model.safetensors, or shards with
-model.safetensors.index.json, and a copy of config.json. Files are opened with torch.load(weights_only=True), which runs
+model.safetensors.index.json, and copies of config.json, tokenizer and the other small files. Files are opened with torch.load(weights_only=True), which runs
 no code that a checkpoint may carry. Needs torch and safetensors (pip install torch safetensors).
 """
 
@@ -13,11 +13,14 @@ import json
 import pickle
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 ENDINGS = (".bin", ".pt", ".pth")
 # Files of a checkpoint's folder that hold no weights.
 OTHERS = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")
+# Weights in other formats, which are not copied.
+OTHER_WEIGHTS = (".safetensors", ".gguf", ".msgpack", ".onnx", ".h5", ".ot")
 
 
 def fail(message):
@@ -52,6 +55,7 @@ def sources(path: Path):
 
 
 def read(torch, source: Path):
+    warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     try:
         state = torch.load(source, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:  # whose text advises to load it all the same
@@ -111,6 +115,14 @@ def write(save_file, tensors, folder: Path, limit):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
 
 
+def copy_others(folder: Path, out: Path):
+    """Configuration, tokenizer, licence: what the quantised copies of a model need beside its weights."""
+    for file in sorted(folder.iterdir()):
+        is_weights = file.suffix in (*ENDINGS, *OTHER_WEIGHTS) or file.name.endswith(".index.json")
+        if file.is_file() and not is_weights and not file.name.startswith(".") and not (out / file.name).exists():
+            shutil.copy(file, out / file.name)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="a .bin, .pt or .pth file, or their folder")
@@ -126,9 +138,7 @@ def main():
     tensors = collect(torch, files)
     args.out.mkdir(parents=True, exist_ok=True)
     write(safetensors.save_file, tensors, args.out, args.shard_gib * 2**30)
-    config = (args.checkpoint if args.checkpoint.is_dir() else args.checkpoint.parent) / "config.json"
-    if config.is_file():
-        shutil.copy(config, args.out / "config.json")
+    copy_others(args.checkpoint if args.checkpoint.is_dir() else args.checkpoint.parent, args.out)
     print(f"{len(tensors)} tensors of {len(files)} file{'s' * (len(files) > 1)} -> {args.out}")
 
 

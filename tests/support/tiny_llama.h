@@ -14,6 +14,47 @@
 
 namespace tessera::test {
 
+/// Statistics of random inputs, 300 tokens with Hessians.
+/// @param features of each input: "layers.0.q_proj" to its in_features
+/// @param metadata beyond what every such file has
+inline void write_random_statistics(const std::string& path,
+                                    const std::map<std::string, std::int64_t>& features,
+                                    const std::map<std::string, std::string>& metadata, Rng& rng) {
+  weights::WriterOptions options{.metadata = {{"format", "tessera.activation_statistics/1"},
+                                              {"model", "tiny"},
+                                              {"source", "random"},
+                                              {"num_tokens", "300"},
+                                              {"num_samples", "3"}}};
+  options.metadata.insert(metadata.begin(), metadata.end());
+  std::vector<weights::TensorSpec> specs;
+  for (const auto& [name, k] : features) {
+    for (const char* q : {"mean", "variance", "abs_mean", "abs_max"})
+      specs.push_back({name + "." + q, weights::DType::f32, {k}});
+    for (const char* q : {"token_variance", "token_mean_square"})
+      specs.push_back({name + "." + q, weights::DType::f32, {1}});
+    specs.push_back({name + ".hessian", weights::DType::f32, {k, k}});
+  }
+  weights::SafetensorsWriter writer(path, specs, options);
+  for (const auto& [name, k] : features) {
+    const quant::LinearStatistics s = statistics_of(random_inputs(300, k, rng));
+    const auto put = [&, &name = name](const char* quantity, const float* data,
+                                       std::int64_t count) {
+      writer.append(name + "." + quantity,
+                    std::as_bytes(std::span(data, static_cast<std::size_t>(count))));
+    };
+    put("mean", s.mean.data(), k);
+    put("variance", s.variance.data(), k);
+    put("abs_mean", s.abs_mean.data(), k);
+    put("abs_max", s.abs_max.data(), k);
+    const auto variance = static_cast<float>(s.token_variance);
+    const auto square = static_cast<float>(s.token_mean_square);
+    put("token_variance", &variance, 1);
+    put("token_mean_square", &square, 1);
+    put("hessian", s.hessian->data(), k * k);
+  }
+  writer.finish();
+}
+
 /// A llama of random weights in BF16 with a tokenizer that is none, and statistics of random
 /// inputs.
 class TinyLlama {
@@ -73,57 +114,21 @@ class TinyLlama {
 
   /// Of all layers but those from `num_layers` on; k and v are aliases of q, up of gate.
   void write_statistics(const std::string& path, std::int64_t num_layers = kLayers) {
-    std::map<std::string, LinearInputs> inputs;
-    weights::WriterOptions options{.metadata = {{"format", "tessera.activation_statistics/1"},
-                                                {"model", "tiny"},
-                                                {"source", "random"},
-                                                {"num_tokens", "300"},
-                                                {"num_samples", "3"}}};
+    std::map<std::string, std::int64_t> features;
+    std::map<std::string, std::string> aliases;
     for (std::int64_t i = 0; i < num_layers; ++i) {
       const std::string layer = "layers." + std::to_string(i) + ".";
       for (const char* linear : {"q_proj", "o_proj", "gate_proj"})
-        inputs[layer + linear] = {kHidden};
-      inputs[layer + "down_proj"] = {kFfn};
+        features[layer + linear] = kHidden;
+      features[layer + "down_proj"] = kFfn;
       for (const char* linear : {"k_proj", "v_proj"})
-        options.metadata["alias:" + layer + linear] = layer + "q_proj";
-      options.metadata["alias:" + layer + "up_proj"] = layer + "gate_proj";
+        aliases["alias:" + layer + linear] = layer + "q_proj";
+      aliases["alias:" + layer + "up_proj"] = layer + "gate_proj";
     }
-    std::vector<weights::TensorSpec> specs;
-    for (const auto& [name, input] : inputs) {
-      const std::int64_t k = input.features;
-      for (const char* q : {"mean", "variance", "abs_mean", "abs_max"})
-        specs.push_back({name + "." + q, weights::DType::f32, {k}});
-      for (const char* q : {"token_variance", "token_mean_square"})
-        specs.push_back({name + "." + q, weights::DType::f32, {1}});
-      specs.push_back({name + ".hessian", weights::DType::f32, {k, k}});
-    }
-    weights::SafetensorsWriter writer(path, specs, options);
-    for (const auto& [name, input] : inputs) append(writer, name, input.features);
-    writer.finish();
+    write_random_statistics(path, features, aliases, rng_);
   }
 
  private:
-  struct LinearInputs {
-    std::int64_t features = 0;
-  };
-
-  void append(weights::SafetensorsWriter& writer, const std::string& name, std::int64_t features) {
-    const quant::LinearStatistics s = statistics_of(random_inputs(300, features, rng_));
-    const auto put = [&](const char* quantity, const float* data, std::int64_t count) {
-      writer.append(name + "." + quantity,
-                    std::as_bytes(std::span(data, static_cast<std::size_t>(count))));
-    };
-    put("mean", s.mean.data(), features);
-    put("variance", s.variance.data(), features);
-    put("abs_mean", s.abs_mean.data(), features);
-    put("abs_max", s.abs_max.data(), features);
-    const auto variance = static_cast<float>(s.token_variance);
-    const auto square = static_cast<float>(s.token_mean_square);
-    put("token_variance", &variance, 1);
-    put("token_mean_square", &square, 1);
-    put("hessian", s.hessian->data(), features * features);
-  }
-
   Rng rng_;
 };
 

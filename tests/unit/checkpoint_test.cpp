@@ -233,6 +233,12 @@ TEST_F(CheckpointTest, RefusesWhatItCannotDo) {
   });
   refused(ErrorCode::invalid_argument, {"group_size 64", "96 input features", "32 does"},
           [](auto& r) { r.scheme.group_size = 64; });
+  refused(ErrorCode::unsupported, {"act_order group", "compressed-tensors", "act_order weight"},
+          [&](auto& r) {
+            r.method = Method::gptq;
+            r.statistics = path("statistics");
+            r.scheme.act_order = ActOrder::group;
+          });
   refused(ErrorCode::invalid_argument, {"needs a statistics file"},
           [](auto& r) { r.method = Method::gptq; });
   refused(ErrorCode::out_of_range, {"smoothquant takes 8 or 16"}, [&](auto& r) {
@@ -263,26 +269,38 @@ class CompressedTensorsTest : public CheckpointTest {
   // The values that we say are stored, for the package to compare; folded matrices aside.
   void expect(const CheckpointRequest& r, const CheckpointSummary& summary) {
     const auto model = weights::Weights::open(r.model);
+    const auto expected = [](const MatrixReport& m) {
+      return m.method == Method::rtn || m.method == Method::gptq;
+    };
     std::vector<weights::TensorSpec> specs;
     for (const MatrixReport& m : summary.matrices) {
-      if (m.method == Method::rtn)
+      if (expected(m))
         specs.push_back({m.tensor, weights::DType::f32, model->require(m.tensor).shape});
     }
     command_.push_back(r.out);
     command_.push_back(r.out + ".expected");
     weights::SafetensorsWriter writer(command_.back(), specs);
     for (const MatrixReport& m : summary.matrices) {
-      if (m.method != Method::rtn) continue;
+      if (!expected(m)) continue;
       Scheme scheme = r.scheme;
       scheme.bitwidth = m.bitwidth;
       scheme.scale_type = kernels::Real::bf16;
       if (r.method == Method::smoothquant) scheme.granularity = Granularity::channel;
       const RowMatrix weight = read(*model, m.tensor);
-      const auto values = quantise(test::view(weight), scheme).dequantised();
+      const auto inputs = inputs_of(m);
+      const auto values = quantise(test::view(weight), scheme, m.method,
+                                   m.method == Method::gptq ? &inputs : nullptr)
+                              .dequantised();
       writer.append(m.tensor, std::as_bytes(std::span(values)));
     }
     writer.finish();
     num_matrices_ += specs.size();
+  }
+
+  LinearStatistics inputs_of(const MatrixReport& m) const {
+    std::string linear = m.tensor.substr(0, m.tensor.rfind('.'));
+    linear = linear.substr(linear.rfind('.') + 1);
+    return *Statistics::open(path("statistics")).find(m.layer_index, linear);
   }
 
   std::vector<std::string> command_;
@@ -304,6 +322,9 @@ TEST_F(CompressedTensorsTest, ReadsTheSameNumbers) {
     }
   }
   write(request(Method::smoothquant, {8, 8, 16}));
+  CheckpointRequest ordered = request(Method::gptq);
+  ordered.scheme.act_order = ActOrder::weight;
+  write(ordered);
   const char* python = std::getenv("TESSERA_PYTHON");
   std::vector<std::string> command{
       "/usr/bin/env", python != nullptr ? python : "python3",

@@ -70,6 +70,11 @@ TEST_F(WeightsFolder, saysWhatToDoWithPickles) {
                  [&] { Weights::open(pickle); });
     fs::remove(pickle);
   }
+  const std::string both = file("pytorch_model.bin", "PK\x03\x04 and so on");
+  const std::string converted = file("model.safetensors", holding("a"));
+  EXPECT_EQ(Weights::open(folder())->names(), std::vector<std::string>{"a"});
+  fs::remove(both);
+  fs::remove(converted);
   const std::string old = file("old.bin", "\x80\x02}q");
   expect_error(ErrorCode::unsupported, {"old.bin", "pickle"}, [&] { Weights::open(old); });
 }

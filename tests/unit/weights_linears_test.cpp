@@ -1,125 +1,12 @@
 // Where each family keeps its matrices, checked against layouts written down by hand.
 #include <cstring>
-#include <functional>
-#include <numeric>
 
-#include "expect_error.h"
-#include "folder.h"
-#include "tessera/core/error.h"
-#include "tessera/weights/linears.h"
-#include "tessera/weights/tensor.h"
-#include "weight_files.h"
+#include "linear_layouts.h"
 
 namespace tessera::weights {
 namespace {
 
 using test::expect_error;
-using test::raw;
-
-using Shape = std::vector<std::int64_t>;
-/// Names and shapes of one layer; "{}" stands for its index.
-using Layout = std::vector<std::pair<std::string, Shape>>;
-
-// All of two layers, hidden size 8, 4 heads of 2.
-const Json kLlama = {{"model_type", "llama"},    {"num_hidden_layers", 2},
-                     {"hidden_size", 8},         {"num_attention_heads", 4},
-                     {"num_key_value_heads", 2}, {"intermediate_size", 12},
-                     {"vocab_size", 5}};
-const Json kBloom = {
-    {"model_type", "bloom"}, {"n_layer", 2}, {"n_head", 4}, {"hidden_size", 8}, {"vocab_size", 5}};
-const Json kGpt2 = {
-    {"model_type", "gpt2"}, {"n_layer", 2}, {"n_head", 4}, {"n_embd", 8}, {"vocab_size", 5}};
-const Json kFalcon = {{"model_type", "falcon"},
-                      {"num_hidden_layers", 2},
-                      {"hidden_size", 8},
-                      {"num_attention_heads", 4},
-                      {"vocab_size", 5}};
-const Json kOpt = {{"model_type", "opt"},      {"num_hidden_layers", 2}, {"hidden_size", 8},
-                   {"num_attention_heads", 4}, {"ffn_dim", 32},          {"vocab_size", 5}};
-
-Json with(Json config, const Json& changes) {
-  config.update(changes);
-  return config;
-}
-
-const Layout kLlamaLayout = {{"model.layers.{}.self_attn.q_proj.weight", {8, 8}},
-                             {"model.layers.{}.self_attn.k_proj.weight", {4, 8}},
-                             {"model.layers.{}.self_attn.v_proj.weight", {4, 8}},
-                             {"model.layers.{}.self_attn.o_proj.weight", {8, 8}},
-                             {"model.layers.{}.mlp.gate_proj.weight", {12, 8}},
-                             {"model.layers.{}.mlp.up_proj.weight", {12, 8}},
-                             {"model.layers.{}.mlp.down_proj.weight", {8, 12}}};
-
-std::string replaced(std::string text, const std::string& mark, const std::string& by) {
-  const std::size_t at = text.find(mark);
-  return at == std::string::npos ? text : text.replace(at, mark.size(), by);
-}
-
-Layout renamed(Layout layout, const std::string& mark, const std::string& by) {
-  for (auto& [name, shape] : layout) name = replaced(name, mark, by);
-  return layout;
-}
-
-std::int64_t elements(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-class Linears : public test::FolderTest {
- protected:
-  /// Two layers of it, every element a number of its own.
-  std::shared_ptr<const Weights> open(const Json& config, const Layout& layout) {
-    std::vector<test::StoredTensor> tensors;
-    float next = 0;
-    for (int layer = 0; layer < 2; ++layer) {
-      for (const auto& [name, shape] : layout) {
-        std::string data;
-        for (std::int64_t i = 0; i < elements(shape); ++i) data += raw(next++);
-        tensors.push_back({replaced(name, "{}", std::to_string(layer)), "F32", shape, data});
-      }
-    }
-    file("config.json", config.dump());
-    file("model.safetensors", test::safetensors_file(tensors));
-    return Weights::open(folder_.string());
-  }
-
-  static std::vector<float> read(const Weights& weights, const LinearWeight& linear) {
-    std::vector<float> values(static_cast<std::size_t>(linear.parameters()));
-    read_linear_f32(weights, linear, values);
-    return values;
-  }
-
-  static std::vector<float> stored(const Weights& weights, const std::string& name) {
-    const TensorInfo& tensor = weights.require(name);
-    std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
-    read_f32(weights, tensor, 0, values);
-    return values;
-  }
-
-  static const LinearWeight& one(const std::vector<LinearWeight>& linears, std::int64_t layer,
-                                 const std::string& name, std::int64_t copy = 0) {
-    for (const LinearWeight& linear : linears) {
-      if (linear.layer_index == layer && linear.linear == name && linear.copy == copy) {
-        return linear;
-      }
-    }
-    throw Error(ErrorCode::internal, "no linear " + name);
-  }
-
-  /// Every linear is one tensor as it is: `names[i]` for the i-th of the layer.
-  void expect_plain(const Json& config, const Layout& layout) {
-    const auto weights = open(config, layout);
-    const ModelShape model = model_of(*weights);
-    const auto linears = linears_of(*weights, model);
-    ASSERT_EQ(linears.size(), 2 * layout.size()) << model.family;
-    for (std::size_t i = 0; i < linears.size(); ++i) {
-      const std::string name =
-          replaced(layout[i % layout.size()].first, "{}", std::to_string(i / layout.size()));
-      EXPECT_EQ(linears[i].tensor->name, name) << model.family << " " << describe(linears[i]);
-      EXPECT_EQ(read(*weights, linears[i]), stored(*weights, name));
-      EXPECT_TRUE(matrix_of(*weights, linears[i]).has_value());
-    }
-  }
-};
 
 TEST_F(Linears, ofTheLlamaFamilies) {
   for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"}) {
@@ -343,16 +230,60 @@ TEST_F(Linears, areCheckedAgainstTheModel) {
 }
 
 TEST_F(Linears, ofQuantisedCheckpointsAreRefused) {
-  const auto refuses = [&](const Layout& layout, const std::string& part) {
-    const auto weights = open(kLlama, layout);
-    expect_error(ErrorCode::unsupported, {"quantised already", part},
-                 [&] { linears_of(*weights, model_of(*weights)); });
+  const auto refuses = [&](const Layout& layout, const std::vector<std::string>& parts,
+                           const Json& config = kLlama) {
+    const auto weights = open(config, layout);
+    std::vector<std::string> all = {"model.safetensors", "quantised already", "in 16 bits"};
+    all.insert(all.end(), parts.begin(), parts.end());
+    expect_error(ErrorCode::unsupported, all, [&] { linears_of(*weights, model_of(*weights)); });
   };
   Layout scaled = kLlamaLayout;
   scaled.push_back({"model.layers.{}.self_attn.q_proj.weight_scale_inv", {1, 1}});
-  refuses(scaled, "q_proj.weight_scale_inv");
-  refuses(renamed(kLlamaLayout, "q_proj.weight", "q_proj.weight_packed"), "q_proj.weight_packed");
-  refuses(renamed(kLlamaLayout, "q_proj.weight", "q_proj.qweight"), "q_proj.qweight");
+  refuses(scaled, {"q_proj.weight_scale_inv", "FP8"});
+  refuses(renamed(kLlamaLayout, "q_proj.weight", "q_proj.weight_packed"), {"q_proj.weight_packed"});
+  // No matrix has its name of 16 bits: the prefix is found all the same.
+  const auto all_renamed = [&](const char* by) { return renamed(kLlamaLayout, ".weight", by); };
+  refuses(all_renamed(".weight_packed"),
+          {"'model.layers.0.self_attn.q_proj.weight_packed'", "compressed-tensors"});
+  refuses(all_renamed(".qweight"), {"'model.layers.0.self_attn.q_proj.qweight'", "GPTQ or AWQ"});
+  refuses(all_renamed(".W_q"), {"HQQ"});
+  // Of another shape than in 16 bits.
+  Layout four_bits = kLlamaLayout;
+  four_bits[0].second = {32, 1};
+  four_bits.push_back({"model.layers.{}.self_attn.q_proj.weight.absmax", {1}});
+  refuses(four_bits, {"q_proj.weight.absmax", "bitsandbytes"});
+  refuses(all_renamed(".qweight"), {"config.json as quant_method 'gptq'"},
+          with(kLlama, {{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}}));
+}
+
+TEST_F(Linears, areThoseOfTheConfig) {
+  // What is no part of a layer, in a file of its own.
+  const auto opens = [&](const std::string& name, Shape shape) {
+    std::vector<test::StoredTensor> tensors = {
+        {name, "F32", shape, std::string(static_cast<std::size_t>(4 * elements(shape)), '\0')}};
+    file("extra.safetensors", test::safetensors_file(tensors));
+    open(kLlama, kLlamaLayout);
+    std::filesystem::rename(path("model.safetensors"), path("layers.safetensors"));
+    const auto weights = Weights::open(folder_.string());
+    linears_of(*weights, model_of(*weights));
+  };
+  opens("model.embed_tokens.weight", {5, 8});
+  opens("lm_head.weight", {5, 8});
+  expect_error(ErrorCode::invalid_argument,
+               {"extra.safetensors", "'model.embed_tokens.weight'", "[7, 8]", "config.json",
+                "[5, 8]", "5 tokens of 8 features", "another model"},
+               [&] {
+                 opens("model.embed_tokens.weight", {7, 8});
+               });
+  expect_error(ErrorCode::invalid_argument, {"'lm_head.weight'", "[5, 9]", "[5, 8]"}, [&] {
+    opens("lm_head.weight", {5, 9});
+  });
+  std::filesystem::remove(path("extra.safetensors"));
+  std::filesystem::remove(path("layers.safetensors"));
+  const auto more = open(with(kLlama, {{"num_hidden_layers", 1}}), kLlamaLayout);
+  expect_error(ErrorCode::invalid_argument,
+               {"'model.layers.1.self_attn.q_proj.weight'", "layer 1", "says 1 layers"},
+               [&] { linears_of(*more, model_of(*more)); });
 }
 
 TEST_F(Linears, needAConfig) {
@@ -360,114 +291,6 @@ TEST_F(Linears, needAConfig) {
       file("model.safetensors", test::safetensors_file(std::vector<test::StoredTensor>{}));
   expect_error(ErrorCode::not_found, {path, "config.json"},
                [&] { model_of(*Weights::open(path)); });
-}
-
-// ---- GGUF ----
-
-class GgufLinears : public Linears {
- protected:
-  static test::GgufFile described(const std::string& arch) {
-    test::GgufFile file;
-    file.word("general.architecture", arch)
-        .number(arch + ".block_count", 1)
-        .number(arch + ".embedding_length", 8)
-        .number(arch + ".feed_forward_length", 32)
-        .number(arch + ".attention.head_count", 4)
-        .number(arch + ".context_length", 64);
-    add(file, "token_embd.weight", {5, 8});
-    return file;
-  }
-  static void add(test::GgufFile& file, const std::string& name, Shape shape) {
-    const std::vector<float> zeros(static_cast<std::size_t>(elements(shape)), 0.5f);
-    file.tensor(name, {shape.rbegin(), shape.rend()}, 0, raw(zeros));
-  }
-  std::shared_ptr<const Weights> opened(const test::GgufFile& content) {
-    return Weights::open(file("tiny.gguf", content.bytes()));
-  }
-};
-
-TEST_F(GgufLinears, ofLlamaAndItsRelatives) {
-  for (const std::string arch : {"llama", "qwen2", "qwen3", "gemma2", "gemma3"}) {
-    test::GgufFile content = described(arch);
-    content.number(arch + ".attention.head_count_kv", 2).number(arch + ".attention.key_length", 2);
-    const std::vector<std::pair<std::string, Shape>> layout = {
-        {"attn_q", {8, 8}},    {"attn_k", {4, 8}},  {"attn_v", {4, 8}},   {"attn_output", {8, 8}},
-        {"ffn_gate", {32, 8}}, {"ffn_up", {32, 8}}, {"ffn_down", {8, 32}}};
-    for (const auto& [name, shape] : layout) add(content, "blk.0." + name + ".weight", shape);
-    const auto weights = opened(content);
-    const ModelShape model = model_of(*weights);
-    EXPECT_EQ(model.family, arch);
-    EXPECT_EQ(model.name, "tiny");
-    EXPECT_EQ(model.num_kv_heads, 2);
-    EXPECT_EQ(model.vocab_size, 5);
-    EXPECT_EQ(model.max_context_tokens, 64);
-    EXPECT_TRUE(model.tied_embeddings);
-    const auto linears = linears_of(*weights, model);
-    ASSERT_EQ(linears.size(), layout.size());
-    for (std::size_t i = 0; i < layout.size(); ++i) {
-      EXPECT_EQ(linears[i].tensor->name, "blk.0." + layout[i].first + ".weight");
-    }
-  }
-}
-
-TEST_F(GgufLinears, ofExperts) {
-  for (const bool stacked : {true, false}) {
-    for (const std::string arch : {"llama", "qwen3moe"}) {
-      test::GgufFile content = described(arch);
-      content.number(arch + ".expert_count", 3)
-          .number(arch + ".expert_used_count", 2)
-          .number(arch + ".expert_feed_forward_length", 32)
-          .number(arch + ".attention.head_count_kv", 4);
-      for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
-        add(content, std::string("blk.0.") + name + ".weight", {8, 8});
-      }
-      for (const std::string name : {"gate", "up", "down"}) {
-        const Shape one = name == "down" ? Shape{8, 32} : Shape{32, 8};
-        if (stacked) {
-          add(content, "blk.0.ffn_" + name + "_exps.weight", {3, one[0], one[1]});
-        } else {
-          for (const char* e : {"0", "1", "2"}) {
-            add(content, "blk.0.ffn_" + name + "." + e + ".weight", one);
-          }
-        }
-      }
-      const auto weights = opened(content);
-      const ModelShape model = model_of(*weights);
-      EXPECT_EQ(model.family, arch == "llama" ? "mixtral" : "qwen3_moe");
-      const auto linears = linears_of(*weights, model);
-      ASSERT_EQ(linears.size(), 13u);
-      EXPECT_EQ(one(linears, 0, "experts.down_proj", 2).offset, stacked ? 2 * 8 * 32 : 0);
-    }
-  }
-}
-
-TEST_F(GgufLinears, ofBloomFalconAndGpt2AreFusedInOnePiece) {
-  for (const std::string arch : {"bloom", "falcon", "gpt2"}) {
-    test::GgufFile content = described(arch);
-    const std::int64_t kv = arch == "falcon" ? 1 : 4;
-    if (arch == "falcon") content.number("falcon.attention.head_count_kv", 1);
-    add(content, "blk.0.attn_qkv.weight", {8 + 4 * kv, 8});
-    add(content, "blk.0.attn_output.weight", {8, 8});
-    add(content, "blk.0.ffn_up.weight", {32, 8});
-    add(content, "blk.0.ffn_down.weight", {8, 32});
-    const auto weights = opened(content);
-    const ModelShape model = model_of(*weights);
-    EXPECT_EQ(model.family, arch);
-    const auto linears = linears_of(*weights, model);
-    EXPECT_EQ(one(linears, 0, "v_proj").first_row, 8 + 2 * kv);
-    EXPECT_TRUE(one(linears, 0, "v_proj").is_contiguous());
-  }
-}
-
-TEST_F(GgufLinears, needMetadataThatSayWhatTheyAre) {
-  expect_error(ErrorCode::invalid_argument, {"tiny.gguf", "general.architecture"},
-               [&] { model_of(*opened(test::GgufFile())); });
-  expect_error(ErrorCode::unsupported, {"tiny.gguf", "'mamba'", "llama"},
-               [&] { model_of(*opened(described("mamba"))); });
-  test::GgufFile incomplete;
-  incomplete.word("general.architecture", "llama").number("llama.block_count", 1);
-  expect_error(ErrorCode::invalid_argument, {"tiny.gguf", "llama.embedding_length"},
-               [&] { model_of(*opened(incomplete)); });
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace tessera::weights {
 namespace {
 
 using test::expect_error;
+using Shape = std::vector<std::int64_t>;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
@@ -136,6 +137,9 @@ TEST_F(Writer, refusesTensorsThatNoFileCanHold) {
   };
   refuse({{"a", DType::u8, {2}}, {"a", DType::u8, {2}}}, {"'a'", "twice"});
   refuse({{"", DType::u8, {2}}}, {"name"});
+  refuse({{"a\n", DType::u8, {2}}}, {"control characters"});
+  refuse({{std::string(1025, 'a'), DType::u8, {2}}}, {"1025 bytes", "1024"});
+  refuse({{"a", DType::u8, Shape(33, 1)}}, {"33 dimensions", "32"});
   refuse({{"__metadata__", DType::u8, {2}}}, {"__metadata__"});
   refuse({{"\xff", DType::u8, {2}}}, {"UTF-8"});
   refuse({{"a", DType::q4_0, {32}}}, {"'a'", "Q4_0"});

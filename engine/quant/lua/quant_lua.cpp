@@ -246,7 +246,7 @@ std::vector<OptionSpec> scheme_options() {
       {.name = "act_order",
        .type = OptionType::choice,
        .doc = "Of gptq: columns as they are, those with the largest inputs first, or grouped in "
-              "that order too",
+              "that order too, which no checkpoint can hold",
        .default_text = "\"none\"",
        .choices = {"none", "weight", "group"}}};
 }

@@ -129,9 +129,17 @@ class Translation {
                 weights_.config_path());
   }
 
+  // The embedding's rows, as llama.cpp counts its tokens: the metadata may leave out added ones.
   Json vocab_size() const {
+    const TensorInfo* embedding = weights_.find("token_embd.weight");
+    if (embedding != nullptr && embedding->shape.size() == 2) return embedding->shape.front();
     if (const Json* size = find(prefix_ + ".vocab_size")) return *size;
-    return weights_.require("token_embd.weight").shape.front();
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: neither a matrix token_embd.weight nor {}.vocab_size says how many "
+                    "tokens there are",
+                    where_, prefix_),
+        weights_.config_path());
   }
 
   // What config.json says in words and GGUF by the tensors that are there.

@@ -37,16 +37,19 @@ void fail_at(const std::string& path, std::uint64_t byte, const std::string& pro
   throw Error(code, fmt::format("{}: byte {}: {}", where, byte, problem), where);
 }
 
-void check_name(const std::string& name, const std::string& path, std::uint64_t byte) {
-  if (name.empty()) fail_at(path, byte, "a name is empty");
-  if (name.size() > kMaxNameBytes) {
-    fail_at(path, byte,
-            fmt::format("a name of {} bytes, the limit is {}", name.size(), kMaxNameBytes));
-  }
+std::string problem_of_name(const std::string& name) {
+  if (name.empty()) return "a name is empty";
+  if (name.size() > kMaxNameBytes)
+    return fmt::format("a name of {} bytes, the limit is {}", name.size(), kMaxNameBytes);
   const bool printable =
       std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-  if (!printable) fail_at(path, byte, "the name " + quote(name) + " has control characters");
-  if (!is_utf8(name)) fail_at(path, byte, "the name " + quote(name) + " is not UTF-8");
+  if (!printable) return "the name " + quote(name) + " has control characters";
+  return is_utf8(name) ? "" : "the name " + quote(name) + " is not UTF-8";
+}
+
+void check_name(const std::string& name, const std::string& path, std::uint64_t byte) {
+  const std::string problem = problem_of_name(name);
+  if (!problem.empty()) fail_at(path, byte, problem);
 }
 
 void check_layout(std::vector<TensorInfo>& tensors, std::uint64_t begin, std::uint64_t end,

@@ -14,8 +14,11 @@ namespace tessera::weights {
 [[noreturn]] void fail_at(const std::string& path, std::uint64_t byte, const std::string& problem,
                           ErrorCode code = ErrorCode::invalid_argument);
 
-/// A name that can be shown, searched and written as JSON.
-/// @throws Error unless it is UTF-8 without control characters, of 1 to 1024 bytes
+/// A name that can be shown, searched and written as JSON: UTF-8 without control characters, of 1
+/// to 1024 bytes. "" where it is one, else what is wrong with it.
+std::string problem_of_name(const std::string& name);
+
+/// @throws Error at the byte of the file where a name has a problem
 void check_name(const std::string& name, const std::string& path, std::uint64_t byte);
 
 enum class Gaps { refused, allowed };

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "names.h"
+#include "quantised.h"
+#include "sizes.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
@@ -80,11 +82,30 @@ class Finder {
     missing(places, layer_index, linear, copy);
   }
 
+  /// What the file holds beside the layers is that of the model, and there are no more of these.
+  void check_the_rest() const {
+    check_embeddings(weights_, model_, prefix_);
+    for (const LinearShape& linear : model_.layer(0).linears) {
+      for (const Place& place : places_of(model_.family, linear.name, weights_.is_gguf())) {
+        const std::string name = prefix_ + filled(place.pattern, model_.num_layers, 0);
+        const TensorInfo* tensor = weights_.find(name);
+        if (tensor == nullptr) continue;
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("{}: {} is a tensor of layer {}, counted from 0, and {} says {} "
+                                "layers; one of the two belongs to another model",
+                                quote(tensor->file, 300), quote(name, 100), model_.num_layers,
+                                quote(weights_.config_path(), 300), model_.num_layers),
+                    name);
+      }
+    }
+  }
+
  private:
   bool has_layers(const std::string& prefix) const {
     for (const LinearShape& linear : model_.layer(0).linears) {
       for (const Place& place : places_of(model_.family, linear.name, false)) {
-        if (weights_.find(prefix + filled(place.pattern, 0, 0)) != nullptr) return true;
+        const std::string name = prefix + filled(place.pattern, 0, 0);
+        if (weights_.find(name) != nullptr || quantised_part(weights_, name)) return true;
       }
     }
     return false;
@@ -92,6 +113,7 @@ class Finder {
 
   LinearWeight checked(const TensorInfo& tensor, const Place& place, std::int64_t layer_index,
                        const LinearShape& linear, std::int64_t copy) const {
+    if (const auto part = quantised_part(weights_, tensor.name)) refuse_quantised(weights_, *part);
     const Slice slice = slice_of(place, model_.layer(layer_index), linear);
     std::vector<std::int64_t> expected = {slice.stored_rows, linear.in_features};
     if (place.transposed) std::swap(expected[0], expected[1]);
@@ -104,7 +126,6 @@ class Finder {
                               describe_shape(expected)),
                   tensor.name);
     }
-    refuse_scaled(tensor);
     return {.layer_index = layer_index,
             .linear = linear.name,
             .copy = copy,
@@ -119,30 +140,13 @@ class Finder {
             .transposed = place.transposed};
   }
 
-  // Values that count only together with their scales would be read as if they had none.
-  void refuse_scaled(const TensorInfo& tensor) const {
-    for (const char* scale : {"_scale", "_scale_inv"}) {
-      if (const TensorInfo* found = weights_.find(tensor.name + scale)) refuse_quantised(*found);
-    }
-  }
-
-  [[noreturn]] void refuse_quantised(const TensorInfo& part) const {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: the weights are quantised already, as {} shows; take the "
-                            "checkpoint in 16 bits that they were made from",
-                            quote(part.file, 300), quote(part.name, 100)),
-                part.name);
-  }
-
   [[noreturn]] void missing(const std::vector<Place>& places, std::int64_t layer_index,
                             const LinearShape& linear, std::int64_t copy) const {
     std::vector<std::string> tried;
     for (const Place& place : places) {
       tried.push_back(prefix_ + filled(place.pattern, layer_index, copy));
-      const std::string stem = tried.back().substr(0, tried.back().rfind('.'));
-      for (const char* part : {".weight_packed", ".qweight"}) {
-        if (const TensorInfo* packed = weights_.find(stem + part)) refuse_quantised(*packed);
-      }
+      if (const auto part = quantised_part(weights_, tried.back()))
+        refuse_quantised(weights_, *part);
     }
     throw Error(ErrorCode::not_found,
                 fmt::format("{}: no tensor for {} of layer {}{} of {}; looked for {} of shape {}{}",
@@ -197,6 +201,7 @@ std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& m
       }
     }
   }
+  finder.check_the_rest();
   return found;
 }
 

@@ -14,8 +14,6 @@ namespace tessera::weights {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
-constexpr std::size_t kMaxDimensions = 32;
 
 // A tensor, the texts of its fields, and its offsets nest three deep.
 constexpr int kMaxHeaderDepth = 4;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "tessera/weights/weights.h"
 
 namespace tessera::weights {
+
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
+inline constexpr std::size_t kMaxDimensions = 32;
 
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  ///< by offset

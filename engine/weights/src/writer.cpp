@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "layout.h"
+#include "safetensors.h"
 #include "temporary_file.h"
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
@@ -35,7 +37,6 @@ namespace {
 using detail::Placed;
 
 constexpr std::uint64_t kAlignment = 64;  // of the data, for vector loads from a mapped file
-constexpr std::size_t kMaxNameBytes = 1024;
 
 [[noreturn]] void refuse(const TensorSpec& tensor, const std::string& problem) {
   throw Error(ErrorCode::invalid_argument,
@@ -43,10 +44,13 @@ constexpr std::size_t kMaxNameBytes = 1024;
 }
 
 std::uint64_t checked_size(const TensorSpec& tensor) {
-  if (tensor.name.empty() || tensor.name.size() > kMaxNameBytes || !is_utf8(tensor.name) ||
-      tensor.name == "__metadata__") {
+  // Whatever the reader refuses is not written.
+  if (const std::string problem = problem_of_name(tensor.name); !problem.empty())
+    refuse(tensor, problem);
+  if (tensor.name == "__metadata__") refuse(tensor, "no tensor can have the name __metadata__");
+  if (tensor.shape.size() > kMaxDimensions) {
     refuse(tensor,
-           fmt::format("a name is UTF-8 of 1 to {} bytes, and not __metadata__", kMaxNameBytes));
+           fmt::format("{} dimensions, the limit is {}", tensor.shape.size(), kMaxDimensions));
   }
   if (!dtype_of_safetensors(to_string(tensor.dtype))) {
     refuse(tensor, fmt::format("safetensors has no type {}", to_string(tensor.dtype)));
@@ -88,6 +92,12 @@ std::string header_of(const std::vector<Placed*>& shard,
   const std::uint64_t unpadded = sizeof(std::uint64_t) + text.size();
   text.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
   const std::uint64_t length = text.size();
+  if (length > kMaxHeaderBytes) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} tensors and their metadata make a header of {} bytes, the limit is "
+                            "{}; set max_shard_bytes to split them",
+                            shard.size(), length, kMaxHeaderBytes));
+  }
   std::string header(sizeof length, '\0');
   std::memcpy(header.data(), &length, sizeof length);
   return header + text;

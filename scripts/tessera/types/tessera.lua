@@ -649,7 +649,7 @@ local ts = {}
 ---@field group_size? integer Input channels that share a scale, with granularity group (an integer in [1, 1048576]) [default 128]
 ---@field rounding? "deterministic"|"stochastic" To the nearest code, or up with the probability of the fraction [default "deterministic"]
 ---@field seed? integer Seed of stochastic rounding (an integer in [0, 9.0072e+15]) [default 0]
----@field act_order? "none"|"weight"|"group" Of gptq: columns as they are, those with the largest inputs first, or grouped in that order too [default "none"]
+---@field act_order? "none"|"weight"|"group" Of gptq: columns as they are, those with the largest inputs first, or grouped in that order too, which no checkpoint can hold [default "none"]
 
 ---@class tessera.options.quantise_model
 ---@field model string Folder with safetensors and config.json
@@ -665,7 +665,7 @@ local ts = {}
 ---@field group_size? integer Input channels that share a scale, with granularity group (an integer in [1, 1048576]) [default 128]
 ---@field rounding? "deterministic"|"stochastic" To the nearest code, or up with the probability of the fraction [default "deterministic"]
 ---@field seed? integer Seed of stochastic rounding (an integer in [0, 9.0072e+15]) [default 0]
----@field act_order? "none"|"weight"|"group" Of gptq: columns as they are, those with the largest inputs first, or grouped in that order too [default "none"]
+---@field act_order? "none"|"weight"|"group" Of gptq: columns as they are, those with the largest inputs first, or grouped in that order too, which no checkpoint can hold [default "none"]
 
 ---@class tessera.options.read_profile_data
 ---@field format? "tessera"|"aiconfigurator"|"vidur"|"helix"|"llmpq" Whose table it is; default: by its header

@@ -31,8 +31,9 @@ void check_request(const CheckpointRequest& request, const weights::Weights& mod
                    const ModelShape& shape) {
   if (model.is_gguf()) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} is GGUF, which vLLM reads as it is; a checkpoint is quantised from "
-                            "safetensors with a config.json",
+                fmt::format("{} is GGUF, which vLLM and llama.cpp read as it is, quantised or not; "
+                            "a checkpoint is made from the model's folder with safetensors, "
+                            "config.json and tokenizer",
                             quote(request.model, 300)),
                 "model");
   }
@@ -67,6 +68,13 @@ void check_request(const CheckpointRequest& request, const weights::Weights& mod
                 fmt::format("method {} needs a statistics file (tessera man statistics)",
                             to_string(request.method)),
                 "statistics");
+  }
+  if (request.scheme.act_order == ActOrder::group) {
+    throw Error(ErrorCode::unsupported,
+                "act_order group needs a table of groups (weight_g_idx) in the checkpoint, which "
+                "compressed-tensors reads no more since 0.20, nor vLLM; take act_order weight, "
+                "which every version reads",
+                "act_order");
   }
   std::error_code ignored;
   if (fs::equivalent(request.model, request.out, ignored)) {
@@ -225,16 +233,17 @@ class Run {
     check_inputs(*shared.front(), inputs);
     const std::string layer = fmt::format(".{}.", shared.front()->layer_index);
     const std::string& module = shared.front()->module;
-    const std::string norm =
-        module.substr(0, module.find(layer) + layer.size()) + fold_of(*shared.front())->norm;
+    const std::string prefix = module.substr(0, module.find(layer) + layer.size());
+    const Fold& fold = *fold_of(*shared.front());
     Replaced replaced;
     std::vector<Quantised> found;
     if (as_int8()) {
-      const auto scales = fold_into_norm(*model_, norm, smooth_scales(views, inputs), replaced);
+      const auto scales =
+          fold_scales(*model_, prefix, fold, smooth_scales(views, inputs), replaced);
       found = round_all(views, schemes, scales, inputs, nullptr);
     } else {
       const AwqScales best = search_awq_scales(views, schemes, inputs, num_threads_);
-      const auto scales = fold_into_norm(*model_, norm, best.scales, replaced);
+      const auto scales = fold_scales(*model_, prefix, fold, best.scales, replaced);
       double error = 0;
       found = round_all(views, schemes, scales, inputs, &error);
       // The norm's own rounding moves the scales a little; where that loses, nothing is folded.

@@ -18,17 +18,38 @@ using weights::DType;
 
 constexpr double kAlpha = 0.5;  // SmoothQuant's migration strength
 
+// q, k, v after the first norm, gate and up after the second: Llama and its relatives.
+std::vector<Fold> rms_folds() {
+  return {{{"q_proj", "k_proj", "v_proj"}, "input_layernorm"},
+          {{"gate_proj", "up_proj"}, "post_attention_layernorm"}};
+}
+
+// All experts read what the router reads.
+std::vector<Fold> expert_folds(const char* router) {
+  std::vector<Fold> folds = rms_folds();
+  folds.push_back({{"experts.gate_proj", "experts.up_proj"}, "post_attention_layernorm", router});
+  return folds;
+}
+
+// Norms after the blocks too, and x * (1 + weight) in each (Gemma2RMSNorm, Gemma3RMSNorm).
+std::vector<Fold> gemma_folds() {
+  return {{{"q_proj", "k_proj", "v_proj"}, "input_layernorm", "", 1},
+          {{"gate_proj", "up_proj"}, "pre_feedforward_layernorm", "", 1}};
+}
+
 const std::map<std::string, std::vector<Fold>>& known_folds() {
-  static const std::vector<Fold> rms = {{{"q_proj", "k_proj", "v_proj"}, "input_layernorm"},
-                                        {{"gate_proj", "up_proj"}, "post_attention_layernorm"}};
   static const std::map<std::string, std::vector<Fold>> folds = {
-      {"llama", rms},
-      {"mistral", rms},
+      {"gemma2", gemma_folds()},
+      {"gemma3", gemma_folds()},
+      {"llama", rms_folds()},
+      {"mistral", rms_folds()},
+      {"mixtral", expert_folds("block_sparse_moe.gate")},
       {"opt",
        {{{"q_proj", "k_proj", "v_proj"}, "self_attn_layer_norm"},
         {{"up_proj"}, "final_layer_norm"}}},
-      {"qwen2", rms},
-      {"qwen3", rms}};
+      {"qwen2", rms_folds()},
+      {"qwen3", rms_folds()},
+      {"qwen3_moe", expert_folds("mlp.gate")}};
   return folds;
 }
 
@@ -55,20 +76,31 @@ std::vector<std::byte> encoded(const std::vector<float>& values, DType dtype) {
   return out;
 }
 
-std::vector<float> read_vector(const weights::Weights& model, const weights::TensorInfo& tensor,
-                               std::size_t size) {
+std::vector<float> read_all(const weights::Weights& model, const weights::TensorInfo& tensor,
+                            const std::vector<std::int64_t>& shape, const char* what) {
   const bool is_real =
       tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16;
-  if (!is_real || tensor.shape != std::vector{static_cast<std::int64_t>(size)}) {
+  if (!is_real || tensor.shape != shape) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} is {} {}; a norm of {} numbers in F32, F16 or BF16 belongs there",
-                            tensor.name, weights::to_string(tensor.dtype),
-                            weights::describe_shape(tensor.shape), size),
+                fmt::format("{} is {} {}; {} {} in F32, F16 or BF16 belongs there", tensor.name,
+                            weights::to_string(tensor.dtype), weights::describe_shape(tensor.shape),
+                            what, weights::describe_shape(shape)),
                 tensor.name);
   }
-  std::vector<float> values(size);
+  std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
   weights::read_f32(model, tensor, 0, values);
   return values;
+}
+
+// The router reads x / s: its columns take s in, as those of the experts do.
+void scale_router(const weights::Weights& model, const std::string& name,
+                  const std::vector<float>& scales, Replaced& replaced) {
+  const weights::TensorInfo& router = model.require(name);
+  const auto columns = static_cast<std::int64_t>(scales.size());
+  const std::int64_t experts = router.shape.empty() ? 0 : router.shape[0];
+  std::vector<float> values = read_all(model, router, {experts, columns}, "a router");
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= scales[i % scales.size()];
+  replaced[router.name] = encoded(values, router.dtype);
 }
 
 }  // namespace
@@ -96,24 +128,30 @@ const std::vector<Fold>& folds_of(const std::string& family, const Json& config)
       "method");
 }
 
-std::vector<float> fold_into_norm(const weights::Weights& model, const std::string& name,
-                                  const std::vector<float>& scales, Replaced& replaced) {
+std::vector<float> fold_scales(const weights::Weights& model, const std::string& layer,
+                               const Fold& fold, const std::vector<float>& scales,
+                               Replaced& replaced) {
+  const std::string name = layer + fold.norm;
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(scales.size())};
   const weights::TensorInfo& weight = model.require(name + ".weight");
-  std::vector<float> norm = read_vector(model, weight, scales.size());
+  std::vector<float> norm = read_all(model, weight, shape, "a norm");
   std::vector<float> given(scales.size(), 1);
   for (std::size_t i = 0; i < norm.size(); ++i) {
-    const float folded = rounded(norm[i] / scales[i], weight.dtype);
-    const float ratio = norm[i] / folded;
+    const float factor = fold.norm_offset + norm[i];
+    const float stored = rounded(factor / scales[i] - fold.norm_offset, weight.dtype);
+    const float folded = fold.norm_offset + stored;
+    const float ratio = factor / folded;
     if (folded == 0 || !std::isfinite(folded) || !std::isfinite(ratio) || !(ratio > 0)) continue;
-    norm[i] = folded;
+    norm[i] = stored;
     given[i] = ratio;
   }
   replaced[weight.name] = encoded(norm, weight.dtype);
   if (const weights::TensorInfo* bias = model.find(name + ".bias")) {
-    std::vector<float> values = read_vector(model, *bias, scales.size());
+    std::vector<float> values = read_all(model, *bias, shape, "a norm's bias");
     for (std::size_t i = 0; i < values.size(); ++i) values[i] /= given[i];
     replaced[bias->name] = encoded(values, bias->dtype);
   }
+  if (!fold.router.empty()) scale_router(model, layer + fold.router + ".weight", given, replaced);
   return given;
 }
 

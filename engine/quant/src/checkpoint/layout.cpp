@@ -96,8 +96,6 @@ std::vector<weights::TensorSpec> specs_of(const std::string& module, std::int64_
                      DType::i32,
                      {ceil_div(rows * scheme.bitwidth, 32), groups}});
   }
-  if (scheme.act_order == ActOrder::group && scheme.granularity == Granularity::group)
-    specs.push_back({module + ".weight_g_idx", DType::i32, {columns}});
   return specs;
 }
 
@@ -120,8 +118,6 @@ void append(weights::SafetensorsWriter& writer, const std::string& module,
   } else if (!q.scheme.symmetric) {
     append_values(writer, module + ".weight_zero_point", packed_zero_points(q));
   }
-  if (q.group_index.empty()) return;
-  append_values(writer, module + ".weight_g_idx", q.group_index);
 }
 
 }  // namespace tessera::quant

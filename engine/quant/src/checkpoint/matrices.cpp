@@ -20,12 +20,14 @@ void check_storage(const weights::LinearWeight& linear) {
   const weights::TensorInfo& tensor = *linear.tensor;
   if (linear.transposed) {
     refuse(ErrorCode::unsupported, tensor,
-           "the matrix is stored transposed, as GPT-2's are; compressed-tensors quantises modules "
-           "of class Linear only");
+           "the matrix is stored transposed, as GPT-2's are (Conv1D); compressed-tensors, and so "
+           "transformers and vLLM, quantises modules of class Linear only. ts.quantise takes the "
+           "matrices one by one; bitwidth 16 leaves them in a checkpoint as they are");
   }
   if (tensor.shape.size() != 2) {
     refuse(ErrorCode::unsupported, tensor,
-           fmt::format("the tensor is {}: compressed-tensors has no place for stacked experts",
+           fmt::format("the tensor is {}: compressed-tensors has no place for stacked experts; "
+                       "store one tensor for each expert, as the model's original checkpoint does",
                        weights::describe_shape(tensor.shape)));
   }
   if (!weights::real_of(tensor.dtype)) {

@@ -54,9 +54,10 @@ struct CheckpointSummary {
 /// tokenizer and other small files. One matrix is in memory at a time, or those that share an
 /// input.
 ///
-/// AWQ and SmoothQuant scale the input channels of q, k, v and of gate, up (fc1 of OPT) and divide
-/// the norm before them by the same; other matrices are rounded as they are. Families whose norms
-/// are known: see `foldable_families`.
+/// AWQ and SmoothQuant scale the input channels of q, k, v and of gate, up (fc1 of OPT; gate and up
+/// of all experts, which are in memory together, and the router, which stays in its type) and
+/// divide the norm before them by the same; other matrices are rounded as they are. Families whose
+/// norms are known: see `foldable_families`.
 ///
 /// The folder appears complete or not at all: everything is written beside it under a temporary
 /// name, which goes away on failure.

@@ -23,8 +23,8 @@ enum class Method {
 enum class ActOrder {
   none,    ///< as they are
   weight,  ///< those with the largest inputs first, groups as they are: any program reads it
-  group    ///< the same, and columns grouped in that order: a better fit, but the checkpoint needs
-           ///< weight_g_idx, which compressed-tensors 0.20 no longer reads
+  group    ///< the same, and columns grouped in that order: a better fit, but no checkpoint holds
+           ///< it, as compressed-tensors took out its weight_g_idx in 0.20 (pull request 840)
 };
 
 std::string_view to_string(Granularity granularity);

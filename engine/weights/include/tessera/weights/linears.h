@@ -45,10 +45,10 @@ struct LinearWeight {
 };
 
 /// Every matrix of every decoder layer, by layer, in the order of LayerShape::linears, experts in
-/// order; each checked against the model's shape.
+/// order; each checked against the model's shape, as are the token embedding and the LM head.
 /// @throws Error{not_found} for a missing tensor, Error{invalid_argument} for a misshapen one (the
-/// message names tensor, expected and found shape, and file), Error{unsupported} for a checkpoint
-/// that is quantised already
+/// message names tensor, expected and found shape, and file) or more layers than the model has,
+/// Error{unsupported} for a checkpoint that is quantised already
 std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& model);
 
 /// One of them. @throws as linears_of
