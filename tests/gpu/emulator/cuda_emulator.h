@@ -102,8 +102,15 @@ T shuffle_xor(T value, int mask) {
                                    cuda_emulator::lane() ^ mask);
 }
 
+inline int same_in_warp(int value) {
+  return cuda_emulator::of_lane<int>(cuda_emulator::warp_exchange(&value, sizeof value), 0);
+}
+
 inline std::uint32_t and_or(std::uint32_t a, std::uint32_t mask, std::uint32_t bits) {
   return (a & mask) | bits;
+}
+inline std::uint32_t multiply_high(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }
 inline std::uint32_t pick_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
   const std::uint64_t both = static_cast<std::uint64_t>(b) << 32 | a;
@@ -224,8 +231,23 @@ template <int Pending>
 void wait_copies() {
   cuda_emulator::wait_copies(Pending);
 }
-inline uint4 load_once(const uint4* p) { return *p; }
-inline std::uint32_t load_once(const std::uint32_t* p) { return *p; }
+template <class T>
+void load_once(T& v, const void* p) {
+  std::memcpy(&v, p, sizeof v);
+}
+template <class T>
+void load_where(bool wanted, T& v, const void* p) {
+  if (wanted) std::memcpy(&v, p, sizeof v);
+}
+template <class T>
+void load_once_where(bool wanted, T& v, const void* p) {
+  load_where(wanted, v, p);
+}
+inline void load_16_where(bool wanted, std::uint32_t& v, const void* p) {
+  std::uint16_t bits = 0;
+  load_where(wanted, bits, p);
+  if (wanted) v = bits;
+}
 
 using Stream = void*;
 
