@@ -49,8 +49,9 @@ template __global__ void wmma_gemm_kernel<3>(GemmArguments);
 template __global__ void wmma_gemm_kernel<4>(GemmArguments);
 template __global__ void wmma_gemm_kernel<8>(GemmArguments);
 #endif
-template __global__ void decode_gemm_kernel<F16, 4>(GemmArguments);
-template __global__ void tile_gemm_kernel<F16, 4, 16>(GemmArguments);
+template __global__ void decode_gemm_kernel<F16, 4, 1, 4>(GemmArguments);
+template __global__ void decode_gemm_kernel<F16, 3, 2, 1>(GemmArguments);
+template __global__ void tile_gemm_kernel<F16, 4, 32>(GemmArguments);
 template __global__ void group_moments_kernel<32>(Segments, Moments*);
 template __global__ void choose_scales_kernel<32>(Segments, QuantFormat, float*, std::uint8_t*);
 }

@@ -82,9 +82,9 @@ class DeviceArray {
 /// Random values of a type, as floats (rounded to it) and as bytes.
 struct RandomMatrix {
   RandomMatrix(Real real, std::int64_t num_rows, std::int64_t num_columns, std::int64_t row_stride,
-               std::mt19937_64& random)
+               std::mt19937_64& random, float mean = 0)
       : type(real), rows(num_rows), columns(num_columns), stride(row_stride) {
-    std::normal_distribution<float> normal;
+    std::normal_distribution<float> normal(mean);
     for (std::int64_t i = 0; i < rows * stride; ++i) {
       // What lies between the rows must not count.
       const float value =

@@ -22,8 +22,9 @@ GemmKernel kernel_of(int capability, Real type, std::int64_t tokens) {
 
 TEST(CudaPlan, ChoosesByTokensAndArchitecture) {
   EXPECT_EQ(kernel_of(80, Real::f16, 1), GemmKernel::decode);
-  EXPECT_EQ(kernel_of(75, Real::f16, 4), GemmKernel::decode);
-  EXPECT_EQ(kernel_of(80, Real::bf16, 5), GemmKernel::tile_16);
+  EXPECT_EQ(kernel_of(75, Real::f16, 8), GemmKernel::decode);
+  EXPECT_EQ(kernel_of(80, Real::bf16, 9), GemmKernel::decode_16);
+  EXPECT_EQ(kernel_of(75, Real::f16, 16), GemmKernel::decode_16);
   EXPECT_EQ(kernel_of(90, Real::f16, 17), GemmKernel::tile_32);
   EXPECT_EQ(kernel_of(90, Real::f16, 64), GemmKernel::tile_64);
   EXPECT_EQ(kernel_of(120, Real::f16, 65), GemmKernel::tile_128);
@@ -53,7 +54,7 @@ TEST(CudaPlan, SaysWhyItRefuses) {
 }
 
 TEST(CudaPlan, SplitsFillTheGpuAndStayCheap) {
-  for (const std::int64_t tokens : {5, 8, 16, 32, 64, 200})
+  for (const std::int64_t tokens : {1, 8, 16, 17, 32, 64, 200})
     for (const std::int64_t rows : {576, 4096, 11008})
       for (const std::int64_t columns : {576, 4096, 8192}) {
         const GemmPlan plan = plan_dequant_gemm({90, 132}, Real::f16, tokens, rows, columns, kW4);
@@ -64,7 +65,7 @@ TEST(CudaPlan, SplitsFillTheGpuAndStayCheap) {
           EXPECT_GE(columns / plan.splits, 512);
         }
       }
-  EXPECT_GT(plan_dequant_gemm({90, 132}, Real::f16, 8, 4096, 4096, kW4).splits, 1);
+  EXPECT_GT(plan_dequant_gemm({90, 132}, Real::f16, 17, 4096, 4096, kW4).splits, 1);
 }
 
 TEST(CudaPlan, PackedSizes) {
@@ -94,13 +95,13 @@ TEST(CudaArguments, AreChecked) {
   EXPECT_EQ(run({nullptr, Real::f16, 2, 64, 64}, weights, f, 16), Status::invalid_argument);
   EXPECT_EQ(run({memory, Real::f16, 2, 63, 64}, weights, f, 16), Status::invalid_argument);
   EXPECT_EQ(run({memory, Real::f16, 2, 64, 60}, weights, f, 16), Status::invalid_argument);
-  EXPECT_EQ(run({memory, Real::f16, 5, 64, 64}, weights, f, 16),
+  EXPECT_EQ(run({memory, Real::f16, 9, 64, 64}, weights, f, 16),
             Status::invalid_argument);  // plan for fewer
   EXPECT_EQ(run(x, {16, 64, kW4, memory + 16}, f, 16), Status::invalid_argument);
   EXPECT_EQ(run(x, weights, nullptr, 16), Status::invalid_argument);
   EXPECT_EQ(run(x, weights, f, 15), Status::invalid_argument);
   GemmPlan split = plan;
-  split.kernel = GemmKernel::tile_16;
+  split.kernel = GemmKernel::tile_32;
   split.splits = 2;
   EXPECT_EQ(dequant_gemm(split, x, weights, f, 16, nullptr, nullptr), Status::invalid_argument);
   EXPECT_EQ(dequant_gemm(split, x, weights, f, 16, memory, nullptr),

@@ -1,6 +1,11 @@
 #include "tessera/kernels/info.h"
 
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <regex>
+#include <set>
+#include <sstream>
 
 #include "support.h"
 
@@ -44,6 +49,25 @@ TEST(Info, DoesNotChooseWhatWasNeverRun) {
   for (const KernelInfo& kernel : cpu_kernels()) {
     EXPECT_TRUE(kernel.tested || !kernel.chosen) << kernel.name << " " << kernel.isa;
   }
+}
+
+// The list and the sources say the same.
+TEST(Info, ListsEveryCudaKernel) {
+  std::set<std::string> listed, defined;
+  for (const CudaKernelInfo& kernel : cuda_kernels()) {
+    EXPECT_TRUE(listed.insert(kernel.name).second) << kernel.name;
+    EXPECT_GE(kernel.first_capability, 60) << kernel.name;
+    EXPECT_LE(kernel.first_capability, kernel.last_capability) << kernel.name;
+  }
+  const std::regex name(R"((?:__global__|TESSERA_GLOBAL) void[^;{]*?(\w+)_kernel\()");
+  for (const auto& file : std::filesystem::directory_iterator(TESSERA_CUDA_SOURCE)) {
+    std::stringstream text;
+    text << std::ifstream(file.path()).rdbuf();
+    const std::string source = text.str();
+    for (std::sregex_iterator i(source.begin(), source.end(), name), end; i != end; ++i)
+      defined.insert((*i)[1]);
+  }
+  EXPECT_EQ(listed, defined);
 }
 
 }  // namespace

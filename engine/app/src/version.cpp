@@ -40,6 +40,23 @@ const char* state_of(const kernels::KernelInfo& kernel) {
   return kernel.runs_here ? "runs here, tested" : "not on this CPU";
 }
 
+std::string cuda_text() {
+  const std::string compiled = kernels::cuda_architectures();
+  std::string text = compiled.empty()
+                         ? "\nCUDA kernels, not compiled: no working CUDA toolkit was found\n"
+                         : fmt::format("\nCUDA kernels, compiled for {}\n", compiled);
+  text += fmt::format("{:<16}{:<14}{:<18}{}\n", "kernel", "runs on", "state", "what");
+  for (const kernels::CudaKernelInfo& kernel : kernels::cuda_kernels()) {
+    const std::string runs_on =
+        kernel.last_capability < kernels::kNewestCapability
+            ? fmt::format("sm_{} to {}", kernel.first_capability, kernel.last_capability)
+            : fmt::format("sm_{}+", kernel.first_capability);
+    text += fmt::format("{:<16}{:<14}{:<18}{}\n", kernel.name, runs_on,
+                        kernel.tested ? "tested on a GPU" : "never run", kernel.does);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string kernels_text() {
@@ -53,7 +70,8 @@ std::string kernels_text() {
   return text +
          "\nCalls use the fastest tested version that this CPU runs; TESSERA_KERNELS_ISA=NAME "
          "uses\n"
-         "the versions up to that one, also where no test has ever run them.\n";
+         "the versions up to that one, also where no test has ever run them.\n" +
+         cuda_text();
 }
 
 Json kernels_json() {
@@ -65,7 +83,19 @@ Json kernels_json() {
                     {"tested", kernel.tested},
                     {"chosen", kernel.chosen}});
   }
-  return {{"kernels", list}};
+  Json cuda = Json::array();
+  for (const kernels::CudaKernelInfo& kernel : kernels::cuda_kernels()) {
+    cuda.push_back({{"name", kernel.name},
+                    {"first_capability", kernel.first_capability},
+                    {"last_capability", kernel.last_capability < kernels::kNewestCapability
+                                            ? Json(kernel.last_capability)
+                                            : Json(nullptr)},
+                    {"tested", kernel.tested},
+                    {"does", kernel.does}});
+  }
+  return {{"kernels", list},
+          {"cuda_kernels", cuda},
+          {"cuda_architectures", kernels::cuda_architectures()}};
 }
 
 }  // namespace tessera::app

@@ -15,17 +15,27 @@ struct GemmArguments {
   float* out;  ///< [tokens][out_stride], or [splits][tokens][rows] of partial sums
   std::int64_t activation_stride, out_stride, split_stride;
   std::uint64_t group_reciprocal;  ///< 2^32 / halves of a group, rounded up
+  std::uint32_t tile_reciprocal;   ///< 2^32 / column tiles of a group (at least 2), rounded up
   int tokens, rows, columns;
   int row_tiles, column_tiles, num_groups;
   int tiles_per_split;
   Real scale_type;
-  bool aligned;  ///< rows of activations begin at multiples of 16 bytes
+  std::uint32_t f16_mask;  ///< all ones where scales are f16, else zero
+  int span;                ///< of the decode kernels: 4, 2 or 1 halves that have one scale
+  bool aligned;            ///< rows of activations begin at multiples of 16 bytes
 };
 
 /// Group of the 32 columns that begin at 32 * half. The product with a rounded-up reciprocal is
 /// exact because half * (halves of a group) < 2^32.
 TESSERA_DEVICE int group_of(const GemmArguments& p, int half) {
   return static_cast<int>(static_cast<std::uint64_t>(half) * p.group_reciprocal >> 32);
+}
+
+/// Group of a column tile, where groups are at least two whole tiles. Exact as above: both factors
+/// are below 2^15.
+TESSERA_DEVICE int group_of_tile(const GemmArguments& p, int column_tile) {
+  return static_cast<int>(
+      multiply_high(static_cast<std::uint32_t>(column_tile), p.tile_reciprocal));
 }
 
 /// Scales and zero points of a lane's two rows as they are in memory, so that a load can be under

@@ -45,11 +45,19 @@ TESSERA_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+/// `value` of lane 0. A number that is the same in every lane anyway is thereby known to be: what
+/// it decides needs no code for lanes that part.
+TESSERA_DEVICE int same_in_warp(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
 /// (a & mask) | bits in one instruction: 0xea is the truth table of (a & b) | c.
 TESSERA_DEVICE std::uint32_t and_or(std::uint32_t a, std::uint32_t mask, std::uint32_t bits) {
   std::uint32_t d;
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
   return d;
+}
+/// The upper half of the 64-bit product.
+TESSERA_DEVICE std::uint32_t multiply_high(std::uint32_t a, std::uint32_t b) {
+  return __umulhi(a, b);
 }
 /// Picks four of the eight bytes of (b, a); nibble i of `selector` names byte i of the result.
 TESSERA_DEVICE std::uint32_t pick_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
@@ -243,26 +251,61 @@ TESSERA_DEVICE void wait_copies() {
 #endif
 }
 
-/// 16 bytes that are read once: they should not push the activations out of L1.
-TESSERA_DEVICE uint4 load_once(const uint4* p) {
+// Weights are read once: they should not push the activations out of L1.
 #if __CUDA_ARCH__ < 700
-  return __ldg(p);
+#define TESSERA_LOAD_ONCE "ld.global.nc"
 #else
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+#define TESSERA_LOAD_ONCE "ld.global.nc.L1::no_allocate"
+#endif
+TESSERA_DEVICE void load_once(std::uint32_t& v, const void* p) {
+  asm volatile(TESSERA_LOAD_ONCE ".u32 %0, [%1];" : "=r"(v) : "l"(p));
+}
+TESSERA_DEVICE void load_once(uint2& v, const void* p) {
+  asm volatile(TESSERA_LOAD_ONCE ".v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+}
+TESSERA_DEVICE void load_once(uint4& v, const void* p) {
+  asm volatile(TESSERA_LOAD_ONCE ".v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p));
-  return v;
-#endif
 }
-TESSERA_DEVICE std::uint32_t load_once(const std::uint32_t* p) {
-#if __CUDA_ARCH__ < 700
-  return __ldg(p);
-#else
-  std::uint32_t v;
-  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
-  return v;
-#endif
+
+// Loads only where `wanted`; elsewhere v keeps what it holds. No branch, so nothing waits for it.
+#define TESSERA_LOAD_WHERE(flag, load) "{.reg .pred w; setp.ne.u32 w, " flag ", 0; @w " load ";}"
+TESSERA_DEVICE void load_once_where(bool wanted, std::uint32_t& v, const void* p) {
+  asm volatile(TESSERA_LOAD_WHERE("%2", TESSERA_LOAD_ONCE ".u32 %0, [%1]")
+               : "+r"(v)
+               : "l"(p), "r"(static_cast<unsigned>(wanted)));
+}
+TESSERA_DEVICE void load_once_where(bool wanted, uint2& v, const void* p) {
+  asm volatile(TESSERA_LOAD_WHERE("%3", TESSERA_LOAD_ONCE ".v2.u32 {%0,%1}, [%2]")
+               : "+r"(v.x), "+r"(v.y)
+               : "l"(p), "r"(static_cast<unsigned>(wanted)));
+}
+TESSERA_DEVICE void load_once_where(bool wanted, uint4& v, const void* p) {
+  asm volatile(TESSERA_LOAD_WHERE("%5", TESSERA_LOAD_ONCE ".v4.u32 {%0,%1,%2,%3}, [%4]")
+               : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+               : "l"(p), "r"(static_cast<unsigned>(wanted)));
+}
+TESSERA_DEVICE void load_where(bool wanted, uint4& v, const void* p) {
+  asm volatile(TESSERA_LOAD_WHERE("%5", "ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4]")
+               : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+               : "l"(p), "r"(static_cast<unsigned>(wanted)));
+}
+TESSERA_DEVICE void load_where(bool wanted, uint2& v, const void* p) {
+  asm volatile(TESSERA_LOAD_WHERE("%3", "ld.global.nc.v2.u32 {%0,%1}, [%2]")
+               : "+r"(v.x), "+r"(v.y)
+               : "l"(p), "r"(static_cast<unsigned>(wanted)));
+}
+TESSERA_DEVICE void load_where(bool wanted, std::uint32_t& v, const void* p) {
+  asm volatile(TESSERA_LOAD_WHERE("%2", "ld.global.nc.u32 %0, [%1]")
+               : "+r"(v)
+               : "l"(p), "r"(static_cast<unsigned>(wanted)));
+}
+/// Two bytes into the lower half of v; its upper half becomes zero.
+TESSERA_DEVICE void load_16_where(bool wanted, std::uint32_t& v, const void* p) {
+  asm volatile(TESSERA_LOAD_WHERE("%2", "ld.global.nc.u16 %0, [%1]")
+               : "+r"(v)
+               : "l"(p), "r"(static_cast<unsigned>(wanted)));
 }
 
 }  // namespace tessera::kernels::cuda

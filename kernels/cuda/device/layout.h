@@ -22,8 +22,9 @@ namespace tessera::kernels::cuda {
 
 inline constexpr int kTileRows = 16;
 inline constexpr int kTileColumns = 64;
-inline constexpr int kLaneCodes = 32;    ///< codes of a tile that one lane holds
-inline constexpr int kHalfColumns = 32;  ///< columns between two places where a scale may change
+inline constexpr int kLaneCodes = 32;     ///< codes of a tile that one lane holds
+inline constexpr int kHalfColumns = 32;   ///< columns between two places where a scale may change
+inline constexpr int kUnitColumns = 128;  ///< that a warp of the decode kernels takes at a time
 
 /// 32-bit words of a tile that one lane holds: 3, 4 or 8.
 TESSERA_BOTH constexpr int lane_words(int bitwidth) { return bitwidth; }
@@ -57,27 +58,40 @@ struct BitPlace {
   int word, bit;
 };
 
-/// Both halves of a register pair have the same place 16 bits apart (8 bits for 8-bit codes, whose
-/// bytes pick_bytes spreads), so one mask extracts two codes. 3 bits: of the 16 codes that a lane
-/// has in each half, five fill 15 bits of each of the three words, and the sixteenth takes the bits
-/// that are left.
-TESSERA_BOTH constexpr BitPlace bit_place(int bitwidth, Slot slot, int index) {
-  const int code = 4 * slot.step + slot.pair;
-  switch (bitwidth) {
-    case 3:
-      if (code == 15) return {index, 15 + 16 * slot.half};
-      return {code / 5, 3 * (code % 5) + index + 16 * slot.half};
-    case 4:
-      return {slot.step, 4 * slot.pair + index + 16 * slot.half};
-    default:
-      return {code / 2, 8 * (slot.pair % 2 * 2 + slot.half) + index};
-  }
+/// Word of a lane, and field in each half of it (bits 3 index or 4 index), that hold a register
+/// pair of 3- or 4-bit codes. 4 bits: a word is a step, its fields are the pairs in order. 3 bits:
+/// five fields of a word and half, which would be 15 of the 16 pairs; the last has its bits in what
+/// is left, bit 15 of every half. The even fields belong to the upper rows g and the odd ones to
+/// rows g + 8, so that a row's codes come out in the same bits after a shift by a multiple of 6:
+///
+///     half of a word   bit 15    14-12   11-9   8-6   5-3   2-0          step.pair
+///       word 0        15 bit 0    3.0     0.3   0.2   0.1   0.0
+///       word 1        15 bit 1    3.1     1.3   1.2   1.1   1.0          15 is 3.3
+///       word 2        15 bit 2    3.2     2.3   2.2   2.1   2.0
+struct Field {
+  int word, index;
+};
+TESSERA_BOTH constexpr bool is_scattered(int bitwidth, int step, int pair) {
+  return bitwidth == 3 && step == 3 && pair == 3;
+}
+TESSERA_BOTH constexpr Field field_of(int bitwidth, int step, int pair) {
+  return bitwidth == 3 && step == 3 ? Field{pair, 4} : Field{step, pair};
 }
 
-/// Where word `word` of `lane` lies in its tile: lanes beside each other, in vectors of 16 bytes
-/// where the words of a lane fill them, so that a warp's load is one run of memory.
+/// Both halves of a register pair have the same place 16 bits apart (8 bits for 8-bit codes, whose
+/// bytes pick_bytes spreads), so one mask extracts two codes.
+TESSERA_BOTH constexpr BitPlace bit_place(int bitwidth, Slot slot, int index) {
+  if (bitwidth == 8)
+    return {2 * slot.step + slot.pair / 2, 8 * (slot.pair % 2 * 2 + slot.half) + index};
+  if (is_scattered(bitwidth, slot.step, slot.pair)) return {index, 15 + 16 * slot.half};
+  const Field field = field_of(bitwidth, slot.step, slot.pair);
+  return {field.word, bitwidth * field.index + index + 16 * slot.half};
+}
+
+/// Where word `word` of `lane` lies in its tile: lanes beside each other, in vectors of 16 bytes (3
+/// bits: one of 8 and one of 4), so that a warp's load is one run of memory.
 TESSERA_BOTH constexpr int word_in_tile(int bitwidth, int lane, int word) {
-  if (bitwidth == 3) return word * 32 + lane;
+  if (bitwidth == 3) return word < 2 ? lane * 2 + word : 64 + lane;
   return word / 4 * 128 + lane * 4 + word % 4;
 }
 

@@ -26,7 +26,8 @@ TESSERA_DEVICE void each_value(const void* x, Real type, std::int64_t count, std
     const int per_vector = type == Real::f32 ? 4 : 8;
     const auto* vectors = static_cast<const uint4*>(x);
     for (std::int64_t v = rank; v < count / per_vector; v += size) {
-      const uint4 packed = load_once(vectors + v);
+      uint4 packed;
+      load_once(packed, vectors + v);
       const std::uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {

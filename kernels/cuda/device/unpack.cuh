@@ -133,25 +133,20 @@ TESSERA_DEVICE void unpack_step(const std::uint32_t (&words)[Bitwidth],
     a[1] = byte_pair<Operand>(words[2 * Step], 1, offsets, 1);
     a[2] = byte_pair<Operand>(words[2 * Step + 1], 0, offsets, 0);
     a[3] = byte_pair<Operand>(words[2 * Step + 1], 1, offsets, 1);
-  } else if constexpr (Bitwidth == 4) {
-    a[0] = field_pair<Operand, 4, 0>(words[Step], offsets, 0);
-    a[1] = field_pair<Operand, 4, 1>(words[Step], offsets, 1);
-    a[2] = field_pair<Operand, 4, 2>(words[Step], offsets, 0);
-    a[3] = field_pair<Operand, 4, 3>(words[Step], offsets, 1);
+  } else if constexpr (Bitwidth == 4 || Step < 3) {
+    a[0] = field_pair<Operand, Bitwidth, 0>(words[Step], offsets, 0);
+    a[1] = field_pair<Operand, Bitwidth, 1>(words[Step], offsets, 1);
+    a[2] = field_pair<Operand, Bitwidth, 2>(words[Step], offsets, 0);
+    a[3] = field_pair<Operand, Bitwidth, 3>(words[Step], offsets, 1);
   } else {
-    constexpr int kCode = 4 * Step;
-    a[0] = field_pair<Operand, 3, kCode % 5>(words[kCode / 5], offsets, 0);
-    a[1] = field_pair<Operand, 3, (kCode + 1) % 5>(words[(kCode + 1) / 5], offsets, 1);
-    a[2] = field_pair<Operand, 3, (kCode + 2) % 5>(words[(kCode + 2) / 5], offsets, 0);
-    if constexpr (Step < 3) {
-      a[3] = field_pair<Operand, 3, (kCode + 3) % 5>(words[(kCode + 3) / 5], offsets, 1);
-    } else {
-      // The sixteenth code: bit 15 of both halves of each word.
-      std::uint32_t code = and_or(words[0] >> 15, 0x00010001, Operand::kMagic);
-      code = and_or(words[1] >> 14, 0x00020002, code);
-      code = and_or(words[2] >> 13, 0x00040004, code);
-      a[3] = Operand::fma(code, Operand::kOne * 0x10001u, offsets.at[0][1]);
-    }
+    a[0] = field_pair<Operand, 3, 4>(words[0], offsets, 0);
+    a[1] = field_pair<Operand, 3, 4>(words[1], offsets, 1);
+    a[2] = field_pair<Operand, 3, 4>(words[2], offsets, 0);
+    // The scattered pair: bit 15 of both halves of each word.
+    std::uint32_t code = and_or(words[0] >> 15, 0x00010001, Operand::kMagic);
+    code = and_or(words[1] >> 14, 0x00020002, code);
+    code = and_or(words[2] >> 13, 0x00040004, code);
+    a[3] = Operand::fma(code, Operand::kOne * 0x10001u, offsets.at[0][1]);
   }
 }
 
@@ -160,7 +155,7 @@ template <int Bitwidth, int Step, int Pair, int Half>
 TESSERA_DEVICE float code_of(const std::uint32_t (&words)[Bitwidth]) {
   constexpr Slot kSlot{0, Step, Pair, Half};
   constexpr BitPlace kFirst = bit_place(Bitwidth, kSlot, 0);
-  if constexpr (Bitwidth == 3 && 4 * Step + Pair == 15) {
+  if constexpr (is_scattered(Bitwidth, Step, Pair)) {
     std::uint32_t code = 0;
 #pragma unroll
     for (int i = 0; i < 3; ++i) code |= (words[i] >> kFirst.bit & 1u) << i;
@@ -175,13 +170,16 @@ template <int Bitwidth>
 TESSERA_DEVICE void load_words(const std::uint32_t* tile, int lane,
                                std::uint32_t (&words)[Bitwidth]) {
   if constexpr (Bitwidth == 3) {
-#pragma unroll
-    for (int i = 0; i < 3; ++i) words[i] = load_once(tile + word_in_tile(3, lane, i));
+    uint2 v;
+    load_once(v, tile + word_in_tile(3, lane, 0));
+    words[0] = v.x;
+    words[1] = v.y;
+    load_once(words[2], tile + word_in_tile(3, lane, 2));
   } else {
 #pragma unroll
     for (int i = 0; i < Bitwidth; i += 4) {
-      const uint4 v =
-          load_once(reinterpret_cast<const uint4*>(tile + word_in_tile(Bitwidth, lane, i)));
+      uint4 v;
+      load_once(v, tile + word_in_tile(Bitwidth, lane, i));
       words[i] = v.x;
       words[i + 1] = v.y;
       words[i + 2] = v.z;
@@ -195,8 +193,10 @@ template <int Bitwidth>
 TESSERA_DEVICE void read_words(const std::uint32_t* tile, int lane,
                                std::uint32_t (&words)[Bitwidth]) {
   if constexpr (Bitwidth == 3) {
-#pragma unroll
-    for (int i = 0; i < 3; ++i) words[i] = tile[word_in_tile(3, lane, i)];
+    const uint2 v = *reinterpret_cast<const uint2*>(tile + word_in_tile(3, lane, 0));
+    words[0] = v.x;
+    words[1] = v.y;
+    words[2] = tile[word_in_tile(3, lane, 2)];
   } else {
 #pragma unroll
     for (int i = 0; i < Bitwidth; i += 4) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "../device/pack_weights.cuh"
 #include "gemm.h"
 #include "packed_parts.h"
@@ -10,13 +12,20 @@ bool is_aligned(const void* pointer, std::uintptr_t bytes) {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }
 
-/// ceil(2^32 / d) for d = halves of a group; group_of() multiplies with it.
-std::uint64_t group_reciprocal(std::int64_t columns, std::int64_t group_size) {
-  const std::int64_t whole = num_tiles(columns, kTileColumns) * 2;
+/// ceil(2^32 / d); group_of() and group_of_tile() multiply with it.
+std::uint64_t reciprocal(std::int64_t d) {
+  return ((std::uint64_t{1} << 32) + static_cast<std::uint64_t>(d) - 1) /
+         static_cast<std::uint64_t>(d);
+}
+
+void set_groups(GemmArguments& p, std::int64_t columns, std::int64_t group_size) {
+  const bool whole = group_size == 0 || group_size >= columns;
   const std::int64_t halves =
-      group_size == 0 || group_size >= columns ? whole : group_size / kHalfColumns;
-  return ((std::uint64_t{1} << 32) + static_cast<std::uint64_t>(halves) - 1) /
-         static_cast<std::uint64_t>(halves);
+      whole ? num_tiles(columns, kTileColumns) * 2 : group_size / kHalfColumns;
+  p.group_reciprocal = reciprocal(halves);
+  p.tile_reciprocal = static_cast<std::uint32_t>(reciprocal(std::max<std::int64_t>(halves / 2, 2)));
+  p.f16_mask = p.scale_type == Real::f16 ? 0xffffffffu : 0;
+  p.span = whole || halves % 4 == 0 ? 4 : halves % 2 == 0 ? 2 : 1;
 }
 
 GemmArguments arguments_of(const GemmPlan& plan, Matrix activations, PackedWeights weights,
@@ -31,7 +40,6 @@ GemmArguments arguments_of(const GemmPlan& plan, Matrix activations, PackedWeigh
   p.out = out;
   p.activation_stride = activations.stride;
   p.out_stride = out_stride;
-  p.group_reciprocal = group_reciprocal(weights.columns, weights.format.group_size);
   p.tokens = static_cast<int>(activations.rows);
   p.rows = static_cast<int>(weights.rows);
   p.columns = static_cast<int>(weights.columns);
@@ -40,6 +48,7 @@ GemmArguments arguments_of(const GemmPlan& plan, Matrix activations, PackedWeigh
   p.num_groups = static_cast<int>(num_groups(weights.columns, weights.format.group_size));
   p.tiles_per_split = (p.column_tiles + plan.splits - 1) / plan.splits;
   p.scale_type = weights.format.scale_type;
+  set_groups(p, weights.columns, weights.format.group_size);
   p.aligned =
       is_aligned(activations.data, 16) && activations.stride * size_of(activations.type) % 16 == 0;
   return p;
@@ -92,8 +101,11 @@ Status dequant_gemm(const GemmPlan& plan, Matrix activations, PackedWeights weig
       !is_aligned(weights.data, 256) || plan.splits < 1 ||
       (plan.splits > 1 && workspace == nullptr))
     return Status::invalid_argument;
-  const bool few = plan.kernel == GemmKernel::decode || plan.kernel == GemmKernel::fma_decode;
-  if (few && activations.rows > 4) return Status::invalid_argument;  // a plan for another shape
+  const std::int64_t most = plan.kernel == GemmKernel::fma_decode  ? 4
+                            : plan.kernel == GemmKernel::decode    ? 8
+                            : plan.kernel == GemmKernel::decode_16 ? 16
+                                                                   : activations.rows;
+  if (activations.rows > most) return Status::invalid_argument;  // a plan for another shape
   GemmArguments p = arguments_of(plan, activations, weights, out, out_stride);
   if (plan.splits > 1) {
     p.out = static_cast<float*>(workspace);

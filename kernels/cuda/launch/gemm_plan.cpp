@@ -21,15 +21,18 @@ const char* why_unsupported(Device device, Real activation_type, std::int64_t to
   return nullptr;
 }
 
-GemmKernel choose_kernel(Device device, Real activation_type, std::int64_t tokens) {
+GemmKernel choose_kernel(Device device, Real activation_type, std::int64_t tokens,
+                         Real scale_type) {
   const bool tensor = activation_type != Real::f32 && device.compute_capability >= 75;
   if (!tensor) {
     if (tokens <= 4) return GemmKernel::fma_decode;
     const bool first_cores = device.compute_capability == 70 || device.compute_capability == 72;
     return first_cores && activation_type == Real::f16 ? GemmKernel::wmma : GemmKernel::fma;
   }
-  if (tokens <= 4) return GemmKernel::decode;
-  if (tokens <= 16) return GemmKernel::tile_16;
+  if (scale_type != Real::f32) {
+    if (tokens <= 8) return GemmKernel::decode;
+    if (tokens <= 16) return GemmKernel::decode_16;
+  }
   if (tokens <= 32) return GemmKernel::tile_32;
   return tokens <= 64 ? GemmKernel::tile_64 : GemmKernel::tile_128;
 }
@@ -38,7 +41,7 @@ GemmKernel choose_kernel(Device device, Real activation_type, std::int64_t token
 /// which are written and read once more, stay under a quarter of the bytes of the weights.
 int choose_splits(Device device, GemmKernel kernel, std::int64_t tokens, std::int64_t rows,
                   std::int64_t columns, int bitwidth) {
-  if (kernel < GemmKernel::tile_16 || kernel > GemmKernel::tile_128) return 1;
+  if (kernel < GemmKernel::tile_32 || kernel > GemmKernel::tile_128) return 1;
   const std::int64_t token_blocks = kernel == GemmKernel::tile_128 ? (tokens + 127) / 128 : 1;
   const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows * token_blocks;
   const std::int64_t wanted =
@@ -74,7 +77,7 @@ GemmPlan plan_dequant_gemm(Device device, Real activation_type, std::int64_t tok
     plan.status = Status::unsupported;
     return plan;
   }
-  plan.kernel = choose_kernel(device, activation_type, tokens);
+  plan.kernel = choose_kernel(device, activation_type, tokens, format.scale_type);
   plan.splits = choose_splits(device, plan.kernel, tokens, rows, columns, format.bitwidth);
   if (plan.splits > 1)
     plan.workspace_bytes = plan.splits * tokens * rows * std::int64_t{sizeof(float)};

@@ -19,15 +19,22 @@ Status run_tiles(const GemmPlan& plan, const GemmArguments& p, Stream stream) {
   return launch(kernel, grid, dim3{Shape::kThreads, 1, 1}, Shape::kSharedBytes, stream, p);
 }
 
+template <class Operand, int Bitwidth, int Size>
+Status run_decode(const GemmArguments& p, Stream stream) {
+  const auto kernel = p.span == 4   ? decode_gemm_kernel<Operand, Bitwidth, Size, 4>
+                      : p.span == 2 ? decode_gemm_kernel<Operand, Bitwidth, Size, 2>
+                                    : decode_gemm_kernel<Operand, Bitwidth, Size, 1>;
+  return launch(kernel, dim3{blocks_of(p.row_tiles, Size), 1, 1}, dim3{32 * kDecodeWarps, 1, 1}, 0,
+                stream, p);
+}
+
 template <class Operand, int Bitwidth>
 Status run_tensor(const GemmPlan& plan, const GemmArguments& p, Stream stream) {
   switch (plan.kernel) {
     case GemmKernel::decode:
-      return launch(decode_gemm_kernel<Operand, Bitwidth>,
-                    dim3{static_cast<unsigned>(p.row_tiles), 1, 1}, dim3{32 * kDecodeWarps, 1, 1},
-                    0, stream, p);
-    case GemmKernel::tile_16:
-      return run_tiles<Operand, Bitwidth, 16>(plan, p, stream);
+      return run_decode<Operand, Bitwidth, 1>(p, stream);
+    case GemmKernel::decode_16:
+      return run_decode<Operand, Bitwidth, 2>(p, stream);
     case GemmKernel::tile_32:
       return run_tiles<Operand, Bitwidth, 32>(plan, p, stream);
     case GemmKernel::tile_64:

@@ -9,6 +9,9 @@
 
 #include <math.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -102,8 +105,15 @@ T shuffle_xor(T value, int mask) {
                                    cuda_emulator::lane() ^ mask);
 }
 
+inline int same_in_warp(int value) {
+  return cuda_emulator::of_lane<int>(cuda_emulator::warp_exchange(&value, sizeof value), 0);
+}
+
 inline std::uint32_t and_or(std::uint32_t a, std::uint32_t mask, std::uint32_t bits) {
   return (a & mask) | bits;
+}
+inline std::uint32_t multiply_high(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }
 inline std::uint32_t pick_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
   const std::uint64_t both = static_cast<std::uint64_t>(b) << 32 | a;
@@ -144,38 +154,99 @@ inline std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t 
 struct MmaOperands {
   std::uint32_t a[4], b[2];
 };
-template <int K, class Element, class Sum, class Take>
-void emulate_mma(Sum (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
-                 Take&& take) {
-  constexpr int kPer = static_cast<int>(4 / sizeof(Element));  // elements of a register
-  const MmaOperands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
-  const unsigned char* all = cuda_emulator::warp_exchange(&mine, sizeof mine);
-  const int g = cuda_emulator::lane() / 4, t = cuda_emulator::lane() % 4;
-  for (int i = 0; i < 4; ++i) {
-    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    for (int k = 0; k < K; ++k) {
-      const int late = k / (K / 2), quad = k % (K / 2) / kPer, shift = k % kPer * (32 / kPer);
-      const auto& from_a = cuda_emulator::of_lane<MmaOperands>(all, 4 * (row % 8) + quad);
-      const auto& from_b = cuda_emulator::of_lane<MmaOperands>(all, 4 * column + quad);
-      c[i] += take(static_cast<Element>(from_a.a[row / 8 + 2 * late] >> shift)) *
-              take(static_cast<Element>(from_b.b[late] >> shift));
-    }
+/// Element k of row `row` (of 16) and of column `column` (of 8); `K` of them in 32-bit registers.
+template <int K, class Element>
+struct MmaOperandView {
+  static constexpr int kPer = static_cast<int>(4 / sizeof(Element));  // elements of a register
+  const unsigned char* all;
+  Element a(int row, int k) const {
+    const auto& from = cuda_emulator::of_lane<MmaOperands>(all, 4 * (row % 8) + k % (K / 2) / kPer);
+    return static_cast<Element>(from.a[row / 8 + 2 * (k / (K / 2))] >> shift(k));
   }
+  Element b(int column, int k) const {
+    const auto& from = cuda_emulator::of_lane<MmaOperands>(all, 4 * column + k % (K / 2) / kPer);
+    return static_cast<Element>(from.b[k / (K / 2)] >> shift(k));
+  }
+  static int shift(int k) { return k % kPer * (32 / kPer); }
+};
+/// Calls f(sum of this lane, row, column, operands) for the four sums of a lane.
+template <int K, class Element, class Sum, class F>
+void emulate_mma(Sum (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                 F&& f) {
+  const MmaOperands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const MmaOperandView<K, Element> view{cuda_emulator::warp_exchange(&mine, sizeof mine)};
+  const int g = cuda_emulator::lane() / 4, t = cuda_emulator::lane() % 4;
+  for (int i = 0; i < 4; ++i) f(c[i], g + 8 * (i / 2), 2 * t + i % 2, view);
+}
+
+/// A product as the tensor cores add it: its value and the power of two of its first bit if neither
+/// factor were subnormal.
+struct MmaTerm {
+  double value;
+  int exponent;
+};
+inline constexpr int kNoExponent = -150;  // less than any other
+/// Of the first bit; no subnormal numbers, which the kernels' sums never are.
+inline int exponent_of(float x) {
+  return x == 0 ? kNoExponent : static_cast<int>(__float_as_uint(x) >> 23 & 0xff) - 127;
+}
+/// The sum of a product's terms and `c`: aligned to the largest exponent and cut, not rounded, to
+/// 24 bits; factors are not normalised first. So Fasi et al. (2021) found V100 and T4; newer GPUs
+/// keep more bits.
+inline float add_truncated(float c, const MmaTerm* terms, int count) {
+  const auto power = [](int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+  };
+  const auto cut = [](double x) { return static_cast<double>(static_cast<std::int64_t>(x)); };
+  int largest = exponent_of(c);
+  for (int i = 0; i < count; ++i) largest = std::max(largest, terms[i].exponent);
+  const double steps = power(23 - largest);
+  double sum = cut(c * steps);
+  for (int i = 0; i < count; ++i) sum += cut(terms[i].value * steps);
+  const double value = sum * power(largest - 23);
+  const double last = power(exponent_of(static_cast<float>(value)) - 23);
+  return static_cast<float>(cut(value / last) * last);
+}
+/// 16-bit reals, four products at a time as on sm_75, eight as on sm_80.
+template <class Value>
+void emulate_real_mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                      std::uint32_t b1, int least_exponent, Value&& value) {
+  const int at_once = device_arch() < 80 ? 4 : 8;
+  const auto exponent = [&](float x) {
+    return x == 0 ? kNoExponent : std::max(exponent_of(x), least_exponent);
+  };
+  emulate_mma<16, std::uint16_t>(
+      c, a, b0, b1, [&](float& sum, int row, int column, const auto& view) {
+        for (int first = 0; first < 16; first += at_once) {
+          MmaTerm terms[8];
+          bool finite = std::isfinite(sum);
+          double plain = sum;
+          for (int i = 0; i < at_once; ++i) {
+            const float x = value(view.a(row, first + i)), y = value(view.b(column, first + i));
+            terms[i] = {static_cast<double>(x) * y, exponent(x) + exponent(y)};
+            finite = finite && std::isfinite(terms[i].value);
+            plain += terms[i].value;
+          }
+          sum = finite ? add_truncated(sum, terms, at_once) : static_cast<float>(plain);
+        }
+      });
 }
 inline void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                     std::uint32_t b1) {
   if (device_arch() >= 75)
-    emulate_mma<16, std::uint16_t>(c, a, b0, b1, [](std::uint16_t v) { return f16_to_f32(v); });
+    emulate_real_mma(c, a, b0, b1, -14, [](std::uint16_t v) { return f16_to_f32(v); });
 }
 inline void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                      std::uint32_t b1) {
   if (device_arch() >= 80)
-    emulate_mma<16, std::uint16_t>(c, a, b0, b1, [](std::uint16_t v) { return bf16_to_f32(v); });
+    emulate_real_mma(c, a, b0, b1, -126, [](std::uint16_t v) { return bf16_to_f32(v); });
 }
 inline void mma_s8(int (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  if (device_arch() >= 75)
-    emulate_mma<32, std::uint8_t>(c, a, b0, b1,
-                                  [](std::uint8_t v) { return static_cast<std::int8_t>(v); });
+  if (device_arch() < 75) return;
+  emulate_mma<32, std::uint8_t>(c, a, b0, b1, [](int& sum, int row, int column, const auto& view) {
+    for (int k = 0; k < 32; ++k)
+      sum += static_cast<std::int8_t>(view.a(row, k)) * static_cast<std::int8_t>(view.b(column, k));
+  });
 }
 inline int dot_s8(std::uint32_t a, std::uint32_t b, int c) {
   for (int i = 0; i < 4; ++i)
@@ -224,8 +295,23 @@ template <int Pending>
 void wait_copies() {
   cuda_emulator::wait_copies(Pending);
 }
-inline uint4 load_once(const uint4* p) { return *p; }
-inline std::uint32_t load_once(const std::uint32_t* p) { return *p; }
+template <class T>
+void load_once(T& v, const void* p) {
+  std::memcpy(&v, p, sizeof v);
+}
+template <class T>
+void load_where(bool wanted, T& v, const void* p) {
+  if (wanted) std::memcpy(&v, p, sizeof v);
+}
+template <class T>
+void load_once_where(bool wanted, T& v, const void* p) {
+  load_where(wanted, v, p);
+}
+inline void load_16_where(bool wanted, std::uint32_t& v, const void* p) {
+  std::uint16_t bits = 0;
+  load_where(wanted, bits, p);
+  if (wanted) v = bits;
+}
 
 using Stream = void*;
 

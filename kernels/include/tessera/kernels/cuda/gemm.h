@@ -27,9 +27,9 @@ Status pack_weights(const std::uint8_t* codes, std::int64_t rows, std::int64_t c
                     void* data, Stream stream);
 
 enum class GemmKernel {
-  decode,   ///< tensor cores straight from memory, at most 4 tokens
-  tile_16,  ///< tensor cores over shared memory, blocks of 16 tokens
-  tile_32,
+  decode,     ///< tensor cores straight from memory, at most 8 tokens, 16-bit scales
+  decode_16,  ///< the same, at most 16 tokens
+  tile_32,    ///< tensor cores over shared memory, blocks of 32 tokens
   tile_64,
   tile_128,
   wmma,        ///< the first tensor cores (sm_70), f16

@@ -1,0 +1,47 @@
+// The list of the CUDA kernels: plain C++, because a program lists them also where no CUDA is.
+#include "tessera/kernels/info.h"
+
+#ifndef TESSERA_CUDA_COMPILED
+#define TESSERA_CUDA_COMPILED ""
+#endif
+
+namespace tessera::kernels {
+namespace {
+
+constexpr int kNewest = kNewestCapability;
+constexpr bool kTested = false;  // no test has run on a GPU
+
+constexpr CudaKernelInfo kAll[] = {
+    {"partial_moments", 60, kNewest, kTested, "moments of a tensor, one part a block"},
+    {"merge_moments", 60, kNewest, kTested, "moments of a tensor, the parts together"},
+    {"group_moments", 60, kNewest, kTested, "moments of every row or group"},
+    {"choose_scales", 60, kNewest, kTested, "scales and zero points"},
+    {"quantise", 60, kNewest, kTested, "codes of 3, 4 and 8 bits"},
+    {"dequantise", 60, kNewest, kTested, "codes back to f32"},
+    {"pack", 60, kNewest, kTested, "codes to dense bits"},
+    {"unpack", 60, kNewest, kTested, "dense bits to codes"},
+    {"pack_weights", 60, kNewest, kTested, "codes into the tiles of the products"},
+    {"pack_scales", 60, kNewest, kTested, "scales into the order of the products"},
+    {"decode_gemm", 75, kNewest, kTested,
+     "3-, 4- and 8-bit products, at most 16 tokens, tensor cores"},
+    {"tile_gemm", 75, kNewest, kTested,
+     "3-, 4- and 8-bit products, any number of tokens, tensor cores"},
+    {"sum_splits", 60, kNewest, kTested, "partial sums of a product split over k"},
+    {"wmma_gemm", 70, 72, kTested, "3-, 4- and 8-bit products, the first tensor cores"},
+    {"fma_decode", 60, kNewest, kTested,
+     "3-, 4- and 8-bit products, at most 4 tokens, multiply-adds"},
+    {"fma_gemm", 60, kNewest, kTested, "3-, 4- and 8-bit products, multiply-adds; f32 activations"},
+    {"quantise_rows", 60, kNewest, kTested, "activations to int8 with a scale per row"},
+    {"int8_gemm", 75, kNewest, kTested, "W8A8 products, tensor cores"},
+    {"int8_dot", 60, kNewest, kTested, "W8A8 products, dp4a from sm_61 on"},
+    {"find_outliers", 60, kNewest, kTested, "LLM.int8(): columns with outliers"},
+    {"list_outliers", 60, kNewest, kTested, "LLM.int8(): their list"},
+    {"add_outliers", 60, kNewest, kTested, "LLM.int8(): their product, added"},
+};
+
+}  // namespace
+
+std::span<const CudaKernelInfo> cuda_kernels() { return kAll; }
+const char* cuda_architectures() { return TESSERA_CUDA_COMPILED; }
+
+}  // namespace tessera::kernels
