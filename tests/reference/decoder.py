@@ -32,6 +32,7 @@ def fail(message):
 def import_torch():
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
     try:
         import torch
         import transformers
@@ -70,6 +71,14 @@ def linears(model):
     if not found:
         fail(f"no decoder layer of {type(model).__name__} was recognised; see NAMES in decoder.py")
     return sorted(found, key=lambda one: (one[0], ORDER.index(one[1][0].removeprefix("experts."))))
+
+
+def layers(model):
+    """The decoder layers in order: the list of modules that every matrix of `linears` stands in."""
+    for name, module in model.named_modules():
+        if re.search(r"(?:^|\.)(?:layers|h|blocks)$", name) and hasattr(module, "__len__"):
+            return list(module)
+    fail(f"no list of decoder layers in {type(model).__name__}")
 
 
 def default_text():
