@@ -86,7 +86,7 @@ def default_text():
     measured = os.environ.get("TESSERA_MEASURED")
     if measured and (Path(measured) / "text/wikitext-2.valid.txt").exists():
         return Path(measured) / "text/wikitext-2.valid.txt"
-    return Path(__file__).parents[2] / "README.md"
+    return Path(__file__).resolve().parents[2] / "README.md"
 
 
 def samples(tokenizer, text, num_samples, num_tokens):

@@ -93,7 +93,7 @@ def output_errors(folder, text):
 def main():
     out = Path(sys.argv[1])
     text = out / "text.txt"
-    text.write_text((Path(__file__).parents[2] / "README.md").read_text(encoding="ascii", errors="ignore"))
+    text.write_text((Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="ascii", errors="ignore"))
     expected = {}
     for family in CONFIGS:
         save(family, out / family)
