@@ -79,8 +79,18 @@ function M.agreement(one, other, correlation)
   if #at > 0 then return sum / #at, at end
 end
 
---- What a plan's bitwidths lose by an indicator.
+local function covers(of, bitwidths)
+  local known = {}
+  for _, bitwidth in ipairs(of.bitwidths) do known[bitwidth] = true end
+  for _, bitwidth in ipairs(bitwidths) do
+    if not known[bitwidth] then return false end
+  end
+  return true
+end
+
+--- What a plan's bitwidths lose by an indicator; nil where it does not know all that a plan may choose.
 function M.lost(plan, of)
+  if not covers(of, M.bitwidths) then return nil end
   local sum = 0
   for _, stage in ipairs(plan.stages) do
     for i, bitwidth in ipairs(stage.bitwidths) do sum = sum + of:omega(stage.first_layer + i - 1, bitwidth) end
@@ -89,8 +99,9 @@ function M.lost(plan, of)
 end
 
 --- What the bitwidths of least omega lose in truth, of those whose mean is at most `mean`: for every sum of bits, the
---- best layer by layer.
+--- best layer by layer. nil as for `lost`.
 function M.lost_at(mean, of, truth_of)
+  if not covers(truth_of, M.bitwidths) then return nil end
   local least = { [0] = { omega = 0, lost = 0 } }
   for layer = 0, of.num_layers - 1 do
     local longer = {}
