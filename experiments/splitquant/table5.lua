@@ -1,15 +1,17 @@
 -- SplitQuant, Table V: plans made by the variance indicator, by the Hessian and by a random one.
 --
--- Perplexities and the time to obtain an indicator need the models' weights: only the published figures are shown. What
--- is done here is the protocol, for the indicators that need no weights: random draws, the constant one, and the GPTQ
--- error of LLM-PQ's published logs as a measured sensitivity. Theta is adjusted until the plans take about as long, and
--- what they lose is judged by the GPTQ error. experiments/indicator/indicators.lua makes the variance and the Hessian
--- indicators from the weights of a model on disk.
+-- On the paper's models the protocol is run with the indicators that need no weights: random draws, the constant one,
+-- and the GPTQ error of LLM-PQ's published logs as a measured sensitivity; of variance and Hessian the published
+-- figures are shown. On the model on disk, which TESSERA_WEIGHTS names (else the tiny one that ships), all are made
+-- from its weights and statistics, on the same clusters with as little memory as suits its size
+-- ("splitquant-8-scaled"). Theta is adjusted until the plans take about as long, and what they lose is judged by the
+-- GPTQ error, for the model on disk also by the error of its layers' outputs and by the rise of its loss.
 --
 -- SplitQuant prints cluster 7 (4xT4 + 2xV100) for OPT-66b; LLM-PQ's Table 6 has the same numbers and prints its cluster
 -- 6 (2xV100 + 2xA100). Both are run.
 local ts = require "tessera"
 local gptq_errors = require "tessera.papers.gptq_errors"
+local indicator_rows = require "tessera.papers.indicator_rows"
 local similar_latency = require "tessera.papers.similar_latency"
 local splitquant = require "tessera.papers.splitquant"
 
@@ -27,6 +29,7 @@ for _, row in ipairs(paper.rows) do
   model_of[cluster] = row.model
   points[#points + 1] = row.point
 end
+for _, point in ipairs(indicator_rows.points(clusters)) do points[#points + 1] = point end
 
 -- The indicator of a point as ts.problem takes it, or nil and why there is none.
 local function indicator_of(name, model, seed)
@@ -48,15 +51,17 @@ return ts.experiment {
   doc = "SplitQuant, Table V: effectiveness of the variance indicator",
   paper = paper, seed = 1,
   grid = points,
-  quick = { cluster = { "splitquant-8" }, indicator = { "hessian", "random" } },
-  columns = { "model", "perplexity", "overhead_s", "latency_s", "gptq_error", "mean_bitwidth", "theta" },
+  quick = { cluster = { "splitquant-8", "splitquant-8-scaled" }, indicator = { "hessian", "random" } },
+  columns = indicator_rows.columns,
   time_limit_s = 120,
-  notes = splitquant.notes_and(
+  notes = indicator_rows.notes_and(splitquant.notes_and(
     "theta in seconds per normalised omega: the largest whose plan takes at most 1.1 of the fastest plan's time",
-    "perplexities and overheads are the published figures; Hessian and variance need weights (status no_weights)",
-    "gptq_error: of the plan's bitwidths, from the published logs; lower is better"),
+    "perplexities are the published figures; OPT's Hessian and variance need its weights (status no_weights)",
+    "gptq_error: of the plan's bitwidths, OPT's from the published logs; lower is better")),
 
   run = function(point, context)
+    local unscaled = indicator_rows.unscaled(point.cluster)
+    if unscaled then return indicator_rows.row(point.indicator, unscaled, context.seed, context.quick and 4 or nil) end
     local model = ts.model(model_of[point.cluster])
     local indicator, why = indicator_of(point.indicator, model, context.seed)
     if not indicator then return { status = why.code, model = model.name } end
@@ -69,6 +74,7 @@ return ts.experiment {
 
   check = function(t)
     similar_latency.expect_informed(t, clusters)
+    indicator_rows.expect(t, clusters)
     local function printed(cluster, factor, why)
       t:expect_that {
         text = ("the printed seconds of the Hessian are %.2f times those of the variance indicator"):format(factor),
@@ -83,7 +89,7 @@ return ts.experiment {
     printed("splitquant-7", 58.15, "25625.44 s over 434.78 s is 58.94; the factor is that of 25282.89 s, a time in "
       .. "the published scripts")
     t:expect_all {
-      column = "status", equals = "optimal", where = { indicator = { "variance", "hessian" } },
+      column = "status", equals = "optimal", where = { cluster = clusters, indicator = { "variance", "hessian" } },
       not_reproduced = "indicators made from weights need weights; their perplexities are the published ones",
     }
   end,

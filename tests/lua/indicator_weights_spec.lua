@@ -36,6 +36,15 @@ describe("ts.indicator from weights", function()
     assert.not_equal(i:omega(0, 4), make { kind = "variance" }:omega(0, 4))
   end)
 
+  it("says where the statistics name another model", function()
+    assert.not_matches("which name", make { kind = "variance" }.source)
+    local copy = support.temporary() .. ".copy"
+    os.execute(("cp -r '%s' '%s'"):format(model, copy))
+    local source = make { kind = "variance", model = copy }.source
+    os.execute(("rm -rf '%s'"):format(copy))
+    assert.matches("which name the model 'tiny_llama', not '[^']*%.copy'", source)
+  end)
+
   it("follows granularity, symmetry, rounding and variant", function()
     local base = make { kind = "variance" }:omega(2, 4)
     assert.is_true(make { kind = "variance", granularity = "channel" }:omega(2, 4) < base)

@@ -55,6 +55,14 @@ describe("ts.quantise", function()
       assert.equal(method, q.method)
       assert.is_true(q.output_error < q.rtn_output_error)
     end
+    local batches, at = { matrix(40, 64), matrix(60, 64) }, 0
+    local function next_batch()
+      at = at + 1
+      return batches[at]
+    end
+    assert.is_true(ts.quantise { tensor = weight, bitwidth = 3, method = "gptq", activations = next_batch }.output_error
+      > 0)
+    assert.equal(3, at)
     assert.equal(0.01, ts.quantise { tensor = weight, bitwidth = 4, method = "gptq", activations = x }.damping)
     assert.is_true(ts.quantise { tensor = weight, bitwidth = 4, activations = x }.output_error > 0)
   end)
@@ -71,6 +79,13 @@ describe("ts.quantise", function()
     refused("invalid_argument", "did you mean 'group_size'", { groupsize = 3 })
     refused("invalid_argument", "two dimensions", { tensor = ts.tensor { shape = { 4 }, data = { 1, 2, 3, 4 } } })
     refused("invalid_argument", "32 input features", { method = "gptq", activations = matrix(5, 32) })
+    refused("invalid_argument", "gave no batch", { activations = function() end })
+    refused("invalid_argument", "activations()", { activations = function() return 3 end })
+    local width = 60
+    refused("invalid_argument", "62 input features, those before it have 61", { activations = function()
+      width = width + 1
+      return matrix(2, width)
+    end })
     refused("invalid_argument", "layer_index and linear", { statistics = "s.safetensors" })
     refused("invalid_argument", "not both", { statistics = "s", activations = matrix(5, 64) })
     refused("invalid_argument", "act_order", { act_order = "weight" })
@@ -95,6 +110,10 @@ describe("ts.quantise_model", function()
       model = data, bitwidths = 4, granularity = "channel", method = "gptq", statistics = statistics, out = out,
       progress = function(done, total) seen = seen + (done <= total and 1 or 0) end,
     }
+    support.is_object(summary, "tessera.QuantisedModel", {
+      out = "string", bytes_before = "integer", bytes_after = "integer", seconds = "number", matrices = "table",
+    })
+    assert.matches("quantised model .* %d+ matrices, .* where they took", tostring(summary))
     assert.equal(out, summary.out)
     assert.is_true(summary.bytes_after < summary.bytes_before)
     assert.equal(#summary.matrices, seen)

@@ -32,6 +32,7 @@ def fail(message):
 def import_torch():
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
     try:
         import torch
         import transformers
@@ -72,12 +73,20 @@ def linears(model):
     return sorted(found, key=lambda one: (one[0], ORDER.index(one[1][0].removeprefix("experts."))))
 
 
+def layers(model):
+    """The decoder layers in order: the list of modules that every matrix of `linears` stands in."""
+    for name, module in model.named_modules():
+        if re.search(r"(?:^|\.)(?:layers|h|blocks)$", name) and hasattr(module, "__len__"):
+            return list(module)
+    fail(f"no list of decoder layers in {type(model).__name__}")
+
+
 def default_text():
     """WikiText-2 where the measured data is at hand, else prose of this repository."""
     measured = os.environ.get("TESSERA_MEASURED")
     if measured and (Path(measured) / "text/wikitext-2.valid.txt").exists():
         return Path(measured) / "text/wikitext-2.valid.txt"
-    return Path(__file__).parents[2] / "README.md"
+    return Path(__file__).resolve().parents[2] / "README.md"
 
 
 def samples(tokenizer, text, num_samples, num_tokens):

@@ -140,6 +140,17 @@ TEST(JsonImport, ReadsAnArrayOfLayers) {
   EXPECT_THAT(indicator.omega, ElementsAre(1, 0.1, 2, 0.2));
 }
 
+TEST_F(File, KeepsTheStandardError) {
+  const char* text =
+      R"({"bitwidths": [4, 8], "omega": [[1, 0.5], [2, 0]], "standard_error": [[0.1, 0], [3, 4]]})";
+  const Indicator indicator = indicator_from_json(parse_json(text, "test"), "test");
+  EXPECT_EQ(indicator.standard_error_at(1, 4), 3);
+  EXPECT_THROW(indicator.standard_error_at(2, 4), Error);
+  EXPECT_EQ(indicator_from_json(to_json(indicator), "test").standard_error,
+            indicator.standard_error);
+  EXPECT_EQ(make_constant(1, {4}).standard_error_at(0, 4), std::nullopt);
+}
+
 TEST(JsonImport, RefusesWhatItDoesNotUnderstand) {
   const auto refused = [](const char* text, ErrorCode code = ErrorCode::invalid_argument) {
     return message_of([&] { indicator_from_json(Json::parse(text), "x.json"); }, code);
@@ -155,6 +166,10 @@ TEST(JsonImport, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THAT(refused(R"({"bitwidths": [4.5], "omega": [[1]]})"), HasSubstr("integer"));
   EXPECT_THAT(refused(R"({"bitwidths": [4], "omega": [[1, 2]]})"), HasSubstr("2 values"));
   EXPECT_THAT(refused(R"({"bitwidths": [4], "omega": [["x"]]})"), HasSubstr("omega[0][0]"));
+  EXPECT_THAT(refused(R"({"bitwidths": [4], "omega": [[1]], "standard_error": [[1], [1]]})"),
+              HasSubstr("standard_error: an array of 1 layers"));
+  EXPECT_THAT(refused(R"({"bitwidths": [4], "omega": [[1]], "standard_error": [["x"]]})"),
+              HasSubstr("standard_error[0][0]"));
   EXPECT_THAT(refused(R"({"bitwidths": [4], "omega": [[1]], "kin": "x"})"), HasSubstr("'kin'"));
   EXPECT_THAT(refused(R"({"bitwidths": [4], "omega": [[1]], "provenance": "x"})"),
               HasSubstr("none of"));

@@ -42,6 +42,7 @@ TEST_F(IndicatorVerb, WritesWhatThePlannerReads) {
   const Process made = run_program({"indicator", kModel, "--statistics", kStatistics,
                                     "--granularity", "channel", "--out", file});
   ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("written to " + file));
   const Process plan = run_program({"plan", "--model", kModel, "--cluster", "2xT4-16G",
                                     "--prompt-tokens", "16", "--output-tokens", "8", "--batch-size",
                                     "2", "--indicator", file, "--beside=false"});
@@ -58,8 +59,8 @@ TEST_F(IndicatorVerb, PlansAGgufFile) {
 }
 
 TEST_F(IndicatorVerb, RefusesWhatItCannotDo) {
-  expect_refusal(run_program({"indicator"}), 1, "name one folder of a model");
-  expect_refusal(run_program({"indicator", kModel, kModel}), 1, "2 were named");
+  expect_refusal(run_program({"indicator"}), 2, "name one folder of a model");
+  expect_refusal(run_program({"indicator", kModel, kModel}), 2, "2 were named");
   expect_refusal(run_program({"indicator", "opt-125m"}), 1, "kind 'variance' is made from weights");
   expect_refusal(run_program({"indicator", path("none/")}), 1, "none");
   expect_refusal(run_program({"indicator", kModel, "--kind", "hessian"}), 1, "Hessians among them");

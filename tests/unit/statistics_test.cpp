@@ -31,6 +31,27 @@ TEST(StatisticsOf, AreWhatTheirNamesSay) {
   EXPECT_NEAR(s.token_mean_square, (5.0 / 3 + 25.0 / 3) / 2, 1e-12);
 }
 
+TEST(InputSums, AreTheSameInBatches) {
+  Rng rng(3);
+  const RowMatrix x = test::random_inputs(700, 300, rng);
+  const LinearStatistics whole = test::statistics_of(x);
+  InputSums sums(300, true);
+  std::int64_t first = 0;
+  for (const std::int64_t count : {1, 0, 255, 400, 44}) {
+    sums.add(x.data() + first * 300, count);
+    first += count;
+  }
+  const LinearStatistics s = std::move(sums).statistics();
+  EXPECT_EQ(s.num_tokens, 700);
+  EXPECT_TRUE(s.mean.isApprox(whole.mean, 1e-6f));
+  EXPECT_TRUE(s.variance.isApprox(whole.variance, 1e-6f));
+  EXPECT_EQ(s.abs_max, whole.abs_max);
+  EXPECT_NEAR(s.token_variance, whole.token_variance, 1e-9);
+  EXPECT_TRUE(s.hessian->isApprox(*whole.hessian, 1e-5f));
+  EXPECT_EQ(*s.hessian, s.hessian->transpose());
+  EXPECT_TRUE(s.hessian->isApprox(x.transpose() * x / 700, 1e-5f));
+}
+
 class StatisticsTest : public test::FolderTest {
  protected:
   struct Stored {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "core_lua.h"
 #include "from_weights_lua.h"
@@ -17,12 +19,28 @@ namespace {
 
 using indicator::Indicator;
 
+// Arguments 2 and 3 of indicator:omega and its like.
+std::pair<std::size_t, std::int32_t> cell_of(lua_State* L, const Indicator& indicator,
+                                             const std::string& method) {
+  const auto layer = lua_kit::check_integer(L, 2, method + " layer_index", 0,
+                                            static_cast<double>(indicator.num_layers) - 1);
+  const auto bit = lua_kit::check_integer(L, 3, method + " bitwidth", 1, 16, "bits");
+  return {static_cast<std::size_t>(layer), static_cast<std::int32_t>(bit)};
+}
+
 int omega(lua_State* L) {
   const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
-  const auto layer = lua_kit::check_integer(L, 2, "indicator:omega layer_index", 0,
-                                            static_cast<double>(found.num_layers) - 1);
-  const auto bit = lua_kit::check_integer(L, 3, "indicator:omega bitwidth", 1, 16, "bits");
-  lua_pushnumber(L, found.at(static_cast<std::size_t>(layer), static_cast<std::int32_t>(bit)));
+  const auto [layer, bit] = cell_of(L, found, "indicator:omega");
+  lua_pushnumber(L, found.at(layer, bit));
+  return 1;
+}
+
+int standard_error(lua_State* L) {
+  const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
+  const auto [layer, bit] = cell_of(L, found, "indicator:standard_error");
+  const std::optional<double> error = found.standard_error_at(layer, bit);
+  if (!error) return 0;
+  lua_pushnumber(L, *error);
   return 1;
 }
 
@@ -116,6 +134,9 @@ const lua_kit::ObjectType<indicator::Indicator>& lua_kit::object_type<indicator:
                   [](lua_State* L, const Indicator& i) { push_text(L, i.source); }}},
       .methods = {{"omega", guarded<omega>, "(layer_index: integer, bitwidth: integer): number",
                    "Raw omega of a layer (0-based)"},
+                  {"standard_error", guarded<standard_error>,
+                   "(layer_index: integer, bitwidth: integer): number?",
+                   "Of omega where it is the mean of a sample, such as a loss over pieces of text"},
                   {"save", guarded<save>, "(path: string)", "Writes it as JSON"}},
       .summary = [](const Indicator& i) {
         return fmt::format("indicator: {} over {} layers, {}", i.kind, i.num_layers,

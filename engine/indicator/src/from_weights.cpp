@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
@@ -70,6 +71,12 @@ std::string scheme_text(const WeightsRequest& request) {
       scheme.rounding == kernels::Rounding::stochastic ? "stochastic" : "deterministic", per);
 }
 
+// Of a folder or file, as the statistics' metadata has it.
+std::string name_of(const std::string& path) {
+  const std::filesystem::path own = path;
+  return (own.has_filename() ? own : own.parent_path()).filename().string();
+}
+
 std::string source_text(const Source& source) {
   const WeightsRequest& request = source.request;
   std::string text = fmt::format("{}, variant {}{}; weights {}; ", request.kind, request.variant,
@@ -77,8 +84,15 @@ std::string source_text(const Source& source) {
   if (source.statistics == nullptr) {
     return text + "no statistics: inputs taken to have zero mean and unit variance";
   }
-  return text + fmt::format("statistics {} ({} tokens of {})", source.statistics->path(),
-                            source.statistics->num_tokens(), source.statistics->source());
+  text += fmt::format("statistics {} ({} tokens of {})", source.statistics->path(),
+                      source.statistics->num_tokens(), source.statistics->source());
+  // A copy of the model may have another name, so this is no error; but who mixed up files sees it.
+  const std::string own = name_of(source.weights.path()), theirs = source.statistics->model();
+  return theirs.empty() || theirs == own ? text
+                                         : text + fmt::format(
+                                                      ", which name the model '{}', not "
+                                                      "'{}'",
+                                                      theirs, own);
 }
 
 // Tells the system that the pages are not needed any more; fused tensors appear several times.

@@ -272,6 +272,25 @@ std::vector<std::int32_t> ascending_bitwidths(const Json& json, const std::strin
   return bitwidths;
 }
 
+// [layer][bitwidth], as omega is.
+std::vector<double> cells_of(const Json& layers, const std::string& path,
+                             const Indicator& indicator) {
+  if (!layers.is_array() || layers.size() != indicator.num_layers) {
+    fail(path, fmt::format("an array of {} layers is needed", indicator.num_layers));
+  }
+  std::vector<double> cells;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    const std::string where = fmt::format("{}[{}]", path, layer);
+    const std::vector<double> values = json_numbers(layers[layer], where, 0, kMaxOmega);
+    if (values.size() != indicator.bitwidths.size()) {
+      fail(where,
+           fmt::format("{} values for {} bitwidths", values.size(), indicator.bitwidths.size()));
+    }
+    cells.insert(cells.end(), values.begin(), values.end());
+  }
+  return cells;
+}
+
 Indicator from_object(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   Indicator result;
@@ -290,20 +309,26 @@ Indicator from_object(const Json& json, const std::string& path) {
   }
   result.provenance = *known;
   result.bitwidths = ascending_bitwidths(fields.at("bitwidths"), fields.path_of("bitwidths"));
-  const Json& layers = fields.at("omega");
-  check_num_layers(layers, fields.path_of("omega"));
-  for (const Json& layer : layers) {
-    const std::string where = fmt::format("{}[{}]", fields.path_of("omega"), result.num_layers);
-    const std::vector<double> values = json_numbers(layer, where, 0, kMaxOmega);
-    if (values.size() != result.bitwidths.size()) {
-      fail(where,
-           fmt::format("{} values for {} bitwidths", values.size(), result.bitwidths.size()));
-    }
-    result.omega.insert(result.omega.end(), values.begin(), values.end());
-    ++result.num_layers;
+  const Json& omega = fields.at("omega");
+  check_num_layers(omega, fields.path_of("omega"));
+  result.num_layers = omega.size();
+  result.omega = cells_of(omega, fields.path_of("omega"), result);
+  if (fields.has("standard_error")) {
+    result.standard_error =
+        cells_of(fields.at("standard_error"), fields.path_of("standard_error"), result);
   }
   fields.finish();
   return result;
+}
+
+Json rows_of(const std::vector<double>& cells, std::size_t width) {
+  Json rows = Json::array();
+  for (std::size_t first = 0; first < cells.size(); first += width) {
+    Json row = Json::array();
+    for (std::size_t b = 0; b < width; ++b) row.push_back(cells[first + b]);
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 bool ends_with(std::string_view text, std::string_view end) {
@@ -339,12 +364,9 @@ Json to_json(const Indicator& indicator) {
   json["statistics_s"] = indicator.statistics_s;
   json["source"] = indicator.source;
   json["bitwidths"] = indicator.bitwidths;
-  json["omega"] = Json::array();
-  const std::size_t width = indicator.bitwidths.size();
-  for (std::size_t layer = 0; layer < indicator.num_layers; ++layer) {
-    Json row = Json::array();
-    for (std::size_t b = 0; b < width; ++b) row.push_back(indicator.omega[layer * width + b]);
-    json["omega"].push_back(std::move(row));
+  json["omega"] = rows_of(indicator.omega, indicator.bitwidths.size());
+  if (!indicator.standard_error.empty()) {
+    json["standard_error"] = rows_of(indicator.standard_error, indicator.bitwidths.size());
   }
   return json;
 }

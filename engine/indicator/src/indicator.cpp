@@ -94,6 +94,26 @@ void draw_llm_pq_constant(Indicator& indicator, Rng& rng) {
   }
 }
 
+// Where a layer and a bitwidth stand in omega.
+std::size_t cell_of(const Indicator& indicator, std::size_t layer, std::int32_t bitwidth) {
+  if (layer >= indicator.num_layers) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("the indicator has {} layers, layer {} (0-based) was asked for",
+                            indicator.num_layers, layer),
+                "layer_index");
+  }
+  const std::vector<std::int32_t>& known = indicator.bitwidths;
+  const auto it = std::find(known.begin(), known.end(), bitwidth);
+  if (it == known.end()) {
+    throw Error(
+        ErrorCode::out_of_range,
+        fmt::format("the indicator has no value for {} bits; it has {}{}", bitwidth, list_of(known),
+                    indicator.source.empty() ? "" : " (" + indicator.source + ")"),
+        "bitwidth");
+  }
+  return layer * known.size() + static_cast<std::size_t>(it - known.begin());
+}
+
 }  // namespace
 
 Indicator make_empty(const std::string& kind, std::size_t num_layers,
@@ -107,20 +127,13 @@ Indicator make_empty(const std::string& kind, std::size_t num_layers,
 }
 
 double Indicator::at(std::size_t layer, std::int32_t bitwidth) const {
-  if (layer >= num_layers) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("the indicator has {} layers, layer {} (0-based) was asked for",
-                            num_layers, layer),
-                "layer_index");
-  }
-  const auto it = std::find(bitwidths.begin(), bitwidths.end(), bitwidth);
-  if (it == bitwidths.end()) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("the indicator has no value for {} bits; it has {}{}", bitwidth,
-                            list_of(bitwidths), source.empty() ? "" : " (" + source + ")"),
-                "bitwidth");
-  }
-  return omega[layer * bitwidths.size() + static_cast<std::size_t>(it - bitwidths.begin())];
+  return omega[cell_of(*this, layer, bitwidth)];
+}
+
+std::optional<double> Indicator::standard_error_at(std::size_t layer, std::int32_t bitwidth) const {
+  const std::size_t cell = cell_of(*this, layer, bitwidth);
+  if (standard_error.empty()) return std::nullopt;
+  return standard_error[cell];
 }
 
 bool Indicator::has(std::int32_t bitwidth) const {

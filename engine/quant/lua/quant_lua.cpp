@@ -8,6 +8,7 @@
 #include "core_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
+#include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/value.h"
@@ -51,8 +52,9 @@ OptionTable make_quantise_options() {
                       .choices = {"rtn", "gptq", "awq"}},
                      {.name = "activations",
                       .type = OptionType::table,
-                      .doc = "Inputs of the linear to calibrate with, [tokens, in_features]",
-                      .lua_type = "tessera.Tensor"},
+                      .doc = "Inputs of the linear to calibrate with, [tokens, in_features]; or a "
+                             "function that gives them a batch at a time, then nil",
+                      .lua_type = "tessera.Tensor|fun(): tessera.Tensor?"},
                      {.name = "statistics",
                       .type = OptionType::text,
                       .doc = "Calibration file in place of activations (tessera man statistics)",
@@ -104,6 +106,35 @@ std::optional<quant::LinearStatistics> from_file(const lua_kit::Options& options
               "ts.quantise.linear");
 }
 
+quant::LinearStatistics from_batches(const lua_kit::LuaFunction& next, const std::string& path) {
+  std::optional<quant::InputSums> sums;
+  std::int64_t in_features = 0;
+  while (true) {
+    next.call(0, 1);
+    lua_State* L = next.state();
+    if (lua_isnil(L, -1)) break;
+    const auto batch = weights_lua::tensor_argument(L, -1, path + "()");
+    lua_pop(L, 1);
+    const std::vector<float> values = matrix_values(*batch, path + "()");
+    if (!sums) {
+      in_features = batch->shape()[1];
+      sums.emplace(in_features, true);
+    }
+    if (batch->shape()[1] != in_features) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: a batch has {} input features, those before it have {}", path,
+                              batch->shape()[1], in_features),
+                  path);
+    }
+    sums->add(values.data(), batch->shape()[0]);
+  }
+  lua_pop(next.state(), 1);
+  if (!sums) {
+    throw Error(ErrorCode::invalid_argument, path + ": the function gave no batch", path);
+  }
+  return std::move(*sums).statistics();
+}
+
 std::optional<quant::LinearStatistics> inputs_of(const lua_kit::Options& options) {
   lua_State* L = options.state();
   if (options.given("statistics") && options.given("activations")) {
@@ -114,6 +145,11 @@ std::optional<quant::LinearStatistics> inputs_of(const lua_kit::Options& options
   if (!options.given("activations")) return std::nullopt;
   options.push("activations");
   const std::string path = options.path_of("activations");
+  if (lua_isfunction(L, -1)) {
+    const lua_kit::LuaFunction next(L, -1, path);
+    lua_pop(L, 1);
+    return from_batches(next, path);
+  }
   const auto tensor = weights_lua::tensor_argument(L, -1, path);
   lua_pop(L, 1);
   const std::vector<float> values = matrix_values(*tensor, path);
@@ -278,6 +314,7 @@ quant::Method method_of(const lua_kit::Options& options) {
 
 void register_quant(lua_State* L) {
   lua_kit::register_object<Result>(L);
+  register_quantised_model(L);
   auto& reference = core_lua::environment(L).reference;
   reference.add_object<Result>();
   reference.add(quantise_options());

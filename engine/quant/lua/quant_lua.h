@@ -15,6 +15,7 @@ void register_quant(lua_State* L);
 // Parts of it.
 const OptionTable& quantise_model_options();
 int quantise_model(lua_State* L);
+void register_quantised_model(lua_State* L);
 
 /// Options that say how codes are made, which both calls take.
 std::vector<OptionSpec> scheme_options();

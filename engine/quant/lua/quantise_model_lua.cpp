@@ -8,6 +8,7 @@
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/interrupt.h"
+#include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/quant/checkpoint.h"
 #include "tessera/weights/weights.h"
@@ -19,7 +20,7 @@ OptionTable make_options() {
   OptionTable table{
       "ts.quantise_model",
       "Writes a quantised copy of a model that vLLM and transformers load (compressed-tensors).",
-      "table",
+      "tessera.QuantisedModel",
       {{.name = "model",
         .type = OptionType::text,
         .doc = "Folder with safetensors and config.json",
@@ -141,26 +142,6 @@ std::function<void(const quant::CheckpointProgress&)> progress_of(const lua_kit:
   };
 }
 
-void push_row(lua_State* L, const quant::MatrixReport& r) {
-  lua_createtable(L, 0, 8);
-  const auto number = [&](const char* key, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-  };
-  const auto text = [&](const char* key, std::string_view value) {
-    lua_kit::push_text(L, value);
-    lua_setfield(L, -2, key);
-  };
-  text("tensor", r.tensor);
-  text("method", to_string(r.method));
-  number("layer_index", static_cast<double>(r.layer_index));
-  number("bitwidth", r.bitwidth);
-  number("mse", r.error.mse);
-  number("max_error", r.error.max_error);
-  if (r.output_error) number("output_error", *r.output_error);
-  if (r.rtn_output_error) number("rtn_output_error", *r.rtn_output_error);
-}
-
 }  // namespace
 
 const OptionTable& quantise_model_options() {
@@ -179,22 +160,8 @@ int quantise_model(lua_State* L) {
   if (options.given("statistics")) request.statistics = options.text("statistics");
   request.overwrite = options.boolean("overwrite");
   request.progress = progress_of(options);
-  const quant::CheckpointSummary summary = quant::quantise_checkpoint(request);
-  lua_createtable(L, 0, 5);
-  lua_kit::push_text(L, summary.out);
-  lua_setfield(L, -2, "out");
-  lua_pushnumber(L, static_cast<double>(summary.bytes_before));
-  lua_setfield(L, -2, "bytes_before");
-  lua_pushnumber(L, static_cast<double>(summary.bytes_after));
-  lua_setfield(L, -2, "bytes_after");
-  lua_pushnumber(L, summary.seconds);
-  lua_setfield(L, -2, "seconds");
-  lua_createtable(L, static_cast<int>(summary.matrices.size()), 0);
-  for (std::size_t i = 0; i < summary.matrices.size(); ++i) {
-    push_row(L, summary.matrices[i]);
-    lua_rawseti(L, -2, static_cast<int>(i + 1));
-  }
-  lua_setfield(L, -2, "matrices");
+  lua_kit::push_object(
+      L, std::make_shared<const quant::CheckpointSummary>(quant::quantise_checkpoint(request)));
   return 1;
 }
 

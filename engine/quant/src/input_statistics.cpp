@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include <Eigen/Core>
-#include <cmath>
+#include <algorithm>
+#include <utility>
 
 #include "dense/dense.h"
 #include "tessera/core/error.h"
@@ -12,62 +12,90 @@ namespace tessera::quant {
 namespace {
 
 using RowMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using RowMap = Eigen::Map<const RowMatrix>;
 
-Eigen::MatrixXf hessian_of(const float* inputs, std::int64_t num_tokens, std::int64_t k) {
+/// sum += X^T X, its lower half by blocks: row i up to the end of i's block of columns.
+void add_products(const float* inputs, std::int64_t num_tokens, std::int64_t k, float* sum) {
   constexpr std::int64_t kHessianRows = 256;  // rows of the Hessian
-  RowMatrix sum = RowMatrix::Zero(k, k);
   kernels::for_slices(kernels::hardware_threads(), k, kHessianRows, [&](auto first, auto last) {
-    dense::functions().multiply_add(1 / static_cast<float>(num_tokens),
-                                    {inputs + first, num_tokens, last - first, k},
-                                    dense::Op::transposed, {inputs, num_tokens, k, k},
-                                    dense::Op::as_is, {sum.data() + first * k, last - first, k, k});
+    dense::functions().multiply_add(1, {inputs + first, num_tokens, last - first, k},
+                                    dense::Op::transposed, {inputs, num_tokens, last, k},
+                                    dense::Op::as_is, {sum + first * k, last - first, last, k});
   });
-  // Both halves are the same sums, in another order perhaps.
-  sum.triangularView<Eigen::StrictlyLower>() = sum.transpose();
-  return sum;
 }
 
 }  // namespace
 
 Eigen::VectorXf LinearStatistics::mean_square() const { return variance + mean.cwiseProduct(mean); }
 
-LinearStatistics statistics_of(const float* inputs, std::int64_t num_tokens,
-                               std::int64_t in_features, bool with_hessian) {
-  if (num_tokens < 1 || in_features < 1) {
+InputSums::InputSums(std::int64_t in_features, bool with_hessian) {
+  if (in_features < 1) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("the inputs are [{}, {}]; at least one token of one feature is needed",
-                            num_tokens, in_features),
+                fmt::format("inputs of {} features; at least one is needed", in_features),
                 "activations");
   }
-  const Eigen::Map<const RowMatrix> x(inputs, num_tokens, in_features);
-  Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(in_features), abs_sum = sum, squares = sum;
-  LinearStatistics out;
-  out.num_tokens = num_tokens;
-  out.abs_max = Eigen::VectorXf::Zero(in_features);
+  mean_ = abs_sum_ = squares_ = Eigen::ArrayXd::Zero(in_features);
+  abs_max_ = Eigen::VectorXf::Zero(in_features);
+  if (with_hessian) products_ = Eigen::MatrixXf::Zero(in_features, in_features);
+}
+
+void InputSums::add(const float* inputs, std::int64_t num_tokens) {
+  const std::int64_t k = mean_.size();
+  const RowMap x(inputs, num_tokens, k);
+  Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(k);
   for (std::int64_t t = 0; t < num_tokens; ++t) {
     const Eigen::ArrayXd row = x.row(t).cast<double>().transpose().array();
     if (!row.allFinite()) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("the inputs of token {} are not all finite", t), "activations");
+                  fmt::format("the inputs of token {} are not all finite", num_tokens_ + t),
+                  "activations");
     }
     sum += row;
-    abs_sum += row.abs();
-    out.abs_max = out.abs_max.cwiseMax(x.row(t).transpose().cwiseAbs());
-    const double mean = row.mean();
-    out.token_variance += (row - mean).square().mean();
-    out.token_mean_square += row.square().mean();
+    abs_sum_ += row.abs();
+    abs_max_ = abs_max_.cwiseMax(x.row(t).transpose().cwiseAbs());
+    token_variance_ += (row - row.mean()).square().mean();
+    token_mean_square_ += row.square().mean();
   }
-  const double count = static_cast<double>(num_tokens);
-  const Eigen::ArrayXd mean = sum / count;
+  if (num_tokens < 1) return;
+  // Chan, Golub and LeVeque (1979): deviations from the batch's own mean, then those of the means.
+  const double count = static_cast<double>(num_tokens), before = static_cast<double>(num_tokens_);
+  const Eigen::ArrayXd mean = sum / count, delta = mean - mean_;
   for (std::int64_t t = 0; t < num_tokens; ++t)
-    squares += (x.row(t).cast<double>().transpose().array() - mean).square();
-  out.mean = mean.cast<float>().matrix();
-  out.abs_mean = (abs_sum / count).cast<float>().matrix();
-  out.variance = (squares / count).cast<float>().matrix();
-  out.token_variance /= count;
-  out.token_mean_square /= count;
-  if (with_hessian) out.hessian = hessian_of(inputs, num_tokens, in_features);
+    squares_ += (x.row(t).cast<double>().transpose().array() - mean).square();
+  squares_ += delta.square() * (before * count / (before + count));
+  mean_ += delta * (count / (before + count));
+  num_tokens_ += num_tokens;
+  if (products_) add_products(inputs, num_tokens, k, products_->data());
+}
+
+LinearStatistics InputSums::statistics() && {
+  if (num_tokens_ < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                "the inputs have no tokens; at least one token is needed", "activations");
+  }
+  const double count = static_cast<double>(num_tokens_);
+  LinearStatistics out;
+  out.num_tokens = num_tokens_;
+  out.mean = mean_.cast<float>().matrix();
+  out.variance = (squares_ / count).cast<float>().matrix();
+  out.abs_mean = (abs_sum_ / count).cast<float>().matrix();
+  out.abs_max = std::move(abs_max_);
+  out.token_variance = token_variance_ / count;
+  out.token_mean_square = token_mean_square_ / count;
+  if (products_) {
+    // What was summed as rows are columns to Eigen: the upper half, and the lower is its mirror.
+    products_->triangularView<Eigen::StrictlyLower>() = products_->transpose();
+    *products_ /= static_cast<float>(count);
+    out.hessian = std::move(products_);
+  }
   return out;
+}
+
+LinearStatistics statistics_of(const float* inputs, std::int64_t num_tokens,
+                               std::int64_t in_features, bool with_hessian) {
+  InputSums sums(in_features, with_hessian);
+  sums.add(inputs, num_tokens);
+  return std::move(sums).statistics();
 }
 
 }  // namespace tessera::quant

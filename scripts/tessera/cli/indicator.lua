@@ -87,7 +87,7 @@ end
 --- @param given table the flags; names: the folder or file of the weights
 function M.main(given)
   if #given.names ~= 1 then
-    core.raise("invalid_argument",
+    core.raise("usage",
       ("name one folder of a model, or one .gguf file; %d were named"):format(#given.names), "tessera indicator")
   end
   local options = { model = given.names[1] }
@@ -107,6 +107,7 @@ function M.main(given)
     host.set_result(as_data(indicator))
   else
     show(indicator)
+    if given.out then print(("written to %s, which --indicator of `tessera plan` takes"):format(given.out)) end
   end
   return 0
 end

@@ -82,6 +82,7 @@ local ts = {}
 ---@field provenance string measured, fitted, published or modelled
 ---@field source string Where it comes from
 ---@field omega fun(self, layer_index: integer, bitwidth: integer): number Raw omega of a layer (0-based)
+---@field standard_error fun(self, layer_index: integer, bitwidth: integer): number? Of omega where it is the mean of a sample, such as a loss over pieces of text
 ---@field save fun(self, path: string) Writes it as JSON
 
 --- Architecture of a decoder-only transformer.
@@ -222,6 +223,14 @@ local ts = {}
 ---@field rtn_output_error number? The same by round-to-nearest, where it was compared
 ---@field damping number Of gptq: added to the Hessian's diagonal, over its mean
 ---@field dequantised fun(self): tessera.Tensor The values that the codes stand for
+
+--- A quantised copy of a model, and what became of each matrix.
+---@class tessera.QuantisedModel
+---@field out string The folder
+---@field bytes_before integer Of all tensors of the model
+---@field bytes_after integer Of all tensors of the copy
+---@field seconds number Time it took (s)
+---@field matrices table[] { tensor, layer_index, bitwidth, method, mse, max_error, output_error, rtn_output_error } of each, the last two where calibration gave them
 
 --- An open file of results.
 ---@class tessera.ResultStore
@@ -639,7 +648,7 @@ local ts = {}
 ---@field tensor tessera.Tensor The weights, [out_features, in_features]
 ---@field bitwidth integer 3, 4 or 8 (an integer in [3, 8] (bits))
 ---@field method? "rtn"|"gptq"|"awq" rtn: to the nearest code; gptq, awq: with calibration [default "rtn"]
----@field activations? tessera.Tensor Inputs of the linear to calibrate with, [tokens, in_features]
+---@field activations? tessera.Tensor|fun(): tessera.Tensor? Inputs of the linear to calibrate with, [tokens, in_features]; or a function that gives them a batch at a time, then nil
 ---@field statistics? string Calibration file in place of activations (tessera man statistics)
 ---@field layer_index? integer Of statistics: the layer, from 0 (an integer in [0, 100000])
 ---@field linear? string Of statistics: the linear, such as "q_proj"
@@ -874,7 +883,7 @@ function ts.quantise(options) end
 
 --- Writes a quantised copy of a model that vLLM and transformers load (compressed-tensors).
 ---@param options tessera.options.quantise_model
----@return table
+---@return tessera.QuantisedModel
 function ts.quantise_model(options) end
 
 --- Measured latencies from a CSV file: samples for ts.fit_profile and ts.calibrate, and { format, num_repeats, num_skipped, skipped[k] = { reason, count, first_line } } of the rows that were left out, which are also counted on stderr.

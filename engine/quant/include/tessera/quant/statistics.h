@@ -28,7 +28,26 @@ struct LinearStatistics {
   Eigen::VectorXf mean_square() const;
 };
 
-/// From inputs themselves: `inputs` is [num_tokens, in_features], row-major.
+/// Statistics of inputs that come a batch at a time: however many tokens there are, memory stays at
+/// one batch and the Hessian.
+class InputSums {
+ public:
+  InputSums(std::int64_t in_features, bool with_hessian);
+  /// `inputs` is [num_tokens, in_features], row-major.
+  /// @throws Error{invalid_argument} for a value that is not finite
+  void add(const float* inputs, std::int64_t num_tokens);
+  /// @throws Error{invalid_argument} where there was no token
+  LinearStatistics statistics() &&;
+
+ private:
+  std::int64_t num_tokens_ = 0;
+  Eigen::ArrayXd mean_, abs_sum_, squares_;  ///< [k]; squares of the deviations from the mean
+  Eigen::VectorXf abs_max_;
+  double token_variance_ = 0, token_mean_square_ = 0;  ///< sums over the tokens
+  std::optional<Eigen::MatrixXf> products_;            ///< X^T X, one half
+};
+
+/// From all inputs at once: `inputs` is [num_tokens, in_features], row-major.
 /// @throws Error{invalid_argument} for no tokens or a value that is not finite
 LinearStatistics statistics_of(const float* inputs, std::int64_t num_tokens,
                                std::int64_t in_features, bool with_hessian);
