@@ -88,6 +88,9 @@ local function covers(of, bitwidths)
   return true
 end
 
+--- Whether the rise of the loss was measured at all bitwidths that a plan may choose.
+function M.knows_loss() return M.disk.loss ~= nil and covers(indicator.new(M.disk.loss), M.bitwidths) end
+
 --- What a plan's bitwidths lose by an indicator; nil where it does not know all that a plan may choose.
 function M.lost(plan, of)
   if not covers(of, M.bitwidths) then return nil end
