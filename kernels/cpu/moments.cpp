@@ -14,7 +14,11 @@ Status moments(const void* x, Real type, std::int64_t count, Moments* out) {
   return Status::ok;
 }
 
-Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments* out) {
+namespace {
+
+/// Calls f(numbers, index of the group) for every group of the rows.
+template <class F>
+Status for_groups(Matrix matrix, Rows rows, std::int64_t group_size, const void* out, const F& f) {
   if (!cpu::valid(matrix) || !cpu::valid(rows, matrix.rows) || group_size < 0 || out == nullptr) {
     return Status::invalid_argument;
   }
@@ -24,12 +28,24 @@ Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments*
     for (std::int64_t g = 0; g < groups; ++g) {
       const std::int64_t first = g * size;
       const std::int64_t left = matrix.columns - first;
-      cpu::chosen().moments({cpu::at(matrix.data, matrix.type, row * matrix.stride + first),
-                             matrix.type, left < size ? left : size},
-                            out + row * groups + g);
+      f(cpu::Numbers{cpu::at(matrix.data, matrix.type, row * matrix.stride + first), matrix.type,
+                     left < size ? left : size},
+        row * groups + g);
     }
   }
   return Status::ok;
+}
+
+}  // namespace
+
+Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments* out) {
+  return for_groups(matrix, rows, group_size, out,
+                    [out](cpu::Numbers x, std::int64_t i) { cpu::chosen().moments(x, out + i); });
+}
+
+Status group_ranges(Matrix matrix, Rows rows, std::int64_t group_size, Range* out) {
+  return for_groups(matrix, rows, group_size, out,
+                    [out](cpu::Numbers x, std::int64_t i) { out[i] = cpu::chosen().range(x); });
 }
 
 }  // namespace tessera::kernels

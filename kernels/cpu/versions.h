@@ -19,11 +19,6 @@ struct Numbers {
   std::int64_t count;
 };
 
-/// Smallest and largest; both NaN where a number is not finite.
-struct Range {
-  float min, max;
-};
-
 struct QuantiseOptions {
   float scale;
   int zero_point;
