@@ -14,11 +14,7 @@ Status moments(const void* x, Real type, std::int64_t count, Moments* out) {
   return Status::ok;
 }
 
-namespace {
-
-/// Calls f(numbers, index of the group) for every group of the rows.
-template <class F>
-Status for_groups(Matrix matrix, Rows rows, std::int64_t group_size, const void* out, const F& f) {
+Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments* out) {
   if (!cpu::valid(matrix) || !cpu::valid(rows, matrix.rows) || group_size < 0 || out == nullptr) {
     return Status::invalid_argument;
   }
@@ -28,24 +24,27 @@ Status for_groups(Matrix matrix, Rows rows, std::int64_t group_size, const void*
     for (std::int64_t g = 0; g < groups; ++g) {
       const std::int64_t first = g * size;
       const std::int64_t left = matrix.columns - first;
-      f(cpu::Numbers{cpu::at(matrix.data, matrix.type, row * matrix.stride + first), matrix.type,
-                     left < size ? left : size},
-        row * groups + g);
+      cpu::chosen().moments({cpu::at(matrix.data, matrix.type, row * matrix.stride + first),
+                             matrix.type, left < size ? left : size},
+                            out + row * groups + g);
     }
   }
   return Status::ok;
 }
 
-}  // namespace
-
-Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments* out) {
-  return for_groups(matrix, rows, group_size, out,
-                    [out](cpu::Numbers x, std::int64_t i) { cpu::chosen().moments(x, out + i); });
-}
-
 Status group_ranges(Matrix matrix, Rows rows, std::int64_t group_size, Range* out) {
-  return for_groups(matrix, rows, group_size, out,
-                    [out](cpu::Numbers x, std::int64_t i) { out[i] = cpu::chosen().range(x); });
+  if (!cpu::valid(matrix) || !cpu::valid(rows, matrix.rows) || group_size < 0 || out == nullptr) {
+    return Status::invalid_argument;
+  }
+  const bool whole = group_size == 0 || group_size > matrix.columns;
+  const std::int64_t size = whole ? matrix.columns : group_size;
+  const std::int64_t groups = num_groups(matrix.columns, group_size);
+  for (std::int64_t row = rows.first; row < rows.last; ++row) {
+    cpu::chosen().ranges(
+        {cpu::at(matrix.data, matrix.type, row * matrix.stride), matrix.type, matrix.columns}, size,
+        out + row * groups);
+  }
+  return Status::ok;
 }
 
 }  // namespace tessera::kernels

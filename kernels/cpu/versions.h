@@ -31,7 +31,8 @@ struct QuantiseOptions {
 struct Versions {
   const char* isa;
   void (*moments)(Numbers x, Moments* out) = nullptr;
-  Range (*range)(Numbers x) = nullptr;
+  /// Of every `group_size` numbers; the last group may be shorter.
+  void (*ranges)(Numbers x, std::int64_t group_size, Range* out) = nullptr;
   void (*quantise)(Numbers x, const QuantiseOptions& options, std::uint8_t* codes) = nullptr;
   void (*dequantise)(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
                      float* out) = nullptr;

@@ -68,15 +68,6 @@ kernels::Matrix rows_of(const weights::Weights& weights, const LinearWeight& lin
   return {copy.data(), kernels::Real::f32, rows, columns, columns};
 }
 
-// Takes in a range.
-void add(SliceRanges& part, const Range& range) {
-  const double min = range.min, max = range.max;
-  part.finite = part.finite && max >= min;  // both are NaN where a weight is not finite
-  part.min = std::min(part.min, min);
-  part.max = std::max(part.max, max);
-  part.widest_row = std::max(part.widest_row, max - min);
-}
-
 // Sums up the groups of a slice that have scales of their own; those of a row are `width` columns.
 void add_groups(SliceRanges& part, const kernels::Matrix& rows, std::int64_t width,
                 const RangeJob& job, bool symmetric) {
@@ -89,20 +80,27 @@ void add_groups(SliceRanges& part, const kernels::Matrix& rows, std::int64_t wid
   }
   std::vector<kernels::Range> found(static_cast<std::size_t>(rows.rows * groups));
   require(kernels::group_ranges(rows, {0, rows.rows}, width, found.data()), *job.linear);
-  std::size_t i = 0;
+  double weighted = 0, widest = 0;
+  bool finite = true;  // both ends are NaN where a weight is not
+  const Range* group = found.data();
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     for (const double input_sum : input_sums) {
-      const Range& group = found[i++];
-      const double range = range_of(group.min, group.max, symmetric);
-      part.weighted += range * range * input_sum;
-      add(part, group);
+      const double min = group->min, max = group->max;
+      const double range = range_of(min, max, symmetric);
+      weighted += range * range * input_sum;
+      widest = std::max(widest, max - min);
+      finite = finite && max >= min;
+      ++group;
     }
   }
+  part.weighted = weighted;
+  part.widest_row = widest;
+  part.finite = finite;
 }
 
 SliceRanges ranges_of_slice(const weights::Weights& weights, const RangeJob& job,
                             const Slice& slice, const quant::Scheme& scheme) {
-  std::vector<float> copy;
+  thread_local std::vector<float> copy;  // a megabyte, which would be fresh pages every time
   const kernels::Matrix rows = rows_of(weights, *job.linear, slice, copy);
   const std::int64_t count = rows.rows * rows.columns;
   SliceRanges part;
@@ -110,7 +108,9 @@ SliceRanges ranges_of_slice(const weights::Weights& weights, const RangeJob& job
     Range all{};
     require(kernels::group_ranges({rows.data, rows.type, 1, count, count}, {0, 1}, 0, &all),
             *job.linear);
-    add(part, all);
+    part.min = all.min;
+    part.max = all.max;
+    part.finite = all.max >= all.min;
   } else {
     const bool grouped = scheme.granularity == quant::Granularity::group;
     add_groups(part, rows, grouped ? scheme.group_size : rows.columns, job, scheme.symmetric);

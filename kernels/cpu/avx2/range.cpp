@@ -1,5 +1,6 @@
 #include <immintrin.h>
 
+#include <bit>
 #include <limits>
 
 #include "avx2.h"
@@ -66,8 +67,9 @@ TESSERA_KERNELS_INLINE Ends<Bits> ends_of(const char* x, std::int64_t count) {
     largest_unsigned = Bits::umax(largest_unsigned, v);
     smallest_unsigned = Bits::umin(smallest_unsigned, v);
   };
-  for (std::int64_t i = Bits::kLanes; i + Bits::kLanes <= count; i += Bits::kLanes) add(read(i));
-  add(read(count - Bits::kLanes));  // some of them once more, which changes no end
+  const std::int64_t last = count - Bits::kLanes;
+  for (std::int64_t i = Bits::kLanes; i < last; i += Bits::kLanes) add(read(i));
+  add(read(last));  // some of them once more, which changes no end
   // Turned round, so that the smallest unsigned is asked for each time.
   const __m256i ones = _mm256_set1_epi32(-1);
   const __m256i sign =
@@ -79,36 +81,54 @@ TESSERA_KERNELS_INLINE Ends<Bits> ends_of(const char* x, std::int64_t count) {
           Bits::smallest(smallest_unsigned)};
 }
 
-template <class Bits>
-TESSERA_KERNELS_INLINE Range range_of(Numbers x, typename Bits::Word infinity) {
+template <Real Type>
+TESSERA_KERNELS_INLINE float number(std::uint32_t bits) {
+  if (Type == Real::f16)
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(bits))));
+  return std::bit_cast<float>(Type == Real::bf16 ? bits << 16 : bits);
+}
+
+template <Real Type, class Bits>
+TESSERA_KERNELS_INLINE Range range_of(const char* from, std::int64_t count) {
   using Word = typename Bits::Word;
   constexpr auto kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
-  const auto* from = static_cast<const char*>(x.data);
+  constexpr auto kInfinity = static_cast<Word>(Type == Real::f16    ? 0x7c00u
+                                               : Type == Real::bf16 ? 0x7f80u
+                                                                    : 0x7f800000u);
   Word few[Bits::kLanes];
-  if (x.count < Bits::kLanes) {  // the last number stands for those that there are not
+  if (count < Bits::kLanes) {  // the last number stands for those that there are not
     for (std::int64_t i = 0; i < Bits::kLanes; ++i) {
-      const std::int64_t at = i < x.count ? i : x.count - 1;
-      __builtin_memcpy(few + i, from + at * static_cast<std::int64_t>(sizeof(Word)), sizeof(Word));
+      __builtin_memcpy(few + i, at(from, Type, i < count ? i : count - 1), sizeof(Word));
     }
     from = reinterpret_cast<const char*>(few);
-    x.count = Bits::kLanes;
+    count = Bits::kLanes;
   }
-  const Ends<Bits> e = ends_of<Bits>(from, x.count);
-  if (e.largest >= static_cast<typename Bits::Signed>(infinity) ||
-      e.largest_unsigned >= (kSign | infinity)) {
+  const Ends<Bits> e = ends_of<Bits>(from, count);
+  if (e.largest >= static_cast<typename Bits::Signed>(kInfinity) ||
+      e.largest_unsigned >= (kSign | kInfinity)) {
     constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     return {kNaN, kNaN};
   }
   const Word low = e.largest_unsigned >= kSign ? e.largest_unsigned : e.smallest_unsigned;
   const Word high = e.largest >= 0 ? static_cast<Word>(e.largest) : e.smallest_unsigned;
-  return {load(&low, x.type, 0), load(&high, x.type, 0)};
+  return {number<Type>(low), number<Type>(high)};
+}
+
+template <Real Type, class Bits>
+void ranges_of(Numbers x, std::int64_t group_size, Range* out) {
+  const auto* from = static_cast<const char*>(x.data);
+  for (std::int64_t left = x.count; left > 0; left -= group_size) {
+    *out++ = range_of<Type, Bits>(from, left < group_size ? left : group_size);
+    from += group_size * size_of(Type);
+  }
 }
 
 }  // namespace
 
-Range range(Numbers x) {
-  if (x.type == Real::f32) return range_of<Bits32>(x, 0x7f800000u);
-  return range_of<Bits16>(x, x.type == Real::f16 ? 0x7c00u : 0x7f80u);
+void ranges(Numbers x, std::int64_t group_size, Range* out) {
+  if (x.type == Real::f32) return ranges_of<Real::f32, Bits32>(x, group_size, out);
+  if (x.type == Real::f16) return ranges_of<Real::f16, Bits16>(x, group_size, out);
+  ranges_of<Real::bf16, Bits16>(x, group_size, out);
 }
 
 }  // namespace tessera::kernels::cpu::avx2

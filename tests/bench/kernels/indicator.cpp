@@ -47,8 +47,8 @@ class ModelFolder {
         {"model.norm.weight", dtype, {hidden}},
         {layer + "input_layernorm.weight", dtype, {hidden}},
         {layer + "post_attention_layernorm.weight", dtype, {hidden}}};
-    for (const char* name : {"q", "k", "v", "o"}) {
-      specs.push_back({layer + "self_attn." + name + "_proj.weight", dtype, {hidden, hidden}});
+    for (const char* one : {"q", "k", "v", "o"}) {
+      specs.push_back({layer + "self_attn." + one + "_proj.weight", dtype, {hidden, hidden}});
     }
     specs.push_back({layer + "mlp.gate_proj.weight", dtype, {ffn, hidden}});
     specs.push_back({layer + "mlp.up_proj.weight", dtype, {ffn, hidden}});
