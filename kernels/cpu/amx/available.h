@@ -1,12 +1,10 @@
 #pragma once
 
 #include <cpuid.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
-#include <cstdint>
+#if defined(__linux__)
+extern "C" long syscall(long number, ...) noexcept;  // of the C library; kernels include std only
+#endif
 
 namespace tessera::kernels::cpu::amx {
 
@@ -23,8 +21,8 @@ inline bool available() {
   asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   if ((low & kTileState) != kTileState) return false;
 #if defined(__linux__)
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  constexpr long kArchPrctl = 158, kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(kArchPrctl, kRequestPermission, kTileData) == 0;
 #else
   return false;
 #endif
