@@ -32,4 +32,19 @@ Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments*
   return Status::ok;
 }
 
+Status group_ranges(Matrix matrix, Rows rows, std::int64_t group_size, Range* out) {
+  if (!cpu::valid(matrix) || !cpu::valid(rows, matrix.rows) || group_size < 0 || out == nullptr) {
+    return Status::invalid_argument;
+  }
+  const bool whole = group_size == 0 || group_size > matrix.columns;
+  const std::int64_t size = whole ? matrix.columns : group_size;
+  const std::int64_t groups = num_groups(matrix.columns, group_size);
+  for (std::int64_t row = rows.first; row < rows.last; ++row) {
+    cpu::chosen().ranges(
+        {cpu::at(matrix.data, matrix.type, row * matrix.stride), matrix.type, matrix.columns}, size,
+        out + row * groups);
+  }
+  return Status::ok;
+}
+
 }  // namespace tessera::kernels

@@ -43,15 +43,16 @@ Status choose_scales(Matrix matrix, Rows rows, QuantFormat format, float* scale,
       scale == nullptr || zero_point == nullptr) {
     return Status::invalid_argument;
   }
-  for_groups(
-      rows, matrix.columns, format.group_size,
-      [&](std::int64_t row, std::int64_t first, std::int64_t count, std::int64_t group) {
-        const cpu::Range range = cpu::chosen().range(
-            {cpu::at(matrix.data, matrix.type, row * matrix.stride + first), matrix.type, count});
-        const Scale result = scale_of(range.min, range.max, format);
-        scale[group] = result.scale;
-        zero_point[group] = result.zero_point;
-      });
+  for_groups(rows, matrix.columns, format.group_size,
+             [&](std::int64_t row, std::int64_t first, std::int64_t count, std::int64_t group) {
+               Range range{};
+               cpu::chosen().ranges({cpu::at(matrix.data, matrix.type, row * matrix.stride + first),
+                                     matrix.type, count},
+                                    count, &range);
+               const Scale result = scale_of(range.min, range.max, format);
+               scale[group] = result.scale;
+               zero_point[group] = result.zero_point;
+             });
   return Status::ok;
 }
 

@@ -13,6 +13,10 @@
 #include "avx2/avx2.h"
 #include "avx512/avx512.h"
 #endif
+#if defined(TESSERA_KERNELS_AMX)
+#include "amx/amx.h"
+#include "amx/available.h"
+#endif
 
 namespace tessera::kernels {
 
@@ -61,19 +65,22 @@ bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vn
 
 /// Slowest first. The scalar ones are complete, so every kernel has a version everywhere.
 const IsaVersions kAll[] = {
-    {{"scalar", reference::moments, reference::range, reference::quantise, reference::dequantise,
+    {{"scalar", reference::moments, reference::ranges, reference::quantise, reference::dequantise,
       reference::dequant_gemm, reference::dequant_gemm_a8, reference::quantise_row,
       reference::int8_gemm},
      always,
      true},
     {{.isa = "baseline", .dequant_gemm = baseline::dequant_gemm}, always, true},
 #if defined(TESSERA_KERNELS_X86)
-    {{"avx2", avx2::moments, avx2::range, avx2::quantise, avx2::dequantise, avx2::dequant_gemm,
+    {{"avx2", avx2::moments, avx2::ranges, avx2::quantise, avx2::dequantise, avx2::dequant_gemm,
       avx2::dequant_gemm_a8, avx2::quantise_row, avx2::int8_gemm},
      has_avx2,
      true},
     {{.isa = "avx512", .dequant_gemm = avx512::dequant_gemm}, has_avx512, false},
     {{.isa = "avx512-vnni", .int8_gemm = avx512::int8_gemm}, has_avx512_vnni, false},
+#endif
+#if defined(TESSERA_KERNELS_AMX)
+    {{.isa = "amx-int8", .int8_gemm = amx::int8_gemm}, amx::available, false},
 #endif
 };
 constexpr int kNum = sizeof(kAll) / sizeof(kAll[0]);
@@ -95,7 +102,7 @@ constexpr Kernel kernel(const char* name) {
 
 constexpr Kernel kKernels[] = {
     kernel<&Versions::moments>("moments"),
-    kernel<&Versions::range>("range"),
+    kernel<&Versions::ranges>("ranges"),
     kernel<&Versions::quantise>("quantise"),
     kernel<&Versions::dequantise>("dequantise"),
     kernel<&Versions::dequant_gemm>("dequant_gemm"),

@@ -19,11 +19,6 @@ struct Numbers {
   std::int64_t count;
 };
 
-/// Smallest and largest; both NaN where a number is not finite.
-struct Range {
-  float min, max;
-};
-
 struct QuantiseOptions {
   float scale;
   int zero_point;
@@ -36,7 +31,8 @@ struct QuantiseOptions {
 struct Versions {
   const char* isa;
   void (*moments)(Numbers x, Moments* out) = nullptr;
-  Range (*range)(Numbers x) = nullptr;
+  /// Of every `group_size` numbers; the last group may be shorter.
+  void (*ranges)(Numbers x, std::int64_t group_size, Range* out) = nullptr;
   void (*quantise)(Numbers x, const QuantiseOptions& options, std::uint8_t* codes) = nullptr;
   void (*dequantise)(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
                      float* out) = nullptr;

@@ -129,6 +129,34 @@ TEST(Int8Gemm, DoesNotSaturate) {
   });
 }
 
+// Sums are exact and scaled in one order, so versions agree in every bit. Sizes around those of the
+// tiles (4 tokens), blocks (16 rows), panels (192 tokens) and strips (512 columns).
+TEST(Int8Gemm, EveryVersionGivesTheSameBits) {
+  std::mt19937_64 random(test::seed() + 9);
+  for (int round = 0; round < 12; ++round) {
+    const auto draw = [&](std::int64_t most) {
+      return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
+    };
+    const std::int64_t tokens = draw(round < 9 ? 30 : 400), rows = draw(70), columns = draw(1100);
+    const auto x = random_codes(tokens * columns, random(), false);
+    const auto w = random_codes(rows * columns, random(), false);
+    const std::vector<float> x_scale = test::normal_values(tokens, 5);
+    const std::vector<float> w_scale = test::normal_values(rows, 6);
+    Guarded<std::int8_t> packed(int8_weights_bytes(rows, columns));
+    ASSERT_EQ(pack_int8_weights(w.data(), rows, columns, {0, rows}, packed.data()), Status::ok);
+    std::vector<float> first;
+    test::for_each_isa([&](const std::string&) {
+      std::vector<float> out(static_cast<std::size_t>(tokens * rows));
+      ASSERT_EQ(
+          int8_gemm(x.data(), x_scale.data(), tokens,
+                    {rows, columns, packed.data(), w_scale.data()}, {0, rows}, out.data(), rows),
+          Status::ok);
+      if (first.empty()) first = out;
+      ASSERT_EQ(out, first) << tokens << "x" << rows << "x" << columns;
+    });
+  }
+}
+
 // The decomposition keeps what plain W8A8 loses when a few columns are a hundred times larger.
 TEST(OutlierDecomposition, IsExactWhereRowsAloneAreNot) {
   test::for_each_isa([](const std::string&) {

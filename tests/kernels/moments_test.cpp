@@ -6,6 +6,7 @@
 namespace tessera::kernels {
 namespace {
 
+using test::Guarded;
 using test::Stored;
 
 /// Two passes in long double.
@@ -171,6 +172,72 @@ TEST(GroupMoments, TakeEveryGroupOfEveryRow) {
   });
 }
 
+// Every size around that of a vector, signs mixed and not: the ends are found from the bits.
+TEST(GroupRanges, AreThoseOfTheMoments) {
+  test::for_each_isa([](const std::string&) {
+    for (const Real type : {Real::f32, Real::f16, Real::bf16}) {
+      for (const double mean : {-9.0, 0.0, 9.0}) {
+        constexpr std::int64_t kRows = 3, kColumns = 150, kStride = 151;
+        std::vector<float> values = test::normal_values(kRows * kStride, 14, mean);
+        values[5] = -0.0f;
+        values[kStride] = 0;
+        Stored x(values, type, 2);
+        const Matrix matrix{x.memory.data(), type, kRows, kColumns, kStride};
+        for (const std::int64_t group : {0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 50, 128, 150}) {
+          const std::int64_t groups = num_groups(kColumns, group);
+          std::vector<Moments> moments(static_cast<std::size_t>(kRows * groups));
+          Guarded<Range> got(kRows * groups);
+          ASSERT_EQ(group_moments(matrix, {0, kRows}, group, moments.data()), Status::ok);
+          ASSERT_EQ(group_ranges(matrix, {0, kRows}, group, got.data()), Status::ok);
+          ASSERT_EQ(got.num_touched(), 0);
+          for (std::size_t i = 0; i < moments.size(); ++i) {
+            ASSERT_EQ(got[static_cast<std::int64_t>(i)].min, moments[i].min) << group;
+            ASSERT_EQ(got[static_cast<std::int64_t>(i)].max, moments[i].max) << group;
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(GroupRanges, AreNaNWhereANumberIsNotFinite) {
+  test::for_each_isa([](const std::string&) {
+    for (const Real type : {Real::f32, Real::f16, Real::bf16}) {
+      for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
+        for (const double mean : {-9.0, 9.0}) {
+          for (const std::int64_t count : {1, 5, 40}) {
+            for (const std::int64_t at : {std::int64_t{0}, count / 2, count - 1}) {
+              std::vector<float> values = test::normal_values(2 * count, 15, mean);
+              values[static_cast<std::size_t>(count + at)] = bad;
+              Stored x(values, type);
+              Range got[2];
+              const Matrix matrix{x.memory.data(), type, 2, count, count};
+              ASSERT_EQ(group_ranges(matrix, {0, 2}, 0, got), Status::ok);
+              EXPECT_TRUE(got[0].min <= got[0].max);
+              EXPECT_TRUE(std::isnan(got[1].min) && std::isnan(got[1].max)) << bad << " " << at;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// The largest numbers of each type are no infinities.
+TEST(GroupRanges, TakeTheLargestNumbers) {
+  test::for_each_isa([](const std::string&) {
+    const float largest[] = {3.4028234664e38f, 65504.0f, 3.38953139e38f};
+    for (const Real type : {Real::f32, Real::f16, Real::bf16}) {
+      const float most = largest[static_cast<int>(type)];
+      Stored x(std::vector<float>{1, most, -most}, type);
+      Range got{};
+      ASSERT_EQ(group_ranges({x.memory.data(), type, 1, 3, 3}, {0, 1}, 0, &got), Status::ok);
+      EXPECT_EQ(got.min, -most);
+      EXPECT_EQ(got.max, most);
+    }
+  });
+}
+
 TEST(Moments, RefuseWhatIsWrong) {
   const float x[4] = {1, 2, 3, 4};
   Moments out;
@@ -190,6 +257,11 @@ TEST(Moments, RefuseWhatIsWrong) {
   EXPECT_EQ(group_moments(good, {1, 1}, 0, &out), kBad);
   EXPECT_EQ(group_moments(good, {0, 2}, -1, &out), kBad);
   EXPECT_EQ(group_moments(good, {0, 2}, 0, nullptr), kBad);
+  Range range;
+  EXPECT_EQ(group_ranges({nullptr, Real::f32, 2, 2, 2}, {0, 2}, 0, &range), kBad);
+  EXPECT_EQ(group_ranges(good, {0, 3}, 0, &range), kBad);
+  EXPECT_EQ(group_ranges(good, {0, 2}, -1, &range), kBad);
+  EXPECT_EQ(group_ranges(good, {0, 2}, 0, nullptr), kBad);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace tessera::indicator {
 namespace {
 
 using kernels::Moments;
+using kernels::Range;
 using weights::LinearWeight;
 
 constexpr std::int64_t kSliceWeights = 1 << 18;  // enough to start a thread for, and fits in L2
@@ -29,6 +30,7 @@ struct SliceRanges {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   double weighted = 0, widest_row = 0;
+  bool finite = true;
   std::int64_t num_not_finite = 0;
 };
 
@@ -66,41 +68,57 @@ kernels::Matrix rows_of(const weights::Weights& weights, const LinearWeight& lin
   return {copy.data(), kernels::Real::f32, rows, columns, columns};
 }
 
-// Sums up the groups of a slice that have scales of their own.
-void add_groups(SliceRanges& part, const kernels::Matrix& rows, const RangeJob& job,
-                const quant::Scheme& scheme) {
-  const bool grouped = scheme.granularity == quant::Granularity::group;
-  const std::int64_t width = grouped ? scheme.group_size : rows.columns;
-  const std::int64_t groups = kernels::num_groups(rows.columns, grouped ? width : 0);
-  std::vector<Moments> found(static_cast<std::size_t>(rows.rows * groups));
-  require(kernels::group_moments(rows, {0, rows.rows}, grouped ? width : 0, found.data()),
-          *job.linear);
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const Moments& m = found[i];
-    const std::int64_t first = static_cast<std::int64_t>(i) % groups * width;
-    const std::int64_t last = std::min(first + width, rows.columns);
-    part.num_not_finite += m.num_not_finite;
-    const double range = range_of(m.min, m.max, scheme.symmetric);
-    part.weighted += range * range *
-                     (job.input_sums[static_cast<std::size_t>(last)] -
-                      job.input_sums[static_cast<std::size_t>(first)]);
-    part.widest_row = std::max(part.widest_row, m.max - m.min);
+// Sums up the groups of a slice that have scales of their own; those of a row are `width` columns.
+void add_groups(SliceRanges& part, const kernels::Matrix& rows, std::int64_t width,
+                const RangeJob& job, bool symmetric) {
+  const std::int64_t groups = kernels::num_groups(rows.columns, width);
+  std::vector<double> input_sums(static_cast<std::size_t>(groups));
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t last = std::min((g + 1) * width, rows.columns);
+    input_sums[static_cast<std::size_t>(g)] = job.input_sums[static_cast<std::size_t>(last)] -
+                                              job.input_sums[static_cast<std::size_t>(g * width)];
   }
+  std::vector<kernels::Range> found(static_cast<std::size_t>(rows.rows * groups));
+  require(kernels::group_ranges(rows, {0, rows.rows}, width, found.data()), *job.linear);
+  double weighted = 0, widest = 0;
+  bool finite = true;  // both ends are NaN where a weight is not
+  const Range* group = found.data();
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    for (const double input_sum : input_sums) {
+      const double min = group->min, max = group->max;
+      const double range = range_of(min, max, symmetric);
+      weighted += range * range * input_sum;
+      widest = std::max(widest, max - min);
+      finite = finite && max >= min;
+      ++group;
+    }
+  }
+  part.weighted = weighted;
+  part.widest_row = widest;
+  part.finite = finite;
 }
 
 SliceRanges ranges_of_slice(const weights::Weights& weights, const RangeJob& job,
                             const Slice& slice, const quant::Scheme& scheme) {
-  std::vector<float> copy;
+  thread_local std::vector<float> copy;  // a megabyte, which would be fresh pages every time
   const kernels::Matrix rows = rows_of(weights, *job.linear, slice, copy);
+  const std::int64_t count = rows.rows * rows.columns;
   SliceRanges part;
   if (scheme.granularity == quant::Granularity::tensor) {
-    Moments m;
-    require(kernels::moments(rows.data, rows.type, rows.rows * rows.columns, &m), *job.linear);
-    part.min = m.min;
-    part.max = m.max;
-    part.num_not_finite = m.num_not_finite;
+    Range all{};
+    require(kernels::group_ranges({rows.data, rows.type, 1, count, count}, {0, 1}, 0, &all),
+            *job.linear);
+    part.min = all.min;
+    part.max = all.max;
+    part.finite = all.max >= all.min;
   } else {
-    add_groups(part, rows, job, scheme);
+    const bool grouped = scheme.granularity == quant::Granularity::group;
+    add_groups(part, rows, grouped ? scheme.group_size : rows.columns, job, scheme.symmetric);
+  }
+  if (!part.finite) {
+    Moments m;
+    require(kernels::moments(rows.data, rows.type, count, &m), *job.linear);
+    part.num_not_finite = m.num_not_finite;
   }
   return part;
 }

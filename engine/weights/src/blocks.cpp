@@ -21,30 +21,41 @@ float half_at(const std::uint8_t* in) {
   return f32_of_f16(bits);
 }
 
-// { f16 d; u8 codes[16] }: low halves of the bytes are the first 16 elements, high halves the rest.
+// Codes first become whole bytes, then floats: compilers make vector code of both loops, but not of
+// one that does both.
+template <int count>
+void times(const std::int8_t* codes, float step, float* out) {
+  for (int i = 0; i < count; ++i) out[i] = static_cast<float>(codes[i]) * step;
+}
+
+// Low halves of the bytes are the first `count` codes, high halves the next.
+template <int count>
+void halves(const std::uint8_t* bytes, std::int8_t* codes) {
+  for (int i = 0; i < count; ++i) codes[i] = static_cast<std::int8_t>(bytes[i] & 0xf);
+  for (int i = 0; i < count; ++i) codes[count + i] = static_cast<std::int8_t>(bytes[i] >> 4);
+}
+
+// { f16 d; u8 codes[16] }
 void q4_0(const std::uint8_t* in, float* out) {
-  const float d = half_at(in);
-  for (int i = 0; i < kSmall / 2; ++i) {
-    out[i] = static_cast<float>((in[2 + i] & 0xf) - 8) * d;
-    out[i + kSmall / 2] = static_cast<float>((in[2 + i] >> 4) - 8) * d;
-  }
+  std::int8_t codes[kSmall];
+  halves<kSmall / 2>(in + 2, codes);
+  for (std::int8_t& code : codes) code = static_cast<std::int8_t>(code - 8);
+  times<kSmall>(codes, half_at(in), out);
 }
 
 // { f16 d, m; u8 codes[16] }
 void q4_1(const std::uint8_t* in, float* out) {
   const float d = half_at(in), m = half_at(in + 2);
-  for (int i = 0; i < kSmall / 2; ++i) {
-    out[i] = static_cast<float>(in[4 + i] & 0xf) * d + m;
-    out[i + kSmall / 2] = static_cast<float>(in[4 + i] >> 4) * d + m;
-  }
+  std::int8_t codes[kSmall];
+  halves<kSmall / 2>(in + 4, codes);
+  for (int i = 0; i < kSmall; ++i) out[i] = static_cast<float>(codes[i]) * d + m;
 }
 
 // { f16 d; i8 codes[32] }
 void q8_0(const std::uint8_t* in, float* out) {
-  const float d = half_at(in);
-  for (int i = 0; i < kSmall; ++i) {
-    out[i] = static_cast<float>(static_cast<std::int8_t>(in[2 + i])) * d;
-  }
+  std::int8_t codes[kSmall];
+  std::memcpy(codes, in + 2, sizeof codes);
+  times<kSmall>(codes, half_at(in), out);
 }
 
 // { f16 d, dmin; u8 scales[12]; u8 codes[128] }: eight groups of 32, each with a scale and a
@@ -52,7 +63,8 @@ void q8_0(const std::uint8_t* in, float* out) {
 void q4_k(const std::uint8_t* in, float* out) {
   const float d = half_at(in), dmin = half_at(in + 2);
   const std::uint8_t* scales = in + 4;
-  const std::uint8_t* codes = in + 16;
+  std::int8_t codes[kSuper];
+  for (int pair = 0; pair < 4; ++pair) halves<32>(in + 16 + pair * 32, codes + pair * 64);
   for (int group = 0; group < 8; ++group) {
     int scale = scales[group] & 63, minimum = scales[group + 4] & 63;
     if (group >= 4) {
@@ -61,11 +73,8 @@ void q4_k(const std::uint8_t* in, float* out) {
     }
     const float step = d * static_cast<float>(scale);
     const float low = dmin * static_cast<float>(minimum);
-    const int shift = group % 2 * 4;
-    for (int i = 0; i < 32; ++i) {
-      const int code = codes[group / 2 * 32 + i] >> shift & 0xf;
-      out[group * 32 + i] = step * static_cast<float>(code) - low;
-    }
+    const std::int8_t* from = codes + group * 32;
+    for (int i = 0; i < 32; ++i) out[group * 32 + i] = step * static_cast<float>(from[i]) - low;
   }
 }
 
@@ -73,19 +82,21 @@ void q4_k(const std::uint8_t* in, float* out) {
 // groups of 16, in two halves of 128.
 void q6_k(const std::uint8_t* in, float* out) {
   const float d = half_at(in + 208);
+  std::int8_t codes[kSuper];
   for (int half = 0; half < 2; ++half) {
-    const std::uint8_t* low = in + half * 64;
+    std::int8_t* to = codes + half * 128;
+    halves<64>(in + half * 64, to);
     const std::uint8_t* high = in + 128 + half * 32;
-    const std::uint8_t* scales = in + 192 + half * 8;
     for (int part = 0; part < 4; ++part) {
       for (int i = 0; i < 32; ++i) {
-        const int four = low[part % 2 * 32 + i] >> (part / 2 * 4) & 0xf;
         const int two = high[i] >> (part * 2) & 3;
-        const auto scale = static_cast<std::int8_t>(scales[part * 2 + i / 16]);
-        out[half * 128 + part * 32 + i] =
-            d * static_cast<float>(scale) * static_cast<float>((four | two << 4) - 32);
+        to[part * 32 + i] = static_cast<std::int8_t>((to[part * 32 + i] | two << 4) - 32);
       }
     }
+  }
+  for (int group = 0; group < 16; ++group) {
+    const float step = d * static_cast<float>(static_cast<std::int8_t>(in[192 + group]));
+    times<16>(codes + group * 16, step, out + group * 16);
   }
 }
 

@@ -6,7 +6,7 @@
 namespace tessera::kernels::cpu::avx2 {
 
 void moments(Numbers x, Moments* out);
-Range range(Numbers x);
+void ranges(Numbers x, std::int64_t group_size, Range* out);
 void quantise(Numbers x, const QuantiseOptions& options, std::uint8_t* codes);
 void dequantise(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
                 float* out);

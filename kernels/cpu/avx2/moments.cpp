@@ -119,25 +119,4 @@ void moments(Numbers x, Moments* out) {
                                : moments_of<Real::bf16>(x);
 }
 
-Range range(Numbers x) {
-  __m256 low = _mm256_set1_ps(load(x.data, x.type, 0)), high = low, poison = _mm256_setzero_ps();
-  std::int64_t i = 0;
-  for (; i + 8 <= x.count; i += 8) {
-    const __m256 value = load8(at(x.data, x.type, i), x.type);
-    low = _mm256_min_ps(low, value);
-    high = _mm256_max_ps(high, value);
-    poison = _mm256_fmadd_ps(value, _mm256_setzero_ps(), poison);  // 0, or NaN from NaN and Inf
-  }
-  Range result{smallest_of(low), largest_of(high)};
-  bool finite = sum_of(poison) == 0;
-  if (i < x.count) {
-    const Range rest = reference::range({at(x.data, x.type, i), x.type, x.count - i});
-    finite = finite && rest.min == rest.min;
-    result.min = rest.min < result.min ? rest.min : result.min;
-    result.max = rest.max > result.max ? rest.max : result.max;
-  }
-  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  return finite ? result : Range{kNaN, kNaN};
-}
-
 }  // namespace tessera::kernels::cpu::avx2

@@ -29,6 +29,8 @@ void moments(Numbers x, Moments* out) {
   *out = m;
 }
 
+namespace {
+
 Range range(Numbers x) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   Range range{load(x.data, x.type, 0), load(x.data, x.type, 0)};
@@ -39,6 +41,15 @@ Range range(Numbers x) {
     if (value > range.max) range.max = value;
   }
   return range;
+}
+
+}  // namespace
+
+void ranges(Numbers x, std::int64_t group_size, Range* out) {
+  for (std::int64_t i = 0; i < x.count; i += group_size) {
+    const std::int64_t left = x.count - i;
+    *out++ = range({at(x.data, x.type, i), x.type, left < group_size ? left : group_size});
+  }
 }
 
 void quantise(Numbers x, const QuantiseOptions& o, std::uint8_t* codes) {

@@ -149,12 +149,15 @@ class FewTokens {
                   float* out, std::int64_t out_stride) {
     const PackedLayout l = layout_of(w.rows, w.columns, w.format);
     Strip strip;
-    // The longer a strip is, the longer are the runs of weights that are read in order.
+    // The longer a strip is, the longer are the runs of weights that are read in order; but one
+    // that fills the panel leaves no room in the first-level cache, so strips are of one length.
     constexpr int kStripColumns = kFewColumns / Tokens / 32 * 32;
+    const std::int64_t strips = (w.columns + kStripColumns - 1) / kStripColumns;
+    const auto length = static_cast<int>(((w.columns + strips - 1) / strips + 31) / 32 * 32);
     alignas(64) float panel[kStripColumns * Tokens];
     float sums[kMaxSegments * Tokens];
     Cursor cursor;
-    for (bool first = true; next_strip<Bits>(l, w.columns, kStripColumns, &cursor, &strip);
+    for (bool first = true; next_strip<Bits>(l, w.columns, length, &cursor, &strip);
          first = false) {
       prepare(x, first_token, strip, panel, sums);
       for (std::int64_t row = outputs.first; row < outputs.last; row += kRows) {

@@ -39,12 +39,28 @@ struct QuadStrip {
 template <class Isa>
 class Int8Gemm {
  public:
+  static constexpr std::int64_t kFew = 4;  // tokens
+
   static void run(const Int8Product& p) {
-    if (p.tokens <= 4) {
+    if (p.tokens <= kFew) {
       few(p);
     } else {
       many(p);
     }
+  }
+
+  static void few(const Int8Product& p) {
+    alignas(64) char panel[kFewQuads * kQuadBytes * 4];
+    for_strips(p, kFewQuads, [&](const QuadStrip& s) {
+      const int tokens = static_cast<int>(p.tokens);
+      prepare(p, s, 0, tokens, tokens, panel);
+      for (std::int64_t row = p.outputs.first; row < p.outputs.last; row += kRows) {
+        if (tokens == 1) few_tile<1>(p, s, row, panel);
+        if (tokens == 2) few_tile<2>(p, s, row, panel);
+        if (tokens == 3) few_tile<3>(p, s, row, panel);
+        if (tokens == 4) few_tile<4>(p, s, row, panel);
+      }
+    });
   }
 
  private:
@@ -81,20 +97,6 @@ class Int8Gemm {
         Isa::tokens(quad, to, tile * 4);
       }
     }
-  }
-
-  static void few(const Int8Product& p) {
-    alignas(64) char panel[kFewQuads * kQuadBytes * 4];
-    for_strips(p, kFewQuads, [&](const QuadStrip& s) {
-      const int tokens = static_cast<int>(p.tokens);
-      prepare(p, s, 0, tokens, tokens, panel);
-      for (std::int64_t row = p.outputs.first; row < p.outputs.last; row += kRows) {
-        if (tokens == 1) few_tile<1>(p, s, row, panel);
-        if (tokens == 2) few_tile<2>(p, s, row, panel);
-        if (tokens == 3) few_tile<3>(p, s, row, panel);
-        if (tokens == 4) few_tile<4>(p, s, row, panel);
-      }
-    });
   }
 
   /// The weights go from memory to the registers.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -31,7 +32,11 @@ void check(bool right, const std::string& what);
 /// A function of a shared library that is only looked for when the program runs; null without it.
 void* find_function(const std::vector<const char*>& libraries, const char* name);
 
+/// Reads bytes with AVX2 and adds them up as integers: nothing but loads and additions.
+std::int64_t plain_sum(const void* from, std::int64_t bytes);
+
 void bench_moments(bool quick);
+void bench_indicator(bool quick);
 void bench_gemv(bool quick);
 void bench_int8(bool quick);
 

@@ -1,4 +1,5 @@
-// tessera_kernels_bench [--quick] [moments] [gemv] [int8]; README.md says what to compare.
+// tessera_kernels_bench [--quick] [moments] [indicator] [gemv] [int8]; README.md says what to
+// compare.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -119,6 +120,7 @@ int main(int argc, char** argv) {
     if (k.chosen) std::printf("  %s: %s\n", k.name, k.isa);
   }
   if (wanted("moments")) bench::bench_moments(quick);
+  if (wanted("indicator")) bench::bench_indicator(quick);
   if (wanted("gemv")) bench::bench_gemv(quick);
   if (wanted("int8")) bench::bench_int8(quick);
   return 0;

@@ -7,7 +7,7 @@ namespace tessera::kernels {
 /// One version of one kernel.
 struct KernelInfo {
   const char* name;  ///< "dequant_gemm"
-  const char* isa;   ///< "scalar", "avx2", "avx512", "avx512-vnni", "cuda sm_90"
+  const char* isa;   ///< "scalar", "avx2", "avx512", "avx512-vnni", "amx-int8", "cuda sm_90"
   bool runs_here;    ///< this machine can run it
   bool tested;       ///< the tests have run it on some machine; otherwise it has only been compiled
   bool chosen;       ///< what a call uses here and now

@@ -44,4 +44,12 @@ Status moments(const void* x, Real type, std::int64_t count, Moments* out);
 /// [matrix.rows][num_groups(columns, group_size)].
 Status group_moments(Matrix matrix, Rows rows, std::int64_t group_size, Moments* out);
 
+/// Smallest and largest of a set; both NaN where a number of it is not finite.
+struct Range {
+  float min, max;
+};
+
+/// Ranges alone, of the same groups: several times as fast as their moments.
+Status group_ranges(Matrix matrix, Rows rows, std::int64_t group_size, Range* out);
+
 }  // namespace tessera::kernels
