@@ -32,6 +32,8 @@ constexpr std::string_view kLentModules[] = {"tessera",
                                              "tessera.measured",
                                              "tessera.model_on_disk",
                                              "tessera.papers.gptq_errors",
+                                             "tessera.papers.indicator_rows",
+                                             "tessera.papers.indicators_on_disk",
                                              "tessera.papers.llmpq",
                                              "tessera.papers.similar_latency",
                                              "tessera.papers.splitquant"};
