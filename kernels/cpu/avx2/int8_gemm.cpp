@@ -81,9 +81,9 @@ class ManyTokens {
   }
 
  private:
-  // A strip of a block takes 16 KiB, which leaves the tokens of two tiles room in the first-level
-  // cache; the panel takes 192 KiB of the second-level one.
-  static constexpr std::int64_t kStripQuads = 128, kPanelTokens = 192;
+  // A strip of a block takes 22 KiB, which leaves the tokens of a tile room in the first-level
+  // cache; the panel takes 352 KiB of the second-level one.
+  static constexpr std::int64_t kStripQuads = 176, kPanelTokens = 256;
   static constexpr int kTile = 4, kVectors = 2, kQuadBytes = 8;
 
   /// The strip of 16 rows, [quad][8 rows][odd columns, even columns].
