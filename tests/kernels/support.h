@@ -26,14 +26,15 @@ inline std::uint64_t seed() {
 
 inline std::string seed_line() { return "TESSERA_TEST_SEED=" + std::to_string(seed()); }
 
-/// Memory with sentinels on both sides and poison inside; `misalign` bytes off a cache line.
+/// Memory with sentinels on both sides and poison inside; `misalign` elements off a cache line.
 template <class T>
 class Guarded {
  public:
   explicit Guarded(std::int64_t count, std::int64_t misalign = 0)
       : count_(count), bytes_(static_cast<std::size_t>(count) * sizeof(T) + 3 * kMargin, kPoison) {
     const auto start = reinterpret_cast<std::uintptr_t>(bytes_.data());
-    first_ = kMargin + (kMargin - start % kMargin) % kMargin + static_cast<std::size_t>(misalign);
+    first_ = kMargin + (kMargin - start % kMargin) % kMargin +
+             static_cast<std::size_t>(misalign) * sizeof(T);
   }
   T* data() { return reinterpret_cast<T*>(bytes_.data() + first_); }
   T& operator[](std::int64_t i) { return data()[i]; }
@@ -60,7 +61,8 @@ class Guarded {
 /// `values` stored as `type`, with the bytes in `storage`, `misalign` bytes off alignment.
 struct Stored {
   Stored(const std::vector<float>& values, Real real, std::int64_t misalign = 0)
-      : type(real), memory(static_cast<std::int64_t>(values.size()) * size_of(real), misalign) {
+      : type(real),
+        memory(static_cast<std::int64_t>(values.size()) * size_of(real), misalign * size_of(real)) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i) * size_of(type);
       if (type == Real::f32) {
