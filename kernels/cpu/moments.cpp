@@ -47,4 +47,14 @@ Status group_ranges(Matrix matrix, Rows rows, std::int64_t group_size, Range* ou
   return Status::ok;
 }
 
+Status code_ranges(const std::int8_t* codes, std::int64_t num_groups, std::int64_t group_size,
+                   std::int8_t* min, std::int8_t* max) {
+  if (codes == nullptr || min == nullptr || max == nullptr ||
+      !cpu::valid_shape(num_groups, group_size)) {
+    return Status::invalid_argument;
+  }
+  cpu::chosen().code_ranges(codes, num_groups, group_size, min, max);
+  return Status::ok;
+}
+
 }  // namespace tessera::kernels

@@ -65,15 +65,15 @@ bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vn
 
 /// Slowest first. The scalar ones are complete, so every kernel has a version everywhere.
 const IsaVersions kAll[] = {
-    {{"scalar", reference::moments, reference::ranges, reference::quantise, reference::dequantise,
-      reference::dequant_gemm, reference::dequant_gemm_a8, reference::quantise_row,
-      reference::int8_gemm},
+    {{"scalar", reference::moments, reference::ranges, reference::code_ranges, reference::quantise,
+      reference::dequantise, reference::dequant_gemm, reference::dequant_gemm_a8,
+      reference::quantise_row, reference::int8_gemm},
      always,
      true},
     {{.isa = "baseline", .dequant_gemm = baseline::dequant_gemm}, always, true},
 #if defined(TESSERA_KERNELS_X86)
-    {{"avx2", avx2::moments, avx2::ranges, avx2::quantise, avx2::dequantise, avx2::dequant_gemm,
-      avx2::dequant_gemm_a8, avx2::quantise_row, avx2::int8_gemm},
+    {{"avx2", avx2::moments, avx2::ranges, avx2::code_ranges, avx2::quantise, avx2::dequantise,
+      avx2::dequant_gemm, avx2::dequant_gemm_a8, avx2::quantise_row, avx2::int8_gemm},
      has_avx2,
      true},
     {{.isa = "avx512", .dequant_gemm = avx512::dequant_gemm}, has_avx512, false},
@@ -103,6 +103,7 @@ constexpr Kernel kernel(const char* name) {
 constexpr Kernel kKernels[] = {
     kernel<&Versions::moments>("moments"),
     kernel<&Versions::ranges>("ranges"),
+    kernel<&Versions::code_ranges>("code_ranges"),
     kernel<&Versions::quantise>("quantise"),
     kernel<&Versions::dequantise>("dequantise"),
     kernel<&Versions::dequant_gemm>("dequant_gemm"),

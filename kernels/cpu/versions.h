@@ -33,6 +33,9 @@ struct Versions {
   void (*moments)(Numbers x, Moments* out) = nullptr;
   /// Of every `group_size` numbers; the last group may be shorter.
   void (*ranges)(Numbers x, std::int64_t group_size, Range* out) = nullptr;
+  /// `num_groups` may be 0.
+  void (*code_ranges)(const std::int8_t* codes, std::int64_t num_groups, std::int64_t group_size,
+                      std::int8_t* min, std::int8_t* max) = nullptr;
   void (*quantise)(Numbers x, const QuantiseOptions& options, std::uint8_t* codes) = nullptr;
   void (*dequantise)(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
                      float* out) = nullptr;

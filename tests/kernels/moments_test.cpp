@@ -1,5 +1,8 @@
 #include "tessera/kernels/moments.h"
 
+#include <algorithm>
+#include <random>
+
 #include "support.h"
 #include "tessera/kernels/quantise.h"
 
@@ -238,6 +241,34 @@ TEST(GroupRanges, TakeTheLargestNumbers) {
   });
 }
 
+// Numbers of groups around that of a step, and the largest and smallest codes at every place.
+TEST(CodeRanges, AreTheEndsOfEveryGroup) {
+  test::for_each_isa([](const std::string&) {
+    for (const std::int64_t group : {1, 7, 16, 31, 32, 33, 64}) {
+      for (const std::int64_t groups : {1, 2, 31, 32, 33, 64, 77}) {
+        std::vector<std::int8_t> codes(static_cast<std::size_t>(groups * group));
+        std::mt19937 random(17);
+        for (std::int8_t& code : codes) code = static_cast<std::int8_t>(random() % 199 - 99);
+        for (std::int64_t g = 0; g < groups; ++g) {
+          codes[static_cast<std::size_t>(g * group + g % group)] = g % 2 == 0 ? 127 : -128;
+        }
+        Guarded<std::int8_t> min(groups), max(groups);
+        ASSERT_EQ(code_ranges(codes.data(), groups, group, min.data(), max.data()), Status::ok);
+        ASSERT_EQ(min.num_touched() + max.num_touched(), 0);
+        for (std::int64_t g = 0; g < groups; ++g) {
+          std::int8_t low = 127, high = -128;
+          for (std::int64_t i = g * group; i < (g + 1) * group; ++i) {
+            low = std::min(low, codes[static_cast<std::size_t>(i)]);
+            high = std::max(high, codes[static_cast<std::size_t>(i)]);
+          }
+          ASSERT_EQ(min[g], low) << group << " " << groups << " " << g;
+          ASSERT_EQ(max[g], high) << group << " " << groups << " " << g;
+        }
+      }
+    }
+  });
+}
+
 TEST(Moments, RefuseWhatIsWrong) {
   const float x[4] = {1, 2, 3, 4};
   Moments out;
@@ -262,6 +293,13 @@ TEST(Moments, RefuseWhatIsWrong) {
   EXPECT_EQ(group_ranges(good, {0, 3}, 0, &range), kBad);
   EXPECT_EQ(group_ranges(good, {0, 2}, -1, &range), kBad);
   EXPECT_EQ(group_ranges(good, {0, 2}, 0, nullptr), kBad);
+  const std::int8_t codes[2] = {1, 2};
+  std::int8_t end;
+  EXPECT_EQ(code_ranges(nullptr, 1, 2, &end, &end), kBad);
+  EXPECT_EQ(code_ranges(codes, 0, 2, &end, &end), kBad);
+  EXPECT_EQ(code_ranges(codes, 1, 0, &end, &end), kBad);
+  EXPECT_EQ(code_ranges(codes, 1, 2, nullptr, &end), kBad);
+  EXPECT_EQ(code_ranges(codes, 1, 2, &end, nullptr), kBad);
 }
 
 }  // namespace

@@ -3,18 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <optional>
 
 #include "in_parallel.h"
 #include "tessera/core/error.h"
 #include "tessera/indicator/variance.h"
-#include "tessera/kernels/moments.h"
+#include "tessera/kernels/quantise.h"
+#include "tessera/weights/ranges.h"
 
 namespace tessera::indicator {
 namespace {
 
-using kernels::Moments;
 using kernels::Range;
 using weights::LinearWeight;
 
@@ -30,96 +30,49 @@ struct SliceRanges {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   double weighted = 0, widest_row = 0;
-  bool finite = true;
   std::int64_t num_not_finite = 0;
 };
 
-std::optional<kernels::Real> real_of(weights::DType dtype) {
-  switch (dtype) {
-    case weights::DType::f32:
-      return kernels::Real::f32;
-    case weights::DType::f16:
-      return kernels::Real::f16;
-    case weights::DType::bf16:
-      return kernels::Real::bf16;
-    default:
-      return std::nullopt;
-  }
-}
-
-void require(kernels::Status status, const LinearWeight& linear) {
-  if (status == kernels::Status::ok) return;
-  throw Error(ErrorCode::internal, fmt::format("ranges of {}: {}", weights::describe(linear),
-                                               kernels::describe(status)));
-}
-
-// The rows of a slice: in the file where they lie there as numbers that kernels read, else a copy.
-kernels::Matrix rows_of(const weights::Weights& weights, const LinearWeight& linear,
-                        const Slice& slice, std::vector<float>& copy) {
-  const std::int64_t rows = slice.last - slice.first, columns = linear.in_features;
-  const std::optional<kernels::Real> type = real_of(linear.tensor->dtype);
-  if (type && linear.is_contiguous()) {
-    const std::int64_t at = linear.offset + linear.stored_row(slice.first) * columns;
-    return {weights.bytes(*linear.tensor).data() + at * kernels::size_of(*type), *type, rows,
-            columns, columns};
-  }
-  copy.resize(static_cast<std::size_t>(rows * columns));
-  weights::read_linear_rows_f32(weights, linear, slice.first, rows, copy);
-  return {copy.data(), kernels::Real::f32, rows, columns, columns};
-}
-
-// Sums up the groups of a slice that have scales of their own; those of a row are `width` columns.
-void add_groups(SliceRanges& part, const kernels::Matrix& rows, std::int64_t width,
-                const RangeJob& job, bool symmetric) {
-  const std::int64_t groups = kernels::num_groups(rows.columns, width);
-  std::vector<double> input_sums(static_cast<std::size_t>(groups));
-  for (std::int64_t g = 0; g < groups; ++g) {
-    const std::int64_t last = std::min((g + 1) * width, rows.columns);
-    input_sums[static_cast<std::size_t>(g)] = job.input_sums[static_cast<std::size_t>(last)] -
-                                              job.input_sums[static_cast<std::size_t>(g * width)];
-  }
-  std::vector<kernels::Range> found(static_cast<std::size_t>(rows.rows * groups));
-  require(kernels::group_ranges(rows, {0, rows.rows}, width, found.data()), *job.linear);
-  double weighted = 0, widest = 0;
-  bool finite = true;  // both ends are NaN where a weight is not
-  const Range* group = found.data();
-  for (std::int64_t row = 0; row < rows.rows; ++row) {
-    for (const double input_sum : input_sums) {
-      const double min = group->min, max = group->max;
-      const double range = range_of(min, max, symmetric);
-      weighted += range * range * input_sum;
-      widest = std::max(widest, max - min);
-      finite = finite && max >= min;
-      ++group;
-    }
-  }
-  part.weighted = weighted;
-  part.widest_row = widest;
-  part.finite = finite;
+// How many of the weights of a slice are NaN or infinite.
+std::int64_t count_not_finite(const weights::Weights& weights, const LinearWeight& linear,
+                              const Slice& slice) {
+  const std::int64_t rows = slice.last - slice.first;
+  std::vector<float> values(static_cast<std::size_t>(rows * linear.in_features));
+  weights::read_linear_rows_f32(weights, linear, slice.first, rows, values);
+  return std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
 }
 
 SliceRanges ranges_of_slice(const weights::Weights& weights, const RangeJob& job,
                             const Slice& slice, const quant::Scheme& scheme) {
-  thread_local std::vector<float> copy;  // a megabyte, which would be fresh pages every time
-  const kernels::Matrix rows = rows_of(weights, *job.linear, slice, copy);
-  const std::int64_t count = rows.rows * rows.columns;
+  const LinearWeight& linear = *job.linear;
+  const std::int64_t rows = slice.last - slice.first, columns = linear.in_features;
+  const bool grouped = scheme.granularity == quant::Granularity::group;
+  const std::int64_t width = grouped ? std::min<std::int64_t>(scheme.group_size, columns) : columns;
+  const std::int64_t groups = kernels::num_groups(columns, width);
+  std::vector<double> input_sums(static_cast<std::size_t>(groups));
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t last = std::min((g + 1) * width, columns);
+    input_sums[static_cast<std::size_t>(g)] = job.input_sums[static_cast<std::size_t>(last)] -
+                                              job.input_sums[static_cast<std::size_t>(g * width)];
+  }
+  std::vector<Range> found(static_cast<std::size_t>(rows * groups));
+  weights::ranges_of_rows(weights, linear, slice.first, rows, width, found);
   SliceRanges part;
-  if (scheme.granularity == quant::Granularity::tensor) {
-    Range all{};
-    require(kernels::group_ranges({rows.data, rows.type, 1, count, count}, {0, 1}, 0, &all),
-            *job.linear);
-    part.min = all.min;
-    part.max = all.max;
-    part.finite = all.max >= all.min;
-  } else {
-    const bool grouped = scheme.granularity == quant::Granularity::group;
-    add_groups(part, rows, grouped ? scheme.group_size : rows.columns, job, scheme.symmetric);
+  bool finite = true;  // both ends are NaN where a weight is not
+  const Range* group = found.data();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (const double input_sum : input_sums) {
+      const double min = group->min, max = group->max;
+      const double range = range_of(min, max, scheme.symmetric);
+      part.weighted += range * range * input_sum;
+      part.widest_row = std::max(part.widest_row, max - min);
+      part.min = std::min(part.min, min);
+      part.max = std::max(part.max, max);
+      finite = finite && max >= min;
+      ++group;
+    }
   }
-  if (!part.finite) {
-    Moments m;
-    require(kernels::moments(rows.data, rows.type, count, &m), *job.linear);
-    part.num_not_finite = m.num_not_finite;
-  }
+  if (!finite) part.num_not_finite = count_not_finite(weights, linear, slice);
   return part;
 }
 

@@ -25,4 +25,12 @@ void convert_elements(DType dtype, const std::byte* in, std::int64_t count, floa
 /// Types in blocks; `out` has room for all elements of `num_blocks` blocks.
 void convert_blocks(DType dtype, const std::byte* in, std::int64_t num_blocks, float* out);
 
+/// Elements that share a step in a type in blocks: 16 or 32.
+int piece_elements(DType dtype);
+
+/// Smallest and largest of every piece, without converting the others: the numbers that
+/// convert_blocks gives. Where one of a piece is not finite, at least one of its two ends is not.
+void piece_ranges(DType dtype, const std::byte* in, std::int64_t num_blocks, float* min,
+                  float* max);
+
 }  // namespace tessera::weights

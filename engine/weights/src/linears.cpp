@@ -8,6 +8,7 @@
 
 #include "names.h"
 #include "quantised.h"
+#include "rows.h"
 #include "sizes.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -210,6 +211,16 @@ LinearWeight linear_of(const Weights& weights, const ModelShape& model, std::int
   return Finder(weights, model).find(layer_index, linear, copy);
 }
 
+void check_rows(const LinearWeight& linear, std::int64_t first, std::int64_t num_rows,
+                std::int64_t per_row, std::size_t room) {
+  if (first < 0 || num_rows < 0 || first > linear.num_rows - num_rows ||
+      room != static_cast<std::size_t>(num_rows * per_row)) {
+    throw Error(ErrorCode::internal,
+                fmt::format("{}: rows {} to {} of {} into {} numbers", describe(linear), first,
+                            first + num_rows, linear.num_rows, room));
+  }
+}
+
 void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::span<float> out) {
   read_linear_rows_f32(weights, linear, 0, linear.num_rows, out);
 }
@@ -217,12 +228,7 @@ void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::sp
 void read_linear_rows_f32(const Weights& weights, const LinearWeight& linear, std::int64_t first,
                           std::int64_t num_rows, std::span<float> out) {
   const std::int64_t columns = linear.in_features;
-  if (first < 0 || num_rows < 0 || first > linear.num_rows - num_rows ||
-      out.size() != static_cast<std::size_t>(num_rows * columns)) {
-    throw Error(ErrorCode::internal,
-                fmt::format("{}: rows {} to {} of {} into {} numbers", describe(linear), first,
-                            first + num_rows, linear.num_rows, out.size()));
-  }
+  check_rows(linear, first, num_rows, columns, out.size());
   if (linear.transposed) return read_transposed(weights, linear, first, num_rows, out);
   for (std::int64_t row = first; row < first + num_rows;) {
     // To the end of the block, or of what is wanted.

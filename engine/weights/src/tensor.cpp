@@ -101,16 +101,6 @@ std::optional<kernels::Real> real_of(DType dtype) {
   return std::nullopt;
 }
 
-std::optional<kernels::Matrix> matrix_of(const Weights& weights, const LinearWeight& linear) {
-  const auto type = real_of(linear.tensor->dtype);
-  if (!type || !linear.is_contiguous()) return std::nullopt;
-  const std::int64_t element = linear.offset + linear.first_row * linear.in_features;
-  const std::byte* data = weights.bytes(*linear.tensor).data() + element * kernels::size_of(*type);
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (address % static_cast<std::uintptr_t>(kernels::size_of(*type)) != 0) return std::nullopt;
-  return kernels::Matrix{data, *type, linear.num_rows, linear.in_features, linear.in_features};
-}
-
 kernels::Moments moments_of(const Weights& weights, const TensorInfo& tensor, int num_threads) {
   const std::int64_t count = tensor.num_elements();
   if (const auto type = real_of(tensor.dtype)) {

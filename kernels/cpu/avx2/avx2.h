@@ -7,6 +7,8 @@ namespace tessera::kernels::cpu::avx2 {
 
 void moments(Numbers x, Moments* out);
 void ranges(Numbers x, std::int64_t group_size, Range* out);
+void code_ranges(const std::int8_t* codes, std::int64_t num_groups, std::int64_t group_size,
+                 std::int8_t* min, std::int8_t* max);
 void quantise(Numbers x, const QuantiseOptions& options, std::uint8_t* codes);
 void dequantise(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
                 float* out);

@@ -1,4 +1,5 @@
 // The obvious versions of the kernels on rows of numbers; what the fast ones are tested against.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -49,6 +50,14 @@ void ranges(Numbers x, std::int64_t group_size, Range* out) {
   for (std::int64_t i = 0; i < x.count; i += group_size) {
     const std::int64_t left = x.count - i;
     *out++ = range({at(x.data, x.type, i), x.type, left < group_size ? left : group_size});
+  }
+}
+
+void code_ranges(const std::int8_t* codes, std::int64_t num_groups, std::int64_t group_size,
+                 std::int8_t* min, std::int8_t* max) {
+  for (std::int64_t g = 0; g < num_groups; ++g, codes += group_size) {
+    min[g] = *std::min_element(codes, codes + group_size);
+    max[g] = *std::max_element(codes, codes + group_size);
   }
 }
 

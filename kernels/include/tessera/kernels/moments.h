@@ -52,4 +52,9 @@ struct Range {
 /// Ranges alone, of the same groups: several times as fast as their moments.
 Status group_ranges(Matrix matrix, Rows rows, std::int64_t group_size, Range* out);
 
+/// Smallest and largest of every `group_size` codes of [num_groups][group_size]; fast for groups of
+/// 16 and 32, those of ggml's blocks.
+Status code_ranges(const std::int8_t* codes, std::int64_t num_groups, std::int64_t group_size,
+                   std::int8_t* min, std::int8_t* max);
+
 }  // namespace tessera::kernels

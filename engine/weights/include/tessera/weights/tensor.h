@@ -56,10 +56,6 @@ class Tensor {
   mutable kernels::Moments moments_;
 };
 
-/// The numbers as the kernels take them, where they lie in the mapped file: for matrices in one
-/// piece of F32, F16 or BF16 at an aligned address; empty for others.
-std::optional<kernels::Matrix> matrix_of(const Weights& weights, const LinearWeight& linear);
-
 /// The kernels' name of a type; empty for types that they do not take.
 std::optional<kernels::Real> real_of(DType dtype);
 
