@@ -53,7 +53,7 @@ return ts.experiment {
   grid = points,
   quick = { cluster = { "splitquant-8", "splitquant-8-scaled" }, indicator = { "hessian", "random" } },
   columns = indicator_rows.columns,
-  time_limit_s = 120,
+  time_limit_s = 1200,
   notes = indicator_rows.notes_and(splitquant.notes_and(
     "theta in seconds per normalised omega: the largest whose plan takes at most 1.1 of the fastest plan's time",
     "perplexities are the published figures; OPT's Hessian and variance need its weights (status no_weights)",

@@ -63,7 +63,7 @@ Status int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t toke
     return Status::invalid_argument;
   }
   if (weights.columns > kMaxColumns) return Status::unsupported;
-  cpu::chosen().int8_gemm(codes, scale, tokens, weights, outputs, out, out_stride);
+  cpu::chosen().int8_gemm({codes, scale, tokens, weights, outputs, out, out_stride});
   return Status::ok;
 }
 

@@ -27,6 +27,24 @@ struct QuantiseOptions {
   std::uint64_t seed, first_index;  ///< of the first number's element
 };
 
+/// out[t * out_stride + row] for the tokens t and the rows `outputs`.
+struct Int8Product {
+  const std::int8_t* codes;  ///< [tokens][weights.columns]
+  const float* scale;        ///< [tokens]
+  std::int64_t tokens;
+  Int8Weights weights;
+  Rows outputs;
+  float* out;
+  std::int64_t out_stride;
+
+  /// Groups of four columns.
+  TESSERA_KERNELS_INLINE std::int64_t quads() const { return (weights.columns + 3) / 4; }
+  /// The packed block that begins with a row.
+  TESSERA_KERNELS_INLINE const std::int8_t* block(std::int64_t row) const {
+    return weights.codes + row * quads() * 4;
+  }
+};
+
 /// One function of a kernel and the instruction set that it is written for; null: no version.
 struct Versions {
   const char* isa;
@@ -45,9 +63,7 @@ struct Versions {
                           std::int64_t out_stride) = nullptr;
   void (*quantise_row)(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes,
                        float* scale) = nullptr;
-  void (*int8_gemm)(const std::int8_t* codes, const float* scale, std::int64_t tokens,
-                    Int8Weights weights, Rows outputs, float* out,
-                    std::int64_t out_stride) = nullptr;
+  void (*int8_gemm)(const Int8Product& product) = nullptr;
 };
 
 /// The fastest version of every kernel that this machine runs (or what use_isa() set).

@@ -4,17 +4,16 @@
 #include "tessera/kernels/gemm.h"
 #include "tessera/kernels/int8.h"
 #include "tessera/kernels/quantise.h"
+#include "versions.h"
 
 // As avx512.h and amx.h declare them, under the names that CMakeLists.txt gives them.
 namespace tessera::kernels::cpu {
 namespace emulated_avx512 {
-void int8_gemm(const std::int8_t*, const float*, std::int64_t, Int8Weights, Rows, float*,
-               std::int64_t);
+void int8_gemm(const Int8Product&);
 void dequant_gemm(Matrix, PackedWeights, Rows, float*, std::int64_t);
 }  // namespace emulated_avx512
 namespace emulated_amx {
-void int8_gemm(const std::int8_t*, const float*, std::int64_t, Int8Weights, Rows, float*,
-               std::int64_t);
+void int8_gemm(const Int8Product&);
 }
 }  // namespace tessera::kernels::cpu
 
@@ -55,7 +54,7 @@ TEST_P(EmulatedInt8, GivesTheBitsOfTheScalarVersion) {
         ASSERT_EQ(int8_gemm(x.data(), x_scale.data(), tokens, weights, {first, rows},
                             expected.data(), stride),
                   Status::ok);
-        GetParam()(x.data(), x_scale.data(), tokens, weights, {first, rows}, got.data(), stride);
+        GetParam()({x.data(), x_scale.data(), tokens, weights, {first, rows}, got.data(), stride});
         ASSERT_EQ(got.num_touched(), 0);
         // Gaps and rows outside the slice are poison in both.
         ASSERT_EQ(std::memcmp(got.data(), expected.data(),

@@ -246,6 +246,18 @@ describe("claims", function()
       t:expect_that(support.changed(better, { holds = function() return false end }))
     end))
   end)
+  it("expect_that of a point that failed", function()
+    local e = ts.experiment { name = "x", grid = { c = { "a", "b" } }, run = function() end, columns = { "x" },
+      check = function(t)
+        t:expect_that { text = "a is above b", holds = function(at) return at { c = "a" }.x > at { c = "b" }.x end }
+      end }
+    local claim = claims.check(e, {
+      { point = { c = "a" }, status = "ok", x = 1 },
+      { point = { c = "b" }, status = "time_limit", error = "still running" },
+    })[1]
+    assert.equal("fail", claim.status)
+    assert.same({ "c=b: time_limit" }, claim.lines)
+  end)
   it("skips points that had no data to run on", function()
     local e = ts.experiment { name = "x", grid = { c = { "a" } }, run = function() end, columns = { "x" },
       check = function(t) t:expect_all { column = "x", at_least = 1 } end }

@@ -25,6 +25,12 @@ describe("ts.indicator", function()
     raises("out_of_range", "bitwidth", function() return i:omega(0, 0) end)
     assert.is_false((pcall(i.omega, i, 0, 8)))
     assert.is_false((pcall(i.omega, i)))
+    local random = ts.indicator { model = "opt-125m", kind = "random", seed = 3 }
+    local omegas = random:omegas(4)
+    assert.equal(12, #omegas)
+    for layer, omega in ipairs(omegas) do assert.equal(random:omega(layer - 1, 4), omega) end
+    assert.is_false((pcall(i.omegas, i, 8)))
+    raises("out_of_range", "bitwidth", function() return i:omegas(0) end)
   end)
 
   it("draws the same for the same seed", function()

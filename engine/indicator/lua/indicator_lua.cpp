@@ -19,19 +19,34 @@ namespace {
 
 using indicator::Indicator;
 
+std::int32_t bitwidth_at(lua_State* L, int index, const std::string& method) {
+  return static_cast<std::int32_t>(
+      lua_kit::check_integer(L, index, method + " bitwidth", 1, 16, "bits"));
+}
+
 // Arguments 2 and 3 of indicator:omega and its like.
 std::pair<std::size_t, std::int32_t> cell_of(lua_State* L, const Indicator& indicator,
                                              const std::string& method) {
   const auto layer = lua_kit::check_integer(L, 2, method + " layer_index", 0,
                                             static_cast<double>(indicator.num_layers) - 1);
-  const auto bit = lua_kit::check_integer(L, 3, method + " bitwidth", 1, 16, "bits");
-  return {static_cast<std::size_t>(layer), static_cast<std::int32_t>(bit)};
+  return {static_cast<std::size_t>(layer), bitwidth_at(L, 3, method)};
 }
 
 int omega(lua_State* L) {
   const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
   const auto [layer, bit] = cell_of(L, found, "indicator:omega");
   lua_pushnumber(L, found.at(layer, bit));
+  return 1;
+}
+
+int omegas(lua_State* L) {
+  const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
+  const std::int32_t bit = bitwidth_at(L, 2, "indicator:omegas");
+  std::vector<double> values;
+  for (std::size_t layer = 0; layer < found.num_layers; ++layer) {
+    values.push_back(found.at(layer, bit));
+  }
+  lua_kit::push_numbers(L, values);
   return 1;
 }
 
@@ -134,6 +149,8 @@ const lua_kit::ObjectType<indicator::Indicator>& lua_kit::object_type<indicator:
                   [](lua_State* L, const Indicator& i) { push_text(L, i.source); }}},
       .methods = {{"omega", guarded<omega>, "(layer_index: integer, bitwidth: integer): number",
                    "Raw omega of a layer (0-based)"},
+                  {"omegas", guarded<omegas>, "(bitwidth: integer): number[]",
+                   "Raw omega of every layer, the first layer first"},
                   {"standard_error", guarded<standard_error>,
                    "(layer_index: integer, bitwidth: integer): number?",
                    "Of omega where it is the mean of a sample, such as a loss over pieces of text"},

@@ -22,15 +22,7 @@ struct Tile {
   std::int64_t stride;
 };
 
-struct Product {
-  const std::int8_t* codes;
-  const float* scale;
-  std::int64_t tokens;
-  Int8Weights weights;
-  Rows outputs;
-  float* out;
-  std::int64_t out_stride;
-
+struct Product : Int8Product {
   /// In place where it is whole, otherwise a copy with zeros for what is missing.
   Tile token_tile(std::int64_t token, std::int64_t column, std::int8_t* copy) const {
     const std::int64_t k = weights.columns;
@@ -46,9 +38,8 @@ struct Product {
   }
 
   Tile weight_tile(std::int64_t row, std::int64_t column, std::int8_t* copy) const {
-    const std::int64_t quads = (weights.columns + 3) / 4;
-    const std::int64_t left = quads - column / 4;
-    const std::int8_t* from = weights.codes + (row * quads + column / 4 * kRows) * 4;
+    const std::int64_t left = quads() - column / 4;
+    const std::int8_t* from = block(row) + column * kRows;
     if (left >= kColumns / 4) return {from, 4 * kRows};
     __builtin_memset(copy, 0, kTileBytes);
     __builtin_memcpy(copy, from, static_cast<std::size_t>(left * kRows * 4));
@@ -100,14 +91,13 @@ struct Product {
 
 }  // namespace
 
-void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
-               Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride) {
-  const Product p{codes, scale, tokens, weights, outputs, out, out_stride};
+void int8_gemm(const Int8Product& product) {
+  const Product p{product};
   const TileConfig config;
   _tile_loadconfig(&config);
-  for (std::int64_t panel = 0; panel < tokens; panel += kPanelTokens) {
-    const std::int64_t end = tokens - panel < kPanelTokens ? tokens : panel + kPanelTokens;
-    for (std::int64_t row = outputs.first; row < outputs.last; row += 2 * kRows) {
+  for (std::int64_t panel = 0; panel < p.tokens; panel += kPanelTokens) {
+    const std::int64_t end = p.tokens - panel < kPanelTokens ? p.tokens : panel + kPanelTokens;
+    for (std::int64_t row = p.outputs.first; row < p.outputs.last; row += 2 * kRows) {
       for (std::int64_t token = panel; token < end; token += 2 * kTokens) p.tiles(token, row);
     }
   }

@@ -17,7 +17,6 @@ void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float
 void dequant_gemm_a8(Matrix activations, PackedWeights weights, Rows outputs, float* out,
                      std::int64_t out_stride);
 void quantise_row(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes, float* scale);
-void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
-               Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride);
+void int8_gemm(const Int8Product& product);
 
 }  // namespace tessera::kernels::cpu::avx2

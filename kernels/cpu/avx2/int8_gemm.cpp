@@ -258,13 +258,11 @@ class ManyTokens {
 
 }  // namespace
 
-void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
-               Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride) {
-  const Int8Product p{codes, scale, tokens, weights, outputs, out, out_stride};
-  if (tokens <= Int8Gemm<Int8Avx2>::kFew) {
-    Int8Gemm<Int8Avx2>::few(p);
+void int8_gemm(const Int8Product& product) {
+  if (product.tokens <= Int8Gemm<Int8Avx2>::kFew) {
+    Int8Gemm<Int8Avx2>::few(product);
   } else {
-    ManyTokens::run(p);
+    ManyTokens::run(product);
   }
 }
 

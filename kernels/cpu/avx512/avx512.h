@@ -9,7 +9,6 @@ void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float
                   std::int64_t out_stride);
 
 /// Also needs VNNI.
-void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
-               Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride);
+void int8_gemm(const Int8Product& product);
 
 }  // namespace tessera::kernels::cpu::avx512

@@ -27,9 +27,6 @@ struct Int8Vnni {
 
 }  // namespace
 
-void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
-               Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride) {
-  Int8Gemm<Int8Vnni>::run({codes, scale, tokens, weights, outputs, out, out_stride});
-}
+void int8_gemm(const Int8Product& product) { Int8Gemm<Int8Vnni>::run(product); }
 
 }  // namespace tessera::kernels::cpu::avx512

@@ -65,18 +65,18 @@ void dequant_gemm_a8(Matrix x, PackedWeights w, Rows outputs, float* out, std::i
   }
 }
 
-void int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens, Int8Weights w,
-               Rows outputs, float* out, std::int64_t out_stride) {
-  const std::int64_t quads = (w.columns + 3) / 4;
-  for (std::int64_t token = 0; token < tokens; ++token) {
-    for (std::int64_t row = outputs.first; row < outputs.last; ++row) {
-      const std::int8_t* packed =
-          w.codes + (row / kRowsPerBlock * quads * kRowsPerBlock + row % kRowsPerBlock) * 4;
+void int8_gemm(const Int8Product& p) {
+  const std::int64_t columns = p.weights.columns;
+  for (std::int64_t token = 0; token < p.tokens; ++token) {
+    for (std::int64_t row = p.outputs.first; row < p.outputs.last; ++row) {
+      const std::int64_t lane = row % kRowsPerBlock;
+      const std::int8_t* packed = p.block(row - lane) + lane * 4;
       std::int32_t sum = 0;
-      for (std::int64_t k = 0; k < w.columns; ++k) {
-        sum += codes[token * w.columns + k] * packed[k / 4 * kRowsPerBlock * 4 + k % 4];
+      for (std::int64_t k = 0; k < columns; ++k) {
+        sum += p.codes[token * columns + k] * packed[k / 4 * kRowsPerBlock * 4 + k % 4];
       }
-      out[token * out_stride + row] = scale[token] * w.scale[row] * static_cast<float>(sum);
+      p.out[token * p.out_stride + row] =
+          p.scale[token] * p.weights.scale[row] * static_cast<float>(sum);
     }
   }
 }

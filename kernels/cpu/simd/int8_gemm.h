@@ -17,19 +17,6 @@ namespace {
 
 constexpr int kRows = static_cast<int>(kRowsPerBlock);
 
-struct Int8Product {
-  const std::int8_t* codes;
-  const float* scale;
-  std::int64_t tokens;
-  Int8Weights weights;
-  Rows outputs;
-  float* out;
-  std::int64_t out_stride;
-
-  std::int64_t quads() const { return (weights.columns + 3) / 4; }
-  const std::int8_t* block(std::int64_t row) const { return weights.codes + row * quads() * 4; }
-};
-
 /// Quads [first, last) of the columns.
 struct QuadStrip {
   std::int64_t first, last;

@@ -27,17 +27,11 @@ local function range_of(values)
   return low, high
 end
 
-local function column_of(indicator, bitwidth)
-  local values = {}
-  for layer = 0, indicator.num_layers - 1 do values[layer + 1] = indicator:omega(layer, bitwidth) end
-  return values
-end
-
 --- omega[layer][bitwidth] with a shade on a logarithmic scale over the whole table, and its course over the layers.
 function M.heatmap(indicator)
   local columns, all = {}, {}
   for b, bitwidth in ipairs(indicator.bitwidths) do
-    columns[b] = column_of(indicator, bitwidth)
+    columns[b] = indicator:omegas(bitwidth)
     for _, value in ipairs(columns[b]) do all[#all + 1] = value end
   end
   local low, high = range_of(all)

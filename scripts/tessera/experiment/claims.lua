@@ -390,7 +390,14 @@ claim("expect_that", {
   local cells = self:cells(opt.where, path)
   if missing(cells, result) then return end
   local list = {}
-  for i, cell in ipairs(cells) do list[i] = cell.row end
+  for i, cell in ipairs(cells) do
+    list[i] = cell.row
+    if cell.row.error then
+      result.checked = result.checked + 1
+      wrong(result, ("%s: %s"):format(grid.text(cell.point), cell.row.status))
+    end
+  end
+  if result.failed > 0 then return end -- `holds` counts on numbers
   -- The row of one point: at { planner = "exact", cluster = "llmpq-3" }.
   local function at(wanted)
     local found

@@ -51,13 +51,6 @@ function M.truth()
   return truth
 end
 
--- omega over the layers at one bitwidth.
-local function column(of, bitwidth)
-  local values = {}
-  for layer = 0, of.num_layers - 1 do values[layer + 1] = of:omega(layer, bitwidth) end
-  return values
-end
-
 -- Whether most layers lose more at a bitwidth than two standard errors, where these are known.
 local function is_known(of, bitwidth)
   local count = 0
@@ -72,8 +65,7 @@ end
 function M.agreement(one, other, correlation)
   local sum, at = 0, {}
   for _, bitwidth in ipairs(other.bitwidths) do
-    local r = bitwidth < 16 and is_known(other, bitwidth)
-      and correlation(column(one, bitwidth), column(other, bitwidth))
+    local r = bitwidth < 16 and is_known(other, bitwidth) and correlation(one:omegas(bitwidth), other:omegas(bitwidth))
     if r then sum, at[#at + 1] = sum + r, bitwidth end
   end
   if #at > 0 then return sum / #at, at end

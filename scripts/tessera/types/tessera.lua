@@ -82,6 +82,7 @@ local ts = {}
 ---@field provenance string measured, fitted, published or modelled
 ---@field source string Where it comes from
 ---@field omega fun(self, layer_index: integer, bitwidth: integer): number Raw omega of a layer (0-based)
+---@field omegas fun(self, bitwidth: integer): number[] Raw omega of every layer, the first layer first
 ---@field standard_error fun(self, layer_index: integer, bitwidth: integer): number? Of omega where it is the mean of a sample, such as a loss over pieces of text
 ---@field save fun(self, path: string) Writes it as JSON
 
