@@ -46,6 +46,18 @@ TEST_F(WeightsFolder, readsTheShardsOfAnIndex) {
   }
 }
 
+TEST_F(WeightsFolder, leavesTheChoiceBetweenAnIndexAndASingleFileToTheUser) {
+  file("model.safetensors", holding("whole"));
+  file("a.safetensors", holding("x"));
+  index({{"x", "a.safetensors"}});
+  const std::string index_file = path("model.safetensors.index.json");
+  refuses(ErrorCode::invalid_argument, {folder(), path("model.safetensors"), index_file});
+  EXPECT_EQ(Weights::open(index_file)->names(), std::vector<std::string>{"x"});
+  EXPECT_EQ(Weights::open(path("model.safetensors"))->names(), std::vector<std::string>{"whole"});
+  index({{"whole", "./model.safetensors"}});
+  EXPECT_EQ(Weights::open(folder())->names(), std::vector<std::string>{"whole"});
+}
+
 TEST_F(WeightsFolder, readsShardsWithoutAnIndexInTheOrderOfTheirNames) {
   file("b.safetensors", holding("x"));
   file("a.safetensors", holding("y"));

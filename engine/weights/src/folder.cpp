@@ -71,6 +71,22 @@ void use_index(Source& source, const fs::path& index) {
   source.files = files_of_index(source.weight_map, source.index_path);
 }
 
+// Both in a folder: transformers reads the single file, vLLM the shards of the index.
+void refuse_single_beside_index(const Source& source, const fs::path& folder) {
+  const std::string single = (folder / kSingleName).string();
+  std::error_code error;
+  if (!is_there(single) ||
+      (source.files.size() == 1 && fs::equivalent(source.files.front(), single, error))) {
+    return;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} holds {} and an index of other files; name the one or the other, {} "
+                          "or {}, or take one away",
+                          quote(folder.string(), 300), kSingleName, quote(single, 300),
+                          quote(source.index_path, 300)),
+              source.index_path);
+}
+
 void use_gguf(Source& source, const fs::path& folder, const std::vector<std::string>& names) {
   if (names.size() > 1) {
     throw Error(
@@ -91,6 +107,7 @@ Source folder_source(const fs::path& folder) {
   const std::vector<std::string> pickles = ending_in(names, {".bin", ".pt", ".pth"});
   if (is_there(folder / kIndexName)) {
     use_index(source, folder / kIndexName);
+    refuse_single_beside_index(source, folder);
   } else if (is_there(folder / kSingleName)) {
     source.files = {(folder / kSingleName).string()};
   } else if (!safetensors.empty()) {
