@@ -52,11 +52,12 @@ core.document_object {
 }
 
 -- Of every claim but t:expect.
-local common = "where: table?, not_reproduced: string? })"
+local common = "where: table?, not_reproduced: string?, may_differ: string? })"
 
 core.document_object {
   name = "tessera.Claims", doc = "What `check` of an experiment is given: the rows, and ways to say what should hold. "
-    .. "A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds.",
+    .. "A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds. "
+    .. "One with `may_differ` counts apart where it does not hold.",
   methods = {
     { "expect_best", "(options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, "
       .. common, "The best row of each group of points is one with these values" },

@@ -305,6 +305,20 @@ describe("claims", function()
       assert.truthy(list[1].numbers:find("say why the claim does not hold", 1, true))
     end)
   end)
+  it("may_differ passes or counts apart", function()
+    local function with(rel)
+      return outcome(function(t)
+        t:expect_close { column = "throughput_tok_s", to = "paper", rel = rel, where = { c = "c" }, may_differ = "why" }
+      end)
+    end
+    assert.equal("pass", with(0.9))
+    local status, claim = with(0.1)
+    assert.same({ "differs", "why" }, { status, claim.not_reproduced })
+    local e = ts.experiment { name = "x", grid = { c = { "a" } }, run = function() end, check = function(t)
+      t:expect_all { column = "status", equals = "optimal", may_differ = "x" }
+    end }
+    assert.equal("fail", claims.check(e, { { point = { c = "a" }, status = "crashed", error = "killed" } })[1].status)
+  end)
   it("expect_all, expect_order, expect_ratio, expect", function()
     local exact = { planner = "exact" }
     assert.equal("pass", outcome(function(t)

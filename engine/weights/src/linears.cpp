@@ -216,8 +216,8 @@ void check_rows(const LinearWeight& linear, std::int64_t first, std::int64_t num
   if (first < 0 || num_rows < 0 || first > linear.num_rows - num_rows ||
       room != static_cast<std::size_t>(num_rows * per_row)) {
     throw Error(ErrorCode::internal,
-                fmt::format("{}: rows {} to {} of {} into {} numbers", describe(linear), first,
-                            first + num_rows, linear.num_rows, room));
+                fmt::format("{}: {} rows from {} on, of {}, into {} numbers", describe(linear),
+                            num_rows, first, linear.num_rows, room));
   }
 }
 

@@ -74,10 +74,10 @@ void check_range(const std::string& name, std::int64_t first, std::size_t wanted
                  std::int64_t count) {
   const auto size = static_cast<std::int64_t>(wanted);
   if (first >= 0 && size <= count && first <= count - size) return;
-  throw Error(ErrorCode::out_of_range,
-              fmt::format("tensor {}: elements {} to {} of {}", quote(name, 100), first,
-                          first + size, count),
-              name);
+  throw Error(
+      ErrorCode::out_of_range,
+      fmt::format("tensor {}: {} elements from {} on, of {}", quote(name, 100), size, first, count),
+      name);
 }
 
 // Any elements of a matrix whose rows are read whole.

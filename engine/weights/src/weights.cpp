@@ -187,8 +187,8 @@ void read_f32(const Weights& weights, const TensorInfo& tensor, std::int64_t fir
   }
   if (first < 0 || wanted > count || first > count - wanted) {
     throw Error(ErrorCode::out_of_range,
-                fmt::format("tensor {}: elements {} to {} of {}", quote(tensor.name, 100), first,
-                            first + wanted, count),
+                fmt::format("tensor {}: {} elements from {} on, of {}", quote(tensor.name, 100),
+                            wanted, first, count),
                 tensor.name);
   }
   const std::byte* data = weights.bytes(tensor).data();

@@ -39,7 +39,7 @@ Claims.__metatable = "tessera.Claims"
 -- Declares a method of `t`: its options and what judges it.
 local function claim(name, specs, judge)
   specs.where = { type = "table", doc = "Only points with these values" }
-  specs.not_reproduced = verdict.option
+  for key, spec in pairs(verdict.options) do specs[key] = spec end
   Claims[name] = function(self, given)
     local path = "t:" .. name
     if type(given) ~= "table" then fail(path, "give a table of options, not a " .. type(given)) end
@@ -48,7 +48,7 @@ local function claim(name, specs, judge)
       if spec.required and opt[key] == nil then fail(path .. "." .. key, "missing; " .. spec.doc) end
     end
     local result = { lines = {}, checked = 0, skipped = 0, failed = 0 }
-    result.not_reproduced = verdict.reason(opt.not_reproduced, path .. ".not_reproduced")
+    for key in pairs(verdict.options) do result[key] = verdict.reason(opt[key], path .. "." .. key) end
     for _, cell in ipairs(self:cells(opt.where, path)) do
       result.broken = result.broken or (cell.row and cell.row.error ~= nil)
     end

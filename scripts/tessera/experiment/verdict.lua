@@ -1,11 +1,17 @@
 -- What becomes of a claim: "pass", "fail", "skipped" where points that it is about have not been run, or "differs" for
 -- one that is known not to hold here and says why. A claim that is listed so and holds is a failure: the list is stale.
+-- A claim about data of the user's, which may come out either way, passes or differs.
 
 local core = require "tessera.core"
 
 local M = {}
 
-M.option = { type = "string", doc = "Why this does not hold here; it then counts apart, and fails once it holds" }
+M.options = {
+  not_reproduced = {
+    type = "string", doc = "Why this does not hold here; it then counts apart, and fails once it holds",
+  },
+  may_differ = { type = "string", doc = "Why this may not hold on other data; it then counts as not reproduced" },
+}
 
 --- The reason as given, or nil.
 function M.reason(text, path)
@@ -25,10 +31,11 @@ local function of_counts(result)
   return "pass"
 end
 
---- The status of { checked, skipped, failed, lines, not_reproduced, broken }; what there is to say goes to `lines`.
---- `broken`: a point that it is about failed, which is no finding.
+--- The status of { checked, skipped, failed, lines, not_reproduced, may_differ, broken }; what there is to say goes to
+--- `lines`. `broken`: a point that it is about failed, which is no finding.
 function M.of(result)
   local status = of_counts(result)
+  if status == "fail" then result.not_reproduced = result.not_reproduced or result.may_differ end
   if not result.not_reproduced or status == "skipped" then return status end
   if status == "pass" then
     table.insert(result.lines, 1, "it holds, though it is listed as not reproduced (" .. result.not_reproduced

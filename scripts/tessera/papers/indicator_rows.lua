@@ -118,9 +118,9 @@ function M.expect(t, clusters)
   if not disk.is_real or not disk.statistics then return end
   for _, cluster in ipairs(clusters) do
     local name = M.scaled(cluster)
-    local function compare(text, what, above)
+    local function compare(text, what, above, may_differ)
       t:expect_that {
-        text = text, where = { cluster = name, indicator = { "variance", above } },
+        text = text, where = { cluster = name, indicator = { "variance", above } }, may_differ = may_differ,
         holds = function(at)
           local ours, theirs = at { indicator = "variance" }[what], at { indicator = above }[what]
           return ours < theirs, ("%.3g against %.3g"):format(ours, theirs)
@@ -130,7 +130,8 @@ function M.expect(t, clusters)
     compare("the variance indicator takes less time than the Hessian", "overhead_s", "hessian")
     compare("its plan makes a smaller output error than those of random draws", "output_error", "random")
     if on_disk.knows_loss() then
-      compare("its plan raises the loss by less than random draws do", "loss_increase", "random")
+      compare("its plan raises the loss by less than random draws do", "loss_increase", "random",
+        "the papers show it for OPT; the loss of another model may rank layers otherwise, and random draws are five")
     end
   end
 end

@@ -10,14 +10,14 @@ error("for editors only: the definitions are built into the program")
 
 local ts = {}
 
---- What `check` of an experiment is given: the rows, and ways to say what should hold. A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds.
+--- What `check` of an experiment is given: the rows, and ways to say what should hold. A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds. One with `may_differ` counts apart where it does not hold.
 ---@class tessera.Claims
----@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string? }) The best row of each group of points is one with these values
----@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table?, not_reproduced: string? }) A column is within a ratio or a distance of the published one, another column, or a number
----@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table?, not_reproduced: string? }) Every row's column is within bounds, or equals a value
----@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string? }) The values of a key come in this order, the best first
----@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table?, not_reproduced: string? }) The mean ratio between two sets of points is within bounds
----@field expect_that fun(self, options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, string?), where: table?, not_reproduced: string? }) A claim in words, judged once all of its points have run; at { key = value } is the row of one
+---@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string?, may_differ: string? }) The best row of each group of points is one with these values
+---@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table?, not_reproduced: string?, may_differ: string? }) A column is within a ratio or a distance of the published one, another column, or a number
+---@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table?, not_reproduced: string?, may_differ: string? }) Every row's column is within bounds, or equals a value
+---@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string?, may_differ: string? }) The values of a key come in this order, the best first
+---@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table?, not_reproduced: string?, may_differ: string? }) The mean ratio between two sets of points is within bounds
+---@field expect_that fun(self, options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, string?), where: table?, not_reproduced: string?, may_differ: string? }) A claim in words, judged once all of its points have run; at { key = value } is the row of one
 ---@field expect fun(self, text: string, condition: any, numbers: any) A claim in words, whether it holds, and the numbers
 ---@field rows fun(self, where: table?): table[] Rows that are stored, to compute with
 ---@field published fun(self, point: table, column: string): any The paper's value of a point
