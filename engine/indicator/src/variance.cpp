@@ -51,9 +51,4 @@ double num_levels(int bitwidth, bool symmetric, StepForm form) {
          (form == StepForm::splitquant ? 1 : 0);
 }
 
-double range_of(double min, double max, bool symmetric) {
-  if (symmetric) return std::max(std::abs(min), std::abs(max));
-  return std::max(max, 0.0) - std::min(min, 0.0);
-}
-
 }  // namespace tessera::indicator

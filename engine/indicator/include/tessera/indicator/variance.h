@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -44,6 +46,9 @@ double num_levels(int bitwidth, bool symmetric, StepForm form);
 
 /// The range that one step covers with its levels: max|W|, or max - min with 0 between them, since
 /// 0 has a code.
-double range_of(double min, double max, bool symmetric);
+inline double range_of(double min, double max, bool symmetric) {
+  if (symmetric) return std::max(std::abs(min), std::abs(max));
+  return std::max(max, 0.0) - std::min(min, 0.0);
+}
 
 }  // namespace tessera::indicator
