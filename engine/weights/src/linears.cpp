@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "bounds.h"
 #include "names.h"
 #include "quantised.h"
-#include "rows.h"
 #include "sizes.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -209,16 +209,6 @@ std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& m
 LinearWeight linear_of(const Weights& weights, const ModelShape& model, std::int64_t layer_index,
                        const LinearShape& linear, std::int64_t copy) {
   return Finder(weights, model).find(layer_index, linear, copy);
-}
-
-void check_rows(const LinearWeight& linear, std::int64_t first, std::int64_t num_rows,
-                std::int64_t per_row, std::size_t room) {
-  if (first < 0 || num_rows < 0 || first > linear.num_rows - num_rows ||
-      room != static_cast<std::size_t>(num_rows * per_row)) {
-    throw Error(ErrorCode::internal,
-                fmt::format("{}: {} rows from {} on, of {}, into {} numbers", describe(linear),
-                            num_rows, first, linear.num_rows, room));
-  }
 }
 
 void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::span<float> out) {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "bounds.h"
 #include "convert.h"
-#include "rows.h"
 #include "tessera/core/error.h"
 #include "tessera/kernels/quantise.h"
 #include "tessera/weights/tensor.h"

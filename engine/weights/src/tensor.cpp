@@ -7,8 +7,8 @@
 #include <functional>
 #include <utility>
 
+#include "bounds.h"
 #include "tessera/core/error.h"
-#include "tessera/core/text.h"
 #include "tessera/kernels/parallel.h"
 
 namespace tessera::weights {
@@ -68,16 +68,6 @@ kernels::Moments moments_of_reads(
     }
     return moments;
   });
-}
-
-void check_range(const std::string& name, std::int64_t first, std::size_t wanted,
-                 std::int64_t count) {
-  const auto size = static_cast<std::int64_t>(wanted);
-  if (first >= 0 && size <= count && first <= count - size) return;
-  throw Error(
-      ErrorCode::out_of_range,
-      fmt::format("tensor {}: {} elements from {} on, of {}", quote(name, 100), size, first, count),
-      name);
 }
 
 // Any elements of a matrix whose rows are read whole.
@@ -140,7 +130,7 @@ Tensor::Tensor(std::string name, std::vector<std::int64_t> shape, std::vector<fl
 }
 
 void Tensor::read_f32(std::int64_t first, std::span<float> out) const {
-  check_range(name_, first, out.size(), num_elements_);
+  check_elements(name_, first, static_cast<std::int64_t>(out.size()), num_elements_);
   if (const auto* stored = std::get_if<Stored>(&source_)) {
     weights::read_f32(*stored->weights, *stored->info, first, out);
   } else if (const auto* matrix = std::get_if<Matrix>(&source_)) {

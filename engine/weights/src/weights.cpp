@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "bounds.h"
 #include "convert.h"
 #include "folder.h"
 #include "gguf.h"
@@ -177,7 +178,6 @@ void read_blocks(const DTypeInfo& info, const std::byte* data, std::int64_t firs
 void read_f32(const Weights& weights, const TensorInfo& tensor, std::int64_t first,
               std::span<float> out) {
   const DTypeInfo& info = info_of(tensor.dtype);
-  const std::int64_t count = tensor.num_elements();
   const auto wanted = static_cast<std::int64_t>(out.size());
   if (!info.readable) {
     throw Error(ErrorCode::unsupported,
@@ -185,12 +185,7 @@ void read_f32(const Weights& weights, const TensorInfo& tensor, std::int64_t fir
                             quote(tensor.file, 300), quote(tensor.name, 100), info.name),
                 tensor.name);
   }
-  if (first < 0 || wanted > count || first > count - wanted) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("tensor {}: {} elements from {} on, of {}", quote(tensor.name, 100),
-                            wanted, first, count),
-                tensor.name);
-  }
+  check_elements(tensor.name, first, wanted, tensor.num_elements());
   const std::byte* data = weights.bytes(tensor).data();
   if (info.block_elements == 1) {
     convert_elements(tensor.dtype, data + first * info.block_bytes, wanted, out.data());
