@@ -58,7 +58,7 @@ class Guarded {
   std::size_t first_;
 };
 
-/// `values` stored as `type`, with the bytes in `storage`, `misalign` bytes off alignment.
+/// `values` stored as `type`, with the bytes in `memory`, `misalign` elements off a cache line.
 struct Stored {
   Stored(const std::vector<float>& values, Real real, std::int64_t misalign = 0)
       : type(real),

@@ -4,9 +4,9 @@
 #include "avx2.h"
 
 // Groups of 16 or 32 codes, 32 groups at a time. Lane 0 of vector j is group j, lane 1 is group
-// j + 16. Each step interleaves the bytes of two vectors and keeps the smaller (larger) of the
-// halves: as many vectors later half as many, and after four steps byte j of a lane is the end of
-// group j.
+// j + 16. Each step interleaves the bytes of two vectors and keeps the smaller (larger) of each two
+// codes of a group, so that half as many vectors are left; after four steps byte j of a lane is the
+// end of its group j.
 namespace tessera::kernels::cpu::avx2 {
 namespace {
 
