@@ -6,6 +6,7 @@
 #include "problem_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::solver_lua {
@@ -52,13 +53,10 @@ namespace {
 solver::Constraint constraint_argument(lua_State* L, int index, const std::string& path) {
   const lua_kit::Options options(L, index, constraint_options(), path);
   options.push("terms");
-  const int terms = lua_gettop(L);
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, terms)); ++i) {
-    lua_rawgeti(L, terms, i);
-    const lua_kit::Options checked(L, lua_gettop(L), constraint_term_options(),
-                                   fmt::format("{}.terms[{}]", path, i));
-    lua_pop(L, 1);
-  }
+  lua_kit::for_each_item(
+      L, lua_gettop(L), options.path_of("terms"), [&](std::size_t, const std::string& term) {
+        const lua_kit::Options checked(L, lua_gettop(L), constraint_term_options(), term);
+      });
   lua_pop(L, 1);
   Json json = lua_kit::json_from_lua(L, index, path);
   for (Json& term : json["terms"]) {
@@ -94,16 +92,10 @@ const OptionTable& constraint_options() {
 std::vector<solver::Constraint> constraints_argument(lua_State* L, int index,
                                                      const std::string& path) {
   Json list = Json::array();
-  if (!lua_istable(L, index)) {
-    throw Error(ErrorCode::invalid_argument, path + ": a list of side constraints belongs here",
-                path);
-  }
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
-    lua_rawgeti(L, index, i);
-    const std::string where = fmt::format("{}[{}]", path, i);
-    list.push_back(to_json(constraint_argument(L, lua_gettop(L), where)));
-    lua_pop(L, 1);
-  }
+  lua_kit::check_table(L, index, path, "a list of side constraints");
+  lua_kit::for_each_item(L, index, path, [&](std::size_t, const std::string& item) {
+    list.push_back(to_json(constraint_argument(L, lua_gettop(L), item)));
+  });
   return solver::constraints_from_json(list, path);
 }
 

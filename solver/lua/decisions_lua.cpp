@@ -10,6 +10,7 @@
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/mix_bound.h"
 #include "tessera/solver/replan.h"
@@ -22,13 +23,10 @@ constexpr double kMostDevices = 4096;
 
 /// The list of counts at `index`.
 std::vector<std::int64_t> counts_argument(lua_State* L, int index) {
-  luaL_checktype(L, index, LUA_TTABLE);
   std::vector<std::int64_t> counts;
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
-    lua_rawgeti(L, index, i);
-    counts.push_back(lua_kit::check_integer(L, -1, fmt::format("counts[{}]", i), 0, kMostDevices));
-    lua_pop(L, 1);
-  }
+  lua_kit::for_each_item(L, index, "counts", [&](std::size_t, const std::string& path) {
+    counts.push_back(lua_kit::check_integer(L, -1, path, 0, kMostDevices));
+  });
   return counts;
 }
 
@@ -115,21 +113,18 @@ int with_devices(lua_State* L) {
 /// cannot hold the model.
 int mix_bounds(lua_State* L) {
   const LoweredProblem& p = problem_argument(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
   const solver::MixBound bound(p.instance);
   std::vector<double> latencies;
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, 2)); ++i) {
-    lua_rawgeti(L, 2, i);
+  lua_kit::for_each_item(L, 2, "mixes", [&](std::size_t, const std::string& path) {
     const auto counts = counts_argument(L, lua_gettop(L));
     if (counts.size() != p.instance.groups.size()) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("mixes[{}]: {} counts for {} device groups", i, counts.size(),
+                  fmt::format("{}: {} counts for {} device groups", path, counts.size(),
                               p.instance.groups.size()),
                   "mixes");
     }
     latencies.push_back(bound.latency_s(counts));
-    lua_pop(L, 1);
-  }
+  });
   lua_kit::push_numbers(L, latencies);
   return 1;
 }

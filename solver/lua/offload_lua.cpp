@@ -6,6 +6,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::solver_lua {
@@ -15,8 +16,7 @@ namespace {
 std::optional<StageOffload> stage_offload(lua_State* L, const std::string& path) {
   if (const auto* held = lua_kit::test_object<PlanStage>(L, -1)) return (*held)->offload;
   std::optional<StageOffload> offload;
-  lua_getfield(L, -1, "offload");
-  if (!lua_isnil(L, -1)) {
+  if (lua_kit::push_field(L, -1, "offload", path)) {
     const std::string where = path + ".offload";
     offload = stage_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
   }
@@ -32,22 +32,18 @@ int push_violation(lua_State* L, const solver::Violation& violation) {
 }  // namespace
 
 std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const std::string& path) {
-  lua_getfield(L, index, "offload");
   std::optional<OffloadArgument> argument;
-  if (!lua_isnil(L, -1)) {
+  if (lua_kit::push_field(L, index, "offload", path)) {
     const std::string where = path + ".offload";
     argument.emplace();
     argument->settings =
         plan_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
   }
   lua_pop(L, 1);
-  lua_getfield(L, index, "stages");
-  const int stages = lua_gettop(L);
-  for (int k = 1; k <= static_cast<int>(lua_objlen(L, stages)); ++k) {
-    const std::string where = fmt::format("{}.stages[{}]", path, k);
-    lua_rawgeti(L, stages, k);
+  lua_kit::push_field(L, index, "stages", path);
+  const std::string stages = lua_kit::field_path(path, "stages");
+  lua_kit::for_each_item(L, lua_gettop(L), stages, [&](std::size_t, const std::string& where) {
     const auto offload = stage_offload(L, where);
-    lua_pop(L, 1);
     if (argument) {
       argument->shares.push_back(offload.value_or(StageOffload{}));
     } else if (offload) {
@@ -57,7 +53,7 @@ std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const s
                       "itself as well",
                   where + ".offload");
     }
-  }
+  });
   lua_pop(L, 1);
   return argument;
 }

@@ -13,6 +13,7 @@
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/interrupt.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/grouping.h"
 #include "tessera/solver/plan_text.h"
@@ -320,24 +321,21 @@ solver::Candidate candidate_argument(lua_State* L, int index, const solver::Inst
   candidate.prefill_micro_batch_size = options.integer("prefill_micro_batch_size");
   candidate.decode_micro_batch_size = options.integer("decode_micro_batch_size");
   options.push("stages");
-  const int stages = lua_gettop(L);
   std::vector<std::string> names;
   candidate.first_layer.push_back(0);
-  for (int k = 1; k <= static_cast<int>(lua_objlen(L, stages)); ++k) {
-    lua_rawgeti(L, stages, k);
-    const std::string where = fmt::format("{}.stages[{}]", path, k);
+  const std::string path_of_stages = options.path_of("stages");
+  const int stages = lua_gettop(L);
+  if (lua_kit::border(L, stages) == 0) {
+    throw Error(ErrorCode::invalid_argument, path_of_stages + ": give a list of at least one stage",
+                path_of_stages);
+  }
+  lua_kit::for_each_item(L, stages, path_of_stages, [&](std::size_t, const std::string& where) {
     const auto [device, bitwidths] = stage_argument(L, where);
     names.push_back(device);
     for (std::int64_t bit : bitwidths)
       candidate.bit.push_back(bit_index(instance, bit, where + ".bitwidths"));
     candidate.first_layer.push_back(candidate.bit.size());
-    lua_pop(L, 1);
-  }
-  if (names.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of("stages") + ": give a list of at least one stage",
-                options.path_of("stages"));
-  }
+  });
   lua_pop(L, 1);
   candidate.order = solver::order_from_names(instance, names);
   return candidate;

@@ -9,6 +9,7 @@
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::solver_lua {
@@ -46,8 +47,8 @@ const OptionTable& candidate_options() {
   return table;
 }
 
-PlanCandidate candidate_at_top(lua_State* L) {
-  const lua_kit::Options options(L, lua_gettop(L), candidate_options(), "candidate");
+PlanCandidate candidate_at_top(lua_State* L, const std::string& path) {
+  const lua_kit::Options options(L, lua_gettop(L), candidate_options(), path);
   const auto number = [&](const char* name) {
     return options.given(name) ? std::optional<double>(options.number(name)) : std::nullopt;
   };
@@ -72,11 +73,10 @@ void set_outcome(lua_State* L, int index, Plan& plan) {
     plan.gap = (plan.objective - *plan.bound) / std::max(std::fabs(plan.objective), 1e-12);
   }
   if (options.push("candidates")) {
-    for (int i = 1; i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
-      lua_rawgeti(L, -1, i);
-      plan.candidates.push_back(candidate_at_top(L));
-      lua_pop(L, 1);
-    }
+    lua_kit::for_each_item(L, lua_gettop(L), options.path_of("candidates"),
+                           [&](std::size_t, const std::string& path) {
+                             plan.candidates.push_back(candidate_at_top(L, path));
+                           });
   }
   lua_pop(L, 1);
 }
@@ -119,18 +119,19 @@ int combine(lua_State* L) {
 int join(lua_State* L) {
   const auto& whole = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
   std::vector<Plan> replicas;
-  for (int r = 1; r <= static_cast<int>(lua_objlen(L, 2)); ++r) {
-    lua_rawgeti(L, 2, r);
-    replicas.push_back(*lua_kit::check_object<Plan>(L, -1, "replica"));
-    lua_rawgeti(L, 3, r);
-    for (int i = 1; i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
-      lua_rawgeti(L, -1, i);
-      replicas.back().devices.push_back(lua_kit::check_integer(L, -1, "device", 0, 1e6));
-      lua_pop(L, 1);
-    }
-    lua_pop(L, 2);
+  lua_kit::for_each_item(L, 2, "plans", [&](std::size_t r, const std::string& path) {
+    replicas.push_back(*lua_kit::check_object<Plan>(L, -1, path));
+    lua_kit::push_item(L, 3, r, "devices");
+    lua_kit::for_each_item(
+        L, lua_gettop(L), lua_kit::item_path("devices", r),
+        [&](std::size_t, const std::string& device) {
+          replicas.back().devices.push_back(lua_kit::check_integer(L, -1, device, 0, 1e6));
+        });
+  });
+  if (replicas.empty()) {
+    throw Error(ErrorCode::invalid_argument, "plans: give at least one", "plans");
   }
-  const std::string planner = replicas.at(0).planner;
+  const std::string planner = replicas.front().planner;
   auto plan =
       std::make_shared<Plan>(solver::join_replicas(whole.problem, std::move(replicas), planner));
   set_outcome(L, 4, *plan);

@@ -10,6 +10,7 @@
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/variants.h"
 
@@ -33,18 +34,16 @@ std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::
     return lua_kit::check_number(L, -1, where, 0, 1e300);
   };
   if (lua_type(L, -1) == LUA_TNUMBER) return std::vector<double>(num_layers, number(path));
-  if (!lua_istable(L, -1) || lua_objlen(L, -1) != num_layers) {
+  if (!lua_istable(L, -1) || lua_kit::list_length(L, lua_gettop(L), path) != num_layers) {
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("{}: a number, or a list of {}, one per layer, belongs here", path, num_layers),
         path);
   }
   std::vector<double> omega;
-  for (std::size_t i = 1; i <= num_layers; ++i) {
-    lua_rawgeti(L, -1, static_cast<int>(i));
-    omega.push_back(number(fmt::format("{}[{}]", path, i)));
-    lua_pop(L, 1);
-  }
+  lua_kit::for_each_item(L, lua_gettop(L), path, [&](std::size_t, const std::string& item) {
+    omega.push_back(number(item));
+  });
   return omega;
 }
 
@@ -91,12 +90,12 @@ void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::Servin
                 path + ": give a table by bitwidth, such as { [8] = 0.001, [4] = 0.1 }", path);
   }
   serving.kv_omega.clear();
-  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+  lua_kit::for_each_pair(L, -1, path, [&] {
     const auto bitwidth =
         static_cast<std::int32_t>(lua_kit::check_integer(L, -2, path + " bitwidth", 2, 16, "bits"));
     serving.kv_omega[bitwidth] =
         omega_of_layers(L, fmt::format("{}[{}]", path, bitwidth), num_layers);
-  }
+  });
   lua_pop(L, 1);
 }
 
@@ -124,11 +123,9 @@ int part_of(lua_State* L) {
   }
   std::vector<std::size_t> devices;
   const auto last = static_cast<double>(whole.problem.serving->cluster.devices.size()) - 1;
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, 2)); ++i) {
-    lua_rawgeti(L, 2, i);
-    devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, "devices", 0, last)));
-    lua_pop(L, 1);
-  }
+  lua_kit::for_each_item(L, 2, "devices", [&](std::size_t, const std::string& path) {
+    devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, path, 0, last)));
+  });
   const auto batch =
       lua_kit::check_integer(L, 3, "batch_size", 1, static_cast<double>(whole.instance.batch_size));
   try {

@@ -9,6 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/solver/variants.h"
 
 namespace tessera::solver_lua {
@@ -96,33 +97,15 @@ bool is_on(const solver::ServingProblem& serving, const Device& device) {
                      [&](const ClusterDevice& slot) { return slot.device.name == device.name; });
 }
 
-// A profile alone, or under a name, would read as an empty list, which is the roofline.
-void check_list(lua_State* L, int index, const std::string& path) {
-  bool is_list = lua_istable(L, index);
-  if (is_list && lua_objlen(L, index) == 0) {
-    lua_pushnil(L);
-    is_list = lua_next(L, index) == 0;
-    if (!is_list) lua_pop(L, 2);
-  }
-  if (is_list) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: {} where a list of profiles belongs, as {{ profile }}", path,
-                          lua_kit::describe_value(L, index)),
-              path);
-}
-
 std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
     lua_State* L, const lua_kit::Options& options, const solver::ServingProblem& serving) {
   const std::string path = options.path_of("profiles");
   std::vector<std::shared_ptr<const cost::Profile>> given;
   options.push("profiles");
   const int list = lua_gettop(L);
-  check_list(L, list, path);
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, list)); ++i) {
-    const std::string where = fmt::format("{}[{}]", path, i);
-    lua_rawgeti(L, list, i);
+  lua_kit::list_length(L, list, path, "give a list of profiles, as { profile }");
+  lua_kit::for_each_item(L, list, path, [&](std::size_t, const std::string& where) {
     auto profile = cost_lua::profile_argument(L, lua_gettop(L), where)->profile;
-    lua_pop(L, 1);
     if (profile->kernel_set != serving.kernel_set.name) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: of kernel set {}, the problem has {}", where,
@@ -141,7 +124,7 @@ std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
                   where);
     }
     given.push_back(std::move(profile));
-  }
+  });
   lua_pop(L, 1);
   return given;
 }
@@ -314,8 +297,8 @@ const OptionTable& problem_options() {
         .default_text = "\"tessera\""},
        {.name = "profiles",
         .type = OptionType::table,
-        .doc = "Profiles of the cluster's devices, or their files; default: the shipped ones of "
-               "the kernel set; {}: none, the roofline prices everything",
+        .doc = "For the cluster's devices, a list of profiles or of their files; default: the "
+               "shipped ones of the kernel set; {}: none, the roofline prices everything",
         .lua_type = "(tessera.Profile|string)[]"},
        {.name = "kv_bitwidth",
         .type = OptionType::integer_list,

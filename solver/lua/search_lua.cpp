@@ -12,6 +12,7 @@
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/plan_search.h"
 
@@ -84,25 +85,22 @@ const ScriptSearch& self(lua_State* L) {
 
 std::uint32_t kinds_argument(lua_State* L, int index) {
   if (lua_isnoneornil(L, index)) return solver::MoveQuery{}.kinds;
-  luaL_checktype(L, index, LUA_TTABLE);
   std::uint32_t kinds = 0;
   std::vector<std::string> names;
   for (int k = 0; k < solver::kNumMoveKinds; ++k) {
     names.emplace_back(to_string(static_cast<solver::MoveKind>(k)));
   }
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
-    lua_rawgeti(L, index, i);
-    const std::string name = lua_kit::check_text(L, -1, fmt::format("search:moves.kinds[{}]", i));
-    lua_pop(L, 1);
+  lua_kit::for_each_item(L, index, "search:moves.kinds", [&](std::size_t, const std::string& path) {
+    const std::string name = lua_kit::check_text(L, -1, path);
     const auto it = std::find(names.begin(), names.end(), name);
     if (it == names.end()) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("search:moves.kinds[{}]: no kind of move is called {}{}", i,
-                              quote(name), did_you_mean(name, names)),
+                  fmt::format("{}: no kind of move is called {}{}", path, quote(name),
+                              did_you_mean(name, names)),
                   "search:moves.kinds");
     }
     kinds |= 1u << (it - names.begin());
-  }
+  });
   return kinds;
 }
 

@@ -29,6 +29,15 @@ local unguarded = {
   ["engine/app/src/host.cpp"] = { ["[](lua_State* L) -> int"] = true },
 }
 
+-- Lua's calls that take the value at an index for what the caller says it is, and those whose complaints name nothing.
+local unchecked_reads = {
+  lua_tostring = "check_text", lua_tolstring = "check_text", lua_tonumber = "check_number", lua_tointeger = "check_integer",
+  lua_objlen = "list_length", lua_strlen = "check_text", lua_rawlen = "list_length", lua_rawgeti = "push_item",
+  lua_rawget = "push_field", lua_gettable = "push_field", lua_getfield = "push_field", lua_next = "for_each_pair",
+  lua_touserdata = "check_object", lua_tothread = "check_object", lua_tocfunction = "LuaFunction",
+  luaL_checktype = "check_table", luaL_checkudata = "check_object",
+}
+
 --- Comments and the inside of string literals become spaces; line numbers stay. Include lines are kept as they are.
 function M.code_only(text)
   local out, at = {}, 1
@@ -204,6 +213,16 @@ local function is_guarded(item)
   return item:find "^guarded<" or item:find "^lua_kit::guarded<" or item:find "^tessera::lua_kit::guarded<"
 end
 
+local function check_reads(file, context)
+  for at, word in file.code:gmatch "()%f[%w_](luaL?_%w+)%f[^%w_]" do
+    local instead = unchecked_reads[word]
+    if not instead and (word:find "^luaL_check[lins]" or word:find "^luaL_opt") then instead = "check_... or Options" end
+    if instead and word ~= "luaL_checkstack" then
+      context.report(file.path, line_of(file.code, at), "read", word .. " reads unchecked: use lua_kit::" .. instead)
+    end
+  end
+end
+
 -- Scripts reach C++ through these four doors; behind each one stands guarded<fn>.
 local function check_guarded(file, context)
   local code, path = file.code, file.path
@@ -286,7 +305,10 @@ function M.check(files)
       file.code = M.code_only(file.text)
       check_includes(file, context)
       check_words(file, context)
-      if M.module_of(file.path) ~= "engine/lua_kit" then check_guarded(file, context) end
+      if M.module_of(file.path) ~= "engine/lua_kit" then
+        check_guarded(file, context)
+        check_reads(file, context)
+      end
     end
   end
   check_map(context)

@@ -57,6 +57,10 @@ local cases = {
   { "guarded", "solver/lua/a.cpp", "t{.methods = {{\"a\", a, \"()\", \"doc\"}}};\n",
     "t{.methods = {{\"a\", guarded<a>, \"(x: {y})\", \"doc\"}}};\n" },
   { "guarded", "solver/lua/a.cpp", "const luaL_Reg list[] = {};\n", "// luaL_Reg\n" },
+  { "read", "solver/lua/a.cpp", "int n = lua_objlen(L, 2);\n", "std::size_t n = lua_kit::list_length(L, 2, path);\n" },
+  { "read", "engine/app/src/a.cpp", "std::string s = lua_tostring(L, -1);\n", "// lua_tostring(L, -1)\n" },
+  { "read", "engine/core/lua/a.cpp", "luaL_checktype(L, 2, LUA_TTABLE);\n", "luaL_checkstack(L, 2, \"a\");\n" },
+  { "read", "engine/core/lua/a.cpp", "double d = luaL_optnumber(L, 2, 0);\n", "lua_pushnumber(L, 2);\n" },
   { "length", "solver/src/a.cpp", ("\n"):rep(500), ("\n"):rep(499) },
   { "todo", "solver/src/a.cpp", "// TO" .. "DO\n", "// to do\n" },
   { "todo", "solver/src/a.lua", "-- FIX" .. "ME(me)\n", "-- fix\n" },
@@ -85,7 +89,7 @@ for number, case in ipairs(cases) do
     end
   end
 end
-for _, rule in ipairs { "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "length", "todo", "map" } do
+for _, rule in ipairs { "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "length", "todo", "map" } do
   expect(caught[rule], "no planted violation was caught by [%s]", rule)
 end
 print(("%d cases, %d failures"):format(#cases, failures))

@@ -128,6 +128,12 @@ describe("ts.tensor", function()
     raises("invalid_argument", "ts.tensor.data[2]",
       function() return ts.tensor { shape = { 2 }, data = { 1, "2" } } end)
     raises("invalid_argument", "ts.tensor.data[1]", function() return ts.tensor { shape = { 1 }, data = { 0 / 0 } } end)
+    -- Numbers and objects were read as if they were tables, out of memory that is not theirs.
+    for _, foreign in ipairs { 4, "4", true, print, ts.model "opt-125m", io.stdout } do
+      raises("invalid_argument", "ts.tensor.data: ", function() return ts.tensor { shape = { 16 }, data = foreign } end)
+    end
+    raises("invalid_argument", "ts.tensor.data: the list has gaps",
+      function() return ts.tensor { shape = { 3 }, data = { 1, nil, 3 } } end)
     raises("out_of_range", "ts.tensor.shape", function() return ts.tensor { shape = { -1 }, data = {} } end)
     raises("invalid_argument", "ts.tensor.shape", function() return ts.tensor { data = {} } end)
   end)

@@ -5,6 +5,7 @@
 
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::app {
@@ -19,36 +20,27 @@ bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c =
 // Adds the string keys of the table on top that start with `prefix`.
 void add_keys(lua_State* L, std::string_view prefix, bool only_functions,
               std::vector<std::string>& words) {
-  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-    if (lua_type(L, -2) != LUA_TSTRING || (only_functions && !lua_isfunction(L, -1))) continue;
+  lua_kit::for_each_pair(L, -1, "table", [&] {
+    if (lua_type(L, -2) != LUA_TSTRING || (only_functions && !lua_isfunction(L, -1))) return;
     std::string key = lua_kit::check_text(L, -2, "key");
     const bool name = !key.empty() && std::all_of(key.begin(), key.end(), is_word);
     if (name && key.rfind(prefix, 0) == 0) words.push_back(std::move(key));
-  }
+  });
 }
 
 int get_field(lua_State* L) {
-  lua_gettable(L, 1);
+  lua_kit::push_field(L, 1, lua_kit::check_text(L, 2, "name"), "value");
   return 1;
 }
 
 // Replaces the value on top by its field; nil where there is none.
 void step_into(lua_State* L, const std::string& name) {
-  if (lua_istable(L, -1)) {
-    lua_kit::push_text(L, name);
-    lua_rawget(L, -2);
-  } else if (lua_type(L, -1) == LUA_TUSERDATA) {
-    lua_pushcfunction(L, get_field);
-    lua_pushvalue(L, -2);
-    lua_kit::push_text(L, name);
-    if (lua_kit::protected_call(L, 2, 1) != 0) {
-      lua_pop(L, 1);
-      lua_pushnil(L);
-    }
-  } else {
-    lua_pushnil(L);
-  }
-  lua_remove(L, -2);
+  lua_pushcfunction(L, lua_kit::guarded<get_field>);
+  lua_insert(L, -2);
+  lua_kit::push_text(L, name);
+  if (lua_kit::protected_call(L, 2, 1) == 0) return;
+  lua_pop(L, 1);
+  lua_pushnil(L);
 }
 
 void add_members(lua_State* L, std::string_view prefix, bool methods,
@@ -74,18 +66,14 @@ bool complete_options(lua_State* L, const std::string& code, Completion& result)
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.prompt");
   if (lua_kit::protected_call(L, 1, 1) != 0) return false;
-  lua_getfield(L, -1, "complete");
+  lua_kit::push_field(L, -1, "complete", "tessera.prompt");
   lua_kit::push_text(L, code);
   if (lua_kit::protected_call(L, 1, 2) != 0 || !lua_istable(L, -2)) return false;
-  const auto length = static_cast<std::size_t>(lua_tointeger(L, -1));
-  lua_pop(L, 1);
-  for (int i = 1;; ++i) {
-    lua_rawgeti(L, -1, i);
-    if (lua_type(L, -1) != LUA_TSTRING) break;
-    result.words.push_back(lua_kit::check_text(L, -1, "word"));
-    lua_pop(L, 1);
-  }
-  result.word_length = length;
+  result.word_length =
+      static_cast<std::size_t>(lua_kit::check_integer(L, -1, "length of the word", 0, 1e9));
+  lua_kit::for_each_item(L, lua_gettop(L) - 1, "words", [&](std::size_t, const std::string& path) {
+    result.words.push_back(lua_kit::check_text(L, -1, path));
+  });
   return !result.words.empty();
 }
 

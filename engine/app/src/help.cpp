@@ -8,6 +8,7 @@
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "verbs.h"
 
@@ -22,8 +23,7 @@ bool push_library_function(lua_State* L, const char* name) {
     lua_pop(L, 1);
     return false;
   }
-  lua_kit::push_text(L, name);
-  lua_rawget(L, -2);
+  lua_kit::push_field(L, -1, name, "tessera");
   lua_remove(L, -2);
   if (lua_isfunction(L, -1)) return true;
   lua_pop(L, 1);

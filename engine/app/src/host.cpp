@@ -20,7 +20,9 @@
 #include "tessera/core/colour.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::app {
@@ -40,8 +42,9 @@ std::size_t default_memory_limit() {
 
 // An error outside any protected call, which only running out of memory can cause.
 int panic(lua_State* L) {
-  const char* message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error";
-  std::fprintf(stderr, "tessera: %s, while reporting another error\n", message);
+  const std::string message(lua_kit::text_or_empty(L, -1));  // nothing that asks Lua for memory
+  std::fprintf(stderr, "tessera: %s, while reporting another error\n",
+               message.empty() ? "error" : message.c_str());
   std::_Exit(kFailed);
 }
 
@@ -140,9 +143,7 @@ Host::Host(HostSettings settings)
   if (L_ == nullptr) throw Error(ErrorCode::internal, "cannot create a Lua state");
   lua_atpanic(L_, panic);
   luaL_openlibs(L_);
-  lua_pushlightuserdata(L_, const_cast<char*>(&kHostKey));
-  lua_pushlightuserdata(L_, this);
-  lua_rawset(L_, LUA_REGISTRYINDEX);
+  lua_kit::set_registry_pointer(L_, &kHostKey, this);
   set_package_path();
   set_arguments();
   open_host_module(*this);
@@ -159,11 +160,7 @@ Host::~Host() {
 }
 
 Host& Host::of(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kHostKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  auto* host = static_cast<Host*>(lua_touserdata(L, -1));
-  lua_pop(L, 1);
-  return *host;
+  return *static_cast<Host*>(lua_kit::registry_pointer(L, &kHostKey));
 }
 
 void Host::set_package_path() {
@@ -175,8 +172,8 @@ void Host::set_package_path() {
   }
   lua_kit::set_library_folder(L_, installation_.scripts_dir + "/tessera/");
   lua_getglobal(L_, "package");
-  lua_getfield(L_, -1, "path");
-  path += lua_tostring(L_, -1);
+  lua_kit::push_field(L_, -1, "path", "package");
+  path += lua_kit::check_text(L_, -1, "package.path");
   lua_pop(L_, 1);
   lua_kit::push_text(L_, path);
   lua_setfield(L_, -2, "path");

@@ -25,6 +25,7 @@
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "version.h"
 
@@ -53,8 +54,7 @@ void full_text(lua_State* L) {
       break;
     case LUA_TNUMBER:
     case LUA_TSTRING:
-      lua_pushvalue(L, -1);
-      lua_tostring(L, -1);  // converts the copy
+      lua_kit::push_text(L, lua_kit::text_of_scalar(L, -1));
       break;
     default:
       lua_pushfstring(L, "%s: %p", luaL_typename(L, -1), lua_topointer(L, -1));
@@ -71,10 +71,9 @@ int print(lua_State* L) {
     lua_settop(L, num_arguments);
     lua_pushvalue(L, i);
     full_text(L);
-    std::size_t length = 0;
-    const char* text = lua_tolstring(L, -1, &length);
+    const std::string text = lua_kit::check_text(L, -1, "print");
     if (i > 1) std::fputc('\t', stream);
-    std::fwrite(text, 1, length, stream);
+    std::fwrite(text.data(), 1, text.size(), stream);
   }
   std::fputc('\n', stream);
   if (std::ferror(stream) != 0) {
@@ -323,8 +322,8 @@ void open_host_module(Host& host) {
   if (host.settings().json) {
     // io.write follows print; io.stdout stays what it says.
     lua_getglobal(L, "io");
-    lua_getfield(L, -1, "output");
-    lua_getfield(L, -2, "stderr");
+    lua_kit::push_field(L, -1, "output", "io");
+    lua_kit::push_field(L, -2, "stderr", "io");
     host.call(1, 0);
     lua_pop(L, 1);
   }

@@ -5,6 +5,7 @@
 
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::app {
@@ -26,11 +27,7 @@ struct Loads {
 const char kLoadsKey = 0;
 
 Loads& loads(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kLoadsKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  auto* found = static_cast<Loads*>(lua_touserdata(L, -1));
-  lua_pop(L, 1);
-  return *found;
+  return *static_cast<Loads*>(lua_kit::registry_pointer(L, &kLoadsKey));
 }
 
 // The file that the function on top of the stack was compiled from, or "".
@@ -59,7 +56,7 @@ int load_file(lua_State* L) {
 }
 
 int do_file(lua_State* L) {
-  if (lua_type(L, 1) == LUA_TSTRING) loads(L).add(lua_tostring(L, 1));
+  if (lua_type(L, 1) == LUA_TSTRING) loads(L).add(lua_kit::check_text(L, 1, "dofile"));
   return call_original(L);
 }
 
@@ -73,7 +70,8 @@ int search_module(lua_State* L) {
 }
 
 int require_module(lua_State* L) {
-  const std::string name = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
+  const std::string name =
+      lua_type(L, 1) == LUA_TSTRING ? lua_kit::check_text(L, 1, "require") : "";
   const int num_results = call_original(L);
   const auto& known = loads(L).of_module;
   if (const auto found = known.find(name); found != known.end()) loads(L).add(found->second);
@@ -81,7 +79,7 @@ int require_module(lua_State* L) {
 }
 
 int destroy(lua_State* L) {
-  static_cast<Loads*>(lua_touserdata(L, 1))->~Loads();
+  loads(L).~Loads();
   return 0;
 }
 
@@ -105,8 +103,8 @@ void record_loads(lua_State* L, std::string library_folder) {
   lua_pushcclosure(L, guarded<require_module>, 1);
   lua_setglobal(L, "require");
   lua_getglobal(L, "package");
-  lua_getfield(L, -1, "loaders");
-  lua_rawgeti(L, -1, 2);
+  lua_kit::push_field(L, -1, "loaders", "package");
+  lua_kit::push_item(L, -1, 2, "package.loaders");
   lua_pushcclosure(L, guarded<search_module>, 1);
   lua_rawseti(L, -2, 2);
   lua_pop(L, 2);

@@ -4,8 +4,10 @@
 
 #include "flags.h"
 #include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::app {
@@ -17,7 +19,7 @@ ExitStatus push_library(Host& host, std::string_view module, const char* field) 
   lua_getglobal(L, "require");
   lua_kit::push_text(L, std::string(module));
   if (const ExitStatus status = host.call(1, 1); status != kDone) return status;
-  lua_getfield(L, -1, field);
+  lua_kit::push_field(L, -1, field, module);
   lua_remove(L, -2);
   return kDone;
 }
@@ -26,8 +28,8 @@ ExitStatus push_library(Host& host, std::string_view module, const char* field) 
 ExitStatus status_of_results(Host& host) {
   lua_State* L = host.state();
   if (!lua_isnil(L, -1)) return host.report_error();  // `why` reads like an error that was raised
-  const bool is_status = lua_type(L, -2) == LUA_TNUMBER;
-  return is_status ? static_cast<ExitStatus>(lua_tointeger(L, -2)) : kDone;
+  if (lua_type(L, -2) != LUA_TNUMBER) return kDone;
+  return static_cast<ExitStatus>(lua_kit::check_integer(L, -2, "exit status", 0, 255));
 }
 
 void set_run_options(lua_State* L, const FlagValues& flags) {
@@ -45,7 +47,7 @@ const char* runner_of(lua_State* L, int index) {
   if (luaL_getmetafield(L, index, "__metatable") == 0 || lua_type(L, -1) != LUA_TSTRING) {
     return nullptr;
   }
-  const std::string_view type = lua_tostring(L, -1);
+  const std::string type = lua_kit::check_text(L, -1, "__metatable");
   if (type == "tessera.Experiment") return "tessera.experiment.runner";
   if (type == "tessera.Collection") return "tessera.experiment.members";
   return nullptr;

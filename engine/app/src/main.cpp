@@ -21,6 +21,7 @@
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "version.h"
 #include "worker.h"
@@ -72,7 +73,7 @@ Json describe_experiment(Host& host, Listed& entry) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.experiment.describe");
   if (host.call(1, 1) != kDone) return fields;
-  lua_getfield(L, -1, "of");
+  lua_kit::push_field(L, -1, "of", "tessera.experiment.describe");
   lua_kit::push_text(L, entry.path);
   if (host.call(1, 1) != kDone || lua_isnil(L, -1)) return fields;
   fields = lua_kit::json_from_lua(L, -1, "experiment");

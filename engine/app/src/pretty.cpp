@@ -9,6 +9,7 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/table.h"
 
 namespace tessera::app {
 namespace {
@@ -54,7 +55,7 @@ class Printer {
       case LUA_TSTRING:
         return quoted(lua_kit::check_text(L_, -1, "value"));
       case LUA_TNUMBER:
-        return number(lua_tonumber(L_, -1));
+        return number(raw_number(-1));
       case LUA_TNIL:
         return "nil";
       case LUA_TBOOLEAN:
@@ -72,6 +73,8 @@ class Printer {
 
  private:
   static std::string number(double value) { return format_number(value, 14); }
+  // NaN and infinities as well.
+  double raw_number(int index) const { return lua_kit::any_number(L_, index, "value"); }
 
   std::string by_tostring() {
     luaL_getmetafield(L_, -1, "__tostring");
@@ -113,23 +116,23 @@ class Printer {
   // "1", "name = 2", "[true] = 3" of the table on top: items first, then keys in order.
   std::vector<std::string> print_items(std::size_t indent) {
     std::vector<std::string> items;
-    const int length = static_cast<int>(lua_objlen(L_, -1));
+    const int length = static_cast<int>(lua_kit::border(L_, -1));
     for (int i = 1; i <= std::min(length, kMaxItems); ++i) {
-      lua_rawgeti(L_, -1, i);
+      lua_kit::push_item(L_, -1, static_cast<std::size_t>(i), "value");
       items.push_back(print(indent));
       lua_pop(L_, 1);
     }
     int left_out = std::max(length - kMaxItems, 0);
     std::vector<std::pair<std::string, std::string>> fields;
-    for (lua_pushnil(L_); lua_next(L_, -2) != 0; lua_pop(L_, 1)) {
-      if (is_item_key(length)) continue;
+    lua_kit::for_each_pair(L_, -1, "value", [&] {
+      if (is_item_key(length)) return;
       if (static_cast<int>(fields.size()) >= kMaxItems) {
         ++left_out;
-        continue;
+        return;
       }
       std::string value = print(indent);
       fields.emplace_back(key(), std::move(value));
-    }
+    });
     std::sort(fields.begin(), fields.end());
     for (const auto& [name, value] : fields) items.push_back(name + " = " + value);
     if (left_out > 0) items.push_back(fmt::format("... ({} more)", left_out));
@@ -138,7 +141,7 @@ class Printer {
 
   bool is_item_key(int length) const {
     if (lua_type(L_, -2) != LUA_TNUMBER) return false;
-    const double value = lua_tonumber(L_, -2);
+    const double value = raw_number(-2);
     return value >= 1 && value <= length && value == static_cast<int>(value);
   }
 

@@ -22,6 +22,7 @@
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "version.h"
 
@@ -192,7 +193,7 @@ enum class Parsed { complete, incomplete, wrong };
 
 // Whether the syntax error on top says that more lines are needed.
 bool ends_too_early(lua_State* L) {
-  return std::string_view(lua_tostring(L, -1)).ends_with("near '<eof>'");
+  return lua_kit::check_text(L, -1, "message").ends_with("near '<eof>'");
 }
 
 // Pushes the code as a function that returns the value of an expression, or runs statements; on a
@@ -241,7 +242,7 @@ bool help_on_method(lua_State* L) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.prompt");
   if (lua_kit::protected_call(L, 1, 1) != 0) return false;
-  lua_getfield(L, -1, "method_help");
+  lua_kit::push_field(L, -1, "method_help", "tessera.prompt");
   lua_pushvalue(L, 1);
   if (lua_kit::protected_call(L, 1, 1) != 0 || lua_type(L, -1) != LUA_TSTRING) return false;
   std::cout << lua_kit::check_text(L, -1, "help") << std::flush;
@@ -251,15 +252,15 @@ bool help_on_method(lua_State* L) {
 // The name of a function of the library, as "ts.plan", or "".
 std::string name_of_function(lua_State* L, int index) {
   const lua_kit::StackGuard guard(L);
-  lua_pushliteral(L, "ts");
-  lua_rawget(L, LUA_GLOBALSINDEX);
+  lua_kit::push_field(L, LUA_GLOBALSINDEX, "ts", "globals");
   if (!lua_istable(L, -1)) return "";
-  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+  std::string name;
+  lua_kit::for_each_pair(L, -1, "ts", [&] {
     if (lua_type(L, -2) == LUA_TSTRING && lua_rawequal(L, -1, index)) {
-      return "ts." + lua_kit::check_text(L, -2, "name");
+      name = "ts." + lua_kit::check_text(L, -2, "name");
     }
-  }
-  return "";
+  });
+  return name;
 }
 
 int show_help(lua_State* L) {
@@ -306,7 +307,7 @@ void open_prompt_globals(Host& host) {
   if (host.call(1, 1) == kDone) {
     for (const char* name : {"describe", "reload", "time"}) {
       lua_kit::push_text(L, name);
-      lua_getfield(L, -2, name);
+      lua_kit::push_field(L, -2, name, "tessera.prompt");
       lua_rawset(L, LUA_GLOBALSINDEX);
     }
   }
@@ -336,7 +337,7 @@ bool take_line(Host& host, LineEditor* terminal, std::string& code, const std::s
   if (terminal != nullptr) terminal->remember(code);
   code.clear();
   if (parsed == Parsed::complete) return evaluate(host, timed);
-  std::fprintf(stderr, "tessera: %s\n", lua_tostring(L, -1));
+  std::fprintf(stderr, "tessera: %s\n", lua_kit::check_text(L, -1, "message").c_str());
   lua_settop(L, 0);
   return false;
 }

@@ -9,6 +9,8 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/text.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/table.h"
 
 namespace tessera::app {
 namespace fs = std::filesystem;
@@ -31,11 +33,7 @@ std::string find_script(const Installation& installation, const std::string& pat
   return path;
 }
 
-void set_script_globals(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kGlobalsKey));
-  lua_insert(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
-}
+void set_script_globals(lua_State* L) { lua_kit::set_registry_value(L, &kGlobalsKey); }
 
 void load_text(lua_State* L, const std::string& code, const std::string& chunk_name) {
   const std::string shown = chunk_name.substr(1);
@@ -47,12 +45,11 @@ void load_text(lua_State* L, const std::string& code, const std::string& chunk_n
                 fmt::format("{}: not a Lua script: NUL byte at offset {}", shown, nul), shown);
   }
   if (luaL_loadbufferx(L, code.data(), code.size(), chunk_name.c_str(), "t") != 0) {
-    const std::string message = lua_tostring(L, -1);
+    const std::string message = lua_kit::check_text(L, -1, "message");
     lua_pop(L, 1);
     throw Error(ErrorCode::script, message, shown);
   }
-  lua_pushlightuserdata(L, const_cast<char*>(&kGlobalsKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_kit::push_registry_value(L, &kGlobalsKey);
   if (lua_isnil(L, -1)) return lua_pop(L, 1);
   lua_setfenv(L, -2);
 }

@@ -10,6 +10,7 @@
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/table.h"
 
 namespace tessera::app {
 namespace {
@@ -33,11 +34,9 @@ bool is_exempt(lua_State* L, Access access) {
 // Of the table at index 1: inside the metamethod, that of the globals.
 std::vector<std::string> global_names(lua_State* L) {
   std::vector<std::string> names;
-  lua_pushvalue(L, 1);
-  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+  lua_kit::for_each_pair(L, 1, "globals", [&] {
     if (lua_type(L, -2) == LUA_TSTRING) names.push_back(lua_kit::check_text(L, -2, "global"));
-  }
-  lua_pop(L, 1);
+  });
   std::sort(names.begin(), names.end());
   return names;
 }

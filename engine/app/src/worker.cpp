@@ -4,6 +4,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/workers/channel.h"
 
@@ -39,7 +40,7 @@ ExitStatus run_worker(const std::string& argument) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.experiment.worker");
   if (const ExitStatus status = host.call(1, 1); status != kDone) return status;
-  lua_getfield(L, -1, "main");
+  lua_kit::push_field(L, -1, "main", "tessera.experiment.worker");
   lua_kit::push_json(L, setup);
   return host.call(1, 0);
 }

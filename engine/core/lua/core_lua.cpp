@@ -9,12 +9,13 @@
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::core_lua {
 namespace {
 
-constexpr const char* kEnvironmentKey = "tessera.environment";
+const char kEnvironmentKey = 0;
 
 /// names(kind): what can be asked for by name ("models", "devices", "clusters", "workloads",
 /// "kernel_sets").
@@ -30,15 +31,15 @@ int data_file(lua_State* L) {
   return 1;
 }
 
-/// did_you_mean(word, candidates): the tail of an error message.
+/// did_you_mean(word, candidates): the tail of an error message. Candidates may be a list that is
+/// also a set: { "a", a = true }.
 int suggestion(lua_State* L) {
   const std::string word = lua_kit::check_text(L, 1, "word");
-  luaL_checktype(L, 2, LUA_TTABLE);
   std::vector<std::string> candidates;
-  for (int i = 1;; ++i) {
-    lua_rawgeti(L, 2, i);
-    if (lua_isnil(L, -1)) break;
-    candidates.push_back(lua_kit::check_text(L, -1, "candidates"));
+  lua_kit::check_table(L, 2, "candidates", "a list of words");
+  for (std::size_t i = 1; i <= lua_kit::border(L, 2); ++i) {
+    lua_kit::push_item(L, 2, i, "candidates");
+    candidates.push_back(lua_kit::check_text(L, -1, lua_kit::item_path("candidates", i)));
     lua_pop(L, 1);
   }
   lua_kit::push_text(L, did_you_mean(word, candidates));
@@ -190,14 +191,11 @@ int help_text(lua_State* L) {
 }  // namespace
 
 void set_environment(lua_State* L, Environment* environment) {
-  lua_pushlightuserdata(L, environment);
-  lua_setfield(L, LUA_REGISTRYINDEX, kEnvironmentKey);
+  lua_kit::set_registry_pointer(L, &kEnvironmentKey, environment);
 }
 
 Environment& environment(lua_State* L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, kEnvironmentKey);
-  auto* found = static_cast<Environment*>(lua_touserdata(L, -1));
-  lua_pop(L, 1);
+  auto* found = static_cast<Environment*>(lua_kit::registry_pointer(L, &kEnvironmentKey));
   if (found == nullptr) throw Error(ErrorCode::internal, "this Lua state has no environment");
   return *found;
 }

@@ -8,6 +8,7 @@
 #include "tessera/core/error.h"
 #include "tessera/cost/fit.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::cost_lua {
@@ -110,11 +111,11 @@ std::vector<std::int32_t> folds_of(lua_State* L, const lua_kit::Options& options
   const bool is_file = lua_type(L, list) == LUA_TSTRING;  // which has no column for it
   std::vector<std::int32_t> folds;
   for (std::size_t i = 0; i < samples.size() && !is_file; ++i) {
-    lua_rawgeti(L, list, static_cast<int>(i) + 1);
-    lua_getfield(L, -1, "fold");
-    if (!lua_isnil(L, -1)) {
-      folds.push_back(static_cast<std::int32_t>(lua_kit::check_integer(
-          L, -1, fmt::format("{}[{}].fold", options.path_of("samples"), i + 1), 0, 1e9)));
+    const std::string path = lua_kit::item_path(options.path_of("samples"), i + 1);
+    lua_kit::push_item(L, list, i + 1, options.path_of("samples"));
+    if (lua_kit::push_field(L, -1, "fold", path)) {
+      folds.push_back(static_cast<std::int32_t>(
+          lua_kit::check_integer(L, -1, lua_kit::field_path(path, "fold"), 0, 1e9)));
     }
     lua_pop(L, 2);
   }

@@ -12,6 +12,7 @@
 #include "tessera/core/text.h"
 #include "tessera/cost/read_samples.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::cost_lua {
@@ -68,8 +69,7 @@ class Fields {
       : L_(L), index_(index), path_(std::move(path)) {}
 
   bool push(const char* name) const {
-    lua_getfield(L_, index_, name);
-    if (!lua_isnil(L_, -1)) return true;
+    if (lua_kit::push_field(L_, index_, name, path_)) return true;
     lua_pop(L_, 1);
     return false;
   }
@@ -101,16 +101,14 @@ void check_keys(lua_State* L, int index, const std::string& path, bool is_sample
   static const std::vector<std::string> query_keys = known_keys(false);
   static const std::vector<std::string> sample_keys = known_keys(true);
   const std::vector<std::string>& known = is_sample ? sample_keys : query_keys;
-  lua_pushnil(L);
-  while (lua_next(L, index) != 0) {
-    lua_pop(L, 1);
-    if (lua_type(L, -1) != LUA_TSTRING) {
-      fail(path, lua_kit::describe_value(L, -1) + " is a key where field names belong");
+  lua_kit::for_each_pair(L, index, path, [&] {
+    if (lua_type(L, -2) != LUA_TSTRING) {
+      fail(path, lua_kit::describe_value(L, -2) + " is a key where field names belong");
     }
-    const std::string key = lua_tostring(L, -1);
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string key = lua_kit::check_text(L, -2, path);
+    if (std::find(known.begin(), known.end(), key) != known.end()) return;
     fail(path + "." + key, "unknown field" + did_you_mean(key, known));
-  }
+  });
 }
 
 // By which fields are there, not by their values: m = 0 is a GEMM without rows, and refused as one.
@@ -235,12 +233,14 @@ namespace {
 
 std::vector<cost::Sample> samples_of_table(lua_State* L, int index, const std::string& path) {
   std::vector<cost::Sample> samples;
-  const auto count = static_cast<int>(lua_objlen(L, index));
-  samples.reserve(static_cast<std::size_t>(count));
-  for (int i = 1; i <= count; ++i) {
-    lua_rawgeti(L, index, i);
+  if (lua_kit::push_field(L, index, "latency_s", path)) {
+    fail(path,
+         "the fields of one sample where a list of samples belongs: { { ..., latency_s = ... }, "
+         "... }");
+  }
+  lua_pop(L, 1);
+  lua_kit::for_each_item(L, index, path, [&](std::size_t, const std::string& where) {
     const int row = lua_gettop(L);
-    const std::string where = fmt::format("{}[{}]", path, i);
     cost::Sample sample;
     sample.query = query_argument(L, row, where, true);
     const Fields fields(L, row, where);
@@ -250,14 +250,8 @@ std::vector<cost::Sample> samples_of_table(lua_State* L, int index, const std::s
     sample.kernel_set = fields.text("kernel_set");
     sample.source = fields.text("source");
     samples.push_back(std::move(sample));
-    lua_pop(L, 1);
-  }
-  if (samples.empty()) {
-    lua_getfield(L, index, "latency_s");
-    fail(path, lua_isnil(L, -1) ? "no samples; give at least one"
-                                : "the fields of one sample where a list of samples belongs: { { "
-                                  "..., latency_s = ... }, ... }");
-  }
+  });
+  if (samples.empty()) fail(path, "no samples; give at least one");
   cost::first_of_repeats(samples,
                          [&](std::size_t i) { return fmt::format("{}[{}]", path, i + 1); });
   return samples;

@@ -12,6 +12,7 @@
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
@@ -96,24 +97,16 @@ Indicator from_table(lua_State* L, int index, const std::string& path,
   result.kind = "imported";
   result.source = "table";
   result.bitwidths = bitwidths;
-  const auto layers = static_cast<int>(lua_objlen(L, index));
-  for (int layer = 1; layer <= layers; ++layer) {
-    lua_rawgeti(L, index, layer);
-    const std::string row = fmt::format("{}[{}]", path, layer);
-    if (!lua_istable(L, -1))
-      throw Error(ErrorCode::invalid_argument,
-                  row + ": " + lua_kit::describe_value(L, -1) +
-                      " where a table from bitwidth to omega belongs",
-                  row);
-    for (std::int32_t bit : bitwidths) {
-      lua_rawgeti(L, -1, bit);
-      result.omega.push_back(
-          lua_kit::check_number(L, -1, fmt::format("{}[{}]", row, bit), 0, 1e300));
+  lua_kit::for_each_item(L, index, path, [&](std::size_t layer, const std::string& row) {
+    lua_kit::check_table(L, -1, row, "a table from bitwidth to omega");
+    for (const std::int32_t bit : bitwidths) {
+      const auto item = static_cast<std::size_t>(bit);
+      lua_kit::push_item(L, -1, item, row);
+      result.omega.push_back(lua_kit::check_number(L, -1, lua_kit::item_path(row, item), 0, 1e300));
       lua_pop(L, 1);
     }
-    lua_pop(L, 1);
-  }
-  result.num_layers = static_cast<std::size_t>(layers);
+    result.num_layers = layer;
+  });
   return result;
 }
 

@@ -131,4 +131,33 @@ bool check_boolean(lua_State* L, int index, std::string_view name) {
   return lua_toboolean(L, index) != 0;
 }
 
+double any_number(lua_State* L, int index, std::string_view name) {
+  if (lua_type(L, index) == LUA_TNUMBER) return lua_tonumber(L, index);
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: {} where a number belongs", name, describe_value(L, index)),
+              std::string(name));
+}
+
+void* check_pointer(lua_State* L, int index, std::string_view name) {
+  void* pointer = lua_islightuserdata(L, index) ? lua_touserdata(L, index) : nullptr;
+  if (pointer != nullptr) return pointer;
+  throw Error(ErrorCode::internal,
+              fmt::format("{}: {} where a pointer belongs", name, describe_value(L, index)));
+}
+
+std::string text_of_scalar(lua_State* L, int index) {
+  lua_pushvalue(L, index);
+  lua_tostring(L, -1);  // converts the copy
+  std::string text = check_text(L, -1, "a string or a number");
+  lua_pop(L, 1);
+  return text;
+}
+
+std::string_view text_or_empty(lua_State* L, int index) {
+  if (lua_type(L, index) != LUA_TSTRING) return {};
+  std::size_t length = 0;
+  const char* text = lua_tolstring(L, index, &length);
+  return {text, length};
+}
+
 }  // namespace tessera::lua_kit

@@ -3,72 +3,37 @@
 #include <algorithm>
 
 #include "literal.h"
+#include "lua_type.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::lua_kit {
 namespace {
 
-constexpr int kMaxListLength = 1'000'000;
-
 [[noreturn]] void fail(const std::string& path, const std::string& problem) {
   throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
 }
 
-bool mentions(const OptionSpec& spec, std::string_view type) {
-  return spec.lua_type.find(type) != std::string_view::npos;
+// Where an option's type says so, one number stands for a list of it alone.
+bool takes_one_number(const OptionSpec& spec) {
+  if (spec.type != OptionType::integer_list || spec.lua_type.empty()) return false;
+  const auto types = alternatives(spec.lua_type);
+  return std::find(types.begin(), types.end(), "integer") != types.end();
 }
 
-// `table` options are read by somebody else; here only what cannot be right is refused.
-bool fits_table(lua_State* L, int index, const OptionSpec& spec) {
-  switch (lua_type(L, index)) {
-    case LUA_TTABLE:
-      return true;
-    case LUA_TUSERDATA:
-      return spec.lua_type.rfind("table[]", 0) !=
-             0;  // its items would be read out of the object's memory
-    case LUA_TSTRING:
-      return mentions(spec, "string");
-    case LUA_TNUMBER:
-      return mentions(spec, "number") || mentions(spec, "integer");
-    case LUA_TBOOLEAN:
-      return mentions(spec, "boolean");
-    case LUA_TFUNCTION:
-      return mentions(spec, "fun");
-    default:
-      return false;
-  }
-}
-
-// Length of a table whose keys are exactly 1..n.
-int list_length(lua_State* L, int index, const std::string& path, const OptionSpec& spec) {
-  const auto wrong = [&](const std::string& problem) {
-    fail(path, problem + "; give " + describe_range(spec));
-  };
-  if (!lua_istable(L, index)) wrong(describe_value(L, index) + " is not a list");
-  const std::size_t length = lua_objlen(L, index);
-  if (length > kMaxListLength) wrong(fmt::format("a list of {} items is too long", length));
-  std::size_t num_keys = 0;
-  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
-    ++num_keys;
-    if (lua_type(L, -2) != LUA_TNUMBER) wrong("the key " + describe_value(L, -2) + " in a list");
-  }
-  if (num_keys != length) wrong("the list has gaps");
-  return static_cast<int>(length);
-}
-
+// Items of the value on top of the stack, each on top of it for as long as it is checked.
 template <class Check>
-void for_each_item(lua_State* L, const std::string& path, const OptionSpec& spec, Check&& check) {
+void for_each_value(lua_State* L, const std::string& path, const OptionSpec& spec, Check&& check) {
+  if (lua_type(L, -1) == LUA_TNUMBER && takes_one_number(spec)) return check(path);
   const int list = lua_gettop(L);
-  // Where an option says so, one number stands for a list of it alone.
-  if (lua_type(L, list) == LUA_TNUMBER && mentions(spec, "integer|")) return check(path);
-  const int length = list_length(L, list, path, spec);
-  for (int i = 1; i <= length; ++i) {
-    lua_rawgeti(L, list, i);
-    check(fmt::format("{}[{}]", path, i));
+  const std::size_t length = list_length(L, list, path, "give " + describe_range(spec));
+  for (std::size_t i = 1; i <= length; ++i) {
+    push_item(L, list, i, path);
+    check(item_path(path, i));
     lua_pop(L, 1);
   }
 }
@@ -178,15 +143,18 @@ void Options::check_value(const OptionSpec& option) const {
       check_choice(L_, path, option);
       break;
     case OptionType::integer_list:
-      for_each_item(L_, path, option, [&](const std::string& item) {
+      for_each_value(L_, path, option, [&](const std::string& item) {
         check_integer(L_, -1, item, option.min, option.max, option.unit);
       });
       break;
     case OptionType::text_list:
-      for_each_item(L_, path, option, [&](const std::string& item) { check_utf8(L_, -1, item); });
+      for_each_value(L_, path, option, [&](const std::string& item) { check_utf8(L_, -1, item); });
       break;
     case OptionType::table:
-      if (!fits_table(L_, -1, option)) wrong();
+      if (!fits_type(L_, -1, option.lua_type.empty() ? "table" : option.lua_type)) {
+        fail(path, fmt::format("{} has the wrong type; give {}: {}", describe_value(L_, -1),
+                               describe_range(option), option.doc));
+      }
       break;
     case OptionType::callback:
       if (!lua_isfunction(L_, -1)) wrong();
@@ -229,7 +197,9 @@ bool Options::push(std::string_view name) const {
   return !lua_isnil(L_, -1);
 }
 
-void Options::push_positional(int position) const { lua_rawgeti(L_, index_, position); }
+void Options::push_positional(int position) const {
+  push_item(L_, index_, static_cast<std::size_t>(position), path_);
+}
 
 std::int64_t Options::integer(std::string_view name) const {
   const StackGuard guard(L_);
@@ -268,7 +238,7 @@ std::vector<std::int64_t> Options::integers(std::string_view name) const {
   const OptionSpec& option = spec(name);
   std::vector<std::int64_t> values;
   if (!push(name)) return values;
-  for_each_item(L_, path_of(name), option, [&](const std::string& item) {
+  for_each_value(L_, path_of(name), option, [&](const std::string& item) {
     values.push_back(check_integer(L_, -1, item, option.min, option.max, option.unit));
   });
   return values;
@@ -278,8 +248,8 @@ std::vector<std::string> Options::texts(std::string_view name) const {
   const StackGuard guard(L_);
   std::vector<std::string> values;
   if (!push(name)) return values;
-  for_each_item(L_, path_of(name), spec(name),
-                [&](const std::string& item) { values.push_back(check_text(L_, -1, item)); });
+  for_each_value(L_, path_of(name), spec(name),
+                 [&](const std::string& item) { values.push_back(check_text(L_, -1, item)); });
   return values;
 }
 

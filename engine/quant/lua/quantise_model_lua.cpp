@@ -9,6 +9,7 @@
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/quant/checkpoint.h"
 #include "tessera/weights/weights.h"
@@ -32,7 +33,7 @@ OptionTable make_options() {
        {.name = "plan",
         .type = OptionType::table,
         .doc = "Plan whose bitwidths the layers get",
-        .lua_type = "tessera.Plan"},
+        .lua_type = "tessera.Plan|table"},
        {.name = "bitwidths",
         .type = OptionType::table,
         .doc = "In place of a plan: one of 3, 4, 8, 16 for all layers, or a list of one for each",
@@ -64,37 +65,28 @@ std::int32_t checked_bitwidth(lua_State* L, int index, const std::string& path) 
 
 // Of the table at the top of the stack: a list of bitwidths.
 void append_list(lua_State* L, const std::string& path, std::vector<std::int32_t>& out) {
-  if (!lua_istable(L, -1)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} where a bitwidth or a list of them belongs", path,
-                            lua_kit::describe_value(L, -1)),
-                path);
-  }
-  const auto count = static_cast<int>(lua_objlen(L, -1));
-  for (int i = 1; i <= count; ++i) {
-    lua_rawgeti(L, -1, i);
-    out.push_back(checked_bitwidth(L, -1, fmt::format("{}[{}]", path, i)));
-    lua_pop(L, 1);
-  }
+  lua_kit::check_table(L, -1, path, "a bitwidth or a list of them");
+  lua_kit::for_each_item(L, lua_gettop(L), path, [&](std::size_t, const std::string& item) {
+    out.push_back(checked_bitwidth(L, -1, item));
+  });
 }
 
 // A plan, or what plan:to_table() gives.
 std::vector<std::int32_t> bitwidths_of_plan(lua_State* L, const std::string& path) {
   std::vector<std::int32_t> found;
-  lua_getfield(L, -1, "stages");
-  const int count = lua_istable(L, -1) ? static_cast<int>(lua_objlen(L, -1)) : 0;
-  if (count == 0) {
+  const std::string stages = lua_kit::field_path(path, "stages");
+  if (lua_kit::push_field(L, -1, "stages", path)) {
+    lua_kit::for_each_item(L, lua_gettop(L), stages, [&](std::size_t, const std::string& stage) {
+      lua_kit::push_field(L, -1, "bitwidths", stage);
+      append_list(L, lua_kit::field_path(stage, "bitwidths"), found);
+    });
+  }
+  lua_pop(L, 1);
+  if (found.empty()) {
     throw Error(ErrorCode::invalid_argument,
                 path + ": it has no stages (of a plan with replicas, give one of the replicas)",
                 path);
   }
-  for (int i = 1; i <= count; ++i) {
-    lua_rawgeti(L, -1, i);
-    lua_getfield(L, -1, "bitwidths");
-    append_list(L, fmt::format("{}.stages[{}].bitwidths", path, i), found);
-    lua_pop(L, 2);
-  }
-  lua_pop(L, 1);
   return found;
 }
 

@@ -10,6 +10,7 @@
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/results/origin.h"
 #include "tessera/results/store.h"
@@ -225,15 +226,11 @@ int add(lua_State* L) {
 /// add_all(run, rows): all of them or none, which is faster than one by one.
 int add_all(lua_State* L) {
   const std::int64_t run = run_argument(L, "store:add_all run");
-  luaL_checktype(L, 3, LUA_TTABLE);
   Store& store = self(L);
   std::vector<Row> rows;
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, 3)); ++i) {
-    lua_rawgeti(L, 3, i);
-    const Options options(L, lua_gettop(L), add_options(), "store:add_all");
-    rows.push_back(read_row(options, store, run));
-    lua_pop(L, 1);
-  }
+  lua_kit::for_each_item(L, 3, "store:add_all", [&](std::size_t, const std::string& path) {
+    rows.push_back(read_row(Options(L, lua_gettop(L), add_options(), path), store, run));
+  });
   store.add_all(run, rows);
   return 0;
 }
@@ -295,13 +292,9 @@ int set_claims(lua_State* L) {
 
 int merge(lua_State* L) {
   std::vector<std::string> paths;
-  luaL_checktype(L, 2, LUA_TTABLE);
-  for (int i = 1;; ++i) {
-    lua_rawgeti(L, 2, i);
-    if (lua_isnil(L, -1)) break;
-    paths.push_back(lua_kit::check_text(L, -1, fmt::format("store:merge paths[{}]", i)));
-    lua_pop(L, 1);
-  }
+  lua_kit::for_each_item(L, 2, "store:merge paths", [&](std::size_t, const std::string& path) {
+    paths.push_back(lua_kit::check_text(L, -1, path));
+  });
   const Options options(L, 3, merge_options(), "store:merge");
   auto prefer = results::Prefer::neither;
   if (options.given("prefer")) {

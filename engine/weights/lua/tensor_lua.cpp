@@ -7,6 +7,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "weights_lua.h"
 
@@ -100,14 +101,16 @@ int to_table(lua_State* L) {
 std::vector<float> data_of(const lua_kit::Options& options) {
   lua_State* L = options.state();
   options.push("data");
-  const std::size_t count = lua_objlen(L, -1);
+  const int list = lua_gettop(L);
+  const std::string path = options.path_of("data");
+  const std::size_t count = lua_kit::list_length(L, list, path, {}, kMostInTable);
   std::vector<float> values;
   values.reserve(count);
   const double most = static_cast<double>(std::numeric_limits<float>::max());
   for (std::size_t i = 1; i <= count; ++i) {
-    lua_rawgeti(L, -1, static_cast<int>(i));
-    const std::string path = fmt::format("{}[{}]", options.path_of("data"), i);
-    values.push_back(static_cast<float>(lua_kit::check_number(L, -1, path, -most, most)));
+    lua_kit::push_item(L, list, i, path);
+    values.push_back(
+        static_cast<float>(lua_kit::check_number(L, -1, lua_kit::item_path(path, i), -most, most)));
     lua_pop(L, 1);
   }
   lua_pop(L, 1);

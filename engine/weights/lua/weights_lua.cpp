@@ -58,7 +58,8 @@ void push_info(lua_State* L, const TensorInfo& tensor) {
 // Upvalues: the weights, and how many tensors were given.
 int next_tensor(lua_State* L) {
   const auto& weights = *lua_kit::check_object<Weights>(L, lua_upvalueindex(1), "weights");
-  const auto index = static_cast<std::size_t>(lua_tointeger(L, lua_upvalueindex(2)));
+  const auto index = static_cast<std::size_t>(
+      lua_kit::check_integer(L, lua_upvalueindex(2), "tensors given", 0, 1e9));
   if (index >= weights.tensors().size()) return 0;
   push_info(L, weights.tensors()[index]);
   lua_pushinteger(L, static_cast<lua_Integer>(index + 1));

@@ -7,6 +7,7 @@
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/workers/pool.h"
 
@@ -25,13 +26,7 @@ struct Home {
 
 const char kHomeKey = 0;
 
-Home& home(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kHomeKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  auto* found = static_cast<Home*>(lua_touserdata(L, -1));
-  lua_pop(L, 1);
-  return *found;
-}
+Home& home(lua_State* L) { return *static_cast<Home*>(lua_kit::registry_pointer(L, &kHomeKey)); }
 
 const OptionTable& start_options() {
   using enum OptionType;

@@ -632,7 +632,7 @@ local ts = {}
 ---@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kernel_set? string Kernels that run the layers [default "tessera"]
----@field profiles? (tessera.Profile|string)[] Profiles of the cluster's devices, or their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
+---@field profiles? (tessera.Profile|string)[] For the cluster's devices, a list of profiles or of their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
 ---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
 ---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
 ---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
@@ -664,7 +664,7 @@ local ts = {}
 ---@class tessera.options.quantise_model
 ---@field model string Folder with safetensors and config.json
 ---@field out string Folder to write; it appears complete or not at all
----@field plan? tessera.Plan Plan whose bitwidths the layers get
+---@field plan? tessera.Plan|table Plan whose bitwidths the layers get
 ---@field bitwidths? integer|integer[] In place of a plan: one of 3, 4, 8, 16 for all layers, or a list of one for each
 ---@field method? "rtn"|"gptq"|"awq"|"smoothquant" rtn; gptq, awq: with statistics; smoothquant: W8A8, with statistics [default "rtn"]
 ---@field statistics? string Calibration file (tessera man statistics)

@@ -10,6 +10,7 @@
 #include "script.h"
 #include "tessera/core/files.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::app::checked {
@@ -57,7 +58,7 @@ std::string piece_by_piece(lua_State* L) {
 // Pushes the script whose file `require` finds along the script's package.path; false where there
 // is none.
 bool load_module(lua_State* L, const std::string& name) {
-  lua_getfield(L, lua_upvalueindex(1), "path");
+  lua_kit::push_field(L, lua_upvalueindex(1), "path", "package");
   const std::string path = lua_kit::check_text(L, -1, "package.path");
   lua_pop(L, 1);
   std::string file_name = name;
@@ -158,11 +159,9 @@ int frame_info(lua_State* L) {
 int require_module(lua_State* L) {
   const std::string name = lua_kit::check_text(L, 1, "require.name");
   lua_settop(L, 1);
-  lua_getfield(L, lua_upvalueindex(1), "loaded");
+  lua_kit::push_field(L, lua_upvalueindex(1), "loaded", "package");
   if (!lua_istable(L, 2)) throw Error(ErrorCode::script, "package.loaded is no table any more");
-  lua_pushvalue(L, 1);
-  lua_rawget(L, 2);
-  if (!lua_isnil(L, -1)) return 1;
+  if (lua_kit::push_field(L, 2, name, "package.loaded")) return 1;
   lua_pop(L, 1);
   if (is_lent(name)) {
     lua_pushvalue(L, lua_upvalueindex(2));

@@ -17,6 +17,7 @@
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::app {
@@ -50,7 +51,7 @@ int refuse(lua_State* L) {
 // Replaces field `name` of the table on top by `Check`, which may call the original.
 template <lua_CFunction Check>
 void check_before(lua_State* L, const char* name) {
-  lua_getfield(L, -1, name);
+  lua_kit::push_field(L, -1, name, "library");
   lua_pushcclosure(L, guarded<Check>, 1);
   lua_setfield(L, -2, name);
 }
@@ -90,14 +91,14 @@ void drop_machine_code(lua_State* L) {
   lua_kit::push_text(L, "");
   lua_setfield(L, -2, "cpath");
   clear_fields(L, {"loadlib", "seeall"});
-  lua_getfield(L, -1, "loaders");
+  lua_kit::push_field(L, -1, "loaders", "package");
   for (const int c_searcher : {4, 3}) {
     lua_pushnil(L);
     lua_rawseti(L, -2, c_searcher);
   }
   lua_pop(L, 1);
   for (const char* table : {"loaded", "preload"}) {
-    lua_getfield(L, -1, table);
+    lua_kit::push_field(L, -1, table, "package");
     clear_fields(L, {"ffi", "jit.util", "jit.opt", "jit.profile"});
     lua_pop(L, 1);
   }
@@ -118,12 +119,12 @@ void drop_machine_code(lua_State* L) {
 void reduce_debug(lua_State* L) {
   lua_getglobal(L, "debug");
   lua_createtable(L, 0, 2);
-  lua_getfield(L, -2, "traceback");
+  lua_kit::push_field(L, -2, "traceback", "debug");
   lua_setfield(L, -2, "traceback");
   lua_kit::set_functions(L, {{"getinfo", guarded<checked::frame_info>}});
   lua_pushvalue(L, -1);
   lua_setglobal(L, "debug");
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_kit::push_field(L, LUA_REGISTRYINDEX, "_LOADED", "registry");
   lua_insert(L, -2);
   lua_setfield(L, -2, "debug");
   lua_pop(L, 2);
@@ -148,15 +149,16 @@ void lend_table(lua_State* L, const char* name, Names fields) {
   lua_getglobal(L, name);
   lua_newtable(L);
   for (const char* field : fields) {
-    lua_getfield(L, -2, field);
+    lua_kit::push_field(L, -2, field, name);
     lua_setfield(L, -2, field);
   }
   if (fields.size() == 0) {
-    for (lua_pushnil(L); lua_next(L, -3) != 0;) {
+    const int copy = lua_gettop(L);
+    lua_kit::for_each_pair(L, -2, name, [&] {
       lua_pushvalue(L, -2);
-      lua_insert(L, -2);
-      lua_rawset(L, -4);
-    }
+      lua_pushvalue(L, -2);
+      lua_rawset(L, copy);
+    });
   }
   lua_remove(L, -2);
   lua_setfield(L, -2, name);
@@ -180,7 +182,7 @@ void lend_require(lua_State* L, const std::vector<std::string>& folders) {
   lua_newtable(L);
   for (const char* name :
        {"bit", "coroutine", "debug", "io", "jit", "math", "os", "string", "table"}) {
-    lua_getfield(L, -3, name);
+    lua_kit::push_field(L, -3, name, "globals");
     lua_setfield(L, -2, name);
   }
   lua_setfield(L, -2, "loaded");
@@ -219,7 +221,8 @@ int build(lua_State* L) {
   drop_machine_code(L);
   reduce_debug(L);
   protect_metatables(L);
-  push_script_globals(L, *static_cast<const std::vector<std::string>*>(lua_touserdata(L, 1)));
+  push_script_globals(
+      L, *static_cast<const std::vector<std::string>*>(lua_kit::check_pointer(L, 1, "folders")));
   if (Host::of(L).settings().strict) set_strict(L, lua_gettop(L), true);
   set_script_globals(L);
   return 0;

@@ -13,6 +13,8 @@
 #include "script.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/sandbox/confine.h"
 #include "verbs.h"
 
@@ -26,14 +28,11 @@ sandbox::Limits read_limits(const FlagValues& flags) {
   lua_State* L = state.get();
   push_flags(L, run_options(), flags);
   const auto number = [&](const char* name) {
-    lua_getfield(L, -1, name);
-    if (lua_isnil(L, -1)) {
-      lua_pop(L, 1);
+    const lua_kit::StackGuard guard(L);
+    if (!lua_kit::push_field(L, -1, name, "flags")) {
       return std::strtod(std::string(run_options().find(name)->default_text).c_str(), nullptr);
     }
-    const double value = lua_tonumber(L, -1);
-    lua_pop(L, 1);
-    return value;
+    return lua_kit::any_number(L, -1, name);
   };
   sandbox::Limits limits;
   limits.time_limit_s = number("sandbox_time_limit_s");

@@ -24,6 +24,14 @@ std::string check_text(lua_State* L, int index, std::string_view name);
 /// A string that is UTF-8, for what ends up in JSON.
 std::string check_utf8(lua_State* L, int index, std::string_view name);
 bool check_boolean(lua_State* L, int index, std::string_view name);
+/// Any number, NaN and infinities too.
+double any_number(lua_State* L, int index, std::string_view name);
+/// What push_lightuserdata left, never nullptr.
+void* check_pointer(lua_State* L, int index, std::string_view name);
+/// A string, or a number as Lua writes it.
+std::string text_of_scalar(lua_State* L, int index);
+/// A string, "" of anything else. Points into the value; never raises nor asks Lua for memory.
+std::string_view text_or_empty(lua_State* L, int index);
 
 /// "nil", "the number 3.7", "the string 'abc'", "a table", "a tessera.Model": for messages.
 std::string describe_value(lua_State* L, int index);
