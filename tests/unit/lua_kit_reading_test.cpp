@@ -10,6 +10,7 @@
 #include "tessera/core/option.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/nesting.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 
@@ -190,6 +191,52 @@ TEST_F(LuaKitReading, NumbersAreNumbersAndTextsAreTexts) {
   EXPECT_EQ(text_or_empty(L_, -1), "");
   EXPECT_EQ(text_of_scalar(L_, -1), "4");
   EXPECT_EQ(lua_type(L_, -1), LUA_TNUMBER);  // reading has not changed it
+}
+
+// On a stack of its own, so that the end is near whatever the machine gives its programs.
+TEST_F(LuaKitReading, RecursionThroughCEndsAsAnError) {
+  guard_recursion(L_);
+  const char* const endless[] = {
+      "local function f() return (('x'):gsub('.', f)) end f()",
+      "local function f() coroutine.wrap(f)() end f()",
+      "local function f() assert(coroutine.resume(coroutine.create(f))) end f()",
+      "local f local function g() return (string.gsub('x', '.', f)) end "
+      "f = function() return coroutine.wrap(g)() end f()"};
+  for (const char* code : endless) {
+    EXPECT_NE(luaL_dostring(L_, code), 0);
+    EXPECT_THAT(read_error(L_, -1).message, HasSubstr("nested too deeply")) << code;
+    lua_settop(L_, 0);
+    lua_gc(L_, LUA_GCCOLLECT, 0);
+  }
+}
+
+TEST_F(LuaKitReading, GuardedFunctionsOfLuaSayWhatTheySaidBefore) {
+  const char* const calls[] = {"return string.gsub('abc', 'b', 'x')",
+                               "return ('abc'):gsub('(.)', { a = 1 })",
+                               "string.gsub(1)",
+                               "return ('x'):gsub({}, 'a')",
+                               "coroutine.resume(1)",
+                               "coroutine.wrap(1)",
+                               "return coroutine.wrap(function(...) return ... end)(1, nil, 3)",
+                               "local f = coroutine.wrap(function() error('boom') end) f()",
+                               "local f = coroutine.wrap(function() end) f() f()",
+                               "local f f = coroutine.wrap(function() f() end) f()",
+                               "local c c = coroutine.create(function() return "
+                               "coroutine.resume(c) end) return coroutine.resume(c)"};
+  const auto outcomes = [&] {
+    std::vector<std::string> found;
+    for (const char* code : calls) {
+      lua_settop(L_, 0);
+      const int status = luaL_dostring(L_, code);
+      std::string text = std::to_string(status);
+      for (int i = 1; i <= lua_gettop(L_); ++i) text += " " + describe_value(L_, i);
+      found.push_back(text);
+    }
+    return found;
+  };
+  const std::vector<std::string> before = outcomes();
+  guard_recursion(L_);
+  EXPECT_EQ(outcomes(), before);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/nesting.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
@@ -143,6 +144,7 @@ Host::Host(HostSettings settings)
   if (L_ == nullptr) throw Error(ErrorCode::internal, "cannot create a Lua state");
   lua_atpanic(L_, panic);
   luaL_openlibs(L_);
+  lua_kit::guard_recursion(L_);
   lua_kit::set_registry_pointer(L_, &kHostKey, this);
   set_package_path();
   set_arguments();

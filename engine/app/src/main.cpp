@@ -21,6 +21,7 @@
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/nesting.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "version.h"
@@ -207,6 +208,7 @@ int run_main(int argc, char** argv) {
 }  // namespace tessera::app
 
 int main(int argc, char** argv) {
+  tessera::lua_kit::raise_stack_limit();
   tessera::app::hold_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is an error of write(), with a message
   return tessera::app::run_main(argc, argv);

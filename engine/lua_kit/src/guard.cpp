@@ -10,6 +10,7 @@
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
+#include "tessera/lua_kit/nesting.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::lua_kit {
@@ -159,7 +160,10 @@ void set_position(lua_State* L) {
 
 lua_State* running_state() { return running; }
 
-detail::RunningState::RunningState(lua_State* L) : previous_(running) { running = L; }
+detail::RunningState::RunningState(lua_State* L) : previous_(running) {
+  check_nesting(L);
+  running = L;
+}
 detail::RunningState::~RunningState() { running = previous_; }
 
 void set_library_folder(lua_State* L, std::string_view folder) {
@@ -230,6 +234,7 @@ int traceback_handler(lua_State* L) {
 }
 
 int protected_call(lua_State* L, int num_arguments, int num_results) {
+  const CallIntoLua call(L);
   luaL_checkstack(L, 1, "call from C++");
   const int handler = lua_gettop(L) - num_arguments;
   lua_pushcfunction(L, traceback_handler);

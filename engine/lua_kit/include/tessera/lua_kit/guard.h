@@ -49,7 +49,8 @@ void unwrap_error(lua_State* L);
 int traceback_handler(lua_State* L);
 
 /// `lua_pcall` with `traceback_handler` for the function below `num_arguments` arguments. On
-/// failure the error is on top, for `read_error`.
+/// failure the error is on top, for `read_error`. @throws Error{script} where calls from C++ into
+/// Lua are nested too deeply.
 int protected_call(lua_State* L, int num_arguments, int num_results);
 
 /// The Lua thread that runs the innermost guarded function on this thread; nullptr outside.
