@@ -7,8 +7,8 @@ return function()
   local facts = terminal.facts "stderr"
   if not facts.redraws then return nil, function() end end
   local function draw(done, total, text)
-    io.stderr:write("\r\27[K", terminal.bar(done / total, 20, "green", facts), " ", text)
-    io.stderr:flush()
+    terminal.err:erase()
+    terminal.err:styled(terminal.bar(done / total, 20, "green", facts), " ", text)
   end
-  return draw, function() io.stderr:write "\r\27[K" end
+  return draw, function() terminal.err:erase() end
 end

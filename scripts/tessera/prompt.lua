@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local terminal = require "tessera.terminal"
 
 local M = {}
 
@@ -92,7 +93,7 @@ local function describe_function(value)
     if item == value then name = "ts." .. key end
   end
   local text = name and host.help(name) or M.method_help(value)
-  if text then return io.write(text) end
+  if text then return terminal.say(text) end
   local info = debug.getinfo(value, "S")
   print(info.what == "C" and "a function written in C++"
     or ("a function of %s, lines %d to %d"):format(info.short_src, info.linedefined, info.lastlinedefined))

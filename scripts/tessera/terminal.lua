@@ -9,6 +9,24 @@ local M = {}
 --- time, since windows change their size.
 M.facts = host.terminal
 
+local Stream = {}
+Stream.__index = Stream
+
+--- Text as it is, control characters shown as '?' on a terminal.
+function Stream:write(...) host.write(self.name, table.concat { ... }) end
+
+--- Text that may be coloured by M.paint.
+function Stream:styled(...) host.write_styled(self.name, table.concat { ... }) end
+
+--- Takes the line away that the cursor is in.
+function Stream:erase() host.erase_line(self.name) end
+
+--- Where the library writes. With --json stdout belongs to the data.
+M.out, M.err = setmetatable({ name = "stdout" }, Stream), setmetatable({ name = "stderr" }, Stream)
+
+--- What the library says goes where print does; the text ends in a line end.
+function M.say(...) print((table.concat({ ... }):gsub("\n$", ""))) end
+
 --- Characters, not bytes: every byte of UTF-8 but those that continue a character.
 function M.width(text) return select(2, text:gsub("[^\128-\191]", "")) end
 

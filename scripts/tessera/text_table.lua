@@ -79,7 +79,7 @@ return function(rows, opt)
   local columns = columns_of(rows, opt)
   local widths, numeric, lines = {}, {}, {}
   for c, name in ipairs(columns) do
-    widths[c], numeric[c] = width(name), true
+    widths[c], numeric[c] = width(cell(name)), true
     for _, row in ipairs(rows) do
       local value = row_fields.value(row, name)
       widths[c] = math.max(widths[c], width(cell(value)))
@@ -95,7 +95,7 @@ return function(rows, opt)
     end
     lines[#lines + 1] = (table.concat(parts, "  "):gsub("%s+$", ""))
   end
-  line(function(name) return name end)
+  line(cell)
   for _, row in ipairs(rows) do
     line(function(name) return cell(row_fields.value(row, name)) end)
   end

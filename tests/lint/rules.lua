@@ -31,7 +31,8 @@ local unguarded = {
 
 -- Lua's calls that take the value at an index for what the caller says it is, and those whose complaints name nothing.
 local unchecked_reads = {
-  lua_tostring = "check_text", lua_tolstring = "check_text", lua_tonumber = "check_number", lua_tointeger = "check_integer",
+  lua_tostring = "check_text", lua_tolstring = "check_text", lua_tonumber = "check_number",
+  lua_tointeger = "check_integer", 
   lua_objlen = "list_length", lua_strlen = "check_text", lua_rawlen = "list_length", lua_rawgeti = "push_item",
   lua_rawget = "push_field", lua_gettable = "push_field", lua_getfield = "push_field", lua_next = "for_each_pair",
   lua_touserdata = "check_object", lua_tothread = "check_object", lua_tocfunction = "LuaFunction",
@@ -213,11 +214,38 @@ local function is_guarded(item)
   return item:find "^guarded<" or item:find "^lua_kit::guarded<" or item:find "^tessera::lua_kit::guarded<"
 end
 
+-- What is printed goes by core/terminal_text.h, in Lua by tessera.terminal.
+local may_print = { ["engine/core/src/terminal_text.cpp"] = true, ["scripts/tessera/terminal.lua"] = true }
+
+local function check_prints(file, context)
+  if may_print[file.path] then return end
+  for _, name in ipairs { "printf", "fprintf", "puts", "fputs", "fputc", "putchar", "fwrite", "cout", "cerr" } do
+    for at in file.code:gmatch("()std::" .. name .. "%f[^%w_]") do
+      context.report(file.path, line_of(file.code, at), "print", name .. ": use write_text of core/terminal_text.h")
+    end
+  end
+  for at in file.code:gmatch "()fmt::print%f[^%w_]" do
+    context.report(file.path, line_of(file.code, at), "print", "fmt::print: use write_text of core/terminal_text.h")
+  end
+end
+
+local function check_lua_prints(file, context)
+  if may_print[file.path] then return end
+  for at, name in file.text:gmatch "()%f[%w_]io%.(%w+)" do
+    if name == "write" or name == "stdout" or name == "stderr" then
+      context.report(file.path, line_of(file.text, at), "print",
+        "io." .. name .. ": use print, or a stream of tessera.terminal")
+    end
+  end
+end
+
 local function check_reads(file, context)
   for at, word in file.code:gmatch "()%f[%w_](luaL?_%w+)%f[^%w_]" do
     local instead = unchecked_reads[word]
-    if not instead and (word:find "^luaL_check[lins]" or word:find "^luaL_opt") then instead = "check_... or Options" end
-    if instead and word ~= "luaL_checkstack" then
+    if not instead and (word:find "^luaL_check[lins]" or word:find "^luaL_opt") and word ~= "luaL_checkstack" then
+      instead = "check_... or Options"
+    end
+    if instead then
       context.report(file.path, line_of(file.code, at), "read", word .. " reads unchecked: use lua_kit::" .. instead)
     end
   end
@@ -301,10 +329,12 @@ function M.check(files)
   end
   for _, file in ipairs(files) do
     check_text(file, context)
+    if file.path:find "^scripts/tessera/.*%.lua$" then check_lua_prints(file, context) end
     if is_cpp(file.path) and is_product(file.path) then
       file.code = M.code_only(file.text)
       check_includes(file, context)
       check_words(file, context)
+      check_prints(file, context)
       if M.module_of(file.path) ~= "engine/lua_kit" then
         check_guarded(file, context)
         check_reads(file, context)

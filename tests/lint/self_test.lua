@@ -3,6 +3,7 @@ local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local rules = dofile(here .. "/rules.lua")
 
 local map = "# x\n\n| folder | what |\n|---|---|\n| `engine` | e |\n| `solver` | s |\n| `kernels` | k |\n"
+  .. "| `scripts` | s |\n"
 local base = {
   ["README.md"] = map,
   ["engine/core/include/tessera/core/error.h"] = "#pragma once\n",
@@ -10,6 +11,7 @@ local base = {
   ["engine/app/src/host.h"] = "#include <lua.hpp>\n",
   ["solver/ilp/cbc.cpp"] = "#include <CbcModel.hpp>\nCbcModel model;\n",
   ["kernels/cpu/pack.cpp"] = "int pack();  // does not throw\n",
+  ["scripts/setup.sh"] = "exit 0\n",
 }
 
 local function with(path, text)
@@ -61,6 +63,10 @@ local cases = {
   { "read", "engine/app/src/a.cpp", "std::string s = lua_tostring(L, -1);\n", "// lua_tostring(L, -1)\n" },
   { "read", "engine/core/lua/a.cpp", "luaL_checktype(L, 2, LUA_TTABLE);\n", "luaL_checkstack(L, 2, \"a\");\n" },
   { "read", "engine/core/lua/a.cpp", "double d = luaL_optnumber(L, 2, 0);\n", "lua_pushnumber(L, 2);\n" },
+  { "print", "engine/app/src/a.cpp", "std::fprintf(stderr, text);\n", "write_text(stderr, text);\n" },
+  { "print", "solver/src/a.cpp", "std::cout << 1;\n", "// std::cout\n" },
+  { "print", "engine/cost/src/a.cpp", "fmt::print(stderr, text);\n", "fmt::print_me(text);\n" },
+  { "print", "scripts/tessera/a.lua", "io.stderr:write(text)\n", "terminal.err:write(text)\n" },
   { "length", "solver/src/a.cpp", ("\n"):rep(500), ("\n"):rep(499) },
   { "todo", "solver/src/a.cpp", "// TO" .. "DO\n", "// to do\n" },
   { "todo", "solver/src/a.lua", "-- FIX" .. "ME(me)\n", "-- fix\n" },
@@ -89,7 +95,8 @@ for number, case in ipairs(cases) do
     end
   end
 end
-for _, rule in ipairs { "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "length", "todo", "map" } do
+for _, rule in ipairs {
+  "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "print", "length", "todo", "map" } do
   expect(caught[rule], "no planted violation was caught by [%s]", rule)
 end
 print(("%d cases, %d failures"):format(#cases, failures))

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "program.h"
+#include "terminal.h"
 
 namespace tessera {
 namespace {
@@ -151,25 +152,8 @@ TEST_F(HostTerminal, EndsACompiledLoopAtTheSecondCtrlC) {
 
 /// What a program prints on a terminal of 123 columns, with NO_COLOR as given.
 std::string on_terminal(const std::string& code, const char* no_color) {
-  winsize size{};
-  size.ws_row = 40;
-  size.ws_col = 123;
-  int terminal = -1;
-  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
-  if (pid == 0) {
-    setenv("TERM", "xterm", 1);
-    setenv("NO_COLOR", no_color, 1);
-    execl(TESSERA_PROGRAM, "tessera", "-e", code.c_str(), nullptr);
-    _exit(127);
-  }
-  std::string shown;
-  char block[4096];
-  for (ssize_t n = 0; (n = ::read(terminal, block, sizeof block)) > 0;) {
-    shown.append(block, static_cast<std::size_t>(n));
-  }
-  close(terminal);
-  waitpid(pid, nullptr, 0);
-  return shown;
+  return test::on_terminal({"-e", code}, {.environment = {{"NO_COLOR", no_color}}, .columns = 123})
+      .text;
 }
 
 TEST(HostOnATerminal, KnowsItsWidthAndWhetherToColour) {

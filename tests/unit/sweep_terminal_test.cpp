@@ -1,9 +1,7 @@
 // What a sweep shows on a terminal, and what it asks there.
 
-#include <pty.h>
-#include <sys/wait.h>
-
 #include "sweep.h"
+#include "terminal.h"
 
 namespace tessera {
 namespace {
@@ -11,10 +9,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Screen {
-  std::string text;
-  int status = -1;
-};
+using test::Screen;
 
 class SweepTerminal : public test::SweepTest {
  protected:
@@ -22,30 +17,12 @@ class SweepTerminal : public test::SweepTest {
   Screen on_terminal(const std::string& script,
                      const std::vector<std::pair<std::string, std::string>>& environment,
                      unsigned short columns = 100, const std::string& answer = "") const {
-    winsize size{24, columns, 0, 0};
-    int terminal = -1;
-    const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
-    if (pid == 0) {
-      setenv("TERM", "xterm", 1);
-      unsetenv("NO_COLOR");
-      for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-      if (chdir(folder_.c_str()) != 0) _exit(126);
-      execl(TESSERA_PROGRAM, "tessera", "run", script.c_str(), "--jobs", "2", nullptr);
-      _exit(127);
-    }
-    Screen screen;
-    bool is_answered = answer.empty();
-    char block[4096];
-    for (ssize_t n; (n = ::read(terminal, block, sizeof block)) > 0;) {
-      screen.text.append(block, static_cast<std::size_t>(n));
-      if (is_answered || screen.text.find("[s] stop: ") == std::string::npos) continue;
-      is_answered = ::write(terminal, answer.data(), answer.size()) > 0;
-    }
-    close(terminal);
-    int status = 0;
-    waitpid(pid, &status, 0);
-    screen.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return screen;
+    return test::on_terminal({"run", script, "--jobs", "2"},
+                             {.environment = environment,
+                              .columns = columns,
+                              .directory = folder_.string(),
+                              .question = answer.empty() ? "" : "[s] stop: ",
+                              .answer = answer});
   }
 };
 

@@ -19,6 +19,7 @@
 #include "tessera/core/access.h"
 #include "tessera/core/colour.h"
 #include "tessera/core/error.h"
+#include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
@@ -44,8 +45,8 @@ std::size_t default_memory_limit() {
 // An error outside any protected call, which only running out of memory can cause.
 int panic(lua_State* L) {
   const std::string message(lua_kit::text_or_empty(L, -1));  // nothing that asks Lua for memory
-  std::fprintf(stderr, "tessera: %s, while reporting another error\n",
-               message.empty() ? "error" : message.c_str());
+  write_text(stderr, fmt::format("tessera: {}, while reporting another error\n",
+                                 message.empty() ? "error" : message));
   std::_Exit(kFailed);
 }
 
@@ -88,38 +89,41 @@ ExitStatus flush_stdout(ExitStatus status) {
   // A write that failed earlier leaves its mark in the stream, not in errno.
   const bool failed_before = std::ferror(stdout) != 0;
   if (std::fflush(stdout) == 0 && !failed_before) return status;
-  std::fprintf(stderr, "tessera: cannot write to stdout: %s\n",
-               failed_before ? "an earlier write failed" : std::strerror(errno));
+  write_text(stderr, fmt::format("tessera: cannot write to stdout: {}\n",
+                                 failed_before ? "an earlier write failed" : std::strerror(errno)));
   return status == kDone ? kFailed : status;
 }
 
 void print_out_of_memory() {
-  std::fputs("tessera: not enough memory\n", stderr);
-  if (access_is_restricted()) std::fprintf(stderr, "  hint:  %s\n", kSandboxMemoryHint);
+  write_text(stderr, "tessera: not enough memory\n");
+  if (access_is_restricted()) write_text(stderr, fmt::format("  hint:  {}\n", kSandboxMemoryHint));
 }
 
 void print_error(const lua_kit::ErrorReport& report) {
   std::fflush(stdout);
   constexpr std::size_t kShown = 16384;  // of a message; nobody reads megabytes
   const ColourScope colours(terminal_facts(STDERR_FILENO).colour);
-  std::string text = paint(Tone::bad, "tessera:") + " " + report.message.substr(0, kShown);
+  std::string text = paint(Tone::bad, "tessera:") + " ";
+  text += disarmed(std::string_view(report.message).substr(0, kShown));
   text += report.message.size() > kShown ? "...\n" : "\n";
   const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, value);
+    if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, disarmed(value));
   };
   add("code:", report.code);
   add("where:", report.where);
   if (report.constraint.empty()) {
     add("at:", report.at);
   } else {
-    text += "  binding constraint: " + report.constraint + "\n";
+    text += "  binding constraint: " + disarmed(report.constraint) + "\n";
   }
   add("cause:", report.cause);
   if (report.code == "out_of_memory" && access_is_restricted()) {
     add("hint:", kSandboxMemoryHint);
   }
-  if (shows_traceback(report) && !report.traceback.empty()) text += report.traceback + "\n";
-  std::fputs(text.c_str(), stderr);
+  if (shows_traceback(report) && !report.traceback.empty()) {
+    text += disarmed(report.traceback) + "\n";
+  }
+  write_styled(stderr, text);
 }
 
 void* Host::allocate(void* memory, void* block, std::size_t old_size, std::size_t new_size) {
@@ -198,7 +202,7 @@ ExitStatus Host::run_file(const std::string& path) {
   try {
     load_script(L_, path);
   } catch (const Error& error) {
-    print_error({std::string(to_string(error.code())), error.what(), error.where()});
+    print_error({std::string(to_string(error.code())), error.message(), error.where()});
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
@@ -209,7 +213,7 @@ ExitStatus Host::run_code(const std::string& code) {
   try {
     load_text(L_, code, "=(command line)");
   } catch (const Error& error) {
-    print_error({std::string(to_string(error.code())), error.what()});
+    print_error({std::string(to_string(error.code())), error.message()});
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
@@ -243,7 +247,7 @@ ExitStatus Host::finish(ExitStatus status) {
   if (*lua_kit::interrupt::flag()) {  // a script that caught the error and went on to its end
     lua_kit::interrupt::reset(L_);
     lua_kit::interrupt::print_incumbent();
-    std::fputs("tessera: interrupted by Ctrl-C\n", stderr);
+    write_text(stderr, "tessera: interrupted by Ctrl-C\n");
     status = kInterrupted;
   }
   // Finalizers run here, where their errors can still be reported; lua_close would swallow them.
@@ -259,7 +263,7 @@ ExitStatus Host::finish(ExitStatus status) {
 }
 
 ExitStatus Host::print_result(ExitStatus status) const {
-  if (settings_.json && result_ != nullptr) std::printf("%s\n", result_->dump(2).c_str());
+  if (settings_.json && result_ != nullptr) write_text(stdout, result_->dump(2) + "\n");
   return flush_stdout(status);
 }
 

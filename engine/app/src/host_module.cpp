@@ -19,6 +19,7 @@
 #include "tessera/core/access.h"
 #include "tessera/core/colour.h"
 #include "tessera/core/error.h"
+#include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
@@ -62,23 +63,53 @@ void full_text(lua_State* L) {
   lua_remove(L, -2);
 }
 
+void check_written(bool written, std::FILE* stream) {
+  if (written && std::ferror(stream) == 0) return;
+  throw Error(ErrorCode::io, std::string("cannot write to stdout: ") + std::strerror(errno));
+}
+
 // With --json stdout belongs to the data, and what a script says goes to stderr.
 int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
   const ColourScope colours(terminal_facts(::fileno(stream)).colour);
   const int num_arguments = lua_gettop(L);
+  std::string line;
   for (int i = 1; i <= num_arguments; ++i) {
     lua_settop(L, num_arguments);
     lua_pushvalue(L, i);
     full_text(L);
-    const std::string text = lua_kit::check_text(L, -1, "print");
-    if (i > 1) std::fputc('\t', stream);
-    std::fwrite(text.data(), 1, text.size(), stream);
+    if (i > 1) line += '\t';
+    line += lua_kit::check_text(L, -1, "print");
   }
-  std::fputc('\n', stream);
-  if (std::ferror(stream) != 0) {
-    throw Error(ErrorCode::io, std::string("cannot write to stdout: ") + std::strerror(errno));
-  }
+  check_written(write_styled(stream, line + '\n'), stream);
+  return 0;
+}
+
+std::FILE* stream_argument(lua_State* L) {
+  return lua_kit::check_text(L, 1, "tessera.host.write.stream") == "stdout" ? stdout : stderr;
+}
+
+/// write("stdout" | "stderr", text): what the library writes.
+/// does.
+int write(lua_State* L) {
+  std::FILE* stream = stream_argument(L);
+  const std::string text = lua_kit::check_text(L, 2, "tessera.host.write.text");
+  check_written(write_text(stream, text), stream);
+  return 0;
+}
+
+/// write_styled(stream, text): the same for text that may be coloured.
+int write_with_styles(lua_State* L) {
+  std::FILE* stream = stream_argument(L);
+  const std::string text = lua_kit::check_text(L, 2, "tessera.host.write_styled.text");
+  check_written(write_styled(stream, text), stream);
+  return 0;
+}
+
+/// erase_line(stream): takes the line away that the cursor is in.
+int erase(lua_State* L) {
+  std::FILE* stream = stream_argument(L);
+  check_written(erase_line(stream), stream);
   return 0;
 }
 
@@ -330,6 +361,9 @@ void open_host_module(Host& host) {
   lua_kit::register_module(L, "tessera.host",
                            {{"set_result", guarded<set_result>},
                             {"set_incumbent", guarded<set_incumbent>},
+                            {"write", guarded<write>},
+                            {"write_styled", guarded<write_with_styles>},
+                            {"erase_line", guarded<erase>},
                             {"strict", guarded<strict>},
                             {"limit_memory", guarded<limit_memory>},
                             {"help", guarded<help>},

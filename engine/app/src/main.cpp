@@ -19,6 +19,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/nesting.h"
@@ -38,7 +39,7 @@ void hold_standard_streams() {
   }
 }
 
-void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print_text(const std::string& text) { write_styled(stdout, text); }
 
 // While it lives, what is written to stdout goes to stderr.
 class StdoutToStderr {
@@ -177,7 +178,7 @@ ExitStatus run(const Command& command) {
     case Verb::version:
       return print_version(command);
     case Verb::usage:
-      std::fputs(usage_text().c_str(), stderr);
+      write_text(stderr, usage_text());
       return kUsage;
   }
   return kUsage;
@@ -192,14 +193,14 @@ int run_main(int argc, char** argv) {
       print_text(usage.message);
       return flush_stdout(kDone);
     }
-    std::fprintf(stderr, "tessera: %s\nTry 'tessera help'.\n", usage.message.c_str());
+    write_text(stderr, fmt::format("tessera: {}\nTry 'tessera help'.\n", usage.message));
     return usage.status;
   } catch (const Error& error) {
-    print_error({std::string(to_string(error.code())), error.what(), error.where(), "", "", ""});
+    print_error({std::string(to_string(error.code())), error.message(), error.where(), "", "", ""});
   } catch (const std::bad_alloc&) {
     print_out_of_memory();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tessera: %s\n", error.what());
+    write_text(stderr, fmt::format("tessera: {}\n", error.what()));
   }
   return kFailed;
 }

@@ -19,6 +19,7 @@
 #include "help.h"
 #include "pretty.h"
 #include "strict.h"
+#include "tessera/core/terminal_text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
@@ -86,11 +87,11 @@ class LineEditor {
     el_set(edit_, EL_PREP_TERM, 1);
     const char* text = el_gets(edit_, &length);
     if (*interrupt::flag()) {
-      std::fputs("^C\n", stdout);
+      write_text(stdout, "^C\n");
       return Input::interrupted;
     }
     if (text == nullptr || length <= 0) {
-      std::fputs("\n", stdout);
+      write_text(stdout, "\n");
       return Input::end;
     }
     line.assign(text, static_cast<std::size_t>(length));
@@ -166,14 +167,17 @@ class LineEditor {
       return el_insertstr(edit, common.c_str() + found.word_length) == 0 ? CC_REFRESH : CC_ERROR;
     }
     if (found.words.size() == 1) return CC_ERROR;
-    std::fputc('\n', stdout);
+    std::string list = "\n";
     std::size_t column = 0;
     for (const std::string& word : found.words) {
-      if (column + word.size() + 2 > 100) column = (std::fputc('\n', stdout), 0);
-      std::fputs((word + "  ").c_str(), stdout);
+      if (column + word.size() + 2 > 100) {
+        list += '\n';
+        column = 0;
+      }
+      list += word + "  ";
       column += word.size() + 2;
     }
-    std::fputc('\n', stdout);
+    write_text(stdout, list + "\n");
     return CC_REDISPLAY;
   }
 
@@ -221,13 +225,12 @@ bool evaluate(Host& host, bool timed) {
   if (done) {
     const int num_results = lua_gettop(L);
     for (int i = 1; i <= num_results; ++i) {
-      const std::string text = pretty(L, i) + "\n";
-      std::fwrite(text.data(), 1, text.size(), stdout);
+      write_text(stdout, pretty(L, i) + "\n");
     }
   }
   if (timed) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    std::cout << fmt::format("{:.6g} s", taken.count()) << std::endl;
+    write_text(stdout, fmt::format("{:.6g} s", taken.count()) + "\n");
   }
   host.watchdog().set_policy(interrupt::Policy::never);
   interrupt::reset(L);
@@ -245,7 +248,7 @@ bool help_on_method(lua_State* L) {
   lua_kit::push_field(L, -1, "method_help", "tessera.prompt");
   lua_pushvalue(L, 1);
   if (lua_kit::protected_call(L, 1, 1) != 0 || lua_type(L, -1) != LUA_TSTRING) return false;
-  std::cout << lua_kit::check_text(L, -1, "help") << std::flush;
+  write_text(stdout, lua_kit::check_text(L, -1, "help"));
   return true;
 }
 
@@ -268,7 +271,7 @@ int show_help(lua_State* L) {
   Host& host = Host::of(L);
   std::string topic;
   if (lua_isnil(L, 1)) {
-    std::cout << help_overview(host) << std::flush;
+    write_text(stdout, help_overview(host));
     return 0;
   }
   if (lua_type(L, 1) == LUA_TSTRING) {
@@ -280,13 +283,13 @@ int show_help(lua_State* L) {
   }
   const auto text = topic.empty() ? std::nullopt : help_topic(host, topic);
   if (text.has_value()) {
-    std::cout << *text << std::flush;
+    write_text(stdout, *text);
   } else if (help_on_method(L)) {
     return 0;
   } else if (topic.empty()) {
-    std::cout << "no help on " << lua_kit::describe_value(L, 1) << std::endl;
+    write_text(stdout, "no help on " + lua_kit::describe_value(L, 1) + "\n");
   } else {
-    std::cout << "no help on '" << topic << "'" << nearest_topics(host, topic) << std::endl;
+    write_text(stdout, "no help on '" + topic + "'" + nearest_topics(host, topic) + "\n");
   }
   return 0;
 }
@@ -320,7 +323,7 @@ bool take_line(Host& host, LineEditor* terminal, std::string& code, const std::s
   lua_State* L = host.state();
   if (code.empty() && line == ":time") {
     timed = !timed;
-    std::cout << (timed ? "prints the time of every line" : "prints no times") << std::endl;
+    write_text(stdout, timed ? "prints the time of every line\n" : "prints no times\n");
     return true;
   }
   if (!code.empty()) code += '\n';
@@ -337,7 +340,7 @@ bool take_line(Host& host, LineEditor* terminal, std::string& code, const std::s
   if (terminal != nullptr) terminal->remember(code);
   code.clear();
   if (parsed == Parsed::complete) return evaluate(host, timed);
-  std::fprintf(stderr, "tessera: %s\n", lua_kit::check_text(L, -1, "message").c_str());
+  write_text(stderr, "tessera: " + lua_kit::check_text(L, -1, "message") + "\n");
   lua_settop(L, 0);
   return false;
 }
@@ -351,8 +354,8 @@ ExitStatus run_repl(Host& host) {
   std::unique_ptr<LineEditor> terminal;
   if (::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)) {
     terminal = std::make_unique<LineEditor>(host.state());
-    std::printf("tessera %s; help() and describe(value) explain, Ctrl-D ends\n",
-                version_fields()[0].second.c_str());
+    write_text(stdout, fmt::format("tessera {}; help() and describe(value) explain, Ctrl-D ends\n",
+                                   version_fields()[0].second));
   }
   std::string code, line;
   bool all_done = true;
@@ -370,7 +373,7 @@ ExitStatus run_repl(Host& host) {
   }
   // Whoever types has seen what failed; a program that pipes lines in looks at the status.
   if (code.empty()) return terminal != nullptr || all_done ? kDone : kFailed;
-  std::fprintf(stderr, "tessera: the input ends in the middle of a statement\n");
+  write_text(stderr, "tessera: the input ends in the middle of a statement\n");
   return kFailed;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cost_lua.h"
 #include "samples_lua.h"
+#include "tessera/core/terminal_text.h"
 #include "tessera/cost/read_samples.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
@@ -82,7 +83,8 @@ int read_profile_data(lua_State* L) {
   read.kinds = options.texts("kinds");
   const cost::SampleFile file = cost::read_samples(path, read);
   const std::string warning = file.warning(path);
-  if (!warning.empty() && options.boolean("warn")) fmt::print(stderr, "warning: {}\n", warning);
+  if (!warning.empty() && options.boolean("warn"))
+    write_text(stderr, fmt::format("warning: {}\n", warning));
   lua_createtable(L, static_cast<int>(file.samples.size()), 0);
   for (std::size_t i = 0; i < file.samples.size(); ++i) {
     push_sample(L, file.samples[i]);

@@ -9,6 +9,7 @@
 
 #include "core_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/read_samples.h"
 #include "tessera/lua_kit/args.h"
@@ -261,7 +262,7 @@ std::vector<cost::Sample> samples_of_table(lua_State* L, int index, const std::s
 std::vector<cost::Sample> samples_of_file(lua_State* L, const std::string& file) {
   cost::SampleFile read = cost::read_samples(file, {});
   if (const std::string warning = read.warning(file); !warning.empty()) {
-    fmt::print(stderr, "warning: {}\n", warning);
+    write_text(stderr, fmt::format("warning: {}\n", warning));
   }
   std::map<std::string, std::shared_ptr<const LayerShape>> shapes;
   for (cost::Sample& sample : read.samples) {

@@ -121,8 +121,7 @@ std::string text_of(lua_State* L, int index) {
   lua_pushcfunction(L, convert_to_text);
   lua_pushvalue(L, index);
   const bool failed = lua_pcall(L, 1, 1, 0) != 0;
-  std::string text;
-  if (lua_type(L, -1) == LUA_TSTRING) text = lua_tostring(L, -1);
+  std::string text(text_or_empty(L, -1));
   lua_pop(L, 1);
   if (failed) {
     return "the error value is " + describe_value(L, index) + " whose __tostring fails (" +
@@ -197,12 +196,13 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
       script->value()->push(L);
       return;
     }
-    push_error(L, script->code_name(), script->what(), script->where());
+    push_error(L, script->code_name(), script->message(), script->where());
     set_text(L, "traceback", script->traceback());
     return;
   }
   std::string_view code = "internal", where, message = exception.what();
   if (const auto* error = dynamic_cast<const Error*>(&exception)) {
+    message = error->message();
     code = to_string(error->code());
     where = error->where();
   } else if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) {

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "tessera/core/terminal_text.h"
 #include "tessera/lua_kit/guard.h"
 
 namespace tessera::lua_kit::interrupt {
@@ -219,10 +220,10 @@ struct sigaction previous_action, previous_urgent;
 
 const std::atomic<bool>* flag() { return &requested; }
 
-void set_incumbent_text(std::string text, Stream stream) {
+void set_incumbent_text(std::string_view text, Stream stream) {
   Incumbent& best = incumbent();
   const std::lock_guard lock(best.mutex);
-  best.text = std::move(text);
+  best.text = disarmed(text);  // now: what writes it may be in a hurry
   best.stream = stream;
 }
 
@@ -247,9 +248,9 @@ double left_s() {
   return std::max(0.0, left.count());
 }
 
-TimeLimit::TimeLimit(lua_State* L, double limit_s, std::string who) : L_(L) {
+TimeLimit::TimeLimit(lua_State* L, double limit_s, std::string_view who) : L_(L) {
   const auto length = std::chrono::duration<double>(std::clamp(limit_s, 0.0, kLongestLimitS));
-  Limit limit{Clock::now() + std::chrono::ceil<Clock::duration>(length), limit_s, std::move(who)};
+  Limit limit{Clock::now() + std::chrono::ceil<Clock::duration>(length), limit_s, disarmed(who)};
   {
     const std::lock_guard lock(limits().mutex);
     auto& stack = limits().stack;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tessera/core/error.h"
+#include "tessera/core/terminal_text.h"
 
 namespace tessera::sandbox {
 namespace {
@@ -27,16 +28,6 @@ bool write_all(int fd, const std::string& text) {
 }
 
 }  // namespace
-
-void disarm(std::string& text, unsigned char& previous) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool c0 = (byte < 0x20 && byte != '\n' && byte != '\t' && byte != '\r') || byte == 0x7F;
-    const bool c1 = previous == 0xC2 && byte >= 0x80 && byte < 0xA0;  // in UTF-8
-    previous = byte;
-    if (c0 || c1) c = '?';
-  }
-}
 
 Relay::Relay(int to) : to_(to) {
   int ends[2];

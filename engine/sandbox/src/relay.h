@@ -33,9 +33,4 @@ class Relay {
   std::atomic<double> passed_bytes_{0};
 };
 
-/// Control characters as '?', other than line ends, tabs and returns: they could move the cursor,
-/// rename the window or fill the clipboard. `previous` is the byte before the text, and becomes the
-/// last one.
-void disarm(std::string& text, unsigned char& previous);
-
 }  // namespace tessera::sandbox

@@ -19,6 +19,7 @@
 
 #include "relay.h"
 #include "tessera/core/error.h"
+#include "tessera/core/terminal_text.h"
 #include "tessera/core/units.h"
 
 namespace tessera::sandbox {
@@ -181,12 +182,13 @@ int supervise(const Limits& limits, const std::function<int()>& work) {
   const int status = watch.wait();
   out.finish();
   err.finish();
-  if (!watch.reason().empty()) std::fprintf(stderr, "tessera: %s\n", watch.reason().c_str());
+  if (!watch.reason().empty()) write_text(stderr, fmt::format("tessera: {}\n", watch.reason()));
   if (num_interrupts > 0) return kInterrupted;
   if (!watch.reason().empty()) return kFailed;
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  std::fprintf(stderr, "tessera: the process of the sandboxed script died of signal %d (%s)\n",
-               WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  write_text(stderr,
+             fmt::format("tessera: the process of the sandboxed script died of signal {} ({})\n",
+                         WTERMSIG(status), ::strsignal(WTERMSIG(status))));
   return kFailed;
 }
 

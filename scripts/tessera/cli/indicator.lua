@@ -73,7 +73,7 @@ end
 
 local function show(indicator)
   print(("%s\n%s\n"):format(tostring(indicator), indicator.source))
-  io.write(M.heatmap(indicator))
+  terminal.say(M.heatmap(indicator))
   print(("\ntook %.3g s: %.3g s over the weights, %.3g s over the statistics"):format(
     indicator.overhead_s, indicator.weights_s, indicator.statistics_s))
 end

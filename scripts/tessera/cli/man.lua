@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local markdown = require "tessera.markdown"
+local terminal = require "tessera.terminal"
 
 local M = {}
 
@@ -88,7 +89,7 @@ function M.main(given)
   if host.json then return host.set_result(#shown == 1 and shown[1] or shown) end
   local facts = host.terminal()
   for _, page in ipairs(shown) do
-    io.write(markdown.text(page.text, { width = math.min(facts.columns, 100), bold = facts.colour }))
+    terminal.say(markdown.text(page.text, { width = math.min(facts.columns, 100), bold = facts.colour }))
   end
 end
 

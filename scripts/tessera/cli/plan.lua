@@ -1,6 +1,7 @@
 -- `tessera plan`: a plan from the command line, beside what people run today.
 
 local host = require "tessera.host"
+local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
 local M = {}
@@ -64,7 +65,7 @@ function M.main(given)
   description.workload = pick(given, workload_options)
   if given.quality then description.quality = { at_least = given.quality } end
   local problem = ts.problem(description)
-  if not host.json then io.write(settings(problem, given.planner or ts.default_planner)) end
+  if not host.json then terminal.out:write(settings(problem, given.planner or ts.default_planner)) end
   local chosen = pick(given, plan_options)
   chosen.planner = chain_of(chosen.planner)
   local plan, why = ts.plan(problem, chosen)
@@ -76,7 +77,7 @@ function M.main(given)
     host.set_result(result)
   else
     print(plan)
-    if rows then io.write(beside_text(rows)) end
+    if rows then terminal.say(beside_text(rows)) end
   end
   if given.save then plan:save(given.save) end
   if given.picture then ts.picture(plan, given.picture) end

@@ -6,6 +6,7 @@ local store = require "tessera.store"
 local rows = require "tessera.rows"
 local selection = require "tessera.cli.selection"
 local sheet = require "tessera.sheet"
+local terminal = require "tessera.terminal"
 local text_table = require "tessera.text_table"
 local verdict = require "tessera.experiment.verdict"
 
@@ -13,7 +14,7 @@ local M = {}
 
 local function fail(flag, text) core.raise("usage", ("%s: %s"):format(flag, text), flag) end
 
-local function note(text) io.stderr:write("tessera: ", text, "\n") end
+local function note(text) terminal.err:write("tessera: ", text, "\n") end
 
 local function count(number, noun) return ("%d %s%s"):format(number, noun, number == 1 and "" or "s") end
 
@@ -23,7 +24,7 @@ local function deliver(text, given)
     core.write_file(given.out, text)
     note("wrote " .. given.out)
   else
-    io.stdout:write(text)
+    terminal.out:write(text)
   end
 end
 
@@ -223,7 +224,7 @@ local function merge(given)
       local item = report.contradictions[i]
       shown[i] = { experiment = item.experiment, point = item.key, ["in"] = item.where }
     end
-    io.stderr:write(text_table(shown, { columns = { "experiment", "point", "in" } }))
+    terminal.err:write(text_table(shown, { columns = { "experiment", "point", "in" } }))
     return nil, core.why("contradiction", ("the files disagree on %s%s; nothing was merged. "
       .. "Choose with --prefer first or --prefer last"):format(count(#report.contradictions, "point"),
       #shown < #report.contradictions and (" (%d shown)"):format(#shown) or ""))

@@ -7,19 +7,20 @@ local report = require "tessera.report"
 local runner = require "tessera.experiment.runner"
 local sheet = require "tessera.sheet"
 local store = require "tessera.store"
+local terminal = require "tessera.terminal"
 local summary = require "tessera.report.summary"
 
 local M = {}
 
 local interrupted_status = 130
 
-local function say(text) io.stderr:write(text, "\n") end
+local function say(text) terminal.err:write(text, "\n") end
 
 -- The experiment that a script returns; nil where it returns something else; nil and why where it raises an error.
 local function load(path)
   host.forget_loaded_files()
   local ok, answer = pcall(function() return host.load_script(path)() end)
-  if not ok and type(answer) == "table" and answer.code == "interrupted" then error(answer, 0) end
+  if not ok and host.interrupted() then error(answer, 0) end
   if not ok then return nil, tostring(answer) end
   if getmetatable(answer) == "tessera.Experiment" then return answer end
 end
@@ -46,10 +47,10 @@ local function print_summary(collection, ids, database, out)
   local file, lines = store.open(database, { read_only = true }), {}
   for i, id in ipairs(ids) do lines[i] = summary.of(file:run(id), file:rows(id, { meta = true })) end
   file:close()
-  io.write("\n", collection.doc ~= "" and collection.doc .. "\n\n" or "", sheet.table(summary.sheet(lines)))
-  for _, name in ipairs(collection.empty) do io.write(("left out: %s holds no script\n"):format(name)) end
+  terminal.say("\n", collection.doc ~= "" and collection.doc .. "\n\n" or "", sheet.table(summary.sheet(lines)))
+  for _, name in ipairs(collection.empty) do terminal.say(("left out: %s holds no script\n"):format(name)) end
   local done = report.write { results = database, runs = ids, out = out }
-  io.write(("wrote %s: %d experiments, %d rows, %.0f kB\n"):format(done.out, done.experiments, done.points,
+  terminal.say(("wrote %s: %d experiments, %d rows, %.0f kB\n"):format(done.out, done.experiments, done.points,
     done.bytes / 1000))
 end
 

@@ -39,7 +39,7 @@ function M.new(total, experiment, stream)
   local facts, started = terminal.facts "stderr", core.clock()
   local width = facts.redraws and facts.columns
   local drawn_at, best, goal, better, last_tenth = width and 0 or started, nil, nil, nil, 0
-  stream = stream or io.stderr
+  stream = stream or terminal.err
 
   local function numbers()
     local elapsed = math.max(core.clock() - started, 1e-6)
@@ -61,12 +61,12 @@ function M.new(total, experiment, stream)
     if width < 60 then cells = 8 end
     local line = terminal.fit(text, math.max(width - cells - 2, 10))
     local share = self.done / math.max(self.total, 1)
-    stream:write("\r\27[K", terminal.bar(share, cells, self.failed > 0 and "yellow" or "green", facts), " ", line)
-    stream:flush()
+    stream:erase()
+    stream:styled(terminal.bar(share, cells, self.failed > 0 and "yellow" or "green", facts), " ", line)
   end
 
   local function clear()
-    if width then stream:write "\r\27[K" end
+    if width then stream:erase() end
   end
 
   function self.redraw(now)
@@ -111,7 +111,6 @@ function M.new(total, experiment, stream)
 
   function self.finish()
     clear()
-    stream:flush()
   end
 
   function self.elapsed_s() return core.clock() - started end

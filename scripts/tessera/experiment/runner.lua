@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local store = require "tessera.store"
+local terminal = require "tessera.terminal"
 local workers = require "tessera.workers"
 local claims = require "tessera.experiment.claims"
 local grid = require "tessera.experiment.grid"
@@ -22,7 +23,7 @@ local interrupted_status = 130
 -- With --json, all rows of all experiments of one command line.
 local json_rows = {}
 
-local function say(text) io.stderr:write(text, "\n") end
+local function say(text) terminal.err:write(text, "\n") end
 
 -- The points that are asked for: { index, point, key, text }, in order.
 local function chosen_items(experiment, options, shard)
@@ -90,9 +91,9 @@ local function dry_run(experiment, items, options, database, shard)
   end
   for _, item in ipairs(items) do
     local what = is_open[item] and "would run" or "stored: " .. status_of[item.key]
-    io.write(("%-10s  %s\n"):format(what, item.text))
+    terminal.say(("%-10s  %s\n"):format(what, item.text))
   end
-  io.write(header(experiment, items, open, stored, failed, shard), "\n")
+  terminal.say(header(experiment, items, open, stored, failed, shard), "\n")
 end
 
 local function settings_of(experiment, options, files, database, num_open)
@@ -185,16 +186,15 @@ end
 -- What is shown at the end, of a brief one only what went wrong; the exit status.
 local function conclude(experiment, file, run, items, options, database)
   local list = rows_of(file, run, items)
-  local write = host.json and function(text) io.stderr:write(text) end or function(text) io.write(text) end
   if host.json then print_rows(list) end
   if not host.json and not run.brief then
-    show.rows(experiment, list, write)
-    show.notes(experiment, write)
+    show.rows(experiment, list, terminal.say)
+    show.notes(experiment, terminal.say)
   end
-  local failed = show.failures(experiment, list, database, write)
+  local failed = show.failures(experiment, list, database, terminal.say)
   local checked = {}
   if experiment.check then checked = claims.check(experiment, file:rows(run.id), options.quick) end
-  local not_true = show.claims(run.brief and verdict.failed(checked) or checked, write)
+  local not_true = show.claims(run.brief and verdict.failed(checked) or checked, terminal.say)
   local stored = {}
   for i, claim in ipairs(checked) do
     stored[i] = { text = claim.text, status = claim.status, passed = verdict.passed(claim.status),

@@ -25,7 +25,7 @@ int forward(lua_State* L) {
 int decline(lua_State* L, const Error& error) {
   lua_settop(L, 0);
   lua_pushnil(L);
-  lua_kit::push_text(L, error.what());
+  lua_kit::push_text(L, error.message());
   return 2;
 }
 

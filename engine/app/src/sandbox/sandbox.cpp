@@ -12,6 +12,7 @@
 #include "lua_verb.h"
 #include "script.h"
 #include "tessera/core/error.h"
+#include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/table.h"
@@ -111,12 +112,12 @@ int work_inside(const Sandbox& box) {
     build_lua_wall(host, box.module_folders);
     return host.finish(run_files(host, box.command));
   } catch (const UsageError& usage) {
-    std::fprintf(stderr, "tessera: %s\n", usage.message.c_str());
+    write_text(stderr, fmt::format("tessera: {}\n", usage.message));
     return usage.status;
   } catch (const std::bad_alloc&) {
     print_out_of_memory();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tessera: %s\n", error.what());
+    write_text(stderr, fmt::format("tessera: {}\n", error.what()));
   }
   return kFailed;
 }
@@ -167,9 +168,9 @@ void build_kernel_wall(const Sandbox& box) {
   confinement.memory_bytes = box.limits.memory_bytes + sandbox::own_memory_bytes();
   confinement.cpu_s = box.limits.time_limit_s * threads + 10;  // if nobody watched any more
   for (const std::string& missing : sandbox::confine(confinement)) {
-    std::fprintf(stderr,
-                 "tessera: this system does not offer %s; the sandbox relies on its other walls\n",
-                 missing.c_str());
+    write_text(stderr, fmt::format("tessera: this system does not offer {}; the sandbox relies on "
+                                   "its other walls\n",
+                                   missing));
   }
 }
 

@@ -30,14 +30,16 @@ std::string_view to_string(ErrorCode code);
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message, std::string where = {})
-      : std::runtime_error(message), code_(code), where_(std::move(where)) {}
+      : std::runtime_error(message), code_(code), message_(message), where_(std::move(where)) {}
 
   ErrorCode code() const noexcept { return code_; }
+  /// `what()` and, where a script put a NUL byte into it, what follows.
+  const std::string& message() const noexcept { return message_; }
   const std::string& where() const noexcept { return where_; }
 
  private:
   ErrorCode code_;
-  std::string where_;
+  std::string message_, where_;
 };
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <lua.hpp>
 #include <string>
+#include <string_view>
 
 /// Ctrl-C. The first SIGINT sets `flag()`, which solvers poll, and makes interpreted Lua raise an
 /// error with code "interrupted" at its next instruction. A loop that LuaJIT has compiled never
@@ -18,7 +19,7 @@ enum class Stream { out, err };
 
 /// What to print if the process must end now: the best plan so far with its bound. Replaces the
 /// previous text; empty withdraws it. Cheap enough to call per incumbent.
-void set_incumbent_text(std::string text, Stream stream = Stream::out);
+void set_incumbent_text(std::string_view text, Stream stream = Stream::out);
 
 /// Sends the incumbent to stderr whatever it was registered for: --json keeps stdout for data.
 void keep_stdout_clean();
@@ -43,7 +44,7 @@ inline constexpr const char* kTimeLimitCode = "script_time_limit";
 class TimeLimit {
  public:
   /// @param who "heuristic 'greedy_balance'", for the message.
-  TimeLimit(lua_State* L, double limit_s, std::string who);
+  TimeLimit(lua_State* L, double limit_s, std::string_view who);
   ~TimeLimit();
   TimeLimit(const TimeLimit&) = delete;
   TimeLimit& operator=(const TimeLimit&) = delete;
