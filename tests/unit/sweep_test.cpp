@@ -77,6 +77,45 @@ TEST_F(Sweep, AFailingPointCostsThatPointOnly) {
   }
 }
 
+TEST_F(Sweep, OsExitInItsOwnProcessCostsThatPointOnly) {
+  experiment("exits", 4,
+             "if point.i == 2 then os.exit(0) end "
+             "if point.i == 3 then coroutine.wrap(function() os.exit(true) end)() end "
+             "return { x = point.i }");
+  const test::Process p = tessera({"run", "exits.lua", "--jobs", "0"});
+  EXPECT_EQ(p.status, 1) << p.err;
+  EXPECT_THAT(p.out, HasSubstr("2 of 4 points failed"));
+  const auto found = rows("exits");
+  ASSERT_EQ(found.size(), 4u);
+  for (const int i : {2, 3}) {
+    EXPECT_EQ(found.at(i)["status"], "failed");
+    EXPECT_THAT(found.at(i).value("error", ""),
+                HasSubstr("os.exit: it would end the whole sweep; return a row with a status"));
+  }
+  EXPECT_EQ(found.at(4)["x"], 4);
+  experiment("claims", 1, "return { x = 1 }", "check = function() os.exit(0) end,");
+  const test::Process claims = tessera({"run", "claims.lua", "--jobs", "0"});
+  EXPECT_EQ(claims.status, 1) << claims.out << claims.err;
+  EXPECT_THAT(claims.out, HasSubstr("check raised an error"));
+  // Outside of a sweep it ends the script, as everywhere.
+  EXPECT_EQ(tessera({"-e", "os.exit(5)"}).status, 5);
+}
+
+TEST_F(Sweep, AnErrorValueThatCannotBeShownSaysWhy) {
+  experiment("values", 3,
+             "local why = { [1] = function() error('inner reason') end, "
+             "[2] = function() return {} end, [3] = function() error({}) end } "
+             "error(setmetatable({}, { __tostring = why[point.i] }))");
+  for (const char* jobs : {"0", "1"}) {
+    EXPECT_EQ(tessera({"run", "values.lua", "--jobs", jobs, "--fresh"}).status, 1);
+    const auto found = rows("values");
+    ASSERT_EQ(found.size(), 3u);
+    EXPECT_THAT(found.at(1).value("error", ""), HasSubstr("inner reason"));
+    EXPECT_THAT(found.at(2).value("error", ""), HasSubstr("whose __tostring gives a table"));
+    EXPECT_THAT(found.at(3).value("error", ""), HasSubstr("whose __tostring fails"));
+  }
+}
+
 TEST_F(Sweep, FailedPointsRunAgainOnlyWhenAsked) {
   experiment("some", 4,
              "if point.i == 2 and not io.open 'mended' then error 'broken' end "

@@ -60,7 +60,6 @@ bool shows_traceback(const lua_kit::ErrorReport& report) {
 ExitStatus status_of(const std::string& code) {
   if (code == "usage") return kUsage;  // flags and names that a verb in Lua refused
   if (code == "infeasible") return kInfeasible;
-  if (code == "interrupted") return kInterrupted;
   return kFailed;
 }
 
@@ -231,7 +230,7 @@ ExitStatus Host::call(int num_arguments, int num_results) {
 }
 
 ExitStatus Host::report_error() {
-  const bool interrupted = *lua_kit::interrupt::flag();
+  const bool interrupted = *lua_kit::interrupt::flag() || stopped_;
   lua_kit::interrupt::reset(L_);  // what follows may run the script's __tostring
   memory_.limit += kReserve;
   const lua_kit::ErrorReport report = lua_kit::read_error(L_, -1);

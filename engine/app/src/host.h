@@ -67,10 +67,16 @@ class Host {
   /// Prints the JSON result, if any, and flushes stdout; the status of the whole run.
   ExitStatus print_result(ExitStatus status) const;
 
+  /// Somebody at the terminal ended the run: errors from here on count as Ctrl-C.
+  void set_stopped() { stopped_ = true; }
+  /// Whether os.exit ends the process; see ExitForbidden.
+  bool may_exit() const { return num_exits_forbidden_ == 0; }
+
   /// The Host of a state.
   static Host& of(lua_State* L);
 
  private:
+  friend class ExitForbidden;
   struct Memory {
     std::size_t used = 0, limit = 0;
   };
@@ -86,6 +92,20 @@ class Host {
   lua_State* L_;
   std::unique_ptr<lua_kit::interrupt::Watchdog> watchdog_;
   std::unique_ptr<Json> result_;
+  bool stopped_ = false;
+  int num_exits_forbidden_ = 0;
+};
+
+/// While it lives, os.exit raises an error: code of an experiment is part of a sweep.
+class ExitForbidden {
+ public:
+  explicit ExitForbidden(Host& host) : host_(host) { ++host_.num_exits_forbidden_; }
+  ~ExitForbidden() { --host_.num_exits_forbidden_; }
+  ExitForbidden(const ExitForbidden&) = delete;
+  ExitForbidden& operator=(const ExitForbidden&) = delete;
+
+ private:
+  Host& host_;
 };
 
 /// Path of this program.

@@ -113,6 +113,21 @@ int erase(lua_State* L) {
   return 0;
 }
 
+/// without_exit(f, ...): calls f; os.exit raises an error meanwhile.
+int without_exit(lua_State* L) {
+  luaL_checkstack(L, 1, "call");
+  const ExitForbidden forbidden(Host::of(L));
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/// stop(message): an error that ends the run as Ctrl-C does: somebody at the terminal said so.
+int stop(lua_State* L) {
+  Host::of(L).set_stopped();
+  throw Error(ErrorCode::interrupted, lua_kit::check_text(L, 1, "tessera.host.stop.message"),
+              "tessera run");
+}
+
 // Like the end of the script, without its finalizers.
 int exit_process(lua_State* L) {
   int status = kDone;
@@ -121,7 +136,14 @@ int exit_process(lua_State* L) {
   } else if (!lua_isnoneornil(L, 1)) {
     status = static_cast<int>(lua_kit::check_integer(L, 1, "os.exit.code", 0, 255));
   }
-  std::exit(Host::of(L).print_result(static_cast<ExitStatus>(status)));
+  Host& host = Host::of(L);
+  if (!host.may_exit()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "os.exit: it would end the whole sweep; return a row with a status, or raise an error",
+        "os.exit");
+  }
+  std::exit(host.print_result(static_cast<ExitStatus>(status)));
 }
 
 int set_incumbent(lua_State* L) {
@@ -364,6 +386,8 @@ void open_host_module(Host& host) {
                             {"write", guarded<write>},
                             {"write_styled", guarded<write_with_styles>},
                             {"erase_line", guarded<erase>},
+                            {"without_exit", guarded<without_exit>},
+                            {"stop", guarded<stop>},
                             {"strict", guarded<strict>},
                             {"limit_memory", guarded<limit_memory>},
                             {"help", guarded<help>},

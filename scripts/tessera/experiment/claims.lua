@@ -2,9 +2,11 @@
 -- that it is about have not been run, or differs as it said it would; and says so with the numbers.
 
 local core = require "tessera.core"
+local host = require "tessera.host"
 local options = require "tessera.options"
 local rows = require "tessera.rows"
 local units = require "tessera.units"
+local error_text = require "tessera.experiment.error_text"
 local grid = require "tessera.experiment.grid"
 local verdict = require "tessera.experiment.verdict"
 
@@ -469,9 +471,9 @@ function M.check(experiment, all_rows, quick)
         "expect_best", "expect_close", "expect_order", "expect_ratio", "expect_that", "published", "rows" }))
     end,
   })
-  local ok, err = xpcall(experiment.check, function(problem)
-    if type(problem) == "table" and problem.code == "interrupted" then return problem end
-    return { text = tostring(problem), trace = debug.traceback("", 2):gsub("\n%s*%[C%]: in function 'xpcall'.*", "") }
+  local ok, err = host.without_exit(xpcall, experiment.check, function(problem)
+    if host.interrupted() then return problem end
+    return { text = error_text(problem), trace = debug.traceback("", 2):gsub("\n%s*%[C%]: in function 'xpcall'.*", "") }
   end, t)
   if not ok then
     if not err.text then error(err, 0) end

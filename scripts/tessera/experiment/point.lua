@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local store = require "tessera.store"
+local error_text = require "tessera.experiment.error_text"
 
 local M = {}
 
@@ -23,11 +24,11 @@ local function failure(message, traceback)
 end
 
 local function handler(err)
-  local message = tostring(err)
-  if type(err) == "table" and message:find "^table: " then message = "an error that is a table without a message" end
+  local message = error_text(err)
   local text = debug.traceback("", 2):gsub("^\n", "")
   text = text:gsub("\n%s*%[C%]: in function 'xpcall'.*", "")
-  return { message = message, traceback = text, memory = type(err) == "table" and err.code == "out_of_memory" }
+  local memory = type(err) == "table" and rawget(err, "code") == "out_of_memory"
+  return { message = message, traceback = text, memory = memory }
 end
 
 local function too_long(bytes)

@@ -4,6 +4,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local origin = require "tessera.origin"
 local store = require "tessera.store"
+local terminal = require "tessera.terminal"
 
 local M = {}
 
@@ -51,7 +52,7 @@ function M.newest(file, experiment, quick)
 end
 
 local function ask(message)
-  io.stderr:write(message, "\n  [f] start a new run   [m] go on, mixing rows of both scripts   [s] stop: ")
+  terminal.err:write(message, "\n  [f] start a new run   [m] go on, mixing rows of both scripts   [s] stop: ")
   local answer = (io.read "*l" or ""):lower():sub(1, 1)
   return answer
 end
@@ -64,7 +65,7 @@ local function decide(run, options)
     local answer = ask("tessera: " .. message)
     if answer == "f" then return "new" end
     if answer == "m" then return "mix" end
-    core.raise("interrupted", "stopped: " .. message, "tessera run")
+    host.stop("stopped: " .. message)
   end
   core.raise("invalid_argument", message .. "; --fresh starts a new run (the stored rows stay), --mix goes on and "
     .. "marks every row with the script that made it", "tessera run")

@@ -80,7 +80,8 @@ local function in_this_process(experiment, items, settings, progress, keep)
   for _, item in ipairs(items) do
     progress.redraw(true)
     local started = core.clock()
-    local row = point.run(experiment, item, settings)
+    -- In a worker process os.exit ends that process, which costs its point; here it would end the sweep.
+    local row = host.without_exit(point.run, experiment, item, settings)
     if host.interrupted() then break end -- solvers look at Ctrl-C: what they answered then is no result
     row = core.from_json(point.encode(row))
     row.duration_s, row.log = core.clock() - started, ""
