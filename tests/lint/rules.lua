@@ -32,7 +32,7 @@ local unguarded = {
 -- Lua's calls that take the value at an index for what the caller says it is, and those whose complaints name nothing.
 local unchecked_reads = {
   lua_tostring = "check_text", lua_tolstring = "check_text", lua_tonumber = "check_number",
-  lua_tointeger = "check_integer", 
+  lua_tointeger = "check_integer",
   lua_objlen = "list_length", lua_strlen = "check_text", lua_rawlen = "list_length", lua_rawgeti = "push_item",
   lua_rawget = "push_field", lua_gettable = "push_field", lua_getfield = "push_field", lua_next = "for_each_pair",
   lua_touserdata = "check_object", lua_tothread = "check_object", lua_tocfunction = "LuaFunction",
