@@ -1,19 +1,13 @@
 -- Where a result comes from: the script, the commit around it, this machine and this program.
 
+local files = require "tessera.files"
 local host = require "tessera.host"
 local store = require "tessera.store"
 
 local M = {}
 
 --- Text of a script; "" where there is none or it cannot be read.
-function M.content(path)
-  if path == "" or path == "-" then return "" end
-  local file = io.open(path, "rb")
-  if not file then return "" end
-  local text = file:read "*a"
-  file:close()
-  return text or ""
-end
+function M.content(path) return path ~= "" and path ~= "-" and files.text(path) or "" end
 
 --- Path of the script that the program was started with; "" for code from the command line.
 function M.script_path()

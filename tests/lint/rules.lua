@@ -284,6 +284,43 @@ local function check_guarded(file, context)
   end
 end
 
+-- Files are written in one place, engine/core, so that nothing is ever half written. These may too.
+local may_write = {
+  ["engine/core/src/output_file.cpp"] = "the place",
+  ["engine/core/src/output_folder.cpp"] = "the place",
+  ["engine/app/src/repl.cpp"] = "libedit saves the history, to the scratch name of an OutputFile",
+}
+local writers_in_cpp = {
+  "%f[%w_]ofstream", "std::fstream", "%f[%w_]O_WRONLY", "%f[%w_]O_RDWR", "%f[%w_]O_CREAT", "%f[%w_]mkd?o?s?temp%s*%(",
+  "%f[%w_]tmpfile%s*%(", "%f[%w_]freopen%s*%(", "%f[%w_]rename%s*%(", "%f[%w_]renameat2?%s*%(", "fs::copy",
+  "filesystem::copy", "%f[%w_]f?truncate%s*%(", "%f[%w_]H_SAVE", "%f[%w_]memfd_create",
+}
+local writers_in_lua = { "io%.output%s*%(", "io%.tmpfile", "os%.rename", "os%.tmpname" }
+
+local function check_writing(file, context)
+  local in_lua = file.path:find "^scripts/.*%.lua$" and not file.path:find(generated)
+  if may_write[file.path] or not (in_lua or file.code) then return end
+  local function report(number, what)
+    context.report(file.path, number, "writes", what .. ": write files by OutputFile or write_file of engine/core")
+  end
+  local number = 0
+  for line in ((file.code or file.text) .. "\n"):gmatch "(.-)\n" do
+    number = number + 1
+    for _, pattern in ipairs(in_lua and writers_in_lua or writers_in_cpp) do
+      local found = line:match(pattern)
+      if found then
+        report(number, found)
+        break
+      end
+    end
+  end
+  -- The mode is a string, which `code` leaves out.
+  local open = in_lua and "()(io%.open%s*%b())" or "()%f[%w_](fopen%s*%b())"
+  for at, call in file.text:gmatch(open) do
+    if call:find "[\"'][^\"']*[wa+][^\"']*[\"']%s*%)$" then report(line_of(file.text, at), call) end
+  end
+end
+
 local function is_source(path)
   return is_cpp(path) or path:find "%.lua$" or path:find "%.sh$" or path:find "%.cmake$" or path:find "CMakeLists%.txt$"
 end
@@ -340,6 +377,7 @@ function M.check(files)
         check_reads(file, context)
       end
     end
+    check_writing(file, context)
   end
   check_map(context)
   table.sort(findings, function(a, b)

@@ -129,7 +129,8 @@ TEST_F(CheckpointFailure, NoFolderHasTheFinalNameWhenTheProcessIsKilled) {
       testing::KilledBySignal(SIGKILL), "");
   ASSERT_EQ(left_in_work().size(), 1u);
   EXPECT_EQ(left_in_work()[0].rfind("out.partial.", 0), 0u) << left_in_work()[0];
-  quantise_checkpoint(request());  // not in its way
+  quantise_checkpoint(request());
+  EXPECT_EQ(left_in_work(), std::vector<std::string>{"out"});
   EXPECT_TRUE(fs::exists(path("work/out/config.json")));
 }
 

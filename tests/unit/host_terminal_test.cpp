@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,6 +75,32 @@ class HostTerminal : public test::FolderTest {
   int terminal_ = -1;
   std::string screen_;
 };
+
+// A disk that is full looks the same to libedit.
+TEST_F(HostTerminal, KeepsTheHistoryThatItCannotReplace) {
+  shows("tessera> ");
+  type("print('first line')\n");
+  shows("\r\nfirst line");
+  shows("tessera> ");
+  const std::string history = path("tessera/history"), before = read(history);
+  EXPECT_THAT(before, HasSubstr("line"));
+  const rlimit limit{before.size() + 4, before.size() + 4};
+  ASSERT_EQ(prlimit(pid_, RLIMIT_FSIZE, &limit, nullptr), 0);
+  type("print('second line')\n");
+  shows("\r\nsecond line");
+  shows("tessera> ");
+  EXPECT_EQ(read(history), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("tessera")), {}), 1);
+}
+
+TEST_F(HostTerminal, SaysThatAFileIsTypedHere) {
+  shows("tessera> ");
+  type("=loadfile('/dev/stdin')()\n");
+  shows("tessera: '/dev/stdin' is the terminal: type the text, then Ctrl-D");
+  type("return 6 * 7\n\x04");
+  shows("\r\n42");
+  shows("tessera> ");
+}
 
 TEST_F(HostTerminal, CompletesRemembersAndSurvivesCtrlC) {
   shows("tessera> ");

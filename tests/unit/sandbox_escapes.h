@@ -63,6 +63,10 @@ inline constexpr Escape kLuaEscapes[] = {
     {"write_file_of_core", "require('tessera.core').write_file(outside .. '/new', 'x') return true",
      kWrites},
     {"save_a_plan", "PLAN plan:save(outside .. '/new') return true", kWrites},
+    {"write_model_elsewhere",
+     "PLAN problem:write_model(outside .. '/new.lp', { prefill_micro_batch_size = 2, "
+     "decode_micro_batch_size = 4 }) return true",
+     "does not write"},
     {"save_to_stdout", "PLAN plan:save('/dev/stdout') return true", "does not write"},
     {"draw_a_picture", "PLAN ts.picture(plan, outside .. '/new') return true", kWrites},
     {"save_a_trace", "PLAN ts.simulate(plan):save_trace(outside .. '/new') return true", kWrites},

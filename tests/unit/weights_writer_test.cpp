@@ -152,7 +152,7 @@ TEST_F(Writer, refusesTensorsThatNoFileCanHold) {
 }
 
 TEST_F(Writer, refusesFoldersThatWouldBeReadOtherwise) {
-  expect_error(ErrorCode::io, {"none/model.safetensors"}, [&] {
+  expect_error(ErrorCode::not_found, {"none/model.safetensors"}, [&] {
     SafetensorsWriter(path("none/model.safetensors"), {{"a", DType::u8, {2}}});
   });
   file("model.safetensors.index.json", "{}");

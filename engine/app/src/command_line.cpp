@@ -170,10 +170,7 @@ void check_verb_word(const std::string& word, const Words& files) {
   // A word that is no file and looks like a verb is a typing error, not a missing script.
   const std::vector<std::string> near = nearest_names(word, verb_names(), 1);
   if (near.empty() || files.size() != 1 || word.find_first_of("./-") != std::string::npos) return;
-  if (std::FILE* file = std::fopen(word.c_str(), "r")) {
-    std::fclose(file);
-    return;
-  }
+  if (file_kind(word) != FileKind::none) return;
   throw UsageError{
       fmt::format("there is no verb or file {}{}", quote(word), did_you_mean(word, verb_names()))};
 }

@@ -1,8 +1,13 @@
 #include "loads.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
+#include "script.h"
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/table.h"
@@ -39,6 +44,53 @@ std::string source_of(lua_State* L) {
   return *info.source == '@' ? info.source + 1 : "";
 }
 
+constexpr std::uint64_t kMaxBytes = 256u << 20;  // Lua's own loader knows no limit
+
+// Whether `path` is for read_file to read, which Lua's own loader would wait for without a word.
+bool is_waited_for(const std::string& path) {
+  const FileKind kind = file_kind(path);
+  return kind != FileKind::none && kind != FileKind::file && kind != FileKind::folder;
+}
+
+// Pushes what is read there as a function; false and the message where that is no Lua.
+bool load_waited_for(lua_State* L, const std::string& path, const char* mode = nullptr) {
+  const std::string code = read_file(path, kMaxBytes);
+  return luaL_loadbufferx(L, code.data(), code.size(), ("@" + path).c_str(), mode) == 0;
+}
+
+// loadfile(path, mode, environment)
+int load_waited_for_file(lua_State* L) {
+  const std::string mode =
+      lua_isnoneornil(L, 2) ? "bt" : lua_kit::check_text(L, 2, "loadfile.mode");
+  lua_settop(L, 3);
+  if (!load_waited_for(L, lua_kit::check_text(L, 1, "loadfile.path"), mode.c_str())) {
+    lua_pushnil(L);
+    lua_insert(L, -2);
+    return 2;
+  }
+  if (lua_istable(L, 3)) {
+    lua_pushvalue(L, 3);
+    lua_setfenv(L, -2);
+  }
+  return 1;
+}
+
+// The loader of a module whose file is a pipe or a device; false where it is none.
+bool load_waited_for_module(lua_State* L, const std::string& name) {
+  lua_getglobal(L, "package");
+  lua_kit::push_field(L, -1, "path", "package");
+  const std::string package_path(lua_kit::text_or_empty(L, -1));
+  lua_pop(L, 2);
+  for (const std::string& file : module_files(package_path, name)) {
+    if (file_kind(file) == FileKind::none) continue;
+    if (!is_waited_for(file)) return false;
+    if (load_waited_for(L, file)) return true;
+    throw Error(ErrorCode::script, fmt::format("error loading module '{}' from file '{}':\n\t{}",
+                                               name, file, lua_kit::text_or_empty(L, -1)));
+  }
+  return false;
+}
+
 // Calls what this function stands in for, with the same arguments.
 int call_original(lua_State* L) {
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -47,9 +99,13 @@ int call_original(lua_State* L) {
   return lua_gettop(L);
 }
 
+bool names_what_is_waited_for(lua_State* L) {
+  return lua_type(L, 1) == LUA_TSTRING && is_waited_for(lua_kit::check_text(L, 1, "path"));
+}
+
 int load_file(lua_State* L) {
-  const int num_results = call_original(L);
-  lua_pushvalue(L, 1);
+  const int num_results = names_what_is_waited_for(L) ? load_waited_for_file(L) : call_original(L);
+  lua_pushvalue(L, -num_results);
   if (const std::string path = source_of(L); !path.empty()) loads(L).add(path);
   lua_pop(L, 1);
   return num_results;
@@ -57,12 +113,22 @@ int load_file(lua_State* L) {
 
 int do_file(lua_State* L) {
   if (lua_type(L, 1) == LUA_TSTRING) loads(L).add(lua_kit::check_text(L, 1, "dofile"));
-  return call_original(L);
+  if (!names_what_is_waited_for(L)) return call_original(L);
+  lua_settop(L, 1);
+  if (!load_waited_for(L, lua_kit::check_text(L, 1, "dofile"))) return lua_error(L);
+  lua_replace(L, 1);
+  lua_call(L, 0, LUA_MULTRET);
+  return lua_gettop(L);
 }
 
 int search_module(lua_State* L) {
   const std::string name = lua_kit::check_text(L, 1, "require");
-  const int num_results = call_original(L);
+  int num_results = 1;
+  if (load_waited_for_module(L, name)) {
+    lua_replace(L, 1);
+  } else {
+    num_results = call_original(L);
+  }
   lua_pushvalue(L, 1);
   if (const std::string path = source_of(L); !path.empty()) loads(L).of_module[name] = path;
   lua_pop(L, 1);

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <clocale>
@@ -19,6 +20,9 @@
 #include "help.h"
 #include "pretty.h"
 #include "strict.h"
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/core/output.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
@@ -103,10 +107,23 @@ class LineEditor {
     HistEvent event;
     history(history_, &event, H_ENTER, code.c_str());
     // At every line, because a second Ctrl-C ends the program at once.
-    if (!path_.empty()) history(history_, &event, H_SAVE, path_.c_str());
+    if (!path_.empty()) save_history();
   }
 
  private:
+  // Where it cannot be saved the lines before stay, and nobody is told: it is a comfort only.
+  void save_history() {
+    try {
+      OutputFile file(path_, 0600);
+      HistEvent event;
+      // libedit does not say when writing failed: a line that names the format, and one per entry.
+      const int num_entries = history(history_, &event, H_SAVE, file.scratch_path().c_str());
+      const std::string text = read_file(file.scratch_path());
+      if (num_entries + 1 == std::count(text.begin(), text.end(), '\n')) file.commit();
+    } catch (const Error&) {
+    }
+  }
+
   static LineEditor& of(EditLine* edit) {
     void* self = nullptr;
     el_get(edit, EL_CLIENTDATA, &self);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "host.h"
@@ -31,6 +32,23 @@ std::string find_script(const Installation& installation, const std::string& pat
     if (fs::is_regular_file(known, ignored)) return known.string();
   }
   return path;
+}
+
+std::vector<std::string> module_files(const std::string& package_path, const std::string& name) {
+  std::string file_name = name;
+  std::replace(file_name.begin(), file_name.end(), '.', '/');
+  std::vector<std::string> files;
+  for (std::size_t start = 0; start < package_path.size();) {
+    const std::size_t end = std::min(package_path.find(';', start), package_path.size());
+    std::string file = package_path.substr(start, end - start);
+    start = end + 1;
+    for (std::size_t mark = 0; (mark = file.find('?', mark)) != std::string::npos;) {
+      file.replace(mark, 1, file_name);
+      mark += file_name.size();
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
 }
 
 void set_script_globals(lua_State* L) { lua_kit::set_registry_value(L, &kGlobalsKey); }

@@ -2,6 +2,7 @@
 
 #include <lua.hpp>
 #include <string>
+#include <vector>
 
 #include "tessera/core/files.h"
 
@@ -14,6 +15,9 @@ void load_script(lua_State* L, const std::string& path);
 
 /// Where `path` is: itself, or among the experiments.
 std::string find_script(const Installation& installation, const std::string& path);
+
+/// Where `require` looks for a module, in order: "?" of package.path is its name, dots as slashes.
+std::vector<std::string> module_files(const std::string& package_path, const std::string& name);
 
 /// From here on what load_text loads has the table on top of the stack, which is popped, for its
 /// globals.

@@ -150,6 +150,16 @@ int read_text(lua_State* L) {
   return 1;
 }
 
+/// file_kind(path): "file", "folder", "pipe", "socket" or "device"; nil where nothing is that may
+/// be read. Opens nothing, so a pipe is not waited for.
+int kind_of_file(lua_State* L) {
+  static constexpr const char* kNames[] = {nullptr, "file", "folder", "pipe", "socket", "device"};
+  const FileKind kind = file_kind(lua_kit::check_text(L, 1, "path"));
+  if (kind == FileKind::none) return 0;
+  lua_kit::push_text(L, kNames[static_cast<int>(kind)]);
+  return 1;
+}
+
 /// start_read_log(), take_read_log(): which data files are read, see files.h.
 int start_log(lua_State*) {
   start_read_log();
@@ -217,6 +227,7 @@ void register_core(lua_State* L) {
                             {"why", lua_kit::guarded<new_why>},
                             {"write_file", lua_kit::guarded<write_text>},
                             {"read_file", lua_kit::guarded<read_text>},
+                            {"file_kind", lua_kit::guarded<kind_of_file>},
                             {"start_read_log", lua_kit::guarded<start_log>},
                             {"take_read_log", lua_kit::guarded<take_log>},
                             {"to_json", lua_kit::guarded<to_json>},

@@ -209,6 +209,8 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
     code = "out_of_memory";
     message = "not enough memory";  // as Lua says it
   }
+  // This is the error of a Ctrl-C: its hook would raise another in the handler that gets this one.
+  if (code == to_string(ErrorCode::interrupted)) lua_sethook(L, nullptr, 0, 0);
   push_error(L, code, message, where);
   set_text(L, "cause", causes_of(exception));
 }

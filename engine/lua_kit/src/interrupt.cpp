@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "tessera/core/files.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/lua_kit/guard.h"
 
@@ -294,9 +295,11 @@ Watchdog::Watchdog(lua_State* L, std::chrono::milliseconds grace) {
   action.sa_handler = on_time_limit;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGURG, &action, &previous_urgent);
+  stop_waiting_when(&requested);
 }
 
 Watchdog::~Watchdog() {
+  stop_waiting_when(nullptr);
   ::sigaction(SIGINT, &previous_action, nullptr);
   ::sigaction(SIGURG, &previous_urgent, nullptr);
   interrupted_state = nullptr;

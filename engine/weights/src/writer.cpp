@@ -10,11 +10,9 @@
 
 #include "layout.h"
 #include "safetensors.h"
-#include "temporary_file.h"
-#include "tessera/core/access.h"
 #include "tessera/core/error.h"
-#include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/core/output.h"
 #include "tessera/core/text.h"
 
 namespace tessera::weights {
@@ -25,7 +23,7 @@ namespace detail {
 struct Placed {
   const TensorSpec* spec = nullptr;
   std::uint64_t size = 0;
-  TemporaryFile* file = nullptr;
+  OutputFile* file = nullptr;
   std::uint64_t offset = 0;  ///< of the file
   std::uint64_t written = 0;
 };
@@ -109,10 +107,9 @@ struct SafetensorsWriter::Parts {
   std::vector<TensorSpec> specs;
   std::vector<Placed> tensors;  ///< as declared
   std::unordered_map<std::string_view, Placed*> by_name;
-  std::vector<std::unique_ptr<TemporaryFile>> open_files;
-  std::vector<std::string> paths;  ///< of the shards
-  std::string index_path;          ///< "" for one file
-  std::string index;
+  std::vector<std::unique_ptr<OutputFile>> open_files;  ///< the index last: it leads to the others
+  std::vector<std::string> paths;                       ///< of the shards
+  std::string index_path;                               ///< "" for one file
   bool finished = false;
 
   void declare();
@@ -178,7 +175,9 @@ void SafetensorsWriter::Parts::write_index(const std::vector<std::vector<Placed*
       total += tensor->size;
     }
   }
-  index = json_text({{"metadata", {{"total_size", total}}}, {"weight_map", map}}, 2) + "\n";
+  auto file = std::make_unique<OutputFile>(index_path);
+  file->append(json_text({{"metadata", {{"total_size", total}}}, {"weight_map", map}}, 2) + "\n");
+  open_files.push_back(std::move(file));
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path,
@@ -194,12 +193,11 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
   parts_->declare();
   auto shards = parts_->shards(options.max_shard_bytes);
   parts_->name_files(path, shards.size());
-  if (!parts_->index_path.empty()) check_may_write(parts_->index_path);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     place(shards[i]);
     const std::string header = header_of(shards[i], options.metadata);
-    auto file = std::make_unique<TemporaryFile>(parts_->paths[i]);
-    file->write(0, header.data(), header.size());
+    auto file = std::make_unique<OutputFile>(parts_->paths[i]);
+    file->append(header);
     for (Placed* tensor : shards[i]) {
       tensor->file = file.get();
       tensor->offset += header.size();
@@ -235,7 +233,6 @@ void SafetensorsWriter::finish() {
   }
   for (const auto& file : parts_->open_files) file->flush();
   for (const auto& file : parts_->open_files) file->commit();
-  if (!parts_->index_path.empty()) write_file(parts_->index_path, parts_->index);
   parts_->open_files.clear();
   parts_->finished = true;
 }

@@ -2,6 +2,7 @@
 -- "@flags tessera run" stands for the flags of that verb, from the table that parses them.
 
 local core = require "tessera.core"
+local files = require "tessera.files"
 local host = require "tessera.host"
 local markdown = require "tessera.markdown"
 local terminal = require "tessera.terminal"
@@ -34,12 +35,8 @@ local pages = {
 
 local function read(paths)
   for _, path in ipairs(paths) do
-    local file = io.open(path, "rb")
-    if file then
-      local text = file:read "*a"
-      file:close()
-      return text
-    end
+    local text = files.text(path)
+    if text then return text end
   end
   core.raise("not_found", ("the page %s is missing; reinstall"):format(paths[1]), paths[1])
 end

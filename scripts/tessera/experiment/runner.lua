@@ -2,6 +2,7 @@
 -- came of it.
 
 local core = require "tessera.core"
+local exists = require "tessera.files".exists
 local host = require "tessera.host"
 local store = require "tessera.store"
 local terminal = require "tessera.terminal"
@@ -14,6 +15,7 @@ local runs = require "tessera.experiment.runs"
 local shards = require "tessera.experiment.shards"
 local show = require "tessera.experiment.show"
 local sweep = require "tessera.experiment.sweep"
+local text_of = require "tessera.files".text
 local verdict = require "tessera.experiment.verdict"
 
 local M = {}
@@ -71,9 +73,7 @@ end
 
 local function dry_run(experiment, items, options, database, shard)
   local status_of, failed_keys = {}, {}
-  local file = io.open(database, "rb")
-  if file then
-    file:close()
+  if exists(database) then
     local stored = store.open(database, { read_only = true })
     local run = not options.fresh and runs.newest(stored, experiment, options.quick)
     if run then status_of, failed_keys = stored:keys(run.id) end
@@ -98,7 +98,8 @@ end
 
 local function settings_of(experiment, options, files, database, num_open)
   local jobs = options.jobs or math.max(1, store.machine().num_cores or 1)
-  if files[1] == "/dev/stdin" then jobs = 0 end -- a worker cannot read it again
+  -- A worker cannot read a pipe again.
+  if files[1] == "/dev/stdin" or core.file_kind(files[1]) == "pipe" then jobs = 0 end
   if jobs > 0 then jobs = math.min(jobs, math.max(num_open, 1)) end
   local memory_bytes -- of a worker: this process has no limit that a point could have for itself
   if jobs > 0 then
@@ -123,9 +124,7 @@ local function hasher()
   local folders = host.installation
   return function(path)
     if not known[path] then
-      local file = io.open(path, "rb")
-      local text = file and file:read "*a"
-      if file then file:close() end
+      local text = text_of(path)
       local name = path
       local parent = folders.datasets_dir:match "^(.*/)[^/]*$" or ""
       if path:sub(1, #parent) == parent then name = path:sub(#parent + 1) end

@@ -61,16 +61,7 @@ bool load_module(lua_State* L, const std::string& name) {
   lua_kit::push_field(L, lua_upvalueindex(1), "path", "package");
   const std::string path = lua_kit::check_text(L, -1, "package.path");
   lua_pop(L, 1);
-  std::string file_name = name;
-  std::replace(file_name.begin(), file_name.end(), '.', '/');
-  for (std::size_t start = 0; start < path.size();) {
-    const std::size_t end = std::min(path.find(';', start), path.size());
-    std::string file = path.substr(start, end - start);
-    start = end + 1;
-    for (std::size_t mark = 0; (mark = file.find('?', mark)) != std::string::npos;) {
-      file.replace(mark, 1, file_name);
-      mark += file_name.size();
-    }
+  for (const std::string& file : module_files(path, name)) {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(file, ignored)) continue;
     load_text(L, read_file(file, kMaxChunkBytes), "@" + file);

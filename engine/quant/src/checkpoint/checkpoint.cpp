@@ -18,6 +18,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/core/output.h"
 #include "tessera/core/text.h"
 #include "tessera/kernels/parallel.h"
 
@@ -104,24 +105,25 @@ class Run {
   CheckpointSummary run() {
     const auto start = std::chrono::steady_clock::now();
     const std::vector<weights::TensorSpec> specs = tensor_specs();
-    OutputFolder folder(request_.out, request_.overwrite);
+    const bool replaces = check_place(request_.out, request_.overwrite);
+    OutputFolder folder(request_.out);
     folder.require_space(bytes_of(specs) + bytes_to_copy());
     summary_.out = request_.out;
     summary_.bytes_before = model_->size_bytes();
     {
       weights::SafetensorsWriter writer(
-          folder.path() + "/model.safetensors", specs,
+          folder.scratch_path() + "/model.safetensors", specs,
           {.metadata = {{"format", "pt"}}, .max_shard_bytes = kMaxShardBytes});
       write_matrices(writer);
       copy_tensors(writer);
       writer.finish();
     }
-    copy_files(folder.path());
+    copy_files(folder.scratch_path());
     summary_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    write_file(folder.path() + "/config.json", json_text(config(), 2) + "\n");
-    write_file(folder.path() + "/" + kResultFile, json_text(result(), 1) + "\n");
-    folder.commit();
+    write_file(folder.scratch_path() + "/config.json", json_text(config(), 2) + "\n");
+    write_file(folder.scratch_path() + "/" + kResultFile, json_text(result(), 1) + "\n");
+    folder.commit(replaces);
     return summary_;
   }
 
@@ -302,14 +304,8 @@ class Run {
   }
 
   void copy_files(const std::string& folder) const {
-    for (const std::string& name : copied_files_) {
-      std::error_code error;
-      fs::copy_file(request_.model + "/" + name, folder + "/" + name, error);
-      if (error) {
-        throw Error(ErrorCode::io, fmt::format("cannot copy {}: {}", quote(name), error.message()),
-                    request_.model);
-      }
-    }
+    for (const std::string& name : copied_files_)
+      copy_file(request_.model + "/" + name, folder + "/" + name);
   }
 
   Json config() const {

@@ -1,24 +1,37 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace tessera {
 
-/// Whole content of a regular file.
-/// @throws Error{not_found} if absent, Error{io} if unreadable, a directory, or longer than
-/// `max_bytes` (the sizes are named).
+/// Whole content of a file, a pipe (a shell's `<(...)`, a FIFO, /dev/stdin) or a terminal. A pipe
+/// is waited for, however long nobody opens it for writing: after 2 s stderr says so, and Ctrl-C
+/// ends the wait.
+/// @throws Error{not_found} if absent, Error{io} if unreadable, a directory, a socket, or longer
+/// than `max_bytes` (the sizes are named), Error{interrupted}
 std::string read_file(const std::string& path, std::uint64_t max_bytes = 64ull << 20);
+
+enum class FileKind { none, file, folder, pipe, socket, device };
+
+/// What is there, links followed; `none` also where it may not be read.
+FileKind file_kind(const std::string& path);
+
+/// Whoever waits for a pipe stops when this is set. Valid until the next call; nullptr: nothing
+/// stops it.
+void stop_waiting_when(const std::atomic<bool>* flag);
 
 /// Paths of the regular files that `read_file` has read since `start_read_log` or the last call of
 /// this, each once, in order; empty where no log is kept. Any thread may read meanwhile.
 std::vector<std::string> take_read_log();
 void start_read_log();
 
-/// Writes to a temporary file beside `path`, flushes and renames: readers see the old content or
-/// the new, never half.
-/// @throws Error{io} naming the path and the system's reason.
+/// As OutputFile writes (output.h): readers see the old content or the new, never half. What goes
+/// to a standard stream, a pipe or a device is written there.
+/// @throws Error{not_found} without a folder for it, Error{io} for all else, naming the path and
+/// the system's reason.
 void write_file(const std::string& path, const std::string& content);
 
 /// Where the product's own `scripts/` and `datasets/` are: beside the executable in an install

@@ -59,8 +59,8 @@ struct CheckpointSummary {
 /// divide the norm before them by the same; other matrices are rounded as they are. Families whose
 /// norms are known: see `foldable_families`.
 ///
-/// The folder appears complete or not at all: everything is written beside it under a temporary
-/// name, which goes away on failure.
+/// The folder appears complete or not at all: it is an OutputFolder (core/output.h). What a killed
+/// process left is removed by the next one that writes the same folder, which says so.
 /// @throws Error{invalid_argument, not_found, unsupported, io} naming what, where, and the numbers
 CheckpointSummary quantise_checkpoint(const CheckpointRequest& request);
 

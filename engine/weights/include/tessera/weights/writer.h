@@ -33,14 +33,14 @@ struct WriterOptions {
 ///     writer.append("a.weight", bytes);   // whole, or piece by piece
 ///     writer.finish();
 ///
-/// Everything goes into temporary files beside the path, renamed by `finish`: readers see the old
-/// files or the new. Without `finish` nothing is left behind. In the file, tensors of wide elements
+/// Every file is an OutputFile (core/output.h), and all are on the disk before `finish` names the
+/// first. Without `finish` nothing is left behind. In the file, tensors of wide elements
 /// come first, so that each is aligned to its own; the data start at a multiple of 64 bytes.
 class SafetensorsWriter {
  public:
   /// @param path "dir/model.safetensors"; the folder exists
   /// @throws Error{invalid_argument} for names given twice, empty or no UTF-8, shapes that do not
-  /// fit the type or overflow, Error{io} where the files cannot be made
+  /// fit the type or overflow, Error{not_found, io} where the files cannot be made
   SafetensorsWriter(const std::string& path, const std::vector<TensorSpec>& tensors,
                     const WriterOptions& options = {});
   ~SafetensorsWriter();
