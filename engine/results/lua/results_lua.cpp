@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 
 #include "core_lua.h"
@@ -83,6 +84,14 @@ void read_origin(const Options& options, Origin& origin) {
   if (options.given("build")) origin.build = json_of(options, "build", Json::object());
 }
 
+// Whether its folder is one, or may become one.
+bool has_room_for(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  return folder.empty() || !std::filesystem::exists(folder, ignored) ||
+         std::filesystem::is_directory(folder, ignored);
+}
+
 int open(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "store.open path");
   const Options options(L, 2, open_options(), "store.open");
@@ -91,7 +100,14 @@ int open(lua_State* L) {
                            options.boolean("durable")};
   // What is written stays in one piece: a sweep stores what has ended after Ctrl-C too.
   if (how.read_only) how.interrupted = [] { return lua_kit::interrupt::flag()->load(); };
-  handle->store = std::make_unique<Store>(path, how);
+  try {
+    handle->store = std::make_unique<Store>(path, how);
+  } catch (const Error& error) {
+    const bool nothing_there = error.code() == ErrorCode::not_found && has_room_for(path);
+    if (!nothing_there || !options.boolean("optional")) throw;
+    lua_pushnil(L);
+    return 1;
+  }
   lua_kit::push_object<StoreHandle>(L, std::move(handle));
   return 1;
 }

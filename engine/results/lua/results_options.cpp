@@ -41,6 +41,11 @@ const OptionTable& open_options() {
                                    .type = OptionType::boolean,
                                    .doc = "Makes the file where there is none",
                                    .default_text = "true"},
+                                  {.name = "optional",
+                                   .type = OptionType::boolean,
+                                   .doc = "To read: nil in place of an error where there is no "
+                                          "file yet, or nothing in it",
+                                   .default_text = "false"},
                                   {.name = "durable",
                                    .type = OptionType::boolean,
                                    .doc = "Waits for the disk after every addition, which then "

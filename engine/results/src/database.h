@@ -33,6 +33,7 @@ class Query {
   double number(int column) const;  ///< finite
   std::string text(int column) const;
   std::string utf8(int column) const;  ///< `text` that no reader of JSON will look at
+  bool is_text(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_TEXT; }
   bool is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
   template <class Value>
   auto unless_null(Value (Query::*read)(int) const, int column) const {

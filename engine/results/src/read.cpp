@@ -36,6 +36,7 @@ std::int64_t id_at(const Query& query, int column) {
 Run run_at(const Query& query) {
   Run run;
   run.id = id_at(query, 0);
+  check_name(query.text(1));
   run.created_at = query.number(2);
   check_time(run.created_at, "created_at");
   run.spec = {query.utf8(1),
@@ -90,7 +91,11 @@ std::vector<Run> runs_where(Database& database, const char* condition, const Val
   return runs;
 }
 
-std::string key_at(const Query& query, int column) { return quote(query.text(column), 200); }
+// Of a point whose key may be anything.
+std::string place_of(std::int64_t run, std::int64_t row, const Query& query, int key_column) {
+  if (!query.is_text(key_column)) return fmt::format("run {}, row {}", run, row);
+  return fmt::format("run {}, point {}", run, quote(query.text(key_column), 200));
+}
 
 // What a row says of its own origin where it differs from its run's.
 std::optional<Origin> origin_at(const Query& query, const StoredOrigin& of_run) {
@@ -199,11 +204,11 @@ std::vector<StoredKey> Store::keys(std::int64_t run) {
       run);
   std::vector<StoredKey> keys;
   while (query.next()) {
-    keys.push_back(read_at(
-        impl_->database, [run] { return place_of(run) + ", a point"; },
-        [&] {
-          return StoredKey{query.utf8(0), query.utf8(1), query.integer(2) != 0};
-        }));
+    const auto row = static_cast<std::int64_t>(keys.size()) + 1;
+    const auto place = [&] { return place_of(run, row, query, 0); };
+    keys.push_back(read_at(impl_->database, place, [&query] {
+      return StoredKey{query.utf8(0), query.utf8(1), query.integer(2) != 0};
+    }));
   }
   return keys;
 }
@@ -222,10 +227,7 @@ void Store::each_row(std::int64_t run, const std::function<void(const Row&)>& vi
   std::int64_t count = 0;
   while (query.next()) {
     ++count;
-    const auto place = [&] {
-      return query.is_null(0) ? fmt::format("run {}, row {}", run, count)
-                              : fmt::format("run {}, point {}", run, key_at(query, 0));
-    };
+    const auto place = [&] { return place_of(run, count, query, 0); };
     visit(read_at(database, place, [&] { return row_at(query, of_run, choice.meta); }));
   }
 }

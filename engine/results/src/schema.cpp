@@ -200,7 +200,7 @@ void prepare_schema(Database& database) {
   Content content = examine(database);
   if (database.read_only()) {
     if (content == Content::ours) return;
-    refuse_file(ErrorCode::io, database.path(),
+    refuse_file(ErrorCode::not_found, database.path(),
                 "is empty; `tessera run EXPERIMENT.lua --results FILE` fills one");
   }
   use_log(database);

@@ -127,6 +127,15 @@ void check_claim(const Json& claim) {
   }
 }
 
+void check_name(const std::string& experiment) {
+  if (!experiment.empty() && experiment.size() <= 1000 &&
+      experiment.find('\0') == std::string::npos && is_utf8(experiment)) {
+    return;
+  }
+  misplaced("experiment",
+            fmt::format("{}: a name is 1 to 1000 bytes of UTF-8 without NUL", quote(experiment)));
+}
+
 void check_facts(const Json& facts, const std::string& name) { object(facts, name); }
 
 void check_time(double time_s, const char* name) {

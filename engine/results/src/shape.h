@@ -17,6 +17,9 @@ void check_declaration(const Json& declaration);
 /// "skipped", or "differs", which `not_reproduced` explains.
 void check_claim(const Json& claim);
 
+/// Of an experiment: 1 to 1000 bytes of UTF-8 without NUL.
+void check_name(const std::string& experiment);
+
 /// Machine, build: objects.
 void check_facts(const Json& facts, const std::string& name);
 

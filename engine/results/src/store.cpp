@@ -83,13 +83,7 @@ double now() {
 }
 
 void check_spec(const RunSpec& spec) {
-  const std::string& name = spec.experiment;
-  if (name.empty() || name.size() > 1000 || name.find('\0') != std::string::npos ||
-      !is_utf8(name)) {
-    refuse(
-        fmt::format("experiment {}: a name is 1 to 1000 bytes of UTF-8 without NUL", quote(name)),
-        "experiment");
-  }
+  check_name(spec.experiment);
   check_declaration(spec.declaration);
   check_facts(spec.origin.machine, "machine");
   check_facts(spec.origin.build, "build");

@@ -123,9 +123,10 @@ std::string point_key(const Json& point);
 /// machine (power) may cost the last rows, unless opened `durable`, but no consistency.
 class Store {
  public:
-  /// @throws Error{not_found} where there is no file (and none may be made), Error{unsupported} for
-  /// a file of a newer version, Error{io} for what is no results file or cannot be opened, or has a
-  /// file beside it that SQLite would trust and that is not ours.
+  /// @throws Error{not_found} where there is no file (and none may be made), or nothing in it yet
+  /// (to read), Error{unsupported} for a file of a newer version, Error{io} for what is no results
+  /// file or cannot be opened, or has a file beside it that SQLite would trust and that is not
+  /// ours.
   explicit Store(const std::string& path, const OpenOptions& options = {});
   ~Store();
   Store(Store&&) noexcept;
