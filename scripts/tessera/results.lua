@@ -35,7 +35,7 @@ core.document_object {
   },
   methods = {
     { "has", "(point: table): boolean", "Whether the run that add goes on with has a row of this point" },
-    { "add", "(point: table, row: table)", "Stores what came of a point; durable when it returns" },
+    { "add", "(point: table, row: table)", "Stores what came of a point; then that survives power loss too" },
     { "rows", "(options: table?): table[]", "Rows that match key = value or { values }; run =, status =, meta =" },
     { "runs", "(): table[]", "Runs of the experiment, oldest first" },
     { "count", "(options: table?): integer", "Rows that match" },
@@ -49,22 +49,17 @@ local private = setmetatable({}, { __mode = "k" })
 
 local Results = {}
 
-local no_such_file = 2 -- ENOENT
-
--- The open file; nil where there is none yet. One that cannot be read is for the store to complain about.
+-- The open file; nil where there is none yet.
 local function opened(state)
-  if state.store then return state.store end
-  local file, _, number = io.open(state.db, "rb")
-  if not file and number == no_such_file then return nil end
-  if file then file:close() end
-  state.store = store.open(state.db, { read_only = true })
+  state.store = state.store or store.open(state.db, { read_only = true, optional = true })
   return state.store
 end
 
+-- Durable: a script that sweeps by itself may take hours for a row.
 local function writable(state)
   if not state.writable then
     if state.store then state.store:close() end
-    state.store, state.writable = store.open(state.db), true
+    state.store, state.writable = store.open(state.db, { durable = true }), true
   end
   return state.store
 end

@@ -17,18 +17,22 @@ end
 --- Whether the point failed; an infeasible one did not.
 function M.failed(row) return type(row.error) == "string" end
 
--- The names in `declared` that occur, then the others: row by row as they appear, sorted within each.
-local function ordered(list, names_of, declared)
+-- The names in `declared` that occur, then the others: row by row as they appear, sorted within each. `fields_of`: the
+-- table of a row whose names these are; those in `left_out` are none.
+local function ordered(list, fields_of, left_out, declared)
   local known, names = {}, {}
   for _, row in ipairs(list) do
-    local new = {}
-    for name in pairs(names_of(row)) do
-      if not known[name] then
+    local new
+    for name in pairs(fields_of(row)) do
+      if not known[name] and not left_out[name] then
+        new = new or {}
         known[name], new[#new + 1] = true, name
       end
     end
-    table.sort(new)
-    for _, name in ipairs(new) do names[#names + 1] = name end
+    if new then
+      table.sort(new)
+      for _, name in ipairs(new) do names[#names + 1] = name end
+    end
   end
   local result, taken = {}, {}
   for _, name in ipairs(declared or {}) do
@@ -42,21 +46,15 @@ local function ordered(list, names_of, declared)
   return result
 end
 
+local nothing = {}
+
 --- Names of the point's values.
 function M.keys(list, declared)
-  return ordered(list, function(row) return row.point or {} end, declared)
+  return ordered(list, function(row) return row.point or nothing end, nothing, declared)
 end
 
 --- Names of the returned columns, without status, error and meta.
-function M.columns(list, declared)
-  return ordered(list, function(row)
-    local names = {}
-    for name in pairs(row) do
-      if not own_fields[name] then names[name] = true end
-    end
-    return names
-  end, declared)
-end
+function M.columns(list, declared) return ordered(list, function(row) return row end, own_fields, declared) end
 
 -- What people type is text: "4", "0.10" and "true" mean what is stored as a number or as true.
 local function matches(value, wanted)
@@ -84,7 +82,7 @@ end
 function M.where(list, conditions, path)
   path = path or "rows.where"
   local known = {}
-  for _, names in ipairs { M.keys(list), M.columns(list), { "status" } } do
+  for _, names in ipairs(next(conditions) == nil and {} or { M.keys(list), M.columns(list), { "status" } }) do
     for _, name in ipairs(names) do
       known[name], known[#known + 1] = true, name
     end

@@ -46,10 +46,13 @@ local function numeric_columns(sheet)
   return numeric
 end
 
---- RFC 4180: fields with a comma, a quote or a line break in quotes, lines ended by CR LF.
+--- RFC 4180: fields with a comma, a quote or a line break in quotes, lines ended by CR LF. Text that a spreadsheet
+--- would take for a formula has an apostrophe in front; numbers are as they are.
 function M.csv(sheet)
   local function field(value)
+    if type(value) == "number" then return M.number_text(value) end
     local text = exact(value)
+    if text:find "^[=+@\t\r-]" and not text:find "^[+-][%d.]+ ?%%?$" then text = "'" .. text end
     if text:find '[",\r\n]' then text = '"' .. text:gsub('"', '""') .. '"' end
     return text
   end

@@ -42,6 +42,21 @@ local function lacks(text, part) assert.is_nil(text:find(part, 1, true), part ..
 describe("tessera.report", function()
   after_each(support.remove_files)
 
+  it("says in words that what is stored cannot be drawn", function()
+    local store, path, run = small { plots = { { kind = "lines", x = "latency_s", y = "no", rows = 3 },
+      { kind = "lines", x = { 1 } } } }
+    for i, value in ipairs { 3, "x", {}, { stages = 3 }, { stages = { 3 } }, { stages = { { devices = "x" } } } } do
+      add(store, run, 2 + i, { point = { planner = "p" .. i }, columns = { latency_s = 1 }, artefacts = {
+        { name = "plan", kind = "plan", value = value }, { name = "line", kind = "timeline", value = value } } })
+    end
+    store:close()
+    local text = written(path)
+    has(text, "A plot of the declaration cannot be drawn: ts.plot.x")
+    has(text, "cannot be drawn: what is stored of it is damaged")
+    lacks(text, ".lua:")
+    lacks(text, "attempt to")
+  end)
+
   it("shows paper, ours and the difference", function()
     local store, path = small()
     store:close()

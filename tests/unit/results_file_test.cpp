@@ -92,7 +92,7 @@ TEST_F(ResultsFile, RefusesANewerFormat) {
 
 TEST_F(ResultsFile, TakesAnEmptyFileForANewOne) {
   const std::string path = file("empty.db", "");
-  expect_error(ErrorCode::io, {"is empty"}, [&] { Store(path, {.read_only = true}); });
+  expect_error(ErrorCode::not_found, {"is empty"}, [&] { Store(path, {.read_only = true}); });
   EXPECT_EQ(read(path), "");
   EXPECT_EQ(Store(path).start_run(run_of("e")), 1);
 }

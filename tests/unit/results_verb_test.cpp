@@ -1,8 +1,11 @@
 // `tessera results` as a user calls it.
 
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 
 #include "program.h"
+#include "results_journal.h"
 
 namespace tessera::test {
 namespace {
@@ -246,6 +249,78 @@ end)lua");
     }
   }
   EXPECT_EQ(Json::parse(shown({"--json"})).size(), 5u);
+}
+
+// What a sandboxed script leaves in its output folder does nothing to who opens it later.
+TEST_F(ResultsVerb, AJournalFromTheSandboxRemovesNoFile) {
+  const std::string victim = file("precious.txt", "precious\n");
+  std::string bytes;
+  for (const char c : journal_that_removes(victim, 13)) {
+    bytes += "\\" + std::to_string(static_cast<unsigned char>(c) + 1000).substr(1);
+  }
+  file("plant.lua", R"lua(local ts = require "tessera"
+return ts.experiment { name = "p", grid = { i = { 1 } }, run = function()
+  local out = assert(io.open("plant-out/results.db-journal", "wb"))
+  out:write(")lua" + bytes +
+                        R"lua(")
+  out:close()
+  return { v = 1 }
+end }
+)lua");
+  file("mine.lua",
+       "return require 'tessera'.experiment { name = 'm', grid = { i = { 1 } }, run = function() "
+       "return { v = 1 } end }\n");
+  const auto run = [&](std::vector<std::string> words) {
+    ProcessSetup setup;
+    setup.directory = folder_.string();
+    return run_program(words, std::move(setup));
+  };
+  run({"run", "--sandbox", "plant.lua"});
+  ASSERT_TRUE(std::filesystem::exists(path("plant-out/results.db-journal")));
+  const std::string db = "plant-out/results.db";
+  for (std::vector<std::string> words :
+       {std::vector<std::string>{"run", "mine.lua", "--jobs", "0", "--results", db},
+        {"results", "--results", db},
+        {"report", "--results", db},
+        {"results", "--merge", "r.db", "--results", db},
+        {"run", "--sandbox", "mine.lua", "--sandbox-out", "plant-out"}}) {
+    const Process p = run(words);
+    EXPECT_EQ(p.status, 1) << words[0];
+    EXPECT_THAT(p.err, HasSubstr("results.db-journal' lies beside it")) << words[0];
+    EXPECT_THAT(p.err, HasSubstr("Remove it")) << words[0];
+    EXPECT_EQ(read(victim), "precious\n") << words[0];
+  }
+}
+
+TEST_F(ResultsVerb, APipeInPlaceOfAFileIsRefusedAtOnce) {
+  ASSERT_EQ(mkfifo(path("pipe.db").c_str(), 0600), 0);
+  const std::string db = "{ db = '" + path("pipe.db") + "' }";
+  const Process p = run_program({"-e", "require 'tessera'.results('e', " + db + "):has { i = 1 }"});
+  expect_refusal(p, 1, "is no regular file");
+}
+
+TEST_F(ResultsVerb, TextIsNoFormulaInASpreadsheet) {
+  fill("f.db", R"lua(
+local run = db:start_run { experiment = "f", declaration = { keys = { "k" } } }
+db:add(run, { point = { k = "=1+1" }, columns = { a = "+cmd|x", b = "-1+2", c = "@x", d = "\tx", e = -1.5, g = "-3",
+  h = "+20 %", i = "plain" } })
+)lua");
+  const Process p = results({"f", "--format", "csv", "--results", "f.db"});
+  EXPECT_EQ(p.status, 0) << p.err;
+  EXPECT_THAT(p.out, HasSubstr("'=1+1,done,'+cmd|x,'-1+2,'@x,'\tx,-1.5,-3,+20 %,plain\r\n"));
+}
+
+TEST_F(ResultsVerb, ReadsNoMoreRowsThanItShows) {
+  fill("broken.db", R"lua(
+local run = db:start_run { experiment = "b" }
+for i = 1, 5 do db:add(run, { point = { i = i }, columns = { v = i } }) end
+)lua");
+  EXPECT_THAT(results({"b", "--limit", "2", "--results", "broken.db"}).out, HasSubstr("5 points"));
+  EXPECT_THAT(results({"b", "--limit", "2", "--json", "--results", "broken.db"}).out,
+              testing::Not(HasSubstr("\"v\": 3")));
+  const Process sorted =
+      results({"b", "--limit", "1", "--sort", "-v", "--json", "--results", "broken.db"});
+  EXPECT_THAT(sorted.out, HasSubstr("\"v\": 5"));
 }
 
 }  // namespace

@@ -2,12 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
 #include "core_lua.h"
 #include "results_options.h"
+#include "results_values.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/function.h"
+#include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
@@ -78,72 +85,30 @@ void read_origin(const Options& options, Origin& origin) {
   if (options.given("build")) origin.build = json_of(options, "build", Json::object());
 }
 
-void set_text(lua_State* L, const char* field, const std::string& text) {
-  push_text(L, text);
-  lua_setfield(L, -2, field);
-}
-
-void set_json(lua_State* L, const char* field, const Json& value) {
-  lua_kit::push_json(L, value);
-  lua_setfield(L, -2, field);
-}
-
-void set_number(lua_State* L, const char* field, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, field);
-}
-
-void set_origin(lua_State* L, const Origin& origin) {
-  set_text(L, "script_hash", origin.script_hash);
-  set_text(L, "git_commit", origin.git_commit);
-  set_number(L, "seed", static_cast<double>(origin.seed));
-  set_json(L, "machine", origin.machine);
-  set_json(L, "build", origin.build);
-}
-
-void push_run(lua_State* L, const Run& run) {
-  lua_createtable(L, 0, 18);
-  set_number(L, "id", static_cast<double>(run.id));
-  set_text(L, "experiment", run.spec.experiment);
-  set_text(L, "script_path", run.spec.script_path);
-  set_origin(L, run.spec.origin);
-  lua_pushboolean(L, run.spec.quick);
-  lua_setfield(L, -2, "quick");
-  set_text(L, "shard", run.spec.shard);
-  set_json(L, "declaration", run.spec.declaration);
-  set_number(L, "created_at", run.created_at);
-  set_number(L, "changed_at", run.changed_at);
-  set_number(L, "num_points", static_cast<double>(run.num_points));
-  set_number(L, "num_failed", static_cast<double>(run.num_failed));
-  set_json(L, "claims", run.claims);
-}
-
-// The point under `point`, what the script returned beside it.
-void push_row(lua_State* L, const Row& row) {
-  lua_kit::push_json(L, row.columns);
-  set_json(L, "point", row.point);
-  set_text(L, "status", row.status);
-  if (row.error) set_text(L, "error", *row.error);
-}
-
-void push_meta(lua_State* L, const Row& row, const Origin& of_run) {
-  lua_createtable(L, 0, 12);
-  set_origin(L, row.origin ? *row.origin : of_run);
-  set_number(L, "started_at", row.started_at);
-  set_number(L, "duration_s", row.duration_s);
-  set_json(L, "inputs", row.inputs);
-  if (!row.provenance.empty()) set_text(L, "provenance", row.provenance);
-  if (row.error_ratio) set_number(L, "error_ratio", *row.error_ratio);
-  if (!row.traceback.empty()) set_text(L, "traceback", row.traceback);
-  if (!row.log.empty()) set_text(L, "log", row.log);
+// Whether its folder is one, or may become one.
+bool has_room_for(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  return folder.empty() || !std::filesystem::exists(folder, ignored) ||
+         std::filesystem::is_directory(folder, ignored);
 }
 
 int open(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "store.open path");
   const Options options(L, 2, open_options(), "store.open");
   auto handle = std::make_shared<StoreHandle>();
-  handle->store = std::make_unique<Store>(
-      path, results::OpenOptions{options.boolean("read_only"), options.boolean("create")});
+  results::OpenOptions how{options.boolean("read_only"), options.boolean("create"),
+                           options.boolean("durable")};
+  // What is written stays in one piece: a sweep stores what has ended after Ctrl-C too.
+  if (how.read_only) how.interrupted = [] { return lua_kit::interrupt::flag()->load(); };
+  try {
+    handle->store = std::make_unique<Store>(path, how);
+  } catch (const Error& error) {
+    const bool nothing_there = error.code() == ErrorCode::not_found && has_room_for(path);
+    if (!nothing_there || !options.boolean("optional")) throw;
+    lua_pushnil(L);
+    return 1;
+  }
   lua_kit::push_object<StoreHandle>(L, std::move(handle));
   return 1;
 }
@@ -252,21 +217,52 @@ int keys(lua_State* L) {
   return 2;
 }
 
+// Calls the function that an option holds, if any, a few times a second with a number.
+class Progress {
+ public:
+  Progress(const Options& options, const char* name) {
+    const lua_kit::StackGuard guard(options.state());
+    if (!options.push(name)) return;
+    function_.emplace(options.state(), -1, options.path_of(name));
+  }
+  void note(double number) {
+    if (!function_ || Clock::now() - last_ < std::chrono::milliseconds(100)) return;
+    last_ = Clock::now();
+    lua_pushnumber(function_->state(), number);
+    function_->call(1, 0);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::optional<lua_kit::LuaFunction> function_;
+  Clock::time_point last_ = Clock::now();
+};
+
 int rows(lua_State* L) {
   const std::int64_t run = run_argument(L, "store:rows run");
-  const bool with_meta = Options(L, 3, rows_options(), "store:rows").boolean("meta");
+  const Options options(L, 3, rows_options(), "store:rows");
+  results::RowChoice choice;
+  choice.failed = options.boolean("failed");
+  choice.meta = options.boolean("meta");
+  if (options.given("limit")) choice.limit = options.integer("limit");
+  Progress progress(options, "progress");
   Store& store = self(L);
   const Origin of_run = store.origin(run);
+  lua_kit::push_json(L, of_run.machine);
+  lua_kit::push_json(L, of_run.build);
+  const int machine = lua_gettop(L) - 1;
   lua_newtable(L);
   int count = 0;
-  store.each_row(run, [&](const Row& row) {
+  const auto push = [&](const Row& row) {
     push_row(L, row);
-    if (with_meta) {
-      push_meta(L, row, of_run);
+    if (choice.meta) {
+      push_meta(L, row, of_run, machine);
       lua_setfield(L, -2, "meta");
     }
     lua_rawseti(L, -2, ++count);
-  });
+    if (count % 1000 == 0) progress.note(count);
+  };
+  store.each_row(run, push, choice);
   return 1;
 }
 
@@ -300,7 +296,11 @@ int merge(lua_State* L) {
   if (options.given("prefer")) {
     prefer = options.choice("prefer") == "first" ? results::Prefer::first : results::Prefer::last;
   }
-  const results::MergeReport report = self(L).merge(paths, prefer);
+  Progress progress(options, "progress");
+  const results::MergeReport report = self(L).merge(paths, prefer, [&](double share) {
+    if (*lua_kit::interrupt::flag()) throw Error(ErrorCode::interrupted, "interrupted by Ctrl-C");
+    progress.note(share);
+  });
   lua_createtable(L, 0, 5);
   set_number(L, "num_runs", static_cast<double>(report.num_runs));
   set_number(L, "num_rows", static_cast<double>(report.num_rows));

@@ -40,7 +40,17 @@ const OptionTable& open_options() {
                                   {.name = "create",
                                    .type = OptionType::boolean,
                                    .doc = "Makes the file where there is none",
-                                   .default_text = "true"}}};
+                                   .default_text = "true"},
+                                  {.name = "optional",
+                                   .type = OptionType::boolean,
+                                   .doc = "To read: nil in place of an error where there is no "
+                                          "file yet, or nothing in it",
+                                   .default_text = "false"},
+                                  {.name = "durable",
+                                   .type = OptionType::boolean,
+                                   .doc = "Waits for the disk after every addition, which then "
+                                          "survives power loss too",
+                                   .default_text = "false"}}};
   return table;
 }
 
@@ -146,8 +156,22 @@ const OptionTable& rows_options() {
       {{.name = "meta",
         .type = OptionType::boolean,
         .doc = "Each row has a field meta: script_hash, git_commit, seed, machine, build, "
-               "started_at, duration_s, inputs, provenance, error_ratio, traceback, log",
-        .default_text = "false"}}};
+               "started_at, duration_s, inputs, provenance, error_ratio, traceback, log; rows of "
+               "one origin share machine and build",
+        .default_text = "false"},
+       {.name = "failed",
+        .type = OptionType::boolean,
+        .doc = "Only those that failed",
+        .default_text = "false"},
+       {.name = "limit",
+        .type = OptionType::integer,
+        .doc = "The first so many",
+        .min = 0,
+        .max = kMaxExact},
+       {.name = "progress",
+        .type = OptionType::callback,
+        .doc = "Called a few times a second with the number of rows read",
+        .lua_type = "fun(num_rows: number)"}}};
   return table;
 }
 
@@ -159,7 +183,11 @@ const OptionTable& merge_options() {
       {{.name = "prefer",
         .type = OptionType::choice,
         .doc = "Which of two rows to keep; without it nothing is merged where two disagree",
-        .choices = {"first", "last"}}}};
+        .choices = {"first", "last"}},
+       {.name = "progress",
+        .type = OptionType::callback,
+        .doc = "Called a few times a second with the share that is done",
+        .lua_type = "fun(share: number)"}}};
   return table;
 }
 

@@ -4,27 +4,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <set>
 
+#include "files.h"
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
 namespace tessera::results {
-namespace fs = std::filesystem;
 namespace {
 
 constexpr int kBusyTimeout_ms = 20'000;
-
-std::string shown(const std::string& path) { return quote(path, 300); }
-
-[[noreturn]] void fail(ErrorCode code, const std::string& path, const std::string& problem) {
-  throw Error(code, fmt::format("results file {}: {}", shown(path), problem), path);
-}
+constexpr int kMaxValue_mib = 256;            // of one text; a sweep's rows hold 16 MiB at most
+constexpr int kInstructionsPerLook = 20'000;  // of SQLite's machine: some tenths of a millisecond
 
 // The file as SQLite's URI, where %, ? and # would mean something.
 std::string uri_of(const std::string& path, const char* parameters) {
@@ -47,45 +41,6 @@ std::string stamp_of(const std::string& path) {
                      info.st_mtim.tv_nsec);
 }
 
-// SQLite says "unable to open database file" for all of these.
-void check_file(const std::string& path, const OpenOptions& options) {
-  if (path.empty() || path.find('\0') != std::string::npos) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} is no path of a results file", shown(path)), quote(path));
-  }
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) {
-    fail(ErrorCode::io, path, "is a folder; give the path of a file, such as results.db in it");
-  }
-  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
-  if (!fs::exists(status)) {
-    if (!fs::is_directory(folder, error)) {
-      fail(ErrorCode::not_found, path,
-           fmt::format("the folder {} does not exist; make it first", shown(folder.string())));
-    }
-    if (options.read_only || !options.create) {
-      fail(ErrorCode::not_found, path,
-           "does not exist; `tessera run EXPERIMENT.lua --results FILE` makes one, and --results "
-           "FILE names another");
-    }
-  } else if (!fs::is_regular_file(status)) {
-    fail(ErrorCode::io, path, "is no regular file");
-  } else if (::access(path.c_str(), R_OK) != 0) {
-    fail(ErrorCode::io, path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  }
-  if (options.read_only) return;
-  if (fs::exists(status) && ::access(path.c_str(), W_OK) != 0) {
-    fail(ErrorCode::io, path, fmt::format("cannot be written: {}", std::strerror(errno)));
-  }
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    fail(ErrorCode::io, path,
-         fmt::format("its folder cannot be written, which SQLite needs for its log: {}; copy the "
-                     "file elsewhere or write to another one",
-                     std::strerror(errno)));
-  }
-}
-
 std::string advice(int code, const std::string& detail) {
   switch (code & 0xFF) {
     case SQLITE_NOTADB:
@@ -106,6 +61,8 @@ std::string advice(int code, const std::string& detail) {
              "to read it; copy both files to a folder that can";
     case SQLITE_READONLY:
       return "cannot be written; check the permissions of the file and of its folder";
+    case SQLITE_TOOBIG:
+      return fmt::format("a value of more than {} MiB, which no results file holds", kMaxValue_mib);
     case SQLITE_IOERR:
       return fmt::format("reading or writing failed ({}); check the disk and its free space",
                          detail);
@@ -128,6 +85,7 @@ std::set<Database*>& open_databases() {
 }  // namespace
 
 bool Query::next() {
+  database_.note_progress();
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code != SQLITE_DONE) database_.fail(code);
@@ -138,11 +96,41 @@ void Query::check(int code) const {
   if (code != SQLITE_OK) database_.fail(code);
 }
 
+void Query::expect(bool fits, int column, const char* wanted) const {
+  if (fits) return;
+  static constexpr const char* kFound[] = {"a whole number", "a number", "text", "bytes",
+                                           "nothing"};
+  const int type = sqlite3_column_type(statement_, column);
+  throw Error(ErrorCode::io,
+              fmt::format("{}: {} where {} belongs", sqlite3_column_name(statement_, column),
+                          kFound[type - SQLITE_INTEGER], wanted));
+}
+
+std::int64_t Query::integer(int column) const {
+  expect(sqlite3_column_type(statement_, column) == SQLITE_INTEGER, column, "a whole number");
+  return sqlite3_column_int64(statement_, column);
+}
+
+double Query::number(int column) const {
+  const int type = sqlite3_column_type(statement_, column);
+  expect(type == SQLITE_FLOAT || type == SQLITE_INTEGER, column, "a number");
+  const double value = sqlite3_column_double(statement_, column);
+  expect(std::isfinite(value), column, "a finite one");
+  return value;
+}
+
 std::string Query::text(int column) const {
+  expect(sqlite3_column_type(statement_, column) == SQLITE_TEXT, column, "text");
   const auto* bytes = sqlite3_column_text(statement_, column);
-  if (bytes == nullptr) return "";
+  if (bytes == nullptr) database_.fail(SQLITE_NOMEM);
   return {reinterpret_cast<const char*>(bytes),
           static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
+}
+
+std::string Query::utf8(int column) const {
+  std::string value = text(column);
+  expect(is_utf8(value), column, "UTF-8");
+  return value;
 }
 
 void Query::bind(int position, std::int64_t value) {
@@ -163,7 +151,7 @@ void Query::bind(int position, std::nullopt_t) { check(sqlite3_bind_null(stateme
 Database::Database(const std::string& path, const OpenOptions& options)
     : path_(path), options_(options) {
   options_.read_only ? check_may_read(path_) : check_may_write(path_);
-  check_file(path_, options_);
+  file_ = check_file(path_, options_);
   open();
   open_databases().insert(this);
 }
@@ -172,20 +160,20 @@ Database::~Database() { close(); }
 
 void Database::open() {
   process_ = ::getpid();
-  int flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  int flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
   const char* parameters = "";
   if (options_.read_only) {
     flags |= SQLITE_OPEN_READONLY;
     // Even to read, SQLite would put a log and its index beside a file in WAL mode, which stay.
     // Where nobody has left a log there is nothing to share with anybody.
-    unlocked_ = ::access((path_ + "-wal").c_str(), F_OK) != 0 &&
-                ::access((path_ + "-journal").c_str(), F_OK) != 0;
-    stamp_ = stamp_of(path_);
+    unlocked_ = ::access((file_ + "-wal").c_str(), F_OK) != 0;
+    stamp_ = stamp_of(file_);
     if (unlocked_) parameters = "?immutable=1";
   } else {
     flags |= SQLITE_OPEN_READWRITE | (options_.create ? SQLITE_OPEN_CREATE : 0);
   }
-  const int code = sqlite3_open_v2(uri_of(path_, parameters).c_str(), &connection_, flags, nullptr);
+  const int code =
+      sqlite3_open_v2(uri_of(file_, parameters).c_str(), &connection_, flags, guarded_files());
   if (code != SQLITE_OK) {
     try {
       fail(code);
@@ -194,6 +182,10 @@ void Database::open() {
       throw;
     }
   }
+  configure();
+}
+
+void Database::configure() {
   sqlite3_busy_timeout(connection_, kBusyTimeout_ms);
   // Names in double quotes are names, never text by accident.
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
@@ -201,6 +193,25 @@ void Database::open() {
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_limit(connection_, SQLITE_LIMIT_LENGTH, kMaxValue_mib << 20);
+  sqlite3_limit(connection_, SQLITE_LIMIT_ATTACHED, 0);
+  const auto look = [](void* self) { return static_cast<Database*>(self)->must_stop() ? 1 : 0; };
+  sqlite3_progress_handler(connection_, kInstructionsPerLook, look, this);
+}
+
+// SQLite asks now and then while a statement works.
+bool Database::must_stop() {
+  if (options_.interrupted && options_.interrupted()) {
+    stop_ = Stop::interrupted;
+    return true;
+  }
+  const Clock::time_point now = Clock::now();
+  if (!silent_since_) silent_since_ = now;
+  if (std::chrono::duration<double>(now - *silent_since_).count() < options_.silence_limit_s) {
+    return false;
+  }
+  stop_ = Stop::silent;
+  return true;
 }
 
 void Database::close_quietly() noexcept {
@@ -222,13 +233,14 @@ void Database::close() {
 
 void Database::refresh() {
   if (!unlocked_ || connection_ == nullptr) return;
-  if (stamp_of(path_) == stamp_ && ::access((path_ + "-wal").c_str(), F_OK) != 0) return;
+  if (stamp_of(file_) == stamp_ && ::access((file_ + "-wal").c_str(), F_OK) != 0) return;
   close_quietly();
-  check_file(path_, options_);
+  file_ = check_file(path_, options_);
   open();
 }
 
 int Database::try_script(const std::string& sql) {
+  note_progress();
   return sqlite3_exec(connection_, sql.c_str(), nullptr, nullptr, nullptr);
 }
 
@@ -238,15 +250,12 @@ void Database::script(const std::string& sql) {
 
 sqlite3_stmt* Database::prepared(const std::string& sql) {
   if (connection_ == nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("results file {}: is closed; open it again", shown(path_)), path_);
+    refuse_file(ErrorCode::invalid_argument, path_, "is closed; open it again");
   }
   if (process_ != ::getpid()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("results file {}: was opened by process {}, this is its copy {}; open "
-                            "it again here",
-                            shown(path_), process_, ::getpid()),
-                path_);
+    refuse_file(ErrorCode::invalid_argument, path_,
+                fmt::format("was opened by process {}, this is its copy {}; open it again here",
+                            process_, ::getpid()));
   }
   sqlite3_stmt*& statement = statements_[sql];
   if (statement == nullptr) {
@@ -262,7 +271,29 @@ sqlite3_stmt* Database::prepared(const std::string& sql) {
 
 void Database::fail(int code) const {
   const char* detail = connection_ != nullptr ? sqlite3_errmsg(connection_) : sqlite3_errstr(code);
-  tessera::results::fail(ErrorCode::io, path_, advice(code, detail));
+  if ((code & 0xFF) == SQLITE_INTERRUPT && stop_ == Stop::interrupted) {
+    throw Error(ErrorCode::interrupted, "interrupted by Ctrl-C", path_);
+  }
+  if ((code & 0xFF) == SQLITE_INTERRUPT) {
+    refuse_file(
+        ErrorCode::io, path_,
+        fmt::format("SQLite worked for {} s on it and gave nothing, so it was stopped; the file is "
+                    "damaged or made to keep programs busy",
+                    options_.silence_limit_s));
+  }
+  if ((code & 0xFF) == SQLITE_CANTOPEN) {
+    if (const auto problem = problem_beside(file_)) {
+      refuse_file(ErrorCode::io, path_, *problem);
+    }
+  }
+  refuse_file(ErrorCode::io, path_, advice(code, detail));
+}
+
+void Database::damaged(const std::string& place, const std::string& problem) const {
+  refuse_file(ErrorCode::io, path_,
+              fmt::format("{}: {}; the file is damaged, or another program's: take a "
+                          "backup, or run the experiment again",
+                          place, problem));
 }
 
 }  // namespace tessera::results

@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,11 +28,17 @@ class Query {
 
   bool next();  ///< steps; whether there is a row
 
-  std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
-  double number(int column) const { return sqlite3_column_double(statement_, column); }
-  bool is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
-  /// "" for NULL.
+  // Values of the row, each of the type that belongs there: @throws Error that names the column.
+  std::int64_t integer(int column) const;
+  double number(int column) const;  ///< finite
   std::string text(int column) const;
+  std::string utf8(int column) const;  ///< `text` that no reader of JSON will look at
+  bool is_text(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_TEXT; }
+  bool is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
+  template <class Value>
+  auto unless_null(Value (Query::*read)(int) const, int column) const {
+    return is_null(column) ? std::nullopt : std::optional<Value>((this->*read)(column));
+  }
 
   void bind(int position, std::int64_t value);
   void bind(int position, double value);
@@ -47,6 +54,7 @@ class Query {
 
  private:
   void check(int code) const;
+  void expect(bool fits, int column, const char* wanted) const;
 
   Database& database_;
   sqlite3_stmt* statement_;
@@ -64,6 +72,7 @@ class Database {
   const std::string& path() const { return path_; }
   bool is_open() const { return connection_ != nullptr; }
   bool read_only() const { return options_.read_only; }
+  bool durable() const { return options_.durable; }
   void close();
   /// To call before a read: a file that nobody was writing when it was opened read-only is read
   /// without locks, which ends as soon as somebody does.
@@ -105,17 +114,30 @@ class Database {
   }
 
   [[noreturn]] void fail(int code) const;
+  /// For what is stored and cannot be: names the file, the place in it and what to do.
+  [[noreturn]] void damaged(const std::string& place, const std::string& problem) const;
+
+  /// A statement has begun, or has given a row.
+  void note_progress() { silent_since_.reset(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  enum class Stop { none, interrupted, silent };
+
   void open();
+  void configure();
+  bool must_stop();
   void close_quietly() noexcept;
   sqlite3_stmt* prepared(const std::string& sql);
 
-  std::string path_;
+  std::string path_;  ///< as given
+  std::string file_;  ///< what it means, see check_file
   OpenOptions options_;
   bool unlocked_ = false;  ///< opened as a file that nobody changes
   std::string stamp_;      ///< of such a file: size and time of its last change
   int process_ = 0;        ///< that opened it; a copy of it made by fork() must not touch the file
+  std::optional<Clock::time_point> silent_since_;
+  Stop stop_ = Stop::none;  ///< why the last statement was ended
   sqlite3* connection_ = nullptr;
   std::unordered_map<std::string, sqlite3_stmt*> statements_;
 };

@@ -33,12 +33,13 @@ std::string joined_shards(const std::string& a, const std::string& b) {
 /// Copies one file after the other into a store, within one transaction.
 class Merge {
  public:
-  Merge(Store& store, Store::Impl& impl, Prefer prefer)
-      : store_(store), impl_(impl), prefer_(prefer) {
+  Merge(Store& store, Store::Impl& impl, Prefer prefer, std::function<void(double)> progress)
+      : store_(store), impl_(impl), prefer_(prefer), progress_(std::move(progress)) {
     for (const Run& run : store.runs()) runs_[identity_of(run.spec)].push_back(run.id);
   }
 
-  void copy_file(const std::string& path) {
+  /// The `index`-th of `num_files`.
+  void copy_file(const std::string& path, std::size_t index, std::size_t num_files) {
     std::error_code error;
     if (std::filesystem::equivalent(path, store_.path(), error)) {
       throw Error(ErrorCode::invalid_argument,
@@ -46,17 +47,29 @@ class Merge {
                   path);
     }
     Store source(path, {.read_only = true});
+    const std::vector<Run> runs = source.runs();
+    std::int64_t num_rows = 0, num_read = 0;
+    for (const Run& run : runs) num_rows += run.num_points;
+    const auto note_row = [&] {
+      const double share = static_cast<double>(++num_read) / static_cast<double>(num_rows);
+      if (progress_) {
+        progress_((static_cast<double>(index) + share) / static_cast<double>(num_files));
+      }
+    };
     std::map<Identity, std::size_t> seen;
-    for (const Run& listed : source.runs()) {
+    for (const Run& listed : runs) {
       const std::size_t ordinal = seen[identity_of(listed.spec)]++;
-      copy_run(source, source.run(listed.id), ordinal);
+      Run run = listed;
+      run.spec.script_text = source.script_text(run.id);
+      copy_run(source, run, ordinal, note_row);
     }
   }
 
   MergeReport take_report() { return std::move(report_); }
 
  private:
-  void copy_run(Store& source, const Run& run, std::size_t ordinal) {
+  template <class NoteRow>
+  void copy_run(Store& source, const Run& run, std::size_t ordinal, const NoteRow& note_row) {
     std::vector<std::int64_t>& ids = runs_[identity_of(run.spec)];
     const bool is_new = ordinal == ids.size();
     if (is_new) {
@@ -73,6 +86,7 @@ class Merge {
     }
     bool changed = false;
     source.each_row(run.id, [&](const Row& read) {
+      note_row();
       const std::string key = point_key(read.point);
       const auto found = stored.find(key);
       const Row* present = found == stored.end() ? nullptr : &found->second;
@@ -116,17 +130,19 @@ class Merge {
   Store& store_;
   Store::Impl& impl_;
   Prefer prefer_;
+  std::function<void(double)> progress_;
   MergeReport report_;
   std::map<Identity, std::vector<std::int64_t>> runs_;
 };
 
-MergeReport Store::merge(const std::vector<std::string>& paths, Prefer prefer) {
+MergeReport Store::merge(const std::vector<std::string>& paths, Prefer prefer,
+                         const std::function<void(double)>& progress) {
   struct Undo : std::exception {};
   MergeReport report;
   try {
     impl_->write([&] {
-      Merge merge(*this, *impl_, prefer);
-      for (const std::string& path : paths) merge.copy_file(path);
+      Merge merge(*this, *impl_, prefer, progress);
+      for (std::size_t i = 0; i < paths.size(); ++i) merge.copy_file(paths[i], i, paths.size());
       report = merge.take_report();
       if (prefer == Prefer::neither && !report.contradictions.empty()) throw Undo();
     });

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "schema.h"
+#include "shape.h"
 #include "store_impl.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -14,9 +15,6 @@
 
 namespace tessera::results {
 namespace {
-
-// What the rest of the product would read as part of the row itself.
-constexpr std::string_view kReserved[] = {"point", "status", "error", "meta"};
 
 [[noreturn]] void refuse(const std::string& what, const std::string& where) {
   throw Error(ErrorCode::invalid_argument, what, where);
@@ -65,10 +63,6 @@ std::string written(const Json& value, const std::string& path) {
   return dumped(value, path);
 }
 
-Json parsed(const std::string& text, const std::string& source) {
-  return parse_json(text, source, {1ull << 30, 200});
-}
-
 std::vector<std::string> names_of(const Json& object) {
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
@@ -89,27 +83,10 @@ double now() {
 }
 
 void check_spec(const RunSpec& spec) {
-  const std::string& name = spec.experiment;
-  if (name.empty() || name.size() > 1000 || name.find('\0') != std::string::npos ||
-      !is_utf8(name)) {
-    refuse(
-        fmt::format("experiment {}: a name is 1 to 1000 bytes of UTF-8 without NUL", quote(name)),
-        "experiment");
-  }
-  if (!spec.declaration.is_object()) refuse("declaration: an object belongs here", "declaration");
-}
-
-void check_row(const Row& row) {
-  if (!row.columns.is_object()) refuse("columns: an object belongs here", "columns");
-  for (const std::string_view name : kReserved) {
-    if (row.columns.contains(name)) {
-      refuse(fmt::format("column '{0}': the name is taken by the row's own field; call it "
-                         "something else, such as '{0}_value'",
-                         name),
-             "columns");
-    }
-  }
-  if (row.status.empty()) refuse("status: it is empty", "status");
+  check_name(spec.experiment);
+  check_declaration(spec.declaration);
+  check_facts(spec.origin.machine, "machine");
+  check_facts(spec.origin.build, "build");
 }
 
 // Declared names come in their declared order.
@@ -171,80 +148,6 @@ std::int64_t Store::start_run(const RunSpec& spec) {
   return id;
 }
 
-const StoredOrigin& Store::Impl::origin_of(std::int64_t run) {
-  const auto known = origins.find(run);
-  if (known != origins.end()) return known->second;
-  Query query = database.query(
-      "SELECT experiment, script_hash, git_commit, machine, build, seed FROM runs WHERE id = ?",
-      run);
-  if (query.next()) {
-    const std::string source = fmt::format("{}: run {}", database.path(), run);
-    const std::string machine = query.text(3), build = query.text(4);
-    return origins[run] = {query.text(0),
-                           {query.text(1), query.text(2), query.integer(5), parsed(machine, source),
-                            parsed(build, source)},
-                           machine,
-                           build};
-  }
-  std::vector<std::string> ids;
-  Query all = database.query("SELECT id FROM runs ORDER BY id DESC LIMIT 12");
-  while (all.next()) ids.push_back(all.text(0));
-  throw Error(ErrorCode::not_found,
-              fmt::format("results file {}: there is no run {}; {}", quote(database.path(), 300),
-                          run, ids.empty() ? "it has none" : "the last are " + join(ids, ", ")),
-              database.path());
-}
-
-std::vector<Run> Store::runs(const std::optional<std::string>& experiment) {
-  impl_->database.refresh();
-  Query query = impl_->database.query(
-      "SELECT r.id, r.experiment, r.created_at, r.script_path, r.script_hash, r.git_commit, "
-      "r.seed, r.machine, r.build, r.quick, r.shard, r.declaration, count(p.id), count(p.error), "
-      "max(p.started_at + p.duration_s) FROM runs r LEFT JOIN points p ON p.run_id = r.id WHERE "
-      "?1 IS NULL OR r.experiment = ?1 GROUP BY r.id ORDER BY r.id",
-      experiment);
-  std::vector<Run> runs;
-  while (query.next()) {
-    Run run;
-    run.id = query.integer(0);
-    const std::string source = fmt::format("{}: run {}", path(), run.id);
-    run.created_at = query.number(2);
-    run.spec = {query.text(1),
-                query.text(3),
-                "",
-                {query.text(4), query.text(5), query.integer(6), parsed(query.text(7), source),
-                 parsed(query.text(8), source)},
-                query.integer(9) != 0,
-                query.text(10),
-                parsed(query.text(11), source)};
-    run.num_points = query.integer(12);
-    run.num_failed = query.integer(13);
-    run.changed_at = std::max(query.number(14), run.created_at);
-    Query claims = impl_->database.query(
-        "SELECT claim FROM claims WHERE run_id = ? ORDER BY position", run.id);
-    while (claims.next()) run.claims.push_back(parsed(claims.text(0), source));
-    runs.push_back(std::move(run));
-  }
-  return runs;
-}
-
-Run Store::run(std::int64_t id) {
-  impl_->database.refresh();
-  const std::string experiment = impl_->origin_of(id).experiment;
-  for (Run& run : runs(experiment)) {
-    if (run.id != id) continue;
-    Query query = impl_->database.query("SELECT script_text FROM runs WHERE id = ?", id);
-    if (query.next()) run.spec.script_text = query.text(0);
-    return std::move(run);
-  }
-  throw Error(ErrorCode::internal, fmt::format("run {} went away while it was read", id), path());
-}
-
-Origin Store::origin(std::int64_t run) {
-  impl_->database.refresh();
-  return impl_->origin_of(run).origin;
-}
-
 void Store::Impl::add(std::int64_t run, const Row& row, bool replace) {
   check_row(row);
   const StoredOrigin& of_run = origin_of(run);
@@ -300,79 +203,15 @@ void Store::add_all(std::int64_t run, const std::vector<Row>& rows, bool replace
   });
 }
 
-std::vector<StoredKey> Store::keys(std::int64_t run) {
-  impl_->database.refresh();
-  impl_->origin_of(run);
-  Query query = impl_->database.query(
-      "SELECT key, status, error IS NOT NULL FROM points WHERE run_id = ? ORDER BY position, id",
-      run);
-  std::vector<StoredKey> keys;
-  while (query.next()) keys.push_back({query.text(0), query.text(1), query.integer(2) != 0});
-  return keys;
-}
-
-void Store::each_row(std::int64_t run, const std::function<void(const Row&)>& visit) {
-  impl_->database.refresh();
-  const StoredOrigin& of_run = impl_->origin_of(run);
-  Query query = impl_->database.query(
-      "SELECT key, status, columns, position, error, traceback, log, provenance, error_ratio, "
-      "started_at, duration_s, inputs, script_hash, git_commit, seed, machine, build FROM points "
-      "WHERE run_id = ? ORDER BY position, id",
-      run);
-  while (query.next()) {
-    const std::string key = query.text(0);
-    const std::string source = fmt::format("{}: run {}, point {}", path(), run, quote(key, 200));
-    Row row;
-    row.point = parsed(key, source);
-    row.status = query.text(1);
-    row.columns = parsed(query.text(2), source);
-    row.order = query.integer(3);
-    if (!query.is_null(4)) row.error = query.text(4);
-    row.traceback = query.text(5);
-    row.log = query.text(6);
-    row.provenance = query.text(7);
-    if (!query.is_null(8)) row.error_ratio = query.number(8);
-    row.started_at = query.number(9);
-    row.duration_s = query.number(10);
-    if (!query.is_null(11)) row.inputs = parsed(query.text(11), source);
-    const auto own = [&](int column, const std::string& stored) {
-      return query.is_null(column) ? stored : query.text(column);
-    };
-    bool differs = false;
-    for (int column = 12; column <= 16; ++column) differs = differs || !query.is_null(column);
-    if (differs) {
-      row.origin =
-          Origin{own(12, of_run.origin.script_hash), own(13, of_run.origin.git_commit),
-                 query.is_null(14) ? of_run.origin.seed : query.integer(14),
-                 parsed(own(15, of_run.machine), source), parsed(own(16, of_run.build), source)};
-    }
-    visit(row);
-  }
-}
-
-std::vector<Artefact> Store::artefacts(std::int64_t run, const std::string& key) {
-  impl_->database.refresh();
-  impl_->origin_of(run);
-  Query query = impl_->database.query(
-      "SELECT a.name, a.kind, a.value FROM artefacts a JOIN points p ON p.id = a.point_id WHERE "
-      "p.run_id = ? AND p.key = ? ORDER BY a.rowid",
-      run, key);
-  std::vector<Artefact> artefacts;
-  const std::string source = fmt::format("{}: run {}, point {}", path(), run, quote(key, 200));
-  while (query.next()) {
-    artefacts.push_back({query.text(0), query.text(1), parsed(query.text(2), source)});
-  }
-  return artefacts;
-}
-
 void Store::Impl::set_claims(std::int64_t run, const Json& claims) {
   origin_of(run);
   if (!claims.is_array()) refuse("claims: a list belongs here", "claims");
   database.run("DELETE FROM claims WHERE run_id = ?", run);
   std::int64_t position = 0;
   for (const Json& claim : claims) {
+    check_claim(claim);
     std::optional<bool> passed;
-    if (claim.is_object() && claim.contains("passed") && claim["passed"].is_boolean()) {
+    if (claim.contains("passed") && claim["passed"].is_boolean()) {
       passed = claim["passed"].get<bool>();
     }
     database.run("INSERT INTO claims (run_id, position, passed, claim) VALUES (?, ?, ?, ?)", run,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "read.h"
 #include "tessera/core/text.h"
 
 namespace tessera::results {
@@ -96,7 +97,10 @@ void Views::write(const std::string& experiment) {
         database_.query("SELECT name FROM columns WHERE experiment = ? AND kind = ? ORDER BY rowid",
                         experiment, kind);
     while (names.next()) {
-      add(member(of_point ? "p.key" : "p.columns", names.text(0)), names.text(0));
+      const std::string name = read_at(
+          database_, [] { return std::string("the table 'columns'"); },
+          [&names] { return names.utf8(0); });
+      add(member(of_point ? "p.key" : "p.columns", name), name);
     }
   }
   for (const char* name : {"error", "provenance", "error_ratio", "started_at", "duration_s"}) {

@@ -6,6 +6,7 @@ local store = require "tessera.store"
 local rows = require "tessera.rows"
 local selection = require "tessera.cli.selection"
 local sheet = require "tessera.sheet"
+local stored_rows = require "tessera.stored_rows"
 local terminal = require "tessera.terminal"
 local text_table = require "tessera.text_table"
 local verdict = require "tessera.experiment.verdict"
@@ -94,9 +95,10 @@ local function find_run(file, name, wanted)
 end
 
 local function rows_of(file, run, given)
-  local all = file:rows(run.id, { meta = given.meta or given.failed })
-  local found = selection.select(all, given)
-  if #found == 0 and #all > 0 then note(("none of the %d rows fits"):format(#all)) end
+  local options = { meta = given.meta or given.failed }
+  if not selection.needs_all(given) then options.failed, options.limit = given.failed, given.limit end
+  local found = selection.select(stored_rows.rows(file, run, options), given)
+  if #found == 0 and run.num_points > 0 then note(("none of the %d rows fits"):format(run.num_points)) end
   return found
 end
 
@@ -187,7 +189,7 @@ local function side(file, name, word)
   local id = as_number(word)
   local from = id and file or store.open(word, { read_only = true })
   local run = find_run(from, name, id)
-  return from:rows(run.id), id and "run " .. id or ("%s (run %d)"):format(word, run.id)
+  return stored_rows.rows(from, run, {}), id and "run " .. id or ("%s (run %d)"):format(word, run.id)
 end
 
 local function diff(file, name, given)
@@ -216,7 +218,10 @@ local function merge(given)
   end
   for _, path in ipairs(paths) do store.open(path, { read_only = true }):close() end
   local into = store.open(given.results)
-  local report = into:merge(paths, { prefer = given.prefer })
+  local report = stored_rows.with_bar(function(note_share)
+    local function progress(share) note_share(share, 1, ("merging: %.0f %%"):format(100 * share)) end
+    return into:merge(paths, { prefer = given.prefer, progress = progress })
+  end)
   into:close()
   if #report.contradictions > 0 and not given.prefer then
     local shown = {}

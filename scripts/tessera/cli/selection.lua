@@ -25,13 +25,14 @@ end
 
 -- Refuses names that no row has.
 local function check_columns(found, names, flag)
+  if not names or #names == 0 then return end
   local known = {}
   for _, some in ipairs { rows.keys(found), rows.columns(found), { "status", "error" } } do
     for _, name in ipairs(some) do
       known[name], known[#known + 1] = true, name
     end
   end
-  for _, name in ipairs(names or {}) do
+  for _, name in ipairs(names) do
     if #found > 0 and not known[name] then
       fail(flag, ("no row has a column '%s'%s"):format(name, core.did_you_mean(name, known)))
     end
@@ -73,6 +74,9 @@ local function sort(found, column)
     return place[a] < place[b]
   end)
 end
+
+--- Whether all rows have to be read to know which ones are asked for, and that they have the columns.
+function M.needs_all(given) return (given.where or given.sort or given.columns) ~= nil end
 
 --- The rows of `all` that are asked for, in the order that is asked for.
 function M.select(all, given)

@@ -2,7 +2,6 @@
 -- came of it.
 
 local core = require "tessera.core"
-local exists = require "tessera.files".exists
 local host = require "tessera.host"
 local store = require "tessera.store"
 local terminal = require "tessera.terminal"
@@ -73,13 +72,13 @@ end
 
 local function dry_run(experiment, items, options, database, shard)
   local status_of, failed_keys = {}, {}
-  if exists(database) then
-    local stored = store.open(database, { read_only = true })
+  local stored = store.open(database, { read_only = true, optional = true })
+  if stored then
     local run = not options.fresh and runs.newest(stored, experiment, options.quick)
     if run then status_of, failed_keys = stored:keys(run.id) end
     stored:close()
   end
-  local open, stored, failed = open_items(items, status_of, failed_keys, options.retry_failed)
+  local open, num_stored, failed = open_items(items, status_of, failed_keys, options.retry_failed)
   local is_open = {}
   for _, item in ipairs(open) do is_open[item] = true end
   if host.json then
@@ -93,7 +92,7 @@ local function dry_run(experiment, items, options, database, shard)
     local what = is_open[item] and "would run" or "stored: " .. status_of[item.key]
     terminal.say(("%-10s  %s\n"):format(what, item.text))
   end
-  terminal.say(header(experiment, items, open, stored, failed, shard), "\n")
+  terminal.say(header(experiment, items, open, num_stored, failed, shard), "\n")
 end
 
 local function settings_of(experiment, options, files, database, num_open)

@@ -8,6 +8,7 @@ local marks = require "tessera.report.marks"
 local options = require "tessera.options"
 local section = require "tessera.report.section"
 local store_module = require "tessera.store"
+local stored_rows = require "tessera.stored_rows"
 local summary = require "tessera.report.summary"
 local svg = require "tessera.picture.svg"
 local units = require "tessera.units"
@@ -42,7 +43,7 @@ local function of_ids(store, ids)
   for i, id in ipairs(ids) do
     local run = store:run(id)
     run.declaration = run.declaration or {}
-    entries[i] = { run = run, rows = store:rows(id, { meta = true }) }
+    entries[i] = { run = run, rows = stored_rows.rows(store, run, { meta = true }) }
   end
   return entries
 end
@@ -73,7 +74,7 @@ local function collect(store, opt)
         name), "report.run")
     end
     run.declaration = run.declaration or {}
-    entries[i] = { run = run, rows = store:rows(run.id, { meta = true }) }
+    entries[i] = { run = run, rows = stored_rows.rows(store, run, { meta = true }) }
   end
   return entries
 end
@@ -137,14 +138,28 @@ local function contents(entries)
     summary_table(entries) or h("ol", nil, items))
 end
 
+local function draw_sections(store, entries)
+  return stored_rows.with_bar(function(note)
+    local sections, drawn_at = {}, core.clock()
+    for i, entry in ipairs(entries) do
+      sections[i] = section.draw(store, entry, "e" .. i, function(count)
+        if core.clock() - drawn_at < 0.1 then return end
+        drawn_at = core.clock()
+        note(i - 1 + count / #entry.rows, #entries, ("writing experiment %d of %d: %d of %d rows"):format(i, #entries,
+          count, #entry.rows))
+      end)
+    end
+    return sections
+  end)
+end
+
 local function page(store, entries)
   local style, script = read_own "report.css" .. svg.style() .. "\n", read_own "report.js"
   local policy = ("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'"):format(
     policy_hash(style), policy_hash(script))
   local title = #entries == 1 and entries[1].run.experiment or "Results"
   local counts, nav = contents(entries)
-  local sections = {}
-  for i, entry in ipairs(entries) do sections[i] = section.draw(store, entry, "e" .. i) end
+  local sections = draw_sections(store, entries)
   local head = h("head", nil, h("meta", { charset = "utf-8" }),
     h("meta", { ["http-equiv"] = "Content-Security-Policy", content = policy }),
     h("meta", { name = "viewport", content = "width=device-width, initial-scale=1" }),

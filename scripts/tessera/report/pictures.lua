@@ -23,12 +23,23 @@ local function figure(svg, caption)
   }, html.raw(svg)))
 end
 
+-- What `draw` returns; nil and why it cannot be drawn, in words for who reads the page. Our own errors say that; any
+-- other comes from code that met what nobody writes, as a damaged file holds it.
+local function attempt(draw)
+  local ok, result = pcall(draw)
+  if ok then return result end
+  if type(result) ~= "table" then return nil, "what is stored of it is damaged, or of another program" end
+  if result.code == "interrupted" then error(result, 0) end
+  return nil, tostring(result)
+end
+
 local function drawn(spec, list)
-  local copy = { rows = list }
+  local copy = {}
   for key, value in pairs(spec) do copy[key] = value end
-  local ok, result = pcall(function() return plot(copy):svg(true) end)
-  if ok then return figure(result, spec.title or ("%s of %s"):format(spec.kind, spec.y or spec.x)) end
-  return h("p", { class = "problem" }, "A plot of the declaration cannot be drawn: " .. tostring(result))
+  copy.rows = list
+  local svg, why = attempt(function() return plot(copy):svg(true) end)
+  if svg then return figure(svg, spec.title or ("%s of %s"):format(spec.kind, spec.y or spec.x)) end
+  return h("p", { class = "problem" }, "A plot of the declaration cannot be drawn: " .. why)
 end
 
 local function distinct(list, name)
@@ -139,11 +150,13 @@ end
 local function pictures_of(store, run, row, place)
   local figures = {}
   for _, artefact in ipairs(store:artefacts(run.id, store_module.key(row.point))) do
-    local ok, page = pcall(draw_artefact, artefact, place)
-    if ok and page then figures[#figures + 1] = figure(page:to_string(true), page.title) end
-    if not ok then
-      figures[#figures + 1] = h("p", { class = "problem" }, ("'%s' cannot be drawn: %s"):format(artefact.name,
-        tostring(page)))
+    local picture, why = attempt(function()
+      local page = draw_artefact(artefact, place)
+      return page and figure(page:to_string(true), page.title)
+    end)
+    figures[#figures + 1] = picture or nil
+    if why then
+      figures[#figures + 1] = h("p", { class = "problem" }, ("'%s' cannot be drawn: %s"):format(artefact.name, why))
     end
   end
   return figures

@@ -150,13 +150,14 @@ local function json_list(items)
   return "[" .. table.concat(parts, ",") .. "]"
 end
 
---- The table with its filter.
-function M.draw(run, list, id)
+--- The table with its filter. on_row(count): so many rows are written.
+function M.draw(run, list, id, on_row)
   local columns, sources = columns_of.of(run, list), marks.sources(list)
   prepare(columns, list)
   local head, body, rest = {}, {}, {}
   for i, column in ipairs(columns) do head[i] = head_cell(column, sources) end
   for i, row in ipairs(list) do
+    if i % 1000 == 0 then on_row(i) end
     if i <= plain_rows then body[#body + 1] = row_html(columns, row) else rest[#rest + 1] = row_data(columns, row) end
   end
   local note = #rest > 0 and h("p", { class = "muted", id = id .. "-note" },

@@ -131,8 +131,8 @@ local function summary(run, list)
     run.quick and h("span", { class = "chip" }, "quick"))
 end
 
---- The section of one run. entry: run, rows; `id`: of the section in the page.
-function M.draw(store, entry, id)
+--- The section of one run. entry: run, rows; `id`: of the section in the page; on_row(count): how far its table is.
+function M.draw(store, entry, id, on_row)
   local run, list = entry.run, entry.rows
   local plots = pictures.plots(run, list)
   local plans = pictures.artefacts(store, run, list)
@@ -141,7 +141,7 @@ function M.draw(store, entry, id)
     run.declaration.doc and h("p", { class = "doc" }, run.declaration.doc),
     summary(run, list), claims(run),
     #plots > 0 and h("div", { class = "plots" }, plots),
-    h("h3", nil, "Results"), results_table.draw(run, list, id .. "-rows"), notes(run),
+    h("h3", nil, "Results"), results_table.draw(run, list, id .. "-rows", on_row), notes(run),
     #plans > 0 and { h("h3", nil, "Plans"), plans },
     h("h3", nil, "Origin"), origin(run, list))
 end

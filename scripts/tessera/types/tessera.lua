@@ -254,7 +254,7 @@ local ts = {}
 ---@field name string Of the experiment
 ---@field db string File of results
 ---@field has fun(self, point: table): boolean Whether the run that add goes on with has a row of this point
----@field add fun(self, point: table, row: table) Stores what came of a point; durable when it returns
+---@field add fun(self, point: table, row: table) Stores what came of a point; then that survives power loss too
 ---@field rows fun(self, options: table?): table[] Rows that match key = value or { values }; run =, status =, meta =
 ---@field runs fun(self): table[] Runs of the experiment, oldest first
 ---@field count fun(self, options: table?): integer Rows that match
@@ -389,9 +389,13 @@ local ts = {}
 
 ---@class tessera.options.ResultStore.merge
 ---@field prefer? "first"|"last" Which of two rows to keep; without it nothing is merged where two disagree
+---@field progress? fun(share: number) Called a few times a second with the share that is done
 
 ---@class tessera.options.ResultStore.rows
----@field meta? boolean Each row has a field meta: script_hash, git_commit, seed, machine, build, started_at, duration_s, inputs, provenance, error_ratio, traceback, log [default false]
+---@field meta? boolean Each row has a field meta: script_hash, git_commit, seed, machine, build, started_at, duration_s, inputs, provenance, error_ratio, traceback, log; rows of one origin share machine and build [default false]
+---@field failed? boolean Only those that failed [default false]
+---@field limit? integer The first so many (an integer in [0, 9.0072e+15])
+---@field progress? fun(num_rows: number) Called a few times a second with the number of rows read
 
 ---@class tessera.options.ResultStore.runs
 ---@field experiment? string Of this experiment only
@@ -452,6 +456,8 @@ local ts = {}
 ---@class tessera.options.store.open
 ---@field read_only? boolean Neither makes nor changes any file [default false]
 ---@field create? boolean Makes the file where there is none [default true]
+---@field optional? boolean To read: nil in place of an error where there is no file yet, or nothing in it [default false]
+---@field durable? boolean Waits for the disk after every addition, which then survives power loss too [default false]
 
 ---@class tessera.options.calibrate
 ---@field device tessera.Device|string|table Device that was measured, or its name

@@ -74,9 +74,23 @@ struct StoredKey {
   bool failed = false;
 };
 
+/// Which rows of a run to read, and how much of each.
+struct RowChoice {
+  bool failed = false;                ///< only those that failed
+  std::optional<std::int64_t> limit;  ///< the first so many
+  bool meta = true;                   ///< also log, traceback, inputs, times and origin
+};
+
 struct OpenOptions {
   bool read_only = false;  ///< neither makes nor changes any file
   bool create = true;      ///< makes the file where there is none
+  /// Waits for the disk after every addition, so that it survives power loss; else only the end of
+  /// the process, in any way.
+  bool durable = false;
+  /// How long SQLite may work without giving a row; what takes longer is a file made for that.
+  double silence_limit_s = 60;
+  /// Asked now and then while SQLite works; true ends the call with Error{interrupted}.
+  std::function<bool()> interrupted = {};
 };
 
 enum class Prefer { neither, first, last };
@@ -103,13 +117,16 @@ std::string point_key(const Json& point);
 
 /// One open results file. Not for use from two threads at once, nor across fork().
 ///
-/// Every method throws Error{io} that says what SQLite could not do, to which file, and what helps.
-/// What a call has added when it returns survives the end of the process in any way; the end of the
-/// machine (power) may cost the last rows but no consistency.
+/// Every method throws Error{io} that says what SQLite could not do, to which file, and what helps,
+/// and for what is stored there and cannot be: the file, the run, the field and what belongs there.
+/// What a call has added when it returns survives the end of the process in any way. The end of the
+/// machine (power) may cost the last rows, unless opened `durable`, but no consistency.
 class Store {
  public:
-  /// @throws Error{not_found} where there is no file (and none may be made), Error{unsupported} for
-  /// a file of a newer version, Error{io} for what is no results file or cannot be opened.
+  /// @throws Error{not_found} where there is no file (and none may be made), or nothing in it yet
+  /// (to read), Error{unsupported} for a file of a newer version, Error{io} for what is no results
+  /// file or cannot be opened, or has a file beside it that SQLite would trust and that is not
+  /// ours.
   explicit Store(const std::string& path, const OpenOptions& options = {});
   ~Store();
   Store(Store&&) noexcept;
@@ -125,6 +142,7 @@ class Store {
   Run run(std::int64_t id);
   /// Of a run; cheaper than the whole of it.
   Origin origin(std::int64_t run);
+  std::string script_text(std::int64_t run);  ///< "" for an unknown id
 
   /// One transaction. A stored row that failed is replaced, and keeps its place.
   /// @throws Error{invalid_argument} where a row that did not fail is stored already, unless
@@ -135,15 +153,18 @@ class Store {
 
   std::vector<StoredKey> keys(std::int64_t run);
   /// Calls `visit` with each row in order, without artefacts.
-  void each_row(std::int64_t run, const std::function<void(const Row&)>& visit);
+  void each_row(std::int64_t run, const std::function<void(const Row&)>& visit,
+                const RowChoice& choice = {});
   std::vector<Artefact> artefacts(std::int64_t run, const std::string& key);
-  /// Replaces the claims of a run. Each is an object; `passed`, where it is a boolean, is also a
-  /// column of the table `claims`.
+  /// Replaces the claims of a run. Each is an object, see check_claim; `passed`, where it is a
+  /// boolean, is also a column of the table `claims`.
   void set_claims(std::int64_t run, const Json& claims);
 
   /// Copies the runs of other files in, all or nothing. Runs with the same experiment, script hash,
   /// seed and `quick` become one; the k-th such run of one file is the k-th of every other.
-  MergeReport merge(const std::vector<std::string>& paths, Prefer prefer = Prefer::neither);
+  /// `progress` is called after every row with the share of the work that is done, and may throw.
+  MergeReport merge(const std::vector<std::string>& paths, Prefer prefer = Prefer::neither,
+                    const std::function<void(double share)>& progress = {});
 
   struct Impl;  ///< for the module's own files
 
