@@ -18,16 +18,8 @@ local function fail(option, message)
   core.raise("invalid_argument", ("%s.%s: %s"):format(path, option, message), path .. "." .. option)
 end
 
-local function check_rows(list)
-  local count = 0
-  for key, row in pairs(list) do
-    count = count + 1
-    if type(key) ~= "number" then
-      fail("rows", ("a list of rows belongs here, but it has the key '%s'"):format(tostring(key)))
-    end
-    if type(row) ~= "table" then fail(("rows[%d]"):format(key), "a row is a table, not a " .. type(row)) end
-  end
-  if count ~= #list then fail("rows", "the list has gaps") end
+local function check_row(row, at)
+  if type(row) ~= "table" then core.raise("invalid_argument", at .. ": a row is a table, not a " .. type(row), at) end
 end
 
 -- A column that no row has is a slip of the pen, not a picture without points.
@@ -77,7 +69,7 @@ local function where_text(where)
 end
 
 local function select_rows(opt)
-  check_rows(opt.rows)
+  options.list(opt.rows, path .. ".rows", "a list of rows", check_row)
   if not opt.where or next(opt.where) == nil then return end
   opt.rows = rows.where(opt.rows, opt.where, path .. ".where")
   opt.title = opt.title or where_text(opt.where)
