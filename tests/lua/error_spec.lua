@@ -16,6 +16,13 @@ describe("an error object", function()
     assert.matches("error_spec%.lua:%d+$", inside.at)
   end)
 
+  it("shows nothing that a terminal would obey", function()
+    local core = require "tessera.core"
+    local _, raised = pcall(core.raise, "usage", "a\0b \27[31m\127 \194\155m \255 \195\169\n\tc")
+    assert.equal("a?b ?[31m? ?m ? \195\169\n\tc", raised.message)
+    assert.equal("x?y", core.why("infeasible", "x\27y").message)
+  end)
+
   it("reads as its message", function()
     assert.equal(err.message, tostring(err))
     assert.equal("failed: " .. err.message, "failed: " .. err)
