@@ -22,9 +22,9 @@ constexpr double kMostDevices = 4096;
 
 /// The list of counts at `index`.
 std::vector<std::int64_t> counts_argument(lua_State* L, int index) {
-  luaL_checktype(L, index, LUA_TTABLE);
+  const int length = lua_kit::check_list(L, index, "counts");
   std::vector<std::int64_t> counts;
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
+  for (int i = 1; i <= length; ++i) {
     lua_rawgeti(L, index, i);
     counts.push_back(lua_kit::check_integer(L, -1, fmt::format("counts[{}]", i), 0, kMostDevices));
     lua_pop(L, 1);
@@ -115,10 +115,10 @@ int with_devices(lua_State* L) {
 /// cannot hold the model.
 int mix_bounds(lua_State* L) {
   const LoweredProblem& p = problem_argument(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
+  const int num_mixes = lua_kit::check_list(L, 2, "mixes");
   const solver::MixBound bound(p.instance);
   std::vector<double> latencies;
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, 2)); ++i) {
+  for (int i = 1; i <= num_mixes; ++i) {
     lua_rawgeti(L, 2, i);
     const auto counts = counts_argument(L, lua_gettop(L));
     if (counts.size() != p.instance.groups.size()) {

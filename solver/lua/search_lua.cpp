@@ -84,13 +84,13 @@ const ScriptSearch& self(lua_State* L) {
 
 std::uint32_t kinds_argument(lua_State* L, int index) {
   if (lua_isnoneornil(L, index)) return solver::MoveQuery{}.kinds;
-  luaL_checktype(L, index, LUA_TTABLE);
+  const int length = lua_kit::check_list(L, index, "search:moves.kinds");
   std::uint32_t kinds = 0;
   std::vector<std::string> names;
   for (int k = 0; k < solver::kNumMoveKinds; ++k) {
     names.emplace_back(to_string(static_cast<solver::MoveKind>(k)));
   }
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
+  for (int i = 1; i <= length; ++i) {
     lua_rawgeti(L, index, i);
     const std::string name = lua_kit::check_text(L, -1, fmt::format("search:moves.kinds[{}]", i));
     lua_pop(L, 1);

@@ -34,7 +34,10 @@ int data_file(lua_State* L) {
 /// did_you_mean(word, candidates): the tail of an error message.
 int suggestion(lua_State* L) {
   const std::string word = lua_kit::check_text(L, 1, "word");
-  luaL_checktype(L, 2, LUA_TTABLE);
+  if (!lua_istable(L, 2)) {
+    throw Error(ErrorCode::invalid_argument,
+                "candidates: " + lua_kit::describe_value(L, 2) + " where a list of names belongs");
+  }
   std::vector<std::string> candidates;
   for (int i = 1;; ++i) {
     lua_rawgeti(L, 2, i);

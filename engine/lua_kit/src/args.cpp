@@ -11,6 +11,8 @@
 namespace tessera::lua_kit {
 namespace {
 
+constexpr std::size_t kMaxListLength = 1'000'000;
+
 // As a user would write it: 3.7, not 3.7000000000000002 or 1e+06.
 std::string plain_number(double value) {
   if (std::floor(value) == value && std::fabs(value) < 1e15) return fmt::format("{:.0f}", value);
@@ -120,6 +122,29 @@ std::string check_utf8(lua_State* L, int index, std::string_view name) {
                 std::string(name));
   }
   return text;
+}
+
+int check_list(lua_State* L, int index, std::string_view name, std::string_view hint) {
+  const auto wrong = [&](const std::string& problem) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}{}", name, problem, hint),
+                std::string(name));
+  };
+  if (!lua_istable(L, index)) wrong(describe_value(L, index) + " is not a list");
+  const std::size_t length = lua_objlen(L, index);
+  if (length > kMaxListLength) wrong(fmt::format("a list of {} items is too long", length));
+  luaL_checkstack(L, 3, "list");
+  lua_pushvalue(L, index);
+  std::size_t num_keys = 0;
+  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+    ++num_keys;
+    if (lua_type(L, -2) != LUA_TNUMBER) wrong("the key " + describe_value(L, -2) + " in a list");
+    const double key = lua_tonumber(L, -2);
+    const bool is_item = std::floor(key) == key && key >= 1 && key <= static_cast<double>(length);
+    if (!is_item) wrong("the list has gaps");
+  }
+  lua_pop(L, 1);
+  if (num_keys != length) wrong("the list has gaps");
+  return static_cast<int>(length);
 }
 
 bool check_boolean(lua_State* L, int index, std::string_view name) {

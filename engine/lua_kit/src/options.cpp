@@ -12,8 +12,6 @@
 namespace tessera::lua_kit {
 namespace {
 
-constexpr int kMaxListLength = 1'000'000;
-
 [[noreturn]] void fail(const std::string& path, const std::string& problem) {
   throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
 }
@@ -43,29 +41,12 @@ bool fits_table(lua_State* L, int index, const OptionSpec& spec) {
   }
 }
 
-// Length of a table whose keys are exactly 1..n.
-int list_length(lua_State* L, int index, const std::string& path, const OptionSpec& spec) {
-  const auto wrong = [&](const std::string& problem) {
-    fail(path, problem + "; give " + describe_range(spec));
-  };
-  if (!lua_istable(L, index)) wrong(describe_value(L, index) + " is not a list");
-  const std::size_t length = lua_objlen(L, index);
-  if (length > kMaxListLength) wrong(fmt::format("a list of {} items is too long", length));
-  std::size_t num_keys = 0;
-  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
-    ++num_keys;
-    if (lua_type(L, -2) != LUA_TNUMBER) wrong("the key " + describe_value(L, -2) + " in a list");
-  }
-  if (num_keys != length) wrong("the list has gaps");
-  return static_cast<int>(length);
-}
-
 template <class Check>
 void for_each_item(lua_State* L, const std::string& path, const OptionSpec& spec, Check&& check) {
   const int list = lua_gettop(L);
   // Where an option says so, one number stands for a list of it alone.
   if (lua_type(L, list) == LUA_TNUMBER && mentions(spec, "integer|")) return check(path);
-  const int length = list_length(L, list, path, spec);
+  const int length = check_list(L, list, path, "; give " + describe_range(spec));
   for (int i = 1; i <= length; ++i) {
     lua_rawgeti(L, list, i);
     check(fmt::format("{}[{}]", path, i));

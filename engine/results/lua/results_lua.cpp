@@ -225,10 +225,10 @@ int add(lua_State* L) {
 /// add_all(run, rows): all of them or none, which is faster than one by one.
 int add_all(lua_State* L) {
   const std::int64_t run = run_argument(L, "store:add_all run");
-  luaL_checktype(L, 3, LUA_TTABLE);
+  const int num_rows = lua_kit::check_list(L, 3, "store:add_all rows");
   Store& store = self(L);
   std::vector<Row> rows;
-  for (int i = 1; i <= static_cast<int>(lua_objlen(L, 3)); ++i) {
+  for (int i = 1; i <= num_rows; ++i) {
     lua_rawgeti(L, 3, i);
     const Options options(L, lua_gettop(L), add_options(), "store:add_all");
     rows.push_back(read_row(options, store, run));
@@ -295,10 +295,9 @@ int set_claims(lua_State* L) {
 
 int merge(lua_State* L) {
   std::vector<std::string> paths;
-  luaL_checktype(L, 2, LUA_TTABLE);
-  for (int i = 1;; ++i) {
+  const int num_paths = lua_kit::check_list(L, 2, "store:merge paths");
+  for (int i = 1; i <= num_paths; ++i) {
     lua_rawgeti(L, 2, i);
-    if (lua_isnil(L, -1)) break;
     paths.push_back(lua_kit::check_text(L, -1, fmt::format("store:merge paths[{}]", i)));
     lua_pop(L, 1);
   }

@@ -23,6 +23,8 @@ double check_number(lua_State* L, int index, std::string_view name, double low, 
 std::string check_text(lua_State* L, int index, std::string_view name);
 /// A string that is UTF-8, for what ends up in JSON.
 std::string check_utf8(lua_State* L, int index, std::string_view name);
+/// A list, a table whose keys are exactly 1 .. n: its length. `hint` ends the message.
+int check_list(lua_State* L, int index, std::string_view name, std::string_view hint = {});
 bool check_boolean(lua_State* L, int index, std::string_view name);
 
 /// "nil", "the number 3.7", "the string 'abc'", "a table", "a tessera.Model": for messages.
