@@ -3,14 +3,26 @@
 
 local core = require "tessera.core"
 
+local raw_metatable = debug.getmetatable -- which a sandbox takes away later
+
 local M = {}
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
 
---- Checks that a value is a list: a table whose keys are 1 .. n. `what` it is in words, "a list of rows";
+--- Checks that a value is a table with fields of its own: `what` it is in words, "a list of rows". A table that answers
+--- by a metatable would say another thing each time that it is asked.
+function M.plain(value, path, what)
+  if type(value) ~= "table" then fail(path, ("%s belongs here, not a %s"):format(what, type(value))) end
+  local meta = raw_metatable(value)
+  if meta and rawget(meta, "__index") then
+    fail(path, ("%s belongs here, not a table that answers by a metatable"):format(what))
+  end
+end
+
+--- Checks that a value is a list: a plain table whose keys are 1 .. n;
 --- check_item(item, path) looks at each item.
 function M.list(value, path, what, check_item)
-  if type(value) ~= "table" then fail(path, ("%s belongs here, not a %s"):format(what, type(value))) end
+  M.plain(value, path, what)
   local length, count = #value, 0
   for key in pairs(value) do
     if type(key) ~= "number" then
@@ -60,9 +72,7 @@ end
 -- What functions of the library take besides: tables that they check themselves, and things of any type.
 local reads = setmetatable({}, { __index = checks })
 
-function reads.table(value, _, path)
-  if type(value) ~= "table" then fail(path, "a table belongs here, not a " .. type(value)) end
-end
+function reads.table(value, _, path) M.plain(value, path, "a table") end
 
 function reads.any() end
 

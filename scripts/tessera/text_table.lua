@@ -2,6 +2,7 @@
 -- of results have their point's values as columns, before the others.
 
 local core = require "tessera.core"
+local escape = require "tessera.escape"
 local options = require "tessera.options"
 local row_fields = require "tessera.rows"
 local width = require("tessera.terminal").width
@@ -79,7 +80,7 @@ return function(rows, opt)
       local pad = (" "):rep(widths[c] - width(text))
       parts[c] = numeric[c] and pad .. text or text .. pad
     end
-    lines[#lines + 1] = (table.concat(parts, "  "):gsub("%s+$", ""))
+    lines[#lines + 1] = escape.trimmed(table.concat(parts, "  "))
   end
   line(function(name) return name end)
   for _, row in ipairs(rows) do

@@ -103,9 +103,8 @@ end
 
 --- Keys in order and points in order, of { key = { values } } or of a list of points.
 function M.expand(grid, path)
-  if type(grid) ~= "table" or next(grid) == nil then
-    fail(path, "give { key = { value, ... }, ... }, or a list of points")
-  end
+  options.plain(grid, path, "{ key = { value, ... }, ... }, or a list of points,")
+  if next(grid) == nil then fail(path, "give { key = { value, ... }, ... }, or a list of points") end
   if type(grid[1]) == "table" then return listed(grid, path) end
   if grid[1] ~= nil then fail(path .. "[1]", "a point belongs here, { key = value, ... }, not a " .. type(grid[1])) end
   for key, values in pairs(grid) do
@@ -120,7 +119,7 @@ end
 function M.quick(grid, quick, path)
   local keys, points = M.expand(grid, "ts.experiment.grid")
   if quick == nil then return points end
-  if type(quick) ~= "table" then fail(path, "a table { key = { values } } belongs here, not a " .. type(quick)) end
+  options.plain(quick, path, "a table { key = { values } }")
   for key, values in pairs(quick) do
     if type(key) ~= "string" or points[1][key] == nil then
       fail(path, ("the grid has no key '%s'%s"):format(tostring(key), core.did_you_mean(tostring(key), keys)))

@@ -28,7 +28,7 @@ local function check_column(opt, option)
   if not column or #opt.rows == 0 then return end
   local known, names = { point = true, meta = true, error = true }, {}
   for _, row in ipairs(opt.rows) do
-    for _, fields in ipairs { row, row.point or {} } do
+    for _, fields in ipairs { row, type(row.point) == "table" and row.point or {} } do
       for name in pairs(fields) do
         if type(name) == "string" and not known[name] then
           known[name] = true
@@ -95,8 +95,15 @@ Plot.__newindex = function(_, name)
 end
 Plot.__tostring = function(plot) return (plot:text():gsub("\n$", "")) end
 
+local function state_of(plot)
+  if not state[plot] then
+    core.raise("invalid_argument", "plot: call its methods with a colon, on what ts.plot gave", path)
+  end
+  return state[plot]
+end
+
 local function page_of(plot)
-  local self = state[plot]
+  local self = state_of(plot)
   if self.why_empty then return frames.empty(self.opt, self.why_empty) end
   return require(drawers[self.opt.kind] or "tessera.plot.xy").draw(self.data, self.opt)
 end
@@ -106,7 +113,7 @@ function methods.svg(plot, inside) return page_of(plot):to_string(inside) end
 
 --- The picture as text of so many columns; default: those of the terminal, with its colours.
 function methods.text(plot, columns)
-  local facts, self = terminal.facts(), state[plot]
+  local facts, self = terminal.facts(), state_of(plot)
   if columns ~= nil then
     options.read({ columns = columns }, { columns = { type = "integer", min = 20, max = 10000 } }, "plot:text")
     facts = { columns = columns, colour = false }
@@ -115,6 +122,7 @@ function methods.text(plot, columns)
 end
 
 function methods.save(plot, file)
+  state_of(plot)
   save("plot:save", file, { svg = function() return plot:svg() end, txt = function() return plot:text(100) end })
 end
 
