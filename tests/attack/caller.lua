@@ -29,8 +29,8 @@ local function check_complete()
     assert(calls.functions[name] or calls.options_of[name] or calls.left_out[name], "no call of " .. name)
   end
   for name in pairs(cards.options) do
-    assert(calls.functions[name] or calls.options_of[name] or calls.left_out[name]
-      or name:find "^tessera " or name == "tessera.report.write", "no call of " .. name)
+    assert(calls.functions[name] or calls.options_of[name] or calls.verbs[name] or calls.left_out[name],
+      "no call of " .. name)
   end
   for kind, card in pairs(cards.objects) do
     assert(values.make[kind] or values.within[kind], "no object " .. kind)
@@ -67,6 +67,10 @@ local function add_documented()
     local card = option_card(name)
     add { name = name, kind = name:match "^(.*):", method = name:match ":(.*)$", arguments = calls.methods[name],
       options = card and card.options }
+  end
+  for _, name in ipairs(sorted(calls.verbs)) do
+    add { name = name:gsub(" ", "_"), fn = require("tessera.cli." .. name:match " (.*)$").main,
+      arguments = calls.verbs[name], options = cards.options[name].options, is_verb = true }
   end
   for _, kind in ipairs(sorted(cards.objects)) do add { name = kind, kind = kind, look = true } end
 end
@@ -137,8 +141,21 @@ local function tables_of(value, list)
   return list
 end
 
+-- Some flags of a verb, as the command line lets them through.
+local function set_flags(target, flags, random)
+  for _ = 1, random:below(4) do
+    local spec = random:pick(target.options)
+    local value = fitting(spec, random)
+    if type(value) == "number" then
+      value = math.max(spec.min or value, math.min(spec.max or value, value))
+    end
+    if spec.name ~= "model" and spec.name ~= "cluster" and spec.name ~= "out" then flags[spec.name] = value end
+  end
+end
+
 -- Changes one thing, or leaves all as it is.
 local function disturb(target, arguments, random)
+  if target.is_verb then return set_flags(target, arguments[1], random) end
   local options = target.options and arguments[#arguments]
   local kind = random:below(20)
   if kind == 0 then return end

@@ -179,9 +179,22 @@ M.methods = {
   ["tessera.Move:to_table"] = one(),
 }
 
+--- Verbs of the command line, which checks the types of flags before their Lua is called.
+M.verbs = {
+  ["tessera plan"] = one { model = "opt-125m", cluster = "2xT4-16G", prompt_tokens = 32, output_tokens = 8,
+    batch_size = 4, time_limit_s = 0.2, beside = false },
+  ["tessera results"] = one { names = { "attack/one" }, results = "attack.db", out = "rows.txt" },
+  ["tessera report"] = one { names = { "attack/one" }, results = "attack.db", out = "report.html" },
+  ["tessera indicator"] = one { names = { values.tiny }, threads = 1, out = "omega.json" },
+}
+
 --- What is documented and not called, and why.
 M.left_out = {
   ["problem:add_constraint.term"] = "one term of add_constraint, which is called",
+  ["tessera.report.write"] = "what tessera report calls",
+  ["tessera run"] = "starts worker processes; the sandbox's scripts are run by it",
+  ["tessera examples"] = "copies files to wherever it is told",
+  ["tessera man"] = "has no flags",
 }
 
 --- Options of methods by the names of their cards.

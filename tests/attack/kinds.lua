@@ -290,7 +290,7 @@ M.list = {
       local paper = ts.paper "attacked.csv"
       verdict.finite(paper.rows, "the rows")
       ts.experiment { name = "attacked", grid = paper.points, paper = paper, run = function() end }
-      verdict.text(ts.table(paper.rows), "the table")
+      ts.table(paper.rows)
     end,
   },
   {

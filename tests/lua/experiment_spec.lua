@@ -380,6 +380,9 @@ describe("claims", function()
       { function(t) t:expect_that { text = "x", holds = true } end, "a function belongs here" },
       { function(t) t:expect_that { text = "x", holds = function(at) return at { c = "a" } end } end, "more than one" },
       { function(t) t:expect_that { text = "x", holds = function(at) return at { c = "d" } end } end, "no point has" },
+      { function(t) t:expect_that { text = "x", holds = function(at) return at() end } end, "a point, { key" },
+      { function(t) t:rows(3) end, "t:rows.where: { key = value } belongs here" },
+      { function(t) t:published(3, "x") end, "a point, { key = value }, belongs here" },
       { function(t) t:expect_bst {} end, "no such claim; did you mean 'expect_best'" },
       { function() error "own mistake" end, "own mistake" },
     } do
