@@ -84,12 +84,22 @@ local function use_profile(profile, random)
   use_problem(problem_of { kernel_set = profile.kernel_set, profiles = { profile } }, random)
 end
 
+-- On models of as many layers as the inputs have, until one takes it.
 local function use_indicator(path, random)
-  local model = ts.model { family = "opt", name = random:pick { "opt-13b", "other" },
-    num_layers = random:pick { 1, 2, 2, 40 }, hidden_size = 768, num_heads = 12, ffn_size = 3072, vocab_size = 50272,
-    max_context_tokens = 2048 }
-  use_problem(problem_of { indicator = path, model = model, bitwidths = random:pick { { 4 }, { 3, 4, 16 }, { 4, 8 } } },
-    random)
+  local problem, err
+  for _, num_layers in ipairs { 1, 2, 40 } do
+    for _, bitwidths in ipairs { { 4 }, { 3, 4 }, { 4, 8 } } do
+      local ok, made = pcall(function()
+        return problem_of { indicator = path, bitwidths = bitwidths, model = ts.model { family = "opt", name = "opt-13b",
+          num_layers = num_layers, hidden_size = 768, num_heads = 12, ffn_size = 3072, vocab_size = 50272,
+          max_context_tokens = 2048 } }
+      end)
+      if ok then problem = made else verdict.why(made) end
+      err = ok and err or made
+    end
+  end
+  if not problem then error(err, 0) end
+  use_problem(problem, random)
   if path:find "json$" then verdict.object(ts.indicator(path), "the indicator") end
 end
 
