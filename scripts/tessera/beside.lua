@@ -1,5 +1,6 @@
 -- ts.beside(plan): what people run today on the same problem, so that every plan stands beside it.
 
+local budget = require "tessera.budget"
 local core = require "tessera.core"
 local options = require "tessera.options"
 local planners = require "tessera.planners"
@@ -36,9 +37,7 @@ local function row_of(name, plan, baseline, why)
 end
 
 return function(plan, opt)
-  if getmetatable(plan) ~= "tessera.Plan" then
-    core.raise("invalid_argument", "ts.beside.plan: a plan belongs here, not a " .. type(plan), "ts.beside.plan")
-  end
+  budget.object(plan, "tessera.Plan", "ts.beside.plan")
   if opt ~= nil and type(opt) ~= "table" then
     core.raise("invalid_argument", "ts.beside: its options are a table, not a " .. type(opt), "ts.beside")
   end

@@ -52,9 +52,12 @@ function M.bytes(bytes)
   return ("%.1f MiB"):format(bytes / 2 ^ 20)
 end
 
+--- Whether it is an object of the engine of this kind; a table may call itself one.
+function M.is(value, kind) return type(value) == "userdata" and getmetatable(value) == kind end
+
 --- The argument, which must be a plan or a problem of the engine.
 function M.object(value, kind, path)
-  if getmetatable(value) ~= kind then
+  if not M.is(value, kind) then
     core.raise("invalid_argument", ("%s: a %s belongs here, not a %s"):format(path, kind, type(value)), path)
   end
   return value

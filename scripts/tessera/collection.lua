@@ -36,11 +36,12 @@ core.document_object {
 }
 
 local function check_names(list, path)
-  for i, name in ipairs(list or {}) do
+  if list == nil then return end
+  options.list(list, path, "a list of paths", function(name, at)
     if type(name) ~= "string" or name == "" or name:sub(1, 1) == "/" or name:find("..", 1, true) then
-      fail(("%s[%d]"):format(path, i), ("'%s' is no path below the folder of this script"):format(tostring(name)))
+      fail(at, ("'%s' is no path below the folder of this script"):format(tostring(name)))
     end
-  end
+  end)
 end
 
 -- fig5 before fig10.

@@ -85,16 +85,7 @@ local function check_function(fields, name)
 end
 
 local function check_list(list, item_type, path)
-  if list == nil then return end
-  local count = 0
-  for key, item in pairs(list) do
-    count = count + 1
-    if type(key) ~= "number" then fail(path, ("a list belongs here, but it has the key '%s'"):format(tostring(key))) end
-    if type(item) ~= item_type then
-      fail(("%s[%d]"):format(path, key), ("a %s belongs here, not a %s"):format(item_type, type(item)))
-    end
-  end
-  if count ~= #list then fail(path, "the list has gaps") end
+  if list ~= nil then options.list(list, path, "a list", options.item_of(item_type)) end
 end
 
 -- What ts.plot would refuse is better known before the run than in its report.

@@ -1,6 +1,7 @@
 -- ts.histogram(values, edges): how many values lie between the edges, as rows for ts.table and ts.plot.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
 
@@ -11,8 +12,9 @@ end
 
 -- Edges { 0, 128, 513 } make 0-127, 128-512 and from 513. Values are whole: the label says the last one of a bucket.
 local function histogram(values, edges)
-  if type(values) ~= "table" then fail("ts.histogram values", "a list of numbers is needed") end
-  if type(edges) ~= "table" or #edges == 0 then fail("ts.histogram edges", "at least one number is needed") end
+  options.list(values, "ts.histogram values", "a list of numbers")
+  options.list(edges, "ts.histogram edges", "a list of numbers")
+  if #edges == 0 then fail("ts.histogram edges", "at least one number is needed") end
   local rows = {}
   for i, from in ipairs(edges) do
     local to = edges[i + 1] or math.huge

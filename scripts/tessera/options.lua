@@ -3,9 +3,44 @@
 
 local core = require "tessera.core"
 
+local raw_metatable = debug.getmetatable -- which a sandbox takes away later
+
 local M = {}
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+
+--- Checks that a value is a table with fields of its own: `what` it is in words, "a list of rows". A table that answers
+--- by a metatable would say another thing each time that it is asked.
+function M.plain(value, path, what)
+  if type(value) ~= "table" then fail(path, ("%s belongs here, not a %s"):format(what, type(value))) end
+  local meta = raw_metatable(value)
+  if meta and rawget(meta, "__index") then
+    fail(path, ("%s belongs here, not a table that answers by a metatable"):format(what))
+  end
+end
+
+--- Checks that a value is a list: a plain table whose keys are 1 .. n;
+--- check_item(item, path) looks at each item.
+function M.list(value, path, what, check_item)
+  M.plain(value, path, what)
+  local length, count = #value, 0
+  for key in pairs(value) do
+    if type(key) ~= "number" then
+      fail(path, ("%s belongs here, but it has the key '%s'"):format(what, tostring(key)))
+    end
+    if key % 1 ~= 0 or key < 1 or key > length then fail(path, "the list has gaps") end
+    count = count + 1
+  end
+  if count ~= length then fail(path, "the list has gaps") end
+  for i = 1, check_item and length or 0 do check_item(value[i], ("%s[%d]"):format(path, i)) end
+end
+
+--- An item check for `list`: of this Lua type.
+function M.item_of(item_type)
+  return function(item, path)
+    if type(item) ~= item_type then fail(path, ("a %s belongs here, not a %s"):format(item_type, type(item))) end
+  end
+end
 
 local checks = {}
 
@@ -37,9 +72,7 @@ end
 -- What functions of the library take besides: tables that they check themselves, and things of any type.
 local reads = setmetatable({}, { __index = checks })
 
-function reads.table(value, _, path)
-  if type(value) ~= "table" then fail(path, "a table belongs here, not a " .. type(value)) end
-end
+function reads.table(value, _, path) M.plain(value, path, "a table") end
 
 function reads.any() end
 
@@ -53,8 +86,7 @@ function reads.choice(value, spec, path)
 end
 
 function reads.integers(value, _, path)
-  reads.table(value, nil, path)
-  for i, item in ipairs(value) do checks.integer(item, {}, ("%s[%d]"):format(path, i)) end
+  M.list(value, path, "a list of integers", function(item, at) checks.integer(item, {}, at) end)
 end
 
 local spec_fields = { type = "string", default = "any", min = "number", max = "number", doc = "string" }

@@ -67,7 +67,7 @@ local function time_limit_s(shared) return shared.time_limit_s or 60 end
 -- What a planner in Lua answered, as stages and micro-batch sizes; it may hand on the plan of another planner.
 local function candidate_of(planner, answer)
   local path = ("planner '%s'"):format(planner.name)
-  if getmetatable(answer) == "tessera.Plan" then
+  if budget.is(answer, "tessera.Plan") then
     return {
       stages = answer.stages,
       prefill_micro_batch_size = answer.prefill_micro_batch_size,
@@ -246,7 +246,7 @@ function M.plan(problem, opt)
     fail("ts.plan", "its options are a table, not a " .. type(opt))
   end
   local chain = opt.planner ~= nil and chain_of(opt.planner) or nil
-  if getmetatable(problem) ~= "tessera.Problem" then problem = solver.problem(problem) end
+  if not budget.is(problem, "tessera.Problem") then problem = solver.problem(problem) end
   local notes = {}
   if not chain and #problem.constraints > 0 then
     local prover = budget.prover(problem)

@@ -75,7 +75,7 @@ local function check_fields(card, path, fields, required)
     end
   end
   for _, field in ipairs(required) do
-    if card[field] == nil then fail(path .. "." .. field, "missing; give a " .. fields[field]) end
+    if type(card[field]) ~= fields[field] then fail(path .. "." .. field, "missing; give a " .. fields[field]) end
   end
   if not card.name:find "^[%w_][%w_.%-]*$" then
     fail(path .. ".name", "a name has letters, digits, '_', '-' and '.', such as \"first_fit\"")

@@ -34,7 +34,7 @@ local function fail(where, text) core.raise("invalid_argument", where .. ": " ..
 
 local function problem_of(plan, cluster)
   local problem = plan:problem()
-  if getmetatable(cluster) == "tessera.Problem" then
+  if budget.is(cluster, "tessera.Problem") then
     if cluster.num_layers ~= problem.num_layers then
       fail(path .. " cluster",
         ("the problem has %d layers, the plan %d"):format(cluster.num_layers, problem.num_layers))

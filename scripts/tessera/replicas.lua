@@ -8,6 +8,7 @@
 -- their plans: there every share of every part is planned.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 local solver = require "tessera.solver"
 local splits = require "tessera.splits"
 local timer = require "tessera.timer"
@@ -30,7 +31,8 @@ local function numbers_of(value, most)
     for r = 1, most do value[r] = r end
   end
   if type(value) == "number" then value = { value } end
-  if type(value) ~= "table" or #value == 0 then fail "give a number, a list of them, or \"all\"" end
+  options.list(value, path, "a number, a list of them, or \"all\"")
+  if #value == 0 then fail "give a number, a list of them, or \"all\"" end
   for _, number in ipairs(value) do
     if type(number) ~= "number" or number < 1 or number % 1 ~= 0 then
       fail(("%s is not a number of replicas; give whole numbers from 1"):format(tostring(number)))
@@ -48,20 +50,20 @@ local function part_planner(problem, opt, plan_one)
   self.proven = true
 
   local function make(part, share, cutoff, time_limit_s, gap)
-    local options = {}
-    for key, value in pairs(opt) do options[key] = value end
-    options.replicas, options.on_incumbent, options.every_candidate = nil, nil, nil
-    options.cutoff = cutoff < math.huge and cutoff or nil
-    options.time_limit_s, options.gap = time_limit_s, gap or opt.gap
+    local own = {}
+    for key, value in pairs(opt) do own[key] = value end
+    own.replicas, own.on_incumbent, own.every_candidate = nil, nil, nil
+    own.cutoff = cutoff < math.huge and cutoff or nil
+    own.time_limit_s, own.gap = time_limit_s, gap or opt.gap
     for _, size in ipairs { "prefill_micro_batch_size", "decode_micro_batch_size" } do
-      if options[size] and options[size] > share then
+      if own[size] and own[size] > share then
         return nil, core.why("infeasible", ("%d requests are fewer than %s"):format(share, size), "micro_batch")
       end
     end
-    if #part.devices == #problem.cluster.devices then return plan_one(problem, options) end
+    if #part.devices == #problem.cluster.devices then return plan_one(problem, own) end
     local on_part, message = solver.part(problem, part.devices, share)
     if not on_part then return nil, core.why("infeasible", message, "tensor_parallel") end
-    return plan_one(on_part, options)
+    return plan_one(on_part, own)
   end
 
   local function known_of(part, share)

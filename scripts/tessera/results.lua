@@ -47,6 +47,13 @@ local function fail(where, text) core.raise("invalid_argument", where .. ": " ..
 
 local private = setmetatable({}, { __mode = "k" })
 
+local function of(results, method)
+  if not private[results] then
+    fail("results:" .. method, "call it with a colon, on what ts.results gave")
+  end
+  return private[results]
+end
+
 local Results = {}
 
 -- The open file; nil where there is none yet.
@@ -100,7 +107,7 @@ end
 
 --- Whether the run that this script adds to has the point, and it did not fail.
 function Results:has(point)
-  local state, key = private[self], check_point(point, "results:has")
+  local state, key = of(self, "has"), check_point(point, "results:has")
   load_keys(state)
   return state.keys[key] ~= nil and not state.failed[key]
 end
@@ -113,7 +120,7 @@ end
 
 --- Stores what came of a point: { status =, column = value, ... }, or { error = "message" } where it failed.
 function Results:add(point, row)
-  local state, key = private[self], check_point(point, "results:add")
+  local state, key = of(self, "add"), check_point(point, "results:add")
   if type(row) ~= "table" then fail("results:add", ("a row is a table of columns, not a %s"):format(type(row))) end
   local file = writable(state)
   load_keys(state)
@@ -130,7 +137,7 @@ function Results:add(point, row)
 end
 
 --- The runs of the experiment, oldest first.
-function Results:runs() return runs_of(private[self]) end
+function Results:runs() return runs_of(of(self, "runs")) end
 
 local function shown_run(state, wanted)
   local all = runs_of(state)
@@ -146,7 +153,7 @@ end
 
 --- Rows of the run that this script adds to, or else of the newest, or of `run =`; every other name is a condition.
 function Results:rows(given)
-  local state = private[self]
+  local state = of(self, "rows")
   given = given or {}
   if type(given) ~= "table" then fail("results:rows", "conditions are a table, not a " .. type(given)) end
   local conditions = {}
@@ -158,13 +165,13 @@ function Results:rows(given)
 end
 
 --- How many rows `rows(given)` has.
-function Results:count(given) return #self:rows(given) end
+function Results:count(given) return #Results.rows(self, given) end
 
 -- What `diff` compares with: rows and their name.
 local function other_rows(self, other)
-  local state = private[self]
+  local state = of(self, "diff")
   if type(other) == "number" then return self:rows { run = other }, "run " .. other end
-  if private[other] then return other:rows(), tostring(other) end
+  if other ~= nil and private[other] then return other:rows(), tostring(other) end
   if type(other) == "string" then
     local file = private[require "tessera.results" (state.name, { db = other })]
     if not opened(file) then core.raise("not_found", ("results:diff: there is no file '%s'"):format(other), other) end

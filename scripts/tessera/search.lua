@@ -27,16 +27,22 @@ local size = ffi.sizeof(record)
 
 local function is_move(value) return ffi.istype(record, value) or ffi.istype(view, value) end
 
-local function keep(move)
+local function check_self(move, method)
   if not is_move(move) then
-    core.raise("invalid_argument", "move:keep: call it with a colon, on a move; not on a " .. type(move), "move")
+    core.raise("invalid_argument", ("move:%s: call it with a colon, on a move; not on a %s"):format(method,
+      type(move)), "move")
   end
+end
+
+local function keep(move)
+  check_self(move, "keep")
   local copy = record()
   ffi.copy(copy, move, size)
   return copy
 end
 
 local function to_table(move)
+  check_self(move, "to_table")
   local t = {}
   for _, name in ipairs(fields) do
     if name ~= "keep" and name ~= "to_table" then t[name] = move[name] end

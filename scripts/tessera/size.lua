@@ -54,6 +54,7 @@ local read = options.card {
 -- { { device =, name =, limit =, usd_per_h = }, ... } of the `devices` option.
 local function types_of(opt)
   local types, names = {}, {}
+  options.list(opt.devices, path .. ".devices", "a list of devices")
   for i, entry in ipairs(opt.devices) do
     local where = ("%s.devices[%d]"):format(path, i)
     local device, limit = entry, opt.max_devices
@@ -75,7 +76,6 @@ local function types_of(opt)
     types[i] = { device = device, name = device.name, limit = math.min(limit, opt.max_devices) }
   end
   if #types == 0 then fail(path .. ".devices", "give a list with at least one device") end
-  if #types ~= #opt.devices then fail(path .. ".devices", "the list has gaps") end
   prices.check(opt.prices, names, path .. ".prices")
   for _, t in ipairs(types) do t.usd_per_h = prices.of_device(t.device, opt.prices, path .. ".prices") end
   return types

@@ -2,25 +2,12 @@
 -- of results have their point's values as columns, before the others.
 
 local core = require "tessera.core"
+local escape = require "tessera.escape"
+local options = require "tessera.options"
 local row_fields = require "tessera.rows"
 local width = require("tessera.terminal").width
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
-
-local function check_list(list, item_type, path, what)
-  if type(list) ~= "table" then fail(path, ("%s belongs here, not a %s"):format(what, type(list))) end
-  local count = 0
-  for key, item in pairs(list) do
-    count = count + 1
-    if type(key) ~= "number" then
-      fail(path, ("%s belongs here, but it has the key '%s'"):format(what, tostring(key)))
-    end
-    if type(item) ~= item_type then
-      fail(("%s[%s]"):format(path, key), ("a %s belongs here, not a %s"):format(item_type, type(item)))
-    end
-  end
-  if count ~= #list then fail(path, "the list has gaps") end
-end
 
 local function cell(value)
   if value == nil then return "-" end
@@ -61,7 +48,7 @@ local function columns_of(rows, opt)
     end
   end
   if opt.columns == nil then return all_columns(rows) end
-  check_list(opt.columns, "string", "ts.table.columns", "a list of column names")
+  options.list(opt.columns, "ts.table.columns", "a list of column names", options.item_of "string")
   return opt.columns
 end
 
@@ -75,7 +62,7 @@ core.document {
 }
 
 return function(rows, opt)
-  check_list(rows, "table", "ts.table", "a list of rows")
+  options.list(rows, "ts.table", "a list of rows", options.item_of "table")
   local columns = columns_of(rows, opt)
   local widths, numeric, lines = {}, {}, {}
   for c, name in ipairs(columns) do
@@ -93,7 +80,7 @@ return function(rows, opt)
       local pad = (" "):rep(widths[c] - width(text))
       parts[c] = numeric[c] and pad .. text or text .. pad
     end
-    lines[#lines + 1] = (table.concat(parts, "  "):gsub("%s+$", ""))
+    lines[#lines + 1] = escape.trimmed(table.concat(parts, "  "))
   end
   line(cell)
   for _, row in ipairs(rows) do

@@ -30,7 +30,10 @@ std::string layer_range(const PlanStage& stage) {
   return fmt::format("{}-{}", stage.first_layer, stage.first_layer + stage.num_layers - 1);
 }
 
-double used_ratio(const StageMemory& memory) { return memory.total_bytes / memory.capacity_bytes; }
+// An instance's device may have no memory, and hold a stage of none.
+double used_ratio(const StageMemory& memory) {
+  return memory.capacity_bytes > 0 ? memory.total_bytes / memory.capacity_bytes : 0;
+}
 
 std::string memory_bar(const StageMemory& memory) {
   constexpr int kWidth = 20;

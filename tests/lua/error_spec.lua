@@ -1,5 +1,6 @@
 -- Error objects, as scripts meet them.
 local ts = require "tessera"
+local support = require "support"
 
 describe("an error object", function()
   local _, err = pcall(ts.model, "opt-30x")
@@ -13,6 +14,13 @@ describe("an error object", function()
     assert.equal("table", type(here))
     local _, inside = pcall(function() local m = ts.model "opt-30x" return m end)
     assert.matches("error_spec%.lua:%d+$", inside.at)
+  end)
+
+  it("shows nothing that a terminal would obey", function()
+    local core = require "tessera.core"
+    local _, raised = pcall(core.raise, "usage", "a\0b \27[31m\127 \194\155m \255 \195\169\n\tc")
+    assert.equal("a?b ?[31m? ?m ? \195\169\n\tc", raised.message)
+    assert.equal("x?y", core.why("infeasible", "x\27y").message)
   end)
 
   it("reads as its message", function()
@@ -61,5 +69,30 @@ describe("an error object", function()
     assert.is_false(ok)
     assert.matches("has been released", gone.message)
     meta.__gc(released)
+  end)
+end)
+
+-- Cards of functions written in Lua, the sandbox's scripts included.
+describe("core.document", function()
+  local core = require "tessera.core"
+  for _, case in ipairs {
+    { { name = "x", doc = 1 }, "card: doc: an integer where a string belongs" },
+    { { name = "x", doc = "d", returns = {} }, "returns" },
+    { { name = "x", doc = "d", options = 3 }, "options: a list" },
+    { { name = "x", doc = "d", options = { 3 } }, "where an object belongs" },
+    { { name = "x", doc = "d", options = { { name = "o", type = "number", doc = "d", min = "a" } } }, "min" },
+    { { name = "x", doc = "d", options = { { name = "o", type = "choice", doc = "d", choices = { 3 } } } }, "choices" },
+    { { name = "x", doc = "d", parameters = { { "a" } } }, "parameters: { name, type, doc } belongs here" },
+    { { name = "x", doc = "d", parameters = { { "a", 1, "c" } } }, "parameters: a string belongs here" },
+    { 3, "where an object belongs" },
+  } do
+    it("refuses: " .. case[2], function()
+      support.raises("invalid_argument", case[2], function() core.document(case[1]) end)
+    end)
+  end
+  it("refuses an object's card alike", function()
+    support.raises("invalid_argument", "card: fields: { name, type, doc }", function()
+      core.document_object { name = "x", doc = "d", fields = { 1 } }
+    end)
   end)
 end)

@@ -80,6 +80,30 @@ describe("ts.grid and --where", function()
   it("lists every combination", function()
     assert.same({ { a = 1, b = true }, { a = 1, b = false } }, ts.grid { a = { 1 }, b = { true, false } })
   end)
+  it("counts the points before it makes them", function()
+    local function thousand(from)
+      local list = {}
+      for i = 1, 1000 do list[i] = from + i end
+      return list
+    end
+    local many = { a = thousand(0), b = thousand(0), c = thousand(0) }
+    local endless = {}
+    for i = 1, 400 do endless["k" .. i] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 } end
+    local small, run = { a = { 1 }, b = { 1 }, c = { 1 } }, function() end
+    local before = collectgarbage "count"
+    for _, case in ipairs {
+      { "ts.grid: it has 1000000000 points, at most 1000000", function() ts.grid(many) end },
+      { "ts.grid: it has more than 1e308 points", function() ts.grid(endless) end },
+      { "ts.experiment.grid: it has 1000000000 points",
+        function() ts.experiment { name = "x", grid = many, run = run } end },
+      { "ts.experiment.quick: it has 1000000000 points",
+        function() ts.experiment { name = "x", grid = small, quick = many, run = run } end },
+    } do
+      support.raises("invalid_argument", case[1], case[2])
+    end
+    assert.is_true(collectgarbage "count" - before < 10 * 1024)
+    assert.equal(1000000, #ts.grid { a = thousand(0), b = thousand(0) })
+  end)
   it("chooses by words as people type them", function()
     local keys, points = grid.expand({ n = { 1, 2.5 }, flag = { true }, name = { "a", "b" } }, "x")
     assert.same({ n = { 2.5 }, name = { "a", "b" } }, grid.where({ "n=2.50", "name=a", "b" }, keys, points))
@@ -356,6 +380,9 @@ describe("claims", function()
       { function(t) t:expect_that { text = "x", holds = true } end, "a function belongs here" },
       { function(t) t:expect_that { text = "x", holds = function(at) return at { c = "a" } end } end, "more than one" },
       { function(t) t:expect_that { text = "x", holds = function(at) return at { c = "d" } end } end, "no point has" },
+      { function(t) t:expect_that { text = "x", holds = function(at) return at() end } end, "a point, { key" },
+      { function(t) t:rows(3) end, "t:rows.where: { key = value } belongs here" },
+      { function(t) t:published(3, "x") end, "a point, { key = value }, belongs here" },
       { function(t) t:expect_bst {} end, "no such claim; did you mean 'expect_best'" },
       { function() error "own mistake" end, "own mistake" },
     } do

@@ -75,6 +75,15 @@ describe("a saved plan", function()
     raises("invalid_argument", "NUL", function() return ts.load_plan "/tmp\0" end)
   end)
 
+  it("is refused where a stage fills a device without memory", function()
+    local content = support.read(saved(support.small_plan()))
+    for _, capacity in ipairs { "0", "-0.0" } do
+      local changed = content:gsub('("capacity_bytes": )[%d.e+]+', "%1" .. capacity)
+      raises("invalid_argument", "capacity_bytes: a device without memory holds no stage",
+        function() return ts.load_plan(support.temporary(changed)) end)
+    end
+  end)
+
   it("is refused or checked wherever it was cut or changed", function()
     local content = support.read(saved(support.small_plan()))
     for length = 0, #content - 2, math.ceil(#content / 97) do

@@ -242,5 +242,14 @@ describe("ts.plot", function()
     raises("invalid_argument", "the key 'a'", plot { rows = { a = {} } })
     raises("invalid_argument", "ts.plot.width", plot { width = 3 })
     raises("invalid_argument", "plot:text.columns", function() plot {}():text(3) end)
+    for _, method in ipairs { "svg", "text", "save" } do
+      raises("invalid_argument", "call its methods with a colon", function() plot {}()[method]({}, "x.svg") end)
+    end
+    raises("invalid_argument", "by a metatable", plot { rows = setmetatable({}, { __index = {} }) })
+    raises("invalid_argument", "no row has the column 'b'", plot { rows = { { a = 1, point = 3 } } })
+    local ring = { a = 1, b = 2 }
+    ring.a = { ring }
+    ring.a[1] = ring.a
+    assert.matches("{{{{{...}}}}}", plot { rows = { ring } }():text(200), 1, true)
   end)
 end)

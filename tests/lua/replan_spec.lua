@@ -165,7 +165,8 @@ describe("ts.replan", function()
     local now = plan:problem().cluster
     for _, case in ipairs {
       { { tolerence = 3 }, "did you mean 'tolerance'" }, { { tolerance = -1 }, "outside [0, 100]" },
-      { { lost = 3 }, "a table belongs here" }, { { lost = { 9 } }, "no stage of the plan runs on device 9" },
+      { { lost = 3 }, "a list of integers belongs here" },
+      { { lost = { 9 } }, "no stage of the plan runs on device 9" },
       { { lost = { "x" } }, "x is not a finite number" }, { { time_limit_s = support.nan }, "not a finite number" },
     } do
       raises("invalid_argument", case[2], function() ts.replan(plan, now, case[1]) end)

@@ -269,6 +269,7 @@ describe("replicas", function()
     end
     refused("0 is not a number of replicas", 0)
     refused("1.5 is not a number of replicas", { 1, 1.5 })
+    refused("the list has gaps", { nil, 2 })
     refused("many is not a number of replicas", "many")
     refused("4 replicas need as many devices and requests; there are 3 at most", 4)
     refused("give a number, a list of them, or \"all\"", {})

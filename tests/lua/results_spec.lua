@@ -128,6 +128,9 @@ describe("ts.results", function()
     raises("invalid_argument", "read-only", function() results.x = 1 end)
     raises("io", "is a folder", function() ts.results("e", { db = "/tmp" }):rows() end)
     raises("not_found", "make it first", function() ts.results("e", { db = "/tmp/no/such.db" }):add({}, {}) end)
+    for _, method in ipairs { "has", "add", "rows", "runs", "count", "diff" } do
+      raises("invalid_argument", "call it with a colon", function() results[method]({}, { i = 1 }, {}) end)
+    end
     assert.equal(0, results:count())
   end)
 end)

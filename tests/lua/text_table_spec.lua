@@ -46,3 +46,17 @@ describe("ts.table", function()
     raises("invalid_argument", "ts.table.columns[1]: a string", function() return ts.table({}, { columns = { 3 } }) end)
   end)
 end)
+
+describe("trimming", function()
+  it("takes no time to speak of", function()
+    local trimmed = require "tessera.escape".trimmed
+    for _, case in ipairs { { "", "" }, { "  \n", "" }, { " a b \t", " a b" }, { "a", "a" } } do
+      assert.equal(case[2], trimmed(case[1]))
+    end
+    -- 10^12 steps of a pattern that looks from every space anew.
+    local spaces = (" "):rep(1000000)
+    assert.equal(#spaces + 1, #trimmed(spaces .. "x"))
+    assert.equal(2, #trimmed("x " .. "y" .. spaces) - 1)
+    assert.matches("^a +b\n", ts.table { { a = spaces .. "x", b = 1 } })
+  end)
+end)

@@ -33,6 +33,7 @@ struct ProcessSetup {
   std::function<void(pid_t)> then = {};
   std::function<void()> in_child = {};  ///< called in the new process before the program starts
   double timeout_s = 60;
+  double silence_s = 1e9;  ///< the program is killed, too, when it prints nothing for so long
 };
 
 namespace detail {
@@ -75,13 +76,15 @@ inline Process run_process(const std::vector<std::string>& command, ProcessSetup
   Process result;
   pollfd files[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
   std::string* texts[2] = {&result.out, &result.err};
+  double printed_at = 0;
   while (files[0].fd >= 0 || files[1].fd >= 0) {
-    if (elapsed() > setup.timeout_s) kill(pid, SIGKILL);
+    if (elapsed() > setup.timeout_s || elapsed() > printed_at + setup.silence_s) kill(pid, SIGKILL);
     poll(files, 2, 100);
     for (int i = 0; i < 2; ++i) {
       if (files[i].fd < 0 || files[i].revents == 0) continue;
       char block[4096];
       const ssize_t n = read(files[i].fd, block, sizeof block);
+      printed_at = elapsed();
       if (n > 0) texts[i]->append(block, static_cast<std::size_t>(n));
       if (n <= 0) files[i].fd = -1;
     }

@@ -121,6 +121,22 @@ TEST(Gptq, DampsMoreUntilTheFactorisationHolds) {
                [&] { quantise(test::view(weight), groups(4, 16), Method::gptq, &inputs); });
 }
 
+// Their codes would stand for infinity.
+TEST(Quantise, RefusesWeightsNearTheLargestFloat) {
+  RowMatrix weight = RowMatrix::Zero(4, 16);
+  weight(2, 5) = 3.4e38f;
+  weight(2, 6) = -3.4e38f;
+  for (const bool symmetric : {true, false}) {
+    Scheme scheme = groups(8, 8);
+    scheme.symmetric = symmetric;
+    expect_error(ErrorCode::invalid_argument, {"row 2", "beyond what a float holds"},
+                 [&] { quantise(test::view(weight), scheme, Method::rtn, nullptr); });
+  }
+  weight *= 0.1f;
+  EXPECT_TRUE(std::isfinite(
+      weight_error(test::view(weight), quantise(test::view(weight), groups(8, 8))).mse));
+}
+
 TEST(Quantise, TheSameForAnyNumberOfThreads) {
   Rng rng(8);
   const RowMatrix weight = test::random_matrix(300, 260, rng);

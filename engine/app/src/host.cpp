@@ -103,24 +103,24 @@ void print_error(const lua_kit::ErrorReport& report) {
   constexpr std::size_t kShown = 16384;  // of a message; nobody reads megabytes
   const ColourScope colours(terminal_facts(STDERR_FILENO).colour);
   std::string text = paint(Tone::bad, "tessera:") + " ";
-  text += disarmed(std::string_view(report.message).substr(0, kShown));
+  text += printable(std::string_view(report.message).substr(0, kShown));
   text += report.message.size() > kShown ? "...\n" : "\n";
   const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, disarmed(value));
+    if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, printable(value));
   };
   add("code:", report.code);
   add("where:", report.where);
   if (report.constraint.empty()) {
     add("at:", report.at);
   } else {
-    text += "  binding constraint: " + disarmed(report.constraint) + "\n";
+    text += "  binding constraint: " + printable(report.constraint) + "\n";
   }
   add("cause:", report.cause);
   if (report.code == "out_of_memory" && access_is_restricted()) {
     add("hint:", kSandboxMemoryHint);
   }
   if (shows_traceback(report) && !report.traceback.empty()) {
-    text += disarmed(report.traceback) + "\n";
+    text += printable(report.traceback) + "\n";
   }
   write_styled(stderr, text);
 }

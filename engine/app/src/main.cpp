@@ -79,20 +79,25 @@ Json describe_experiment(Host& host, Listed& entry) {
   lua_kit::push_text(L, entry.path);
   if (host.call(1, 1) != kDone || lua_isnil(L, -1)) return fields;
   fields = lua_kit::json_from_lua(L, -1, "experiment");
-  if (const std::string doc = fields.value("doc", ""); !doc.empty()) entry.doc = doc;
+  if (const auto doc = fields.find("doc"); doc != fields.end() && doc->is_string() && *doc != "") {
+    entry.doc = doc->get<std::string>();
+  }
   fields.erase("doc");
   return fields;
 }
 
 std::string list_line(const Listed& entry, const Json& experiment) {
   std::string text = fmt::format("{:<36}", entry.name);
-  if (experiment.contains("num_points")) {
-    const int num_points = experiment["num_points"].get<int>();
+  // A script may pass something of its own for an experiment.
+  if (const auto points = experiment.find("num_points");
+      points != experiment.end() && points->is_number_integer()) {
+    const auto num_points = points->get<std::int64_t>();
     text += fmt::format("  [{} point{}]", num_points, num_points == 1 ? "" : "s");
   }
   if (!entry.doc.empty()) text += "  " + entry.doc;
-  if (experiment.contains("error")) {
-    text += "\n    does not load: " + experiment["error"].get<std::string>();
+  if (const auto error = experiment.find("error");
+      error != experiment.end() && error->is_string()) {
+    text += "\n    does not load: " + error->get<std::string>();
   }
   return text + "\n";
 }

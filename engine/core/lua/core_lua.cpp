@@ -1,6 +1,7 @@
 #include "core_lua.h"
 
 #include <chrono>
+#include <limits>
 #include <map>
 
 #include "tessera/core/error.h"
@@ -78,35 +79,65 @@ OptionType option_type(const std::string& name, const std::string& where) {
   return found->second;
 }
 
+/// The list under `key` of a card; none where it has none.
+const Json& list_of(JsonFields& fields, const char* key) {
+  static const Json none = Json::array();
+  if (!fields.has(key)) return none;
+  const Json& list = fields.at(key);
+  if (!list.is_array()) {
+    throw Error(ErrorCode::invalid_argument, fields.path_of(key) + ": a list belongs here");
+  }
+  return list;
+}
+
+std::string text_of(const Json& value, const std::string& where) {
+  if (!value.is_string()) {
+    throw Error(ErrorCode::invalid_argument, where + ": a string belongs here");
+  }
+  return value.get<std::string>();
+}
+
+OptionSpec option_spec(lua_kit::Reference& reference, const Json& item) {
+  JsonFields fields(item, "card.options");
+  OptionSpec spec;
+  spec.name = reference.keep(fields.text("name"));
+  spec.type = option_type(fields.text("type"), "card.options");
+  spec.doc = reference.keep(fields.text("doc"));
+  spec.unit = reference.keep(fields.text("unit", ""));
+  spec.lua_type = reference.keep(fields.text("lua_type", ""));
+  const double low = std::numeric_limits<double>::lowest(), high = -low;
+  spec.min = fields.number("min", low, high, spec.min);
+  spec.max = fields.number("max", low, high, spec.max);
+  spec.required = fields.boolean("required", false);
+  if (fields.has("default")) spec.default_text = reference.keep(json_text(fields.at("default")));
+  for (const Json& choice : list_of(fields, "choices")) {
+    spec.choices.push_back(reference.keep(text_of(choice, fields.path_of("choices"))));
+  }
+  return spec;
+}
+
 /// The options of a function written in Lua, as help and editors want them.
-OptionTable option_table(lua_kit::Reference& reference, const Json& card) {
+OptionTable option_table(lua_kit::Reference& reference, JsonFields& card) {
   OptionTable table;
-  table.name = reference.keep(card.at("name"));
-  table.doc = reference.keep(card.at("doc"));
-  table.returns = reference.keep(card.value("returns", ""));
-  for (const Json& item : card.at("options")) {
-    JsonFields fields(item, "card.options");
-    OptionSpec spec;
-    spec.name = reference.keep(fields.text("name"));
-    spec.type = option_type(fields.text("type"), "card.options");
-    spec.doc = reference.keep(fields.text("doc"));
-    spec.unit = reference.keep(fields.text("unit", ""));
-    spec.lua_type = reference.keep(fields.text("lua_type", ""));
-    spec.min = item.value("min", spec.min);
-    spec.max = item.value("max", spec.max);
-    spec.required = fields.boolean("required", false);
-    if (item.contains("default")) spec.default_text = reference.keep(json_text(item["default"]));
-    for (const Json& choice : item.value("choices", Json::array())) {
-      spec.choices.push_back(reference.keep(choice.get<std::string>()));
-    }
-    table.options.push_back(std::move(spec));
+  table.name = reference.keep(card.text("name"));
+  table.doc = reference.keep(card.text("doc"));
+  table.returns = reference.keep(card.text("returns", ""));
+  for (const Json& item : list_of(card, "options")) {
+    table.options.push_back(option_spec(reference, item));
   }
   return table;
 }
 
-std::vector<lua_kit::ParameterCard> members(const Json& list) {
+/// Parameters, fields or methods: { name, type, doc } each.
+std::vector<lua_kit::ParameterCard> members(JsonFields& card, const char* key) {
   std::vector<lua_kit::ParameterCard> cards;
-  for (const Json& item : list) cards.push_back({item.at(0), item.at(1), item.at(2)});
+  const std::string where = card.path_of(key);
+  for (const Json& item : list_of(card, key)) {
+    if (!item.is_array() || item.size() != 3) {
+      throw Error(ErrorCode::invalid_argument, where + ": { name, type, doc } belongs here");
+    }
+    cards.push_back({text_of(item[0], where), text_of(item[1], where), text_of(item[2], where)});
+  }
   return cards;
 }
 
@@ -118,11 +149,11 @@ int document(lua_State* L) {
   const Json card = lua_kit::json_from_lua(L, 1, "card");
   JsonFields fields(card, "card");
   lua_kit::Reference& reference = environment(L).reference;
-  if (card.contains("options")) reference.add(option_table(reference, card));
-  if (card.contains("options") && !card.contains("parameters")) return 0;
+  if (fields.has("options")) reference.add(option_table(reference, fields));
+  if (fields.has("options") && !fields.has("parameters")) return 0;
   lua_kit::FunctionCard function{
       fields.text("name"), fields.text("doc"), {}, fields.text("returns", "")};
-  function.parameters = members(card.value("parameters", Json::array()));
+  function.parameters = members(fields, "parameters");
   reference.add(std::move(function));
   return 0;
 }
@@ -133,8 +164,8 @@ int document_object(lua_State* L) {
   const Json card = lua_kit::json_from_lua(L, 1, "card");
   JsonFields fields(card, "card");
   environment(L).reference.add(lua_kit::ObjectCard{fields.text("name"), fields.text("doc"),
-                                                   members(card.value("fields", Json::array())),
-                                                   members(card.value("methods", Json::array()))});
+                                                   members(fields, "fields"),
+                                                   members(fields, "methods")});
   return 0;
 }
 

@@ -30,6 +30,12 @@ StageMemory memory_from_json(const Json& json, const std::string& path) {
   memory.total_bytes = fields.number("total_bytes", 0, kHuge);
   memory.capacity_bytes = fields.number("capacity_bytes", 0, kHuge);
   fields.finish();
+  if (memory.capacity_bytes <= 0 && memory.total_bytes > 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fields.path_of("capacity_bytes") + ": a device without memory holds no stage",
+                fields.path_of("capacity_bytes"));
+  }
+  memory.capacity_bytes += 0.0;  // -0.0 is shown with its sign
   return memory;
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tessera/core/text.h"
+
 namespace tessera {
 namespace {
 
@@ -36,21 +38,11 @@ void disarm(std::string& text, unsigned char& previous) {
   }
 }
 
-std::string disarmed(std::string_view text) {
-  std::string result(text);
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    if (result[i] == '\r' && (i + 1 == result.size() || result[i + 1] != '\n')) result[i] = '?';
-  }
-  unsigned char previous = 0;
-  disarm(result, previous);
-  return result;
-}
-
-std::string disarmed_but_styles(std::string_view text) {
+std::string printable_with_styles(std::string_view text) {
   std::string result;
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t escape = std::min(text.find('\x1b', start), text.size());
-    result += disarmed(text.substr(start, escape - start));
+    result += printable(text.substr(start, escape - start));
     if (escape == text.size()) break;
     const auto* const style = std::find_if(
         std::begin(kStyles), std::end(kStyles),
@@ -63,11 +55,11 @@ std::string disarmed_but_styles(std::string_view text) {
 }
 
 bool write_text(std::FILE* stream, std::string_view text) {
-  return is_terminal(stream) ? write_all(stream, disarmed(text)) : write_all(stream, text);
+  return is_terminal(stream) ? write_all(stream, printable(text)) : write_all(stream, text);
 }
 
 bool write_styled(std::FILE* stream, std::string_view text) {
-  return is_terminal(stream) ? write_all(stream, disarmed_but_styles(text))
+  return is_terminal(stream) ? write_all(stream, printable_with_styles(text))
                              : write_all(stream, text);
 }
 

@@ -96,22 +96,53 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return text;
 }
 
+namespace {
+
+// Bytes of the well-formed character at `at`; 0 where there is none.
+std::size_t utf8_length(std::string_view text, std::size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || at + length > text.size()) return 0;
+  char32_t code = lead & (length == 1 ? 0x7F : 0xFF >> (length + 1));
+  for (std::size_t k = 1; k < length; ++k) {
+    const auto next = static_cast<unsigned char>(text[at + k]);
+    if ((next & 0xC0) != 0x80) return 0;
+    code = (code << 6) | (next & 0x3F);
+  }
+  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  return overlong || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : length;
+}
+
+}  // namespace
+
 bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || i + length > text.size()) return false;
-    char32_t code = lead & (length == 1 ? 0x7F : 0xFF >> (length + 1));
-    for (std::size_t k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      if ((next & 0xC0) != 0x80) return false;
-      code = (code << 6) | (next & 0x3F);
-    }
-    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (overlong || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return false;
+    const std::size_t length = utf8_length(text, i);
+    if (length == 0) return false;
     i += length;
   }
   return true;
+}
+
+std::string printable(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text, i);
+    const auto first = static_cast<unsigned char>(text[i]);
+    const bool ends_line = first == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
+    const bool ascii_control =
+        (first < 0x20 && first != '\n' && first != '\t' && !ends_line) || first == 0x7F;
+    // U+0080 to U+009F are control characters too, and terminals obey them.
+    const bool control = length == 2 && first == 0xC2 && (text[i + 1] & 0x60) == 0;
+    if (length == 0 || ascii_control || control) {
+      result += '?';
+    } else {
+      result.append(text, i, length);
+    }
+    i += std::max<std::size_t>(length, 1);
+  }
+  return result;
 }
 
 std::string quote(std::string_view text, std::size_t max_length) {

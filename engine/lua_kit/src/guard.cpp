@@ -176,7 +176,8 @@ void push_error(lua_State* L, std::string_view code, std::string_view message,
   luaL_checkstack(L, 5, "error object");
   lua_createtable(L, 0, 6);
   set_text(L, "code", code);
-  push_text(L, message);
+  // The one door of all messages of ours; they quote files and names that may hold anything.
+  push_text(L, printable(message));
   lua_setfield(L, -2, "message");
   set_text(L, "where", where);
   set_position(L);

@@ -19,6 +19,7 @@
 
 #include "tessera/core/files.h"
 #include "tessera/core/terminal_text.h"
+#include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
 
 namespace tessera::lua_kit::interrupt {
@@ -224,7 +225,7 @@ const std::atomic<bool>* flag() { return &requested; }
 void set_incumbent_text(std::string_view text, Stream stream) {
   Incumbent& best = incumbent();
   const std::lock_guard lock(best.mutex);
-  best.text = disarmed(text);  // now: what writes it may be in a hurry
+  best.text = printable(text);  // now: what writes it may be in a hurry
   best.stream = stream;
 }
 
@@ -251,7 +252,7 @@ double left_s() {
 
 TimeLimit::TimeLimit(lua_State* L, double limit_s, std::string_view who) : L_(L) {
   const auto length = std::chrono::duration<double>(std::clamp(limit_s, 0.0, kLongestLimitS));
-  Limit limit{Clock::now() + std::chrono::ceil<Clock::duration>(length), limit_s, disarmed(who)};
+  Limit limit{Clock::now() + std::chrono::ceil<Clock::duration>(length), limit_s, printable(who)};
   {
     const std::lock_guard lock(limits().mutex);
     auto& stack = limits().stack;

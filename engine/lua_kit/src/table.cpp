@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
@@ -53,6 +55,9 @@ std::size_t list_length(lua_State* L, int index, std::string_view path, std::str
     if (lua_type(L, -2) != LUA_TNUMBER) {
       fail(path, "the key " + describe_value(L, -2) + " in a list", advice);
     }
+    const double key = lua_tonumber(L, -2);
+    const bool is_item = std::floor(key) == key && key >= 1 && key <= static_cast<double>(length);
+    if (!is_item) fail(path, "the list has gaps", advice);
   });
   if (num_keys != length) fail(path, "the list has gaps", advice);
   return length;

@@ -67,13 +67,16 @@ Quantised round_to_nearest(MatrixView weight, const Scheme& scheme, int num_thre
 }
 
 void check_scales(const Quantised& quantised) {
+  // Of weights near the largest float, the largest code would stand for infinity.
+  const float codes = std::ldexp(1.0F, quantised.scheme.bitwidth);
   const auto bad = std::find_if_not(quantised.scales.begin(), quantised.scales.end(),
-                                    [](float scale) { return std::isfinite(scale); });
+                                    [&](float scale) { return std::isfinite(scale * codes); });
   if (bad == quantised.scales.end()) return;
+  const char* why = std::isfinite(*bad) ? "makes numbers beyond what a float holds"
+                                        : "does not fit the 16 bits it is stored in";
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("a scale of row {} does not fit the 16 bits it is stored in; its weights "
-                          "are too large for {} bits",
-                          (bad - quantised.scales.begin()) / quantised.groups(),
+              fmt::format("a scale of row {} {}; its weights are too large for {} bits",
+                          (bad - quantised.scales.begin()) / quantised.groups(), why,
                           quantised.scheme.bitwidth));
 }
 

@@ -1,6 +1,7 @@
 -- `tessera results [NAME]`: what is stored, as tables and exports.
 
 local core = require "tessera.core"
+local escape = require "tessera.escape"
 local host = require "tessera.host"
 local store = require "tessera.store"
 local rows = require "tessera.rows"
@@ -123,7 +124,7 @@ local function point_text(point)
   return table.concat(words, " ")
 end
 
-local function indented(text) return "    " .. text:gsub("%s+$", ""):gsub("\n", "\n    ") .. "\n" end
+local function indented(text) return "    " .. escape.trimmed(text):gsub("\n", "\n    ") .. "\n" end
 
 -- Beneath the table: why points failed; with --failed at length.
 local function failures(found, at_length)
@@ -131,7 +132,7 @@ local function failures(found, at_length)
   for _, row in ipairs(found) do
     if rows.failed(row) then
       out[#out + 1] = ("%s %s: %s\n"):format(row.status, point_text(row.point),
-        row.error:gsub("%s+$", ""):gsub("\n", "\n  "))
+        escape.trimmed(row.error):gsub("\n", "\n  "))
       if at_length then
         for _, part in ipairs { "traceback", "log" } do
           local text = row.meta[part]

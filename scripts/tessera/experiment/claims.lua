@@ -62,6 +62,9 @@ end
 
 -- Every declared or stored point with these values: { point, row or nil }.
 function Claims:cells(where, path)
+  if where ~= nil and type(where) ~= "table" then
+    fail(path .. ".where", "{ key = value } belongs here, not a " .. type(where))
+  end
   for key, values in pairs(where or {}) do
     if not self.is_key[key] then
       fail(path .. ".where", ("no key '%s'%s"):format(tostring(key), core.did_you_mean(tostring(key), self.keys)))
@@ -192,6 +195,10 @@ end
 
 -- " (within 5 %)", or nothing.
 local function within_text(within) return within > 0 and (" (within %g %%)"):format(100 * within) or "" end
+
+local function check_point(point, path)
+  if type(point) ~= "table" then fail(path, "a point, { key = value }, belongs here, not a " .. type(point)) end
+end
 
 local function is_member(point, wanted)
   for key, value in pairs(wanted) do
@@ -402,6 +409,7 @@ claim("expect_that", {
   if result.failed > 0 then return end -- `holds` counts on numbers
   -- The row of one point: at { planner = "exact", cluster = "llmpq-3" }.
   local function at(wanted)
+    check_point(wanted, path)
     local found
     for _, row in ipairs(list) do
       if is_member(row.point, wanted) then
@@ -435,6 +443,7 @@ function Claims:rows_where(where)
 end
 
 function Claims:published(point, column)
+  check_point(point, "t:published")
   for _, row in ipairs(self.experiment.paper and self.experiment.paper.rows or {}) do
     if is_member(point, row.point) then return row[column] end
   end

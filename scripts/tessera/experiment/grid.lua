@@ -1,8 +1,12 @@
 -- The points of an experiment: the cells of its grid, in a fixed order.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 
 local M = {}
+
+--- Points of one grid; an experiment of more takes days, and a list of more does not fit what a script may have.
+M.max_points = 1000000
 
 local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
 
@@ -36,15 +40,8 @@ end
 
 -- A list of different values.
 local function check_values(values, path)
-  if type(values) ~= "table" then fail(path, "a list of values belongs here, not a " .. type(values)) end
-  local count = 0
-  for key in pairs(values) do
-    count = count + 1
-    if type(key) ~= "number" then fail(path, ("a list of values belongs here, but it has the key '%s'"):format(
-      tostring(key))) end
-  end
-  if count == 0 then fail(path, "the list of values is empty") end
-  if count ~= #values then fail(path, "the list has gaps") end
+  options.list(values, path, "a list of values")
+  if #values == 0 then fail(path, "the list of values is empty") end
   local seen = {}
   for i, value in ipairs(values) do
     check_value(value, ("%s[%d]"):format(path, i))
@@ -53,24 +50,37 @@ local function check_values(values, path)
   end
 end
 
-local function cells(grid, keys)
-  local points = { {} }
-  for _, key in ipairs(keys) do
-    local longer = {}
-    for _, point in ipairs(points) do
-      for _, value in ipairs(grid[key]) do
-        local copy = { [key] = value }
-        for k, v in pairs(point) do copy[k] = v end
-        longer[#longer + 1] = copy
-      end
+-- Before any point is made: every combination of a thousand values of three keys would not fit any memory.
+local function check_count(count, path)
+  if count <= M.max_points then return end
+  local shown = count < 1e15 and ("%.0f"):format(count) or count < math.huge and ("%.3g"):format(count)
+    or "more than 1e308"
+  fail(path, ("it has %s points, at most %d belong to one grid; list fewer values, or make several grids of it"):format(
+    shown, M.max_points))
+end
+
+-- Every combination of the values; the last key changes fastest.
+local function cells(grid, keys, path)
+  local count = 1
+  for _, key in ipairs(keys) do count = count * #grid[key] end
+  check_count(count, path)
+  local points = {}
+  for index = 0, count - 1 do
+    local point, rest = {}, index
+    for k = #keys, 1, -1 do
+      local values = grid[keys[k]]
+      point[keys[k]] = values[rest % #values + 1]
+      rest = math.floor(rest / #values)
     end
-    points = longer
+    points[index + 1] = point
   end
   return points
 end
 
 -- Points that a script listed: all with the same keys, no two alike.
 local function listed(grid, path)
+  options.list(grid, path, "a list of points")
+  check_count(#grid, path)
   local keys, seen = sorted_keys(grid[1]), {}
   for i, point in ipairs(grid) do
     local at = ("%s[%d]"):format(path, i)
@@ -93,9 +103,8 @@ end
 
 --- Keys in order and points in order, of { key = { values } } or of a list of points.
 function M.expand(grid, path)
-  if type(grid) ~= "table" or next(grid) == nil then
-    fail(path, "give { key = { value, ... }, ... }, or a list of points")
-  end
+  options.plain(grid, path, "{ key = { value, ... }, ... }, or a list of points,")
+  if next(grid) == nil then fail(path, "give { key = { value, ... }, ... }, or a list of points") end
   if type(grid[1]) == "table" then return listed(grid, path) end
   if grid[1] ~= nil then fail(path .. "[1]", "a point belongs here, { key = value, ... }, not a " .. type(grid[1])) end
   for key, values in pairs(grid) do
@@ -103,14 +112,14 @@ function M.expand(grid, path)
     check_values(values, path .. "." .. key)
   end
   local keys = sorted_keys(grid)
-  return keys, cells(grid, keys)
+  return keys, cells(grid, keys, path)
 end
 
 --- The points of `quick`: the grid with other values for some keys; of listed points, those with these values.
 function M.quick(grid, quick, path)
   local keys, points = M.expand(grid, "ts.experiment.grid")
   if quick == nil then return points end
-  if type(quick) ~= "table" then fail(path, "a table { key = { values } } belongs here, not a " .. type(quick)) end
+  options.plain(quick, path, "a table { key = { values } }")
   for key, values in pairs(quick) do
     if type(key) ~= "string" or points[1][key] == nil then
       fail(path, ("the grid has no key '%s'%s"):format(tostring(key), core.did_you_mean(tostring(key), keys)))
@@ -124,7 +133,7 @@ function M.quick(grid, quick, path)
   end
   local changed = {}
   for key, values in pairs(grid) do changed[key] = quick[key] or values end
-  return cells(changed, keys)
+  return cells(changed, keys, path)
 end
 
 --- The points that have one of the wanted values for every key of { key = value or { value, ... } }.

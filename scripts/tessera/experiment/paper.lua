@@ -6,6 +6,7 @@
 -- point; the others are published numbers or words. An empty cell was not printed. Fields with commas stand in quotes.
 
 local core = require "tessera.core"
+local escape = require "tessera.escape"
 local exists = require "tessera.files".exists
 local host = require "tessera.host"
 
@@ -34,7 +35,7 @@ local function split(line, path, number)
       local stop = line:find(",", at, true) or #line + 1
       local text = line:sub(at, stop - 1)
       if text:find('"', 1, true) then fail(path, number, "a quotation mark inside a field without quotation marks") end
-      fields[#fields + 1] = text:match "^%s*(.-)%s*$"
+      fields[#fields + 1] = escape.trimmed((text:gsub("^%s+", "")))
       at = stop
     end
     if at > #line then return fields end
@@ -43,7 +44,7 @@ local function split(line, path, number)
 end
 
 local function header_of(text, number, header, path)
-  local name, value = text:match "^#%s*(%l+):%s*(.-)%s*$"
+  local name, value = escape.trimmed(text):match "^#%s*(%l+):%s*(.*)$"
   if name ~= "source" and name ~= "table" and name ~= "page" and name ~= "keys" then return end
   if header[name] then fail(path, number, ("'%s' is there twice"):format(name)) end
   if value == "" then fail(path, number, ("'%s' is empty"):format(name)) end

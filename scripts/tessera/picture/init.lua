@@ -1,6 +1,7 @@
 -- ts.picture(plan, path): the pipeline as an SVG or PNG file. Layers run from left to right, one row per stage, each
 -- layer coloured by its bitwidth; below them what the stage holds in memory, beside them what a micro-batch takes.
 
+local budget = require "tessera.budget"
 local core = require "tessera.core"
 
 core.document {
@@ -12,9 +13,7 @@ core.document {
 }
 
 return function(plan, path)
-  if getmetatable(plan) ~= "tessera.Plan" then
-    core.raise("invalid_argument", "ts.picture.plan: a plan belongs here, not a " .. type(plan), "ts.picture.plan")
-  end
+  budget.object(plan, "tessera.Plan", "ts.picture.plan")
   require "tessera.picture.save"("ts.picture.path", path, { any_svg = true, svg = function()
     return require("tessera.picture.pipeline").draw(plan:to_table(), plan:problem().name):to_string()
   end })

@@ -113,7 +113,8 @@ local function stage_row(page, stage, index, y, scale)
   layer_cells(page, stage, y, scale.num_layers)
   memory_bar(page, stage, y + 30, scale.capacity_bytes)
   page:text(margin + label_width, y + 57, ("%.2f of %.2f GiB (%.0f %%)"):format(memory.total_bytes / gib,
-    memory.capacity_bytes / gib, 100 * memory.total_bytes / memory.capacity_bytes), { class = "ts-muted ts-small" })
+    memory.capacity_bytes / gib, 100 * memory.total_bytes / math.max(memory.capacity_bytes, 1)),
+    { class = "ts-muted ts-small" })
   time_bars(page, stage, y + 2, scale.prefill_s, scale.decode_s)
 end
 

@@ -6,13 +6,16 @@ local rows = require "tessera.rows"
 
 local M = {}
 
+local most_levels = 4 -- a table may hold itself
+
 --- A value of a row as a word: names, numbers, lists.
-local function word(value)
+local function word(value, level)
   if value == nil then return "none" end
   if type(value) == "number" then return ("%.12g"):format(value) end
   if type(value) == "table" then
+    if level == most_levels then return "{...}" end
     local parts = {}
-    for i, item in ipairs(value) do parts[i] = word(item) end
+    for i, item in ipairs(value) do parts[i] = word(item, (level or 0) + 1) end
     return "{" .. table.concat(parts, ", ") .. "}"
   end
   return escape.clean(tostring(value))

@@ -18,16 +18,8 @@ local function fail(option, message)
   core.raise("invalid_argument", ("%s.%s: %s"):format(path, option, message), path .. "." .. option)
 end
 
-local function check_rows(list)
-  local count = 0
-  for key, row in pairs(list) do
-    count = count + 1
-    if type(key) ~= "number" then
-      fail("rows", ("a list of rows belongs here, but it has the key '%s'"):format(tostring(key)))
-    end
-    if type(row) ~= "table" then fail(("rows[%d]"):format(key), "a row is a table, not a " .. type(row)) end
-  end
-  if count ~= #list then fail("rows", "the list has gaps") end
+local function check_row(row, at)
+  if type(row) ~= "table" then core.raise("invalid_argument", at .. ": a row is a table, not a " .. type(row), at) end
 end
 
 -- A column that no row has is a slip of the pen, not a picture without points.
@@ -36,7 +28,7 @@ local function check_column(opt, option)
   if not column or #opt.rows == 0 then return end
   local known, names = { point = true, meta = true, error = true }, {}
   for _, row in ipairs(opt.rows) do
-    for _, fields in ipairs { row, row.point or {} } do
+    for _, fields in ipairs { row, type(row.point) == "table" and row.point or {} } do
       for name in pairs(fields) do
         if type(name) == "string" and not known[name] then
           known[name] = true
@@ -77,7 +69,7 @@ local function where_text(where)
 end
 
 local function select_rows(opt)
-  check_rows(opt.rows)
+  options.list(opt.rows, path .. ".rows", "a list of rows", check_row)
   if not opt.where or next(opt.where) == nil then return end
   opt.rows = rows.where(opt.rows, opt.where, path .. ".where")
   opt.title = opt.title or where_text(opt.where)
@@ -103,8 +95,15 @@ Plot.__newindex = function(_, name)
 end
 Plot.__tostring = function(plot) return (plot:text():gsub("\n$", "")) end
 
+local function state_of(plot)
+  if not state[plot] then
+    core.raise("invalid_argument", "plot: call its methods with a colon, on what ts.plot gave", path)
+  end
+  return state[plot]
+end
+
 local function page_of(plot)
-  local self = state[plot]
+  local self = state_of(plot)
   if self.why_empty then return frames.empty(self.opt, self.why_empty) end
   return require(drawers[self.opt.kind] or "tessera.plot.xy").draw(self.data, self.opt)
 end
@@ -114,7 +113,7 @@ function methods.svg(plot, inside) return page_of(plot):to_string(inside) end
 
 --- The picture as text of so many columns; default: those of the terminal, with its colours.
 function methods.text(plot, columns)
-  local facts, self = terminal.facts(), state[plot]
+  local facts, self = terminal.facts(), state_of(plot)
   if columns ~= nil then
     options.read({ columns = columns }, { columns = { type = "integer", min = 20, max = 10000 } }, "plot:text")
     facts = { columns = columns, colour = false }
@@ -123,6 +122,7 @@ function methods.text(plot, columns)
 end
 
 function methods.save(plot, file)
+  state_of(plot)
   save("plot:save", file, { svg = function() return plot:svg() end, txt = function() return plot:text(100) end })
 end
 

@@ -1,5 +1,6 @@
 -- Plots in the terminal: bars of eighth blocks, points and lines in Braille cells, heat maps in shades.
 
+local escape = require "tessera.escape"
 local axis = require "tessera.plot.axis"
 local canvas = require "tessera.plot.braille"
 local curves = require "tessera.plot.curves"
@@ -191,7 +192,7 @@ local function heatmap(data, opt, facts, lines)
   local function line(head, text_of)
     local parts = { terminal.pad(head, left) }
     for x in ipairs(data.x_words) do parts[#parts + 1] = terminal.pad(text_of(x), width) end
-    lines[#lines + 1] = (table.concat(parts, " "):gsub("%s+$", ""))
+    lines[#lines + 1] = escape.trimmed(table.concat(parts, " "))
   end
   lines[#lines + 1] = ("%s of %s over %s"):format(unit.label, opt.y_label or units.of(opt.y, 1).label,
     opt.x_label or units.of(opt.x, 1).label)
@@ -213,7 +214,7 @@ function M.draw(data, opt, facts, why_empty)
     (draw[opt.kind] or points)(data, opt, facts, lines)
     foot(lines, data)
   end
-  for i, text in ipairs(lines) do lines[i] = text:gsub("%s+$", "") end
+  for i, text in ipairs(lines) do lines[i] = escape.trimmed(text) end
   return table.concat(lines, "\n") .. "\n"
 end
 

@@ -10,17 +10,14 @@
 /// The lint sees to it that everything printed comes by here.
 namespace tessera {
 
-/// Control characters as '?', those of C1 too; line ends, tabs and returns stay. `previous` is the
-/// byte before the text (0 at the start), and becomes the last one.
+/// `printable`, but for the styles that `paint` uses: colours, bold, faint.
+std::string printable_with_styles(std::string_view text);
+
+/// For a text that comes in pieces: control characters as '?', those of C1 too; line ends, tabs and
+/// returns stay. `previous` is the byte before the piece (0 at the start), and becomes the last one.
 void disarm(std::string& text, unsigned char& previous);
 
-/// The same for a whole text, where a return stays only before a line end.
-std::string disarmed(std::string_view text);
-
-/// The same, but for the styles that `paint` uses: colours, bold, faint.
-std::string disarmed_but_styles(std::string_view text);
-
-/// Writes `text`, disarmed where `stream` is a terminal; false where writing fails.
+/// Writes `text`, what is printable of it where `stream` is a terminal; false where writing fails.
 bool write_text(std::FILE* stream, std::string_view text);
 
 /// The same for text that may be coloured.

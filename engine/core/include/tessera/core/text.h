@@ -26,6 +26,10 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 /// Whether `text` is well-formed UTF-8, which JSON needs.
 bool is_utf8(std::string_view text);
 
+/// `text` with '?' for control characters other than line ends and tabs, which a terminal would
+/// obey, and for bytes that are not UTF-8.
+std::string printable(std::string_view text);
+
 /// `text` cut to `max_length` bytes on a UTF-8 boundary, control characters and what is not
 /// UTF-8 replaced, for quoting user input in messages.
 std::string quote(std::string_view text, std::size_t max_length = 60);

@@ -1,0 +1,210 @@
+-- Calls that succeed, of every documented function and method: what the random caller starts from. Each is a function
+-- that returns the list of arguments, of methods without the object.
+
+local store = require "tessera.store"
+local ts = require "tessera"
+local values = require "values"
+
+local M = {}
+
+local function object(kind) return values.make["tessera." .. kind]() end
+
+local function one(...)
+  local arguments = { ... }
+  return function() return arguments end
+end
+
+local gemms = ts.calibration_points { device = "T4-16G", kernel_set = "modern", dtype = "bfloat16", count = 12 }
+for i, sample in ipairs(gemms) do sample.latency_s = 1e-5 * i + 1e-12 * sample.m * sample.n * sample.k / 50 end
+
+local sizes = { prefill_micro_batch_size = 2, decode_micro_batch_size = 2 }
+local order = { "T4-16G", "V100-32G" }
+local hand_made = {
+  { device = "T4-16G", bitwidths = { 8, 8, 8, 8, 8, 8 } },
+  { device = "V100-32G", bitwidths = { 16, 16, 16, 16, 16, 16 } },
+}
+
+local function with(fields, more)
+  local copy = {}
+  for key, value in pairs(fields) do copy[key] = value end
+  for key, value in pairs(more) do copy[key] = value end
+  return copy
+end
+
+M.functions = {
+  ["ts.model"] = one { config = values.tiny .. "/config.json" },
+  ["ts.device"] = one { name = "mine", memory_bytes = 16e9, memory_bytes_per_s = 3e11,
+    flop_per_s = { fp16 = 6e13, int8 = 1.2e14 }, compute_capability = 7.5, pcie_bytes_per_s = 1.2e10 },
+  ["ts.cluster"] = one { { "T4-16G", 2, node = "a" }, { "V100-32G", 1, node = "b" }, link_gbps = 100 },
+  ["ts.workload"] = one(values.workload),
+  ["ts.indicator"] = one { kind = "variance", model = values.tiny, bitwidths = { 4, 8 }, threads = 1 },
+  ["ts.problem"] = one { model = "opt-125m", cluster = "2xT4-16G", workload = values.workload, bitwidths = { 4, 8 },
+    theta = 1 },
+  ["ts.plan"] = function()
+    return { object "Problem", with(sizes, { planner = "exact", time_limit_s = 0.3, threads = 1 }) }
+  end,
+  ["ts.load_plan"] = function()
+    object "Plan":save "plan.json"
+    return { "plan.json" }
+  end,
+  ["ts.check"] = function() return { object "Plan" } end,
+  ["ts.simulate"] = function() return { object "Plan", { num_batches = 2 } } end,
+  ["ts.picture"] = function() return { object "Plan", "picture.svg" } end,
+  ["ts.beside"] = function() return { object "Plan", { time_limit_s = 0.1 } } end,
+  ["ts.replan"] = function() return { object "Plan", "1xA100-80G", { time_limit_s = 0.1 } } end,
+  ["ts.max_batch"] = function() return { object "Problem", { max_batch_size = 8, time_limit_s = 0.1 } } end,
+  ["ts.pareto"] = function() return { object "Problem", { max_points = 3, max_subsets = 3, time_limit_s = 0.1 } } end,
+  ["ts.size"] = one { model = "opt-125m", workload = values.workload, devices = { "T4-16G" },
+    target = { latency_s = 10 }, max_devices = 2, time_limit_s = 0.1 },
+  ["ts.planners"] = one(),
+  ["ts.register_planner"] = one { name = "attack_planner", doc = "d", plan = function() return nil, "none" end,
+    options = { slack = { type = "number", default = 0.1, min = 0, max = 1, doc = "d" } } },
+  ["ts.register_heuristic"] = one { name = "attack_heuristic", doc = "d", improve = function() end },
+  ["ts.weights"] = one { path = values.tiny },
+  ["ts.tensor"] = one { shape = { 2, 3 }, data = { 1, 2, 3, 4, 5, 6 } },
+  ["ts.quantise"] = function() return { { tensor = values.tensor(16), bitwidth = 4, group_size = 8 } } end,
+  ["ts.quantise_model"] = one { model = values.tiny, bitwidths = 4, out = "quantised", group_size = 8,
+    overwrite = true, progress = false },
+  ["ts.profile"] = one { device = "T4-16G", kernel_set = "modern" },
+  ["ts.fit_profile"] = one { device = "T4-16G", samples = gemms, folds = 2 },
+  ["ts.cross_validate"] = one { device = "T4-16G", samples = gemms, folds = 2 },
+  ["ts.calibrate"] = one { device = "T4-16G", samples = gemms, folds = 2 },
+  ["ts.calibration_points"] = one { device = "T4-16G", dtype = "bfloat16", count = 5 },
+  ["ts.read_profile_data"] = one(values.samples, { warn = false }),
+  ["ts.histogram"] = one({ 1, 5, 9, 200 }, { 0, 8, 128 }),
+  ["ts.grid"] = one { a = { 1, 2 }, b = { "x", "y" } },
+  ["ts.paper"] = one "llmpq/table4.csv",
+  ["ts.table"] = function() return { values.rows(), { columns = { "i", "x_s" } } } end,
+  ["ts.plot"] = function() return { { kind = "lines", rows = values.rows(), x = "i", y = "x_s", by = "p" } } end,
+  ["ts.results"] = one("attack/one", { db = "attack.db" }),
+  ["ts.experiment"] = one { name = "attack/two", grid = { i = { 1, 2 } }, quick = { i = { 1 } },
+    run = function() return { x_s = 1 } end, check = function() end, columns = { "x_s" }, notes = { "a note" },
+    plots = { { kind = "lines", x = "i", y = "x_s" } } },
+  ["ts.collection"] = one { name = "c", scripts = { "readers.lua" } },
+  ["ts.help_topic"] = one "models",
+  ["ts.help_topics"] = one(),
+  ["store.open"] = one("attack.db", { create = true }),
+}
+
+local term = { stage = 1, bitwidth = 8, coefficient = 1 }
+local constraint = { name = "c", terms = { term }, sense = "<=", rhs = 8 }
+local point = { i = 1, p = "a" }
+
+M.methods = {
+  ["tessera.Model:kv_bytes_per_token"] = one(16),
+  ["tessera.Model:layer_bytes"] = one(4),
+  ["tessera.Cluster:link"] = one(0, 2),
+  ["tessera.Indicator:omega"] = one(0, 4),
+  ["tessera.Indicator:omegas"] = one(4),
+  ["tessera.Indicator:standard_error"] = one(0, 4),
+  ["tessera.Indicator:save"] = one "omega.json",
+  ["tessera.Plan:explain"] = one { what_if = false, robustness = 1, time_limit_s = 0.1, as = "table" },
+  ["tessera.Plan:save"] = one "plan.json",
+  ["tessera.Plan:problem"] = one(),
+  ["tessera.Plan:with_note"] = one "a note",
+  ["tessera.Plot:svg"] = one(false),
+  ["tessera.Plot:text"] = one(80),
+  ["tessera.Plot:save"] = one "plot.svg",
+  ["tessera.Problem:with"] = one { theta = 2, bitwidths = { 8 } },
+  ["tessera.Problem:add_constraint"] = one(constraint),
+  ["tessera.Problem:write_model"] = one("model.lp", sizes),
+  ["tessera.Problem:evaluate"] = one(with(sizes, { stages = hand_made })),
+  ["tessera.Problem:micro_batch_sizes"] = one(),
+  ["tessera.Problem:balanced_partition"] = one(with(sizes, { device_order = order, bitwidth = 8 })),
+  ["tessera.Problem:device_facts"] = one(with(sizes, { device_order = order })),
+  ["tessera.Problem:offload"] = one(with(sizes, { stages = hand_made })),
+  ["tessera.Problem:variants"] = one(),
+  ["tessera.Problem:device_orders"] = one(4),
+  ["tessera.Profile:layer_s"] = one { model = "opt-30b", bitwidth = 16, phase = "decode", batch_size = 8, tokens = 1,
+    context_tokens = 512 },
+  ["tessera.Profile:gemm_s"] = one { dtype = "bfloat16", m = 64, n = 4096, k = 4096 },
+  ["tessera.Profile:attention_s"] = one { phase = "decode", dtype = "bfloat16", batch_size = 8, tokens = 1,
+    context_tokens = 512, num_heads = 32, num_kv_heads = 8, head_dim = 128 },
+  ["tessera.Profile:save"] = one "profile.json",
+  ["tessera.Quantised:dequantised"] = one(),
+  ["tessera.ResultStore:start_run"] = one { experiment = "attack/one", declaration = { name = "attack/one" } },
+  ["tessera.ResultStore:runs"] = one { experiment = "attack/one" },
+  ["tessera.ResultStore:run"] = one(1),
+  ["tessera.ResultStore:add"] = one(1, { point = { i = 9 }, columns = { x_s = 1 } }),
+  ["tessera.ResultStore:add_all"] = one(1, { { point = { i = 8 }, columns = { x_s = 1 }, replace = true } }),
+  ["tessera.ResultStore:keys"] = one(1),
+  ["tessera.ResultStore:rows"] = one(1, { meta = true }),
+  ["tessera.ResultStore:artefacts"] = function() return { 1, store.key(point) } end,
+  ["tessera.ResultStore:set_claims"] = one(1, { { text = "t", status = "pass", passed = true } }),
+  ["tessera.ResultStore:merge"] = one({ "attack.db" }, { prefer = "first" }),
+  ["tessera.ResultStore:close"] = one(),
+  ["tessera.Results:has"] = one(point),
+  ["tessera.Results:add"] = one({ i = 7, p = "c" }, { x_s = 3 }),
+  ["tessera.Results:rows"] = one { i = { 1, 2 } },
+  ["tessera.Results:runs"] = one(),
+  ["tessera.Results:count"] = one { i = 1 },
+  ["tessera.Results:diff"] = one "attack.db",
+  ["tessera.Run:save_trace"] = one "trace.json",
+  ["tessera.Run:requests"] = one(),
+  ["tessera.Tensor:shape"] = one(),
+  ["tessera.Tensor:dtype"] = one(),
+  ["tessera.Tensor:min"] = one(),
+  ["tessera.Tensor:max"] = one(),
+  ["tessera.Tensor:mean"] = one(),
+  ["tessera.Tensor:variance"] = one(),
+  ["tessera.Tensor:num_not_finite"] = one(),
+  ["tessera.Tensor:to_table"] = one(1, 4),
+  ["tessera.Weights:tensors"] = one(),
+  ["tessera.Weights:tensor"] = one "model.norm.weight",
+  ["tessera.Weights:model"] = one(),
+  ["tessera.Weights:linear"] = one(0, "q_proj"),
+  ["tessera.Workload:requests"] = one(),
+  ["tessera.Claims:expect_best"] = one { column = "x_s", is = { p = "a" }, highest = true, where = { i = { 1, 2 } } },
+  ["tessera.Claims:expect_close"] = one { column = "x_s", to = 0.5, rel = 2 },
+  ["tessera.Claims:expect_all"] = one { column = "x_s", at_least = 0, at_most = 9 },
+  ["tessera.Claims:expect_order"] = one { column = "x_s", by = "p", order = { "a", "b" }, highest = true },
+  ["tessera.Claims:expect_ratio"] = one { column = "x_s", of = { p = "a" }, over = { p = "b" }, at_least = 0 },
+  ["tessera.Claims:expect_that"] = one { text = "t",
+    holds = function(at) return at { i = 1, p = "a" } ~= nil, "n" end },
+  ["tessera.Claims:expect"] = one("t", true, "1 of 1"),
+  ["tessera.Claims:rows"] = one { i = 1 },
+  ["tessera.Claims:published"] = one(point, "x_s"),
+  ["tessera.Search:moves"] = one { from = 0, to = 1, kinds = { "shift", "retype" } },
+  ["tessera.Search:apply"] = one(),
+  ["tessera.Search:undo"] = one(),
+  ["tessera.Search:evaluate"] = one(),
+  ["tessera.Search:perturb"] = one(0.2),
+  ["tessera.Search:slowest_stage"] = one(),
+  ["tessera.Search:objective"] = one(),
+  ["tessera.Search:best"] = one(),
+  ["tessera.Search:expired"] = one(),
+  ["tessera.Search:moves_made"] = one(),
+  ["tessera.Search:random"] = one(),
+  ["tessera.Move:keep"] = one(),
+  ["tessera.Move:to_table"] = one(),
+}
+
+--- Verbs of the command line, which checks the types of flags before their Lua is called.
+M.verbs = {
+  ["tessera plan"] = one { model = "opt-125m", cluster = "2xT4-16G", prompt_tokens = 32, output_tokens = 8,
+    batch_size = 4, time_limit_s = 0.2, beside = false },
+  ["tessera results"] = one { names = { "attack/one" }, results = "attack.db", out = "rows.txt" },
+  ["tessera report"] = one { names = { "attack/one" }, results = "attack.db", out = "report.html" },
+  ["tessera indicator"] = one { names = { values.tiny }, threads = 1, out = "omega.json" },
+}
+
+--- What is documented and not called, and why.
+M.left_out = {
+  ["problem:add_constraint.term"] = "one term of add_constraint, which is called",
+  ["tessera.report.write"] = "what tessera report calls",
+  ["tessera run"] = "starts worker processes; the sandbox's scripts are run by it",
+  ["tessera examples"] = "copies files to wherever it is told",
+  ["tessera man"] = "has no flags",
+}
+
+--- Options of methods by the names of their cards.
+M.options_of = {
+  ["plan:explain"] = "tessera.Plan:explain", ["problem:add_constraint"] = "tessera.Problem:add_constraint",
+  ["problem:balanced_partition"] = "tessera.Problem:balanced_partition",
+  ["problem:device_facts"] = "tessera.Problem:device_facts", ["problem:write_model"] = "tessera.Problem:write_model",
+  ["ResultStore:add"] = "tessera.ResultStore:add", ["ResultStore:merge"] = "tessera.ResultStore:merge",
+  ["ResultStore:rows"] = "tessera.ResultStore:rows", ["ResultStore:runs"] = "tessera.ResultStore:runs",
+  ["ResultStore:start_run"] = "tessera.ResultStore:start_run",
+}
+
+return M

@@ -1,0 +1,182 @@
+-- What the random caller passes: objects of every kind, and values that belong nowhere.
+
+local ffi = require "ffi"
+local claims = require "tessera.experiment.claims"
+local host = require "tessera.host"
+local store = require "tessera.store"
+local ts = require "tessera"
+local verdict = require "verdict"
+
+local M = {}
+
+local datasets, examples = host.installation.datasets_dir, host.installation.experiments_dir
+M.tiny = examples .. "/indicator/data/tiny_llama"
+M.statistics = M.tiny .. ".statistics.safetensors"
+M.instance = datasets .. "/../tests/fuzz/corpus/instance/c1.json"
+M.lengths = datasets .. "/../tests/fuzz/corpus/trace_csv/azure.csv"
+M.samples = datasets .. "/../tests/fuzz/corpus/profile_data/tessera.csv"
+
+local workload = { prompt_tokens = 32, output_tokens = 8, batch_size = 4 }
+M.workload = workload
+
+local function problem()
+  return ts.problem { model = "opt-125m", cluster = "1xT4-16G+1xV100-32G", workload = workload,
+    bitwidths = { 4, 8, 16 } }
+end
+
+local function plan()
+  return assert(ts.plan(problem(), { prefill_micro_batch_size = 2, decode_micro_batch_size = 2 }))
+end
+
+local function tensor(columns)
+  local data = {}
+  for i = 1, 4 * columns do data[i] = (i * 7919 % 101 - 50) / 50 end
+  return ts.tensor { shape = { 4, columns }, data = data }
+end
+M.tensor = tensor
+
+local function experiment(check)
+  return ts.experiment { name = "attack/one", grid = { i = { 1, 2, 3 }, p = { "a", "b" } }, check = check,
+    quick = { i = { 1 } }, run = function(point) return { x_s = point.i } end }
+end
+
+local function rows()
+  local list = {}
+  for i, point in ipairs(ts.grid { i = { 1, 2, 3 }, p = { "a", "b" } }) do
+    list[i] = { point = point, status = "done", x_s = i / 7, note = "n" .. i }
+  end
+  return list
+end
+M.rows = rows
+
+local function filled_store()
+  local file = store.open "attack.db"
+  local run = file:start_run { experiment = "attack/one" }
+  for _, row in ipairs(rows()) do file:add(run, { point = row.point, columns = { x_s = row.x_s } }) end
+  return file
+end
+
+--- How an object of each documented kind is made.
+M.make = {
+  ["tessera.Model"] = function() return ts.model "opt-125m" end,
+  ["tessera.Device"] = function() return ts.device "T4-16G" end,
+  ["tessera.Cluster"] = function() return ts.cluster "2xT4-16G+1xV100-32G" end,
+  ["tessera.Workload"] = function() return ts.workload(workload) end,
+  ["tessera.Indicator"] = function() return ts.indicator { kind = "constant", model = "opt-125m" } end,
+  ["tessera.Problem"] = problem,
+  ["tessera.Plan"] = plan,
+  ["tessera.Stage"] = function() return plan().stages[1] end,
+  ["tessera.StageMemory"] = function() return plan().stages[1].memory end,
+  ["tessera.Run"] = function() return ts.simulate(plan()) end,
+  ["tessera.RunStage"] = function() return ts.simulate(plan()).stages[1] end,
+  ["tessera.Profile"] = function() return ts.profile { device = "T4-16G", kernel_set = "modern" } end,
+  ["tessera.Weights"] = function() return ts.weights(M.tiny) end,
+  ["tessera.Tensor"] = function() return tensor(16) end,
+  ["tessera.Quantised"] = function() return ts.quantise { tensor = tensor(16), bitwidth = 4, group_size = 8 } end,
+  ["tessera.QuantisedModel"] = function()
+    return ts.quantise_model { model = M.tiny, bitwidths = 4, out = "quantised", group_size = 8, overwrite = true,
+      progress = false }
+  end,
+  ["tessera.Experiment"] = experiment,
+  ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s" } end,
+  ["tessera.Results"] = function() return ts.results("attack/one", { db = "attack.db" }) end,
+  ["tessera.ResultStore"] = filled_store,
+  ["tessera.Collection"] = function() return ts.collection { name = "c", scripts = { "readers.lua" } } end,
+  ["tessera.PlannerCard"] = function() return { name = "attacker", doc = "d", plan = function() end } end,
+  ["tessera.HeuristicCard"] = function() return { name = "attackers", doc = "d", improve = function() end } end,
+}
+
+--- Objects that live in a call only: each calls use(object) there.
+M.within = {
+  ["tessera.Claims"] = function(use) claims.check(experiment(use), rows()) end,
+  ["tessera.Search"] = function(use) M.search(use) end,
+  ["tessera.Move"] = function(use)
+    M.search(function(search)
+      local move = search:moves {}()
+      if move then use(move) end
+    end)
+  end,
+}
+
+local improve -- of the attacked heuristic
+ts.register_heuristic { name = "attacked", doc = "Calls what the attack wants called",
+  improve = function(search) improve(search) end }
+
+function M.search(use)
+  improve = use
+  assert(ts.plan(problem(), { planner = { "adabits", "attacked" }, time_limit_s = 5, on_error = "stop" }))
+end
+
+local kept = {}
+
+--- An object of this kind: one for many calls, or sometimes one of its own.
+function M.object(kind, random)
+  if not kept[kind] or random:once_in(8) then kept[kind] = M.make[kind]() end
+  return kept[kind]
+end
+
+local kinds = {}
+for kind in pairs(M.make) do kinds[#kinds + 1] = kind end
+table.sort(kinds)
+
+local function raising() error(verdict.own_error, 0) end
+
+local function deep(levels)
+  local value = 1
+  for _ = 1, levels do value = { value } end
+  return value
+end
+
+local closed = io.tmpfile()
+closed:close()
+
+-- Lists of values that belong nowhere, or almost; one list is chosen, then one of its values.
+local plain = {
+  { false, true },
+  { 0, -1, 1, 0.5, -0.0, 3, 1e308, -1e308, 1e-320, 2 ^ 53 + 2, -2 ^ 53, 2 ^ 31, 4096 },
+  { 0 / 0, math.huge, -math.huge },
+  { "", "x", "4", "0", "-1", "NaN", "1e999", "opt-125m", "T4-16G", "exact", "." },
+  { "a\0b", "\255\254", "\27[31m", "a\nb", "\194\155m", ("y"):rep(70000), (" "):rep(70000) .. "x", "%s%n%d" },
+  { print, raising, function() end, function() return {} end, function(...) return ... end, coroutine.yield },
+  { io.stdout, closed, newproxy(true), ffi.new "int64_t", ffi.new "double[4]", ts },
+}
+
+-- The same of tables, made anew each time: whoever gets one may change it.
+local tables = {
+  function() return {} end,
+  function(random) return random:pick { { 1, 2, 3 }, { "a", "b" }, { true }, { {} }, { { 1 }, { "x" } } } end,
+  function(random)
+    return random:pick { { nil, 2 }, { 1, nil, 3 }, { [0] = 1 }, { [1.5] = 1 }, { [-1] = 1 }, { [2 ^ 40] = 1 } }
+  end,
+  function(random)
+    return random:pick { { a = 1 }, { 1, a = 2 }, { [true] = 1 }, { [{}] = 1 }, { ["a\27b"] = 1 }, { [""] = {} } }
+  end,
+  function(random) return random:pick { { 0 / 0 }, { math.huge }, { -1 }, { 2 ^ 60 }, { "4" }, { 4.5 } } end,
+  function()
+    local list = {}
+    for i = 1, 10000 do list[i] = i end
+    return list
+  end,
+  function()
+    local self = {}
+    self[1] = self
+    return self
+  end,
+  function(random) return deep(random:pick { 10, 63, 65, 2000 }) end,
+  function() return setmetatable({}, { __index = function() return 1 end, __len = function() return 5 end }) end,
+  function() return setmetatable({}, { __index = raising, __tostring = raising, __call = raising }) end,
+  function() return setmetatable({}, { __tostring = function() return "a liar" end, __metatable = "tessera.Plan" }) end,
+  function() return coroutine.create(raising) end,
+  function() return select(2, pcall(ts.model, "none")) end,
+}
+
+--- A value that belongs nowhere, or almost.
+function M.odd(random)
+  local kind = random:below(8)
+  if kind == 0 then return nil end
+  if kind < 4 then return random:pick(random:pick(plain)) end
+  if kind < 7 then return random:pick(tables)(random) end
+  return M.object(random:pick(kinds), random)
+end
+
+return M
