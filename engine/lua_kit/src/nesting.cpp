@@ -35,6 +35,10 @@ thread_local Stack stack;
 
 constexpr int kMaxCallsIntoLua = 1000;
 thread_local int num_calls_into_lua = 0;
+// Of coroutines that resume each other; a generator that walks a tree nests as deep as the tree.
+constexpr int kMaxCoroutines = 40'000;
+thread_local int num_coroutines = 0;
+constexpr const char* kCoroutines = "coroutines inside each other";
 
 const char* here() { return static_cast<const char*>(__builtin_frame_address(0)); }
 
@@ -76,6 +80,21 @@ void limit_thread_stacks() {
                           known ? fmt::format(" at '{}'", frame.name) : "", how_deep));
 }
 
+// One more of what is counted, while it lives.
+class Counted {
+ public:
+  Counted(lua_State* L, int& count, int most, const char* of_what) : count_(count) {
+    if (count >= most) refuse(L, fmt::format("{} {}", most, of_what));
+    ++count_;
+  }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  int& count_;
+};
+
 // Lua's own functions, upvalue 1 of these. Their messages stay as they are, which name the function
 // as the caller wrote it and the line that it was called from.
 
@@ -88,14 +107,20 @@ void call_original(lua_State* L) {
 
 int resume(lua_State* L) {
   if (!lua_isthread(L, 1)) return luaL_argerror(L, 1, "coroutine expected");
+  const Counted coroutine(L, num_coroutines, kMaxCoroutines, kCoroutines);
   call_original(L);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }
 
 int resume_wrapped(lua_State* L) {
-  call_original(L);
-  if (lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0) == 0) return lua_gettop(L);
+  int status = 0;
+  {
+    const Counted coroutine(L, num_coroutines, kMaxCoroutines, kCoroutines);
+    call_original(L);
+    status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  }
+  if (status == 0) return lua_gettop(L);
   if (lua_type(L, -1) == LUA_TSTRING) {
     luaL_where(L, 1);
     lua_insert(L, -2);
@@ -143,7 +168,7 @@ void check_nesting(lua_State* L) {
 
 CallIntoLua::CallIntoLua(lua_State* L) {
   if (num_calls_into_lua >= kMaxCallsIntoLua) {
-    refuse(L, fmt::format("{} from the engine into Lua", kMaxCallsIntoLua));
+    refuse(L, fmt::format("{} calls from the engine into Lua", kMaxCallsIntoLua));
   }
   ++num_calls_into_lua;
 }

@@ -193,7 +193,7 @@ int add_all(lua_State* L) {
   const std::int64_t run = run_argument(L, "store:add_all run");
   Store& store = self(L);
   std::vector<Row> rows;
-  lua_kit::for_each_item(L, 3, "store:add_all", [&](std::size_t, const std::string& path) {
+  lua_kit::for_each_item(L, 3, "store:add_all rows", [&](std::size_t, const std::string& path) {
     rows.push_back(read_row(Options(L, lua_gettop(L), add_options(), path), store, run));
   });
   store.add_all(run, rows);
