@@ -77,11 +77,18 @@ describe("a saved plan", function()
 
   it("is refused where a stage fills a device without memory", function()
     local content = support.read(saved(support.small_plan()))
-    for _, capacity in ipairs { "0", "-0.0" } do
+    for _, capacity in ipairs { "0", "-0.0", "1e-300" } do
       local changed = content:gsub('("capacity_bytes": )[%d.e+]+', "%1" .. capacity)
       raises("invalid_argument", "capacity_bytes: a device without memory holds no stage",
         function() return ts.load_plan(support.temporary(changed)) end)
     end
+  end)
+
+  it("is refused where percentages of its numbers would be infinite", function()
+    local content = support.read(saved(support.small_plan()))
+    local changed, count = content:gsub('"error": null', '"error": 1e308')
+    assert.equal(1, count)
+    raises("out_of_range", "error", function() return ts.load_plan(support.temporary(changed)) end)
   end)
 
   it("is refused or checked wherever it was cut or changed", function()

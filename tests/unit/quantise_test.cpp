@@ -137,6 +137,18 @@ TEST(Quantise, RefusesWeightsNearTheLargestFloat) {
       weight_error(test::view(weight), quantise(test::view(weight), groups(8, 8))).mse));
 }
 
+// Sums over them are infinite, and the difference of two such is no number.
+TEST(Quantise, RefusesStatisticsNearTheLargestFloat) {
+  Rng rng(9);
+  const RowMatrix weight = test::random_matrix(8, 32, rng);
+  LinearStatistics inputs = test::statistics_of(test::random_inputs(64, 32, rng));
+  inputs.hessian = *inputs.hessian * 1e36f;
+  for (const Method method : {Method::rtn, Method::awq}) {
+    expect_error(ErrorCode::invalid_argument, {"too large", "collect them again"},
+                 [&] { quantise(test::view(weight), groups(4, 16), method, &inputs); });
+  }
+}
+
 TEST(Quantise, TheSameForAnyNumberOfThreads) {
   Rng rng(8);
   const RowMatrix weight = test::random_matrix(300, 260, rng);

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kHuge = 1.7976931348623157e308;
+constexpr double kHuge = 1e300;  // sums and percentages of what a file says stay finite
 constexpr std::int64_t kMaxIndex = 1'000'000;
 
 Json to_json(const StageMemory& memory) {
@@ -30,7 +30,7 @@ StageMemory memory_from_json(const Json& json, const std::string& path) {
   memory.total_bytes = fields.number("total_bytes", 0, kHuge);
   memory.capacity_bytes = fields.number("capacity_bytes", 0, kHuge);
   fields.finish();
-  if (memory.capacity_bytes <= 0 && memory.total_bytes > 0) {
+  if (memory.capacity_bytes < 1e-6 && memory.total_bytes > 0) {
     throw Error(ErrorCode::invalid_argument,
                 fields.path_of("capacity_bytes") + ": a device without memory holds no stage",
                 fields.path_of("capacity_bytes"));

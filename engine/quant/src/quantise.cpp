@@ -67,6 +67,27 @@ Quantised awq(MatrixView weight, const Scheme& scheme, const LinearStatistics& i
   return out;
 }
 
+// Sums over statistics near the largest numbers overflow, and what was chosen by them is no choice.
+void check_error(const Quantised& quantised) {
+  for (const auto& error : {quantised.output_error, quantised.rtn_output_error}) {
+    if (!error || std::isfinite(*error)) continue;
+    refuse(ErrorCode::invalid_argument,
+           "the output error of the quantised weights is not finite: the statistics hold numbers "
+           "that are too large, collect them again",
+           "statistics");
+  }
+}
+
+Quantised quantise_by(Method method, MatrixView weight, const Scheme& scheme,
+                      const LinearStatistics* inputs, int num_threads) {
+  if (method == Method::gptq) return gptq(weight, scheme, *inputs, num_threads);
+  if (method == Method::awq) return awq(weight, scheme, *inputs, num_threads);
+  Quantised out = round_to_nearest(weight, scheme, num_threads);
+  out.method = method;
+  if (inputs != nullptr) out.output_error = output_error(weight, out, *inputs);
+  return out;
+}
+
 }  // namespace
 
 Quantised quantise(MatrixView weight, const Scheme& scheme, Method method,
@@ -86,11 +107,8 @@ Quantised quantise(MatrixView weight, const Scheme& scheme, Method method,
            "act_order");
   }
   if (num_threads <= 0) num_threads = kernels::hardware_threads();
-  if (method == Method::gptq) return gptq(weight, scheme, *inputs, num_threads);
-  if (method == Method::awq) return awq(weight, scheme, *inputs, num_threads);
-  Quantised out = round_to_nearest(weight, scheme, num_threads);
-  out.method = method;
-  if (inputs != nullptr) out.output_error = output_error(weight, out, *inputs);
+  Quantised out = quantise_by(method, weight, scheme, inputs, num_threads);
+  check_error(out);
   return out;
 }
 

@@ -154,7 +154,12 @@ class Watch {
 
 double own_memory_bytes() {
   const double threads = std::max(1u, std::thread::hardware_concurrency());
-  return (256 + 16 * threads) * 1024 * 1024;
+#ifdef __SANITIZE_ADDRESS__
+  constexpr double kSanitizerMiB = 1024;  // shadow, and what it keeps from being used again
+#else
+  constexpr double kSanitizerMiB = 0;
+#endif
+  return (256 + 16 * threads + kSanitizerMiB) * 1024 * 1024;
 }
 
 int supervise(const Limits& limits, const std::function<int()>& work) {

@@ -14,7 +14,8 @@ namespace tessera {
 std::string printable_with_styles(std::string_view text);
 
 /// For a text that comes in pieces: control characters as '?', those of C1 too; line ends, tabs and
-/// returns stay. `previous` is the byte before the piece (0 at the start), and becomes the last one.
+/// returns stay. `previous` is the byte before the piece (0 at the start), and becomes the last
+/// one.
 void disarm(std::string& text, unsigned char& previous);
 
 /// Writes `text`, what is printable of it where `stream` is a terminal; false where writing fails.
