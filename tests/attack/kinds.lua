@@ -90,9 +90,9 @@ local function use_indicator(path, random)
   for _, num_layers in ipairs { 1, 2, 40 } do
     for _, bitwidths in ipairs { { 4 }, { 3, 4 }, { 4, 8 } } do
       local ok, made = pcall(function()
-        return problem_of { indicator = path, bitwidths = bitwidths, model = ts.model { family = "opt", name = "opt-13b",
-          num_layers = num_layers, hidden_size = 768, num_heads = 12, ffn_size = 3072, vocab_size = 50272,
-          max_context_tokens = 2048 } }
+        local model = ts.model { family = "opt", name = "opt-13b", num_layers = num_layers, hidden_size = 768,
+          num_heads = 12, ffn_size = 3072, vocab_size = 50272, max_context_tokens = 2048 }
+        return problem_of { indicator = path, bitwidths = bitwidths, model = model }
       end)
       if ok then problem = made else verdict.why(made) end
       err = ok and err or made

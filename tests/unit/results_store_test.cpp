@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <bit>
 #include <limits>
@@ -277,6 +278,13 @@ TEST_F(GitTest, FindsTheCommitInGitsFiles) {
   EXPECT_EQ(git_commit(path("linked/s.lua")), a) << "branches are shared";
   file("odd/.git", "nonsense");
   EXPECT_EQ(git_commit(path("odd")), "");
+}
+
+TEST_F(StoreTest, APipeInThePlaceOfGitsFilesIsNotWaitedFor) {
+  std::filesystem::create_directory(path("x"));
+  std::filesystem::create_directory(path("x/.git"));
+  ASSERT_EQ(::mkfifo(path("x/.git/HEAD").c_str(), 0600), 0);
+  EXPECT_EQ(git_commit(path("x")), "");
 }
 
 }  // namespace

@@ -16,8 +16,14 @@ namespace tessera::results {
 namespace fs = std::filesystem;
 namespace {
 
+// Of a regular file only: a pipe in its place would be waited for.
+std::ifstream opened(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) ? std::ifstream(path) : std::ifstream();
+}
+
 std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
+  std::ifstream file = opened(path);
   std::string line;
   std::getline(file, line);
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
@@ -59,7 +65,7 @@ std::string commit_of(const fs::path& git) {
   const std::string common = first_line(git / "commondir");
   const fs::path shared = common.empty() ? git : git / common;
   if (const std::string commit = first_line(shared / name); is_commit(commit)) return commit;
-  std::ifstream packed(shared / "packed-refs");
+  std::ifstream packed = opened(shared / "packed-refs");
   for (std::string line; std::getline(packed, line);) {
     const std::size_t space = line.find(' ');
     if (space == std::string::npos || line.substr(space + 1) != name) continue;
