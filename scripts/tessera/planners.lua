@@ -22,6 +22,7 @@ local function fail(path, text) core.raise("invalid_argument", path .. ": " .. t
 local function chain_of(given)
   local path, list = "ts.plan.planner", given
   if type(given) ~= "table" then list = { given } end
+  options.list(list, path, "the name of a planner, or a list of names")
   if #list == 0 then fail(path, "the list of planners is empty; name a planner, then heuristics") end
   local chain = {}
   for i, name in ipairs(list) do

@@ -78,6 +78,8 @@ describe("ts.register_heuristic", function()
     register(greedy)
     local function plan(planner) return ts.plan(problem(), { planner = planner }) end
     raises("invalid_argument", "the list of planners is empty", function() return plan {} end)
+    raises("invalid_argument", "ts.plan.planner: the list has gaps", function() return plan { nil, "adabits" } end)
+    raises("invalid_argument", "it has the key 'x'", function() return plan { x = "adabits" } end)
     raises("invalid_argument", "ts.plan.planner[2]: 'exact' makes plans of its own",
       function() return plan { "adabits", "exact" } end)
     raises("not_found", "ts.plan.planner[2]: unknown planner 'mien'; did you mean 'mine'",
