@@ -6,7 +6,7 @@
 -- statistics, on the same clusters with as little memory as suits its size ("llmpq-6-scaled"). As in 6.5, theta is
 -- adjusted until latencies are similar: the largest theta whose plan takes at most 1.1 of the fastest one's latency. No
 -- perplexity is evaluated; what a plan loses is judged by the GPTQ error, for the model on disk also by the error of
--- its layers' outputs and by the rise of its loss, where tests/reference/loss_increase.py measured it.
+-- its layers' outputs and by the rise of its loss, where scripts/loss_increase.py measured it.
 local ts = require "tessera"
 local gptq_errors = require "tessera.papers.gptq_errors"
 local llmpq = require "tessera.papers.llmpq"

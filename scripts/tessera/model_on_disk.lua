@@ -2,8 +2,8 @@
 --
 -- TESSERA_WEIGHTS names a folder or .gguf file: export TESSERA_WEIGHTS=$(bash scripts/fetch_smollm2.sh). Beside it,
 -- where they exist:
--- NAME.statistics.safetensors (tests/reference/activation_statistics.py --hessian) and NAME.loss.json
--- (tests/reference/loss_increase.py), NAME without a final .gguf.
+-- NAME.statistics.safetensors (scripts/activation_statistics.py --hessian) and NAME.loss.json
+-- (scripts/loss_increase.py), NAME without a final .gguf.
 
 local exists = require "tessera.files".exists
 local host = require "tessera.host"

@@ -44,7 +44,7 @@ void check(const WeightsRequest& request, const quant::Statistics* statistics) {
   if (statistics == nullptr && !may_lack) {
     refuse(
         fmt::format("kind '{}'{} needs statistics of the inputs{}: a file that "
-                    "tests/reference/activation_statistics.py{} writes (`tessera man statistics`)",
+                    "scripts/activation_statistics.py{} writes (`tessera man statistics`)",
                     request.kind, request.kind == "variance" ? " as the published code has it" : "",
                     request.kind == "variance" ? "" : ", Hessians among them",
                     request.kind == "variance" ? "" : " --hessian"),
@@ -119,7 +119,7 @@ quant::LinearStatistics require_statistics(const Source& source, const LinearWei
   const auto reject = [&](const std::string& what) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: {} for {} of {}; make it from the same model with "
-                            "tests/reference/activation_statistics.py{}",
+                            "scripts/activation_statistics.py{}",
                             statistics.path(), what, weights::describe(linear),
                             source.weights.path(), with_hessian ? " --hessian" : ""),
                 "statistics");

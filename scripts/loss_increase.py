@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The ground truth of an indicator: what the model's loss rises by when one layer at a time is quantised.
 
-    python3 tests/reference/loss_increase.py MODEL --out loss.json
+    python3 scripts/loss_increase.py MODEL --out loss.json
         [--bitwidths 3,4,8] [--granularity channel] [--group-size 128] [--text FILE] [--samples 16] [--tokens 256]
 
 Rounds the matrices of one layer to nearest, symmetric, and takes the cross-entropy of the text (nats per token) less

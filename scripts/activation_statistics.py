@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs text through a model and writes what its operators read: the statistics that indicators and quantisers take.
 
-    python3 tests/reference/activation_statistics.py MODEL --out statistics.safetensors
+    python3 scripts/activation_statistics.py MODEL --out statistics.safetensors
         [--text FILE] [--samples 32] [--tokens 512] [--hessian] [--layers-at-once N]
 
 MODEL is a folder of Hugging Face's, or a .gguf file; nothing is downloaded. Needs torch and transformers (and gguf,
