@@ -38,9 +38,10 @@ int explain(lua_State* L) {
   lua_settop(L, 2);
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.explain");
-  lua_call(L, 1, 1);
-  lua_insert(L, 1);
-  lua_call(L, 2, 1);
+  if (lua_kit::protected_call(L, 1, 1) != 0) lua_kit::throw_script_error(L);
+  const lua_kit::LuaFunction explain_plan(L, -1, "tessera.explain");
+  lua_pop(L, 1);
+  explain_plan.call(2, 1);
   return 1;
 }
 

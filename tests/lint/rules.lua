@@ -239,6 +239,20 @@ local function check_lua_prints(file, context)
   end
 end
 
+-- Functions that stand in for Lua's own, whose errors pass as they are. All else calls Lua by the kit, which keeps
+-- the traceback and counts how deep calls are nested.
+local may_call_lua = {
+  ["engine/app/src/host_module.cpp"] = true, ["engine/app/src/loads.cpp"] = true,
+  ["engine/app/src/sandbox/checked_code.cpp"] = true, ["engine/app/src/sandbox/checked_files.cpp"] = true,
+}
+
+local function check_calls(file, context)
+  if may_call_lua[file.path] then return end
+  for at, word in file.code:gmatch "()%f[%w_](lua_c?p?call)%s*%(" do
+    context.report(file.path, line_of(file.code, at), "call", word .. ": use lua_kit::protected_call or LuaFunction")
+  end
+end
+
 local function check_reads(file, context)
   for at, word in file.code:gmatch "()%f[%w_](luaL?_%w+)%f[^%w_]" do
     local instead = unchecked_reads[word]
@@ -375,6 +389,7 @@ function M.check(files)
       if M.module_of(file.path) ~= "engine/lua_kit" then
         check_guarded(file, context)
         check_reads(file, context)
+        check_calls(file, context)
       end
     end
     check_writing(file, context)

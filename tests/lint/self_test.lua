@@ -63,6 +63,8 @@ local cases = {
   { "read", "engine/app/src/a.cpp", "std::string s = lua_tostring(L, -1);\n", "// lua_tostring(L, -1)\n" },
   { "read", "engine/core/lua/a.cpp", "luaL_checktype(L, 2, LUA_TTABLE);\n", "luaL_checkstack(L, 2, \"a\");\n" },
   { "read", "engine/core/lua/a.cpp", "double d = luaL_optnumber(L, 2, 0);\n", "lua_pushnumber(L, 2);\n" },
+  { "call", "solver/lua/a.cpp", "lua_call(L, 1, 1);\n", "lua_kit::protected_call(L, 1, 1);\n" },
+  { "call", "engine/app/src/a.cpp", "if (lua_pcall(L, 0, 0, 0) != 0) return;\n", "host.call(0, 0);\n" },
   { "print", "engine/app/src/a.cpp", "std::fprintf(stderr, text);\n", "write_text(stderr, text);\n" },
   { "print", "solver/src/a.cpp", "std::cout << 1;\n", "// std::cout\n" },
   { "print", "engine/cost/src/a.cpp", "fmt::print(stderr, text);\n", "fmt::print_me(text);\n" },
@@ -103,7 +105,7 @@ for number, case in ipairs(cases) do
     end
   end
 end
-for _, rule in ipairs { "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "print", "length",
+for _, rule in ipairs { "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "call", "print", "length",
   "todo", "writes", "map" } do
   expect(caught[rule], "no planted violation was caught by [%s]", rule)
 end

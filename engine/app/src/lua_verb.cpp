@@ -32,13 +32,15 @@ ExitStatus status_of_results(Host& host) {
   return static_cast<ExitStatus>(lua_kit::check_integer(L, -2, "exit status", 0, 255));
 }
 
-void set_run_options(lua_State* L, const FlagValues& flags) {
+ExitStatus set_run_options(Host& host, const FlagValues& flags) {
+  lua_State* L = host.state();
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");
-  lua_call(L, 1, 1);
+  if (const ExitStatus status = host.call(1, 1); status != kDone) return status;
   push_flags(L, run_options(), flags);
   lua_setfield(L, -2, "run_options");
   lua_pop(L, 1);
+  return kDone;
 }
 
 // The module that runs what a script returned, or nullptr where it returned nothing to run.
@@ -67,7 +69,7 @@ ExitStatus sweep(Host& host, const char* runner, const Command& command) {
     std::vector<std::string>& known = flags[name];
     known.insert(known.end(), texts.begin(), texts.end());
   }
-  set_run_options(L, flags);
+  if (const ExitStatus status = set_run_options(host, flags); status != kDone) return status;
   if (const ExitStatus status = push_library(host, runner, "run"); status != kDone) return status;
   lua_insert(L, -2);
   push_flags(L, run_options(), flags);
@@ -93,7 +95,8 @@ ExitStatus run_lua_verb(Host& host, const LuaVerb& verb, const Command& command)
 
 ExitStatus run_files(Host& host, const Command& command) {
   lua_State* L = host.state();
-  set_run_options(L, command.flags);
+  if (const ExitStatus status = set_run_options(host, command.flags); status != kDone)
+    return status;
   ExitStatus worst = kDone;
   for (const std::string& file : command.files) {
     lua_settop(L, 0);
