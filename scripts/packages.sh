@@ -1,4 +1,4 @@
-# Packages that set-up installs, sourced by setup.sh. Names are the same on Debian 12 and Ubuntu 24.04.
+# Packages that set-up installs, sourced by setup.sh.
 
 build_packages=(
   g++ cmake ninja-build pkg-config

@@ -16,7 +16,7 @@ for group in "${@:-build}"; do
   esac
 done
 
-command -v apt-get >/dev/null || { echo "setup: this needs apt (Debian 12 or Ubuntu 24.04); install by hand: ${wanted[*]}" >&2; exit 1; }
+command -v apt-get >/dev/null || { echo "setup: this needs apt (tried on Debian 12); install by hand: ${wanted[*]}" >&2; exit 1; }
 missing=()
 for package in "${wanted[@]}"; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
