@@ -1,4 +1,4 @@
--- Declarations of experiments: what is checked before anything runs. Sweeps themselves: tests/unit/sweep_test.cpp.
+-- Declarations of experiments: what is checked before anything runs. Sweeps themselves: tests/program/sweep_test.cpp.
 
 local ts = require "tessera"
 local support = require "support"
