@@ -147,6 +147,7 @@ Host::Host(HostSettings settings)
   if (L_ == nullptr) throw Error(ErrorCode::internal, "cannot create a Lua state");
   lua_atpanic(L_, panic);
   luaL_openlibs(L_);
+  stitch_no_traces();
   lua_kit::guard_recursion(L_);
   lua_kit::set_registry_pointer(L_, &kHostKey, this);
   set_package_path();
@@ -166,6 +167,18 @@ Host::~Host() {
 
 Host& Host::of(lua_State* L) {
   return *static_cast<Host*>(lua_kit::registry_pointer(L, &kHostKey));
+}
+
+// LuaJIT 2.1.0-beta3 ends a trace at a call of C and may go on in another one, stitched to it, in
+// the middle of `for key in pairs(t)`: the loop then sees an empty table. No trace is long enough
+// for it any more.
+void Host::stitch_no_traces() {
+  const lua_kit::StackGuard guard(L_);
+  lua_getglobal(L_, "jit");
+  lua_kit::push_field(L_, -1, "opt", "jit");
+  lua_kit::push_field(L_, -1, "start", "jit.opt");
+  lua_kit::push_text(L_, "minstitch=100000");
+  call(1, 0);
 }
 
 void Host::set_package_path() {

@@ -81,6 +81,7 @@ class Host {
     std::size_t used = 0, limit = 0;
   };
   static void* allocate(void* memory, void* block, std::size_t old_size, std::size_t new_size);
+  void stitch_no_traces();
   void set_package_path();
   void set_arguments();
 
