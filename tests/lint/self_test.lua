@@ -105,8 +105,10 @@ for number, case in ipairs(cases) do
     end
   end
 end
-for _, rule in ipairs { "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "call", "print", "length",
-  "todo", "writes", "map" } do
+for _, rule in ipairs {
+  "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "call", "print", "length", "todo",
+  "writes", "map"
+} do
   expect(caught[rule], "no planted violation was caught by [%s]", rule)
 end
 print(("%d cases, %d failures"):format(#cases, failures))

@@ -1,6 +1,8 @@
 // What a restricted process may touch. Restrictions last as long as the process, so each case runs
 // in one of its own.
 
+#include "tessera/core/access.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,7 +10,6 @@
 #include <fstream>
 #include <functional>
 
-#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 

@@ -1,8 +1,9 @@
+#include "tessera/core/csv.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "tessera/core/csv.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,8 @@
+#include "tessera/core/json.h"
+
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "tessera/core/json.h"
 
 namespace tessera {
 namespace {

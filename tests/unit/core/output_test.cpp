@@ -1,5 +1,7 @@
 // The one writer of files and folders: all or nothing, on the disk, with nothing left behind.
 
+#include "tessera/core/output.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +19,6 @@
 #include "expect_error.h"
 #include "folder.h"
 #include "tessera/core/files.h"
-#include "tessera/core/output.h"
 
 namespace {
 

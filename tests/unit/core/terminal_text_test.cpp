@@ -1,8 +1,9 @@
+#include "tessera/core/terminal_text.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tessera/core/colour.h"
-#include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 
 namespace tessera {

@@ -1,3 +1,5 @@
+#include "tessera/cost/kernel_set.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
-#include "tessera/cost/kernel_set.h"
 
 namespace tessera::cost {
 namespace {

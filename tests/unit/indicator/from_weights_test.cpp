@@ -1,5 +1,7 @@
 // Indicators made from weights, against what tests/reference/indicator_fixture.py computed with
 // numpy.
+#include "tessera/indicator/from_weights.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +12,6 @@
 #include "folder.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
-#include "tessera/indicator/from_weights.h"
 #include "tessera/weights/writer.h"
 
 namespace tessera::indicator {

@@ -1,3 +1,5 @@
+#include "tessera/results/store.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,7 +12,6 @@
 #include "results_rows.h"
 #include "tessera/core/json.h"
 #include "tessera/results/origin.h"
-#include "tessera/results/store.h"
 
 namespace tessera::results {
 namespace {

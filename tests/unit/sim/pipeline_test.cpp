@@ -1,3 +1,5 @@
+#include "tessera/sim/pipeline.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +12,6 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
-#include "tessera/sim/pipeline.h"
 
 namespace tessera::sim {
 namespace {

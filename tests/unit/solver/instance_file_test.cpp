@@ -1,10 +1,11 @@
+#include "tessera/solver/instance_file.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
-#include "tessera/solver/instance_file.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {

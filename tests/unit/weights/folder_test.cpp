@@ -1,6 +1,7 @@
 // Which files a path stands for, and folders that lead astray.
-#include "expect_error.h"
 #include "folder.h"
+
+#include "expect_error.h"
 #include "tessera/core/error.h"
 #include "tessera/weights/weights.h"
 #include "weight_files.h"

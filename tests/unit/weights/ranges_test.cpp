@@ -1,4 +1,6 @@
 // Ranges that are read where the weights lie, against those of the weights read as numbers.
+#include "tessera/weights/ranges.h"
+
 #include <cmath>
 #include <limits>
 #include <random>
@@ -6,7 +8,6 @@
 #include "folder.h"
 #include "tessera/core/error.h"
 #include "tessera/kernels/quantise.h"
-#include "tessera/weights/ranges.h"
 #include "weight_files.h"
 
 namespace tessera::weights {

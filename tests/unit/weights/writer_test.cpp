@@ -1,4 +1,6 @@
 // Writing safetensors: what is written reads back, and nothing half-written is ever seen.
+#include "tessera/weights/writer.h"
+
 #include <cstring>
 
 #include "expect_error.h"
@@ -6,7 +8,6 @@
 #include "tessera/core/error.h"
 #include "tessera/core/rng.h"
 #include "tessera/weights/weights.h"
-#include "tessera/weights/writer.h"
 #include "weight_files.h"
 
 namespace tessera::weights {
