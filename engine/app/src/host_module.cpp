@@ -90,7 +90,6 @@ std::FILE* stream_argument(lua_State* L) {
 }
 
 /// write("stdout" | "stderr", text): what the library writes.
-/// does.
 int write(lua_State* L) {
   std::FILE* stream = stream_argument(L);
   const std::string text = lua_kit::check_text(L, 2, "tessera.host.write.text");

@@ -46,9 +46,8 @@ std::string source_of(lua_State* L) {
 
 constexpr std::uint64_t kMaxBytes = 256u << 20;  // Lua's own loader knows no limit
 
-// Whether `path` is for read_file to read, which Lua's own loader would wait for without a word.
-bool is_waited_for(const std::string& path) {
-  const FileKind kind = file_kind(path);
+// Whether it is for read_file to read: Lua's own loader would wait for it without a word.
+bool is_waited_for(FileKind kind) {
   return kind != FileKind::none && kind != FileKind::file && kind != FileKind::folder;
 }
 
@@ -82,8 +81,9 @@ bool load_waited_for_module(lua_State* L, const std::string& name) {
   const std::string package_path(lua_kit::text_or_empty(L, -1));
   lua_pop(L, 2);
   for (const std::string& file : module_files(package_path, name)) {
-    if (file_kind(file) == FileKind::none) continue;
-    if (!is_waited_for(file)) return false;
+    const FileKind kind = file_kind(file);
+    if (kind == FileKind::none) continue;
+    if (!is_waited_for(kind)) return false;
     if (load_waited_for(L, file)) return true;
     throw Error(ErrorCode::script, fmt::format("error loading module '{}' from file '{}':\n\t{}",
                                                name, file, lua_kit::text_or_empty(L, -1)));
@@ -100,7 +100,8 @@ int call_original(lua_State* L) {
 }
 
 bool names_what_is_waited_for(lua_State* L) {
-  return lua_type(L, 1) == LUA_TSTRING && is_waited_for(lua_kit::check_text(L, 1, "path"));
+  return lua_type(L, 1) == LUA_TSTRING &&
+         is_waited_for(file_kind(lua_kit::check_text(L, 1, "path")));
 }
 
 int load_file(lua_State* L) {

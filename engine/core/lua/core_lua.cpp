@@ -38,7 +38,8 @@ int suggestion(lua_State* L) {
   const std::string word = lua_kit::check_text(L, 1, "word");
   std::vector<std::string> candidates;
   lua_kit::check_table(L, 2, "candidates", "a list of words");
-  for (std::size_t i = 1; i <= lua_kit::border(L, 2); ++i) {
+  const std::size_t length = lua_kit::border(L, 2);
+  for (std::size_t i = 1; i <= length; ++i) {
     lua_kit::push_item(L, 2, i, "candidates");
     candidates.push_back(lua_kit::check_text(L, -1, lua_kit::item_path("candidates", i)));
     lua_pop(L, 1);

@@ -237,7 +237,7 @@ int traceback_handler(lua_State* L) {
 }
 
 int protected_call(lua_State* L, int num_arguments, int num_results) {
-  const CallIntoLua call(L);
+  const NestedCall call(L, Nested::calls_into_lua);
   luaL_checkstack(L, 1, "call from C++");
   const int handler = lua_gettop(L) - num_arguments;
   lua_pushcfunction(L, traceback_handler);

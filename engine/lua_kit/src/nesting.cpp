@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/guard.h"
@@ -33,12 +34,13 @@ struct Stack {
 };
 thread_local Stack stack;
 
-constexpr int kMaxCallsIntoLua = 1000;
-thread_local int num_calls_into_lua = 0;
-// Of coroutines that resume each other; a generator that walks a tree nests as deep as the tree.
-constexpr int kMaxCoroutines = 40'000;
-thread_local int num_coroutines = 0;
-constexpr const char* kCoroutines = "coroutines inside each other";
+struct Limit {
+  int most;
+  const char* of_what;
+};
+constexpr Limit kLimits[] = {{1000, "calls from the engine into Lua"},
+                             {40'000, "coroutines inside each other"}};
+thread_local int num_nested[std::size(kLimits)] = {};
 
 const char* here() { return static_cast<const char*>(__builtin_frame_address(0)); }
 
@@ -80,21 +82,6 @@ void limit_thread_stacks() {
                           known ? fmt::format(" at '{}'", frame.name) : "", how_deep));
 }
 
-// One more of what is counted, while it lives.
-class Counted {
- public:
-  Counted(lua_State* L, int& count, int most, const char* of_what) : count_(count) {
-    if (count >= most) refuse(L, fmt::format("{} {}", most, of_what));
-    ++count_;
-  }
-  ~Counted() { --count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-
- private:
-  int& count_;
-};
-
 // Lua's own functions, upvalue 1 of these. Their messages stay as they are, which name the function
 // as the caller wrote it and the line that it was called from.
 
@@ -107,7 +94,7 @@ void call_original(lua_State* L) {
 
 int resume(lua_State* L) {
   if (!lua_isthread(L, 1)) return luaL_argerror(L, 1, "coroutine expected");
-  const Counted coroutine(L, num_coroutines, kMaxCoroutines, kCoroutines);
+  const NestedCall coroutine(L, Nested::coroutines);
   call_original(L);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
@@ -116,7 +103,7 @@ int resume(lua_State* L) {
 int resume_wrapped(lua_State* L) {
   int status = 0;
   {
-    const Counted coroutine(L, num_coroutines, kMaxCoroutines, kCoroutines);
+    const NestedCall coroutine(L, Nested::coroutines);
     call_original(L);
     status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
   }
@@ -166,13 +153,12 @@ void check_nesting(lua_State* L) {
                         static_cast<double>(stack.top - here()) / (1 << 20)));
 }
 
-CallIntoLua::CallIntoLua(lua_State* L) {
-  if (num_calls_into_lua >= kMaxCallsIntoLua) {
-    refuse(L, fmt::format("{} calls from the engine into Lua", kMaxCallsIntoLua));
-  }
-  ++num_calls_into_lua;
+NestedCall::NestedCall(lua_State* L, Nested what) : count_(num_nested[static_cast<int>(what)]) {
+  const Limit& limit = kLimits[static_cast<int>(what)];
+  if (count_ >= limit.most) refuse(L, fmt::format("{} {}", limit.most, limit.of_what));
+  ++count_;
 }
-CallIntoLua::~CallIntoLua() { --num_calls_into_lua; }
+NestedCall::~NestedCall() { --count_; }
 
 void guard_recursion(lua_State* L) {
   replace(L, "string", "gsub", guarded<substitute>);

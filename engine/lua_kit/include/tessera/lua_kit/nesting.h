@@ -16,15 +16,23 @@ void raise_stack_limit();
 /// @throws Error{script} "calls are nested too deeply ..." where no more is left
 void check_nesting(lua_State* L);
 
-/// Counts calls from C++ into Lua that are under way on this thread: each holds what its caller has
-/// made, a plan or a search, which fills memory long before the stack.
-class CallIntoLua {
+/// What is counted because it fills memory or takes long before the stack is full.
+enum class Nested {
+  calls_into_lua,  ///< from C++: each holds what its caller has made, a plan or a search; 1,000
+  coroutines       ///< that resume each other; a generator nests as deep as its tree; 40,000
+};
+
+/// One more of them on this thread, while it lives.
+class NestedCall {
  public:
-  /// @throws Error{script} "calls are nested too deeply ..." beyond 1,000
-  explicit CallIntoLua(lua_State* L);
-  ~CallIntoLua();
-  CallIntoLua(const CallIntoLua&) = delete;
-  CallIntoLua& operator=(const CallIntoLua&) = delete;
+  /// @throws Error{script} "calls are nested too deeply ..." beyond the number above
+  NestedCall(lua_State* L, Nested what);
+  ~NestedCall();
+  NestedCall(const NestedCall&) = delete;
+  NestedCall& operator=(const NestedCall&) = delete;
+
+ private:
+  int& count_;
 };
 
 /// Makes string.gsub, coroutine.resume and what coroutine.wrap returns ask as well: they call Lua
