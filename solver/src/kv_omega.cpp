@@ -7,11 +7,11 @@ namespace tessera::solver {
 namespace {
 
 // The indicator's reference bitwidth, at which a model has W = 1 once it is normalised.
-std::int32_t reference_of(const indicator::Indicator& indicator) {
+std::int32_t reference_of(const Indicator& indicator) {
   return indicator.has(4) ? 4 : indicator.bitwidths.front();
 }
 
-double total_at(const indicator::Indicator& indicator, std::int32_t bitwidth) {
+double total_at(const Indicator& indicator, std::int32_t bitwidth) {
   double total = 0;
   for (std::size_t layer = 0; layer < indicator.num_layers; ++layer) {
     total += indicator.at(layer, bitwidth);
@@ -36,7 +36,7 @@ double kv_share(const LayerShape& layer) {
 
 double omega_scale(const Problem& problem) {
   if (problem.theta_unit != ThetaUnit::s_per_normalised_omega) return 1;
-  const indicator::Indicator& indicator = problem.serving->indicator;
+  const Indicator& indicator = problem.serving->indicator;
   const double total = total_at(indicator, reference_of(indicator));
   return total > 0 ? 1 / total : 1;
 }
@@ -46,7 +46,7 @@ std::vector<double> kv_omega(const ServingProblem& serving) {
   const auto given = serving.kv_omega.find(static_cast<std::int32_t>(serving.kv_bitwidth));
   if (given != serving.kv_omega.end()) return given->second;
   if (serving.kv_bitwidth >= 16) return std::vector<double>(layers, 0);
-  const indicator::Indicator& indicator = serving.indicator;
+  const Indicator& indicator = serving.indicator;
   const std::int32_t reference = reference_of(indicator);
   const double mean = total_at(indicator, reference) / static_cast<double>(layers);
   const double ratio = step_variance(serving.kv_bitwidth) / step_variance(4);

@@ -18,7 +18,7 @@ namespace {
 
 void set_omega(Instance& instance, const Problem& problem) {
   const ServingProblem& serving = *problem.serving;
-  const indicator::Indicator& indicator = serving.indicator;
+  const Indicator& indicator = serving.indicator;
   if (indicator.num_layers != static_cast<std::size_t>(serving.model.num_layers)) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("problem.indicator: it has {} layers, {} has {}", indicator.num_layers,

@@ -18,7 +18,7 @@ Json serving_to_json(const ServingProblem& serving) {
   json["cluster"] = to_json(serving.cluster);
   json["workload"] = to_json(serving.workload);
   json["bitwidths"] = serving.bitwidths;
-  json["indicator"] = indicator::to_json(serving.indicator);
+  json["indicator"] = to_json(serving.indicator);
   json["kernel_set"] = cost::to_json(serving.kernel_set);
   for (const auto& profile : serving.profiles) {
     Json whole = cost::to_json(*profile);
@@ -87,8 +87,7 @@ ServingProblem serving_from_json(const Json& json, const std::string& path) {
       cluster_from_json(fields.at("cluster"), fields.path_of("cluster"), DataFolders({}));
   serving.workload = workload_from_json(fields.at("workload"), fields.path_of("workload"));
   serving.bitwidths = json_integers(fields.at("bitwidths"), fields.path_of("bitwidths"), 1, 16);
-  serving.indicator =
-      indicator::indicator_from_json(fields.at("indicator"), fields.path_of("indicator"));
+  serving.indicator = indicator_from_json(fields.at("indicator"), fields.path_of("indicator"));
   serving.kernel_set =
       cost::kernel_set_from_json(fields.at("kernel_set"), fields.path_of("kernel_set"));
   if (fields.has("profiles")) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tessera/core/json.h"
+#include "tessera/indicator/indicator.h"
 #include "tessera/solver/problem.h"
 
 namespace tessera {

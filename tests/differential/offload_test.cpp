@@ -12,6 +12,7 @@
 #include "shapes.h"
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
+#include "tessera/indicator/indicator.h"
 
 namespace tessera::solver {
 namespace {

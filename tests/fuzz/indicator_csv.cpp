@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const fuzz::MemoryFile file(text);
     const auto found = indicator::read_indicator(file.path(), "opt-13b");
     fuzz::require(found.omega.size() == found.num_layers * found.bitwidths.size(), "holes");
-    fuzz::require_round_trip(
-        found, [](const Json& json) { return indicator::indicator_from_json(json, "again"); });
+    fuzz::require_round_trip(found,
+                             [](const Json& json) { return indicator_from_json(json, "again"); });
   });
 }

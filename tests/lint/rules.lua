@@ -3,7 +3,8 @@
 
 local M = {}
 
--- What each module may include, besides itself. `M/lua` may include what M may, M, the binding kit and other bindings.
+-- What each module may include, besides itself. `M/lua` may include what M may, M, the binding kit, the bindings of what
+-- M may include, and what its own row adds.
 local may_include = {
   ["kernels"] = {},
   ["engine/core"] = {},
@@ -17,7 +18,8 @@ local may_include = {
   ["engine/weights"] = { "engine/core", "kernels" },
   ["engine/workers"] = { "engine/core" },
   ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "kernels" },
-  ["solver"] = { "engine/core", "engine/cost", "engine/indicator", "engine/sim" },
+  ["solver"] = { "engine/core", "engine/cost", "engine/sim" },
+  ["solver/lua"] = { "engine/indicator/lua" }, -- an indicator is an option of a problem
 }
 
 local max_lines = 499
@@ -97,17 +99,21 @@ function M.module_of(path)
   return owner
 end
 
+local function has_row(from, to)
+  for _, name in ipairs(may_include[from] or {}) do
+    if name == to then return true end
+  end
+  return false
+end
+
 local function allowed(from, to)
-  if from == to or from == "engine/app" then return true end
+  if from == to or from == "engine/app" or has_row(from, to) then return true end
   local bindings = from:match "^(.*)/lua$"
   if bindings then
     if to == bindings or to == "engine/lua_kit" then return true end
     local other = to:match "^(.*)/lua$"
     if other then return other == "engine/core" or allowed(bindings, other) end
-    from = bindings
-  end
-  for _, name in ipairs(may_include[from] or {}) do
-    if name == to then return true end
+    return has_row(bindings, to)
   end
   return false
 end

@@ -119,7 +119,7 @@ std::int64_t num_layers_of(const lua_kit::Options& options) {
   return model->num_layers;
 }
 
-indicator::Indicator make_from_weights(const lua_kit::Options& options) {
+Indicator make_from_weights(const lua_kit::Options& options) {
   WeightsRequest request;
   request.kind = options.choice("kind");
   request.variant = options.choice("variant");

@@ -21,6 +21,6 @@ std::vector<std::int32_t> bitwidths_of(const lua_kit::Options& options);
 std::int64_t num_layers_of(const lua_kit::Options& options);
 
 /// The indicator of a kind that takes weights; Ctrl-C ends it after a layer.
-indicator::Indicator make_from_weights(const lua_kit::Options& options);
+Indicator make_from_weights(const lua_kit::Options& options);
 
 }  // namespace tessera::indicator_lua

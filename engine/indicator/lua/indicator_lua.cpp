@@ -18,8 +18,6 @@
 namespace tessera {
 namespace {
 
-using indicator::Indicator;
-
 std::int32_t bitwidth_at(lua_State* L, int index, const std::string& method) {
   return static_cast<std::int32_t>(
       lua_kit::check_integer(L, index, method + " bitwidth", 1, 16, "bits"));
@@ -113,7 +111,7 @@ Indicator from_table(lua_State* L, int index, const std::string& path,
 }  // namespace
 
 template <>
-const lua_kit::ObjectType<indicator::Indicator>& lua_kit::object_type<indicator::Indicator>() {
+const lua_kit::ObjectType<Indicator>& lua_kit::object_type<Indicator>() {
   static const ObjectType<Indicator> type{
       .name = "tessera.Indicator",
       .doc = "Quality lost per layer and bitwidth.",

@@ -17,15 +17,10 @@
 namespace tessera::indicator {
 namespace {
 
-constexpr std::int64_t kMaxLayers = 10'000;
-constexpr double kMaxOmega = 1e300;
-
 [[noreturn]] void fail(const std::string& path, const std::string& problem,
                        ErrorCode code = ErrorCode::invalid_argument) {
   throw Error(code, path + ": " + problem, path);
 }
-
-// ---- CSV ----
 
 struct Columns {
   std::size_t layer, bitwidth, omega, model, op;
@@ -77,7 +72,7 @@ double omega_value(const CsvTable& table, const CsvRow& row, std::size_t column)
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
-      value < 0 || value > kMaxOmega) {
+      value < 0 || value > kMaxIndicatorOmega) {
     fail(fmt::format("{}, line {}", table.path, row.line),
          fmt::format("{} is {}, a finite number of at least 0 is needed",
                      table.header.fields[column], quote(text)));
@@ -112,9 +107,9 @@ Cells collect(const CsvTable& table, const Columns& columns, const std::string& 
   Cells cells;
   for (const CsvRow& row : table.rows) {
     // Every row is checked, also those of other models: a broken file is broken.
-    const std::int64_t layer = whole_number(table, row, columns.layer, 0, kMaxLayers - 1);
-    const auto bitwidth =
-        static_cast<std::int32_t>(whole_number(table, row, columns.bitwidth, 1, kMaxBitwidth));
+    const std::int64_t layer = whole_number(table, row, columns.layer, 0, kMaxIndicatorLayers - 1);
+    const auto bitwidth = static_cast<std::int32_t>(
+        whole_number(table, row, columns.bitwidth, 1, kMaxIndicatorBitwidth));
     const Cell cell{omega_value(table, row, columns.omega), row.line};
     if (by_model && !model.empty() && row.fields[columns.model] != model) continue;
     const std::string op = columns.op == CsvTable::none ? "" : row.fields[columns.op];
@@ -207,130 +202,6 @@ Indicator assemble(const CsvTable& table, const Columns& columns, const Cells& c
   return result;
 }
 
-// ---- JSON ----
-
-std::int32_t bitwidth_of_key(const std::string& key, const std::string& path) {
-  std::int32_t value = 0;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), value);
-  if (error != std::errc() || end != key.data() + key.size() || value < 1 || value > kMaxBitwidth) {
-    fail(path, fmt::format("the key {} is no bitwidth in [1, {}]", quote(key), kMaxBitwidth));
-  }
-  return value;
-}
-
-void check_num_layers(const Json& layers, const std::string& path) {
-  if (!layers.is_array() || layers.empty() ||
-      layers.size() > static_cast<std::size_t>(kMaxLayers)) {
-    fail(path, fmt::format("an array of 1 to {} layers is needed", kMaxLayers));
-  }
-}
-
-Indicator from_array(const Json& layers, const std::string& path) {
-  check_num_layers(layers, path);
-  std::vector<std::map<std::int32_t, double>> rows;
-  std::set<std::int32_t> bitwidths;
-  for (const Json& layer : layers) {
-    const std::string where = fmt::format("{}: layer {}", path, rows.size());
-    if (!layer.is_object()) fail(where, "an object such as { \"4\": 0.1, \"8\": 0.01 } is needed");
-    JsonFields fields(layer, where);
-    std::map<std::int32_t, double>& row = rows.emplace_back();
-    for (const auto& [key, value] : layer.items()) {
-      const std::int32_t bitwidth = bitwidth_of_key(key, where);
-      if (!row.emplace(bitwidth, fields.number(key.c_str(), 0, kMaxOmega)).second) {
-        fail(where, fmt::format("{} bits are given twice", bitwidth));
-      }
-      bitwidths.insert(bitwidth);
-    }
-  }
-  if (bitwidths.empty()) fail(path, "no bitwidths");
-  Indicator result;
-  result.kind = "imported";
-  result.num_layers = rows.size();
-  result.bitwidths.assign(bitwidths.begin(), bitwidths.end());
-  result.source = path;
-  for (std::size_t layer = 0; layer < rows.size(); ++layer) {
-    for (const std::int32_t bitwidth : result.bitwidths) {
-      const auto it = rows[layer].find(bitwidth);
-      if (it == rows[layer].end()) {
-        fail(path, fmt::format("layer {} has no value for {} bits, other layers have one", layer,
-                               bitwidth));
-      }
-      result.omega.push_back(it->second);
-    }
-  }
-  return result;
-}
-
-std::vector<std::int32_t> ascending_bitwidths(const Json& json, const std::string& path) {
-  std::vector<std::int32_t> bitwidths;
-  for (const double number : json_numbers(json, path, 1, kMaxBitwidth)) {
-    if (std::floor(number) != number) fail(path, fmt::format("{} is not an integer", number));
-    if (!bitwidths.empty() && number <= bitwidths.back()) fail(path, "must ascend, each once");
-    bitwidths.push_back(static_cast<std::int32_t>(number));
-  }
-  if (bitwidths.empty()) fail(path, "is empty");
-  return bitwidths;
-}
-
-// [layer][bitwidth], as omega is.
-std::vector<double> cells_of(const Json& layers, const std::string& path,
-                             const Indicator& indicator) {
-  if (!layers.is_array() || layers.size() != indicator.num_layers) {
-    fail(path, fmt::format("an array of {} layers is needed", indicator.num_layers));
-  }
-  std::vector<double> cells;
-  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    const std::string where = fmt::format("{}[{}]", path, layer);
-    const std::vector<double> values = json_numbers(layers[layer], where, 0, kMaxOmega);
-    if (values.size() != indicator.bitwidths.size()) {
-      fail(where,
-           fmt::format("{} values for {} bitwidths", values.size(), indicator.bitwidths.size()));
-    }
-    cells.insert(cells.end(), values.begin(), values.end());
-  }
-  return cells;
-}
-
-Indicator from_object(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  Indicator result;
-  result.kind = fields.text("kind", "imported");
-  result.variant = fields.text("variant", "");
-  result.overhead_s = fields.number("overhead_s", 0, 1e12, 0);
-  result.weights_s = fields.number("weights_s", 0, 1e12, 0);
-  result.statistics_s = fields.number("statistics_s", 0, 1e12, 0);
-  result.source = fields.text("source", path);
-  const std::string provenance =
-      fields.text("provenance", std::string(to_string(Provenance::modelled)));
-  const std::optional<Provenance> known = provenance_from_string(provenance);
-  if (!known) {
-    fail(fields.path_of("provenance"),
-         fmt::format("{} is none of measured, fitted, published, modelled", quote(provenance)));
-  }
-  result.provenance = *known;
-  result.bitwidths = ascending_bitwidths(fields.at("bitwidths"), fields.path_of("bitwidths"));
-  const Json& omega = fields.at("omega");
-  check_num_layers(omega, fields.path_of("omega"));
-  result.num_layers = omega.size();
-  result.omega = cells_of(omega, fields.path_of("omega"), result);
-  if (fields.has("standard_error")) {
-    result.standard_error =
-        cells_of(fields.at("standard_error"), fields.path_of("standard_error"), result);
-  }
-  fields.finish();
-  return result;
-}
-
-Json rows_of(const std::vector<double>& cells, std::size_t width) {
-  Json rows = Json::array();
-  for (std::size_t first = 0; first < cells.size(); first += width) {
-    Json row = Json::array();
-    for (std::size_t b = 0; b < width; ++b) row.push_back(cells[first + b]);
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
@@ -348,27 +219,6 @@ Indicator read_indicator(const std::string& path, const std::string& model) {
   const CsvTable table = parse_csv(content, path);
   const Columns columns = find_columns(table);
   return assemble(table, columns, collect(table, columns, model));
-}
-
-Indicator indicator_from_json(const Json& json, const std::string& path) {
-  return json.is_array() ? from_array(json, path) : from_object(json, path);
-}
-
-Json to_json(const Indicator& indicator) {
-  Json json;
-  json["kind"] = indicator.kind;
-  json["variant"] = indicator.variant;
-  json["provenance"] = std::string(to_string(indicator.provenance));
-  json["overhead_s"] = indicator.overhead_s;
-  json["weights_s"] = indicator.weights_s;
-  json["statistics_s"] = indicator.statistics_s;
-  json["source"] = indicator.source;
-  json["bitwidths"] = indicator.bitwidths;
-  json["omega"] = rows_of(indicator.omega, indicator.bitwidths.size());
-  if (!indicator.standard_error.empty()) {
-    json["standard_error"] = rows_of(indicator.standard_error, indicator.bitwidths.size());
-  }
-  return json;
 }
 
 }  // namespace tessera::indicator

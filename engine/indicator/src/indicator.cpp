@@ -13,12 +13,6 @@
 namespace tessera::indicator {
 namespace {
 
-std::string list_of(const std::vector<std::int32_t>& bitwidths) {
-  std::vector<std::string> names;
-  for (const std::int32_t b : bitwidths) names.push_back(std::to_string(b));
-  return join(names, ", ");
-}
-
 std::vector<std::int32_t> checked_bitwidths(std::vector<std::int32_t> bitwidths,
                                             std::size_t num_layers) {
   if (num_layers == 0) {
@@ -30,9 +24,10 @@ std::vector<std::int32_t> checked_bitwidths(std::vector<std::int32_t> bitwidths,
   }
   std::sort(bitwidths.begin(), bitwidths.end());
   // One bit has no quantisation step: 2^(b-1) - 1 is 0.
-  if (bitwidths.front() < 2 || bitwidths.back() > kMaxBitwidth) {
+  if (bitwidths.front() < 2 || bitwidths.back() > kMaxIndicatorBitwidth) {
     throw Error(ErrorCode::out_of_range,
-                fmt::format("bitwidths {} go outside [2, {}]", list_of(bitwidths), kMaxBitwidth),
+                fmt::format("bitwidths {} go outside [2, {}]", fmt::join(bitwidths, ", "),
+                            kMaxIndicatorBitwidth),
                 "bitwidths");
   }
   const auto twice = std::adjacent_find(bitwidths.begin(), bitwidths.end());
@@ -94,26 +89,6 @@ void draw_llm_pq_constant(Indicator& indicator, Rng& rng) {
   }
 }
 
-// Where a layer and a bitwidth stand in omega.
-std::size_t cell_of(const Indicator& indicator, std::size_t layer, std::int32_t bitwidth) {
-  if (layer >= indicator.num_layers) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("the indicator has {} layers, layer {} (0-based) was asked for",
-                            indicator.num_layers, layer),
-                "layer_index");
-  }
-  const std::vector<std::int32_t>& known = indicator.bitwidths;
-  const auto it = std::find(known.begin(), known.end(), bitwidth);
-  if (it == known.end()) {
-    throw Error(
-        ErrorCode::out_of_range,
-        fmt::format("the indicator has no value for {} bits; it has {}{}", bitwidth, list_of(known),
-                    indicator.source.empty() ? "" : " (" + indicator.source + ")"),
-        "bitwidth");
-  }
-  return layer * known.size() + static_cast<std::size_t>(it - known.begin());
-}
-
 }  // namespace
 
 Indicator make_empty(const std::string& kind, std::size_t num_layers,
@@ -124,20 +99,6 @@ Indicator make_empty(const std::string& kind, std::size_t num_layers,
   result.bitwidths = checked_bitwidths(bitwidths, num_layers);
   result.omega.reserve(num_layers * result.bitwidths.size());
   return result;
-}
-
-double Indicator::at(std::size_t layer, std::int32_t bitwidth) const {
-  return omega[cell_of(*this, layer, bitwidth)];
-}
-
-std::optional<double> Indicator::standard_error_at(std::size_t layer, std::int32_t bitwidth) const {
-  const std::size_t cell = cell_of(*this, layer, bitwidth);
-  if (standard_error.empty()) return std::nullopt;
-  return standard_error[cell];
-}
-
-bool Indicator::has(std::int32_t bitwidth) const {
-  return std::find(bitwidths.begin(), bitwidths.end(), bitwidth) != bitwidths.end();
 }
 
 Indicator make_constant(std::size_t num_layers, const std::vector<std::int32_t>& bitwidths) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/core/cluster.h"
+#include "tessera/core/indicator.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/plan.h"
@@ -15,7 +16,6 @@
 #include "tessera/cost/kernel_set.h"
 #include "tessera/cost/memory.h"
 #include "tessera/cost/profile.h"
-#include "tessera/indicator/indicator.h"
 #include "tessera/sim/pipeline.h"
 #include "tessera/solver/constraint.h"
 #include "tessera/solver/mesh.h"
@@ -36,7 +36,7 @@ struct ServingProblem {
   Cluster cluster;
   Workload workload;
   std::vector<std::int32_t> bitwidths;  ///< ascending, distinct
-  indicator::Indicator indicator;
+  Indicator indicator;
   cost::KernelSet kernel_set;
   /// What is known about the speed of the cluster's devices; those without one are priced by the
   /// roofline.

@@ -1,44 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "tessera/core/json_fwd.h"
-#include "tessera/core/model_shape.h"
-#include "tessera/core/provenance.h"
+#include "tessera/core/indicator.h"
 
 namespace tessera::indicator {
 
-inline constexpr std::int32_t kMaxBitwidth = 32;
-
-/// How much quality a layer loses at a bitwidth: omega[layer][bit] >= 0, raw (not normalised).
-struct Indicator {
-  std::string kind;     ///< "constant", "random", "variance", "hessian", "gptq_error", "measured",
-                        ///< "imported"
-  std::string variant;  ///< where a kind has several
-  std::vector<std::int32_t> bitwidths;  ///< ascending
-  std::vector<double> omega;            ///< [num_layers * bitwidths.size()]
-  std::vector<double> standard_error;   ///< of omega where it was sampled, else empty
-  std::size_t num_layers = 0;
-  double overhead_s = 0;    ///< time it took to obtain, of which
-  double weights_s = 0;     ///< over the weights
-  double statistics_s = 0;  ///< over what calibration saw
-  Provenance provenance = Provenance::modelled;
-  std::string source;
-
-  /// @throws Error{out_of_range} for a layer or bitwidth that it does not hold.
-  double at(std::size_t layer, std::int32_t bitwidth) const;
-  /// Of omega, where it is the mean of a sample, such as a loss over pieces of text.
-  /// @throws Error{out_of_range} as `at` does.
-  std::optional<double> standard_error_at(std::size_t layer, std::int32_t bitwidth) const;
-  bool has(std::int32_t bitwidth) const;
-};
-
 /// Without values yet; room for all.
 /// @throws Error{invalid_argument, out_of_range} for no layers, no bitwidths, one given twice or
-/// outside [2, kMaxBitwidth]
+/// outside [2, kMaxIndicatorBitwidth]
 Indicator make_empty(const std::string& kind, std::size_t num_layers,
                      const std::vector<std::int32_t>& bitwidths);
 
@@ -56,16 +28,13 @@ Indicator make_constant(std::size_t num_layers, const std::vector<std::int32_t>&
 Indicator make_random(std::size_t num_layers, const std::vector<std::int32_t>& bitwidths,
                       const std::string& variant, std::uint64_t seed);
 
-/// JSON: { "bitwidths": [..], "omega": [[..] per layer] } (what `save` writes; "standard_error",
-/// shaped as omega, may be there), or an array of objects { "3": x, "4": y, ... }. CSV with a
-/// header: columns layer, bit|bitwidth, omega|gptq_error_mean (summed over an `operator` column),
-/// and optionally model (then `model` picks rows). Lines that start with '#' are comments. Layers
-/// are numbered from 0. Every layer must have every bitwidth that any layer has; a missing one is
-/// an error that names it. A file with an `operator` column is a log of what was run: there, a
-/// bitwidth that some layer lacks, in whole or in one operator, is left out and `source` says so.
+/// CSV with a header: columns layer, bit|bitwidth, omega|gptq_error_mean (summed over an `operator`
+/// column), and optionally model (then `model` picks rows). Lines that start with '#' are comments.
+/// Layers are numbered from 0. Every layer must have every bitwidth that any layer has; a missing
+/// one is an error that names it. A file with an `operator` column is a log of what was run: there,
+/// a bitwidth that some layer lacks, in whole or in one operator, is left out and `source` says so.
+/// Or JSON, as indicator_from_json reads it.
 /// @throws Error{invalid_argument | not_found | out_of_range} naming file and line or field.
 Indicator read_indicator(const std::string& path, const std::string& model);
-Indicator indicator_from_json(const Json& json, const std::string& path);
-Json to_json(const Indicator& indicator);
 
 }  // namespace tessera::indicator
