@@ -91,8 +91,8 @@ void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::Servin
   }
   serving.kv_omega.clear();
   lua_kit::for_each_pair(L, -1, path, [&] {
-    const auto bitwidth =
-        static_cast<std::int32_t>(lua_kit::check_integer(L, -2, path + " bitwidth", 2, 16, "bits"));
+    const auto bitwidth = static_cast<std::int32_t>(
+        lua_kit::check_integer(L, -2, path + " bitwidth", kMinKvBitwidth, kMaxKvBitwidth, "bits"));
     serving.kv_omega[bitwidth] =
         omega_of_layers(L, fmt::format("{}[{}]", path, bitwidth), num_layers);
   });

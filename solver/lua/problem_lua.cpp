@@ -152,12 +152,14 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
            {"kv_bitwidths", "number[]?", "Of the KV cache, to choose from (bits)",
             [](lua_State* L, const P& p) {
               push_serving(L, p, &S::kv_bitwidths,
-                           [](lua_State* l, const std::vector<double>& b) { push_numbers(l, b); });
+                           [](lua_State* l, const std::vector<std::int32_t>& b) {
+                             push_numbers(l, {b.begin(), b.end()});
+                           });
             }},
            {"kv_bitwidth", "number?", "Of the KV cache (bits); the first where it is open",
             [](lua_State* L, const P& p) {
               push_serving(L, p, &S::kv_bitwidth,
-                           [](lua_State* l, const double& b) { lua_pushnumber(l, b); });
+                           [](lua_State* l, const std::int32_t& b) { lua_pushnumber(l, b); });
             }},
            {"allow_empty_stage", "boolean", "Middle stages may be empty",
             [](lua_State* L, const P& p) { lua_pushboolean(L, p.problem.allow_empty_stage); }},

@@ -84,8 +84,8 @@ Check check_memory(const Plan& plan, const ServingProblem& serving,
   for (std::size_t k = 0; k < tallies.size(); ++k) {
     const ClusterDevice& slot =
         cluster.devices[static_cast<std::size_t>(plan.stages[k].device_index)];
-    const double usable = slot.device.memory_bytes -
-                          cost::reserve_bytes(slot.device, {serving.memory, serving.kv_bitwidth});
+    const double usable =
+        slot.device.memory_bytes - cost::reserve_bytes(slot.device, memory_query(serving));
     if (tallies[k].device > usable * (1.0L + kMemorySlack)) {
       return broken("memory", fmt::format("stage {} on {} needs {}, has {}; offload more of it",
                                           k + 1, slot.device.name,
@@ -159,7 +159,7 @@ Check check_stage_numbers(const PlanStage& stage, const Tally& t, std::size_t k)
 }
 
 Check check_fixed_memory(const Plan& plan, const ServingProblem& serving) {
-  const cost::MemoryQuery query{serving.memory, serving.kv_bitwidth};
+  const cost::MemoryQuery query = memory_query(serving);
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlanStage& stage = plan.stages[k];
     const Device& device =

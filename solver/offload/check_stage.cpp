@@ -44,7 +44,7 @@ class StageCheck {
   }
 
  private:
-  cost::MemoryQuery query() const { return {serving_.memory, serving_.kv_bitwidth}; }
+  cost::MemoryQuery query() const { return memory_query(serving_); }
 
   Real cache_of(const LayerShape& layer, Real requests, Real tokens) const {
     const bool windowed =

@@ -61,13 +61,10 @@ class StageBuilder {
   }
 
  private:
-  cost::MemoryQuery query() const { return {serving_.memory, serving_.kv_bitwidth}; }
+  cost::MemoryQuery query() const { return memory_query(serving_); }
 
   double kv_bytes(const LayerShape& layer, double requests, double tokens) const {
-    if (serving_.memory == cost::MemoryPreset::physical && layer.attention_window)
-      tokens = std::min(tokens, static_cast<double>(*layer.attention_window));
-    const auto width = static_cast<double>(layer.num_kv_heads * layer.head_dim);
-    return 2 * requests * tokens * width * serving_.kv_bitwidth / 8;
+    return cost::layer_kv_bytes(layer, requests, tokens, query());
   }
 
   double seconds(const LayerShape& layer, cost::Phase phase, double tokens, double context) const {

@@ -15,7 +15,7 @@ WeightBytes weight_bytes(const Problem& problem, const Instance& instance) {
     return weights;
   }
   const ServingProblem& serving = *problem.serving;
-  const cost::MemoryQuery query{serving.memory, serving.kv_bitwidth};
+  const cost::MemoryQuery query = memory_query(serving);
   for (const LayerShape& layer : serving.model.layer_classes) {
     for (const std::int32_t bit : serving.bitwidths) {
       weights.layer.push_back(cost::layer_weight_bytes(layer, bit, query));

@@ -20,8 +20,8 @@ double total_at(const Indicator& indicator, std::int32_t bitwidth) {
 }
 
 // Variance of a rounding step at `bitwidth`, by the range of values.
-double step_variance(double bitwidth) {
-  const double step = 1 / (std::exp2(bitwidth - 1) - 1);
+double step_variance(std::int32_t bitwidth) {
+  const double step = 1 / (std::ldexp(1.0, bitwidth - 1) - 1);
   return step * step;
 }
 
@@ -43,7 +43,7 @@ double omega_scale(const Problem& problem) {
 
 std::vector<double> kv_omega(const ServingProblem& serving) {
   const auto layers = static_cast<std::size_t>(serving.model.num_layers);
-  const auto given = serving.kv_omega.find(static_cast<std::int32_t>(serving.kv_bitwidth));
+  const auto given = serving.kv_omega.find(serving.kv_bitwidth);
   if (given != serving.kv_omega.end()) return given->second;
   if (serving.kv_bitwidth >= 16) return std::vector<double>(layers, 0);
   const Indicator& indicator = serving.indicator;

@@ -38,7 +38,7 @@ void set_omega(Instance& instance, const Problem& problem) {
 // Summed over the members of a tensor-parallel group, one row per degree.
 void set_bytes(Instance& instance, const ServingProblem& serving,
                const std::vector<std::int32_t>& degrees) {
-  const cost::MemoryQuery query{serving.memory, serving.kv_bitwidth};
+  const cost::MemoryQuery query = memory_query(serving);
   instance.embedding_bytes.clear();
   for (const std::int32_t degree : degrees) {
     const ModelShape member = cost::shard(serving.model, degree);
@@ -59,7 +59,7 @@ void set_bytes(Instance& instance, const ServingProblem& serving,
 
 Instance lower_serving(const Problem& problem) {
   const ServingProblem& serving = *problem.serving;
-  const cost::MemoryQuery query{serving.memory, serving.kv_bitwidth};
+  const cost::MemoryQuery query = memory_query(serving);
   Instance instance;
   instance.name = fmt::format("{} on {}", serving.model.name, serving.cluster.name);
   instance.bitwidths = serving.bitwidths;

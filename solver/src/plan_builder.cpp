@@ -26,7 +26,7 @@ StagePlace place_of(std::size_t position, std::size_t stages) {
 StageMemory serving_memory(const ServingProblem& serving, const Plan& plan, const PlanStage& stage,
                            std::int32_t degree, StagePlace place) {
   const ModelShape member = cost::shard(serving.model, degree);
-  const cost::MemoryQuery query{serving.memory, serving.kv_bitwidth};
+  const cost::MemoryQuery query = memory_query(serving);
   const Device& device =
       serving.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
   StageMemory memory;

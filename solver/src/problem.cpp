@@ -26,7 +26,7 @@ Json serving_to_json(const ServingProblem& serving) {
     json["profiles"].push_back(std::move(whole));
   }
   json["memory"] = cost::to_string(serving.memory);
-  json["kv_bitwidth"] = serving.kv_bitwidth;
+  json["kv_bitwidth"] = static_cast<double>(serving.kv_bitwidth);  // files have it as 16.0
   for (const auto& [bitwidth, omega] : serving.kv_omega) {
     json["kv_omega"][std::to_string(bitwidth)] = omega;
   }
@@ -41,7 +41,8 @@ void read_kv_omega(const Json& json, const std::string& path, ServingProblem& se
   for (const auto& [key, list] : json.items()) {
     const std::string where = path + "." + key;
     const std::int32_t bitwidth =
-        json_integers(Json::array({parse_json(key, where)}), where, 2, 16).front();
+        json_integers(Json::array({parse_json(key, where)}), where, kMinKvBitwidth, kMaxKvBitwidth)
+            .front();
     std::vector<double>& omega = serving.kv_omega[bitwidth];
     if (!list.is_array() || list.size() != static_cast<std::size_t>(serving.model.num_layers)) {
       throw Error(ErrorCode::invalid_argument, where + ": one number per layer belongs here",
@@ -99,7 +100,8 @@ ServingProblem serving_from_json(const Json& json, const std::string& path) {
                 path);
   }
   serving.memory = memory == "physical" ? cost::MemoryPreset::physical : cost::MemoryPreset::llm_pq;
-  serving.kv_bitwidth = fields.number("kv_bitwidth", 2, 32);
+  serving.kv_bitwidth =
+      static_cast<std::int32_t>(fields.integer("kv_bitwidth", kMinKvBitwidth, kMaxKvBitwidth));
   serving.kv_bitwidths = {serving.kv_bitwidth};
   if (fields.has("kv_omega")) {
     read_kv_omega(fields.at("kv_omega"), fields.path_of("kv_omega"), serving);
@@ -117,6 +119,10 @@ std::string_view to_string(ThetaUnit unit) {
 
 std::string_view to_string(Objective objective) {
   return objective == Objective::paper ? "paper" : "steady";
+}
+
+cost::MemoryQuery memory_query(const ServingProblem& serving) {
+  return {serving.memory, serving.kv_bitwidth};
 }
 
 Json to_json(const Problem& problem) {

@@ -129,7 +129,7 @@ void ServingCosts::add_links(PhaseCosts& costs, double bytes) const {
 }
 
 void ServingCosts::add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const {
-  const cost::MemoryQuery query{serving_.memory, serving_.kv_bitwidth};
+  const cost::MemoryQuery query = memory_query(serving_);
   const auto bytes = phase == cost::Phase::prefill ? cost::prefill_activation_bytes
                                                    : cost::decode_activation_bytes;
   costs.activation_bytes.resize(4 * degrees_.size());

@@ -78,7 +78,7 @@ Variants list_variants(const Problem& problem) {
   }
   variants.notes = choices.notes;
   for (const Mesh& mesh : choices.meshes) {
-    for (const double kv_bitwidth : serving.kv_bitwidths) {
+    for (const std::int32_t kv_bitwidth : serving.kv_bitwidths) {
       Problem variant = problem;
       variant.serving->mesh = normalised(mesh);
       variant.serving->tensor_parallel.clear();

@@ -32,7 +32,7 @@ Workload any_workload() {
 MemoryQuery any_query() {
   MemoryQuery query;
   query.preset = *rc::gen::element(MemoryPreset::physical, MemoryPreset::llm_pq);
-  query.kv_bitwidth = *rc::gen::element(4.0, 8.0, 16.0);
+  query.kv_bitwidth = *rc::gen::element(4, 8, 16);
   query.group_size = *rc::gen::element(0.0, 32.0, 64.0, 128.0, 1024.0);
   return query;
 }
@@ -82,7 +82,7 @@ RC_GTEST_PROP(LatencyProperty, LayerIsPositiveAndMonotone, ()) {
   const auto device = *rc::gen::element(testing::t4(), testing::v100());
   const auto latency = make_roofline(device, testing::test_kernels());
   const auto bitwidth = *rc::gen::element(3, 4, 8, 16);
-  const double kv_bitwidth = *rc::gen::element(8.0, 16.0);
+  const std::int32_t kv_bitwidth = *rc::gen::element(8, 16);
   const bool prefill = *rc::gen::arbitrary<bool>();
   LayerWork work;
   work.phase = prefill ? Phase::prefill : Phase::decode;

@@ -171,6 +171,12 @@ std::int64_t LayerShape::active_linear_parameters() const {
   return total;
 }
 
+double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens,
+                      double kv_bitwidth) {
+  const auto width = static_cast<double>(layer.num_kv_heads * layer.head_dim);
+  return 2 * sequences * tokens * width * kv_bitwidth / 8;
+}
+
 std::int64_t ModelShape::num_parameters() const {
   std::int64_t total = token_embedding_parameters + position_embedding_parameters +
                        embedding_other_parameters + final_other_parameters;
@@ -191,12 +197,11 @@ std::int64_t ModelShape::num_active_parameters() const {
 std::int64_t ModelShape::layer_parameters() const { return layer(0).parameters(); }
 
 double ModelShape::kv_bytes_per_token(double kv_bitwidth) const {
-  double values = 0;
+  double bytes = 0;
   for (std::int64_t i = 0; i < num_layers; ++i) {
-    const LayerShape& shape = layer(i);
-    values += 2.0 * static_cast<double>(shape.num_kv_heads * shape.head_dim);
+    bytes += kv_cache_bytes(layer(i), 1, 1, kv_bitwidth);
   }
-  return values * kv_bitwidth / 8;
+  return bytes;
 }
 
 double ModelShape::layer_bytes(double bitwidth) const {

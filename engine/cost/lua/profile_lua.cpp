@@ -80,11 +80,12 @@ const OptionTable& layer_options() {
         .min = 1,
         .max = 16},
        {.name = "kv_bitwidth",
+        .type = OptionType::integer,
         .doc = "Of keys and values",
         .unit = "bits",
         .default_text = "16",
-        .min = 2,
-        .max = 32},
+        .min = kMinKvBitwidth,
+        .max = kMaxKvBitwidth},
        {.name = "phase",
         .type = OptionType::choice,
         .doc = "Prompt pass or one-token pass",
@@ -122,10 +123,10 @@ int layer_s(lua_State* L) {
                 "profile:layer_s.tokens");
   }
   work.context_tokens = options.number("context_tokens");
-  return push_prediction(L,
-                         bound.model->layer(model->layer_classes.front(),
-                                            static_cast<std::int32_t>(options.integer("bitwidth")),
-                                            options.number("kv_bitwidth"), work));
+  return push_prediction(
+      L, bound.model->layer(model->layer_classes.front(),
+                            static_cast<std::int32_t>(options.integer("bitwidth")),
+                            static_cast<std::int32_t>(options.integer("kv_bitwidth")), work));
 }
 
 int save(lua_State* L) {

@@ -186,12 +186,16 @@ double layer_weight_bytes(const LayerShape& layer, double bitwidth, const Memory
 }
 
 double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const MemoryQuery& query) {
-  check_range(query.kv_bitwidth, 1, 32, "kv_bitwidth");
-  double tokens = longest_context(workload);
+  return layer_kv_bytes(layer, count(workload.batch_size), longest_context(workload), query);
+}
+
+double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
+                      const MemoryQuery& query) {
+  check_range(query.kv_bitwidth, kMinKvBitwidth, kMaxKvBitwidth, "kv_bitwidth");
   if (query.preset == MemoryPreset::physical && layer.attention_window) {
     tokens = std::min(tokens, count(*layer.attention_window));
   }
-  return 2 * count(workload.batch_size) * tokens * kv_width(layer) * query.kv_bitwidth / 8;
+  return kv_cache_bytes(layer, sequences, tokens, query.kv_bitwidth);
 }
 
 double embedding_bytes(const ModelShape& model, bool first, bool last, const MemoryQuery& query) {

@@ -106,12 +106,12 @@ class Profiled final : public ProfiledModel {
         kernels_(std::move(kernels)),
         roofline_(make_roofline(profile_->device, kernels_)) {}
 
-  Sourced layer_s(const LayerShape& shape, std::int32_t bitwidth, double kv_bitwidth,
+  Sourced layer_s(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                   const LayerWork& work) const override {
     return layer(shape, bitwidth, kv_bitwidth, work).seconds;
   }
 
-  Prediction layer(const LayerShape& shape, std::int32_t bitwidth, double kv_bitwidth,
+  Prediction layer(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
     const Sourced roofline = roofline_->layer_s(shape, bitwidth, kv_bitwidth, work);
     if (auto direct = measured_layer(shape, bitwidth, kv_bitwidth, work, roofline)) return *direct;
@@ -166,7 +166,7 @@ class Profiled final : public ProfiledModel {
   }
 
   std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
-                                           double kv_bitwidth, const LayerWork& work) const {
+                                           std::int32_t kv_bitwidth, const LayerWork& work) const {
     return measured_layer(shape, bitwidth, kv_bitwidth, work,
                           roofline_->layer_s(shape, bitwidth, kv_bitwidth, work));
   }
@@ -188,7 +188,7 @@ class Profiled final : public ProfiledModel {
 
   /// Layers are measured with 16-bit keys and values.
   Prediction at_kv_bitwidth(const Prediction& direct, const LayerShape& shape,
-                            std::int32_t bitwidth, double kv_bitwidth, const LayerWork& work,
+                            std::int32_t bitwidth, std::int32_t kv_bitwidth, const LayerWork& work,
                             const Sourced& roofline) const {
     if (kv_bitwidth == 16) return direct;
     return carried(direct, roofline.value / roofline_->layer_s(shape, bitwidth, 16, work).value);
@@ -208,7 +208,7 @@ class Profiled final : public ProfiledModel {
   }
 
   std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
-                                           double kv_bitwidth, const LayerWork& work,
+                                           std::int32_t kv_bitwidth, const LayerWork& work,
                                            const Sourced& roofline) const {
     OpQuery query;
     query.op = Op::layer;

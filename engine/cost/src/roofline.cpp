@@ -39,10 +39,15 @@ void check_positive(double value, const char* name, const std::string& where) {
               fmt::format("{}: {} is {}, a positive number is needed", where, name, value), name);
 }
 
-void check_work(const LayerWork& work, double kv_bitwidth) {
+void check_work(const LayerWork& work, std::int32_t kv_bitwidth) {
   check_positive(work.batch_size, "batch_size", "latency of a layer");
   check_positive(work.tokens, "tokens", "latency of a layer");
-  check_positive(kv_bitwidth, "kv_bitwidth", "latency of a layer");
+  if (kv_bitwidth < kMinKvBitwidth || kv_bitwidth > kMaxKvBitwidth) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("latency of a layer: kv_bitwidth is {}, the allowed range is [{}, {}]",
+                            kv_bitwidth, kMinKvBitwidth, kMaxKvBitwidth),
+                "kv_bitwidth");
+  }
   if (!std::isfinite(work.context_tokens) || work.context_tokens < 0) {
     throw Error(ErrorCode::out_of_range,
                 fmt::format("latency of a layer: context_tokens is {}, at least 0 is needed",
@@ -76,7 +81,7 @@ class Roofline final : public LatencyModel {
     attention_bytes_per_s_ = device_.memory_bytes_per_s * kernels_.attention_memory_ratio;
   }
 
-  Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
+  Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                   const LayerWork& work) const override {
     check_work(work, kv_bitwidth);
     const Kernel kernel = find_kernel(bitwidth);

@@ -29,7 +29,7 @@ class TensorParallel final : public LatencyModel {
   TensorParallel(std::unique_ptr<LatencyModel> member, std::int64_t degree, Link link)
       : member_(std::move(member)), degree_(degree), link_(std::move(link)) {}
 
-  Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
+  Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                   const LayerWork& work) const override {
     Sourced time = member_->layer_s(shard(layer, degree_), bitwidth, kv_bitwidth, work);
     const double hidden = layer.linears.empty() ? 0 : count(layer.linears.front().in_features);

@@ -166,8 +166,10 @@ TEST(Memory, RefusesNonsense) {
   const LayerShape layer = opt_30b().layer_classes.front();
   const Workload batch = workload(4, 512, 10);
   MemoryQuery query;
-  query.kv_bitwidth = std::nan("");
-  EXPECT_THROW(layer_kv_bytes(layer, batch, query), Error);
+  for (const std::int32_t kv_bitwidth : {kMinKvBitwidth - 1, kMaxKvBitwidth + 1}) {
+    query.kv_bitwidth = kv_bitwidth;
+    EXPECT_THROW(layer_kv_bytes(layer, batch, query), Error);
+  }
   query = {};
   query.group_size = -1;
   EXPECT_THROW(layer_weight_bytes(layer, 4, query), Error);

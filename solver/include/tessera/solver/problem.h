@@ -43,7 +43,7 @@ struct ServingProblem {
   std::vector<std::shared_ptr<const cost::Profile>> profiles;
   bool with_profiles = true;  ///< false: the script wants the roofline alone
   cost::MemoryPreset memory = cost::MemoryPreset::physical;
-  double kv_bitwidth = 16;
+  std::int32_t kv_bitwidth = 16;
   /// Quality lost by a KV cache of a bitwidth, [bitwidth][num_layers], in the indicator's units.
   /// What is absent has the default of `kv_omega`.
   std::map<std::int32_t, std::vector<double>> kv_omega;
@@ -51,7 +51,7 @@ struct ServingProblem {
 
   /// Choices that are still open: a problem with several is planned once for each.
   std::vector<std::int32_t> tensor_parallel = {1};  ///< degrees that a mesh may have, ascending
-  std::vector<double> kv_bitwidths = {16};          ///< as given, the first being `kv_bitwidth`
+  std::vector<std::int32_t> kv_bitwidths = {16};    ///< as given, the first being `kv_bitwidth`
 };
 
 /// What is to be planned: a serving problem or an abstract instance file, and what counts as good.
@@ -67,6 +67,9 @@ struct Problem {
   bool allow_empty_stage = false;
   std::vector<Constraint> constraints;  ///< names differ
 };
+
+/// How the memory of the problem's stages is counted.
+cost::MemoryQuery memory_query(const ServingProblem& serving);
 
 Json to_json(const Problem& problem);
 Problem problem_from_json(const Json& json, const std::string& path);

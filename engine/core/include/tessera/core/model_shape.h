@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+/// Bitwidths that a KV cache may have: whole bits in [kMinKvBitwidth, kMaxKvBitwidth].
+inline constexpr std::int32_t kMinKvBitwidth = 2, kMaxKvBitwidth = 16;
+
 /// One kind of weight matrix of a decoder layer; these are what quantisation applies to.
 struct LinearShape {
   std::string name;  ///< "q_proj", "up_proj", "experts.up_proj"
@@ -39,6 +42,9 @@ struct LayerShape {
 
   friend bool operator==(const LayerShape&, const LayerShape&) = default;
 };
+
+/// Bytes of the keys and values that one layer keeps of `tokens` of each of `sequences`.
+double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens, double kv_bitwidth);
 
 /// Architecture of a decoder-only transformer: everything that costs need, nothing about weights.
 struct ModelShape {

@@ -27,7 +27,7 @@ class LatencyModel {
   virtual ~LatencyModel() = default;
   /// Seconds of one decoder layer at `bitwidth`. @throws Error{unsupported} when no kernel runs
   /// that bitwidth here.
-  virtual Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
+  virtual Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                           const LayerWork& work) const = 0;
   /// Token and position embedding for `rows` tokens.
   virtual Sourced embedding_s(const ModelShape& model, double rows) const = 0;

@@ -19,7 +19,7 @@ std::string_view to_string(MemoryPreset preset);
 
 struct MemoryQuery {
   MemoryPreset preset = MemoryPreset::physical;
-  double kv_bitwidth = 16;
+  std::int32_t kv_bitwidth = 16;
   double group_size =
       128;  ///< weights that share one scale and zero point; 0: one per output channel
 };
@@ -30,7 +30,11 @@ double layer_weight_bytes(const LayerShape& layer, double bitwidth, const Memory
 
 /// KV cache of one layer for the whole batch at full length (longest prompt + longest output, or
 /// the attention window).
+/// @throws Error{out_of_range} for a kv_bitwidth outside [kMinKvBitwidth, kMaxKvBitwidth].
 double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const MemoryQuery& query);
+/// Of `sequences` that have reached `tokens` each.
+double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
+                      const MemoryQuery& query);
 
 /// Embeddings and LM head in FP16 on a stage that is first, last, both or neither.
 double embedding_bytes(const ModelShape& model, bool first, bool last, const MemoryQuery& query);

@@ -98,7 +98,7 @@ struct Prediction {
 /// 2023, 4 % for others.
 class ProfiledModel : public LatencyModel {
  public:
-  virtual Prediction layer(const LayerShape& layer, std::int32_t bitwidth, double kv_bitwidth,
+  virtual Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                            const LayerWork& work) const = 0;
   /// GEMM or attention alone. Without a part: the same op of another dtype that has one times the
   /// ratio of the floors, else the floor at the kernel rule's ratios.
