@@ -100,11 +100,11 @@ std::vector<solver::Constraint> constraints_argument(lua_State* L, int index,
 }
 
 int add_constraint(lua_State* L) {
-  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const solver::OpenProblem& p = problem_argument(L, 1);
   const std::string path = "problem:add_constraint";
   solver::Constraint added = constraint_argument(L, 2, path);
-  resolve(added, p.instance, path);
-  solver::Problem changed = p.problem;
+  resolve(added, p.first.instance(), path);
+  solver::Problem changed = p.first.problem();
   for (const solver::Constraint& other : changed.constraints) {
     if (other.name == added.name) {
       throw Error(ErrorCode::invalid_argument,
@@ -115,7 +115,7 @@ int add_constraint(lua_State* L) {
     }
   }
   changed.constraints.push_back(std::move(added));
-  push_lowered(L, std::move(changed));
+  push_problem(L, {solver::LoweredProblem(std::move(changed)), p.choices});
   return 1;
 }
 

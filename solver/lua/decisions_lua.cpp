@@ -12,6 +12,7 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/build_plan.h"
 #include "tessera/solver/mix_bound.h"
 #include "tessera/solver/replan.h"
 #include "tessera/solver/what_if.h"
@@ -53,10 +54,11 @@ const OptionTable& replan_options() {
   return table;
 }
 
-std::vector<solver::Holding> holdings_of(const Plan& plan, const std::vector<std::int64_t>& lost) {
+std::vector<solver::Holding> holdings_of(const solver::PipelinePlan& plan,
+                                         const std::vector<std::int64_t>& lost) {
   std::vector<solver::Holding> holdings;
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const PlanStage& stage = plan.stages[k];
+    const solver::PlanStage& stage = plan.stages[k];
     if (std::find(lost.begin(), lost.end(), stage.device_index) != lost.end()) continue;
     holdings.push_back({stage.device, stage.node, static_cast<std::size_t>(stage.first_layer),
                         stage.bitwidths, k == 0, k + 1 == plan.stages.size()});
@@ -65,8 +67,8 @@ std::vector<solver::Holding> holdings_of(const Plan& plan, const std::vector<std
 }
 
 /// The earlier plan where it can still be read on the new devices; else its micro-batch sizes only.
-solver::Candidate earlier_candidate(const solver::Instance& instance, const Plan& plan,
-                                    bool all_there) {
+solver::Candidate earlier_candidate(const solver::Instance& instance,
+                                    const solver::PipelinePlan& plan, bool all_there) {
   solver::Candidate earlier;
   try {
     if (all_there) earlier = solver::candidate_of(instance, plan);
@@ -91,7 +93,7 @@ void push_moves(lua_State* L, const solver::Moves& moves) {
 int device_groups(lua_State* L) {
   lua_newtable(L);
   int n = 0;
-  for (const solver::DeviceGroup& group : problem_argument(L, 1).instance.groups) {
+  for (const solver::DeviceGroup& group : problem_argument(L, 1).first.instance().groups) {
     lua_createtable(L, 0, 3);
     lua_kit::push_text(L, group.name);
     lua_setfield(L, -2, "device");
@@ -105,22 +107,24 @@ int device_groups(lua_State* L) {
 
 /// with_devices(problem, counts): the problem on some of its devices.
 int with_devices(lua_State* L) {
-  push_lowered(L, solver::with_devices(problem_argument(L, 1).problem, counts_argument(L, 2)));
+  const solver::OpenProblem& p = problem_argument(L, 1);
+  push_problem(
+      L, {solver::LoweredProblem(solver::with_devices(p.first, counts_argument(L, 2))), p.choices});
   return 1;
 }
 
 /// mix_bounds(problem, { counts, ... }): the least latency_s of each mix; math.huge where it
 /// cannot hold the model.
 int mix_bounds(lua_State* L) {
-  const LoweredProblem& p = problem_argument(L, 1);
-  const solver::MixBound bound(p.instance);
+  const solver::Instance& instance = problem_argument(L, 1).first.instance();
+  const solver::MixBound bound(instance);
   std::vector<double> latencies;
   lua_kit::for_each_item(L, 2, "mixes", [&](std::size_t, const std::string& path) {
     const auto counts = counts_argument(L, lua_gettop(L));
-    if (counts.size() != p.instance.groups.size()) {
+    if (counts.size() != instance.groups.size()) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: {} counts for {} device groups", path, counts.size(),
-                              p.instance.groups.size()),
+                              instance.groups.size()),
                   "mixes");
     }
     latencies.push_back(bound.latency_s(counts));
@@ -132,37 +136,38 @@ int mix_bounds(lua_State* L) {
 /// replan(plan, problem, optimum, { tolerance =, lost =, time_limit_s = }): the plan, and what it
 /// moves.
 int replan(lua_State* L) {
-  const Plan& plan = *lua_kit::check_object<Plan>(L, 1, "ts.replan plan");
-  const LoweredProblem& p = problem_argument(L, 2);
-  const Plan& optimum = *lua_kit::check_object<Plan>(L, 3, "optimum");
+  const auto earlier = lua_kit::check_object<solver::Plan>(L, 1, "ts.replan plan");
+  const solver::PipelinePlan& plan = pipeline_of(*earlier, "ts.replan plan");
+  const solver::LoweredProblem& p = problem_argument(L, 2).first;
+  const solver::Instance& instance = p.instance();
+  const auto best = lua_kit::check_object<solver::Plan>(L, 3, "optimum");
+  const solver::PipelinePlan& optimum = pipeline_of(*best, "optimum");
   const lua_kit::Options options(L, 4, replan_options(), "ts.replan");
   std::vector<std::int64_t> lost;
   if (options.given("lost")) lost = options.integers("lost");
   const auto holdings = holdings_of(plan, lost);
-  const solver::WeightBytes weights = solver::weight_bytes(p.problem, p.instance);
+  const solver::WeightBytes weights = solver::weight_bytes(p.problem(), instance);
   solver::ReplanRequest request;
-  request.optimum = solver::candidate_of(p.instance, optimum);
+  request.optimum = solver::candidate_of(instance, optimum);
   request.max_objective =
       optimum.objective + std::fabs(optimum.objective) * (options.number("tolerance") + 1e-12);
-  request.earlier = earlier_candidate(p.instance, plan, holdings.size() == plan.stages.size());
+  request.earlier = earlier_candidate(instance, plan, holdings.size() == plan.stages.size());
   request.time_limit_s = options.number("time_limit_s");
-  const solver::Replanned found = solver::replan(p.instance, holdings, weights, request);
+  const solver::Replanned found = solver::replan(instance, holdings, weights, request);
 
   solver::PlanResult result;
   result.status = solver::SolveStatus::feasible;
   result.candidate = found.plan;
   result.bound = optimum.bound;
   result.solve_s = optimum.solve_s;
-  const Plan made = solver::build_plan(p.problem, p.instance, result, "replan", p.file);
-  lua_kit::push_object<Plan>(L, std::make_shared<Plan>(made));
+  push_plan(L, p, result, "replan");
   push_moves(L, found.moves);
-  set_number(L, "least_moved_bytes", solver::least_moved_bytes(p.instance, holdings, weights));
-  const auto fresh = solver::count_moves(p.instance, request.optimum, holdings, weights);
+  set_number(L, "least_moved_bytes", solver::least_moved_bytes(instance, holdings, weights));
+  const auto fresh = solver::count_moves(instance, request.optimum, holdings, weights);
   set_number(L, "optimum_moved_bytes", fresh.moved_bytes);
-  if (p.problem.serving) {
+  if (const solver::ServingProblem* serving = p.serving()) {
     set_number(L, "transfer_s",
-               solver::transfer_s(p.problem.serving->cluster, p.instance, made, found.moves,
-                                  holdings, weights));
+               solver::transfer_s(*serving, instance, found.plan, found.moves, holdings, weights));
   }
   lua_pushboolean(L, found.stopped);
   lua_setfield(L, -2, "stopped");

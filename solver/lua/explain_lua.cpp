@@ -11,14 +11,15 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/binding.h"
+#include "tessera/solver/build_plan.h"
 #include "tessera/solver/plan_text.h"
 #include "tessera/solver/what_if.h"
 
 namespace tessera::solver_lua {
 namespace {
 
-const Plan& plan_argument(lua_State* L, int index) {
-  return *lua_kit::check_object<Plan>(L, index, "plan");
+const solver::Plan& plan_argument(lua_State* L, int index) {
+  return *lua_kit::check_object<solver::Plan>(L, index, "plan");
 }
 
 std::map<std::string, double> rates(lua_State* L, const lua_kit::Options& options,
@@ -95,9 +96,8 @@ int explain_briefly(lua_State* L) {
 
 /// bindings(plan): { { kind, text, stage, phase, seconds, left_bytes, used_ratio }, ... }.
 int bindings(lua_State* L) {
-  const Plan& plan = plan_argument(L, 1);
-  const solver::Problem problem = solver::problem_from_json(*plan.problem, "plan.problem");
-  const solver::Instance instance = solver::lower(problem);
+  const solver::PipelinePlan& plan = pipeline_of(plan_argument(L, 1), "plan");
+  const solver::Instance& instance = plan.problem.instance();
   const solver::Candidate candidate = solver::candidate_of(instance, plan);
   if (candidate.bit.size() != instance.num_layers()) {
     throw Error(ErrorCode::invalid_argument, "plan: its stages do not hold every layer", "plan");
@@ -125,18 +125,18 @@ int bindings(lua_State* L) {
 }
 
 int link_names(lua_State* L) {
-  lua_kit::push_texts(L, solver::link_names(problem_argument(L, 1).problem));
+  lua_kit::push_texts(L, solver::link_names(problem_argument(L, 1).first.problem()));
   return 1;
 }
 
 /// upgraded(problem, { memory_bytes = { [type] = more }, link_bytes_per_s = { [link] = more } })
 int upgraded(lua_State* L) {
-  const LoweredProblem& p = problem_argument(L, 1);
+  const solver::OpenProblem& p = problem_argument(L, 1);
   const lua_kit::Options options(L, 2, upgrade_options(), "upgraded");
   solver::Upgrade upgrade;
   upgrade.memory_bytes = rates(L, options, "memory_bytes");
   upgrade.link_bytes_per_s = rates(L, options, "link_bytes_per_s");
-  push_lowered(L, solver::upgraded(p.problem, upgrade));
+  push_problem(L, {solver::LoweredProblem(solver::upgraded(p.first, upgrade)), p.choices});
   return 1;
 }
 
@@ -145,13 +145,13 @@ int upgraded(lua_State* L) {
 /// bound, status }. Infeasible: the plan is within near_ratio of the best, which takes less to
 /// prove than what the best is.
 int perturbed(lua_State* L) {
-  const LoweredProblem& p = problem_argument(L, 1);
-  const solver::Candidate candidate = solver::candidate_of(p.instance, plan_argument(L, 2));
+  const solver::Instance& instance = problem_argument(L, 1).first.instance();
+  const solver::Candidate candidate =
+      solver::candidate_of(instance, pipeline_of(plan_argument(L, 2), "plan"));
   const lua_kit::Options options(L, 3, perturbed_options(), "perturbed");
   const solver::Instance changed = solver::with_latency_factors(
-      p.instance,
-      solver::draw_latency_factors(p.instance, options.number("error"),
-                                   static_cast<std::uint64_t>(options.integer("seed"))));
+      instance, solver::draw_latency_factors(instance, options.number("error"),
+                                             static_cast<std::uint64_t>(options.integer("seed"))));
   const double plan_objective = solver::evaluate(changed, candidate).objective;
   solver::PlanRequest request;
   if (plan_objective > 0) request.cutoff = plan_objective / (1 + options.number("near_ratio"));

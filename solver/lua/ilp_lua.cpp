@@ -19,7 +19,7 @@ solver::IlpForm form_of(const lua_kit::Options& options) {
 }
 
 /// The plan to start from, which must solve this problem under what the options fix.
-solver::Candidate start_argument(const LoweredProblem& p, const lua_kit::Options& options,
+solver::Candidate start_argument(const solver::Instance& instance, const lua_kit::Options& options,
                                  const solver::PlanRequest& request) {
   const std::string where = options.path_of("start");
   const auto refuse = [&](const std::string& reason) {
@@ -27,15 +27,16 @@ solver::Candidate start_argument(const LoweredProblem& p, const lua_kit::Options
   };
   lua_State* L = options.state();
   options.push("start");
-  const Plan& plan = *lua_kit::check_object<Plan>(L, -1, where);
+  const auto given = lua_kit::check_object<solver::Plan>(L, -1, where);
   lua_pop(L, 1);
+  const solver::PipelinePlan& plan = pipeline_of(*given, where);
   solver::Candidate start;
   try {
-    start = solver::candidate_of(p.instance, plan);
+    start = solver::candidate_of(instance, plan);
   } catch (const Error& e) {
     refuse(std::string("the plan is none of this problem: ") + e.what());
   }
-  if (const auto violation = solver::find_violation(p.instance, start)) {
+  if (const auto violation = solver::find_violation(instance, start)) {
     refuse("the plan breaks this problem: " + violation->message);
   }
   if (request.order && *request.order != start.order) {
@@ -68,7 +69,7 @@ OptionSpec start_option() {
           .lua_type = "tessera.Plan"};
 }
 
-void read_ilp_options(const LoweredProblem& p, const lua_kit::Options& options,
+void read_ilp_options(const solver::Instance& instance, const lua_kit::Options& options,
                       solver::PlanRequest& request) {
   for (const char* name : {"start", "form"}) {
     if (!options.given(name) || options.text("planner") == "ilp") continue;
@@ -76,7 +77,7 @@ void read_ilp_options(const LoweredProblem& p, const lua_kit::Options& options,
                 options.path_of(name) + ": only planner = \"ilp\" takes it", options.path_of(name));
   }
   request.ilp_form = form_of(options);
-  if (options.given("start")) request.start = start_argument(p, options, request);
+  if (options.given("start")) request.start = start_argument(instance, options, request);
 }
 
 const OptionTable& model_options() {
@@ -99,21 +100,21 @@ const OptionTable& model_options() {
 }
 
 int write_model(lua_State* L) {
-  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const solver::Instance& instance = problem_argument(L, 1).first.instance();
   const std::string path = lua_kit::check_text(L, 2, "problem:write_model path");
   check_may_write(path);  // COIN-OR opens the file itself
   const lua_kit::Options options(L, 3, model_options(), "problem:write_model");
   solver::PlanRequest request;
   if (options.given("device_order")) {
-    request.order = solver::order_from_names(p.instance, options.texts("device_order"));
+    request.order = solver::order_from_names(instance, options.texts("device_order"));
   }
   for (auto [name, size] :
        {std::pair{"prefill_micro_batch_size", &request.prefill_micro_batch_size},
         std::pair{"decode_micro_batch_size", &request.decode_micro_batch_size}}) {
-    *size = micro_batch_size(options, name, p.instance);
+    *size = micro_batch_size(options, name, instance);
   }
   request.ilp_form = form_of(options);
-  if (const auto violation = solver::write_model(p.instance, request, path)) {
+  if (const auto violation = solver::write_model(instance, request, path)) {
     return push_why(L, "infeasible", violation->message, violation->constraint);
   }
   lua_pushboolean(L, 1);

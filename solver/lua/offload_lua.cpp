@@ -8,17 +8,20 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/build_plan.h"
+#include "tessera/solver/offload.h"
 
 namespace tessera::solver_lua {
 namespace {
 
 /// The offloading of the stage on top of the stack, a table or a stage of another plan.
-std::optional<StageOffload> stage_offload(lua_State* L, const std::string& path) {
-  if (const auto* held = lua_kit::test_object<PlanStage>(L, -1)) return (*held)->offload;
-  std::optional<StageOffload> offload;
+std::optional<solver::StageOffload> stage_offload(lua_State* L, const std::string& path) {
+  if (const auto* held = lua_kit::test_object<solver::PlanStage>(L, -1)) return (*held)->offload;
+  std::optional<solver::StageOffload> offload;
   if (lua_kit::push_field(L, -1, "offload", path)) {
     const std::string where = path + ".offload";
-    offload = stage_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
+    offload =
+        solver::stage_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
   }
   lua_pop(L, 1);
   return offload;
@@ -37,7 +40,7 @@ std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const s
     const std::string where = path + ".offload";
     argument.emplace();
     argument->settings =
-        plan_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
+        solver::plan_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
   }
   lua_pop(L, 1);
   lua_kit::push_field(L, index, "stages", path);
@@ -45,7 +48,7 @@ std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const s
   lua_kit::for_each_item(L, lua_gettop(L), stages, [&](std::size_t, const std::string& where) {
     const auto offload = stage_offload(L, where);
     if (argument) {
-      argument->shares.push_back(offload.value_or(StageOffload{}));
+      argument->shares.push_back(offload.value_or(solver::StageOffload{}));
     } else if (offload) {
       throw Error(ErrorCode::invalid_argument,
                   where +
@@ -58,39 +61,40 @@ std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const s
   return argument;
 }
 
-int price_offload(lua_State* L, const LoweredProblem& p, const OffloadArgument& offload,
-                  solver::PlanResult result, const std::string& planner) {
-  const solver::Candidate& candidate = *result.candidate;
-  if (const auto obstacle =
-          solver::find_offload_obstacle(p.problem, p.instance, candidate, offload.settings))
+int price_offload(lua_State* L, const solver::LoweredProblem& problem,
+                  const OffloadArgument& offload, solver::PlanResult result,
+                  const std::string& planner) {
+  if (const auto obstacle = solver::find_offload_obstacle(problem.problem(), problem.instance(),
+                                                          *result.candidate, offload.settings))
     return push_violation(L, *obstacle);
-  auto plan = std::make_shared<Plan>(solver::build_offload_plan(
-      p.problem, p.instance, result, offload.settings, offload.shares, planner));
-  if (const auto violation = solver::find_offload_violation(*plan, p.problem, p.instance))
+  solver::PipelinePlan plan =
+      solver::build_offload_plan(problem, result, offload.settings, offload.shares, planner);
+  if (const auto violation = solver::find_offload_violation(plan))
     return push_violation(L, *violation);
-  lua_kit::push_object<Plan>(L, std::move(plan));
+  push_plan(L, std::move(plan));
   return 1;
 }
 
 /// offload(plan): the shares of least latency for stages, micro-batch size and settings given as to
 /// ts.plan's manual planner; returns the list of shares and the latency (s), or nil and why.
 int offload(lua_State* L) {
-  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const solver::Problem& problem = problem_argument(L, 1).first.problem();
+  const solver::Instance& instance = problem_argument(L, 1).first.instance();
   const std::string path = "problem:offload";
-  const solver::Candidate candidate = candidate_argument(L, 2, p.instance, path);
+  const solver::Candidate candidate = candidate_argument(L, 2, instance, path);
   const auto argument = offload_argument(L, 2, path);
   if (!argument) {
     throw Error(ErrorCode::invalid_argument,
                 path + ".offload: missing; give { gpu_batch_size = 4 }", path + ".offload");
   }
   if (const auto obstacle =
-          solver::find_offload_obstacle(p.problem, p.instance, candidate, argument->settings))
+          solver::find_offload_obstacle(problem, instance, candidate, argument->settings))
     return push_violation(L, *obstacle);
-  const auto model = solver::offload_model(p.problem, p.instance, candidate, argument->settings);
+  const auto model = solver::offload_model(problem, instance, candidate, argument->settings);
   const auto shares = solver::best_offload(model);
   if (!shares) return push_violation(L, solver::explain_no_offload(model, argument->settings));
   Json list = Json::array();
-  for (const StageOffload& stage : *shares) list.push_back(to_json(stage));
+  for (const solver::StageOffload& stage : *shares) list.push_back(to_json(stage));
   lua_kit::push_json(L, list);
   lua_pushnumber(L, solver::evaluate_offload(model, *shares).latency_s);
   return 2;

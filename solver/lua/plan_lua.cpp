@@ -15,12 +15,17 @@
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/build_plan.h"
+#include "tessera/solver/check_plan.h"
 #include "tessera/solver/grouping.h"
 #include "tessera/solver/plan_text.h"
 
 namespace tessera {
 
-using solver_lua::LoweredProblem;
+using solver::LoweredProblem;
+using solver::PipelinePlan;
+using solver::Plan;
+using solver::summary_of;
 using solver_lua::push_why;
 
 namespace {
@@ -46,16 +51,22 @@ int explain(lua_State* L) {
 }
 
 int problem_of(lua_State* L) {
-  solver_lua::push_lowered(L, solver::problem_from_json(*self(L).problem, "plan.problem"));
+  solver_lua::push_problem(L, solver::open_again(summary_of(self(L)).problem));
   return 1;
 }
 
 /// note(text): a copy of the plan that carries one more note.
 int with_note(lua_State* L) {
-  auto plan = std::make_shared<Plan>(self(L));
-  plan->notes.push_back(lua_kit::check_utf8(L, 2, "plan:with_note text"));
-  lua_kit::push_object<Plan>(L, std::move(plan));
+  Plan plan = self(L);
+  summary_of(plan).notes.push_back(lua_kit::check_utf8(L, 2, "plan:with_note text"));
+  solver_lua::push_plan(L, std::move(plan));
   return 1;
+}
+
+/// A field that every plan has.
+template <auto member>
+void push_summary(lua_State* L, const Plan& plan) {
+  lua_pushnumber(L, summary_of(plan).*member);
 }
 
 void push_optional(lua_State* L, const std::optional<double>& value) {
@@ -92,8 +103,8 @@ const OptionTable& stage_options() {
 /// Device name and bitwidths of the stage on top of the stack, a table or a stage of another plan.
 std::pair<std::string, std::vector<std::int64_t>> stage_argument(lua_State* L,
                                                                  const std::string& where) {
-  if (const auto* held = lua_kit::test_object<PlanStage>(L, -1)) {
-    const PlanStage& stage = **held;
+  if (const auto* held = lua_kit::test_object<solver::PlanStage>(L, -1)) {
+    const solver::PlanStage& stage = **held;
     return {stage.node.empty() ? stage.device : stage.device + "@" + stage.node,
             {stage.bitwidths.begin(), stage.bitwidths.end()}};
   }
@@ -137,7 +148,7 @@ std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& inc
   result.candidate = incumbent.candidate;
   if (std::isfinite(incumbent.bound)) result.bound = incumbent.bound;
   return "interrupted; the best plan so far:\n" +
-         solver::describe(solver::build_plan(p.problem, p.instance, result, planner, p.file));
+         solver::describe(solver::build_plan(p, result, planner));
 }
 
 std::unique_ptr<solver::Planner> planner_named(const std::string& name, const std::string& where) {
@@ -150,8 +161,8 @@ std::unique_ptr<solver::Planner> planner_named(const std::string& name, const st
 int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult& result,
                 const std::string& planner) {
   // A planner that knows nothing of side constraints may break them.
-  if (result.candidate && !p.instance.rows.empty()) {
-    if (const auto violation = solver::find_violation(p.instance, *result.candidate)) {
+  if (result.candidate && !p.instance().rows.empty()) {
+    if (const auto violation = solver::find_violation(p.instance(), *result.candidate)) {
       return push_why(L, "infeasible", violation->message, violation->constraint);
     }
   }
@@ -173,11 +184,17 @@ int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult&
 
 solver::PlanResult price_by_hand(const LoweredProblem& p, solver::Candidate candidate) {
   solver::PlanResult result;
-  result.violation = solver::find_violation(p.instance, candidate);
+  result.violation = solver::find_violation(p.instance(), candidate);
   if (result.violation) return result;
   result.status = solver::SolveStatus::feasible;
   result.candidate = std::move(candidate);
   return result;
+}
+
+/// The pipeline whose micro-batch sizes the plan shows.
+const PipelinePlan& sized(const Plan& plan) {
+  const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&plan);
+  return pipeline ? *pipeline : std::get<solver::ReplicatedPlan>(plan).slowest();
 }
 
 }  // namespace
@@ -191,37 +208,46 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
           "costs.",
       .fields =
           {{"status", "string", "optimal (proven) or feasible",
-            [](lua_State* L, const Plan& p) { push_text(L, to_string(p.status)); }},
+            [](lua_State* L, const Plan& p) { push_text(L, to_string(summary_of(p).status)); }},
            {"objective", "number", "What the planner minimised (s)",
-            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.objective); }},
+            push_summary<&solver::PlanSummary::objective>},
            {"bound", "number?", "No plan of the search is below it (s)",
-            [](lua_State* L, const Plan& p) { push_optional(L, p.bound); }},
+            [](lua_State* L, const Plan& p) { push_optional(L, summary_of(p).bound); }},
            {"gap", "number?", "(objective - bound) / objective",
-            [](lua_State* L, const Plan& p) { push_optional(L, p.gap); }},
+            [](lua_State* L, const Plan& p) { push_optional(L, summary_of(p).gap); }},
            {"solve_s", "number", "Time the planner took (s)",
-            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.solve_s); }},
+            push_summary<&solver::PlanSummary::solve_s>},
            {"planner", "string", "Who made it",
-            [](lua_State* L, const Plan& p) { push_text(L, p.planner); }},
+            [](lua_State* L, const Plan& p) { push_text(L, summary_of(p).planner); }},
            {"device_order", "string[]", "Devices by stage",
-            [](lua_State* L, const Plan& p) { push_texts(L, p.device_order); }},
+            [](lua_State* L, const Plan& p) {
+              const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&p);
+              push_texts(L, pipeline ? pipeline->device_order : std::vector<std::string>{});
+            }},
            {"prefill_micro_batch_size", "integer", "Requests",
-            [](lua_State* L, const Plan& p) { push_integer(L, p.prefill_micro_batch_size); }},
+            [](lua_State* L, const Plan& p) {
+              push_integer(L, sized(p).prefill_micro_batch_size);
+            }},
            {"decode_micro_batch_size", "integer", "Requests",
-            [](lua_State* L, const Plan& p) { push_integer(L, p.decode_micro_batch_size); }},
+            [](lua_State* L, const Plan& p) { push_integer(L, sized(p).decode_micro_batch_size); }},
            {"latency_s", "number", "Batch end to end, by the steady model (s)",
-            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.latency_s); }},
+            push_summary<&solver::PlanSummary::latency_s>},
            {"throughput_tok_s", "number", "Output tokens over latency_s (tok/s)",
-            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.throughput_tok_s); }},
+            push_summary<&solver::PlanSummary::throughput_tok_s>},
            {"omega", "number", "Quality lost, in the units of the problem",
-            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.omega); }},
+            push_summary<&solver::PlanSummary::omega>},
            {"mean_bitwidth", "number", "Over the layers (bits)",
-            [](lua_State* L, const Plan& p) { lua_pushnumber(L, p.mean_bitwidth); }},
+            push_summary<&solver::PlanSummary::mean_bitwidth>},
            {"provenance", "string", "Of the latencies: measured, fitted, published or modelled",
-            [](lua_State* L, const Plan& p) { push_text(L, to_string(p.provenance)); }},
+            [](lua_State* L, const Plan& p) { push_text(L, to_string(summary_of(p).provenance)); }},
            {"error", "number?", "Held-out relative error of the latency, where known",
-            [](lua_State* L, const Plan& p) { push_optional(L, p.error); }},
+            [](lua_State* L, const Plan& p) { push_optional(L, summary_of(p).error); }},
            {"stages", "tessera.Stage[]", "In pipeline order; none where there are replicas",
-            solver_lua::push_stages},
+            [](lua_State* L, const Plan& p) {
+              const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&p);
+              solver_lua::push_stages(
+                  L, pipeline ? pipeline->stages : std::vector<solver::PlanStage>{});
+            }},
            {"kv_bitwidth", "number?",
             "Of the KV cache (bits); absent for an instance, and where replicas differ",
             solver_lua::push_kv_bitwidth},
@@ -235,15 +261,20 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
            {"replicas", "tessera.Plan[]?",
             "Pipelines that share the batch; absent where there is one", solver_lua::push_replicas},
            {"devices", "integer[]?", "Of a replica: its devices in the whole cluster (0-based)",
-            solver_lua::push_devices},
+            [](lua_State* L, const Plan& p) {
+              const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&p);
+              if (pipeline == nullptr || !pipeline->devices) return lua_pushnil(L);
+              push_numbers(L, {pipeline->devices->begin(), pipeline->devices->end()});
+            }},
            {"offload", "table?",
             "Of a plan that offloads: gpu_batch_size, host_memory_ratio, "
             "host_attention_bytes_per_s",
             [](lua_State* L, const Plan& p) {
-              push_json(L, p.offload ? to_json(*p.offload) : Json());
+              const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&p);
+              push_json(L, pipeline && pipeline->offload ? to_json(*pipeline->offload) : Json());
             }},
            {"notes", "string[]", "Fallbacks taken and what else matters",
-            [](lua_State* L, const Plan& p) { push_texts(L, p.notes); }}},
+            [](lua_State* L, const Plan& p) { push_texts(L, summary_of(p).notes); }}},
       .methods = {{"explain", guarded<explain>,
                    "(options: tessera.options.plan.explain?): string|table",
                    "What binds it, what a little more hardware or a lower quality would buy, and "
@@ -255,19 +286,20 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                    "A copy with one more note"}},
       .summary = solver::summarise,
       .describe = solver::describe,
-      .equal = [](const Plan& a, const Plan& b) { return to_json(a) == to_json(b); }};
+      .equal = [](const Plan& a, const Plan& b) { return a == b; }};
   return type;
 }
 
 namespace solver_lua {
 
-solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options& options) {
+solver::PlanRequest request_from(const solver::Instance& instance,
+                                 const lua_kit::Options& options) {
   solver::PlanRequest request;
   if (options.given("device_order"))
-    request.order = solver::order_from_names(p.instance, options.texts("device_order"));
+    request.order = solver::order_from_names(instance, options.texts("device_order"));
   const auto size = [&](const char* name) -> std::optional<std::int64_t> {
     if (!options.given(name)) return std::nullopt;
-    return micro_batch_size(options, name, p.instance);
+    return micro_batch_size(options, name, instance);
   };
   request.prefill_micro_batch_size = size("prefill_micro_batch_size");
   request.decode_micro_batch_size = size("decode_micro_batch_size");
@@ -280,17 +312,18 @@ solver::PlanRequest request_from(const LoweredProblem& p, const lua_kit::Options
   return request;
 }
 
-std::function<void(const solver::Incumbent&)> incumbent_handler(
-    lua_State* L, std::shared_ptr<const LoweredProblem> problem, const lua_kit::Options& options,
-    std::string planner) {
+std::function<void(const solver::Incumbent&)> incumbent_handler(lua_State* L,
+                                                                const LoweredProblem& problem,
+                                                                const lua_kit::Options& options,
+                                                                std::string planner) {
   std::shared_ptr<lua_kit::LuaFunction> callback;
   if (options.push("on_incumbent")) {
     callback = std::make_shared<lua_kit::LuaFunction>(L, -1, options.path_of("on_incumbent"));
   }
   lua_pop(L, 1);
-  return [problem = std::move(problem), planner = std::move(planner),
+  return [problem, planner = std::move(planner),
           callback = std::move(callback)](const solver::Incumbent& incumbent) {
-    lua_kit::interrupt::set_incumbent_text(incumbent_text(*problem, incumbent, planner));
+    lua_kit::interrupt::set_incumbent_text(incumbent_text(problem, incumbent, planner));
     if (!callback) return;
     lua_State* state = callback->state();
     lua_createtable(state, 0, 3);
@@ -308,11 +341,22 @@ std::function<void(const solver::Incumbent&)> incumbent_handler(
   };
 }
 
+void push_plan(lua_State* L, Plan plan) {
+  lua_kit::push_object<Plan>(L, std::make_shared<Plan>(std::move(plan)));
+}
+
 void push_plan(lua_State* L, const LoweredProblem& problem, const solver::PlanResult& result,
                const std::string& planner) {
-  lua_kit::push_object<Plan>(
-      L, std::make_shared<Plan>(
-             solver::build_plan(problem.problem, problem.instance, result, planner, problem.file)));
+  push_plan(L, solver::build_plan(problem, result, planner));
+}
+
+const PipelinePlan& pipeline_of(const Plan& plan, const std::string& where) {
+  if (const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&plan)) return *pipeline;
+  throw Error(ErrorCode::invalid_argument,
+              where +
+                  ": a plan with replicas is a pipeline for each of them; give one of "
+                  "plan.replicas",
+              where);
 }
 
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
@@ -345,10 +389,11 @@ solver::Candidate candidate_argument(lua_State* L, int index, const solver::Inst
 /// price(problem, { stages =, prefill_micro_batch_size =, decode_micro_batch_size =, offload = },
 /// planner, solve_s): a checked plan or nil, why.
 int price(lua_State* L) {
-  const LoweredProblem& p = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const auto problem = lua_kit::check_object<solver::OpenProblem>(L, 1, "problem");
+  const LoweredProblem& p = problem->first;
   const std::string planner = lua_kit::check_utf8(L, 3, "planner");
   const std::string path = planner == "manual" ? "ts.plan" : "planner " + quote(planner);
-  solver::Candidate candidate = candidate_argument(L, 2, p.instance, path);
+  solver::Candidate candidate = candidate_argument(L, 2, p.instance(), path);
   const auto offload = offload_argument(L, 2, path);
   solver::PlanResult result;
   if (offload) {
@@ -363,25 +408,25 @@ int price(lua_State* L) {
 
 /// check_options(problem, options): what every planner understands, checked for those in Lua.
 int check_options(lua_State* L) {
-  request_from(*lua_kit::check_object<LoweredProblem>(L, 1, "problem"),
+  request_from(lua_kit::check_object<solver::OpenProblem>(L, 1, "problem")->first.instance(),
                lua_kit::Options(L, 2, plan_options(), "ts.plan"));
   return 0;
 }
 
 int solve(lua_State* L) {
-  const auto problem = lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const LoweredProblem problem = lua_kit::check_object<solver::OpenProblem>(L, 1, "problem")->first;
+  const solver::Instance& instance = problem.instance();
   const lua_kit::Options options(L, 2, plan_options(), "ts.plan");
   if (options.given("stages"))
     throw Error(ErrorCode::invalid_argument,
                 options.path_of("stages") + ": only planner = \"manual\" takes stages",
                 options.path_of("stages"));
   const std::string chosen = options.text("planner");
-  solver::PlanRequest request = request_from(*problem, options);
-  read_ilp_options(*problem, options, request);
+  solver::PlanRequest request = request_from(instance, options);
+  read_ilp_options(instance, options, request);
   request.on_incumbent = incumbent_handler(L, problem, options, chosen);
   const auto planner = planner_named(chosen, options.path_of("planner"));
   const auto group = static_cast<std::size_t>(options.integer("group"));
-  const solver::Instance& instance = problem->instance;
   if (group > 1 && (!instance.rows.empty() || request.start)) {
     throw Error(ErrorCode::invalid_argument,
                 options.path_of("group") +
@@ -392,7 +437,7 @@ int solve(lua_State* L) {
   const solver::PlanResult result = solver::plan_grouped(*planner, instance, request, group);
   if (result.stopped_by != solver::SolveStatus::interrupted)
     lua_kit::interrupt::set_incumbent_text("");
-  return push_result(L, *problem, result, chosen);
+  return push_result(L, problem, result, chosen);
 }
 
 /// planner_cards(): of the planners in C++, the default first.
@@ -408,11 +453,7 @@ int planner_cards(lua_State* L) {
 
 int load_plan(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "ts.load_plan path");
-  auto plan = std::make_shared<Plan>(plan_from_json(read_json_file(path), path));
-  solver::problem_from_json(
-      *plan->problem,
-      path + ": problem");  // a plan whose problem is broken is refused here, not later
-  lua_kit::push_object<Plan>(L, std::move(plan));
+  push_plan(L, solver::plan_from_json(read_json_file(path), path));
   return 1;
 }
 

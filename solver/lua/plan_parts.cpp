@@ -6,11 +6,12 @@
 #include <cmath>
 
 #include "solver_lua.h"
-#include "tessera/core/json.h"
+#include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/build_plan.h"
 
 namespace tessera::solver_lua {
 namespace {
@@ -47,12 +48,12 @@ const OptionTable& candidate_options() {
   return table;
 }
 
-PlanCandidate candidate_at_top(lua_State* L, const std::string& path) {
+solver::PlanCandidate candidate_at_top(lua_State* L, const std::string& path) {
   const lua_kit::Options options(L, lua_gettop(L), candidate_options(), path);
   const auto number = [&](const char* name) {
     return options.given(name) ? std::optional<double>(options.number(name)) : std::nullopt;
   };
-  PlanCandidate candidate;
+  solver::PlanCandidate candidate;
   candidate.name = options.text("name");
   candidate.status = options.text("status");
   candidate.objective = number("objective");
@@ -62,9 +63,10 @@ PlanCandidate candidate_at_top(lua_State* L, const std::string& path) {
   return candidate;
 }
 
-void set_outcome(lua_State* L, int index, Plan& plan) {
+void set_outcome(lua_State* L, int index, solver::PlanSummary& plan) {
   const lua_kit::Options options(L, index, outcome_options(), "outcome");
-  plan.status = options.choice("status") == "optimal" ? PlanStatus::optimal : PlanStatus::feasible;
+  plan.status = options.choice("status") == "optimal" ? solver::PlanStatus::optimal
+                                                      : solver::PlanStatus::feasible;
   plan.solve_s = options.number("solve_s");
   plan.bound.reset();
   plan.gap.reset();
@@ -92,58 +94,65 @@ void set_text(lua_State* L, const char* name, const std::string& text) {
   lua_setfield(L, -2, name);
 }
 
-// Of the plan, or the one that all replicas share.
-std::optional<solver::Problem> settled_problem(const Plan& plan) {
-  const Plan& one = plan.replicas.empty() ? plan : plan.replicas.front();
-  solver::Problem problem = solver::problem_from_json(*one.problem, "plan.problem");
-  if (!problem.serving) return std::nullopt;
-  for (const Plan& replica : plan.replicas) {
-    const solver::Problem other = solver::problem_from_json(*replica.problem, "plan.problem");
-    if (!other.serving || other.serving->kv_bitwidth != problem.serving->kv_bitwidth)
-      return std::nullopt;
+// The problem that says how the KV cache is kept: the plan's, or the first replica's where all keep
+// it alike; null for an instance, and where replicas differ.
+const solver::Problem* cache_problem(const solver::Plan& plan) {
+  if (const auto* pipeline = std::get_if<solver::PipelinePlan>(&plan)) {
+    const solver::Problem& problem = pipeline->problem.problem();
+    return problem.serving() != nullptr ? &problem : nullptr;
   }
-  return problem;
+  const auto& replicas = std::get<solver::ReplicatedPlan>(plan).replicas;
+  const solver::Problem& first = replicas.front().problem.problem();
+  for (const solver::PipelinePlan& replica : replicas) {
+    const solver::ServingProblem* serving = replica.problem.serving();
+    if (first.serving() == nullptr || serving == nullptr ||
+        serving->kv_bitwidth != first.serving()->kv_bitwidth) {
+      return nullptr;
+    }
+  }
+  return &first;
 }
 
 }  // namespace
 
 /// combine(plan, outcome): a copy of the best plan of several problems with what is known of all.
 int combine(lua_State* L) {
-  auto plan = std::make_shared<Plan>(*lua_kit::check_object<Plan>(L, 1, "plan"));
-  set_outcome(L, 2, *plan);
-  lua_kit::push_object<Plan>(L, std::move(plan));
+  solver::Plan plan = *lua_kit::check_object<solver::Plan>(L, 1, "plan");
+  set_outcome(L, 2, summary_of(plan));
+  push_plan(L, std::move(plan));
   return 1;
 }
 
 /// join(problem, plans, devices, outcome): replicas side by side; devices[r] are those of plans[r].
 int join(lua_State* L) {
-  const auto& whole = *lua_kit::check_object<LoweredProblem>(L, 1, "problem");
-  std::vector<Plan> replicas;
+  const auto whole = lua_kit::check_object<solver::OpenProblem>(L, 1, "problem");
+  std::vector<solver::PipelinePlan> replicas;
   lua_kit::for_each_item(L, 2, "plans", [&](std::size_t r, const std::string& path) {
-    replicas.push_back(*lua_kit::check_object<Plan>(L, -1, path));
+    replicas.push_back(pipeline_of(*lua_kit::check_object<solver::Plan>(L, -1, path), path));
+    auto& devices = replicas.back().devices.emplace();
     lua_kit::push_item(L, 3, r, "devices");
-    lua_kit::for_each_item(
-        L, lua_gettop(L), lua_kit::item_path("devices", r),
-        [&](std::size_t, const std::string& device) {
-          replicas.back().devices.push_back(lua_kit::check_integer(L, -1, device, 0, 1e6));
-        });
+    lua_kit::for_each_item(L, lua_gettop(L), lua_kit::item_path("devices", r),
+                           [&](std::size_t, const std::string& device) {
+                             devices.push_back(lua_kit::check_integer(L, -1, device, 0, 1e6));
+                           });
   });
   if (replicas.empty()) {
     throw Error(ErrorCode::invalid_argument, "plans: give at least one", "plans");
   }
   const std::string planner = replicas.front().planner;
-  auto plan =
-      std::make_shared<Plan>(solver::join_replicas(whole.problem, std::move(replicas), planner));
-  set_outcome(L, 4, *plan);
-  lua_kit::push_object<Plan>(L, std::move(plan));
+  solver::ReplicatedPlan plan =
+      solver::join_replicas(whole->first.problem(), std::move(replicas), planner);
+  set_outcome(L, 4, plan);
+  push_plan(L, std::move(plan));
   return 1;
 }
 
-void push_candidates(lua_State* L, const Plan& plan) {
-  if (plan.candidates.empty()) return lua_pushnil(L);
-  lua_createtable(L, static_cast<int>(plan.candidates.size()), 0);
-  for (std::size_t i = 0; i < plan.candidates.size(); ++i) {
-    const PlanCandidate& candidate = plan.candidates[i];
+void push_candidates(lua_State* L, const solver::Plan& plan) {
+  const std::vector<solver::PlanCandidate>& candidates = summary_of(plan).candidates;
+  if (candidates.empty()) return lua_pushnil(L);
+  lua_createtable(L, static_cast<int>(candidates.size()), 0);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const solver::PlanCandidate& candidate = candidates[i];
     lua_createtable(L, 0, 6);
     set_text(L, "name", candidate.name);
     set_text(L, "status", candidate.status);
@@ -155,29 +164,25 @@ void push_candidates(lua_State* L, const Plan& plan) {
   }
 }
 
-void push_replicas(lua_State* L, const Plan& plan) {
-  if (plan.replicas.empty()) return lua_pushnil(L);
-  lua_createtable(L, static_cast<int>(plan.replicas.size()), 0);
-  for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
-    lua_kit::push_object<Plan>(L, std::make_shared<Plan>(plan.replicas[r]));
+void push_replicas(lua_State* L, const solver::Plan& plan) {
+  const auto* whole = std::get_if<solver::ReplicatedPlan>(&plan);
+  if (whole == nullptr) return lua_pushnil(L);
+  lua_createtable(L, static_cast<int>(whole->replicas.size()), 0);
+  for (std::size_t r = 0; r < whole->replicas.size(); ++r) {
+    push_plan(L, whole->replicas[r]);
     lua_rawseti(L, -2, static_cast<int>(r) + 1);
   }
 }
 
-void push_devices(lua_State* L, const Plan& plan) {
-  if (plan.devices.empty()) return lua_pushnil(L);
-  lua_kit::push_numbers(L, {plan.devices.begin(), plan.devices.end()});
+void push_kv_bitwidth(lua_State* L, const solver::Plan& plan) {
+  const solver::Problem* problem = cache_problem(plan);
+  if (problem == nullptr) return lua_pushnil(L);
+  lua_pushnumber(L, problem->serving()->kv_bitwidth);
 }
 
-void push_kv_bitwidth(lua_State* L, const Plan& plan) {
-  const auto problem = settled_problem(plan);
-  if (!problem) return lua_pushnil(L);
-  lua_pushnumber(L, problem->serving->kv_bitwidth);
-}
-
-void push_kv_omega(lua_State* L, const Plan& plan) {
-  const auto problem = settled_problem(plan);
-  if (!problem) return lua_pushnil(L);
+void push_kv_omega(lua_State* L, const solver::Plan& plan) {
+  const solver::Problem* problem = cache_problem(plan);
+  if (problem == nullptr) return lua_pushnil(L);
   lua_pushnumber(L, total_kv_omega(*problem));
 }
 

@@ -12,7 +12,6 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/variants.h"
 
 namespace tessera::solver_lua {
 namespace {
@@ -47,27 +46,20 @@ std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::
   return omega;
 }
 
-void push_problem(lua_State* L, solver::Problem problem) {
-  auto lowered = std::make_shared<LoweredProblem>();
-  lowered->instance = solver::lower(problem);
-  lowered->file = std::make_shared<const Json>(solver::to_json(problem));
-  lowered->problem = std::move(problem);
-  lua_kit::push_object<LoweredProblem>(L, std::move(lowered));
-}
-
 }  // namespace
 
-void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving) {
+void read_choices(const lua_kit::Options& options, const solver::ServingProblem& serving,
+                  solver::Choices& choices) {
   if (options.has("kv_bitwidth")) {
     const auto values = distinct(options, "kv_bitwidth");
-    serving.kv_bitwidths.assign(values.begin(), values.end());
+    choices.kv_bitwidths.emplace(values.begin(), values.end());
   }
   if (options.has("tensor_parallel")) {
     const auto values = distinct(options, "tensor_parallel");
-    serving.tensor_parallel.assign(values.begin(), values.end());
-    std::sort(serving.tensor_parallel.begin(), serving.tensor_parallel.end());
+    auto& degrees = choices.tensor_parallel.emplace(values.begin(), values.end());
+    std::sort(degrees.begin(), degrees.end());
   } else if (options.given("model") || options.given("cluster")) {
-    serving.tensor_parallel = degrees_of(serving);  // another cluster has other meshes
+    choices.tensor_parallel = degrees_of(serving, choices);  // another cluster has other meshes
   }
 }
 
@@ -101,10 +93,10 @@ void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::Servin
 
 /// variants(): problems without open choices, their names, and notes.
 int variants(lua_State* L) {
-  const solver::Variants found = solver::list_variants(problem_argument(L, 1).problem);
+  const solver::Variants found = solver::list_variants(problem_argument(L, 1));
   lua_createtable(L, static_cast<int>(found.problems.size()), 0);
   for (std::size_t i = 0; i < found.problems.size(); ++i) {
-    push_problem(L, found.problems[i]);
+    push_problem(L, {found.problems[i], {}});
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   lua_kit::push_texts(L, found.names);
@@ -115,21 +107,22 @@ int variants(lua_State* L) {
 /// part(problem, devices, batch_size): the problem on these devices (0-based) with these requests;
 /// nil and a message where they cannot be cut into the tensor-parallel groups asked for.
 int part_of(lua_State* L) {
-  const LoweredProblem& whole = problem_argument(L, 1);
-  if (!whole.problem.serving) {
+  const solver::OpenProblem& whole = problem_argument(L, 1);
+  const solver::ServingProblem* serving = whole.first.serving();
+  if (serving == nullptr) {
     throw Error(ErrorCode::unsupported,
                 "an instance file cannot be split: replicas need a model and a cluster",
                 "ts.plan.replicas");
   }
   std::vector<std::size_t> devices;
-  const auto last = static_cast<double>(whole.problem.serving->cluster.devices.size()) - 1;
+  const auto last = static_cast<double>(serving->cluster.devices.size()) - 1;
   lua_kit::for_each_item(L, 2, "devices", [&](std::size_t, const std::string& path) {
     devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, path, 0, last)));
   });
-  const auto batch =
-      lua_kit::check_integer(L, 3, "batch_size", 1, static_cast<double>(whole.instance.batch_size));
+  const auto batch = lua_kit::check_integer(L, 3, "batch_size", 1,
+                                            static_cast<double>(serving->workload.batch_size));
   try {
-    push_problem(L, solver::part_of(whole.problem, devices, batch));
+    push_problem(L, solver::part_of(whole, devices, batch));
     return 1;
   } catch (const Error& error) {
     if (error.where() != "tensor_parallel") throw;

@@ -10,11 +10,10 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/variants.h"
 
 namespace tessera {
 
-using solver_lua::LoweredProblem;
+using solver::OpenProblem;
 
 namespace {
 
@@ -27,92 +26,105 @@ int with(lua_State* L) {
     for (OptionSpec& spec : t.options) spec.default_text = {};
     return t;
   }();
-  solver::Problem changed = lua_kit::check_object<LoweredProblem>(L, 1, "problem")->problem;
-  solver_lua::change(L, lua_kit::Options(L, 2, table, "problem:with"), changed);
-  solver_lua::push_lowered(L, std::move(changed));
+  const OpenProblem& before = solver_lua::problem_argument(L, 1);
+  solver_lua::push_problem(
+      L, solver_lua::changed(L, lua_kit::Options(L, 2, table, "problem:with"), before));
   return 1;
 }
 
-std::string summary(const LoweredProblem& p) {
-  return fmt::format("problem {}: {} layers, objective {}, theta {}", p.instance.name,
-                     p.instance.num_layers(), to_string(p.problem.objective),
-                     format_number(p.problem.theta));
+std::string summary(const OpenProblem& p) {
+  const solver::Problem& problem = p.first.problem();
+  const solver::Instance& instance = p.first.instance();
+  return fmt::format("problem {}: {} layers, objective {}, theta {}", instance.name,
+                     instance.num_layers(), to_string(problem.objective),
+                     format_number(problem.theta));
 }
 
-template <class T, class Push>
-void push_serving(lua_State* L, const LoweredProblem& p, const T solver::ServingProblem::*member,
-                  Push push) {
-  if (p.problem.serving) {
-    push(L, (*p.problem.serving).*member);
+template <class Push>
+void push_serving(lua_State* L, const OpenProblem& p, Push push) {
+  if (const solver::ServingProblem* serving = p.first.serving()) {
+    push(*serving);
   } else {
     lua_pushnil(L);
   }
 }
 
 template <class T>
-void push_part(lua_State* L, const LoweredProblem& p, T solver::ServingProblem::*member) {
-  if (p.problem.serving) {
-    lua_kit::push_object<T>(L, std::make_shared<T>((*p.problem.serving).*member));
-  } else {
-    lua_pushnil(L);
-  }
+void push_part(lua_State* L, const OpenProblem& p, T solver::ServingProblem::*member) {
+  push_serving(L, p, [&](const solver::ServingProblem& serving) {
+    lua_kit::push_object<T>(L, std::make_shared<T>(serving.*member));
+  });
 }
 
-void push_quality(lua_State* L, const LoweredProblem& p) {
-  if (p.problem.quality_at_least.empty() && !p.problem.max_omega) {
+void push_quality(lua_State* L, const OpenProblem& p) {
+  const solver::Problem& problem = p.first.problem();
+  if (!problem.quality_at_least && !problem.max_omega) {
     lua_pushnil(L);
     return;
   }
   lua_newtable(L);
-  if (!p.problem.quality_at_least.empty()) {
-    lua_kit::push_text(L, p.problem.quality_at_least);
+  if (problem.quality_at_least) {
+    lua_kit::push_text(L, *problem.quality_at_least);
     lua_setfield(L, -2, "at_least");
   }
-  if (p.problem.max_omega) {
-    lua_pushnumber(L, *p.problem.max_omega);
+  if (problem.max_omega) {
+    lua_pushnumber(L, *problem.max_omega);
     lua_setfield(L, -2, "max_omega");
   }
 }
 
-void push_constraints(lua_State* L, const LoweredProblem& p) {
+void push_kv_bitwidths(lua_State* L, const OpenProblem& p) {
+  push_serving(L, p, [&](const solver::ServingProblem& serving) {
+    const auto values = p.choices.kv_bitwidths.value_or(std::vector{serving.kv_bitwidth});
+    lua_kit::push_numbers(L, {values.begin(), values.end()});
+  });
+}
+
+void push_constraints(lua_State* L, const OpenProblem& p) {
   Json list = Json::array();
-  for (const solver::Constraint& constraint : p.problem.constraints) {
+  for (const solver::Constraint& constraint : p.first.problem().constraints) {
     list.push_back(to_json(constraint));
   }
   lua_kit::push_json(L, list);
 }
 
-void push_devices(lua_State* L, const LoweredProblem& p) {
-  std::vector<std::string> names;
-  if (p.problem.serving) {
-    const Cluster& cluster = p.problem.serving->cluster;
-    std::map<std::size_t, std::string> by_first;  // a tensor-parallel group stands for its devices
-    for (const solver::MeshGroup& group : solver::mesh_groups(cluster, p.problem.serving->mesh)) {
-      for (const auto& members : group.members) {
-        const std::size_t node = cluster.devices[members.front()].node_index;
-        by_first[members.front()] = group.name + "@" + cluster.nodes[node].name;
-      }
+// A tensor-parallel group stands for its devices, under its first one.
+std::vector<std::string> device_names(const solver::ServingProblem& serving) {
+  const Cluster& cluster = serving.cluster;
+  std::map<std::size_t, std::string> by_first;
+  for (const solver::MeshGroup& group : solver::mesh_groups(cluster, serving.mesh)) {
+    for (const auto& members : group.members) {
+      const std::size_t node = cluster.devices[members.front()].node_index;
+      by_first[members.front()] = group.name + "@" + cluster.nodes[node].name;
     }
-    for (const auto& [first, name] : by_first) names.push_back(name);
-  } else {
-    for (const solver::DeviceGroup& group : p.instance.groups)
-      names.insert(names.end(), static_cast<std::size_t>(group.count), group.name);
   }
+  std::vector<std::string> names;
+  for (const auto& [first, name] : by_first) names.push_back(name);
+  return names;
+}
+
+void push_devices(lua_State* L, const OpenProblem& p) {
+  if (const solver::ServingProblem* serving = p.first.serving()) {
+    return lua_kit::push_texts(L, device_names(*serving));
+  }
+  std::vector<std::string> names;
+  for (const solver::DeviceGroup& group : p.first.instance().groups)
+    names.insert(names.end(), static_cast<std::size_t>(group.count), group.name);
   lua_kit::push_texts(L, names);
 }
 
 }  // namespace
 
 template <>
-const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>() {
-  using P = LoweredProblem;
+const lua_kit::ObjectType<OpenProblem>& lua_kit::object_type<OpenProblem>() {
+  using P = OpenProblem;
   using S = solver::ServingProblem;
   static const ObjectType<P> type{
       .name = "tessera.Problem",
       .doc = "What is to be planned and what counts as good.",
       .fields =
           {{"name", "string", "Model and cluster, or the instance's name",
-            [](lua_State* L, const P& p) { push_text(L, p.instance.name); }},
+            [](lua_State* L, const P& p) { push_text(L, p.first.instance().name); }},
            {"model", "tessera.Model?", "Absent for an instance",
             [](lua_State* L, const P& p) { push_part(L, p, &S::model); }},
            {"cluster", "tessera.Cluster?", "Absent for an instance",
@@ -123,54 +135,51 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
             [](lua_State* L, const P& p) { push_part(L, p, &S::indicator); }},
            {"bitwidths", "integer[]", "Candidates, ascending",
             [](lua_State* L, const P& p) {
-              push_numbers(L, {p.instance.bitwidths.begin(), p.instance.bitwidths.end()});
+              const auto& bitwidths = p.first.instance().bitwidths;
+              push_numbers(L, {bitwidths.begin(), bitwidths.end()});
             }},
            {"objective", "string", "steady or paper",
-            [](lua_State* L, const P& p) { push_text(L, to_string(p.problem.objective)); }},
+            [](lua_State* L, const P& p) { push_text(L, to_string(p.first.problem().objective)); }},
            {"theta", "number", "Price of omega",
-            [](lua_State* L, const P& p) { lua_pushnumber(L, p.problem.theta); }},
+            [](lua_State* L, const P& p) { lua_pushnumber(L, p.first.problem().theta); }},
            {"theta_unit", "string", "What theta multiplies",
-            [](lua_State* L, const P& p) { push_text(L, to_string(p.problem.theta_unit)); }},
+            [](lua_State* L, const P& p) {
+              push_text(L, to_string(p.first.problem().theta_unit));
+            }},
            {"quality", "table?", "The quality floor", push_quality},
            {"memory", "string?", "physical or llm-pq",
             [](lua_State* L, const P& p) {
-              push_serving(L, p, &S::memory, [](lua_State* l, const cost::MemoryPreset& m) {
-                push_text(l, cost::to_string(m));
-              });
+              push_serving(L, p, [&](const S& s) { push_text(L, cost::to_string(s.memory)); });
             }},
            {"kernel_set", "string?", "Kernels that the latencies assume",
             [](lua_State* L, const P& p) {
-              push_serving(L, p, &S::kernel_set,
-                           [](lua_State* l, const cost::KernelSet& k) { push_text(l, k.name); });
+              push_serving(L, p, [&](const S& s) { push_text(L, s.kernel_set.name); });
             }},
            {"tensor_parallel", "integer[]?", "Degrees to choose from; absent for an instance",
             [](lua_State* L, const P& p) {
-              if (!p.problem.serving) return lua_pushnil(L);
-              const auto degrees = degrees_of(*p.problem.serving);
-              push_numbers(L, {degrees.begin(), degrees.end()});
+              push_serving(L, p, [&](const S& s) {
+                const auto degrees = degrees_of(s, p.choices);
+                push_numbers(L, {degrees.begin(), degrees.end()});
+              });
             }},
            {"kv_bitwidths", "number[]?", "Of the KV cache, to choose from (bits)",
-            [](lua_State* L, const P& p) {
-              push_serving(L, p, &S::kv_bitwidths,
-                           [](lua_State* l, const std::vector<std::int32_t>& b) {
-                             push_numbers(l, {b.begin(), b.end()});
-                           });
-            }},
+            push_kv_bitwidths},
            {"kv_bitwidth", "number?", "Of the KV cache (bits); the first where it is open",
             [](lua_State* L, const P& p) {
-              push_serving(L, p, &S::kv_bitwidth,
-                           [](lua_State* l, const std::int32_t& b) { lua_pushnumber(l, b); });
+              push_serving(L, p, [&](const S& s) { lua_pushnumber(L, s.kv_bitwidth); });
             }},
            {"allow_empty_stage", "boolean", "Middle stages may be empty",
-            [](lua_State* L, const P& p) { lua_pushboolean(L, p.problem.allow_empty_stage); }},
+            [](lua_State* L, const P& p) {
+              lua_pushboolean(L, p.first.problem().allow_empty_stage);
+            }},
            {"constraints", "table[]", "Side constraints, as problem:add_constraint takes them",
             push_constraints},
            {"num_layers", "integer", "Decoder layers",
             [](lua_State* L, const P& p) {
-              push_integer(L, static_cast<std::int64_t>(p.instance.num_layers()));
+              push_integer(L, static_cast<std::int64_t>(p.first.instance().num_layers()));
             }},
            {"batch_size", "integer", "Requests",
-            [](lua_State* L, const P& p) { push_integer(L, p.instance.batch_size); }},
+            [](lua_State* L, const P& p) { push_integer(L, p.first.instance().batch_size); }},
            {"devices", "string[]",
             "Names in cluster order, with their nodes (\"T4-16G@a\"), as device_order takes them",
             push_devices}},
@@ -210,22 +219,20 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
 
 namespace solver_lua {
 
-void push_lowered(lua_State* L, solver::Problem problem) {
-  auto result = std::make_shared<LoweredProblem>();
-  result->instance = solver::lower(problem);
-  result->problem = std::move(problem);
-  lua_kit::push_object<LoweredProblem>(L, std::move(result));
+void push_problem(lua_State* L, solver::OpenProblem problem) {
+  problem.first.instance();  // a problem that no instance can be made of is refused here
+  lua_kit::push_object<OpenProblem>(L, std::make_shared<OpenProblem>(std::move(problem)));
 }
 
 int new_problem(lua_State* L) {
-  push_lowered(L, problem_from(L, lua_kit::Options(L, 1, problem_options(), "ts.problem")));
+  push_problem(L, problem_from(L, lua_kit::Options(L, 1, problem_options(), "ts.problem")));
   return 1;
 }
 
 void register_problem(lua_State* L) {
-  lua_kit::register_object<LoweredProblem>(L);
+  lua_kit::register_object<OpenProblem>(L);
   auto& reference = core_lua::environment(L).reference;
-  reference.add_object<LoweredProblem>();
+  reference.add_object<OpenProblem>();
   reference.add(problem_options());
   reference.add(partition_options());
   reference.add(facts_options());

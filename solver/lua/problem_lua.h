@@ -10,20 +10,20 @@
 namespace tessera::solver_lua {
 
 /// The problem that is argument `index`.
-inline const LoweredProblem& problem_argument(lua_State* L, int index) {
-  return *lua_kit::check_object<LoweredProblem>(L, index, "problem");
+inline const solver::OpenProblem& problem_argument(lua_State* L, int index) {
+  return *lua_kit::check_object<solver::OpenProblem>(L, index, "problem");
 }
 
 /// The problem that ts.problem's options describe.
-solver::Problem problem_from(lua_State* L, const lua_kit::Options& options);
-/// Changes what the options of problem:with name, and nothing else.
-void change(lua_State* L, const lua_kit::Options& options, solver::Problem& problem);
+solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options);
+/// The problem with what the options of problem:with name changed, and nothing else.
+solver::OpenProblem changed(lua_State* L, const lua_kit::Options& options,
+                            const solver::OpenProblem& before);
 
 /// Reads kv_bitwidth and tensor_parallel, and then kv_omega, where they are there.
-void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving);
+void read_choices(const lua_kit::Options& options, const solver::ServingProblem& serving,
+                  solver::Choices& choices);
 void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving);
-/// Lowers a problem and pushes it.
-void push_lowered(lua_State* L, solver::Problem problem);
 
 /// Side constraints: problem:add_constraint, a term of one, and a list of them.
 const OptionTable& constraint_options();

@@ -41,14 +41,14 @@ void push_layer_s(lua_State* L, const solver::Instance& instance, const solver::
 }  // namespace
 
 int evaluate(lua_State* L) {
-  const LoweredProblem& p = problem_argument(L, 1);
-  const solver::Candidate candidate = candidate_argument(L, 2, p.instance, "problem:evaluate");
+  const solver::LoweredProblem& p = problem_argument(L, 1).first;
+  const solver::Candidate candidate = candidate_argument(L, 2, p.instance(), "problem:evaluate");
   if (offload_argument(L, 2, "problem:evaluate")) {
     throw Error(ErrorCode::unsupported,
                 "problem:evaluate prices plans that stay on their devices; ask problem:offload",
                 "problem:evaluate.offload");
   }
-  const auto violation = solver::find_violation(p.instance, candidate);
+  const auto violation = solver::find_violation(p.instance(), candidate);
   lua_createtable(L, 0, 6);
   lua_pushboolean(L, !violation);
   lua_setfield(L, -2, "fits");
@@ -60,7 +60,7 @@ int evaluate(lua_State* L) {
     const std::string& broken = violation->constraint;
     if (broken != "memory" && broken != "quality" && broken != "row") return 1;
   }
-  const solver::Evaluation e = solver::evaluate(p.instance, candidate);
+  const solver::Evaluation e = solver::evaluate(p.instance(), candidate);
   const auto number = [L](const char* name, double value) {
     lua_pushnumber(L, value);
     lua_setfield(L, -2, name);
@@ -72,7 +72,7 @@ int evaluate(lua_State* L) {
 }
 
 int micro_batch_sizes(lua_State* L) {
-  const auto sizes = solver::useful_micro_batch_sizes(problem_argument(L, 1).instance);
+  const auto sizes = solver::useful_micro_batch_sizes(problem_argument(L, 1).first.instance());
   lua_kit::push_numbers(L, {sizes.begin(), sizes.end()});
   return 1;
 }
@@ -105,18 +105,18 @@ const OptionTable& partition_options() {
 }
 
 int balanced_partition(lua_State* L) {
-  const LoweredProblem& p = problem_argument(L, 1);
+  const solver::LoweredProblem& p = problem_argument(L, 1).first;
   const lua_kit::Options options(L, 2, partition_options(), "problem:balanced_partition");
-  const auto& bits = p.instance.bitwidths;
+  const auto& bits = p.instance().bitwidths;
   const auto bit = std::find(bits.begin(), bits.end(), options.integer("bitwidth"));
   if (bit == bits.end())
     throw Error(ErrorCode::invalid_argument,
                 options.path_of("bitwidth") + ": not one of the problem's bitwidths",
                 options.path_of("bitwidth"));
-  const auto [prefill, decode] = micro_batch_sizes_of(options, p.instance);
+  const auto [prefill, decode] = micro_batch_sizes_of(options, p.instance());
   const std::string phase = options.choice("phase");
   const auto counts = solver::balanced_partition(
-      p.instance, solver::order_from_names(p.instance, options.texts("device_order")),
+      p.instance(), solver::order_from_names(p.instance(), options.texts("device_order")),
       static_cast<std::size_t>(bit - bits.begin()), prefill, decode,
       phase == "prefill"  ? solver::BalancedPhase::prefill
       : phase == "decode" ? solver::BalancedPhase::decode
@@ -143,17 +143,16 @@ const OptionTable& facts_options() {
 }
 
 int device_facts(lua_State* L) {
-  const LoweredProblem& p = problem_argument(L, 1);
+  const solver::LoweredProblem& p = problem_argument(L, 1).first;
   const lua_kit::Options options(L, 2, facts_options(), "problem:device_facts");
-  const auto [prefill, decode] = micro_batch_sizes_of(options, p.instance);
-  const auto order = solver::order_from_names(p.instance, options.texts("device_order"));
+  const auto [prefill, decode] = micro_batch_sizes_of(options, p.instance());
+  const auto order = solver::order_from_names(p.instance(), options.texts("device_order"));
   std::vector<solver::MeshGroup> groups;
-  if (p.problem.serving) {
-    groups = solver::mesh_groups(p.problem.serving->cluster, p.problem.serving->mesh);
-  }
+  const solver::ServingProblem* serving = p.serving();
+  if (serving != nullptr) groups = solver::mesh_groups(serving->cluster, serving->mesh);
   lua_createtable(L, static_cast<int>(order.size()), 0);
   for (std::size_t k = 0; k < order.size(); ++k) {
-    const solver::DeviceGroup& group = p.instance.groups[order[k]];
+    const solver::DeviceGroup& group = p.instance().groups[order[k]];
     lua_createtable(L, 0, 6);
     lua_kit::push_text(L, name_of(group));
     lua_setfield(L, -2, "name");
@@ -161,16 +160,16 @@ int device_facts(lua_State* L) {
     lua_setfield(L, -2, "device");
     lua_pushnumber(L, group.usable_bytes);
     lua_setfield(L, -2, "usable_bytes");
-    if (p.problem.serving) {
+    if (serving != nullptr) {
       const solver::MeshGroup& members = groups[order[k]];
       const std::size_t index = members.members.front().front();
-      const Device& device = p.problem.serving->cluster.devices[index].device;
+      const Device& device = serving->cluster.devices[index].device;
       lua_pushnumber(L, members.degree * device.flop_per_s.at("fp16"));
       lua_setfield(L, -2, "fp16_flop_per_s");
     }
-    push_layer_s(L, p.instance, p.instance.prefill(prefill), order[k]);
+    push_layer_s(L, p.instance(), p.instance().prefill(prefill), order[k]);
     lua_setfield(L, -2, "prefill_layer_s");
-    push_layer_s(L, p.instance, p.instance.decode(decode), order[k]);
+    push_layer_s(L, p.instance(), p.instance().decode(decode), order[k]);
     lua_setfield(L, -2, "decode_layer_s");
     lua_rawseti(L, -2, static_cast<int>(k) + 1);
   }
@@ -180,19 +179,19 @@ int device_facts(lua_State* L) {
 /// device_orders(limit): distinct orders of all devices, in lexicographic order of their groups, at
 /// most `limit`.
 int device_orders(lua_State* L) {
-  const LoweredProblem& p = problem_argument(L, 1);
+  const solver::LoweredProblem& p = problem_argument(L, 1).first;
   const auto limit = lua_isnoneornil(L, 2)
                          ? 1000
                          : lua_kit::check_integer(L, 2, "problem:device_orders limit", 1, 1e6);
   std::vector<std::size_t> order;
-  for (std::size_t g = 0; g < p.instance.groups.size(); ++g) {
-    order.insert(order.end(), static_cast<std::size_t>(p.instance.groups[g].count), g);
+  for (std::size_t g = 0; g < p.instance().groups.size(); ++g) {
+    order.insert(order.end(), static_cast<std::size_t>(p.instance().groups[g].count), g);
   }
   lua_newtable(L);
   int n = 0;
   do {
     std::vector<std::string> names;
-    for (std::size_t g : order) names.push_back(name_of(p.instance.groups[g]));
+    for (std::size_t g : order) names.push_back(name_of(p.instance().groups[g]));
     lua_kit::push_texts(L, names);
     lua_rawseti(L, -2, ++n);
   } while (n < limit && std::next_permutation(order.begin(), order.end()));

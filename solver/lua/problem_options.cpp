@@ -10,7 +10,6 @@
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/table.h"
-#include "tessera/solver/variants.h"
 
 namespace tessera::solver_lua {
 namespace {
@@ -53,9 +52,11 @@ void read_quality(lua_State* L, const lua_kit::Options& options, solver::Problem
         options.path_of("quality") + ": give either at_least = \"uniform\" or max_omega = x",
         options.path_of("quality"));
   }
-  problem.quality_at_least = quality.given("at_least") ? quality.text("at_least") : "";
-  if (problem.quality_at_least == "none") problem.quality_at_least.clear();
+  problem.quality_at_least.reset();
   problem.max_omega.reset();
+  if (quality.given("at_least") && quality.text("at_least") != "none") {
+    problem.quality_at_least = quality.text("at_least");
+  }
   if (quality.given("max_omega")) problem.max_omega = quality.number("max_omega");
   lua_pop(L, 1);
   // planner.md: the quality-constrained form has theta = 0 unless the script prices omega as well.
@@ -177,7 +178,8 @@ void check_context(const solver::ServingProblem& serving, const std::string& pat
 }
 
 /// What is to be served and on what, from the options that are there.
-void read_serving(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving) {
+void read_serving(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving,
+                  solver::Choices& choices) {
   read_part(L, options, "model", core_lua::model_argument, serving.model);
   read_part(L, options, "cluster", core_lua::cluster_argument, serving.cluster);
   read_part(L, options, "workload", core_lua::workload_argument, serving.workload);
@@ -191,7 +193,7 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
     serving.memory = options.choice("memory") == "llm-pq" ? cost::MemoryPreset::llm_pq
                                                           : cost::MemoryPreset::physical;
   }
-  read_choices(options, serving);
+  read_choices(options, serving, choices);
   read_kv_omega(L, options, serving);
   // The default indicator covers whatever layers and bitwidths there are, so it follows them.
   const bool by_default = serving.indicator.kind.empty() || serving.indicator.kind == "constant";
@@ -203,7 +205,6 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
     lua_pop(L, 1);
   }
   check_context(serving, options.path_of("workload"));
-  solver::settle(serving);
 }
 
 constexpr const char* kServingOptions[] = {"model",       "cluster",  "workload",       "bitwidths",
@@ -222,13 +223,13 @@ void refuse_serving_options(const lua_kit::Options& options) {
 
 void read_instance(const lua_kit::Options& options, solver::Problem& problem) {
   refuse_serving_options(options);
-  problem.instance_path = options.text("instance");
-  problem.instance = std::make_shared<const Json>(read_json_file(problem.instance_path));
+  const std::string path = options.text("instance");
+  const auto content = std::make_shared<const Json>(read_json_file(path));
+  problem.given = solver::InstanceFile{content, path};
   // The file's own settings hold unless the script says otherwise.
   if (!options.given("allow_empty_stage")) problem.allow_empty_stage = true;
   if (!options.given("theta") && !options.given("quality")) {
-    problem.theta =
-        JsonFields(*problem.instance, problem.instance_path).number("theta", 0, 1e300, 1);
+    problem.theta = JsonFields(*content, path).number("theta", 0, 1e300, 1);
   }
 }
 
@@ -332,34 +333,39 @@ const OptionTable& problem_options() {
   return table;
 }
 
-solver::Problem problem_from(lua_State* L, const lua_kit::Options& options) {
+solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options) {
   solver::Problem problem;
   read_goal(L, options, problem);
   if (options.given("instance")) {
     read_instance(options, problem);
-    return problem;
+    return solver::open_problem(std::move(problem), {});
   }
   for (const char* name : {"model", "cluster"}) {
     if (options.given(name)) continue;
     throw Error(ErrorCode::invalid_argument, options.path_of(name) + " is missing",
                 options.path_of(name));
   }
-  read_serving(L, options, problem.serving.emplace());
-  return problem;
+  solver::Choices choices;
+  read_serving(L, options, problem.given.emplace<solver::ServingProblem>(), choices);
+  return solver::open_problem(std::move(problem), std::move(choices));
 }
 
-void change(lua_State* L, const lua_kit::Options& options, solver::Problem& problem) {
+solver::OpenProblem changed(lua_State* L, const lua_kit::Options& options,
+                            const solver::OpenProblem& before) {
+  solver::Problem problem = before.first.problem();
+  solver::Choices choices = before.choices;
   read_goal(L, options, problem);
   if (options.given("instance")) {
     throw Error(ErrorCode::invalid_argument,
                 options.path_of("instance") + ": load another instance with ts.problem",
                 options.path_of("instance"));
   }
-  if (problem.serving) {
-    read_serving(L, options, *problem.serving);
+  if (solver::ServingProblem* serving = problem.serving()) {
+    read_serving(L, options, *serving, choices);
   } else {
     refuse_serving_options(options);
   }
+  return solver::open_problem(std::move(problem), std::move(choices));
 }
 
 }  // namespace tessera::solver_lua

@@ -7,6 +7,8 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/check_plan.h"
+#include "tessera/solver/plan_pipeline.h"
 
 namespace tessera {
 
@@ -28,6 +30,9 @@ struct RunStage {
 
 }  // namespace solver_lua
 
+using solver::PipelinePlan;
+using solver::Plan;
+using solver::ReplicatedPlan;
 using solver_lua::RunStage;
 using solver_lua::SimulatedRun;
 
@@ -100,9 +105,9 @@ void price_as_full(sim::Pipeline& pipeline) {
   };
 }
 
-SimulatedRun run_pipeline(const Plan& plan, bool full, bool record) {
+SimulatedRun run_pipeline(const PipelinePlan& plan, bool full, bool record) {
   SimulatedRun result;
-  result.pipeline = solver::pipeline_of(plan);
+  result.pipeline = solver::PlanPipeline(plan).of_means();
   if (full) price_as_full(result.pipeline);
   result.run = sim::simulate(result.pipeline, record);
   return result;
@@ -113,7 +118,7 @@ SimulatedRun run_pipeline(const Plan& plan, bool full, bool record) {
 bool wants_distribution(const Plan& plan, const lua_kit::Options& options) {
   const std::string lengths = options.choice("lengths");
   const bool full = options.choice("micro_batches") == "full";
-  const bool possible = plan.replicas.empty() && !full;
+  const bool possible = std::holds_alternative<PipelinePlan>(plan) && !full;
   if (lengths == "distribution" && !possible) {
     throw Error(ErrorCode::unsupported,
                 options.path_of("lengths") +
@@ -121,8 +126,8 @@ bool wants_distribution(const Plan& plan, const lua_kit::Options& options) {
                           : ": replicas run side by side; simulate each plan of plan.replicas"),
                 options.path_of("lengths"));
   }
-  const bool chosen =
-      lengths == "distribution" || (lengths == "auto" && possible && solver::has_trace(plan));
+  const bool chosen = lengths == "distribution" ||
+                      (lengths == "auto" && possible && solver::has_trace(summary_of(plan)));
   for (const char* name : {"batching", "arrivals", "num_batches", "seed"}) {
     if (chosen || !options.given(name)) continue;
     throw Error(ErrorCode::invalid_argument,
@@ -134,7 +139,7 @@ bool wants_distribution(const Plan& plan, const lua_kit::Options& options) {
   return chosen;
 }
 
-SimulatedRun run_distribution(const Plan& plan, const lua_kit::Options& options) {
+SimulatedRun run_distribution(const PipelinePlan& plan, const lua_kit::Options& options) {
   solver::TrafficOptions traffic;
   traffic.batching =
       options.choice("batching") == "padded" ? solver::Batching::padded : solver::Batching::ragged;
@@ -153,7 +158,7 @@ SimulatedRun run_distribution(const Plan& plan, const lua_kit::Options& options)
 }
 
 /// Replicas side by side: the slowest decides when all is done, requests are averaged over all.
-SimulatedRun run_replicas(const Plan& plan, bool full) {
+SimulatedRun run_replicas(const ReplicatedPlan& plan, bool full) {
   if (const auto violation = solver::check_plan(plan)) {
     throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");
   }
@@ -161,7 +166,7 @@ SimulatedRun run_replicas(const Plan& plan, bool full) {
   all.replicas = true;
   all.pipeline.batch_size = 0;
   std::vector<SimulatedRun> parts;
-  for (const Plan& replica : plan.replicas) {
+  for (const PipelinePlan& replica : plan.replicas) {
     parts.push_back(run_pipeline(replica, full, false));
     all.pipeline.batch_size += parts.back().pipeline.batch_size;
   }
@@ -373,13 +378,13 @@ int simulate(lua_State* L) {
   const Plan& plan = *lua_kit::check_object<Plan>(L, 1, "ts.simulate plan");
   const lua_kit::Options options(L, 2, simulate_options(), "ts.simulate");
   const bool full = options.choice("micro_batches") == "full";
+  const bool distribution = wants_distribution(plan, options);
   auto result = std::make_shared<SimulatedRun>();
-  if (wants_distribution(plan, options)) {
-    *result = run_distribution(plan, options);
-  } else if (plan.replicas.empty()) {
-    *result = run_pipeline(plan, full, options.boolean("record"));
+  if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) {
+    *result = distribution ? run_distribution(*pipeline, options)
+                           : run_pipeline(*pipeline, full, options.boolean("record"));
   } else {
-    *result = run_replicas(plan, full);
+    *result = run_replicas(std::get<ReplicatedPlan>(plan), full);
   }
   lua_kit::push_object<SimulatedRun>(L, std::move(result));
   return 1;

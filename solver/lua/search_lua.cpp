@@ -14,6 +14,7 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/build_plan.h"
 #include "tessera/solver/plan_search.h"
 
 namespace tessera {
@@ -47,12 +48,13 @@ MoveBlocks& move_blocks() {
 /// A search in the hands of a script. The library reads blocks of moves in place through the FFI
 /// (scripts/tessera/search.lua declares the same record); everything else goes through here.
 struct ScriptSearch {
-  std::shared_ptr<const LoweredProblem> problem;
+  solver::LoweredProblem problem;
   std::string planner;
   std::unique_ptr<solver::PlanSearch> search;
   MoveBlock* block = move_blocks().take();
 
-  ScriptSearch() = default;
+  ScriptSearch(solver::LoweredProblem of, std::string by)
+      : problem(std::move(of)), planner(std::move(by)) {}
   ScriptSearch(const ScriptSearch&) = delete;
   ScriptSearch& operator=(const ScriptSearch&) = delete;
   ~ScriptSearch() { move_blocks().give_back(block); }
@@ -60,7 +62,7 @@ struct ScriptSearch {
 
 /// The starts of a heuristic, and the best plan that its searches met.
 struct ScriptStarts {
-  std::shared_ptr<const LoweredProblem> problem;
+  solver::LoweredProblem problem;
   std::string planner;
   std::function<void(const solver::Incumbent&)> on_incumbent;
   std::unique_ptr<solver::Starts> starts;
@@ -73,7 +75,6 @@ static_assert(sizeof(solver::Move) == 80 && offsetof(solver::Move, objective_del
 
 }  // namespace solver_lua
 
-using solver_lua::LoweredProblem;
 using solver_lua::ScriptSearch;
 using solver_lua::ScriptStarts;
 
@@ -201,9 +202,7 @@ int best_plan(lua_State* L) {
   result.candidate = s.search->best();
   result.objective = s.search->best_objective();
   result.solve_s = lua_isnoneornil(L, 2) ? 0 : lua_kit::check_number(L, 2, "solve_s", 0, 1e9);
-  lua_kit::push_object<Plan>(
-      L, std::make_shared<Plan>(solver::build_plan(s.problem->problem, s.problem->instance, result,
-                                                   s.planner, s.problem->file)));
+  solver_lua::push_plan(L, s.problem, result, s.planner);
   return 1;
 }
 
@@ -234,9 +233,7 @@ int next_start(lua_State* L) {
   const ScriptStarts& s = *lua_kit::check_object<ScriptStarts>(L, 1, "starts");
   auto candidate = s.starts->next();
   if (!candidate) return 0;
-  auto state = std::make_shared<ScriptSearch>();
-  state->problem = s.problem;
-  state->planner = s.planner;
+  auto state = std::make_shared<ScriptSearch>(s.problem, s.planner);
   solver::PlanRequest request = s.starts->request();
   request.on_incumbent = [best = s.best, tell = s.on_incumbent](const solver::Incumbent& better) {
     if (better.objective >= *best) return;
@@ -244,7 +241,7 @@ int next_start(lua_State* L) {
     tell(better);
   };
   state->search =
-      std::make_unique<solver::PlanSearch>(s.problem->instance, *std::move(candidate), request);
+      std::make_unique<solver::PlanSearch>(s.problem.instance(), *std::move(candidate), request);
   request.on_incumbent({state->search->best(), state->search->best_objective(),
                         -std::numeric_limits<double>::infinity()});
   lua_kit::push_object<ScriptSearch>(L, std::move(state));
@@ -316,16 +313,15 @@ const lua_kit::ObjectType<ScriptStarts>& lua_kit::object_type<ScriptStarts>() {
 namespace solver_lua {
 
 int new_search(lua_State* L) {
-  auto state = std::make_shared<ScriptSearch>();
-  state->problem = lua_kit::check_object<LoweredProblem>(L, 1, "problem");
-  const Plan& start = *lua_kit::check_object<Plan>(L, 2, "start");
+  const auto problem = lua_kit::check_object<solver::OpenProblem>(L, 1, "problem");
+  const auto start = lua_kit::check_object<solver::Plan>(L, 2, "start");
   const lua_kit::Options options(L, 3, plan_options(), "ts.plan");
-  state->planner = lua_kit::check_utf8(L, 4, "planner");
-  solver::PlanRequest request = request_from(*state->problem, options);
+  auto state = std::make_shared<ScriptSearch>(problem->first, lua_kit::check_utf8(L, 4, "planner"));
+  const solver::Instance& instance = state->problem.instance();
+  solver::PlanRequest request = request_from(instance, options);
   request.on_incumbent = incumbent_handler(L, state->problem, options, state->planner);
-  const solver::Instance& instance = state->problem->instance;
   state->search = std::make_unique<solver::PlanSearch>(
-      instance, solver::candidate_of(instance, start), request);
+      instance, solver::candidate_of(instance, pipeline_of(*start, "start")), request);
   request.on_incumbent({state->search->best(), state->search->best_objective(),
                         -std::numeric_limits<double>::infinity()});
   lua_kit::push_object<ScriptSearch>(L, std::move(state));
@@ -333,13 +329,13 @@ int new_search(lua_State* L) {
 }
 
 int new_starts(lua_State* L) {
-  auto state = std::make_shared<ScriptStarts>();
-  state->problem = lua_kit::check_object<LoweredProblem>(L, 1, "problem");
+  const auto problem = lua_kit::check_object<solver::OpenProblem>(L, 1, "problem");
   const lua_kit::Options options(L, 2, plan_options(), "ts.plan");
-  state->planner = lua_kit::check_utf8(L, 3, "planner");
-  state->on_incumbent = incumbent_handler(L, state->problem, options, state->planner);
-  state->starts = std::make_unique<solver::Starts>(state->problem->instance,
-                                                   request_from(*state->problem, options));
+  const std::string planner = lua_kit::check_utf8(L, 3, "planner");
+  const solver::Instance& instance = problem->first.instance();
+  auto state = std::make_shared<ScriptStarts>(
+      ScriptStarts{problem->first, planner, incumbent_handler(L, problem->first, options, planner),
+                   std::make_unique<solver::Starts>(instance, request_from(instance, options))});
   lua_kit::push_object<ScriptStarts>(L, std::move(state));
   return 1;
 }

@@ -6,20 +6,14 @@
 #include <string>
 
 #include "tessera/core/option.h"
-#include "tessera/core/plan.h"
 #include "tessera/lua_kit/args.h"
-#include "tessera/solver/offload.h"
-#include "tessera/solver/problem.h"
+#include "tessera/solver/offload_shares.h"
+#include "tessera/solver/open_problem.h"
+#include "tessera/solver/plan.h"
+#include "tessera/solver/planner.h"
 
 /// Problems, plans, planners and simulation runs as scripts see them.
 namespace tessera::solver_lua {
-
-/// A problem with its instance, lowered once and shared by every plan of it.
-struct LoweredProblem {
-  solver::Problem problem;
-  solver::Instance instance;
-  std::shared_ptr<const Json> file;  ///< the problem as its plans carry it
-};
 
 /// Makes `require "tessera.solver"` work. Needs the core's environment, core and indicator.
 void register_solver(lua_State* L);
@@ -57,40 +51,43 @@ void register_stage(lua_State* L);
 void register_run(lua_State* L);
 void register_search(lua_State* L);
 
-/// The problem, lowered, as an object.
-void push_lowered(lua_State* L, solver::Problem problem);
+/// The problem as an object. @throws what lowering it throws.
+void push_problem(lua_State* L, solver::OpenProblem problem);
+/// The plan as an object.
+void push_plan(lua_State* L, solver::Plan plan);
+/// Refuses a plan with replicas where one pipeline belongs. `where` is named in the message.
+const solver::PipelinePlan& pipeline_of(const solver::Plan& plan, const std::string& where);
 /// A plan for a candidate that satisfies every constraint.
-void push_plan(lua_State* L, const LoweredProblem& problem, const solver::PlanResult& result,
-               const std::string& planner);
+void push_plan(lua_State* L, const solver::LoweredProblem& problem,
+               const solver::PlanResult& result, const std::string& planner);
 /// Numbers as fields of the table on top of the stack.
 void set_number(lua_State* L, const char* name, double value);
 // Parts of a plan, and of making one; see plan_parts.cpp.
 int combine(lua_State* L);
 int join(lua_State* L);
-void push_candidates(lua_State* L, const Plan& plan);
-void push_replicas(lua_State* L, const Plan& plan);
-void push_devices(lua_State* L, const Plan& plan);
-void push_kv_bitwidth(lua_State* L, const Plan& plan);
-void push_kv_omega(lua_State* L, const Plan& plan);
+void push_candidates(lua_State* L, const solver::Plan& plan);
+void push_replicas(lua_State* L, const solver::Plan& plan);
+void push_kv_bitwidth(lua_State* L, const solver::Plan& plan);
+void push_kv_omega(lua_State* L, const solver::Plan& plan);
 
 /// Pushes the stages of a plan as a list of objects.
-void push_stages(lua_State* L, const Plan& plan);
+void push_stages(lua_State* L, const std::vector<solver::PlanStage>& stages);
 
 /// The size of one phase's micro-batches, where a table demands it.
 OptionSpec micro_batch_option(std::string_view name);
 
 /// What ts.plan's options fix and limit, within the time limit of the script that asks.
-solver::PlanRequest request_from(const LoweredProblem& problem, const lua_kit::Options& options);
+solver::PlanRequest request_from(const solver::Instance& instance, const lua_kit::Options& options);
 
 /// What to do with each better plan: keep it for Ctrl-C, and tell the script's on_incumbent.
 std::function<void(const solver::Incumbent&)> incumbent_handler(
-    lua_State* L, std::shared_ptr<const LoweredProblem> problem, const lua_kit::Options& options,
+    lua_State* L, const solver::LoweredProblem& problem, const lua_kit::Options& options,
     std::string planner);
 
 /// Options of ts.plan that only the planner "ilp" understands.
 OptionSpec start_option();
 OptionSpec form_option(std::string_view default_form, std::string_view doc);
-void read_ilp_options(const LoweredProblem& p, const lua_kit::Options& options,
+void read_ilp_options(const solver::Instance& instance, const lua_kit::Options& options,
                       solver::PlanRequest& request);
 
 /// A micro-batch size that was given. @throws Error{out_of_range} beyond the batch.
@@ -104,8 +101,8 @@ solver::Candidate candidate_argument(lua_State* L, int index, const solver::Inst
 
 /// How a plan made by hand offloads: its own `offload` and that of each stage.
 struct OffloadArgument {
-  PlanOffload settings;
-  std::vector<StageOffload> shares;  ///< [stages]
+  solver::PlanOffload settings;
+  std::vector<solver::StageOffload> shares;  ///< [stages]
 };
 
 /// Of the table at `index`, whose stages candidate_argument has read; absent where nothing leaves
@@ -113,8 +110,9 @@ struct OffloadArgument {
 std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const std::string& path);
 
 /// Pushes the checked offloading plan of `result.candidate`, or nil and why.
-int price_offload(lua_State* L, const LoweredProblem& p, const OffloadArgument& offload,
-                  solver::PlanResult result, const std::string& planner);
+int price_offload(lua_State* L, const solver::LoweredProblem& problem,
+                  const OffloadArgument& offload, solver::PlanResult result,
+                  const std::string& planner);
 
 /// `nil, why` for an expected outcome; `constraint` names what binds, or is empty, and no plan is
 /// below `bound`.

@@ -10,6 +10,10 @@
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
+
+using solver::PlanStage;
+using solver::StageMemory;
+
 namespace {
 
 template <auto member, class T>
@@ -105,10 +109,10 @@ const lua_kit::ObjectType<PlanStage>& lua_kit::object_type<PlanStage>() {
 
 namespace solver_lua {
 
-void push_stages(lua_State* L, const Plan& plan) {
-  lua_createtable(L, static_cast<int>(plan.stages.size()), 0);
+void push_stages(lua_State* L, const std::vector<PlanStage>& stages) {
+  lua_createtable(L, static_cast<int>(stages.size()), 0);
   int k = 0;
-  for (const PlanStage& stage : plan.stages) {
+  for (const PlanStage& stage : stages) {
     lua_kit::push_object<PlanStage>(L, std::make_shared<PlanStage>(stage));
     lua_rawseti(L, -2, ++k);
   }

@@ -9,7 +9,6 @@
 namespace tessera::solver {
 
 using offload::build_stage;
-using offload::devices_of;
 using offload::kHiddenBytes;
 using offload::Sizes;
 using offload::StoredLayer;
@@ -50,10 +49,13 @@ Sizes sizes_of(const ServingProblem& serving, const Candidate& candidate,
 
 OffloadModel offload_model(const Problem& problem, const Instance& instance,
                            const Candidate& candidate, const PlanOffload& settings) {
-  const ServingProblem& serving = *problem.serving;
+  const ServingProblem& serving = *problem.serving();
   const Cluster& cluster = serving.cluster;
   const Sizes sizes = sizes_of(serving, candidate, settings);
-  const std::vector<std::size_t> devices = devices_of(cluster, candidate);
+  std::vector<std::size_t> devices;  // there are no tensor-parallel groups
+  for (const auto& members : stage_members(serving, candidate.order)) {
+    devices.push_back(members.front());
+  }
   std::vector<double> sharers(cluster.nodes.size(), 0);
   for (const std::size_t d : devices) ++sharers[cluster.devices[d].node_index];
   OffloadModel model;

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 
+#include "tessera/solver/build_plan.h"
 #include "tessera/solver/offload.h"
 
 namespace tessera::solver {
 
-Plan build_offload_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
-                        const PlanOffload& settings, const std::vector<StageOffload>& shares,
-                        const std::string& planner) {
-  const OffloadModel model = offload_model(problem, instance, *result.candidate, settings);
+PipelinePlan build_offload_plan(const LoweredProblem& problem, const PlanResult& result,
+                                const PlanOffload& settings,
+                                const std::vector<StageOffload>& shares,
+                                const std::string& planner) {
+  const Instance& instance = problem.instance();
+  const OffloadModel model =
+      offload_model(problem.problem(), instance, *result.candidate, settings);
   const OffloadEvaluation e = evaluate_offload(model, shares);
-  Plan plan = build_plan(problem, instance, result, planner);
+  PipelinePlan plan = build_plan(problem, result, planner);
   plan.offload = settings;
   plan.latency_s = e.latency_s;
   plan.objective = e.latency_s + instance.theta * plan.omega;

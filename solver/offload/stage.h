@@ -11,16 +11,6 @@ namespace tessera::solver::offload {
 inline constexpr double kHiddenBytes = 2;         ///< activations are FP16
 inline constexpr std::int32_t kComputeBits = 16;  ///< FlexGen decompresses weights, then computes
 
-/// Devices by position, as build_plan assigns them. No tensor-parallel groups.
-inline std::vector<std::size_t> devices_of(const Cluster& cluster, const Candidate& candidate) {
-  const std::vector<MeshGroup> groups = mesh_groups(cluster, {});
-  std::vector<std::size_t> used(groups.size(), 0), devices;
-  for (const std::size_t g : candidate.order) {
-    devices.push_back(groups[g].members[used[g]++].front());
-  }
-  return devices;
-}
-
 /// Sizes that all stages share. `block` and `batch` are requests per block and per GPU batch.
 struct Sizes {
   double block = 1, batch = 1, batches = 1;

@@ -5,8 +5,9 @@
 #include <algorithm>
 
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
 #include "tessera/core/units.h"
+#include "tessera/solver/build_plan.h"
+#include "tessera/solver/check_plan.h"
 #include "tessera/solver/offload.h"
 
 namespace tessera::solver {
@@ -26,7 +27,7 @@ std::size_t slowest_term(const std::array<OffloadTerm, kOffloadOverlaps>& terms,
   return slowest;
 }
 
-std::string bottleneck(const Plan& plan, const OffloadModel& model, const char* phase,
+std::string bottleneck(const PipelinePlan& plan, const OffloadModel& model, const char* phase,
                        double PlanStage::*time,
                        std::array<OffloadTerm, kOffloadOverlaps> OffloadStage::*terms) {
   const auto slowest =
@@ -43,7 +44,7 @@ std::string bottleneck(const Plan& plan, const OffloadModel& model, const char* 
 
 }  // namespace
 
-std::string describe_offload(const Plan& plan) {
+std::string describe_offload(const PipelinePlan& plan) {
   std::string text =
       fmt::format("  offloading: GPU batches of {}, shares on device/host/disk in %\n",
                   plan.offload->gpu_batch_size);
@@ -57,15 +58,14 @@ std::string describe_offload(const Plan& plan) {
   return text;
 }
 
-std::string explain_offload(const Plan& plan) {
+std::string explain_offload(const PipelinePlan& plan) {
   // A file may say anything; what follows indexes layers and devices by it.
   if (const auto violation = check_plan(plan)) {
     throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");
   }
-  const Problem problem = problem_from_json(*plan.problem, "plan.problem");
-  const Instance instance = lower(problem);
+  const Instance& instance = plan.problem.instance();
   const OffloadModel model =
-      offload_model(problem, instance, candidate_of(instance, plan), *plan.offload);
+      offload_model(plan.problem.problem(), instance, candidate_of(instance, plan), *plan.offload);
   std::string text =
       bottleneck(plan, model, "prefill", &PlanStage::prefill_s, &OffloadStage::prefill) +
       bottleneck(plan, model, "decoding", &PlanStage::decode_s, &OffloadStage::decode);

@@ -2,14 +2,14 @@
 
 #include <string>
 
-#include "tessera/core/plan.h"
+#include "tessera/solver/plan.h"
 
 namespace tessera::solver {
 
 /// Lines for describe(): where each stage keeps what it needs.
-std::string describe_offload(const Plan& plan);
+std::string describe_offload(const PipelinePlan& plan);
 
 /// The explanation of an offloading plan: what each phase waits for, and what memory is fullest.
-std::string explain_offload(const Plan& plan);
+std::string explain_offload(const PipelinePlan& plan);
 
 }  // namespace tessera::solver

@@ -36,7 +36,7 @@ double kv_share(const LayerShape& layer) {
 
 double omega_scale(const Problem& problem) {
   if (problem.theta_unit != ThetaUnit::s_per_normalised_omega) return 1;
-  const Indicator& indicator = problem.serving->indicator;
+  const Indicator& indicator = problem.serving()->indicator;
   const double total = total_at(indicator, reference_of(indicator));
   return total > 0 ? 1 / total : 1;
 }
@@ -58,8 +58,8 @@ std::vector<double> kv_omega(const ServingProblem& serving) {
 }
 
 double total_kv_omega(const Problem& problem) {
-  if (!problem.serving) return 0;
-  const std::vector<double> omega = kv_omega(*problem.serving);
+  if (problem.serving() == nullptr) return 0;
+  const std::vector<double> omega = kv_omega(*problem.serving());
   return omega_scale(problem) * std::accumulate(omega.begin(), omega.end(), 0.0);
 }
 

@@ -17,7 +17,7 @@ namespace tessera::solver {
 namespace {
 
 void set_omega(Instance& instance, const Problem& problem) {
-  const ServingProblem& serving = *problem.serving;
+  const ServingProblem& serving = *problem.serving();
   const Indicator& indicator = serving.indicator;
   if (indicator.num_layers != static_cast<std::size_t>(serving.model.num_layers)) {
     throw Error(ErrorCode::invalid_argument,
@@ -58,7 +58,7 @@ void set_bytes(Instance& instance, const ServingProblem& serving,
 }
 
 Instance lower_serving(const Problem& problem) {
-  const ServingProblem& serving = *problem.serving;
+  const ServingProblem& serving = *problem.serving();
   const cost::MemoryQuery query = memory_query(serving);
   Instance instance;
   instance.name = fmt::format("{} on {}", serving.model.name, serving.cluster.name);
@@ -93,9 +93,9 @@ Instance lower_serving(const Problem& problem) {
 }  // namespace
 
 Instance lower(const Problem& problem) {
-  Instance instance = problem.serving
-                          ? lower_serving(problem)
-                          : instance_from_json(*problem.instance, problem.instance_path);
+  const InstanceFile* file = problem.instance_file();
+  Instance instance =
+      file == nullptr ? lower_serving(problem) : instance_from_json(*file->content, file->path);
   instance.objective = problem.objective;
   instance.theta =
       problem.theta_unit == ThetaUnit::ms_per_raw_omega ? problem.theta * 1e-3 : problem.theta;

@@ -143,13 +143,13 @@ std::vector<Mesh> list_fewer(const std::vector<std::vector<std::size_t>>& sets,
 
 }  // namespace
 
-std::vector<MeshGroup> mesh_groups(const Cluster& cluster, const Mesh& mesh) {
+std::vector<MeshGroup> mesh_groups(const Cluster& cluster, const std::optional<Mesh>& mesh) {
   const auto sets = alike(cluster);
-  if (!mesh.empty()) check_mesh(sets, mesh);
+  if (mesh) check_mesh(sets, *mesh);
   std::vector<MeshGroup> groups;
   for (std::size_t s = 0; s < sets.size(); ++s) {
     const std::string& type = cluster.devices[sets[s].front()].device.name;
-    const Degrees degrees = mesh.empty() ? Degrees(sets[s].size(), 1) : mesh[s];
+    const Degrees degrees = mesh ? (*mesh)[s] : Degrees(sets[s].size(), 1);
     auto next = sets[s].begin();
     for (std::size_t i = 0; i < degrees.size(); ++i) {
       const std::int32_t degree = degrees[i];
@@ -181,7 +181,7 @@ Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
   return slowest ? *slowest : cluster.link(from.front(), to.front());
 }
 
-std::string mesh_name(const Cluster& cluster, const Mesh& mesh) {
+std::string mesh_name(const Cluster& cluster, const std::optional<Mesh>& mesh) {
   std::vector<std::string> parts;
   for (const MeshGroup& group : mesh_groups(cluster, mesh)) {
     const std::size_t count = group.members.size();

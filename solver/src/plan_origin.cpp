@@ -16,7 +16,8 @@ namespace {
 
 class Origin {
  public:
-  Origin(const Plan& plan, const ServingProblem& serving) : plan_(plan), serving_(serving) {}
+  Origin(const PipelinePlan& plan, const ServingProblem& serving)
+      : plan_(plan), serving_(serving) {}
 
   void add_stage(const PlanStage& stage, const std::vector<std::size_t>& members) {
     const auto model = latency_model_of(serving_, members);
@@ -34,7 +35,7 @@ class Origin {
     }
   }
 
-  void write(Plan& plan) const {
+  void write(PipelinePlan& plan) const {
     plan.provenance = provenance_;
     plan.error.reset();
     if (known_ && total_s_ > 0) plan.error = error_s_ / total_s_;
@@ -84,7 +85,7 @@ class Origin {
     }
   }
 
-  const Plan& plan_;
+  const PipelinePlan& plan_;
   const ServingProblem& serving_;
   Provenance provenance_ = Provenance::modelled;
   double total_s_ = 0, error_s_ = 0;
@@ -94,11 +95,12 @@ class Origin {
 
 }  // namespace
 
-void set_origin(Plan& plan, const ServingProblem& serving) {
+void set_origin(PipelinePlan& plan, const Candidate& candidate) {
+  const ServingProblem& serving = *plan.problem.serving();
   plan.provenance = Provenance::modelled;
   if (serving.profiles.empty()) return;
   Origin origin(plan, serving);
-  const auto members = stage_members(plan, serving);
+  const auto members = stage_members(serving, candidate.order);
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     origin.add_stage(plan.stages[k], members[k]);
   }

@@ -12,22 +12,25 @@
 
 #include "src/serving_costs.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
 #include "tessera/core/units.h"
 #include "tessera/cost/latency.h"
+#include "tessera/solver/build_plan.h"
+#include "tessera/solver/check_plan.h"
 
 namespace tessera::solver {
 
 /// What the pipeline's functions need, kept alive by them.
 struct PlanPipeline::Context {
-  Plan plan;
-  Problem problem;
-  Instance instance;
+  PipelinePlan plan;
   Candidate candidate;
   std::vector<std::unique_ptr<cost::LatencyModel>> models;  ///< [stage]
   std::vector<std::vector<std::size_t>> members;            ///< [stage] devices of the cluster
   /// [stage] number of layers by class and bitwidth
   std::vector<std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t>> layers;
+
+  const Instance& instance() const { return plan.problem.instance(); }
+  /// Null for an instance file.
+  const ServingProblem* serving() const { return plan.problem.serving(); }
 };
 
 namespace {
@@ -109,7 +112,7 @@ Pass differing(const Workload& workload, const Batch& batch, const sim::MicroBat
 }
 
 double serving_stage_s(const Context& context, std::size_t k, const Pass& pass) {
-  const ServingProblem& serving = *context.problem.serving;
+  const ServingProblem& serving = *context.serving();
   const cost::LayerWork& work = pass.work;
   double total = 0;
   for (const auto& [kind, count] : context.layers[k]) {
@@ -128,7 +131,7 @@ double serving_stage_s(const Context& context, std::size_t k, const Pass& pass) 
 }
 
 double instance_stage_s(const Context& context, std::size_t k, const PhaseCosts& costs) {
-  const Instance& instance = context.instance;
+  const Instance& instance = context.instance();
   const Candidate& candidate = context.candidate;
   double total = 0;
   for (std::size_t i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
@@ -140,7 +143,7 @@ double instance_stage_s(const Context& context, std::size_t k, const PhaseCosts&
 }
 
 double serving_link_s(const Context& context, std::size_t k, const Pass& pass) {
-  const ServingProblem& serving = *context.problem.serving;
+  const ServingProblem& serving = *context.serving();
   const Link link = slowest_link(serving.cluster, context.members[k], context.members[k + 1]);
   const double bytes = pass.work.batch_size * pass.work.tokens *
                        static_cast<double>(serving.model.hidden_size) * 2;  // FP16 hidden states
@@ -148,9 +151,9 @@ double serving_link_s(const Context& context, std::size_t k, const Pass& pass) {
 }
 
 double return_s(const Context& context, std::int64_t size) {
-  if (!context.problem.serving || context.members.size() < 2) return 0;
-  const Link link = slowest_link(context.problem.serving->cluster, context.members.back(),
-                                 context.members.front());
+  if (context.serving() == nullptr || context.members.size() < 2) return 0;
+  const Link link =
+      slowest_link(context.serving()->cluster, context.members.back(), context.members.front());
   return link.latency_s + static_cast<double>(size) * 4 / link.bytes_per_s;  // 32-bit token ids
 }
 
@@ -160,16 +163,12 @@ std::string stage_name(const PlanStage& stage, std::size_t k) {
                      stage.first_layer + stage.num_layers - 1);
 }
 
-void refuse_what_has_no_pipeline(const Plan& plan) {
+void refuse_what_has_no_pipeline(const PipelinePlan& plan) {
   if (plan.offload) {
     throw Error(ErrorCode::unsupported,
                 "an offloading plan is priced by FlexGen's cost model alone (latency_s, "
                 "throughput_tok_s); the event simulation knows no host memory and no disk",
                 "plan.offload");
-  }
-  if (!plan.replicas.empty()) {
-    throw Error(ErrorCode::invalid_argument, "a plan with replicas is a pipeline for each of them",
-                "plan.replicas");
   }
   // A file may say anything; what follows indexes layers and devices by it.
   if (const auto violation = check_plan(plan)) {
@@ -180,8 +179,8 @@ void refuse_what_has_no_pipeline(const Plan& plan) {
 /// Times of an abstract instance depend on the size of a micro-batch only.
 void set_instance_times(sim::Pipeline& pipeline, const std::shared_ptr<const Context>& context) {
   const auto costs = [context](sim::Phase phase, std::int64_t size) -> const PhaseCosts& {
-    return phase == sim::Phase::prefill ? context->instance.prefill(size)
-                                        : context->instance.decode(size);
+    return phase == sim::Phase::prefill ? context->instance().prefill(size)
+                                        : context->instance().decode(size);
   };
   pipeline.stage_s = [context, costs](std::size_t k, sim::Phase phase, const sim::MicroBatch& batch,
                                       std::int64_t) {
@@ -190,7 +189,7 @@ void set_instance_times(sim::Pipeline& pipeline, const std::shared_ptr<const Con
   pipeline.link_s = [context, costs](std::size_t k, sim::Phase phase, const sim::MicroBatch& batch,
                                      std::int64_t) {
     const std::vector<std::size_t>& order = context->candidate.order;
-    return context->instance.link_s(costs(phase, batch.size), order[k], order[k + 1]);
+    return context->instance().link_s(costs(phase, batch.size), order[k], order[k + 1]);
   };
 }
 
@@ -210,17 +209,14 @@ void set_serving_times(sim::Pipeline& pipeline, const std::shared_ptr<const Cont
 
 }  // namespace
 
-PlanPipeline::PlanPipeline(const Plan& plan) {
+PlanPipeline::PlanPipeline(const PipelinePlan& plan) {
   refuse_what_has_no_pipeline(plan);
-  auto context = std::make_shared<Context>();
-  context->plan = plan;
-  context->problem = problem_from_json(*plan.problem, "plan.problem");
-  context->instance = lower(context->problem);
-  context->candidate = candidate_of(context->instance, plan);
+  auto context = std::make_shared<Context>(
+      Context{plan, candidate_of(plan.problem.instance(), plan), {}, {}, {}});
   context_ = context;
-  if (!context->problem.serving) return;
-  const ServingProblem& serving = *context->problem.serving;
-  for (const auto& members : stage_members(plan, serving)) {
+  if (context->serving() == nullptr) return;
+  const ServingProblem& serving = *context->serving();
+  for (const auto& members : stage_members(serving, context->candidate.order)) {
     context->models.push_back(latency_model_of(serving, members));
     context->members.push_back(members);
   }
@@ -233,7 +229,7 @@ PlanPipeline::PlanPipeline(const Plan& plan) {
   }
 }
 
-const Problem& PlanPipeline::problem() const { return context_->problem; }
+const Problem& PlanPipeline::problem() const { return context_->plan.problem.problem(); }
 
 sim::Pipeline PlanPipeline::of_means() const {
   const std::shared_ptr<const Context> context = context_;
@@ -241,19 +237,20 @@ sim::Pipeline PlanPipeline::of_means() const {
   for (std::size_t k = 0; k < context->plan.stages.size(); ++k) {
     pipeline.stage_names.push_back(stage_name(context->plan.stages[k], k));
   }
-  pipeline.batch_size = context->instance.batch_size;
+  pipeline.batch_size = context->instance().batch_size;
   pipeline.prefill_micro_batch_size = context->plan.prefill_micro_batch_size;
   pipeline.decode_micro_batch_size = context->plan.decode_micro_batch_size;
-  pipeline.num_chunks = context->instance.num_chunks;
-  pipeline.output_tokens = std::max<std::int64_t>(1, std::llround(context->instance.output_tokens));
+  pipeline.num_chunks = context->instance().num_chunks;
+  pipeline.output_tokens =
+      std::max<std::int64_t>(1, std::llround(context->instance().output_tokens));
   pipeline.return_s = [context](std::int64_t size) { return return_s(*context, size); };
-  if (!context->problem.serving) {
+  if (context->serving() == nullptr) {
     set_instance_times(pipeline, context);
     return pipeline;
   }
   set_serving_times(pipeline, context,
                     [context](const sim::MicroBatch& batch, sim::Phase phase, std::int64_t index) {
-                      return alike(context->problem.serving->workload, phase,
+                      return alike(context->serving()->workload, phase,
                                    static_cast<double>(batch.size), index);
                     });
   return pipeline;
@@ -262,11 +259,11 @@ sim::Pipeline PlanPipeline::of_means() const {
 sim::Pipeline PlanPipeline::of_batch(const std::vector<TracedRequest>& requests,
                                      Batching batching) const {
   const std::shared_ptr<const Context> context = context_;
-  if (!context->problem.serving) {
+  if (context->serving() == nullptr) {
     throw Error(ErrorCode::unsupported, "an abstract instance has requests of one length only",
                 "plan.problem");
   }
-  const Workload& workload = context->problem.serving->workload;
+  const Workload& workload = context->serving()->workload;
   sim::Pipeline pipeline = of_means();
   pipeline.batch_size = static_cast<std::int64_t>(requests.size());
   const auto batch = std::make_shared<Batch>(Batch{requests, batching});
@@ -279,11 +276,9 @@ sim::Pipeline PlanPipeline::of_batch(const std::vector<TracedRequest>& requests,
   set_serving_times(
       pipeline, context,
       [context, batch](const sim::MicroBatch& part, sim::Phase phase, std::int64_t index) {
-        return differing(context->problem.serving->workload, *batch, part, phase, index);
+        return differing(context->serving()->workload, *batch, part, phase, index);
       });
   return pipeline;
 }
-
-sim::Pipeline pipeline_of(const Plan& plan) { return PlanPipeline(plan).of_means(); }
 
 }  // namespace tessera::solver

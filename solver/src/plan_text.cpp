@@ -8,10 +8,9 @@
 #include "offload/text.h"
 #include "tessera/core/colour.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
-#include "tessera/solver/problem.h"
+#include "tessera/solver/build_plan.h"
 
 namespace tessera::solver {
 namespace {
@@ -49,7 +48,7 @@ std::string status_word(PlanStatus status) {
   return paint(status == PlanStatus::optimal ? Tone::good : Tone::warning, to_string(status));
 }
 
-std::string proof(const Plan& plan) {
+std::string proof(const PlanSummary& plan) {
   if (!plan.bound) return "no bound was computed";
   const double gap = plan.gap.value_or(0);
   // Within the tolerance of floating-point solvers, digits say nothing.
@@ -58,7 +57,7 @@ std::string proof(const Plan& plan) {
   return fmt::format("bound {}, gap {}", format_seconds(*plan.bound), shown);
 }
 
-std::string describe_stages(const Plan& plan) {
+std::string describe_stages(const PipelinePlan& plan) {
   std::size_t device_width = 6, bits_width = 9;
   for (const PlanStage& stage : plan.stages) {
     device_width = std::max(device_width, stage.device.size());
@@ -84,31 +83,36 @@ std::string describe_stages(const Plan& plan) {
 
 // Nothing where the cache is not quantised.
 std::string describe_kv_cache(const Problem& problem) {
-  if (!problem.serving || problem.serving->kv_bitwidth >= 16) return "";
-  return fmt::format("  KV cache {} bit, {} of omega ({})\n", problem.serving->kv_bitwidth,
+  const ServingProblem* serving = problem.serving();
+  if (serving == nullptr || serving->kv_bitwidth >= 16) return "";
+  return fmt::format("  KV cache {} bit, {} of omega ({})\n", serving->kv_bitwidth,
                      format_number(total_kv_omega(problem), 4),
-                     problem.serving->kv_omega.empty() ? "assumed" : "given");
+                     serving->kv_omega.empty() ? "assumed" : "given");
 }
 
-std::string describe_replicas(const Plan& plan) {
+std::string describe_parts(const PipelinePlan& plan) {
+  return describe_stages(plan) + describe_kv_cache(plan.problem.problem());
+}
+
+std::string describe_parts(const ReplicatedPlan& plan) {
   std::string text;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
-    const Plan& replica = plan.replicas[r];
-    const Problem part = problem_from_json(*replica.problem, "plan.replicas.problem");
-    if (!part.serving) {
+    const PipelinePlan& replica = plan.replicas[r];
+    const ServingProblem* part = replica.problem.serving();
+    if (part == nullptr) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("replica {} is of an instance file, which has no replicas", r + 1),
                   "plan.replicas");
     }
     text += fmt::format(" replica {} of {}: {} requests on {}, {}\n", r + 1, plan.replicas.size(),
-                        part.serving->workload.batch_size, part.serving->cluster.name,
+                        part->workload.batch_size, part->cluster.name,
                         format_seconds(replica.latency_s));
-    text += describe_stages(replica) + describe_kv_cache(part);
+    text += describe_parts(replica);
   }
   return text;
 }
 
-std::string describe_candidates(const Plan& plan) {
+std::string describe_candidates(const PlanSummary& plan) {
   std::string text;
   std::size_t width = 0;
   for (const PlanCandidate& c : plan.candidates) width = std::max(width, c.name.size());
@@ -127,62 +131,29 @@ std::string describe_candidates(const Plan& plan) {
 }
 
 // A plan with profiles was priced by measurements as far as they reach.
-std::string why_no_error(const Plan& plan) {
-  const bool has_profiles = plan.problem != nullptr && plan.problem->contains("serving") &&
-                            plan.problem->at("serving").contains("profiles");
+std::string why_no_error(const PlanSummary& plan) {
+  const ServingProblem* serving = plan.problem.serving();
+  const bool has_profiles = serving != nullptr && !serving->profiles.empty();
   return has_profiles ? ": not all of them were measured, so no error is known"
                       : ": no measurement stands behind them yet";
 }
 
-}  // namespace
-
-std::string summarise(const Plan& plan) {
-  const bool split = !plan.replicas.empty();
-  const std::size_t count = split ? plan.replicas.size() : plan.stages.size();
-  return fmt::format("plan: {} {}{}, {}, {:.1f} tok/s, {:.2f} bits on average, {} ({})", count,
-                     split ? "replica" : "stage", count == 1 ? "" : "s",
-                     format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
-                     to_string(plan.status), plan.planner);
+std::string counted(std::size_t count, const std::string& what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-std::string describe(const Plan& plan) {
-  const Problem problem = problem_from_json(*plan.problem, "plan.problem");
-  const std::string name = problem.serving ? fmt::format("{} on {}", problem.serving->model.name,
-                                                         problem.serving->cluster.name)
-                                           : problem.instance_path;
-  std::string text =
-      fmt::format("Plan for {} by {}: {}, {} ({})\n", name, plan.planner, status_word(plan.status),
-                  proof(plan), format_seconds(plan.solve_s));
-  if (plan.replicas.empty()) {
-    text += describe_stages(plan) + describe_kv_cache(problem);
-  } else {
-    text += describe_replicas(plan);
-  }
-  text +=
-      paint(Tone::bold,
-            fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}",
-                        format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
-                        format_number(plan.omega, 4))) +
-      "\n";
-  text += fmt::format("  latencies are {}{}\n", to_string(plan.provenance),
-                      plan.error ? fmt::format(", held-out error {:.1f} %", 100 * *plan.error)
-                                 : why_no_error(plan));
-  text += describe_candidates(plan);
-  for (const std::string& note : plan.notes) text += "  note: " + note + "\n";
-  return text;
+std::string size_of(const PipelinePlan& plan) { return counted(plan.stages.size(), "stage"); }
+std::string size_of(const ReplicatedPlan& plan) { return counted(plan.replicas.size(), "replica"); }
+
+std::string name_of(const Problem& problem) {
+  const ServingProblem* serving = problem.serving();
+  if (serving == nullptr) return problem.instance_file()->path;
+  return fmt::format("{} on {}", serving->model.name, serving->cluster.name);
 }
 
-std::string explain(const Plan& plan) {
+std::string explain_pipeline(const PipelinePlan& plan) {
   if (plan.offload) return explain_offload(plan);
-  if (!plan.replicas.empty()) {
-    std::string text;
-    for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
-      text += fmt::format("replica {}:\n{}", r + 1, explain(plan.replicas[r]));
-    }
-    return text;
-  }
-  const Problem problem = problem_from_json(*plan.problem, "plan.problem");
-  const Instance instance = lower(problem);
+  const Instance& instance = plan.problem.instance();
   const Evaluation e = evaluate(instance, candidate_of(instance, plan));
   std::size_t tight = 0;
   for (std::size_t k = 1; k < plan.stages.size(); ++k) {
@@ -209,6 +180,46 @@ std::string explain(const Plan& plan) {
         fmt::format("  quality: theta {} times omega {} adds {} to the objective of {}\n",
                     format_number(instance.theta), format_number(plan.omega, 4),
                     format_seconds(instance.theta * plan.omega), format_seconds(plan.objective));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string summarise(const Plan& plan) {
+  const PlanSummary& p = summary_of(plan);
+  return fmt::format("plan: {}, {}, {:.1f} tok/s, {:.2f} bits on average, {} ({})",
+                     std::visit([](const auto& one) { return size_of(one); }, plan),
+                     format_seconds(p.latency_s), p.throughput_tok_s, p.mean_bitwidth,
+                     to_string(p.status), p.planner);
+}
+
+std::string describe(const Plan& plan) {
+  const PlanSummary& p = summary_of(plan);
+  std::string text =
+      fmt::format("Plan for {} by {}: {}, {} ({})\n", name_of(p.problem.problem()), p.planner,
+                  status_word(p.status), proof(p), format_seconds(p.solve_s));
+  text += std::visit([](const auto& one) { return describe_parts(one); }, plan);
+  text +=
+      paint(Tone::bold,
+            fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}",
+                        format_seconds(p.latency_s), p.throughput_tok_s, p.mean_bitwidth,
+                        format_number(p.omega, 4))) +
+      "\n";
+  text += fmt::format(
+      "  latencies are {}{}\n", to_string(p.provenance),
+      p.error ? fmt::format(", held-out error {:.1f} %", 100 * *p.error) : why_no_error(p));
+  text += describe_candidates(p);
+  for (const std::string& note : p.notes) text += "  note: " + note + "\n";
+  return text;
+}
+
+std::string explain(const Plan& plan) {
+  if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) return explain_pipeline(*pipeline);
+  const auto& replicas = std::get<ReplicatedPlan>(plan).replicas;
+  std::string text;
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    text += fmt::format("replica {}:\n{}", r + 1, explain_pipeline(replicas[r]));
   }
   return text;
 }

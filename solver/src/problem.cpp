@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <set>
-
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
 namespace tessera::solver {
 namespace {
 
-constexpr double kHuge = 1.7976931348623157e308;
+constexpr double kLargestDouble = 1.7976931348623157e308;
 
 Json serving_to_json(const ServingProblem& serving) {
   Json json;
@@ -30,7 +28,7 @@ Json serving_to_json(const ServingProblem& serving) {
   for (const auto& [bitwidth, omega] : serving.kv_omega) {
     json["kv_omega"][std::to_string(bitwidth)] = omega;
   }
-  if (!serving.mesh.empty()) json["mesh"] = serving.mesh;
+  if (serving.mesh) json["mesh"] = *serving.mesh;
   return json;
 }
 
@@ -43,7 +41,9 @@ void read_kv_omega(const Json& json, const std::string& path, ServingProblem& se
     const std::int32_t bitwidth =
         json_integers(Json::array({parse_json(key, where)}), where, kMinKvBitwidth, kMaxKvBitwidth)
             .front();
-    std::vector<double>& omega = serving.kv_omega[bitwidth];
+    const auto [place, fresh] = serving.kv_omega.try_emplace(bitwidth);
+    if (!fresh) throw Error(ErrorCode::invalid_argument, where + ": it was given before", where);
+    std::vector<double>& omega = place->second;
     if (!list.is_array() || list.size() != static_cast<std::size_t>(serving.model.num_layers)) {
       throw Error(ErrorCode::invalid_argument, where + ": one number per layer belongs here",
                   where);
@@ -62,12 +62,10 @@ void read_mesh(const Json& json, const std::string& path, ServingProblem& servin
     throw Error(ErrorCode::invalid_argument, path + ": a list of lists of degrees belongs here",
                 path);
   }
-  std::set<std::int32_t> degrees;
+  Mesh& mesh = serving.mesh.emplace();
   for (std::size_t i = 0; i < json.size(); ++i) {
-    serving.mesh.push_back(json_integers(json[i], fmt::format("{}[{}]", path, i), 1, 4096));
-    degrees.insert(serving.mesh.back().begin(), serving.mesh.back().end());
+    mesh.push_back(json_integers(json[i], fmt::format("{}[{}]", path, i), 1, 4096));
   }
-  serving.tensor_parallel.assign(degrees.begin(), degrees.end());
 }
 
 void read_profiles(const Json& json, const std::string& path, ServingProblem& serving) {
@@ -102,7 +100,6 @@ ServingProblem serving_from_json(const Json& json, const std::string& path) {
   serving.memory = memory == "physical" ? cost::MemoryPreset::physical : cost::MemoryPreset::llm_pq;
   serving.kv_bitwidth =
       static_cast<std::int32_t>(fields.integer("kv_bitwidth", kMinKvBitwidth, kMaxKvBitwidth));
-  serving.kv_bitwidths = {serving.kv_bitwidth};
   if (fields.has("kv_omega")) {
     read_kv_omega(fields.at("kv_omega"), fields.path_of("kv_omega"), serving);
   }
@@ -127,17 +124,17 @@ cost::MemoryQuery memory_query(const ServingProblem& serving) {
 
 Json to_json(const Problem& problem) {
   Json json;
-  if (problem.serving) {
-    json["serving"] = serving_to_json(*problem.serving);
+  if (const ServingProblem* serving = problem.serving()) {
+    json["serving"] = serving_to_json(*serving);
   } else {
-    json["instance"] = *problem.instance;
-    json["instance_path"] = problem.instance_path;
+    json["instance"] = *problem.instance_file()->content;
+    json["instance_path"] = problem.instance_file()->path;
   }
   json["objective"] = to_string(problem.objective);
   json["theta"] = problem.theta;
   json["theta_unit"] = to_string(problem.theta_unit);
   if (problem.max_omega) json["max_omega"] = *problem.max_omega;
-  if (!problem.quality_at_least.empty()) json["quality_at_least"] = problem.quality_at_least;
+  if (problem.quality_at_least) json["quality_at_least"] = *problem.quality_at_least;
   json["allow_empty_stage"] = problem.allow_empty_stage;
   for (const Constraint& constraint : problem.constraints) {
     json["constraints"].push_back(to_json(constraint));
@@ -149,10 +146,10 @@ Problem problem_from_json(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   Problem problem;
   if (fields.has("serving")) {
-    problem.serving = serving_from_json(fields.at("serving"), fields.path_of("serving"));
+    problem.given = serving_from_json(fields.at("serving"), fields.path_of("serving"));
   } else {
-    problem.instance = std::make_shared<const Json>(fields.at("instance"));
-    problem.instance_path = fields.text("instance_path", path);
+    problem.given = InstanceFile{std::make_shared<const Json>(fields.at("instance")),
+                                 fields.text("instance_path", path)};
   }
   const std::string objective = fields.text("objective");
   if (objective != "steady" && objective != "paper") {
@@ -160,7 +157,7 @@ Problem problem_from_json(const Json& json, const std::string& path) {
                 path);
   }
   problem.objective = objective == "paper" ? Objective::paper : Objective::steady;
-  problem.theta = fields.number("theta", 0, kHuge);
+  problem.theta = fields.number("theta", 0, kLargestDouble);
   const std::string unit = fields.text("theta_unit");
   if (unit != to_string(ThetaUnit::ms_per_raw_omega) &&
       unit != to_string(ThetaUnit::s_per_normalised_omega)) {
@@ -170,8 +167,10 @@ Problem problem_from_json(const Json& json, const std::string& path) {
   problem.theta_unit = unit == to_string(ThetaUnit::ms_per_raw_omega)
                            ? ThetaUnit::ms_per_raw_omega
                            : ThetaUnit::s_per_normalised_omega;
-  problem.max_omega = fields.optional_number("max_omega", 0, kHuge);
-  problem.quality_at_least = fields.text("quality_at_least", "");
+  problem.max_omega = fields.optional_number("max_omega", 0, kLargestDouble);
+  if (const std::string floor = fields.text("quality_at_least", ""); !floor.empty()) {
+    problem.quality_at_least = floor;
+  }
   problem.allow_empty_stage = fields.boolean("allow_empty_stage", false);
   if (fields.has("constraints")) {
     problem.constraints =

@@ -44,16 +44,12 @@ std::vector<cost::LayerWork> units_of(const Workload& workload, double size, cos
   return work;
 }
 
-std::vector<std::vector<std::size_t>> stage_members(const Plan& plan,
-                                                    const ServingProblem& serving) {
-  std::map<std::size_t, std::vector<std::size_t>> by_first;
-  for (const MeshGroup& group : mesh_groups(serving.cluster, serving.mesh)) {
-    for (const auto& members : group.members) by_first[members.front()] = members;
-  }
+std::vector<std::vector<std::size_t>> stage_members(const ServingProblem& serving,
+                                                    const std::vector<std::size_t>& order) {
+  const std::vector<MeshGroup> groups = mesh_groups(serving.cluster, serving.mesh);
+  std::vector<std::size_t> used(groups.size(), 0);
   std::vector<std::vector<std::size_t>> stages;
-  for (const PlanStage& stage : plan.stages) {
-    stages.push_back(by_first.at(static_cast<std::size_t>(stage.device_index)));
-  }
+  for (const std::size_t g : order) stages.push_back(groups[g].members[used[g]++]);
   return stages;
 }
 

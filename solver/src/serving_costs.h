@@ -23,10 +23,6 @@ std::unique_ptr<cost::LatencyModel> latency_model_of(const ServingProblem& servi
 /// step.
 std::vector<cost::LayerWork> units_of(const Workload& workload, double size, cost::Phase phase);
 
-/// The devices of the cluster that each stage of a plan runs on.
-std::vector<std::vector<std::size_t>> stage_members(const Plan& plan,
-                                                    const ServingProblem& serving);
-
 /// Costs of one serving problem by micro-batch size; computed on demand and kept.
 class ServingCosts {
  public:

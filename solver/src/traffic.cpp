@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
 #include "tessera/core/rng.h"
 
 namespace tessera::solver {
@@ -108,18 +107,19 @@ void check(const Workload& workload, const TrafficOptions& options) {
 
 }  // namespace
 
-bool has_trace(const Plan& plan) {
-  const Json::json_pointer requests("/serving/workload/requests");
-  return plan.problem != nullptr && plan.problem->contains(requests);
+bool has_trace(const PlanSummary& plan) {
+  const ServingProblem* serving = plan.problem.serving();
+  return serving != nullptr && serving->workload.trace != nullptr;
 }
 
-Traffic simulate_traffic(const Plan& plan, const TrafficOptions& options, bool record_spans) {
+Traffic simulate_traffic(const PipelinePlan& plan, const TrafficOptions& options,
+                         bool record_spans) {
   const PlanPipeline pipelines(plan);
-  if (!pipelines.problem().serving) {
+  if (pipelines.problem().serving() == nullptr) {
     throw Error(ErrorCode::unsupported, "an abstract instance has requests of one length only",
                 "plan.problem");
   }
-  const Workload& workload = pipelines.problem().serving->workload;
+  const Workload& workload = pipelines.problem().serving()->workload;
   check(workload, options);
   Traffic all;
   all.expected = sim::simulate(pipelines.of_means(), false);

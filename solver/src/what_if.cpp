@@ -77,6 +77,14 @@ void upgrade_cluster(Cluster& cluster, const Upgrade& upgrade) {
   }
 }
 
+/// The content of the problem's instance file, in a copy of its own.
+Json& instance_of(Problem& problem) {
+  auto& file = std::get<InstanceFile>(problem.given);
+  auto content = std::make_shared<Json>(*file.content);
+  file.content = content;
+  return *content;
+}
+
 void upgrade_instance(Json& instance, const Upgrade& upgrade) {
   for (Json& type : instance["types"]) {
     const auto found = upgrade.memory_bytes.find(type["name"].get<std::string>());
@@ -96,7 +104,7 @@ void upgrade_instance(Json& instance, const Upgrade& upgrade) {
 }
 
 void keep_cluster_devices(Cluster& cluster, const std::vector<std::int64_t>& counts) {
-  const std::vector<MeshGroup> groups = mesh_groups(cluster, {});
+  const std::vector<MeshGroup> groups = mesh_groups(cluster, std::nullopt);
   std::vector<bool> kept(cluster.devices.size(), false);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     for (std::int64_t i = 0; i < counts[g]; ++i)
@@ -179,8 +187,8 @@ class ScaledCosts {
 
 std::vector<std::string> link_names(const Problem& problem) {
   std::vector<std::string> names;
-  if (problem.serving) {
-    const Cluster& cluster = problem.serving->cluster;
+  if (const ServingProblem* serving = problem.serving()) {
+    const Cluster& cluster = serving->cluster;
     const auto count = devices_per_node(cluster);
     const auto used =
         std::count_if(count.begin(), count.end(), [](std::size_t n) { return n > 0; });
@@ -190,10 +198,11 @@ std::vector<std::string> link_names(const Problem& problem) {
     }
     return names;
   }
-  const Json& types = (*problem.instance)["types"];
+  const Json& instance = *problem.instance_file()->content;
+  const Json& types = instance["types"];
   for (std::size_t from = 0; from < types.size(); ++from) {
     for (std::size_t to = from; to < types.size(); ++to) {
-      if (link_rate(*problem.instance, from, to) || link_rate(*problem.instance, to, from)) {
+      if (link_rate(instance, from, to) || link_rate(instance, to, from)) {
         names.push_back(between(types, from, to));
       }
     }
@@ -201,29 +210,28 @@ std::vector<std::string> link_names(const Problem& problem) {
   return names;
 }
 
-Problem upgraded(const Problem& problem, const Upgrade& upgrade) {
+Problem upgraded(const LoweredProblem& lowered, const Upgrade& upgrade) {
+  const Problem& problem = lowered.problem();
   const auto links = link_names(problem);
   for (const auto& [name, rate] : upgrade.link_bytes_per_s) {
     if (std::find(links.begin(), links.end(), name) == links.end()) unknown("link", name, links);
   }
   std::vector<std::string> types;
-  for (const DeviceGroup& group : lower(problem).groups) types.push_back(group.name);
+  for (const DeviceGroup& group : lowered.instance().groups) types.push_back(group.name);
   for (const auto& [type, bytes] : upgrade.memory_bytes) {
     if (std::find(types.begin(), types.end(), type) == types.end()) unknown("memory", type, types);
   }
   Problem changed = problem;
-  if (changed.serving) {
-    upgrade_cluster(changed.serving->cluster, upgrade);
+  if (ServingProblem* serving = changed.serving()) {
+    upgrade_cluster(serving->cluster, upgrade);
   } else {
-    Json instance = *problem.instance;
-    upgrade_instance(instance, upgrade);
-    changed.instance = std::make_shared<const Json>(std::move(instance));
+    upgrade_instance(instance_of(changed), upgrade);
   }
   return changed;
 }
 
-Problem with_devices(const Problem& problem, const std::vector<std::int64_t>& counts) {
-  const auto groups = lower(problem).groups;
+Problem with_devices(const LoweredProblem& problem, const std::vector<std::int64_t>& counts) {
+  const std::vector<DeviceGroup>& groups = problem.instance().groups;
   std::int64_t total = 0;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const std::int64_t count = g < counts.size() ? counts[g] : -1;
@@ -241,14 +249,12 @@ Problem with_devices(const Problem& problem, const std::vector<std::int64_t>& co
                             groups.size()),
                 "counts");
   }
-  Problem changed = problem;
-  if (changed.serving) {
-    keep_cluster_devices(changed.serving->cluster, counts);
-    changed.serving->mesh.clear();
+  Problem changed = problem.problem();
+  if (ServingProblem* serving = changed.serving()) {
+    keep_cluster_devices(serving->cluster, counts);
+    serving->mesh.reset();
   } else {
-    Json instance = *problem.instance;
-    keep_types(instance, counts);
-    changed.instance = std::make_shared<const Json>(std::move(instance));
+    keep_types(instance_of(changed), counts);
   }
   return changed;
 }

@@ -6,6 +6,7 @@
 
 #include "tessera/core/json.h"
 #include "tessera/indicator/indicator.h"
+#include "tessera/solver/planner.h"
 #include "tessera/solver/problem.h"
 
 namespace tessera {
@@ -24,7 +25,7 @@ solver::Problem first_plan() {
                                                serving.bitwidths);
   serving.kernel_set = cost::find_kernel_set("tessera", folders);
   solver::Problem problem;
-  problem.serving = serving;
+  problem.given = serving;
   return problem;
 }
 

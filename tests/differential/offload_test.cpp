@@ -13,6 +13,8 @@
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
 #include "tessera/indicator/indicator.h"
+#include "tessera/solver/build_plan.h"
+#include "tessera/solver/check_plan.h"
 
 namespace tessera::solver {
 namespace {
@@ -22,8 +24,7 @@ using tessera::testing::opt;
 /// Problems from roomy to hopeless: one or two small devices on one or two nodes, hosts from too
 /// small to ample, disks or none, cached tokens from few to many.
 struct Case {
-  Problem problem;
-  Instance instance;
+  std::optional<LoweredProblem> problem;
   Candidate candidate;
   PlanOffload settings;
 
@@ -32,7 +33,7 @@ struct Case {
     const auto between = [&](double low, double high) {
       return low + (high - low) * rng.uniform();
     };
-    ServingProblem& s = problem.serving.emplace();
+    ServingProblem s;
     s.model = opt("small", 4, 1024, 16);
     if (rng.integer(0, 2) == 0) s.model.layer_classes[0].attention_window = 200;
     const bool shared = rng.integer(0, 1) == 0;
@@ -60,7 +61,10 @@ struct Case {
     if (s.memory == cost::MemoryPreset::llm_pq) {
       for (ClusterDevice& slot : s.cluster.devices) slot.device.memory_bytes += 1.6 * kGiB;
     }
-    instance = lower(problem);
+    Problem served;
+    served.given = s;
+    problem.emplace(std::move(served));
+    const Instance& instance = this->instance();
     for (std::size_t k = 0; k < stages; ++k) {
       candidate.order.push_back(instance.groups.size() > 1 ? k : 0);
       candidate.first_layer.push_back(k * 4 / stages);
@@ -73,7 +77,11 @@ struct Case {
     settings.host_attention_bytes_per_s = between(2, 40) * 1e9;
   }
 
-  OffloadModel model() const { return offload_model(problem, instance, candidate, settings); }
+  const Instance& instance() const { return problem->instance(); }
+  const Workload& workload() const { return problem->serving()->workload; }
+  OffloadModel model() const {
+    return offload_model(problem->problem(), instance(), candidate, settings);
+  }
 };
 
 bool fits(const OffloadModel& model, const std::vector<StageOffload>& shares) {
@@ -207,9 +215,8 @@ TEST(Offload, CheckerAgreesOnAnySharesThatFit) {
       }
       PlanResult result;
       result.candidate = c.candidate;
-      const Plan plan =
-          build_offload_plan(c.problem, c.instance, result, c.settings, shares, "test");
-      const auto violation = find_offload_violation(plan, c.problem, c.instance);
+      const PipelinePlan plan = build_offload_plan(*c.problem, result, c.settings, shares, "test");
+      const auto violation = find_offload_violation(plan);
       if (fits(model, shares)) {
         ++accepted;
         ASSERT_FALSE(violation) << "seed " << seed << ": " << violation->message;
@@ -233,7 +240,7 @@ TEST(Offload, WithEverythingOnTheDeviceItIsThePlainPipeline) {
     c.settings.gpu_batch_size = c.candidate.prefill_micro_batch_size;
     const OffloadModel model = c.model();
     const auto e = evaluate_offload(model, std::vector<StageOffload>(model.stages.size()));
-    Instance steady = c.instance;
+    Instance steady = c.instance();
     steady.objective = Objective::steady;
     EXPECT_NEAR(e.latency_s, evaluate(steady, c.candidate).latency_s, 1e-9 * e.latency_s)
         << "seed " << seed;
@@ -242,12 +249,12 @@ TEST(Offload, WithEverythingOnTheDeviceItIsThePlainPipeline) {
 
 TEST(Offload, OneBlockOnOneDeviceIsFlexGensFormula) {
   Case c(3, 1);
-  const std::int64_t all = c.problem.serving->workload.batch_size;
+  const std::int64_t all = c.workload().batch_size;
   c.candidate.prefill_micro_batch_size = c.candidate.decode_micro_batch_size = all;
   const OffloadModel model = c.model();
   const std::vector<StageOffload> shares{{{0.5, 0.5, 0}, {0.25, 0.75, 0}, {1, 0, 0}, 0, 0}};
   const OffloadEvaluation e = evaluate_offload(model, shares);
-  const double n = c.problem.serving->workload.output_tokens;
+  const double n = c.workload().output_tokens;
   EXPECT_NEAR(e.latency_s, e.prefill_s[0] + (n - 1) * e.decode_s[0], 1e-12 * e.latency_s);
 }
 

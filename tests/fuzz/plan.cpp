@@ -1,15 +1,16 @@
 // Saved plans: reading, then all that scripts do with one that was loaded.
-#include "tessera/core/plan.h"
+#include "tessera/solver/plan.h"
 
 #include "target.h"
+#include "tessera/solver/check_plan.h"
 #include "tessera/solver/plan_text.h"
-#include "tessera/solver/problem.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
-    const Plan plan = plan_from_json(parse_json(text, "input"), "input");
-    fuzz::require_round_trip(plan, [](const Json& json) { return plan_from_json(json, "again"); });
+    const solver::Plan plan = solver::plan_from_json(parse_json(text, "input"), "input");
+    fuzz::require_round_trip(
+        plan, [](const Json& json) { return solver::plan_from_json(json, "again"); });
     (void)solver::describe(plan);
     (void)solver::explain(plan);
     (void)solver::check_plan(plan);

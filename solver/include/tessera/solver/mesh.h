@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,7 @@
 namespace tessera::solver {
 
 /// How the devices of each type and node, in the order in which these first appear in the cluster,
-/// are joined into tensor-parallel groups: degrees, largest first, that sum to their number. Empty:
-/// every device on its own.
+/// are joined into tensor-parallel groups: degrees, largest first, that sum to their number.
 using Mesh = std::vector<std::vector<std::int32_t>>;
 
 /// Tensor-parallel groups that the planner cannot tell apart: same type, node and degree.
@@ -22,16 +22,16 @@ struct MeshGroup {
 };
 
 /// Groups of a mesh, each type and node's largest degree first; position k of a plan that uses a
-/// group for the m-th time runs on members[m].
+/// group for the m-th time runs on members[m]. Without a mesh every device is on its own.
 /// @throws Error{invalid_argument} where the mesh does not fit the cluster.
-std::vector<MeshGroup> mesh_groups(const Cluster& cluster, const Mesh& mesh);
+std::vector<MeshGroup> mesh_groups(const Cluster& cluster, const std::optional<Mesh>& mesh);
 
 /// The slowest link between two sets of devices, or within one.
 Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
                   const std::vector<std::size_t>& to);
 
 /// "2 of 2xT4-16G + V100-32G": groups in order, with how many there are of each.
-std::string mesh_name(const Cluster& cluster, const Mesh& mesh);
+std::string mesh_name(const Cluster& cluster, const std::optional<Mesh>& mesh);
 
 struct MeshChoices {
   std::vector<Mesh> meshes;

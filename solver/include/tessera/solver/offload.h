@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/core/plan.h"
+#include "tessera/solver/offload_shares.h"
+#include "tessera/solver/plan.h"
 #include "tessera/solver/problem.h"
 
 /// Plans that keep part of the weights, the KV cache and the activations in host memory or on disk,
@@ -96,15 +97,8 @@ std::optional<std::vector<StageOffload>> best_offload(const OffloadModel& model)
 /// Why best_offload found nothing: the stage or the node that lacks memory.
 Violation explain_no_offload(const OffloadModel& model, const PlanOffload& settings);
 
-/// The plan as scripts see it; `shares` one per stage.
-Plan build_offload_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
-                        const PlanOffload& settings, const std::vector<StageOffload>& shares,
-                        const std::string& planner);
-
-/// The independent checker of an offloading plan: devices, shares, memory of devices and hosts,
-/// disks, quality floor, and every printed number. Shares no arithmetic with offload_model or the
-/// linear programme.
-std::optional<Violation> find_offload_violation(const Plan& plan, const Problem& problem,
-                                                const Instance& instance);
+/// The checker of an offloading plan: shares, devices, memory of devices and hosts, disks, quality
+/// floor, and that every printed number is what the cost model says.
+std::optional<Violation> find_offload_violation(const PipelinePlan& plan);
 
 }  // namespace tessera::solver

@@ -3,10 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/core/plan.h"
 #include "tessera/core/requests.h"
 #include "tessera/sim/pipeline.h"
-#include "tessera/solver/problem.h"
+#include "tessera/solver/plan.h"
 
 namespace tessera::solver {
 
@@ -24,8 +23,8 @@ enum class Batching {
 /// each round's own context.
 class PlanPipeline {
  public:
-  /// @throws Error for a plan that is broken, offloads or has replicas.
-  explicit PlanPipeline(const Plan& plan);
+  /// @throws Error for a plan that is broken or offloads.
+  explicit PlanPipeline(const PipelinePlan& plan);
 
   const Problem& problem() const;
   /// A batch in which every request has the workload's mean lengths.

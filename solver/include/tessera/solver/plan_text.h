@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tessera/core/plan.h"
+#include "tessera/solver/plan.h"
 
 namespace tessera::solver {
 

@@ -5,21 +5,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tessera/core/cluster.h"
 #include "tessera/core/indicator.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/model_shape.h"
-#include "tessera/core/plan.h"
 #include "tessera/core/workload.h"
 #include "tessera/cost/kernel_set.h"
 #include "tessera/cost/memory.h"
 #include "tessera/cost/profile.h"
-#include "tessera/sim/pipeline.h"
 #include "tessera/solver/constraint.h"
+#include "tessera/solver/instance.h"
 #include "tessera/solver/mesh.h"
-#include "tessera/solver/planner.h"
 
 namespace tessera::solver {
 
@@ -30,7 +29,8 @@ enum class ThetaUnit {
 std::string_view to_string(ThetaUnit unit);
 std::string_view to_string(Objective objective);
 
-/// A model on a cluster under a workload, with the costs that price it.
+/// A model on a cluster under a workload, with the costs that price it. Nothing is left to choose;
+/// a problem with open choices is an OpenProblem.
 struct ServingProblem {
   ModelShape model;
   Cluster cluster;
@@ -47,25 +47,31 @@ struct ServingProblem {
   /// Quality lost by a KV cache of a bitwidth, [bitwidth][num_layers], in the indicator's units.
   /// What is absent has the default of `kv_omega`.
   std::map<std::int32_t, std::vector<double>> kv_omega;
-  Mesh mesh;  ///< tensor-parallel groups; empty: every device on its own
-
-  /// Choices that are still open: a problem with several is planned once for each.
-  std::vector<std::int32_t> tensor_parallel = {1};  ///< degrees that a mesh may have, ascending
-  std::vector<std::int32_t> kv_bitwidths = {16};    ///< as given, the first being `kv_bitwidth`
+  std::optional<Mesh> mesh;  ///< tensor-parallel groups; absent: every device on its own
 };
 
-/// What is to be planned: a serving problem or an abstract instance file, and what counts as good.
+/// An abstract instance, as its file has it.
+struct InstanceFile {
+  std::shared_ptr<const Json> content;
+  std::string path;  ///< where it was read, for messages
+};
+
+/// What is to be planned, and what counts as good.
 struct Problem {
-  std::optional<ServingProblem> serving;  ///< absent: `instance`
-  std::shared_ptr<const Json> instance;   ///< content of an instance file
-  std::string instance_path;              ///< where it was read, for messages
+  std::variant<ServingProblem, InstanceFile> given;
   Objective objective = Objective::steady;
   double theta = 1;
   ThetaUnit theta_unit = ThetaUnit::s_per_normalised_omega;
-  std::optional<double> max_omega;  ///< in the units of the plan's omega
-  std::string quality_at_least;  ///< baseline whose omega is the floor; resolved by the Lua library
+  std::optional<double> max_omega;              ///< in the units of the plan's omega
+  std::optional<std::string> quality_at_least;  ///< baseline whose omega is to become `max_omega`
   bool allow_empty_stage = false;
   std::vector<Constraint> constraints;  ///< names differ
+
+  /// Null for an instance file.
+  const ServingProblem* serving() const { return std::get_if<ServingProblem>(&given); }
+  ServingProblem* serving() { return std::get_if<ServingProblem>(&given); }
+  /// Null for a serving problem.
+  const InstanceFile* instance_file() const { return std::get_if<InstanceFile>(&given); }
 };
 
 /// How the memory of the problem's stages is counted.
@@ -86,28 +92,12 @@ Instance lower(const Problem& problem);
 std::vector<std::size_t> order_from_names(const Instance& instance,
                                           const std::vector<std::string>& names);
 
-/// The plan as scripts see it. @param file to_json(problem), where it is at hand.
-Plan build_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
-                const std::string& planner, std::shared_ptr<const Json> file = nullptr);
-
 /// What the KV cache's bitwidth adds to the omega of every plan, in the plan's units; 0 for an
 /// instance file.
 double total_kv_omega(const Problem& problem);
 
-/// Plans of parts of a problem's cluster, `devices` set in each, as one plan that runs them side by
-/// side. Status, bound and gap are left to whoever searched.
-Plan join_replicas(const Problem& problem, std::vector<Plan> replicas, const std::string& planner);
-
-/// Reads the decision back from a plan. @throws Error{invalid_argument} when devices or bitwidths
-/// do not exist in the problem.
-Candidate candidate_of(const Instance& instance, const Plan& plan);
-
-/// Everything about a plan, from scratch: structure, memory, kernels, quality floor, and that the
-/// printed numbers are what the models say.
-std::optional<Violation> check_plan(const Plan& plan);
-
-/// The pipeline of a plan with each unit's own time: real micro-batch sizes, each chunk's and each
-/// round's own context.
-sim::Pipeline pipeline_of(const Plan& plan);
+/// The devices of the cluster that each stage of an order runs on, the first of each group first.
+std::vector<std::vector<std::size_t>> stage_members(const ServingProblem& serving,
+                                                    const std::vector<std::size_t>& order);
 
 }  // namespace tessera::solver

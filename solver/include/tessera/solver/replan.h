@@ -48,7 +48,7 @@ double least_moved_bytes(const Instance& instance, const std::vector<Holding>& h
 /// Seconds until every stage has its weights: devices load in parallel, each over PCIe from the
 /// host's copy of the model or over the link from a stage that still holds the layer, whichever is
 /// faster; latencies of single transfers are left out.
-double transfer_s(const Cluster& cluster, const Instance& instance, const Plan& plan,
+double transfer_s(const ServingProblem& serving, const Instance& instance, const Candidate& plan,
                   const Moves& moves, const std::vector<Holding>& holdings,
                   const WeightBytes& weights);
 

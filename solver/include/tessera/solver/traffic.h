@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "tessera/core/plan.h"
 #include "tessera/core/requests.h"
 #include "tessera/sim/pipeline.h"
 #include "tessera/solver/plan_pipeline.h"
@@ -37,11 +36,12 @@ struct Traffic {
   sim::Run expected;  ///< one batch in which every request has the mean lengths
 };
 
-/// Whether the plan's workload has requests of its own, by the problem that it carries.
-bool has_trace(const Plan& plan);
+/// Whether the plan's workload has requests of its own.
+bool has_trace(const PlanSummary& plan);
 
 /// @throws Error{invalid_argument} where the workload has no trace, or no arrivals and those are
 /// asked for; Error{unsupported} for plans that the event simulation does not know.
-Traffic simulate_traffic(const Plan& plan, const TrafficOptions& options, bool record_spans);
+Traffic simulate_traffic(const PipelinePlan& plan, const TrafficOptions& options,
+                         bool record_spans);
 
 }  // namespace tessera::solver

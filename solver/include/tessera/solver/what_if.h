@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/solver/problem.h"
+#include "tessera/solver/lowered_problem.h"
 
 /// Questions of the kind "what if the hardware were another". The answers are problems in their own
 /// right, so the plans made for them can be checked, saved and simulated like any other.
@@ -25,11 +25,11 @@ std::vector<std::string> link_names(const Problem& problem);
 /// The problem with the hardware really changed: memory as the driver reports it, of which the
 /// memory preset may reserve a share; the rate of a link, latency unchanged.
 /// @throws Error{not_found} for a device type or link that the problem does not have.
-Problem upgraded(const Problem& problem, const Upgrade& upgrade);
+Problem upgraded(const LoweredProblem& problem, const Upgrade& upgrade);
 
-/// The problem on the first `counts[g]` devices of each group of lower(problem).
+/// The problem on the first `counts[g]` devices of each group of its instance.
 /// @throws Error{out_of_range} when a count is negative or more than there are, or all are 0.
-Problem with_devices(const Problem& problem, const std::vector<std::int64_t>& counts);
+Problem with_devices(const LoweredProblem& problem, const std::vector<std::int64_t>& counts);
 
 /// Factors on the seconds of a layer. Devices of a type share theirs, on whatever node they are.
 struct LatencyFactors {

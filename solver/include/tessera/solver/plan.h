@@ -1,16 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/provenance.h"
+#include "tessera/solver/lowered_problem.h"
+#include "tessera/solver/offload_shares.h"
 
-namespace tessera {
+namespace tessera::solver {
 
 enum class PlanStatus { optimal, feasible };
 
@@ -28,26 +30,8 @@ struct StageMemory {
   double capacity_bytes = 0;  ///< of the device
 
   double usable_bytes() const { return capacity_bytes - reserve_bytes; }
-};
 
-/// Shares of one kind of tensor on the three levels of memory; they sum to 1.
-struct TierRatios {
-  double device = 1, host = 0, disk = 0;
-};
-
-/// Where a stage of an offloading plan keeps what it needs.
-struct StageOffload {
-  TierRatios weights, kv_cache, activations;
-  double host_bytes = 0;  ///< peak of either phase
-  double disk_bytes = 0;  ///< peak
-};
-
-/// What an offloading plan decides or assumes as a whole.
-struct PlanOffload {
-  std::int64_t gpu_batch_size = 1;  ///< requests computed at once; a micro-batch consists of such
-  double host_memory_ratio = 0.8;   ///< share of a node's memory that the plan may use
-  double host_attention_bytes_per_s =
-      12.3e9;  ///< KV cache that a node's processors attend to, all its stages together
+  friend bool operator==(const StageMemory&, const StageMemory&) = default;
 };
 
 struct PlanStage {
@@ -61,6 +45,8 @@ struct PlanStage {
   double decode_s = 0;   ///< one decode step of one micro-batch
   StageMemory memory;
   std::optional<StageOffload> offload;  ///< in every stage of an offloading plan, and only there
+
+  friend bool operator==(const PlanStage&, const PlanStage&) = default;
 };
 
 /// One way to settle what a problem left open (tensor parallelism, KV bitwidth), and what came of
@@ -74,11 +60,15 @@ struct PlanCandidate {
   std::optional<double> latency_s;
   std::optional<double> bound;  ///< s
   std::string message;          ///< where there is no plan
+
+  friend bool operator==(const PlanCandidate&, const PlanCandidate&) = default;
 };
 
-/// A plan as scripts see it and as files keep it. `problem` is the whole problem, so that a saved
-/// plan can be checked and simulated on its own.
-struct Plan {
+/// What every plan says of itself.
+struct PlanSummary {
+  explicit PlanSummary(LoweredProblem problem_of_plan) : problem(std::move(problem_of_plan)) {}
+
+  LoweredProblem problem;
   PlanStatus status = PlanStatus::feasible;
   std::string planner;
   double objective = 0;  ///< s (with theta * omega inside)
@@ -86,42 +76,60 @@ struct Plan {
       bound;  ///< no plan of the searched space can be below it; absent: none was proven
   std::optional<double> gap;  ///< (objective - bound) / |objective|
   double solve_s = 0;
-  std::vector<std::string> device_order;
-  std::int64_t prefill_micro_batch_size = 1;
-  std::int64_t decode_micro_batch_size = 1;
   double latency_s = 0;         ///< end to end, by the `steady` model whatever the objective
   double throughput_tok_s = 0;  ///< output tokens over latency_s
   double omega = 0;             ///< in the problem's units (normalised unless theta_unit says raw)
   double mean_bitwidth = 0;
   Provenance provenance = Provenance::modelled;
-  std::optional<double> error;  ///< held-out relative error of the latency
+  std::optional<double> error;            ///< held-out relative error of the latency
+  std::vector<std::string> notes;         ///< fallbacks taken, defaults in force that matter
+  std::vector<PlanCandidate> candidates;  ///< of a problem with open choices; else empty
+
+  friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
+};
+
+/// One pipeline.
+struct PipelinePlan : PlanSummary {
+  using PlanSummary::PlanSummary;
+
+  std::vector<std::string> device_order;
+  std::int64_t prefill_micro_batch_size = 1;
+  std::int64_t decode_micro_batch_size = 1;
   std::vector<PlanStage> stages;
   std::optional<PlanOffload> offload;  ///< priced by FlexGen's cost model; absent: nothing leaves
                                        ///< the devices
-  std::vector<std::string> notes;      ///< fallbacks taken, defaults in force that matter
-  std::vector<PlanCandidate> candidates;  ///< of a problem with open choices; else empty
+  /// Of a replica: its devices in the whole cluster, ascending.
+  std::optional<std::vector<std::int64_t>> devices;
 
-  /// Pipelines that share the batch, each a plan of its own part of the cluster; empty where there
-  /// is one. A plan with replicas has no stages: its objective, latency and omega are the worst of
-  /// theirs, its throughput is that of the whole batch, its micro-batch sizes are the slowest
-  /// replica's.
-  std::vector<Plan> replicas;
-  std::vector<std::int64_t> devices;  ///< of a replica: its devices in the whole cluster, ascending
-  std::shared_ptr<const Json> problem;  ///< never null in a finished plan
+  friend bool operator==(const PipelinePlan&, const PipelinePlan&) = default;
 };
+
+/// Pipelines that share the batch, each a plan of its own part of the cluster. Objective, latency
+/// and omega are the worst of theirs, the throughput is that of the whole batch.
+struct ReplicatedPlan : PlanSummary {
+  ReplicatedPlan(PlanSummary summary, std::vector<PipelinePlan> plans)
+      : PlanSummary(std::move(summary)), replicas(std::move(plans)) {}
+
+  std::vector<PipelinePlan> replicas;  ///< one at least
+
+  /// The first of those with the largest latency.
+  const PipelinePlan& slowest() const;
+
+  friend bool operator==(const ReplicatedPlan&, const ReplicatedPlan&) = default;
+};
+
+using Plan = std::variant<PipelinePlan, ReplicatedPlan>;
+
+const PlanSummary& summary_of(const Plan& plan);
+PlanSummary& summary_of(Plan& plan);
 
 inline constexpr int kPlanSchemaVersion = 1;
 
-Json to_json(const StageOffload& offload);
-Json to_json(const PlanOffload& offload);
-/// What is absent stays on the device; bytes are what the plan claims. @throws
-/// Error{invalid_argument | out_of_range} naming the field.
-StageOffload stage_offload_from_json(const Json& json, const std::string& path);
-PlanOffload plan_offload_from_json(const Json& json, const std::string& path);
-
+/// As a file keeps it, the whole problem included, so that a saved plan can be checked and
+/// simulated on its own.
 Json to_json(const Plan& plan);
 /// @throws Error{unsupported} for another schema version, Error{invalid_argument} naming file and
 /// field.
 Plan plan_from_json(const Json& json, const std::string& path);
 
-}  // namespace tessera
+}  // namespace tessera::solver

@@ -1,11 +1,12 @@
-#include "tessera/core/plan.h"
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/solver/plan.h"
 
-namespace tessera {
+namespace tessera::solver {
 namespace {
 
 constexpr double kHuge = 1e300;  // sums and percentages of what a file says stay finite
@@ -37,21 +38,6 @@ StageMemory memory_from_json(const Json& json, const std::string& path) {
   }
   memory.capacity_bytes += 0.0;  // -0.0 is shown with its sign
   return memory;
-}
-
-Json to_json(const TierRatios& ratios) {
-  return Json{{"device", ratios.device}, {"host", ratios.host}, {"disk", ratios.disk}};
-}
-
-TierRatios ratios_from_json(JsonFields& parent, const char* name) {
-  if (!parent.has(name)) return {};
-  JsonFields fields(parent.at(name), parent.path_of(name));
-  TierRatios ratios;
-  ratios.device = fields.number("device", 0, 1, 0);
-  ratios.host = fields.number("host", 0, 1, 0);
-  ratios.disk = fields.number("disk", 0, 1, 0);
-  fields.finish();
-  return ratios;
 }
 
 Json to_json(const PlanStage& stage) {
@@ -130,15 +116,6 @@ PlanCandidate candidate_from_json(const Json& json, const std::string& path) {
   return candidate;
 }
 
-// What plans of one pipeline, without open choices, do not have is not written.
-void write_parts(const Plan& plan, Json& json) {
-  for (const PlanCandidate& candidate : plan.candidates) {
-    json["candidates"].push_back(to_json(candidate));
-  }
-  for (const Plan& replica : plan.replicas) json["replicas"].push_back(to_json(replica));
-  if (!plan.devices.empty()) json["devices"] = plan.devices;
-}
-
 template <class Read>
 void read_list(JsonFields& fields, const char* name, Read read) {
   if (!fields.has(name)) return;
@@ -149,66 +126,9 @@ void read_list(JsonFields& fields, const char* name, Read read) {
   for (std::size_t i = 0; i < list.size(); ++i) read(list[i], fmt::format("{}[{}]", path, i));
 }
 
-void read_parts(JsonFields& fields, Plan& plan) {
-  read_list(fields, "candidates", [&](const Json& json, const std::string& path) {
-    plan.candidates.push_back(candidate_from_json(json, path));
-  });
-  read_list(fields, "replicas", [&](const Json& json, const std::string& path) {
-    plan.replicas.push_back(plan_from_json(json, path));
-    if (plan.replicas.back().replicas.empty()) return;
-    throw Error(ErrorCode::invalid_argument, path + ": a replica has no replicas of its own", path);
-  });
-  if (!fields.has("devices")) return;
-  for (const std::int32_t i :
-       json_integers(fields.at("devices"), fields.path_of("devices"), 0, kMaxIndex)) {
-    plan.devices.push_back(i);
-  }
-}
-
-}  // namespace
-
-std::string_view to_string(PlanStatus status) {
-  return status == PlanStatus::optimal ? "optimal" : "feasible";
-}
-
-Json to_json(const StageOffload& offload) {
-  return Json{{"weights", to_json(offload.weights)},
-              {"kv_cache", to_json(offload.kv_cache)},
-              {"activations", to_json(offload.activations)},
-              {"host_bytes", offload.host_bytes},
-              {"disk_bytes", offload.disk_bytes}};
-}
-
-StageOffload stage_offload_from_json(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  StageOffload offload;
-  offload.weights = ratios_from_json(fields, "weights");
-  offload.kv_cache = ratios_from_json(fields, "kv_cache");
-  offload.activations = ratios_from_json(fields, "activations");
-  offload.host_bytes = fields.number("host_bytes", 0, kHuge, 0);
-  offload.disk_bytes = fields.number("disk_bytes", 0, kHuge, 0);
-  fields.finish();
-  return offload;
-}
-
-Json to_json(const PlanOffload& offload) {
-  return Json{{"gpu_batch_size", offload.gpu_batch_size},
-              {"host_memory_ratio", offload.host_memory_ratio},
-              {"host_attention_bytes_per_s", offload.host_attention_bytes_per_s}};
-}
-
-PlanOffload plan_offload_from_json(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  PlanOffload offload;
-  offload.gpu_batch_size = fields.integer("gpu_batch_size", 1, kMaxIndex);
-  offload.host_memory_ratio = fields.number("host_memory_ratio", 0, 1, offload.host_memory_ratio);
-  offload.host_attention_bytes_per_s =
-      fields.number("host_attention_bytes_per_s", 1, 1e18, offload.host_attention_bytes_per_s);
-  fields.finish();
-  return offload;
-}
-
-Json to_json(const Plan& plan) {
+/// A file has every field of a pipeline. Of a plan with replicas the lists among them are empty,
+/// and the micro-batch sizes are its slowest replica's.
+Json file_of(const PlanSummary& plan, const PipelinePlan& pipeline) {
   Json json;
   json["format"] = "tessera-plan";
   json["version"] = kPlanSchemaVersion;
@@ -218,9 +138,9 @@ Json to_json(const Plan& plan) {
   json["bound"] = optional_json(plan.bound);
   json["gap"] = optional_json(plan.gap);
   json["solve_s"] = plan.solve_s;
-  json["device_order"] = plan.device_order;
-  json["prefill_micro_batch_size"] = plan.prefill_micro_batch_size;
-  json["decode_micro_batch_size"] = plan.decode_micro_batch_size;
+  json["device_order"] = pipeline.device_order;
+  json["prefill_micro_batch_size"] = pipeline.prefill_micro_batch_size;
+  json["decode_micro_batch_size"] = pipeline.decode_micro_batch_size;
   json["latency_s"] = plan.latency_s;
   json["throughput_tok_s"] = plan.throughput_tok_s;
   json["omega"] = plan.omega;
@@ -228,55 +148,61 @@ Json to_json(const Plan& plan) {
   json["provenance"] = to_string(plan.provenance);
   json["error"] = optional_json(plan.error);
   Json stages = Json::array();
-  for (const PlanStage& stage : plan.stages) stages.push_back(to_json(stage));
+  for (const PlanStage& stage : pipeline.stages) stages.push_back(to_json(stage));
   json["stages"] = std::move(stages);
-  if (plan.offload) json["offload"] = to_json(*plan.offload);
+  if (pipeline.offload) json["offload"] = to_json(*pipeline.offload);
   json["notes"] = plan.notes;
-  json["problem"] = plan.problem ? *plan.problem : Json(nullptr);
-  write_parts(plan, json);
+  json["problem"] = to_json(plan.problem.problem());
+  for (const PlanCandidate& candidate : plan.candidates) {
+    json["candidates"].push_back(to_json(candidate));
+  }
   return json;
 }
 
-Plan plan_from_json(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
+Json to_json(const PipelinePlan& plan) {
+  Json json = file_of(plan, plan);
+  if (plan.devices) json["devices"] = *plan.devices;
+  return json;
+}
+
+Json to_json(const ReplicatedPlan& plan) {
+  PipelinePlan shown(plan.problem);
+  shown.prefill_micro_batch_size = plan.slowest().prefill_micro_batch_size;
+  shown.decode_micro_batch_size = plan.slowest().decode_micro_batch_size;
+  Json json = file_of(plan, shown);
+  for (const PipelinePlan& replica : plan.replicas) json["replicas"].push_back(to_json(replica));
+  return json;
+}
+
+void check_header(JsonFields& fields, const std::string& path) {
   if (fields.text("format") != "tessera-plan") {
     throw Error(ErrorCode::invalid_argument, path + ": not a Tessera plan (field 'format')", path);
   }
-  if (const auto version = fields.integer("version", 0, kMaxIndex); version != kPlanSchemaVersion) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format(
-            "{}: plan schema version {}, this program reads version {}; make the plan again", path,
-            version, kPlanSchemaVersion),
-        path);
-  }
-  Plan plan;
+  const auto version = fields.integer("version", 0, kMaxIndex);
+  if (version == kPlanSchemaVersion) return;
+  throw Error(
+      ErrorCode::unsupported,
+      fmt::format("{}: plan schema version {}, this program reads version {}; make the plan again",
+                  path, version, kPlanSchemaVersion),
+      path);
+}
+
+PlanStatus status_from_json(JsonFields& fields, const std::string& path) {
   const std::string status = fields.text("status");
-  if (status != "optimal" && status != "feasible") {
-    throw Error(ErrorCode::invalid_argument, path + ": status is neither 'optimal' nor 'feasible'",
-                path);
-  }
-  plan.status = status == "optimal" ? PlanStatus::optimal : PlanStatus::feasible;
-  plan.planner = fields.text("planner");
-  plan.objective = fields.number("objective", -kHuge, kHuge);
-  plan.bound = fields.optional_number("bound", -kHuge, kHuge);
-  plan.gap = fields.optional_number("gap", -kHuge, kHuge);
-  plan.solve_s = fields.number("solve_s", 0, kHuge);
-  plan.device_order = strings(fields.at("device_order"), fields.path_of("device_order"));
-  plan.prefill_micro_batch_size = fields.integer("prefill_micro_batch_size", 1, kMaxIndex);
-  plan.decode_micro_batch_size = fields.integer("decode_micro_batch_size", 1, kMaxIndex);
-  plan.latency_s = fields.number("latency_s", 0, kHuge);
-  plan.throughput_tok_s = fields.number("throughput_tok_s", 0, kHuge);
-  plan.omega = fields.number("omega", -kHuge, kHuge);
-  plan.mean_bitwidth = fields.number("mean_bitwidth", 0, 64);
+  if (status == "optimal") return PlanStatus::optimal;
+  if (status == "feasible") return PlanStatus::feasible;
+  throw Error(ErrorCode::invalid_argument, path + ": status is neither 'optimal' nor 'feasible'",
+              path);
+}
+
+Provenance provenance_from_json(JsonFields& fields, const std::string& path) {
   const std::string provenance = fields.text("provenance");
-  if (const auto known = provenance_from_string(provenance)) {
-    plan.provenance = *known;
-  } else {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": provenance '" + provenance + "' is not known", path);
-  }
-  plan.error = fields.optional_number("error", 0, kHuge);
+  if (const auto known = provenance_from_string(provenance)) return *known;
+  throw Error(ErrorCode::invalid_argument, path + ": provenance '" + provenance + "' is not known",
+              path);
+}
+
+void read_stages(JsonFields& fields, const std::string& path, PipelinePlan& plan) {
   const Json& stages = fields.at("stages");
   if (!stages.is_array())
     throw Error(ErrorCode::invalid_argument, path + ": stages: an array belongs here", path);
@@ -292,11 +218,104 @@ Plan plan_from_json(const Json& json, const std::string& path) {
                 where + ": an offloading plan says for itself and for every stage how it offloads",
                 where);
   }
+}
+
+/// All that a file says, but for its replicas.
+PipelinePlan pipeline_from_json(JsonFields& fields, const std::string& path) {
+  PipelinePlan plan(LoweredProblem(problem_from_json(fields.at("problem"), path + ": problem")));
+  plan.status = status_from_json(fields, path);
+  plan.planner = fields.text("planner");
+  plan.objective = fields.number("objective", -kHuge, kHuge);
+  plan.bound = fields.optional_number("bound", -kHuge, kHuge);
+  plan.gap = fields.optional_number("gap", -kHuge, kHuge);
+  plan.solve_s = fields.number("solve_s", 0, kHuge);
+  plan.device_order = strings(fields.at("device_order"), fields.path_of("device_order"));
+  plan.prefill_micro_batch_size = fields.integer("prefill_micro_batch_size", 1, kMaxIndex);
+  plan.decode_micro_batch_size = fields.integer("decode_micro_batch_size", 1, kMaxIndex);
+  plan.latency_s = fields.number("latency_s", 0, kHuge);
+  plan.throughput_tok_s = fields.number("throughput_tok_s", 0, kHuge);
+  plan.omega = fields.number("omega", -kHuge, kHuge);
+  plan.mean_bitwidth = fields.number("mean_bitwidth", 0, 64);
+  plan.provenance = provenance_from_json(fields, path);
+  plan.error = fields.optional_number("error", 0, kHuge);
+  read_stages(fields, path, plan);
   plan.notes = strings(fields.at("notes"), fields.path_of("notes"));
-  plan.problem = std::make_shared<const Json>(fields.at("problem"));
-  read_parts(fields, plan);
-  fields.finish();
+  read_list(fields, "candidates", [&](const Json& json, const std::string& where) {
+    plan.candidates.push_back(candidate_from_json(json, where));
+  });
+  if (fields.has("devices")) {
+    const auto devices =
+        json_integers(fields.at("devices"), fields.path_of("devices"), 0, kMaxIndex);
+    plan.devices.emplace(devices.begin(), devices.end());
+  }
   return plan;
 }
 
-}  // namespace tessera
+ReplicatedPlan replicated_from_json(JsonFields& fields, const std::string& path,
+                                    const PipelinePlan& said) {
+  const auto refuse = [&](const std::string& reason) {
+    throw Error(ErrorCode::invalid_argument, path + ": " + reason, path);
+  };
+  std::vector<PipelinePlan> replicas;
+  read_list(fields, "replicas", [&](const Json& json, const std::string& where) {
+    Plan replica = plan_from_json(json, where);
+    if (!std::holds_alternative<PipelinePlan>(replica)) {
+      throw Error(ErrorCode::invalid_argument, where + ": a replica has no replicas of its own",
+                  where);
+    }
+    replicas.push_back(std::get<PipelinePlan>(std::move(replica)));
+  });
+  if (replicas.empty()) refuse("replicas: give at least one plan");
+  if (!said.stages.empty() || !said.device_order.empty() || said.offload || said.devices) {
+    refuse("a plan with replicas has no stages and no devices of its own");
+  }
+  ReplicatedPlan plan(said, std::move(replicas));
+  const PipelinePlan& slowest = plan.slowest();
+  if (said.prefill_micro_batch_size != slowest.prefill_micro_batch_size ||
+      said.decode_micro_batch_size != slowest.decode_micro_batch_size) {
+    refuse(
+        fmt::format("its micro-batch sizes are {} and {}, those of its slowest replica {} and {}",
+                    said.prefill_micro_batch_size, said.decode_micro_batch_size,
+                    slowest.prefill_micro_batch_size, slowest.decode_micro_batch_size));
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::string_view to_string(PlanStatus status) {
+  return status == PlanStatus::optimal ? "optimal" : "feasible";
+}
+
+const PipelinePlan& ReplicatedPlan::slowest() const {
+  return *std::max_element(
+      replicas.begin(), replicas.end(),
+      [](const PipelinePlan& a, const PipelinePlan& b) { return a.latency_s < b.latency_s; });
+}
+
+const PlanSummary& summary_of(const Plan& plan) {
+  return std::visit([](const PlanSummary& summary) -> const PlanSummary& { return summary; }, plan);
+}
+
+PlanSummary& summary_of(Plan& plan) {
+  return std::visit([](PlanSummary& summary) -> PlanSummary& { return summary; }, plan);
+}
+
+Json to_json(const Plan& plan) {
+  return std::visit([](const auto& one) { return to_json(one); }, plan);
+}
+
+Plan plan_from_json(const Json& json, const std::string& path) {
+  JsonFields fields(json, path);
+  check_header(fields, path);
+  PipelinePlan plan = pipeline_from_json(fields, path);
+  if (!fields.has("replicas")) {
+    fields.finish();
+    return plan;
+  }
+  ReplicatedPlan replicated = replicated_from_json(fields, path, plan);
+  fields.finish();
+  return replicated;
+}
+
+}  // namespace tessera::solver

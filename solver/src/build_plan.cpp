@@ -1,20 +1,16 @@
 // Between a solver's decision and the plan that scripts, files and the simulator see.
 
+#include "tessera/solver/build_plan.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
-#include "src/numbers.h"
 #include "src/plan_origin.h"
-#include "src/replicas.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/tensor_parallel.h"
-#include "tessera/solver/offload.h"
-#include "tessera/solver/problem.h"
 
 namespace tessera::solver {
 namespace {
@@ -23,8 +19,9 @@ StagePlace place_of(std::size_t position, std::size_t stages) {
   return {position == 0, position + 1 == stages};
 }
 
-StageMemory serving_memory(const ServingProblem& serving, const Plan& plan, const PlanStage& stage,
-                           std::int32_t degree, StagePlace place) {
+StageMemory serving_memory(const ServingProblem& serving, const PipelinePlan& plan,
+                           const PlanStage& stage, std::size_t num_members, StagePlace place) {
+  const auto degree = static_cast<std::int32_t>(num_members);
   const ModelShape member = cost::shard(serving.model, degree);
   const cost::MemoryQuery query = memory_query(serving);
   const Device& device =
@@ -74,15 +71,28 @@ void add_total(StageMemory& memory) {
                        memory.embedding_bytes + memory.reserve_bytes;
 }
 
-void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
-                const Candidate& candidate, const Evaluation& evaluation) {
-  std::vector<MeshGroup> groups;
-  if (problem.serving) groups = mesh_groups(problem.serving->cluster, problem.serving->mesh);
-  std::vector<std::size_t> used(instance.groups.size(), 0), before;
+/// Devices by position: of an instance the groups' devices are numbered one group after the other.
+std::vector<std::size_t> instance_devices(const Instance& instance, const Candidate& candidate) {
+  std::vector<std::size_t> next, devices;
   std::size_t first = 0;
   for (const DeviceGroup& group : instance.groups) {
-    before.push_back(first);
+    next.push_back(first);
     first += static_cast<std::size_t>(group.count);
+  }
+  for (const std::size_t g : candidate.order) devices.push_back(next[g]++);
+  return devices;
+}
+
+void add_stages(PipelinePlan& plan, const Candidate& candidate, const Evaluation& evaluation) {
+  const Instance& instance = plan.problem.instance();
+  const ServingProblem* serving = plan.problem.serving();
+  std::vector<std::vector<std::size_t>> members;
+  if (serving != nullptr) {
+    members = stage_members(*serving, candidate.order);
+  } else {
+    for (const std::size_t device : instance_devices(instance, candidate)) {
+      members.push_back({device});
+    }
   }
   const std::size_t stages = candidate.order.size();
   for (std::size_t k = 0; k < stages; ++k) {
@@ -90,9 +100,7 @@ void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
     PlanStage stage;
     stage.device = instance.groups[g].name;
     stage.node = instance.groups[g].node;
-    stage.device_index = static_cast<std::int64_t>(
-        problem.serving ? groups[g].members[used[g]].front() : before[g] + used[g]);
-    ++used[g];
+    stage.device_index = static_cast<std::int64_t>(members[k].front());
     stage.first_layer = static_cast<std::int64_t>(candidate.first_layer[k]);
     stage.num_layers =
         static_cast<std::int64_t>(candidate.first_layer[k + 1] - candidate.first_layer[k]);
@@ -102,8 +110,8 @@ void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
     stage.prefill_s = evaluation.stages[k].prefill_s;
     stage.decode_s = evaluation.stages[k].decode_s;
     const StagePlace place = place_of(k, stages);
-    stage.memory = problem.serving
-                       ? serving_memory(*problem.serving, plan, stage, groups[g].degree, place)
+    stage.memory = serving != nullptr
+                       ? serving_memory(*serving, plan, stage, members[k].size(), place)
                        : instance_memory(instance, candidate, k, place);
     add_total(stage.memory);
     plan.device_order.push_back(stage.device);
@@ -111,81 +119,16 @@ void add_stages(Plan& plan, const Problem& problem, const Instance& instance,
   }
 }
 
-constexpr std::pair<const char*, double StageMemory::*> kMemoryParts[] = {
-    {"weight_bytes", &StageMemory::weight_bytes},
-    {"kv_cache_bytes", &StageMemory::kv_cache_bytes},
-    {"activation_bytes", &StageMemory::activation_bytes},
-    {"embedding_bytes", &StageMemory::embedding_bytes},
-    {"reserve_bytes", &StageMemory::reserve_bytes},
-    {"total_bytes", &StageMemory::total_bytes},
-    {"capacity_bytes", &StageMemory::capacity_bytes}};
-
-/// Whether the stages are on the devices that the plan's other fields say.
-std::optional<Violation> find_wrong_device(const Plan& plan, const Plan& fresh) {
-  if (plan.device_order != fresh.device_order) {
-    return Violation{"devices", "device_order does not name the devices of the stages"};
-  }
-  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const PlanStage& a = plan.stages[k];
-    const PlanStage& b = fresh.stages[k];
-    if (a.node != b.node || a.device_index != b.device_index) {
-      return Violation{
-          "devices",
-          fmt::format("stage {} is said to be on device {} ({}@{}), that is device {} "
-                      "({}@{})",
-                      k + 1, a.device_index, a.device, a.node, b.device_index, b.device, b.node)};
-    }
-  }
-  return std::nullopt;
-}
-
-/// The first printed number of `plan` that differs from what the models say now.
-std::optional<Violation> find_wrong_number(const Plan& plan, const Plan& fresh) {
-  const auto wrong = [](const std::string& what, double printed, double computed) {
-    return Violation{"objective",
-                     fmt::format("{} is {}, the models give {}", what, printed, computed)};
-  };
-  if (!near(plan.objective, fresh.objective)) {
-    return wrong("objective", plan.objective, fresh.objective);
-  }
-  if (!near(plan.latency_s, fresh.latency_s)) {
-    return wrong("latency_s", plan.latency_s, fresh.latency_s);
-  }
-  if (!near(plan.throughput_tok_s, fresh.throughput_tok_s)) {
-    return wrong("throughput_tok_s", plan.throughput_tok_s, fresh.throughput_tok_s);
-  }
-  if (!near(plan.omega, fresh.omega)) return wrong("omega", plan.omega, fresh.omega);
-  if (!near(plan.mean_bitwidth, fresh.mean_bitwidth)) {
-    return wrong("mean_bitwidth", plan.mean_bitwidth, fresh.mean_bitwidth);
-  }
-  if (plan.bound && *plan.bound > plan.objective + kNumberSlack * std::fabs(plan.objective)) {
-    return wrong("bound", *plan.bound, plan.objective);
-  }
-  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    for (const auto& [name, part] : kMemoryParts) {
-      const double printed = plan.stages[k].memory.*part, computed = fresh.stages[k].memory.*part;
-      if (!near(printed, computed)) {
-        return wrong(fmt::format("stages[{}].memory.{}", k + 1, name), printed, computed);
-      }
-    }
-    if (!near(plan.stages[k].prefill_s, fresh.stages[k].prefill_s) ||
-        !near(plan.stages[k].decode_s, fresh.stages[k].decode_s)) {
-      return wrong(fmt::format("a time of stages[{}]", k + 1), plan.stages[k].prefill_s,
-                   fresh.stages[k].prefill_s);
-    }
-  }
-  return std::nullopt;
-}
-
 constexpr double kOptimalGap = 1e-6;  ///< relative; rounding, and CBC's tolerance
 
 }  // namespace
 
-Plan build_plan(const Problem& problem, const Instance& instance, const PlanResult& result,
-                const std::string& planner, std::shared_ptr<const Json> file) {
+PipelinePlan build_plan(const LoweredProblem& problem, const PlanResult& result,
+                        const std::string& planner) {
+  const Instance& instance = problem.instance();
   const Candidate& candidate = *result.candidate;
   const Evaluation evaluation = evaluate(instance, candidate);
-  Plan plan;
+  PipelinePlan plan(problem);
   plan.planner = planner;
   plan.objective = evaluation.objective;
   plan.bound = result.bound;
@@ -209,13 +152,12 @@ Plan build_plan(const Problem& problem, const Instance& instance, const PlanResu
     plan.mean_bitwidth += instance.bitwidths[bit] / static_cast<double>(candidate.bit.size());
   }
   plan.notes = result.notes;
-  add_stages(plan, problem, instance, candidate, evaluation);
-  if (problem.serving) set_origin(plan, *problem.serving);
-  plan.problem = file ? std::move(file) : std::make_shared<const Json>(to_json(problem));
+  add_stages(plan, candidate, evaluation);
+  if (problem.serving() != nullptr) set_origin(plan, candidate);
   return plan;
 }
 
-Candidate candidate_of(const Instance& instance, const Plan& plan) {
+Candidate candidate_of(const Instance& instance, const PipelinePlan& plan) {
   Candidate candidate;
   candidate.prefill_micro_batch_size = plan.prefill_micro_batch_size;
   candidate.decode_micro_batch_size = plan.decode_micro_batch_size;
@@ -244,33 +186,6 @@ Candidate candidate_of(const Instance& instance, const Plan& plan) {
     candidate.first_layer.push_back(candidate.first_layer.back() + stage.bitwidths.size());
   }
   return candidate;
-}
-
-std::optional<Violation> check_plan(const Plan& plan) {
-  if (!plan.replicas.empty()) return check_replicas(plan);
-  const Problem problem = problem_from_json(*plan.problem, "plan.problem");
-  const Instance instance = lower(problem);
-  std::int64_t next = 0;
-  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const PlanStage& stage = plan.stages[k];
-    if (stage.first_layer != next ||
-        stage.num_layers != static_cast<std::int64_t>(stage.bitwidths.size())) {
-      return Violation{
-          "contiguity",
-          fmt::format("stage {} starts at layer {} with {} layers and {} bitwidths; "
-                      "layer {} comes next",
-                      k + 1, stage.first_layer, stage.num_layers, stage.bitwidths.size(), next)};
-    }
-    next += stage.num_layers;
-  }
-  if (plan.offload) return find_offload_violation(plan, problem, instance);
-  const Candidate candidate = candidate_of(instance, plan);
-  if (auto violation = find_violation(instance, candidate)) return violation;
-  PlanResult result;
-  result.candidate = candidate;
-  const Plan fresh = build_plan(problem, instance, result, plan.planner);
-  if (auto violation = find_wrong_device(plan, fresh)) return violation;
-  return find_wrong_number(plan, fresh);
 }
 
 }  // namespace tessera::solver
