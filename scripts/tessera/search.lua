@@ -9,7 +9,8 @@ local host = require "tessera.host"
 if not pcall(ffi.typeof, "tessera_move") then
   ffi.cdef [[
   typedef struct {
-    const int32_t kind_index, from_stage, to_stage, first_layer, num_layers, from_bitwidth, to_bitwidth, other_layer;
+    const int32_t kind_index, from_stage, to_stage, first_layer, num_layers, from_bitwidth, to_bitwidth, other_layer,
+      pioneer_layers, pioneer_bitwidth;
     const double objective_delta, prefill_delta_s, decode_delta_s, omega_delta, memory_delta_bytes;
     const bool fits;
   } tessera_move;
@@ -90,7 +91,7 @@ local function figures(move, method)
     core.raise("invalid_argument", ("search:%s: a move belongs here, not a %s"):format(method, type(move)), "search")
   end
   return move.kind_index, move.from_stage, move.to_stage, move.first_layer, move.num_layers, move.from_bitwidth,
-    move.to_bitwidth, move.other_layer
+    move.to_bitwidth, move.other_layer, move.pioneer_layers, move.pioneer_bitwidth
 end
 
 local query_fields = { from = true, to = true, kinds = true }

@@ -70,8 +70,8 @@ struct ScriptStarts {
 };
 
 /// The record as scripts/tessera/search.lua declares it.
-static_assert(sizeof(solver::Move) == 80 && offsetof(solver::Move, objective_delta) == 32 &&
-              offsetof(solver::Move, fits) == 72);
+static_assert(sizeof(solver::Move) == 88 && offsetof(solver::Move, objective_delta) == 40 &&
+              offsetof(solver::Move, fits) == 80);
 
 }  // namespace solver_lua
 
@@ -128,12 +128,13 @@ int next(lua_State* L) {
   return 2;
 }
 
-/// The eight numbers that make a move; its figures are computed anew.
+/// The numbers that make a move; its figures are computed anew.
 solver::Move move_argument(lua_State* L) {
   solver::Move move;
-  std::int32_t* const fields[] = {&move.kind,        &move.from_stage, &move.to_stage,
-                                  &move.first_layer, &move.num_layers, &move.from_bitwidth,
-                                  &move.to_bitwidth, &move.other_layer};
+  std::int32_t* const fields[] = {
+      &move.kind,           &move.from_stage,      &move.to_stage,    &move.first_layer,
+      &move.num_layers,     &move.from_bitwidth,   &move.to_bitwidth, &move.other_layer,
+      &move.pioneer_layers, &move.pioneer_bitwidth};
   int index = 2;
   for (std::int32_t* field : fields) {
     *field = static_cast<std::int32_t>(

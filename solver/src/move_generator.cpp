@@ -214,10 +214,10 @@ void MoveGenerator::rules(std::size_t straggler) {
     for (std::size_t st = 0; st < in.num_bits(); ++st) {
       for (std::size_t to = st; to < in.num_bits(); ++to) exchanges(straggler, pioneer, st, to);
       for (std::size_t to = 0; to < in.num_bits(); ++to) {
-        if (to != st) add_rule(straggler, pioneer, st, to, 1, 0);
+        if (to != st) add_rule(straggler, pioneer, st, to, {1, 0, to});
         for (std::size_t room = to + 1; room < in.num_bits(); ++room) {
           const std::int32_t layers = in.bitwidths[room] / in.bitwidths[to] - 1;
-          add_rule(straggler, pioneer, st, to, layers, in.bitwidths[room]);
+          add_rule(straggler, pioneer, st, to, {layers, 1, room});
         }
       }
     }
@@ -231,8 +231,11 @@ void MoveGenerator::exchanges(std::size_t straggler, std::size_t pioneer, std::s
                               std::size_t to) {
   const Instance& in = plan_.instance();
   const std::int32_t printed = in.bitwidths[to] / in.bitwidths[st];
-  add_rule(straggler, pioneer, st, to, printed, -1);
-  if (st == to) return;
+  if (st == to) {  // nothing would change, so the layer simply goes over
+    add_rule(straggler, pioneer, st, to, {1, 0, to});
+    return;
+  }
+  add_rule(straggler, pioneer, st, to, {printed, 1, to});
   const std::size_t layer = plan_.candidate().first_layer[straggler];
   const double gained = plan_.layer_on(pioneer, layer, st).bytes;
   const double lost = plan_.layer_on(pioneer, layer, to).bytes;
@@ -247,23 +250,24 @@ void MoveGenerator::exchanges(std::size_t straggler, std::size_t pioneer, std::s
       const bool known = layers == before || (k == 1 && layers == printed);
       if (known || layers < static_cast<std::int32_t>(k)) continue;
       before = layers;
-      add_rule(straggler, pioneer, st, to, layers, -static_cast<std::int32_t>(k));
+      add_rule(straggler, pioneer, st, to, {layers, static_cast<std::int32_t>(k), to});
     }
   }
 }
 
 void MoveGenerator::add_rule(std::size_t straggler, std::size_t pioneer, std::size_t st,
-                             std::size_t to, std::int32_t layers, std::int32_t room) {
+                             std::size_t to, const RuleSize& size) {
   const Instance& in = plan_.instance();
   Move move = named(MoveKind::rule, straggler, pioneer);
   move.from_bitwidth = in.bitwidths[st];
   move.to_bitwidth = in.bitwidths[to];
-  move.num_layers = layers;
-  move.other_layer = room;
+  move.num_layers = size.straggler_layers;
+  move.pioneer_layers = size.pioneer_layers;
+  move.pioneer_bitwidth = in.bitwidths[size.pioneer_bit];
   move.first_layer = static_cast<std::int32_t>(plan_.candidate().first_layer[straggler]);
   const auto effect = effect_of(plan_, move, counts_[straggler], counts_[pioneer]);
-  const std::size_t size = size_of(plan_.candidate(), straggler);
-  if (!effect || size < effect->net + smallest_stage(plan_, straggler)) return;
+  const std::size_t left = size_of(plan_.candidate(), straggler);
+  if (!effect || left < effect->net + smallest_stage(plan_, straggler)) return;
   if (in.num_classes > 1) {
     move = priced(plan_, move);
     if (move.fits) moves_.push_back(move);

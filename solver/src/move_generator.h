@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "src/working_plan.h"
@@ -17,6 +18,10 @@ class MoveGenerator {
 
  private:
   using Stage = WorkingPlan::Stage;
+  struct RuleSize {
+    std::int32_t straggler_layers = 1, pioneer_layers = 0;
+    std::size_t pioneer_bit = 0;  ///< before
+  };
   std::size_t num_rows(MoveKind kind) const;
   void fill(MoveKind kind, std::size_t row);
   void shifts(std::size_t boundary);
@@ -26,7 +31,7 @@ class MoveGenerator {
   void rules(std::size_t straggler);
   void exchanges(std::size_t straggler, std::size_t pioneer, std::size_t st, std::size_t to);
   void add_rule(std::size_t straggler, std::size_t pioneer, std::size_t st, std::size_t to,
-                std::int32_t layers, std::int32_t room);
+                const RuleSize& size);
   Stage with_counts(std::size_t stage, const std::vector<std::size_t>& counts) const;
   void sizes(bool decode);
   void orders(std::size_t stage);

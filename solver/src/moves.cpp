@@ -112,22 +112,23 @@ std::optional<RuleEffect> effect_of(const WorkingPlan& plan, const Move& move,
   if (straggler[*st] < n) return std::nullopt;
   RuleEffect effect{straggler, pioneer, n};
   effect.straggler[*st] -= n;
-  if (move.other_layer < 0) {
-    const auto back = static_cast<std::size_t>(-static_cast<std::int64_t>(move.other_layer));
-    effect.pioneer[*st] += n;
-    if (n == 1 && *st == *to) return effect;
-    if (pioneer[*to] < back || n < back) return std::nullopt;
-    effect.pioneer[*to] -= back;
-    effect.straggler[*to] += back;
-    effect.net -= back;
+  if (move.pioneer_layers < 0) return std::nullopt;
+  const auto changed = static_cast<std::size_t>(move.pioneer_layers);
+  if (changed == 0) {
+    effect.pioneer[*to] += n;
     return effect;
   }
-  effect.pioneer[*to] += n;
-  if (move.other_layer == 0) return effect;
-  const auto room = bit_index(in, move.other_layer);
-  if (!room || pioneer[*room] < 1) return std::nullopt;
-  --effect.pioneer[*room];
-  ++effect.pioneer[*to];
+  const auto before = bit_index(in, move.pioneer_bitwidth);
+  if (!before || pioneer[*before] < changed) return std::nullopt;
+  effect.pioneer[*before] -= changed;
+  if (*before != *to) {
+    effect.pioneer[*to] += n + changed;
+    return effect;
+  }
+  if (n < changed) return std::nullopt;
+  effect.pioneer[*st] += n;
+  effect.straggler[*to] += changed;
+  effect.net -= changed;
   return effect;
 }
 

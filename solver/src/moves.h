@@ -19,11 +19,9 @@ struct RuleEffect {
   std::size_t net = 0;                          ///< layers that the straggler loses
 };
 
-/// Exchange (other_layer = -k): k pioneer layers of b_pi against `num_layers` straggler layers of
-/// b_st, no fewer than k. For a single layer of the same bitwidth nothing would change, so that one
-/// simply goes over. Conversion (other_layer >= 0): `num_layers` straggler layers of b_st go over
-/// and become `to_bitwidth`; a pioneer layer of `other_layer` bits, if any, becomes that too and
-/// makes the room.
+/// `num_layers` straggler layers of `from_bitwidth` go over. Exchange (the pioneer's layers that
+/// change have `to_bitwidth`): these come back, no more than go over, and all keep their bitwidths.
+/// Conversion: all become `to_bitwidth`.
 std::optional<RuleEffect> effect_of(const WorkingPlan& plan, const Move& move,
                                     const std::vector<std::size_t>& straggler,
                                     const std::vector<std::size_t>& pioneer);

@@ -3,8 +3,8 @@
 
 local M = {}
 
--- What each module may include, besides itself. `M/lua` may include what M may, M, the binding kit, the bindings of what
--- M may include, and what its own row adds.
+-- What each module may include, besides itself. `M/lua` may include what M may, M, the binding kit, the bindings of
+-- what M may include, and what its own row adds.
 local may_include = {
   ["kernels"] = {},
   ["engine/core"] = {},

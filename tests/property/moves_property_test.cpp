@@ -118,9 +118,9 @@ TEST(MovesProperty, NonsenseMovesAreRefused) {
   Rng rng(8402);
   for (int i = 0; i < 20000; ++i) {
     Move move;
-    for (std::int32_t* field :
-         {&move.kind, &move.from_stage, &move.to_stage, &move.first_layer, &move.num_layers,
-          &move.from_bitwidth, &move.to_bitwidth, &move.other_layer}) {
+    for (std::int32_t* field : {&move.kind, &move.from_stage, &move.to_stage, &move.first_layer,
+                                &move.num_layers, &move.from_bitwidth, &move.to_bitwidth,
+                                &move.other_layer, &move.pioneer_layers, &move.pioneer_bitwidth}) {
       *field = static_cast<std::int32_t>(
           rng.integer(0, 9) == 0 ? rng.integer(-2147483647, 2147483647) : rng.integer(-1, 16));
     }

@@ -37,9 +37,12 @@ struct Move {
   std::int32_t num_layers = 0;     ///< how many move; of `micro_batch`: the new size
   std::int32_t from_bitwidth = 0;  ///< before; 0 where layers keep theirs
   std::int32_t to_bitwidth = 0;    ///< after
-  /// Of `swap`: the layer that trades. Of `rule`: -k, an exchange against k pioneer layers; else
-  /// the bitwidth of the pioneer layer that is converted to make room, 0: none.
-  std::int32_t other_layer = -1;
+  std::int32_t other_layer = 0;    ///< of `swap`: the layer that trades with `first_layer`
+  /// Of `rule`: how many layers of the pioneer, `to_stage`, change, and their bitwidth before. At
+  /// `to_bitwidth` they go to the straggler in exchange; at another they become `to_bitwidth`, as
+  /// the straggler's layers do, and so make room for them.
+  std::int32_t pioneer_layers = 0;
+  std::int32_t pioneer_bitwidth = 0;
   double objective_delta = 0;     ///< prefill_delta_s + decode_delta_s + theta omega_delta
   double prefill_delta_s = 0;     ///< of the terms of the objective that price prefill
   double decode_delta_s = 0;      ///< of those that price decoding
