@@ -2,7 +2,10 @@
 
 local core = require "tessera.core"
 
-local default_limit_s = 60
+local default_limit_s
+for _, option in ipairs(core.options_of "ts.plan") do
+  if option.name == "time_limit_s" then default_limit_s = tonumber(option.default) end
+end
 
 --- limit_s, left() and elapsed_s() in seconds; late() once the limit is reached.
 return function(limit_s)

@@ -48,6 +48,14 @@ int suggestion(lua_State* L) {
   return 1;
 }
 
+/// options_of(table): what "ts.plan" or another option table takes: { name, type, doc, default, ...
+/// } each. So no script has to list them again.
+int options_of(lua_State* L) {
+  const std::string table = lua_kit::check_text(L, 1, "table");
+  lua_kit::push_json(L, environment(L).reference.options_of(table));
+  return 1;
+}
+
 /// raise(code, message, where): an error object of the engine's kind, from Lua code of the library.
 int raise_error(lua_State* L) {
   const std::string code = lua_kit::check_text(L, 1, "code");
@@ -255,6 +263,7 @@ void register_core(lua_State* L) {
                             {"names", lua_kit::guarded<names>},
                             {"data_file", lua_kit::guarded<data_file>},
                             {"did_you_mean", lua_kit::guarded<suggestion>},
+                            {"options_of", lua_kit::guarded<options_of>},
                             {"raise", lua_kit::guarded<raise_error>},
                             {"why", lua_kit::guarded<new_why>},
                             {"write_file", lua_kit::guarded<write_text>},

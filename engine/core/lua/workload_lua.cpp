@@ -19,11 +19,7 @@ const OptionTable& core_lua::workload_options() {
       {"ts.workload",
        "One batch of requests: lengths per request and how many at once.",
        "tessera.Workload",
-       {{.name = "lengths",
-         .type = OptionType::text,
-         .doc = "CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per "
-                "line): planners use the means, ts.simulate the whole distribution and, where "
-                "there are any, arrivals"}},
+       {},
        "string"});
   return table;
 }

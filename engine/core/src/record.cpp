@@ -29,6 +29,18 @@ void throw_unknown_name(const std::string& path, const std::string& name,
               path);
 }
 
+OptionSpec option_of(const FieldSpec& spec, OptionType type) {
+  return {.name = spec.name,
+          .type = type,
+          .doc = spec.doc,
+          .unit = spec.unit,
+          .default_text = std::string(spec.default_text),
+          .min = spec.min,
+          .max = spec.max,
+          .lua_type = spec.option_type,
+          .flag = spec.as_flag && type != OptionType::callback};
+}
+
 std::string lua_source(double value) { return fmt::format("{}", value); }
 
 std::string lua_source(bool value) { return value ? "true" : "false"; }

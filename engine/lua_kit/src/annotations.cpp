@@ -173,6 +173,14 @@ void Reference::add(ObjectCard card) {
   objects_[std::move(name)] = std::move(card);
 }
 
+Json Reference::options_of(const std::string& table) const {
+  Json list = Json::array();
+  const auto found = tables_.find(table);
+  if (found == tables_.end()) return list;
+  for (const OptionSpec& spec : found->second.options) list.push_back(option_json(spec));
+  return list;
+}
+
 Json Reference::cards() const {
   Json functions = Json::object(), options = Json::object(), objects = Json::object();
   for (const auto& [name, card] : functions_) {
@@ -181,9 +189,7 @@ Json Reference::cards() const {
                        {"returns", card.returns}};
   }
   for (const auto& [name, table] : tables_) {
-    Json list = Json::array();
-    for (const OptionSpec& spec : table.options) list.push_back(option_json(spec));
-    options[name] = {{"doc", table.doc}, {"returns", table.returns}, {"options", list}};
+    options[name] = {{"doc", table.doc}, {"returns", table.returns}, {"options", options_of(name)}};
     if (!table.instead.empty()) options[name]["instead"] = table.instead;
   }
   for (const auto& [name, card] : objects_) {

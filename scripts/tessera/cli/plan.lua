@@ -1,24 +1,16 @@
 -- `tessera plan`: a plan from the command line, beside what people run today.
 
+local core = require "tessera.core"
 local host = require "tessera.host"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
 local M = {}
 
-local workload_options = { "prompt_tokens", "output_tokens", "batch_size", "chunk_tokens", "lengths" }
-local problem_options = {
-  "bitwidths", "objective", "theta", "theta_unit", "memory", "kernel_set", "kv_bitwidth", "tensor_parallel",
-  "allow_empty_stage", "indicator",
-}
-local plan_options = {
-  "planner", "device_order", "prefill_micro_batch_size", "decode_micro_batch_size", "replicas",
-  "every_candidate", "time_limit_s", "gap", "threads", "group", "seed",
-}
-
-local function pick(from, names)
+-- The flags among them that are options of this table.
+local function of_table(given, name)
   local result = {}
-  for _, name in ipairs(names) do result[name] = from[name] end
+  for _, option in ipairs(core.options_of(name)) do result[option.name] = given[option.name] end
   return result
 end
 
@@ -59,14 +51,14 @@ end
 
 --- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
 function M.main(given)
-  local description = pick(given, problem_options)
+  local description = of_table(given, "ts.problem")
   description.model = model_of(given.model)
   description.cluster = given.cluster
-  description.workload = pick(given, workload_options)
-  if given.quality then description.quality = { at_least = given.quality } end
+  description.workload = of_table(given, "ts.workload")
+  description.quality = given.quality and { at_least = given.quality }
   local problem = ts.problem(description)
   if not host.json then terminal.out:write(settings(problem, given.planner or ts.default_planner)) end
-  local chosen = pick(given, plan_options)
+  local chosen = of_table(given, "ts.plan")
   chosen.planner = chain_of(chosen.planner)
   local plan, why = ts.plan(problem, chosen)
   if not plan then return nil, why end

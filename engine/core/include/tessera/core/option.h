@@ -36,6 +36,7 @@ struct OptionSpec {
   std::string_view lua_type =
       {};  ///< LuaCATS type where `type` alone says too little ("tessera.Model|string")
   bool required = false;
+  bool flag = true;  ///< a verb that takes the table's options takes this one as a flag
 };
 
 /// A named option table: what one constructor or method takes.

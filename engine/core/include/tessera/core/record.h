@@ -7,6 +7,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include "tessera/core/option.h"
+
 /// Records whose fields are declared once, beside the struct:
 ///
 ///     template <>
@@ -51,6 +53,7 @@ struct FieldSpec {
       {};  ///< LuaCATS type of the option, where the member's says little
   std::string_view script_type = {};   ///< LuaCATS type of the field, likewise
   std::string_view default_text = {};  ///< the option's default, where it is no initial value
+  bool as_flag = true;                 ///< the command line offers the option too
 };
 
 /// "Peak memory bandwidth (bytes/s)": the doc with its unit.
@@ -117,6 +120,12 @@ struct FieldPath {
   std::string operator()(std::string_view field) const;
 };
 
+/// Among the fields, an option that is no member: whoever takes it reads it by hand.
+struct OptionOnly {
+  FieldSpec spec;
+  OptionType type;
+};
+
 /// Specialised beside each record: `list`, a tuple of fields, and where fields have to agree with
 /// each other `check(const Record&, const FieldPath&)`, which throws an Error naming the field.
 template <class Record>
@@ -127,10 +136,13 @@ concept Record = requires {
   Fields<T>::list;
 };
 
-/// Calls `visit(field)` for the record's fields in order.
+/// Calls `visit(field)` for the record's fields in order, options that are no members left out.
 template <Record T, class Visit>
 constexpr void for_each_field(Visit&& visit) {
-  std::apply([&](const auto&... field) { (visit(field), ...); }, Fields<T>::list);
+  const auto member = [&]<class Item>(const Item& item) {
+    if constexpr (!std::is_same_v<Item, OptionOnly>) visit(item);
+  };
+  std::apply([&](const auto&... item) { (member(item), ...); }, Fields<T>::list);
 }
 
 /// What `Fields<T>::check` says of fields that have to agree with each other.

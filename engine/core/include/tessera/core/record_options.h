@@ -63,18 +63,23 @@ requires std::is_integral_v<Integer> std::string lua_source(Integer value) {
   return lua_source(static_cast<double>(value));
 }
 
+template <class Value>
+struct WithoutOptional {
+  using type = Value;
+};
+template <class Value>
+struct WithoutOptional<std::optional<Value>> {
+  using type = Value;
+};
+
+OptionSpec option_of(const FieldSpec& spec, OptionType type);
+
 template <auto Member, class Codec>
 OptionSpec option_of(const Field<Member, Codec>& field) {
   using Value = typename Field<Member, Codec>::Value;
-  OptionSpec option{.name = field.spec.name,
-                    .type = OptionOf<Value>::type,
-                    .doc = field.spec.doc,
-                    .unit = field.spec.unit,
-                    .default_text = std::string(field.spec.default_text),
-                    .min = field.spec.min,
-                    .max = field.spec.max,
-                    .lua_type = field.spec.option_type};
-  if constexpr (NamedEnum<Value>) option.choices = names_of<Value>();
+  using Plain = typename WithoutOptional<Value>::type;
+  OptionSpec option = option_of(field.spec, OptionOf<Value>::type);
+  if constexpr (NamedEnum<Plain>) option.choices = names_of<Plain>();
   if constexpr (requires(Value value) { lua_source(value); }) {
     if (field.spec.as_option == AsOption::defaulted) {
       option.default_text = lua_source(field.get(typename Field<Member, Codec>::Record{}));
@@ -87,11 +92,14 @@ OptionSpec option_of(const Field<Member, Codec>& field) {
 template <Record T>
 std::vector<OptionSpec> options_of() {
   std::vector<OptionSpec> options;
-  for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
-    if constexpr (!Field<Member, Codec>::computed) {
-      if (field.spec.as_option != AsOption::never) options.push_back(option_of(field));
+  const auto add = [&]<class Item>(const Item& item) {
+    if constexpr (std::is_same_v<Item, OptionOnly>) {
+      options.push_back(option_of(item.spec, item.type));
+    } else if constexpr (!Item::computed) {
+      if (item.spec.as_option != AsOption::never) options.push_back(option_of(item));
     }
-  });
+  };
+  std::apply([&](const auto&... item) { (add(item), ...); }, Fields<T>::list);
   return options;
 }
 

@@ -53,8 +53,10 @@ template <>
 struct Fields<Workload> {
   static constexpr double kMaxTokens = 1e8;
   static constexpr auto list = std::tuple{
-      field<&Workload::name>(
-          {.name = "name", .doc = "Name to refer to it by", .in_file = InFile::when_set}),
+      field<&Workload::name>({.name = "name",
+                              .doc = "Name to refer to it by",
+                              .in_file = InFile::when_set,
+                              .as_flag = false}),
       field<&Workload::prompt_tokens>(
           {.name = "prompt_tokens",
            .doc = "Prompt length per request, the mean where lengths vary",
@@ -82,14 +84,16 @@ struct Fields<Workload> {
            .unit = "tokens",
            .min = 1,
            .max = kMaxTokens,
-           .in_file = InFile::defaulted}),
+           .in_file = InFile::defaulted,
+           .as_flag = false}),
       field<&Workload::max_output_tokens>(
           {.name = "max_output_tokens",
            .doc = "Longest output, for which memory is reserved; default: as for prompts",
            .unit = "tokens",
            .min = 1,
            .max = kMaxTokens,
-           .in_file = InFile::defaulted}),
+           .in_file = InFile::defaulted,
+           .as_flag = false}),
       field<&Workload::chunk_tokens>({.name = "chunk_tokens",
                                       .doc = "Chunked prefill: tokens of a prompt per pass",
                                       .unit = "tokens",
@@ -107,8 +111,15 @@ struct Fields<Workload> {
           {.name = "num_left_out", .doc = "Requests of the file beyond the longest allowed"}),
       field<&Workload::has_arrivals>(
           {.name = "has_arrivals", .doc = "Whether it is known when the requests came"}),
-      field<&Workload::source>(
-          {.name = "source", .doc = "Where the figures come from", .in_file = InFile::when_set}),
+      OptionOnly{{.name = "lengths",
+                  .doc = "CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two "
+                         "lengths per line): planners use the means, ts.simulate the whole "
+                         "distribution and, where there are any, arrivals"},
+                 OptionType::text},
+      field<&Workload::source>({.name = "source",
+                                .doc = "Where the figures come from",
+                                .in_file = InFile::when_set,
+                                .as_flag = false}),
       field<&Workload::trace, TraceText>({.name = "requests",
                                           .doc = "Lengths and arrivals, a request each",
                                           .in_file = InFile::when_set,

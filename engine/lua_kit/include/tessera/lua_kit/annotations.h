@@ -60,6 +60,8 @@ class Reference {
   /// Everything as data: { functions, options, objects }, each by name. The reference page, the
   /// prompt and the tests read it.
   Json cards() const;
+  /// The options of one table, as `cards` has them; empty where there is none of that name.
+  Json options_of(const std::string& table) const;
   /// The LuaCATS file of all topics but the command line's. Deterministic.
   std::string luacats() const;
 
