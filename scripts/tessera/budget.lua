@@ -1,9 +1,7 @@
 -- What the functions share that solve many problems: one time limit for all of them, and a proven solve within it.
 
 local core = require "tessera.core"
-local solver = require "tessera.solver"
 local timer = require "tessera.timer"
-local variants = require "tessera.variants"
 
 local M = {}
 
@@ -21,7 +19,7 @@ function M.new(limit_s)
     local given = { planner = M.prover(problem), time_limit_s = self.left() }
     for key, value in pairs(options or {}) do given[key] = value end
     self.solves = self.solves + 1
-    local plan, why = variants.plan(problem, given, solver.solve)
+    local plan, why = require("tessera.planners").plan(problem, given)
     if not plan and why.code ~= "infeasible" then self.stopped = true end
     if plan and plan.status ~= "optimal" then self.stopped = true end
     if not plan and why.code == "interrupted" then self.interrupted = true end

@@ -20,13 +20,9 @@ local shipped = {
   heuristics = { "bitwidth_transfer" },
 }
 
---- Options that ts.plan itself understands, whoever plans.
-M.common = {
-  planner = true, device_order = true, prefill_micro_batch_size = true, decode_micro_batch_size = true,
-  time_limit_s = true, gap = true, threads = true, group = true, seed = true, on_error = true, on_incumbent = true,
-  replicas = true, every_candidate = true, cutoff = true,
-  start = true, form = true,
-}
+--- Options that ts.plan itself understands, whoever plans: [name] = true.
+M.common = {}
+for _, option in ipairs(core.options_of "ts.plan") do M.common[option.name] = option.name ~= "stages" or nil end
 
 for i, card in ipairs(solver.planner_cards()) do
   card.engine = true
@@ -34,8 +30,8 @@ for i, card in ipairs(solver.planner_cards()) do
   if i == 1 then M.default = card.name end
 end
 for _, card in ipairs(solver.heuristic_cards()) do
-  local entry = entries[card.name] or card
-  entry.improve = function(search) require("tessera.search").state(search):improve(card.name) end
+  local entry = entries[card.name] or { name = card.name, doc = card.doc, source = card.source, kind = "heuristic" }
+  entry.engine, entry.improves = true, true
   entries[card.name], built_in[card.name] = entry, true
 end
 entries.manual = {
@@ -220,8 +216,8 @@ function M.list()
     local e = entries[name]
     cards[#cards + 1] = {
       name = name, doc = e.doc, source = e.source or "", options = deep_copy(e.options or {}),
-      kind = e.improve and not (e.plan or e.engine) and "heuristic" or "planner",
-      improves = e.improve ~= nil,
+      kind = e.kind or (e.improve and not e.plan and "heuristic") or "planner",
+      improves = e.improve ~= nil or e.improves == true,
     }
   end
   return cards

@@ -6,6 +6,7 @@
 -- device holds a layer, so no mix is refused for the sake of another.
 
 local core = require "tessera.core"
+local planners = require "tessera.planners"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
 local prices = require "tessera.prices"
@@ -162,7 +163,7 @@ local function meets(mix, search)
   end
   if search.clock.left() <= 0 or search.clock.interrupted then return nil end
   local cluster = cluster_of(search.types, mix.counts, search.opt)
-  local plan, why = solver.solve(problem_of(cluster, search.opt),
+  local plan, why = planners.plan(problem_of(cluster, search.opt),
     { planner = "exact", time_limit_s = search.clock.left(), cutoff = search.latency_s * (1 + 1e-9) })
   search.tried = search.tried + 1
   if plan and plan.latency_s <= search.latency_s then

@@ -10,76 +10,9 @@
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/solver/model_dump.h"
+#include "tessera/solver/planning.h"
 
 namespace tessera::solver_lua {
-namespace {
-
-solver::IlpForm form_of(const lua_kit::Options& options) {
-  return options.choice("form") == "base" ? solver::IlpForm::base : solver::IlpForm::tightened;
-}
-
-/// The plan to start from, which must solve this problem under what the options fix.
-solver::Candidate start_argument(const solver::Instance& instance, const lua_kit::Options& options,
-                                 const solver::PlanRequest& request) {
-  const std::string where = options.path_of("start");
-  const auto refuse = [&](const std::string& reason) {
-    throw Error(ErrorCode::invalid_argument, where + ": " + reason, where);
-  };
-  lua_State* L = options.state();
-  options.push("start");
-  const auto given = lua_kit::check_object<solver::Plan>(L, -1, where);
-  lua_pop(L, 1);
-  const solver::PipelinePlan& plan = pipeline_of(*given, where);
-  solver::Candidate start;
-  try {
-    start = solver::candidate_of(instance, plan);
-  } catch (const Error& e) {
-    refuse(std::string("the plan is none of this problem: ") + e.what());
-  }
-  if (const auto violation = solver::find_violation(instance, start)) {
-    refuse("the plan breaks this problem: " + violation->message);
-  }
-  if (request.order && *request.order != start.order) {
-    refuse("its devices are in another order than device_order says");
-  }
-  for (const auto& [name, asked, has] :
-       {std::tuple{"prefill", request.prefill_micro_batch_size, start.prefill_micro_batch_size},
-        std::tuple{"decode", request.decode_micro_batch_size, start.decode_micro_batch_size}}) {
-    if (asked && *asked != has) {
-      refuse(fmt::format("its {} micro-batch size is {}, {} was asked for", name, has, *asked));
-    }
-  }
-  return start;
-}
-
-}  // namespace
-
-OptionSpec form_option(std::string_view default_form, std::string_view doc) {
-  return {.name = "form",
-          .type = OptionType::choice,
-          .doc = doc,
-          .default_text = std::string(default_form),
-          .choices = {"base", "tightened"}};
-}
-
-OptionSpec start_option() {
-  return {.name = "start",
-          .type = OptionType::table,
-          .doc = "Of planner \"ilp\": a plan of this problem that it starts from",
-          .lua_type = "tessera.Plan"};
-}
-
-void read_ilp_options(const solver::Instance& instance, const lua_kit::Options& options,
-                      solver::PlanRequest& request) {
-  for (const char* name : {"start", "form"}) {
-    if (!options.given(name) || options.text("planner") == "ilp") continue;
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of(name) + ": only planner = \"ilp\" takes it", options.path_of(name));
-  }
-  request.ilp_form = form_of(options);
-  if (options.given("start")) request.start = start_argument(instance, options, request);
-}
-
 const OptionTable& model_options() {
   static const OptionTable table{
       "problem:write_model",
@@ -93,9 +26,12 @@ const OptionTable& model_options() {
        {.name = "device_order",
         .type = OptionType::text_list,
         .doc = "Devices by stage; default: decided inside the model"},
-       form_option("\"base\"",
-                   "The programme itself, or with ranges for stage times and boundaries "
-                   "that hold every plan worth finding")}};
+       {.name = "form",
+        .type = OptionType::choice,
+        .doc = "The programme itself, or with ranges for stage times and boundaries that hold "
+               "every plan worth finding",
+        .default_text = "\"base\"",
+        .choices = names_of<solver::IlpForm>()}}};
   return table;
 }
 
@@ -113,7 +49,7 @@ int write_model(lua_State* L) {
         std::pair{"decode_micro_batch_size", &request.decode_micro_batch_size}}) {
     *size = micro_batch_size(options, name, instance);
   }
-  request.ilp_form = form_of(options);
+  request.ilp_form = *named<solver::IlpForm>(options.choice("form"));
   if (const auto violation = solver::write_model(instance, request, path)) {
     return push_why(L, "infeasible", violation->message, violation->constraint);
   }

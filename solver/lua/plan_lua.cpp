@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core_lua.h"
+#include "script_planners.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -141,23 +142,6 @@ std::size_t bit_index(const solver::Instance& instance, std::int64_t bit,
   return static_cast<std::size_t>(it - instance.bitwidths.begin());
 }
 
-std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& incumbent,
-                           const std::string& planner) {
-  solver::PlanResult result;
-  result.status = solver::SolveStatus::feasible;
-  result.candidate = incumbent.candidate;
-  if (std::isfinite(incumbent.bound)) result.bound = incumbent.bound;
-  return "interrupted; the best plan so far:\n" +
-         solver::describe(solver::build_plan(p, result, planner));
-}
-
-std::unique_ptr<solver::Planner> planner_named(const std::string& name, const std::string& where) {
-  for (auto& planner : solver::make_planners()) {
-    if (planner->card().name == name) return std::move(planner);
-  }
-  throw Error(ErrorCode::not_found, where + ": no planner in C++ is called " + quote(name), where);
-}
-
 int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult& result,
                 const std::string& planner) {
   // A planner that knows nothing of side constraints may break them.
@@ -166,18 +150,7 @@ int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult&
       return push_why(L, "infeasible", violation->message, violation->constraint);
     }
   }
-  if (!result.candidate) {
-    if (result.status == solver::SolveStatus::infeasible) {
-      return push_why(
-          L, "infeasible",
-          result.violation ? result.violation->message : "no plan satisfies every constraint",
-          result.violation ? result.violation->constraint : "", result.bound);
-    }
-    if (result.status == solver::SolveStatus::interrupted)
-      return push_why(L, "interrupted", "interrupted before a plan was found", "", result.bound);
-    return push_why(L, "time_limit", "no plan was found within the time limit; raise time_limit_s",
-                    "", result.bound);
-  }
+  if (!result.candidate) return solver_lua::push_outcome(L, solver::why_none(result));
   solver_lua::push_plan(L, p, result, planner);
   return 1;
 }
@@ -292,53 +265,14 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
 
 namespace solver_lua {
 
-solver::PlanRequest request_from(const solver::Instance& instance,
-                                 const lua_kit::Options& options) {
-  solver::PlanRequest request;
-  if (options.given("device_order"))
-    request.order = solver::order_from_names(instance, options.texts("device_order"));
-  const auto size = [&](const char* name) -> std::optional<std::int64_t> {
-    if (!options.given(name)) return std::nullopt;
-    return micro_batch_size(options, name, instance);
-  };
-  request.prefill_micro_batch_size = size("prefill_micro_batch_size");
-  request.decode_micro_batch_size = size("decode_micro_batch_size");
-  request.time_limit_s = std::min(options.number("time_limit_s"), lua_kit::interrupt::left_s());
-  if (options.given("cutoff")) request.cutoff = options.number("cutoff");
-  request.gap = options.number("gap");
-  request.threads = static_cast<std::int32_t>(options.integer("threads"));
-  request.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  request.stop = lua_kit::interrupt::flag();
-  return request;
-}
-
-std::function<void(const solver::Incumbent&)> incumbent_handler(lua_State* L,
-                                                                const LoweredProblem& problem,
-                                                                const lua_kit::Options& options,
-                                                                std::string planner) {
-  std::shared_ptr<lua_kit::LuaFunction> callback;
-  if (options.push("on_incumbent")) {
-    callback = std::make_shared<lua_kit::LuaFunction>(L, -1, options.path_of("on_incumbent"));
-  }
-  lua_pop(L, 1);
-  return [problem, planner = std::move(planner),
-          callback = std::move(callback)](const solver::Incumbent& incumbent) {
-    lua_kit::interrupt::set_incumbent_text(incumbent_text(problem, incumbent, planner));
-    if (!callback) return;
-    lua_State* state = callback->state();
-    lua_createtable(state, 0, 3);
-    const auto number = [&](const char* name, double value) {
-      lua_pushnumber(state, value);
-      lua_setfield(state, -2, name);
-    };
-    number("objective", incumbent.objective);
-    if (std::isfinite(incumbent.bound)) {
-      number("bound", incumbent.bound);
-      number("gap", (incumbent.objective - incumbent.bound) /
-                        std::max(std::abs(incumbent.objective), 1e-12));
-    }
-    callback->call(1, 0);
-  };
+std::string incumbent_text(const LoweredProblem& p, const solver::Incumbent& incumbent,
+                           const std::string& planner) {
+  solver::PlanResult result;
+  result.status = solver::SolveStatus::feasible;
+  result.candidate = incumbent.candidate;
+  if (std::isfinite(incumbent.bound)) result.bound = incumbent.bound;
+  return "interrupted; the best plan so far:\n" +
+         solver::describe(solver::build_plan(p, result, planner));
 }
 
 void push_plan(lua_State* L, Plan plan) {
@@ -404,40 +338,6 @@ int price(lua_State* L) {
   result.solve_s = lua_isnoneornil(L, 4) ? 0 : lua_kit::check_number(L, 4, "solve_s", 0, 1e9);
   if (offload) return price_offload(L, p, *offload, std::move(result), planner);
   return push_result(L, p, result, planner);
-}
-
-/// check_options(problem, options): what every planner understands, checked for those in Lua.
-int check_options(lua_State* L) {
-  request_from(lua_kit::check_object<solver::OpenProblem>(L, 1, "problem")->first.instance(),
-               lua_kit::Options(L, 2, plan_options(), "ts.plan"));
-  return 0;
-}
-
-int solve(lua_State* L) {
-  const LoweredProblem problem = lua_kit::check_object<solver::OpenProblem>(L, 1, "problem")->first;
-  const solver::Instance& instance = problem.instance();
-  const lua_kit::Options options(L, 2, plan_options(), "ts.plan");
-  if (options.given("stages"))
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of("stages") + ": only planner = \"manual\" takes stages",
-                options.path_of("stages"));
-  const std::string chosen = options.text("planner");
-  solver::PlanRequest request = request_from(instance, options);
-  read_ilp_options(instance, options, request);
-  request.on_incumbent = incumbent_handler(L, problem, options, chosen);
-  const auto planner = planner_named(chosen, options.path_of("planner"));
-  const auto group = static_cast<std::size_t>(options.integer("group"));
-  if (group > 1 && (!instance.rows.empty() || request.start)) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of("group") +
-                    ": side constraints and a start decide single layers; "
-                    "leave out group",
-                options.path_of("group"));
-  }
-  const solver::PlanResult result = solver::plan_grouped(*planner, instance, request, group);
-  if (result.stopped_by != solver::SolveStatus::interrupted)
-    lua_kit::interrupt::set_incumbent_text("");
-  return push_result(L, problem, result, chosen);
 }
 
 /// planner_cards(): of the planners in C++, the default first.

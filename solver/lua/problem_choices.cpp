@@ -12,6 +12,7 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/planning.h"
 
 namespace tessera::solver_lua {
 namespace {
@@ -104,32 +105,15 @@ int variants(lua_State* L) {
   return 3;
 }
 
-/// part(problem, devices, batch_size): the problem on these devices (0-based) with these requests;
-/// nil and a message where they cannot be cut into the tensor-parallel groups asked for.
-int part_of(lua_State* L) {
-  const solver::OpenProblem& whole = problem_argument(L, 1);
-  const solver::ServingProblem* serving = whole.first.serving();
-  if (serving == nullptr) {
-    throw Error(ErrorCode::unsupported,
-                "an instance file cannot be split: replicas need a model and a cluster",
-                "ts.plan.replicas");
-  }
-  std::vector<std::size_t> devices;
-  const auto last = static_cast<double>(serving->cluster.devices.size()) - 1;
-  lua_kit::for_each_item(L, 2, "devices", [&](std::size_t, const std::string& path) {
-    devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, path, 0, last)));
+/// variant_with(problem, devices): the first way to settle the choices in which these exist.
+int variant_with(lua_State* L) {
+  const solver::OpenProblem& open = problem_argument(L, 1);
+  std::vector<std::string> devices;
+  lua_kit::for_each_item(L, 2, "ts.plan.stages", [&](std::size_t, const std::string& path) {
+    devices.push_back(lua_kit::check_text(L, -1, path + ".device"));
   });
-  const auto batch = lua_kit::check_integer(L, 3, "batch_size", 1,
-                                            static_cast<double>(serving->workload.batch_size));
-  try {
-    push_problem(L, solver::part_of(whole, devices, batch));
-    return 1;
-  } catch (const Error& error) {
-    if (error.where() != "tensor_parallel") throw;
-    lua_pushnil(L);
-    lua_kit::push_text(L, error.what());
-    return 2;
-  }
+  push_problem(L, {solver::variant_with(open, devices), {}});
+  return 1;
 }
 
 }  // namespace tessera::solver_lua

@@ -24,16 +24,14 @@ const OptionTable& plan_options();
 
 // Parts of register_solver, one file each.
 int new_problem(lua_State* L);
-int solve(lua_State* L);  ///< plan(problem, options) for the planners in C++
+int plan(lua_State* L);           ///< plan(problem, options, named): ts.plan
+int resolve_floor(lua_State* L);  ///< resolve_floor(problem, named)
+int variant_with(lua_State* L);  ///< variant_with(problem, devices): of a problem with open choices
 int planner_cards(lua_State* L);
 int price(lua_State* L);  ///< price(problem, stages, planner, solve_s) for plans made elsewhere
-int check_options(lua_State* L);
-int part_of(lua_State* L);  ///< part(problem, devices, batch_size): of it, for one replica
 int load_plan(lua_State* L);
 int check_plan(lua_State* L);
 int simulate(lua_State* L);
-int new_search(lua_State* L);  ///< search(problem, plan, options, name) for heuristics in Lua
-int new_starts(lua_State* L);  ///< starts(problem, options, name): searches from every start
 int heuristic_cards(lua_State* L);
 // What the Lua library builds plan:explain, ts.max_batch, ts.size, ts.pareto and ts.replan from.
 int bindings(lua_State* L);
@@ -63,8 +61,6 @@ void push_plan(lua_State* L, const solver::LoweredProblem& problem,
 /// Numbers as fields of the table on top of the stack.
 void set_number(lua_State* L, const char* name, double value);
 // Parts of a plan, and of making one; see plan_parts.cpp.
-int combine(lua_State* L);
-int join(lua_State* L);
 void push_candidates(lua_State* L, const solver::Plan& plan);
 void push_replicas(lua_State* L, const solver::Plan& plan);
 void push_kv_bitwidth(lua_State* L, const solver::Plan& plan);
@@ -76,19 +72,9 @@ void push_stages(lua_State* L, const std::vector<solver::PlanStage>& stages);
 /// The size of one phase's micro-batches, where a table demands it.
 OptionSpec micro_batch_option(std::string_view name);
 
-/// What ts.plan's options fix and limit, within the time limit of the script that asks.
-solver::PlanRequest request_from(const solver::Instance& instance, const lua_kit::Options& options);
-
-/// What to do with each better plan: keep it for Ctrl-C, and tell the script's on_incumbent.
-std::function<void(const solver::Incumbent&)> incumbent_handler(
-    lua_State* L, const solver::LoweredProblem& problem, const lua_kit::Options& options,
-    std::string planner);
-
-/// Options of ts.plan that only the planner "ilp" understands.
-OptionSpec start_option();
-OptionSpec form_option(std::string_view default_form, std::string_view doc);
-void read_ilp_options(const solver::Instance& instance, const lua_kit::Options& options,
-                      solver::PlanRequest& request);
+/// A better plan, for whoever ends the program before the search does.
+std::string incumbent_text(const solver::LoweredProblem& problem,
+                           const solver::Incumbent& incumbent, const std::string& planner);
 
 /// A micro-batch size that was given. @throws Error{out_of_range} beyond the batch.
 std::int64_t micro_batch_size(const lua_kit::Options& options, const char* name,

@@ -30,4 +30,10 @@ std::vector<std::unique_ptr<Planner>> make_planners() {
   return planners;
 }
 
+std::vector<std::unique_ptr<Heuristic>> make_heuristics() {
+  std::vector<std::unique_ptr<Heuristic>> heuristics;
+  heuristics.push_back(make_bitwidth_transfer());
+  return heuristics;
+}
+
 }  // namespace tessera::solver

@@ -81,7 +81,7 @@ local function add_lent()
     add { name = "core." .. name, fn = core[name], arguments = function() return { "x", "y" } end,
       any_error = name == "raise" or name == "why" }
   end
-  for _, part in ipairs { "options", "rows", "budget", "timer", "splits", "variants", "prices", "measured",
+  for _, part in ipairs { "options", "rows", "budget", "timer", "prices", "measured",
     "model_on_disk", "baselines.search" } do
     local module = require("tessera." .. part)
     for _, name in ipairs(type(module) == "table" and sorted(module) or {}) do

@@ -1,6 +1,5 @@
 -- Replicas against an enumeration of every way of splitting devices and batch; what such a plan is like and refuses.
 local ts = require "tessera"
-local splits = require "tessera.splits"
 local support = require "support"
 local raises, declines = support.raises, support.declines
 
@@ -227,19 +226,6 @@ describe("replicas", function()
     broken('"batch_size": 5', '"batch_size": 6', "replicas", "the replicas serve 5 requests, the batch has 6")
     broken('"theta": 1', '"theta": 2', "devices", "is not the plan's on its devices")
     broken('"latency_s": [%d.]+', '"latency_s": 1000', "objective", "latency_s is 1000")
-  end)
-
-  it("list each way of splitting once", function()
-    local function ways(cluster, num)
-      local list, complete = splits.list(ts.problem { model = "opt-125m", cluster = cluster }, num)
-      assert.is_true(complete)
-      return #list
-    end
-    assert.equal(2, ways({ { "T4-16G", 4, node = "a" } }, 2))
-    assert.equal(1, ways({ { "T4-16G", 4, node = "a" } }, 4))
-    assert.equal(3, ways({ { "T4-16G", 3, node = "a" }, { "V100-32G", 1, node = "b" } }, 2))
-    -- Two nodes alike: 2 + 2 on nodes of their own or one from each; 1 + 3 either way round.
-    assert.equal(3, ways({ { "T4-16G", 2, node = "a" }, { "T4-16G", 2, node = "b" } }, 2))
   end)
 
   it("fall back to equal parts of big clusters, and say so", function()

@@ -736,7 +736,6 @@ local ts = {}
 ---@field path string A .safetensors or .gguf file, or the folder that holds it
 
 ---@class tessera.options.workload
----@field lengths? string CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per line): planners use the means, ts.simulate the whole distribution and, where there are any, arrivals
 ---@field name? string Name to refer to it by
 ---@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
 ---@field output_tokens? number Generated tokens per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 100]
@@ -744,6 +743,7 @@ local ts = {}
 ---@field max_prompt_tokens? integer Longest prompt, for which memory is reserved; default: the mean, or the longest of lengths, whose longer requests are left out (an integer in [1, 100000000] (tokens))
 ---@field max_output_tokens? integer Longest output, for which memory is reserved; default: as for prompts (an integer in [1, 100000000] (tokens))
 ---@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
+---@field lengths? string CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per line): planners use the means, ts.simulate the whole distribution and, where there are any, arrivals
 ---@field source? string Where the figures come from
 
 --- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, omega, mean_bitwidth, speedup, note }; speedup is its latency over the plan's. Where one has no plan, status is infeasible or time_limit and note says why.

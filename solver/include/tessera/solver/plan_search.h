@@ -125,6 +125,9 @@ class Heuristic {
 /// Algorithm 2 of LLM-PQ: the straggler sheds layers to a pioneer by rules while that helps.
 std::unique_ptr<Heuristic> make_bitwidth_transfer();
 
+/// The heuristics written in C++.
+std::vector<std::unique_ptr<Heuristic>> make_heuristics();
+
 /// A planner that lets a heuristic improve every start and keeps the best plan.
 std::unique_ptr<Planner> make_heuristic_planner(std::unique_ptr<Heuristic> heuristic);
 

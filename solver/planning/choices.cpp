@@ -1,0 +1,139 @@
+// Problems with open choices: every way to settle them is planned, and the best plan is returned
+// with what came of the others. Each way has to beat the best before it, which proves most of them
+// hopeless at little cost, unless every candidate is asked for.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "parts.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::solver {
+namespace {
+
+/// The variants in which the devices of an order exist; all of them without an order.
+Variants with_devices(const OpenProblem& problem,
+                      const std::optional<std::vector<std::string>>& device_order) {
+  Variants all = list_variants(problem);
+  if (!device_order) return all;
+  Variants kept;
+  kept.notes = all.notes;
+  std::optional<Error> first_error;
+  for (std::size_t i = 0; i < all.problems.size(); ++i) {
+    try {
+      order_from_names(all.problems[i].instance(), *device_order);
+      kept.problems.push_back(all.problems[i]);
+      kept.names.push_back(all.names[i]);
+    } catch (const Error& error) {
+      if (!first_error) first_error = error;
+    }
+  }
+  if (kept.problems.empty()) throw *first_error;
+  return kept;
+}
+
+PlanCandidate candidate_of(const std::string& name, const PlanOutcome& outcome,
+                           std::optional<double> cutoff) {
+  PlanCandidate candidate;
+  candidate.name = name;
+  if (const auto* made = std::get_if<Plan>(&outcome)) {
+    const PlanSummary& plan = summary_of(*made);
+    candidate.status = to_string(plan.status);
+    candidate.objective = plan.objective;
+    candidate.latency_s = plan.latency_s;
+    candidate.bound = plan.bound;
+    return candidate;
+  }
+  const NoPlan& why = std::get<NoPlan>(outcome);
+  const bool by_cutoff = why.constraint == "cutoff";
+  candidate.status = by_cutoff ? "cutoff" : why.code;
+  candidate.bound = by_cutoff ? cutoff : why.bound;
+  candidate.message = why.message;
+  return candidate;
+}
+
+bool was_stopped(const PlanCandidate& candidate) {
+  return candidate.status == "time_limit" || candidate.status == "interrupted";
+}
+
+/// Infeasible variants have no bound because they have no plan; others without one leave the search
+/// without one.
+std::optional<double> least_bound(const std::vector<PlanCandidate>& candidates) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  double least = infinity;
+  for (const PlanCandidate& candidate : candidates) {
+    if (candidate.status != "infeasible")
+      least = std::min(least, candidate.bound.value_or(-infinity));
+  }
+  return std::isfinite(least) ? std::optional<double>(least) : std::nullopt;
+}
+
+bool is_proven(const std::vector<PlanCandidate>& candidates) {
+  return std::none_of(candidates.begin(), candidates.end(), [](const PlanCandidate& candidate) {
+    return candidate.status == "feasible" || was_stopped(candidate);
+  });
+}
+
+/// The outcome that tells most about why there is no plan: one that ran out of time, else all.
+NoPlan why_none(const std::vector<PlanCandidate>& candidates, const std::vector<NoPlan>& reasons,
+                std::optional<double> cutoff) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (was_stopped(candidates[i])) return reasons[i];
+  }
+  for (const PlanCandidate& candidate : candidates) {
+    if (candidate.status != "infeasible") return none_below(cutoff.value_or(0));
+  }
+  if (candidates.size() == 1) return reasons.front();
+  std::vector<std::string> lines;
+  for (const PlanCandidate& candidate : candidates)
+    lines.push_back(candidate.name + ": " + candidate.message);
+  return {"infeasible", "no choice has a plan; " + join(lines, "; "), reasons.front().constraint,
+          std::nullopt};
+}
+
+}  // namespace
+
+LoweredProblem variant_with(const OpenProblem& problem, const std::vector<std::string>& devices) {
+  return with_devices(problem, devices).problems.front();
+}
+
+PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,
+                         const PlanOne& plan_one) {
+  const Variants variants = with_devices(problem, options.device_order);
+  if (variants.problems.size() == 1 && variants.notes.empty())
+    return plan_one(variants.problems.front(), options);
+  const PlanningClock clock(options);
+  std::optional<Plan> best;
+  std::vector<PlanCandidate> candidates;
+  std::vector<NoPlan> reasons;
+  std::optional<double> cutoff = options.cutoff;
+  for (std::size_t i = 0; i < variants.problems.size(); ++i) {
+    PlanOptions own = options;
+    own.cutoff = options.every_candidate ? options.cutoff : cutoff;
+    own.time_limit_s = clock.left_s();
+    own.news_below = cutoff.value_or(std::numeric_limits<double>::infinity());
+    PlanOutcome outcome = plan_one(variants.problems[i], own);
+    candidates.push_back(candidate_of(variants.names[i], outcome, own.cutoff));
+    auto* made = std::get_if<Plan>(&outcome);
+    reasons.push_back(made != nullptr ? NoPlan{} : std::get<NoPlan>(outcome));
+    if (made == nullptr) continue;
+    const double objective = summary_of(*made).objective;
+    if (!cutoff || objective < *cutoff) {
+      best = std::move(*made);
+      cutoff = objective;
+    }
+    // Objectives are not negative: any plan is within this gap.
+    if (best && options.gap == 1) return *std::move(best);
+  }
+  if (!best) return why_none(candidates, reasons, options.cutoff);
+  SearchFacts facts{is_proven(candidates), least_bound(candidates), clock.elapsed_s(), {}};
+  if (variants.problems.size() > 1) facts.candidates = std::move(candidates);
+  set_facts(summary_of(*best), std::move(facts));
+  add_notes(*best, variants.notes);
+  return *std::move(best);
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "parts.h"
+#include "tessera/core/error.h"
+
+namespace tessera::solver {
+namespace {
+
+[[noreturn]] void refuse_chain(const std::string& where, const std::string& problem) {
+  throw Error(ErrorCode::invalid_argument, where + ": " + problem, where);
+}
+
+}  // namespace
+
+NoPlan none_below(double cutoff) {
+  return {"infeasible", fmt::format("no plan has an objective below the cutoff of {:g} s", cutoff),
+          "cutoff", std::nullopt};
+}
+
+void set_facts(PlanSummary& plan, SearchFacts facts) {
+  plan.status = facts.proven ? PlanStatus::optimal : PlanStatus::feasible;
+  plan.solve_s = facts.solve_s;
+  plan.bound.reset();
+  plan.gap.reset();
+  if (facts.bound) {
+    plan.bound = std::min(*facts.bound, plan.objective);
+    plan.gap = (plan.objective - *plan.bound) / std::max(std::fabs(plan.objective), 1e-12);
+  }
+  for (PlanCandidate& candidate : facts.candidates) {
+    plan.candidates.push_back(std::move(candidate));
+  }
+}
+
+void add_notes(Plan& plan, const std::vector<std::string>& notes) {
+  std::vector<std::string>& all = summary_of(plan).notes;
+  all.insert(all.end(), notes.begin(), notes.end());
+}
+
+std::string prover_of(const Problem& problem) {
+  return problem.constraints.empty() ? "exact" : "ilp";
+}
+
+std::vector<NamedPlanner> chain_of(const std::vector<std::string>& names,
+                                   const PlannerSet& planners, const std::string& where) {
+  if (names.empty())
+    refuse_chain(where, "the list of planners is empty; name a planner, then heuristics");
+  std::vector<NamedPlanner> chain;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string at = names.size() > 1 ? fmt::format("{}[{}]", where, i + 1) : where;
+    chain.push_back(planners.named(names[i], at));
+    if (i > 0 && !chain.back().improver) {
+      refuse_chain(
+          at, fmt::format("'{}' makes plans of its own; only heuristics may follow in a chain",
+                          names[i]));
+    }
+  }
+  const NamedPlanner& first = chain.front();
+  if (first.improver && !first.planner && (!first.from_every_start || chain.size() > 1)) {
+    chain.insert(chain.begin(), planners.named("adabits", where));
+  } else if (!first.improver && !first.planner) {
+    refuse_chain(where, fmt::format("'{}' plans nothing by itself", first.name));
+  }
+  return chain;
+}
+
+namespace {
+
+/// The chain that the options name, else one that proves its plans.
+std::vector<NamedPlanner> chain_for(const Problem& problem, const PlanOptions& options,
+                                    const PlannerSet& planners, std::vector<std::string>& notes) {
+  const std::string where = "ts.plan.planner";
+  if (options.planners) return chain_of(*options.planners, planners, where);
+  const std::string prover = prover_of(problem);
+  if (!problem.constraints.empty())
+    notes.push_back(fmt::format("planned with '{}', which keeps side constraints", prover));
+  return chain_of({prover}, planners, where);
+}
+
+}  // namespace
+
+PlanOutcome plan(const OpenProblem& open, const PlanOptions& options, const PlannerSet& planners) {
+  std::vector<std::string> notes;
+  const std::vector<NamedPlanner> chain = chain_for(open.first.problem(), options, planners, notes);
+  const ResolvedFloor floor = resolve_floor(open, options, planners);
+  if (floor.note) notes.push_back(*floor.note);
+  const NamedPlanner& first = chain.front();
+  const bool alone = chain.size() == 1;
+  const bool keeps_cutoff = alone && first.planner && first.planner->keeps_cutoff();
+  const PlanOne by_chain = [&](const LoweredProblem& problem, const PlanOptions& asked) {
+    PlanOptions known = asked;
+    if (!keeps_cutoff) known.cutoff.reset();
+    return plan_by_chain(chain, problem, known);
+  };
+  const PlanPart by_choices = [&](const OpenProblem& problem, const PlanOptions& asked) {
+    return plan_choices(problem, asked, by_chain);
+  };
+  const bool proves = alone && first.planner && first.planner->proves();
+  PlanOutcome outcome = options.replicas ? plan_replicas(floor.problem, options, proves, by_choices)
+                                         : by_choices(floor.problem, options);
+  auto* found = std::get_if<Plan>(&outcome);
+  if (found == nullptr) return outcome;
+  if (options.cutoff && summary_of(*found).objective >= *options.cutoff)
+    return none_below(*options.cutoff);
+  add_notes(*found, notes);
+  return outcome;
+}
+
+}  // namespace tessera::solver
