@@ -389,7 +389,7 @@ int solve(lua_State* L) {
                     "leave out group",
                 options.path_of("group"));
   }
-  const solver::PlanResult result = solver::plan_grouped(*planner, instance, request, group);
+  const solver::PlanResult result = solver::plan_layer_blocks(*planner, instance, request, group);
   if (result.stopped_by != solver::SolveStatus::interrupted)
     lua_kit::interrupt::set_incumbent_text("");
   return push_result(L, *problem, result, chosen);
