@@ -114,7 +114,7 @@ Check check_memory(const Plan& plan, const ServingProblem& serving,
   return std::nullopt;
 }
 
-/// The steady latency of planner.md section 1 with blocks for micro-batches.
+/// The steady latency (solver/README.md, Objective) with blocks for micro-batches.
 Real latency_of(const Plan& plan, const ServingProblem& serving,
                 const std::vector<Tally>& tallies) {
   const auto blocks =
@@ -171,9 +171,9 @@ Check check_fixed_memory(const Plan& plan, const ServingProblem& serving) {
     if (Check v = differs(name + "reserve_bytes", stage.memory.reserve_bytes,
                           cost::reserve_bytes(device, query)))
       return v;
-    if (Check v = differs(
-            name + "embedding_bytes", stage.memory.embedding_bytes,
-            cost::embedding_bytes(serving.model, k == 0, k + 1 == plan.stages.size(), query)))
+    if (Check v =
+            differs(name + "embedding_bytes", stage.memory.embedding_bytes,
+                    cost::embedding_bytes(serving.model, place_at(k, plan.stages.size()), query)))
       return v;
   }
   return std::nullopt;

@@ -27,8 +27,7 @@ class StageCheck {
       : plan_(plan),
         serving_(serving),
         stage_(plan.stages[k]),
-        first_(k == 0),
-        last_(k + 1 == plan.stages.size()),
+        place_(place_at(k, plan.stages.size())),
         device_(serving.cluster.devices[static_cast<std::size_t>(stage_.device_index)].device),
         latency_(device_model_of(serving, device_)),
         block_(static_cast<Real>(plan.prefill_micro_batch_size)),
@@ -116,8 +115,10 @@ class StageCheck {
 
   Real ends(Real rows) const {
     Real seconds = 0;
-    const bool head = serving_.memory == cost::MemoryPreset::llm_pq ? first_ : last_;
-    if (first_) seconds += latency_->embedding_s(serving_.model, static_cast<double>(rows)).value;
+    const bool head =
+        serving_.memory == cost::MemoryPreset::llm_pq ? is_first(place_) : is_last(place_);
+    if (is_first(place_))
+      seconds += latency_->embedding_s(serving_.model, static_cast<double>(rows)).value;
     if (head) seconds += latency_->lm_head_s(serving_.model, static_cast<double>(block_)).value;
     return seconds;
   }
@@ -158,14 +159,14 @@ class StageCheck {
     t.device_weights = sums_.weights * w.device + 2 * sums_.largest * (w.host + w.disk);
     t.device_cache = sums_.cache * c.device;
     const Real always = t.device_weights + t.device_cache + sums_.largest_matrix +
-                        cost::embedding_bytes(serving_.model, first_, last_, query());
+                        cost::embedding_bytes(serving_.model, place_, query());
     const Real filling =
         hidden(block_, prompt) * h.device + hidden(batch_, prompt) * (h.host + h.disk) +
-        cost::prefill_activation_bytes(serving_.model, work, batch, first_, last_, query());
+        cost::prefill_activation_bytes(serving_.model, work, batch, place_, query());
     const Real stepping =
         hidden(block_, 1) * h.device + hidden(batch_, 1) * (h.host + h.disk) +
         sums_.batch_cache * c.device +
-        cost::decode_activation_bytes(serving_.model, work, batch, first_, last_, query());
+        cost::decode_activation_bytes(serving_.model, work, batch, place_, query());
     t.device = always + std::max(filling, stepping);
     const Real scores =
         batch_ * 2 *
@@ -183,7 +184,7 @@ class StageCheck {
   const Plan& plan_;
   const ServingProblem& serving_;
   const PlanStage& stage_;
-  bool first_, last_;
+  StagePlace place_;
   const Device& device_;
   std::unique_ptr<cost::LatencyModel> latency_;
   Real block_, batch_;
