@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exact/box_split.h"
+#include "exact/branching.h"
 
 namespace tessera::solver::exact {
 namespace {
 
-constexpr std::size_t kRootSteps = 14, kSteps = 4, kProbeSteps = 8, kQualitySteps = 10;
+constexpr std::size_t kRootSteps = 14, kSteps = 4, kIncumbentSteps = 8, kQualitySteps = 10;
 // Cuts handed on to children, the latest.
 constexpr std::size_t kMostCuts = 40;
 constexpr double kLittleGain = 0.05, kTowardsModel = 0.6;
-// Enumerating this few options is about as dear as bounding two more boxes.
+// Label setting over this few options takes about as long as bounding two more boxes.
 constexpr std::size_t kFewOptions = 1500, kFewLabels = 20000;
 constexpr std::size_t kManyLabels = 200000, kMostLabels = 4000000;
 
@@ -28,16 +28,16 @@ BoxOutcome BoxSolver::solve(const OpenBox& open, double cutoff, double tolerance
   BoxOutcome outcome;
   const bool root = open.options == nullptr;
   if (!empty_ && root && space_.has_omega_limit()) empty_ = misses_floor();
-  if (!empty_) ascend(root ? kRootSteps : kSteps);
+  if (!empty_) maximise_bound(root ? kRootSteps : kSteps);
   if (!empty_ && space_.has_omega_limit() && cutoff_ == kInfinity) seek_quality(best_at_, 40);
   if (!empty_ && best_bound_ < cutoff_ && root) dive();
   if (!empty_ && best_bound_ < cutoff_) {
     const Weights weights = weights_of(space_, *pair_, best_at_, box_);
     search_.find(task_, weights);
-    search_.reduce(cutoff_ - weights.constant, options_);
-    empty_ = options_.size() == 0 || !snap(space_, *pair_, options_, box_);
+    search_.fix_by_reduced_cost(cutoff_ - weights.constant, options_);
+    empty_ = options_.size() == 0 || !tighten_bounds(space_, *pair_, options_, box_);
   }
-  if (!empty_ && best_bound_ < cutoff_) split(outcome);
+  if (!empty_ && best_bound_ < cutoff_) branch(outcome);
   outcome.better = std::move(better_);
   outcome.bound = empty_ ? cutoff_ : std::max(best_bound_, open.bound);
   return outcome;
@@ -52,7 +52,7 @@ void BoxSolver::prepare(const OpenBox& open) {
   cuts_ = open.cuts ? *open.cuts : std::vector<Cut>{};
   options_ = open.options ? narrowed(*open.options, box_)
                           : all_options(space_, *pair_, table_, box_, fluid_[open.pair], cutoff_);
-  empty_ = !snap(space_, *pair_, options_, box_);
+  empty_ = !tighten_bounds(space_, *pair_, options_, box_);
   if (empty_) return;
   const bool links_matter = !space_.order() && (pair_->slowest_prefill_link_s > box_.prefill_low ||
                                                 pair_->slowest_decode_link_s > box_.decode_low);
@@ -72,14 +72,14 @@ void BoxSolver::prepare(const OpenBox& open) {
   }
 }
 
-void BoxSolver::meet(Path path) {
+void BoxSolver::offer(Path path) {
   if (!path.meets_floor || !(path.objective < cutoff_)) return;
   cutoff_ = path.objective - tolerance_ * std::fabs(path.objective);
   better_ = std::move(path);
 }
 
-// A shortest path under multipliers balances the stages only on average. Thresholds a little above
-// the times that the bound pays for give pipelines that are balanced one by one.
+// Primal heuristic. A shortest path under multipliers balances the stages only on average. Limits
+// on (Tp, Td) a little above the times that the bound pays for balance them one by one.
 void BoxSolver::dive() {
   const Box whole = box_;
   const Weights w = weights_of(space_, *pair_, best_at_, box_);
@@ -102,9 +102,10 @@ void BoxSolver::dive() {
   task_.box = whole;
 }
 
-// Kelley's method with queries halfway between the best point and the model's maximum, which keeps
-// it from swinging. Stops when the model says that little is left to gain.
-void BoxSolver::ascend(std::size_t max_steps) {
+// Maximises the Lagrangian dual by Kelley's cutting planes. Each query lies between the best point
+// and the model's maximum (in-out stabilisation), because the maxima alone jump to and fro. Stops
+// when the model says that little is left to gain.
+void BoxSolver::maximise_bound(std::size_t max_steps) {
   const double scale = cutoff_ < kInfinity ? std::fabs(cutoff_) : std::fabs(best_bound_);
   CutModel model(space_, *pair_, box_, std::max(scale, 1e-9));
   for (const Cut& cut : cuts_) model.add(cut);
@@ -121,7 +122,7 @@ void BoxSolver::ascend(std::size_t max_steps) {
     Path path = search_.trace();
     cuts_.push_back(cut_of(path));
     model.add(cuts_.back());
-    meet(path);
+    offer(path);
     if (value > best) {
       best = value;
       best_at_ = query;
@@ -146,8 +147,8 @@ Cut BoxSolver::cut_of(const Path& path) const {
   return cut;
 }
 
-// With a quality floor a shortest path need not be a plan: raises the price of omega until it is
-// one, then bisects the price.
+// Primal heuristic. With a quality floor a shortest path need not be a plan: raises the multiplier
+// of omega until it is one, then bisects the multiplier.
 void BoxSolver::seek_quality(Multipliers at, std::size_t max_steps) {
   double low = 0, high = kInfinity;
   double step = std::max(
@@ -156,7 +157,7 @@ void BoxSolver::seek_quality(Multipliers at, std::size_t max_steps) {
     if (search_.find(task_, weights_of(space_, *pair_, at, box_)) == kInfinity) return;
     Path path = search_.trace();
     (path.meets_floor ? high : low) = at.nu;
-    meet(std::move(path));
+    offer(std::move(path));
     if (at.nu == 0 && high == 0) return;
     at.nu = high == kInfinity ? at.nu + step
             : low == 0        ? std::max(0.0, at.nu - step)
@@ -180,22 +181,22 @@ Weights BoxSolver::omega_alone() const {
   return omega;
 }
 
-std::optional<Path> BoxSolver::probe(const OpenBox& open, double cutoff,
-                                     const std::function<bool()>& should_stop) {
+std::optional<Path> BoxSolver::find_incumbent(const OpenBox& open, double cutoff,
+                                              const std::function<bool()>& should_stop) {
   cutoff_ = cutoff;
   tolerance_ = 0;
   should_stop_ = should_stop;
   better_.reset();
   prepare(open);
   if (empty_) return std::nullopt;
-  cutoff_ = kInfinity;  // a pipeline that is near is better than none
-  ascend(kProbeSteps);
+  cutoff_ = kInfinity;  // a plan above the cutoff is better than none
+  maximise_bound(kIncumbentSteps);
   if (!empty_ && space_.has_omega_limit() && !better_) seek_quality(best_at_, 40);
   if (!empty_) dive();
   return std::move(better_);
 }
 
-bool BoxSolver::enumerate(std::size_t max_labels) {
+bool BoxSolver::run_label_setting(std::size_t max_labels) {
   if (links_unknown_ && max_labels < kMostLabels) return false;
   std::vector<double> omega_to_end;
   task_.box = box_;
@@ -205,9 +206,9 @@ bool BoxSolver::enumerate(std::size_t max_labels) {
   }
   const Weights weights = weights_of(space_, *pair_, best_at_, box_);
   search_.find(task_, weights);
-  Enumeration enumeration(space_, table_, search_, task_, weights, omega_to_end);
-  Enumeration::Result result = enumeration.run(cutoff_, max_labels, should_stop_);
-  if (result.better) meet(*std::move(result.better));
+  LabelSetting labels(space_, table_, search_, task_, weights, omega_to_end);
+  LabelSetting::Result result = labels.run(cutoff_, max_labels, should_stop_);
+  if (result.better) offer(*std::move(result.better));
   // Pipelines whose links are only bounded may be better than their price here.
   if (!result.complete || links_unknown_) return false;
   best_bound_ = std::max(best_bound_, cutoff_);
@@ -224,18 +225,18 @@ OpenBox BoxSolver::child() const {
   return child;
 }
 
-void BoxSolver::split(BoxOutcome& outcome) {
+void BoxSolver::branch(BoxOutcome& outcome) {
   const Thin thin = thin_sides(*pair_, box_);
   if (thin.prefill && thin.decode) {
-    outcome.unresolved = !enumerate(kMostLabels);
+    outcome.unresolved = !run_label_setting(kMostLabels);
     return;
   }
-  if (options_.size() <= kFewOptions && enumerate(kFewLabels)) return;
-  const Split split =
-      choose_split(*pair_, box_, best_at_, weights_of(space_, *pair_, best_at_, box_), best_path_);
+  if (options_.size() <= kFewOptions && run_label_setting(kFewLabels)) return;
+  const Branch branch =
+      choose_branch(*pair_, box_, best_at_, weights_of(space_, *pair_, best_at_, box_), best_path_);
   const double open_gap = cutoff_ - best_bound_;
-  if (cutoff_ < kInfinity && std::max(split.prefill_gap, split.decode_gap) < 0.2 * open_gap &&
-      enumerate(kManyLabels)) {
+  if (cutoff_ < kInfinity && std::max(branch.prefill_gap, branch.decode_gap) < 0.2 * open_gap &&
+      run_label_setting(kManyLabels)) {
     return;
   }
   const auto options = std::make_shared<const OptionSet>(std::move(options_));
@@ -243,7 +244,7 @@ void BoxSolver::split(BoxOutcome& outcome) {
     cuts_.erase(cuts_.begin(), cuts_.end() - static_cast<std::ptrdiff_t>(kMostCuts));
   }
   const auto cuts = std::make_shared<const std::vector<Cut>>(std::move(cuts_));
-  for (const Box& half : {lower_half(box_, split), upper_half(box_, split)}) {
+  for (const Box& half : {lower_half(box_, branch), upper_half(box_, branch)}) {
     OpenBox open = child();
     open.box = half;
     open.cuts = cuts;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exact/cut_model.h"
-#include "exact/enumeration.h"
+#include "exact/label_setting.h"
 #include "exact/path_search.h"
 
 namespace tessera::solver::exact {
@@ -17,14 +17,14 @@ struct Graphs {
   std::optional<Graph> linked;  ///< elsewhere; absent when it is not needed or too large
 };
 
-/// One open part of the search: a pair of micro-batch sizes, a box of (Tp, Td), and what of the
-/// options survived in the box around it.
+/// An open node of the branch and bound: a pair of micro-batch sizes, a box of (Tp, Td), and the
+/// options that were left in the box around it.
 struct OpenBox {
   std::size_t pair = 0;
   Box box;
   Multipliers multipliers;
   std::shared_ptr<const OptionSet> options;      ///< absent at the root: all that fit
-  std::shared_ptr<const std::vector<Cut>> cuts;  ///< pipelines met in the boxes around it
+  std::shared_ptr<const std::vector<Cut>> cuts;  ///< of pipelines found in the boxes around it
   const Graph* graph = nullptr;                  ///< whose nodes the options' windows mean
   double bound = -kInfinity;
   std::size_t number = 0;  ///< of creation; breaks ties
@@ -33,12 +33,15 @@ struct OpenBox {
 /// What became of a box.
 struct BoxOutcome {
   std::vector<OpenBox> children;
-  std::optional<Path> better;  ///< best pipeline met below the cutoff
+  std::optional<Path> better;  ///< best pipeline found below the cutoff
   double bound = kInfinity;    ///< of everything in the box; children have at least this
   bool unresolved = false;     ///< given up with `bound`: too large for this search
 };
 
-/// Bounds a box, drops what cannot beat the cutoff, closes or splits it. One per thread.
+/// One node of the branch and bound. The lower bound is a Lagrangian relaxation: shortest paths
+/// under multipliers, whose dual is maximised by cutting planes (see CutModel). What cannot be part
+/// of a plan below the cutoff goes by reduced-cost fixing and bound tightening. Then the box is
+/// closed, by label setting where little is left, or branched on. One per thread.
 class BoxSolver {
  public:
   BoxSolver(const SearchSpace& space, const ConfigTable& table, const Graphs& graphs,
@@ -49,21 +52,21 @@ class BoxSolver {
   /// @param tolerance relative gain that a plan must offer to be looked for.
   BoxOutcome solve(const OpenBox& open, double cutoff, double tolerance,
                    const std::function<bool()>& should_stop);
-  /// Only looks for a pipeline, of what may be part of one below the cutoff.
-  std::optional<Path> probe(const OpenBox& open, double cutoff,
-                            const std::function<bool()>& should_stop);
+  /// Primal heuristic: only looks for a pipeline, of what may be part of one below the cutoff.
+  std::optional<Path> find_incumbent(const OpenBox& open, double cutoff,
+                                     const std::function<bool()>& should_stop);
 
  private:
   void prepare(const OpenBox& open);
-  void ascend(std::size_t max_steps);
+  void maximise_bound(std::size_t max_steps);
   Cut cut_of(const Path& path) const;
-  void meet(Path path);
+  void offer(Path path);
   void seek_quality(Multipliers at, std::size_t max_steps);
   bool misses_floor();
   Weights omega_alone() const;
   void dive();
-  bool enumerate(std::size_t max_labels);
-  void split(BoxOutcome& outcome);
+  bool run_label_setting(std::size_t max_labels);
+  void branch(BoxOutcome& outcome);
   OpenBox child() const;
 
   const SearchSpace& space_;

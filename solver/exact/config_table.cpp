@@ -76,7 +76,7 @@ void ConfigTable::build_class(std::size_t cls, const Admits& admits, const Keeps
   ClassTable& table = classes_[cls];
   table.begin = {0, 1};
   table.counts.assign(bits_, 0);
-  table.row = {0};
+  table.first_omega = {0};
   table.omega.assign(starts_of(table.num_layers, 0).size(), 0);
   for (std::size_t length = 1; complete_ && length <= table.num_layers; ++length) {
     extend_class(table, cls, length, admits, keeps, max_support);
@@ -84,7 +84,7 @@ void ConfigTable::build_class(std::size_t cls, const Admits& admits, const Keeps
   }
 }
 
-// First layers of the intervals of a row. At both ends when there is nothing between them.
+// First layers of the intervals of a length. At both ends when there is nothing between them.
 std::vector<std::uint16_t> ConfigTable::starts_of(std::size_t num_layers,
                                                   std::size_t length) const {
   const auto last = static_cast<std::uint16_t>(num_layers - length);
@@ -106,7 +106,7 @@ void ConfigTable::extend_class(ClassTable& table, std::size_t cls, std::size_t l
   std::vector<std::uint16_t> whole(cells_, 0);
   std::uint16_t* own = &whole[cls * bits_];
   std::vector<std::size_t> from(bits_, table.begin[length - 1]);
-  std::vector<double> row(shape.starts.size());
+  std::vector<double> omegas(shape.starts.size());
   while (complete_) {
     std::size_t least = bits_;
     for (std::size_t b = 0; b < bits_; ++b) {
@@ -120,45 +120,45 @@ void ConfigTable::extend_class(ClassTable& table, std::size_t cls, std::size_t l
     }
     if (least == bits_) break;
     const bool admitted = support(own, bits_) <= max_support && admits(whole.data());
-    std::fill(row.begin(), row.end(), kInfinity);
+    std::fill(omegas.begin(), omegas.end(), kInfinity);
     for (std::size_t b = least; b < bits_; ++b) {
       if (from[b] == end) continue;
       if (one_more_compares(&table.counts[from[b] * bits_], b, own, bits_) != 0) continue;
-      if (admitted) lower_row(table, length, from[b], b, row);
+      if (admitted) lower_omegas(table, length, from[b], b, omegas);
       ++from[b];
     }
     if (!admitted) continue;
-    if (classes_.size() == 1 && !keeps(shape, own, 1, false, row.data())) continue;
-    append(table, own, row);
+    if (classes_.size() == 1 && !keeps(shape, own, 1, false, omegas.data())) continue;
+    append(table, own, omegas);
   }
-  table.begin.push_back(static_cast<std::uint32_t>(table.row.size()));
+  table.begin.push_back(static_cast<std::uint32_t>(table.first_omega.size()));
 }
 
 // Takes the omegas of a shorter configuration with one more layer behind it, where that is less;
 // at the end of the model the layer comes before it.
-void ConfigTable::lower_row(const ClassTable& table, std::size_t length, std::size_t from,
-                            std::size_t bit, std::vector<double>& row) const {
-  const double* before = &table.omega[table.row[from]];
+void ConfigTable::lower_omegas(const ClassTable& table, std::size_t length, std::size_t from,
+                               std::size_t bit, std::vector<double>& omegas) const {
+  const double* before = &table.omega[table.first_omega[from]];
   const double* layer = table.layer_omega[bit].data();
   if (ends_only_) {
-    row[0] = std::min(row[0], before[0] + layer[length - 1]);
-    row[1] = std::min(row[1], before[1] + layer[table.num_layers - length]);
+    omegas[0] = std::min(omegas[0], before[0] + layer[length - 1]);
+    omegas[1] = std::min(omegas[1], before[1] + layer[table.num_layers - length]);
   } else {
-    min_sum(row.data(), before, layer + (length - 1), row.size());
+    min_sum(omegas.data(), before, layer + (length - 1), omegas.size());
   }
 }
 
 void ConfigTable::append(ClassTable& table, const std::uint16_t* counts,
-                         const std::vector<double>& row) {
-  const std::size_t size = table.omega.size() + row.size();
+                         const std::vector<double>& omegas) {
+  const std::size_t size = table.omega.size() + omegas.size();
   if (size > max_entries_) {
     complete_ = false;
     return;
   }
   // The table is the largest thing in memory: no doubling.
   if (size > table.omega.capacity()) table.omega.reserve(size + size / 4);
-  table.row.push_back(table.omega.size());
-  table.omega.insert(table.omega.end(), row.begin(), row.end());
+  table.first_omega.push_back(table.omega.size());
+  table.omega.insert(table.omega.end(), omegas.begin(), omegas.end());
   table.counts.insert(table.counts.end(), counts, counts + bits_);
 }
 
@@ -178,7 +178,7 @@ void ConfigTable::adopt_single_class() {
     shapes_.push_back(std::move(shape));
   }
   counts_ = std::move(table.counts);
-  row_ = std::move(table.row);
+  first_omega_ = std::move(table.first_omega);
   omega_ = std::move(table.omega);
 }
 
@@ -225,10 +225,10 @@ void ConfigTable::combine(const Shape& shape, std::size_t cls, std::vector<std::
   for (std::uint32_t c = table.begin[length]; c < table.begin[length + 1]; ++c) {
     std::copy_n(&table.counts[c * bits_], bits_, own);
     if (!admits(counts.data())) continue;
-    const double* row = &table.omega[table.row[c]];
+    const double* omegas = &table.omega[table.first_omega[c]];
     for (std::size_t i = 0; i < sum.size(); ++i) {
       const std::uint16_t start = shape.starts[i];
-      sum[i] = omega[i] + row[ends_only_ ? (start == 0 ? 0u : 1u) : layers_before_[cls][start]];
+      sum[i] = omega[i] + omegas[ends_only_ ? (start == 0 ? 0u : 1u) : layers_before_[cls][start]];
     }
     if (keeps(shape, counts.data(), cls + 1, cls + 1 == classes_.size(), sum.data())) {
       combine(shape, cls + 1, counts, sum, admits, keeps);
@@ -245,7 +245,7 @@ void ConfigTable::add_combined(const std::vector<std::uint16_t>& counts,
   }
   shape_of_.push_back(static_cast<std::uint32_t>(shapes_.size()));
   counts_.insert(counts_.end(), counts.begin(), counts.end());
-  row_.push_back(omega_.size());
+  first_omega_.push_back(omega_.size());
   omega_.insert(omega_.end(), omega.begin(), omega.end());
 }
 

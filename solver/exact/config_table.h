@@ -9,10 +9,10 @@
 namespace tessera::solver::exact {
 
 /// Configurations of a stage, that is, how many of its layers of each class have each bitwidth, and
-/// the least omega of each on every interval of layers it can stand for (planner.md section 4,
-/// (ii)): W_a(c) = min_b W_a(c - e_b) + omega[a + l - 1][b]. One table serves all devices, orders
-/// and micro-batch sizes. Pipelines of one or two stages need the intervals at the model's two ends
-/// only, so their tables hold no others.
+/// the least omega of each on every interval of layers it can stand for, by a dynamic programme
+/// (solver/README.md, Exact search): W_a(c) = min_b W_a(c - e_b) + omega[a + l - 1][b]. One table
+/// serves all devices, orders and micro-batch sizes. Pipelines of one or two stages need the
+/// intervals at the model's two ends only, so their tables hold no others.
 class ConfigTable {
  public:
   /// Intervals with the same number of layers of every class.
@@ -45,16 +45,16 @@ class ConfigTable {
   std::size_t shape_of(std::size_t config) const { return shape_of_[config]; }
   const std::uint16_t* counts(std::size_t config) const { return &counts_[config * cells_]; }
   /// Least omega by index into the shape's `starts`.
-  const double* omega(std::size_t config) const { return &omega_[row_[config]]; }
+  const double* omega(std::size_t config) const { return &omega_[first_omega_[config]]; }
   /// Index of a first layer in the shape's starts, or starts.size() when it is none of them.
   std::size_t index_of(const Shape& shape, std::size_t start) const;
 
  private:
   // One class on its own: layers of the class are numbered 0, 1, ...; interval [a, a + l).
   struct ClassTable {
-    std::vector<std::uint32_t> begin;   ///< [length + 1] first configuration of each length
-    std::vector<std::uint16_t> counts;  ///< [config][bit]
-    std::vector<std::size_t> row;
+    std::vector<std::uint32_t> begin;      ///< [length + 1] first configuration of each length
+    std::vector<std::uint16_t> counts;     ///< [config][bit]
+    std::vector<std::size_t> first_omega;  ///< [config] in omega
     std::vector<double> omega;
     std::vector<std::vector<double>> layer_omega;  ///< [bit][layer of the class]
     std::size_t num_layers = 0;
@@ -64,9 +64,9 @@ class ConfigTable {
                    std::size_t max_support);
   void extend_class(ClassTable& table, std::size_t cls, std::size_t length, const Admits& admits,
                     const Keeps& keeps, std::size_t max_support);
-  void lower_row(const ClassTable& table, std::size_t length, std::size_t from, std::size_t bit,
-                 std::vector<double>& row) const;
-  void append(ClassTable& table, const std::uint16_t* counts, const std::vector<double>& row);
+  void lower_omegas(const ClassTable& table, std::size_t length, std::size_t from, std::size_t bit,
+                    std::vector<double>& omegas) const;
+  void append(ClassTable& table, const std::uint16_t* counts, const std::vector<double>& omegas);
   std::vector<std::uint16_t> starts_of(std::size_t num_layers, std::size_t length) const;
   void adopt_single_class();
   void combine_classes(const Admits& admits, const Keeps& keeps);
@@ -78,13 +78,13 @@ class ConfigTable {
   const SearchSpace& space_;
   std::size_t bits_ = 0, cells_ = 0, max_entries_ = 0, max_length_ = 0;
   bool complete_ = true;
-  bool ends_only_ = false;  ///< rows hold the first layers and the last, in this order
+  bool ends_only_ = false;  ///< omegas are those of the first layers and the last, in this order
   std::vector<ClassTable> classes_;
   std::vector<std::vector<std::uint16_t>> layers_before_;  ///< [class][layer]
   std::vector<Shape> shapes_;
   std::vector<std::uint32_t> shape_of_;
   std::vector<std::uint16_t> counts_;
-  std::vector<std::size_t> row_;
+  std::vector<std::size_t> first_omega_;
   std::vector<double> omega_;
 };
 

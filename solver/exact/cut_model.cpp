@@ -47,26 +47,26 @@ void CutModel::add(const Cut& cut) {
   if (cut.prefill_max > box_.prefill_high || cut.decode_max > box_.decode_high) return;
   const ObjectiveCoefficients& c = pair_.coefficients;
   const Usage& u = cut.usage;
-  Row row;
-  row.slope.assign(2 * kinds_ + 2, 0);
+  Plane plane;
+  plane.slope.assign(2 * kinds_ + 2, 0);
   double prefill_sum = 0;
   for (std::size_t k = 0; k < kinds_; ++k) {
     const double count = std::max(1.0, space_.kinds()[k].count);
     prefill_sum += u.prefill[k];
-    row.slope[k] = c.prefill_max * (u.prefill[k] / count - box_.prefill_low);
-    row.slope[kinds_ + k] = decode_scale_ * (u.decode[k] / count - box_.decode_low);
+    plane.slope[k] = c.prefill_max * (u.prefill[k] / count - box_.prefill_low);
+    plane.slope[kinds_ + k] = decode_scale_ * (u.decode[k] / count - box_.decode_low);
   }
-  row.slope[2 * kinds_] = c.round * (c.round_micro_batches * box_.decode_low - u.decode_sum);
+  plane.slope[2 * kinds_] = c.round * (c.round_micro_batches * box_.decode_low - u.decode_sum);
   if (space_.has_omega_limit()) {
-    row.slope[2 * kinds_ + 1] = nu_scale_ * (u.omega - space_.omega_limit());
+    plane.slope[2 * kinds_ + 1] = nu_scale_ * (u.omega - space_.omega_limit());
   }
-  row.constant = c.prefill_max * box_.prefill_low + c.decode_max * box_.decode_low +
-                 c.prefill_sum * prefill_sum + (c.decode_sum + c.round) * u.decode_sum +
-                 space_.instance().theta * u.omega;
+  plane.constant = c.prefill_max * box_.prefill_low + c.decode_max * box_.decode_low +
+                   c.prefill_sum * prefill_sum + (c.decode_sum + c.round) * u.decode_sum +
+                   space_.instance().theta * u.omega;
   for (std::size_t k = 0; k < cut.devices.size(); ++k) {
-    row.devices.push_back(cut.devices[k] - space_.kinds()[k].count);
+    plane.devices.push_back(cut.devices[k] - space_.kinds()[k].count);
   }
-  rows_.push_back(std::move(row));
+  planes_.push_back(std::move(plane));
 }
 
 Multipliers CutModel::between(const Multipliers& from, const Multipliers& to,
@@ -105,30 +105,30 @@ PricePoint CutModel::between(const PricePoint& from, const PricePoint& to, doubl
   return point;
 }
 
-// Columns: the coordinates, prices of devices above their least, then the bound above the least
-// constant, which makes the origin feasible.
+// Rows: the planes, then the limits of the columns. Columns: the coordinates, prices of devices
+// above their least, then the bound above the least constant, which makes the origin feasible.
 CutModel::Maximum CutModel::solve(const std::vector<double>& least_price,
                                   const std::vector<double>& ranges, double largest_nu,
                                   std::vector<double>& price) const {
   Maximum maximum;
-  if (rows_.empty()) return maximum;
+  if (planes_.empty()) return maximum;
   const ObjectiveCoefficients& c = pair_.coefficients;
   const std::size_t coordinates = 2 * kinds_ + 2, priced = least_price.size();
   std::vector<double> constant;
-  for (const Row& row : rows_) {
-    constant.push_back(row.constant);
-    for (std::size_t k = 0; k < priced; ++k) constant.back() += least_price[k] * row.devices[k];
+  for (const Plane& plane : planes_) {
+    constant.push_back(plane.constant);
+    for (std::size_t k = 0; k < priced; ++k) constant.back() += least_price[k] * plane.devices[k];
   }
   const double base = *std::min_element(constant.begin(), constant.end());
   const std::size_t columns = coordinates + priced + 1;
   std::vector<double> cost(columns, 0);
   cost.back() = 1;
   SmallLp lp(columns, std::move(cost));
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
+  for (std::size_t r = 0; r < planes_.size(); ++r) {
     std::vector<double> coefficients(columns, 1);
-    for (std::size_t i = 0; i < coordinates; ++i) coefficients[i] = -rows_[r].slope[i];
+    for (std::size_t i = 0; i < coordinates; ++i) coefficients[i] = -planes_[r].slope[i];
     for (std::size_t k = 0; k < priced; ++k) {
-      coefficients[coordinates + k] = -ranges[k] * rows_[r].devices[k];
+      coefficients[coordinates + k] = -ranges[k] * planes_[r].devices[k];
     }
     lp.add_row(std::move(coefficients), constant[r] - base);
   }

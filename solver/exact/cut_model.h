@@ -12,15 +12,17 @@ struct PricePoint {
   std::vector<double> devices;  ///< [kind] of one device; negative only where all must be used
 };
 
-/// What multipliers need to know of a pipeline: its bound is linear in them.
+/// A pipeline as a cut of the Lagrangian dual: what it costs is linear in the multipliers.
 struct Cut {
   Usage usage;
   double prefill_max = 0, decode_max = 0;  ///< slowest stages: tells in which boxes it lies
   std::vector<double> devices = {};        ///< [kind] used, where their number is priced
 };
 
-/// Kelley's model of a box's bound: the least over the pipelines met so far, each linear in the
-/// multipliers. Its maximum says where to look next and how much there is left to gain.
+/// The cutting-plane model (Kelley) of a box's Lagrangian dual, which is concave and piecewise
+/// linear: the least over the pipelines found so far. Its maximum, a linear programme, says where
+/// to look next and how much there is left to gain. Seen from the primal side this is column
+/// generation: every pipeline is a column.
 class CutModel {
  public:
   CutModel(const SearchSpace& space, const Pair& pair, const Box& box, double objective_scale);
@@ -32,7 +34,7 @@ class CutModel {
   };
   /// @param largest_nu prices of omega beyond it are not considered (nor bounded by `value`).
   Maximum maximise(double largest_nu) const;
-  /// Where devices are priced as well: within `radius` of a point's prices of them.
+  /// Where devices are priced as well: within a trust region, `radius` around a point's prices.
   struct PricedMaximum {
     PricePoint at;
     double value = kInfinity;
@@ -55,12 +57,12 @@ class CutModel {
   Box box_;
   std::size_t kinds_ = 0;
   double decode_scale_ = 0, nu_scale_ = 1;
-  struct Row {
+  struct Plane {
     double constant = 0;
     std::vector<double> slope;
     std::vector<double> devices;  ///< [kind] used above those that there are
   };
-  std::vector<Row> rows_;
+  std::vector<Plane> planes_;
 };
 
 }  // namespace tessera::solver::exact

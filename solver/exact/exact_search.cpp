@@ -21,7 +21,7 @@ constexpr double kProofTolerance = 1e-9;
 /// A search that is not over by this round walks for a better plan, with so many moves per layer.
 constexpr std::size_t kWalkRound = 4;
 constexpr std::int64_t kWalkMoves = 1000;
-constexpr std::size_t kProbedPairs = 4;
+constexpr std::size_t kFirstPairs = 4;
 constexpr std::size_t kFewStates = 16, kFewStages = 3;
 /// (state, layers done) nodes of a graph; 16 bytes each and thread.
 constexpr double kMostNodes = 4e7, kMostNodesOfAllThreads = 4.5e7;
@@ -41,8 +41,8 @@ class FitsSomewhere {
     for (const OpenBox& box : open) {
       const Pair& pair = space.pairs()[box.pair];
       for (std::size_t k = 0; k < space.kinds().size(); ++k) {
-        const double* room = &pair.room_bytes[4 * k];
-        limits_.push_back({&pair, k, *std::max_element(room, room + 4), box.box});
+        const ByPlace<double>& room = pair.room_bytes[k];
+        limits_.push_back({&pair, k, *std::max_element(room.begin(), room.end()), box.box});
       }
     }
   }
@@ -176,9 +176,9 @@ void ExactSearch::find_best_pairs() {
   std::iota(by_bound_.begin(), by_bound_.end(), 0);
   sort_pairs();
   std::vector<double> least;
-  for (std::size_t first = 0; first < by_bound_.size() && !stopped(); first += kProbedPairs) {
-    const std::size_t count = std::min(kProbedPairs, by_bound_.size() - first);
-    const double enough = least.empty() ? kInfinity : least[kProbedPairs - 1];
+  for (std::size_t first = 0; first < by_bound_.size() && !stopped(); first += kFirstPairs) {
+    const std::size_t count = std::min(kFirstPairs, by_bound_.size() - first);
+    const double enough = least.empty() ? kInfinity : least[kFirstPairs - 1];
     workers_->run(count, [&](std::size_t, std::size_t i) {
       if (!deadline_.reached()) fluid_[by_bound_[first + i]].improve(enough);
     });
@@ -216,8 +216,8 @@ ConfigTable::Admits ExactSearch::fits_memory() const {
   std::vector<double> most(space_.kinds().size(), 0);
   for (std::size_t k = 0; k < most.size(); ++k) {
     for (const Pair& pair : space_.pairs()) {
-      const double* room = &pair.room_bytes[4 * k];
-      most[k] = std::max(most[k], *std::max_element(room, room + 4));
+      const ByPlace<double>& room = pair.room_bytes[k];
+      most[k] = std::max(most[k], *std::max_element(room.begin(), room.end()));
     }
   }
   return [this, most](const std::uint16_t* counts) {
@@ -256,19 +256,20 @@ void ExactSearch::find_first_plan() {
   const bool few_states = graphs_.plain->num_states() <= kFewStates;
   for (std::size_t support = few_states ? 1 : 2; support <= 2; ++support) {
     std::vector<OpenBox> roots;
-    for (std::size_t i = 0; i < std::min(kProbedPairs, by_bound_.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(kFirstPairs, by_bound_.size()); ++i) {
       const FluidBound& fluid = fluid_[by_bound_[i]];
       if (fluid.bound() < cutoff()) roots.push_back(root(by_bound_[i], fluid.box_below(kInfinity)));
     }
     if (roots.empty() || stopped()) return;
     const ConfigTable table = table_of(roots, support, kMostEntries);
-    if (table.complete()) probe(roots, table, space_.num_positions() <= kFewStages);
+    if (table.complete()) find_incumbents(roots, table, space_.num_positions() <= kFewStages);
   }
 }
 
-// Looks for better plans of the roots; `thorough`: until their boxes would be split.
-void ExactSearch::probe(const std::vector<OpenBox>& roots, const ConfigTable& table,
-                        bool thorough) {
+// Primal heuristic: looks for better plans in the root boxes; `thorough`: until they would be
+// branched on.
+void ExactSearch::find_incumbents(const std::vector<OpenBox>& roots, const ConfigTable& table,
+                                  bool thorough) {
   const double limit = cutoff();
   const auto should_stop = [this] { return deadline_.reached().has_value(); };
   std::vector<std::optional<Path>> found(roots.size());
@@ -277,7 +278,7 @@ void ExactSearch::probe(const std::vector<OpenBox>& roots, const ConfigTable& ta
     auto& solver = solvers[worker];
     if (!solver) solver = std::make_unique<BoxSolver>(space_, table, graphs_, fluid_);
     found[i] = thorough ? solver->solve(roots[i], limit, tolerance(), should_stop).better
-                        : solver->probe(roots[i], limit, should_stop);
+                        : solver->find_incumbent(roots[i], limit, should_stop);
   });
   for (std::size_t i = 0; i < roots.size(); ++i) {
     if (found[i]) offer(*found[i], table, roots[i].pair);

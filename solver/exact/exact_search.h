@@ -14,9 +14,10 @@
 
 namespace tessera::solver::exact {
 
-/// The whole search (planner.md section 4): bounds every pair of micro-batch sizes as a fluid,
-/// finds a first plan among stages of at most two bitwidths, and works through boxes of (Tp, Td)
-/// of all pairs, lowest bound first. Boxes are solved in rounds of fixed size that all start from
+/// The whole search (solver/README.md, Exact search): branch and bound over boxes of (Tp, Td) of
+/// all pairs of micro-batch sizes, lowest bound first (best first). Before it, a Lagrangian
+/// relaxation bounds every pair (FluidBound), and primal heuristics find a first incumbent among
+/// stages of at most two bitwidths. Boxes are solved in rounds of fixed size that all start from
 /// the same incumbent, so the answer does not depend on the number of threads.
 class ExactSearch {
  public:
@@ -34,7 +35,7 @@ class ExactSearch {
   void bound_pairs();
   void sort_pairs();
   void find_first_plan();
-  void probe(const std::vector<OpenBox>& roots, const ConfigTable& table, bool thorough);
+  void find_incumbents(const std::vector<OpenBox>& roots, const ConfigTable& table, bool thorough);
   void walk_from_best();
   void build_table();
   void solve_boxes();

@@ -14,15 +14,16 @@ constexpr double kSmallestAim = 2e-5;
 
 FluidBound::FluidBound(const SearchSpace& space, const Pair& pair) : space_(space), pair_(pair) {
   for (std::size_t k = 0; k < space.kinds().size(); ++k) {
-    const double* room = &pair.room_bytes[4 * k];
+    const ByPlace<double>& room = pair.room_bytes[k];
+    const double middle = room[StagePlace::middle];
     const double count = space.kinds()[k].count;
     Memory memory{};
-    if (room[0] >= 0) {
-      memory.room = count * room[0];
-      for (std::size_t place = 0; place < 4; ++place) memory.extra[place] = room[0] - room[place];
+    if (middle >= 0) {
+      memory.room = count * middle;
+      for (const StagePlace place : kStagePlaces) memory.extra[place] = middle - room[place];
     } else {
       // No middle stage: at most what the roomiest place offers.
-      memory.room = count * std::max(0.0, *std::max_element(room, room + 4));
+      memory.room = count * std::max(0.0, *std::max_element(room.begin(), room.end()));
     }
     memory_.push_back(memory);
   }
@@ -94,29 +95,29 @@ double FluidBound::add_ends(const std::vector<double>& memory_price, Fluid& flui
   const bool single = space_.num_positions() == 1;
   const Weights& w = fluid.weights;
   double value = 0;
-  for (const std::size_t place : {std::size_t{1}, std::size_t{2}}) {
-    if (single && place == 2) break;
-    const std::size_t i = single ? 3 : place;
+  for (const StagePlace end : {StagePlace::first, StagePlace::last}) {
+    if (single && end == StagePlace::last) break;
+    const StagePlace place = single ? StagePlace::only : end;
     std::size_t best_kind = 0;
     double best = kInfinity;
     for (std::size_t k = 0; k < memory_.size(); ++k) {
       if (space_.kinds()[k].count == 0) continue;
       if (space_.order()) {
         const auto& order = *space_.order();
-        if (space_.kind_of(place == 1 ? order.front() : order.back()) != k) continue;
+        if (space_.kind_of(is_first(place) ? order.front() : order.back()) != k) continue;
       }
-      const double p = w.prefill[k] * pair_.prefill_end_s[4 * k + i] +
-                       w.decode[k] * pair_.decode_end_s[4 * k + i] +
-                       memory_price[k] * memory_[k].extra[i];
+      const double p = w.prefill[k] * pair_.prefill_end_s[k][place] +
+                       w.decode[k] * pair_.decode_end_s[k][place] +
+                       memory_price[k] * memory_[k].extra[place];
       if (p < best) {
         best = p;
         best_kind = k;
       }
     }
     value += best;
-    fluid.usage.prefill[best_kind] += pair_.prefill_end_s[4 * best_kind + i];
-    fluid.usage.decode[best_kind] += pair_.decode_end_s[4 * best_kind + i];
-    fluid.bytes[best_kind] += memory_[best_kind].extra[i];
+    fluid.usage.prefill[best_kind] += pair_.prefill_end_s[best_kind][place];
+    fluid.usage.decode[best_kind] += pair_.decode_end_s[best_kind][place];
+    fluid.bytes[best_kind] += memory_[best_kind].extra[place];
   }
   return value;
 }
@@ -130,9 +131,10 @@ FluidBound::Prices FluidBound::prices() const {
   p.memory = best_memory_price_;
   std::vector<double> least(cells, kInfinity);
   for (std::size_t k = 0; k < kinds; ++k) {
-    const double* room = &pair_.room_bytes[4 * k];
+    const ByPlace<double>& room = pair_.room_bytes[k];
     // Without room in the middle the fluid did not count per device.
-    p.least_room.push_back(room[0] >= 0 ? *std::min_element(room, room + 4) : 0);
+    const bool counted = room[StagePlace::middle] >= 0;
+    p.least_room.push_back(counted ? *std::min_element(room.begin(), room.end()) : 0);
     for (std::size_t cell = 0; cell < cells; ++cell) {
       p.cell.push_back(w.prefill[k] * pair_.prefill_s[k * cells + cell] +
                        w.decode[k] * pair_.decode_s[k * cells + cell] +
@@ -158,13 +160,14 @@ FluidBound::Prices FluidBound::prices() const {
   return p;
 }
 
-// Polyak steps towards a level a little above the best bound; the level falls when out of reach.
+// The subgradient method with Polyak steps towards a target a little above the best bound; the
+// target falls when it is out of reach.
 void FluidBound::improve(double enough) {
-  if (!climb_) {
-    climb_.emplace(Climb{Ascent(space_, pair_, best_at_, scale_), best_memory_price_,
-                         std::vector<double>(memory_.size(), 0)});
+  if (!ascent_) {
+    ascent_.emplace(AscentState{SubgradientAscent(space_, pair_, best_at_, scale_),
+                                best_memory_price_, std::vector<double>(memory_.size(), 0)});
   }
-  Climb& at = *climb_;
+  AscentState& at = *ascent_;
   Fluid fluid;
   while (!at.over && best_ < enough) {
     const double value = evaluate(at.ascent.at(), at.memory_price, box_, fluid);
@@ -188,7 +191,7 @@ void FluidBound::improve(double enough) {
 
 // Back to the best point, aiming lower.
 void FluidBound::retreat() {
-  Climb& at = *climb_;
+  AscentState& at = *ascent_;
   at.aim *= kShrink;
   at.idle = 0;
   at.ascent.move_to(best_at_);
@@ -198,7 +201,7 @@ void FluidBound::retreat() {
 }
 
 void FluidBound::step(double value, const Fluid& fluid) {
-  Climb& at = *climb_;
+  AscentState& at = *ascent_;
   double square = at.ascent.compute_gradient(fluid.usage, box_);
   for (std::size_t k = 0; k < memory_.size(); ++k) {
     const double room = std::max(1.0, memory_[k].room);

@@ -6,22 +6,24 @@
 
 namespace tessera::solver::exact {
 
-/// Lower bound for one pair of micro-batch sizes that takes no configurations: every layer goes to
-/// the cheapest (kind, bitwidth) on its own under prices for time and memory, as if layers were a
-/// fluid. A fraction of a millisecond; sorts the pairs and starts their multipliers.
+/// Lagrangian relaxation for one pair of micro-batch sizes: Tp, Td, the memory of each kind of
+/// device and the quality floor are priced by multipliers, and contiguity is left out. What remains
+/// falls apart by layers: each goes to its cheapest (kind, bitwidth), as if layers were a fluid.
+/// The dual is maximised by the subgradient method. A fraction of a millisecond; sorts the pairs
+/// and starts their multipliers.
 class FluidBound {
  public:
   FluidBound(const SearchSpace& space, const Pair& pair);
 
-  /// Ascends until the bound is `enough` or little is left to gain; keeps the best. A later call
-  /// goes on where this one stopped, as if it had not.
+  /// Subgradient steps until the bound is `enough` or little is left to gain; keeps the best. A
+  /// later call goes on where this one stopped, as if it had not.
   void improve(double enough);
   double bound() const { return best_; }
   const Multipliers& multipliers() const { return best_at_; }
-  /// Largest Tp, Td of a plan that costs no more than `cutoff`.
+  /// Bound tightening: largest Tp, Td of a plan that costs no more than `cutoff`.
   Box box_below(double cutoff) const;
 
-  /// The prices behind the bound.
+  /// The prices behind the bound: what a layer costs less what is paid for it is its reduced cost.
   struct Prices {
     std::vector<double> cell;         ///< [kind][cell] of a layer: time and memory
     std::vector<double> memory;       ///< [kind] of a byte
@@ -33,8 +35,8 @@ class FluidBound {
 
  private:
   struct Memory {
-    double room = 0;  ///< bytes of the kind's devices for layers
-    double extra[4];  ///< bytes that a place takes more than the middle one
+    double room = 0;        ///< bytes of the kind's devices for layers
+    ByPlace<double> extra;  ///< bytes that a place takes more than the middle one
   };
   // A fluid and the room to compute it in.
   struct Fluid {
@@ -45,8 +47,8 @@ class FluidBound {
     std::vector<std::size_t> who;      // [cell] kind that it costs least on
   };
   // What the ascent knows between two steps.
-  struct Climb {
-    Ascent ascent;
+  struct AscentState {
+    SubgradientAscent ascent;
     std::vector<double> memory_price, memory_direction;
     double aim = 0.3;  ///< gain that the next step is made for, in scales
     std::size_t steps = 0, idle = 0;
@@ -67,7 +69,7 @@ class FluidBound {
   double best_ = -kInfinity;
   Multipliers best_at_;
   std::vector<double> best_memory_price_;
-  std::optional<Climb> climb_;
+  std::optional<AscentState> ascent_;
 };
 
 }  // namespace tessera::solver::exact

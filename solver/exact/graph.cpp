@@ -6,9 +6,7 @@
 namespace tessera::solver::exact {
 namespace {
 
-constexpr std::uint8_t kMiddle = 0, kFirst = 1, kLast = 2;
-
-Transition transition(std::size_t to, std::size_t kind, std::size_t group, std::uint8_t place,
+Transition transition(std::size_t to, std::size_t kind, std::size_t group, StagePlace place,
                       bool may_be_empty) {
   return {static_cast<std::uint32_t>(to), static_cast<std::uint16_t>(kind),
           static_cast<std::uint16_t>(group), place, may_be_empty};
@@ -27,9 +25,9 @@ Graph Graph::chain(const SearchSpace& space, const std::vector<std::size_t>& ord
   for (std::size_t k = 0; k < order.size(); ++k) {
     const std::size_t kind = space.kind_of(order[k]);
     const bool last = k + 1 == order.size();
-    const auto place = static_cast<std::uint8_t>((k == 0 ? kFirst : 0) | (last ? kLast : 0));
-    graph.transitions_.push_back(transition(last ? 0 : k + 1, kind, order[k], place,
-                                            space.instance().allow_empty_stage && place == 0));
+    const StagePlace place = place_at(k, order.size());
+    const bool may_be_empty = space.instance().allow_empty_stage && place == StagePlace::middle;
+    graph.transitions_.push_back(transition(last ? 0 : k + 1, kind, order[k], place, may_be_empty));
     graph.close_state();
   }
   return graph;
@@ -42,7 +40,7 @@ Graph Graph::counts(const SearchSpace& space) {
   const std::size_t devices = space.num_positions();
   std::vector<std::size_t> stride, used(kinds.size(), 0), most;
   std::size_t states = 1;
-  for (const Kind& kind : kinds) {
+  for (const DeviceKind& kind : kinds) {
     stride.push_back(states);
     most.push_back(static_cast<std::size_t>(kind.count));
     states *= most.back() + 1;
@@ -51,14 +49,14 @@ Graph Graph::counts(const SearchSpace& space) {
     const std::size_t done = devices_in(used);
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       if (used[k] == most[k]) continue;
-      const std::uint8_t start = s == 0 ? kFirst : kMiddle;
+      const bool first = s == 0;
       const std::size_t group = kinds[k].group;
       if (done + 1 < devices) {
-        graph.transitions_.push_back(transition(s + stride[k], k, group, start, false));
-      }
-      if (done + 1 == devices || (subsets && s != 0)) {
         graph.transitions_.push_back(
-            transition(0, k, group, static_cast<std::uint8_t>(start | kLast), false));
+            transition(s + stride[k], k, group, stage_place(first, false), false));
+      }
+      if (done + 1 == devices || (subsets && !first)) {
+        graph.transitions_.push_back(transition(0, k, group, stage_place(first, true), false));
       }
     }
     graph.close_state();
@@ -87,15 +85,14 @@ Graph Graph::linked(const SearchSpace& space) {
       const bool exists = code == 0 ? last == 0 : used[last] > 0;
       for (std::size_t g = 0; exists && g < n; ++g) {
         if (used[g] == most[g]) continue;
-        const std::uint8_t start = code == 0 ? kFirst : kMiddle;
+        const bool first = code == 0;
         const std::size_t kind = space.kind_of(g);
         if (done + 1 < devices) {
-          graph.transitions_.push_back(
-              transition((code + stride[g]) * n + g, kind, g, start, subsets && start == kMiddle));
+          graph.transitions_.push_back(transition((code + stride[g]) * n + g, kind, g,
+                                                  stage_place(first, false), subsets && !first));
         }
-        if (done + 1 == devices || (subsets && code != 0)) {
-          graph.transitions_.push_back(
-              transition(0, kind, g, static_cast<std::uint8_t>(start | kLast), false));
+        if (done + 1 == devices || (subsets && !first)) {
+          graph.transitions_.push_back(transition(0, kind, g, stage_place(first, true), false));
         }
       }
       graph.close_state();
@@ -119,18 +116,16 @@ Graph Graph::blocks(const SearchSpace& space) {
     return (mask * n + last) * most + (used - 1) + 1;  // 0 is the empty pipeline
   };
   const std::size_t states = (std::size_t{1} << n) * n * most + 1;
-  const auto add = [&](std::size_t mask, std::size_t g, std::size_t used, bool from_start) {
-    const std::uint8_t start = from_start ? kFirst : kMiddle;
+  const auto add = [&](std::size_t mask, std::size_t g, std::size_t used, bool first) {
     const std::size_t kind = space.kind_of(g), after = mask | (std::size_t{1} << g);
     const bool full =
         after + 1 == std::size_t{1} << n && used == static_cast<std::size_t>(groups[g].count);
     if (!full) {
-      graph.transitions_.push_back(
-          transition(state_of(after, g, used), kind, g, start, subsets && start == kMiddle));
+      graph.transitions_.push_back(transition(state_of(after, g, used), kind, g,
+                                              stage_place(first, false), subsets && !first));
     }
-    if (full || (subsets && !from_start)) {
-      graph.transitions_.push_back(
-          transition(0, kind, g, static_cast<std::uint8_t>(start | kLast), false));
+    if (full || (subsets && !first)) {
+      graph.transitions_.push_back(transition(0, kind, g, stage_place(first, true), false));
     }
   };
   for (std::size_t s = 0; s < states; ++s) {
@@ -154,7 +149,7 @@ Graph Graph::blocks(const SearchSpace& space) {
 
 double Graph::num_count_states(const SearchSpace& space) {
   double states = 1;
-  for (const Kind& kind : space.kinds()) states *= kind.count + 1;
+  for (const DeviceKind& kind : space.kinds()) states *= kind.count + 1;
   return states;
 }
 

@@ -11,13 +11,13 @@ namespace tessera::solver::exact {
 struct Transition {
   std::uint32_t to = 0;  ///< state after it; unused for the last stage
   std::uint16_t kind = 0, group = 0;
-  std::uint8_t place = 0;  ///< StagePlace::index()
+  StagePlace place = StagePlace::middle;
   bool may_be_empty = false;
 };
 
-/// States of the pipeline as it is built front to back, numbered so that every transition leads to
-/// a higher one; state 0 has no device. A last stage ends the pipeline from any state that offers
-/// one.
+/// The state space of the dynamic programme: states of the pipeline as it is built front to back,
+/// numbered in topological order (every transition leads to a higher one); state 0 has no device. A
+/// last stage ends the pipeline from any state that offers one.
 class Graph {
  public:
   /// Position by position along one order.

@@ -6,7 +6,8 @@
 namespace tessera::solver::exact {
 namespace {
 
-// How far a new gradient keeps to the old direction; damps the zigzag between two solutions.
+// Share of the old direction that a new one keeps (heavy ball); damps the zigzag between two
+// solutions.
 constexpr double kMomentum = 0.5;
 
 bool rounds_are_decode_bound(const SearchSpace& space, const Pair& pair) {
@@ -80,7 +81,7 @@ Multipliers first_multipliers(const SearchSpace& space, const Pair& pair) {
   const std::size_t kinds = space.kinds().size();
   Multipliers m;
   double devices = 0;
-  for (const Kind& kind : space.kinds()) devices += kind.count;
+  for (const DeviceKind& kind : space.kinds()) devices += kind.count;
   for (std::size_t k = 0; k < kinds; ++k) {
     m.prefill.push_back(space.kinds()[k].count / devices);
     m.decode.push_back(space.kinds()[k].count / devices);
@@ -89,14 +90,14 @@ Multipliers first_multipliers(const SearchSpace& space, const Pair& pair) {
   return m;
 }
 
-Ascent::Ascent(const SearchSpace& space, const Pair& pair, Multipliers start,
-               double objective_scale)
+SubgradientAscent::SubgradientAscent(const SearchSpace& space, const Pair& pair, Multipliers start,
+                                     double objective_scale)
     : space_(space), pair_(pair), at_(std::move(start)) {
   lambda_free_ = pair.coefficients.round > 0 && !rounds_are_decode_bound(space, pair);
   nu_scale_ = omega_price_scale(space, objective_scale);
 }
 
-double Ascent::compute_gradient(const Usage& usage, const Box& box) {
+double SubgradientAscent::compute_gradient(const Usage& usage, const Box& box) {
   const std::size_t kinds = space_.kinds().size();
   const ObjectiveCoefficients& c = pair_.coefficients;
   const double decode_max = c.decode_max + c.round * at_.lambda * c.round_micro_batches;
@@ -106,7 +107,7 @@ double Ascent::compute_gradient(const Usage& usage, const Box& box) {
       std::max(decode_max, 0.25 * (c.decode_max + c.round * c.round_micro_batches));
   const bool keep = !direction_.empty();
   direction_.resize(2 * kinds + 2, 0);
-  double split = box.decode_low, best_split = box.decode_low, square = 0;
+  double credited = box.decode_low, most_credited = box.decode_low, square = 0;
   const auto set = [&](std::size_t i, double gradient) {
     direction_[i] = gradient + (keep ? kMomentum * direction_[i] : 0);
     square += direction_[i] * direction_[i];
@@ -115,14 +116,14 @@ double Ascent::compute_gradient(const Usage& usage, const Box& box) {
     const double count = std::max(1.0, space_.kinds()[k].count);
     const double prefill = usage.prefill[k] / count - box.prefill_low;
     const double decode = usage.decode[k] / count - box.decode_low;
-    split += at_.decode[k] * decode;
-    best_split = std::max(best_split, box.decode_low + decode);
+    credited += at_.decode[k] * decode;
+    most_credited = std::max(most_credited, box.decode_low + decode);
     // At the border of the simplex, what leads outside is no direction.
     set(k, at_.prefill[k] == 0 && prefill < 0 ? 0 : c.prefill_max * prefill);
     set(kinds + k, at_.decode[k] == 0 && decode < 0 ? 0 : share_price * decode);
   }
-  split += (1 - at_.lambda) * (best_split - split);
-  const double lambda = c.round * (c.round_micro_batches * split - usage.decode_sum);
+  credited += (1 - at_.lambda) * (most_credited - credited);
+  const double lambda = c.round * (c.round_micro_batches * credited - usage.decode_sum);
   const bool stuck = (at_.lambda <= 0 && lambda < 0) || (at_.lambda >= 1 && lambda > 0);
   set(2 * kinds, lambda_free_ && !stuck ? lambda : 0);
   const double over = space_.has_omega_limit() ? usage.omega - space_.omega_limit() : 0;
@@ -130,7 +131,7 @@ double Ascent::compute_gradient(const Usage& usage, const Box& box) {
   return square;
 }
 
-void Ascent::step(double length) {
+void SubgradientAscent::step(double length) {
   const std::size_t kinds = space_.kinds().size();
   for (std::size_t k = 0; k < kinds; ++k) {
     at_.prefill[k] += length * direction_[k];

@@ -12,16 +12,17 @@ struct Box {
   double decode_low = 0, decode_high = kInfinity;
 };
 
-/// What makes a bound out of a shortest path. A plan's Tp is at least the box's lower end and at
-/// least the average time of a kind's stages: prefill[k] is the share of Tp's price that pays for
-/// the latter, the rest pays for the former; decode[k] the same for Td. The price of a round,
-/// max(mu Td, sum D), is split lambda : 1 - lambda. `nu` prices omega above the quality floor.
+/// Lagrange multipliers: what makes a lower bound out of a shortest path (Lagrangian relaxation). A
+/// plan's Tp is at least the box's lower end and at least the average time of a kind's stages:
+/// prefill[k] is the share of Tp's price that pays for the latter, the rest pays for the former;
+/// decode[k] the same for Td. The price of a round, max(mu Td, sum D), is split lambda : 1 -
+/// lambda. `nu` prices omega above the quality floor.
 struct Multipliers {
   std::vector<double> prefill, decode;  ///< [kind], each sums to at most 1
   double lambda = 0, nu = 0;
 };
 
-/// Linear prices that multipliers put on stages.
+/// Linear prices that multipliers put on stages: the objective of the Lagrangian subproblem.
 struct Weights {
   std::vector<double> prefill, decode;  ///< [kind] per second of stage time
   double omega = 0;
@@ -46,14 +47,15 @@ struct Usage {
   double decode_sum = 0, omega = 0;
 };
 
-/// Projected subgradient ascent on multipliers.
-class Ascent {
+/// Projected subgradient ascent on the Lagrangian dual, with momentum.
+class SubgradientAscent {
  public:
-  Ascent(const SearchSpace& space, const Pair& pair, Multipliers start, double objective_scale);
+  SubgradientAscent(const SearchSpace& space, const Pair& pair, Multipliers start,
+                    double objective_scale);
 
   const Multipliers& at() const { return at_; }
   void move_to(const Multipliers& multipliers) { at_ = multipliers; }
-  /// Supergradient of the bound at at(), in units of the objective; its square.
+  /// Subgradient of the dual at at(), in units of the objective; its square.
   double compute_gradient(const Usage& usage, const Box& box);
   /// Goes `length` along the gradient and back into the feasible set.
   void step(double length);

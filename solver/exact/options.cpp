@@ -34,31 +34,32 @@ class OptionBuilder {
       for (std::size_t kind = 0; kind < kinds; ++kind) add(config, kind, ranges, paid, options);
     }
     for (std::size_t i = 0; i < before.size() && !space_.omega_matters(); ++i) {
-      const std::size_t place = ranges[i / kinds].place;
-      if (place != 0) drop_dominated(options.at[place][i % kinds], before[i]);
+      const StagePlace place = ranges[i / kinds].place;
+      if (place != StagePlace::middle) drop_dominated(options.at[place][i % kinds], before[i]);
     }
   }
 
  private:
   // Indices [low, high) into a shape's starts at which a stage has this place in the pipeline.
   struct Range {
-    std::size_t place = 0, low = 0, high = 0;
+    StagePlace place = StagePlace::middle;
+    std::size_t low = 0, high = 0;
   };
 
   std::vector<Range> ranges_of(const ConfigTable::Shape& shape) const {
     const std::size_t layers = space_.num_layers(), positions = space_.num_positions();
     std::vector<Range> ranges;
-    const auto add_at = [&](std::size_t place, std::size_t start) {
+    const auto add_at = [&](StagePlace place, std::size_t start) {
       const std::size_t i = table_.index_of(shape, start);
       if (i < shape.starts.size()) ranges.push_back({place, i, i + 1});
     };
     if (positions == 1) {
-      if (shape.length == layers) add_at(3, 0);
+      if (shape.length == layers) add_at(StagePlace::only, 0);
       return ranges;
     }
-    if (positions > 2) ranges.push_back({0, 0, shape.starts.size()});
-    add_at(1, 0);
-    add_at(2, layers - shape.length);
+    if (positions > 2) ranges.push_back({StagePlace::middle, 0, shape.starts.size()});
+    add_at(StagePlace::first, 0);
+    add_at(StagePlace::last, layers - shape.length);
     return ranges;
   }
 
@@ -83,12 +84,11 @@ class OptionBuilder {
       return price + prices_.omega * omega[i] - paid[i] <= slack_;
     };
     for (const Range& range : ranges) {
-      const std::size_t at = 4 * kind + range.place;
-      if (bytes > pair_.room_bytes[at]) continue;
+      if (bytes > pair_.room_bytes[kind][range.place]) continue;
       Option option;
       option.config = static_cast<std::uint32_t>(config);
-      option.prefill_s = prefill + pair_.prefill_end_s[at];
-      option.decode_s = decode + pair_.decode_end_s[at];
+      option.prefill_s = prefill + pair_.prefill_end_s[kind][range.place];
+      option.decode_s = decode + pair_.decode_end_s[kind][range.place];
       if (option.prefill_s > box_.prefill_high || option.decode_s > box_.decode_high) continue;
       std::size_t low = range.low, high = range.high;
       while (low < high && !passes(low)) ++low;
@@ -182,7 +182,7 @@ OptionSet narrowed(const OptionSet& options, const Box& box) {
   OptionSet kept;
   kept.first_node = options.first_node;
   kept.end_node = options.end_node;
-  for (std::size_t place = 0; place < 4; ++place) {
+  for (const StagePlace place : kStagePlaces) {
     kept.at[place].resize(options.at[place].size());
     for (std::size_t kind = 0; kind < options.at[place].size(); ++kind) {
       for (const Option& option : options.at[place][kind]) {
@@ -195,7 +195,8 @@ OptionSet narrowed(const OptionSet& options, const Box& box) {
   return kept;
 }
 
-bool snap(const SearchSpace& space, const Pair& pair, const OptionSet& options, Box& box) {
+bool tighten_bounds(const SearchSpace& space, const Pair& pair, const OptionSet& options,
+                    Box& box) {
   Attained prefill(box.prefill_low, box.prefill_high), decode(box.decode_low, box.decode_high);
   for (const auto& kinds : options.at) {
     for (const auto& list : kinds) {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exact/box_split.h"
+#include "exact/branching.h"
 #include "exact/relaxed_orders.h"
 
 namespace tessera::solver::exact {
 namespace {
 
-constexpr std::size_t kRootRelaxSteps = 300, kRelaxSteps = 80;
+constexpr std::size_t kRootSteps = 300, kSteps = 80;
 /// With one of Tp and Td known, a gap in the other that is not worth splitting: a share of what the
 /// bound lacks to the cutoff.
 constexpr double kLittleGap = 0.01;
@@ -76,9 +76,9 @@ OrderFreeSearch::Outcome OrderFreeSearch::solve(Node node, double cutoff,
   Outcome outcome;
   const Pair& pair = space_.pairs()[node.pair];
   const OptionSet options = narrowed(options_[node.root], node.box);
-  if (!snap(space_, pair, options, node.box)) return outcome;
+  if (!tighten_bounds(space_, pair, options, node.box)) return outcome;
   const bool is_root = node.number < options_.size();
-  const RelaxEffort effort{is_root ? kRootRelaxSteps : kRelaxSteps, cutoff, should_stop};
+  const RelaxEffort effort{is_root ? kRootSteps : kSteps, cutoff, should_stop};
   const double scale = std::max(std::fabs(fluid_[node.pair].bound()), 1e-9);
   RelaxedBound relaxed =
       relax_orders(space_, table_, pair, node.box, options, node.prices, scale, effort);
@@ -88,12 +88,13 @@ OrderFreeSearch::Outcome OrderFreeSearch::solve(Node node, double cutoff,
   outcome.closed_at = node.bound;
   if (thin.prefill && thin.decode) return outcome;
   const Weights weights = weights_of(space_, pair, relaxed.at.multipliers, node.box);
-  const Split split = choose_split(pair, node.box, relaxed.at.multipliers, weights, relaxed.path);
-  const double gap = split.by_prefill ? split.prefill_gap : split.decode_gap;
+  const Branch branch =
+      choose_branch(pair, node.box, relaxed.at.multipliers, weights, relaxed.path);
+  const double gap = branch.by_prefill ? branch.prefill_gap : branch.decode_gap;
   if ((thin.prefill || thin.decode) && gap <= kLittleGap * (cutoff - node.bound)) return outcome;
   outcome.closed_at = kInfinity;
   node.prices = std::move(relaxed.at);
-  for (const Box& half : {lower_half(node.box, split), upper_half(node.box, split)}) {
+  for (const Box& half : {lower_half(node.box, branch), upper_half(node.box, branch)}) {
     outcome.children.push_back(node);
     outcome.children.back().box = half;
   }

@@ -10,9 +10,9 @@
 
 namespace tessera::solver::exact {
 
-/// Where not every order can be searched: bounds what any of them can reach, by branch and bound
-/// over boxes of (Tp, Td) on relaxed orders (see relax_orders), lowest bound first. Boxes are
-/// solved in rounds of fixed size, so the bound does not depend on the number of threads.
+/// Where not every order can be searched: a lower bound on the plans of all orders, by branch and
+/// bound over boxes of (Tp, Td) on the relaxation of relax_orders, lowest bound first (best first).
+/// Boxes are solved in rounds of fixed size, so the bound does not depend on the number of threads.
 class OrderFreeSearch {
  public:
   /// @param table complete for plans below the cutoff; it and the rest must outlive the search

@@ -1,9 +1,5 @@
 #include "exact/path_search.h"
 
-#include <algorithm>
-
-#include "exact/kernels.h"
-
 namespace tessera::solver::exact {
 namespace {
 
@@ -93,28 +89,17 @@ double PathSearch::find(const Task& task, const Weights& weights) {
 void PathSearch::price_arcs() {
   const std::size_t kinds = space_.kinds().size();
   arcs_.reset(kinds, layers_, max_length_);
-  std::vector<double> row;
-  for (std::size_t place = 0; place < 4; ++place) {
+  for (const StagePlace place : kStagePlaces) {
     shortest_[place].assign(kinds, layers_ + 1);
     longest_[place].assign(kinds, 0);
     for (std::size_t kind = 0; kind < kinds; ++kind) {
       for (const Option& option : task_.options->at[place][kind]) {
         const auto& shape = table_.shapes()[table_.shape_of(option.config)];
-        const std::size_t length = shape.length;
-        shortest_[place][kind] = std::min(shortest_[place][kind], length);
-        longest_[place][kind] = std::max(longest_[place][kind], length);
+        shortest_[place][kind] = std::min(shortest_[place][kind], shape.length);
+        longest_[place][kind] = std::max(longest_[place][kind], shape.length);
         const double base =
             weights_.prefill[kind] * option.prefill_s + weights_.decode[kind] * option.decode_s;
-        const double* omega = table_.omega(option.config);
-        if (place == 0 && shape.contiguous) {
-          min_scaled(arcs_.middle(kind, length) + option.low, omega + option.low, base,
-                     weights_.omega, option.high - option.low);
-          continue;
-        }
-        for (std::size_t i = option.low; i < option.high; ++i) {
-          double& cell = arcs_.at(place, kind, shape.starts[i], length);
-          cell = std::min(cell, base + weights_.omega * omega[i]);
-        }
+        arcs_.lower(place, kind, shape, option, table_.omega(option.config), base, weights_.omega);
       }
     }
   }
@@ -143,9 +128,9 @@ void PathSearch::reach_forward() {
     first_[s] = static_cast<std::uint16_t>(reach[s].first);
     end_[s] = static_cast<std::uint16_t>(std::min(reach[s].end, layers_ + 1));
     for (const Transition* t = task_.graph->begin(s); t != task_.graph->end(s); ++t) {
-      if (t->place >= 2 || forbidden(task_, s, *t)) continue;
+      if (is_last(t->place) || forbidden(task_, s, *t)) continue;
       std::size_t low = shortest_[t->place][t->kind], high = longest_[t->place][t->kind];
-      if (t->may_be_empty && empty_fits(t->kind)) low = 0;
+      if (may_be_empty(task_, *t)) low = 0;
       if (low > high || reach[s].first + low > layers_) continue;
       reach[t->to].include(reach[s].first + low, reach[s].end - 1 + high);
     }
@@ -158,9 +143,9 @@ void PathSearch::reach_backward() {
     for (const Transition* t = task_.graph->begin(s); t != task_.graph->end(s); ++t) {
       if (forbidden(task_, s, *t)) continue;
       std::size_t low = shortest_[t->place][t->kind], high = longest_[t->place][t->kind];
-      if (t->may_be_empty && empty_fits(t->kind)) low = 0;
+      if (may_be_empty(task_, *t)) low = 0;
       if (low > high) continue;
-      if (t->place >= 2) {
+      if (is_last(t->place)) {
         reach[s].include(layers_ - high, layers_ - low);
       } else if (reach[t->to].end > low) {
         const std::size_t first = reach[t->to].first;
@@ -173,41 +158,124 @@ void PathSearch::reach_backward() {
   }
 }
 
-void PathSearch::search_backward() {
-  const std::size_t states = task_.graph->num_states(), stride = layers_ + 1;
-  to_end_.assign(states * stride, kInfinity);
-  for (std::size_t s = states; s-- > 0;) {
-    const std::size_t first = first_[s], end = end_[s];
-    if (first >= end) continue;
-    double* here = &to_end_[s * stride];
-    for (const Transition* t = task_.graph->begin(s); t != task_.graph->end(s); ++t) {
-      if (forbidden(task_, s, *t)) continue;
-      if (t->place >= 2) {
-        for (std::size_t a = first; a < end; ++a) {
-          here[a] = std::min(here[a], arcs_.at(t->place, t->kind, a, layers_ - a));
-        }
-        continue;
-      }
-      const double* next = &to_end_[t->to * stride];
-      const std::size_t next_first = first_[t->to], next_end = end_[t->to];
-      if (t->may_be_empty && empty_fits(t->kind)) {
-        for (std::size_t a = first; a < end; ++a) here[a] = std::min(here[a], next[a]);
-      }
-      for (std::size_t l = shortest_[t->place][t->kind]; l <= longest_[t->place][t->kind]; ++l) {
-        const std::size_t low = std::max(first, next_first > l ? next_first - l : 0);
-        const std::size_t high = std::min(end, next_end > l ? next_end - l : 0);
-        if (low >= high) continue;
-        if (t->place == 0) {
-          min_sum(here + low, next + low + l, arcs_.middle(t->kind, l) + low, high - low);
-        } else {
-          here[0] = std::min(here[0], next[l] + arcs_.at(1, t->kind, 0, l));
-        }
-      }
+// One loop for every pass over the graph, inlined into each.
+template <class Visit>
+inline void PathSearch::visit_arcs(std::size_t state, const Visit& visit) const {
+  const std::size_t stride = layers_ + 1, first = first_[state], end = end_[state];
+  if (first >= end) return;
+  ArcRow row;
+  const auto visit_row = [&](std::size_t length, std::size_t low, std::size_t high,
+                             std::size_t to) {
+    row.length = length;
+    row.start = low;
+    row.size = high - low;
+    row.tail = state * stride + low;
+    row.head = to * stride + low + length;
+    return visit(row);
+  };
+  for (const Transition* t = task_.graph->begin(state); t != task_.graph->end(state); ++t) {
+    if (forbidden(task_, state, *t)) continue;
+    row.transition = t;
+    if (is_last(t->place)) {
+      if (!visit_row(0, first, end, task_.graph->num_states())) return;
+      continue;
+    }
+    const std::size_t next_first = first_[t->to], next_end = end_[t->to];
+    const auto visit_length = [&](std::size_t length) {
+      const std::size_t low = std::max(first, next_first > length ? next_first - length : 0);
+      const std::size_t high = std::min(end, next_end > length ? next_end - length : 0);
+      return low >= high || visit_row(length, low, high, t->to);
+    };
+    if (may_be_empty(task_, *t) && !visit_length(0)) return;
+    const std::size_t longest = longest_[t->place][t->kind];
+    for (std::size_t length = shortest_[t->place][t->kind]; length <= longest; ++length) {
+      if (!visit_length(length)) return;
     }
   }
 }
 
-const Option* PathSearch::option_of(std::size_t place, std::size_t kind, std::size_t start,
+void PathSearch::search_backward() {
+  const std::size_t states = task_.graph->num_states(), stride = layers_ + 1;
+  no_weight_.assign(stride, 0);
+  to_end_.assign((states + 1) * stride, kInfinity);
+  std::fill(to_end_.end() - static_cast<std::ptrdiff_t>(stride), to_end_.end(), 0);
+  for (std::size_t s = states; s-- > 0;) {
+    visit_arcs(s, [this](const ArcRow& row) {
+      min_sum(&to_end_[row.tail], &to_end_[row.head], weights(row), row.size);
+      return true;
+    });
+  }
+}
+
+void PathSearch::search_forward() {
+  const std::size_t states = task_.graph->num_states(), stride = layers_ + 1;
+  from_start_.assign(states * stride, kInfinity);
+  from_start_[0] = 0;
+  for (std::size_t s = 0; s < states; ++s) {
+    visit_arcs(s, [this](const ArcRow& row) {
+      if (is_last(row.transition->place)) return true;
+      min_sum(&from_start_[row.head], &from_start_[row.tail], weights(row), row.size);
+      return true;
+    });
+  }
+}
+
+// The least weight of the rest of a pipeline around every arc.
+void PathSearch::search_through() {
+  through_.reset(space_.kinds().size(), layers_, max_length_);
+  for (std::size_t s = 0; s < task_.graph->num_states(); ++s) {
+    visit_arcs(s, [this](const ArcRow& row) {
+      const Transition& t = *row.transition;
+      if (row.length == 0 && !is_last(t.place)) return true;
+      min_sum(through_.row(t.place, t.kind, row.length) + row.start, &from_start_[row.tail],
+              &to_end_[row.head], row.size);
+      return true;
+    });
+  }
+}
+
+// Follows the values of to_end_, which were made by the same sums, so that they compare equal.
+Path PathSearch::trace() {
+  std::vector<PathStage> stages;
+  std::size_t state = 0, done = 0;
+  bool ended = to_end_[0] == kInfinity;
+  while (!ended) {
+    const Transition* taken = nullptr;
+    visit_arcs(state, [&](const ArcRow& row) {
+      if (done < row.start || done >= row.start + row.size) return true;
+      const std::size_t i = done - row.start;
+      if (to_end_[row.head + i] + weights(row)[i] != to_end_[row.tail + i]) return true;
+      stages.push_back(stage_of(row, done));
+      taken = row.transition;
+      return false;
+    });
+    if (taken == nullptr) return {};
+    done += stages.back().length;
+    state = taken->to;
+    ended = is_last(taken->place);
+  }
+  const bool true_groups = task_.graph->knows_links() || space_.order().has_value();
+  return price_path(space_, *task_.pair, std::move(stages), true_groups);
+}
+
+PathStage PathSearch::stage_of(const ArcRow& row, std::size_t start) const {
+  PathStage stage;
+  stage.group = row.transition->group;
+  stage.kind = row.transition->kind;
+  stage.place = row.transition->place;
+  stage.start = start;
+  stage.length = is_last(stage.place) ? layers_ - start : row.length;
+  if (stage.length == 0) return stage;
+  std::size_t index = 0;
+  const Option* option = option_of(stage.place, stage.kind, start, stage.length, &index);
+  stage.config = option->config;
+  stage.prefill_s = option->prefill_s;
+  stage.decode_s = option->decode_s;
+  stage.omega = table_.omega(option->config)[index];
+  return stage;
+}
+
+const Option* PathSearch::option_of(StagePlace place, std::size_t kind, std::size_t start,
                                     std::size_t length, std::size_t* index) const {
   const Option* best = nullptr;
   double least = kInfinity;
@@ -231,63 +299,10 @@ const Option* PathSearch::option_of(std::size_t place, std::size_t kind, std::si
   return best;
 }
 
-// Follows the values of to_end_, which were made by the same sums, so that they compare equal.
-Path PathSearch::trace() {
-  const std::size_t stride = layers_ + 1;
-  std::vector<PathStage> stages;
-  std::size_t s = 0, a = 0;
-  bool ended = to_end_[0] == kInfinity;
-  while (!ended) {
-    const double here = to_end_[s * stride + a];
-    PathStage stage;
-    const Transition* taken = nullptr;
-    for (const Transition* t = task_.graph->begin(s); taken == nullptr && t != task_.graph->end(s);
-         ++t) {
-      if (forbidden(task_, s, *t)) continue;
-      if (t->place >= 2) {
-        if (arcs_.at(t->place, t->kind, a, layers_ - a) != here) continue;
-        taken = t;
-        stage.length = layers_ - a;
-        continue;
-      }
-      const double* next = &to_end_[t->to * stride];
-      if (t->may_be_empty && empty_fits(t->kind) && next[a] == here) {
-        taken = t;
-        continue;
-      }
-      for (std::size_t l = shortest_[t->place][t->kind];
-           taken == nullptr && l <= longest_[t->place][t->kind] && a + l <= layers_; ++l) {
-        if (next[a + l] + arcs_.at(t->place, t->kind, a, l) != here) continue;
-        taken = t;
-        stage.length = l;
-      }
-    }
-    if (taken == nullptr) return {};
-    stage.group = taken->group;
-    stage.kind = taken->kind;
-    stage.place = taken->place;
-    stage.start = a;
-    if (stage.length > 0) {
-      std::size_t index = 0;
-      const Option* option = option_of(stage.place, stage.kind, a, stage.length, &index);
-      stage.config = option->config;
-      stage.prefill_s = option->prefill_s;
-      stage.decode_s = option->decode_s;
-      stage.omega = table_.omega(option->config)[index];
-    }
-    stages.push_back(stage);
-    a += stage.length;
-    s = taken->to;
-    ended = taken->place >= 2;
-  }
-  const bool true_groups = task_.graph->knows_links() || space_.order().has_value();
-  return price_path(space_, *task_.pair, std::move(stages), true_groups);
-}
-
-void PathSearch::reduce(double limit, OptionSet& options) {
+void PathSearch::fix_by_reduced_cost(double limit, OptionSet& options) {
   search_forward();
-  collect_through();
-  for (std::size_t place = 0; place < 4; ++place) {
+  search_through();
+  for (const StagePlace place : kStagePlaces) {
     for (std::size_t kind = 0; kind < options.at[place].size(); ++kind) {
       std::vector<Option>& list = options.at[place][kind];
       std::size_t kept = 0;
@@ -308,73 +323,10 @@ void PathSearch::reduce(double limit, OptionSet& options) {
       list.resize(kept);
     }
   }
-  reduce_nodes(limit, options);
+  fix_nodes(limit, options);
 }
 
-void PathSearch::search_forward() {
-  const std::size_t states = task_.graph->num_states(), stride = layers_ + 1;
-  from_start_.assign(states * stride, kInfinity);
-  from_start_[0] = 0;
-  for (std::size_t s = 0; s < states; ++s) {
-    const std::size_t first = first_[s], end = end_[s];
-    if (first >= end) continue;
-    const double* here = &from_start_[s * stride];
-    for (const Transition* t = task_.graph->begin(s); t != task_.graph->end(s); ++t) {
-      if (t->place >= 2 || forbidden(task_, s, *t)) continue;
-      double* next = &from_start_[t->to * stride];
-      const std::size_t next_first = first_[t->to], next_end = end_[t->to];
-      if (t->may_be_empty && empty_fits(t->kind)) {
-        for (std::size_t a = first; a < end; ++a) next[a] = std::min(next[a], here[a]);
-      }
-      for (std::size_t l = shortest_[t->place][t->kind]; l <= longest_[t->place][t->kind]; ++l) {
-        const std::size_t low = std::max(first, next_first > l ? next_first - l : 0);
-        const std::size_t high = std::min(end, next_end > l ? next_end - l : 0);
-        if (low >= high) continue;
-        if (t->place == 0) {
-          min_sum(next + low + l, here + low, arcs_.middle(t->kind, l) + low, high - low);
-        } else {
-          next[l] = std::min(next[l], here[0] + arcs_.at(1, t->kind, 0, l));
-        }
-      }
-    }
-  }
-}
-
-// The least weight of the rest of a pipeline around every arc.
-void PathSearch::collect_through() {
-  const std::size_t states = task_.graph->num_states(), stride = layers_ + 1;
-  through_.reset(space_.kinds().size(), layers_, max_length_);
-  for (std::size_t s = 0; s < states; ++s) {
-    const std::size_t first = first_[s], end = end_[s];
-    if (first >= end) continue;
-    const double* here = &from_start_[s * stride];
-    for (const Transition* t = task_.graph->begin(s); t != task_.graph->end(s); ++t) {
-      if (forbidden(task_, s, *t)) continue;
-      if (t->place >= 2) {
-        for (std::size_t a = first; a < end; ++a) {
-          double& cell = through_.at(t->place, t->kind, a, layers_ - a);
-          cell = std::min(cell, here[a]);
-        }
-        continue;
-      }
-      const double* next = &to_end_[t->to * stride];
-      const std::size_t next_first = first_[t->to], next_end = end_[t->to];
-      for (std::size_t l = shortest_[t->place][t->kind]; l <= longest_[t->place][t->kind]; ++l) {
-        const std::size_t low = std::max(first, next_first > l ? next_first - l : 0);
-        const std::size_t high = std::min(end, next_end > l ? next_end - l : 0);
-        if (low >= high) continue;
-        if (t->place == 0) {
-          min_sum(through_.middle(t->kind, l) + low, here + low, next + low + l, high - low);
-        } else {
-          double& cell = through_.at(1, t->kind, 0, l);
-          cell = std::min(cell, here[0] + next[l]);
-        }
-      }
-    }
-  }
-}
-
-void PathSearch::reduce_nodes(double limit, OptionSet& options) const {
+void PathSearch::fix_nodes(double limit, OptionSet& options) const {
   const std::size_t states = task_.graph->num_states(), stride = layers_ + 1;
   // Every open box keeps its own; beyond this they would fill the memory.
   if (states > kMostWindows) return;

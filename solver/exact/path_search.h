@@ -1,17 +1,18 @@
 #pragma once
 
-#include <functional>
-#include <optional>
+#include <algorithm>
 #include <vector>
 
 #include "exact/graph.h"
+#include "exact/kernels.h"
 #include "exact/options.h"
 
 namespace tessera::solver::exact {
 
 /// One stage of a pipeline that the search found.
 struct PathStage {
-  std::size_t group = 0, kind = 0, place = 0;
+  std::size_t group = 0, kind = 0;
+  StagePlace place = StagePlace::middle;
   std::size_t start = 0, length = 0;
   std::uint32_t config = 0;  ///< meaningless for an empty stage
   double prefill_s = 0, decode_s = 0, omega = 0;
@@ -32,25 +33,42 @@ Path price_path(const SearchSpace& space, const Pair& pair, std::vector<PathStag
                 bool true_groups);
 Usage usage_of(const SearchSpace& space, const Path& path);
 
-/// Values by (place, kind, first layer, length).
+/// Weights of arcs by (place, kind, first layer, length). A row holds the arcs of one place, kind
+/// and length, by their first layer; those of first and only stages have one entry, for layer 0.
+/// The last stage takes all layers that are left, so its row serves every length.
 class ArcTable {
  public:
   void reset(std::size_t kinds, std::size_t layers, std::size_t max_length);
-  double& at(std::size_t place, std::size_t kind, std::size_t start, std::size_t length) {
+  double* row(StagePlace place, std::size_t kind, std::size_t length) {
     switch (place) {
-      case 0:
-        return middle(kind, length)[start];
-      case 1:
-        return first_[kind * (max_length_ + 1) + length];
-      case 2:
-        return last_[kind * (layers_ + 1) + start];
-      default:
-        return only_[kind];
+      case StagePlace::middle:
+        return &middle_[(kind * (max_length_ + 1) + length) * (layers_ + 1)];
+      case StagePlace::first:
+        return &first_[kind * (max_length_ + 1) + length];
+      case StagePlace::last:
+        return &last_[kind * (layers_ + 1)];
+      case StagePlace::only:
+        break;
     }
+    return &only_[kind];
   }
-  /// [first layer]
-  double* middle(std::size_t kind, std::size_t length) {
-    return &middle_[(kind * (max_length_ + 1) + length) * (layers_ + 1)];
+  double at(StagePlace place, std::size_t kind, std::size_t start, std::size_t length) {
+    return row(place, kind, length)[start];
+  }
+  /// Lowers the arcs of an option to `base` + `omega_price` * omega, where that is less.
+  /// @param omega [index into the shape's starts]
+  void lower(StagePlace place, std::size_t kind, const ConfigTable::Shape& shape,
+             const Option& option, const double* omega, double base, double omega_price) {
+    double* arcs = row(place, kind, shape.length);
+    if (place == StagePlace::middle && shape.contiguous) {
+      min_scaled(arcs + option.low, omega + option.low, base, omega_price,
+                 option.high - option.low);
+      return;
+    }
+    for (std::size_t i = option.low; i < option.high; ++i) {
+      double& arc = arcs[shape.starts[i]];
+      arc = std::min(arc, base + omega_price * omega[i]);
+    }
   }
 
  private:
@@ -58,9 +76,10 @@ class ArcTable {
   std::vector<double> middle_, first_, last_, only_;
 };
 
-/// Shortest paths through the graph of (state, layers done) with the best option on every arc.
-/// Owns the scratch memory, so one per thread. Call `find` first, the rest refers
-/// to it.
+/// Shortest paths by dynamic programming over a layered, acyclic graph: its nodes are (state,
+/// layers done), an arc is one more stage, weighted by its cheapest option. Under the weights that
+/// Lagrange multipliers give, the shortest path is the bound of the Lagrangian relaxation. Owns the
+/// scratch memory, so one per thread. Call `find` first, the rest refers to it.
 class PathSearch {
  public:
   PathSearch(const SearchSpace& space, const ConfigTable& table) : space_(space), table_(table) {}
@@ -75,8 +94,9 @@ class PathSearch {
   double find(const Task& task, const Weights& weights);
   /// The pipeline that has it.
   Path trace();
-  /// Drops options and nodes of which every pipeline weighs more than `limit`.
-  void reduce(double limit, OptionSet& options);
+  /// Reduced-cost fixing: drops options and nodes of which every pipeline weighs more than `limit`,
+  /// by the distances from the start and to the end around them.
+  void fix_by_reduced_cost(double limit, OptionSet& options);
 
   /// Weight of the best way from a node to the end.
   double to_end(std::size_t state, std::size_t layers_done) const {
@@ -87,17 +107,40 @@ class PathSearch {
     return weights_.prefill[kind] * option.prefill_s + weights_.decode[kind] * option.decode_s +
            weights_.omega * table_.omega(option.config)[index];
   }
+  /// Whether its link is slower than the box allows.
   bool forbidden(const Task& task, std::size_t state, const Transition& transition) const;
+  static bool may_be_empty(const Task& task, const Transition& transition) {
+    return transition.may_be_empty &&
+           task.pair->room_bytes[transition.kind][StagePlace::middle] >= 0;
+  }
 
  private:
+  // Arcs of one transition and one length, for neighbouring first layers.
+  struct ArcRow {
+    const Transition* transition = nullptr;
+    std::size_t length = 0;          // of the stage; 0: empty. Last stages take what is left
+    std::size_t start = 0;           // first layer of the first arc
+    std::size_t size = 0;            // arcs
+    std::size_t tail = 0, head = 0;  // indices of the first arc's nodes in to_end_, from_start_
+  };
+  /// Calls visit(row) for every row of arcs that leave a state, until it returns false.
+  template <class Visit>
+  void visit_arcs(std::size_t state, const Visit& visit) const;
+  /// [arc of the row]
+  const double* weights(const ArcRow& row) {
+    const Transition& t = *row.transition;
+    if (row.length == 0 && !is_last(t.place)) return no_weight_.data();
+    return arcs_.row(t.place, t.kind, row.length) + row.start;
+  }
+
   void price_arcs();
   void search_backward();
   void search_forward();
-  void collect_through();
-  void reduce_nodes(double limit, OptionSet& options) const;
-  const Option* option_of(std::size_t place, std::size_t kind, std::size_t start,
-                          std::size_t length, std::size_t* index) const;
-  bool empty_fits(std::size_t kind) const { return task_.pair->room_bytes[4 * kind] >= 0; }
+  void search_through();
+  void fix_nodes(double limit, OptionSet& options) const;
+  PathStage stage_of(const ArcRow& row, std::size_t start) const;
+  const Option* option_of(StagePlace place, std::size_t kind, std::size_t start, std::size_t length,
+                          std::size_t* index) const;
   void find_windows();
   void reach_forward();
   void reach_backward();
@@ -107,10 +150,13 @@ class PathSearch {
   Task task_;
   Weights weights_;
   std::size_t layers_ = 0, max_length_ = 0;
-  std::vector<std::size_t> shortest_[4], longest_[4];  ///< [place][kind] lengths of options
-  std::vector<std::uint16_t> first_, end_;             ///< [state] nodes worth looking at
-  ArcTable arcs_, through_;
-  std::vector<double> to_end_, from_start_;
+  ByPlace<std::vector<std::size_t>> shortest_, longest_;  ///< [place][kind] lengths of options
+  std::vector<std::uint16_t> first_, end_;                ///< [state] nodes worth looking at
+  ArcTable arcs_;
+  ArcTable through_;               ///< least weight of the rest of a pipeline around every arc
+  std::vector<double> no_weight_;  ///< of empty stages
+  std::vector<double> to_end_,
+      from_start_;  ///< [state][layers done]; to_end_ with a row for the end
 };
 
 }  // namespace tessera::solver::exact

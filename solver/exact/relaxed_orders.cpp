@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exact/kernels.h"
-
 namespace tessera::solver::exact {
 namespace {
 
@@ -16,10 +14,10 @@ constexpr double kRounding = 1e-12;
 constexpr double kFirstRadius = 1, kGrow = 1.5, kShrink = 0.9;
 constexpr double kTowardsModel = 0.6, kLittleGain = 1e-6;
 
-class Relaxation {
+class OrderRelaxation {
  public:
-  Relaxation(const SearchSpace& space, const ConfigTable& table, const Pair& pair, const Box& box,
-             const OptionSet& options)
+  OrderRelaxation(const SearchSpace& space, const ConfigTable& table, const Pair& pair,
+                  const Box& box, const OptionSet& options)
       : space_(space),
         table_(table),
         pair_(pair),
@@ -48,10 +46,10 @@ class Relaxation {
   }
   void price_arcs();
   void search_backward();
-  double arc_weight(std::size_t place, std::size_t start, std::size_t length) {
+  double arc_weight(StagePlace place, std::size_t start, std::size_t length) {
     return arcs_.at(place, kAnyKind, start, length);
   }
-  Arc cheapest(std::size_t place, std::size_t start, std::size_t length) const;
+  Arc cheapest(StagePlace place, std::size_t start, std::size_t length) const;
   PathStage next_stage(std::size_t start);
   void trace();
 
@@ -68,7 +66,7 @@ class Relaxation {
   Path path_;
 };
 
-double Relaxation::evaluate(const PricePoint& at) {
+double OrderRelaxation::evaluate(const PricePoint& at) {
   weights_ = weights_of(space_, pair_, at.multipliers, box_);
   device_price_ = &at.devices;
   price_arcs();
@@ -85,7 +83,7 @@ double Relaxation::evaluate(const PricePoint& at) {
   return value - kRounding * size;
 }
 
-Cut Relaxation::cut() const {
+Cut OrderRelaxation::cut() const {
   Cut cut{usage_of(space_, path_), 0, 0, std::vector<double>(space_.kinds().size(), 0)};
   for (const PathStage& stage : path_.stages) {
     cut.prefill_max = std::max(cut.prefill_max, stage.prefill_s);
@@ -95,44 +93,35 @@ Cut Relaxation::cut() const {
   return cut;
 }
 
-void Relaxation::price_arcs() {
+void OrderRelaxation::price_arcs() {
   arcs_.reset(1, layers_, table_.max_length());
-  for (std::size_t place = 0; place < 4; ++place) {
+  for (const StagePlace place : kStagePlaces) {
     for (std::size_t kind = 0; kind < options_.at[place].size(); ++kind) {
       for (const Option& option : options_.at[place][kind]) {
-        const auto& shape = shape_of(option);
-        const double* omega = table_.omega(option.config);
-        const double base = base_weight(option, kind);
-        if (place == 0 && shape.contiguous) {
-          min_scaled(arcs_.middle(kAnyKind, shape.length) + option.low, omega + option.low, base,
-                     weights_.omega, option.high - option.low);
-          continue;
-        }
-        for (std::size_t i = option.low; i < option.high; ++i) {
-          double& cell = arcs_.at(place, kAnyKind, shape.starts[i], shape.length);
-          cell = std::min(cell, base + weights_.omega * omega[i]);
-        }
+        arcs_.lower(place, kAnyKind, shape_of(option), option, table_.omega(option.config),
+                    base_weight(option, kind), weights_.omega);
       }
     }
   }
 }
 
-void Relaxation::search_backward() {
+void OrderRelaxation::search_backward() {
   const std::size_t longest = table_.max_length();
   to_end_.assign(layers_ + 1, kInfinity);
   for (std::size_t start = layers_; start-- > 0;) {
     const std::size_t left = layers_ - start;
-    double least = left <= longest ? arc_weight(start == 0 ? 3 : 2, start, left) : kInfinity;
+    double least =
+        left <= longest ? arc_weight(stage_place(start == 0, true), start, left) : kInfinity;
     for (std::size_t length = 1; length <= std::min(longest, left - 1); ++length) {
-      least =
-          std::min(least, arc_weight(start == 0 ? 1 : 0, start, length) + to_end_[start + length]);
+      least = std::min(least, arc_weight(stage_place(start == 0, false), start, length) +
+                                  to_end_[start + length]);
     }
     to_end_[start] = least;
   }
 }
 
-Relaxation::Arc Relaxation::cheapest(std::size_t place, std::size_t start,
-                                     std::size_t length) const {
+OrderRelaxation::Arc OrderRelaxation::cheapest(StagePlace place, std::size_t start,
+                                               std::size_t length) const {
   Arc best;
   for (std::size_t kind = 0; kind < options_.at[place].size(); ++kind) {
     for (const Option& option : options_.at[place][kind]) {
@@ -148,13 +137,13 @@ Relaxation::Arc Relaxation::cheapest(std::size_t place, std::size_t start,
   return best;
 }
 
-PathStage Relaxation::next_stage(std::size_t start) {
+PathStage OrderRelaxation::next_stage(std::size_t start) {
   const std::size_t longest = table_.max_length(), left = layers_ - start;
   PathStage stage;
   stage.start = start;
   double least = kInfinity;
   for (std::size_t length = 1; length <= std::min(longest, left); ++length) {
-    const std::size_t place = (start == 0 ? 1u : 0u) + (length == left ? 2u : 0u);
+    const StagePlace place = stage_place(start == 0, length == left);
     const double after = length == left ? 0 : to_end_[start + length];
     const double weight = arc_weight(place, start, length) + after;
     if (weight >= least) continue;
@@ -172,7 +161,7 @@ PathStage Relaxation::next_stage(std::size_t start) {
   return stage;
 }
 
-void Relaxation::trace() {
+void OrderRelaxation::trace() {
   std::vector<PathStage> stages;
   for (std::size_t done = 0; done < layers_; done += stages.back().length) {
     stages.push_back(next_stage(done));
@@ -186,17 +175,17 @@ PricePoint fluid_prices(const SearchSpace& space, const Pair& pair, const FluidB
   PricePoint at{fluid.multipliers(), {}};
   const FluidBound::Prices prices = fluid.prices();
   for (std::size_t k = 0; k < space.kinds().size(); ++k) {
-    at.devices.push_back(prices.memory[k] * std::max(0.0, pair.room_bytes[4 * k]));
+    at.devices.push_back(prices.memory[k] * std::max(0.0, pair.room_bytes[k][StagePlace::middle]));
   }
   return at;
 }
 
-// Kelley's method as in a box of the main search; the model knows prices of devices only near the
-// best ones so far, for far away it promises too much.
+// Maximises the Lagrangian dual by Kelley's cutting planes, as BoxSolver does. Prices of devices
+// stay within a trust region around the best ones so far: farther away the model promises too much.
 RelaxedBound relax_orders(const SearchSpace& space, const ConfigTable& table, const Pair& pair,
                           const Box& box, const OptionSet& options, PricePoint start, double scale,
                           const RelaxEffort& effort) {
-  Relaxation relaxation(space, table, pair, box, options);
+  OrderRelaxation relaxation(space, table, pair, box, options);
   CutModel model(space, pair, box, scale);
   RelaxedBound best;
   best.at = std::move(start);

@@ -24,10 +24,10 @@ struct RelaxEffort {
 /// Prices that are no worse than the fluid bound's.
 PricePoint fluid_prices(const SearchSpace& space, const Pair& pair, const FluidBound& fluid);
 
-/// Where the numbers of devices used are too many for states: the shortest pipeline in which every
-/// kind may stand anywhere and any number of times, at a price for each of its devices, which is
-/// handed back for as many as there are. Unlike in the fluid bound stages stay whole, fit their
-/// device and know their layers.
+/// State-space relaxation, where the numbers of devices used are too many for states: the shortest
+/// pipeline in which every kind may stand anywhere and any number of times. The devices that there
+/// are enter by Lagrangian relaxation: each has a price, which is paid back for as many as there
+/// are. Unlike in the fluid bound stages stay whole, fit their device and know their layers.
 /// @param options what a plan below the cutoff may use within the box (see all_options)
 /// @param scale a typical objective
 RelaxedBound relax_orders(const SearchSpace& space, const ConfigTable& table, const Pair& pair,

@@ -18,7 +18,7 @@ SearchSpace::SearchSpace(const Instance& instance, const PlanRequest& request)
   }
   const Sizes sizes = list_sizes(request);
   merge_groups(sizes);
-  for (const Kind& kind : kinds_) {
+  for (const DeviceKind& kind : kinds_) {
     const auto row = instance.layer_bytes.begin() +
                      static_cast<std::ptrdiff_t>(instance.groups[kind.group].sharding * cells_);
     layer_bytes_.insert(layer_bytes_.end(), row, row + static_cast<std::ptrdiff_t>(cells_));
@@ -98,21 +98,23 @@ Pair SearchSpace::price(std::int64_t prefill_size, std::int64_t decode_size) con
   pair.decode_size = decode_size;
   pair.coefficients =
       objective_coefficients(instance_, instance_.objective, prefill_size, decode_size);
-  for (const Kind& kind : kinds_) {
+  for (const DeviceKind& kind : kinds_) {
     const std::size_t g = kind.group;
     for (std::size_t cell = 0; cell < cells_; ++cell) {
       pair.prefill_s.push_back(prefill.layer_s[g * cells_ + cell]);
       pair.decode_s.push_back(decode.layer_s[g * cells_ + cell]);
     }
-    for (std::size_t i = 0; i < 4; ++i) {
-      const StagePlace place{(i & 1) != 0, (i & 2) != 0};
+    pair.prefill_end_s.emplace_back();
+    pair.decode_end_s.emplace_back();
+    pair.room_bytes.emplace_back();
+    for (const StagePlace place : kStagePlaces) {
       const auto ends = [&](const PhaseCosts& costs) {
-        return (place.first ? costs.first_s[g] : 0) + (place.last ? costs.last_s[g] : 0);
+        return (is_first(place) ? costs.first_s[g] : 0) + (is_last(place) ? costs.last_s[g] : 0);
       };
-      pair.prefill_end_s.push_back(ends(prefill));
-      pair.decode_end_s.push_back(ends(decode));
-      pair.room_bytes.push_back(instance_.groups[g].usable_bytes * (1 + kMemorySlack) -
-                                instance_.fixed_bytes(g, place, prefill, decode));
+      pair.prefill_end_s.back()[place] = ends(prefill);
+      pair.decode_end_s.back()[place] = ends(decode);
+      pair.room_bytes.back()[place] = instance_.groups[g].usable_bytes * (1 + kMemorySlack) -
+                                      instance_.fixed_bytes(g, place, prefill, decode);
     }
   }
   pair.prefill_link_s = &prefill.link_s;

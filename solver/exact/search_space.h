@@ -12,21 +12,22 @@
 namespace tessera::solver::exact {
 
 /// Groups whose devices cost and hold the same, wherever they stand; only links tell them apart.
-struct Kind {
+/// Searching kinds and not devices leaves out symmetric plans.
+struct DeviceKind {
   std::size_t group = 0;             ///< one of them, for its costs
   std::vector<std::size_t> members;  ///< ascending groups
   double count = 0;                  ///< positions that the request offers to this kind
 };
 
 /// All numbers of one pair of micro-batch sizes, laid out for the inner loops. A cell is
-/// class * num_bits + bit, a place is StagePlace::index().
+/// class * num_bits + bit.
 struct Pair {
   std::int64_t prefill_size = 1, decode_size = 1;
   ObjectiveCoefficients coefficients;
-  std::vector<double> prefill_s, decode_s;          ///< [kind][cell] seconds per layer
-  std::vector<double> prefill_end_s, decode_end_s;  ///< [kind][place] embedding and LM head
-  std::vector<double> room_bytes;                   ///< [kind][place] for layers; may be negative
-  const std::vector<double>* prefill_link_s = nullptr;  ///< [group][group]
+  std::vector<double> prefill_s, decode_s;                   ///< [kind][cell] seconds per layer
+  std::vector<ByPlace<double>> prefill_end_s, decode_end_s;  ///< [kind] embedding and LM head
+  std::vector<ByPlace<double>> room_bytes;                   ///< [kind] for layers; may be negative
+  const std::vector<double>* prefill_link_s = nullptr;       ///< [group][group]
   const std::vector<double>* decode_link_s = nullptr;
   /// No plan has a smaller Tp, Td: all devices at their best rate; links of a fixed order.
   double least_prefill_max_s = 0, least_decode_max_s = 0;
@@ -46,7 +47,7 @@ class SearchSpace {
 
   const Instance& instance() const { return instance_; }
   const std::optional<std::vector<std::size_t>>& order() const { return order_; }
-  const std::vector<Kind>& kinds() const { return kinds_; }
+  const std::vector<DeviceKind>& kinds() const { return kinds_; }
   std::size_t kind_of(std::size_t group) const { return kind_of_[group]; }
   const std::vector<Pair>& pairs() const { return pairs_; }
   const std::vector<std::string>& notes() const { return notes_; }
@@ -78,7 +79,7 @@ class SearchSpace {
   std::optional<std::vector<std::size_t>> order_;
   std::size_t cells_ = 0, positions_ = 0;
   double omega_limit_ = kInfinity;
-  std::vector<Kind> kinds_;
+  std::vector<DeviceKind> kinds_;
   std::vector<std::size_t> kind_of_;
   std::vector<double> layer_bytes_;  ///< [kind][cell]
   std::vector<Pair> pairs_;

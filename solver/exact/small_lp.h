@@ -5,9 +5,10 @@
 
 namespace tessera::solver::exact {
 
-/// maximise c x subject to A x <= b, x >= 0, with b >= 0 so that x = 0 is feasible: the simplex
-/// method on a dense tableau, for a dozen columns and a few dozen rows. A wrong or unfinished
-/// answer is still feasible up to rounding, and nobody relies on its being optimal.
+/// Linear programming: maximise c x subject to A x <= b, x >= 0, with b >= 0 so that x = 0 is
+/// feasible. The primal simplex method on a dense tableau, for a dozen columns and a few dozen
+/// rows. A wrong or unfinished answer is still feasible up to rounding, and nobody relies on its
+/// being optimal.
 class SmallLp {
  public:
   SmallLp(std::size_t columns, std::vector<double> cost)

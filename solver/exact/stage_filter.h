@@ -8,10 +8,11 @@
 
 namespace tessera::solver::exact {
 
-/// Tells which configurations can be part of a plan below the cutoff, by what they cost above the
-/// fluid bound: a stage's layers at the fluid's prices, less what the fluid pays for these layers,
-/// plus the price of the memory that the stage leaves idle. Configurations multiply with bitwidths
-/// and with layers of several shapes, and most of them go here before they take memory.
+/// Reduced-cost fixing against the fluid bound: tells which configurations can be part of a plan
+/// below the cutoff. The reduced cost of a stage is that of its layers at the fluid's prices, less
+/// what the fluid pays for these layers, plus the price of the memory that the stage leaves idle.
+/// Configurations multiply with bitwidths and with layers of several shapes, and most of them go
+/// here before they take memory.
 class StageFilter {
  public:
   StageFilter(const SearchSpace& space, double cutoff) : space_(space), cutoff_(cutoff) {}

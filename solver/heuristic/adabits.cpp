@@ -153,10 +153,8 @@ class Adabits final : public Planner {
     const PhaseCosts& decode = instance.decode(sizes.second);
     std::vector<double> bytes;
     for (std::size_t g = 0; g < instance.groups.size(); ++g) {
-      for (const bool first : {false, true}) {
-        for (const bool last : {false, true}) {
-          bytes.push_back(instance.fixed_bytes(g, {first, last}, prefill, decode));
-        }
+      for (const StagePlace place : kStagePlaces) {
+        bytes.push_back(instance.fixed_bytes(g, place, prefill, decode));
       }
     }
     return bytes;

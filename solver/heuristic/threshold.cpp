@@ -94,11 +94,11 @@ class Filling {
 
   /// What stage k has for layers.
   Room room_of(const Candidate& c, std::size_t k, double most_s) const {
-    const StagePlace place{k == 0, k + 1 == c.order.size()};
+    const StagePlace place = place_at(k, c.order.size());
     Room room{most_s, instance_.groups[c.order[k]].usable_bytes -
                           instance_.fixed_bytes(c.order[k], place, prefill_, decode_)};
-    if (place.first) room.s -= end_s(c.order[k], true);
-    if (place.last) room.s -= end_s(c.order[k], false);
+    if (is_first(place)) room.s -= end_s(c.order[k], true);
+    if (is_last(place)) room.s -= end_s(c.order[k], false);
     return room;
   }
 
@@ -120,8 +120,8 @@ class Filling {
     return best;
   }
 
-  /// Raises bitwidths while there is room, the one first that gains most omega for the larger of
-  /// the shares of time and memory that it takes.
+  /// Raises bitwidths while there is room. Greedy: the largest fall of omega first, relative to the
+  /// larger of the shares of time and memory that it takes.
   void spend(Candidate& c, std::size_t k, double most_s) const {
     Room room = room_of(c, k, most_s);
     for (std::size_t i = c.first_layer[k]; i < c.first_layer[k + 1]; ++i) {

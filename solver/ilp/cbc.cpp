@@ -71,7 +71,7 @@ void load(const LinearModel& model, OsiClpSolverInterface& solver) {
 }
 
 // CBC clones its handlers, so what they share lives outside. Nothing is thrown through CBC: an
-// exception is parked here, the search stops, and solve_mip throws it again.
+// exception is kept here, the search stops, and solve_mip throws it again.
 struct Watch {
   const MipLimits* limits = nullptr;
   std::exception_ptr failure;
@@ -111,7 +111,7 @@ class Handler : public CbcEventHandler {
     if (watch_->failure) return stop;
     try {
       if (watch_->should_stop()) return stop;
-      if (is_whole(*getModel())) {
+      if (is_main_model(*getModel())) {
         if (which == node) {
           watch_->bound = std::max(watch_->bound, getModel()->getBestPossibleObjValue());
         }
@@ -129,7 +129,7 @@ class Handler : public CbcEventHandler {
  private:
   // Heuristics of CBC search restricted copies of the model with the same handler; their bounds say
   // nothing about the whole, and their columns may be others.
-  bool is_whole(const CbcModel& model) const {
+  bool is_main_model(const CbcModel& model) const {
     constexpr int kSubmodel = 2048;
     return model.parentModel() == nullptr && (model.specialOptions() & kSubmodel) == 0 &&
            model.getNumCols() == watch_->num_columns;

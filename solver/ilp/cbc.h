@@ -41,7 +41,7 @@ void write_coin(const LinearModel& model, const std::string& path, ModelFormat f
 /// @throws Error{invalid_argument} for what is no such file.
 LinearModel read_coin(const std::string& path, ModelFormat format);
 
-/// Linear relaxation on COIN-OR CLP that is solved again and again with changed costs and bounds,
+/// A linear programme on COIN-OR CLP that is solved again and again with changed costs and bounds,
 /// from the previous basis.
 class LpSolver {
  public:

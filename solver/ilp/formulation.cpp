@@ -5,21 +5,21 @@
 
 namespace tessera::solver {
 
-Formulation::Formulation(const PairProblem& problem, const FormulationWindows& windows, bool named)
+Formulation::Formulation(const Subproblem& problem, const VariableBounds& bounds, bool named)
     : problem_(problem),
       instance_(problem.instance),
-      windows_(windows),
+      bounds_(bounds),
       named_(named),
       positions_(problem.num_positions()),
       groups_(instance_.groups.size()),
       layers_(instance_.num_layers()),
       bits_(instance_.num_bits()),
       cells_(bits_ * static_cast<std::size_t>(instance_.num_classes)) {
-  unit_ = std::max(1e-12, std::fabs(windows.objective_scale)) / 1000;
+  unit_ = std::max(1e-12, std::fabs(bounds.objective_scale)) / 1000;
   prefill_unit_ = problem.time_unit_s(problem.prefill);
   decode_unit_ = problem.time_unit_s(problem.decode);
   if (named_) name_groups();
-  find_whole_layers();
+  find_integral_layers();
   add_times();
   add_positions();
   add_boundaries();
@@ -66,8 +66,8 @@ std::string Formulation::cell_name(std::size_t cell) const {
 
 void Formulation::add_times() {
   const ObjectiveCoefficients& c = problem_.coefficients;
-  const auto& p = windows_.prefill_max_s;
-  const auto& d = windows_.decode_max_s;
+  const auto& p = bounds_.prefill_max_s;
+  const auto& d = bounds_.decode_max_s;
   tp_ = model_.add_column(p.low / prefill_unit_, p.high / prefill_unit_,
                           c.prefill_max * prefill_unit_ / unit_, false, "prefill_max");
   td_ = model_.add_column(d.low / decode_unit_, d.high / decode_unit_,
@@ -95,22 +95,22 @@ void Formulation::add_positions() {
 
 void Formulation::add_boundaries() {
   for (std::size_t j = 0; j < positions_; ++j) {
-    const Window& w = windows_.end_layer[j];
+    const Interval& w = bounds_.end_layer[j];
     e_.push_back(
-        model_.add_column(w.low, w.high, 0, true, label("layers_done_after_stage{}", j + 1)));
+        model_.add_column(w.low, w.high, 0, true, make_name("layers_done_after_stage{}", j + 1)));
   }
   s_.assign(layers_ * positions_, kNone);
   for (std::size_t j = 0; j < positions_; ++j) {
-    const Window& w = windows_.end_layer[j];
+    const Interval& w = bounds_.end_layer[j];
     Terms sum{{e_[j], -1.0}};
     for (std::size_t i = 0; i < layers_; ++i) {
       const auto index = static_cast<double>(i);
       if (index < w.low || index >= w.high) continue;
       s_[i * positions_ + j] =
-          model_.add_column(0, 1, 0, true, label("layer{}_by_stage{}", i, j + 1));
+          model_.add_column(0, 1, 0, true, make_name("layer{}_by_stage{}", i, j + 1));
       sum.emplace_back(s_[i * positions_ + j], 1.0);
     }
-    model_.add_row(-w.low, -w.low, std::move(sum), label("layers_done_after_stage{}", j + 1));
+    model_.add_row(-w.low, -w.low, std::move(sum), make_name("layers_done_after_stage{}", j + 1));
   }
   for (std::size_t j = 0; j < positions_; ++j) {
     for (std::size_t i = 0; i < layers_; ++i) {
@@ -119,12 +119,12 @@ void Formulation::add_boundaries() {
       const std::size_t next = i + 1 < layers_ ? s_[(i + 1) * positions_ + j] : kNone;
       if (next != kNone) {
         model_.add_row(0, kFree, {{here, 1.0}, {next, -1.0}},
-                       label("layer{}_by_stage{}_if_next", i, j + 1));
+                       make_name("layer{}_by_stage{}_if_next", i, j + 1));
       }
       const std::size_t later = j + 1 < positions_ ? s_[i * positions_ + j + 1] : kNone;
       if (later != kNone) {
         model_.add_row(0, kFree, {{later, 1.0}, {here, -1.0}},
-                       label("layer{}_by_stage{}_stays", i, j + 1));
+                       make_name("layer{}_by_stage{}_stays", i, j + 1));
       }
     }
   }
@@ -132,7 +132,7 @@ void Formulation::add_boundaries() {
 
 bool Formulation::may_hold(std::size_t layer, std::size_t j) const {
   const auto index = static_cast<double>(layer);
-  return index < windows_.end_layer[j].high && (j == 0 || index >= windows_.end_layer[j - 1].low);
+  return index < bounds_.end_layer[j].high && (j == 0 || index >= bounds_.end_layer[j - 1].low);
 }
 
 void Formulation::add_s(Terms& terms, double& constant, std::size_t layer, std::size_t j,
@@ -140,7 +140,7 @@ void Formulation::add_s(Terms& terms, double& constant, std::size_t layer, std::
   const std::size_t column = s_[layer * positions_ + j];
   if (column != kNone) {
     terms.emplace_back(column, factor);
-  } else if (static_cast<double>(layer) < windows_.end_layer[j].low) {
+  } else if (static_cast<double>(layer) < bounds_.end_layer[j].low) {
     constant += factor;
   }
 }
@@ -150,17 +150,17 @@ double Formulation::most(std::size_t j, std::size_t g, std::size_t cell) const {
   const std::size_t bit = cell % bits_;
   if (!instance_.allowed_at(g, bit)) return 0;
   if (problem_.order && (*problem_.order)[j] != g) return 0;
-  double fixed = problem_.fixed_bytes(g, {j == 0, j + 1 == positions_});
-  if (!problem_.order) fixed = std::min(fixed, problem_.fixed_bytes(g, {j == 0, true}));
+  double fixed = problem_.fixed_bytes(g, place_at(j, positions_));
+  if (!problem_.order) fixed = std::min(fixed, problem_.fixed_bytes(g, stage_place(j == 0, true)));
   const double room = instance_.groups[g].usable_bytes * (1 + kMemorySlack) - fixed;
   if (room < 0) return 0;
-  double limit = windows_.end_layer[j].high - (j == 0 ? 0 : windows_.end_layer[j - 1].low);
+  double limit = bounds_.end_layer[j].high - (j == 0 ? 0 : bounds_.end_layer[j - 1].low);
   const auto fit = [&](double total, double each) {
     if (each > 0 && total < kFree) limit = std::min(limit, std::floor(total / each * (1 + 1e-7)));
   };
   fit(room * (1 + kMemorySlack), instance_.layer_bytes_at(g, cls, bit));
-  fit(windows_.prefill_max_s.high, instance_.layer_s(problem_.prefill, g, cls, bit));
-  fit(windows_.decode_max_s.high, instance_.layer_s(problem_.decode, g, cls, bit));
+  fit(bounds_.prefill_max_s.high, instance_.layer_s(problem_.prefill, g, cls, bit));
+  fit(bounds_.decode_max_s.high, instance_.layer_s(problem_.decode, g, cls, bit));
   return std::max(0.0, limit);
 }
 
@@ -192,21 +192,21 @@ void Formulation::add_shares() {
       for (std::size_t b = 0; b < bits_; ++b) {
         const double omega = instance_.omega_at(i, b);
         const std::size_t z =
-            model_.add_column(0, 1, instance_.theta * omega / unit_, whole_[i] != 0,
-                              label("layer{}_stage{}_{}bit", i, j + 1, instance_.bitwidths[b]));
+            model_.add_column(0, 1, instance_.theta * omega / unit_, integral_[i] != 0,
+                              make_name("layer{}_stage{}_{}bit", i, j + 1, instance_.bitwidths[b]));
         z_[(i * positions_ + j) * bits_ + b] = z;
         share.emplace_back(z, 1.0);
         quality.emplace_back(z, omega);
       }
       model_.add_row(-constant, -constant, std::move(share),
-                     label("one_bitwidth_layer{}_stage{}", i, j + 1));
+                     make_name("one_bitwidth_layer{}_stage{}", i, j + 1));
     }
   }
   const auto limit = problem_.omega_limit();
   if (!limit) return;
   const double scale = std::max(1e-9, std::fabs(*limit)) / 1000;
   for (auto& [column, omega] : quality) omega /= scale;
-  model_.add_row(-kFree, *limit / scale, std::move(quality), label("quality_floor"));
+  model_.add_row(-kFree, *limit / scale, std::move(quality), make_name("quality_floor"));
 }
 
 void Formulation::add_count_rows() {
@@ -231,7 +231,7 @@ void Formulation::add_count_rows() {
       model_.add_row(0, 0, std::move(row),
                      named_ ? fmt::format("counted_stage{}_{}", j + 1, cell_name(cell)) : "");
     }
-    model_.add_row(0, 0, std::move(stage), label("layers_of_stage{}", j + 1));
+    model_.add_row(0, 0, std::move(stage), make_name("layers_of_stage{}", j + 1));
   }
 }
 
@@ -239,8 +239,8 @@ void Formulation::add_count_rows() {
 void Formulation::add_memory_rows(std::size_t j) {
   const bool first = j == 0;
   for (std::size_t g = 0; g < groups_; ++g) {
-    const double middle = problem_.fixed_bytes(g, {first, false});
-    const double end = problem_.fixed_bytes(g, {first, true});
+    const double middle = problem_.fixed_bytes(g, stage_place(first, false));
+    const double end = problem_.fixed_bytes(g, stage_place(first, true));
     const double usable = std::max(1.0, instance_.groups[g].usable_bytes);
     const double scale = usable / 1000;
     const double room = instance_.groups[g].usable_bytes * (1 + kMemorySlack);
@@ -253,13 +253,14 @@ void Formulation::add_memory_rows(std::size_t j) {
     }
     bytes.emplace_back(x_[j * groups_ + g], (middle - room) / scale);
     bytes.emplace_back(y_[j * groups_ + g], (end - middle) / scale);
-    model_.add_row(-kFree, 0, std::move(bytes), label("memory_stage{}_group{}", j + 1, g));
+    model_.add_row(-kFree, 0, std::move(bytes), make_name("memory_stage{}_group{}", j + 1, g));
     if (problem_.order || layers.empty()) continue;
     // Not the most of any one bitwidth: where one is slow and another large, a mix of both can have
     // more layers than either alone.
-    layers.emplace_back(x_[j * groups_ + g], -most_layers(problem_, j, g, windows_.prefill_max_s,
-                                                          windows_.decode_max_s));
-    model_.add_row(-kFree, 0, std::move(layers), label("most_layers_stage{}_group{}", j + 1, g));
+    layers.emplace_back(x_[j * groups_ + g],
+                        -most_layers(problem_, j, g, bounds_.prefill_max_s, bounds_.decode_max_s));
+    model_.add_row(-kFree, 0, std::move(layers),
+                   make_name("most_layers_stage{}_group{}", j + 1, g));
   }
 }
 
@@ -282,21 +283,21 @@ void Formulation::add_time_rows(std::size_t j) {
     const char* name;
     double unit;
     std::size_t slowest;
-    const Window& window;
+    const Interval& interval;
   };
   for (const Phase& phase :
-       {Phase{problem_.prefill, "prefill", prefill_unit_, tp_, windows_.prefill_max_s},
-        Phase{problem_.decode, "decode", decode_unit_, td_, windows_.decode_max_s}}) {
+       {Phase{problem_.prefill, "prefill", prefill_unit_, tp_, bounds_.prefill_max_s},
+        Phase{problem_.decode, "decode", decode_unit_, td_, bounds_.decode_max_s}}) {
     Terms stage{{phase.slowest, -1.0}};
     for (std::size_t g = 0; g < groups_; ++g) {
       Terms here = stage_time(phase.costs, phase.unit, j, g);
       stage.insert(stage.end(), here.begin(), here.end());
-      if (problem_.order || phase.window.high >= kFree) continue;
-      here.emplace_back(x_[j * groups_ + g], -phase.window.high / phase.unit);
+      if (problem_.order || phase.interval.high >= kFree) continue;
+      here.emplace_back(x_[j * groups_ + g], -phase.interval.high / phase.unit);
       model_.add_row(-kFree, 0, std::move(here),
-                     label("{}_time_stage{}_group{}", phase.name, j + 1, g));
+                     make_name("{}_time_stage{}_group{}", phase.name, j + 1, g));
     }
-    model_.add_row(-kFree, 0, std::move(stage), label("{}_time_stage{}", phase.name, j + 1));
+    model_.add_row(-kFree, 0, std::move(stage), make_name("{}_time_stage{}", phase.name, j + 1));
   }
 }
 
@@ -314,15 +315,15 @@ void Formulation::add_group_rows() {
       decode.insert(decode.end(), d.begin(), d.end());
       used.emplace_back(x_[j * groups_ + g], 1.0);
     }
-    model_.add_row(-kFree, 0, std::move(prefill), label("prefill_time_group{}", g));
-    model_.add_row(-kFree, 0, std::move(decode), label("decode_time_group{}", g));
-    model_.add_row(-kFree, count, std::move(used), label("devices_group{}", g));
+    model_.add_row(-kFree, 0, std::move(prefill), make_name("prefill_time_group{}", g));
+    model_.add_row(-kFree, 0, std::move(decode), make_name("decode_time_group{}", g));
+    model_.add_row(-kFree, count, std::move(used), make_name("devices_group{}", g));
   }
 }
 
 // T >= link(g, h) where position j runs on g and j + 1 on h; rows only where that could bind.
 void Formulation::add_link_rows() {
-  if (problem_.order) return;  // a constant, in the windows of Tp and Td
+  if (problem_.order) return;  // a constant, in the bounds of Tp and Td
   const auto add = [&](const PhaseCosts& costs, const char* phase, double unit, std::size_t slowest,
                        double low) {
     for (std::size_t g = 0; g < groups_; ++g) {
@@ -334,13 +335,13 @@ void Formulation::add_link_rows() {
           model_.add_row(
               low / unit - gain, kFree,
               {{slowest, 1.0}, {x_[j * groups_ + g], -gain}, {x_[(j + 1) * groups_ + h], -gain}},
-              label("{}_link_stage{}_group{}_group{}", phase, j + 1, g, h));
+              make_name("{}_link_stage{}_group{}_group{}", phase, j + 1, g, h));
         }
       }
     }
   };
-  add(problem_.prefill, "prefill", prefill_unit_, tp_, windows_.prefill_max_s.low);
-  add(problem_.decode, "decode", decode_unit_, td_, windows_.decode_max_s.low);
+  add(problem_.prefill, "prefill", prefill_unit_, tp_, bounds_.prefill_max_s.low);
+  add(problem_.decode, "decode", decode_unit_, td_, bounds_.decode_max_s.low);
 }
 
 // Which positions exist (a prefix of them), which of them is the last, and who may be empty.
@@ -356,15 +357,15 @@ void Formulation::add_occupancy_rows(std::size_t j) {
     if (j + 1 < positions_) last.emplace_back(x_[next], 1.0);
     if (!problem_.order) {
       model_.add_row(0, kFree, {{x_[here], 1.0}, {y_[here], -1.0}},
-                     label("last_is_here_stage{}_group{}", j + 1, g));
+                     make_name("last_is_here_stage{}_group{}", j + 1, g));
     }
     const bool must_hold = j == 0 || !instance_.allow_empty_stage;
     occupied.emplace_back(must_hold ? x_[here] : y_[here], -1.0);
   }
-  model_.add_row(0, kFree, std::move(occupied), label("occupied_stage{}", j + 1));
+  model_.add_row(0, kFree, std::move(occupied), make_name("occupied_stage{}", j + 1));
   if (problem_.order) return;
-  model_.add_row(all || j < 2 ? 1 : 0, 1, std::move(exists), label("exists_stage{}", j + 1));
-  model_.add_row(0, 0, std::move(last), label("last_stage{}", j + 1));
+  model_.add_row(all || j < 2 ? 1 : 0, 1, std::move(exists), make_name("exists_stage{}", j + 1));
+  model_.add_row(0, 0, std::move(last), make_name("last_stage{}", j + 1));
 }
 
 void Formulation::add_objective_rows() {
@@ -382,9 +383,9 @@ void Formulation::add_objective_rows() {
     }
   }
   if (c.round <= 0) return;
-  model_.add_row(-kFree, 0, std::move(sum), label("decode_round_one_by_one"));
+  model_.add_row(-kFree, 0, std::move(sum), make_name("decode_round_one_by_one"));
   model_.add_row(-kFree, 0, {{round_, -1.0}, {td_, c.round_micro_batches}},
-                 label("decode_round_steady"));
+                 make_name("decode_round_steady"));
 }
 
 }  // namespace tessera::solver

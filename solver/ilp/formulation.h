@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "ilp/bound_tightening.h"
 #include "ilp/linear_model.h"
-#include "ilp/pair_problem.h"
-#include "ilp/windows.h"
+#include "ilp/subproblem.h"
 
 namespace tessera::solver {
 
-/// The "prefix + counts" integer programme of planner.md section 3 for one pair of micro-batch
-/// sizes:
+/// The mixed-integer linear programme of one subproblem, in the "prefix + counts" form
+/// (solver/README.md, Integer programme):
 ///   s_ij = 1: layer i is on a position <= j (binary);  E_j = sum_i s_ij;
 ///   c_jgkb: layers of class k at bit b on position j, which runs on group g;
 ///   z_ijb: share of layer i at bit b on position j (continuous: for fixed s and c its system is a
@@ -26,7 +26,7 @@ namespace tessera::solver {
 class Formulation {
  public:
   /// `named`: columns and rows get names, for files.
-  Formulation(const PairProblem& problem, const FormulationWindows& windows, bool named = false);
+  Formulation(const Subproblem& problem, const VariableBounds& bounds, bool named = false);
 
   const LinearModel& model() const { return model_; }
   double to_model(double objective) const { return objective / unit_; }
@@ -36,24 +36,24 @@ class Formulation {
   /// The plan behind the column values: boundaries and counts rounded, bits recovered exactly.
   /// Absent when they do not add up (numerical trouble).
   std::optional<Candidate> decode(const std::vector<double>& x) const;
-  /// Column values of a plan of this pair that breaks nothing; absent when the order differs or a
-  /// window excludes it.
+  /// Column values of a plan of this pair that breaks nothing; absent when the order differs or the
+  /// bounds of a variable exclude it.
   std::optional<std::vector<double>> encode(const Candidate& plan) const;
 
  private:
   using Terms = std::vector<LinearModel::Term>;
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  // One column per group: the share of a layer at a bit (or at any) on position j, which runs on
-  // that group.
-  struct Split {
+  // The linearised products of "layer at a bit (or at any) on position j" and "position j runs on
+  // group g": one column per group.
+  struct Product {
     std::size_t layer = 0, position = 0;
     std::optional<std::size_t> bit;
     std::vector<std::size_t> columns;
   };
 
   template <class... Args>
-  std::string label(fmt::format_string<Args...> format, Args&&... args) const {
+  std::string make_name(fmt::format_string<Args...> format, Args&&... args) const {
     return named_ ? fmt::format(format, std::forward<Args>(args)...) : std::string();
   }
   static std::string plain_name(const std::string& text);
@@ -81,26 +81,26 @@ class Formulation {
   void add_link_rows();
   void add_occupancy_rows(std::size_t j);
   void add_objective_rows();
-  void find_whole_layers();
+  void find_integral_layers();
   void add_side_row(const Row& row);
   void add_term(Terms& terms, double& constant, const RowTerm& term);
   void add_layer_term(Terms& terms, double& constant, const RowTerm& term);
   void add_presence(Terms& terms, double& constant, const RowTerm& term, std::size_t j,
                     double factor) const;
-  const Split& split(const RowTerm& term, std::size_t j);
+  const Product& product_of(const RowTerm& term, std::size_t j);
   Terms stage_time(const PhaseCosts& costs, double unit, std::size_t j, std::size_t g) const;
 
-  const PairProblem& problem_;
+  const Subproblem& problem_;
   const Instance& instance_;
-  const FormulationWindows& windows_;
+  const VariableBounds& bounds_;
   bool named_ = false;
   std::size_t positions_ = 0, groups_ = 0, layers_ = 0, bits_ = 0, cells_ = 0;
   double unit_ = 1, prefill_unit_ = 1, decode_unit_ = 1;
   LinearModel model_;
   std::size_t tp_ = 0, td_ = 0, round_ = 0;
   std::vector<std::size_t> s_, e_, z_, c_, x_, y_;
-  std::vector<std::uint8_t> whole_;  ///< [layer] 1: a side constraint names its bits
-  std::vector<Split> splits_;
+  std::vector<std::uint8_t> integral_;  ///< [layer] 1: a side constraint names its bits
+  std::vector<Product> products_;
   std::vector<std::string> tags_;  ///< [group] where named
   int num_side_rows_ = 0;
 };

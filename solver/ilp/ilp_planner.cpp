@@ -1,4 +1,4 @@
-#include "ilp/pair_search.h"
+#include "ilp/ilp_search.h"
 #include "src/exhausted.h"
 #include "tessera/solver/model_dump.h"
 #include "tessera/solver/planner.h"
@@ -19,7 +19,7 @@ class IlpPlanner : public Planner {
 
   PlanResult plan(const Instance& instance, const PlanRequest& request) const override {
     if (auto refusal = refuse_hopeless(instance, request)) return *std::move(refusal);
-    return PairSearch(instance, request).run();
+    return IlpSearch(instance, request).run();
   }
 };
 
@@ -28,7 +28,7 @@ class IlpPlanner : public Planner {
 std::optional<Violation> write_model(const Instance& instance, const PlanRequest& request,
                                      const std::string& path) {
   if (auto violation = find_obvious_infeasibility(instance, request)) return violation;
-  return PairSearch(instance, request).write(path);
+  return IlpSearch(instance, request).write(path);
 }
 
 std::unique_ptr<Planner> make_ilp_planner() { return std::make_unique<IlpPlanner>(); }

@@ -73,9 +73,9 @@ class OffloadLp {
     solver.clear_costs();
     solver.set_bounds(latency_, 0, latency * (1 + 1e-9));
     for (const std::size_t first : first_share_) {
-      for (const std::size_t kind : {wg, cg, hg}) {
-        solver.set_cost(first + kind + 1, 1);
-        solver.set_cost(first + kind + 2, 2);
+      for (const std::size_t device_share : {wg, cg, hg}) {
+        solver.set_cost(first + device_share + 1, 1);
+        solver.set_cost(first + device_share + 2, 2);
       }
     }
     if (solver.minimise().outcome == LpSolver::Outcome::optimal) x = solver.values();
@@ -88,8 +88,11 @@ class OffloadLp {
       const bool on_disk = i == wd || i == cd || i == hd;
       lp_.add_column(0, on_disk && !stage.has_disk ? 0 : 1);
     }
-    for (const std::size_t kind : {wg, cg, hg})
-      lp_.add_row(1, 1, {{first + kind, 1}, {first + kind + 1, 1}, {first + kind + 2, 1}});
+    for (const std::size_t device_share : {wg, cg, hg})
+      lp_.add_row(1, 1,
+                  {{first + device_share, 1},
+                   {first + device_share + 1, 1},
+                   {first + device_share + 2, 1}});
     const std::size_t prefill = lp_.add_column(0, kFree), decode = lp_.add_column(0, kFree);
     const std::size_t host = lp_.add_column(0, kFree);
     for (const OffloadTerm& t : stage.prefill) at_least(prefill, t, stage.prefill_end_s, first, 1);

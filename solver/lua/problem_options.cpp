@@ -59,7 +59,8 @@ void read_quality(lua_State* L, const lua_kit::Options& options, solver::Problem
   }
   if (quality.given("max_omega")) problem.max_omega = quality.number("max_omega");
   lua_pop(L, 1);
-  // planner.md: the quality-constrained form has theta = 0 unless the script prices omega as well.
+  // The quality-constrained form (solver/README.md, Objective) has theta = 0 unless the script
+  // prices omega as well.
   if (!options.given("theta")) problem.theta = 0;
 }
 

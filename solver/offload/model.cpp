@@ -72,9 +72,9 @@ OffloadModel offload_model(const Problem& problem, const Instance& instance,
       layers.push_back({&serving.model.layer(static_cast<std::int64_t>(i)),
                         instance.bitwidths[candidate.bit[i]]});
     }
-    model.stages.push_back(build_stage(serving, sizes, devices[k],
-                                       {k == 0, k + 1 == devices.size()}, layers,
-                                       sharers[cluster.devices[devices[k]].node_index], settings));
+    model.stages.push_back(build_stage(serving, sizes, devices[k], place_at(k, devices.size()),
+                                       layers, sharers[cluster.devices[devices[k]].node_index],
+                                       settings));
     if (k == 0) continue;
     const Link link = cluster.link(devices[k - 1], devices[k]);
     const double token_bytes = sizes.block * sizes.hidden * kHiddenBytes;

@@ -105,8 +105,8 @@ class StageBuilder {
 
   void set_ends(OffloadStage& stage) const {
     const bool head_here =
-        serving_.memory == cost::MemoryPreset::llm_pq ? place_.first : place_.last;
-    if (place_.first) {
+        serving_.memory == cost::MemoryPreset::llm_pq ? is_first(place_) : is_last(place_);
+    if (is_first(place_)) {
       stage.prefill_end_s +=
           latency_->embedding_s(serving_.model, sizes_.block * sizes_.prompt).value;
       stage.decode_end_s += latency_->embedding_s(serving_.model, sizes_.block).value;
@@ -120,8 +120,7 @@ class StageBuilder {
 
   void set_device_memory(OffloadStage& stage) const {
     stage.usable_bytes = device_.memory_bytes - cost::reserve_bytes(device_, query());
-    stage.embedding_bytes =
-        cost::embedding_bytes(serving_.model, place_.first, place_.last, query());
+    stage.embedding_bytes = cost::embedding_bytes(serving_.model, place_, query());
     // What is not at home here comes through two buffers, one filled while the other is used.
     stage.weights.slope[wg] = weights_;
     stage.weights.slope[wc] = stage.weights.slope[wd] = 2 * largest_layer_;
@@ -137,11 +136,9 @@ class StageBuilder {
       term.slope[hc] = term.slope[hd] = hidden_bytes(sizes_.batch, tokens);
     };
     set(stage.device_prefill, sizes_.max_prompt,
-        cost::prefill_activation_bytes(serving_.model, whole_prompts, batch, place_.first,
-                                       place_.last, query()));
+        cost::prefill_activation_bytes(serving_.model, whole_prompts, batch, place_, query()));
     set(stage.device_decode, 1,
-        cost::decode_activation_bytes(serving_.model, whole_prompts, batch, place_.first,
-                                      place_.last, query()));
+        cost::decode_activation_bytes(serving_.model, whole_prompts, batch, place_, query()));
     stage.device_decode.slope[cg] += batch_layer_cache_;  // the batch's cache of one layer, grown
   }
 

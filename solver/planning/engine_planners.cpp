@@ -62,7 +62,7 @@ class EnginePlanner : public ProblemPlanner {
                   "ts.plan.group");
     }
     const PlanResult result =
-        plan_grouped(*planner_, instance, request, static_cast<std::size_t>(options.group));
+        plan_layer_blocks(*planner_, instance, request, static_cast<std::size_t>(options.group));
     if (!result.candidate) return why_none(result);
     // A planner that knows nothing of side constraints may break them.
     if (!instance.rows.empty()) {

@@ -9,10 +9,6 @@
 namespace tessera::solver {
 namespace {
 
-StagePlace place_of(const Candidate& plan, std::size_t stage) {
-  return {stage == 0, stage + 1 == plan.order.size()};
-}
-
 bool holds(const Holding& holding, std::size_t layer, std::int32_t bitwidth) {
   return layer >= holding.first_layer && layer < holding.first_layer + holding.bitwidths.size() &&
          holding.bitwidths[layer - holding.first_layer] == bitwidth;
@@ -39,12 +35,13 @@ Comparison compare(const Instance& instance, const Candidate& plan, std::size_t 
     (kept ? c.kept_bytes : c.loaded_bytes) += bytes;
     if (!kept) ++c.loaded_layers;
   }
-  const StagePlace place = place_of(plan, stage);
-  const StagePlace held{holding != nullptr && holding->first && place.first,
-                        holding != nullptr && holding->last && place.last};
-  const double* embedding = &weights.embedding[4 * instance.groups[plan.order[stage]].sharding];
-  const double needed = embedding[place.index()];
-  const double kept = std::min(needed, embedding[held.index()]);
+  const std::size_t group = plan.order[stage];
+  const StagePlace place = place_at(stage, plan.order.size());
+  const StagePlace held = holding == nullptr ? StagePlace::middle
+                                             : stage_place(holding->first && is_first(place),
+                                                           holding->last && is_last(place));
+  const double needed = weights.embedding[instance.index_of(group, place)];
+  const double kept = std::min(needed, weights.embedding[instance.index_of(group, held)]);
   c.kept_bytes += kept;
   c.loaded_bytes += needed - kept;
   return c;

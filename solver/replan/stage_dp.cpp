@@ -150,11 +150,12 @@ void StageProgramme::insert(std::vector<Label>& labels, const Label& label, cons
 void StageProgramme::extend(Labels& labels, std::size_t stage, std::size_t begin, std::size_t end,
                             const Limits& limits) const {
   const std::size_t group = setting_.order[stage];
-  const StagePlace place{stage == 0, stage + 1 == setting_.order.size()};
+  const StagePlace place = place_at(stage, setting_.order.size());
   const double room = instance_.groups[group].usable_bytes * (1 + kMemorySlack) -
                       instance_.fixed_bytes(group, place, prefill_, decode_);
   const auto ends = [&](const PhaseCosts& costs) {
-    return (place.first ? costs.first_s[group] : 0) + (place.last ? costs.last_s[group] : 0);
+    return (is_first(place) ? costs.first_s[group] : 0) +
+           (is_last(place) ? costs.last_s[group] : 0);
   };
   for (std::size_t rule = 0; rule < num_rules(); ++rule) {
     const Sums &low = sums_[stage][rule][begin], &high = sums_[stage][rule][end];

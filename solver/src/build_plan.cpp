@@ -15,10 +15,6 @@
 namespace tessera::solver {
 namespace {
 
-StagePlace place_of(std::size_t position, std::size_t stages) {
-  return {position == 0, position + 1 == stages};
-}
-
 StageMemory serving_memory(const ServingProblem& serving, const PipelinePlan& plan,
                            const PlanStage& stage, std::size_t num_members, StagePlace place) {
   const auto degree = static_cast<std::int32_t>(num_members);
@@ -33,12 +29,12 @@ StageMemory serving_memory(const ServingProblem& serving, const PipelinePlan& pl
         cost::layer_weight_bytes(layer, stage.bitwidths[static_cast<std::size_t>(i)], query);
     memory.kv_cache_bytes += cost::layer_kv_bytes(layer, serving.workload, query);
   }
-  memory.activation_bytes = std::max(
-      cost::prefill_activation_bytes(member, serving.workload, plan.prefill_micro_batch_size,
-                                     place.first, place.last, query),
-      cost::decode_activation_bytes(member, serving.workload, plan.decode_micro_batch_size,
-                                    place.first, place.last, query));
-  memory.embedding_bytes = cost::embedding_bytes(member, place.first, place.last, query);
+  memory.activation_bytes =
+      std::max(cost::prefill_activation_bytes(member, serving.workload,
+                                              plan.prefill_micro_batch_size, place, query),
+               cost::decode_activation_bytes(member, serving.workload, plan.decode_micro_batch_size,
+                                             place, query));
+  memory.embedding_bytes = cost::embedding_bytes(member, place, query);
   memory.reserve_bytes = cost::reserve_bytes(device, query);
   memory.capacity_bytes = device.memory_bytes;
   for (double* bytes : {&memory.weight_bytes, &memory.kv_cache_bytes, &memory.activation_bytes,
@@ -109,7 +105,7 @@ void add_stages(PipelinePlan& plan, const Candidate& candidate, const Evaluation
     }
     stage.prefill_s = evaluation.stages[k].prefill_s;
     stage.decode_s = evaluation.stages[k].decode_s;
-    const StagePlace place = place_of(k, stages);
+    const StagePlace place = place_at(k, stages);
     stage.memory = serving != nullptr
                        ? serving_memory(*serving, plan, stage, members[k].size(), place)
                        : instance_memory(instance, candidate, k, place);

@@ -1,5 +1,5 @@
 // Written apart from evaluate() and the solvers on purpose: it walks the layers one by one, asks
-// which stage holds each, and prices the plan from the definitions in planner.md section 1.
+// which stage holds each, and prices the plan from the definitions in solver/README.md, Objective.
 
 #include <fmt/format.h>
 
@@ -160,12 +160,12 @@ Tally tally(const Instance& instance, const Candidate& candidate) {
   t.prefill.back() += pre.last_s[candidate.order.back()];
   t.decode.back() += dec.last_s[candidate.order.back()];
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    const std::size_t place = (stage == 0 ? 1u : 0u) + (stage + 1 == stages ? 2u : 0u) +
-                              4 * instance.groups[candidate.order[stage]].sharding;
-    const double activations = pre.activation_bytes[place] > dec.activation_bytes[place]
-                                   ? pre.activation_bytes[place]
-                                   : dec.activation_bytes[place];
-    t.bytes[stage] += static_cast<long double>(instance.embedding_bytes[place]) + activations;
+    const std::size_t at = index_of(place_at(stage, stages)) +
+                           kNumStagePlaces * instance.groups[candidate.order[stage]].sharding;
+    const double activations = pre.activation_bytes[at] > dec.activation_bytes[at]
+                                   ? pre.activation_bytes[at]
+                                   : dec.activation_bytes[at];
+    t.bytes[stage] += static_cast<long double>(instance.embedding_bytes[at]) + activations;
   }
   return t;
 }

@@ -9,7 +9,7 @@ StageEvaluation evaluate_stage(const Instance& instance, const Candidate& candid
                                std::size_t stage, const PhaseCosts& prefill,
                                const PhaseCosts& decode) {
   const std::size_t group = candidate.order[stage];
-  const StagePlace place{stage == 0, stage + 1 == candidate.order.size()};
+  const StagePlace place = place_at(stage, candidate.order.size());
   StageEvaluation e;
   for (std::size_t layer = candidate.first_layer[stage]; layer < candidate.first_layer[stage + 1];
        ++layer) {
@@ -19,11 +19,11 @@ StageEvaluation evaluate_stage(const Instance& instance, const Candidate& candid
     e.decode_s += instance.layer_s(decode, group, cls, bit);
     e.layers_bytes += instance.layer_bytes_at(group, cls, bit);
   }
-  if (place.first) {
+  if (is_first(place)) {
     e.prefill_s += prefill.first_s[group];
     e.decode_s += decode.first_s[group];
   }
-  if (place.last) {
+  if (is_last(place)) {
     e.prefill_s += prefill.last_s[group];
     e.decode_s += decode.last_s[group];
   }

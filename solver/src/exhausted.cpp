@@ -10,7 +10,7 @@
 namespace tessera::solver {
 namespace {
 
-// What a short search for any plan at all says.
+// The status of a short search for any plan.
 SolveStatus try_to_fit(const Instance& instance, PlanRequest request, double left_s,
                        const Solve& solve) {
   request.on_incumbent = nullptr;
@@ -21,8 +21,8 @@ SolveStatus try_to_fit(const Instance& instance, PlanRequest request, double lef
   return result.candidate ? SolveStatus::feasible : result.status;
 }
 
-// The side constraints that leave no plan: all of them, less those without which there is none
-// either. Absent when plans do not fit without any.
+// The side constraints that leave no plan. Each is left out in turn, and stays out when there is
+// still no plan without it. Absent when plans do not fit without any.
 std::optional<Violation> explain_rows(const Instance& instance, const PlanRequest& request,
                                       double left_s, const Solve& solve) {
   constexpr std::size_t kMostTried = 12;  // each costs a search

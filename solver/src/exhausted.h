@@ -7,8 +7,8 @@
 
 namespace tessera::solver {
 
-/// The result of a request that find_obvious_infeasibility sees through; absent when it must be
-/// searched.
+/// The result of a request that find_obvious_infeasibility proves infeasible; absent when it must
+/// be searched.
 std::optional<PlanResult> refuse_hopeless(const Instance& instance, const PlanRequest& request);
 
 using Solve = std::function<PlanResult(const Instance&, const PlanRequest&)>;

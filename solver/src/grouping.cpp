@@ -8,13 +8,13 @@
 namespace tessera::solver {
 namespace {
 
-using Members = std::vector<std::int32_t>;  ///< classes of the layers of a group, sorted
+using Members = std::vector<std::int32_t>;  ///< classes of the layers of a block, sorted
 
-/// Costs of groups by micro-batch size, made from those of layers when first asked for.
-class GroupCosts {
+/// Costs of blocks by micro-batch size, made from those of layers when first asked for.
+class BlockCosts {
  public:
   using Source = std::function<const PhaseCosts&(std::int64_t)>;
-  GroupCosts(const Instance& layers, Source source, std::vector<Members> classes)
+  BlockCosts(const Instance& layers, Source source, std::vector<Members> classes)
       : num_groups_(layers.groups.size()),
         num_bits_(layers.num_bits()),
         num_classes_(static_cast<std::size_t>(layers.num_classes)),
@@ -53,21 +53,21 @@ class GroupCosts {
   std::map<std::int64_t, PhaseCosts> known_;
 };
 
-std::function<const PhaseCosts&(std::int64_t)> grouped_costs(
+std::function<const PhaseCosts&(std::int64_t)> block_costs(
     const Instance& instance, std::function<const PhaseCosts&(std::int64_t)> source,
     const std::vector<Members>& classes) {
-  auto costs = std::make_shared<GroupCosts>(instance, std::move(source), classes);
+  auto costs = std::make_shared<BlockCosts>(instance, std::move(source), classes);
   return [costs](std::int64_t size) -> const PhaseCosts& { return costs->at(size); };
 }
 
 }  // namespace
 
-Instance group_layers(const Instance& instance, std::size_t size) {
+Instance merge_layer_blocks(const Instance& instance, std::size_t size) {
   const std::size_t layers = instance.num_layers(), bits = instance.num_bits();
-  Instance grouped = instance;
-  grouped.layer_class.clear();
-  grouped.omega.clear();
-  grouped.layer_bytes.clear();
+  Instance blocks = instance;
+  blocks.layer_class.clear();
+  blocks.omega.clear();
+  blocks.layer_bytes.clear();
   std::map<Members, std::int32_t> known;
   std::vector<Members> classes;
   for (std::size_t first = 0; first < layers; first += size) {
@@ -77,14 +77,14 @@ Instance group_layers(const Instance& instance, std::size_t size) {
     std::sort(members.begin(), members.end());
     const auto [it, fresh] = known.emplace(members, static_cast<std::int32_t>(classes.size()));
     if (fresh) classes.push_back(members);
-    grouped.layer_class.push_back(it->second);
+    blocks.layer_class.push_back(it->second);
     for (std::size_t bit = 0; bit < bits; ++bit) {
       double omega = 0;
       for (std::size_t layer = first; layer < last; ++layer) omega += instance.omega_at(layer, bit);
-      grouped.omega.push_back(omega);
+      blocks.omega.push_back(omega);
     }
   }
-  grouped.num_classes = static_cast<std::int32_t>(classes.size());
+  blocks.num_classes = static_cast<std::int32_t>(classes.size());
   const std::size_t row = static_cast<std::size_t>(instance.num_classes) * bits;
   for (std::size_t begin = 0; begin < instance.layer_bytes.size(); begin += row) {
     for (const Members& members : classes) {
@@ -93,40 +93,40 @@ Instance group_layers(const Instance& instance, std::size_t size) {
         for (const std::int32_t cls : members) {
           bytes += instance.layer_bytes[begin + static_cast<std::size_t>(cls) * bits + bit];
         }
-        grouped.layer_bytes.push_back(bytes);
+        blocks.layer_bytes.push_back(bytes);
       }
     }
   }
-  grouped.prefill = grouped_costs(instance, instance.prefill, classes);
-  grouped.decode = grouped_costs(instance, instance.decode, classes);
-  return grouped;
+  blocks.prefill = block_costs(instance, instance.prefill, classes);
+  blocks.decode = block_costs(instance, instance.decode, classes);
+  return blocks;
 }
 
-Candidate ungroup(const Instance& instance, const Candidate& grouped, std::size_t size) {
-  Candidate candidate = grouped;
+Candidate split_layer_blocks(const Instance& instance, const Candidate& blocks, std::size_t size) {
+  Candidate candidate = blocks;
   for (std::size_t& first : candidate.first_layer) {
     first = std::min(first * size, instance.num_layers());
   }
   candidate.bit.clear();
   for (std::size_t layer = 0; layer < instance.num_layers(); ++layer) {
-    candidate.bit.push_back(grouped.bit[layer / size]);
+    candidate.bit.push_back(blocks.bit[layer / size]);
   }
   return candidate;
 }
 
-PlanResult plan_grouped(const Planner& planner, const Instance& instance,
-                        const PlanRequest& request, std::size_t size) {
+PlanResult plan_layer_blocks(const Planner& planner, const Instance& instance,
+                             const PlanRequest& request, std::size_t size) {
   if (size <= 1) return planner.plan(instance, request);
   PlanRequest inner = request;
   if (request.on_incumbent) {
     inner.on_incumbent = [&](const Incumbent& incumbent) {
-      request.on_incumbent(
-          {ungroup(instance, incumbent.candidate, size), incumbent.objective, incumbent.bound});
+      request.on_incumbent({split_layer_blocks(instance, incumbent.candidate, size),
+                            incumbent.objective, incumbent.bound});
     };
   }
-  PlanResult result = planner.plan(group_layers(instance, size), inner);
+  PlanResult result = planner.plan(merge_layer_blocks(instance, size), inner);
   if (result.candidate) {
-    result.candidate = ungroup(instance, *result.candidate, size);
+    result.candidate = split_layer_blocks(instance, *result.candidate, size);
     result.objective = evaluate(instance, *result.candidate).objective;
   }
   if (result.violation) {

@@ -43,7 +43,7 @@ class Floors {
   const std::vector<std::size_t>& groups() const { return groups_; }
   bool free_order() const { return !request_.order; }
   double fixed(std::size_t group, StagePlace place) const {
-    return fixed_[4 * instance_.groups[group].sharding + place.index()];
+    return fixed_[instance_.index_of(group, place)];
   }
 
   /// The smallest layer that a group can run; infinite when it runs none.
@@ -68,9 +68,9 @@ class Floors {
   /// Places that a device may take: its position, or anything where the order is free.
   std::vector<StagePlace> places(std::size_t position) const {
     const bool only = groups_.size() == 1;
-    if (!free_order()) return {{position == 0, position + 1 == groups_.size()}};
-    if (only) return {{true, true}};
-    return {{false, false}, {true, false}, {false, true}};
+    if (!free_order()) return {place_at(position, groups_.size())};
+    if (only) return {StagePlace::only};
+    return {StagePlace::middle, StagePlace::first, StagePlace::last};
   }
 
   double room(std::size_t position) const {
@@ -198,12 +198,12 @@ bool holds_a_layer(const Instance& instance, const Floors& floors, std::size_t g
          instance.groups[group].usable_bytes * (1 + kMemorySlack);
 }
 
-// Embeddings sit on the first and the last stage: someone has to be able to stand there.
+// Embeddings are on the first and the last stage: some device must be able to hold each of these.
 Check check_ends(const Instance& instance, const Floors& floors) {
   const auto& groups = floors.groups();
   const bool only = groups.size() == 1;
   for (const bool first : {true, false}) {
-    const StagePlace place = only ? StagePlace{true, true} : StagePlace{first, !first};
+    const StagePlace place = stage_place(only || first, only || !first);
     const char* name = first ? "first" : "last";
     const bool embedded = instance.embedding_bytes_at(groups.front(), place) > 0;
     const char* constraint = embedded ? "embedding" : "memory";

@@ -202,8 +202,8 @@ Instance instance_from_json(const Json& json, const std::string& path) {
     instance.layer_bytes.push_back(gb * kGb);
   }
   const double embedding_bytes = fields.number("mem_emb_gb", 0, kMaxGb) * kGb;
-  for (const bool last : {false, true}) {
-    instance.embedding_bytes[StagePlace{true, last}.index()] = embedding_bytes;
+  for (const StagePlace place : {StagePlace::first, StagePlace::only}) {
+    instance.embedding_bytes[index_of(place)] = embedding_bytes;
   }
   read_types(fields, instance);
   check_link_entries(instance, path);

@@ -10,7 +10,8 @@
 namespace tessera::solver {
 namespace {
 
-// What the walk compares: infeasibility is priced, so that it may be crossed.
+// What the annealing compares. Plans that do not fit are allowed at a penalty, as a way between
+// plans that do.
 struct Price {
   double objective = 0;
   double excess = 0;  ///< relative to the limits; 0: feasible
@@ -68,7 +69,7 @@ class Annealing {
   std::optional<Candidate> run(const Deadline& deadline) {
     price_ = price();
     remember();
-    // One relative unit of excess outweighs any gain in time from the first move on.
+    // The penalty: one relative unit of excess outweighs any gain in time from the first move on.
     penalty_ = 20 * std::max(1e-9, std::fabs(price_.objective));
     const double hot = 3e-3 * std::max(1e-9, std::fabs(price_.objective)), cold = hot * 1e-4;
     const double moves = static_cast<double>(std::max<std::int64_t>(1, setting_.num_moves));
@@ -84,12 +85,12 @@ class Annealing {
 
  private:
   void step() {
-    const auto kind = rng_.integer(0, 15);
-    if (kind == 0 && setting_.free_order) {
+    const auto draw = rng_.integer(0, 15);
+    if (draw == 0 && setting_.free_order) {
       try_swap_groups();
-    } else if (kind <= 4) {
+    } else if (draw <= 4) {
       try_shift();
-    } else if (kind <= 8) {
+    } else if (draw <= 8) {
       try_bit();
     } else {
       try_exchange();

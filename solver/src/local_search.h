@@ -18,9 +18,9 @@ struct LocalSearchSetting {
 };
 
 /// Simulated annealing over order, stage boundaries and bitwidths at one pair of micro-batch sizes.
-/// It finds the incumbent that lets the exact search prune; it proves nothing. Deterministic for a
-/// seed unless the deadline cuts it short.
-/// @return the best plan that passes find_violation, if any was met.
+/// A primal heuristic: it finds the incumbent that lets the exact search prune, and proves nothing.
+/// Deterministic for a seed unless the deadline cuts it short.
+/// @return the best plan that passes find_violation, if any was found.
 std::optional<Candidate> local_search(const Instance& instance, const LocalSearchSetting& setting,
                                       const Deadline& deadline, const Candidate* start = nullptr);
 

@@ -48,11 +48,8 @@ void set_bytes(Instance& instance, const ServingProblem& serving,
         instance.layer_bytes.push_back(degree * (kv + cost::layer_weight_bytes(layer, bit, query)));
       }
     }
-    for (const bool last : {false, true}) {  // by StagePlace::index()
-      for (const bool first : {false, true}) {
-        instance.embedding_bytes.push_back(degree *
-                                           cost::embedding_bytes(member, first, last, query));
-      }
+    for (const StagePlace place : kStagePlaces) {
+      instance.embedding_bytes.push_back(degree * cost::embedding_bytes(member, place, query));
     }
   }
 }

@@ -21,11 +21,11 @@ MixBound::MixBound(const Instance& types)
     floor_ = true;
     max_omega_ = *types.max_omega + std::fabs(*types.max_omega) * kQualitySlack;
   }
-  add_kinds(types);
+  add_layer_types(types);
   for (const DeviceGroup& group : types.groups) usable_bytes_.push_back(group.usable_bytes);
-  embedding_bytes_[0] = types.embedding_bytes[StagePlace{true, false}.index()] +
-                        types.embedding_bytes[StagePlace{false, true}.index()];
-  embedding_bytes_[1] = types.embedding_bytes[StagePlace{true, true}.index()];
+  embedding_bytes_[0] = types.embedding_bytes[index_of(StagePlace::first)] +
+                        types.embedding_bytes[index_of(StagePlace::last)];
+  embedding_bytes_[1] = types.embedding_bytes[index_of(StagePlace::only)];
   layer_bytes_ = least_layer_bytes(types);
   for (std::int64_t size = 1; size <= types.batch_size; ++size) {
     const auto count = static_cast<double>(ceil_div(types.batch_size, size));
@@ -34,7 +34,7 @@ MixBound::MixBound(const Instance& types)
   }
   for (std::vector<Phase>* phases : {&prefill_, &decode_}) {
     for (Phase& phase : *phases) {
-      const std::size_t row = kinds_.size() * bits_;
+      const std::size_t row = layer_types_.size() * bits_;
       for (std::size_t g = 0; g < usable_bytes_.size(); ++g) {
         const auto begin = phase.layer_s.begin() + static_cast<std::ptrdiff_t>(g * row);
         phase.model_s.push_back(within_floor({begin, begin + static_cast<std::ptrdiff_t>(row)}));
@@ -43,17 +43,18 @@ MixBound::MixBound(const Instance& types)
   }
 }
 
-void MixBound::add_kinds(const Instance& types) {
+void MixBound::add_layer_types(const Instance& types) {
   for (std::size_t i = 0; i < types.num_layers(); ++i) {
     const auto row = types.omega.begin() + static_cast<std::ptrdiff_t>(i * bits_);
     const std::vector<double> omega(row, row + static_cast<std::ptrdiff_t>(bits_));
-    const auto known = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
-      return kind.cls == types.layer_class[i] && kind.omega == omega;
-    });
-    if (known != kinds_.end()) {
+    const auto known =
+        std::find_if(layer_types_.begin(), layer_types_.end(), [&](const LayerType& type) {
+          return type.cls == types.layer_class[i] && type.omega == omega;
+        });
+    if (known != layer_types_.end()) {
       known->count += 1;
     } else {
-      kinds_.push_back({types.layer_class[i], 1, omega});
+      layer_types_.push_back({types.layer_class[i], 1, omega});
     }
   }
 }
@@ -62,9 +63,9 @@ void MixBound::add_size(const Instance& types, const PhaseCosts& costs, double u
                         std::vector<Phase>& phases) const {
   Phase size{units, {}, costs.first_s, costs.last_s, {}};
   for (std::size_t g = 0; g < types.groups.size(); ++g) {
-    for (const Kind& kind : kinds_) {
+    for (const LayerType& type : layer_types_) {
       for (std::size_t bit = 0; bit < bits_; ++bit) {
-        size.layer_s.push_back(types.allowed_at(g, bit) ? types.layer_s(costs, g, kind.cls, bit)
+        size.layer_s.push_back(types.allowed_at(g, bit) ? types.layer_s(costs, g, type.cls, bit)
                                                         : kInfinity);
       }
     }
@@ -81,23 +82,23 @@ void MixBound::add_size(const Instance& types, const PhaseCosts& costs, double u
   lower(phases.back().last_s, size.last_s);
 }
 
-/// Least sum of cost[kind][bit] over all layers with omega within the floor: a bound by weak
+/// Least sum of cost[layer type][bit] over all layers with omega within the floor: a bound by weak
 /// duality, sum_i min_b (cost + p omega) - p max_omega, at the best price p that bisection finds.
 double MixBound::within_floor(const std::vector<double>& cost) const {
   double omega = 0, best = -kInfinity;
   const auto dual = [&](double price) {
     double total = 0;
     omega = 0;
-    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+    for (std::size_t k = 0; k < layer_types_.size(); ++k) {
       double least = kInfinity, at = 0;
       for (std::size_t bit = 0; bit < bits_; ++bit) {
-        const double paid = cost[k * bits_ + bit] + price * kinds_[k].omega[bit];
+        const double paid = cost[k * bits_ + bit] + price * layer_types_[k].omega[bit];
         if (paid >= least) continue;
         least = paid;
-        at = kinds_[k].omega[bit];
+        at = layer_types_[k].omega[bit];
       }
-      total += kinds_[k].count * least;
-      omega += kinds_[k].count * at;
+      total += layer_types_[k].count * least;
+      omega += layer_types_[k].count * at;
     }
     best = std::max(best, total - price * max_omega_);
   };
@@ -120,18 +121,18 @@ double MixBound::within_floor(const std::vector<double>& cost) const {
 
 double MixBound::least_layer_bytes(const Instance& types) const {
   std::vector<double> bytes;
-  for (const Kind& kind : kinds_) {
+  for (const LayerType& type : layer_types_) {
     for (std::size_t bit = 0; bit < bits_; ++bit) {
       bool runs = false;
       for (std::size_t g = 0; g < types.groups.size(); ++g) runs = runs || types.allowed_at(g, bit);
-      bytes.push_back(runs ? types.layer_bytes_at(0, kind.cls, bit) : kInfinity);
+      bytes.push_back(runs ? types.layer_bytes_at(0, type.cls, bit) : kInfinity);
     }
   }
   return within_floor(bytes);
 }
 
 MixBound::Stage MixBound::fluid(const Phase& phase, const std::vector<std::int64_t>& counts) const {
-  const std::size_t row = kinds_.size() * bits_;
+  const std::size_t row = layer_types_.size() * bits_;
   std::vector<double> least(row, kInfinity), weighted(row, kInfinity);
   double rate = 0, first = kInfinity, last = kInfinity, weighted_first = kInfinity,
          weighted_last = kInfinity;

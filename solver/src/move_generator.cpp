@@ -40,16 +40,16 @@ std::size_t MoveGenerator::next(Move* block, std::size_t capacity) {
   while (written < capacity) {
     if (taken_ == moves_.size()) {
       const auto exhausted = [&](MoveKind kind) {
-        return !query_.wants(kind) || row_ >= num_rows(kind);
+        return !query_.wants(kind) || source_ >= num_sources(kind);
       };
       while (kind_ < kNumMoveKinds && exhausted(static_cast<MoveKind>(kind_))) {
         ++kind_;
-        row_ = 0;
+        source_ = 0;
       }
       if (kind_ >= kNumMoveKinds) break;
       moves_.clear();
       taken_ = 0;
-      fill(static_cast<MoveKind>(kind_), row_++);
+      fill(static_cast<MoveKind>(kind_), source_++);
       continue;
     }
     const std::size_t n = std::min(capacity - written, moves_.size() - taken_);
@@ -60,7 +60,7 @@ std::size_t MoveGenerator::next(Move* block, std::size_t capacity) {
   return written;
 }
 
-std::size_t MoveGenerator::num_rows(MoveKind kind) const {
+std::size_t MoveGenerator::num_sources(MoveKind kind) const {
   switch (kind) {
     case MoveKind::shift:
       return plan_.num_stages() - 1;
@@ -77,20 +77,20 @@ std::size_t MoveGenerator::num_rows(MoveKind kind) const {
   return 0;
 }
 
-void MoveGenerator::fill(MoveKind kind, std::size_t row) {
+void MoveGenerator::fill(MoveKind kind, std::size_t source) {
   switch (kind) {
     case MoveKind::shift:
-      return shifts(row + 1);
+      return shifts(source + 1);
     case MoveKind::swap:
-      return swaps(row);
+      return swaps(source);
     case MoveKind::retype:
-      return retypes(row);
+      return retypes(source);
     case MoveKind::rule:
-      return rules(row);
+      return rules(source);
     case MoveKind::micro_batch:
-      return sizes(row == 1);
+      return sizes(source == 1);
     case MoveKind::order:
-      return orders(row);
+      return orders(source);
   }
 }
 

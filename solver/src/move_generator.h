@@ -8,7 +8,8 @@
 
 namespace tessera::solver {
 
-/// Hands out the moves of a plan, kind by kind, in a fixed order. Two or fewer stages change their
+/// Hands out the moves of a plan in a fixed order: kind by kind, and within a kind by the boundary,
+/// layer, stage or phase that they start from (their source). Two or fewer stages change their
 /// sums in most of them, so those are priced without looking at the rest of the plan.
 class MoveGenerator {
  public:
@@ -22,8 +23,8 @@ class MoveGenerator {
     std::int32_t straggler_layers = 1, pioneer_layers = 0;
     std::size_t pioneer_bit = 0;  ///< before
   };
-  std::size_t num_rows(MoveKind kind) const;
-  void fill(MoveKind kind, std::size_t row);
+  std::size_t num_sources(MoveKind kind) const;
+  void fill(MoveKind kind, std::size_t source);
   void shifts(std::size_t boundary);
   void shift_towards(std::size_t from, std::size_t to);
   void swaps(std::size_t layer);
@@ -45,8 +46,8 @@ class MoveGenerator {
   MoveQuery query_;
   const PlanRequest& request_;
   int kind_ = 0;
-  std::size_t row_ = 0, taken_ = 0;
-  std::vector<Move> moves_;  ///< of the row at hand
+  std::size_t source_ = 0, taken_ = 0;
+  std::vector<Move> moves_;  ///< of the source at hand
   std::vector<std::size_t> stage_of_;
   std::vector<std::vector<std::size_t>> counts_;  ///< [stage][bit] layers
 };

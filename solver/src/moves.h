@@ -25,15 +25,17 @@ struct RuleEffect {
 std::optional<RuleEffect> effect_of(const WorkingPlan& plan, const Move& move,
                                     const std::vector<std::size_t>& straggler,
                                     const std::vector<std::size_t>& pioneer);
-/// The plan after a rule; the layers' places in the two stages and between follow from the counts.
+/// The plan after a rule. Which layers have which bitwidth, in the two stages and between, follows
+/// from the counts.
 Candidate after_rule(const WorkingPlan& plan, std::size_t straggler, std::size_t pioneer,
                      const RuleEffect& effect);
 
-/// The plan after a move, or nothing when the move is none of this plan's (stages, layers,
-/// bitwidths or sizes that do not exist). The result need not fit.
+/// The plan after a move; absent when it names stages, layers, bitwidths or sizes that this plan
+/// does not have. The result need not fit.
 std::optional<Candidate> result_of(const WorkingPlan& plan, const Move& move);
 
-/// `move` with its figures computed from scratch; `fits` is false for a move that is none.
+/// `move` with its figures computed from scratch; `fits` is false for a move that result_of
+/// refuses.
 Move priced(const WorkingPlan& plan, Move move);
 
 }  // namespace tessera::solver

@@ -43,16 +43,17 @@ std::optional<std::vector<std::size_t>> balanced_partition(const Instance& insta
   for (std::size_t k = 0; k < stages; ++k) {
     const std::size_t g = order[k];
     if (!instance.allowed_at(g, bit)) return std::nullopt;
-    const StagePlace place{k == 0, k + 1 == stages};
+    const StagePlace place = place_at(k, stages);
     const double room =
         instance.groups[g].usable_bytes - instance.fixed_bytes(g, place, prefill, decode);
     for (std::size_t start = k; start < layers; ++start) {
       if (best[k][start] == kNever) continue;
       double bytes = 0;
       double share =
-          (place.first ? prefill_units * prefill.first_s[g] + decode_units * decode.first_s[g]
-                       : 0) +
-          (place.last ? prefill_units * prefill.last_s[g] + decode_units * decode.last_s[g] : 0);
+          (is_first(place) ? prefill_units * prefill.first_s[g] + decode_units * decode.first_s[g]
+                           : 0) +
+          (is_last(place) ? prefill_units * prefill.last_s[g] + decode_units * decode.last_s[g]
+                          : 0);
       for (std::size_t end = start + 1; end <= layers - (stages - 1 - k); ++end) {
         const std::int32_t cls = instance.layer_class[end - 1];
         bytes += instance.layer_bytes_at(g, cls, bit);

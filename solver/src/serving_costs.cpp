@@ -128,13 +128,11 @@ void ServingCosts::add_activations(PhaseCosts& costs, std::int64_t size, cost::P
   const cost::MemoryQuery query = memory_query(serving_);
   const auto bytes = phase == cost::Phase::prefill ? cost::prefill_activation_bytes
                                                    : cost::decode_activation_bytes;
-  costs.activation_bytes.resize(4 * degrees_.size());
+  costs.activation_bytes.clear();
   for (std::size_t row = 0; row < degrees_.size(); ++row) {
-    for (StagePlace place : {StagePlace{false, false}, StagePlace{true, false},
-                             StagePlace{false, true}, StagePlace{true, true}}) {
-      costs.activation_bytes[4 * row + place.index()] =
-          degrees_[row] *
-          bytes(shards_[row], serving_.workload, size, place.first, place.last, query);
+    for (const StagePlace place : kStagePlaces) {
+      costs.activation_bytes.push_back(degrees_[row] *
+                                       bytes(shards_[row], serving_.workload, size, place, query));
     }
   }
 }

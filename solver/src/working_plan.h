@@ -7,8 +7,8 @@
 
 namespace tessera::solver {
 
-/// A candidate with the sums that steps change, so that a step is priced by what it touches and not
-/// by the whole plan. The candidate need not fit.
+/// A candidate with the sums that steps change, so that the price of a step takes the one or two
+/// stages that it changes, not the whole plan (delta evaluation). The candidate need not fit.
 class WorkingPlan {
  public:
   WorkingPlan(const Instance& instance, Candidate start);

@@ -147,11 +147,11 @@ TEST(Formulation, HoldsEveryPlanThatTheCheckerAccepts) {
     request.decode_micro_batch_size = random.micro_batch(in);
     const PlanResult result = make_ilp_planner()->plan(in, request);
     if (!result.candidate) continue;
-    const PairProblem problem(in, request.order, *request.prefill_micro_batch_size,
-                              *request.decode_micro_batch_size);
-    const auto windows = base_windows(problem, result.objective);
-    ASSERT_TRUE(windows);
-    const Formulation formulation(problem, *windows);
+    const Subproblem problem(in, request.order, *request.prefill_micro_batch_size,
+                             *request.decode_micro_batch_size);
+    const auto bounds = base_bounds(problem, result.objective);
+    ASSERT_TRUE(bounds);
+    const Formulation formulation(problem, *bounds);
     const auto x = formulation.encode(*result.candidate);
     ASSERT_TRUE(x);
     EXPECT_LE(infeasibility(formulation.model(), *x), 1e-8);

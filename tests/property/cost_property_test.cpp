@@ -37,10 +37,10 @@ MemoryQuery any_query() {
   return query;
 }
 
-double activations(const ModelShape& model, const Workload& workload, std::int64_t size, bool first,
-                   bool last, const MemoryQuery& query) {
-  return prefill_activation_bytes(model, workload, size, first, last, query) +
-         decode_activation_bytes(model, workload, size, first, last, query);
+double activations(const ModelShape& model, const Workload& workload, std::int64_t size,
+                   StagePlace place, const MemoryQuery& query) {
+  return prefill_activation_bytes(model, workload, size, place, query) +
+         decode_activation_bytes(model, workload, size, place, query);
 }
 
 RC_GTEST_PROP(MemoryProperty, GrowsWithBitwidth, ()) {
@@ -65,15 +65,15 @@ RC_GTEST_PROP(MemoryProperty, GrowsWithBatchAndContext, ()) {
   large.batch_size += *rc::gen::inRange(0, 50);
   large.max_prompt_tokens += *rc::gen::inRange(0, 5000);
   large.max_output_tokens += *rc::gen::inRange(0, 500);
-  const bool first = *rc::gen::arbitrary<bool>(), last = *rc::gen::arbitrary<bool>();
+  const StagePlace place = *rc::gen::elementOf(kStagePlaces);
   const auto size = *rc::gen::inRange<std::int64_t>(1, 64);
   const auto larger_size = size + *rc::gen::inRange<std::int64_t>(0, 64);
   RC_ASSERT(layer_kv_bytes(layer, small, query) > 0);
   RC_ASSERT(layer_kv_bytes(layer, large, query) >= layer_kv_bytes(layer, small, query));
-  const double before = activations(model, small, size, first, last, query);
+  const double before = activations(model, small, size, place, query);
   RC_ASSERT(before > 0);
-  RC_ASSERT(activations(model, small, larger_size, first, last, query) >= before);
-  RC_ASSERT(activations(model, large, size, first, last, query) >= before);
+  RC_ASSERT(activations(model, small, larger_size, place, query) >= before);
+  RC_ASSERT(activations(model, large, size, place, query) >= before);
 }
 
 RC_GTEST_PROP(LatencyProperty, LayerIsPositiveAndMonotone, ()) {

@@ -287,12 +287,12 @@ TEST(GroupingProperty, GroupsCostTheSumOfTheirLayers) {
     RandomInstance random(seed, {13, 4, 4, 6});
     const Instance in = random.make();
     const auto size = static_cast<std::size_t>(random.micro_batch(in));
-    const Instance grouped = group_layers(in, size);
+    const Instance grouped = merge_layer_blocks(in, size);
     ASSERT_EQ(grouped.num_layers(), (in.num_layers() + size - 1) / size);
     const PlanResult result = make_exact_planner()->plan(grouped, {});
     if (!result.candidate) continue;
     ++plans;
-    const Candidate single = ungroup(in, *result.candidate, size);
+    const Candidate single = split_layer_blocks(in, *result.candidate, size);
     const double objective = evaluate(in, single).objective;
     EXPECT_NEAR(objective, result.objective, 1e-9 * std::max(1e-6, std::fabs(objective)));
     EXPECT_FALSE(find_violation(in, single));

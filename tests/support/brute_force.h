@@ -13,7 +13,7 @@
 namespace tessera::solver::testing {
 
 /// Tries every order, boundary, bitwidth and pair of micro-batch sizes and prices each straight
-/// from planner.md section 1. Uses nothing of the solver but the data in `Instance`.
+/// from solver/README.md, Objective. Uses nothing of the solver but the data in `Instance`.
 class BruteForce {
  public:
   BruteForce(const Instance& in, const PlanRequest& request) : in_(in), request_(request) {}

@@ -141,11 +141,6 @@ double layer_activation_bytes(const ModelShape& model, const LayerShape& layer, 
   return rows * hidden * kFp16Bytes + std::max(attention, ffn);
 }
 
-struct StagePlace {
-  bool first = false;
-  bool last = false;
-};
-
 // `rows`: new tokens of the micro-batch in one pass; `sequences`: its size.
 double physical_activation_bytes(const ModelShape& model, double rows, double sequences,
                                  double split_context, StagePlace place) {
@@ -154,14 +149,14 @@ double physical_activation_bytes(const ModelShape& model, double rows, double se
     work = std::max(work, layer_activation_bytes(model, layer, rows, split_context));
   }
   const double hidden = count(model.hidden_size);
-  if (place.last) {
+  if (is_last(place)) {
     // Sampling starts when the layers are done: the last position's norm and its fp32 logits.
     work = std::max(work, sequences * (hidden * kFp16Bytes + count(model.vocab_size) * kFp32Bytes));
   }
   const double residual = rows * hidden * kFp16Bytes;
   // One buffer moves while the other is computed from or into.
-  const double num_buffers = (place.first ? 0 : 2) + (place.last ? 0 : 2);
-  const double token_ids = place.first ? rows * 8 : 0;
+  const double num_buffers = (is_first(place) ? 0 : 2) + (is_last(place) ? 0 : 2);
+  const double token_ids = is_first(place) ? rows * 8 : 0;
   return residual + work + num_buffers * residual + token_ids;
 }
 
@@ -198,17 +193,18 @@ double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
   return kv_cache_bytes(layer, sequences, tokens, query.kv_bitwidth);
 }
 
-double embedding_bytes(const ModelShape& model, bool first, bool last, const MemoryQuery& query) {
-  if (query.preset == MemoryPreset::llm_pq) return first ? llm_pq_embedding_bytes(model) : 0;
+double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query) {
+  if (query.preset == MemoryPreset::llm_pq)
+    return is_first(place) ? llm_pq_embedding_bytes(model) : 0;
   double parameters = 0;
-  if (first) {
+  if (is_first(place)) {
     parameters += count(model.token_embedding_parameters) +
                   count(model.position_embedding_parameters) +
                   count(model.embedding_other_parameters);
   }
-  if (last) {
+  if (is_last(place)) {
     parameters += count(model.final_other_parameters) + count(model.lm_head_parameters);
-    const bool shared = first && model.tied_embeddings;
+    const bool shared = is_first(place) && model.tied_embeddings;
     if (shared) {
       parameters -= count(std::min(model.lm_head_parameters, model.token_embedding_parameters));
     }
@@ -217,19 +213,19 @@ double embedding_bytes(const ModelShape& model, bool first, bool last, const Mem
 }
 
 double prefill_activation_bytes(const ModelShape& model, const Workload& workload,
-                                std::int64_t micro_batch_size, bool first, bool last,
+                                std::int64_t micro_batch_size, StagePlace place,
                                 const MemoryQuery& query) {
   const double sequences = count(micro_batch_size);
   check_range(sequences, 1, 1e9, "prefill_micro_batch_size");
   if (query.preset == MemoryPreset::llm_pq) {
-    return first ? sequences * llm_pq_prefill_bytes(model, workload) : 0;
+    return is_first(place) ? sequences * llm_pq_prefill_bytes(model, workload) : 0;
   }
   const double rows = sequences * prefill_tokens(workload);
-  return physical_activation_bytes(model, rows, sequences, 0, {first, last});
+  return physical_activation_bytes(model, rows, sequences, 0, place);
 }
 
 double decode_activation_bytes(const ModelShape& model, const Workload& workload,
-                               std::int64_t micro_batch_size, bool first, bool last,
+                               std::int64_t micro_batch_size, StagePlace place,
                                const MemoryQuery& query) {
   const double sequences = count(micro_batch_size);
   check_range(sequences, 1, 1e9, "decode_micro_batch_size");
@@ -238,8 +234,7 @@ double decode_activation_bytes(const ModelShape& model, const Workload& workload
     const double batch = std::max(sequences, count(workload.batch_size));
     return batch * llm_pq_decode_bytes(model, workload);
   }
-  return physical_activation_bytes(model, sequences, sequences, longest_context(workload),
-                                   {first, last});
+  return physical_activation_bytes(model, sequences, sequences, longest_context(workload), place);
 }
 
 double reserve_bytes(const Device& device, const MemoryQuery& query) {

@@ -46,11 +46,11 @@ TEST(LlmPqMemory, UsableMemoryIsWhatTheAuthorsLogged) {
 }
 
 TEST(LlmPqMemory, EmbeddingsAreWhatTheAuthorsLogged) {
-  EXPECT_NEAR(embedding_bytes(opt_13b(), true, false, kLlmPq) / kMiB, 1001.89, 0.005);
-  EXPECT_NEAR(embedding_bytes(opt_30b(), true, false, kLlmPq) / kMiB, 1402.65, 0.005);
-  EXPECT_NEAR(embedding_bytes(opt_66b(), true, true, kLlmPq) / kMiB, 1803.41, 0.005);
-  EXPECT_EQ(embedding_bytes(opt_30b(), false, true, kLlmPq), 0);
-  EXPECT_EQ(embedding_bytes(opt_30b(), false, false, kLlmPq), 0);
+  EXPECT_NEAR(embedding_bytes(opt_13b(), StagePlace::first, kLlmPq) / kMiB, 1001.89, 0.005);
+  EXPECT_NEAR(embedding_bytes(opt_30b(), StagePlace::first, kLlmPq) / kMiB, 1402.65, 0.005);
+  EXPECT_NEAR(embedding_bytes(opt_66b(), StagePlace::only, kLlmPq) / kMiB, 1803.41, 0.005);
+  EXPECT_EQ(embedding_bytes(opt_30b(), StagePlace::last, kLlmPq), 0);
+  EXPECT_EQ(embedding_bytes(opt_30b(), StagePlace::middle, kLlmPq), 0);
 }
 
 TEST(LlmPqMemory, LayerWithCacheIsWhatTheAuthorsLogged) {
@@ -71,11 +71,12 @@ TEST(LlmPqMemory, ActivationsFollowThePublishedFormulas) {
   const Workload batch = workload(32, 512, 100);
   const double h = 7168, f = 28672, s = 512, context = 612;
   const double prefill = 20 * s * h + 4 * s * f + 2 * s * s;
-  EXPECT_DOUBLE_EQ(prefill_activation_bytes(model, batch, 4, true, false, kLlmPq), 4 * prefill);
-  EXPECT_EQ(prefill_activation_bytes(model, batch, 4, false, true, kLlmPq), 0);
+  EXPECT_DOUBLE_EQ(prefill_activation_bytes(model, batch, 4, StagePlace::first, kLlmPq),
+                   4 * prefill);
+  EXPECT_EQ(prefill_activation_bytes(model, batch, 4, StagePlace::last, kLlmPq), 0);
   const double decode = 16 * h + 4 * f + 6 * context + 4 * context * h;
-  for (const bool first : {true, false}) {
-    EXPECT_DOUBLE_EQ(decode_activation_bytes(model, batch, 8, first, false, kLlmPq), 32 * decode);
+  for (const StagePlace place : {StagePlace::first, StagePlace::middle}) {
+    EXPECT_DOUBLE_EQ(decode_activation_bytes(model, batch, 8, place, kLlmPq), 32 * decode);
   }
 }
 
@@ -111,26 +112,27 @@ TEST(PhysicalMemory, WindowCapsTheCache) {
 TEST(PhysicalMemory, TiedEmbeddingsAreHeldOncePerDevice) {
   const ModelShape tied = opt_30b();
   const double h = 7168, table = 50272 * h * 2;
-  EXPECT_DOUBLE_EQ(embedding_bytes(tied, true, false, kPhysical), table + 2050 * h * 2);
-  EXPECT_DOUBLE_EQ(embedding_bytes(tied, false, true, kPhysical), table + 2 * h * 2);
-  EXPECT_DOUBLE_EQ(embedding_bytes(tied, true, true, kPhysical), table + 2052 * h * 2);
-  EXPECT_EQ(embedding_bytes(tied, false, false, kPhysical), 0);
+  EXPECT_DOUBLE_EQ(embedding_bytes(tied, StagePlace::first, kPhysical), table + 2050 * h * 2);
+  EXPECT_DOUBLE_EQ(embedding_bytes(tied, StagePlace::last, kPhysical), table + 2 * h * 2);
+  EXPECT_DOUBLE_EQ(embedding_bytes(tied, StagePlace::only, kPhysical), table + 2052 * h * 2);
+  EXPECT_EQ(embedding_bytes(tied, StagePlace::middle, kPhysical), 0);
   const ModelShape untied = llama_3_8b();
-  EXPECT_DOUBLE_EQ(embedding_bytes(untied, true, true, kPhysical),
-                   embedding_bytes(untied, true, false, kPhysical) +
-                       embedding_bytes(untied, false, true, kPhysical));
+  EXPECT_DOUBLE_EQ(embedding_bytes(untied, StagePlace::only, kPhysical),
+                   embedding_bytes(untied, StagePlace::first, kPhysical) +
+                       embedding_bytes(untied, StagePlace::last, kPhysical));
 }
 
 TEST(PhysicalMemory, ActivationsHaveNoScoreMatrixAndUseChunks) {
   const ModelShape model = llama_3_8b();
   const double at_4k =
-      prefill_activation_bytes(model, workload(4, 4096, 10), 1, false, false, kPhysical);
+      prefill_activation_bytes(model, workload(4, 4096, 10), 1, StagePlace::middle, kPhysical);
   const double at_8k =
-      prefill_activation_bytes(model, workload(4, 8192, 10), 1, false, false, kPhysical);
+      prefill_activation_bytes(model, workload(4, 8192, 10), 1, StagePlace::middle, kPhysical);
   EXPECT_DOUBLE_EQ(at_8k, 2 * at_4k);
   Workload chunked = workload(4, 8192, 10);
   chunked.chunk_tokens = 2048;
-  EXPECT_DOUBLE_EQ(prefill_activation_bytes(model, chunked, 1, false, false, kPhysical), at_4k / 2);
+  EXPECT_DOUBLE_EQ(prefill_activation_bytes(model, chunked, 1, StagePlace::middle, kPhysical),
+                   at_4k / 2);
 }
 
 TEST(PhysicalMemory, MiddleStageByHand) {
@@ -138,7 +140,7 @@ TEST(PhysicalMemory, MiddleStageByHand) {
   // Residual, normed input, gate and up, and two buffers in each direction.
   const double per_row = 4096 * 2 + 4096 * 2 + 2 * 14336 * 2 + 4 * 4096 * 2;
   EXPECT_DOUBLE_EQ(
-      prefill_activation_bytes(model, workload(4, 512, 10), 2, false, false, kPhysical),
+      prefill_activation_bytes(model, workload(4, 512, 10), 2, StagePlace::middle, kPhysical),
       1024 * per_row);
 }
 
@@ -146,15 +148,15 @@ TEST(PhysicalMemory, LastStageHoldsLogitsOfOnePosition) {
   const ModelShape model = llama_3_8b();
   const Workload batch = workload(64, 512, 10);
   const double logits = 64.0 * 128256 * 4;
-  EXPECT_GT(decode_activation_bytes(model, batch, 64, false, true, kPhysical), logits);
-  EXPECT_LT(decode_activation_bytes(model, batch, 64, false, true, kPhysical), 1.2 * logits);
-  EXPECT_LT(decode_activation_bytes(model, batch, 64, false, false, kPhysical), logits);
+  EXPECT_GT(decode_activation_bytes(model, batch, 64, StagePlace::last, kPhysical), logits);
+  EXPECT_LT(decode_activation_bytes(model, batch, 64, StagePlace::last, kPhysical), 1.2 * logits);
+  EXPECT_LT(decode_activation_bytes(model, batch, 64, StagePlace::middle, kPhysical), logits);
 }
 
 TEST(PhysicalMemory, ExpertsThatATokenPassesThroughCount) {
   const Workload batch = workload(4, 512, 10);
-  EXPECT_GT(prefill_activation_bytes(mixtral_8x7b(), batch, 1, false, false, kPhysical),
-            1.5 * prefill_activation_bytes(llama_3_8b(), batch, 1, false, false, kPhysical));
+  EXPECT_GT(prefill_activation_bytes(mixtral_8x7b(), batch, 1, StagePlace::middle, kPhysical),
+            1.5 * prefill_activation_bytes(llama_3_8b(), batch, 1, StagePlace::middle, kPhysical));
 }
 
 TEST(PhysicalMemory, ReserveIsContextAndSlack) {
@@ -174,7 +176,7 @@ TEST(Memory, RefusesNonsense) {
   query.group_size = -1;
   EXPECT_THROW(layer_weight_bytes(layer, 4, query), Error);
   EXPECT_THROW(layer_weight_bytes(layer, 0, kPhysical), Error);
-  EXPECT_THROW(decode_activation_bytes(opt_30b(), batch, 0, true, true, kPhysical), Error);
+  EXPECT_THROW(decode_activation_bytes(opt_30b(), batch, 0, StagePlace::only, kPhysical), Error);
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ TEST(InstanceFile, ReadsEveryField) {
   EXPECT_DOUBLE_EQ(in.link_s(in.decode(1), 1, 0), 0.125);
   EXPECT_DOUBLE_EQ(in.link_s(in.prefill(2), 0, 0), 0);
   EXPECT_DOUBLE_EQ(in.link_s(in.prefill(2), 1, 1), 0);
-  EXPECT_DOUBLE_EQ(in.fixed_bytes(0, {true, false}, in.prefill(2), in.decode(1)), 0.7e9);
-  EXPECT_DOUBLE_EQ(in.fixed_bytes(0, {false, true}, in.prefill(2), in.decode(1)), 0.2e9);
+  EXPECT_DOUBLE_EQ(in.fixed_bytes(0, StagePlace::first, in.prefill(2), in.decode(1)), 0.7e9);
+  EXPECT_DOUBLE_EQ(in.fixed_bytes(0, StagePlace::last, in.prefill(2), in.decode(1)), 0.2e9);
   EXPECT_EQ(&in.prefill(2), &in.prefill(2));
   EXPECT_THROW(in.prefill(3), Error);
   EXPECT_EQ(make_ilp_planner()->plan(in, {}).status, SolveStatus::optimal);

@@ -56,8 +56,9 @@ TEST(Shard, PoolsMemory) {
   EXPECT_DOUBLE_EQ(2 * cost::layer_weight_bytes(part, 16, query),
                    cost::layer_weight_bytes(layer, 16, query) + norms);
   const double pooled =
-      2 * cost::prefill_activation_bytes(shard(whole, 2), workload, 4, false, false, query);
-  const double alone = cost::prefill_activation_bytes(whole, workload, 4, false, false, query);
+      2 * cost::prefill_activation_bytes(shard(whole, 2), workload, 4, StagePlace::middle, query);
+  const double alone =
+      cost::prefill_activation_bytes(whole, workload, 4, StagePlace::middle, query);
   EXPECT_GT(pooled, alone);  // every member has the whole residual stream
   EXPECT_LT(pooled, 2 * alone);
 }

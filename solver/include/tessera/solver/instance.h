@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/stage_place.h"
 #include "tessera/solver/row.h"
 
 namespace tessera::solver {
@@ -23,13 +24,6 @@ struct DeviceGroup {
   std::size_t sharding = 0;  ///< how layers are cut over it: the row of bytes that it holds
 };
 
-/// Where a stage stands in the pipeline; embeddings and activations depend on it.
-struct StagePlace {
-  bool first = false;
-  bool last = false;
-  std::size_t index() const { return (first ? 1u : 0u) + (last ? 2u : 0u); }
-};
-
 /// All costs of one phase at one micro-batch size. For prefill the unit is one chunk of a
 /// micro-batch (mean over chunks).
 struct PhaseCosts {
@@ -37,7 +31,7 @@ struct PhaseCosts {
   std::vector<double> first_s;  ///< [group] added to the first stage (embedding)
   std::vector<double> last_s;   ///< [group] added to the last stage (LM head)
   std::vector<double> link_s;   ///< [group][group] transfer of one unit between neighbours
-  /// [sharding][StagePlace::index()], summed over the members of a tensor-parallel group
+  /// [sharding][StagePlace], summed over the members of a tensor-parallel group
   std::vector<double> activation_bytes = {0, 0, 0, 0};
 };
 
@@ -55,7 +49,7 @@ struct Instance {
   /// a tensor-parallel group, so that what each of them holds counts as often as there are members
   std::vector<double> layer_bytes;
   std::vector<std::uint8_t> allowed;  ///< [group][bit] a kernel exists
-  /// [sharding][StagePlace::index()], summed likewise
+  /// [sharding][StagePlace], summed likewise
   std::vector<double> embedding_bytes = {0, 0, 0, 0};
   std::vector<double> omega;  ///< [layer][bit], in the units that theta multiplies
 
@@ -83,11 +77,15 @@ struct Instance {
     const std::size_t row = groups[group].sharding * static_cast<std::size_t>(num_classes);
     return layer_bytes[(row + static_cast<std::size_t>(cls)) * num_bits() + bit];
   }
+  /// Of tables by [sharding][StagePlace].
+  std::size_t index_of(std::size_t group, StagePlace place) const {
+    return kNumStagePlaces * groups[group].sharding + tessera::index_of(place);
+  }
   double embedding_bytes_at(std::size_t group, StagePlace place) const {
-    return embedding_bytes[4 * groups[group].sharding + place.index()];
+    return embedding_bytes[index_of(group, place)];
   }
   double activation_bytes_at(const PhaseCosts& costs, std::size_t group, StagePlace place) const {
-    return costs.activation_bytes[4 * groups[group].sharding + place.index()];
+    return costs.activation_bytes[index_of(group, place)];
   }
   bool allowed_at(std::size_t group, std::size_t bit) const {
     return allowed[group * num_bits() + bit] != 0;
@@ -107,7 +105,7 @@ struct Instance {
                      const PhaseCosts& decode_costs) const;
 };
 
-/// Coefficients of an objective for one pair of micro-batch sizes (planner.md section 1):
+/// Coefficients of an objective for one pair of micro-batch sizes (solver/README.md, Objective):
 ///   prefill_max * Tp + prefill_sum * sum P + decode_max * Td + decode_sum * sum D
 ///   + round * max(round_micro_batches * Td, sum D) + theta * W
 struct ObjectiveCoefficients {
@@ -161,7 +159,8 @@ struct Violation {
 std::optional<Violation> find_violation(const Instance& instance, const Candidate& candidate,
                                         std::optional<double> claimed_objective = std::nullopt);
 
-/// Relative slack on the quality floor, one value for solvers and checker (planner.md section 1).
+/// Relative slack on the quality floor, one value for solvers and checker (solver/README.md,
+/// Objective).
 inline constexpr double kQualitySlack = 1e-6;
 /// Relative slack on memory: rounding of sums only.
 inline constexpr double kMemorySlack = 1e-9;

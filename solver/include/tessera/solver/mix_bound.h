@@ -12,8 +12,8 @@ namespace tessera::solver {
 ///
 /// Layers are a fluid. With y_j = 1 / (time of device j for the whole model), any split obeys
 /// Tp sum_j y_j >= sum_i min_j y_j l_ji, and the sums of stage times are at least those of the
-/// fastest device for each layer; the bitwidths of the minima are held to the quality floor by a
-/// Lagrange multiplier. The embeddings and the LM head run where they are fastest. Links and the
+/// fastest device for each layer; the quality floor on the bitwidths of the minima enters by
+/// Lagrangian relaxation. The embeddings and the LM head run where they are fastest. Links and the
 /// memory of single devices are left out; memory is held as a whole.
 class MixBound {
  public:
@@ -26,7 +26,7 @@ class MixBound {
 
  private:
   /// Layers that nothing tells apart.
-  struct Kind {
+  struct LayerType {
     std::int32_t cls = 0;
     double count = 0;
     std::vector<double> omega;  ///< [bit]
@@ -34,14 +34,14 @@ class MixBound {
   /// One number of micro-batches; each time is the least over the sizes that give it.
   struct Phase {
     double units = 0;                     ///< micro-batches (prefill: times chunks)
-    std::vector<double> layer_s;          ///< [group][kind][bit], infinite without a kernel
+    std::vector<double> layer_s;          ///< [group][layer type][bit], infinite without a kernel
     std::vector<double> first_s, last_s;  ///< [group]
     std::vector<double> model_s;          ///< [group] whole model within the floor
   };
   struct Stage {
     double max_s = 0, sum_s = 0;
   };
-  void add_kinds(const Instance& types);
+  void add_layer_types(const Instance& types);
   void add_size(const Instance& types, const PhaseCosts& costs, double units,
                 std::vector<Phase>& phases) const;
   double within_floor(const std::vector<double>& cost) const;
@@ -49,7 +49,7 @@ class MixBound {
   Stage fluid(const Phase& phase, const std::vector<std::int64_t>& counts) const;
 
   std::size_t bits_ = 0;
-  std::vector<Kind> kinds_;
+  std::vector<LayerType> layer_types_;
   bool floor_ = false;
   double max_omega_ = 0;
   std::vector<double> usable_bytes_;

@@ -27,8 +27,9 @@
 ///            comp = layers without attention + cg * attention + K (cc+cd) / host attention rate
 /// K is the prompt's cache in prefill, the mean one while decoding, K' one token's. Attention over
 /// what is not on the device runs on the host (section 4.2, "computation delegation"). Blocks pass
-/// the pipeline as micro-batches do, so the latency is the `steady` formula of planner.md with
-/// these P and D; with one stage and one block it is FlexGen's T = l T_pre + (n-1) l T_gen.
+/// the pipeline as micro-batches do, so the latency is the `steady` formula (solver/README.md,
+/// Objective) with these P and D; with one stage and one block it is FlexGen's T = l T_pre + (n-1)
+/// l T_gen.
 ///
 /// Ours instead of the paper's: times of layers come from the kernel set, not from two FLOP rates;
 /// the cache is reserved in full from the start, as FlexGen's runtime does; stages on one node

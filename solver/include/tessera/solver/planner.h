@@ -80,12 +80,12 @@ std::vector<std::unique_ptr<Planner>> make_planners();
 std::optional<Violation> find_obvious_infeasibility(const Instance& instance,
                                                     const PlanRequest& request);
 
-/// Branch and bound over shortest paths (planner.md section 4): the default. Proves the optimum of
-/// the whole search; the answer does not depend on `threads`.
+/// The default: branch and bound over shortest paths (solver/README.md, Exact search). Proves the
+/// optimum of the whole search; the answer does not depend on `threads`.
 std::unique_ptr<Planner> make_exact_planner();
 
-/// The formulation of planner.md section 3 on COIN-OR CBC, with ordering inside the model when no
-/// order is given.
+/// The mixed-integer programme (solver/README.md, Integer programme) on COIN-OR CBC, with ordering
+/// inside the model when no order is given.
 std::unique_ptr<Planner> make_ilp_planner();
 
 /// Least omega under memory, blind to latency: LLM-PQ's "adabits".

@@ -18,7 +18,7 @@ struct Holding {
   bool first = false, last = false;     ///< holds the embeddings of that end
 };
 
-/// What loading takes, by layer class and bitwidth. Embeddings by StagePlace::index().
+/// What loading takes, by layer class and bitwidth. Embeddings by StagePlace.
 struct WeightBytes {
   std::vector<double> layer;      ///< [cls][bit] weights without KV cache
   std::vector<double> embedding;  ///< [sharding][place], as Instance::embedding_bytes

@@ -5,6 +5,7 @@
 
 #include "tessera/core/device.h"
 #include "tessera/core/model_shape.h"
+#include "tessera/core/stage_place.h"
 #include "tessera/core/workload.h"
 
 namespace tessera::cost {
@@ -36,8 +37,8 @@ double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const M
 double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
                       const MemoryQuery& query);
 
-/// Embeddings and LM head in FP16 on a stage that is first, last, both or neither.
-double embedding_bytes(const ModelShape& model, bool first, bool last, const MemoryQuery& query);
+/// Embeddings and LM head in FP16 on a stage.
+double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query);
 
 /// Largest live activations of a micro-batch in either phase on such a stage.
 /// `physical`, FP16 unless said otherwise: residual stream and normed input, with either Q, K, V,
@@ -50,10 +51,10 @@ double embedding_bytes(const ModelShape& model, bool first, bool last, const Mem
 /// the micro-batch (its last term is the copy that appending to one layer's cache makes), and all
 /// published plans leave room for it.
 double prefill_activation_bytes(const ModelShape& model, const Workload& workload,
-                                std::int64_t micro_batch_size, bool first, bool last,
+                                std::int64_t micro_batch_size, StagePlace place,
                                 const MemoryQuery& query);
 double decode_activation_bytes(const ModelShape& model, const Workload& workload,
-                               std::int64_t micro_batch_size, bool first, bool last,
+                               std::int64_t micro_batch_size, StagePlace place,
                                const MemoryQuery& query);
 
 /// Memory that no plan may use: runtime context and allocator slack. `physical`: 750 MiB + 3 %

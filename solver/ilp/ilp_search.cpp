@@ -1,4 +1,4 @@
-#include "ilp/pair_search.h"
+#include "ilp/ilp_search.h"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "ilp/bound_tightening.h"
 #include "ilp/cbc.h"
 #include "ilp/formulation.h"
+#include "ilp/lp_relaxation.h"
 #include "ilp/model_file.h"
-#include "ilp/relaxation.h"
-#include "ilp/windows.h"
 #include "src/exhausted.h"
 #include "src/local_search.h"
 #include "tessera/core/units.h"
@@ -31,39 +31,39 @@ std::vector<std::size_t> devices_by_memory(const Instance& instance) {
 
 }  // namespace
 
-PairSearch::PairSearch(const Instance& instance, const PlanRequest& request, bool explains)
+IlpSearch::IlpSearch(const Instance& instance, const PlanRequest& request, bool explains)
     : instance_(instance), request_(request), explains_(explains), deadline_(request) {}
 
-PlanResult PairSearch::run() {
+PlanResult IlpSearch::run() {
   start();
   solve_pairs();
   return finish();
 }
 
-void PairSearch::start() {
+void IlpSearch::start() {
   list_pairs();
   bound_pairs();
   if (request_.start) offer(*request_.start);
   find_first_plans();
 }
 
-std::optional<Violation> PairSearch::write(const std::string& path) {
+std::optional<Violation> IlpSearch::write(const std::string& path) {
   start();
-  const PairProblem problem(instance_, request_.order, *request_.prefill_micro_batch_size,
-                            *request_.decode_micro_batch_size);
-  // A little above the best plan, so that whoever reads the file finds it or a better one.
+  const Subproblem problem(instance_, request_.order, *request_.prefill_micro_batch_size,
+                           *request_.decode_micro_batch_size);
+  // A little above the best plan, so that the file still holds it.
   const double limit =
       best_ ? best_objective_ + kProofTolerance * std::fabs(best_objective_) : kFree;
   constexpr double kSeconds = 1000;
   const auto late = [this] { return deadline_.reached().has_value(); };
-  const auto windows = base_form() ? base_windows(problem, kSeconds)
-                                   : tightened_windows(problem, limit, kSeconds, late);
-  if (!windows) return explain();
-  write_model_file(Formulation(problem, *windows, true).model(), path);
+  const auto bounds = base_form() ? base_bounds(problem, kSeconds)
+                                  : tightened_bounds(problem, limit, kSeconds, late);
+  if (!bounds) return explain();
+  write_model_file(Formulation(problem, *bounds, true).model(), path);
   return std::nullopt;
 }
 
-void PairSearch::list_pairs() {
+void IlpSearch::list_pairs() {
   const auto useful = useful_micro_batch_sizes(instance_);
   std::vector<std::int64_t> decodes = useful;
   if (request_.decode_micro_batch_size) {
@@ -95,21 +95,21 @@ void PairSearch::list_pairs() {
   }
 }
 
-void PairSearch::bound_pairs() {
+void IlpSearch::bound_pairs() {
   for (Pair& pair : pairs_) {
     if (stopped()) break;
-    const PairProblem problem(instance_, request_.order, pair.prefill, pair.decode);
-    const Relaxation::Bound bound =
-        Relaxation(problem, [this] { return deadline_.reached().has_value(); }).solve();
+    const Subproblem problem(instance_, request_.order, pair.prefill, pair.decode);
+    const LpRelaxation::Bound bound =
+        LpRelaxation(problem, [this] { return deadline_.reached().has_value(); }).solve();
     pair.bound = bound.feasible ? bound.objective - 1e-8 * std::fabs(bound.objective) : kFree;
   }
   std::stable_sort(pairs_.begin(), pairs_.end(),
                    [](const Pair& a, const Pair& b) { return a.bound < b.bound; });
 }
 
-// The first incumbent decides how much the exact search can prune, so the best few pairs get a
-// longer walk each.
-void PairSearch::find_first_plans() {
+// Primal heuristic: the first incumbent decides how much can be pruned, so the pairs of lowest
+// bound get a longer local search each.
+void IlpSearch::find_first_plans() {
   if (base_form()) return;
   constexpr std::size_t kPairs = 4;
   const auto layers = static_cast<std::int64_t>(instance_.num_layers());
@@ -118,7 +118,7 @@ void PairSearch::find_first_plans() {
   }
 }
 
-void PairSearch::improve_locally(const Pair& pair, std::int64_t moves) {
+void IlpSearch::improve_locally(const Pair& pair, std::int64_t moves) {
   LocalSearchSetting setting;
   setting.free_order = !request_.order;
   setting.prefill_micro_batch_size = pair.prefill;
@@ -135,7 +135,7 @@ void PairSearch::improve_locally(const Pair& pair, std::int64_t moves) {
   }
 }
 
-void PairSearch::solve_pairs() {
+void IlpSearch::solve_pairs() {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     if (stopped()) return;
     if (pairs_[i].bound >= cutoff()) {
@@ -147,22 +147,22 @@ void PairSearch::solve_pairs() {
   }
 }
 
-void PairSearch::solve_pair(Pair& pair) {
+void IlpSearch::solve_pair(Pair& pair) {
   const auto layers = static_cast<std::int64_t>(instance_.num_layers());
   if (!base_form()) improve_locally(pair, 1000 + 300 * layers);
   const double limit = cutoff();
   const double scale = best_ ? best_objective_ : std::max(1e-9, pair.bound);
-  const PairProblem problem(instance_, request_.order, pair.prefill, pair.decode);
+  const Subproblem problem(instance_, request_.order, pair.prefill, pair.decode);
   const auto late = [this] { return deadline_.reached().has_value(); };
-  const auto windows =
-      base_form() ? base_windows(problem, scale) : tightened_windows(problem, limit, scale, late);
+  const auto bounds =
+      base_form() ? base_bounds(problem, scale) : tightened_bounds(problem, limit, scale, late);
   if (stopped()) return;
-  if (!windows) {
+  if (!bounds) {
     pair.bound = std::max(pair.bound, limit);
     pair.solved = true;
     return;
   }
-  const Formulation formulation(problem, *windows);
+  const Formulation formulation(problem, *bounds);
   MipLimits limits;
   limits.time_limit_s = deadline_.left_s();
   limits.relative_gap = request_.gap;
@@ -188,12 +188,12 @@ void PairSearch::solve_pair(Pair& pair) {
   if (!plan || !offer(*plan)) gave_up_ = true;
 }
 
-bool PairSearch::is_of(const Pair& pair) const {
+bool IlpSearch::is_of(const Pair& pair) const {
   return best_ && best_->prefill_micro_batch_size == pair.prefill &&
          best_->decode_micro_batch_size == pair.decode;
 }
 
-bool PairSearch::offer(Candidate candidate) {
+bool IlpSearch::offer(Candidate candidate) {
   if (find_violation(instance_, candidate)) return false;
   const double objective = evaluate(instance_, candidate).objective;
   if (objective >= (best_ ? best_objective_ : request_.cutoff.value_or(kFree))) return true;
@@ -203,31 +203,31 @@ bool PairSearch::offer(Candidate candidate) {
   return true;
 }
 
-double PairSearch::cutoff() const {
+double IlpSearch::cutoff() const {
   if (!best_) return request_.cutoff.value_or(kFree);
   return best_objective_ -
          std::max(kImprovement, request_.gap) * std::max(1e-12, std::fabs(best_objective_));
 }
 
-double PairSearch::bound() const {
+double IlpSearch::bound() const {
   double least = kFree;
   for (const Pair& pair : pairs_) least = std::min(least, pair.bound);
   return std::min(least, best_ ? best_objective_ : request_.cutoff.value_or(kFree));
 }
 
-bool PairSearch::stopped() {
+bool IlpSearch::stopped() {
   if (!stopped_by_) stopped_by_ = deadline_.reached();
   return stopped_by_.has_value();
 }
 
-Violation PairSearch::explain() const {
+Violation IlpSearch::explain() const {
   return explain_exhausted(instance_, request_, !pairs_.empty(), deadline_.left_s(),
                            [](const Instance& in, const PlanRequest& request) {
-                             return PairSearch(in, request, false).run();
+                             return IlpSearch(in, request, false).run();
                            });
 }
 
-PlanResult PairSearch::finish() {
+PlanResult IlpSearch::finish() {
   PlanResult result;
   result.notes = std::move(notes_);
   const bool all =

@@ -1,18 +1,18 @@
-#include "ilp/windows.h"
+#include "ilp/bound_tightening.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "ilp/cbc.h"
 #include "ilp/formulation.h"
-#include "ilp/relaxation.h"
+#include "ilp/lp_relaxation.h"
 
 namespace tessera::solver {
 namespace {
 
-// End-layer windows where position j holds at most most[j] layers; absent when one is empty.
-std::optional<std::vector<Window>> end_layer_windows(const PairProblem& problem,
-                                                     const std::vector<double>& most) {
+// Bounds on E_j where position j holds at most most[j] layers; absent when one is empty.
+std::optional<std::vector<Interval>> end_layer_bounds(const Subproblem& problem,
+                                                      const std::vector<double>& most) {
   const Instance& in = problem.instance;
   const std::size_t n = problem.num_positions();
   const auto layers = static_cast<double>(in.num_layers());
@@ -21,30 +21,30 @@ std::optional<std::vector<Window>> end_layer_windows(const PairProblem& problem,
     if (!in.allow_empty_stage || j == 0) return 1.0;
     return problem.order && j + 1 == n ? 1.0 : 0.0;
   };
-  std::vector<Window> windows(n);
+  std::vector<Interval> bounds(n);
   double low = 0, high = 0;
   for (std::size_t j = 0; j < n; ++j) {
     low += least(j);
     high = std::min(layers, high + most[j]);
-    windows[j] = {low, high};
+    bounds[j] = {low, high};
   }
   double after_most = 0, after_least = 0;
   for (std::size_t j = n; j-- > 0;) {
-    windows[j].low = std::max(windows[j].low, layers - after_most);
-    windows[j].high = std::min(windows[j].high, layers - after_least);
-    if (windows[j].low > windows[j].high) return std::nullopt;
+    bounds[j].low = std::max(bounds[j].low, layers - after_most);
+    bounds[j].high = std::min(bounds[j].high, layers - after_least);
+    if (bounds[j].low > bounds[j].high) return std::nullopt;
     after_most += most[j];
     after_least += least(j);
   }
-  return windows;
+  return bounds;
 }
 
-// Narrows the end-layer windows by linear programming: the least and the largest E_j of relaxed
-// plans below the cutoff. Each window shrinks s_ij columns away, which is what branching costs.
+// Bound tightening of E_j: its least and largest values in the LP relaxation of the programme below
+// the cutoff. Every value that goes takes s_ij columns with it, and these are what CBC branches on.
 // @return false when no plan is left.
-bool narrow_windows(const PairProblem& problem, double cutoff,
-                    const std::function<bool()>& should_stop, FormulationWindows& windows) {
-  const Formulation formulation(problem, windows);
+bool tighten_end_layers(const Subproblem& problem, double cutoff,
+                        const std::function<bool()>& should_stop, VariableBounds& bounds) {
+  const Formulation formulation(problem, bounds);
   LinearModel model = formulation.model();
   std::vector<LinearModel::Term> cost;
   for (std::size_t i = 0; i < model.columns.size(); ++i) {
@@ -61,7 +61,7 @@ bool narrow_windows(const PairProblem& problem, double cutoff,
       lp.set_cost(column, 0);
       if (s.outcome == LpSolver::Outcome::infeasible) return false;
       if (s.outcome == LpSolver::Outcome::failed) continue;
-      Window& w = windows.end_layer[j];
+      Interval& w = bounds.end_layer[j];
       if (sign > 0) w.low = std::max(w.low, std::ceil(s.objective - 1e-4));
       if (sign < 0) w.high = std::min(w.high, std::floor(-s.objective + 1e-4));
       if (w.low > w.high) return false;
@@ -69,19 +69,18 @@ bool narrow_windows(const PairProblem& problem, double cutoff,
     }
   }
   for (std::size_t j = 1; j < problem.num_positions(); ++j) {
-    windows.end_layer[j].low = std::max(windows.end_layer[j].low, windows.end_layer[j - 1].low);
+    bounds.end_layer[j].low = std::max(bounds.end_layer[j].low, bounds.end_layer[j - 1].low);
   }
   for (std::size_t j = problem.num_positions() - 1; j > 0; --j) {
-    windows.end_layer[j - 1].high =
-        std::min(windows.end_layer[j - 1].high, windows.end_layer[j].high);
+    bounds.end_layer[j - 1].high = std::min(bounds.end_layer[j - 1].high, bounds.end_layer[j].high);
   }
   return true;
 }
 
 }  // namespace
 
-double most_layers(const PairProblem& problem, std::size_t j, std::size_t group,
-                   const Window& prefill_max_s, const Window& decode_max_s) {
+double most_layers(const Subproblem& problem, std::size_t j, std::size_t group,
+                   const Interval& prefill_max_s, const Interval& decode_max_s) {
   const Instance& in = problem.instance;
   double least_bytes = kFree, least_prefill = kFree, least_decode = kFree;
   for (std::int32_t cls = 0; cls < in.num_classes; ++cls) {
@@ -94,8 +93,9 @@ double most_layers(const PairProblem& problem, std::size_t j, std::size_t group,
   }
   if (least_bytes == kFree) return 0;
   const std::size_t n = problem.num_positions();
-  double fixed = problem.fixed_bytes(group, {j == 0, j + 1 == n});
-  if (!problem.order) fixed = std::min(fixed, problem.fixed_bytes(group, {j == 0, true}));
+  double fixed = problem.fixed_bytes(group, place_at(j, n));
+  if (!problem.order)
+    fixed = std::min(fixed, problem.fixed_bytes(group, stage_place(j == 0, true)));
   const double room = in.groups[group].usable_bytes * (1 + kMemorySlack) - fixed;
   double most = static_cast<double>(in.num_layers());
   const auto fit = [&](double total, double each) {
@@ -108,45 +108,46 @@ double most_layers(const PairProblem& problem, std::size_t j, std::size_t group,
   return std::max(0.0, most);
 }
 
-std::optional<FormulationWindows> base_windows(const PairProblem& problem, double objective_scale) {
+std::optional<VariableBounds> base_bounds(const Subproblem& problem, double objective_scale) {
   const Instance& in = problem.instance;
-  FormulationWindows windows;
-  windows.objective_scale = objective_scale;
-  const auto ends = end_layer_windows(
+  VariableBounds bounds;
+  bounds.objective_scale = objective_scale;
+  const auto ends = end_layer_bounds(
       problem, std::vector<double>(problem.num_positions(), static_cast<double>(in.num_layers())));
   if (!ends) return std::nullopt;
-  windows.end_layer = *ends;
+  bounds.end_layer = *ends;
   // The programme has no row for the links of a fixed order: they are constants.
-  windows.prefill_max_s = {problem.slowest_link_s(problem.prefill), kFree};
-  windows.decode_max_s = {problem.slowest_link_s(problem.decode), kFree};
-  return windows;
+  bounds.prefill_max_s = {problem.slowest_link_s(problem.prefill), kFree};
+  bounds.decode_max_s = {problem.slowest_link_s(problem.decode), kFree};
+  return bounds;
 }
 
-std::optional<FormulationWindows> tightened_windows(const PairProblem& problem, double cutoff,
-                                                    double objective_scale,
-                                                    const std::function<bool()>& should_stop) {
-  Relaxation relaxation(problem, should_stop);
+std::optional<VariableBounds> tightened_bounds(const Subproblem& problem, double cutoff,
+                                               double objective_scale,
+                                               const std::function<bool()>& should_stop) {
+  LpRelaxation relaxation(problem, should_stop);
   if (!relaxation.solve().feasible) return std::nullopt;
-  const auto ranges = relaxation.windows(cutoff);
+  const auto ranges = relaxation.tighten_bounds(cutoff);
   if (!ranges) return std::nullopt;
-  FormulationWindows windows;
-  windows.prefill_max_s = ranges->prefill_max_s;
-  windows.decode_max_s = ranges->decode_max_s;
-  windows.objective_scale = objective_scale;
+  VariableBounds bounds;
+  bounds.prefill_max_s = ranges->prefill_max_s;
+  bounds.decode_max_s = ranges->decode_max_s;
+  bounds.objective_scale = objective_scale;
   const Instance& in = problem.instance;
   std::vector<double> most(problem.num_positions(), 0);
   for (std::size_t j = 0; j < most.size(); ++j) {
     for (std::size_t g = 0; g < in.groups.size(); ++g) {
       if (problem.order && (*problem.order)[j] != g) continue;
-      most[j] = std::max(most[j],
-                         most_layers(problem, j, g, windows.prefill_max_s, windows.decode_max_s));
+      most[j] =
+          std::max(most[j], most_layers(problem, j, g, bounds.prefill_max_s, bounds.decode_max_s));
     }
   }
-  const auto ends = end_layer_windows(problem, most);
+  const auto ends = end_layer_bounds(problem, most);
   if (!ends) return std::nullopt;
-  windows.end_layer = *ends;
-  if (cutoff < kFree && !narrow_windows(problem, cutoff, should_stop, windows)) return std::nullopt;
-  return windows;
+  bounds.end_layer = *ends;
+  if (cutoff < kFree && !tighten_end_layers(problem, cutoff, should_stop, bounds))
+    return std::nullopt;
+  return bounds;
 }
 
 }  // namespace tessera::solver

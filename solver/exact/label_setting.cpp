@@ -1,12 +1,12 @@
-#include "exact/enumeration.h"
+#include "exact/label_setting.h"
 
 #include <algorithm>
 
 namespace tessera::solver::exact {
 
-Enumeration::Enumeration(const SearchSpace& space, const ConfigTable& table,
-                         const PathSearch& search, const PathSearch::Task& task,
-                         const Weights& weights, const std::vector<double>& omega_to_end)
+LabelSetting::LabelSetting(const SearchSpace& space, const ConfigTable& table,
+                           const PathSearch& search, const PathSearch::Task& task,
+                           const Weights& weights, const std::vector<double>& omega_to_end)
     : space_(space),
       table_(table),
       search_(search),
@@ -15,13 +15,13 @@ Enumeration::Enumeration(const SearchSpace& space, const ConfigTable& table,
       omega_to_end_(omega_to_end),
       layers_(space.num_layers()) {
   const std::size_t kinds = space.kinds().size();
-  arcs_.resize(4 * kinds * (layers_ + 1));
-  for (std::size_t place = 0; place < 4; ++place) {
+  arcs_.resize(kNumStagePlaces * kinds * (layers_ + 1));
+  for (const StagePlace place : kStagePlaces) {
     for (std::size_t kind = 0; kind < kinds; ++kind) list_arcs(place, kind);
   }
 }
 
-void Enumeration::list_arcs(std::size_t place, std::size_t kind) {
+void LabelSetting::list_arcs(StagePlace place, std::size_t kind) {
   for (const Option& option : task_.options->at[place][kind]) {
     const auto& shape = table_.shapes()[table_.shape_of(option.config)];
     for (std::size_t i = option.low; i < option.high; ++i) {
@@ -38,13 +38,13 @@ void Enumeration::list_arcs(std::size_t place, std::size_t kind) {
   }
 }
 
-double Enumeration::linear_cost(double prefill, double decode, double omega) const {
+double LabelSetting::linear_cost(double prefill, double decode, double omega) const {
   const ObjectiveCoefficients& c = task_.pair->coefficients;
   return c.prefill_sum * prefill + c.decode_sum * decode + space_.instance().theta * omega;
 }
 
-Enumeration::Result Enumeration::run(double cutoff, std::size_t max_labels,
-                                     const std::function<bool()>& should_stop) {
+LabelSetting::Result LabelSetting::run(double cutoff, std::size_t max_labels,
+                                       const std::function<bool()>& should_stop) {
   cutoff_ = cutoff;
   waiting_.assign(task_.graph->num_states(), {});
   labels_.assign(1, Label{});
@@ -61,19 +61,19 @@ Enumeration::Result Enumeration::run(double cutoff, std::size_t max_labels,
   return {true, better_};
 }
 
-void Enumeration::extend(std::size_t state, std::uint32_t id) {
+void LabelSetting::extend(std::size_t state, std::uint32_t id) {
   static constexpr Arc kEmpty{};
   for (const Transition* t = task_.graph->begin(state); t != task_.graph->end(state); ++t) {
     if (search_.forbidden(task_, state, *t)) continue;
     for (const Arc& arc : arcs_[slot(t->place, t->kind, labels_[id].done)]) {
       add(state, id, *t, arc);
     }
-    if (t->may_be_empty && task_.pair->room_bytes[4 * t->kind] >= 0) add(state, id, *t, kEmpty);
+    if (PathSearch::may_be_empty(task_, *t)) add(state, id, *t, kEmpty);
   }
 }
 
-void Enumeration::add(std::size_t state, std::uint32_t from, const Transition& t, const Arc& arc) {
-  const bool last = t.place >= 2;
+void LabelSetting::add(std::size_t state, std::uint32_t from, const Transition& t, const Arc& arc) {
+  const bool last = is_last(t.place);
   const Label& before = labels_[from];
   const std::size_t done = before.done + arc.length;
   Label label;
@@ -111,7 +111,7 @@ void Enumeration::add(std::size_t state, std::uint32_t from, const Transition& t
   labels_.push_back(label);
 }
 
-void Enumeration::finish(const Label& label) {
+void LabelSetting::finish(const Label& label) {
   const bool true_groups = task_.graph->knows_links() || space_.order().has_value();
   Path path = price_path(space_, *task_.pair, stages_of(label), true_groups);
   if (!path.meets_floor || path.objective >= cutoff_) return;
@@ -119,7 +119,7 @@ void Enumeration::finish(const Label& label) {
   better_ = std::move(path);
 }
 
-std::vector<PathStage> Enumeration::stages_of(const Label& label) const {
+std::vector<PathStage> LabelSetting::stages_of(const Label& label) const {
   std::vector<PathStage> stages{label.stage};
   for (std::uint32_t id = label.parent; id != 0; id = labels_[id].parent) {
     stages.push_back(labels_[id].stage);
@@ -130,7 +130,7 @@ std::vector<PathStage> Enumeration::stages_of(const Label& label) const {
 
 // Whether `a`, however it goes on, costs at most what `b` costs going on the same way: each term
 // of the objective grows with its argument at most as fast as its price.
-bool Enumeration::dominates(const Label& a, const Label& b) const {
+bool LabelSetting::dominates(const Label& a, const Label& b) const {
   if (space_.has_omega_limit() && a.omega > b.omega) return false;
   const ObjectiveCoefficients& c = task_.pair->coefficients;
   const Box& box = task_.box;
@@ -145,7 +145,7 @@ bool Enumeration::dominates(const Label& a, const Label& b) const {
          b.cost;
 }
 
-void Enumeration::drop_dominated(std::vector<std::uint32_t>& ids) const {
+void LabelSetting::drop_dominated(std::vector<std::uint32_t>& ids) const {
   std::sort(ids.begin(), ids.end(), [&](std::uint32_t a, std::uint32_t b) {
     const Label &x = labels_[a], &y = labels_[b];
     if (x.done != y.done) return x.done < y.done;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ilp/pair_problem.h"
+#include "ilp/subproblem.h"
 #include "src/deadline.h"
 #include "tessera/solver/planner.h"
 
@@ -16,13 +16,14 @@ inline constexpr double kImprovement = 1e-7;
 /// optimum. It covers kImprovement and the tolerances of the linear programmes.
 inline constexpr double kProofTolerance = 1e-6;
 
-/// The whole search of the ILP planner: bounds every pair of micro-batch sizes by its relaxation,
-/// finds a first plan by local search, and solves the pairs' programmes, most promising first,
-/// until no bound is left below the incumbent.
-class PairSearch {
+/// The whole search of the ILP planner (solver/README.md, Integer programme): bounds every pair of
+/// micro-batch sizes by its LP relaxation, finds a first plan by local search, and solves the
+/// pairs' programmes by CBC's branch and cut, lowest bound first, until no bound is left below the
+/// incumbent.
+class IlpSearch {
  public:
   /// `explains`: an infeasible result names what binds, which costs further searches.
-  PairSearch(const Instance& instance, const PlanRequest& request, bool explains = true);
+  IlpSearch(const Instance& instance, const PlanRequest& request, bool explains = true);
 
   /// Requires that find_obvious_infeasibility found nothing.
   PlanResult run();

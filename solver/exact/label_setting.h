@@ -9,11 +9,14 @@
 
 namespace tessera::solver::exact {
 
-/// Closes what bounds leave open: builds every pipeline of a box, stage by stage, that may still
-/// cost less than the cutoff. Partial pipelines (labels) carry their slowest stages, sum of decode
-/// times and omega, so maxima, rounds and the quality floor are exact. A label goes when another at
-/// the same node is no dearer whatever follows.
-class Enumeration {
+/// The shortest path problem with resource constraints (SPPRC) of a box, solved by label setting:
+/// closes what the bounds leave open. A label is a partial pipeline, built stage by stage. Its
+/// resources are its slowest stages, sum of decode times and omega, so maxima, rounds and the
+/// quality floor are exact. A label goes when its completion bound (its weight plus that of the
+/// shortest path to the end) reaches the cutoff, and by dominance: when another at the same node
+/// costs no more whatever follows. States come in topological order, so every label is extended
+/// once.
+class LabelSetting {
  public:
   struct Result {
     bool complete = false;       ///< nothing below the cutoff was left out
@@ -21,9 +24,9 @@ class Enumeration {
   };
   /// `search` holds the distances to the end for `weights`; `omega_to_end`, by the same nodes, the
   /// least omega to the end (empty without a quality floor).
-  Enumeration(const SearchSpace& space, const ConfigTable& table, const PathSearch& search,
-              const PathSearch::Task& task, const Weights& weights,
-              const std::vector<double>& omega_to_end);
+  LabelSetting(const SearchSpace& space, const ConfigTable& table, const PathSearch& search,
+               const PathSearch::Task& task, const Weights& weights,
+               const std::vector<double>& omega_to_end);
 
   Result run(double cutoff, std::size_t max_labels, const std::function<bool()>& should_stop);
 
@@ -34,7 +37,7 @@ class Enumeration {
     double weight = 0, prefill_s = 0, decode_s = 0, omega = 0;
   };
   struct Label {
-    double weight = 0;  ///< by the bound's prices
+    double weight = 0;  ///< under the bound's multipliers
     double cost = 0;    ///< by the objective's linear terms
     double prefill_max = 0, decode_max = 0, decode_sum = 0, omega = 0;
     std::uint32_t parent = 0;
@@ -42,9 +45,9 @@ class Enumeration {
     PathStage stage;
   };
 
-  void list_arcs(std::size_t place, std::size_t kind);
-  std::size_t slot(std::size_t place, std::size_t kind, std::size_t start) const {
-    return (place * space_.kinds().size() + kind) * (layers_ + 1) + start;
+  void list_arcs(StagePlace place, std::size_t kind);
+  std::size_t slot(StagePlace place, std::size_t kind, std::size_t start) const {
+    return (index_of(place) * space_.kinds().size() + kind) * (layers_ + 1) + start;
   }
   void extend(std::size_t state, std::uint32_t id);
   void add(std::size_t state, std::uint32_t from, const Transition& transition, const Arc& arc);

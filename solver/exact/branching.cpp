@@ -1,4 +1,4 @@
-#include "exact/box_split.h"
+#include "exact/branching.h"
 
 #include <algorithm>
 #include <cmath>
@@ -29,8 +29,8 @@ Thin thin_sides(const Pair& pair, const Box& box) {
           box.decode_low == box.decode_high || c.decode_max + c.round * c.round_micro_batches == 0};
 }
 
-Split choose_split(const Pair& pair, const Box& box, const Multipliers& multipliers,
-                   const Weights& w, const Path& path) {
+Branch choose_branch(const Pair& pair, const Box& box, const Multipliers& multipliers,
+                     const Weights& w, const Path& path) {
   const ObjectiveCoefficients& c = pair.coefficients;
   const Paid paid = paid_times(pair, box, multipliers, w, path);
   const double tp = std::clamp(path.prefill_max_s, box.prefill_low, box.prefill_high);
@@ -39,31 +39,31 @@ Split choose_split(const Pair& pair, const Box& box, const Multipliers& multipli
   const double round = c.round * std::max(c.round_micro_batches * td, path.decode_sum_s) -
                        c.round * (multipliers.lambda * c.round_micro_batches * td +
                                   (1 - multipliers.lambda) * path.decode_sum_s);
-  Split split;
-  split.prefill_gap = c.prefill_max * (tp - paid.prefill_s);
-  split.decode_gap = decode_price * (td - paid.decode_s) + round;
+  Branch branch;
+  branch.prefill_gap = c.prefill_max * (tp - paid.prefill_s);
+  branch.decode_gap = decode_price * (td - paid.decode_s) + round;
 
   const Thin thin = thin_sides(pair, box);
-  split.by_prefill = thin.decode || (!thin.prefill && split.prefill_gap >= split.decode_gap);
-  const double low = split.by_prefill ? box.prefill_low : box.decode_low;
-  const double high = split.by_prefill ? box.prefill_high : box.decode_high;
-  const double credited = split.by_prefill ? paid.prefill_s : paid.decode_s;
-  const double time = split.by_prefill ? tp : td;
-  split.at = time > low ? 0.5 * (std::clamp(credited, low, time) + time) : 0.5 * (low + high);
-  if (!(split.at >= low && split.at < high)) split.at = 0.5 * (low + high);
-  if (!(split.at >= low && split.at < high)) split.at = low;
-  return split;
+  branch.by_prefill = thin.decode || (!thin.prefill && branch.prefill_gap >= branch.decode_gap);
+  const double low = branch.by_prefill ? box.prefill_low : box.decode_low;
+  const double high = branch.by_prefill ? box.prefill_high : box.decode_high;
+  const double credited = branch.by_prefill ? paid.prefill_s : paid.decode_s;
+  const double time = branch.by_prefill ? tp : td;
+  branch.at = time > low ? 0.5 * (std::clamp(credited, low, time) + time) : 0.5 * (low + high);
+  if (!(branch.at >= low && branch.at < high)) branch.at = 0.5 * (low + high);
+  if (!(branch.at >= low && branch.at < high)) branch.at = low;
+  return branch;
 }
 
-Box lower_half(const Box& box, const Split& split) {
+Box lower_half(const Box& box, const Branch& branch) {
   Box half = box;
-  (split.by_prefill ? half.prefill_high : half.decode_high) = split.at;
+  (branch.by_prefill ? half.prefill_high : half.decode_high) = branch.at;
   return half;
 }
 
-Box upper_half(const Box& box, const Split& split) {
+Box upper_half(const Box& box, const Branch& branch) {
   Box half = box;
-  (split.by_prefill ? half.prefill_low : half.decode_low) = std::nextafter(split.at, kInfinity);
+  (branch.by_prefill ? half.prefill_low : half.decode_low) = std::nextafter(branch.at, kInfinity);
   return half;
 }
 

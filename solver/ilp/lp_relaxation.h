@@ -4,18 +4,19 @@
 #include <optional>
 
 #include "ilp/cbc.h"
-#include "ilp/pair_problem.h"
+#include "ilp/subproblem.h"
 
 namespace tessera::solver {
 
-/// Lower bound for one pair of micro-batch sizes that costs milliseconds: counts of layers per
-/// (kind of device, class, bitwidth) as real numbers, the slowest stage at least the average over
-/// the devices of a kind, omega by the transportation problem over layers and bitwidths. It ignores
-/// contiguity and, where none is given, the order.
-class Relaxation {
+/// An aggregated LP relaxation of one subproblem: a lower bound that takes milliseconds. Counts of
+/// layers per (device group, class, bitwidth) are real numbers, the slowest stage is at least the
+/// average over the devices of a group, and omega is a transportation problem over layers and
+/// bitwidths. Contiguity and, where none is given, the order are relaxed.
+class LpRelaxation {
  public:
-  /// A solve that `should_stop` cuts short gives the bound -infinity and windows without limits.
-  Relaxation(const PairProblem& problem, std::function<bool()> should_stop);
+  /// A solve that `should_stop` cuts short gives the bound -infinity and infinite
+  /// ranges.
+  LpRelaxation(const Subproblem& problem, std::function<bool()> should_stop);
 
   struct Bound {
     bool feasible = false;
@@ -24,11 +25,12 @@ class Relaxation {
   };
   Bound solve();
 
-  /// Range of Tp and Td over relaxed plans no dearer than `cutoff`; absent when there are none.
-  struct Windows {
-    Window prefill_max_s, decode_max_s;
+  /// Bound tightening: ranges of Tp and Td over relaxed plans with an objective of at most
+  /// `cutoff`; absent when there are none.
+  struct StageTimeBounds {
+    Interval prefill_max_s, decode_max_s;
   };
-  std::optional<Windows> windows(double cutoff);
+  std::optional<StageTimeBounds> tighten_bounds(double cutoff);
 
  private:
   // Devices that the relaxation does not tell apart.
@@ -47,7 +49,7 @@ class Relaxation {
   void add_links(LinearModel& model);
   std::optional<double> extreme(std::size_t column, double sign);
 
-  const PairProblem& problem_;
+  const Subproblem& problem_;
   std::vector<Slot> slots_;
   std::vector<std::size_t> z_;  ///< [layer][bit]
   std::size_t tp_ = 0, td_ = 0, round_ = 0, cost_ = 0;

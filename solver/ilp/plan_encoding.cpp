@@ -1,4 +1,4 @@
-// Between the programme's columns and plans.
+// Plans from the values of the programme's columns, and column values from plans.
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +34,7 @@ std::optional<Candidate> Formulation::decode(const std::vector<double>& x) const
       }
       for (std::size_t i = begin; i < end; ++i) {
         if (instance_.layer_class[i] != cls) continue;
-        if (whole_[i] == 0) {
+        if (integral_[i] == 0) {
           members.push_back(i);
           continue;
         }
@@ -79,9 +79,9 @@ std::optional<std::vector<double>> Formulation::encode(const Candidate& plan) co
       if (c == kNone || z == kNone) return std::nullopt;
       x[c] += 1;
       x[z] = 1;
-      for (const Split& split : splits_) {
-        const bool here = split.layer == i && split.position == j;
-        if (here && split.bit.value_or(plan.bit[i]) == plan.bit[i]) x[split.columns[g]] = 1;
+      for (const Product& product : products_) {
+        const bool here = product.layer == i && product.position == j;
+        if (here && product.bit.value_or(plan.bit[i]) == plan.bit[i]) x[product.columns[g]] = 1;
       }
     }
   }

@@ -8,10 +8,10 @@
 
 namespace tessera::solver {
 
-/// The planning problem at one pair of micro-batch sizes: all costs are numbers now.
-struct PairProblem {
-  PairProblem(const Instance& instance_in, std::optional<std::vector<std::size_t>> order_in,
-              std::int64_t prefill_size_in, std::int64_t decode_size_in)
+/// The planning problem at one pair of micro-batch sizes, where all costs are numbers.
+struct Subproblem {
+  Subproblem(const Instance& instance_in, std::optional<std::vector<std::size_t>> order_in,
+             std::int64_t prefill_size_in, std::int64_t decode_size_in)
       : instance(instance_in),
         order(std::move(order_in)),
         prefill_size(prefill_size_in),
@@ -57,8 +57,8 @@ struct PairProblem {
   }
 };
 
-/// Interval that holds a value in every solution worth finding.
-struct Window {
+/// Bounds on a value in every solution worth finding.
+struct Interval {
   double low = 0;
   double high = 0;
 };

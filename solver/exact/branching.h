@@ -4,7 +4,7 @@
 
 namespace tessera::solver::exact {
 
-/// What a bound credits for Tp and Td, by its own pipeline.
+/// What a Lagrangian bound credits for Tp and Td, by its own pipeline.
 struct Paid {
   double prefill_s = 0, decode_s = 0;
 };
@@ -17,18 +17,19 @@ struct Thin {
 };
 Thin thin_sides(const Pair& pair, const Box& box);
 
-/// Where to cut a box in two: between what the bound credits and what its pipeline takes.
-struct Split {
+/// Where to branch, that is, to cut a box in two: between what the bound credits and what its
+/// pipeline takes.
+struct Branch {
   double prefill_gap = 0, decode_gap = 0;  ///< of the objective, that crediting less leaves open
   bool by_prefill = false;
   double at = 0;  ///< the lower half ends here
 };
 /// Requires a side that is not thin.
-Split choose_split(const Pair& pair, const Box& box, const Multipliers& at, const Weights& weights,
-                   const Path& path);
+Branch choose_branch(const Pair& pair, const Box& box, const Multipliers& at,
+                     const Weights& weights, const Path& path);
 
 /// The halves of a box.
-Box lower_half(const Box& box, const Split& split);
-Box upper_half(const Box& box, const Split& split);
+Box lower_half(const Box& box, const Branch& branch);
+Box upper_half(const Box& box, const Branch& branch);
 
 }  // namespace tessera::solver::exact

@@ -6,11 +6,11 @@
 
 namespace tessera::solver {
 
-void Formulation::find_whole_layers() {
-  whole_.assign(layers_, 0);
+void Formulation::find_integral_layers() {
+  integral_.assign(layers_, 0);
   for (const Row& row : instance_.rows) {
     for (const RowTerm& term : row.terms) {
-      if (term.layer && term.bit) whole_[*term.layer] = 1;
+      if (term.layer && term.bit) integral_[*term.layer] = 1;
     }
   }
 }
@@ -56,7 +56,7 @@ void Formulation::add_layer_term(Terms& terms, double& constant, const RowTerm& 
       add_presence(terms, constant, term, j, term.coefficient);
       continue;
     }
-    const Split& shares = split(term, j);
+    const Product& shares = product_of(term, j);
     for (std::size_t g = 0; g < groups_; ++g) {
       if (term.has_group(g)) terms.emplace_back(shares.columns[g], term.coefficient);
     }
@@ -74,13 +74,14 @@ void Formulation::add_presence(Terms& terms, double& constant, const RowTerm& te
   if (j > 0) add_s(terms, constant, *term.layer, j - 1, -factor);
 }
 
-// "Layer i on position j" times "position j runs on group g" is no linear term, but its parts are:
-// they add up to the former and each is at most the latter, which is 0 for all groups but one.
-const Formulation::Split& Formulation::split(const RowTerm& term, std::size_t j) {
-  for (const Split& known : splits_) {
+// Linearises the products of "layer i on position j" and "position j runs on group g": over the
+// groups they add up to the former, and each is at most the latter, which is 0 for all groups but
+// one.
+const Formulation::Product& Formulation::product_of(const RowTerm& term, std::size_t j) {
+  for (const Product& known : products_) {
     if (known.layer == *term.layer && known.position == j && known.bit == term.bit) return known;
   }
-  Split next{*term.layer, j, term.bit, {}};
+  Product next{*term.layer, j, term.bit, {}};
   Terms sum;
   double constant = 0;
   add_presence(sum, constant, term, j, -1);
@@ -95,9 +96,9 @@ const Formulation::Split& Formulation::split(const RowTerm& term, std::size_t j)
                    std::move(name));
   }
   model_.add_row(-constant, -constant, std::move(sum),
-                 label("split_layer{}_stage{}{}", *term.layer, j + 1, bits));
-  splits_.push_back(std::move(next));
-  return splits_.back();
+                 make_name("split_layer{}_stage{}{}", *term.layer, j + 1, bits));
+  products_.push_back(std::move(next));
+  return products_.back();
 }
 
 }  // namespace tessera::solver

@@ -1,11 +1,11 @@
-#include "ilp/relaxation.h"
+#include "ilp/lp_relaxation.h"
 
 #include <algorithm>
 #include <limits>
 
 namespace tessera::solver {
 
-Relaxation::Relaxation(const PairProblem& problem, std::function<bool()> should_stop)
+LpRelaxation::LpRelaxation(const Subproblem& problem, std::function<bool()> should_stop)
     : problem_(problem) {
   prefill_unit_ = problem.time_unit_s(problem.prefill);
   decode_unit_ = problem.time_unit_s(problem.decode);
@@ -21,7 +21,7 @@ Relaxation::Relaxation(const PairProblem& problem, std::function<bool()> should_
   lp_.emplace(model, std::move(should_stop));
 }
 
-void Relaxation::add_layers(LinearModel& model) {
+void LpRelaxation::add_layers(LinearModel& model) {
   const Instance& in = problem_.instance;
   std::vector<LinearModel::Term> quality;
   for (std::size_t i = 0; i < in.num_layers(); ++i) {
@@ -36,7 +36,7 @@ void Relaxation::add_layers(LinearModel& model) {
   if (const auto limit = problem_.omega_limit()) model.add_row(-kFree, *limit, std::move(quality));
 }
 
-void Relaxation::add_slots(LinearModel& model) {
+void LpRelaxation::add_slots(LinearModel& model) {
   const Instance& in = problem_.instance;
   if (problem_.order) {
     for (std::size_t j = 0; j < problem_.order->size(); ++j) {
@@ -74,7 +74,7 @@ void Relaxation::add_slots(LinearModel& model) {
   model.add_row(1, 1, std::move(lasts));
 }
 
-void Relaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
+void LpRelaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
   const Instance& in = problem_.instance;
   std::vector<LinearModel::Term> bytes, prefill, decode;
   const double usable = std::max(1.0, in.groups[slot.group].usable_bytes);
@@ -88,13 +88,13 @@ void Relaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
                         in.layer_s(problem_.decode, slot.group, cls, bit) / decode_unit_);
   }
   const bool only = problem_.num_positions() == 1;
-  const double middle = problem_.fixed_bytes(slot.group, {false, false});
+  const double middle = problem_.fixed_bytes(slot.group, StagePlace::middle);
   const auto extra = [&](StagePlace place) {
     return (problem_.fixed_bytes(slot.group, place) - middle) / usable;
   };
   // A single stage is both ends at once.
-  bytes.emplace_back(slot.first, extra({true, only}));
-  if (!only) bytes.emplace_back(slot.last, extra({false, true}));
+  bytes.emplace_back(slot.first, extra(stage_place(true, only)));
+  if (!only) bytes.emplace_back(slot.last, extra(StagePlace::last));
   prefill.emplace_back(slot.first, problem_.prefill.first_s[slot.group] / prefill_unit_);
   prefill.emplace_back(slot.last, problem_.prefill.last_s[slot.group] / prefill_unit_);
   decode.emplace_back(slot.first, problem_.decode.first_s[slot.group] / decode_unit_);
@@ -109,14 +109,14 @@ void Relaxation::add_slot_rows(LinearModel& model, const Slot& slot) {
   model.add_row(-kFree, 0, std::move(decode));
 }
 
-void Relaxation::add_links(LinearModel& model) {
+void LpRelaxation::add_links(LinearModel& model) {
   prefill_link_s_ = problem_.slowest_link_s(problem_.prefill);
   decode_link_s_ = problem_.slowest_link_s(problem_.decode);
   model.columns[tp_].low = prefill_link_s_ / prefill_unit_;
   model.columns[td_].low = decode_link_s_ / decode_unit_;
 }
 
-void Relaxation::add_objective(LinearModel& model) {
+void LpRelaxation::add_objective(LinearModel& model) {
   const Instance& in = problem_.instance;
   const ObjectiveCoefficients& c = problem_.coefficients;
   std::vector<LinearModel::Term> row{{round_, -1.0}, {td_, c.round_micro_batches}};
@@ -142,7 +142,7 @@ void Relaxation::add_objective(LinearModel& model) {
   model.columns[cost_].cost = 1;
 }
 
-Relaxation::Bound Relaxation::solve() {
+LpRelaxation::Bound LpRelaxation::solve() {
   const LpSolver::Solution solution = lp_->minimise();
   if (solution.outcome == LpSolver::Outcome::infeasible) return {};
   Bound bound;
@@ -158,7 +158,7 @@ Relaxation::Bound Relaxation::solve() {
   return bound;
 }
 
-std::optional<double> Relaxation::extreme(std::size_t column, double sign) {
+std::optional<double> LpRelaxation::extreme(std::size_t column, double sign) {
   lp_->clear_costs();
   lp_->set_cost(column, sign);
   const LpSolver::Solution solution = lp_->minimise();
@@ -167,16 +167,16 @@ std::optional<double> Relaxation::extreme(std::size_t column, double sign) {
   return sign * solution.objective;
 }
 
-std::optional<Relaxation::Windows> Relaxation::windows(double cutoff) {
+std::optional<LpRelaxation::StageTimeBounds> LpRelaxation::tighten_bounds(double cutoff) {
   lp_->set_bounds(cost_, -kFree, cutoff);
-  Windows w;
-  const auto range = [&](std::size_t column, double unit, double link_s, Window& window) {
+  StageTimeBounds w;
+  const auto range = [&](std::size_t column, double unit, double link_s, Interval& interval) {
     const auto low = extreme(column, 1), high = low ? extreme(column, -1) : std::nullopt;
     if (!high) return false;
-    // Margins well above the solver's tolerance: a window must never cut off the optimum.
+    // Margins well above the solver's tolerance: the range must never cut off the optimum.
     // Links of a fixed order are exact: the programme has no other row for them.
-    window.low = std::max(link_s, *low * unit * (1 - 1e-6));
-    window.high = std::max(window.low, *high * unit * (1 + 1e-6));
+    interval.low = std::max(link_s, *low * unit * (1 - 1e-6));
+    interval.high = std::max(interval.low, *high * unit * (1 + 1e-6));
     return true;
   };
   if (!range(tp_, prefill_unit_, prefill_link_s_, w.prefill_max_s)) return std::nullopt;
