@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "case_name.h"
 #include "hostile_scripts.h"
 #include "program.h"
 
@@ -107,16 +108,15 @@ TEST_P(HostileScript, EndsAsItShould) {
   }
 }
 
-std::string name_of(const testing::TestParamInfo<Hostile>& script) { return script.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Recursion, HostileScript, testing::ValuesIn(test::kRecursion), name_of);
-INSTANTIATE_TEST_SUITE_P(Loops, HostileScript, testing::ValuesIn(test::kLoops), name_of);
-INSTANTIATE_TEST_SUITE_P(Greed, HostileScript, testing::ValuesIn(test::kGreed), name_of);
-INSTANTIATE_TEST_SUITE_P(Output, HostileScript, testing::ValuesIn(test::kOutput), name_of);
-INSTANTIATE_TEST_SUITE_P(Errors, HostileScript, testing::ValuesIn(test::kErrors), name_of);
-INSTANTIATE_TEST_SUITE_P(Exits, HostileScript, testing::ValuesIn(test::kExits), name_of);
-INSTANTIATE_TEST_SUITE_P(Rows, HostileScript, testing::ValuesIn(test::kRows), name_of);
-INSTANTIATE_TEST_SUITE_P(Tricks, HostileScript, testing::ValuesIn(test::kTricks), name_of);
+INSTANTIATE_TEST_SUITE_P(Recursion, HostileScript, testing::ValuesIn(test::kRecursion),
+                         test::case_name);
+INSTANTIATE_TEST_SUITE_P(Loops, HostileScript, testing::ValuesIn(test::kLoops), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Greed, HostileScript, testing::ValuesIn(test::kGreed), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Output, HostileScript, testing::ValuesIn(test::kOutput), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Errors, HostileScript, testing::ValuesIn(test::kErrors), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Exits, HostileScript, testing::ValuesIn(test::kExits), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Rows, HostileScript, testing::ValuesIn(test::kRows), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Tricks, HostileScript, testing::ValuesIn(test::kTricks), test::case_name);
 
 // What a script leaves in its output folder is opened later, without the sandbox.
 constexpr const char* kStore = "ts.results 'other':add({ i = 1 }, { x = 1 }) ";
@@ -202,11 +202,7 @@ TEST_P(DelayedAttack, NoiseWritesNoFileOfTheUser) {
 
 INSTANTIATE_TEST_SUITE_P(Sandbox, DelayedAttack,
                          testing::Values("results.db-journal", "results.db-wal", "results.db-shm"),
-                         [](const auto& name) {
-                           std::string text = name.param;
-                           for (char& c : text) c = c == '.' || c == '-' ? '_' : c;
-                           return text;
-                         });
+                         test::case_name);
 
 // What the program prints when its output is a terminal.
 std::string on_a_terminal(const std::vector<std::string>& command, const std::string& directory) {
@@ -277,8 +273,7 @@ TEST_P(Terminal, ObeysNoScript) {
   for (const char* c : {"\a", "\b", "\x7f", "\xc2\x9b"}) EXPECT_THAT(shown, Not(HasSubstr(c)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Sandbox, Terminal, testing::ValuesIn(kShown),
-                         [](const auto& shown) { return std::string(shown.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sandbox, Terminal, testing::ValuesIn(kShown), test::case_name);
 
 }  // namespace
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include "case_name.h"
 #include "program.h"
 
 namespace tessera::test {
@@ -77,8 +78,7 @@ TEST(RecursionInTraces, SeesWholeTables) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, Recursion, testing::ValuesIn(kEndless),
-                         [](const auto& tested) { return std::string(tested.param.name); });
+INSTANTIATE_TEST_SUITE_P(Host, Recursion, testing::ValuesIn(kEndless), case_name);
 
 }  // namespace
 }  // namespace tessera::test
