@@ -8,6 +8,7 @@
 #include "case_name.h"
 #include "hostile_scripts.h"
 #include "program.h"
+#include "sanitised.h"
 
 namespace tessera {
 namespace {
@@ -18,11 +19,7 @@ using test::Hostile;
 using testing::HasSubstr;
 using testing::Not;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr const char* kTimeLimit = "5";
-#else
-constexpr const char* kTimeLimit = "1";
-#endif
+constexpr const char* kTimeLimit = test::kSanitised ? "5" : "1";
 
 /// work/ is where scripts run, work/x-out is their output folder, outside/ is not to be touched.
 class HostileFolder : public test::FolderTest {
@@ -80,12 +77,12 @@ class HostileScript : public HostileFolder, public testing::WithParamInterface<H
 
 TEST_P(HostileScript, EndsAsItShould) {
   const Hostile& script = GetParam();
-#ifdef __SANITIZE_ADDRESS__
   // Where no file can be opened, the sanitizer takes every object for one of another type.
   for (const char* name : {"files_left_open", "results_left_open"}) {
-    if (script.name == std::string_view(name)) GTEST_SKIP() << "UBSan's look at types needs a file";
+    if (test::kSanitised && script.name == std::string_view(name)) {
+      GTEST_SKIP() << "UBSan's look at types needs a file";
+    }
   }
-#endif
   file("work/x.lua", test::kPrelude + std::string(script.code));
   const auto before = everything_outside();
   const test::Process p = run_sandboxed(script.code);
