@@ -11,6 +11,7 @@
 
 #include "mutate.h"
 #include "program.h"
+#include "sanitised.h"
 
 /// Runs the cases of a battery, which is a Lua script that the program runs:
 ///
@@ -20,12 +21,6 @@
 /// WHY" after one that is a defect, and at its end "@tally WHAT VALUES REFUSED" and "@done". So a
 /// crash and a hang are those of the last case named.
 namespace tessera::test {
-
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitised = true;
-#else
-inline constexpr bool kSanitised = false;
-#endif
 
 /// Cases to run: TESSERA_ATTACK_COUNT, or what a test suite has time for.
 inline long attack_count(long usual) {

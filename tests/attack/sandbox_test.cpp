@@ -5,8 +5,10 @@
 
 #include <map>
 
+#include "case_name.h"
 #include "hostile_scripts.h"
 #include "program.h"
+#include "sanitised.h"
 
 namespace tessera {
 namespace {
@@ -17,11 +19,9 @@ using test::Hostile;
 using testing::HasSubstr;
 using testing::Not;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr const char* kTimeLimit = "5";
-#else
-constexpr const char* kTimeLimit = "1";
-#endif
+// For scripts that never end; those that do have the time that they need, also on a busy machine.
+constexpr const char* kShortTimeS = test::kSanitised ? "5" : "1";
+constexpr const char* kLongTimeS = "60";
 
 /// work/ is where scripts run, work/x-out is their output folder, outside/ is not to be touched.
 class HostileFolder : public test::FolderTest {
@@ -46,9 +46,10 @@ class HostileFolder : public test::FolderTest {
     return files;
   }
 
-  test::Process run_sandboxed(const std::string& code) const {
+  test::Process run_sandboxed(const std::string& code,
+                              const char* time_limit_s = kLongTimeS) const {
     file("work/x.lua", test::kPrelude + code);
-    return test::run_program({"run", "--sandbox", "--sandbox-time-limit-s", kTimeLimit,
+    return test::run_program({"run", "--sandbox", "--sandbox-time-limit-s", time_limit_s,
                               "--sandbox-memory-gib", "0.25", "x.lua"},
                              {.directory = path("work"), .timeout_s = 120});
   }
@@ -79,15 +80,17 @@ class HostileScript : public HostileFolder, public testing::WithParamInterface<H
 
 TEST_P(HostileScript, EndsAsItShould) {
   const Hostile& script = GetParam();
-#ifdef __SANITIZE_ADDRESS__
   // Where no file can be opened, the sanitizer takes every object for one of another type.
   for (const char* name : {"files_left_open", "results_left_open"}) {
-    if (script.name == std::string_view(name)) GTEST_SKIP() << "UBSan's look at types needs a file";
+    if (test::kSanitised && script.name == std::string_view(name)) {
+      GTEST_SKIP() << "UBSan's look at types needs a file";
+    }
   }
-#endif
   file("work/x.lua", test::kPrelude + std::string(script.code));
   const auto before = everything_outside();
-  const test::Process p = run_sandboxed(script.code);
+  const bool ends =
+      (script.end == End::done || script.end == End::failed) && script.says != test::kDeep;
+  const test::Process p = run_sandboxed(script.code, ends ? kLongTimeS : kShortTimeS);
   const std::string said = ends_of(p.err) + ends_of(p.out);
   expect_clean(p);
   EXPECT_EQ(everything_outside(), before);
@@ -107,16 +110,15 @@ TEST_P(HostileScript, EndsAsItShould) {
   }
 }
 
-std::string name_of(const testing::TestParamInfo<Hostile>& script) { return script.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Recursion, HostileScript, testing::ValuesIn(test::kRecursion), name_of);
-INSTANTIATE_TEST_SUITE_P(Loops, HostileScript, testing::ValuesIn(test::kLoops), name_of);
-INSTANTIATE_TEST_SUITE_P(Greed, HostileScript, testing::ValuesIn(test::kGreed), name_of);
-INSTANTIATE_TEST_SUITE_P(Output, HostileScript, testing::ValuesIn(test::kOutput), name_of);
-INSTANTIATE_TEST_SUITE_P(Errors, HostileScript, testing::ValuesIn(test::kErrors), name_of);
-INSTANTIATE_TEST_SUITE_P(Exits, HostileScript, testing::ValuesIn(test::kExits), name_of);
-INSTANTIATE_TEST_SUITE_P(Rows, HostileScript, testing::ValuesIn(test::kRows), name_of);
-INSTANTIATE_TEST_SUITE_P(Tricks, HostileScript, testing::ValuesIn(test::kTricks), name_of);
+INSTANTIATE_TEST_SUITE_P(Recursion, HostileScript, testing::ValuesIn(test::kRecursion),
+                         test::case_name);
+INSTANTIATE_TEST_SUITE_P(Loops, HostileScript, testing::ValuesIn(test::kLoops), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Greed, HostileScript, testing::ValuesIn(test::kGreed), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Output, HostileScript, testing::ValuesIn(test::kOutput), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Errors, HostileScript, testing::ValuesIn(test::kErrors), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Exits, HostileScript, testing::ValuesIn(test::kExits), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Rows, HostileScript, testing::ValuesIn(test::kRows), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Tricks, HostileScript, testing::ValuesIn(test::kTricks), test::case_name);
 
 // What a script leaves in its output folder is opened later, without the sandbox.
 constexpr const char* kStore = "ts.results 'other':add({ i = 1 }, { x = 1 }) ";
@@ -202,11 +204,7 @@ TEST_P(DelayedAttack, NoiseWritesNoFileOfTheUser) {
 
 INSTANTIATE_TEST_SUITE_P(Sandbox, DelayedAttack,
                          testing::Values("results.db-journal", "results.db-wal", "results.db-shm"),
-                         [](const auto& name) {
-                           std::string text = name.param;
-                           for (char& c : text) c = c == '.' || c == '-' ? '_' : c;
-                           return text;
-                         });
+                         test::case_name);
 
 // What the program prints when its output is a terminal.
 std::string on_a_terminal(const std::vector<std::string>& command, const std::string& directory) {
@@ -277,8 +275,7 @@ TEST_P(Terminal, ObeysNoScript) {
   for (const char* c : {"\a", "\b", "\x7f", "\xc2\x9b"}) EXPECT_THAT(shown, Not(HasSubstr(c)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Sandbox, Terminal, testing::ValuesIn(kShown),
-                         [](const auto& shown) { return std::string(shown.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sandbox, Terminal, testing::ValuesIn(kShown), test::case_name);
 
 }  // namespace
 }  // namespace tessera

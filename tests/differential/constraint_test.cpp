@@ -8,11 +8,12 @@
 #include <filesystem>
 
 #include "brute_force.h"
+#include "case_name.h"
 #include "expect_error.h"
 #include "ilp/cbc.h"
 #include "ilp/formulation.h"
 #include "ilp/model_file.h"
-#include "random_instance.h"
+#include "random_cases.h"
 #include "tessera/solver/model_dump.h"
 #include "tessera/solver/planner.h"
 
@@ -20,6 +21,8 @@ namespace tessera::solver {
 namespace {
 
 using testing::BruteForce;
+using testing::for_each_case;
+using testing::RandomCase;
 using testing::RandomInstance;
 
 // What the rows drawn had in them, of problems with a plan.
@@ -65,26 +68,16 @@ void compare(const Instance& in, const PlanRequest& request, Tally& tally) {
   count_terms(in, tally);
 }
 
-PlanRequest form_of(std::uint64_t seed) {
-  PlanRequest request;
-  request.ilp_form = seed % 2 == 0 ? IlpForm::base : IlpForm::tightened;
-  return request;
-}
+IlpForm form_of(std::uint64_t seed) { return seed % 2 == 0 ? IlpForm::base : IlpForm::tightened; }
 
 TEST(Constraints, MatchEnumerationAtFixedOrder) {
   Tally tally;
-  for (std::uint64_t seed = 1; seed <= 1200; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {6, 4, 3, 4});
-    Instance in = random.make();
-    in.rows = random.rows(in);
-    PlanRequest request = form_of(seed);
-    request.order = random.order(in);
-    request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    compare(in, request, tally);
-    if (HasFatalFailure()) return;
-  }
+  for_each_case(1, 1200, {6, 4, 3, 4}, [&](RandomCase& c) {
+    c.in.rows = c.random.rows(c.in);
+    PlanRequest request = c.sized(true);
+    request.ilp_form = form_of(c.seed);
+    compare(c.in, request, tally);
+  });
   EXPECT_GE(tally.optimal, 100);
   EXPECT_GE(tally.infeasible, 200);
   EXPECT_GE(tally.rows_blamed, 20);
@@ -98,14 +91,12 @@ TEST(Constraints, MatchEnumerationAtFixedOrder) {
 
 TEST(Constraints, MatchEnumerationWithOrderAndPairSearch) {
   Tally tally;
-  for (std::uint64_t seed = 1001; seed <= 1500; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {5, 3, 3, 3});
-    Instance in = random.make();
-    in.rows = random.rows(in);
-    compare(in, form_of(seed), tally);
-    if (HasFatalFailure()) return;
-  }
+  for_each_case(1001, 1500, {5, 3, 3, 3}, [&](RandomCase& c) {
+    c.in.rows = c.random.rows(c.in);
+    PlanRequest request;
+    request.ilp_form = form_of(c.seed);
+    compare(c.in, request, tally);
+  });
   EXPECT_GE(tally.optimal, 60);
   EXPECT_GE(tally.rows_blamed, 8);
   EXPECT_GE(tally.rows_bind, 10);
@@ -136,18 +127,12 @@ double infeasibility(const LinearModel& model, const std::vector<double>& x) {
 
 TEST(Formulation, HoldsEveryPlanThatTheCheckerAccepts) {
   int encoded = 0;
-  for (std::uint64_t seed = 2001; seed <= 2300; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {});
-    Instance in = random.make();
-    if (seed % 3 == 0) in.rows = random.rows(in);
-    PlanRequest request;
-    if (seed % 2 == 0) request.order = random.order(in);
-    request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    const PlanResult result = make_ilp_planner()->plan(in, request);
-    if (!result.candidate) continue;
-    const Subproblem problem(in, request.order, *request.prefill_micro_batch_size,
+  for_each_case(2001, 2300, {}, [&](RandomCase& c) {
+    if (c.seed % 3 == 0) c.in.rows = c.random.rows(c.in);
+    const PlanRequest request = c.sized(c.seed % 2 == 0);
+    const PlanResult result = make_ilp_planner()->plan(c.in, request);
+    if (!result.candidate) return;
+    const Subproblem problem(c.in, request.order, *request.prefill_micro_batch_size,
                              *request.decode_micro_batch_size);
     const auto bounds = base_bounds(problem, result.objective);
     ASSERT_TRUE(bounds);
@@ -156,16 +141,17 @@ TEST(Formulation, HoldsEveryPlanThatTheCheckerAccepts) {
     ASSERT_TRUE(x);
     EXPECT_LE(infeasibility(formulation.model(), *x), 1e-8);
     double cost = formulation.model().constant;
-    for (std::size_t c = 0; c < x->size(); ++c)
-      cost += (*x)[c] * formulation.model().columns[c].cost;
+    for (std::size_t i = 0; i < x->size(); ++i) {
+      cost += (*x)[i] * formulation.model().columns[i].cost;
+    }
     EXPECT_NEAR(formulation.from_model(cost), result.objective, 1e-9 * result.objective);
     const auto back = formulation.decode(*x);
     ASSERT_TRUE(back);
     EXPECT_EQ(back->first_layer, result.candidate->first_layer);
     EXPECT_EQ(back->order, result.candidate->order);
-    EXPECT_NEAR(evaluate(in, *back).objective, result.objective, 1e-9 * result.objective);
+    EXPECT_NEAR(evaluate(c.in, *back).objective, result.objective, 1e-9 * result.objective);
     ++encoded;
-  }
+  });
   EXPECT_GE(encoded, 80);
 }
 
@@ -176,39 +162,33 @@ TEST_P(ModelFile, RoundTripKeepsTheOptimum) {
       (std::filesystem::temp_directory_path() / (std::string("tessera-round-trip") + GetParam()))
           .string();
   int compared = 0, infeasible = 0;
-  for (std::uint64_t seed = 3001; seed <= 3160; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {});
-    Instance in = random.make();
-    if (seed % 3 == 0) in.rows = random.rows(in);
-    PlanRequest request = form_of(seed);
-    if (seed % 4 < 2) request.order = random.order(in);
-    request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    const PlanResult result = make_ilp_planner()->plan(in, request);
+  for_each_case(3001, 3160, {}, [&](RandomCase& c) {
+    if (c.seed % 3 == 0) c.in.rows = c.random.rows(c.in);
+    PlanRequest request = c.sized(c.seed % 4 < 2);
+    request.ilp_form = form_of(c.seed);
+    const PlanResult result = make_ilp_planner()->plan(c.in, request);
     std::filesystem::remove(path);
-    const auto violation = write_model(in, request, path);
+    const auto violation = write_model(c.in, request, path);
     if (violation) {
       EXPECT_EQ(result.status, SolveStatus::infeasible);
       EXPECT_FALSE(std::filesystem::exists(path));
       ++infeasible;
-      continue;
+      return;
     }
     const LinearModel model = read_model_file(path);
     const MipResult mip = solve_mip(model, {});
     EXPECT_TRUE(mip.finished);
     EXPECT_EQ(mip.x.has_value(), result.candidate.has_value());
-    if (!mip.x || !result.candidate) continue;
+    if (!mip.x || !result.candidate) return;
     EXPECT_NEAR(mip.objective, result.objective, 2e-6 * result.objective);
     ++compared;
-  }
+  });
   std::filesystem::remove(path);
   EXPECT_GE(compared, 25);
   EXPECT_GE(infeasible, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, ModelFile, ::testing::Values(".lp", ".mps"),
-                         [](const auto& format) { return std::string(format.param + 1); });
+INSTANTIATE_TEST_SUITE_P(Formats, ModelFile, ::testing::Values(".lp", ".mps"), test::case_name);
 
 }  // namespace
 }  // namespace tessera::solver

@@ -8,14 +8,15 @@
 #include <memory>
 
 #include "brute_force.h"
-#include "random_instance.h"
+#include "random_cases.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver {
 namespace {
 
 using testing::BruteForce;
-using testing::RandomInstance;
+using testing::for_each_case;
+using testing::RandomCase;
 
 struct Tally {
   int found = 0, cut = 0, sharded = 0;
@@ -44,16 +45,12 @@ void compare(const Planner& planner, const Instance& in, PlanRequest request, do
 
 void compare_many(const Planner& planner, std::uint64_t seeds, double tolerance) {
   Tally tally;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {5, 3, 3, 4});
-    const Instance in = random.make();
+  for_each_case(1, seeds, {5, 3, 3, 4}, [&](RandomCase& c) {
     PlanRequest request;
     request.threads = 1;
-    if (seed % 3 == 0) request.order = random.order(in);
-    compare(planner, in, request, tolerance, tally);
-    if (::testing::Test::HasFatalFailure()) return;
-  }
+    if (c.seed % 3 == 0) request.order = c.random.order(c.in);
+    compare(planner, c.in, request, tolerance, tally);
+  });
   EXPECT_GE(tally.found, static_cast<int>(seeds) / 3);
   EXPECT_GE(tally.cut, static_cast<int>(seeds) / 3);
   EXPECT_GE(tally.sharded, static_cast<int>(seeds) / 20);
@@ -66,26 +63,24 @@ TEST(Cutoff, OfTheIlp) { compare_many(*make_ilp_planner(), 120, 1e-6); }
 // What is hopeless says why, cutoff or not.
 TEST(Cutoff, DoesNotHideWhyNothingFits) {
   int hopeless = 0;
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    RandomInstance random(seed, {5, 3, 3, 4});
-    const Instance in = random.make();
+  for_each_case(1, 100, {5, 3, 3, 4}, [&](RandomCase& c) {
     PlanRequest request;
-    const PlanResult without = make_exact_planner()->plan(in, request);
+    const PlanResult without = make_exact_planner()->plan(c.in, request);
     request.cutoff = 1e9;
-    const PlanResult with = make_exact_planner()->plan(in, request);
-    EXPECT_EQ(with.status, without.status) << "seed " << seed;
+    const PlanResult with = make_exact_planner()->plan(c.in, request);
+    EXPECT_EQ(with.status, without.status);
     if (without.status != SolveStatus::infeasible) {
-      EXPECT_DOUBLE_EQ(with.objective, without.objective) << "seed " << seed;
-      continue;
+      EXPECT_DOUBLE_EQ(with.objective, without.objective);
+      return;
     }
     ++hopeless;
-    ASSERT_TRUE(with.violation) << "seed " << seed;
+    ASSERT_TRUE(with.violation);
     const std::string& constraint = without.violation->constraint;
     EXPECT_THAT(with.violation->constraint, ::testing::AnyOf(constraint, "cutoff"));
     if (constraint == "memory") {
       EXPECT_EQ(with.violation->constraint, constraint);
     }
-  }
+  });
   EXPECT_GE(hopeless, 20);
 }
 

@@ -15,7 +15,7 @@
 
 #include "brute_force.h"
 #include "published_instances.h"
-#include "random_instance.h"
+#include "random_cases.h"
 #include "tessera/core/json.h"
 #include "tessera/solver/instance_file.h"
 #include "tessera/solver/planner.h"
@@ -24,8 +24,8 @@ namespace tessera::solver {
 namespace {
 
 using testing::BruteForce;
-using testing::RandomInstance;
-using testing::RandomLimits;
+using testing::for_each_case;
+using testing::RandomCase;
 
 // Of the problems compared: how many had a plan, and what the optimal plan or the problem had.
 struct Tally {
@@ -99,17 +99,8 @@ void compare_to_enumeration(const Instance& in, PlanRequest request, Tally& tall
 
 TEST(ExactDifferential, MatchesEnumerationAtFixedOrderAndPair) {
   Tally tally;
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {});
-    const Instance in = random.make();
-    PlanRequest request;
-    request.order = random.order(in);
-    request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    compare_to_enumeration(in, request, tally);
-    if (HasFatalFailure()) return;
-  }
+  for_each_case(1, 1000, {},
+                [&](RandomCase& c) { compare_to_enumeration(c.in, c.sized(true), tally); });
   EXPECT_GE(tally.optimal, 300);
   EXPECT_GE(tally.infeasible_order, 200);
   EXPECT_GE(tally.with_empty_stage, 10);
@@ -118,76 +109,56 @@ TEST(ExactDifferential, MatchesEnumerationAtFixedOrderAndPair) {
 
 TEST(ExactDifferential, MatchesEnumerationWithOrderAndPairSearch) {
   Tally tally;
-  for (std::uint64_t seed = 1001; seed <= 1600; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {5, 3, 3, 5});
-    const Instance in = random.make();
-    PlanRequest request;
-    if (seed % 5 == 0) request.order = random.order(in);
-    if (seed % 7 == 0) request.prefill_micro_batch_size = random.micro_batch(in);
-    if (seed % 11 == 0) request.decode_micro_batch_size = random.micro_batch(in);
-    compare_to_enumeration(in, request, tally);
-    if (HasFatalFailure()) return;
-  }
+  for_each_case(1001, 1600, {5, 3, 3, 5},
+                [&](RandomCase& c) { compare_to_enumeration(c.in, c.searched(), tally); });
   EXPECT_GE(tally.optimal, 200);
   tally.expect_each(20);
 }
 
 TEST(ExactDifferential, MatchesEnumerationWithFourDevicesInAnyOrder) {
   Tally tally;
-  for (std::uint64_t seed = 2001; seed <= 2150; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {5, 4, 3, 3});
-    Instance in = random.make();
-    if (seed % 2 == 0) in.allow_empty_stage = true;
-    PlanRequest request;
-    request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    compare_to_enumeration(in, request, tally);
-    if (HasFatalFailure()) return;
-  }
+  for_each_case(2001, 2150, {5, 4, 3, 3}, [&](RandomCase& c) {
+    if (c.seed % 2 == 0) c.in.allow_empty_stage = true;
+    compare_to_enumeration(c.in, c.sized(), tally);
+  });
   EXPECT_GE(tally.optimal, 50);
+}
+
+// Makes the first two groups alike but for their links.
+void make_twins(Instance& in) {
+  const std::size_t bits = in.num_bits(), cells = bits * static_cast<std::size_t>(in.num_classes);
+  in.groups[1].usable_bytes = in.groups[0].usable_bytes;
+  in.groups[1].sharding = in.groups[0].sharding;
+  std::copy_n(in.allowed.begin(), bits, in.allowed.begin() + static_cast<std::ptrdiff_t>(bits));
+  const auto twins = [&](const std::function<const PhaseCosts&(std::int64_t)>& costs) {
+    auto table = std::make_shared<std::vector<PhaseCosts>>();
+    for (std::int64_t size = 1; size <= in.batch_size; ++size) {
+      PhaseCosts c = costs(size);
+      const std::vector<double> first(c.layer_s.begin(),
+                                      c.layer_s.begin() + static_cast<std::ptrdiff_t>(cells));
+      std::copy(first.begin(), first.end(), c.layer_s.begin() + static_cast<std::ptrdiff_t>(cells));
+      c.first_s[1] = c.first_s[0];
+      c.last_s[1] = c.last_s[0];
+      table->push_back(std::move(c));
+    }
+    return [table](std::int64_t size) -> const PhaseCosts& {
+      return table->at(static_cast<std::size_t>(size - 1));
+    };
+  };
+  in.prefill = twins(in.prefill);
+  in.decode = twins(in.decode);
 }
 
 // Groups that differ in their links only are searched as one kind of device where links are fast.
 TEST(ExactDifferential, MatchesEnumerationWithTwinGroups) {
   Tally tally;
   int twins = 0;
-  for (std::uint64_t seed = 5001; seed <= 5400; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {5, 4, 3, 3});
-    Instance in = random.make();
-    if (in.groups.size() < 2) continue;
-    const std::size_t bits = in.num_bits(), cells = bits * static_cast<std::size_t>(in.num_classes);
-    in.groups[1].usable_bytes = in.groups[0].usable_bytes;
-    in.groups[1].sharding = in.groups[0].sharding;
-    std::copy_n(in.allowed.begin(), bits, in.allowed.begin() + static_cast<std::ptrdiff_t>(bits));
-    const auto make_twins = [&](const std::function<const PhaseCosts&(std::int64_t)>& costs) {
-      auto table = std::make_shared<std::vector<PhaseCosts>>();
-      for (std::int64_t size = 1; size <= in.batch_size; ++size) {
-        PhaseCosts c = costs(size);
-        const std::vector<double> first(c.layer_s.begin(),
-                                        c.layer_s.begin() + static_cast<std::ptrdiff_t>(cells));
-        std::copy(first.begin(), first.end(),
-                  c.layer_s.begin() + static_cast<std::ptrdiff_t>(cells));
-        c.first_s[1] = c.first_s[0];
-        c.last_s[1] = c.last_s[0];
-        table->push_back(std::move(c));
-      }
-      return [table](std::int64_t size) -> const PhaseCosts& {
-        return table->at(static_cast<std::size_t>(size - 1));
-      };
-    };
-    in.prefill = make_twins(in.prefill);
-    in.decode = make_twins(in.decode);
+  for_each_case(5001, 5400, {5, 4, 3, 3}, [&](RandomCase& c) {
+    if (c.in.groups.size() < 2) return;
+    make_twins(c.in);
     ++twins;
-    PlanRequest request;
-    if (seed % 3 == 0) request.order = random.order(in);
-    request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    compare_to_enumeration(in, request, tally);
-    if (HasFatalFailure()) return;
-  }
+    compare_to_enumeration(c.in, c.sized(c.seed % 3 == 0), tally);
+  });
   EXPECT_GE(twins, 150);
   EXPECT_GE(tally.optimal, 50);
 }
@@ -214,16 +185,15 @@ TEST(ExactDifferential, MatchesTheIlp) {
   int steady = 0, paper = 0, with_floor = 0, any_order = 0;
   for (std::uint64_t seed = 3001; seed <= 3240; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {seed % 4 == 0 ? 14 : 9, 5, 4, 8});
-    Instance in = random.make();
-    in.objective = seed % 2 == 0 ? Objective::steady : Objective::paper;
+    RandomCase c(seed, {seed % 4 == 0 ? 14 : 9, 5, 4, 8});
+    c.in.objective = seed % 2 == 0 ? Objective::steady : Objective::paper;
     PlanRequest request;
-    if (seed % 3 != 0) request.order = random.order(in);
-    if (seed % 4 != 0) request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    if (!agrees_with_the_ilp(in, request)) continue;
-    (in.objective == Objective::steady ? steady : paper) += 1;
-    with_floor += in.max_omega ? 1 : 0;
+    if (seed % 3 != 0) request.order = c.random.order(c.in);
+    if (seed % 4 != 0) request.prefill_micro_batch_size = c.random.micro_batch(c.in);
+    request.decode_micro_batch_size = c.random.micro_batch(c.in);
+    if (!agrees_with_the_ilp(c.in, request)) continue;
+    (c.in.objective == Objective::steady ? steady : paper) += 1;
+    with_floor += c.in.max_omega ? 1 : 0;
     any_order += request.order ? 0 : 1;
     if (HasFatalFailure()) return;
   }
@@ -237,17 +207,10 @@ TEST(ExactDifferential, MatchesTheIlp) {
 // filtering, and links slow enough to decide the order.
 TEST(ExactDifferential, LayerShapesAndSlowLinksAgreeWithTheIlp) {
   int compared = 0;
-  for (std::uint64_t seed = 6001; seed <= 6024; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {18, 4, 4, 6});
-    Instance in = random.make();
-    if (in.num_classes < 2) continue;
-    PlanRequest request;
-    request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    compared += agrees_with_the_ilp(in, request) ? 1 : 0;
-    if (HasFatalFailure()) return;
-  }
+  for_each_case(6001, 6024, {18, 4, 4, 6}, [&](RandomCase& c) {
+    if (c.in.num_classes < 2) return;
+    compared += agrees_with_the_ilp(c.in, c.sized()) ? 1 : 0;
+  });
   EXPECT_GE(compared, 2);
 }
 
@@ -266,21 +229,18 @@ std::string text(const PlanResult& result) {
 }
 
 TEST(ExactDifferential, SamePlanOnAnyNumberOfThreads) {
-  for (std::uint64_t seed = 4001; seed <= 4060; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {12, 5, 4, 8});
-    const Instance in = random.make();
+  for_each_case(4001, 4060, {12, 5, 4, 8}, [](RandomCase& c) {
     PlanRequest request;
     request.threads = 1;
-    const PlanResult one = make_exact_planner()->plan(in, request);
+    const PlanResult one = make_exact_planner()->plan(c.in, request);
     for (const std::int32_t threads : {2, 4}) {
       request.threads = threads;
-      const PlanResult many = make_exact_planner()->plan(in, request);
+      const PlanResult many = make_exact_planner()->plan(c.in, request);
       EXPECT_EQ(text(one), text(many));
       EXPECT_EQ(one.objective, many.objective);
       EXPECT_EQ(one.bound, many.bound);
     }
-  }
+  });
 }
 
 class ExactPublished : public testing::PublishedInstances {

@@ -10,8 +10,19 @@
 #include <vector>
 
 #include "calibration.h"
+#include "case_name.h"
 
 namespace tessera::quant {
+
+void PrintTo(const Scheme& scheme, std::ostream* stream) {
+  *stream << scheme.bitwidth << (scheme.symmetric ? " bit symmetric, " : " bit asymmetric, ");
+  if (scheme.granularity == Granularity::channel) *stream << "channels";
+  if (scheme.granularity == Granularity::tensor) *stream << "tensor";
+  if (scheme.granularity == Granularity::group) *stream << "groups of " << scheme.group_size;
+  if (scheme.act_order == ActOrder::group) *stream << ", groups by activation";
+  if (scheme.act_order == ActOrder::weight) *stream << ", weights by activation";
+}
+
 namespace {
 
 using test::RowMatrix;
@@ -127,7 +138,8 @@ INSTANTIATE_TEST_SUITE_P(
         Scheme{.bitwidth = 4, .symmetric = false, .granularity = Granularity::tensor},
         Scheme{.bitwidth = 4, .group_size = 32, .act_order = ActOrder::group},
         Scheme{.bitwidth = 3, .group_size = 64, .act_order = ActOrder::weight},
-        Scheme{.bitwidth = 4, .granularity = Granularity::channel, .act_order = ActOrder::weight}));
+        Scheme{.bitwidth = 4, .granularity = Granularity::channel, .act_order = ActOrder::weight}),
+    test::case_name);
 
 }  // namespace
 }  // namespace tessera::quant

@@ -9,7 +9,7 @@
 
 #include "brute_force.h"
 #include "published_instances.h"
-#include "random_instance.h"
+#include "random_cases.h"
 #include "tessera/core/json.h"
 #include "tessera/solver/instance_file.h"
 #include "tessera/solver/planner.h"
@@ -18,8 +18,8 @@ namespace tessera::solver {
 namespace {
 
 using testing::BruteForce;
-using testing::RandomInstance;
-using testing::RandomLimits;
+using testing::for_each_case;
+using testing::RandomCase;
 
 // Compares one request; counts what kind of outcome it was.
 struct Tally {
@@ -49,34 +49,15 @@ void compare(const Instance& in, const PlanRequest& request, Tally& tally) {
 
 TEST(IlpDifferential, MatchesBruteForceAtFixedOrderAndPair) {
   Tally tally;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {});
-    const Instance in = random.make();
-    PlanRequest request;
-    request.order = random.order(in);
-    request.prefill_micro_batch_size = random.micro_batch(in);
-    request.decode_micro_batch_size = random.micro_batch(in);
-    compare(in, request, tally);
-    if (HasFatalFailure()) return;
-  }
+  for_each_case(1, 500, {}, [&](RandomCase& c) { compare(c.in, c.sized(true), tally); });
   EXPECT_GE(tally.optimal, 140);
   EXPECT_GE(tally.infeasible, 100);
 }
 
 TEST(IlpDifferential, MatchesBruteForceWithOrderAndPairSearch) {
   Tally tally;
-  for (std::uint64_t seed = 1001; seed <= 1200; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {5, 3, 3, 5});
-    const Instance in = random.make();
-    PlanRequest request;
-    if (seed % 5 == 0) request.order = random.order(in);
-    if (seed % 7 == 0) request.prefill_micro_batch_size = random.micro_batch(in);
-    if (seed % 11 == 0) request.decode_micro_batch_size = random.micro_batch(in);
-    compare(in, request, tally);
-    if (HasFatalFailure()) return;
-  }
+  for_each_case(1001, 1200, {5, 3, 3, 5},
+                [&](RandomCase& c) { compare(c.in, c.searched(), tally); });
   EXPECT_GE(tally.optimal, 70);
   EXPECT_GE(tally.infeasible, 30);
 }

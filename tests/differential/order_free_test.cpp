@@ -8,13 +8,14 @@
 #include <optional>
 
 #include "exact/order_free_search.h"
-#include "random_instance.h"
+#include "random_cases.h"
 #include "tessera/solver/planner.h"
 
 namespace tessera::solver::exact {
 namespace {
 
-using solver::testing::RandomInstance;
+using solver::testing::for_each_case;
+using solver::testing::RandomCase;
 
 struct Bounds {
   double fluid = kInfinity, order_free = kInfinity;
@@ -54,24 +55,21 @@ std::optional<double> optimum_of(const Instance& in) {
 
 TEST(OrderFreeSearch, NeverAboveTheOptimum) {
   int compared = 0, better = 0, with_floor = 0, with_idle_devices = 0, with_classes = 0;
-  for (std::uint64_t seed = 1; seed <= 250; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {8, 4, 3, 4});
-    const Instance in = random.make();
-    const auto optimum = optimum_of(in);
-    if (!optimum) continue;
+  for_each_case(1, 250, {8, 4, 3, 4}, [&](RandomCase& c) {
+    const auto optimum = optimum_of(c.in);
+    if (!optimum) return;
     const double rounding = 1e-9 * std::fabs(*optimum) + 1e-12;
     for (const double cutoff : {kInfinity, *optimum + 0.02 * std::fabs(*optimum)}) {
-      const Bounds bounds = bounds_below(in, cutoff, 1, 300);
+      const Bounds bounds = bounds_below(c.in, cutoff, 1, 300);
       EXPECT_LE(bounds.order_free, *optimum + rounding) << "cutoff " << cutoff;
       EXPECT_GE(bounds.order_free, bounds.fluid - rounding) << "cutoff " << cutoff;
       better += bounds.order_free > bounds.fluid + 0.2 * (*optimum - bounds.fluid) ? 1 : 0;
     }
     ++compared;
-    with_floor += in.max_omega ? 1 : 0;
-    with_idle_devices += in.allow_empty_stage ? 1 : 0;
-    with_classes += in.num_classes > 1 ? 1 : 0;
-  }
+    with_floor += c.in.max_omega ? 1 : 0;
+    with_idle_devices += c.in.allow_empty_stage ? 1 : 0;
+    with_classes += c.in.num_classes > 1 ? 1 : 0;
+  });
   EXPECT_GE(compared, 100);
   EXPECT_GE(better, 60);  // of two cutoffs each
   EXPECT_GE(with_floor, 20);
@@ -81,28 +79,22 @@ TEST(OrderFreeSearch, NeverAboveTheOptimum) {
 
 TEST(OrderFreeSearch, NothingIsLeftBelowTheOptimumWhenItEnds) {
   int ended = 0;
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {6, 3, 2, 2});
-    const Instance in = random.make();
-    const auto optimum = optimum_of(in);
-    if (!optimum) continue;
+  for_each_case(1, 200, {6, 3, 2, 2}, [&](RandomCase& c) {
+    const auto optimum = optimum_of(c.in);
+    if (!optimum) return;
     // What costs as much as the optimum is not below it, however the bound rounds.
     const double cutoff = *optimum - 1e-6 * std::fabs(*optimum);
-    ended += bounds_below(in, cutoff, 1, 1000).order_free == kInfinity ? 1 : 0;
-  }
+    ended += bounds_below(c.in, cutoff, 1, 1000).order_free == kInfinity ? 1 : 0;
+  });
   EXPECT_GE(ended, 10);
 }
 
 TEST(OrderFreeSearch, SameBoundOnAnyNumberOfThreads) {
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomInstance random(seed, {8, 4, 3, 4});
-    const Instance in = random.make();
-    if (!optimum_of(in)) continue;
-    const Bounds one = bounds_below(in, kInfinity, 1, 100);
-    EXPECT_EQ(one.order_free, bounds_below(in, kInfinity, 3, 100).order_free);
-  }
+  for_each_case(1, 30, {8, 4, 3, 4}, [&](RandomCase& c) {
+    if (!optimum_of(c.in)) return;
+    const Bounds one = bounds_below(c.in, kInfinity, 1, 100);
+    EXPECT_EQ(one.order_free, bounds_below(c.in, kInfinity, 3, 100).order_free);
+  });
 }
 
 // Four types of forty devices each: too many combinations for every order.

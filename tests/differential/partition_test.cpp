@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "random_instance.h"
+#include "random_cases.h"
 
 namespace tessera::solver::testing {
 namespace {
@@ -83,13 +83,12 @@ void try_all(const Instance& in, const Setting& s, std::vector<std::size_t>& cou
 
 TEST(Partition, MatchesBruteForceInEveryPhase) {
   int feasible = 0;
-  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
-    RandomInstance random(seed, {.max_layers = 9});
-    const Instance in = random.make();
+  for_each_case(1, 400, {.max_layers = 9}, [&](RandomCase& c) {
+    const Instance& in = c.in;
     Setting s;
-    s.order = random.order(in);
-    s.prefill = random.micro_batch(in);
-    s.decode = random.micro_batch(in);
+    s.order = c.random.order(in);
+    s.prefill = c.random.micro_batch(in);
+    s.decode = c.random.micro_batch(in);
     for (s.bit = 0; s.bit < in.num_bits(); ++s.bit) {
       for (const auto phase :
            {BalancedPhase::both, BalancedPhase::prefill, BalancedPhase::decode}) {
@@ -98,16 +97,16 @@ TEST(Partition, MatchesBruteForceInEveryPhase) {
         std::vector<std::size_t> counts;
         if (s.order.size() <= in.num_layers()) try_all(in, s, counts, in.num_layers(), best);
         const auto found = balanced_partition(in, s.order, s.bit, s.prefill, s.decode, phase);
-        ASSERT_EQ(best.has_value(), found.has_value()) << "seed " << seed;
+        ASSERT_EQ(best.has_value(), found.has_value());
         if (!found) continue;
         ++feasible;
         ASSERT_EQ(std::accumulate(found->begin(), found->end(), std::size_t{0}), in.num_layers());
         const auto reached = slowest(in, s, *found);
-        ASSERT_TRUE(reached) << "seed " << seed;
-        ASSERT_NEAR(*reached, *best, 1e-12 * *best) << "seed " << seed;
+        ASSERT_TRUE(reached);
+        ASSERT_NEAR(*reached, *best, 1e-12 * *best);
       }
     }
-  }
+  });
   EXPECT_GT(feasible, 300);  // or the comparison says nothing
 }
 

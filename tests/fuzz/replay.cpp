@@ -1,9 +1,8 @@
-// Runs a fuzz target without libFuzzer: every file of its corpus, then mutations of them.
-//   fuzz_NAME CORPUS MUTATIONS     TESSERA_TEST_SEED chooses others; TESSERA_FUZZ_KEEP=FILE keeps
-//                                  the input that runs, so that FILE is the culprit after a crash
-#include <algorithm>
-#include <filesystem>
-
+// Runs a fuzz target without libFuzzer: every input of its corpus, then mutations of them.
+//   fuzz_NAME MUTATIONS SOURCE...  A source is a folder or a pack (corpus.h). TESSERA_TEST_SEED
+//                                  chooses other mutations; TESSERA_FUZZ_KEEP=FILE keeps the
+//                                  input that runs, so that FILE is the culprit after a crash.
+#include "corpus.h"
 #include "mutate.h"
 #include "target.h"
 #include "tessera/core/files.h"
@@ -25,25 +24,22 @@ void run(const std::string& input, const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tessera::fuzz::require(argc == 3, "usage: fuzz_NAME CORPUS MUTATIONS");
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) files.push_back(entry);
-  std::sort(files.begin(), files.end());
-  tessera::fuzz::require(!files.empty(), "the corpus is empty");
-  std::vector<std::string> inputs;
-  for (const auto& file : files) inputs.push_back(tessera::read_file(file));
-  for (std::size_t i = 0; i < inputs.size(); ++i) run(inputs[i], files[i].filename());
+  tessera::fuzz::require(argc >= 3, "usage: fuzz_NAME MUTATIONS SOURCE...");
+  const std::vector<tessera::fuzz::Input> inputs =
+      tessera::fuzz::read_corpus({argv + 2, argv + argc});
+  for (const tessera::fuzz::Input& input : inputs) run(input.bytes, input.name);
 
   const std::uint64_t seed = tessera::test::test_seed();
-  const long mutations = std::strtol(argv[2], nullptr, 10);
-  std::printf("%zu files, %ld mutations, TESSERA_TEST_SEED=%llu\n", inputs.size(), mutations,
-              static_cast<unsigned long long>(seed));
+  const long mutations = std::strtol(argv[1], nullptr, 10);
+  std::printf("%zu inputs, %d accepted; %ld mutations, TESSERA_TEST_SEED=%llu\n", inputs.size(),
+              tessera::fuzz::num_accepted, mutations, static_cast<unsigned long long>(seed));
   std::fflush(stdout);
+  tessera::fuzz::require(tessera::fuzz::num_accepted > 0, "the reader accepts no input");
   for (long i = 0; i < mutations; ++i) {
     // Each mutation has its own generator, so that one can be run again without those before it.
     tessera::Rng rng(seed + static_cast<std::uint64_t>(i));
     const auto last = static_cast<std::int64_t>(inputs.size()) - 1;
-    const std::string& origin = inputs[static_cast<std::size_t>(rng.integer(0, last))];
+    const std::string& origin = inputs[static_cast<std::size_t>(rng.integer(0, last))].bytes;
     run(tessera::test::mutate(origin, rng), "mutation " + std::to_string(i));
   }
   return 0;

@@ -25,12 +25,16 @@ inline void require(bool holds, const char* what) {
   std::abort();
 }
 
+/// How many inputs a reader took so far.
+inline int num_accepted = 0;
+
 /// Runs a reader. It may refuse the input, in one clear line that is not a defect of ours; any
 /// other exception leaves and stops the fuzzer.
 template <typename Reader>
 int read(const std::uint8_t* data, std::size_t size, const Reader& reader) {
   try {
     reader(std::string_view(reinterpret_cast<const char*>(data), size));
+    ++num_accepted;
   } catch (const Error& error) {
     const std::string_view message = error.what();
     require(error.code() != ErrorCode::internal, error.what());

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "case_name.h"
 #include "process.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
@@ -129,12 +130,7 @@ TEST_P(Golden, HoldsNow) {
   compare(kept.at("priced"), now.at("priced"), kPricedTolerance, GetParam() + ".priced");
 }
 
-INSTANTIATE_TEST_SUITE_P(Plans, Golden, testing::ValuesIn(golden_files()), [](const auto& test) {
-  std::string name = test.param;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Plans, Golden, testing::ValuesIn(golden_files()), test::case_name);
 
 TEST(GoldenFiles, OnePerCase) {
   EXPECT_EQ(run({}).get<std::vector<std::string>>(), golden_files());

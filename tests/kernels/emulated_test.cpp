@@ -22,9 +22,14 @@ namespace {
 
 using test::Guarded;
 using test::Stored;
-using Int8Gemm = decltype(&cpu::emulated_amx::int8_gemm);
 
-class EmulatedInt8 : public testing::TestWithParam<Int8Gemm> {
+struct Emulated {
+  const char* isa;
+  decltype(&cpu::emulated_amx::int8_gemm) int8_gemm;
+};
+void PrintTo(const Emulated& emulated, std::ostream* stream) { *stream << emulated.isa; }
+
+class EmulatedInt8 : public testing::TestWithParam<Emulated> {
  protected:
   void SetUp() override { ASSERT_TRUE(use_isa("scalar")); }
   void TearDown() override { use_isa(nullptr); }
@@ -54,7 +59,8 @@ TEST_P(EmulatedInt8, GivesTheBitsOfTheScalarVersion) {
         ASSERT_EQ(int8_gemm(x.data(), x_scale.data(), tokens, weights, {first, rows},
                             expected.data(), stride),
                   Status::ok);
-        GetParam()({x.data(), x_scale.data(), tokens, weights, {first, rows}, got.data(), stride});
+        GetParam().int8_gemm(
+            {x.data(), x_scale.data(), tokens, weights, {first, rows}, got.data(), stride});
         ASSERT_EQ(got.num_touched(), 0);
         // Gaps and rows outside the slice are poison in both.
         ASSERT_EQ(std::memcmp(got.data(), expected.data(),
@@ -66,11 +72,9 @@ TEST_P(EmulatedInt8, GivesTheBitsOfTheScalarVersion) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, EmulatedInt8,
-                         testing::Values(cpu::emulated_avx512::int8_gemm,
-                                         cpu::emulated_amx::int8_gemm),
-                         [](const testing::TestParamInfo<Int8Gemm>& one) {
-                           return one.index == 0 ? "Avx512Vnni" : "AmxInt8";
-                         });
+                         testing::Values(Emulated{"Avx512Vnni", cpu::emulated_avx512::int8_gemm},
+                                         Emulated{"AmxInt8", cpu::emulated_amx::int8_gemm}),
+                         [](const auto& test) { return std::string(test.param.isa); });
 
 TEST(EmulatedDequantGemm, IsNearTheScalarVersion) {
   ASSERT_TRUE(use_isa("scalar"));

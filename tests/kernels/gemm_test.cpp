@@ -51,41 +51,11 @@ void check_product(Weights& w, Real type, std::int64_t tokens, std::int64_t gap,
 }
 
 TEST(DequantGemm, MatchesDoubleInEveryFormat) {
-  test::for_each_isa([](const std::string&) {
-    for (const int bitwidth : {3, 4, 8}) {
-      for (const bool symmetric : {true, false}) {
-        for (const std::int64_t group : {0, 5, 32, 64, 128}) {
-          for (const Real scales : {Real::f32, Real::f16, Real::bf16}) {
-            Weights w(48, 256, {bitwidth, symmetric, group, scales}, 1);
-            for (const Real type : {Real::f32, Real::f16, Real::bf16}) {
-              check_product(w, type, 1, 0, 0);
-              check_product(w, type, 9, 0, 0);
-            }
-            if (::testing::Test::HasFatalFailure()) return;
-          }
-        }
-      }
-    }
-  });
+  test::for_every_format({0, 5, 32, 64, 128}, {1, 9}, check_product);
 }
 
-// Rows that leave a block incomplete, columns that leave a unit, a tile and a group incomplete.
 TEST(DequantGemm, MatchesDoubleAtOddSizes) {
-  test::for_each_isa([](const std::string&) {
-    for (const int bitwidth : {3, 4, 8}) {
-      for (const std::int64_t rows : {1, 15, 16, 17, 33, 50}) {
-        for (const std::int64_t columns : {1, 3, 31, 33, 100, 517}) {
-          for (const std::int64_t group : {0, 32}) {
-            Weights w(rows, columns, {bitwidth, columns % 2 == 0, group, Real::f16}, 2);
-            for (const std::int64_t tokens : {1, 2, 3, 4, 5, 7, 13}) {
-              check_product(w, Real::f32, tokens, 3, 4);
-              if (::testing::Test::HasFatalFailure()) return;
-            }
-          }
-        }
-      }
-    }
-  });
+  test::for_odd_sizes({0, 32}, {1, 2, 3, 4, 5, 7, 13}, check_product);
 }
 
 // Longer than the strips of columns and the panels of tokens that the fast versions cut.
@@ -116,26 +86,7 @@ TEST(PackedWeights, NeedTheBytesThatTheirLayoutSays) {
 
 TEST(DequantGemm, RefusesWhatIsWrong) {
   Weights w(32, 64, {4, false, 32, Real::f32}, 5);
-  std::vector<float> x(64 * 2), out(64);
-  const Matrix m{x.data(), Real::f32, 2, 64, 64};
-  const auto gemm = [&](Matrix a, PackedWeights p, Rows rows, float* to, std::int64_t stride) {
-    return dequant_gemm(a, p, rows, to, stride);
-  };
-  EXPECT_EQ(gemm(m, w.packed(), {0, 32}, out.data(), 32), Status::ok);
-  EXPECT_EQ(gemm({nullptr, Real::f32, 2, 64, 64}, w.packed(), {0, 32}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm({x.data(), Real::f32, 2, 63, 64}, w.packed(), {0, 32}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm({x.data(), Real::f32, 0, 64, 64}, w.packed(), {0, 32}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm(m, {32, 64, w.format, nullptr}, {0, 32}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm(m, {32, 64, w.format, w.data.data() + 4}, {0, 32}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm(m, {-32, 64, w.format, w.data.data()}, {0, 32}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm(m, {32, 64, {6, true, 0, Real::f32}, w.data.data()}, {0, 32}, out.data(), 32),
-            kBad);
-  EXPECT_EQ(gemm(m, w.packed(), {0, 33}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm(m, w.packed(), {8, 32}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm(m, w.packed(), {0, 8}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm(m, w.packed(), {16, 16}, out.data(), 32), kBad);
-  EXPECT_EQ(gemm(m, w.packed(), {0, 32}, nullptr, 32), kBad);
-  EXPECT_EQ(gemm(m, w.packed(), {0, 32}, out.data(), 31), kBad);
+  test::expect_refusals(w, dequant_gemm);
 
   const auto pack = [&](const std::uint8_t* codes, const float* scale, const std::uint8_t* zero,
                         Rows rows, void* to) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "case_name.h"
 #include "program.h"
 
 namespace tessera::test {
@@ -82,8 +83,7 @@ TEST_P(Pipe, ThatNobodyWritesIsWaitedForAloudUntilCtrlC) {
   EXPECT_EQ(p.out, "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Pipe, testing::ValuesIn(kWays),
-                         [](const auto& way) { return std::string(way.param.name); });
+INSTANTIATE_TEST_SUITE_P(Ways, Pipe, testing::ValuesIn(kWays), case_name);
 
 class Pipes : public FolderTest {
  protected:

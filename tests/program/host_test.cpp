@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "case_name.h"
 #include "program.h"
 
 namespace tessera {
@@ -81,6 +82,8 @@ struct Failure {
   const char* code;
   const char* first_line;
 };
+void PrintTo(const Failure& failure, std::ostream* stream) { *stream << failure.name; }
+
 class HostFailure : public Host, public testing::WithParamInterface<Failure> {};
 
 TEST_P(HostFailure, PrintsOneClearLineAndFails) {
@@ -126,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
         Failure{"module", "require 'no.such.module'", "no.such.module"},
         Failure{"bytecode", "\x1bLJ\x02", "bytecode is not loaded"},
         Failure{"result", "require 'tessera.host'.set_result(print)", "a function"}),
-    [](const auto& test) { return test.param.name; });
+    test::case_name);
 
 TEST_F(Host, ShowsCodePositionAndTraceback) {
   const Process p = run_script("local function inner()\n  print(nothing_here)\nend\ninner()\n");

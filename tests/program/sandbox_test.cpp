@@ -8,8 +8,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "case_name.h"
 #include "program.h"
 #include "sandbox_escapes.h"
+#include "sanitised.h"
 
 namespace tessera {
 namespace {
@@ -93,18 +95,15 @@ TEST_P(LuaEscape, IsRefused) { expect_refused({TESSERA_PROGRAM}, GetParam()); }
 TEST_P(LuaEscape, IsRefusedByLuasWallAlone) {
   expect_refused({TESSERA_SANDBOX_WALLS, "lua"}, GetParam());
 }
-INSTANTIATE_TEST_SUITE_P(Sandbox, LuaEscape, testing::ValuesIn(test::kLuaEscapes),
-                         [](const auto& escape) { return std::string(escape.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sandbox, LuaEscape, testing::ValuesIn(test::kLuaEscapes), test::case_name);
 
 #if defined(__x86_64__)  // the system calls are numbers there
 class KernelEscape : public SandboxFolder, public testing::WithParamInterface<Escape> {};
 
 TEST_P(KernelEscape, IsRefusedByTheKernelsWallAlone) {
-#ifdef __SANITIZE_ADDRESS__
-  if (GetParam().name == std::string_view("more_memory")) {
+  if (test::kSanitised && GetParam().name == std::string_view("more_memory")) {
     GTEST_SKIP() << "AddressSanitizer maps terabytes: mapped memory has no limit under it";
   }
-#endif
   expect_refused(
       {TESSERA_SANDBOX_WALLS, "kernel"}, GetParam(),
       "local ffi = require 'ffi'\n"
@@ -120,7 +119,7 @@ TEST_P(KernelEscape, IsRefusedByTheKernelsWallAlone) {
       "local function no(what) error(what .. ': ' .. ffi.string(C.strerror(ffi.errno()))) end\n");
 }
 INSTANTIATE_TEST_SUITE_P(Sandbox, KernelEscape, testing::ValuesIn(test::kKernelEscapes),
-                         [](const auto& escape) { return std::string(escape.param.name); });
+                         test::case_name);
 #endif
 
 // Without walls the same way of looking sees that the script got out.
@@ -207,8 +206,7 @@ TEST_P(Limit, EndsTheScript) {
                                     HasSubstr("after it had printed 256.0 MiB")));
   EXPECT_LT(p.seconds, 20);
 }
-INSTANTIATE_TEST_SUITE_P(Sandbox, Limit, testing::ValuesIn(kBurdens),
-                         [](const auto& burden) { return std::string(burden.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sandbox, Limit, testing::ValuesIn(kBurdens), test::case_name);
 
 class Sandbox : public SandboxFolder {};
 

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "sanitised.h"
+
 namespace tessera::test {
 
 struct Process {
@@ -32,7 +34,7 @@ struct ProcessSetup {
   std::string wait_for = {};
   std::function<void(pid_t)> then = {};
   std::function<void()> in_child = {};  ///< called in the new process before the program starts
-  double timeout_s = 60;
+  double timeout_s = kSanitised ? 240 : 60;
   double silence_s = 1e9;  ///< the program is killed, too, when it prints nothing for so long
 };
 

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 
+#include "case_name.h"
 #include "private_mounts.h"
 #include "program.h"
 
@@ -201,8 +202,7 @@ TEST_P(WriterOnDisk, NeedsNoOtherDisk) {
   for (const std::uintmax_t size : sizes) EXPECT_NEAR(size, sizes.front(), 200);  // times in them
 }
 
-INSTANTIATE_TEST_SUITE_P(Writers, WriterOnDisk, testing::ValuesIn(writers()),
-                         [](const auto& writer) { return std::string(writer.param.name); });
+INSTANTIATE_TEST_SUITE_P(Writers, WriterOnDisk, testing::ValuesIn(writers()), case_name);
 
 class QuantisedModel : public Disk {
  protected:

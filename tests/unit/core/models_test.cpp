@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "case_name.h"
 #include "model_files.h"
 
 namespace tessera {
@@ -20,13 +21,7 @@ double relative_difference(std::int64_t derived, double published) {
 
 class ShippedModel : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Files, ShippedModel, ::testing::ValuesIn(test::shipped_names()),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           for (char& c : name) {
-                             if (c == '-' || c == '.') c = '_';
-                           }
-                           return name;
-                         });
+                         test::case_name);
 
 TEST_P(ShippedModel, AgreesWithPublishedParameterCount) {
   const Json file = shipped_json(GetParam());

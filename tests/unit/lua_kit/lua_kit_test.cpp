@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "case_name.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/annotations.h"
 #include "tessera/lua_kit/args.h"
@@ -274,6 +275,8 @@ struct BadOption {
   const char* code;
   const char* message;
 };
+void PrintTo(const BadOption& option, std::ostream* stream) { *stream << option.name; }
+
 class LuaKitBadOption : public LuaKit, public testing::WithParamInterface<BadOption> {};
 
 TEST_P(LuaKitBadOption, GivesOneLineThatNamesIt) {
@@ -313,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"boolean", "kit.demo { batch_size = 1, verbose = 'yes' }", "true or false"},
         BadOption{"model", "kit.demo { batch_size = 1, model = 3 }", "ts.demo.model: the number 3"},
         BadOption{"callback", "kit.demo { batch_size = 1, on_done = {} }", "give a function"}),
-    [](const auto& test) { return test.param.name; });
+    test::case_name);
 
 TEST_F(LuaKit, ReadsAnArrayPartWhereAllowed) {
   EXPECT_EQ(json("kit.demo_positional { {'T4', 3}, {'V100', 1}, batch_size = 1 }"),
@@ -392,7 +395,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"binary", "kit.round_trip { '\\255\\254' }", "not UTF-8"},
         BadOption{"deep", "local t = {} for i = 1, 100 do t = { t } end kit.round_trip(t)",
                   "nested deeper"}),
-    [](const auto& test) { return test.param.name; });
+    test::case_name);
 
 TEST(ReferenceTest, WritesHelpAndAnnotationsFromTheTables) {
   Reference reference;

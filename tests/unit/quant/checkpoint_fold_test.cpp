@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "case_name.h"
 #include "folder.h"
 #include "tessera/quant/checkpoint.h"
 #include "tiny_llama.h"
@@ -23,6 +24,7 @@ struct Family {
   std::vector<std::vector<std::string>> folded;
   std::string router;
 };
+void PrintTo(const Family& family, std::ostream* stream) { *stream << family.name; }
 
 const Json kExperts = {{"num_local_experts", 3},
                        {"num_experts", 3},
@@ -189,8 +191,7 @@ TEST_P(Folds, RoutersChooseTheSameExperts) {
   EXPECT_LE((stored - exact).cwiseAbs().maxCoeff(), 1e-6f * exact.cwiseAbs().maxCoeff());
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoint, Folds, testing::ValuesIn(kFamilies),
-                         [](const auto& family) { return std::string(family.param.name); });
+INSTANTIATE_TEST_SUITE_P(Checkpoint, Folds, testing::ValuesIn(kFamilies), test::case_name);
 
 }  // namespace
 }  // namespace tessera::quant

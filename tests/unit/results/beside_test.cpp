@@ -3,35 +3,27 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "expect_error.h"
-#include "folder.h"
 #include "mutate.h"
+#include "results_files.h"
 #include "results_journal.h"
-#include "results_rows.h"
 #include "tessera/results/store.h"
 
 namespace tessera::results {
 namespace {
 
 namespace fs = std::filesystem;
-using test::all_rows;
 using test::expect_error;
-using test::row_of;
 using test::run_of;
+using test::run_sql;
 using ::testing::SizeIs;
 
-class ResultsBeside : public test::FolderTest {
+class ResultsBeside : public test::ResultsFilesTest {
  protected:
-  std::string filled(const std::string& name = "r.db") {
-    Store store(path(name));
-    store.add(store.start_run(run_of("e")), row_of(R"({"i": 1})", R"({"v": 1.5})"));
-    return path(name);
-  }
   // What each file holds, as a number: messages about bytes that differ stay short.
   std::map<std::string, std::size_t> contents() const {
     std::map<std::string, std::size_t> found;
@@ -63,10 +55,7 @@ TEST_F(ResultsBeside, AJournalThatNamesAFileDoesNotRemoveIt) {
   refused(db, {"r.db'", "r.db-journal'", "Remove it"});
   EXPECT_EQ(read(victim), "precious\n");
   // The journal is what it says it is: SQLite alone does remove the file.
-  sqlite3* connection = nullptr;
-  ASSERT_EQ(sqlite3_open(db.c_str(), &connection), SQLITE_OK);
-  sqlite3_exec(connection, "CREATE TABLE t (x)", nullptr, nullptr, nullptr);
-  sqlite3_close(connection);
+  run_sql(db, "CREATE TABLE t (x)");
   EXPECT_FALSE(fs::exists(victim));
 }
 
@@ -152,10 +141,7 @@ TEST_F(ResultsBeside, AKilledMakerLocksNobodyOut) {
     const bool was_rollback = round % 3 == 0;
     if (was_rollback) {  // as after work with another program
       filled("new" + std::to_string(round) + ".db");
-      sqlite3* connection = nullptr;
-      ASSERT_EQ(sqlite3_open(db.c_str(), &connection), SQLITE_OK);
-      sqlite3_exec(connection, "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr);
-      sqlite3_close(connection);
+      run_sql(db, "PRAGMA journal_mode = DELETE");
     }
     const auto wait_us = static_cast<useconds_t>(rng.integer(0, 6000));
     const pid_t pid = fork();

@@ -8,9 +8,8 @@
 #include <unistd.h>
 
 #include "expect_error.h"
-#include "folder.h"
 #include "mutate.h"
-#include "results_rows.h"
+#include "results_files.h"
 #include "tessera/results/store.h"
 
 namespace tessera::results {
@@ -20,26 +19,12 @@ using test::all_rows;
 using test::expect_error;
 using test::row_of;
 using test::run_of;
+using test::run_sql;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-class ResultsFile : public test::FolderTest {
+class ResultsFile : public test::ResultsFilesTest {
  protected:
-  std::string filled(const std::string& name = "r.db", int num_rows = 3) {
-    Store store(path(name));
-    const std::int64_t run = store.start_run(run_of("e"));
-    for (int i = 0; i < num_rows; ++i) {
-      store.add(run, row_of(Json{{"i", i}}.dump(), R"({"v": 1.5, "text": "some text"})"));
-    }
-    return path(name);
-  }
-  static void sql(const std::string& path, const std::string& statements) {
-    sqlite3* connection = nullptr;
-    ASSERT_EQ(sqlite3_open(path.c_str(), &connection), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(connection, statements.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
-        << sqlite3_errmsg(connection);
-    sqlite3_close(connection);
-  }
   // Both ways of opening refuse the file in these words, and leave it as it is.
   void refused(const std::string& path, ErrorCode code, const std::vector<std::string>& parts) {
     const std::string before = read(path);
@@ -78,15 +63,15 @@ TEST_F(ResultsFile, RefusesWhatIsNoDatabase) {
 }
 
 TEST_F(ResultsFile, RefusesTheDatabaseOfAnotherProgram) {
-  sql(path("other.db"), "CREATE TABLE runs (id); INSERT INTO runs VALUES (1)");
+  run_sql(path("other.db"), "CREATE TABLE runs (id); INSERT INTO runs VALUES (1)");
   refused(path("other.db"), ErrorCode::io, {"other.db", "another program"});
-  sql(path("marked.db"), "PRAGMA application_id = 77");
+  run_sql(path("marked.db"), "PRAGMA application_id = 77");
   refused(path("marked.db"), ErrorCode::io, {"another program"});
 }
 
 TEST_F(ResultsFile, RefusesANewerFormat) {
   const std::string path = filled();
-  sql(path, "PRAGMA journal_mode = DELETE; PRAGMA user_version = 99");
+  run_sql(path, "PRAGMA journal_mode = DELETE; PRAGMA user_version = 99");
   refused(path, ErrorCode::unsupported, {"format 99", "up to 1", "newer tessera"});
 }
 

@@ -2,11 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 
 #include "expect_error.h"
-#include "folder.h"
-#include "results_rows.h"
+#include "results_files.h"
 #include "tessera/results/store.h"
 
 namespace tessera::results {
@@ -31,11 +29,7 @@ class ResultsForeign : public test::FolderTest {
       store.add(run, row);
       store.set_claims(run, Json::parse(R"([{"text": "t", "status": "pass"}])"));
     }
-    sqlite3* connection = nullptr;
-    EXPECT_EQ(sqlite3_open(name.c_str(), &connection), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(connection, statements.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
-        << sqlite3_errmsg(connection) << " in " << statements;
-    sqlite3_close(connection);
+    test::run_sql(name, statements);
     return name;
   }
   static void read_all(Store& store) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "case_name.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
@@ -53,6 +54,9 @@ struct BadField {
   const char* value;
   const char* named;  ///< must appear in the message
 };
+void PrintTo(const BadField& field, std::ostream* stream) {
+  *stream << field.pointer << " = " << field.value;
+}
 
 class InstanceFileBad : public ::testing::TestWithParam<BadField> {};
 
@@ -81,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{"/mem_layer_gb", "[1]", "mem_layer_gb"},
         BadField{"/mem_layer_gb", "[1, -4]", "mem_layer_gb[1]"},
         BadField{"/mem_emb_gb", "[]", "mem_emb_gb"}, BadField{"/types", "[]", "types"},
-        BadField{"/types", "{}", "types"}, BadField{"/types/0", "3", "types[0]"},
+        BadField{"/types", R"({"A": 3})", "types"}, BadField{"/types/0", "3", "types[0]"},
         BadField{"/types/1/name", "\"A\"", "types[1]"},
         BadField{"/types/1/count", "4097", "types[1]: count"},
         BadField{"/types/1/count", "0", "types[1]: count"},
@@ -95,7 +99,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{"/link_gbs/0/1", "0", "link_gbs[0][1]"},
         BadField{"/link_gbs/0/1", "null", "link_gbs[0][1]"},
         BadField{"/link_gbs/0", "7", "link_gbs[0]"}, BadField{"/pay_pre_gb", "-1", "pay_pre_gb"},
-        BadField{"/surprise", "1", "surprise"}));
+        BadField{"/surprise", "1", "surprise"}),
+    test::case_name);
 
 TEST(InstanceFile, EveryMissingFieldIsNamed) {
   const Json whole = tiny();

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <string>
 
+#include "case_name.h"
 #include "expect_error.h"
 #include "folder.h"
 
@@ -63,8 +64,7 @@ TEST_P(ModelFileTest, IsNotReplacedByItsStart) {
   EXPECT_EQ(num_files(), 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, ModelFileTest, testing::Values(".lp", ".mps"),
-                         [](const auto& format) { return std::string(format.param + 1); });
+INSTANTIATE_TEST_SUITE_P(Formats, ModelFileTest, testing::Values(".lp", ".mps"), test::case_name);
 
 }  // namespace
 }  // namespace tessera::solver
