@@ -137,7 +137,8 @@ quant::LinearStatistics require_statistics(const Source& source, const LinearWei
 Indicator make_from_weights(const weights::Weights& weights, const quant::Statistics* statistics,
                             const WeightsRequest& request) {
   check(request, statistics);
-  const Source source{weights, statistics, request};
+  ThreadPool threads(static_cast<std::size_t>(std::max(request.num_threads, 0)));
+  const Source source{weights, statistics, request, threads};
   double overhead_s = 0;
   const std::vector<Layer> layers = layers_of(weights);
   Indicator result = make_empty(request.kind, layers.size(), request.bitwidths);
