@@ -58,14 +58,6 @@ int with_note(lua_State* L) {
   return 1;
 }
 
-void push_optional(lua_State* L, const std::optional<double>& value) {
-  if (value) {
-    lua_pushnumber(L, *value);
-  } else {
-    lua_pushnil(L);
-  }
-}
-
 const OptionTable& stage_options() {
   static const OptionTable table{"plan stage",
                                  "One stage of a plan made by hand.",

@@ -1,6 +1,7 @@
 // What ts.plan and `tessera plan` understand, whoever plans.
 
 #include "solver_lua.h"
+#include "tessera/core/units.h"
 
 namespace tessera::solver_lua {
 
@@ -80,7 +81,7 @@ const OptionTable& plan_options() {
         .doc = "Seed of planners that draw",
         .default_text = "0",
         .min = 0,
-        .max = 9007199254740992.0},
+        .max = kMaxExactInteger},
        {.name = "on_incumbent",
         .type = OptionType::callback,
         .doc =

@@ -156,12 +156,9 @@ int link(lua_State* L) {
   const auto to = lua_kit::check_integer(L, 3, "cluster:link to (0-based device index)", 0, last);
   const Link found = cluster.link(static_cast<std::size_t>(from), static_cast<std::size_t>(to));
   lua_createtable(L, 0, 3);
-  lua_pushnumber(L, found.bytes_per_s);
-  lua_setfield(L, -2, "bytes_per_s");
-  lua_pushnumber(L, found.latency_s);
-  lua_setfield(L, -2, "latency_s");
-  lua_kit::push_text(L, found.kind);
-  lua_setfield(L, -2, "kind");
+  lua_kit::set_number(L, "bytes_per_s", found.bytes_per_s);
+  lua_kit::set_number(L, "latency_s", found.latency_s);
+  lua_kit::set_text(L, "kind", found.kind);
   return 1;
 }
 
@@ -185,12 +182,8 @@ void push_nodes(lua_State* L, const Cluster& cluster) {
   int i = 0;
   for (const Node& node : cluster.nodes) {
     lua_createtable(L, 0, 2);
-    lua_kit::push_text(L, node.name);
-    lua_setfield(L, -2, "name");
-    if (node.host_memory_bytes) {
-      lua_pushnumber(L, *node.host_memory_bytes);
-      lua_setfield(L, -2, "host_memory_bytes");
-    }
+    lua_kit::set_text(L, "name", node.name);
+    lua_kit::set_optional(L, "host_memory_bytes", node.host_memory_bytes);
     lua_rawseti(L, -2, ++i);
   }
 }

@@ -63,14 +63,6 @@ std::string summary(const Device& d) {
                      d.flop_per_s.at("fp16") / 1e12);
 }
 
-void push_optional(lua_State* L, const std::optional<double>& value) {
-  if (value) {
-    lua_pushnumber(L, *value);
-  } else {
-    lua_pushnil(L);
-  }
-}
-
 }  // namespace
 
 template <>

@@ -83,13 +83,10 @@ int requests(lua_State* L) {
     arrivals.push_back(request.arrival_s);
   }
   lua_createtable(L, 0, 3);
-  lua_kit::push_numbers(L, prompts);
-  lua_setfield(L, -2, "prompt_tokens");
-  lua_kit::push_numbers(L, outputs);
-  lua_setfield(L, -2, "output_tokens");
+  lua_kit::set_numbers(L, "prompt_tokens", prompts);
+  lua_kit::set_numbers(L, "output_tokens", outputs);
   if (w.trace->has_arrivals) {
-    lua_kit::push_numbers(L, arrivals);
-    lua_setfield(L, -2, "arrival_s");
+    lua_kit::set_numbers(L, "arrival_s", arrivals);
   }
   return 1;
 }

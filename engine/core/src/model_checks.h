@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tessera/core/model_shape.h"
+#include "tessera/core/units.h"
 
 namespace tessera {
 
@@ -22,7 +23,7 @@ inline constexpr SizeRange kExpertsRange{1, std::int64_t{1} << 16};
 inline constexpr SizeRange kVocabRange{1, std::int64_t{1} << 28};
 inline constexpr SizeRange kTokensRange{1, std::int64_t{1} << 28};
 // Beyond this a count is no longer exact in a double, and so not in Lua or JSON.
-inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 53;
+inline constexpr auto kMaxParameters = static_cast<std::int64_t>(kMaxExactInteger);
 
 /// Refuses a shape whose counts would be inexact or whose parts do not fit together; afterwards
 /// every count of ModelShape is positive and free of overflow.

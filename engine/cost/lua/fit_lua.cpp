@@ -6,6 +6,7 @@
 #include "cost_lua.h"
 #include "samples_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
 #include "tessera/cost/fit.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/table.h"
@@ -53,7 +54,7 @@ std::vector<OptionSpec> common_options() {
            .doc = "Deals the points to folds",
            .default_text = "0",
            .min = 0,
-           .max = 9007199254740992.0},
+           .max = kMaxExactInteger},
           {.name = "source",
            .type = OptionType::text,
            .doc = "Where the points come from; default: as the first says"}};
@@ -227,12 +228,9 @@ int cross_validate(lua_State* L) {
   lua_createtable(L, static_cast<int>(samples.size()), 0);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     push_sample(L, samples[i]);
-    lua_pushnumber(L, predicted[i]);
-    lua_setfield(L, -2, "predicted_s");
-    lua_pushnumber(L, predicted[i] / samples[i].latency_s - 1);
-    lua_setfield(L, -2, "error_ratio");
-    lua_pushinteger(L, folds[i]);
-    lua_setfield(L, -2, "fold");
+    lua_kit::set_number(L, "predicted_s", predicted[i]);
+    lua_kit::set_number(L, "error_ratio", predicted[i] / samples[i].latency_s - 1);
+    lua_kit::set_integer(L, "fold", folds[i]);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   push_errors(L, cost::errors_of(predicted, cost::latencies_of(samples), method.name));
@@ -258,8 +256,7 @@ int calibrate(lua_State* L) {
   push_errors(L, result.after);
   lua_setfield(L, -2, "after");
   if (!result.donor.empty()) {
-    lua_kit::push_text(L, result.donor);
-    lua_setfield(L, -2, "donor");
+    lua_kit::set_text(L, "donor", result.donor);
   }
   return 2;
 }

@@ -294,12 +294,7 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
   lua_createtable(L, 0, 16);
   const auto text = [&](const char* name, std::string_view value) {
     if (value.empty()) return;
-    lua_kit::push_text(L, value);
-    lua_setfield(L, -2, name);
-  };
-  const auto number = [&](const char* name, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
+    lua_kit::set_text(L, name, value);
   };
   text("op", cost::to_string(query.op));
   text("dtype", query.dtype);
@@ -309,13 +304,13 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
   if (layer || query.op == Op::attention) text("phase", cost::to_string(query.phase));
   if (layer) {
     text("model", query.model);
-    number("bitwidth", query.bitwidth);
+    lua_kit::set_number(L, "bitwidth", query.bitwidth);
   }
-  if (query.num_devices != 1) number("num_devices", query.num_devices);
+  if (query.num_devices != 1) lua_kit::set_number(L, "num_devices", query.num_devices);
   for (const std::string& field : cost::fields_of(query.op)) {
-    number(field.c_str(), cost::field_value(query, field));
+    lua_kit::set_number(L, field.c_str(), cost::field_value(query, field));
   }
-  number("latency_s", sample.latency_s);
+  lua_kit::set_number(L, "latency_s", sample.latency_s);
   text("device", sample.device);
   text("kernel_set", sample.kernel_set);
   text("source", sample.source);
@@ -323,18 +318,13 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
 
 void push_errors(lua_State* L, const cost::Errors& errors) {
   lua_createtable(L, 0, 6);
-  const auto number = [&](const char* name, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-  };
-  number("num_points", static_cast<double>(errors.num_points));
-  lua_kit::push_text(L, errors.split);
-  lua_setfield(L, -2, "split");
+  lua_kit::set_number(L, "num_points", static_cast<double>(errors.num_points));
+  lua_kit::set_text(L, "split", errors.split);
   if (errors.num_points == 0) return;  // an error of no point is not zero
-  number("median", errors.median);
-  number("p90", errors.p90);
-  number("worst", errors.worst);
-  number("mean", errors.mean);
+  lua_kit::set_number(L, "median", errors.median);
+  lua_kit::set_number(L, "p90", errors.p90);
+  lua_kit::set_number(L, "worst", errors.worst);
+  lua_kit::set_number(L, "mean", errors.mean);
 }
 
 }  // namespace tessera::cost_lua

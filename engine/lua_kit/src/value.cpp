@@ -165,6 +165,14 @@ void push_integer(lua_State* L, std::int64_t value) {
   }
 }
 
+void push_optional(lua_State* L, const std::optional<double>& value) {
+  if (value) {
+    lua_pushnumber(L, *value);
+  } else {
+    lua_pushnil(L);
+  }
+}
+
 void push_json(lua_State* L, const Json& value) {
   luaL_checkstack(L, 4, "JSON value");
   switch (value.type()) {
@@ -199,6 +207,45 @@ void push_json(lua_State* L, const Json& value) {
     default:
       return lua_pushnil(L);
   }
+}
+
+void set_text(lua_State* L, const char* name, std::string_view text) {
+  push_text(L, text);
+  lua_setfield(L, -2, name);
+}
+
+void set_texts(lua_State* L, const char* name, const std::vector<std::string>& texts) {
+  push_texts(L, texts);
+  lua_setfield(L, -2, name);
+}
+
+void set_number(lua_State* L, const char* name, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void set_numbers(lua_State* L, const char* name, const std::vector<double>& numbers) {
+  push_numbers(L, numbers);
+  lua_setfield(L, -2, name);
+}
+
+void set_integer(lua_State* L, const char* name, std::int64_t value) {
+  push_integer(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void set_boolean(lua_State* L, const char* name, bool value) {
+  lua_pushboolean(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void set_json(lua_State* L, const char* name, const Json& value) {
+  push_json(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void set_optional(lua_State* L, const char* name, const std::optional<double>& value) {
+  if (value) set_number(L, name, *value);
 }
 
 Json json_from_lua(lua_State* L, int index, const std::string& path) {

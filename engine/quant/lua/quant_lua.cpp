@@ -188,14 +188,6 @@ int dequantised(lua_State* L) {
   return 1;
 }
 
-void push_optional(lua_State* L, const std::optional<double>& value) {
-  if (value) {
-    lua_pushnumber(L, *value);
-  } else {
-    lua_pushnil(L);
-  }
-}
-
 std::string summary_of(const Result& r) {
   const Quantised& q = r.quantised;
   return fmt::format("quantised: {} [{}, {}] at {} bits by {}, mse {:.4g}, {}", r.name, q.rows,
@@ -278,7 +270,7 @@ std::vector<OptionSpec> scheme_options() {
        .doc = "Seed of stochastic rounding",
        .default_text = "0",
        .min = 0,
-       .max = 9007199254740992.0},
+       .max = kMaxExactInteger},
       {.name = "act_order",
        .type = OptionType::choice,
        .doc = "Of gptq: columns as they are, those with the largest inputs first, or grouped in "
