@@ -137,10 +137,8 @@ int exit_process(lua_State* L) {
   }
   Host& host = Host::of(L);
   if (!host.may_exit()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        "os.exit: it would end the whole sweep; return a row with a status, or raise an error",
-        "os.exit");
+    refuse("os.exit",
+           "it would end the whole sweep; return a row with a status, or raise an error");
   }
   std::exit(host.print_result(static_cast<ExitStatus>(status)));
 }

@@ -79,8 +79,7 @@ void add_entry(lua_State* L, Cluster& cluster, std::map<std::string, std::size_t
   const lua_kit::Options entry(L, index, entry_options(), path,
                                lua_kit::Options::Keys::named_and_positional);
   if (entry.num_positional() < 1 || entry.num_positional() > 2) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": write { \"T4-16G\", 3 } or { \"T4-16G\", 3, node = \"a\" }", path);
+    refuse(path, "write { \"T4-16G\", 3 } or { \"T4-16G\", 3, node = \"a\" }");
   }
   entry.push_positional(1);
   const auto device = core_lua::device_argument(L, -1, path + "[1]");
@@ -92,8 +91,7 @@ void add_entry(lua_State* L, Cluster& cluster, std::map<std::string, std::size_t
     lua_pop(L, 1);
   }
   if (cluster.devices.size() + static_cast<std::size_t>(count) > kMaxDevices) {
-    throw Error(ErrorCode::out_of_range, fmt::format("{}: more than {} devices", path, kMaxDevices),
-                path);
+    refuse(ErrorCode::out_of_range, path, "more than {} devices", kMaxDevices);
   }
   const std::string name =
       entry.given("node") ? entry.text("node") : fmt::format("node{}", position - 1);
@@ -141,8 +139,7 @@ Cluster cluster_from_options(lua_State* L, int index, const std::string& path) {
     lua_pop(L, 1);
   }
   if (cluster.devices.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": no devices; write { { \"T4-16G\", 3 }, { \"V100-32G\", 1 } }", path);
+    refuse(path, "no devices; write { { \"T4-16G\", 3 }, { \"V100-32G\", 1 } }");
   }
   cluster.name = options.given("name") ? options.text("name") : describe_devices(cluster);
   return cluster;

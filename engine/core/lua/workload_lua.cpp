@@ -167,10 +167,7 @@ namespace {
 /// Requests beyond the given maxima are left out, so what stays is what memory is reserved for.
 void take_trace(Workload& w, const lua_kit::Options& options) {
   if (options.given("prompt_tokens") || options.given("output_tokens")) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        options.path_of("lengths") + ": give either lengths or prompt_tokens and output_tokens",
-        options.path_of("lengths"));
+    refuse(options.path_of("lengths"), "give either lengths or prompt_tokens and output_tokens");
   }
   const auto most = [&](const char* name) {
     return options.given(name) ? options.integer(name) : std::int64_t{100'000'000};
@@ -186,10 +183,8 @@ void set_longest(Workload& w, const lua_kit::Options& options) {
     if (!options.given(name)) return static_cast<std::int64_t>(std::ceil(mean));
     const std::int64_t given = options.integer(name);
     if (static_cast<double>(given) < mean) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is below the mean of {} tokens", options.path_of(name), given,
-                              format_number(mean)),
-                  options.path_of(name));
+      refuse(ErrorCode::out_of_range, options.path_of(name), "{} is below the mean of {} tokens",
+             given, format_number(mean));
     }
     return given;
   };

@@ -123,10 +123,8 @@ std::vector<std::int32_t> folds_of(lua_State* L, const lua_kit::Options& options
   lua_pop(L, 1);
   if (folds.size() == samples.size()) return folds;
   if (!folds.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} of {} samples have a fold; give it to all or none",
-                            options.path_of("samples"), folds.size(), samples.size()),
-                options.path_of("samples"));
+    refuse(options.path_of("samples"), "{} of {} samples have a fold; give it to all or none",
+           folds.size(), samples.size());
   }
   const auto& fields =
       fit.hold_out.empty() ? cost::fields_of(samples.front().query.op) : fit.hold_out;
@@ -216,10 +214,8 @@ int cross_validate(lua_State* L) {
   const auto samples = samples_of(L, options);
   check_origin(samples, *device, options.text("kernel_set"), options.path_of("samples"));
   if (cost::split_by_part(samples).size() > 1) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of("samples") +
-                    ": of several ops, dtypes, bitwidths or phases; validate one at a time",
-                options.path_of("samples"));
+    refuse(options.path_of("samples"),
+           "of several ops, dtypes, bitwidths or phases; validate one at a time");
   }
   const cost::FitOptions fit = read_fit_options(options, samples);
   const auto folds = folds_of(L, options, samples, fit);

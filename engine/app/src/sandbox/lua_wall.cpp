@@ -43,7 +43,7 @@ void clean_environment() {
 }
 
 // Upvalue 1 is the name of what is not there.
-int refuse(lua_State* L) {
+int refuse_name(lua_State* L) {
   const std::string name = lua_kit::check_text(L, lua_upvalueindex(1), "name");
   throw Error(ErrorCode::unsupported, "the sandbox has no " + name, name);
 }
@@ -58,7 +58,7 @@ void check_before(lua_State* L, const char* name) {
 
 void put_refusal(lua_State* L, const char* field, const char* shown) {
   lua_kit::push_text(L, shown);
-  lua_pushcclosure(L, guarded<refuse>, 1);
+  lua_pushcclosure(L, guarded<refuse_name>, 1);
   lua_setfield(L, -2, field);
 }
 
