@@ -1,7 +1,7 @@
 #include <cstdint>
 
+#include "hessian.h"
 #include "passes.h"
-#include "tessera/indicator/hessian.h"
 #include "tessera/quant/quantise.h"
 
 namespace tessera::indicator {
