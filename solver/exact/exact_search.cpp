@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -21,6 +22,8 @@ constexpr double kProofTolerance = 1e-9;
 /// A search that is not over by this round walks for a better plan, with so many moves per layer.
 constexpr std::size_t kWalkRound = 4;
 constexpr std::int64_t kWalkMoves = 1000;
+/// A search of a few milliseconds would wait for its threads longer than they help.
+constexpr std::chrono::milliseconds kAlone{10};
 constexpr std::size_t kFirstPairs = 4;
 constexpr std::size_t kFewStates = 16, kFewStages = 3;
 /// (state, layers done) nodes of a graph; 16 bytes each and thread.
@@ -96,8 +99,8 @@ bool later(const OpenBox& a, const OpenBox& b) {
 ExactSearch::ExactSearch(const Instance& instance, const PlanRequest& request)
     : instance_(instance), request_(request), deadline_(request), space_(instance, request) {
   notes_ = space_.notes();
-  num_threads_ = request.threads > 0 ? static_cast<std::size_t>(request.threads)
-                                     : std::max(1u, std::thread::hardware_concurrency());
+  num_threads_ =
+      request.threads > 0 ? static_cast<std::size_t>(request.threads) : hardware_threads();
   num_threads_ = std::min(num_threads_, kRound);
 }
 
@@ -106,7 +109,7 @@ PlanResult ExactSearch::run() {
   for (const Pair& pair : space_.pairs()) fluid_.emplace_back(space_, pair);
   hopeless_ = nothing_fits();
   if (hopeless_) return finish();
-  workers_ = std::make_unique<Workers>(num_threads_);
+  workers_ = std::make_unique<ThreadPool>(num_threads_, kAlone);
   find_best_pairs();
   find_first_plan();
   bound_pairs();

@@ -9,8 +9,8 @@
 #include "exact/fluid_bound.h"
 #include "exact/order_free_search.h"
 #include "exact/search_space.h"
-#include "exact/workers.h"
 #include "src/deadline.h"
+#include "tessera/core/thread_pool.h"
 
 namespace tessera::solver::exact {
 
@@ -63,7 +63,7 @@ class ExactSearch {
   bool restricted_ = false;  ///< the graph does not hold every order
   bool hopeless_ = false;    ///< no plan fits the devices' memory
   std::size_t num_threads_ = 1;
-  std::unique_ptr<Workers> workers_;
+  std::unique_ptr<ThreadPool> workers_;
   std::vector<FluidBound> fluid_;      ///< [pair]
   std::vector<std::size_t> by_bound_;  ///< pairs, most promising first
   std::unique_ptr<ConfigTable> table_;

@@ -18,7 +18,7 @@ constexpr double kLittleGap = 0.01;
 
 OrderFreeSearch::OrderFreeSearch(const SearchSpace& space, const ConfigTable& table,
                                  const std::vector<FluidBound>& fluid, double cutoff,
-                                 Workers& workers)
+                                 ThreadPool& workers)
     : space_(space), table_(table), fluid_(fluid), cutoff_(cutoff), workers_(workers) {}
 
 void OrderFreeSearch::add_pair(std::size_t pair, const Box& box) {

@@ -6,9 +6,12 @@
 #include "exact/cut_model.h"
 #include "exact/fluid_bound.h"
 #include "exact/options.h"
-#include "exact/workers.h"
+#include "tessera/core/thread_pool.h"
 
 namespace tessera::solver::exact {
+
+/// Boxes of one round of a search. Fixed, for it decides what is looked at.
+inline constexpr std::size_t kRound = 8;
 
 /// Where not every order can be searched: a lower bound on the plans of all orders, by branch and
 /// bound over boxes of (Tp, Td) on the relaxation of relax_orders, lowest bound first (best first).
@@ -17,7 +20,7 @@ class OrderFreeSearch {
  public:
   /// @param table complete for plans below the cutoff; it and the rest must outlive the search
   OrderFreeSearch(const SearchSpace& space, const ConfigTable& table,
-                  const std::vector<FluidBound>& fluid, double cutoff, Workers& workers);
+                  const std::vector<FluidBound>& fluid, double cutoff, ThreadPool& workers);
 
   /// Adds the plans of a pair that cost less than the cutoff: they lie in this box.
   void add_pair(std::size_t pair, const Box& box);
@@ -49,7 +52,7 @@ class OrderFreeSearch {
   const ConfigTable& table_;
   const std::vector<FluidBound>& fluid_;  ///< [pair]
   double cutoff_;
-  Workers& workers_;
+  ThreadPool& workers_;
   std::vector<OptionSet> options_;  ///< [root]
   std::vector<Node> open_;          ///< heap
   std::size_t num_nodes_ = 0, num_solved_ = 0;

@@ -6,6 +6,7 @@
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/object.h"
@@ -71,7 +72,7 @@ const OptionTable& perturbed_options() {
                                    .type = OptionType::integer,
                                    .doc = "Of the factors",
                                    .min = 0,
-                                   .max = 9007199254740992.0,
+                                   .max = kMaxExactInteger,
                                    .required = true},
                                   {.name = "near_ratio",
                                    .doc = "Better plans by no more than this are not searched for",

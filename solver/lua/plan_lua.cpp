@@ -70,14 +70,6 @@ void push_summary(lua_State* L, const Plan& plan) {
   lua_pushnumber(L, summary_of(plan).*member);
 }
 
-void push_optional(lua_State* L, const std::optional<double>& value) {
-  if (value) {
-    lua_pushnumber(L, *value);
-  } else {
-    lua_pushnil(L);
-  }
-}
-
 const OptionTable& stage_options() {
   static const OptionTable table{"plan stage",
                                  "One stage of a plan made by hand.",

@@ -84,7 +84,7 @@ const OptionTable& simulate_options() {
         .doc = "Which requests are drawn",
         .default_text = "0",
         .min = 0,
-        .max = 9007199254740992.0}}};
+        .max = kMaxExactInteger}}};
   return table;
 }
 

@@ -63,19 +63,23 @@ ObjectiveCoefficients objective_coefficients(const Instance& instance, Objective
 
 std::vector<std::int64_t> useful_micro_batch_sizes(const Instance& instance) {
   std::vector<std::int64_t> sizes;
-  std::size_t class_begin = 0;
-  for (std::int64_t size = 1; size <= instance.batch_size; ++size) {
-    const bool same_count =
-        size > 1 && ceil_div(instance.batch_size, size) == ceil_div(instance.batch_size, size - 1);
-    if (!same_count) class_begin = sizes.size();
-    // Both phases share the list: the decode size may not fall below a prefill size that is kept.
-    const bool useless =
-        std::any_of(sizes.begin() + static_cast<std::ptrdiff_t>(class_begin), sizes.end(),
-                    [&](std::int64_t kept) {
-                      return dominates(instance.prefill(kept), instance.prefill(size)) &&
-                             dominates(instance.decode(kept), instance.decode(size));
-                    });
-    if (!useless) sizes.push_back(size);
+  std::int64_t end = 0;  // of the sizes with the same count
+  for (std::int64_t size = 1; size <= instance.batch_size; size = end) {
+    const std::int64_t count = ceil_div(instance.batch_size, size);
+    end = count > 1 ? ceil_div(instance.batch_size, count - 1) : instance.batch_size + 1;
+    const std::size_t smallest = sizes.size();
+    sizes.push_back(size);
+    if (instance.monotone_costs) continue;
+    for (std::int64_t larger = size + 1; larger < end; ++larger) {
+      // Both phases share the list: the decode size may not fall below a prefill size that is kept.
+      const bool useless =
+          std::any_of(sizes.begin() + static_cast<std::ptrdiff_t>(smallest), sizes.end(),
+                      [&](std::int64_t kept) {
+                        return dominates(instance.prefill(kept), instance.prefill(larger)) &&
+                               dominates(instance.decode(kept), instance.decode(larger));
+                      });
+      if (!useless) sizes.push_back(larger);
+    }
   }
   return sizes;
 }

@@ -83,6 +83,7 @@ Instance lower_serving(const Problem& problem) {
   instance.prefill = [costs](std::int64_t size) -> const PhaseCosts& {
     return costs->prefill(size);
   };
+  instance.monotone_costs = costs->are_monotone();
   instance.decode = [costs](std::int64_t size) -> const PhaseCosts& { return costs->decode(size); };
   return instance;
 }

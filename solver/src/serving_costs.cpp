@@ -66,6 +66,12 @@ ServingCosts::ServingCosts(const ServingProblem& serving)
   }
 }
 
+// Links and activations grow with the size in any case.
+bool ServingCosts::are_monotone() const {
+  return std::all_of(models_.begin(), models_.end(),
+                     [](const auto& model) { return model->is_monotone(); });
+}
+
 const PhaseCosts& ServingCosts::get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
                                     cost::Phase phase) {
   const auto it = known.find(size);

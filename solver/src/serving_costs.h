@@ -32,6 +32,8 @@ class ServingCosts {
   const PhaseCosts& decode(std::int64_t size) { return get(decode_, size, cost::Phase::decode); }
 
   const std::vector<MeshGroup>& groups() const { return groups_; }
+  /// Whether no cost is lower at a larger size.
+  bool are_monotone() const;
   /// Distinct degrees, in the order in which the groups have them.
   const std::vector<std::int32_t>& degrees() const { return degrees_; }
 

@@ -38,7 +38,7 @@ Bounds bounds_below(const Instance& in, double cutoff, std::size_t threads, std:
     bound.improve(kInfinity);
     bounds.fluid = std::min(bounds.fluid, bound.bound());
   }
-  Workers workers(threads);
+  ThreadPool workers(threads);
   OrderFreeSearch search(space, table, fluid, cutoff, workers);
   for (std::size_t i = 0; i < fluid.size(); ++i) search.add_pair(i, fluid[i].box_below(cutoff));
   search.run(max_boxes, cutoff, [] { return false; });

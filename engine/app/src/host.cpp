@@ -193,8 +193,7 @@ void Host::set_package_path() {
   lua_kit::push_field(L_, -1, "path", "package");
   path += lua_kit::check_text(L_, -1, "package.path");
   lua_pop(L_, 1);
-  lua_kit::push_text(L_, path);
-  lua_setfield(L_, -2, "path");
+  lua_kit::set_text(L_, "path", path);
   lua_pop(L_, 1);
 }
 

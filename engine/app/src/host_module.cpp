@@ -137,10 +137,8 @@ int exit_process(lua_State* L) {
   }
   Host& host = Host::of(L);
   if (!host.may_exit()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        "os.exit: it would end the whole sweep; return a row with a status, or raise an error",
-        "os.exit");
+    refuse("os.exit",
+           "it would end the whole sweep; return a row with a status, or raise an error");
   }
   std::exit(host.print_result(static_cast<ExitStatus>(status)));
 }
@@ -302,14 +300,10 @@ int terminal(lua_State* L) {
   }
   const Terminal facts = terminal_facts(stream->second);
   lua_newtable(L);
-  lua_pushboolean(L, facts.is_terminal);
-  lua_setfield(L, -2, "is_terminal");
-  lua_pushboolean(L, facts.redraws);
-  lua_setfield(L, -2, "redraws");
-  lua_pushinteger(L, facts.columns);
-  lua_setfield(L, -2, "columns");
-  lua_pushboolean(L, facts.colour);
-  lua_setfield(L, -2, "colour");
+  lua_kit::set_boolean(L, "is_terminal", facts.is_terminal);
+  lua_kit::set_boolean(L, "redraws", facts.redraws);
+  lua_kit::set_integer(L, "columns", facts.columns);
+  lua_kit::set_boolean(L, "colour", facts.colour);
   return 1;
 }
 
@@ -334,26 +328,18 @@ int run_program(lua_State* L) {
   return 3;
 }
 
-void set_text(lua_State* L, const char* field, const std::string& text) {
-  lua_kit::push_text(L, text);
-  lua_setfield(L, -2, field);
-}
-
 void set_facts(const Host& host) {
   lua_State* L = host.state();
-  lua_pushboolean(L, host.settings().json);
-  lua_setfield(L, -2, "json");
-  lua_pushboolean(L, access_is_restricted());
-  lua_setfield(L, -2, "sandboxed");
-  lua_kit::push_texts(L, host.settings().arguments);
-  lua_setfield(L, -2, "arguments");
+  lua_kit::set_boolean(L, "json", host.settings().json);
+  lua_kit::set_boolean(L, "sandboxed", access_is_restricted());
+  lua_kit::set_texts(L, "arguments", host.settings().arguments);
   lua_newtable(L);
-  for (const auto& [name, value] : version_fields()) set_text(L, name.c_str(), value);
+  for (const auto& [name, value] : version_fields()) lua_kit::set_text(L, name.c_str(), value);
   lua_setfield(L, -2, "version");
   lua_newtable(L);
-  set_text(L, "scripts_dir", host.installation().scripts_dir);
-  set_text(L, "datasets_dir", host.installation().datasets_dir);
-  set_text(L, "experiments_dir", host.installation().experiments_dir);
+  lua_kit::set_text(L, "scripts_dir", host.installation().scripts_dir);
+  lua_kit::set_text(L, "datasets_dir", host.installation().datasets_dir);
+  lua_kit::set_text(L, "experiments_dir", host.installation().experiments_dir);
   lua_setfield(L, -2, "installation");
 }
 

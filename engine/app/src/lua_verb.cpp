@@ -83,8 +83,7 @@ ExitStatus run_lua_verb(Host& host, const LuaVerb& verb, const Command& command)
   lua_State* L = host.state();
   lua_settop(L, 0);
   push_flags(L, verb.options, command.flags);
-  lua_kit::push_texts(L, command.names);
-  lua_setfield(L, -2, "names");
+  lua_kit::set_texts(L, "names", command.names);
   if (const ExitStatus status = push_library(host, verb.module, "main"); status != kDone) {
     return status;
   }

@@ -56,11 +56,10 @@ void set_script_globals(lua_State* L) { lua_kit::set_registry_value(L, &kGlobals
 void load_text(lua_State* L, const std::string& code, const std::string& chunk_name) {
   const std::string shown = chunk_name.substr(1);
   if (!code.empty() && code.front() == '\x1b') {
-    throw Error(ErrorCode::script, shown + ": bytecode is not loaded; give the Lua source", shown);
+    refuse(ErrorCode::script, shown, "bytecode is not loaded; give the Lua source");
   }
   if (const std::size_t nul = code.find('\0'); nul != std::string::npos) {
-    throw Error(ErrorCode::script,
-                fmt::format("{}: not a Lua script: NUL byte at offset {}", shown, nul), shown);
+    refuse(ErrorCode::script, shown, "not a Lua script: NUL byte at offset {}", nul);
   }
   if (luaL_loadbufferx(L, code.data(), code.size(), chunk_name.c_str(), "t") != 0) {
     const std::string message = lua_kit::check_text(L, -1, "message");

@@ -18,11 +18,4 @@ const std::vector<LuaVerb>& lua_verbs() {
   return verbs;
 }
 
-const LuaVerb* find_lua_verb(std::string_view name) {
-  for (const LuaVerb& verb : lua_verbs()) {
-    if (verb.name == name) return &verb;
-  }
-  return nullptr;
-}
-
 }  // namespace tessera::app

@@ -21,9 +21,6 @@ struct LuaVerb {
 /// All of them, in the order of `tessera help`.
 const std::vector<LuaVerb>& lua_verbs();
 
-/// nullptr for a verb that is not written in Lua.
-const LuaVerb* find_lua_verb(std::string_view name);
-
 /// The flags of `tessera run`, which `tessera.host.run_options` holds.
 const OptionTable& run_options();
 

@@ -80,8 +80,7 @@ void add_entry(lua_State* L, Cluster& cluster, std::map<std::string, std::size_t
   const lua_kit::Options entry(L, index, entry_options(), path,
                                lua_kit::Options::Keys::named_and_positional);
   if (entry.num_positional() < 1 || entry.num_positional() > 2) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": write { \"T4-16G\", 3 } or { \"T4-16G\", 3, node = \"a\" }", path);
+    refuse(path, "write { \"T4-16G\", 3 } or { \"T4-16G\", 3, node = \"a\" }");
   }
   entry.push_positional(1);
   const auto device = core_lua::device_argument(L, -1, path + "[1]");
@@ -93,8 +92,7 @@ void add_entry(lua_State* L, Cluster& cluster, std::map<std::string, std::size_t
     lua_pop(L, 1);
   }
   if (cluster.devices.size() + static_cast<std::size_t>(count) > kMaxDevices) {
-    throw Error(ErrorCode::out_of_range, fmt::format("{}: more than {} devices", path, kMaxDevices),
-                path);
+    refuse(ErrorCode::out_of_range, path, "more than {} devices", kMaxDevices);
   }
   const std::string name =
       entry.given("node") ? entry.text("node") : fmt::format("node{}", position - 1);
@@ -142,8 +140,7 @@ Cluster cluster_from_options(lua_State* L, int index, const std::string& path) {
     lua_pop(L, 1);
   }
   if (cluster.devices.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": no devices; write { { \"T4-16G\", 3 }, { \"V100-32G\", 1 } }", path);
+    refuse(path, "no devices; write { { \"T4-16G\", 3 }, { \"V100-32G\", 1 } }");
   }
   cluster.name = options.given("name") ? options.text("name") : describe_devices(cluster);
   return cluster;
@@ -157,12 +154,9 @@ int link(lua_State* L) {
   const auto to = lua_kit::check_integer(L, 3, "cluster:link to (0-based device index)", 0, last);
   const Link found = cluster.link(static_cast<std::size_t>(from), static_cast<std::size_t>(to));
   lua_createtable(L, 0, 3);
-  lua_pushnumber(L, found.bytes_per_s);
-  lua_setfield(L, -2, "bytes_per_s");
-  lua_pushnumber(L, found.latency_s);
-  lua_setfield(L, -2, "latency_s");
-  lua_kit::push_text(L, found.kind);
-  lua_setfield(L, -2, "kind");
+  lua_kit::set_number(L, "bytes_per_s", found.bytes_per_s);
+  lua_kit::set_number(L, "latency_s", found.latency_s);
+  lua_kit::set_text(L, "kind", found.kind);
   return 1;
 }
 

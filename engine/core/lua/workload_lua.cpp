@@ -40,13 +40,10 @@ int requests(lua_State* L) {
     arrivals.push_back(request.arrival_s);
   }
   lua_createtable(L, 0, 3);
-  lua_kit::push_numbers(L, prompts);
-  lua_setfield(L, -2, "prompt_tokens");
-  lua_kit::push_numbers(L, outputs);
-  lua_setfield(L, -2, "output_tokens");
+  lua_kit::set_numbers(L, "prompt_tokens", prompts);
+  lua_kit::set_numbers(L, "output_tokens", outputs);
   if (w.trace->has_arrivals) {
-    lua_kit::push_numbers(L, arrivals);
-    lua_setfield(L, -2, "arrival_s");
+    lua_kit::set_numbers(L, "arrival_s", arrivals);
   }
   return 1;
 }
@@ -85,10 +82,7 @@ namespace {
 /// Requests beyond the given maxima are left out, so what stays is what memory is reserved for.
 void take_trace(Workload& w, const lua_kit::Options& options) {
   if (options.given("prompt_tokens") || options.given("output_tokens")) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        options.path_of("lengths") + ": give either lengths or prompt_tokens and output_tokens",
-        options.path_of("lengths"));
+    refuse(options.path_of("lengths"), "give either lengths or prompt_tokens and output_tokens");
   }
   const auto most = [&](const char* name) {
     return options.given(name) ? options.integer(name) : std::int64_t{100'000'000};

@@ -24,14 +24,14 @@ std::optional<Roots>& roots() {
   return instance;
 }
 
-[[noreturn]] void refuse(const char* verb, const std::string& path, const std::string& reason) {
+[[noreturn]] void forbid(const char* verb, const std::string& path, const std::string& reason) {
   throw Error(ErrorCode::io,
               fmt::format("the sandbox does not {} {}: {}", verb, quote(path, 300), reason), path);
 }
 
 // Where the path leads. A file that does not exist yet is where it would be created.
 fs::path resolve(const char* verb, const std::string& path) {
-  if (path.find('\0') != std::string::npos) refuse(verb, path, "it contains a NUL byte");
+  if (path.find('\0') != std::string::npos) forbid(verb, path, "it contains a NUL byte");
   std::error_code error;
   fs::path next = fs::absolute(path, error);
   for (int i = 0; !error && i < kMaxLinks; ++i) {
@@ -44,7 +44,7 @@ fs::path resolve(const char* verb, const std::string& path) {
     const fs::path target = fs::read_symlink(resolved, error);
     next = target.is_absolute() ? target : resolved.parent_path() / target;
   }
-  refuse(verb, path, error ? "where it leads is unknown: " + error.message() : "too many links");
+  forbid(verb, path, error ? "where it leads is unknown: " + error.message() : "too many links");
 }
 
 bool is_beneath(const fs::path& path, const fs::path& root) {
@@ -62,7 +62,7 @@ bool is_hidden(const fs::path& path, const fs::path& root) {
 void check_beneath_write_root(const char* verb, const std::string& path, const fs::path& place) {
   const fs::path& root = roots()->write;
   if (is_beneath(place, root)) return;
-  refuse(verb, path,
+  forbid(verb, path,
          fmt::format("a sandboxed script writes beneath {} only (--sandbox-out chooses it)",
                      quote(root.string(), 300)));
 }
@@ -101,7 +101,7 @@ void check_may_read(const std::string& path) {
     hidden = hidden || is_beneath(place, root);
     known += (known.empty() ? "" : ", ") + quote(root.string(), 300);
   }
-  refuse("read", path,
+  forbid("read", path,
          hidden ? "hidden files stay hidden from a sandboxed script"
                 : "a sandboxed script reads beneath these folders only: " + known);
 }
@@ -114,7 +114,7 @@ void check_may_write(const std::string& path) {
 void check_may_replace(const std::string& path) {
   if (!roots()) return;
   const fs::path name = fs::path(path).filename();
-  if (name.empty() || name == "." || name == "..") refuse("change", path, "it names no file");
+  if (name.empty() || name == "." || name == "..") forbid("change", path, "it names no file");
   const fs::path folder = fs::path(path).parent_path();
   check_beneath_write_root("change", path, resolve("change", folder.empty() ? "." : folder));
 }

@@ -37,7 +37,7 @@ CsvReader::CsvReader(std::string_view text, std::string path)
 
 void CsvReader::read_header() {
   if (!next()) {
-    throw Error(ErrorCode::invalid_argument, path_ + ": empty, a header row expected", path_);
+    tessera::refuse(path_, "empty, a header row expected");
   }
   for (const std::string_view name : fields_) header_.push_back(lower(name));
   for (std::size_t i = 0; i < header_.size(); ++i) {
@@ -68,10 +68,8 @@ std::size_t CsvReader::column(std::string_view name) const { return index_of(hea
 std::size_t CsvReader::require_column(std::string_view name) const {
   const std::size_t index = column(name);
   if (index != none) return index;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: no column '{}'; the header has: {}", path_, name,
-                          quote(join(header_, ", "), 200)),
-              path_);
+  tessera::refuse(path_, "no column '{}'; the header has: {}", name,
+                  quote(join(header_, ", "), 200));
 }
 
 double CsvReader::number(std::size_t column, double low, double high) const {

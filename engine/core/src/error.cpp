@@ -28,6 +28,14 @@ std::string_view to_string(ErrorCode code) {
   return "internal";
 }
 
+void refuse(std::string_view path, std::string_view what) {
+  refuse(ErrorCode::invalid_argument, path, what);
+}
+
+void refuse(ErrorCode code, std::string_view path, std::string_view what) {
+  throw Error(code, fmt::format("{}: {}", path, what), std::string(path));
+}
+
 std::string_view to_string(Provenance provenance) {
   switch (provenance) {
     case Provenance::measured:

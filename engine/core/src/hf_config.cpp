@@ -71,10 +71,8 @@ constexpr std::array<Refusal, 25> kRefusals = {{
 
 std::string known_families_text() { return join(known_model_families(), ", "); }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& problem) {
-  throw Error(ErrorCode::unsupported,
-              fmt::format("{}: {}; known families: {}", path, problem, known_families_text()),
-              path);
+[[noreturn]] void refuse_family(const std::string& path, const std::string& problem) {
+  refuse(ErrorCode::unsupported, path, "{}; known families: {}", problem, known_families_text());
 }
 
 const Family* find_family(std::string_view model_type) {
@@ -105,9 +103,9 @@ void check_architectures(hf::Config& config, const Family& family, const std::st
     const bool alias = (model_type == "gemma3" && name == accepted[4]) ||
                        (model_type == "llama" && name == accepted[5]);
     if (!own && !alias) {
-      refuse(config.path(), fmt::format("architectures says {}, which is not the decoder of "
-                                        "model_type {}",
-                                        quote(name), quote(model_type)));
+      refuse_family(config.path(), fmt::format("architectures says {}, which is not the decoder of "
+                                               "model_type {}",
+                                               quote(name), quote(model_type)));
     }
   }
 }
@@ -115,21 +113,23 @@ void check_architectures(hf::Config& config, const Family& family, const std::st
 // Fields that change what a layer is, whatever the model_type claims.
 void check_foreign_fields(hf::Config& config, const Family& family, const std::string& model_type) {
   if (config.find("kv_lora_rank") != nullptr) {
-    refuse(config.path(),
-           fmt::format("kv_lora_rank: model_type {} with multi-head latent attention (MLA) is not "
-                       "understood",
-                       quote(model_type)));
+    refuse_family(
+        config.path(),
+        fmt::format("kv_lora_rank: model_type {} with multi-head latent attention (MLA) is not "
+                    "understood",
+                    quote(model_type)));
   }
   if (config.flag("is_encoder_decoder", false)) {
-    refuse(config.path(), fmt::format("is_encoder_decoder: model_type {} with an encoder is not "
-                                      "understood",
-                                      quote(model_type)));
+    refuse_family(config.path(),
+                  fmt::format("is_encoder_decoder: model_type {} with an encoder is not "
+                              "understood",
+                              quote(model_type)));
   }
   if (family.mixture_of_experts) return;
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     if (config.size({key}, {0, kExpertsRange.high}, 0) > 1) {
-      refuse(config.path(), fmt::format("{}: model_type {} with experts is not understood", key,
-                                        quote(model_type)));
+      refuse_family(config.path(), fmt::format("{}: model_type {} with experts is not understood",
+                                               key, quote(model_type)));
     }
   }
 }
@@ -137,11 +137,11 @@ void check_foreign_fields(hf::Config& config, const Family& family, const std::s
 [[noreturn]] void refuse_model_type(const std::string& model_type, const std::string& path) {
   for (const Refusal& refusal : kRefusals) {
     if (model_type == refusal.model_type) {
-      refuse(path, fmt::format("model_type {} ({}) is not understood", quote(model_type),
-                               refusal.reason));
+      refuse_family(path, fmt::format("model_type {} ({}) is not understood", quote(model_type),
+                                      refusal.reason));
     }
   }
-  refuse(path, fmt::format("model_type {} is not understood", quote(model_type)));
+  refuse_family(path, fmt::format("model_type {} is not understood", quote(model_type)));
 }
 
 // Gemma 3 nests its decoder in a multimodal config that holds the flag for tied embeddings.
@@ -191,8 +191,9 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
     check_foreign_fields(inner, *family, model_type);
     family->read(inner, model);
   } else {
-    refuse(path, fmt::format("text_config: a model_type {} around another model is not understood",
-                             quote(model_type)));
+    refuse_family(path,
+                  fmt::format("text_config: a model_type {} around another model is not understood",
+                              quote(model_type)));
   }
   check_record(model, FieldPath{path});
   return model;
@@ -202,11 +203,9 @@ ModelShape model_from_json(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   if (!fields.has("config")) {
     if (fields.has("model_type")) return model_from_hf_config(json, name_from_path(path), path);
-    throw Error(ErrorCode::invalid_argument,
-                path +
-                    ": neither an architecture file of Tessera (no 'config') nor a Hugging "
-                    "Face config.json (no 'model_type')",
-                path);
+    refuse(path,
+           "neither an architecture file of Tessera (no 'config') nor a Hugging "
+           "Face config.json (no 'model_type')");
   }
   const std::string name = fields.text("name");
   const std::string source = fields.text("source", path);

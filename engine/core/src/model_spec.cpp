@@ -60,7 +60,7 @@ const std::map<std::string, Dialect>& dialects() {
 [[noreturn]] void refuse_spec(const char* field, const std::string& problem,
                               ErrorCode code = ErrorCode::invalid_argument) {
   const std::string where = std::string("model.") + field;
-  throw Error(code, where + ": " + problem, where);
+  refuse(code, where, problem);
 }
 
 void check_range(const char* field, std::int64_t value, SizeRange range) {

@@ -153,9 +153,7 @@ class Reader {
     trace_.has_arrivals = true;
   }
 
-  [[noreturn]] void refuse(const std::string& problem) const {
-    throw Error(ErrorCode::invalid_argument, path_ + ": " + problem, path_);
-  }
+  [[noreturn]] void refuse(const std::string& problem) const { tessera::refuse(path_, problem); }
 
   std::string_view text_;
   const std::string& path_;
@@ -251,11 +249,10 @@ RequestTrace requests_from_text(std::string_view text, const std::string& path) 
     if (first) trace.has_arrivals = std::count(item.begin(), item.end(), ' ') == 2;
     const std::optional<TracedRequest> request = request_of(item, trace.has_arrivals);
     if (!request || (!first && request->arrival_s < trace.requests.back().arrival_s)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: request {} is {}; prompt and output tokens are needed, and "
-                              "after them in all or in none an arrival (s), ascending",
-                              path, trace.requests.size() + 1, quote(item)),
-                  path);
+      refuse(path,
+             "request {} is {}; prompt and output tokens are needed, and "
+             "after them in all or in none an arrival (s), ascending",
+             trace.requests.size() + 1, quote(item));
     }
     trace.requests.push_back(*request);
     at = end + 1;

@@ -6,6 +6,7 @@
 #include "cost_lua.h"
 #include "samples_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
 #include "tessera/cost/fit.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/table.h"
@@ -53,7 +54,7 @@ std::vector<OptionSpec> common_options() {
            .doc = "Deals the points to folds",
            .default_text = "0",
            .min = 0,
-           .max = 9007199254740992.0},
+           .max = kMaxExactInteger},
           {.name = "source",
            .type = OptionType::text,
            .doc = "Where the points come from; default: as the first says"}};
@@ -122,10 +123,8 @@ std::vector<std::int32_t> folds_of(lua_State* L, const lua_kit::Options& options
   lua_pop(L, 1);
   if (folds.size() == samples.size()) return folds;
   if (!folds.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} of {} samples have a fold; give it to all or none",
-                            options.path_of("samples"), folds.size(), samples.size()),
-                options.path_of("samples"));
+    refuse(options.path_of("samples"), "{} of {} samples have a fold; give it to all or none",
+           folds.size(), samples.size());
   }
   const auto& fields =
       fit.hold_out.empty() ? cost::fields_of(samples.front().query.op) : fit.hold_out;
@@ -215,10 +214,8 @@ int cross_validate(lua_State* L) {
   const auto samples = samples_of(L, options);
   check_origin(samples, *device, options.text("kernel_set"), options.path_of("samples"));
   if (cost::split_by_part(samples).size() > 1) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of("samples") +
-                    ": of several ops, dtypes, bitwidths or phases; validate one at a time",
-                options.path_of("samples"));
+    refuse(options.path_of("samples"),
+           "of several ops, dtypes, bitwidths or phases; validate one at a time");
   }
   const cost::FitOptions fit = read_fit_options(options, samples);
   const auto folds = folds_of(L, options, samples, fit);
@@ -227,12 +224,9 @@ int cross_validate(lua_State* L) {
   lua_createtable(L, static_cast<int>(samples.size()), 0);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     push_sample(L, samples[i]);
-    lua_pushnumber(L, predicted[i]);
-    lua_setfield(L, -2, "predicted_s");
-    lua_pushnumber(L, predicted[i] / samples[i].latency_s - 1);
-    lua_setfield(L, -2, "error_ratio");
-    lua_pushinteger(L, folds[i]);
-    lua_setfield(L, -2, "fold");
+    lua_kit::set_number(L, "predicted_s", predicted[i]);
+    lua_kit::set_number(L, "error_ratio", predicted[i] / samples[i].latency_s - 1);
+    lua_kit::set_integer(L, "fold", folds[i]);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   push_errors(L, cost::errors_of(predicted, cost::latencies_of(samples), method.name));
@@ -258,8 +252,7 @@ int calibrate(lua_State* L) {
   push_errors(L, result.after);
   lua_setfield(L, -2, "after");
   if (!result.donor.empty()) {
-    lua_kit::push_text(L, result.donor);
-    lua_setfield(L, -2, "donor");
+    lua_kit::set_text(L, "donor", result.donor);
   }
   return 2;
 }

@@ -48,26 +48,20 @@ namespace {
 void push_account(lua_State* L, const cost::SampleFile& file) {
   std::int64_t num_skipped = 0;
   lua_createtable(L, 0, 4);
-  lua_kit::push_text(L, file.format);
-  lua_setfield(L, -2, "format");
-  lua_kit::push_integer(L, file.num_repeats);
-  lua_setfield(L, -2, "num_repeats");
+  lua_kit::set_text(L, "format", file.format);
+  lua_kit::set_integer(L, "num_repeats", file.num_repeats);
   lua_createtable(L, static_cast<int>(file.skipped.size()), 0);
   for (std::size_t k = 0; k < file.skipped.size(); ++k) {
     const cost::SkippedRows& rows = file.skipped[k];
     num_skipped += rows.count;
     lua_createtable(L, 0, 3);
-    lua_kit::push_text(L, rows.reason);
-    lua_setfield(L, -2, "reason");
-    lua_kit::push_integer(L, rows.count);
-    lua_setfield(L, -2, "count");
-    lua_kit::push_integer(L, static_cast<std::int64_t>(rows.first_line));
-    lua_setfield(L, -2, "first_line");
+    lua_kit::set_text(L, "reason", rows.reason);
+    lua_kit::set_integer(L, "count", rows.count);
+    lua_kit::set_integer(L, "first_line", static_cast<std::int64_t>(rows.first_line));
     lua_rawseti(L, -2, static_cast<int>(k) + 1);
   }
   lua_setfield(L, -2, "skipped");
-  lua_kit::push_integer(L, num_skipped);
-  lua_setfield(L, -2, "num_skipped");
+  lua_kit::set_integer(L, "num_skipped", num_skipped);
 }
 
 }  // namespace

@@ -59,10 +59,6 @@ std::vector<std::string> known_keys(bool is_sample) {
   return keys;
 }
 
-[[noreturn]] void fail(const std::string& path, const std::string& problem) {
-  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
-}
-
 // Reads one table field by field; the value is on top of the stack while it is looked at.
 class Fields {
  public:
@@ -104,11 +100,11 @@ void check_keys(lua_State* L, int index, const std::string& path, bool is_sample
   const std::vector<std::string>& known = is_sample ? sample_keys : query_keys;
   lua_kit::for_each_pair(L, index, path, [&] {
     if (lua_type(L, -2) != LUA_TSTRING) {
-      fail(path, lua_kit::describe_value(L, -2) + " is a key where field names belong");
+      refuse(path, lua_kit::describe_value(L, -2) + " is a key where field names belong");
     }
     const std::string key = lua_kit::check_text(L, -2, path);
     if (std::find(known.begin(), known.end(), key) != known.end()) return;
-    fail(path + "." + key, "unknown field" + did_you_mean(key, known));
+    refuse(path + "." + key, "unknown field" + did_you_mean(key, known));
   });
 }
 
@@ -122,13 +118,12 @@ Op read_op(const Fields& fields, std::optional<Op> wanted) {
   }
   const auto op = cost::op_from_string(word);
   if (!op) {
-    fail(fields.where("op"), "unknown op " + quote(word) +
-                                 did_you_mean(word, {"gemm", "attention", "layer", "elementwise",
-                                                     "all_reduce", "send_recv"}));
+    refuse(fields.where("op"), "unknown op " + quote(word) +
+                                   did_you_mean(word, {"gemm", "attention", "layer", "elementwise",
+                                                       "all_reduce", "send_recv"}));
   }
   if (wanted && *op != *wanted) {
-    fail(fields.where("op"),
-         fmt::format("{} where {} belongs", quote(word), quote(cost::to_string(*wanted))));
+    refuse(fields.where("op"), "{} where {} belongs", quote(word), quote(cost::to_string(*wanted)));
   }
   return *op;
 }
@@ -139,13 +134,13 @@ void read_sizes(const Fields& fields, OpQuery& query) {
   for (const NumberField& field : number_fields()) {
     const bool aliased = field.alias != nullptr && fields.has(field.alias);
     if (aliased && fields.has(field.name)) {
-      fail(fields.where(field.alias), fmt::format("the same as {}; give one", field.name));
+      refuse(fields.where(field.alias), "the same as {}; give one", field.name);
     }
     const char* name = aliased ? field.alias : field.name;
     if (!fields.has(name)) continue;
     if (std::find(known.begin(), known.end(), field.name) == known.end()) {
-      fail(fields.where(name), fmt::format("no field of op {}; it has {}",
-                                           quote(cost::to_string(query.op)), join(known, ", ")));
+      refuse(fields.where(name), "no field of op {}; it has {}", quote(cost::to_string(query.op)),
+             join(known, ", "));
     }
     fields.number(name, 0, kLargest, query.*field.member);
   }
@@ -155,10 +150,10 @@ void read_phase(const Fields& fields, OpQuery& query) {
   const std::string word = fields.text("phase");
   if (word.empty()) {
     if (query.op != Op::attention && query.op != Op::layer) return;
-    fail(fields.where("phase"), "missing; \"prefill\" or \"decode\" belongs here");
+    refuse(fields.where("phase"), "missing; \"prefill\" or \"decode\" belongs here");
   }
   const auto phase = cost::phase_from_string(word);
-  if (!phase) fail(fields.where("phase"), quote(word) + " is neither \"prefill\" nor \"decode\"");
+  if (!phase) refuse(fields.where("phase"), quote(word) + " is neither \"prefill\" nor \"decode\"");
   query.phase = *phase;
 }
 
@@ -166,7 +161,7 @@ void read_phase(const Fields& fields, OpQuery& query) {
 void read_layer(lua_State* L, const Fields& fields, OpQuery& query) {
   if (!fields.push("model")) {
     if (query.op != Op::layer) return;
-    fail(fields.where("model"), "missing; a layer needs the model it is of, as \"opt-30b\"");
+    refuse(fields.where("model"), "missing; a layer needs the model it is of, as \"opt-30b\"");
   }
   const auto model = core_lua::model_argument(L, lua_gettop(L), fields.where("model"));
   lua_pop(L, 1);
@@ -177,11 +172,11 @@ void read_layer(lua_State* L, const Fields& fields, OpQuery& query) {
 void check_dtypes(const Fields& fields, const OpQuery& query) {
   if (query.op != Op::gemm && query.op != Op::attention) return;
   if (query.dtype.empty()) {
-    fail(fields.where("dtype"), "missing; one of " + join(cost::known_dtypes(), ", "));
+    refuse(fields.where("dtype"), "missing; one of " + join(cost::known_dtypes(), ", "));
   }
   if (fields.has("bitwidth")) {
-    fail(fields.where("bitwidth"),
-         "of layers; the dtype says how wide the operands are, as int4_wo");
+    refuse(fields.where("bitwidth"),
+           "of layers; the dtype says how wide the operands are, as int4_wo");
   }
   for (const auto& [name, dtype] :
        {std::pair{"dtype", &query.dtype}, std::pair{"kv_dtype", &query.kv_dtype}}) {
@@ -189,7 +184,7 @@ void check_dtypes(const Fields& fields, const OpQuery& query) {
     try {
       cost::dtype_traits(*dtype);
     } catch (const Error& error) {
-      throw Error(error.code(), fields.where(name) + ": " + error.what(), fields.where(name));
+      refuse(error.code(), fields.where(name), error.what());
     }
   }
 }
@@ -200,7 +195,7 @@ OpQuery query_argument(lua_State* L, int index, const std::string& path, bool is
                        std::optional<Op> wanted) {
   if (index < 0) index = lua_gettop(L) + 1 + index;
   if (!lua_istable(L, index)) {
-    fail(path, lua_kit::describe_value(L, index) + " where a table of fields belongs");
+    refuse(path, lua_kit::describe_value(L, index) + " where a table of fields belongs");
   }
   check_keys(L, index, path, is_sample);
   const Fields fields(L, index, path);
@@ -235,9 +230,9 @@ namespace {
 std::vector<cost::Sample> samples_of_table(lua_State* L, int index, const std::string& path) {
   std::vector<cost::Sample> samples;
   if (lua_kit::push_field(L, index, "latency_s", path)) {
-    fail(path,
-         "the fields of one sample where a list of samples belongs: { { ..., latency_s = ... }, "
-         "... }");
+    refuse(path,
+           "the fields of one sample where a list of samples belongs: { { ..., latency_s = ... }, "
+           "... }");
   }
   lua_pop(L, 1);
   lua_kit::for_each_item(L, index, path, [&](std::size_t, const std::string& where) {
@@ -246,13 +241,13 @@ std::vector<cost::Sample> samples_of_table(lua_State* L, int index, const std::s
     sample.query = query_argument(L, row, where, true);
     const Fields fields(L, row, where);
     fields.number("latency_s", 1e-12, kLongest_s, sample.latency_s);
-    if (sample.latency_s == 0) fail(where + ".latency_s", "missing; the measured seconds");
+    if (sample.latency_s == 0) refuse(where + ".latency_s", "missing; the measured seconds");
     sample.device = fields.text("device");
     sample.kernel_set = fields.text("kernel_set");
     sample.source = fields.text("source");
     samples.push_back(std::move(sample));
   });
-  if (samples.empty()) fail(path, "no samples; give at least one");
+  if (samples.empty()) refuse(path, "no samples; give at least one");
   cost::first_of_repeats(samples,
                          [&](std::size_t i) { return fmt::format("{}[{}]", path, i + 1); });
   return samples;
@@ -286,7 +281,7 @@ std::vector<cost::Sample> samples_argument(lua_State* L, int index, const std::s
     return samples_of_file(L, lua_kit::check_text(L, index, path));
   }
   if (lua_istable(L, index)) return samples_of_table(L, index, path);
-  fail(path, lua_kit::describe_value(L, index) + " where a list of samples or a file belongs");
+  refuse(path, lua_kit::describe_value(L, index) + " where a list of samples or a file belongs");
 }
 
 void push_sample(lua_State* L, const cost::Sample& sample) {
@@ -294,12 +289,7 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
   lua_createtable(L, 0, 16);
   const auto text = [&](const char* name, std::string_view value) {
     if (value.empty()) return;
-    lua_kit::push_text(L, value);
-    lua_setfield(L, -2, name);
-  };
-  const auto number = [&](const char* name, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
+    lua_kit::set_text(L, name, value);
   };
   text("op", cost::to_string(query.op));
   text("dtype", query.dtype);
@@ -309,13 +299,13 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
   if (layer || query.op == Op::attention) text("phase", cost::to_string(query.phase));
   if (layer) {
     text("model", query.model);
-    number("bitwidth", query.bitwidth);
+    lua_kit::set_number(L, "bitwidth", query.bitwidth);
   }
-  if (query.num_devices != 1) number("num_devices", query.num_devices);
+  if (query.num_devices != 1) lua_kit::set_number(L, "num_devices", query.num_devices);
   for (const std::string& field : cost::fields_of(query.op)) {
-    number(field.c_str(), cost::field_value(query, field));
+    lua_kit::set_number(L, field.c_str(), cost::field_value(query, field));
   }
-  number("latency_s", sample.latency_s);
+  lua_kit::set_number(L, "latency_s", sample.latency_s);
   text("device", sample.device);
   text("kernel_set", sample.kernel_set);
   text("source", sample.source);
@@ -323,18 +313,13 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
 
 void push_errors(lua_State* L, const cost::Errors& errors) {
   lua_createtable(L, 0, 6);
-  const auto number = [&](const char* name, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-  };
-  number("num_points", static_cast<double>(errors.num_points));
-  lua_kit::push_text(L, errors.split);
-  lua_setfield(L, -2, "split");
+  lua_kit::set_number(L, "num_points", static_cast<double>(errors.num_points));
+  lua_kit::set_text(L, "split", errors.split);
   if (errors.num_points == 0) return;  // an error of no point is not zero
-  number("median", errors.median);
-  number("p90", errors.p90);
-  number("worst", errors.worst);
-  number("mean", errors.mean);
+  lua_kit::set_number(L, "median", errors.median);
+  lua_kit::set_number(L, "p90", errors.p90);
+  lua_kit::set_number(L, "worst", errors.worst);
+  lua_kit::set_number(L, "mean", errors.mean);
 }
 
 }  // namespace tessera::cost_lua

@@ -67,10 +67,7 @@ std::optional<Phase> phase_from_string(std::string_view name) {
 Phase phase_field(JsonFields& fields) {
   const std::string name = fields.text("phase");
   if (const auto phase = phase_from_string(name)) return *phase;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: {} is no phase; use prefill or decode", fields.path_of("phase"),
-                          quote(name)),
-              fields.path_of("phase"));
+  refuse(fields.path_of("phase"), "{} is no phase; use prefill or decode", quote(name));
 }
 
 std::string_view to_string(Op op) { return kOps[static_cast<std::size_t>(op)].second; }

@@ -106,6 +106,9 @@ class Profiled final : public ProfiledModel {
         kernels_(std::move(kernels)),
         roofline_(make_roofline(profile_->device, kernels_)) {}
 
+  // Ratios to what was measured change with the work.
+  bool is_monotone() const override { return false; }
+
   Sourced layer_s(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                   const LayerWork& work) const override {
     return layer(shape, bitwidth, kv_bitwidth, work).seconds;

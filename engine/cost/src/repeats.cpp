@@ -66,13 +66,11 @@ std::vector<std::size_t> first_of_repeats(const std::vector<Sample>& samples,
       if (key_of(samples[other]) != key_of(samples[first])) continue;
       const auto [low, high] = std::minmax(samples[first].latency_s, samples[other].latency_s);
       if (high > kContradiction * low) {
-        throw Error(
-            ErrorCode::invalid_argument,
-            fmt::format("{}: {} s for {}, {} says {} s; repeats may differ by a factor of "
-                        "{}, so one of them is wrong",
-                        place(other), samples[other].latency_s, describe(samples[first].query),
-                        place(first), samples[first].latency_s, kContradiction),
-            place(other));
+        refuse(place(other),
+               "{} s for {}, {} says {} s; repeats may differ by a factor of "
+               "{}, so one of them is wrong",
+               samples[other].latency_s, describe(samples[first].query), place(first),
+               samples[first].latency_s, kContradiction);
       }
       first_of[other] = first;
     }

@@ -119,6 +119,8 @@ class Roofline final : public LatencyModel {
                     kernel.rule->linear_overhead_s);
   }
 
+  bool is_monotone() const override { return true; }
+
  private:
   Sourced modelled(double seconds) const {
     return {seconds, weaker(Provenance::modelled, kernels_.provenance), std::nullopt};

@@ -49,6 +49,8 @@ class TensorParallel final : public LatencyModel {
     return time;
   }
 
+  bool is_monotone() const override { return member_->is_monotone(); }
+
  private:
   double sum_s(double bytes) const { return all_reduce_s(bytes, degree_, link_); }
 

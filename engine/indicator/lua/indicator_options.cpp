@@ -1,4 +1,5 @@
 #include "indicator_lua.h"
+#include "tessera/core/units.h"
 
 namespace tessera::indicator_lua {
 
@@ -64,7 +65,7 @@ const OptionTable& indicator_options() {
         .doc = "Seed of kind random and of stochastic rounding",
         .default_text = "0",
         .min = 0,
-        .max = 9007199254740992.0},
+        .max = kMaxExactInteger},
        {.name = "threads",
         .type = integer,
         .doc = "Threads over the weights; 0: as many as there are processors",

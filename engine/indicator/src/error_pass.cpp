@@ -1,8 +1,7 @@
 #include <cstdint>
 
-#include "in_parallel.h"
+#include "hessian.h"
 #include "passes.h"
-#include "tessera/indicator/hessian.h"
 #include "tessera/quant/quantise.h"
 
 namespace tessera::indicator {
@@ -73,11 +72,9 @@ void add_errors(const Source& source, const Layer& layer, Indicator& result) {
   double wall_s = 0;
   {
     const Stopwatch watch(wall_s);
-    in_parallel(source.request.num_threads, static_cast<std::int64_t>(layer.size()),
-                [&](std::int64_t i) {
-                  const auto at = static_cast<std::size_t>(i);
-                  parts[at] = errors_of(source, layer[at], result.bitwidths);
-                });
+    source.threads.run(layer.size(), [&](std::size_t, std::size_t i) {
+      parts[i] = errors_of(source, layer[i], result.bitwidths);
+    });
   }
   OperatorErrors sum;
   sum.omega.resize(result.bitwidths.size());

@@ -17,10 +17,6 @@ namespace {
 using quant::Granularity;
 using weights::LinearWeight;
 
-[[noreturn]] void refuse(const std::string& message, const std::string& where) {
-  throw Error(ErrorCode::invalid_argument, message, where);
-}
-
 const std::map<std::string, std::vector<std::string>>& variants() {
   static const std::map<std::string, std::vector<std::string>> known{
       {"variance", {"paper", "llm-pq", kPublishedCode}},
@@ -33,16 +29,20 @@ const std::map<std::string, std::vector<std::string>>& variants() {
 void check(const WeightsRequest& request, const quant::Statistics* statistics) {
   const auto kind = variants().find(request.kind);
   if (kind == variants().end()) {
-    refuse(fmt::format("'{}' is no indicator that is made from weights", request.kind), "kind");
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("'{}' is no indicator that is made from weights", request.kind),
+                "kind");
   }
   if (std::find(kind->second.begin(), kind->second.end(), request.variant) == kind->second.end()) {
-    refuse(fmt::format("kind '{}' has no variant '{}'; it has '{}'", request.kind, request.variant,
-                       fmt::join(kind->second, "', '")),
-           "variant");
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("kind '{}' has no variant '{}'; it has '{}'", request.kind,
+                            request.variant, fmt::join(kind->second, "', '")),
+                "variant");
   }
   const bool may_lack = request.kind == "variance" && request.variant != kPublishedCode;
   if (statistics == nullptr && !may_lack) {
-    refuse(
+    throw Error(
+        ErrorCode::invalid_argument,
         fmt::format("kind '{}'{} needs statistics of the inputs{}: a file that "
                     "scripts/activation_statistics.py{} writes (`tessera man statistics`)",
                     request.kind, request.kind == "variance" ? " as the published code has it" : "",
@@ -53,9 +53,10 @@ void check(const WeightsRequest& request, const quant::Statistics* statistics) {
   for (const std::int32_t bitwidth : request.bitwidths) {
     if (request.kind == "variance" || bitwidth == 16) continue;
     if (bitwidth != 3 && bitwidth != 4 && bitwidth != 8) {
-      refuse(fmt::format("kind '{}' quantises, to 3, 4 or 8 bits (16: not at all), not to {}",
-                         request.kind, bitwidth),
-             "bitwidths");
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kind '{}' quantises, to 3, 4 or 8 bits (16: not at all), not to {}",
+                              request.kind, bitwidth),
+                  "bitwidths");
     }
   }
 }
@@ -137,7 +138,8 @@ quant::LinearStatistics require_statistics(const Source& source, const LinearWei
 Indicator make_from_weights(const weights::Weights& weights, const quant::Statistics* statistics,
                             const WeightsRequest& request) {
   check(request, statistics);
-  const Source source{weights, statistics, request};
+  ThreadPool threads(static_cast<std::size_t>(std::max(request.num_threads, 0)));
+  const Source source{weights, statistics, request, threads};
   double overhead_s = 0;
   const std::vector<Layer> layers = layers_of(weights);
   Indicator result = make_empty(request.kind, layers.size(), request.bitwidths);

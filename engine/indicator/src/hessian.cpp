@@ -1,4 +1,4 @@
-#include "tessera/indicator/hessian.h"
+#include "hessian.h"
 
 #include <fmt/format.h>
 

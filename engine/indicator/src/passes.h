@@ -3,6 +3,7 @@
 #include <chrono>
 #include <vector>
 
+#include "tessera/core/thread_pool.h"
 #include "tessera/indicator/from_weights.h"
 #include "tessera/weights/linears.h"
 
@@ -19,6 +20,7 @@ struct Source {
   const weights::Weights& weights;
   const quant::Statistics* statistics;
   const WeightsRequest& request;
+  ThreadPool& threads;
 };
 
 /// Kind "variance": ranges of the weights times moments of the inputs.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "in_parallel.h"
 #include "tessera/core/error.h"
 #include "tessera/indicator/variance.h"
 #include "tessera/kernels/quantise.h"
@@ -99,12 +98,11 @@ void merge(SliceRanges& into, const SliceRanges& part) {
 }  // namespace
 
 std::vector<Ranges> ranges_of(const weights::Weights& weights, const std::vector<RangeJob>& jobs,
-                              const quant::Scheme& scheme, int num_threads) {
+                              const quant::Scheme& scheme, ThreadPool& threads) {
   const std::vector<Slice> slices = slices_of(jobs);
   std::vector<SliceRanges> parts(slices.size()), whole(jobs.size());
-  in_parallel(num_threads, static_cast<std::int64_t>(slices.size()), [&](std::int64_t i) {
-    const Slice& slice = slices[static_cast<std::size_t>(i)];
-    parts[static_cast<std::size_t>(i)] = ranges_of_slice(weights, jobs[slice.job], slice, scheme);
+  threads.run(slices.size(), [&](std::size_t, std::size_t i) {
+    parts[i] = ranges_of_slice(weights, jobs[slices[i].job], slices[i], scheme);
   });
   for (std::size_t i = 0; i < slices.size(); ++i) merge(whole[slices[i].job], parts[i]);
 

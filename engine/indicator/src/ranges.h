@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tessera/core/thread_pool.h"
 #include "tessera/quant/scheme.h"
 #include "tessera/weights/linears.h"
 
@@ -24,6 +25,6 @@ struct Ranges {
 /// threads, and neither does the result.
 /// @throws Error{invalid_argument} naming a matrix with weights that are not finite
 std::vector<Ranges> ranges_of(const weights::Weights& weights, const std::vector<RangeJob>& jobs,
-                              const quant::Scheme& scheme, int num_threads);
+                              const quant::Scheme& scheme, ThreadPool& threads);
 
 }  // namespace tessera::indicator

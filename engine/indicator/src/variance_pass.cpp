@@ -56,7 +56,7 @@ void add_variance(const Source& source, const Layer& layer, Indicator& result) {
     }
   }
   const Stopwatch watch(result.weights_s);
-  const std::vector<Ranges> ranges = ranges_of(source.weights, jobs, scheme, request.num_threads);
+  const std::vector<Ranges> ranges = ranges_of(source.weights, jobs, scheme, source.threads);
   double sum = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const double widest = ranges[i].widest_row;

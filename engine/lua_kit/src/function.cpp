@@ -105,8 +105,7 @@ void LuaRef::push(lua_State* L) const { lua_rawgeti(L, LUA_REGISTRYINDEX, refere
 
 LuaFunction::LuaFunction(lua_State* L, int index, const std::string& path) {
   if (!lua_isfunction(L, index)) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": " + describe_value(L, index) + " where a function belongs", path);
+    refuse(path, describe_value(L, index) + " where a function belongs");
   }
   function_ = LuaRef(L, index);
 }

@@ -40,10 +40,8 @@ std::string causes_of(const std::exception& exception) {
   return causes;
 }
 
-void set_text(lua_State* L, const char* field, std::string_view text) {
-  if (text.empty()) return;
-  push_text(L, text);
-  lua_setfield(L, -2, field);
+void set_given_text(lua_State* L, const char* field, std::string_view text) {
+  if (!text.empty()) set_text(L, field, text);
 }
 
 int error_to_string(lua_State* L) {
@@ -175,11 +173,11 @@ void push_error(lua_State* L, std::string_view code, std::string_view message,
                 std::string_view where) {
   luaL_checkstack(L, 5, "error object");
   lua_createtable(L, 0, 6);
-  set_text(L, "code", code);
+  set_given_text(L, "code", code);
   // The one door of all messages of ours; they quote files and names that may hold anything.
   push_text(L, printable(message));
   lua_setfield(L, -2, "message");
-  set_text(L, "where", where);
+  set_given_text(L, "where", where);
   set_position(L);
   push_error_metatable(L);
   lua_setmetatable(L, -2);
@@ -198,7 +196,7 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
       return;
     }
     push_error(L, script->code_name(), script->message(), script->where());
-    set_text(L, "traceback", script->traceback());
+    set_given_text(L, "traceback", script->traceback());
     return;
   }
   std::string_view code = "internal", where, message = exception.what();
@@ -213,7 +211,7 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
   // This is the error of a Ctrl-C: its hook would raise another in the handler that gets this one.
   if (code == to_string(ErrorCode::interrupted)) lua_sethook(L, nullptr, 0, 0);
   push_error(L, code, message, where);
-  set_text(L, "cause", causes_of(exception));
+  set_given_text(L, "cause", causes_of(exception));
 }
 
 int traceback_handler(lua_State* L) {

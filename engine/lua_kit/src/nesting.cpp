@@ -72,7 +72,7 @@ void limit_thread_stacks() {
   ::pthread_attr_destroy(&attributes);
 }
 
-[[noreturn]] void refuse(lua_State* L, const std::string& how_deep) {
+[[noreturn]] void refuse_deeper(lua_State* L, const std::string& how_deep) {
   lua_Debug frame{};
   const bool known = lua_getstack(L, 0, &frame) != 0 && lua_getinfo(L, "n", &frame) != 0 &&
                      frame.name != nullptr && *frame.name != '\0';
@@ -149,13 +149,13 @@ void raise_stack_limit() {
 void check_nesting(lua_State* L) {
   if (stack.top == nullptr) look_up_stack();
   if (here() > stack.lowest) return;
-  refuse(L, fmt::format("{:.0f} MiB of the C stack are in use",
-                        static_cast<double>(stack.top - here()) / (1 << 20)));
+  refuse_deeper(L, fmt::format("{:.0f} MiB of the C stack are in use",
+                               static_cast<double>(stack.top - here()) / (1 << 20)));
 }
 
 NestedCall::NestedCall(lua_State* L, Nested what) : count_(num_nested[static_cast<int>(what)]) {
   const Limit& limit = kLimits[static_cast<int>(what)];
-  if (count_ >= limit.most) refuse(L, fmt::format("{} {}", limit.most, limit.of_what));
+  if (count_ >= limit.most) refuse_deeper(L, fmt::format("{} {}", limit.most, limit.of_what));
   ++count_;
 }
 NestedCall::~NestedCall() { --count_; }

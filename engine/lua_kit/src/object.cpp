@@ -110,7 +110,7 @@ void throw_wrong_type(lua_State* L, int index, const char* type_name, const std:
   std::string problem = describe_value(L, index) + " where a " + type_name + " belongs";
   if (collected) problem = std::string("this ") + type_name + " has been released";
   if (path == "self" && !collected) problem += "; call methods with ':', as in object:method()";
-  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
+  refuse(path, problem);
 }
 
 void plain_value(lua_State* L, int depth) {

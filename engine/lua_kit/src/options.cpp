@@ -14,10 +14,6 @@
 namespace tessera::lua_kit {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const std::string& problem) {
-  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
-}
-
 // Where an option's type says so, one number stands for a list of it alone.
 bool takes_one_number(const OptionSpec& spec) {
   if (spec.type != OptionType::integer_list || spec.lua_type.empty()) return false;
@@ -41,12 +37,12 @@ void for_each_value(lua_State* L, const std::string& path, const OptionSpec& spe
 std::string check_choice(lua_State* L, const std::string& path, const OptionSpec& spec) {
   const std::vector<std::string> choices(spec.choices.begin(), spec.choices.end());
   if (lua_type(L, -1) != LUA_TSTRING) {
-    fail(path, describe_value(L, -1) + " is not a choice; give " + describe_range(spec));
+    refuse(path, describe_value(L, -1) + " is not a choice; give " + describe_range(spec));
   }
   std::string text = check_text(L, -1, path);
   if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-    fail(path, quote(text) + " is not a choice" + did_you_mean(text, choices) + "; give " +
-                   describe_range(spec));
+    refuse(path, quote(text) + " is not a choice" + did_you_mean(text, choices) + "; give " +
+                     describe_range(spec));
   }
   return text;
 }
@@ -63,21 +59,21 @@ Options::Options(lua_State* L, int index, const OptionTable& table, std::string 
   if (lua_isnoneornil(L, index_)) {
     for (const OptionSpec& option : table_.options) {
       if (option.required)
-        fail(path_, "a table of options is needed, got " + describe_value(L, index_));
+        refuse(path_, "a table of options is needed, got " + describe_value(L, index_));
     }
     index_ = 0;
     return;
   }
   if (!lua_istable(L, index_)) {
-    fail(path_, describe_value(L, index_) + " where a table of options belongs");
+    refuse(path_, describe_value(L, index_) + " where a table of options belongs");
   }
   check_keys(keys);
   for (const OptionSpec& option : table_.options) {
     if (given(option.name)) {
       check_value(option);
     } else if (option.required) {
-      fail(path_of(option.name),
-           fmt::format("missing; give {}: {}", describe_range(option), option.doc));
+      refuse(path_of(option.name), "missing; give {}{}{}", describe_range(option),
+             option.doc.empty() ? "" : ": ", option.doc);
     }
   }
 }
@@ -103,19 +99,19 @@ void Options::check_keys(Keys keys) {
       if (table_.find(key) != nullptr) continue;
       std::vector<std::string> names;
       for (const OptionSpec& option : table_.options) names.emplace_back(option.name);
-      fail(path_, "unknown option " + quote(key) + did_you_mean(key, names));
+      refuse(path_, "unknown option " + quote(key) + did_you_mean(key, names));
     }
     if (keys == Keys::named) {
-      fail(path_, "options have names, but the key " + describe_value(L_, -2) + " was given");
+      refuse(path_, "options have names, but the key " + describe_value(L_, -2) + " was given");
     }
     const double position = lua_type(L_, -2) == LUA_TNUMBER ? lua_tonumber(L_, -2) : 0;
     if (!(position >= 1 && position <= static_cast<double>(length)) ||
         position != static_cast<double>(static_cast<std::int64_t>(position))) {
-      fail(path_, "the key " + describe_value(L_, -2) + " is neither an option nor an item");
+      refuse(path_, "the key " + describe_value(L_, -2) + " is neither an option nor an item");
     }
     ++num_positional_;
   }
-  if (static_cast<std::size_t>(num_positional_) != length) fail(path_, "the list has gaps");
+  if (static_cast<std::size_t>(num_positional_) != length) refuse(path_, "the list has gaps");
 }
 
 void Options::check_value(const OptionSpec& option) const {
@@ -123,7 +119,7 @@ void Options::check_value(const OptionSpec& option) const {
   const std::string path = path_of(option.name);
   push(option.name);
   const auto wrong = [&] {
-    fail(path, describe_value(L_, -1) + " has the wrong type; give " + describe_range(option));
+    refuse(path, describe_value(L_, -1) + " has the wrong type; give " + describe_range(option));
   };
   switch (option.type) {
     case OptionType::boolean:
@@ -152,8 +148,8 @@ void Options::check_value(const OptionSpec& option) const {
       break;
     case OptionType::table:
       if (!fits_type(L_, -1, option.lua_type.empty() ? "table" : option.lua_type)) {
-        fail(path, fmt::format("{} has the wrong type; give {}: {}", describe_value(L_, -1),
-                               describe_range(option), option.doc));
+        refuse(path, "{} has the wrong type; give {}{}{}", describe_value(L_, -1),
+               describe_range(option), option.doc.empty() ? "" : ": ", option.doc);
       }
       break;
     case OptionType::callback:
@@ -166,7 +162,7 @@ void Options::refuse_others(const std::vector<std::string_view>& names,
                             std::string_view reason) const {
   for (const OptionSpec& option : table_.options) {
     if (given(option.name) && std::find(names.begin(), names.end(), option.name) == names.end()) {
-      fail(path_of(option.name), std::string(reason));
+      refuse(path_of(option.name), std::string(reason));
     }
   }
 }

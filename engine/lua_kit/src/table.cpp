@@ -12,9 +12,7 @@ namespace tessera::lua_kit {
 namespace {
 
 [[noreturn]] void fail(std::string_view path, const std::string& problem, std::string_view advice) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: {}{}{}", path, problem, advice.empty() ? "" : "; ", advice),
-              std::string(path));
+  refuse(path, "{}{}{}", problem, advice.empty() ? "" : "; ", advice);
 }
 
 bool is_kit_object(lua_State* L, int index) {
@@ -38,6 +36,17 @@ std::string field_path(std::string_view path, std::string_view name) {
 void check_table(lua_State* L, int index, std::string_view path, std::string_view wanted) {
   if (lua_istable(L, index)) return;
   fail(path, fmt::format("{} where {} belongs", describe_value(L, index), wanted), {});
+}
+
+void check_plain(lua_State* L, int index, std::string_view path, std::string_view what) {
+  const StackGuard guard(L);
+  if (!lua_istable(L, index))
+    refuse(path, "{} belongs here, not a {}", what, luaL_typename(L, index));
+  if (lua_getmetatable(L, index) == 0) return;
+  lua_pushliteral(L, "__index");
+  lua_rawget(L, -2);
+  if (!lua_isnil(L, -1))
+    refuse(path, "{} belongs here, not a table that answers by a metatable", what);
 }
 
 std::size_t list_length(lua_State* L, int index, std::string_view path, std::string_view advice,

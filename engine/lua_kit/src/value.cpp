@@ -18,18 +18,13 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-[[noreturn]] void refuse_value(const std::string& path, const std::string& problem) {
-  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
-}
-
 class Reader {
  public:
   explicit Reader(lua_State* L) : L_(L) {}
 
   // Reads the value on top of the stack and leaves it there.
   Json read(const std::string& path, int depth) {
-    if (depth > kMaxDepth)
-      refuse_value(path, fmt::format("nested deeper than {} levels", kMaxDepth));
+    if (depth > kMaxDepth) refuse(path, "nested deeper than {} levels", kMaxDepth);
     luaL_checkstack(L_, 6, "JSON value");
     switch (lua_type(L_, -1)) {
       case LUA_TNIL:
@@ -45,15 +40,15 @@ class Reader {
       case LUA_TUSERDATA:
         return object(path, depth);
       default:
-        refuse_value(path, describe_value(L_, -1) + " cannot be written as JSON");
+        refuse(path, describe_value(L_, -1) + " cannot be written as JSON");
     }
   }
 
  private:
   static Json number(double value, const std::string& path) {
     if (!std::isfinite(value)) {
-      refuse_value(path, std::isnan(value) ? "NaN cannot be written as JSON"
-                                           : "an infinite number cannot be written as JSON");
+      refuse(path, std::isnan(value) ? "NaN cannot be written as JSON"
+                                     : "an infinite number cannot be written as JSON");
     }
     const bool is_integer = std::floor(value) == value && std::fabs(value) <= kMaxExactInteger;
     if (is_integer && !(value == 0 && std::signbit(value))) {
@@ -66,7 +61,7 @@ class Reader {
 
   Json object(const std::string& path, int depth) {
     if (!luaL_getmetafield(L_, -1, "__to_table")) {
-      refuse_value(path, describe_value(L_, -1) + " cannot be written as JSON");
+      refuse(path, describe_value(L_, -1) + " cannot be written as JSON");
     }
     lua_pushvalue(L_, -2);
     if (protected_call(L_, 1, 1) != 0) throw_script_error(L_);
@@ -78,7 +73,7 @@ class Reader {
   Json table(const std::string& path, int depth) {
     const void* identity = lua_topointer(L_, -1);
     if (std::find(open_.begin(), open_.end(), identity) != open_.end()) {
-      refuse_value(path, "the table contains itself");
+      refuse(path, "the table contains itself");
     }
     open_.push_back(identity);
     const std::size_t length = lua_objlen(L_, -1);
@@ -92,13 +87,13 @@ class Reader {
       } else if (lua_type(L_, -2) == LUA_TNUMBER) {
         ++num_items;
       } else {
-        refuse_value(path, "the key " + describe_value(L_, -2) + " cannot be written as JSON");
+        refuse(path, "the key " + describe_value(L_, -2) + " cannot be written as JSON");
       }
     }
     if (num_items > 0 && !keys.empty()) {
-      refuse_value(path, "a table with both items and named fields cannot be written as JSON");
+      refuse(path, "a table with both items and named fields cannot be written as JSON");
     }
-    if (num_items != length) refuse_value(path, "a list with gaps cannot be written as JSON");
+    if (num_items != length) refuse(path, "a list with gaps cannot be written as JSON");
     Json result = keys.empty() ? array(length, path, depth) : fields(keys, path, depth);
     open_.pop_back();
     return result;
@@ -165,6 +160,14 @@ void push_integer(lua_State* L, std::int64_t value) {
   }
 }
 
+void push_optional(lua_State* L, const std::optional<double>& value) {
+  if (value) {
+    lua_pushnumber(L, *value);
+  } else {
+    lua_pushnil(L);
+  }
+}
+
 void push_json(lua_State* L, const Json& value) {
   luaL_checkstack(L, 4, "JSON value");
   switch (value.type()) {
@@ -199,6 +202,45 @@ void push_json(lua_State* L, const Json& value) {
     default:
       return lua_pushnil(L);
   }
+}
+
+void set_text(lua_State* L, const char* name, std::string_view text) {
+  push_text(L, text);
+  lua_setfield(L, -2, name);
+}
+
+void set_texts(lua_State* L, const char* name, const std::vector<std::string>& texts) {
+  push_texts(L, texts);
+  lua_setfield(L, -2, name);
+}
+
+void set_number(lua_State* L, const char* name, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void set_numbers(lua_State* L, const char* name, const std::vector<double>& numbers) {
+  push_numbers(L, numbers);
+  lua_setfield(L, -2, name);
+}
+
+void set_integer(lua_State* L, const char* name, std::int64_t value) {
+  push_integer(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void set_boolean(lua_State* L, const char* name, bool value) {
+  lua_pushboolean(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void set_json(lua_State* L, const char* name, const Json& value) {
+  push_json(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void set_optional(lua_State* L, const char* name, const std::optional<double>& value) {
+  if (value) set_number(L, name, *value);
 }
 
 Json json_from_lua(lua_State* L, int index, const std::string& path) {

@@ -83,19 +83,15 @@ const OptionTable& quantise_options() {
 
 std::vector<float> matrix_values(const Tensor& tensor, const std::string& path) {
   if (tensor.shape().size() != 2) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} is {}; a matrix of two dimensions belongs there", path,
-                            tensor.name(), weights::describe_shape(tensor.shape())),
-                path);
+    refuse(path, "{} is {}; a matrix of two dimensions belongs there", tensor.name(),
+           weights::describe_shape(tensor.shape()));
   }
   return tensor.values();
 }
 
 std::optional<quant::LinearStatistics> from_file(const lua_kit::Options& options) {
   if (!options.given("layer_index") || !options.given("linear")) {
-    throw Error(ErrorCode::invalid_argument,
-                "ts.quantise.statistics: say which of its linears with layer_index and linear",
-                "ts.quantise.statistics");
+    refuse("ts.quantise.statistics", "say which of its linears with layer_index and linear");
   }
   const auto file = quant::Statistics::open(options.text("statistics"));
   auto found = file.find(options.integer("layer_index"), options.text("linear"));
@@ -121,16 +117,14 @@ quant::LinearStatistics from_batches(const lua_kit::LuaFunction& next, const std
       sums.emplace(in_features, true);
     }
     if (batch->shape()[1] != in_features) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: a batch has {} input features, those before it have {}", path,
-                              batch->shape()[1], in_features),
-                  path);
+      refuse(path, "a batch has {} input features, those before it have {}", batch->shape()[1],
+             in_features);
     }
     sums->add(values.data(), batch->shape()[0]);
   }
   lua_pop(next.state(), 1);
   if (!sums) {
-    throw Error(ErrorCode::invalid_argument, path + ": the function gave no batch", path);
+    refuse(path, "the function gave no batch");
   }
   return std::move(*sums).statistics();
 }
@@ -186,14 +180,6 @@ int dequantised(lua_State* L) {
       L, std::make_shared<Tensor>(result.name, std::vector<std::int64_t>{q.rows, q.columns},
                                   q.dequantised()));
   return 1;
-}
-
-void push_optional(lua_State* L, const std::optional<double>& value) {
-  if (value) {
-    lua_pushnumber(L, *value);
-  } else {
-    lua_pushnil(L);
-  }
 }
 
 std::string summary_of(const Result& r) {
@@ -278,7 +264,7 @@ std::vector<OptionSpec> scheme_options() {
        .doc = "Seed of stochastic rounding",
        .default_text = "0",
        .min = 0,
-       .max = 9007199254740992.0},
+       .max = kMaxExactInteger},
       {.name = "act_order",
        .type = OptionType::choice,
        .doc = "Of gptq: columns as they are, those with the largest inputs first, or grouped in "

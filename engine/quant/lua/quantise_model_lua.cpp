@@ -83,9 +83,7 @@ std::vector<std::int32_t> bitwidths_of_plan(lua_State* L, const std::string& pat
   }
   lua_pop(L, 1);
   if (found.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": it has no stages (of a plan with replicas, give one of the replicas)",
-                path);
+    refuse(path, "it has no stages (of a plan with replicas, give one of the replicas)");
   }
   return found;
 }

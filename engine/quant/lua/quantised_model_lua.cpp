@@ -21,22 +21,14 @@ using quant::MatrixReport;
 
 void push_row(lua_State* L, const MatrixReport& r) {
   lua_createtable(L, 0, 8);
-  const auto number = [&](const char* key, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-  };
-  const auto text = [&](const char* key, std::string_view value) {
-    lua_kit::push_text(L, value);
-    lua_setfield(L, -2, key);
-  };
-  text("tensor", r.tensor);
-  text("method", to_string(r.method));
-  number("layer_index", static_cast<double>(r.layer_index));
-  number("bitwidth", r.bitwidth);
-  number("mse", r.error.mse);
-  number("max_error", r.error.max_error);
-  if (r.output_error) number("output_error", *r.output_error);
-  if (r.rtn_output_error) number("rtn_output_error", *r.rtn_output_error);
+  lua_kit::set_text(L, "tensor", r.tensor);
+  lua_kit::set_text(L, "method", to_string(r.method));
+  lua_kit::set_number(L, "layer_index", static_cast<double>(r.layer_index));
+  lua_kit::set_number(L, "bitwidth", r.bitwidth);
+  lua_kit::set_number(L, "mse", r.error.mse);
+  lua_kit::set_number(L, "max_error", r.error.max_error);
+  lua_kit::set_optional(L, "output_error", r.output_error);
+  lua_kit::set_optional(L, "rtn_output_error", r.rtn_output_error);
 }
 
 void push_matrices(lua_State* L, const CheckpointSummary& s) {

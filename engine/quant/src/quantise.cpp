@@ -14,23 +14,19 @@
 namespace tessera::quant {
 namespace {
 
-[[noreturn]] void refuse(ErrorCode code, const std::string& message, const std::string& where) {
-  throw Error(code, message, where);
-}
-
 void check_weight(MatrixView weight) {
   if (weight.rows < 1 || weight.columns < 1) {
-    refuse(ErrorCode::invalid_argument,
-           fmt::format("the weight is [{}, {}]; a matrix with rows and columns is needed",
-                       weight.rows, weight.columns),
-           "weight");
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the weight is [{}, {}]; a matrix with rows and columns is needed",
+                            weight.rows, weight.columns),
+                "weight");
   }
   for (std::int64_t i = 0; i < weight.rows * weight.columns; ++i) {
     if (std::isfinite(weight.data[i])) continue;
-    refuse(ErrorCode::invalid_argument,
-           fmt::format("weight [{}, {}] is {}; quantising needs finite weights", i / weight.columns,
-                       i % weight.columns, weight.data[i]),
-           "weight");
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("weight [{}, {}] is {}; quantising needs finite weights",
+                            i / weight.columns, i % weight.columns, weight.data[i]),
+                "weight");
   }
 }
 
@@ -38,22 +34,23 @@ void check_inputs(MatrixView weight, Method method, const LinearStatistics* inpu
   const bool needed = method == Method::gptq || method == Method::awq;
   if (inputs == nullptr) {
     if (!needed) return;
-    refuse(ErrorCode::invalid_argument,
-           fmt::format("method {} needs calibration: give activations or a statistics file",
-                       to_string(method)),
-           "statistics");
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("method {} needs calibration: give activations or a statistics file",
+                            to_string(method)),
+                "statistics");
   }
   if (inputs->in_features() != weight.columns) {
-    refuse(ErrorCode::invalid_argument,
-           fmt::format("the statistics are of {} input features, the weight has {} columns",
-                       inputs->in_features(), weight.columns),
-           "statistics");
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the statistics are of {} input features, the weight has {} columns",
+                            inputs->in_features(), weight.columns),
+                "statistics");
   }
   if (method == Method::gptq && !inputs->hessian) {
-    refuse(ErrorCode::invalid_argument,
-           "gptq needs the Hessian, which these statistics do not hold: write them with Hessians, "
-           "or use awq or rtn",
-           "statistics");
+    throw Error(
+        ErrorCode::invalid_argument,
+        "gptq needs the Hessian, which these statistics do not hold: write them with Hessians, "
+        "or use awq or rtn",
+        "statistics");
   }
 }
 
@@ -71,10 +68,11 @@ Quantised awq(MatrixView weight, const Scheme& scheme, const LinearStatistics& i
 void check_error(const Quantised& quantised) {
   for (const auto& error : {quantised.output_error, quantised.rtn_output_error}) {
     if (!error || std::isfinite(*error)) continue;
-    refuse(ErrorCode::invalid_argument,
-           "the output error of the quantised weights is not finite: the statistics hold numbers "
-           "that are too large, collect them again",
-           "statistics");
+    throw Error(
+        ErrorCode::invalid_argument,
+        "the output error of the quantised weights is not finite: the statistics hold numbers "
+        "that are too large, collect them again",
+        "statistics");
   }
 }
 
@@ -96,15 +94,15 @@ Quantised quantise(MatrixView weight, const Scheme& scheme, Method method,
   check_weight(weight);
   check_inputs(weight, method, inputs);
   if (method == Method::gptq && scheme.rounding != kernels::Rounding::nearest) {
-    refuse(ErrorCode::invalid_argument,
-           "gptq rounds to the nearest code; stochastic rounding goes with rtn and awq",
-           "rounding");
+    throw Error(ErrorCode::invalid_argument,
+                "gptq rounds to the nearest code; stochastic rounding goes with rtn and awq",
+                "rounding");
   }
   if (scheme.act_order != ActOrder::none && method != Method::gptq) {
-    refuse(ErrorCode::invalid_argument,
-           fmt::format("act_order is an order of GPTQ's columns; method {} has none",
-                       to_string(method)),
-           "act_order");
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("act_order is an order of GPTQ's columns; method {} has none",
+                            to_string(method)),
+                "act_order");
   }
   if (num_threads <= 0) num_threads = kernels::hardware_threads();
   Quantised out = quantise_by(method, weight, scheme, inputs, num_threads);

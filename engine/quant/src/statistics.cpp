@@ -19,8 +19,8 @@ constexpr std::int64_t kMaxLayers = 100'000;
 const std::vector<std::string> kQuantities = {
     "abs_max", "abs_mean", "hessian", "mean", "token_mean_square", "token_variance", "variance"};
 
-[[noreturn]] void refuse(const std::string& path, const std::string& message,
-                         ErrorCode code = ErrorCode::invalid_argument) {
+[[noreturn]] void refuse_file(const std::string& path, const std::string& message,
+                              ErrorCode code = ErrorCode::invalid_argument) {
   throw Error(code, fmt::format("{}: {}", quote(path, 300), message), path);
 }
 
@@ -35,8 +35,9 @@ std::int64_t count_of(const weights::Weights& file, const char* key) {
       !text.empty() && text.size() <= 15 &&
       std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!digits || std::stoll(text) < 1) {
-    refuse(file.path(), fmt::format("the metadata '{}' is {}; a count of at least 1 belongs there",
-                                    key, text.empty() ? "absent" : quote(text)));
+    refuse_file(file.path(),
+                fmt::format("the metadata '{}' is {}; a count of at least 1 belongs there", key,
+                            text.empty() ? "absent" : quote(text)));
   }
   return std::stoll(text);
 }
@@ -70,12 +71,13 @@ std::pair<Key, std::string> split_tensor_name(const std::string& path, const std
   std::optional<Key> key = parse_key(name);
   const std::size_t dot = key ? key->linear.rfind('.') : std::string::npos;
   if (dot == std::string::npos || dot == 0) {
-    refuse(path, fmt::format("tensor {} is not named as 'layers.3.q_proj.mean' is", quote(name)));
+    refuse_file(path,
+                fmt::format("tensor {} is not named as 'layers.3.q_proj.mean' is", quote(name)));
   }
   const std::string quantity = key->linear.substr(dot + 1);
   if (std::find(kQuantities.begin(), kQuantities.end(), quantity) == kQuantities.end()) {
-    refuse(path, fmt::format("tensor {}: unknown statistic {}{}", quote(name), quote(quantity),
-                             did_you_mean(quantity, kQuantities)));
+    refuse_file(path, fmt::format("tensor {}: unknown statistic {}{}", quote(name), quote(quantity),
+                                  did_you_mean(quantity, kQuantities)));
   }
   key->linear.resize(dot);
   return {*key, quantity};
@@ -94,8 +96,8 @@ class Reader {
 
   Eigen::VectorXf vector(const char* quantity, std::int64_t size, float low) const {
     if (const std::int64_t found = shape_of(quantity, 1)[0]; found != size) {
-      refuse(file_.path(),
-             fmt::format("{}.{} has {} numbers, {} belong there", prefix_, quantity, found, size));
+      refuse_file(file_.path(), fmt::format("{}.{} has {} numbers, {} belong there", prefix_,
+                                            quantity, found, size));
     }
     Eigen::VectorXf values(size);
     read(quantity, values.data(), size);
@@ -106,8 +108,8 @@ class Reader {
   Eigen::MatrixXf hessian(std::int64_t k) const {
     const auto& shape = shape_of("hessian", 2);
     if (shape[0] != k || shape[1] != k) {
-      refuse(file_.path(), fmt::format("{}.hessian is {}; [{}, {}] belongs there", prefix_,
-                                       weights::describe_shape(shape), k, k));
+      refuse_file(file_.path(), fmt::format("{}.hessian is {}; [{}, {}] belongs there", prefix_,
+                                            weights::describe_shape(shape), k, k));
     }
     Eigen::MatrixXf h(k, k);
     read("hessian", h.data(), k * k);
@@ -117,9 +119,10 @@ class Reader {
       for (std::int64_t i = 0; i < j; ++i) {
         check("hessian", j * k + i, h(i, j), -kAny);
         if (std::abs(h(i, j) - h(j, i)) <= 1e-4f * size) continue;
-        refuse(file_.path(), fmt::format("{}.hessian is not symmetric: [{}, {}] is {}, [{}, {}] is "
-                                         "{}",
-                                         prefix_, i, j, h(j, i), j, i, h(i, j)));
+        refuse_file(file_.path(),
+                    fmt::format("{}.hessian is not symmetric: [{}, {}] is {}, [{}, {}] is "
+                                "{}",
+                                prefix_, i, j, h(j, i), j, i, h(i, j)));
       }
     }
     return h;
@@ -131,14 +134,14 @@ class Reader {
   const std::vector<std::int64_t>& shape_of(const char* quantity, std::size_t dimensions) const {
     const weights::TensorInfo* tensor = find(quantity);
     if (tensor == nullptr) {
-      refuse(file_.path(), fmt::format("tensor '{}.{}' is missing", prefix_, quantity));
+      refuse_file(file_.path(), fmt::format("tensor '{}.{}' is missing", prefix_, quantity));
     }
     if (tensor->dtype != weights::DType::f32 || tensor->shape.size() != dimensions ||
         tensor->size_bytes == 0) {
-      refuse(file_.path(),
-             fmt::format("tensor '{}' is {} {}; F32 with {} {} belongs there", tensor->name,
-                         weights::to_string(tensor->dtype), weights::describe_shape(tensor->shape),
-                         dimensions, dimensions == 1 ? "dimension" : "dimensions"));
+      refuse_file(file_.path(), fmt::format("tensor '{}' is {} {}; F32 with {} {} belongs there",
+                                            tensor->name, weights::to_string(tensor->dtype),
+                                            weights::describe_shape(tensor->shape), dimensions,
+                                            dimensions == 1 ? "dimension" : "dimensions"));
     }
     return tensor->shape;
   }
@@ -151,8 +154,9 @@ class Reader {
 
   void check(const char* quantity, std::int64_t index, float value, float low) const {
     if (std::isfinite(value) && value >= low) return;
-    refuse(file_.path(), fmt::format("{}.{}[{}] is {}; a finite number{} belongs there", prefix_,
-                                     quantity, index, value, low == 0 ? " not below 0" : ""));
+    refuse_file(file_.path(),
+                fmt::format("{}.{}[{}] is {}; a finite number{} belongs there", prefix_, quantity,
+                            index, value, low == 0 ? " not below 0" : ""));
   }
 
   const weights::Weights& file_;
@@ -167,11 +171,11 @@ Statistics Statistics::open(const std::string& path) {
   out.file_ = weights::Weights::open(path);
   const weights::Weights& file = *out.file_;
   if (const std::string format = text_of(file, "format"); format != kFormat) {
-    refuse(path,
-           fmt::format("these are no activation statistics: the metadata 'format' is {}, '{}' "
-                       "belongs there (tessera man statistics)",
-                       format.empty() ? "absent" : quote(format), kFormat),
-           format.empty() ? ErrorCode::invalid_argument : ErrorCode::unsupported);
+    refuse_file(path,
+                fmt::format("these are no activation statistics: the metadata 'format' is {}, '{}' "
+                            "belongs there (tessera man statistics)",
+                            format.empty() ? "absent" : quote(format), kFormat),
+                format.empty() ? ErrorCode::invalid_argument : ErrorCode::unsupported);
   }
   out.model_ = text_of(file, "model");
   out.source_ = text_of(file, "source");
@@ -189,11 +193,11 @@ Statistics Statistics::open(const std::string& path) {
     const std::string alias = name.substr(kAlias.size());
     const std::string stored = target.is_string() ? target.get<std::string>() : "";
     if (!parse_key(alias) || !file.find(stored + ".mean")) {
-      refuse(path, fmt::format("the metadata {} names {}, which the file does not hold",
-                               quote(name), quote(stored)));
+      refuse_file(path, fmt::format("the metadata {} names {}, which the file does not hold",
+                                    quote(name), quote(stored)));
     }
     if (!out.stored_as_.emplace(alias, stored).second) {
-      refuse(path, fmt::format("{} is stored and an alias as well", quote(alias)));
+      refuse_file(path, fmt::format("{} is stored and an alias as well", quote(alias)));
     }
   }
   return out;

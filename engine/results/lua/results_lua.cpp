@@ -12,6 +12,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/interrupt.h"
@@ -45,7 +46,7 @@ namespace {
 Store& self(lua_State* L) { return *lua_kit::check_object<StoreHandle>(L, 1, "store")->store; }
 
 std::int64_t run_argument(lua_State* L, const char* name) {
-  return lua_kit::check_integer(L, 2, name, 1, 9007199254740992.0);
+  return lua_kit::check_integer(L, 2, name, 1, kMaxExactInteger);
 }
 
 // What workers print and errors carry may be any bytes; SQL and JSON want UTF-8.
@@ -142,7 +143,7 @@ int runs(lua_State* L) {
 int run(lua_State* L) {
   const Run found = self(L).run(run_argument(L, "store:run id"));
   push_run(L, found);
-  set_text(L, "script_text", found.spec.script_text);
+  lua_kit::set_text(L, "script_text", found.spec.script_text);
   return 1;
 }
 
@@ -272,9 +273,9 @@ int artefacts(lua_State* L) {
   lua_createtable(L, static_cast<int>(found.size()), 0);
   for (std::size_t i = 0; i < found.size(); ++i) {
     lua_createtable(L, 0, 3);
-    set_text(L, "name", found[i].name);
-    set_text(L, "kind", found[i].kind);
-    set_json(L, "value", found[i].value);
+    lua_kit::set_text(L, "name", found[i].name);
+    lua_kit::set_text(L, "kind", found[i].kind);
+    lua_kit::set_json(L, "value", found[i].value);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   return 1;
@@ -302,17 +303,17 @@ int merge(lua_State* L) {
     progress.note(share);
   });
   lua_createtable(L, 0, 5);
-  set_number(L, "num_runs", static_cast<double>(report.num_runs));
-  set_number(L, "num_rows", static_cast<double>(report.num_rows));
-  set_number(L, "num_replaced", static_cast<double>(report.num_replaced));
-  set_number(L, "num_duplicates", static_cast<double>(report.num_duplicates));
+  lua_kit::set_number(L, "num_runs", static_cast<double>(report.num_runs));
+  lua_kit::set_number(L, "num_rows", static_cast<double>(report.num_rows));
+  lua_kit::set_number(L, "num_replaced", static_cast<double>(report.num_replaced));
+  lua_kit::set_number(L, "num_duplicates", static_cast<double>(report.num_duplicates));
   lua_newtable(L);
   int count = 0;
   for (const results::Contradiction& item : report.contradictions) {
     lua_createtable(L, 0, 3);
-    set_text(L, "experiment", item.experiment);
-    set_text(L, "key", item.key);
-    set_text(L, "where", item.where);
+    lua_kit::set_text(L, "experiment", item.experiment);
+    lua_kit::set_text(L, "key", item.key);
+    lua_kit::set_text(L, "where", item.where);
     lua_rawseti(L, -2, ++count);
   }
   lua_setfield(L, -2, "contradictions");

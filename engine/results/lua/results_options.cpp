@@ -1,9 +1,10 @@
 #include "results_options.h"
 
+#include "tessera/core/units.h"
+
 namespace tessera::results_lua {
 namespace {
 
-constexpr double kMaxExact = 9007199254740992.0;  // 2^53
 constexpr double kMaxTime_s = 1e12;
 
 // Where a run or a row comes from; both take these.
@@ -14,8 +15,8 @@ const std::vector<OptionSpec>& origin_specs() {
       {.name = "seed",
        .type = OptionType::integer,
        .doc = "Seed",
-       .min = -kMaxExact,
-       .max = kMaxExact},
+       .min = -kMaxExactInteger,
+       .max = kMaxExactInteger},
       {.name = "machine", .type = OptionType::table, .doc = "As store.machine() gives it"},
       {.name = "build", .type = OptionType::table, .doc = "What the program was built from"}};
   return specs;
@@ -94,7 +95,7 @@ const OptionTable& add_options() {
          .type = OptionType::integer,
          .doc = "Place among the rows; default: behind the others",
          .min = 0,
-         .max = kMaxExact},
+         .max = kMaxExactInteger},
         {.name = "error",
          .type = OptionType::table,
          .doc = "Given: the point failed, and why",
@@ -167,7 +168,7 @@ const OptionTable& rows_options() {
         .type = OptionType::integer,
         .doc = "The first so many",
         .min = 0,
-        .max = kMaxExact},
+        .max = kMaxExactInteger},
        {.name = "progress",
         .type = OptionType::callback,
         .doc = "Called a few times a second with the number of rows read",

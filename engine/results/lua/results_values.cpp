@@ -4,25 +4,12 @@
 
 namespace tessera::results_lua {
 
-using lua_kit::push_text;
+using lua_kit::set_json;
+using lua_kit::set_number;
+using lua_kit::set_text;
 using results::Origin;
 using results::Row;
 using results::Run;
-
-void set_text(lua_State* L, const char* field, const std::string& text) {
-  push_text(L, text);
-  lua_setfield(L, -2, field);
-}
-
-void set_json(lua_State* L, const char* field, const Json& value) {
-  lua_kit::push_json(L, value);
-  lua_setfield(L, -2, field);
-}
-
-void set_number(lua_State* L, const char* field, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, field);
-}
 
 namespace {
 
@@ -46,8 +33,7 @@ void push_run(lua_State* L, const Run& run) {
   set_text(L, "experiment", run.spec.experiment);
   set_text(L, "script_path", run.spec.script_path);
   set_origin(L, run.spec.origin);
-  lua_pushboolean(L, run.spec.quick);
-  lua_setfield(L, -2, "quick");
+  lua_kit::set_boolean(L, "quick", run.spec.quick);
   set_text(L, "shard", run.spec.shard);
   set_json(L, "declaration", run.spec.declaration);
   set_number(L, "created_at", run.created_at);

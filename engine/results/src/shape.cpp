@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kReserved[] = {"point", "status", "error", "meta"};
 
 [[noreturn]] void misplaced(const std::string& path, const std::string& problem) {
-  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
+  refuse(path, problem);
 }
 
 [[noreturn]] void misfit(const Json& value, const std::string& path, const char* wanted) {

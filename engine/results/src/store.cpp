@@ -16,10 +16,6 @@
 namespace tessera::results {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const std::string& where) {
-  throw Error(ErrorCode::invalid_argument, what, where);
-}
-
 nlohmann::json canonical(const Json& value) {
   if (value.is_object()) {
     nlohmann::json result = nlohmann::json::object();
@@ -43,7 +39,8 @@ nlohmann::json canonical(const Json& value) {
 // The writer of JSON turns these into null without a word.
 void check_finite(const Json& value, const std::string& path) {
   if (value.is_number_float() && !std::isfinite(value.get<double>())) {
-    refuse(path + ": a number that is not finite cannot be stored", path);
+    throw Error(ErrorCode::invalid_argument,
+                path + ": a number that is not finite cannot be stored", path);
   }
   if (!value.is_structured()) return;
   for (const auto& [key, item] : value.items()) check_finite(item, path + "." + key);
@@ -54,7 +51,7 @@ std::string dumped(const AnyJson& value, const std::string& path) {
   try {
     return value.dump();
   } catch (const nlohmann::json::exception&) {
-    refuse(path + ": holds text that is not UTF-8", path);
+    throw Error(ErrorCode::invalid_argument, path + ": holds text that is not UTF-8", path);
   }
 }
 
@@ -110,7 +107,8 @@ std::string canonical_json(const Json& value) {
 
 std::string point_key(const Json& point) {
   if (!point.is_object() && !(point.is_array() && point.empty())) {
-    refuse("point: a table of named values belongs here", "point");
+    throw Error(ErrorCode::invalid_argument, "point: a table of named values belongs here",
+                "point");
   }
   return canonical_json(point);
 }
@@ -178,10 +176,12 @@ void Store::Impl::add(std::int64_t run, const Row& row, bool replace) {
       own ? unless_same(own->seed, of_run.origin.seed) : std::nullopt,
       json_of(&Origin::machine, "machine"), json_of(&Origin::build, "build"), replace);
   if (!insert.next()) {
-    refuse(fmt::format("point {}: run {} has a row for it that did not fail; it is kept. Replace "
-                       "it on purpose with replace = true, or start another run",
-                       quote(key, 200), run),
-           database.path());
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("point {}: run {} has a row for it that did not fail; it is kept. Replace "
+                    "it on purpose with replace = true, or start another run",
+                    quote(key, 200), run),
+        database.path());
   }
   const std::int64_t id = insert.integer(0);
   insert.next();  // to its end
@@ -205,7 +205,8 @@ void Store::add_all(std::int64_t run, const std::vector<Row>& rows, bool replace
 
 void Store::Impl::set_claims(std::int64_t run, const Json& claims) {
   origin_of(run);
-  if (!claims.is_array()) refuse("claims: a list belongs here", "claims");
+  if (!claims.is_array())
+    throw Error(ErrorCode::invalid_argument, "claims: a list belongs here", "claims");
   database.run("DELETE FROM claims WHERE run_id = ?", run);
   std::int64_t position = 0;
   for (const Json& claim : claims) {

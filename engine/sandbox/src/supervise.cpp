@@ -15,11 +15,11 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "relay.h"
 #include "tessera/core/error.h"
 #include "tessera/core/terminal_text.h"
+#include "tessera/core/thread_pool.h"
 #include "tessera/core/units.h"
 
 namespace tessera::sandbox {
@@ -153,7 +153,7 @@ class Watch {
 }  // namespace
 
 double own_memory_bytes() {
-  const double threads = std::max(1u, std::thread::hardware_concurrency());
+  const auto threads = static_cast<double>(hardware_threads());
 #ifdef __SANITIZE_ADDRESS__
   constexpr double kSanitizerMiB = 1024;  // shadow, and what it keeps from being used again
 #else

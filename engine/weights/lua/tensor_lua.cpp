@@ -6,6 +6,7 @@
 #include "core_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
@@ -27,7 +28,7 @@ const OptionTable& tensor_options() {
                                    .type = OptionType::integer_list,
                                    .doc = "Sizes, slowest first: { rows, columns }",
                                    .min = 0,
-                                   .max = 9007199254740992.0,
+                                   .max = kMaxExactInteger,
                                    .required = true},
                                   {.name = "data",
                                    .type = OptionType::table,

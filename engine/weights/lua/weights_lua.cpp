@@ -41,18 +41,12 @@ const std::shared_ptr<const Weights>& weights_self(lua_State* L) {
 
 void push_info(lua_State* L, const TensorInfo& tensor) {
   lua_createtable(L, 0, 6);
-  lua_kit::push_text(L, tensor.name);
-  lua_setfield(L, -2, "name");
-  lua_kit::push_text(L, to_string(tensor.dtype));
-  lua_setfield(L, -2, "dtype");
-  lua_kit::push_numbers(L, {tensor.shape.begin(), tensor.shape.end()});
-  lua_setfield(L, -2, "shape");
-  lua_kit::push_text(L, tensor.file);
-  lua_setfield(L, -2, "file");
-  lua_kit::push_integer(L, static_cast<std::int64_t>(tensor.offset_bytes));
-  lua_setfield(L, -2, "offset_bytes");
-  lua_kit::push_integer(L, static_cast<std::int64_t>(tensor.size_bytes));
-  lua_setfield(L, -2, "size_bytes");
+  lua_kit::set_text(L, "name", tensor.name);
+  lua_kit::set_text(L, "dtype", to_string(tensor.dtype));
+  lua_kit::set_numbers(L, "shape", {tensor.shape.begin(), tensor.shape.end()});
+  lua_kit::set_text(L, "file", tensor.file);
+  lua_kit::set_integer(L, "offset_bytes", static_cast<std::int64_t>(tensor.offset_bytes));
+  lua_kit::set_integer(L, "size_bytes", static_cast<std::int64_t>(tensor.size_bytes));
 }
 
 // Upvalues: the weights, and how many tensors were given.

@@ -34,7 +34,7 @@ void check_names_differ(const std::vector<TensorInfo>& tensors, const std::strin
 void fail_at(const std::string& path, std::uint64_t byte, const std::string& problem,
              ErrorCode code) {
   const std::string where = quote(path, 300);
-  throw Error(code, fmt::format("{}: byte {}: {}", where, byte, problem), where);
+  refuse(code, where, "byte {}: {}", byte, problem);
 }
 
 std::string problem_of_name(const std::string& name) {

@@ -155,10 +155,4 @@ const std::vector<std::string>& name_prefixes() {
   return all;
 }
 
-std::vector<std::string> named_families() {
-  std::vector<std::string> names;
-  for (const auto& [family, table] : families()) names.push_back(family);
-  return names;
-}
-
 }  // namespace tessera::weights

@@ -32,7 +32,4 @@ std::vector<Place> places_of(const std::string& family, const std::string& linea
 /// What stands before the names of layers in a file, "" first: "model.", "transformer.", ...
 const std::vector<std::string>& name_prefixes();
 
-/// Families whose names are known, sorted.
-std::vector<std::string> named_families();
-
 }  // namespace tessera::weights

@@ -36,7 +36,7 @@ using detail::Placed;
 
 constexpr std::uint64_t kAlignment = 64;  // of the data, for vector loads from a mapped file
 
-[[noreturn]] void refuse(const TensorSpec& tensor, const std::string& problem) {
+[[noreturn]] void refuse_tensor(const TensorSpec& tensor, const std::string& problem) {
   throw Error(ErrorCode::invalid_argument,
               fmt::format("tensor {}: {}", quote(tensor.name, 100), problem), tensor.name);
 }
@@ -44,19 +44,20 @@ constexpr std::uint64_t kAlignment = 64;  // of the data, for vector loads from 
 std::uint64_t checked_size(const TensorSpec& tensor) {
   // Whatever the reader refuses is not written.
   if (const std::string problem = problem_of_name(tensor.name); !problem.empty())
-    refuse(tensor, problem);
-  if (tensor.name == "__metadata__") refuse(tensor, "no tensor can have the name __metadata__");
+    refuse_tensor(tensor, problem);
+  if (tensor.name == "__metadata__")
+    refuse_tensor(tensor, "no tensor can have the name __metadata__");
   if (tensor.shape.size() > kMaxDimensions) {
-    refuse(tensor,
-           fmt::format("{} dimensions, the limit is {}", tensor.shape.size(), kMaxDimensions));
+    refuse_tensor(
+        tensor, fmt::format("{} dimensions, the limit is {}", tensor.shape.size(), kMaxDimensions));
   }
   if (!dtype_of_safetensors(to_string(tensor.dtype))) {
-    refuse(tensor, fmt::format("safetensors has no type {}", to_string(tensor.dtype)));
+    refuse_tensor(tensor, fmt::format("safetensors has no type {}", to_string(tensor.dtype)));
   }
   const auto size = size_bytes(tensor.dtype, tensor.shape);
   if (!size) {
-    refuse(tensor, fmt::format("{} elements of {} have no size in bytes",
-                               describe_shape(tensor.shape), to_string(tensor.dtype)));
+    refuse_tensor(tensor, fmt::format("{} elements of {} have no size in bytes",
+                                      describe_shape(tensor.shape), to_string(tensor.dtype)));
   }
   return *size;
 }
@@ -123,7 +124,7 @@ void SafetensorsWriter::Parts::declare() {
     tensors.push_back({.spec = &spec, .size = checked_size(spec)});
   for (Placed& tensor : tensors) {
     if (!by_name.emplace(tensor.spec->name, &tensor).second) {
-      refuse(*tensor.spec, "is declared twice");
+      refuse_tensor(*tensor.spec, "is declared twice");
     }
   }
 }

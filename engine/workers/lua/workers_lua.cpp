@@ -103,21 +103,15 @@ int wait(lua_State* L) {
   const double timeout_s = lua_kit::check_number(L, 2, "workers:wait.timeout_s", 0, 1e7, "s");
   const std::vector<workers::Event> events = self(L).wait(timeout_s);
   lua_createtable(L, static_cast<int>(events.size()), 0);
-  const auto set = [&](const char* name, const std::string& text) {
-    lua_kit::push_text(L, text);
-    lua_setfield(L, -2, name);
-  };
   for (std::size_t i = 0; i < events.size(); ++i) {
     const workers::Event& event = events[i];
     lua_createtable(L, 0, 6);
-    lua_kit::push_integer(L, static_cast<std::int64_t>(event.id));
-    lua_setfield(L, -2, "id");
-    lua_pushnumber(L, event.duration_s);
-    lua_setfield(L, -2, "duration_s");
-    set("outcome", name_of(event.outcome));
-    set("text", event.text);
-    set("message", event.message);
-    set("log", event.log);
+    lua_kit::set_integer(L, "id", static_cast<std::int64_t>(event.id));
+    lua_kit::set_number(L, "duration_s", event.duration_s);
+    lua_kit::set_text(L, "outcome", name_of(event.outcome));
+    lua_kit::set_text(L, "text", event.text);
+    lua_kit::set_text(L, "message", event.message);
+    lua_kit::set_text(L, "log", event.log);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   return 1;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "expect_error.h"
+#include "hessian.h"
 #include "tessera/core/rng.h"
-#include "tessera/indicator/hessian.h"
 #include "tessera/indicator/variance.h"
 #include "tessera/kernels/quantise.h"
 

@@ -417,5 +417,30 @@ TEST(ReferenceTest, WritesHelpAndAnnotationsFromTheTables) {
   EXPECT_THAT(luacats, HasSubstr("---@field scaled fun(self, factor: number): tessera.Gadget"));
 }
 
+TEST(Setters, SetFieldsOfTheTableOnTop) {
+  const std::unique_ptr<lua_State, decltype(&lua_close)> state(luaL_newstate(), lua_close);
+  lua_State* L = state.get();
+  lua_newtable(L);
+  set_text(L, "text", std::string_view("a\0b", 3));
+  set_texts(L, "texts", {"x", "y"});
+  set_number(L, "number", 0.5);
+  set_numbers(L, "numbers", {1, 2.5});
+  set_integer(L, "integer", 7);
+  set_integer(L, "long", (std::int64_t{1} << 53) + 1);
+  set_boolean(L, "boolean", true);
+  set_json(L, "json", Json{{"a", 1}});
+  set_optional(L, "some", 3.0);
+  set_optional(L, "none", std::nullopt);
+  EXPECT_EQ(lua_gettop(L), 1);
+  EXPECT_EQ(json_from_lua(L, 1, "t"),
+            Json::parse(R"({"boolean": true, "integer": 7, "json": {"a": 1},
+                            "long": "9007199254740993", "number": 0.5, "numbers": [1, 2.5],
+                            "some": 3, "text": "a\u0000b", "texts": ["x", "y"]})"));
+  push_optional(L, 2.0);
+  push_optional(L, std::nullopt);
+  EXPECT_EQ(lua_tonumber(L, -2), 2);
+  EXPECT_TRUE(lua_isnil(L, -1));
+}
+
 }  // namespace
 }  // namespace tessera::lua_kit

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
+#include <vector>
 
 #include "small_instance.h"
 #include "tessera/solver/instance.h"
@@ -67,6 +69,25 @@ TEST(UsefulMicroBatchSizes, KeepsTheSmallestOfEachCount) {
   in.prefill = in.decode = [one](std::int64_t) -> const PhaseCosts& { return one; };
   EXPECT_EQ(useful_micro_batch_sizes(in),
             (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 32}));
+}
+
+// Where no cost falls, nobody asks for costs, and the list is that of the definition.
+TEST(UsefulMicroBatchSizes, AreTheSmallestWhereCostsAreMonotone) {
+  Instance in = small_instance();
+  in.prefill =
+      in.decode = [](std::int64_t) -> const PhaseCosts& { throw std::logic_error("asked"); };
+  in.monotone_costs = true;
+  std::vector<std::int64_t> batches{77'777, 131'071, 1'000'000};
+  for (std::int64_t batch = 1; batch <= 1500; ++batch) batches.push_back(batch);
+  for (const std::int64_t batch : batches) {
+    in.batch_size = batch;
+    std::vector<std::int64_t> smallest;
+    for (std::int64_t size = 1; size <= batch; ++size) {
+      const auto count = [batch](std::int64_t s) { return (batch + s - 1) / s; };
+      if (size == 1 || count(size) < count(size - 1)) smallest.push_back(size);
+    }
+    ASSERT_EQ(useful_micro_batch_sizes(in), smallest) << batch;
+  }
 }
 
 TEST(UsefulMicroBatchSizes, KeepsLargerOnesThatAreCheaper) {

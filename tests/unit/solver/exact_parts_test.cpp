@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <vector>
 
 #include "exact/config_table.h"
 #include "exact/fluid_bound.h"
-#include "exact/workers.h"
 #include "random_instance.h"
 
 namespace tessera::solver::exact {
@@ -127,23 +125,6 @@ TEST(FluidBound, GoesOnAsIfItHadNotStopped) {
     }
   }
   EXPECT_GT(compared, 100);
-}
-
-// Alone at first, with the others later; every task once in every round.
-TEST(Workers, RunEveryTaskOnce) {
-  Workers workers(4);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-  std::size_t rounds = 0;
-  do {
-    std::vector<std::atomic<int>> runs(17);
-    workers.run(runs.size(), [&](std::size_t worker, std::size_t task) {
-      EXPECT_LT(worker, workers.size());
-      ++runs[task];
-    });
-    for (const auto& count : runs) ASSERT_EQ(count, 1);
-    ++rounds;
-  } while (std::chrono::steady_clock::now() < end);
-  EXPECT_GT(rounds, 1u);
 }
 
 }  // namespace

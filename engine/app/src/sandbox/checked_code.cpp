@@ -129,13 +129,9 @@ int frame_info(lua_State* L) {
   lua_createtable(L, 0, 8);
   const auto text = [&](const char* field, const char* value) {
     if (value == nullptr) return;
-    lua_kit::push_text(L, value);
-    lua_setfield(L, -2, field);
+    lua_kit::set_text(L, field, value);
   };
-  const auto number = [&](const char* field, int value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, field);
-  };
+  const auto number = [&](const char* field, int value) { lua_kit::set_number(L, field, value); };
   text("source", frame.source);
   text("short_src", frame.short_src);
   text("what", frame.what);

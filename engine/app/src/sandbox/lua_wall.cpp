@@ -43,7 +43,7 @@ void clean_environment() {
 }
 
 // Upvalue 1 is the name of what is not there.
-int refuse(lua_State* L) {
+int refuse_name(lua_State* L) {
   const std::string name = lua_kit::check_text(L, lua_upvalueindex(1), "name");
   throw Error(ErrorCode::unsupported, "the sandbox has no " + name, name);
 }
@@ -58,7 +58,7 @@ void check_before(lua_State* L, const char* name) {
 
 void put_refusal(lua_State* L, const char* field, const char* shown) {
   lua_kit::push_text(L, shown);
-  lua_pushcclosure(L, guarded<refuse>, 1);
+  lua_pushcclosure(L, guarded<refuse_name>, 1);
   lua_setfield(L, -2, field);
 }
 
@@ -88,8 +88,7 @@ void check_files(lua_State* L) {
 
 void drop_machine_code(lua_State* L) {
   lua_getglobal(L, "package");
-  lua_kit::push_text(L, "");
-  lua_setfield(L, -2, "cpath");
+  lua_kit::set_text(L, "cpath", "");
   clear_fields(L, {"loadlib", "seeall"});
   lua_kit::push_field(L, -1, "loaders", "package");
   for (const int c_searcher : {4, 3}) {
@@ -134,12 +133,10 @@ void reduce_debug(lua_State* L) {
 void protect_metatables(lua_State* L) {
   lua_pushliteral(L, "");
   lua_getmetatable(L, -1);
-  lua_kit::push_text(L, "string");
-  lua_setfield(L, -2, "__metatable");
+  lua_kit::set_text(L, "__metatable", "string");
   lua_pop(L, 2);
   luaL_getmetatable(L, LUA_FILEHANDLE);
-  lua_kit::push_text(L, LUA_FILEHANDLE);
-  lua_setfield(L, -2, "__metatable");
+  lua_kit::set_text(L, "__metatable", LUA_FILEHANDLE);
   lua_pop(L, 1);
 }
 
@@ -177,8 +174,7 @@ void lend_require(lua_State* L, const std::vector<std::string>& folders) {
   for (const std::string& folder : folders)
     path += fmt::format("{0}/?.lua;{0}/?/init.lua;", folder);
   lua_createtable(L, 0, 2);
-  lua_kit::push_text(L, path);
-  lua_setfield(L, -2, "path");
+  lua_kit::set_text(L, "path", path);
   lua_newtable(L);
   for (const char* name :
        {"bit", "coroutine", "debug", "io", "jit", "math", "os", "string", "table"}) {

@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "lua_verb.h"
 #include "script.h"
 #include "tessera/core/error.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
+#include "tessera/core/thread_pool.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/sandbox/confine.h"
@@ -160,7 +160,7 @@ Sandbox prepare_sandbox(const Command& command) {
 }
 
 void build_kernel_wall(const Sandbox& box) {
-  const double threads = std::max(1u, std::thread::hardware_concurrency());
+  const auto threads = static_cast<double>(hardware_threads());
   sandbox::Confinement confinement;
   confinement.write_root = box.access.write_root;
   confinement.read_roots = box.access.read_roots;

@@ -47,7 +47,7 @@ Config::Config(const Json& object, std::string path)
 
 void Config::fail(const char* key, const std::string& problem, ErrorCode code) const {
   const std::string where = path_ + ": " + key;
-  throw Error(code, where + ": " + problem, where);
+  refuse(code, where, problem);
 }
 
 std::int64_t Config::checked_integer(const char* key, SizeRange range) {
@@ -184,27 +184,23 @@ void set_embeddings(ModelShape& model, std::int64_t width, bool tied) {
 
 void split_hidden_size(Config& config, ModelShape& model) {
   if (model.hidden_size % model.num_heads != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: hidden_size {} is not a multiple of the {} attention heads, and "
-                            "head_dim is not given",
-                            config.path(), model.hidden_size, model.num_heads),
-                config.path());
+    refuse(config.path(),
+           "hidden_size {} is not a multiple of the {} attention heads, and "
+           "head_dim is not given",
+           model.hidden_size, model.num_heads);
   }
   model.head_dim = model.hidden_size / model.num_heads;
   if (model.head_dim > kHeadDimRange.high) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("{}: hidden_size / num_heads = {} is outside [{}, {}]", config.path(),
-                            model.head_dim, kHeadDimRange.low, kHeadDimRange.high),
-                config.path());
+    refuse(ErrorCode::out_of_range, config.path(),
+           "hidden_size / num_heads = {} is outside [{}, {}]", model.head_dim, kHeadDimRange.low,
+           kHeadDimRange.high);
   }
 }
 
 void check_kv_heads(Config& config, const ModelShape& model) {
   if (model.num_heads % model.num_kv_heads != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} attention heads do not split evenly over {} key-value heads",
-                            config.path(), model.num_heads, model.num_kv_heads),
-                config.path());
+    refuse(config.path(), "{} attention heads do not split evenly over {} key-value heads",
+           model.num_heads, model.num_kv_heads);
   }
 }
 

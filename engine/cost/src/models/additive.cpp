@@ -105,9 +105,7 @@ VectorXd coefficients_from_json(const std::vector<Term>& terms, const Json& json
   }
   fields.finish();
   if (coefficients.maxCoeff() <= 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: no coefficient is positive, so every time would be 0 s", path),
-                path);
+    refuse(path, "no coefficient is positive, so every time would be 0 s");
   }
   return coefficients;
 }

@@ -294,8 +294,7 @@ std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
   curve.largest = fields.number("largest_tokens", 1e-3, kLargestTokens);
   fields.finish();
   if (!(terms.sum() > 0)) {
-    throw Error(ErrorCode::out_of_range, path + ": all terms are 0, so every layer would take 0 s",
-                path);
+    refuse(ErrorCode::out_of_range, path, "all terms are 0, so every layer would take 0 s");
   }
   return std::make_unique<LayerRegression>(device, curve, terms);
 }

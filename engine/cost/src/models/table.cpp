@@ -81,8 +81,7 @@ std::shared_ptr<const LayerShape> layer_from_json(const Json& json, const std::s
     const std::string where = fmt::format("{}.linears[{}]", path, layer->linears.size());
     const std::vector<double> numbers = json_numbers(entry, where, 1, kLargest);
     if (numbers.size() != 4) {
-      throw Error(ErrorCode::invalid_argument, where + ": [in, out, copies, active] is needed",
-                  where);
+      refuse(where, "[in, out, copies, active] is needed");
     }
     const auto whole = [&](std::size_t i) { return static_cast<std::int64_t>(numbers[i]); };
     layer->linears.push_back({"", whole(0), whole(1), whole(2), whole(3)});
@@ -271,8 +270,7 @@ OpQuery reference_from(JsonFields& fields) {
   const std::string op = fields.text("op");
   const auto known_op = op_from_string(op);
   if (!known_op) {
-    throw Error(ErrorCode::invalid_argument, fields.path_of("op") + ": no op " + quote(op),
-                fields.path_of("op"));
+    refuse(fields.path_of("op"), "no op " + quote(op));
   }
   reference.op = *known_op;
   reference.phase = phase_field(fields);
@@ -305,20 +303,15 @@ std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
     const std::vector<double>& knots = axes.back().knots;
     if (std::find(known.begin(), known.end(), field) == known.end() || knots.size() < 2 ||
         std::adjacent_find(knots.begin(), knots.end(), std::greater_equal<>()) != knots.end()) {
-      throw Error(ErrorCode::invalid_argument,
-                  axis.path_of("log2") +
-                      ": a size of the op with at least two ascending knots is "
-                      "needed",
-                  axis.path_of("log2"));
+      refuse(axis.path_of("log2"),
+             "a size of the op with at least two ascending knots is "
+             "needed");
     }
   }
   Grid grid(std::move(axes));
   std::vector<double> values = json_numbers(fields.at("log_s"), fields.path_of("log_s"), -100, 100);
   if (values.size() != grid.values.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} values for {} nodes", fields.path_of("log_s"), values.size(),
-                            grid.values.size()),
-                fields.path_of("log_s"));
+    refuse(fields.path_of("log_s"), "{} values for {} nodes", values.size(), grid.values.size());
   }
   fields.finish();
   grid.values = std::move(values);

@@ -12,23 +12,19 @@ const std::vector<ShortName>& testbed() {
   return names;
 }
 
-[[noreturn]] void refuse(const Rows& rows, const std::string& problem) {
-  throw Error(ErrorCode::invalid_argument, rows.csv.path() + ": " + problem, rows.csv.path());
-}
-
 Phase phase_of(const Rows& rows) {
   const std::string path = lower(rows.csv.path());
   const std::string file = path.substr(path.rfind('/') + 1);
   if (file.find("prompt") != std::string::npos) return Phase::prefill;
   if (file.find("decode") != std::string::npos) return Phase::decode;
-  refuse(rows, "a Helix table says its phase in its name: prompt_... or decode_...");
+  refuse(rows.csv.path(), "a Helix table says its phase in its name: prompt_... or decode_...");
 }
 
 std::string device_of(const Rows& rows) {
   if (!rows.options.device.empty()) return rows.options.device;
   const auto found = device_in_path(rows.csv.path(), testbed());
   if (!found) {
-    refuse(rows,
+    refuse(rows.csv.path(),
            "no folder of the path is a device of Helix (a100, v100, t4, l4, t4x2, ...); give "
            "device = \"...\"");
   }
@@ -43,7 +39,7 @@ std::string model_of(const Rows& rows) {
        {std::pair{"llama1_30b", "llama-30b"}, std::pair{"llama2_70b", "llama-2-70b"}}) {
     if (path.find(word) != std::string::npos) return model;
   }
-  refuse(rows,
+  refuse(rows.csv.path(),
          "no folder of the path is a model of Helix (llama1_30b, llama2_70b); give model = "
          "\"...\"");
 }

@@ -100,11 +100,9 @@ std::string device_of(const Rows& rows) {
     const std::string device = device_of_driver_name(name);
     if (!device.empty()) return device;
   }
-  throw Error(ErrorCode::invalid_argument,
-              path +
-                  ": the profiler's tables do not say their device, and the file's name does "
-                  "not begin with one; give device = \"...\"",
-              path);
+  refuse(path,
+         "the profiler's tables do not say their device, and the file's name does "
+         "not begin with one; give device = \"...\"");
 }
 
 /// What the profiler writes: shard 0 is attention, 1 the FFN, 2 the layer.

@@ -66,7 +66,7 @@ const Format& format_of(std::string_view text, const std::string& path,
   }
   CsvReader csv(text, path);
   // Numbers in two columns may be equal, as in Helix's first row; names may not.
-  if (!csv.next()) throw Error(ErrorCode::invalid_argument, path + ": empty", path);
+  if (!csv.next()) refuse(path, "empty");
   if (csv.fields().size() == 2 && to_number(csv.field(0)) && to_number(csv.field(1))) {
     return formats()[3];
   }
@@ -77,10 +77,8 @@ const Format& format_of(std::string_view text, const std::string& path,
     if (format.is(named)) return format;
     wanted += fmt::format("{}{} ({})", wanted.empty() ? "" : "; ", format.name, format.marks);
   }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: its header is of no known format: {}; the formats are {}", path,
-                          quote(join(named.header(), ", "), 200), wanted),
-              path);
+  refuse(path, "its header is of no known format: {}; the formats are {}",
+         quote(join(named.header(), ", "), 200), wanted);
 }
 
 }  // namespace

@@ -63,11 +63,9 @@ std::string device_of(const Rows& rows) {
   static const std::vector<ShortName> machines = {
       {"a100", "A100-80G"}, {"a40", "A40"}, {"h100", "H100-80G"}};
   if (const auto found = device_in_path(rows.csv.path(), machines)) return found->device;
-  throw Error(ErrorCode::invalid_argument,
-              rows.csv.path() +
-                  ": Vidur's tables do not say their device, and no part of the path "
-                  "is one (a100, a40, h100); give device = \"A100-80G\"",
-              rows.csv.path());
+  refuse(rows.csv.path(),
+         "Vidur's tables do not say their device, and no part of the path "
+         "is one (a100, a40, h100); give device = \"A100-80G\"");
 }
 
 /// Adds the medians of a row, one sample for each operator.

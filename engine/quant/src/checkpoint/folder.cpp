@@ -13,7 +13,7 @@ namespace tessera::quant {
 namespace fs = std::filesystem;
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+[[noreturn]] void cannot_write(const std::string& path, const std::string& reason) {
   throw Error(ErrorCode::io, fmt::format("cannot write {}: {}", quote(path, 300), reason), path);
 }
 
@@ -24,16 +24,17 @@ bool check_place(const std::string& path, bool overwrite) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) return false;
-  if (status.type() != fs::file_type::directory) refuse(path, "it is there and is no folder");
+  if (status.type() != fs::file_type::directory) cannot_write(path, "it is there and is no folder");
   const bool is_empty = fs::is_empty(path, error);
-  if (error) refuse(path, error.message());
+  if (error) cannot_write(path, error.message());
   if (is_empty) return true;
   if (!fs::is_regular_file(fs::path(path) / kResultFile, error)) {
-    refuse(path, fmt::format("the folder holds other files ({} is not among them); name a new one",
+    cannot_write(path,
+                 fmt::format("the folder holds other files ({} is not among them); name a new one",
                              kResultFile));
   }
   if (!overwrite) {
-    refuse(path, "it holds an earlier result; name a new folder, or set overwrite = true");
+    cannot_write(path, "it holds an earlier result; name a new folder, or set overwrite = true");
   }
   return true;
 }

@@ -11,29 +11,23 @@
 namespace tessera::quant {
 namespace {
 
-[[noreturn]] void refuse(ErrorCode code, const weights::TensorInfo& tensor,
-                         const std::string& problem) {
-  throw Error(code, fmt::format("{}: {}", tensor.name, problem), tensor.name);
-}
-
 void check_storage(const weights::LinearWeight& linear) {
   const weights::TensorInfo& tensor = *linear.tensor;
   if (linear.transposed) {
-    refuse(ErrorCode::unsupported, tensor,
+    refuse(ErrorCode::unsupported, tensor.name,
            "the matrix is stored transposed, as GPT-2's are (Conv1D); compressed-tensors, and so "
            "transformers and vLLM, quantises modules of class Linear only. ts.quantise takes the "
            "matrices one by one; bitwidth 16 leaves them in a checkpoint as they are");
   }
   if (tensor.shape.size() != 2) {
-    refuse(ErrorCode::unsupported, tensor,
-           fmt::format("the tensor is {}: compressed-tensors has no place for stacked experts; "
-                       "store one tensor for each expert, as the model's original checkpoint does",
-                       weights::describe_shape(tensor.shape)));
+    refuse(ErrorCode::unsupported, tensor.name,
+           "the tensor is {}: compressed-tensors has no place for stacked experts; "
+           "store one tensor for each expert, as the model's original checkpoint does",
+           weights::describe_shape(tensor.shape));
   }
   if (!weights::real_of(tensor.dtype)) {
-    refuse(ErrorCode::unsupported, tensor,
-           fmt::format("it is {}; F32, F16 or BF16 can be quantised",
-                       weights::to_string(tensor.dtype)));
+    refuse(ErrorCode::unsupported, tensor.name, "it is {}; F32, F16 or BF16 can be quantised",
+           weights::to_string(tensor.dtype));
   }
 }
 
@@ -53,10 +47,10 @@ void check_group_size(const StoredMatrix& matrix) {
   if (matrix.scheme.granularity != Granularity::group || columns % size == 0) return;
   std::int64_t fits = 256;
   while (columns % fits != 0) fits /= 2;
-  refuse(ErrorCode::invalid_argument, *matrix.tensor,
-         fmt::format("group_size {} does not divide its {} input features, as compressed-tensors "
-                     "needs; {} does",
-                     size, columns, fits));
+  refuse(matrix.tensor->name,
+         "group_size {} does not divide its {} input features, as compressed-tensors "
+         "needs; {} does",
+         size, columns, fits);
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ struct Instance {
   /// the same size gives the same object.
   std::function<const PhaseCosts&(std::int64_t)> prefill;
   std::function<const PhaseCosts&(std::int64_t)> decode;
+  bool monotone_costs = false;  ///< no cost is lower at a larger size
 
   std::size_t num_layers() const { return layer_class.size(); }
   std::size_t num_bits() const { return bitwidths.size(); }

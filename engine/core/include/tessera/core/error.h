@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/core.h>
+
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -41,5 +43,22 @@ class Error : public std::runtime_error {
   ErrorCode code_;
   std::string message_, where_;
 };
+
+/// Throws Error{invalid_argument}, or of another code, with the message "path: what". The path is
+/// what `where()` gives: an option, a field, a file.
+[[noreturn]] void refuse(std::string_view path, std::string_view what);
+[[noreturn]] void refuse(ErrorCode code, std::string_view path, std::string_view what);
+
+/// refuse(path, "{} is outside [{}, {}]", value, low, high)
+template <class First, class... Rest>
+[[noreturn]] void refuse(std::string_view path, fmt::format_string<First, Rest...> what,
+                         First&& first, Rest&&... rest) {
+  refuse(path, fmt::format(what, std::forward<First>(first), std::forward<Rest>(rest)...));
+}
+template <class First, class... Rest>
+[[noreturn]] void refuse(ErrorCode code, std::string_view path,
+                         fmt::format_string<First, Rest...> what, First&& first, Rest&&... rest) {
+  refuse(code, path, fmt::format(what, std::forward<First>(first), std::forward<Rest>(rest)...));
+}
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/record.h"
+#include "tessera/core/units.h"
 
 namespace tessera {
 
@@ -28,7 +29,7 @@ inline constexpr SizeRange kExpertsRange{1, std::int64_t{1} << 16};
 inline constexpr SizeRange kVocabRange{1, std::int64_t{1} << 28};
 inline constexpr SizeRange kTokensRange{1, std::int64_t{1} << 28};
 // Beyond this a count is no longer exact in a double, and so not in Lua or JSON.
-inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 53;
+inline constexpr auto kMaxParameters = static_cast<std::int64_t>(kMaxExactInteger);
 
 /// One kind of weight matrix of a decoder layer; these are what quantisation applies to.
 struct LinearShape {

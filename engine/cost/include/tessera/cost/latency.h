@@ -20,8 +20,7 @@ struct LayerWork {
   double context_tokens = 0;  ///< tokens already in the KV cache, per sequence
 };
 
-/// Predicts times on one device. Implementations are positive, finite, and monotone in batch_size,
-/// tokens and context_tokens.
+/// Predicts times on one device, positive and finite.
 class LatencyModel {
  public:
   virtual ~LatencyModel() = default;
@@ -34,6 +33,9 @@ class LatencyModel {
   /// Final norm and LM head for `rows` tokens (one per sequence: only the last position is
   /// sampled).
   virtual Sourced lm_head_s(const ModelShape& model, double rows) const = 0;
+  /// Whether no time ever falls, by as little as rounding, where batch_size, tokens, context_tokens
+  /// or rows grow. What carries measurements over by ratios may fall a little.
+  virtual bool is_monotone() const = 0;
 };
 
 /// Roofline from the data sheet: each matrix takes max(operations / rate, bytes / bandwidth) plus

@@ -24,6 +24,10 @@ std::string field_path(std::string_view path, std::string_view name);
 void check_table(lua_State* L, int index, std::string_view path,
                  std::string_view wanted = "a table");
 
+/// @throws unless a table with fields of its own lies at `index`: one that answers by a metatable
+/// would say another thing each time that it is asked. `what` belongs there: "a list of rows".
+void check_plain(lua_State* L, int index, std::string_view path, std::string_view what);
+
 /// Number of items of a list: a table whose keys are exactly 1..n. @throws also where it has gaps
 /// or names, or more than `max_items`. `advice` ends the message.
 std::size_t list_length(lua_State* L, int index, std::string_view path,

@@ -12,6 +12,7 @@
 
 #include "tessera/core/enum_names.h"
 #include "tessera/core/record.h"
+#include "tessera/core/units.h"
 #include "tessera/solver/open_problem.h"
 #include "tessera/solver/plan.h"
 #include "tessera/solver/plan_search.h"
@@ -270,7 +271,7 @@ struct tessera::Fields<tessera::solver::PlanOptions> {
       field<&Options::seed, NotInFiles>({.name = "seed",
                                          .doc = "Seed of planners that draw",
                                          .min = 0,
-                                         .max = 9007199254740992.0,
+                                         .max = kMaxExactInteger,
                                          .as_option = AsOption::defaulted}),
       OptionOnly{
           {.name = "on_incumbent",

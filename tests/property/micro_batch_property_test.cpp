@@ -1,0 +1,59 @@
+// That costs are monotone is a promise by which most micro-batch sizes are never priced: here all
+// are.
+
+#include <gtest/gtest.h>
+
+#include "devices.h"
+#include "shapes.h"
+#include "tessera/core/rng.h"
+#include "tessera/solver/problem.h"
+
+namespace tessera::solver {
+namespace {
+
+// Any model on a T4 and two V100, which may be one tensor-parallel group, priced by the roofline.
+Problem any_problem(Rng& rng) {
+  Problem problem;
+  ServingProblem& serving = problem.serving.emplace();
+  const auto shapes = tessera::testing::all_shapes();
+  serving.model = shapes[static_cast<std::size_t>(
+      rng.integer(0, static_cast<std::int64_t>(shapes.size()) - 1))];
+  Node node;
+  node.name = "node";
+  serving.cluster.name = "test";
+  serving.cluster.nodes = {node};
+  serving.cluster.devices = {
+      {tessera::testing::t4(), 0}, {tessera::testing::v100(), 0}, {tessera::testing::v100(), 0}};
+  if (rng.integer(0, 1) == 0) serving.mesh = {{1}, {2}};
+  Workload& workload = serving.workload;
+  workload.batch_size = rng.integer(1, 600);
+  workload.prompt_tokens = workload.max_prompt_tokens = rng.integer(1, 1500);
+  workload.output_tokens = workload.max_output_tokens = rng.integer(1, 500);
+  if (rng.integer(0, 2) == 0) workload.chunk_tokens = rng.integer(16, 1024);
+  serving.bitwidths = {3, 4, 8, 16};
+  serving.indicator = indicator::make_constant(static_cast<std::size_t>(serving.model.num_layers),
+                                               serving.bitwidths);
+  serving.kernel_set = tessera::testing::test_kernels();
+  if (rng.integer(0, 1) == 0) serving.memory = cost::MemoryPreset::llm_pq;
+  if (rng.integer(0, 1) == 0) serving.kv_bitwidth = 8;
+  return problem;
+}
+
+TEST(MicroBatchProperty, SmallestSizesAreTheUsefulOnesOfARoofline) {
+  Rng rng(20261122);
+  int with_several = 0;
+  for (int i = 0; i < 300; ++i) {
+    SCOPED_TRACE(i);
+    const Problem problem = any_problem(rng);
+    Instance in = lower(problem);
+    ASSERT_TRUE(in.monotone_costs);
+    const auto promised = useful_micro_batch_sizes(in);
+    in.monotone_costs = false;
+    ASSERT_EQ(promised, useful_micro_batch_sizes(in)) << in.name;
+    if (promised.size() > 10) ++with_several;
+  }
+  EXPECT_GT(with_several, 200);
+}
+
+}  // namespace
+}  // namespace tessera::solver
