@@ -58,7 +58,7 @@ OptionSpec form_option(std::string_view default_form, std::string_view doc) {
   return {.name = "form",
           .type = OptionType::choice,
           .doc = doc,
-          .default_text = default_form,
+          .default_text = std::string(default_form),
           .choices = {"base", "tightened"}};
 }
 

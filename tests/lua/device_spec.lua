@@ -57,7 +57,7 @@ describe("ts.device", function()
     assert.equal("Filed", d.name)
     assert.equal(8 * 2 ^ 30, d.memory_bytes)
     raises("invalid_argument", "ts.device.memory_bytes: the file says it",
-      function() return ts.device { file = path, memory_bytes = 3 } end)
+      function() return ts.device { file = path, memory_bytes = 3e9 } end)
   end)
 
   it("refuses wrong types and numbers, with range and unit", function()

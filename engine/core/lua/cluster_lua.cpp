@@ -8,6 +8,7 @@
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
@@ -171,45 +172,23 @@ std::string summary(const Cluster& c) {
                      c.network_bytes_per_s / kBytesPerSecondPerGbps);
 }
 
-void push_devices(lua_State* L, const Cluster& cluster) {
-  lua_createtable(L, static_cast<int>(cluster.devices.size()), 0);
-  int i = 0;
-  for (const ClusterDevice& slot : cluster.devices) {
-    lua_kit::push_object<Device>(L, std::make_shared<Device>(slot.device));
-    lua_rawseti(L, -2, ++i);
-  }
-}
-
-void push_nodes(lua_State* L, const Cluster& cluster) {
-  lua_createtable(L, static_cast<int>(cluster.nodes.size()), 0);
-  int i = 0;
-  for (const Node& node : cluster.nodes) {
-    lua_createtable(L, 0, 2);
-    lua_kit::push_text(L, node.name);
-    lua_setfield(L, -2, "name");
-    if (node.host_memory_bytes) {
-      lua_pushnumber(L, *node.host_memory_bytes);
-      lua_setfield(L, -2, "host_memory_bytes");
-    }
-    lua_rawseti(L, -2, ++i);
-  }
-}
-
 }  // namespace
+
+/// A slot of a cluster is the device in it.
+template <>
+struct lua_kit::ScriptValue<ClusterDevice> {
+  static std::string type() { return "tessera.Device"; }
+  static void push(lua_State* L, const ClusterDevice& slot) {
+    push_object<Device>(L, std::make_shared<Device>(slot.device));
+  }
+};
 
 template <>
 const lua_kit::ObjectType<Cluster>& lua_kit::object_type<Cluster>() {
   static const ObjectType<Cluster> type{
       .name = "tessera.Cluster",
       .doc = "Devices on nodes, and what connects them.",
-      .fields = {{"name", "string", "Name",
-                  [](lua_State* L, const Cluster& c) { push_text(L, c.name); }},
-                 {"devices", "tessera.Device[]", "In the order given", push_devices},
-                 {"nodes", "table[]", "name, host_memory_bytes", push_nodes},
-                 {"network_bytes_per_s", "number", "Between nodes, one direction (bytes/s)",
-                  [](lua_State* L, const Cluster& c) { lua_pushnumber(L, c.network_bytes_per_s); }},
-                 {"source", "string", "Where the description comes from",
-                  [](lua_State* L, const Cluster& c) { push_text(L, c.source); }}},
+      .fields = fields_of<Cluster>(),
       .methods =
           {{"link", guarded<link>, "(from: integer, to: integer): table",
             "bytes_per_s, latency_s and kind of the link between two devices (0-based indices)"}},

@@ -9,61 +9,22 @@
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
 
 const OptionTable& core_lua::workload_options() {
-  static const OptionTable table{
-      "ts.workload",
-      "One batch of requests: lengths per request and how many at once.",
-      "tessera.Workload",
-      {{.name = "name", .type = OptionType::text, .doc = "Name to refer to it by"},
-       {.name = "prompt_tokens",
-        .doc = "Prompt length per request, the mean where lengths vary",
-        .unit = "tokens",
-        .default_text = "512",
-        .min = 1,
-        .max = 1e8},
-       {.name = "output_tokens",
-        .doc = "Generated tokens per request, the mean where lengths vary",
-        .unit = "tokens",
-        .default_text = "100",
-        .min = 1,
-        .max = 1e8},
-       {.name = "batch_size",
-        .type = OptionType::integer,
-        .doc = "Requests served together",
-        .unit = "requests",
-        .default_text = "32",
-        .min = 1,
-        .max = 1e6},
-       {.name = "max_prompt_tokens",
-        .type = OptionType::integer,
-        .doc = "Longest prompt, for which memory is reserved; default: the mean, or the longest "
-               "of lengths, whose longer requests are left out",
-        .unit = "tokens",
-        .min = 1,
-        .max = 1e8},
-       {.name = "max_output_tokens",
-        .type = OptionType::integer,
-        .doc = "Longest output, for which memory is reserved; default: as for prompts",
-        .unit = "tokens",
-        .min = 1,
-        .max = 1e8},
-       {.name = "chunk_tokens",
-        .type = OptionType::integer,
-        .doc = "Chunked prefill: tokens of a prompt per pass",
-        .unit = "tokens",
-        .min = 1,
-        .max = 1e8},
-       {.name = "lengths",
-        .type = OptionType::text,
-        .doc = "CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per "
-               "line): planners use the means, ts.simulate the whole distribution and, where "
-               "there are any, arrivals"},
-       {.name = "source", .type = OptionType::text, .doc = "Where the figures come from"}},
-      "string"};
+  static const OptionTable table = lua_kit::option_table<Workload>(
+      {"ts.workload",
+       "One batch of requests: lengths per request and how many at once.",
+       "tessera.Workload",
+       {{.name = "lengths",
+         .type = OptionType::text,
+         .doc = "CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per "
+                "line): planners use the means, ts.simulate the whole distribution and, where "
+                "there are any, arrivals"}},
+       "string"});
   return table;
 }
 
@@ -115,49 +76,7 @@ const lua_kit::ObjectType<Workload>& lua_kit::object_type<Workload>() {
   static const ObjectType<Workload> type{
       .name = "tessera.Workload",
       .doc = "One batch of requests.",
-      .fields = {{"name", "string", "Name",
-                  [](lua_State* L, const Workload& w) { push_text(L, w.name); }},
-                 {"prompt_tokens", "number", "Mean prompt length (tokens)",
-                  [](lua_State* L, const Workload& w) { lua_pushnumber(L, w.prompt_tokens); }},
-                 {"output_tokens", "number", "Mean output length (tokens)",
-                  [](lua_State* L, const Workload& w) { lua_pushnumber(L, w.output_tokens); }},
-                 {"batch_size", "integer", "Requests",
-                  [](lua_State* L, const Workload& w) { push_integer(L, w.batch_size); }},
-                 {"max_prompt_tokens", "integer", "Longest prompt (tokens)",
-                  [](lua_State* L, const Workload& w) { push_integer(L, w.max_prompt_tokens); }},
-                 {"max_output_tokens", "integer", "Longest output (tokens)",
-                  [](lua_State* L, const Workload& w) { push_integer(L, w.max_output_tokens); }},
-                 {"chunk_tokens", "integer?", "Tokens per prefill pass",
-                  [](lua_State* L, const Workload& w) {
-                    if (w.chunk_tokens) {
-                      push_integer(L, *w.chunk_tokens);
-                    } else {
-                      lua_pushnil(L);
-                    }
-                  }},
-                 {"num_chunks", "integer", "Prefill passes per prompt",
-                  [](lua_State* L, const Workload& w) { push_integer(L, w.num_chunks()); }},
-                 {"context_tokens", "number",
-                  "Tokens in a request's KV cache, mean over decode steps (tokens)",
-                  [](lua_State* L, const Workload& w) {
-                    lua_pushnumber(L, w.mean_context_tokens());
-                  }},
-                 {"num_requests", "integer?", "Requests that the lengths vary over",
-                  [](lua_State* L, const Workload& w) {
-                    w.trace == nullptr
-                        ? lua_pushnil(L)
-                        : push_integer(L, static_cast<std::int64_t>(w.trace->requests.size()));
-                  }},
-                 {"num_left_out", "integer?", "Requests of the file beyond the longest allowed",
-                  [](lua_State* L, const Workload& w) {
-                    w.trace == nullptr ? lua_pushnil(L) : push_integer(L, w.trace->num_left_out);
-                  }},
-                 {"has_arrivals", "boolean", "Whether it is known when the requests came",
-                  [](lua_State* L, const Workload& w) {
-                    lua_pushboolean(L, w.trace != nullptr && w.trace->has_arrivals ? 1 : 0);
-                  }},
-                 {"source", "string", "Where the figures come from",
-                  [](lua_State* L, const Workload& w) { push_text(L, w.source); }}},
+      .fields = fields_of<Workload>(),
       .methods = {{"requests", guarded<requests>, "(): table?",
                    "The traced requests as columns prompt_tokens, output_tokens and, where known, "
                    "arrival_s; nil where all are alike"}},
@@ -184,22 +103,6 @@ void take_trace(Workload& w, const lua_kit::Options& options) {
   if (w.source.empty()) w.source = path.substr(path.rfind('/') + 1);
 }
 
-void set_longest(Workload& w, const lua_kit::Options& options) {
-  const auto longest = [&](const char* name, double mean) {
-    if (!options.given(name)) return static_cast<std::int64_t>(std::ceil(mean));
-    const std::int64_t given = options.integer(name);
-    if (static_cast<double>(given) < mean) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is below the mean of {} tokens", options.path_of(name), given,
-                              format_number(mean)),
-                  options.path_of(name));
-    }
-    return given;
-  };
-  w.max_prompt_tokens = longest("max_prompt_tokens", w.prompt_tokens);
-  w.max_output_tokens = longest("max_output_tokens", w.output_tokens);
-}
-
 }  // namespace
 
 namespace core_lua {
@@ -214,16 +117,13 @@ std::shared_ptr<const Workload> workload_argument(lua_State* L, int index,
   }
   const lua_kit::Options options(L, index, core_lua::workload_options(), path);
   Workload w;
-  if (options.given("name")) w.name = options.text("name");
-  if (options.given("source")) w.source = options.text("source");
-  w.prompt_tokens = options.number("prompt_tokens");
-  w.output_tokens = options.number("output_tokens");
-  w.batch_size = options.integer("batch_size");
-  if (options.given("chunk_tokens")) w.chunk_tokens = options.integer("chunk_tokens");
+  lua_kit::read_options(options, w);
   if (options.given("lengths")) {
     take_trace(w, options);
   } else {
-    set_longest(w, options);
+    if (!options.given("max_prompt_tokens")) w.max_prompt_tokens = whole_tokens(w.prompt_tokens);
+    if (!options.given("max_output_tokens")) w.max_output_tokens = whole_tokens(w.output_tokens);
+    check_record(w, options.field_path());
   }
   return std::make_shared<Workload>(w);
 }

@@ -5,18 +5,15 @@
 #include <algorithm>
 #include <map>
 
-#include "rate_limits.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 
 namespace tessera {
 namespace {
 
-constexpr double kMinBytesPerS = 1.0;
 constexpr double kMinGbps = 8e-9;
-constexpr double kMaxLatency = 10.0;
 constexpr double kMaxHostBytes = 1e18;
 
 [[noreturn]] void refuse_cluster(const std::string& path, const std::string& problem,
@@ -24,41 +21,26 @@ constexpr double kMaxHostBytes = 1e18;
   throw Error(code, path + ": " + problem, path);
 }
 
-// A rate that may be written in bytes per second or in Gb/s, under two names.
-std::optional<double> read_rate(JsonFields& fields, const char* bytes_key, const char* gbps_key,
-                                const std::string& path) {
-  const auto bytes = fields.optional_number(bytes_key, kMinBytesPerS, kMaxBytesPerS);
-  const auto gbps = fields.optional_number(gbps_key, kMinGbps, kMaxGbps);
-  if (bytes && gbps) {
-    refuse_cluster(path,
-                   fmt::format("{} and {} say the same thing; keep one", bytes_key, gbps_key));
-  }
-  if (gbps) return *gbps / 8 * 1e9;
-  return bytes;
-}
-
-std::optional<double> read_host_memory(JsonFields& fields, const std::string& path) {
-  const auto bytes = fields.optional_number("host_memory_bytes", 0, kMaxHostBytes);
-  const auto gib = fields.optional_number("host_memory_gib", 0, kMaxHostBytes / kGiB);
-  if (bytes && gib) {
-    refuse_cluster(path, "host_memory_bytes and host_memory_gib say the same thing; keep one");
-  }
-  if (gib) return *gib * kGiB;
-  return bytes;
+// What may be written in two units is written once.
+void refuse_twice(const std::optional<double>& value, const std::string& path, const char* one,
+                  const char* other) {
+  if (!value) return;
+  refuse_cluster(path, fmt::format("{} and {} say the same thing; keep one", one, other));
 }
 
 // Everything of a node but its devices, which the two forms keep in different places.
 Node read_node(JsonFields& fields, const std::string& path) {
   Node node;
-  node.name = fields.text("name");
-  if (node.name.empty() || node.name.size() > 128) {
-    refuse_cluster(
-        path, fmt::format("name: {} is no node name; use 1 to 128 characters", quote(node.name)));
+  read_fields(fields, node);
+  check_record(node, FieldPath{path});
+  if (const auto gib = fields.optional_number("host_memory_gib", 0, kMaxHostBytes / kGiB)) {
+    refuse_twice(node.host_memory_bytes, path, "host_memory_bytes", "host_memory_gib");
+    node.host_memory_bytes = *gib * kGiB;
   }
-  node.host_memory_bytes = read_host_memory(fields, path);
-  node.disk_bytes_per_s = fields.optional_number("disk_bytes_per_s", kMinBytesPerS, kMaxBytesPerS);
-  node.nvlink_bytes_per_s = read_rate(fields, "nvlink_bytes_per_s", "nvlink_gbps", path);
-  node.nvlink = fields.boolean("nvlink", true);
+  if (const auto gbps = fields.optional_number("nvlink_gbps", kMinGbps, kMaxGbps)) {
+    refuse_twice(node.nvlink_bytes_per_s, path, "nvlink_bytes_per_s", "nvlink_gbps");
+    node.nvlink_bytes_per_s = *gbps / 8 * 1e9;
+  }
   return node;
 }
 
@@ -221,29 +203,23 @@ Link Cluster::link(std::size_t from, std::size_t to) const {
           "pcie"};
 }
 
+void Fields<Node>::check(const Node& node, const FieldPath& path) {
+  if (!node.name.empty() && node.name.size() <= 128) return;
+  refuse_cluster(path.record, fmt::format("name: {} is no node name; use 1 to 128 characters",
+                                          quote(node.name)));
+}
+
 Json to_json(const Cluster& cluster) {
   Json json;
   if (!cluster.name.empty()) json["name"] = cluster.name;
-  json["nodes"] = Json::array();
-  for (const Node& node : cluster.nodes) {
-    Json item;
-    item["name"] = node.name;
-    if (node.host_memory_bytes) item["host_memory_bytes"] = *node.host_memory_bytes;
-    if (node.disk_bytes_per_s) item["disk_bytes_per_s"] = *node.disk_bytes_per_s;
-    if (node.nvlink_bytes_per_s) item["nvlink_bytes_per_s"] = *node.nvlink_bytes_per_s;
-    item["nvlink"] = node.nvlink;
-    json["nodes"].push_back(std::move(item));
-  }
+  json["nodes"] = JsonValue<std::vector<Node>>::write(cluster.nodes);
   json["devices"] = Json::array();
   for (const ClusterDevice& slot : cluster.devices) {
     Json item = to_json(slot.device);
     item["node"] = cluster.nodes.at(slot.node_index).name;
     json["devices"].push_back(std::move(item));
   }
-  json["network_bytes_per_s"] = cluster.network_bytes_per_s;
-  json["network_latency_s"] = cluster.network_latency_s;
-  json["intra_node_latency_s"] = cluster.intra_node_latency_s;
-  if (!cluster.source.empty()) json["source"] = cluster.source;
+  write_fields(cluster, json);
   return json;
 }
 
@@ -259,13 +235,12 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
     const auto nvlink_gbps = fields.optional_number("nvlink_gbps", kMinGbps, kMaxGbps);
     if (nvlink_gbps) set_nvlink_everywhere(*nvlink_gbps / 8 * 1e9, cluster);
   }
-  cluster.network_bytes_per_s = read_rate(fields, "network_bytes_per_s", "link_gbps", path)
-                                    .value_or(cluster.network_bytes_per_s);
-  cluster.network_latency_s =
-      fields.number("network_latency_s", 0, kMaxLatency, cluster.network_latency_s);
-  cluster.intra_node_latency_s =
-      fields.number("intra_node_latency_s", 0, kMaxLatency, cluster.intra_node_latency_s);
-  cluster.source = fields.text("source", "");
+  read_fields(fields, cluster);
+  if (const auto gbps = fields.optional_number("link_gbps", kMinGbps, kMaxGbps)) {
+    if (fields.has("network_bytes_per_s"))
+      refuse_twice(*gbps, path, "network_bytes_per_s", "link_gbps");
+    cluster.network_bytes_per_s = *gbps / 8 * 1e9;
+  }
   fields.finish();
   return cluster;
 }

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "rate_limits.h"
 #include "tessera/core/cluster.h"
+#include "tessera/core/device.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"

@@ -194,7 +194,7 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
     refuse(path, fmt::format("text_config: a model_type {} around another model is not understood",
                              quote(model_type)));
   }
-  check_model_shape(model, path);
+  check_record(model, FieldPath{path});
   return model;
 }
 

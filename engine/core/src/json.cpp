@@ -181,12 +181,7 @@ const Json& JsonFields::at(const char* key) {
   return *value;
 }
 
-std::string JsonFields::text(const char* key) {
-  const Json& value = at(key);
-  if (!value.is_string())
-    refuse_json(path_of(key), fmt::format("{} where a string belongs", type_of(value)));
-  return value.get<std::string>();
-}
+std::string JsonFields::text(const char* key) { return json_string(at(key), path_of(key)); }
 
 std::string JsonFields::text(const char* key, const std::string& fallback) {
   return has(key) ? text(key) : fallback;
@@ -194,22 +189,11 @@ std::string JsonFields::text(const char* key, const std::string& fallback) {
 
 bool JsonFields::boolean(const char* key, bool fallback) {
   const Json* value = find(key);
-  if (value == nullptr) return fallback;
-  if (!value->is_boolean())
-    refuse_json(path_of(key), fmt::format("{} where true or false belongs", type_of(*value)));
-  return value->get<bool>();
+  return value == nullptr ? fallback : json_boolean(*value, path_of(key));
 }
 
 double JsonFields::number(const char* key, double low, double high) {
-  const Json& value = at(key);
-  if (!value.is_number())
-    refuse_json(path_of(key), fmt::format("{} where a number belongs", type_of(value)));
-  const double number = value.get<double>();
-  if (!std::isfinite(number) || number < low || number > high) {
-    refuse_json(path_of(key), fmt::format("{} is outside [{}, {}]", number, low, high),
-                ErrorCode::out_of_range);
-  }
-  return number;
+  return json_number(at(key), path_of(key), low, high);
 }
 
 double JsonFields::number(const char* key, double low, double high, double fallback) {
@@ -222,19 +206,7 @@ std::optional<double> JsonFields::optional_number(const char* key, double low, d
 }
 
 std::int64_t JsonFields::integer(const char* key, std::int64_t low, std::int64_t high) {
-  const Json& value = at(key);
-  if (!value.is_number())
-    refuse_json(path_of(key), fmt::format("{} where an integer belongs", type_of(value)));
-  const double number = value.get<double>();
-  if (!std::isfinite(number) || std::floor(number) != number ||
-      std::fabs(number) > kMaxExactInteger) {
-    refuse_json(path_of(key), fmt::format("{} is not an integer", value.dump()));
-  }
-  if (number < static_cast<double>(low) || number > static_cast<double>(high)) {
-    refuse_json(path_of(key), fmt::format("{} is outside [{}, {}]", value.dump(), low, high),
-                ErrorCode::out_of_range);
-  }
-  return static_cast<std::int64_t>(number);
+  return json_integer(at(key), path_of(key), low, high);
 }
 
 std::int64_t JsonFields::integer(const char* key, std::int64_t low, std::int64_t high,
@@ -251,6 +223,49 @@ void JsonFields::finish() const {
   }
 }
 
+std::string json_string(const Json& value, const std::string& path) {
+  if (!value.is_string())
+    refuse_json(path, fmt::format("{} where a string belongs", type_of(value)));
+  return value.get<std::string>();
+}
+
+bool json_boolean(const Json& value, const std::string& path) {
+  if (!value.is_boolean())
+    refuse_json(path, fmt::format("{} where true or false belongs", type_of(value)));
+  return value.get<bool>();
+}
+
+double json_number(const Json& value, const std::string& path, double low, double high) {
+  if (!value.is_number())
+    refuse_json(path, fmt::format("{} where a number belongs", type_of(value)));
+  const double number = value.get<double>();
+  if (!std::isfinite(number) || number < low || number > high) {
+    refuse_json(path, fmt::format("{} is outside [{}, {}]", number, low, high),
+                ErrorCode::out_of_range);
+  }
+  return number;
+}
+
+std::int64_t json_integer(const Json& value, const std::string& path, std::int64_t low,
+                          std::int64_t high) {
+  if (!value.is_number())
+    refuse_json(path, fmt::format("{} where an integer belongs", type_of(value)));
+  const double number = value.get<double>();
+  if (!std::isfinite(number) || std::floor(number) != number ||
+      std::fabs(number) > kMaxExactInteger) {
+    refuse_json(path, fmt::format("{} is not an integer", value.dump()));
+  }
+  if (number < static_cast<double>(low) || number > static_cast<double>(high)) {
+    refuse_json(path, fmt::format("{} is outside [{}, {}]", value.dump(), low, high),
+                ErrorCode::out_of_range);
+  }
+  return static_cast<std::int64_t>(number);
+}
+
+void check_array(const Json& value, const std::string& path, std::string_view wanted) {
+  if (!value.is_array()) refuse_json(path, fmt::format("{} belongs here", wanted));
+}
+
 std::vector<double> json_numbers(const Json& value, const std::string& path, double low,
                                  double high) {
   if (!value.is_array())
@@ -258,16 +273,7 @@ std::vector<double> json_numbers(const Json& value, const std::string& path, dou
   std::vector<double> numbers;
   numbers.reserve(value.size());
   for (std::size_t i = 0; i < value.size(); ++i) {
-    const Json& item = value[i];
-    const std::string item_path = fmt::format("{}[{}]", path, i);
-    if (!item.is_number())
-      refuse_json(item_path, fmt::format("{} where a number belongs", type_of(item)));
-    const double number = item.get<double>();
-    if (!std::isfinite(number) || number < low || number > high) {
-      refuse_json(item_path, fmt::format("{} is outside [{}, {}]", number, low, high),
-                  ErrorCode::out_of_range);
-    }
-    numbers.push_back(number);
+    numbers.push_back(json_number(value[i], fmt::format("{}[{}]", path, i), low, high));
   }
   return numbers;
 }

@@ -4,17 +4,14 @@
 
 #include <algorithm>
 
-#include "model_checks.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 
 namespace tessera {
 namespace {
 
 constexpr double kFp16Bytes = 2;
 constexpr std::size_t kMaxLinears = 64;
-constexpr SizeRange kWidthRange{1, std::int64_t{1} << 32};  // heads x head_dim
-constexpr SizeRange kCountRange{0, kMaxParameters};
 
 [[noreturn]] void refuse_shape(const std::string& path, const std::string& problem,
                                ErrorCode code = ErrorCode::invalid_argument) {
@@ -31,105 +28,42 @@ double approximate_parameters(const LayerShape& layer) {
   return total;
 }
 
-Json to_json(const LinearShape& linear) {
-  Json json;
-  json["name"] = linear.name;
-  json["in_features"] = linear.in_features;
-  json["out_features"] = linear.out_features;
-  json["num_copies"] = linear.num_copies;
-  json["num_active"] = linear.num_active;
-  return json;
+void check_most(std::int64_t value, std::int64_t low, std::int64_t high, const std::string& path) {
+  if (value <= high) return;
+  throw Error(ErrorCode::out_of_range,
+              fmt::format("{}: {} is outside [{}, {}]", path, value, low, high), path);
 }
 
-LinearShape linear_from_json(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  LinearShape linear;
-  linear.name = fields.text("name");
-  linear.in_features = fields.integer("in_features", kWidthRange.low, kWidthRange.high);
-  linear.out_features = fields.integer("out_features", kWidthRange.low, kWidthRange.high);
-  linear.num_copies = fields.integer("num_copies", kExpertsRange.low, kExpertsRange.high);
-  linear.num_active = fields.integer("num_active", kExpertsRange.low, linear.num_copies);
-  fields.finish();
-  return linear;
-}
-
-Json to_json(const LayerShape& layer) {
-  Json json;
-  json["linears"] = Json::array();
-  for (const LinearShape& linear : layer.linears) json["linears"].push_back(to_json(linear));
-  json["num_heads"] = layer.num_heads;
-  json["num_kv_heads"] = layer.num_kv_heads;
-  json["head_dim"] = layer.head_dim;
-  json["other_parameters"] = layer.other_parameters;
-  if (layer.attention_window) json["attention_window"] = *layer.attention_window;
-  return json;
-}
-
-LayerShape layer_from_json(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  LayerShape layer;
-  const Json& linears = fields.at("linears");
-  if (!linears.is_array() || linears.empty() || linears.size() > kMaxLinears) {
-    refuse_shape(fields.path_of("linears"),
-                 fmt::format("an array of 1 to {} matrices belongs here", kMaxLinears));
-  }
-  for (std::size_t i = 0; i < linears.size(); ++i) {
-    layer.linears.push_back(linear_from_json(linears[i], fmt::format("{}: linears[{}]", path, i)));
-  }
-  layer.num_heads = fields.integer("num_heads", kHeadsRange.low, kHeadsRange.high);
-  layer.num_kv_heads = fields.integer("num_kv_heads", kHeadsRange.low, layer.num_heads);
-  layer.head_dim = fields.integer("head_dim", kHeadDimRange.low, kHeadDimRange.high);
-  layer.other_parameters = fields.integer("other_parameters", kCountRange.low, kCountRange.high);
-  if (fields.has("attention_window")) {
-    layer.attention_window =
-        fields.integer("attention_window", kTokensRange.low, kTokensRange.high);
-  }
-  fields.finish();
-  return layer;
-}
-
-void read_layers(JsonFields& fields, const std::string& path, ModelShape& model) {
+void check_layer_classes(const ModelShape& model, const FieldPath& path) {
   const auto num_layers = static_cast<std::size_t>(model.num_layers);
-  const Json& classes = fields.at("layer_classes");
-  if (!classes.is_array() || classes.empty() || classes.size() > num_layers) {
-    refuse_shape(fields.path_of("layer_classes"),
+  const std::size_t num_classes = model.layer_classes.size();
+  if (num_classes == 0 || num_classes > num_layers) {
+    refuse_shape(path("layer_classes"),
                  fmt::format("an array of 1 to num_layers = {} shapes belongs here", num_layers));
   }
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    model.layer_classes.push_back(
-        layer_from_json(classes[i], fmt::format("{}: layer_classes[{}]", path, i)));
+  for (std::size_t i = 0; i < model.layer_class.size(); ++i) {
+    check_most(model.layer_class[i], 0, static_cast<std::int64_t>(num_classes) - 1,
+               fmt::format("{}[{}]", path("layer_class"), i));
   }
-  const Json& indices = fields.at("layer_class");
-  const double last = static_cast<double>(classes.size()) - 1;
-  for (const double index : json_numbers(indices, fields.path_of("layer_class"), 0, last)) {
-    model.layer_class.push_back(static_cast<std::int32_t>(index));
-    if (static_cast<double>(model.layer_class.back()) != index)
-      refuse_shape(fields.path_of("layer_class"), fmt::format("{} is not an index", index));
-  }
-}
-
-void read_sizes(JsonFields& fields, ModelShape& model) {
-  const auto size = [&fields](const char* key, SizeRange range) {
-    return fields.integer(key, range.low, range.high);
-  };
-  model.num_layers = size("num_layers", kLayersRange);
-  model.hidden_size = size("hidden_size", kSizeRange);
-  model.num_heads = size("num_heads", kHeadsRange);
-  model.num_kv_heads = size("num_kv_heads", kHeadsRange);
-  model.head_dim = size("head_dim", kHeadDimRange);
-  model.ffn_size = size("ffn_size", kSizeRange);
-  model.vocab_size = size("vocab_size", kVocabRange);
-  model.max_context_tokens = size("max_context_tokens", kTokensRange);
-  model.token_embedding_parameters = size("token_embedding_parameters", kCountRange);
-  model.position_embedding_parameters = size("position_embedding_parameters", kCountRange);
-  model.embedding_other_parameters = size("embedding_other_parameters", kCountRange);
-  model.lm_head_parameters = size("lm_head_parameters", kCountRange);
-  model.final_other_parameters = size("final_other_parameters", kCountRange);
 }
 
 }  // namespace
 
-void check_model_shape(const ModelShape& model, const std::string& path) {
+void Fields<LinearShape>::check(const LinearShape& linear, const FieldPath& path) {
+  check_most(linear.num_active, kExpertsRange.low, linear.num_copies, path("num_active"));
+}
+
+void Fields<LayerShape>::check(const LayerShape& layer, const FieldPath& path) {
+  if (layer.linears.empty() || layer.linears.size() > kMaxLinears) {
+    refuse_shape(path("linears"),
+                 fmt::format("an array of 1 to {} matrices belongs here", kMaxLinears));
+  }
+  check_most(layer.num_kv_heads, kHeadsRange.low, layer.num_heads, path("num_kv_heads"));
+}
+
+void Fields<ModelShape>::check(const ModelShape& model, const FieldPath& at) {
+  const std::string& path = at.record;
+  check_layer_classes(model, at);
   if (model.layer_class.size() != static_cast<std::size_t>(model.num_layers)) {
     refuse_shape(path, fmt::format("layer_class has {} entries for num_layers = {}",
                                    model.layer_class.size(), model.num_layers));
@@ -210,47 +144,10 @@ double ModelShape::layer_bytes(double bitwidth) const {
          static_cast<double>(first.other_parameters) * kFp16Bytes;
 }
 
-Json to_json(const ModelShape& model) {
-  Json json;
-  json["name"] = model.name;
-  json["family"] = model.family;
-  json["num_layers"] = model.num_layers;
-  json["hidden_size"] = model.hidden_size;
-  json["num_heads"] = model.num_heads;
-  json["num_kv_heads"] = model.num_kv_heads;
-  json["head_dim"] = model.head_dim;
-  json["ffn_size"] = model.ffn_size;
-  json["vocab_size"] = model.vocab_size;
-  json["max_context_tokens"] = model.max_context_tokens;
-  json["layer_classes"] = Json::array();
-  for (const LayerShape& layer : model.layer_classes) {
-    json["layer_classes"].push_back(to_json(layer));
-  }
-  json["layer_class"] = model.layer_class;
-  json["token_embedding_parameters"] = model.token_embedding_parameters;
-  json["position_embedding_parameters"] = model.position_embedding_parameters;
-  json["embedding_other_parameters"] = model.embedding_other_parameters;
-  json["lm_head_parameters"] = model.lm_head_parameters;
-  json["tied_embeddings"] = model.tied_embeddings;
-  json["final_other_parameters"] = model.final_other_parameters;
-  json["source"] = model.source;
-  return json;
-}
+Json to_json(const ModelShape& model) { return json_of(model); }
 
 ModelShape model_shape_from_json(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  ModelShape model;
-  model.name = fields.text("name");
-  model.family = fields.text("family");
-  read_sizes(fields, model);
-  read_layers(fields, path, model);
-  if (!fields.at("tied_embeddings").is_boolean())
-    refuse_shape(fields.path_of("tied_embeddings"), "true or false belongs here");
-  model.tied_embeddings = fields.boolean("tied_embeddings", false);
-  model.source = fields.text("source");
-  fields.finish();
-  check_model_shape(model, path);
-  return model;
+  return from_json<ModelShape>(json, path);
 }
 
 }  // namespace tessera

@@ -3,7 +3,6 @@
 
 #include <map>
 
-#include "model_checks.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/model_shape.h"

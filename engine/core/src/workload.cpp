@@ -6,20 +6,24 @@
 #include <cmath>
 
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/units.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMaxTokens = 100'000'000;
-constexpr std::int64_t kMaxBatch = 1'000'000;
-
-/// A mean may be fractional; a pass works on whole tokens.
-std::int64_t whole_tokens(double mean) { return static_cast<std::int64_t>(std::ceil(mean - 1e-6)); }
+void check_longest(std::int64_t longest, double mean, const std::string& path) {
+  if (static_cast<double>(longest) >= mean - 1e-6) return;
+  throw Error(
+      ErrorCode::out_of_range,
+      fmt::format("{}: {} is below the mean of {} tokens", path, longest, format_number(mean)),
+      path);
+}
 
 // A file that was edited in one place only.
-void check_means(const Workload& said, const Workload& found, const std::string& path) {
+void check_trace(const Workload& said, const std::string& path) {
+  Workload found;
+  found.set_trace(said.trace);
   const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-9 * b; };
   if (near(said.prompt_tokens, found.prompt_tokens) &&
       near(said.output_tokens, found.output_tokens) &&
@@ -37,6 +41,9 @@ void check_means(const Workload& said, const Workload& found, const std::string&
 }
 
 }  // namespace
+
+// A mean may be fractional; a pass works on whole tokens.
+std::int64_t whole_tokens(double mean) { return static_cast<std::int64_t>(std::ceil(mean - 1e-6)); }
 
 void Workload::set_trace(std::shared_ptr<const RequestTrace> requests) {
   prompt_tokens = requests->mean_prompt_tokens();
@@ -61,42 +68,46 @@ std::int64_t Workload::tokens_in_chunk(std::int64_t index) const {
   return std::min(*chunk_tokens, prompt - index * *chunk_tokens);
 }
 
-Json to_json(const Workload& workload) {
-  Json json;
-  if (!workload.name.empty()) json["name"] = workload.name;
-  json["prompt_tokens"] = workload.prompt_tokens;
-  json["output_tokens"] = workload.output_tokens;
-  json["batch_size"] = workload.batch_size;
-  json["max_prompt_tokens"] = workload.max_prompt_tokens;
-  json["max_output_tokens"] = workload.max_output_tokens;
-  if (workload.chunk_tokens) json["chunk_tokens"] = *workload.chunk_tokens;
-  if (!workload.source.empty()) json["source"] = workload.source;
-  if (workload.trace != nullptr) json["requests"] = to_text(*workload.trace);
-  return json;
+std::optional<std::int64_t> Workload::num_requests() const {
+  if (trace == nullptr) return std::nullopt;
+  return static_cast<std::int64_t>(trace->requests.size());
 }
+
+std::optional<std::int64_t> Workload::num_left_out() const {
+  if (trace == nullptr) return std::nullopt;
+  return trace->num_left_out;
+}
+
+bool Workload::has_arrivals() const { return trace != nullptr && trace->has_arrivals; }
+
+Json TraceText::write(const std::shared_ptr<const RequestTrace>& trace) {
+  return trace == nullptr ? Json(nullptr) : Json(to_text(*trace));
+}
+
+std::shared_ptr<const RequestTrace> TraceText::read(const Json& json, const std::string& path,
+                                                    const FieldSpec&) {
+  return std::make_shared<RequestTrace>(requests_from_text(json_string(json, path), path));
+}
+
+void Fields<Workload>::check(const Workload& workload, const FieldPath& path) {
+  if (workload.trace != nullptr) return check_trace(workload, path("requests"));
+  check_longest(workload.max_prompt_tokens, workload.prompt_tokens, path("max_prompt_tokens"));
+  check_longest(workload.max_output_tokens, workload.output_tokens, path("max_output_tokens"));
+}
+
+Json to_json(const Workload& workload) { return json_of(workload); }
 
 Workload workload_from_json(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   Workload workload;
-  workload.name = fields.text("name", "");
-  workload.prompt_tokens = fields.number("prompt_tokens", 1, kMaxTokens);
-  workload.output_tokens = fields.number("output_tokens", 1, kMaxTokens);
-  workload.batch_size = fields.integer("batch_size", 1, kMaxBatch);
-  const auto up = whole_tokens;
-  workload.max_prompt_tokens = fields.integer("max_prompt_tokens", up(workload.prompt_tokens),
-                                              kMaxTokens, up(workload.prompt_tokens));
-  workload.max_output_tokens = fields.integer("max_output_tokens", up(workload.output_tokens),
-                                              kMaxTokens, up(workload.output_tokens));
-  if (fields.has("chunk_tokens"))
-    workload.chunk_tokens = fields.integer("chunk_tokens", 1, kMaxTokens);
-  workload.source = fields.text("source", "");
-  if (fields.has("requests")) {
-    const Workload said = workload;
-    workload.set_trace(std::make_shared<RequestTrace>(
-        requests_from_text(fields.text("requests"), fields.path_of("requests"))));
-    check_means(said, workload, fields.path_of("requests"));
-  }
+  read_fields(fields, workload);
   fields.finish();
+  if (!fields.has("max_prompt_tokens"))
+    workload.max_prompt_tokens = whole_tokens(workload.prompt_tokens);
+  if (!fields.has("max_output_tokens"))
+    workload.max_output_tokens = whole_tokens(workload.output_tokens);
+  check_record(workload, FieldPath{path});
+  if (workload.trace != nullptr) workload.set_trace(workload.trace);
   return workload;
 }
 

@@ -40,14 +40,14 @@ local ts = {}
 
 --- A GPU type by its data sheet.
 ---@class tessera.Device
----@field name string Name
+---@field name string Name to refer to it by
 ---@field full_name string As on the box
 ---@field memory_bytes number Memory as the driver reports it (bytes)
----@field memory_bytes_per_s number Peak bandwidth (bytes/s)
----@field flop_per_s table<string, number> Dense peak by dtype (FLOP/s)
----@field compute_capability number CUDA compute capability
----@field pcie_bytes_per_s number One direction (bytes/s)
----@field nvlink_bytes_per_s number? To one peer, one direction (bytes/s)
+---@field memory_bytes_per_s number Peak memory bandwidth (bytes/s)
+---@field flop_per_s table<string, number> Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4 (FLOP/s)
+---@field compute_capability number CUDA compute capability, such as 7.5
+---@field pcie_bytes_per_s number PCIe bandwidth, one direction (bytes/s)
+---@field nvlink_bytes_per_s number? NVLink bandwidth to one peer, one direction (bytes/s)
 ---@field price_usd_per_h number? List price (USD/h)
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
@@ -96,7 +96,7 @@ local ts = {}
 ---@field num_kv_heads integer Key and value heads
 ---@field head_dim integer Width of a head
 ---@field ffn_size integer Width of the feed-forward network (of one expert)
----@field vocab_size integer Vocabulary
+---@field vocab_size integer Tokens in the vocabulary
 ---@field max_context_tokens integer Longest context (tokens)
 ---@field num_parameters integer All parameters, tied embeddings once
 ---@field num_active_parameters integer Parameters that one token passes through
@@ -351,13 +351,13 @@ local ts = {}
 
 --- One batch of requests.
 ---@class tessera.Workload
----@field name string Name
----@field prompt_tokens number Mean prompt length (tokens)
----@field output_tokens number Mean output length (tokens)
----@field batch_size integer Requests
----@field max_prompt_tokens integer Longest prompt (tokens)
----@field max_output_tokens integer Longest output (tokens)
----@field chunk_tokens integer? Tokens per prefill pass
+---@field name string Name to refer to it by
+---@field prompt_tokens number Prompt length per request, the mean where lengths vary (tokens)
+---@field output_tokens number Generated tokens per request, the mean where lengths vary (tokens)
+---@field batch_size integer Requests served together (requests)
+---@field max_prompt_tokens integer Longest prompt, for which memory is reserved; default: the mean, or the longest of lengths, whose longer requests are left out (tokens)
+---@field max_output_tokens integer Longest output, for which memory is reserved; default: as for prompts (tokens)
+---@field chunk_tokens integer? Chunked prefill: tokens of a prompt per pass (tokens)
 ---@field num_chunks integer Prefill passes per prompt
 ---@field context_tokens number Tokens in a request's KV cache, mean over decode steps (tokens)
 ---@field num_requests integer? Requests that the lengths vary over
@@ -509,12 +509,12 @@ local ts = {}
 ---@field file? string JSON file of one device; the other fields come from it
 ---@field name? string Name to refer to it by
 ---@field full_name? string As on the box
----@field memory_bytes? number Memory as the driver reports it (a number in [1, 1e+15] (bytes))
----@field memory_bytes_per_s? number Peak memory bandwidth (a number in [1, 1e+18] (bytes/s))
+---@field memory_bytes? number Memory as the driver reports it (a number in [1048576, 1e+15] (bytes))
+---@field memory_bytes_per_s? number Peak memory bandwidth (a number in [1000000, 1e+15] (bytes/s))
 ---@field flop_per_s? table<string, number> Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
 ---@field compute_capability? number CUDA compute capability, such as 7.5 (a number in [1, 100])
----@field pcie_bytes_per_s? number PCIe bandwidth, one direction (a number in [1, 1e+15] (bytes/s))
----@field nvlink_bytes_per_s? number NVLink bandwidth to one peer, one direction (a number in [1, 1e+15] (bytes/s))
+---@field pcie_bytes_per_s? number PCIe bandwidth, one direction (a number in [1000000, 1e+15] (bytes/s))
+---@field nvlink_bytes_per_s? number NVLink bandwidth to one peer, one direction (a number in [1000000, 1e+15] (bytes/s))
 ---@field price_usd_per_h? number List price (a number in [0, 1000000] (USD/h))
 ---@field price_source? string Where the price was read
 ---@field source? string Where the figures were read
@@ -736,6 +736,7 @@ local ts = {}
 ---@field path string A .safetensors or .gguf file, or the folder that holds it
 
 ---@class tessera.options.workload
+---@field lengths? string CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per line): planners use the means, ts.simulate the whole distribution and, where there are any, arrivals
 ---@field name? string Name to refer to it by
 ---@field prompt_tokens? number Prompt length per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 512]
 ---@field output_tokens? number Generated tokens per request, the mean where lengths vary (a number in [1, 100000000] (tokens)) [default 100]
@@ -743,7 +744,6 @@ local ts = {}
 ---@field max_prompt_tokens? integer Longest prompt, for which memory is reserved; default: the mean, or the longest of lengths, whose longer requests are left out (an integer in [1, 100000000] (tokens))
 ---@field max_output_tokens? integer Longest output, for which memory is reserved; default: as for prompts (an integer in [1, 100000000] (tokens))
 ---@field chunk_tokens? integer Chunked prefill: tokens of a prompt per pass (an integer in [1, 100000000] (tokens))
----@field lengths? string CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per line): planners use the means, ts.simulate the whole distribution and, where there are any, arrivals
 ---@field source? string Where the figures come from
 
 --- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, omega, mean_bitwidth, speedup, note }; speedup is its latency over the plan's. Where one has no plan, status is infeasible or time_limit and note says why.

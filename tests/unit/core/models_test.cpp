@@ -244,7 +244,7 @@ TEST(ModelJson, RefusesWhatIsNotAShape) {
   };
   EXPECT_THAT(message("num_layers", 41), HasSubstr("layer_class has 42 entries"));
   EXPECT_THAT(message("layer_class", Json::array({0, 2})), HasSubstr("layer_class[1]"));
-  EXPECT_THAT(message("layer_class", Json::array({0, 0.5})), HasSubstr("not an index"));
+  EXPECT_THAT(message("layer_class", Json::array({0, 0.5})), HasSubstr("not an integer"));
   EXPECT_THAT(message("layer_classes", Json::array()), HasSubstr("layer_classes"));
   EXPECT_THAT(message("tied_embeddings", 1), HasSubstr("tied_embeddings"));
   EXPECT_THAT(message("lm_head_parameters", 5), HasSubstr("cannot share"));

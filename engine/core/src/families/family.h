@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "../model_checks.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/model_shape.h"

@@ -47,6 +47,72 @@ struct Cluster {
   Link link(std::size_t from, std::size_t to) const;
 };
 
+template <>
+struct Fields<Node> {
+  static constexpr double kMinBytesPerS = 1;
+  static constexpr auto list = std::tuple{
+      field<&Node::name>({.name = "name", .doc = "Name, 1 to 128 characters"}),
+      field<&Node::host_memory_bytes>({.name = "host_memory_bytes",
+                                       .doc = "Memory of the host",
+                                       .unit = "bytes",
+                                       .min = 0,
+                                       .max = 1e18,
+                                       .in_file = InFile::when_set}),
+      field<&Node::disk_bytes_per_s>({.name = "disk_bytes_per_s",
+                                      .doc = "Rate of its disk, either direction",
+                                      .unit = "bytes/s",
+                                      .min = kMinBytesPerS,
+                                      .max = kMaxBytesPerS,
+                                      .in_file = InFile::when_set,
+                                      .in_scripts = false}),
+      field<&Node::nvlink_bytes_per_s>({.name = "nvlink_bytes_per_s",
+                                        .doc = "NVLink between any two devices, one direction",
+                                        .unit = "bytes/s",
+                                        .min = kMinBytesPerS,
+                                        .max = kMaxBytesPerS,
+                                        .in_file = InFile::when_set,
+                                        .in_scripts = false}),
+      field<&Node::nvlink>({.name = "nvlink",
+                            .doc = "false: devices talk over PCIe although they have NVLink",
+                            .in_file = InFile::defaulted,
+                            .in_scripts = false})};
+  static void check(const Node& node, const FieldPath& path);
+};
+
+/// Nodes and devices stand before these in a file, in the two forms that cluster_from_json tells.
+template <>
+struct Fields<Cluster> {
+  static constexpr auto list = std::tuple{
+      field<&Cluster::name, NotInFiles>({.name = "name", .doc = "Name"}),
+      field<&Cluster::devices, NotInFiles>(
+          {.name = "devices", .doc = "In the order given", .script_type = "tessera.Device[]"}),
+      field<&Cluster::nodes, NotInFiles>(
+          {.name = "nodes", .doc = "name, host_memory_bytes", .script_type = "table[]"}),
+      field<&Cluster::network_bytes_per_s>({.name = "network_bytes_per_s",
+                                            .doc = "Between nodes, one direction",
+                                            .unit = "bytes/s",
+                                            .min = 1,
+                                            .max = kMaxBytesPerS,
+                                            .in_file = InFile::defaulted}),
+      field<&Cluster::network_latency_s>({.name = "network_latency_s",
+                                          .doc = "Between nodes",
+                                          .unit = "s",
+                                          .min = 0,
+                                          .max = 10,
+                                          .in_file = InFile::defaulted,
+                                          .in_scripts = false}),
+      field<&Cluster::intra_node_latency_s>({.name = "intra_node_latency_s",
+                                             .doc = "Within a node",
+                                             .unit = "s",
+                                             .min = 0,
+                                             .max = 10,
+                                             .in_file = InFile::defaulted,
+                                             .in_scripts = false}),
+      field<&Cluster::source>({.name = "source",
+                               .doc = "Where the description comes from",
+                               .in_file = InFile::when_set})};
+};
+
 /// Most devices that a cluster may have.
 inline constexpr std::size_t kMaxClusterDevices = 4096;
 

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "tessera/core/json_fwd.h"
+#include "tessera/core/record.h"
+#include "tessera/core/units.h"
 
 namespace tessera {
 
@@ -13,6 +15,10 @@ namespace tessera {
 /// PCIe 3.0 x16.
 inline constexpr double kDefaultComputeCapability = 7.0;
 inline constexpr double kDefaultPcieBytesPerS = 15.75e9;
+
+/// Faster than any memory or link that exists; a number above them is a slip of the unit.
+inline constexpr double kMaxBytesPerS = 1e15;
+inline constexpr double kMaxGbps = 8e6;
 
 /// A GPU type, by its data sheet. One small JSON file each.
 struct Device {
@@ -22,12 +28,74 @@ struct Device {
   double memory_bytes_per_s = 0;  ///< peak
   std::map<std::string, double>
       flop_per_s;  ///< dense peak by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
-  double compute_capability = 0;             ///< 7.5
-  double pcie_bytes_per_s = 0;               ///< one direction
+  double compute_capability = kDefaultComputeCapability;  ///< 7.5
+  double pcie_bytes_per_s = kDefaultPcieBytesPerS;        ///< one direction
   std::optional<double> nvlink_bytes_per_s;  ///< one direction, to one peer; absent: none
   std::optional<double> price_usd_per_h;     ///< public list price
   std::string price_source;
   std::string source;
+};
+
+/// Rates by dtype: fp16 is required, and none is unknown.
+struct FlopRates {
+  static Json write(const std::map<std::string, double>& flop_per_s);
+  static std::map<std::string, double> read(const Json& json, const std::string& path,
+                                            const FieldSpec& spec);
+};
+
+template <>
+struct Fields<Device> {
+  static constexpr auto list = std::tuple{
+      field<&Device::name>({.name = "name", .doc = "Name to refer to it by"}),
+      field<&Device::full_name>(
+          {.name = "full_name", .doc = "As on the box", .in_file = InFile::when_set}),
+      field<&Device::memory_bytes>({.name = "memory_bytes",
+                                    .doc = "Memory as the driver reports it",
+                                    .unit = "bytes",
+                                    .min = kMiB,
+                                    .max = 1e15,
+                                    .in_file = InFile::defaulted}),
+      field<&Device::memory_bytes_per_s>({.name = "memory_bytes_per_s",
+                                          .doc = "Peak memory bandwidth",
+                                          .unit = "bytes/s",
+                                          .min = 1e6,
+                                          .max = kMaxBytesPerS}),
+      field<&Device::flop_per_s, FlopRates>(
+          {.name = "flop_per_s",
+           .doc = "Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4",
+           .unit = "FLOP/s",
+           .min = 1e6,
+           .max = 1e18,
+           .option_type = "table<string, number>"}),
+      field<&Device::compute_capability>({.name = "compute_capability",
+                                          .doc = "CUDA compute capability, such as 7.5",
+                                          .min = 1,
+                                          .max = 100,
+                                          .in_file = InFile::defaulted}),
+      field<&Device::pcie_bytes_per_s>({.name = "pcie_bytes_per_s",
+                                        .doc = "PCIe bandwidth, one direction",
+                                        .unit = "bytes/s",
+                                        .min = 1e6,
+                                        .max = kMaxBytesPerS,
+                                        .in_file = InFile::defaulted}),
+      field<&Device::nvlink_bytes_per_s>({.name = "nvlink_bytes_per_s",
+                                          .doc = "NVLink bandwidth to one peer, one direction",
+                                          .unit = "bytes/s",
+                                          .min = 1e6,
+                                          .max = kMaxBytesPerS,
+                                          .in_file = InFile::when_set}),
+      field<&Device::price_usd_per_h>({.name = "price_usd_per_h",
+                                       .doc = "List price",
+                                       .unit = "USD/h",
+                                       .min = 0,
+                                       .max = 1e6,
+                                       .in_file = InFile::when_set}),
+      field<&Device::price_source>(
+          {.name = "price_source", .doc = "Where the price was read", .in_file = InFile::when_set}),
+      field<&Device::source>(
+          {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set})};
+  /// A name has to be one that can be looked up.
+  static void check(const Device& device, const FieldPath& path);
 };
 
 Json to_json(const Device& device);

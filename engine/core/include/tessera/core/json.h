@@ -69,6 +69,15 @@ class JsonFields {
   std::set<std::string> seen_;
 };
 
+/// One value, checked as JsonFields checks a field; `path` is named in errors.
+std::string json_string(const Json& value, const std::string& path);
+bool json_boolean(const Json& value, const std::string& path);
+double json_number(const Json& value, const std::string& path, double low, double high);
+std::int64_t json_integer(const Json& value, const std::string& path, std::int64_t low,
+                          std::int64_t high);
+/// @throws unless it is an array; `wanted` is what belongs there: "an array".
+void check_array(const Json& value, const std::string& path, std::string_view wanted = "an array");
+
 /// Vector of finite numbers, each in [low, high]. `path` is named in errors.
 std::vector<double> json_numbers(const Json& value, const std::string& path, double low,
                                  double high);

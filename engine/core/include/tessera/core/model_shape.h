@@ -6,11 +6,29 @@
 #include <vector>
 
 #include "tessera/core/json_fwd.h"
+#include "tessera/core/record.h"
 
 namespace tessera {
 
 /// Bitwidths that a KV cache may have: whole bits in [kMinKvBitwidth, kMaxKvBitwidth].
 inline constexpr std::int32_t kMinKvBitwidth = 2, kMaxKvBitwidth = 16;
+
+/// Closed range of an architecture field.
+struct SizeRange {
+  std::int64_t low;
+  std::int64_t high;
+};
+
+// Far above any model that exists, and low enough that products of three of them fit 64 bits.
+inline constexpr SizeRange kSizeRange{1, std::int64_t{1} << 24};
+inline constexpr SizeRange kLayersRange{1, 10'000};
+inline constexpr SizeRange kHeadsRange{1, std::int64_t{1} << 16};
+inline constexpr SizeRange kHeadDimRange{1, std::int64_t{1} << 16};
+inline constexpr SizeRange kExpertsRange{1, std::int64_t{1} << 16};
+inline constexpr SizeRange kVocabRange{1, std::int64_t{1} << 28};
+inline constexpr SizeRange kTokensRange{1, std::int64_t{1} << 28};
+// Beyond this a count is no longer exact in a double, and so not in Lua or JSON.
+inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 53;
 
 /// One kind of weight matrix of a decoder layer; these are what quantisation applies to.
 struct LinearShape {
@@ -112,6 +130,142 @@ struct ModelSpec {
   /// Tokens seen by sliding-window layers. Absent: Gemma keeps its family's window, the others see
   /// all tokens.
   std::optional<std::int64_t> attention_window;
+};
+
+inline constexpr SizeRange kWidthRange{1, std::int64_t{1} << 32};  // heads x head_dim
+inline constexpr SizeRange kCountRange{0, kMaxParameters};
+
+/// A whole number of an architecture, in its range.
+constexpr FieldSpec size_spec(std::string_view name, std::string_view doc, SizeRange range,
+                              std::string_view unit = {}) {
+  return {.name = name,
+          .doc = doc,
+          .unit = unit,
+          .min = static_cast<double>(range.low),
+          .max = static_cast<double>(range.high)};
+}
+
+/// The same, known to the program alone.
+constexpr FieldSpec inner_size_spec(std::string_view name, std::string_view doc, SizeRange range) {
+  FieldSpec spec = size_spec(name, doc, range);
+  spec.in_scripts = false;
+  return spec;
+}
+
+// What a model's shape and its description in words have in common.
+inline constexpr FieldSpec kNumLayersSpec = size_spec("num_layers", "Decoder layers", kLayersRange);
+inline constexpr FieldSpec kHiddenSizeSpec =
+    size_spec("hidden_size", "Width of the residual stream", kSizeRange);
+inline constexpr FieldSpec kNumHeadsSpec = size_spec("num_heads", "Query heads", kHeadsRange);
+inline constexpr FieldSpec kFfnSizeSpec =
+    size_spec("ffn_size", "Width of the feed-forward network (of one expert)", kSizeRange);
+inline constexpr FieldSpec kVocabSizeSpec =
+    size_spec("vocab_size", "Tokens in the vocabulary", kVocabRange);
+inline constexpr FieldSpec kMaxContextSpec =
+    size_spec("max_context_tokens", "Longest context", kTokensRange, "tokens");
+inline constexpr FieldSpec kTiedEmbeddingsSpec{.name = "tied_embeddings",
+                                               .doc = "The LM head is the token embedding"};
+
+template <>
+struct Fields<LinearShape> {
+  static constexpr auto list = std::tuple{
+      field<&LinearShape::name>({.name = "name", .doc = "Name"}),
+      field<&LinearShape::in_features>(size_spec("in_features", "Inputs", kWidthRange)),
+      field<&LinearShape::out_features>(size_spec("out_features", "Outputs", kWidthRange)),
+      field<&LinearShape::num_copies>(size_spec("num_copies", "Experts", kExpertsRange)),
+      field<&LinearShape::num_active>(
+          size_spec("num_active", "Copies that one token passes through", kExpertsRange))};
+  static void check(const LinearShape& linear, const FieldPath& path);
+};
+
+template <>
+struct Fields<LayerShape> {
+  static constexpr auto list = std::tuple{
+      field<&LayerShape::linears>({.name = "linears", .doc = "Matrices"}),
+      field<&LayerShape::num_heads>(size_spec("num_heads", "Query heads", kHeadsRange)),
+      field<&LayerShape::num_kv_heads>(
+          size_spec("num_kv_heads", "Key and value heads", kHeadsRange)),
+      field<&LayerShape::head_dim>(size_spec("head_dim", "Width of a head", kHeadDimRange)),
+      field<&LayerShape::other_parameters>(
+          size_spec("other_parameters", "Norms, biases, router", kCountRange)),
+      field<&LayerShape::attention_window>({.name = "attention_window",
+                                            .doc = "Sliding-window attention",
+                                            .unit = "tokens",
+                                            .min = kTokensRange.low,
+                                            .max = kTokensRange.high,
+                                            .in_file = InFile::when_set})};
+  static void check(const LayerShape& layer, const FieldPath& path);
+};
+
+template <>
+struct Fields<ModelShape> {
+  static constexpr auto list = std::tuple{
+      field<&ModelShape::name>({.name = "name", .doc = "Name"}),
+      field<&ModelShape::family>({.name = "family", .doc = "Architecture family"}),
+      field<&ModelShape::num_layers>(kNumLayersSpec),
+      field<&ModelShape::hidden_size>(kHiddenSizeSpec),
+      field<&ModelShape::num_heads>(kNumHeadsSpec),
+      field<&ModelShape::num_kv_heads>(
+          size_spec("num_kv_heads", "Key and value heads", kHeadsRange)),
+      field<&ModelShape::head_dim>(size_spec("head_dim", "Width of a head", kHeadDimRange)),
+      field<&ModelShape::ffn_size>(kFfnSizeSpec),
+      field<&ModelShape::vocab_size>(kVocabSizeSpec),
+      field<&ModelShape::max_context_tokens>(kMaxContextSpec),
+      field<&ModelShape::num_parameters>(
+          {.name = "num_parameters", .doc = "All parameters, tied embeddings once"}),
+      field<&ModelShape::num_active_parameters>(
+          {.name = "num_active_parameters", .doc = "Parameters that one token passes through"}),
+      field<&ModelShape::layer_parameters>(
+          {.name = "layer_parameters", .doc = "Parameters of the first decoder layer"}),
+      field<&ModelShape::layer_classes>(
+          {.name = "layer_classes", .doc = "Distinct shapes of layers", .in_scripts = false}),
+      field<&ModelShape::layer_class>(
+          inner_size_spec("layer_class", "Shape of each layer, by index", {0, kLayersRange.high})),
+      field<&ModelShape::token_embedding_parameters>(
+          inner_size_spec("token_embedding_parameters", "Token embedding", kCountRange)),
+      field<&ModelShape::position_embedding_parameters>(
+          inner_size_spec("position_embedding_parameters", "Learned positions", kCountRange)),
+      field<&ModelShape::embedding_other_parameters>(inner_size_spec(
+          "embedding_other_parameters", "Projection and norm of embeddings", kCountRange)),
+      field<&ModelShape::lm_head_parameters>(
+          inner_size_spec("lm_head_parameters", "LM head, with its bias", kCountRange)),
+      field<&ModelShape::tied_embeddings>(kTiedEmbeddingsSpec),
+      field<&ModelShape::final_other_parameters>(
+          inner_size_spec("final_other_parameters", "Final norm and projection", kCountRange)),
+      field<&ModelShape::source>({.name = "source", .doc = "Where the architecture was read"})};
+  /// Refuses a shape whose counts would be inexact or whose parts do not fit together; afterwards
+  /// every count of ModelShape is positive and free of overflow.
+  static void check(const ModelShape& model, const FieldPath& path);
+};
+
+template <>
+struct Fields<ModelSpec> {
+  static constexpr auto list = std::tuple{
+      field<&ModelSpec::name>({.name = "name", .doc = "Name to refer to it by"}),
+      field<&ModelSpec::family>(
+          {.name = "family",
+           .doc =
+               "Whose conventions hold for norms, biases and positions: opt, llama, qwen2, ..."}),
+      field<&ModelSpec::num_layers>(kNumLayersSpec),
+      field<&ModelSpec::hidden_size>(kHiddenSizeSpec),
+      field<&ModelSpec::num_heads>(kNumHeadsSpec),
+      field<&ModelSpec::num_kv_heads>(
+          size_spec("num_kv_heads", "Key and value heads; default: num_heads", kHeadsRange)),
+      field<&ModelSpec::head_dim>(size_spec(
+          "head_dim", "Width of a head; default: hidden_size / num_heads", kHeadDimRange)),
+      field<&ModelSpec::ffn_size>(kFfnSizeSpec),
+      field<&ModelSpec::vocab_size>(kVocabSizeSpec),
+      field<&ModelSpec::max_context_tokens>(kMaxContextSpec),
+      field<&ModelSpec::gated_ffn>(
+          {.name = "gated_ffn",
+           .doc = "Three matrices instead of two; checked against the family"}),
+      field<&ModelSpec::tied_embeddings>(kTiedEmbeddingsSpec),
+      field<&ModelSpec::num_experts>(size_spec(
+          "num_experts", "Experts per layer (mixture-of-experts families)", kExpertsRange)),
+      field<&ModelSpec::num_active_experts>(
+          size_spec("num_active_experts", "Experts that one token visits", kExpertsRange)),
+      field<&ModelSpec::attention_window>(
+          size_spec("attention_window", "Sliding-window attention", kTokensRange, "tokens"))};
 };
 
 /// Writes the spec as the family's config.json and reads that, so there is one truth per family.

@@ -28,7 +28,7 @@ struct OptionSpec {
   OptionType type = OptionType::number;
   std::string_view doc;        ///< one sentence, with the unit
   std::string_view unit = {};  ///< "s", "bytes", "tokens"; empty for plain counts
-  std::string_view default_text =
+  std::string default_text =
       {};  ///< as Lua source ("60", "\"steady\"", "{3, 4, 8, 16}"); empty: required or absent
   double min = -1.7976931348623157e308;  ///< inclusive
   double max = 1.7976931348623157e308;   ///< inclusive

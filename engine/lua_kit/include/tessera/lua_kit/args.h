@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/core/option.h"
+#include "tessera/core/record.h"
 
 /// Checked access to what a script passes. Nothing is rounded, converted or defaulted silently;
 /// every message names the argument, the value given, and what is allowed.
@@ -79,6 +80,7 @@ class Options {
   lua_State* state() const { return L_; }
   /// "ts.plan.time_limit_s", for messages of whoever checks further.
   std::string path_of(std::string_view name) const;
+  FieldPath field_path() const { return {path_, "."}; }
 
  private:
   const OptionSpec& spec(std::string_view name) const;

@@ -30,8 +30,8 @@ namespace tessera::lua_kit {
 template <class T>
 struct ObjectField {
   const char* name;
-  const char* lua_type;               ///< LuaCATS type
-  const char* doc;                    ///< with the unit
+  std::string lua_type;               ///< LuaCATS type
+  std::string doc;                    ///< with the unit
   void (*get)(lua_State*, const T&);  ///< pushes exactly one value
 };
 

@@ -1,0 +1,42 @@
+#include "tessera/core/record.h"
+
+#include <fmt/format.h>
+
+#include "tessera/core/error.h"
+#include "tessera/core/record_json.h"
+#include "tessera/core/record_options.h"
+#include "tessera/core/text.h"
+
+namespace tessera {
+
+std::string FieldPath::operator()(std::string_view field) const {
+  return fmt::format("{}{}{}", record, separator, field);
+}
+
+std::string documented(const FieldSpec& spec) {
+  if (spec.unit.empty()) return std::string(spec.doc);
+  return fmt::format("{} ({})", spec.doc, spec.unit);
+}
+
+void throw_unknown_name(const std::string& path, const std::string& name,
+                        const std::vector<std::string_view>& names) {
+  const std::vector<std::string> known(names.begin(), names.end());
+  std::string all;
+  for (const std::string& one : known) all += (all.empty() ? "'" : ", '") + one + "'";
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: {} is not known{}; one of {} belongs here", path, quote(name),
+                          did_you_mean(name, known), all),
+              path);
+}
+
+std::string lua_source(double value) { return fmt::format("{}", value); }
+
+std::string lua_source(bool value) { return value ? "true" : "false"; }
+
+std::string lua_source(const std::string& value) { return fmt::format("\"{}\"", value); }
+
+std::string lua_source(const std::vector<std::int32_t>& values) {
+  return fmt::format("{{{}}}", fmt::join(values, ", "));
+}
+
+}  // namespace tessera

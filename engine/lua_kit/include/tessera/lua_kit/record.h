@@ -1,0 +1,170 @@
+#pragma once
+
+#include <cstdint>
+#include <lua.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/core/record_options.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/value.h"
+
+/// What scripts read of records and how options set them, from the fields declared beside each
+/// (core/record.h).
+namespace tessera::lua_kit {
+
+/// How a member's type is pushed, and its LuaCATS type.
+template <class Value>
+struct ScriptValue;
+
+template <>
+struct ScriptValue<double> {
+  static std::string type() { return "number"; }
+  static void push(lua_State* L, double value) { lua_pushnumber(L, value); }
+};
+template <class Integer>
+requires std::is_integral_v<Integer>
+struct ScriptValue<Integer> {
+  static std::string type() { return "integer"; }
+  static void push(lua_State* L, Integer value) {
+    push_integer(L, static_cast<std::int64_t>(value));
+  }
+};
+template <>
+struct ScriptValue<bool> {
+  static std::string type() { return "boolean"; }
+  static void push(lua_State* L, bool value) { lua_pushboolean(L, value ? 1 : 0); }
+};
+template <>
+struct ScriptValue<std::string> {
+  static std::string type() { return "string"; }
+  static void push(lua_State* L, const std::string& value) { push_text(L, value); }
+};
+template <NamedEnum Enum>
+struct ScriptValue<Enum> {
+  static std::string type() { return "string"; }
+  static void push(lua_State* L, Enum value) { push_text(L, name_of(value)); }
+};
+template <class Value>
+struct ScriptValue<std::optional<Value>> {
+  static std::string type() { return ScriptValue<Value>::type() + "?"; }
+  static void push(lua_State* L, const std::optional<Value>& value) {
+    if (value) {
+      ScriptValue<Value>::push(L, *value);
+    } else {
+      lua_pushnil(L);
+    }
+  }
+};
+template <class Value>
+struct ScriptValue<std::vector<Value>> {
+  static std::string type() { return ScriptValue<Value>::type() + "[]"; }
+  static void push(lua_State* L, const std::vector<Value>& values) {
+    luaL_checkstack(L, 3, "a list");
+    lua_createtable(L, static_cast<int>(values.size()), 0);
+    int i = 0;
+    for (const Value& value : values) {
+      ScriptValue<Value>::push(L, value);
+      lua_rawseti(L, -2, ++i);
+    }
+  }
+};
+template <class Value>
+struct ScriptValue<std::map<std::string, Value>> {
+  static std::string type() { return "table<string, " + ScriptValue<Value>::type() + ">"; }
+  static void push(lua_State* L, const std::map<std::string, Value>& values) {
+    luaL_checkstack(L, 3, "a map");
+    lua_createtable(L, 0, static_cast<int>(values.size()));
+    for (const auto& [key, value] : values) {
+      push_text(L, key);
+      ScriptValue<Value>::push(L, value);
+      lua_rawset(L, -3);
+    }
+  }
+};
+/// A record that is no object of its own is a table of its fields; an absent one has no key.
+template <Record T>
+struct ScriptValue<T> {
+  static std::string type() { return "table"; }
+  static void push(lua_State* L, const T& record) {
+    luaL_checkstack(L, 3, "a record");
+    lua_newtable(L);
+    for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
+      using Value = typename Field<Member, Codec>::Value;
+      if (!field.spec.in_scripts) return;
+      push_text(L, field.spec.name);
+      ScriptValue<Value>::push(L, field.get(record));
+      lua_rawset(L, -3);
+    });
+  }
+};
+
+/// The fields that scripts read of an object which is a record, in the order of its declaration.
+template <Record T>
+std::vector<ObjectField<T>> fields_of() {
+  std::vector<ObjectField<T>> fields;
+  for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
+    using Value = typename Field<Member, Codec>::Value;
+    const FieldSpec& spec = field.spec;
+    if (!spec.in_scripts) return;
+    if constexpr (requires { ScriptValue<Value>::type(); }) {
+      fields.push_back({.name = spec.name.data(),
+                        .lua_type = spec.script_type.empty() ? ScriptValue<Value>::type()
+                                                             : std::string(spec.script_type),
+                        .doc = documented(spec),
+                        .get = [](lua_State* L, const T& record) {
+                          ScriptValue<Value>::push(L, Field<Member, Codec>::get(record));
+                        }});
+    }
+  });
+  return fields;
+}
+
+/// Sets a member from the option of its name, where its type is one that options have.
+template <class Value>
+void read_option(const Options& options, std::string_view name, Value& value) {
+  if constexpr (kIsOptional<Value>) {
+    read_option(options, name, value.emplace());
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    value = options.boolean(name);
+  } else if constexpr (std::is_integral_v<Value>) {
+    value = static_cast<Value>(options.integer(name));
+  } else if constexpr (std::is_same_v<Value, double>) {
+    value = options.number(name);
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    value = options.text(name);
+  } else if constexpr (NamedEnum<Value>) {
+    value = *named<Value>(options.choice(name));
+  } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+    value = options.texts(name);
+  } else {
+    value.clear();
+    for (const std::int64_t item : options.integers(name)) {
+      value.push_back(static_cast<typename Value::value_type>(item));
+    }
+  }
+}
+
+/// Sets every field of a record that the script gave. Fields whose type no option has (models,
+/// maps) are left to whoever knows them.
+template <Record T>
+void read_options(const Options& options, T& record) {
+  for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
+    using Value = typename Field<Member, Codec>::Value;
+    if constexpr (!Field<Member, Codec>::computed && OptionOf<Value>::type != OptionType::table) {
+      if (field.spec.as_option == AsOption::never || !options.given(field.spec.name)) return;
+      read_option(options, field.spec.name, field.get(record));
+    }
+  });
+}
+
+/// An option table of a record's fields, with options besides them in front.
+template <Record T>
+OptionTable option_table(OptionTable table) {
+  for (OptionSpec& option : options_of<T>()) table.options.push_back(std::move(option));
+  return table;
+}
+
+}  // namespace tessera::lua_kit
