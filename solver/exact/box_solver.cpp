@@ -1,9 +1,9 @@
-#include "exact/box_solver.h"
+#include "box_solver.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "exact/box_split.h"
+#include "box_split.h"
 
 namespace tessera::solver::exact {
 namespace {

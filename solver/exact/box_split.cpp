@@ -1,4 +1,4 @@
-#include "exact/box_split.h"
+#include "box_split.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "exact/enumeration.h"
+#include "enumeration.h"
 
 #include <algorithm>
 

@@ -1,10 +1,10 @@
-#include "exact/order_free_search.h"
+#include "order_free_search.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "exact/box_split.h"
-#include "exact/relaxed_orders.h"
+#include "box_split.h"
+#include "relaxed_orders.h"
 
 namespace tessera::solver::exact {
 namespace {

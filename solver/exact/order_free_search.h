@@ -3,10 +3,10 @@
 #include <functional>
 #include <vector>
 
-#include "exact/cut_model.h"
-#include "exact/fluid_bound.h"
-#include "exact/options.h"
-#include "exact/workers.h"
+#include "cut_model.h"
+#include "fluid_bound.h"
+#include "options.h"
+#include "workers.h"
 
 namespace tessera::solver::exact {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "exact/graph.h"
-#include "exact/options.h"
+#include "graph.h"
+#include "options.h"
 
 namespace tessera::solver::exact {
 

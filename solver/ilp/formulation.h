@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "ilp/linear_model.h"
-#include "ilp/pair_problem.h"
-#include "ilp/windows.h"
+#include "linear_model.h"
+#include "pair_problem.h"
+#include "windows.h"
 
 namespace tessera::solver {
 

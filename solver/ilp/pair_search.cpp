@@ -1,4 +1,4 @@
-#include "ilp/pair_search.h"
+#include "pair_search.h"
 
 #include <fmt/format.h>
 
@@ -6,14 +6,14 @@
 #include <cmath>
 #include <numeric>
 
-#include "ilp/cbc.h"
-#include "ilp/formulation.h"
-#include "ilp/model_file.h"
-#include "ilp/relaxation.h"
-#include "ilp/windows.h"
-#include "src/exhausted.h"
-#include "src/local_search.h"
+#include "cbc.h"
+#include "formulation.h"
+#include "model_file.h"
+#include "relaxation.h"
 #include "tessera/core/units.h"
+#include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/moves/local_search.h"
+#include "windows.h"
 
 namespace tessera::solver {
 namespace {

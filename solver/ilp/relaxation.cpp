@@ -1,4 +1,4 @@
-#include "ilp/relaxation.h"
+#include "relaxation.h"
 
 #include <algorithm>
 #include <limits>

@@ -3,8 +3,8 @@
 #include <functional>
 #include <optional>
 
-#include "ilp/cbc.h"
-#include "ilp/pair_problem.h"
+#include "cbc.h"
+#include "pair_problem.h"
 
 namespace tessera::solver {
 

@@ -1,11 +1,11 @@
-#include "ilp/windows.h"
+#include "windows.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "ilp/cbc.h"
-#include "ilp/formulation.h"
-#include "ilp/relaxation.h"
+#include "cbc.h"
+#include "formulation.h"
+#include "relaxation.h"
 
 namespace tessera::solver {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "ilp/pair_problem.h"
+#include "pair_problem.h"
 
 namespace tessera::solver {
 

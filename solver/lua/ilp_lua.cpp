@@ -9,7 +9,7 @@
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/object.h"
-#include "tessera/solver/model_dump.h"
+#include "tessera/solver/ilp/model_dump.h"
 
 namespace tessera::solver_lua {
 namespace {

@@ -9,7 +9,9 @@
 
 #include "brute_force.h"
 #include "random_instance.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

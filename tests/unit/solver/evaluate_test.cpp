@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "small_instance.h"
-#include "tessera/solver/instance.h"
+#include "tessera/solver/instance/instance.h"
 
 namespace tessera::solver {
 namespace {
