@@ -10,8 +10,8 @@
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
 #include "tessera/indicator/indicator.h"
-#include "tessera/solver/plan_text.h"
-#include "tessera/solver/planning.h"
+#include "tessera/solver/plan/plan_text.h"
+#include "tessera/solver/planning/planning.h"
 
 namespace {
 

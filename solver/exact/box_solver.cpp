@@ -1,9 +1,9 @@
-#include "exact/box_solver.h"
+#include "box_solver.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "exact/branching.h"
+#include "branching.h"
 
 namespace tessera::solver::exact {
 namespace {

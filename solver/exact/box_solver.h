@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "exact/cut_model.h"
-#include "exact/label_setting.h"
-#include "exact/path_search.h"
+#include "cut_model.h"
+#include "label_setting.h"
+#include "path_search.h"
 
 namespace tessera::solver::exact {
 

@@ -1,4 +1,4 @@
-#include "exact/branching.h"
+#include "branching.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "exact/path_search.h"
+#include "path_search.h"
 
 namespace tessera::solver::exact {
 

@@ -1,10 +1,10 @@
-#include "exact/config_table.h"
+#include "config_table.h"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 
-#include "exact/kernels.h"
+#include "kernels.h"
 
 namespace tessera::solver::exact {
 namespace {

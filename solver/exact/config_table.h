@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "exact/search_space.h"
+#include "search_space.h"
 
 namespace tessera::solver::exact {
 

@@ -1,9 +1,9 @@
-#include "exact/cut_model.h"
+#include "cut_model.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "exact/small_lp.h"
+#include "small_lp.h"
 
 namespace tessera::solver::exact {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "exact/multipliers.h"
+#include "multipliers.h"
 
 namespace tessera::solver::exact {
 

@@ -1,8 +1,10 @@
-#include "exact/exact_search.h"
-#include "src/exhausted.h"
+#include "tessera/solver/exact/exact_planner.h"
+
+#include "exact_search.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

@@ -1,4 +1,4 @@
-#include "exact/exact_search.h"
+#include "exact_search.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "exact/path_plan.h"
-#include "exact/stage_filter.h"
-#include "src/exhausted.h"
-#include "src/local_search.h"
+#include "path_plan.h"
+#include "stage_filter.h"
+#include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/moves/local_search.h"
 
 namespace tessera::solver::exact {
 namespace {

@@ -4,13 +4,13 @@
 #include <optional>
 #include <vector>
 
-#include "exact/box_solver.h"
-#include "exact/config_table.h"
-#include "exact/fluid_bound.h"
-#include "exact/order_free_search.h"
-#include "exact/search_space.h"
-#include "src/deadline.h"
+#include "box_solver.h"
+#include "config_table.h"
+#include "fluid_bound.h"
+#include "order_free_search.h"
+#include "search_space.h"
 #include "tessera/core/thread_pool.h"
+#include "tessera/solver/instance/deadline.h"
 
 namespace tessera::solver::exact {
 

@@ -1,4 +1,4 @@
-#include "exact/fluid_bound.h"
+#include "fluid_bound.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "exact/multipliers.h"
+#include "multipliers.h"
 
 namespace tessera::solver::exact {
 

@@ -1,4 +1,4 @@
-#include "exact/graph.h"
+#include "graph.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exact/search_space.h"
+#include "search_space.h"
 
 namespace tessera::solver::exact {
 

@@ -1,4 +1,4 @@
-#include "exact/label_setting.h"
+#include "label_setting.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "exact/path_search.h"
+#include "path_search.h"
 
 namespace tessera::solver::exact {
 

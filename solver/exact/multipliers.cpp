@@ -1,4 +1,4 @@
-#include "exact/multipliers.h"
+#include "multipliers.h"
 
 #include <algorithm>
 #include <cmath>

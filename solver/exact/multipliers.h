@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "exact/search_space.h"
+#include "search_space.h"
 
 namespace tessera::solver::exact {
 

@@ -1,4 +1,4 @@
-#include "exact/options.h"
+#include "options.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "exact/config_table.h"
-#include "exact/fluid_bound.h"
-#include "exact/multipliers.h"
+#include "config_table.h"
+#include "fluid_bound.h"
+#include "multipliers.h"
 
 namespace tessera::solver::exact {
 

@@ -1,10 +1,10 @@
-#include "exact/order_free_search.h"
+#include "order_free_search.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "exact/branching.h"
-#include "exact/relaxed_orders.h"
+#include "branching.h"
+#include "relaxed_orders.h"
 
 namespace tessera::solver::exact {
 namespace {

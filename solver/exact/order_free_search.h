@@ -3,9 +3,9 @@
 #include <functional>
 #include <vector>
 
-#include "exact/cut_model.h"
-#include "exact/fluid_bound.h"
-#include "exact/options.h"
+#include "cut_model.h"
+#include "fluid_bound.h"
+#include "options.h"
 #include "tessera/core/thread_pool.h"
 
 namespace tessera::solver::exact {

@@ -1,6 +1,6 @@
-#include "exact/path_plan.h"
+#include "path_plan.h"
 
-#include "src/assign_bits.h"
+#include "tessera/solver/moves/assign_bits.h"
 
 namespace tessera::solver::exact {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "exact/config_table.h"
-#include "exact/path_search.h"
+#include "config_table.h"
+#include "path_search.h"
 
 namespace tessera::solver::exact {
 

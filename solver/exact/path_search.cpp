@@ -1,4 +1,8 @@
-#include "exact/path_search.h"
+#include "path_search.h"
+
+#include <algorithm>
+
+#include "kernels.h"
 
 namespace tessera::solver::exact {
 namespace {

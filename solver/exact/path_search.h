@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "exact/graph.h"
-#include "exact/kernels.h"
-#include "exact/options.h"
+#include "graph.h"
+#include "kernels.h"
+#include "options.h"
 
 namespace tessera::solver::exact {
 

@@ -1,7 +1,9 @@
-#include "exact/relaxed_orders.h"
+#include "relaxed_orders.h"
 
 #include <algorithm>
 #include <cmath>
+
+#include "kernels.h"
 
 namespace tessera::solver::exact {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <functional>
 
-#include "exact/cut_model.h"
-#include "exact/fluid_bound.h"
-#include "exact/path_search.h"
+#include "cut_model.h"
+#include "fluid_bound.h"
+#include "path_search.h"
 
 namespace tessera::solver::exact {
 

@@ -1,4 +1,4 @@
-#include "exact/search_space.h"
+#include "search_space.h"
 
 #include <fmt/format.h>
 

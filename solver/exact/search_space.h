@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "src/numbers.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/numbers.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver::exact {
 

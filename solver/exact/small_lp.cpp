@@ -1,4 +1,4 @@
-#include "exact/small_lp.h"
+#include "small_lp.h"
 
 #include <cmath>
 

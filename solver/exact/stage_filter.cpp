@@ -1,4 +1,4 @@
-#include "exact/stage_filter.h"
+#include "stage_filter.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "exact/config_table.h"
-#include "exact/fluid_bound.h"
+#include "config_table.h"
+#include "fluid_bound.h"
 
 namespace tessera::solver::exact {
 

@@ -6,9 +6,11 @@
 #include <limits>
 #include <map>
 
-#include "heuristic/starts.h"
-#include "src/exhausted.h"
-#include "tessera/solver/planner.h"
+#include "starts.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/heuristic/heuristics.h"
+#include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

@@ -1,6 +1,7 @@
 #include <array>
 
-#include "tessera/solver/plan_search.h"
+#include "tessera/solver/heuristic/heuristics.h"
+#include "tessera/solver/moves/plan_search.h"
 
 namespace tessera::solver {
 namespace {

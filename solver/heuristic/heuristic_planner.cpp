@@ -2,9 +2,11 @@
 
 #include <limits>
 
-#include "src/deadline.h"
-#include "src/exhausted.h"
-#include "tessera/solver/plan_search.h"
+#include "tessera/solver/heuristic/heuristic_starts.h"
+#include "tessera/solver/heuristic/heuristics.h"
+#include "tessera/solver/instance/deadline.h"
+#include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/moves/plan_search.h"
 
 namespace tessera::solver {
 namespace {

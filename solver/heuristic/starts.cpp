@@ -1,9 +1,10 @@
-#include "heuristic/starts.h"
+#include "starts.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "tessera/solver/plan_search.h"
+#include "tessera/solver/heuristic/heuristic_starts.h"
+#include "tessera/solver/heuristic/heuristics.h"
 
 namespace tessera::solver {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/deadline.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/deadline.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 

@@ -7,11 +7,12 @@
 #include <cmath>
 #include <limits>
 
-#include "heuristic/starts.h"
-#include "src/assign_bits.h"
-#include "src/exhausted.h"
-#include "src/numbers.h"
-#include "tessera/solver/planner.h"
+#include "starts.h"
+#include "tessera/solver/heuristic/heuristics.h"
+#include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/instance/numbers.h"
+#include "tessera/solver/instance/planner.h"
+#include "tessera/solver/moves/assign_bits.h"
 
 namespace tessera::solver {
 namespace {

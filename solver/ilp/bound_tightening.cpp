@@ -1,11 +1,11 @@
-#include "ilp/bound_tightening.h"
+#include "bound_tightening.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "ilp/cbc.h"
-#include "ilp/formulation.h"
-#include "ilp/lp_relaxation.h"
+#include "cbc.h"
+#include "formulation.h"
+#include "lp_relaxation.h"
 
 namespace tessera::solver {
 namespace {

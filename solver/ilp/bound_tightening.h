@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "ilp/subproblem.h"
+#include "subproblem.h"
 
 namespace tessera::solver {
 

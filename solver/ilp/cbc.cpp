@@ -1,6 +1,6 @@
 // The only file that sees COIN-OR.
 
-#include "ilp/cbc.h"
+#include "cbc.h"
 
 #include <fmt/format.h>
 

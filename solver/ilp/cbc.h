@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ilp/linear_model.h"
+#include "linear_model.h"
 
 namespace tessera::solver {
 

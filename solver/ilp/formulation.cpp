@@ -1,4 +1,4 @@
-#include "ilp/formulation.h"
+#include "formulation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "ilp/bound_tightening.h"
-#include "ilp/linear_model.h"
-#include "ilp/subproblem.h"
+#include "bound_tightening.h"
+#include "linear_model.h"
+#include "subproblem.h"
 
 namespace tessera::solver {
 

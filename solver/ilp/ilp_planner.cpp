@@ -1,7 +1,9 @@
-#include "ilp/ilp_search.h"
-#include "src/exhausted.h"
-#include "tessera/solver/model_dump.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+
+#include "ilp_search.h"
+#include "tessera/solver/ilp/model_dump.h"
+#include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

@@ -1,4 +1,4 @@
-#include "ilp/ilp_search.h"
+#include "ilp_search.h"
 
 #include <fmt/format.h>
 
@@ -6,14 +6,14 @@
 #include <cmath>
 #include <numeric>
 
-#include "ilp/bound_tightening.h"
-#include "ilp/cbc.h"
-#include "ilp/formulation.h"
-#include "ilp/lp_relaxation.h"
-#include "ilp/model_file.h"
-#include "src/exhausted.h"
-#include "src/local_search.h"
+#include "bound_tightening.h"
+#include "cbc.h"
+#include "formulation.h"
+#include "lp_relaxation.h"
+#include "model_file.h"
 #include "tessera/core/units.h"
+#include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/moves/local_search.h"
 
 namespace tessera::solver {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "ilp/subproblem.h"
-#include "src/deadline.h"
-#include "tessera/solver/planner.h"
+#include "subproblem.h"
+#include "tessera/solver/instance/deadline.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 

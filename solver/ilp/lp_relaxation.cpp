@@ -1,4 +1,4 @@
-#include "ilp/lp_relaxation.h"
+#include "lp_relaxation.h"
 
 #include <algorithm>
 #include <limits>

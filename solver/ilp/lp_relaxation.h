@@ -3,8 +3,8 @@
 #include <functional>
 #include <optional>
 
-#include "ilp/cbc.h"
-#include "ilp/subproblem.h"
+#include "cbc.h"
+#include "subproblem.h"
 
 namespace tessera::solver {
 

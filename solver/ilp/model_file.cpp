@@ -1,4 +1,4 @@
-#include "ilp/model_file.h"
+#include "model_file.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "ilp/cbc.h"
+#include "cbc.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/output.h"

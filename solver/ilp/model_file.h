@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ilp/linear_model.h"
+#include "linear_model.h"
 
 namespace tessera::solver {
 

@@ -1,11 +1,13 @@
 // FlexGen's linear programme: which share of what lives where, over all stages of a pipeline.
 
+#include "tessera/solver/ilp/offload_lp.h"
+
 #include <algorithm>
 
-#include "ilp/cbc.h"
+#include "cbc.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
-#include "tessera/solver/offload.h"
+#include "tessera/solver/offload/offload.h"
 
 namespace tessera::solver {
 namespace {

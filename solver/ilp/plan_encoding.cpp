@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "ilp/formulation.h"
-#include "src/assign_bits.h"
+#include "formulation.h"
+#include "tessera/solver/moves/assign_bits.h"
 
 namespace tessera::solver {
 

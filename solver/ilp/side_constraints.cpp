@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ilp/formulation.h"
+#include "formulation.h"
 
 namespace tessera::solver {
 

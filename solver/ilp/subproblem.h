@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "tessera/solver/instance.h"
+#include "tessera/solver/instance/instance.h"
 
 namespace tessera::solver {
 

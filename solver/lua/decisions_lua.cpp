@@ -12,10 +12,10 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/mix_bound.h"
-#include "tessera/solver/replan.h"
-#include "tessera/solver/what_if.h"
+#include "tessera/solver/instance/mix_bound.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/what_if.h"
+#include "tessera/solver/replan/replan.h"
 
 namespace tessera::solver_lua {
 namespace {

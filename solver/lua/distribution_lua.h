@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/solver/traffic.h"
+#include "tessera/solver/plan/traffic.h"
 
 namespace tessera::solver_lua {
 

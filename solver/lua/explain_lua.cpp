@@ -11,10 +11,12 @@
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/binding.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/plan_text.h"
-#include "tessera/solver/what_if.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/plan/binding.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/plan_text.h"
+#include "tessera/solver/plan/what_if.h"
 
 namespace tessera::solver_lua {
 namespace {

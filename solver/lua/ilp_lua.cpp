@@ -9,8 +9,8 @@
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/object.h"
-#include "tessera/solver/model_dump.h"
-#include "tessera/solver/planning.h"
+#include "tessera/solver/ilp/model_dump.h"
+#include "tessera/solver/planning/planning.h"
 
 namespace tessera::solver_lua {
 const OptionTable& model_options() {

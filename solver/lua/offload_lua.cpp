@@ -8,8 +8,10 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/offload.h"
+#include "tessera/solver/ilp/offload_lp.h"
+#include "tessera/solver/offload/offload.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/check_plan.h"
 
 namespace tessera::solver_lua {
 namespace {
@@ -69,8 +71,7 @@ int price_offload(lua_State* L, const solver::LoweredProblem& problem,
     return push_violation(L, *obstacle);
   solver::PipelinePlan plan =
       solver::build_offload_plan(problem, result, offload.settings, offload.shares, planner);
-  if (const auto violation = solver::find_offload_violation(plan))
-    return push_violation(L, *violation);
+  if (const auto violation = solver::check_plan(plan)) return push_violation(L, *violation);
   push_plan(L, std::move(plan));
   return 1;
 }

@@ -16,10 +16,11 @@
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/check_plan.h"
-#include "tessera/solver/grouping.h"
-#include "tessera/solver/plan_text.h"
+#include "tessera/solver/instance/grouping.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/check_plan.h"
+#include "tessera/solver/plan/plan_text.h"
+#include "tessera/solver/planning/planners.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 
 #include "solver_lua.h"
 #include "tessera/lua_kit/record.h"
-#include "tessera/solver/planning.h"
+#include "tessera/solver/planning/planning.h"
 
 namespace tessera::solver_lua {
 

@@ -15,8 +15,8 @@
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/plan_text.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/plan_text.h"
 
 namespace tessera::solver_lua {
 namespace {

@@ -7,8 +7,8 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/check_plan.h"
-#include "tessera/solver/plan_pipeline.h"
+#include "tessera/solver/plan/check_plan.h"
+#include "tessera/solver/plan/plan_pipeline.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tessera/lua_kit/function.h"
-#include "tessera/solver/planning.h"
+#include "tessera/solver/planning/planning.h"
 
 /// Planners and heuristics that are scripts, as the engine sees them: the one way by which planning
 /// calls into Lua.

@@ -15,8 +15,10 @@
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/plan_search.h"
+#include "tessera/solver/heuristic/heuristic_starts.h"
+#include "tessera/solver/heuristic/heuristics.h"
+#include "tessera/solver/moves/plan_search.h"
+#include "tessera/solver/plan/build_plan.h"
 
 namespace tessera {
 

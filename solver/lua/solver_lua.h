@@ -7,10 +7,10 @@
 
 #include "tessera/core/option.h"
 #include "tessera/lua_kit/args.h"
-#include "tessera/solver/offload_shares.h"
-#include "tessera/solver/open_problem.h"
-#include "tessera/solver/plan.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/planner.h"
+#include "tessera/solver/offload/offload_shares.h"
+#include "tessera/solver/plan/plan.h"
+#include "tessera/solver/problem/open_problem.h"
 
 /// Problems, plans, planners and simulation runs as scripts see them.
 namespace tessera::solver_lua {
@@ -60,7 +60,7 @@ void push_plan(lua_State* L, const solver::LoweredProblem& problem,
                const solver::PlanResult& result, const std::string& planner);
 /// Numbers as fields of the table on top of the stack.
 void set_number(lua_State* L, const char* name, double value);
-// Parts of a plan, and of making one; see plan_parts.cpp.
+// What a plan of several pipelines has.
 void push_candidates(lua_State* L, const solver::Plan& plan);
 void push_replicas(lua_State* L, const solver::Plan& plan);
 void push_kv_bitwidth(lua_State* L, const solver::Plan& plan);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "offload/stage.h"
+#include "stage.h"
 #include "tessera/core/units.h"
-#include "tessera/solver/offload.h"
+#include "tessera/solver/offload/offload.h"
 
 namespace tessera::solver {
 

@@ -1,11 +1,11 @@
 // One stage of the cost model: every byte and second as a term that is linear in the shares.
 
-#include "offload/stage.h"
+#include "stage.h"
 
 #include <algorithm>
 
-#include "src/serving_costs.h"
 #include "tessera/cost/latency.h"
+#include "tessera/solver/problem/serving_latency.h"
 
 namespace tessera::solver::offload {
 namespace {

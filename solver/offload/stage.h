@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "tessera/solver/offload.h"
+#include "tessera/solver/offload/offload.h"
 
 /// Parts of the cost model that its files share. Inside this module only.
 namespace tessera::solver::offload {

@@ -7,7 +7,7 @@
 
 #include "parts.h"
 #include "tessera/core/error.h"
-#include "tessera/solver/build_plan.h"
+#include "tessera/solver/plan/build_plan.h"
 
 namespace tessera::solver {
 namespace {

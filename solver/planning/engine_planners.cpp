@@ -7,9 +7,9 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/grouping.h"
-#include "tessera/solver/planning.h"
+#include "tessera/solver/instance/grouping.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/planning/planning.h"
 
 namespace tessera::solver {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/solver/planning.h"
+#include "tessera/solver/planning/planning.h"
 
 /// The layers of `plan`, each around the next: replicas, open choices, a chain of planners.
 namespace tessera::solver {

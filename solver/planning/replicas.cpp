@@ -22,7 +22,7 @@
 #include "splits.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
-#include "tessera/solver/build_plan.h"
+#include "tessera/solver/plan/build_plan.h"
 
 namespace tessera::solver {
 namespace {

@@ -1,4 +1,4 @@
-#include "replan/assignment.h"
+#include "assignment.h"
 
 #include <algorithm>
 #include <limits>

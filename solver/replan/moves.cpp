@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "replan/assignment.h"
-#include "tessera/solver/replan.h"
+#include "assignment.h"
+#include "tessera/solver/replan/replan.h"
 
 namespace tessera::solver {
 namespace {

@@ -1,4 +1,4 @@
-#include "replan/orders.h"
+#include "orders.h"
 
 #include <algorithm>
 

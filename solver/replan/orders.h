@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "tessera/solver/replan.h"
+#include "tessera/solver/replan/replan.h"
 
 namespace tessera::solver::replan_detail {
 

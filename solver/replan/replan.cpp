@@ -1,11 +1,11 @@
-#include "tessera/solver/replan.h"
+#include "tessera/solver/replan/replan.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "replan/orders.h"
-#include "replan/stage_dp.h"
-#include "src/deadline.h"
+#include "orders.h"
+#include "stage_dp.h"
+#include "tessera/solver/instance/deadline.h"
 
 namespace tessera::solver {
 namespace {

@@ -1,4 +1,4 @@
-#include "replan/stage_dp.h"
+#include "stage_dp.h"
 
 #include <algorithm>
 #include <limits>

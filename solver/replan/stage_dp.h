@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "replan/orders.h"
+#include "orders.h"
 
 namespace tessera::solver::replan_detail {
 

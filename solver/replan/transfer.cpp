@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/cost/memory.h"
-#include "tessera/solver/replan.h"
+#include "tessera/solver/replan/replan.h"
 
 namespace tessera::solver {
 

@@ -6,8 +6,9 @@
 
 #include "tessera/core/json.h"
 #include "tessera/indicator/indicator.h"
-#include "tessera/solver/planner.h"
-#include "tessera/solver/problem.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/instance/planner.h"
+#include "tessera/solver/problem/problem.h"
 
 namespace tessera {
 namespace {

@@ -14,8 +14,11 @@
 #include "ilp/formulation.h"
 #include "ilp/model_file.h"
 #include "random_cases.h"
-#include "tessera/solver/model_dump.h"
-#include "tessera/solver/planner.h"
+#include "random_instance.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/ilp/model_dump.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

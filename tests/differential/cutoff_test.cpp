@@ -9,7 +9,10 @@
 
 #include "brute_force.h"
 #include "random_cases.h"
-#include "tessera/solver/planner.h"
+#include "random_instance.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

@@ -11,8 +11,10 @@
 #include "published_instances.h"
 #include "random_cases.h"
 #include "tessera/core/json.h"
-#include "tessera/solver/instance_file.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/instance/instance_file.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

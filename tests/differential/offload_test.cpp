@@ -1,6 +1,6 @@
 // FlexGen's linear programme against grids of shares, and the cost model against its checker.
 
-#include "tessera/solver/offload.h"
+#include "tessera/solver/offload/offload.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,9 @@
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
 #include "tessera/indicator/indicator.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/check_plan.h"
+#include "tessera/solver/ilp/offload_lp.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/check_plan.h"
 
 namespace tessera::solver {
 namespace {
@@ -216,7 +217,7 @@ TEST(Offload, CheckerAgreesOnAnySharesThatFit) {
       PlanResult result;
       result.candidate = c.candidate;
       const PipelinePlan plan = build_offload_plan(*c.problem, result, c.settings, shares, "test");
-      const auto violation = find_offload_violation(plan);
+      const auto violation = check_plan(plan);
       if (fits(model, shares)) {
         ++accepted;
         ASSERT_FALSE(violation) << "seed " << seed << ": " << violation->message;

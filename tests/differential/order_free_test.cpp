@@ -9,7 +9,9 @@
 
 #include "exact/order_free_search.h"
 #include "random_cases.h"
-#include "tessera/solver/planner.h"
+#include "random_instance.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver::exact {
 namespace {

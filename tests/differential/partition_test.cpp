@@ -1,6 +1,6 @@
 // The balanced partition against every partition there is.
 
-#include "tessera/solver/partition.h"
+#include "tessera/solver/instance/partition.h"
 
 #include <gtest/gtest.h>
 

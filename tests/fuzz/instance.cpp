@@ -1,8 +1,8 @@
 // Abstract instances, and the first things that a planner asks of one.
-#include "tessera/solver/instance.h"
+#include "tessera/solver/instance/instance.h"
 
 #include "target.h"
-#include "tessera/solver/instance_file.h"
+#include "tessera/solver/instance/instance_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;

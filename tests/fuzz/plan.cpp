@@ -1,9 +1,9 @@
 // Saved plans: reading, then all that scripts do with one that was loaded.
-#include "tessera/solver/plan.h"
+#include "tessera/solver/plan/plan.h"
 
 #include "target.h"
-#include "tessera/solver/check_plan.h"
-#include "tessera/solver/plan_text.h"
+#include "tessera/solver/plan/check_plan.h"
+#include "tessera/solver/plan/plan_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;

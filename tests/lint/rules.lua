@@ -18,8 +18,28 @@ local may_include = {
   ["engine/weights"] = { "engine/core", "kernels" },
   ["engine/workers"] = { "engine/core" },
   ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "kernels" },
-  ["solver"] = { "engine/core", "engine/cost", "engine/sim" },
-  ["solver/lua"] = { "engine/indicator/lua" }, -- an indicator is an option of a problem
+  -- Two solvers prove their plans, and must agree: exact and ilp share the instance, and what proposes plans to start
+  -- from (moves), which no proof rests on.
+  ["solver/instance"] = { "engine/core" },
+  ["solver/problem"] = { "engine/core", "engine/cost", "solver/instance" },
+  ["solver/offload"] = { "engine/core", "engine/cost", "solver/instance", "solver/problem" },
+  ["solver/plan"] = {
+    "engine/core", "engine/cost", "engine/sim", "solver/instance", "solver/problem", "solver/offload",
+  },
+  ["solver/moves"] = { "engine/core", "solver/instance" },
+  ["solver/exact"] = { "engine/core", "solver/instance", "solver/moves" },
+  ["solver/ilp"] = { "engine/core", "solver/instance", "solver/moves", "solver/offload" },
+  ["solver/heuristic"] = { "engine/core", "solver/instance", "solver/moves", "solver/exact" },
+  ["solver/replan"] = { "engine/core", "engine/cost", "solver/instance", "solver/problem" },
+  ["solver/planning"] = {
+    "engine/core", "engine/cost", "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/exact",
+    "solver/ilp", "solver/moves", "solver/heuristic",
+  },
+  ["solver/lua"] = {
+    "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/sim", "solver/instance",
+    "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact", "solver/ilp", "solver/heuristic",
+    "solver/replan", "solver/planning",
+  },
 }
 
 local max_lines = 499
@@ -92,28 +112,28 @@ local function is_cpp(path) return path:find "%.cpp$" or path:find "%.h$" or pat
 
 local function is_product(path) return path:find "^engine/" or path:find "^solver/" or path:find "^kernels/" end
 
---- "engine/core/lua/x.cpp" -> "engine/core/lua"; "solver/ilp/x.cpp" -> "solver".
+--- "engine/core/lua/x.cpp" -> "engine/core/lua"; "solver/ilp/x.cpp" -> "solver/ilp".
 function M.module_of(path)
-  local owner = path:match "^(engine/[^/]+)/" or path:match "^(solver)/" or path:match "^(kernels)/"
+  local owner = path:match "^(engine/[^/]+)/" or path:match "^(solver/[^/]+)/" or path:match "^(kernels)/"
   if owner and path:sub(#owner + 2):find "^lua/" then owner = owner .. "/lua" end
   return owner
 end
 
-local function has_row(from, to)
-  for _, name in ipairs(may_include[from] or {}) do
+local function has_row(rows, from, to)
+  for _, name in ipairs(rows[from] or {}) do
     if name == to then return true end
   end
   return false
 end
 
-local function allowed(from, to)
-  if from == to or from == "engine/app" or has_row(from, to) then return true end
+local function allowed(rows, from, to)
+  if from == to or from == "engine/app" or has_row(rows, from, to) then return true end
   local bindings = from:match "^(.*)/lua$"
   if bindings then
     if to == bindings or to == "engine/lua_kit" then return true end
     local other = to:match "^(.*)/lua$"
-    if other then return other == "engine/core" or allowed(bindings, other) end
-    return has_row(bindings, to)
+    if other then return other == "engine/core" or allowed(rows, bindings, other) end
+    return has_row(rows, bindings, to)
   end
   return false
 end
@@ -128,11 +148,10 @@ end
 
 -- Module that owns a quoted include, or nil for a file that is in none of the places where it may be.
 local function owner_of_include(path, name, paths)
+  local part = name:match "^tessera/(solver/[^/]+)/"
+  if part then return part end
   local module = name:match "^tessera/([^/]+)/"
-  if module then
-    if module == "solver" or module == "kernels" then return module end
-    return "engine/" .. module
-  end
+  if module then return module == "kernels" and module or "engine/" .. module end
   local own = M.module_of(path)
   local folder = path:match "^(.*)/"
   for _, base in ipairs { folder, own, own .. "/src" } do
@@ -166,8 +185,11 @@ local function check_include(file, line, quote_mark, name, context)
       if name ~= "build_info.h" then
         report("include", name .. " is no file of " .. own .. " or of what it may include")
       end
-    elseif not allowed(own, owner) then
+    elseif not allowed(context.may_include, own, owner) then
       report("include", ("%s may not include %s (%s)"):format(own, owner, name))
+    elseif own ~= owner then
+      context.included[own] = context.included[own] or {}
+      context.included[own][owner] = context.included[own][owner] or { path = file.path, line = line }
     end
   elseif own == "kernels" and name:find "/" and not name:find "^cub/" then
     report("include", "kernels knows std and CUDA only, not " .. name)
@@ -180,6 +202,36 @@ local function check_includes(file, context)
     number = number + 1
     local quote_mark, name = line:match '^%s*#%s*include%s*([<"])([^>"]+)[>"]'
     if name then check_include(file, number, quote_mark, name, context) end
+  end
+end
+
+local function sorted_keys(map)
+  local keys = {}
+  for key in pairs(map) do keys[#keys + 1] = key end
+  table.sort(keys)
+  return keys
+end
+
+-- The map of who includes whom, as it is: walks it depth first, and reports an include that leads back to where the
+-- walk came from.
+local function check_circles(context)
+  local way, on_way, done = {}, {}, {}
+  local function visit(module)
+    way[#way + 1] = module
+    on_way[module] = #way
+    for _, owner in ipairs(sorted_keys(context.included[module] or {})) do
+      if on_way[owner] then
+        local where = context.included[module][owner]
+        context.report(where.path, where.line, "circle",
+          table.concat(way, " -> ", on_way[owner]) .. " -> " .. owner)
+      elseif not done[owner] then
+        visit(owner)
+      end
+    end
+    way[#way], on_way[module], done[module] = nil, nil, true
+  end
+  for _, module in ipairs(sorted_keys(context.included)) do
+    if not done[module] then visit(module) end
   end
 end
 
@@ -373,9 +425,9 @@ local function check_map(context)
   end
 end
 
---- All findings in `files`, sorted by path and line.
-function M.check(files)
-  local findings, context = {}, { paths = {}, texts = {} }
+--- All findings in `files`, sorted by path and line. `rows` are those above; the self-test has its own.
+function M.check(files, rows)
+  local findings, context = {}, { paths = {}, texts = {}, included = {}, may_include = rows or may_include }
   function context.report(path, line, rule, message)
     findings[#findings + 1] = { path = path, line = line, rule = rule, message = message }
   end
@@ -400,6 +452,7 @@ function M.check(files)
     end
     check_writing(file, context)
   end
+  check_circles(context)
   check_map(context)
   table.sort(findings, function(a, b)
     if a.path ~= b.path then return a.path < b.path end

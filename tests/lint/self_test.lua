@@ -26,24 +26,36 @@ end
 -- rule, path, a text that breaks it, a text that does not
 local cases = {
   { "lua", "engine/cost/src/a.cpp", "#include <lua.hpp>\n", "// #include <lua.hpp>\n" },
-  { "lua", "solver/src/a.cpp", "#include <lauxlib.h>\n", "#include <vector>\n" },
-  { "cbc", "solver/src/a.cpp", "#include <CbcModel.hpp>\n", "const char* a = \"CbcModel\";\n" },
+  { "lua", "solver/problem/a.cpp", "#include <lauxlib.h>\n", "#include <vector>\n" },
+  { "cbc", "solver/problem/a.cpp", "#include <CbcModel.hpp>\n", "const char* a = \"CbcModel\";\n" },
   { "cbc", "solver/ilp/a.h", "class OsiClpSolverInterface;\n", "// OsiClpSolverInterface\n" },
   { "sqlite", "engine/app/src/a.cpp", "#include <sqlite3.h>\n", "// #include <sqlite3.h>\n" },
   { "sqlite", "engine/results/include/tessera/results/a.h", "#include <sqlite3.h>\n", "struct sqlite3;\n" },
   { "torch", "engine/torch/include/tessera/torch/a.h", "#include <torch/torch.h>\n", "#include <string>\n" },
-  { "torch", "solver/src/a.cpp", "#include <ATen/ATen.h>\n", "#include <array>\n" },
+  { "torch", "solver/problem/a.cpp", "#include <ATen/ATen.h>\n", "#include <array>\n" },
   { "throw", "kernels/cpu/a.cpp", "void f() { throw 1; }\n", "/* throw */ const char* a = \"throw\"; int rethrow;\n" },
   { "include", "engine/core/src/a.cpp", "#include \"tessera/cost/memory.h\"\n", "#include \"tessera/core/error.h\"\n" },
   { "include", "engine/sim/src/a.cpp", "#include \"tessera/cost/memory.h\"\n", "#include \"tessera/core/units.h\"\n" },
   { "include", "engine/cost/src/a.cpp", "#include <tessera/indicator/indicator.h>\n",
     "#include <tessera/core/error.h>\n" },
-  { "include", "solver/src/a.cpp", "#include \"tessera/lua_kit/args.h\"\n", "#include \"tessera/sim/pipeline.h\"\n" },
-  { "include", "solver/src/a.cpp", "#include \"core_lua.h\"\n", "#include \"tessera/core/error.h\"\n" },
-  { "include", "solver/src/a.cpp", "#include \"tessera/indicator/indicator.h\"\n",
+  { "include", "solver/problem/a.cpp", "#include \"tessera/lua_kit/args.h\"\n",
+    "#include \"tessera/cost/memory.h\"\n" },
+  { "include", "solver/problem/a.cpp", "#include \"tessera/sim/pipeline.h\"\n",
+    "#include \"tessera/core/json.h\"\n" },
+  { "include", "solver/instance/a.h", "#include \"tessera/solver/problem/problem.h\"\n",
+    "#include \"tessera/solver/instance/row.h\"\n" },
+  { "include", "solver/exact/a.cpp", "#include \"tessera/solver/ilp/ilp_planner.h\"\n",
+    "#include \"tessera/solver/moves/local_search.h\"\n" },
+  { "include", "solver/exact/a.cpp", "#include \"../ilp/cbc.cpp\"\n", "#include \"tessera/core/error.h\"\n" },
+  { "include", "solver/offload/a.cpp", "#include \"tessera/solver/plan/plan.h\"\n",
+    "#include \"tessera/solver/problem/problem.h\"\n" },
+  { "include", "solver/plan/a.cpp", "#include \"tessera/solver/lua/plan.h\"\n",
+    "#include \"tessera/solver/offload/offload.h\"\n" },
+  { "include", "solver/problem/a.cpp", "#include \"core_lua.h\"\n", "#include \"tessera/core/error.h\"\n" },
+  { "include", "solver/problem/a.cpp", "#include \"tessera/indicator/indicator.h\"\n",
     "#include \"tessera/core/indicator.h\"\n" },
   { "include", "solver/lua/a.cpp", "#include \"../../engine/app/src/host.h\"\n", "#include \"core_lua.h\"\n" },
-  { "include", "engine/core/lua/a.cpp", "#include \"tessera/solver/instance.h\"\n",
+  { "include", "engine/core/lua/a.cpp", "#include \"tessera/solver/instance/instance.h\"\n",
     "#include \"tessera/lua_kit/args.h\"\n" },
   { "include", "engine/cost/src/a.cpp", "#include \"nowhere.h\"\n", "#include \"tessera/core/error.h\"\n" },
   { "include", "kernels/cpu/a.cpp", "#include <fmt/format.h>\n", "#include <cstdint>\n" },
@@ -67,13 +79,13 @@ local cases = {
   { "call", "solver/lua/a.cpp", "lua_call(L, 1, 1);\n", "lua_kit::protected_call(L, 1, 1);\n" },
   { "call", "engine/app/src/a.cpp", "if (lua_pcall(L, 0, 0, 0) != 0) return;\n", "host.call(0, 0);\n" },
   { "print", "engine/app/src/a.cpp", "std::fprintf(stderr, text);\n", "write_text(stderr, text);\n" },
-  { "print", "solver/src/a.cpp", "std::cout << 1;\n", "// std::cout\n" },
+  { "print", "solver/problem/a.cpp", "std::cout << 1;\n", "// std::cout\n" },
   { "print", "engine/cost/src/a.cpp", "fmt::print(stderr, text);\n", "fmt::print_me(text);\n" },
   { "print", "scripts/tessera/a.lua", "io.stderr:write(text)\n", "terminal.err:write(text)\n" },
-  { "length", "solver/src/a.cpp", ("\n"):rep(500), ("\n"):rep(499) },
-  { "todo", "solver/src/a.cpp", "// TO" .. "DO\n", "// to do\n" },
-  { "todo", "solver/src/a.lua", "-- FIX" .. "ME(me)\n", "-- fix\n" },
-  { "writes", "solver/src/a.cpp", "std::ofstream file(path);\n", "std::ifstream file(path);  // no ofstream\n" },
+  { "length", "solver/problem/a.cpp", ("\n"):rep(500), ("\n"):rep(499) },
+  { "todo", "solver/problem/a.cpp", "// TO" .. "DO\n", "// to do\n" },
+  { "todo", "solver/problem/a.lua", "-- FIX" .. "ME(me)\n", "-- fix\n" },
+  { "writes", "solver/problem/a.cpp", "std::ofstream file(path);\n", "std::ifstream file(path);  // no ofstream\n" },
   { "writes", "engine/cost/src/a.cpp", "::open(path, O_WRONLY | O_CREAT, 0600);\n", "::open(path, O_RDONLY);\n" },
   { "writes", "engine/cost/src/a.cpp", "std::fopen(path.c_str(), \"we\");\n", "std::fopen(path.c_str(), \"re\");\n" },
   { "writes", "engine/cost/src/a.cpp", "::mkostemp(name, 0);\n", "OutputFile file(name);\n" },
@@ -106,6 +118,23 @@ for number, case in ipairs(cases) do
     end
   end
 end
+-- Rows that allow a circle: the includes that close it are found, and nothing where one is missing.
+local rows = { ["solver/moves"] = { "solver/exact" }, ["solver/exact"] = { "solver/plan" },
+  ["solver/plan"] = { "solver/moves" } }
+local function circle(back)
+  local function header(part) return ("#include \"tessera/solver/%s/a.h\"\n"):format(part) end
+  return rules.check({
+    { path = "README.md", text = "\n| `solver` | s |\n" },
+    { path = "solver/moves/a.cpp", text = header "exact" },
+    { path = "solver/exact/a.cpp", text = header "plan" },
+    { path = "solver/plan/a.cpp", text = back and header "moves" or "" },
+  }, rows)
+end
+local found = circle(true)
+local shown = "solver/exact -> solver/plan -> solver/moves -> solver/exact"
+expect(#found == 1 and found[1].rule == "circle" and found[1].message == shown, "a circle of parts was not found")
+expect(#circle(false) == 0, "a circle was found where there is none")
+
 for _, rule in ipairs {
   "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "call", "print", "length", "todo",
   "writes", "map"

@@ -5,11 +5,12 @@
 #include <cmath>
 
 #include "random_instance.h"
-#include "tessera/solver/binding.h"
-#include "tessera/solver/mix_bound.h"
-#include "tessera/solver/planner.h"
-#include "tessera/solver/replan.h"
-#include "tessera/solver/what_if.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/instance/mix_bound.h"
+#include "tessera/solver/instance/planner.h"
+#include "tessera/solver/plan/binding.h"
+#include "tessera/solver/plan/what_if.h"
+#include "tessera/solver/replan/replan.h"
 
 namespace tessera::solver {
 namespace {

@@ -6,7 +6,7 @@
 #include "devices.h"
 #include "shapes.h"
 #include "tessera/core/rng.h"
-#include "tessera/solver/problem.h"
+#include "tessera/solver/problem/problem.h"
 
 namespace tessera::solver {
 namespace {

@@ -8,8 +8,11 @@
 
 #include "brute_force.h"
 #include "random_instance.h"
-#include "tessera/solver/grouping.h"
-#include "tessera/solver/plan_search.h"
+#include "tessera/solver/exact/exact_planner.h"
+#include "tessera/solver/heuristic/heuristics.h"
+#include "tessera/solver/instance/grouping.h"
+#include "tessera/solver/moves/plan_search.h"
+#include "tessera/solver/planning/planners.h"
 
 namespace tessera::solver {
 namespace {

@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "random_instance.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "tessera/solver/instance.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/instance.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver::testing {
 

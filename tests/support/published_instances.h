@@ -7,8 +7,8 @@
 #include <string>
 
 #include "tessera/core/json.h"
-#include "tessera/solver/instance_file.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/instance_file.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver::testing {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "random_instance.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver::testing {
 

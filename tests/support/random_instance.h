@@ -8,7 +8,7 @@
 
 #include "tessera/core/rng.h"
 #include "tessera/core/units.h"
-#include "tessera/solver/instance.h"
+#include "tessera/solver/instance/instance.h"
 
 namespace tessera::solver::testing {
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "tessera/solver/instance.h"
+#include "tessera/solver/instance/instance.h"
 
 namespace tessera::solver::testing {
 

@@ -3,7 +3,7 @@
 -- What the papers do with it (LLM-PQ 6.1): layers split evenly over the devices, one micro-batch size for both phases,
 -- the batch over the number of stages; what does not fit goes to the host and to disk. FlexGen's own 4.4 says the same
 -- of several GPUs: equal stages, each with the policy of one GPU. The cost model and its equations are in
--- solver/include/tessera/solver/offload.h; the linear programme runs on CLP.
+-- solver/offload/include/tessera/solver/offload/offload.h; the linear programme runs on CLP.
 --
 -- What FlexGen searches: block size and GPU batch by enumeration, then the nine shares (weights, cache, activations on
 -- GPU, CPU, disk) by a linear programme. Here the block is the pipeline's micro-batch (`search_blocks` tries others),

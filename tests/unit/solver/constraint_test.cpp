@@ -1,6 +1,6 @@
 // Side constraints as files write them, and what the checker says of them.
 
-#include "tessera/solver/constraint.h"
+#include "tessera/solver/problem/constraint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,10 +10,10 @@
 #include "replan/orders.h"
 #include "small_instance.h"
 #include "tessera/core/rng.h"
-#include "tessera/solver/binding.h"
-#include "tessera/solver/mix_bound.h"
-#include "tessera/solver/replan.h"
-#include "tessera/solver/what_if.h"
+#include "tessera/solver/instance/mix_bound.h"
+#include "tessera/solver/plan/binding.h"
+#include "tessera/solver/plan/what_if.h"
+#include "tessera/solver/replan/replan.h"
 
 namespace tessera::solver {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "small_instance.h"
-#include "tessera/solver/instance.h"
+#include "tessera/solver/instance/instance.h"
 
 namespace tessera::solver {
 namespace {

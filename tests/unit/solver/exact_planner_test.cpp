@@ -1,5 +1,7 @@
 // What the exact search does where there is nothing to prove, no time, or nobody to wait for it.
 
+#include "tessera/solver/exact/exact_planner.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +16,8 @@
 
 #include "random_instance.h"
 #include "tessera/core/json.h"
-#include "tessera/solver/instance_file.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/instance_file.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "devices.h"
 #include "shapes.h"
-#include "tessera/solver/problem.h"
+#include "tessera/solver/problem/problem.h"
 
 namespace tessera::testing {
 

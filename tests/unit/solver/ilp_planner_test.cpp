@@ -1,5 +1,7 @@
 // What the ILP planner does when it is watched, stopped or short of time.
 
+#include "tessera/solver/ilp/ilp_planner.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +12,8 @@
 #include "ilp/cbc.h"
 #include "random_instance.h"
 #include "small_instance.h"
-#include "src/assign_bits.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/instance/planner.h"
+#include "tessera/solver/moves/assign_bits.h"
 
 namespace tessera::solver {
 namespace {

@@ -5,7 +5,8 @@
 
 #include "small_instance.h"
 #include "tessera/core/error.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

@@ -1,4 +1,4 @@
-#include "tessera/solver/instance_file.h"
+#include "tessera/solver/instance/instance_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,8 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/rng.h"
-#include "tessera/solver/planner.h"
+#include "tessera/solver/ilp/ilp_planner.h"
+#include "tessera/solver/instance/planner.h"
 
 namespace tessera::solver {
 namespace {

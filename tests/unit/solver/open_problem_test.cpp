@@ -1,5 +1,5 @@
 // What a problem leaves open, the problems that come of it, and the instance that plans share.
-#include "tessera/solver/open_problem.h"
+#include "tessera/solver/problem/open_problem.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

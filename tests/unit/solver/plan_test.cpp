@@ -1,5 +1,5 @@
 // Plans of one pipeline and of several: what they hold, and their files.
-#include "tessera/solver/plan.h"
+#include "tessera/solver/plan/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include "four_devices.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
-#include "tessera/solver/build_plan.h"
-#include "tessera/solver/check_plan.h"
-#include "tessera/solver/open_problem.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/check_plan.h"
+#include "tessera/solver/problem/open_problem.h"
 
 namespace tessera::solver {
 namespace {

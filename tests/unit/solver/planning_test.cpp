@@ -1,6 +1,6 @@
 // Planning from C++, without a script: open choices, replicas, floors, chains, limits.
 
-#include "tessera/solver/planning.h"
+#include "tessera/solver/planning/planning.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include "expect_error.h"
 #include "shapes.h"
 #include "tessera/cost/memory.h"
-#include "tessera/solver/mesh.h"
+#include "tessera/solver/problem/mesh.h"
 
 namespace tessera {
 namespace {

@@ -1,0 +1,119 @@
+// What a problem leaves open, tensor parallelism and the KV cache's bitwidth, and the problems that
+// come of it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "problem_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/solver/planning/planning.h"
+
+namespace tessera::solver_lua {
+namespace {
+
+std::vector<std::int64_t> distinct(const lua_kit::Options& options, const char* name) {
+  const std::vector<std::int64_t> values = options.integers(name);
+  if (values.empty() ||
+      std::set<std::int64_t>(values.begin(), values.end()).size() != values.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                options.path_of(name) + ": give at least one number, each once",
+                options.path_of(name));
+  }
+  return values;
+}
+
+// One number for every layer, or a list of all layers' on top of the stack.
+std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::size_t num_layers) {
+  const auto number = [&](const std::string& where) {
+    return lua_kit::check_number(L, -1, where, 0, 1e300);
+  };
+  if (lua_type(L, -1) == LUA_TNUMBER) return std::vector<double>(num_layers, number(path));
+  if (!lua_istable(L, -1) || lua_kit::list_length(L, lua_gettop(L), path) != num_layers) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: a number, or a list of {}, one per layer, belongs here", path, num_layers),
+        path);
+  }
+  std::vector<double> omega;
+  lua_kit::for_each_item(L, lua_gettop(L), path, [&](std::size_t, const std::string& item) {
+    omega.push_back(number(item));
+  });
+  return omega;
+}
+
+}  // namespace
+
+void read_choices(const lua_kit::Options& options, const solver::ServingProblem& serving,
+                  solver::Choices& choices) {
+  if (options.has("kv_bitwidth")) {
+    const auto values = distinct(options, "kv_bitwidth");
+    choices.kv_bitwidths.emplace(values.begin(), values.end());
+  }
+  if (options.has("tensor_parallel")) {
+    const auto values = distinct(options, "tensor_parallel");
+    auto& degrees = choices.tensor_parallel.emplace(values.begin(), values.end());
+    std::sort(degrees.begin(), degrees.end());
+  } else if (options.given("model") || options.given("cluster")) {
+    choices.tensor_parallel = degrees_of(serving, choices);  // another cluster has other meshes
+  }
+}
+
+void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving) {
+  const auto num_layers = static_cast<std::size_t>(serving.model.num_layers);
+  const std::string path = options.path_of("kv_omega");
+  if (!options.given("kv_omega")) {
+    for (const auto& [bitwidth, omega] : serving.kv_omega) {
+      if (omega.size() == num_layers) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: it is of {} layers, {} has {}; give it anew", path, omega.size(),
+                              serving.model.name, num_layers),
+                  path);
+    }
+    return;
+  }
+  options.push("kv_omega");
+  if (!lua_istable(L, -1)) {
+    throw Error(ErrorCode::invalid_argument,
+                path + ": give a table by bitwidth, such as { [8] = 0.001, [4] = 0.1 }", path);
+  }
+  serving.kv_omega.clear();
+  lua_kit::for_each_pair(L, -1, path, [&] {
+    const auto bitwidth = static_cast<std::int32_t>(
+        lua_kit::check_integer(L, -2, path + " bitwidth", kMinKvBitwidth, kMaxKvBitwidth, "bits"));
+    serving.kv_omega[bitwidth] =
+        omega_of_layers(L, fmt::format("{}[{}]", path, bitwidth), num_layers);
+  });
+  lua_pop(L, 1);
+}
+
+/// variants(): problems without open choices, their names, and notes.
+int variants(lua_State* L) {
+  const solver::Variants found = solver::list_variants(problem_argument(L, 1));
+  lua_createtable(L, static_cast<int>(found.problems.size()), 0);
+  for (std::size_t i = 0; i < found.problems.size(); ++i) {
+    push_problem(L, {found.problems[i], {}});
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_kit::push_texts(L, found.names);
+  lua_kit::push_texts(L, found.notes);
+  return 3;
+}
+
+/// variant_with(problem, devices): the first way to settle the choices in which these exist.
+int variant_with(lua_State* L) {
+  const solver::OpenProblem& open = problem_argument(L, 1);
+  std::vector<std::string> devices;
+  lua_kit::for_each_item(L, 2, "ts.plan.stages", [&](std::size_t, const std::string& path) {
+    devices.push_back(lua_kit::check_text(L, -1, path + ".device"));
+  });
+  push_problem(L, {solver::variant_with(open, devices), {}});
+  return 1;
+}
+
+}  // namespace tessera::solver_lua

@@ -1,0 +1,187 @@
+// Between a solver's decision and the plan that scripts, files and the simulator see.
+
+#include "tessera/solver/plan/build_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan_origin.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/cost/tensor_parallel.h"
+
+namespace tessera::solver {
+namespace {
+
+StageMemory serving_memory(const ServingProblem& serving, const PipelinePlan& plan,
+                           const PlanStage& stage, std::size_t num_members, StagePlace place) {
+  const auto degree = static_cast<std::int32_t>(num_members);
+  const ModelShape member = cost::shard(serving.model, degree);
+  const cost::MemoryQuery query = memory_query(serving);
+  const Device& device =
+      serving.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
+  StageMemory memory;
+  for (std::int64_t i = 0; i < stage.num_layers; ++i) {
+    const LayerShape& layer = member.layer(stage.first_layer + i);
+    memory.weight_bytes +=
+        cost::layer_weight_bytes(layer, stage.bitwidths[static_cast<std::size_t>(i)], query);
+    memory.kv_cache_bytes += cost::layer_kv_bytes(layer, serving.workload, query);
+  }
+  memory.activation_bytes =
+      std::max(cost::prefill_activation_bytes(member, serving.workload,
+                                              plan.prefill_micro_batch_size, place, query),
+               cost::decode_activation_bytes(member, serving.workload, plan.decode_micro_batch_size,
+                                             place, query));
+  memory.embedding_bytes = cost::embedding_bytes(member, place, query);
+  memory.reserve_bytes = cost::reserve_bytes(device, query);
+  memory.capacity_bytes = device.memory_bytes;
+  for (double* bytes : {&memory.weight_bytes, &memory.kv_cache_bytes, &memory.activation_bytes,
+                        &memory.embedding_bytes, &memory.reserve_bytes, &memory.capacity_bytes}) {
+    *bytes *= degree;  // all members of a tensor-parallel group
+  }
+  return memory;
+}
+
+/// An instance file gives one number per layer: weights and KV cache together, reported as weights.
+StageMemory instance_memory(const Instance& instance, const Candidate& candidate, std::size_t k,
+                            StagePlace place) {
+  StageMemory memory;
+  for (std::size_t i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
+    memory.weight_bytes +=
+        instance.layer_bytes_at(candidate.order[k], instance.layer_class[i], candidate.bit[i]);
+  }
+  const std::size_t g = candidate.order[k];
+  memory.embedding_bytes = instance.embedding_bytes_at(g, place);
+  memory.activation_bytes =
+      instance.fixed_bytes(g, place, instance.prefill(candidate.prefill_micro_batch_size),
+                           instance.decode(candidate.decode_micro_batch_size)) -
+      memory.embedding_bytes;
+  memory.capacity_bytes = instance.groups[g].usable_bytes;
+  return memory;
+}
+
+void add_total(StageMemory& memory) {
+  memory.total_bytes = memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes +
+                       memory.embedding_bytes + memory.reserve_bytes;
+}
+
+/// Devices by position: of an instance the groups' devices are numbered one group after the other.
+std::vector<std::size_t> instance_devices(const Instance& instance, const Candidate& candidate) {
+  std::vector<std::size_t> next, devices;
+  std::size_t first = 0;
+  for (const DeviceGroup& group : instance.groups) {
+    next.push_back(first);
+    first += static_cast<std::size_t>(group.count);
+  }
+  for (const std::size_t g : candidate.order) devices.push_back(next[g]++);
+  return devices;
+}
+
+void add_stages(PipelinePlan& plan, const Candidate& candidate, const Evaluation& evaluation) {
+  const Instance& instance = plan.problem.instance();
+  const ServingProblem* serving = plan.problem.serving();
+  std::vector<std::vector<std::size_t>> members;
+  if (serving != nullptr) {
+    members = stage_members(*serving, candidate.order);
+  } else {
+    for (const std::size_t device : instance_devices(instance, candidate)) {
+      members.push_back({device});
+    }
+  }
+  const std::size_t stages = candidate.order.size();
+  for (std::size_t k = 0; k < stages; ++k) {
+    const std::size_t g = candidate.order[k];
+    PlanStage stage;
+    stage.device = instance.groups[g].name;
+    stage.node = instance.groups[g].node;
+    stage.device_index = static_cast<std::int64_t>(members[k].front());
+    stage.first_layer = static_cast<std::int64_t>(candidate.first_layer[k]);
+    stage.num_layers =
+        static_cast<std::int64_t>(candidate.first_layer[k + 1] - candidate.first_layer[k]);
+    for (std::size_t i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
+      stage.bitwidths.push_back(instance.bitwidths[candidate.bit[i]]);
+    }
+    stage.prefill_s = evaluation.stages[k].prefill_s;
+    stage.decode_s = evaluation.stages[k].decode_s;
+    const StagePlace place = place_at(k, stages);
+    stage.memory = serving != nullptr
+                       ? serving_memory(*serving, plan, stage, members[k].size(), place)
+                       : instance_memory(instance, candidate, k, place);
+    add_total(stage.memory);
+    plan.device_order.push_back(stage.device);
+    plan.stages.push_back(std::move(stage));
+  }
+}
+
+constexpr double kOptimalGap = 1e-6;  ///< relative; rounding, and CBC's tolerance
+
+}  // namespace
+
+PipelinePlan build_plan(const LoweredProblem& problem, const PlanResult& result,
+                        const std::string& planner) {
+  const Instance& instance = problem.instance();
+  const Candidate& candidate = *result.candidate;
+  const Evaluation evaluation = evaluate(instance, candidate);
+  PipelinePlan plan(problem);
+  plan.planner = planner;
+  plan.objective = evaluation.objective;
+  plan.bound = result.bound;
+  if (result.bound) {
+    const double size = std::max(std::fabs(plan.objective), 1e-12);
+    plan.gap = std::max(0.0, plan.objective - *result.bound) / size;
+  }
+  // Planners call a plan optimal that is within the gap asked for; a reader takes the word as it
+  // is.
+  plan.status = result.status == SolveStatus::optimal && plan.gap.value_or(0) <= kOptimalGap
+                    ? PlanStatus::optimal
+                    : PlanStatus::feasible;
+  plan.solve_s = result.solve_s;
+  plan.prefill_micro_batch_size = candidate.prefill_micro_batch_size;
+  plan.decode_micro_batch_size = candidate.decode_micro_batch_size;
+  plan.latency_s = evaluation.latency_s;
+  plan.throughput_tok_s = static_cast<double>(instance.batch_size) * instance.output_tokens /
+                          std::max(evaluation.latency_s, 1e-12);
+  plan.omega = evaluation.omega;
+  for (std::size_t bit : candidate.bit) {
+    plan.mean_bitwidth += instance.bitwidths[bit] / static_cast<double>(candidate.bit.size());
+  }
+  plan.notes = result.notes;
+  add_stages(plan, candidate, evaluation);
+  if (problem.serving() != nullptr) set_origin(plan, candidate);
+  return plan;
+}
+
+Candidate candidate_of(const Instance& instance, const PipelinePlan& plan) {
+  Candidate candidate;
+  candidate.prefill_micro_batch_size = plan.prefill_micro_batch_size;
+  candidate.decode_micro_batch_size = plan.decode_micro_batch_size;
+  std::vector<std::string> names;
+  for (const PlanStage& stage : plan.stages) {
+    names.push_back(stage.node.empty() ? stage.device : stage.device + "@" + stage.node);
+  }
+  candidate.order = order_from_names(instance, names);
+  candidate.first_layer.push_back(0);
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    for (std::size_t i = 0; i < stage.bitwidths.size(); ++i) {
+      const auto it =
+          std::find(instance.bitwidths.begin(), instance.bitwidths.end(), stage.bitwidths[i]);
+      if (it == instance.bitwidths.end()) {
+        std::vector<std::string> known;
+        for (std::int32_t bit : instance.bitwidths) known.push_back(std::to_string(bit));
+        const std::string where = fmt::format("stages[{}].bitwidths[{}]", k + 1, i + 1);
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("{}: {} is not one of the problem's bitwidths ({})", where,
+                                stage.bitwidths[i], join(known, ", ")),
+                    where);
+      }
+      candidate.bit.push_back(static_cast<std::size_t>(it - instance.bitwidths.begin()));
+    }
+    candidate.first_layer.push_back(candidate.first_layer.back() + stage.bitwidths.size());
+  }
+  return candidate;
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,45 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "tessera/solver/plan/build_plan.h"
+
+namespace tessera::solver {
+namespace {
+
+// The replicas have meshes and KV bitwidths of their own.
+Problem without_mesh(Problem whole) {
+  whole.serving()->mesh.reset();
+  return whole;
+}
+
+}  // namespace
+
+ReplicatedPlan join_replicas(const Problem& problem, std::vector<PipelinePlan> replicas,
+                             const std::string& planner) {
+  PlanSummary plan(LoweredProblem(without_mesh(problem)));
+  plan.planner = planner;
+  plan.objective = -std::numeric_limits<double>::infinity();
+  plan.omega = plan.objective;
+  for (const PipelinePlan& replica : replicas) {
+    plan.objective = std::max(plan.objective, replica.objective);
+    plan.omega = std::max(plan.omega, replica.omega);
+    plan.mean_bitwidth += replica.mean_bitwidth / static_cast<double>(replicas.size());
+    plan.solve_s += replica.solve_s;
+    plan.latency_s = std::max(plan.latency_s, replica.latency_s);
+  }
+  const Workload& workload = problem.serving()->workload;
+  plan.throughput_tok_s = static_cast<double>(workload.batch_size) * workload.output_tokens /
+                          std::max(plan.latency_s, 1e-12);
+  plan.provenance = replicas.front().provenance;
+  plan.error = replicas.front().error;
+  for (const PipelinePlan& replica :
+       replicas) {  // the slowest decides; the weakest word stands for all
+    plan.provenance = weaker(plan.provenance, replica.provenance);
+    if (!replica.error) plan.error.reset();
+    if (plan.error) plan.error = std::max(*plan.error, *replica.error);
+  }
+  return {std::move(plan), std::move(replicas)};
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,110 @@
+#include "plan_origin.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "tessera/core/text.h"
+#include "tessera/cost/tensor_parallel.h"
+#include "tessera/solver/problem/serving_latency.h"
+
+namespace tessera::solver {
+namespace {
+
+class Origin {
+ public:
+  Origin(const PipelinePlan& plan, const ServingProblem& serving)
+      : plan_(plan), serving_(serving) {}
+
+  void add_stage(const PlanStage& stage, const std::vector<std::size_t>& members) {
+    const auto model = latency_model_of(serving_, members);
+    std::map<std::pair<std::int32_t, std::int32_t>, double> layers;  // by class and bitwidth
+    for (std::size_t i = 0; i < stage.bitwidths.size(); ++i) {
+      const auto layer = static_cast<std::size_t>(stage.first_layer) + i;
+      ++layers[{serving_.model.layer_class[layer], stage.bitwidths[i]}];
+    }
+    const auto degree = static_cast<std::int64_t>(members.size());
+    for (const auto& [kind, count] : layers) {
+      const LayerShape layer =
+          cost::shard(serving_.model.layer_classes[static_cast<std::size_t>(kind.first)], degree);
+      add(*model, stage, layer, kind.second, cost::Phase::prefill, count * prefill_times());
+      add(*model, stage, layer, kind.second, cost::Phase::decode, count * decode_times());
+    }
+  }
+
+  void write(PipelinePlan& plan) const {
+    plan.provenance = provenance_;
+    plan.error.reset();
+    if (known_ && total_s_ > 0) plan.error = error_s_ / total_s_;
+    if (outside_.empty()) return;
+    std::vector<std::string> parts(outside_.begin(), outside_.end());
+    const std::size_t more = parts.size() > kMaxNamed ? parts.size() - kMaxNamed : 0;
+    parts.resize(parts.size() - more);
+    plan.notes.push_back("latencies outside the fitted range: " + join(parts, "; ") +
+                         (more > 0 ? fmt::format("; and {} more", more) : ""));
+  }
+
+ private:
+  static constexpr std::size_t kMaxNamed = 3;
+
+  double prefill_times() const {
+    const Workload& workload = serving_.workload;
+    return static_cast<double>(workload.num_chunks() * workload.batch_size) /
+           static_cast<double>(plan_.prefill_micro_batch_size);
+  }
+  double decode_times() const {
+    const Workload& workload = serving_.workload;
+    return (workload.output_tokens - 1) * static_cast<double>(workload.batch_size) /
+           static_cast<double>(plan_.decode_micro_batch_size);
+  }
+
+  void add(const cost::LatencyModel& model, const PlanStage& stage, const LayerShape& layer,
+           std::int32_t bitwidth, cost::Phase phase, double times) {
+    if (times <= 0) return;
+    const auto size =
+        static_cast<double>(phase == cost::Phase::prefill ? plan_.prefill_micro_batch_size
+                                                          : plan_.decode_micro_batch_size);
+    const auto work = units_of(serving_.workload, size, phase);
+    for (const cost::LayerWork& unit : work) {
+      const Sourced seconds = model.layer_s(layer, bitwidth, serving_.kv_bitwidth, unit);
+      const double share_s = times / static_cast<double>(work.size()) * seconds.value;
+      provenance_ = total_s_ == 0 ? seconds.provenance : weaker(provenance_, seconds.provenance);
+      total_s_ += share_s;
+      known_ = known_ && seconds.error.has_value();
+      error_s_ += share_s * seconds.error.value_or(0);
+      if (const auto* profiled = dynamic_cast<const cost::ProfiledModel*>(&model)) {
+        const auto prediction = profiled->layer(layer, bitwidth, serving_.kv_bitwidth, unit);
+        if (prediction.outside) {
+          outside_.insert(fmt::format("{}, {} bit {}: {}", stage.device, bitwidth,
+                                      cost::to_string(phase), *prediction.outside));
+        }
+      }
+    }
+  }
+
+  const PipelinePlan& plan_;
+  const ServingProblem& serving_;
+  Provenance provenance_ = Provenance::modelled;
+  double total_s_ = 0, error_s_ = 0;
+  bool known_ = true;
+  std::set<std::string> outside_;
+};
+
+}  // namespace
+
+void set_origin(PipelinePlan& plan, const Candidate& candidate) {
+  const ServingProblem& serving = *plan.problem.serving();
+  plan.provenance = Provenance::modelled;
+  if (serving.profiles.empty()) return;
+  Origin origin(plan, serving);
+  const auto members = stage_members(serving, candidate.order);
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    origin.add_stage(plan.stages[k], members[k]);
+  }
+  origin.write(plan);
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,284 @@
+// A plan as the simulator's pipeline: every unit with its own size, chunk and context.
+
+#include "tessera/solver/plan/plan_pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/core/units.h"
+#include "tessera/cost/latency.h"
+#include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/check_plan.h"
+#include "tessera/solver/problem/serving_latency.h"
+
+namespace tessera::solver {
+
+/// What the pipeline's functions need, kept alive by them.
+struct PlanPipeline::Context {
+  PipelinePlan plan;
+  Candidate candidate;
+  std::vector<std::unique_ptr<cost::LatencyModel>> models;  ///< [stage]
+  std::vector<std::vector<std::size_t>> members;            ///< [stage] devices of the cluster
+  /// [stage] number of layers by class and bitwidth
+  std::vector<std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t>> layers;
+
+  const Instance& instance() const { return plan.problem.instance(); }
+  /// Null for an instance file.
+  const ServingProblem* serving() const { return plan.problem.serving(); }
+};
+
+namespace {
+
+using Context = PlanPipeline::Context;
+
+/// A batch of requests of several lengths.
+struct Batch {
+  std::vector<TracedRequest> requests;
+  Batching batching = Batching::padded;
+};
+
+/// One pass of a micro-batch, and how many of its requests have their last prompt token or a
+/// decoded one in it: those are sampled.
+struct Pass {
+  cost::LayerWork work;
+  double num_sampled = 0;
+};
+
+Pass alike(const Workload& workload, sim::Phase phase, double size, std::int64_t index) {
+  if (phase == sim::Phase::decode) {
+    // Round r extends a context of the prompt and the r - 1 tokens decoded after the first.
+    return {{cost::Phase::decode, size, 1, workload.prompt_tokens + static_cast<double>(index)},
+            size};
+  }
+  double before = 0;
+  for (std::int64_t chunk = 0; chunk < index; ++chunk) {
+    before += static_cast<double>(workload.tokens_in_chunk(chunk));
+  }
+  return {
+      {cost::Phase::prefill, size, static_cast<double>(workload.tokens_in_chunk(index)), before},
+      index + 1 == workload.num_chunks() ? size : 0};
+}
+
+/// The rectangle that a runtime without ragged batches computes; outputs end where they end.
+void pad(std::vector<TracedRequest>& requests) {
+  std::int64_t longest = 1;
+  for (const TracedRequest& request : requests) {
+    longest = std::max(longest, request.prompt_tokens);
+  }
+  for (TracedRequest& request : requests) request.prompt_tokens = longest;
+}
+
+/// One request's share of a pass: its new tokens, those before them, and whether it is sampled.
+struct Share {
+  double tokens = 0, before = 0;
+  bool sampled = false;
+};
+
+Share share_of(const Workload& workload, const Batch& batch, const TracedRequest& request,
+               sim::Phase phase, std::int64_t index) {
+  if (phase == sim::Phase::decode) {
+    if (batch.batching == Batching::ragged && index >= request.output_tokens) return {};
+    return {1, static_cast<double>(request.prompt_tokens + index), true};
+  }
+  const std::int64_t chunk = workload.chunk_tokens.value_or(request.prompt_tokens);
+  const std::int64_t before = index * chunk, left = request.prompt_tokens - before;
+  if (left <= 0) return {};
+  return {static_cast<double>(std::min(chunk, left)), static_cast<double>(before), left <= chunk};
+}
+
+/// Requests of several lengths as so many of one length: with as many rows for the matrices, and as
+/// many pairs of tokens for attention, which a larger context stands for.
+Pass differing(const Workload& workload, const Batch& batch, const sim::MicroBatch& part,
+               sim::Phase phase, std::int64_t index) {
+  double active = 0, rows = 0, pairs = 0, sampled = 0;
+  for (std::int64_t i = 0; i < part.size; ++i) {
+    const auto& request = batch.requests[static_cast<std::size_t>(part.first_request + i)];
+    const Share share = share_of(workload, batch, request, phase, index);
+    if (share.tokens == 0) continue;
+    ++active;
+    rows += share.tokens;
+    pairs += share.tokens * (share.before + share.tokens / 2);
+    if (share.sampled) ++sampled;
+  }
+  const double tokens = rows / active;  // a pass has work for its longest request
+  const auto work_phase = phase == sim::Phase::decode ? cost::Phase::decode : cost::Phase::prefill;
+  return {{work_phase, active, tokens, std::max(0.0, pairs / rows - tokens / 2)}, sampled};
+}
+
+double serving_stage_s(const Context& context, std::size_t k, const Pass& pass) {
+  const ServingProblem& serving = *context.serving();
+  const cost::LayerWork& work = pass.work;
+  double total = 0;
+  for (const auto& [kind, count] : context.layers[k]) {
+    const LayerShape& layer = serving.model.layer_classes[static_cast<std::size_t>(kind.first)];
+    total += static_cast<double>(count) *
+             context.models[k]->layer_s(layer, kind.second, serving.kv_bitwidth, work).value;
+  }
+  const bool first = k == 0, last = k + 1 == context.plan.stages.size();
+  const bool head_first = serving.memory == cost::MemoryPreset::llm_pq;
+  if (first)
+    total += context.models[k]->embedding_s(serving.model, work.batch_size * work.tokens).value;
+  if (pass.num_sampled > 0 && (head_first ? first : last)) {
+    total += context.models[k]->lm_head_s(serving.model, pass.num_sampled).value;
+  }
+  return total;
+}
+
+double instance_stage_s(const Context& context, std::size_t k, const PhaseCosts& costs) {
+  const Instance& instance = context.instance();
+  const Candidate& candidate = context.candidate;
+  double total = 0;
+  for (std::size_t i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
+    total += instance.layer_s(costs, candidate.order[k], instance.layer_class[i], candidate.bit[i]);
+  }
+  if (k == 0) total += costs.first_s[candidate.order[k]];
+  if (k + 1 == candidate.order.size()) total += costs.last_s[candidate.order[k]];
+  return total;
+}
+
+double serving_link_s(const Context& context, std::size_t k, const Pass& pass) {
+  const ServingProblem& serving = *context.serving();
+  const Link link = slowest_link(serving.cluster, context.members[k], context.members[k + 1]);
+  const double bytes = pass.work.batch_size * pass.work.tokens *
+                       static_cast<double>(serving.model.hidden_size) * 2;  // FP16 hidden states
+  return link.latency_s + bytes / link.bytes_per_s;
+}
+
+double return_s(const Context& context, std::int64_t size) {
+  if (context.serving() == nullptr || context.members.size() < 2) return 0;
+  const Link link =
+      slowest_link(context.serving()->cluster, context.members.back(), context.members.front());
+  return link.latency_s + static_cast<double>(size) * 4 / link.bytes_per_s;  // 32-bit token ids
+}
+
+std::string stage_name(const PlanStage& stage, std::size_t k) {
+  if (stage.num_layers == 0) return fmt::format("stage {}: {} (no layers)", k, stage.device);
+  return fmt::format("stage {}: {} (layers {}-{})", k, stage.device, stage.first_layer,
+                     stage.first_layer + stage.num_layers - 1);
+}
+
+void refuse_what_has_no_pipeline(const PipelinePlan& plan) {
+  if (plan.offload) {
+    throw Error(ErrorCode::unsupported,
+                "an offloading plan is priced by FlexGen's cost model alone (latency_s, "
+                "throughput_tok_s); the event simulation knows no host memory and no disk",
+                "plan.offload");
+  }
+  // A file may say anything; what follows indexes layers and devices by it.
+  if (const auto violation = check_plan(plan)) {
+    throw Error(ErrorCode::invalid_argument, "the plan is broken: " + violation->message, "plan");
+  }
+}
+
+/// Times of an abstract instance depend on the size of a micro-batch only.
+void set_instance_times(sim::Pipeline& pipeline, const std::shared_ptr<const Context>& context) {
+  const auto costs = [context](sim::Phase phase, std::int64_t size) -> const PhaseCosts& {
+    return phase == sim::Phase::prefill ? context->instance().prefill(size)
+                                        : context->instance().decode(size);
+  };
+  pipeline.stage_s = [context, costs](std::size_t k, sim::Phase phase, const sim::MicroBatch& batch,
+                                      std::int64_t) {
+    return instance_stage_s(*context, k, costs(phase, batch.size));
+  };
+  pipeline.link_s = [context, costs](std::size_t k, sim::Phase phase, const sim::MicroBatch& batch,
+                                     std::int64_t) {
+    const std::vector<std::size_t>& order = context->candidate.order;
+    return context->instance().link_s(costs(phase, batch.size), order[k], order[k + 1]);
+  };
+}
+
+/// @param pass_of what a micro-batch does in its chunk or round
+template <typename PassOf>
+void set_serving_times(sim::Pipeline& pipeline, const std::shared_ptr<const Context>& context,
+                       const PassOf& pass_of) {
+  pipeline.stage_s = [context, pass_of](std::size_t k, sim::Phase phase,
+                                        const sim::MicroBatch& batch, std::int64_t index) {
+    return serving_stage_s(*context, k, pass_of(batch, phase, index));
+  };
+  pipeline.link_s = [context, pass_of](std::size_t k, sim::Phase phase,
+                                       const sim::MicroBatch& batch, std::int64_t index) {
+    return serving_link_s(*context, k, pass_of(batch, phase, index));
+  };
+}
+
+}  // namespace
+
+PlanPipeline::PlanPipeline(const PipelinePlan& plan) {
+  refuse_what_has_no_pipeline(plan);
+  auto context = std::make_shared<Context>(
+      Context{plan, candidate_of(plan.problem.instance(), plan), {}, {}, {}});
+  context_ = context;
+  if (context->serving() == nullptr) return;
+  const ServingProblem& serving = *context->serving();
+  for (const auto& members : stage_members(serving, context->candidate.order)) {
+    context->models.push_back(latency_model_of(serving, members));
+    context->members.push_back(members);
+  }
+  for (const PlanStage& stage : plan.stages) {
+    auto& layers = context->layers.emplace_back();
+    for (std::size_t i = 0; i < stage.bitwidths.size(); ++i) {
+      const auto layer = static_cast<std::size_t>(stage.first_layer) + i;
+      ++layers[{serving.model.layer_class[layer], stage.bitwidths[i]}];
+    }
+  }
+}
+
+const Problem& PlanPipeline::problem() const { return context_->plan.problem.problem(); }
+
+sim::Pipeline PlanPipeline::of_means() const {
+  const std::shared_ptr<const Context> context = context_;
+  sim::Pipeline pipeline;
+  for (std::size_t k = 0; k < context->plan.stages.size(); ++k) {
+    pipeline.stage_names.push_back(stage_name(context->plan.stages[k], k));
+  }
+  pipeline.batch_size = context->instance().batch_size;
+  pipeline.prefill_micro_batch_size = context->plan.prefill_micro_batch_size;
+  pipeline.decode_micro_batch_size = context->plan.decode_micro_batch_size;
+  pipeline.num_chunks = context->instance().num_chunks;
+  pipeline.output_tokens =
+      std::max<std::int64_t>(1, std::llround(context->instance().output_tokens));
+  pipeline.return_s = [context](std::int64_t size) { return return_s(*context, size); };
+  if (context->serving() == nullptr) {
+    set_instance_times(pipeline, context);
+    return pipeline;
+  }
+  set_serving_times(pipeline, context,
+                    [context](const sim::MicroBatch& batch, sim::Phase phase, std::int64_t index) {
+                      return alike(context->serving()->workload, phase,
+                                   static_cast<double>(batch.size), index);
+                    });
+  return pipeline;
+}
+
+sim::Pipeline PlanPipeline::of_batch(const std::vector<TracedRequest>& requests,
+                                     Batching batching) const {
+  const std::shared_ptr<const Context> context = context_;
+  if (context->serving() == nullptr) {
+    throw Error(ErrorCode::unsupported, "an abstract instance has requests of one length only",
+                "plan.problem");
+  }
+  const Workload& workload = context->serving()->workload;
+  sim::Pipeline pipeline = of_means();
+  pipeline.batch_size = static_cast<std::int64_t>(requests.size());
+  const auto batch = std::make_shared<Batch>(Batch{requests, batching});
+  if (batching == Batching::padded) pad(batch->requests);
+  for (const TracedRequest& request : batch->requests) {
+    const std::int64_t num_chunks =
+        workload.chunk_tokens ? ceil_div(request.prompt_tokens, *workload.chunk_tokens) : 1;
+    pipeline.requests.push_back({request.arrival_s, num_chunks, request.output_tokens});
+  }
+  set_serving_times(
+      pipeline, context,
+      [context, batch](const sim::MicroBatch& part, sim::Phase phase, std::int64_t index) {
+        return differing(context->serving()->workload, *batch, part, phase, index);
+      });
+  return pipeline;
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,227 @@
+#include "tessera/solver/plan/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "offload_text.h"
+#include "tessera/core/colour.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+#include "tessera/solver/plan/build_plan.h"
+
+namespace tessera::solver {
+namespace {
+
+/// "16 x 8-bit, 4 x 4-bit", highest first.
+std::string bitwidth_counts(const PlanStage& stage) {
+  std::map<std::int32_t, int, std::greater<>> counts;
+  for (std::int32_t bit : stage.bitwidths) ++counts[bit];
+  std::vector<std::string> parts;
+  for (const auto& [bit, count] : counts) parts.push_back(fmt::format("{} x {}-bit", count, bit));
+  return parts.empty() ? "-" : join(parts, ", ");
+}
+
+std::string layer_range(const PlanStage& stage) {
+  if (stage.num_layers == 0) return "none";
+  return fmt::format("{}-{}", stage.first_layer, stage.first_layer + stage.num_layers - 1);
+}
+
+// An instance's device may have no memory, and hold a stage of none.
+double used_ratio(const StageMemory& memory) {
+  return memory.capacity_bytes > 0 ? memory.total_bytes / memory.capacity_bytes : 0;
+}
+
+std::string memory_bar(const StageMemory& memory) {
+  constexpr int kWidth = 20;
+  const int filled = std::clamp(static_cast<int>(used_ratio(memory) * kWidth + 0.5), 0, kWidth);
+  std::string used, left;
+  for (int i = 0; i < kWidth; ++i) (i < filled ? used : left) += i < filled ? "█" : "░";
+  const double ratio = used_ratio(memory);
+  const Tone tone = ratio > 0.97 ? Tone::bad : ratio > 0.85 ? Tone::warning : Tone::good;
+  return paint(tone, used) + paint(Tone::faint, left);
+}
+
+std::string status_word(PlanStatus status) {
+  return paint(status == PlanStatus::optimal ? Tone::good : Tone::warning, to_string(status));
+}
+
+std::string proof(const PlanSummary& plan) {
+  if (!plan.bound) return "no bound was computed";
+  const double gap = plan.gap.value_or(0);
+  // Within the tolerance of floating-point solvers, digits say nothing.
+  const std::string shown =
+      gap > 0 && gap < 1e-5 ? "< 0.001 %" : fmt::format("{:.3g} %", 100 * gap);
+  return fmt::format("bound {}, gap {}", format_seconds(*plan.bound), shown);
+}
+
+std::string describe_stages(const PipelinePlan& plan) {
+  std::size_t device_width = 6, bits_width = 9;
+  for (const PlanStage& stage : plan.stages) {
+    device_width = std::max(device_width, stage.device.size());
+    bits_width = std::max(bits_width, bitwidth_counts(stage).size());
+  }
+  std::string text =
+      paint(Tone::faint,
+            fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory", "device",
+                        device_width, "bitwidths", bits_width, "prefill", "decode")) +
+      "\n";
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    text += fmt::format("  {:>5}  {:<{}}  {:<7}  {:<{}}  {:>9}  {:>9}  {} {} of {} ({:.0f} %)\n", k,
+                        stage.device, device_width, layer_range(stage), bitwidth_counts(stage),
+                        bits_width, format_seconds(stage.prefill_s), format_seconds(stage.decode_s),
+                        memory_bar(stage.memory), format_bytes(stage.memory.total_bytes),
+                        format_bytes(stage.memory.capacity_bytes), 100 * used_ratio(stage.memory));
+  }
+  if (plan.offload) text += describe_offload(plan);
+  return text + fmt::format("  micro-batches: prefill {}, decode {}\n",
+                            plan.prefill_micro_batch_size, plan.decode_micro_batch_size);
+}
+
+// Nothing where the cache is not quantised.
+std::string describe_kv_cache(const Problem& problem) {
+  const ServingProblem* serving = problem.serving();
+  if (serving == nullptr || serving->kv_bitwidth >= 16) return "";
+  return fmt::format("  KV cache {} bit, {} of omega ({})\n", serving->kv_bitwidth,
+                     format_number(total_kv_omega(problem), 4),
+                     serving->kv_omega.empty() ? "assumed" : "given");
+}
+
+std::string describe_parts(const PipelinePlan& plan) {
+  return describe_stages(plan) + describe_kv_cache(plan.problem.problem());
+}
+
+std::string describe_parts(const ReplicatedPlan& plan) {
+  std::string text;
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
+    const PipelinePlan& replica = plan.replicas[r];
+    const ServingProblem* part = replica.problem.serving();
+    if (part == nullptr) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("replica {} is of an instance file, which has no replicas", r + 1),
+                  "plan.replicas");
+    }
+    text += fmt::format(" replica {} of {}: {} requests on {}, {}\n", r + 1, plan.replicas.size(),
+                        part->workload.batch_size, part->cluster.name,
+                        format_seconds(replica.latency_s));
+    text += describe_parts(replica);
+  }
+  return text;
+}
+
+std::string describe_candidates(const PlanSummary& plan) {
+  std::string text;
+  std::size_t width = 0;
+  for (const PlanCandidate& c : plan.candidates) width = std::max(width, c.name.size());
+  for (const PlanCandidate& c : plan.candidates) {
+    std::string outcome = c.message;
+    if (c.objective) {
+      outcome = fmt::format("objective {}, latency {}, {}", format_seconds(*c.objective),
+                            format_seconds(c.latency_s.value_or(0)), c.status);
+    } else if (c.status == "cutoff") {
+      outcome = "proven to be no better";
+    }
+    text += fmt::format("  {} {:<{}}  {}\n", text.empty() ? "choices:" : "        ", c.name, width,
+                        outcome);
+  }
+  return text;
+}
+
+// A plan with profiles was priced by measurements as far as they reach.
+std::string why_no_error(const PlanSummary& plan) {
+  const ServingProblem* serving = plan.problem.serving();
+  const bool has_profiles = serving != nullptr && !serving->profiles.empty();
+  return has_profiles ? ": not all of them were measured, so no error is known"
+                      : ": no measurement stands behind them yet";
+}
+
+std::string counted(std::size_t count, const std::string& what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string size_of(const PipelinePlan& plan) { return counted(plan.stages.size(), "stage"); }
+std::string size_of(const ReplicatedPlan& plan) { return counted(plan.replicas.size(), "replica"); }
+
+std::string name_of(const Problem& problem) {
+  const ServingProblem* serving = problem.serving();
+  if (serving == nullptr) return problem.instance_file()->path;
+  return fmt::format("{} on {}", serving->model.name, serving->cluster.name);
+}
+
+std::string explain_pipeline(const PipelinePlan& plan) {
+  if (plan.offload) return explain_offload(plan);
+  const Instance& instance = plan.problem.instance();
+  const Evaluation e = evaluate(instance, candidate_of(instance, plan));
+  std::size_t tight = 0;
+  for (std::size_t k = 1; k < plan.stages.size(); ++k) {
+    if (used_ratio(plan.stages[k].memory) > used_ratio(plan.stages[tight].memory)) tight = k;
+  }
+  const ObjectiveCoefficients c = objective_coefficients(
+      instance, Objective::steady, plan.prefill_micro_batch_size, plan.decode_micro_batch_size);
+  const double fill = c.prefill_sum * e.prefill_sum_s;
+  const double steady = c.prefill_max * e.prefill_max_s;
+  const double rounds = e.latency_s - fill - steady;
+  const StageMemory& memory = plan.stages[tight].memory;
+  std::string text =
+      fmt::format("  first micro-batch through the pipeline {}, the others {}, decoding {}\n",
+                  format_seconds(fill), format_seconds(steady), format_seconds(rounds));
+  text += fmt::format(
+      "  memory is tightest on stage {} ({}): {} weights, {} KV cache, {} activations, {} "
+      "embeddings, {} reserve; {} left\n",
+      tight, plan.stages[tight].device, format_bytes(memory.weight_bytes),
+      format_bytes(memory.kv_cache_bytes), format_bytes(memory.activation_bytes),
+      format_bytes(memory.embedding_bytes), format_bytes(memory.reserve_bytes),
+      format_bytes(memory.capacity_bytes - memory.total_bytes));
+  if (instance.theta > 0) {
+    text +=
+        fmt::format("  quality: theta {} times omega {} adds {} to the objective of {}\n",
+                    format_number(instance.theta), format_number(plan.omega, 4),
+                    format_seconds(instance.theta * plan.omega), format_seconds(plan.objective));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string summarise(const Plan& plan) {
+  const PlanSummary& p = summary_of(plan);
+  return fmt::format("plan: {}, {}, {:.1f} tok/s, {:.2f} bits on average, {} ({})",
+                     std::visit([](const auto& one) { return size_of(one); }, plan),
+                     format_seconds(p.latency_s), p.throughput_tok_s, p.mean_bitwidth,
+                     to_string(p.status), p.planner);
+}
+
+std::string describe(const Plan& plan) {
+  const PlanSummary& p = summary_of(plan);
+  std::string text =
+      fmt::format("Plan for {} by {}: {}, {} ({})\n", name_of(p.problem.problem()), p.planner,
+                  status_word(p.status), proof(p), format_seconds(p.solve_s));
+  text += std::visit([](const auto& one) { return describe_parts(one); }, plan);
+  text +=
+      paint(Tone::bold,
+            fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}",
+                        format_seconds(p.latency_s), p.throughput_tok_s, p.mean_bitwidth,
+                        format_number(p.omega, 4))) +
+      "\n";
+  text += fmt::format(
+      "  latencies are {}{}\n", to_string(p.provenance),
+      p.error ? fmt::format(", held-out error {:.1f} %", 100 * *p.error) : why_no_error(p));
+  text += describe_candidates(p);
+  for (const std::string& note : p.notes) text += "  note: " + note + "\n";
+  return text;
+}
+
+std::string explain(const Plan& plan) {
+  if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) return explain_pipeline(*pipeline);
+  const auto& replicas = std::get<ReplicatedPlan>(plan).replicas;
+  std::string text;
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    text += fmt::format("replica {}:\n{}", r + 1, explain_pipeline(replicas[r]));
+  }
+  return text;
+}
+
+}  // namespace tessera::solver

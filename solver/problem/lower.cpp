@@ -1,0 +1,155 @@
+// From models and devices to the abstract instance that solvers see.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kv_omega.h"
+#include "serving_costs.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+#include "tessera/cost/tensor_parallel.h"
+#include "tessera/solver/instance/instance_file.h"
+#include "tessera/solver/problem/problem.h"
+
+namespace tessera::solver {
+namespace {
+
+void set_omega(Instance& instance, const Problem& problem) {
+  const ServingProblem& serving = *problem.serving();
+  const Indicator& indicator = serving.indicator;
+  if (indicator.num_layers != static_cast<std::size_t>(serving.model.num_layers)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("problem.indicator: it has {} layers, {} has {}", indicator.num_layers,
+                            serving.model.name, serving.model.num_layers),
+                "problem.indicator");
+  }
+  const double scale = omega_scale(problem);
+  // Every layer has one bitwidth, so what its KV cache loses may stand in each of them.
+  const std::vector<double> kv = kv_omega(serving);
+  for (std::size_t layer = 0; layer < indicator.num_layers; ++layer) {
+    for (std::int32_t bit : instance.bitwidths) {
+      instance.omega.push_back(scale * (indicator.at(layer, bit) + kv[layer]));
+    }
+  }
+}
+
+// Summed over the members of a tensor-parallel group, one row per degree.
+void set_bytes(Instance& instance, const ServingProblem& serving,
+               const std::vector<std::int32_t>& degrees) {
+  const cost::MemoryQuery query = memory_query(serving);
+  instance.embedding_bytes.clear();
+  for (const std::int32_t degree : degrees) {
+    const ModelShape member = cost::shard(serving.model, degree);
+    for (const LayerShape& layer : member.layer_classes) {
+      const double kv = cost::layer_kv_bytes(layer, serving.workload, query);
+      for (std::int32_t bit : serving.bitwidths) {
+        instance.layer_bytes.push_back(degree * (kv + cost::layer_weight_bytes(layer, bit, query)));
+      }
+    }
+    for (const StagePlace place : kStagePlaces) {
+      instance.embedding_bytes.push_back(degree * cost::embedding_bytes(member, place, query));
+    }
+  }
+}
+
+Instance lower_serving(const Problem& problem) {
+  const ServingProblem& serving = *problem.serving();
+  const cost::MemoryQuery query = memory_query(serving);
+  Instance instance;
+  instance.name = fmt::format("{} on {}", serving.model.name, serving.cluster.name);
+  instance.bitwidths = serving.bitwidths;
+  instance.layer_class = serving.model.layer_class;
+  instance.num_classes = static_cast<std::int32_t>(serving.model.layer_classes.size());
+  const auto costs = std::make_shared<ServingCosts>(serving);
+  const std::vector<std::int32_t>& degrees = costs->degrees();
+  for (const MeshGroup& group : costs->groups()) {
+    const ClusterDevice& slot = serving.cluster.devices[group.members.front().front()];
+    const double usable = slot.device.memory_bytes - cost::reserve_bytes(slot.device, query);
+    const auto row = std::find(degrees.begin(), degrees.end(), group.degree) - degrees.begin();
+    instance.groups.push_back({group.name, serving.cluster.nodes[slot.node_index].name,
+                               static_cast<std::int32_t>(group.members.size()),
+                               group.degree * usable, static_cast<std::size_t>(row)});
+    for (std::int32_t bit : serving.bitwidths) {
+      instance.allowed.push_back(serving.kernel_set.find(slot.device, bit) != nullptr ? 1 : 0);
+    }
+  }
+  set_bytes(instance, serving, degrees);
+  set_omega(instance, problem);
+  instance.batch_size = serving.workload.batch_size;
+  instance.num_chunks = serving.workload.num_chunks();
+  instance.output_tokens = serving.workload.output_tokens;
+  instance.prefill = [costs](std::int64_t size) -> const PhaseCosts& {
+    return costs->prefill(size);
+  };
+  instance.monotone_costs = costs->are_monotone();
+  instance.decode = [costs](std::int64_t size) -> const PhaseCosts& { return costs->decode(size); };
+  return instance;
+}
+
+}  // namespace
+
+Instance lower(const Problem& problem) {
+  const InstanceFile* file = problem.instance_file();
+  Instance instance =
+      file == nullptr ? lower_serving(problem) : instance_from_json(*file->content, file->path);
+  instance.objective = problem.objective;
+  instance.theta =
+      problem.theta_unit == ThetaUnit::ms_per_raw_omega ? problem.theta * 1e-3 : problem.theta;
+  instance.max_omega = problem.max_omega;
+  instance.allow_empty_stage = problem.allow_empty_stage;
+  for (std::size_t i = 0; i < problem.constraints.size(); ++i) {
+    instance.rows.push_back(
+        resolve(problem.constraints[i], instance, fmt::format("problem.constraints[{}]", i + 1)));
+  }
+  return instance;
+}
+
+std::vector<std::size_t> order_from_names(const Instance& instance,
+                                          const std::vector<std::string>& names) {
+  std::vector<std::size_t> order;
+  std::vector<std::int32_t> left;
+  std::vector<std::string> known;
+  for (const DeviceGroup& group : instance.groups) {
+    left.push_back(group.count);
+    known.push_back(group.name);
+  }
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    const std::size_t at = names[k].find('@');
+    const std::string name = names[k].substr(0, at);
+    const std::string node = at == std::string::npos ? "" : names[k].substr(at + 1);
+    std::optional<std::size_t> found;
+    bool exists = false;
+    for (std::size_t g = 0; g < instance.groups.size() && !found; ++g) {
+      if (instance.groups[g].name != name || (!node.empty() && instance.groups[g].node != node)) {
+        continue;
+      }
+      exists = true;
+      if (left[g] > 0) found = g;
+    }
+    const std::string where = fmt::format("device_order[{}]", k + 1);
+    if (!exists) {
+      throw Error(ErrorCode::not_found,
+                  fmt::format("{}: the cluster has no {}{}", where, quote(names[k]),
+                              did_you_mean(name, known)),
+                  where);
+    }
+    if (!found) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: the cluster has no {} left; name each device at most as often "
+                              "as it is there",
+                              where, quote(names[k])),
+                  where);
+    }
+    --left[*found];
+    order.push_back(*found);
+  }
+  if (order.empty()) {
+    throw Error(ErrorCode::invalid_argument, "device_order: it is empty; name at least one device",
+                "device_order");
+  }
+  return order;
+}
+
+}  // namespace tessera::solver

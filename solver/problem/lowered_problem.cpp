@@ -1,0 +1,29 @@
+#include "tessera/solver/problem/lowered_problem.h"
+
+#include <optional>
+#include <utility>
+
+#include "tessera/core/json.h"
+
+namespace tessera::solver {
+
+struct LoweredProblem::State {
+  Problem problem;
+  std::optional<Instance> instance;
+};
+
+LoweredProblem::LoweredProblem(Problem problem)
+    : state_(std::make_shared<State>(State{std::move(problem), std::nullopt})) {}
+
+const Problem& LoweredProblem::problem() const { return state_->problem; }
+
+const Instance& LoweredProblem::instance() const {
+  if (!state_->instance) state_->instance = lower(state_->problem);
+  return *state_->instance;
+}
+
+bool operator==(const LoweredProblem& a, const LoweredProblem& b) {
+  return a.state_ == b.state_ || to_json(a.problem()) == to_json(b.problem());
+}
+
+}  // namespace tessera::solver

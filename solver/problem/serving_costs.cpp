@@ -1,0 +1,106 @@
+#include "serving_costs.h"
+
+#include <algorithm>
+
+#include "tessera/core/error.h"
+#include "tessera/cost/tensor_parallel.h"
+#include "tessera/solver/problem/serving_latency.h"
+
+namespace tessera::solver {
+namespace {
+
+constexpr double kActivationBytes = 2;  // hidden states travel in FP16
+
+}  // namespace
+
+ServingCosts::ServingCosts(const ServingProblem& serving)
+    : serving_(serving), groups_(mesh_groups(serving.cluster, serving.mesh)) {
+  for (const MeshGroup& group : groups_) {
+    if (const auto reason = cost::why_not_sharded(serving_.model, group.degree)) {
+      throw Error(ErrorCode::invalid_argument, "mesh: " + *reason, "mesh");
+    }
+    models_.push_back(latency_model_of(serving_, group.members.front()));
+    if (std::find(degrees_.begin(), degrees_.end(), group.degree) != degrees_.end()) continue;
+    degrees_.push_back(group.degree);
+    shards_.push_back(cost::shard(serving_.model, group.degree));
+  }
+}
+
+// Links and activations grow with the size in any case.
+bool ServingCosts::are_monotone() const {
+  return std::all_of(models_.begin(), models_.end(),
+                     [](const auto& model) { return model->is_monotone(); });
+}
+
+const PhaseCosts& ServingCosts::get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
+                                    cost::Phase phase) {
+  const auto it = known.find(size);
+  if (it != known.end()) return it->second;
+  return known.emplace(size, compute(static_cast<double>(size), phase)).first->second;
+}
+
+PhaseCosts ServingCosts::compute(double size, cost::Phase phase) const {
+  const std::vector<cost::LayerWork> work = units_of(serving_.workload, size, phase);
+  const auto count = static_cast<double>(work.size());
+  double rows = 0;
+  for (const cost::LayerWork& unit : work) rows += size * unit.tokens / count;
+  PhaseCosts costs;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    add_layers(costs, g, work);
+    const double embedding = models_[g]->embedding_s(serving_.model, rows).value;
+    const double head = models_[g]->lm_head_s(serving_.model, size).value / count;
+    const bool both_first = serving_.memory == cost::MemoryPreset::llm_pq;
+    costs.first_s.push_back(both_first ? embedding + head : embedding);
+    costs.last_s.push_back(both_first ? 0 : head);
+  }
+  add_links(costs, rows * static_cast<double>(serving_.model.hidden_size) * kActivationBytes);
+  add_activations(costs, static_cast<std::int64_t>(size), phase);
+  return costs;
+}
+
+void ServingCosts::add_layers(PhaseCosts& costs, std::size_t g,
+                              const std::vector<cost::LayerWork>& work) const {
+  const Device& device = serving_.cluster.devices[groups_[g].members.front().front()].device;
+  for (const LayerShape& layer : serving_.model.layer_classes) {
+    for (std::int32_t bit : serving_.bitwidths) {
+      double total = 0;
+      if (serving_.kernel_set.find(device, bit) != nullptr) {
+        for (const cost::LayerWork& unit : work) {
+          total += models_[g]->layer_s(layer, bit, serving_.kv_bitwidth, unit).value;
+        }
+      }
+      costs.layer_s.push_back(total / static_cast<double>(work.size()));
+    }
+  }
+}
+
+void ServingCosts::add_links(PhaseCosts& costs, double bytes) const {
+  for (std::size_t from = 0; from < groups_.size(); ++from) {
+    for (std::size_t to = 0; to < groups_.size(); ++to) {
+      const auto& source = groups_[from].members;
+      const auto& target = groups_[to].members;
+      if (from == to && source.size() == 1) {
+        costs.link_s.push_back(0);  // no second device of this group to talk to
+        continue;
+      }
+      const Link link =
+          slowest_link(serving_.cluster, source.front(), from == to ? target[1] : target.front());
+      costs.link_s.push_back(link.latency_s + bytes / link.bytes_per_s);
+    }
+  }
+}
+
+void ServingCosts::add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const {
+  const cost::MemoryQuery query = memory_query(serving_);
+  const auto bytes = phase == cost::Phase::prefill ? cost::prefill_activation_bytes
+                                                   : cost::decode_activation_bytes;
+  costs.activation_bytes.clear();
+  for (std::size_t row = 0; row < degrees_.size(); ++row) {
+    for (const StagePlace place : kStagePlaces) {
+      costs.activation_bytes.push_back(degrees_[row] *
+                                       bytes(shards_[row], serving_.workload, size, place, query));
+    }
+  }
+}
+
+}  // namespace tessera::solver

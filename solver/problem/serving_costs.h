@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tessera/cost/latency.h"
+#include "tessera/solver/problem/mesh.h"
+#include "tessera/solver/problem/problem.h"
+
+namespace tessera::solver {
+
+/// Costs of one serving problem by micro-batch size; computed on demand and kept.
+class ServingCosts {
+ public:
+  explicit ServingCosts(const ServingProblem& serving);
+
+  const PhaseCosts& prefill(std::int64_t size) { return get(prefill_, size, cost::Phase::prefill); }
+  const PhaseCosts& decode(std::int64_t size) { return get(decode_, size, cost::Phase::decode); }
+
+  const std::vector<MeshGroup>& groups() const { return groups_; }
+  /// Whether no cost is lower at a larger size.
+  bool are_monotone() const;
+  /// Distinct degrees, in the order in which the groups have them.
+  const std::vector<std::int32_t>& degrees() const { return degrees_; }
+
+ private:
+  const PhaseCosts& get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
+                        cost::Phase phase);
+  PhaseCosts compute(double size, cost::Phase phase) const;
+  void add_layers(PhaseCosts& costs, std::size_t g, const std::vector<cost::LayerWork>& work) const;
+  void add_links(PhaseCosts& costs, double bytes) const;
+  void add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const;
+
+  ServingProblem serving_;
+  std::vector<MeshGroup> groups_;
+  std::vector<std::int32_t> degrees_;
+  std::vector<ModelShape> shards_;  ///< [degree] what one member holds
+  std::vector<std::unique_ptr<cost::LatencyModel>> models_;
+  std::map<std::int64_t, PhaseCosts> prefill_, decode_;
+};
+
+}  // namespace tessera::solver
