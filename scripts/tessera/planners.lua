@@ -8,6 +8,7 @@ local options = require "tessera.options"
 local registry = require "tessera.registry"
 local replicas = require "tessera.replicas"
 local search_object = require "tessera.search"
+local sorted_keys = require "tessera.sorted_keys"
 local timer = require "tessera.timer"
 local variants = require "tessera.variants"
 
@@ -16,7 +17,7 @@ local M = {
   register = registry.register_planner, register_heuristic = registry.register_heuristic,
 }
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
 -- The entries that opt.planner names. A heuristic in front improves what adabits finds, unless it wants every start.
 local function chain_of(given)
@@ -52,14 +53,14 @@ local function split_options(chain, given)
       shared[key] = value
     elseif not declared[key] then
       core.raise("invalid_argument", ("ts.plan: planner '%s' has no option '%s'%s"):format(chain[1].name,
-        tostring(key), core.did_you_mean(tostring(key), registry.sorted_keys(registry.common, declared))),
+        tostring(key), core.did_you_mean(tostring(key), sorted_keys(registry.common, declared))),
         "ts.plan." .. tostring(key))
     end
     for i, entry in ipairs(chain) do
       if entry.options and entry.options[key] then own[i][key] = value end
     end
   end
-  for i, entry in ipairs(chain) do own[i] = options.read(own[i], entry.options or {}, "ts.plan") end
+  for i, entry in ipairs(chain) do own[i] = entry.read and entry.read(own[i]) or own[i] end
   return shared, own
 end
 
