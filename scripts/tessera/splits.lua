@@ -1,6 +1,8 @@
 -- Ways of splitting a cluster's devices into parts. Devices of one type on one node are alike, and so are nodes that
 -- hold the same: of ways that differ only in which of them they take, one is listed.
 
+local sorted_keys = require "tessera.sorted_keys"
+
 local M = {}
 
 -- More ways than this are not listed.
@@ -19,13 +21,6 @@ local function kinds_of(problem)
     devices[#devices + 1] = i - 1
   end
   return kinds
-end
-
-local function sorted_keys(map)
-  local keys = {}
-  for key in pairs(map) do keys[#keys + 1] = key end
-  table.sort(keys)
-  return keys
 end
 
 -- What one node of a part holds: types, how many, the links among them, host memory.
