@@ -8,9 +8,9 @@ local timer = require "tessera.timer"
 
 local shown = { "vllm_even", "memory_split", "flops_split", "best_homogeneous" }
 
-local option_specs = {
+local read = options.reader("ts.beside", {
   time_limit_s = { type = "number", default = 0.4, min = 0, max = 1e7, doc = "For all baselines together (s)" },
-}
+})
 
 core.document {
   name = "ts.beside",
@@ -38,10 +38,7 @@ end
 
 return function(plan, opt)
   budget.object(plan, "tessera.Plan", "ts.beside.plan")
-  if opt ~= nil and type(opt) ~= "table" then
-    core.raise("invalid_argument", "ts.beside: its options are a table, not a " .. type(opt), "ts.beside")
-  end
-  local limit_s = options.read(opt or {}, option_specs, "ts.beside").time_limit_s
+  local limit_s = read(opt).time_limit_s
   local problem, rows, clock = plan:problem(), {}, timer(limit_s)
   for i, name in ipairs(shown) do
     local baseline, why = planners.plan(problem, { planner = name, time_limit_s = clock.left() / (#shown - i + 1) })

@@ -8,7 +8,7 @@ local options = require "tessera.options"
 
 local type_name = "tessera.Collection"
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
 local read = options.card {
   name = "ts.collection",

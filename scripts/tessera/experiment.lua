@@ -7,7 +7,7 @@ local grid = require "tessera.experiment.grid"
 
 local type_name = "tessera.Experiment"
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
 local read = options.card {
   name = "ts.experiment",
@@ -78,12 +78,6 @@ core.document_object {
   },
 }
 
-local function check_function(fields, name)
-  if fields[name] ~= nil and type(fields[name]) ~= "function" then
-    fail("ts.experiment." .. name, "a function belongs here, not a " .. type(fields[name]))
-  end
-end
-
 local function check_list(list, item_type, path)
   if list ~= nil then options.list(list, path, "a list", options.item_of(item_type)) end
 end
@@ -107,8 +101,6 @@ local function check(fields)
     fail("ts.experiment.name", ("'%s' is no name: letters, digits, '_', '-', '.' and '/', at most 100"):format(
       fields.name))
   end
-  check_function(fields, "run")
-  check_function(fields, "check")
   check_list(fields.columns, "string", "ts.experiment.columns")
   check_list(fields.notes, "string", "ts.experiment.notes")
   check_plots(fields.plots)

@@ -3,7 +3,7 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
 local function label(from, to)
   if to == math.huge then return ("from %g"):format(from) end

@@ -1,23 +1,15 @@
--- Checks a table of options against a specification: what planners written in Lua declare as `options`.
--- The same rules as in C++: unknown keys, types and ranges are errors that name the option.
+-- Options that are declared in Lua: those of the library's functions, and what planners written in Lua declare as
+-- `options`. The engine reads them, by the rules of its own.
 
 local core = require "tessera.core"
-
-local raw_metatable = debug.getmetatable -- which a sandbox takes away later
+local sorted_keys = require "tessera.sorted_keys"
 
 local M = {}
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
---- Checks that a value is a table with fields of its own: `what` it is in words, "a list of rows". A table that answers
---- by a metatable would say another thing each time that it is asked.
-function M.plain(value, path, what)
-  if type(value) ~= "table" then fail(path, ("%s belongs here, not a %s"):format(what, type(value))) end
-  local meta = raw_metatable(value)
-  if meta and rawget(meta, "__index") then
-    fail(path, ("%s belongs here, not a table that answers by a metatable"):format(what))
-  end
-end
+--- plain(value, path, what): checks that a value is a table with fields of its own, `what` in words: "a list of rows".
+M.plain = core.check_plain
 
 --- Checks that a value is a list: a plain table whose keys are 1 .. n;
 --- check_item(item, path) looks at each item.
@@ -42,52 +34,8 @@ function M.item_of(item_type)
   end
 end
 
-local checks = {}
-
-function checks.number(value, spec, path)
-  if type(value) == "table" then fail(path, "a number belongs here, not a table") end
-  if type(value) ~= "number" or value ~= value or value == math.huge or value == -math.huge then
-    fail(path, ("%s is not a finite number"):format(tostring(value)))
-  end
-  if (spec.min and value < spec.min) or (spec.max and value > spec.max) then
-    fail(path, ("%g is outside [%s, %s]"):format(value, tostring(spec.min or "-inf"), tostring(spec.max or "inf")))
-  end
-end
-
-function checks.integer(value, spec, path)
-  checks.number(value, spec, path)
-  if value ~= math.floor(value) or math.abs(value) > 2 ^ 53 then
-    fail(path, ("%s is not an integer"):format(tostring(value)))
-  end
-end
-
-function checks.boolean(value, _, path)
-  if type(value) ~= "boolean" then fail(path, "true or false belongs here, not a " .. type(value)) end
-end
-
-function checks.string(value, _, path)
-  if type(value) ~= "string" then fail(path, "a string belongs here, not a " .. type(value)) end
-end
-
--- What functions of the library take besides: tables that they check themselves, and things of any type.
-local reads = setmetatable({}, { __index = checks })
-
-function reads.table(value, _, path) M.plain(value, path, "a table") end
-
-function reads.any() end
-
-function reads.choice(value, spec, path)
-  checks.string(value, spec, path)
-  for _, choice in ipairs(spec.choices) do
-    if value == choice then return end
-  end
-  fail(path, ("'%s' is none of '%s'%s"):format(value, table.concat(spec.choices, "', '"),
-    core.did_you_mean(value, spec.choices)))
-end
-
-function reads.integers(value, _, path)
-  M.list(value, path, "a list of integers", function(item, at) checks.integer(item, {}, at) end)
-end
+-- What a planner or a heuristic may declare.
+local declared = { number = true, integer = true, boolean = true, string = true }
 
 local spec_fields = { type = "string", default = "any", min = "number", max = "number", doc = "string" }
 
@@ -95,7 +43,7 @@ local spec_fields = { type = "string", default = "any", min = "number", max = "n
 function M.check_spec(name, spec, path)
   if type(name) ~= "string" then fail(path, ("an option has a name, got the key %s"):format(tostring(name))) end
   path = path .. "." .. name
-  if type(spec) ~= "table" or not checks[spec.type] then
+  if type(spec) ~= "table" or not declared[spec.type] then
     fail(path, "give { type = \"number\" | \"integer\" | \"boolean\" | \"string\", default =, doc = }")
   end
   for field, value in pairs(spec) do
@@ -106,45 +54,46 @@ function M.check_spec(name, spec, path)
     end
   end
   if spec.min and spec.max and spec.min > spec.max then fail(path, "min is above max") end
-  if spec.default ~= nil then checks[spec.type](spec.default, spec, path .. ".default") end
+  if spec.default ~= nil then M.reader(path, { default = spec }) { default = spec.default } end
 end
 
---- Returns a new table with every option of `specs`, given or default.
-function M.read(given, specs, path)
-  local known, result = {}, {}
-  for name in pairs(specs) do known[#known + 1] = name end
-  table.sort(known)
-  for name, value in pairs(given) do
-    local spec = specs[name]
-    if not spec then
-      fail(path, ("unknown option '%s'%s"):format(tostring(name), core.did_you_mean(tostring(name), known)))
+local function finite(bound) return bound and math.abs(bound) < math.huge and bound or nil end
+
+-- As the engine wants it. A string of `bytes` need not be UTF-8.
+local function for_engine(name, spec)
+  local lua_type = spec.bytes and "string" or spec.lua_type or spec.type == "any" and "any" or nil
+  return {
+    name = name, type = spec.bytes and "any" or spec.type, lua_type = lua_type, doc = spec.doc or "", unit = spec.unit,
+    min = finite(spec.min), max = finite(spec.max), choices = spec.choices, required = spec.required,
+  }
+end
+
+--- What reads tables of these options, { [name] = spec } or a list of specs with names: reader(given, path) checks
+--- them by the engine's rules and returns a new table of every option, given or default. Errors name `path`.
+function M.reader(own_path, specs)
+  local list, defaults, tables = {}, {}, {}
+  for _, key in ipairs(sorted_keys(specs)) do
+    local spec = specs[key]
+    local name = spec.name or key
+    list[#list + 1], defaults[name] = for_engine(name, spec), spec.default
+    if spec.type == "table" then tables[#tables + 1] = name end
+  end
+  local read = core.option_reader({ name = own_path, doc = "", options = list }, defaults)
+  if #tables == 0 then return read end
+  return function(given, path)
+    local result = read(given, path)
+    for _, name in ipairs(tables) do
+      if result[name] ~= nil then M.plain(result[name], ("%s.%s"):format(path or own_path, name), "a table") end
     end
-    reads[spec.type](value, spec, path .. "." .. name)
-    result[name] = value
+    return result
   end
-  for name, spec in pairs(specs) do
-    if result[name] == nil then result[name] = spec.default end
-  end
-  return result
 end
 
 --- Documents a function of the library by the list `card.options` and returns what reads a table of them: one list
 --- feeds help, editors and checks.
 function M.card(card)
   core.document(card)
-  local specs = {}
-  for _, spec in ipairs(card.options) do specs[spec.name] = spec end
-  return function(given)
-    if given == nil then given = {} end
-    if type(given) ~= "table" then fail(card.name, "its options are a table, not a " .. type(given)) end
-    local result = M.read(given, specs, card.name)
-    for _, spec in ipairs(card.options) do
-      if spec.required and result[spec.name] == nil then
-        fail(card.name .. "." .. spec.name, "missing; " .. spec.doc)
-      end
-    end
-    return result
-  end
+  return M.reader(card.name, card.options)
 end
 
 return M

@@ -7,13 +7,14 @@ local solver = require "tessera.solver"
 local options = require "tessera.options"
 local registry = require "tessera.registry"
 local search_object = require "tessera.search"
+local sorted_keys = require "tessera.sorted_keys"
 
 local M = {
   default = registry.default, list = registry.list, add = registry.add_planner,
   register = registry.register_planner, register_heuristic = registry.register_heuristic,
 }
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
 -- Whether it is an object of the engine of this kind; a table may call itself one.
 local function is(value, kind) return type(value) == "userdata" and getmetatable(value) == kind end
@@ -40,7 +41,7 @@ local function split_options(given)
   for key in pairs(own) do
     if not declared[key] then
       core.raise("invalid_argument", ("ts.plan: planner '%s' has no option '%s'%s"):format(names[1], tostring(key),
-        core.did_you_mean(tostring(key), registry.sorted_keys(registry.common, declared))),
+        core.did_you_mean(tostring(key), sorted_keys(registry.common, declared))),
         "ts.plan." .. tostring(key))
     end
   end
@@ -118,7 +119,7 @@ local function naming(given)
   return function(name, where)
     local entry, own = registry.named(name, where), {}
     for option in pairs(entry.options or {}) do own[option] = given[option] end
-    own = options.read(own, entry.options or {}, "ts.plan")
+    own = entry.read and entry.read(own) or own
     return {
       from_every_start = entry.starts == "every",
       plan = entry.plan and function(problem, shared, news_below)

@@ -4,7 +4,7 @@ local core = require "tessera.core"
 
 local M = {}
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
 --- Checks { [device] = usd_per_h }; `known` names the devices that may have a price.
 function M.check(given, known, path)

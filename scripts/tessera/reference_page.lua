@@ -1,14 +1,9 @@
 -- The reference page, scripts/REFERENCE.md, from the cards that feed help and editors. scripts/generate_types.sh writes
 -- it; nothing here knows a name of the API.
 
-local M = {}
+local sorted_keys = require "tessera.sorted_keys"
 
-local function sorted_names(map)
-  local names = {}
-  for name in pairs(map) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
+local M = {}
 
 -- Text in a cell of a Markdown table.
 local function cell(text) return (text:gsub("|", "\\|"):gsub("\n", " ")) end
@@ -120,10 +115,10 @@ outcome, such as that no plan fits, is returned as `nil, why` (`why.code`, `why.
 --- @param cards what require("tessera.host").cards() returns
 function M.text(cards)
   local functions, methods, verbs = {}, {}, {}
-  for _, name in ipairs(sorted_names(cards.functions)) do
+  for _, name in ipairs(sorted_keys(cards.functions)) do
     if not cards.options[name] then functions[#functions + 1] = name end
   end
-  for _, name in ipairs(sorted_names(cards.options)) do
+  for _, name in ipairs(sorted_keys(cards.options)) do
     local kind = name:find " " and verbs or name:find "^ts%." and functions or methods
     kind[#kind + 1] = name
   end
@@ -131,7 +126,7 @@ function M.text(cards)
   local sections = {
     { "Functions", functions, function(name, lines) function_section(name, cards, lines) end },
     { "Options of methods", methods, function(name, lines) function_section(name, cards, lines) end },
-    { "Objects", sorted_names(cards.objects),
+    { "Objects", sorted_keys(cards.objects),
       function(name, lines) object_section(name, cards.objects[name], lines) end },
     { "Command line", verbs, function(name, lines) verb_section(name, cards.options[name], lines) end },
   }

@@ -7,6 +7,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local options = require "tessera.options"
 local solver = require "tessera.solver"
+local sorted_keys = require "tessera.sorted_keys"
 
 local M = {}
 
@@ -40,17 +41,7 @@ entries.manual = {
   source = "",
 }
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
-
-local function sorted_keys(...)
-  local keys = {}
-  for _, map in ipairs { ... } do
-    for key in pairs(map) do keys[#keys + 1] = key end
-  end
-  table.sort(keys)
-  return keys
-end
-M.sorted_keys = sorted_keys
+local fail = core.refuse
 
 local function deep_copy(value)
   if type(value) ~= "table" then return value end
@@ -90,12 +81,18 @@ local function refuse_built_in(card, path)
   end
 end
 
+local function add(card)
+  local entry = deep_copy(card)
+  entry.read = options.reader("ts.plan", entry.options or {})
+  entries[card.name] = entry
+end
+
 local planner_fields = { name = "string", doc = "string", source = "string", options = "table", plan = "function" }
 
 --- Adds a planner in Lua, shipped ones included.
 function M.add_planner(card)
   check_fields(card, "ts.register_planner", planner_fields, { "name", "doc", "plan" })
-  entries[card.name] = deep_copy(card)
+  add(card)
   return card
 end
 
@@ -110,7 +107,7 @@ function M.add_heuristic(card)
   if card.starts and card.starts ~= "one" and card.starts ~= "every" then
     fail(path .. ".starts", ("'%s' is neither \"one\" nor \"every\""):format(card.starts))
   end
-  entries[card.name] = deep_copy(card)
+  add(card)
   return card
 end
 

@@ -30,7 +30,7 @@ local read = options.card {
   },
 }
 
-local function fail(where, text) core.raise("invalid_argument", where .. ": " .. text, where) end
+local fail = core.refuse
 
 local function problem_of(plan, cluster)
   local problem = plan:problem()

@@ -43,7 +43,7 @@ core.document_object {
   },
 }
 
-local function fail(where, text) core.raise("invalid_argument", where .. ": " .. text, where) end
+local fail = core.refuse
 
 local private = setmetatable({}, { __mode = "k" })
 

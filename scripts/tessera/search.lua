@@ -177,7 +177,7 @@ local shell = {
     local method = Search[name]
     if method then return method end
     core.raise("invalid_argument", ("search:%s does not exist%s"):format(tostring(name), core.did_you_mean(
-      tostring(name), require("tessera.registry").sorted_keys(Search))), "search")
+      tostring(name), require "tessera.sorted_keys"(Search))), "search")
   end,
   __newindex = function(_, name)
     core.raise("invalid_argument", ("search.%s: the search object is read-only"):format(tostring(name)), "search")

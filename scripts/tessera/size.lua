@@ -15,7 +15,7 @@ local budget = require "tessera.budget"
 local path = "ts.size"
 local most_mixes = 200000
 
-local function fail(where, text) core.raise("invalid_argument", where .. ": " .. text, where) end
+local fail = core.refuse
 
 local read = options.card {
   name = path,

@@ -7,7 +7,7 @@ local options = require "tessera.options"
 local row_fields = require "tessera.rows"
 local width = require("tessera.terminal").width
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
 local function cell(value)
   if value == nil then return "-" end

@@ -333,7 +333,8 @@ describe("ts.beside", function()
     support.raises("invalid_argument", "a tessera.Plan belongs here", function() return ts.beside(3) end)
     support.raises("invalid_argument", "a tessera.Plan belongs here",
       function() return ts.beside(support.small_problem()) end)
-    support.raises("invalid_argument", "options are a table", function() return ts.beside(support.small_plan(), 3) end)
+    support.raises("invalid_argument", "the number 3 where a table of options belongs",
+      function() return ts.beside(support.small_plan(), 3) end)
     support.raises("invalid_argument", "did you mean 'time_limit_s'", function()
       return ts.beside(support.small_plan(), { time_limit = 3 })
     end)

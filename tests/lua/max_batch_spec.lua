@@ -70,15 +70,17 @@ describe("ts.max_batch", function()
   it("refuses what it does not know", function()
     for _, case in ipairs {
       { { max_batch = 3 }, "unknown option 'max_batch'; did you mean 'max_batch_size'" },
-      { { max_batch_size = 0 }, "outside [1, 100000]" }, { { max_batch_size = 1.5 }, "not an integer" },
-      { { prefill_micro_batch_size = 0 }, "outside" }, { { decode_micro_batch_size = "2" }, "not a finite number" },
-      { { time_limit_s = -1 }, "outside" },
+      { { max_batch_size = 0 }, "an integer in [1, 100000]", "out_of_range" },
+      { { max_batch_size = 1.5 }, "not an integer" },
+      { { prefill_micro_batch_size = 0 }, "out of range", "out_of_range" },
+      { { decode_micro_batch_size = "2" }, "the string '2' is not a number" },
+      { { time_limit_s = -1 }, "out of range", "out_of_range" },
     } do
-      raises("invalid_argument", case[2], function() ts.max_batch(problem(), case[1]) end)
+      raises(case[3] or "invalid_argument", case[2], function() ts.max_batch(problem(), case[1]) end)
     end
     raises("invalid_argument", "a tessera.Problem belongs here", function() ts.max_batch {} end)
     raises("invalid_argument", "a tessera.Problem belongs here", function() ts.max_batch() end)
-    raises("invalid_argument", "not a number", function() ts.max_batch(problem(), 3) end)
+    raises("invalid_argument", "the number 3 where a table", function() ts.max_batch(problem(), 3) end)
     local instance = ts.problem { instance = support.tiny_instance() }
     raises("invalid_argument", "its own batch", function() ts.max_batch(instance) end)
     support.remove_files()

@@ -132,7 +132,7 @@ describe("flexgen", function()
     local _, frugal = sizes { host_memory_ratio = 0.3 }
     assert.is_true(frugal.stages[1].offload.host_bytes + frugal.stages[2].offload.host_bytes <= 0.3 * 128 * 2 ^ 30)
     assert.is_true(ts.check(slow) and ts.check(frugal))
-    raises("invalid_argument", "host_memory_ratio: 2 is outside [0, 1]",
+    raises("out_of_range", "host_memory_ratio: 2 is out of range; give a number in [0, 1]",
       function() return ts.plan(problem, { planner = "flexgen", host_memory_ratio = 2 }) end)
   end)
 

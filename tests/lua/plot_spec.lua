@@ -233,15 +233,15 @@ describe("ts.plot", function()
         changes)) end
     end
     raises("invalid_argument", "ts.plot.rows", function() ts.plot { kind = "bars", x = "a", y = "b" } end)
-    raises("invalid_argument", "'pie' is none of", plot { kind = "pie" })
+    raises("invalid_argument", "'pie' is not a choice", plot { kind = "pie" })
     raises("invalid_argument", "did you mean 'title'", plot { titel = "x" })
     raises("invalid_argument", "no row has the column 'c'", plot { y = "c" })
     raises("invalid_argument", "needs a column here", plot { kind = "heatmap" })
     raises("invalid_argument", "ts.plot.rows[1]: a row is a table", plot { rows = { 3 } })
     raises("invalid_argument", "the list has gaps", plot { rows = { {}, nil, {} } })
     raises("invalid_argument", "the key 'a'", plot { rows = { a = {} } })
-    raises("invalid_argument", "ts.plot.width", plot { width = 3 })
-    raises("invalid_argument", "plot:text.columns", function() plot {}():text(3) end)
+    raises("out_of_range", "ts.plot.width", plot { width = 3 })
+    raises("out_of_range", "plot:text.columns", function() plot {}():text(3) end)
     for _, method in ipairs { "svg", "text", "save" } do
       raises("invalid_argument", "call its methods with a colon", function() plot {}()[method]({}, "x.svg") end)
     end

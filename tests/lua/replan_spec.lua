@@ -164,16 +164,17 @@ describe("ts.replan", function()
     local plan = support.small_plan()
     local now = plan:problem().cluster
     for _, case in ipairs {
-      { { tolerence = 3 }, "did you mean 'tolerance'" }, { { tolerance = -1 }, "outside [0, 100]" },
-      { { lost = 3 }, "a list of integers belongs here" },
+      { { tolerence = 3 }, "did you mean 'tolerance'" }, { { tolerance = -1 }, "a number in [0, 100]", "out_of_range" },
+      { { lost = 3 }, "the number 3 is not a list" },
       { { lost = { 9 } }, "no stage of the plan runs on device 9" },
-      { { lost = { "x" } }, "x is not a finite number" }, { { time_limit_s = support.nan }, "not a finite number" },
+      { { lost = { "x" } }, "the string 'x' is not a number" },
+      { { time_limit_s = support.nan }, "NaN is not a number" },
     } do
-      raises("invalid_argument", case[2], function() ts.replan(plan, now, case[1]) end)
+      raises(case[3] or "invalid_argument", case[2], function() ts.replan(plan, now, case[1]) end)
     end
     raises("invalid_argument", "a tessera.Plan belongs here", function() ts.replan({}, now) end)
     raises("invalid_argument", "give the cluster", function() ts.replan(plan) end)
-    raises("invalid_argument", "not a number", function() ts.replan(plan, now, 3) end)
+    raises("invalid_argument", "the number 3 where a table", function() ts.replan(plan, now, 3) end)
     raises("invalid_argument", "4 layers, the plan 12", function() ts.replan(plan, tiny(types_of(1, 1, 0))) end)
     raises("not_found", "nowhere", function() ts.replan(plan, "nowhere") end)
     local instance = ts.plan(tiny(types_of(1, 1, 0)))

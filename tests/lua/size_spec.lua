@@ -121,31 +121,34 @@ describe("ts.size", function()
   it("refuses what it does not know", function()
     for _, case in ipairs {
       { { modle = "x" }, "unknown option 'modle'; did you mean 'model'" },
-      { { devices = {} }, "at least one device" }, { { devices = "T4-16G" }, "a table belongs here" },
+      { { devices = {} }, "at least one device" }, { { devices = "T4-16G" }, "has the wrong type; give a table" },
       { { devices = { "T4-16G", "T4-16G" } }, "T4-16G is there twice" }, { { devices = { {} } }, "write \"T4-16G\"" },
       { { devices = { { "T4-16G", 0 } } }, "0 is no number of devices" },
       { { devices = { { "T4-16G", 1.5 } } }, "1.5 is no number" },
       { { devices = { { "T4-16G", count = 2 } } }, "unknown key 'count'" },
       { { devices = { "V100-32G" } }, "no price of V100-32G is known" },
-      { { target = {} }, "give throughput_tok_s, latency_s, or both" }, { { target = 3 }, "a table belongs here" },
+      { { target = {} }, "give throughput_tok_s, latency_s, or both" },
+      { { target = 3 }, "the number 3 has the wrong type" },
       { { target = { latency = 3 } }, "unknown target 'latency'; did you mean 'latency_s'" },
       { { target = { latency_s = 0 } }, "0 is no target" },
       { { target = { latency_s = support.nan } }, "is no target" },
-      { { max_devices = 0 }, "outside [1, 64]" }, { { prices = { ["T4-16G"] = -1 } }, "-1 is no price" },
+      { { max_devices = 0 }, "an integer in [1, 64]", "out_of_range" },
+      { { prices = { ["T4-16G"] = -1 } }, "-1 is no price" },
       { { prices = { ["T4"] = 1 } }, "no device is called 'T4'" },
       { { quality = { at_least = "uniform" } }, "differs" },
-      { { quality = { max_omga = 1 } }, "max_omga" }, { { time_limit_s = -1 }, "outside" },
-      { { link_gbps = 0 }, "outside" }, { { devices_per_node = 0 }, "outside" },
+      { { quality = { max_omga = 1 } }, "max_omga" }, { { time_limit_s = -1 }, "out of range", "out_of_range" },
+      { { link_gbps = 0 }, "out of range", "out_of_range" },
+      { { devices_per_node = 0 }, "out of range", "out_of_range" },
     } do
-      raises("invalid_argument", case[2], function() ask(case[1]) end)
+      raises(case[3] or "invalid_argument", case[2], function() ask(case[1]) end)
     end
     for _, name in ipairs { "model", "workload", "devices", "target" } do
       local options = { model = "opt-6.7b", workload = workload, devices = { "A10" }, target = { latency_s = 1 } }
       options[name] = nil
       raises("invalid_argument", "ts.size." .. name .. ": missing", function() ts.size(options) end)
     end
-    raises("invalid_argument", "ts.size.model: missing", function() ts.size() end)
-    raises("invalid_argument", "not a number", function() ts.size(3) end)
+    raises("invalid_argument", "ts.size: a table of options is needed, got nil", function() ts.size() end)
+    raises("invalid_argument", "the number 3 where a table", function() ts.size(3) end)
     raises("not_found", "A11", function() ask { devices = { "A11" } } end)
     raises("invalid_argument", "lower max_devices", function()
       ask { devices = { "A10", "T4-16G", "L4", "A100-40G", "A100-80G", "H100-80G", "L40S", "P100-12G" },

@@ -36,7 +36,7 @@ const Failure kFailures[] = {
      "the limit of a worker is 0.25 GiB"},
     {"local s = 'x' while true do s = s .. s end", "out_of_memory", "0.25 GiB"},
     {"error 'my own mistake'", "failed", "my own mistake"},
-    {"error { 1, 2 }", "failed", "an error that is a table"},
+    {"error { 1, 2 }", "failed", "the error value is a table, not a message"},
     {"error(nil)", "failed", "nil"},
     {"return nil", "failed", "run must return a table of columns, not a nil"},
     {"return 3", "failed", "run must return a table of columns, not a number"},
@@ -111,7 +111,7 @@ TEST_F(Sweep, AnErrorValueThatCannotBeShownSaysWhy) {
     const auto found = rows("values");
     ASSERT_EQ(found.size(), 3u);
     EXPECT_THAT(found.at(1).value("error", ""), HasSubstr("inner reason"));
-    EXPECT_THAT(found.at(2).value("error", ""), HasSubstr("whose __tostring gives a table"));
+    EXPECT_THAT(found.at(2).value("error", ""), HasSubstr("'__tostring' returned no string"));
     EXPECT_THAT(found.at(3).value("error", ""), HasSubstr("whose __tostring fails"));
   }
 }

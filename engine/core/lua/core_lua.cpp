@@ -1,8 +1,6 @@
 #include "core_lua.h"
 
 #include <chrono>
-#include <limits>
-#include <map>
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -65,6 +63,11 @@ int raise_error(lua_State* L) {
   return lua_error(L);
 }
 
+/// refuse(path, what): raises invalid_argument with the message "path: what".
+int refuse_argument(lua_State* L) {
+  refuse(lua_kit::check_text(L, 1, "path"), lua_kit::check_text(L, 2, "what"));
+}
+
 /// why(code, message, constraint): the second result of functions that return `nil, why`.
 int new_why(lua_State* L) {
   lua_kit::push_error(L, lua_kit::check_text(L, 1, "code"), lua_kit::check_text(L, 2, "message"));
@@ -75,107 +78,18 @@ int new_why(lua_State* L) {
   return 1;
 }
 
-OptionType option_type(const std::string& name, const std::string& where) {
-  static const std::map<std::string, OptionType> types{
-      {"boolean", OptionType::boolean}, {"integer", OptionType::integer},
-      {"number", OptionType::number},   {"string", OptionType::text},
-      {"choice", OptionType::choice},   {"integers", OptionType::integer_list},
-      {"table", OptionType::table},     {"any", OptionType::table}};
-  const auto found = types.find(name);
-  if (found == types.end()) {
-    throw Error(ErrorCode::invalid_argument, where + ": no option type is called " + quote(name));
-  }
-  return found->second;
-}
-
-/// The list under `key` of a card; none where it has none.
-const Json& list_of(JsonFields& fields, const char* key) {
-  static const Json none = Json::array();
-  if (!fields.has(key)) return none;
-  const Json& list = fields.at(key);
-  if (!list.is_array()) {
-    throw Error(ErrorCode::invalid_argument, fields.path_of(key) + ": a list belongs here");
-  }
-  return list;
-}
-
-std::string text_of(const Json& value, const std::string& where) {
-  if (!value.is_string()) {
-    throw Error(ErrorCode::invalid_argument, where + ": a string belongs here");
-  }
-  return value.get<std::string>();
-}
-
-OptionSpec option_spec(lua_kit::Reference& reference, const Json& item) {
-  JsonFields fields(item, "card.options");
-  OptionSpec spec;
-  spec.name = reference.keep(fields.text("name"));
-  spec.type = option_type(fields.text("type"), "card.options");
-  spec.doc = reference.keep(fields.text("doc"));
-  spec.unit = reference.keep(fields.text("unit", ""));
-  spec.lua_type = reference.keep(fields.text("lua_type", ""));
-  const double low = std::numeric_limits<double>::lowest(), high = -low;
-  spec.min = fields.number("min", low, high, spec.min);
-  spec.max = fields.number("max", low, high, spec.max);
-  spec.required = fields.boolean("required", false);
-  if (fields.has("default")) spec.default_text = reference.keep(json_text(fields.at("default")));
-  for (const Json& choice : list_of(fields, "choices")) {
-    spec.choices.push_back(reference.keep(text_of(choice, fields.path_of("choices"))));
-  }
-  return spec;
-}
-
-/// The options of a function written in Lua, as help and editors want them.
-OptionTable option_table(lua_kit::Reference& reference, JsonFields& card) {
-  OptionTable table;
-  table.name = reference.keep(card.text("name"));
-  table.doc = reference.keep(card.text("doc"));
-  table.returns = reference.keep(card.text("returns", ""));
-  for (const Json& item : list_of(card, "options")) {
-    table.options.push_back(option_spec(reference, item));
-  }
-  return table;
-}
-
-/// Parameters, fields or methods: { name, type, doc } each.
-std::vector<lua_kit::ParameterCard> members(JsonFields& card, const char* key) {
-  std::vector<lua_kit::ParameterCard> cards;
-  const std::string where = card.path_of(key);
-  for (const Json& item : list_of(card, key)) {
-    if (!item.is_array() || item.size() != 3) {
-      throw Error(ErrorCode::invalid_argument, where + ": { name, type, doc } belongs here");
-    }
-    cards.push_back({text_of(item[0], where), text_of(item[1], where), text_of(item[2], where)});
-  }
-  return cards;
-}
-
-/// document{ name, doc, parameters = { { "rows", "table[]", "What it is" } }, returns, options = {
-/// { name =, type =, doc =, unit =, default =, min =, max =, choices =, required = } } }: a
-/// function of the library that is written in Lua, for help and for editors. Without parameters it
-/// takes one table of options.
-int document(lua_State* L) {
-  const Json card = lua_kit::json_from_lua(L, 1, "card");
-  JsonFields fields(card, "card");
-  lua_kit::Reference& reference = environment(L).reference;
-  if (fields.has("options")) reference.add(option_table(reference, fields));
-  if (fields.has("options") && !fields.has("parameters")) return 0;
-  lua_kit::FunctionCard function{
-      fields.text("name"), fields.text("doc"), {}, fields.text("returns", "")};
-  function.parameters = members(fields, "parameters");
-  reference.add(std::move(function));
+/// check_plain(value, path, what): refuses what is no table with fields of its own; `what` it is in
+/// words, "a list of rows".
+int check_plain(lua_State* L) {
+  lua_kit::check_plain(L, 1, lua_kit::check_text(L, 2, "path"), lua_kit::check_text(L, 3, "what"));
   return 0;
 }
 
-/// document_object{ name, doc, fields = { { "kind", "string", "What it is" } }, methods = { {
-/// "apply", "(move: tessera.Move)", "What it does" } } }: an object that is made in Lua.
-int document_object(lua_State* L) {
-  const Json card = lua_kit::json_from_lua(L, 1, "card");
-  JsonFields fields(card, "card");
-  environment(L).reference.add(lua_kit::ObjectCard{fields.text("name"), fields.text("doc"),
-                                                   members(fields, "fields"),
-                                                   members(fields, "methods")});
-  return 0;
+/// error_text(value): what an error value says, whatever it is; its own __tostring may fail.
+int error_text(lua_State* L) {
+  lua_settop(L, 1);
+  lua_kit::push_text(L, lua_kit::read_error(L, 1).message);
+  return 1;
 }
 
 /// write_file(path, text): all of it or nothing.
@@ -265,7 +179,9 @@ void register_core(lua_State* L) {
                             {"did_you_mean", lua_kit::guarded<suggestion>},
                             {"options_of", lua_kit::guarded<options_of>},
                             {"raise", lua_kit::guarded<raise_error>},
+                            {"refuse", lua_kit::guarded<refuse_argument>},
                             {"why", lua_kit::guarded<new_why>},
+                            {"error_text", lua_kit::guarded<error_text>},
                             {"write_file", lua_kit::guarded<write_text>},
                             {"read_file", lua_kit::guarded<read_text>},
                             {"file_kind", lua_kit::guarded<kind_of_file>},
@@ -276,6 +192,8 @@ void register_core(lua_State* L) {
                             {"clock", lua_kit::guarded<wall_clock>},
                             {"document", lua_kit::guarded<document>},
                             {"document_object", lua_kit::guarded<document_object>},
+                            {"option_reader", lua_kit::guarded<option_reader>},
+                            {"check_plain", lua_kit::guarded<check_plain>},
                             {"help", lua_kit::guarded<help_text>}});
 }
 

@@ -48,4 +48,8 @@ int new_device(lua_State* L);
 int new_cluster(lua_State* L);
 int new_workload(lua_State* L);
 
+int document(lua_State* L);
+int document_object(lua_State* L);
+int option_reader(lua_State* L);
+
 }  // namespace tessera::core_lua

@@ -3,7 +3,7 @@
 local core = require "tessera.core"
 local exists = require "tessera.files".exists
 local host = require "tessera.host"
-local registry = require "tessera.registry"
+local sorted_keys = require "tessera.sorted_keys"
 
 local M = {}
 
@@ -34,7 +34,7 @@ local function find(name, all)
       matches[1].name, matches[2].name), name)
   end
   core.raise("not_found", ("there is no example '%s'%s; `tessera examples` lists them"):format(name,
-    core.did_you_mean(wanted, registry.sorted_keys(known))), name)
+    core.did_you_mean(wanted, sorted_keys(known))), name)
 end
 
 -- The script and the files that it reads from the folder `data` beside it: { from, to }.

@@ -6,13 +6,12 @@ local host = require "tessera.host"
 local options = require "tessera.options"
 local rows = require "tessera.rows"
 local units = require "tessera.units"
-local error_text = require "tessera.experiment.error_text"
 local grid = require "tessera.experiment.grid"
 local verdict = require "tessera.experiment.verdict"
 
 local M = {}
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
+local fail = core.refuse
 
 local function number_text(value)
   if value == nil then return "none" end
@@ -42,13 +41,11 @@ Claims.__metatable = "tessera.Claims"
 local function claim(name, specs, judge)
   specs.where = { type = "table", doc = "Only points with these values" }
   for key, spec in pairs(verdict.options) do specs[key] = spec end
+  local path = "t:" .. name
+  local read = options.reader(path, specs)
   Claims[name] = function(self, given)
-    local path = "t:" .. name
     if type(given) ~= "table" then fail(path, "give a table of options, not a " .. type(given)) end
-    local opt = options.read(given, specs, path)
-    for key, spec in pairs(specs) do
-      if spec.required and opt[key] == nil then fail(path .. "." .. key, "missing; " .. spec.doc) end
-    end
+    local opt = read(given)
     local result = { lines = {}, checked = 0, skipped = 0, failed = 0 }
     for key in pairs(verdict.options) do result[key] = verdict.reason(opt[key], path .. "." .. key) end
     for _, cell in ipairs(self:cells(opt.where, path)) do
@@ -249,15 +246,13 @@ local function target_of(self, opt, cell)
 end
 
 claim("expect_close", {
-  column = column_spec, to = { type = "any", required = true, doc = "\"paper\", a column, or a number" },
+  column = column_spec,
+  to = { type = "any", lua_type = "string|number", required = true, doc = "\"paper\", a column, or a number" },
   rel = { type = "number", min = 0 }, abs = { type = "number", min = 0 },
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
   if not opt.rel and not opt.abs then fail(path, "give rel or abs, how far apart they may be") end
   if opt.to == "paper" and not self.experiment.paper then fail(path .. ".to", "the experiment has no paper") end
-  if type(opt.to) ~= "string" and type(opt.to) ~= "number" then
-    fail(path .. ".to", "\"paper\", a column or a number belongs here, not a " .. type(opt.to))
-  end
   result.text = ("%s is close to %s (%s)"):format(opt.column, opt.to == "paper" and "the paper" or number_text(opt.to),
     opt.rel and ("%g %%"):format(100 * opt.rel) or ("%g"):format(opt.abs))
   for _, cell in ipairs(self:cells(opt.where, path)) do
@@ -390,11 +385,11 @@ end)
 
 claim("expect_that", {
   text = { type = "string", required = true, doc = "The claim in words" },
-  holds = { type = "any", required = true, doc = "A function of at, and of the rows: whether it holds, the numbers" },
+  holds = {
+    type = "any", lua_type = "function", required = true,
+    doc = "A function of at, and of the rows: whether it holds, the numbers",
+  },
 }, function(self, opt, result, path)
-  if type(opt.holds) ~= "function" then
-    fail(path .. ".holds", "a function belongs here, not a " .. type(opt.holds))
-  end
   result.text = opt.text
   local cells = self:cells(opt.where, path)
   if missing(cells, result) then return end
@@ -482,7 +477,8 @@ function M.check(experiment, all_rows, quick)
   })
   local ok, err = host.without_exit(xpcall, experiment.check, function(problem)
     if host.interrupted() then return problem end
-    return { text = error_text(problem), trace = debug.traceback("", 2):gsub("\n%s*%[C%]: in function 'xpcall'.*", "") }
+    local trace = debug.traceback("", 2):gsub("\n%s*%[C%]: in function 'xpcall'.*", "")
+    return { text = core.error_text(problem), trace = trace }
   end, t)
   if not ok then
     if not err.text then error(err, 0) end

@@ -1,6 +1,6 @@
 -- What `tessera list` says of a script that declares an experiment.
 
-local error_text = require "tessera.experiment.error_text"
+local core = require "tessera.core"
 local host = require "tessera.host"
 
 local M = {}
@@ -15,7 +15,7 @@ function M.of(path)
     ok, answer = pcall(function() return host.load_script(path)() end)
   end)
   if not in_time then return { error = ("it ran for %g s and returned nothing"):format(limit_s) } end
-  if not ok then return { error = (error_text(answer):gsub("\n.*", "")) } end
+  if not ok then return { error = (core.error_text(answer):gsub("\n.*", "")) } end
   if getmetatable(answer) ~= "tessera.Experiment" or type(answer.points) ~= "table" then return nil end
   return { doc = answer.doc, num_points = #answer.points }
 end

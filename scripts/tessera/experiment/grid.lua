@@ -2,20 +2,14 @@
 
 local core = require "tessera.core"
 local options = require "tessera.options"
+local sorted_keys = require "tessera.sorted_keys"
 
 local M = {}
 
 --- Points of one grid; an experiment of more takes days, and a list of more does not fit what a script may have.
 M.max_points = 1000000
 
-local function fail(path, text) core.raise("invalid_argument", path .. ": " .. text, path) end
-
-local function sorted_keys(fields)
-  local keys = {}
-  for key in pairs(fields) do keys[#keys + 1] = key end
-  table.sort(keys)
-  return keys
-end
+local fail = core.refuse
 
 local function check_key(key, path)
   if type(key) ~= "string" or not key:find "^[%a_][%w_]*$" then

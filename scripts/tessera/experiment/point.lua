@@ -4,7 +4,6 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local store = require "tessera.store"
-local error_text = require "tessera.experiment.error_text"
 
 local M = {}
 
@@ -24,7 +23,7 @@ local function failure(message, traceback)
 end
 
 local function handler(err)
-  local message = error_text(err)
+  local message = core.error_text(err)
   local text = debug.traceback("", 2):gsub("^\n", "")
   text = text:gsub("\n%s*%[C%]: in function 'xpcall'.*", "")
   local memory = type(err) == "table" and rawget(err, "code") == "out_of_memory"

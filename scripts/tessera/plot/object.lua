@@ -13,6 +13,7 @@ local terminal = require "tessera.terminal"
 local text = require "tessera.plot.text"
 
 local path = "ts.plot"
+local read_columns = options.reader("plot:text", { columns = { type = "integer", min = 20, max = 10000 } })
 
 local function fail(option, message)
   core.raise("invalid_argument", ("%s.%s: %s"):format(path, option, message), path .. "." .. option)
@@ -115,7 +116,7 @@ function methods.svg(plot, inside) return page_of(plot):to_string(inside) end
 function methods.text(plot, columns)
   local facts, self = terminal.facts(), state_of(plot)
   if columns ~= nil then
-    options.read({ columns = columns }, { columns = { type = "integer", min = 20, max = 10000 } }, "plot:text")
+    read_columns { columns = columns }
     facts = { columns = columns, colour = false }
   end
   return text.draw(self.data, self.opt, facts, self.why_empty)

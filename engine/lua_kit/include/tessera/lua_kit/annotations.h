@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -42,6 +43,7 @@ class Reference {
   void add(ObjectCard card);
   /// Keeps a text for as long as the reference, for option tables that are not literals.
   std::string_view keep(std::string text) { return *texts_.insert(std::move(text)).first; }
+  const OptionTable& keep(OptionTable table) { return kept_.emplace_back(std::move(table)); }
   template <class T>
   void add_object() {
     const ObjectType<T>& type = object_type<T>();
@@ -67,6 +69,7 @@ class Reference {
 
  private:
   std::set<std::string> texts_;
+  std::deque<OptionTable> kept_;
   std::map<std::string, OptionTable> tables_;
   std::map<std::string, FunctionCard> functions_;
   std::map<std::string, ObjectCard> objects_;
