@@ -128,7 +128,8 @@ solver::PlanOptions plan_options_at(lua_State* L, const lua_kit::Options& option
 int plan(lua_State* L) {
   const solver::OpenProblem problem = problem_argument(L, 1);
   const lua_kit::Options options(L, 2, plan_options(), "ts.plan");
-  const ScriptPlanners planners(L, 3, 2);
+  options.push("on_incumbent");
+  const ScriptPlanners planners(L, 3, lua_gettop(L));
   if (options.given("stages")) {
     refuse_option(options.path_of("stages"), "only planner = \"manual\" takes stages");
   }
@@ -142,6 +143,7 @@ int plan(lua_State* L) {
 /// note, or nil.
 int resolve_floor(lua_State* L) {
   const solver::OpenProblem problem = problem_argument(L, 1);
+  lua_settop(L, 3);  // nobody listens
   const ScriptPlanners planners(L, 2, 3);
   solver::PlanOptions options;
   options.stop = lua_kit::interrupt::flag();

@@ -7,6 +7,7 @@
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
@@ -17,37 +18,31 @@ using solver::NamedPlanner;
 using solver::PlanOptions;
 using solver::PlanOutcome;
 
-void set_nil(lua_State* L, const char* name) {
-  lua_pushnil(L);
-  lua_setfield(L, -2, name);
-}
-
-/// What the script gave to ts.plan, with what planning has made of it since: a shorter time limit,
-/// no news of parts.
-void push_options(lua_State* L, const lua_kit::LuaRef& given, const PlanOptions& options) {
+/// What planning asks of a planner that is a script, as ts.plan takes it: what is absent, or as it
+/// is by default, is nil.
+void push_options(lua_State* L, const PlanOptions& options, const lua_kit::LuaRef& on_incumbent) {
+  static const PlanOptions initial;
   lua_newtable(L);
-  given.push(L);
-  if (lua_istable(L, -1)) {
-    lua_kit::for_each_pair(L, -1, "ts.plan", [&] {
-      lua_pushvalue(L, -2);
-      lua_pushvalue(L, -2);
-      lua_rawset(L, -6);
-    });
-  }
-  lua_pop(L, 1);
-  for (const char* name : {"planner", "replicas", "every_candidate"}) set_nil(L, name);
-  if (!options.cutoff) set_nil(L, "cutoff");
-  if (!options.on_incumbent) set_nil(L, "on_incumbent");
-  set_number(L, "time_limit_s", options.time_limit_s.value_or(solver::kDefaultTimeLimitS));
-  if (options.gap > 0) set_number(L, "gap", options.gap);
+  for_each_field<PlanOptions>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
+    using Value = typename Field<Member, Codec>::Value;
+    if (field.get(options) == field.get(initial)) return;
+    lua_kit::push_text(L, field.spec.name);
+    lua_kit::ScriptValue<Value>::push(L, field.get(options));
+    lua_rawset(L, -3);
+  });
+  lua_pushnumber(L, options.time_limit_s.value_or(solver::kDefaultTimeLimitS));
+  lua_setfield(L, -2, "time_limit_s");
+  if (!options.on_incumbent) return;
+  on_incumbent.push(L);
+  lua_setfield(L, -2, "on_incumbent");
 }
 
 /// A planner that is a Lua function.
 class ScriptPlanner : public solver::ProblemPlanner {
  public:
   ScriptPlanner(std::string name, lua_kit::LuaFunction plan,
-                std::shared_ptr<const lua_kit::LuaRef> options)
-      : name_(std::move(name)), plan_(std::move(plan)), options_(std::move(options)) {}
+                std::shared_ptr<const lua_kit::LuaRef> on_incumbent)
+      : name_(std::move(name)), plan_(std::move(plan)), on_incumbent_(std::move(on_incumbent)) {}
 
   PlanOutcome plan(const solver::LoweredProblem& problem,
                    const PlanOptions& options) const override {
@@ -55,7 +50,7 @@ class ScriptPlanner : public solver::ProblemPlanner {
     const lua_kit::StackGuard guard(L);
     luaL_checkstack(L, 8, "a planner");
     push_problem(L, {problem, {}});
-    push_options(L, *options_, options);
+    push_options(L, options, *on_incumbent_);
     if (options.news_below) {
       lua_pushnumber(L, *options.news_below);
     } else {
@@ -68,7 +63,7 @@ class ScriptPlanner : public solver::ProblemPlanner {
  private:
   std::string name_;
   lua_kit::LuaFunction plan_;
-  std::shared_ptr<const lua_kit::LuaRef> options_;
+  std::shared_ptr<const lua_kit::LuaRef> on_incumbent_;
 };
 
 /// A heuristic that is a Lua function.
@@ -93,9 +88,9 @@ class ScriptImprover : public solver::PlanImprover {
 
 }  // namespace
 
-ScriptPlanners::ScriptPlanners(lua_State* L, int named, int options)
+ScriptPlanners::ScriptPlanners(lua_State* L, int named, int on_incumbent)
     : named_(L, named, "ts.plan.planner"),
-      options_(std::make_shared<lua_kit::LuaRef>(L, options)) {}
+      on_incumbent_(std::make_shared<lua_kit::LuaRef>(L, on_incumbent)) {}
 
 NamedPlanner ScriptPlanners::named(const std::string& name, const std::string& where) const {
   if (auto engine = solver::find_engine_planner(name)) return *engine;
@@ -109,7 +104,7 @@ NamedPlanner ScriptPlanners::named(const std::string& name, const std::string& w
   planner.name = name;
   if (lua_kit::push_field(L, entry, "plan", where)) {
     planner.planner =
-        std::make_shared<ScriptPlanner>(name, lua_kit::LuaFunction(L, -1, where), options_);
+        std::make_shared<ScriptPlanner>(name, lua_kit::LuaFunction(L, -1, where), on_incumbent_);
   }
   if (lua_kit::push_field(L, entry, "improve", where))
     planner.improver = std::make_shared<ScriptImprover>(lua_kit::LuaFunction(L, -1, where));

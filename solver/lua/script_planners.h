@@ -17,14 +17,14 @@ class ScriptPlanners : public solver::PlannerSet {
   /// @param named the function at this index: named(name, where) gives { name =, from_every_start
   /// =, plan = function(problem, options, news_below), improve = function(state, limit_s) }, either
   /// of them absent where there is none.
-  /// @param options the table at this index, or none: what the script gave to ts.plan.
-  ScriptPlanners(lua_State* L, int named, int options);
+  /// @param on_incumbent the function at this index, or nil: what the script wants to be told by.
+  ScriptPlanners(lua_State* L, int named, int on_incumbent);
 
   solver::NamedPlanner named(const std::string& name, const std::string& where) const override;
 
  private:
   lua_kit::LuaFunction named_;
-  std::shared_ptr<const lua_kit::LuaRef> options_;
+  std::shared_ptr<const lua_kit::LuaRef> on_incumbent_;
 };
 
 /// The outcome that a script's planner, or ts.plan within one, has left as its two topmost results.

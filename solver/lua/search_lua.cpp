@@ -19,6 +19,7 @@
 #include "tessera/solver/heuristic/heuristics.h"
 #include "tessera/solver/moves/plan_search.h"
 #include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/planning/planners.h"
 
 namespace tessera {
 

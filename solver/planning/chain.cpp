@@ -7,6 +7,7 @@
 
 #include "parts.h"
 #include "tessera/core/error.h"
+#include "tessera/solver/heuristic/heuristic_starts.h"
 #include "tessera/solver/plan/build_plan.h"
 
 namespace tessera::solver {

@@ -9,6 +9,7 @@
 #include "tessera/core/text.h"
 #include "tessera/solver/instance/grouping.h"
 #include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/planning/planners.h"
 #include "tessera/solver/planning/planning.h"
 
 namespace tessera::solver {

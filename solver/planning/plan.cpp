@@ -52,9 +52,9 @@ std::vector<NamedPlanner> chain_of(const std::vector<std::string>& names,
     const std::string at = names.size() > 1 ? fmt::format("{}[{}]", where, i + 1) : where;
     chain.push_back(planners.named(names[i], at));
     if (i > 0 && !chain.back().improver) {
-      refuse_chain(
-          at, fmt::format("'{}' makes plans of its own; only heuristics may follow in a chain",
-                          names[i]));
+      refuse_chain(at,
+                   fmt::format("'{}' makes plans of its own; only heuristics may follow in a chain",
+                               names[i]));
     }
   }
   const NamedPlanner& first = chain.front();

@@ -6,6 +6,7 @@
 #include "devices.h"
 #include "shapes.h"
 #include "tessera/core/rng.h"
+#include "tessera/indicator/indicator.h"
 #include "tessera/solver/problem/problem.h"
 
 namespace tessera::solver {
@@ -14,7 +15,7 @@ namespace {
 // Any model on a T4 and two V100, which may be one tensor-parallel group, priced by the roofline.
 Problem any_problem(Rng& rng) {
   Problem problem;
-  ServingProblem& serving = problem.serving.emplace();
+  ServingProblem& serving = problem.given.emplace<ServingProblem>();
   const auto shapes = tessera::testing::all_shapes();
   serving.model = shapes[static_cast<std::size_t>(
       rng.integer(0, static_cast<std::int64_t>(shapes.size()) - 1))];
@@ -24,7 +25,7 @@ Problem any_problem(Rng& rng) {
   serving.cluster.nodes = {node};
   serving.cluster.devices = {
       {tessera::testing::t4(), 0}, {tessera::testing::v100(), 0}, {tessera::testing::v100(), 0}};
-  if (rng.integer(0, 1) == 0) serving.mesh = {{1}, {2}};
+  if (rng.integer(0, 1) == 0) serving.mesh = Mesh{{1}, {2}};
   Workload& workload = serving.workload;
   workload.batch_size = rng.integer(1, 600);
   workload.prompt_tokens = workload.max_prompt_tokens = rng.integer(1, 1500);

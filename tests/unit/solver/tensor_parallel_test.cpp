@@ -113,15 +113,15 @@ Cluster cluster(const std::vector<std::pair<Device, std::size_t>>& devices) {
 TEST(Mesh, GroupsTakeDevicesInOrder) {
   const Cluster c =
       cluster({{testing::t4(), 0}, {testing::v100(), 1}, {testing::t4(), 0}, {testing::t4(), 0}});
-  const auto groups = solver::mesh_groups(c, {{2, 1}, {1}});
+  const auto groups = solver::mesh_groups(c, solver::Mesh{{2, 1}, {1}});
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[0].name, "2xT4-16G");
   EXPECT_THAT(groups[0].members, ElementsAre(ElementsAre(0, 2)));
   EXPECT_EQ(groups[1].name, "T4-16G");
   EXPECT_THAT(groups[1].members, ElementsAre(ElementsAre(3)));
   EXPECT_THAT(groups[2].members, ElementsAre(ElementsAre(1)));
-  EXPECT_EQ(solver::mesh_name(c, {{2, 1}, {1}}), "2xT4-16G + T4-16G + V100-32G");
-  EXPECT_EQ(solver::mesh_groups(c, {}).size(), 2u);
+  EXPECT_EQ(solver::mesh_name(c, solver::Mesh{{2, 1}, {1}}), "2xT4-16G + T4-16G + V100-32G");
+  EXPECT_EQ(solver::mesh_groups(c, std::nullopt).size(), 2u);
   for (const solver::Mesh& wrong :
        std::vector<solver::Mesh>{{{2, 1}}, {{1, 2}, {1}}, {{2, 2}, {1}}, {{2, 1}, {1}, {1}}}) {
     expect_error(ErrorCode::invalid_argument, {"mesh"}, [&] { solver::mesh_groups(c, wrong); });
