@@ -70,6 +70,7 @@ int refuse_argument(lua_State* L) {
 
 /// why(code, message, constraint): the second result of functions that return `nil, why`.
 int new_why(lua_State* L) {
+  lua_settop(L, 3);
   lua_kit::push_error(L, lua_kit::check_text(L, 1, "code"), lua_kit::check_text(L, 2, "message"));
   if (!lua_isnoneornil(L, 3)) {
     lua_pushvalue(L, 3);
