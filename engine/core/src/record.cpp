@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/record_options.h"
@@ -25,8 +27,18 @@ void throw_unknown_name(const std::string& path, const std::string& name,
   for (const std::string& one : known) all += (all.empty() ? "'" : ", '") + one + "'";
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: {} is not known{}; one of {} belongs here", path, quote(name),
-                          did_you_mean(name, known), all),
+                          nearest_names(name, known).empty() ? "" : did_you_mean(name, known), all),
               path);
+}
+
+std::string JsonValue<std::string>::read(const Json& json, const std::string& path,
+                                         const FieldSpec& spec) {
+  std::string text = json_string(json, path);
+  if (spec.choices == nullptr) return text;
+  const std::vector<std::string_view> known = spec.choices();
+  if (std::find(known.begin(), known.end(), text) == known.end())
+    throw_unknown_name(path, text, known);
+  return text;
 }
 
 std::string lua_source(double value) { return fmt::format("{}", value); }
@@ -34,6 +46,12 @@ std::string lua_source(double value) { return fmt::format("{}", value); }
 std::string lua_source(bool value) { return value ? "true" : "false"; }
 
 std::string lua_source(const std::string& value) { return fmt::format("\"{}\"", value); }
+
+std::string lua_source(const std::vector<std::string>& values) {
+  std::vector<std::string> sources;
+  for (const std::string& value : values) sources.push_back(lua_source(value));
+  return fmt::format("{{ {} }}", fmt::join(sources, ", "));
+}
 
 std::string lua_source(const std::vector<std::int32_t>& values) {
   return fmt::format("{{{}}}", fmt::join(values, ", "));

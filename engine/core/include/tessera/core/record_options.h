@@ -54,6 +54,7 @@ std::string lua_source(double value);
 std::string lua_source(bool value);
 std::string lua_source(const std::string& value);
 std::string lua_source(const std::vector<std::int32_t>& values);
+std::string lua_source(const std::vector<std::string>& values);
 template <NamedEnum Enum>
 std::string lua_source(Enum value) {
   return lua_source(std::string(name_of(value)));
@@ -73,8 +74,13 @@ OptionSpec option_of(const Field<Member, Codec>& field) {
                     .default_text = std::string(field.spec.default_text),
                     .min = field.spec.min,
                     .max = field.spec.max,
-                    .lua_type = field.spec.option_type};
+                    .lua_type = field.spec.option_type,
+                    .required = field.spec.as_option == AsOption::required};
   if constexpr (NamedEnum<Value>) option.choices = names_of<Value>();
+  if (field.spec.choices != nullptr) {
+    option.type = OptionType::choice;
+    option.choices = field.spec.choices();
+  }
   if constexpr (requires(Value value) { lua_source(value); }) {
     if (field.spec.as_option == AsOption::defaulted) {
       option.default_text = lua_source(field.get(typename Field<Member, Codec>::Record{}));
