@@ -135,7 +135,7 @@ const lua_kit::ObjectType<LoweredProblem>& lua_kit::object_type<LoweredProblem>(
            {"memory", "string?", "physical or llm-pq",
             [](lua_State* L, const P& p) {
               push_serving(L, p, &S::memory, [](lua_State* l, const cost::MemoryPreset& m) {
-                push_text(l, cost::to_string(m));
+                push_text(l, name_of(m));
               });
             }},
            {"kernel_set", "string?", "Kernels that the latencies assume",

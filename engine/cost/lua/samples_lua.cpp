@@ -12,7 +12,7 @@
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/read_samples.h"
-#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
@@ -25,33 +25,12 @@ using cost::OpQuery;
 constexpr double kLargest = 1e15;
 constexpr double kLongest_s = 1e6;
 
-struct NumberField {
-  const char* name;
-  double OpQuery::*member;
-  const char* alias = nullptr;  ///< the column of our CSV schema
-};
-const std::vector<NumberField>& number_fields() {
-  static const std::vector<NumberField> fields = {
-      {"m", &OpQuery::m},
-      {"n", &OpQuery::n},
-      {"k", &OpQuery::k},
-      {"batch_size", &OpQuery::batch_size, "batch"},
-      {"tokens", &OpQuery::tokens},
-      {"context_tokens", &OpQuery::context_tokens, "context"},
-      {"num_heads", &OpQuery::num_heads},
-      {"num_kv_heads", &OpQuery::num_kv_heads},
-      {"head_dim", &OpQuery::head_dim},
-      {"window", &OpQuery::window},
-      {"bytes", &OpQuery::bytes}};
-  return fields;
-}
-
 std::vector<std::string> known_keys(bool is_sample) {
   std::vector<std::string> keys = {"op",       "phase", "dtype", "kv_dtype",
                                    "bitwidth", "model", "name",  "num_devices"};
-  for (const NumberField& field : number_fields()) {
-    keys.emplace_back(field.name);
-    if (field.alias != nullptr) keys.emplace_back(field.alias);
+  for (const cost::SizeField& size : cost::size_fields()) {
+    keys.emplace_back(size.name);
+    if (std::string_view(size.column) != size.name) keys.emplace_back(size.column);
   }
   if (!is_sample) return keys;
   keys.insert(keys.end(), {"latency_s", "device", "kernel_set", "source", "fold", "predicted_s",
@@ -120,15 +99,15 @@ Op read_op(const Fields& fields, std::optional<Op> wanted) {
     if (fields.has("m")) return Op::gemm;
     return fields.has("num_heads") ? Op::attention : Op::layer;
   }
-  const auto op = cost::op_from_string(word);
+  const auto op = named<Op>(word);
   if (!op) {
-    fail(fields.where("op"), "unknown op " + quote(word) +
-                                 did_you_mean(word, {"gemm", "attention", "layer", "elementwise",
-                                                     "all_reduce", "send_recv"}));
+    const auto names = names_of<Op>();
+    fail(fields.where("op"),
+         "unknown op " + quote(word) + did_you_mean(word, {names.begin(), names.end()}));
   }
   if (wanted && *op != *wanted) {
     fail(fields.where("op"),
-         fmt::format("{} where {} belongs", quote(word), quote(cost::to_string(*wanted))));
+         fmt::format("{} where {} belongs", quote(word), quote(name_of(*wanted))));
   }
   return *op;
 }
@@ -136,18 +115,18 @@ Op read_op(const Fields& fields, std::optional<Op> wanted) {
 // A field that the op does not have would be passed over, and the answer be of something else.
 void read_sizes(const Fields& fields, OpQuery& query) {
   const std::vector<std::string>& known = cost::fields_of(query.op);
-  for (const NumberField& field : number_fields()) {
-    const bool aliased = field.alias != nullptr && fields.has(field.alias);
-    if (aliased && fields.has(field.name)) {
-      fail(fields.where(field.alias), fmt::format("the same as {}; give one", field.name));
+  for (const cost::SizeField& size : cost::size_fields()) {
+    const bool aliased = std::string_view(size.column) != size.name && fields.has(size.column);
+    if (aliased && fields.has(size.name)) {
+      fail(fields.where(size.column), fmt::format("the same as {}; give one", size.name));
     }
-    const char* name = aliased ? field.alias : field.name;
+    const char* name = aliased ? size.column : size.name;
     if (!fields.has(name)) continue;
-    if (std::find(known.begin(), known.end(), field.name) == known.end()) {
-      fail(fields.where(name), fmt::format("no field of op {}; it has {}",
-                                           quote(cost::to_string(query.op)), join(known, ", ")));
+    if (std::find(known.begin(), known.end(), size.name) == known.end()) {
+      fail(fields.where(name), fmt::format("no field of op {}; it has {}", quote(name_of(query.op)),
+                                           join(known, ", ")));
     }
-    fields.number(name, 0, kLargest, query.*field.member);
+    fields.number(name, 0, kLargest, query.*size.member);
   }
 }
 
@@ -157,7 +136,7 @@ void read_phase(const Fields& fields, OpQuery& query) {
     if (query.op != Op::attention && query.op != Op::layer) return;
     fail(fields.where("phase"), "missing; \"prefill\" or \"decode\" belongs here");
   }
-  const auto phase = cost::phase_from_string(word);
+  const auto phase = named<cost::Phase>(word);
   if (!phase) fail(fields.where("phase"), quote(word) + " is neither \"prefill\" nor \"decode\"");
   query.phase = *phase;
 }
@@ -301,12 +280,12 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
     lua_pushnumber(L, value);
     lua_setfield(L, -2, name);
   };
-  text("op", cost::to_string(query.op));
+  text("op", name_of(query.op));
   text("dtype", query.dtype);
   text("kv_dtype", query.kv_dtype);
   text("name", query.name);
   const bool layer = query.op == Op::layer;
-  if (layer || query.op == Op::attention) text("phase", cost::to_string(query.phase));
+  if (layer || query.op == Op::attention) text("phase", name_of(query.phase));
   if (layer) {
     text("model", query.model);
     number("bitwidth", query.bitwidth);
@@ -322,19 +301,12 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
 }
 
 void push_errors(lua_State* L, const cost::Errors& errors) {
-  lua_createtable(L, 0, 6);
-  const auto number = [&](const char* name, double value) {
-    lua_pushnumber(L, value);
+  lua_kit::push_value(L, errors);
+  if (errors.num_points > 0) return;
+  for (const char* name : {"median", "p90", "worst", "mean"}) {  // an error of no point is not zero
+    lua_pushnil(L);
     lua_setfield(L, -2, name);
-  };
-  number("num_points", static_cast<double>(errors.num_points));
-  lua_kit::push_text(L, errors.split);
-  lua_setfield(L, -2, "split");
-  if (errors.num_points == 0) return;  // an error of no point is not zero
-  number("median", errors.median);
-  number("p90", errors.p90);
-  number("worst", errors.worst);
-  number("mean", errors.mean);
+  }
 }
 
 }  // namespace tessera::cost_lua
