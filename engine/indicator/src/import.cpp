@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,7 +11,7 @@
 #include "tessera/core/csv.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 #include "tessera/indicator/indicator.h"
 
@@ -261,17 +262,6 @@ Indicator from_array(const Json& layers, const std::string& path) {
   return result;
 }
 
-std::vector<std::int32_t> ascending_bitwidths(const Json& json, const std::string& path) {
-  std::vector<std::int32_t> bitwidths;
-  for (const double number : json_numbers(json, path, 1, kMaxBitwidth)) {
-    if (std::floor(number) != number) fail(path, fmt::format("{} is not an integer", number));
-    if (!bitwidths.empty() && number <= bitwidths.back()) fail(path, "must ascend, each once");
-    bitwidths.push_back(static_cast<std::int32_t>(number));
-  }
-  if (bitwidths.empty()) fail(path, "is empty");
-  return bitwidths;
-}
-
 // [layer][bitwidth], as omega is.
 std::vector<double> cells_of(const Json& layers, const std::string& path,
                              const Indicator& indicator) {
@@ -294,21 +284,9 @@ std::vector<double> cells_of(const Json& layers, const std::string& path,
 Indicator from_object(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   Indicator result;
-  result.kind = fields.text("kind", "imported");
-  result.variant = fields.text("variant", "");
-  result.overhead_s = fields.number("overhead_s", 0, 1e12, 0);
-  result.weights_s = fields.number("weights_s", 0, 1e12, 0);
-  result.statistics_s = fields.number("statistics_s", 0, 1e12, 0);
-  result.source = fields.text("source", path);
-  const std::string provenance =
-      fields.text("provenance", std::string(to_string(Provenance::modelled)));
-  const std::optional<Provenance> known = provenance_from_string(provenance);
-  if (!known) {
-    fail(fields.path_of("provenance"),
-         fmt::format("{} is none of measured, fitted, published, modelled", quote(provenance)));
-  }
-  result.provenance = *known;
-  result.bitwidths = ascending_bitwidths(fields.at("bitwidths"), fields.path_of("bitwidths"));
+  result.kind = "imported";
+  result.source = path;
+  read_fields(fields, result);
   const Json& omega = fields.at("omega");
   check_num_layers(omega, fields.path_of("omega"));
   result.num_layers = omega.size();
@@ -337,6 +315,18 @@ bool ends_with(std::string_view text, std::string_view end) {
 
 }  // namespace
 
+Json AscendingBitwidths::write(const std::vector<std::int32_t>& bitwidths) { return bitwidths; }
+
+std::vector<std::int32_t> AscendingBitwidths::read(const Json& json, const std::string& path,
+                                                   const FieldSpec& spec) {
+  std::vector<std::int32_t> bitwidths = json_integers(
+      json, path, static_cast<std::int32_t>(spec.min), static_cast<std::int32_t>(spec.max));
+  if (bitwidths.empty()) fail(path, "is empty");
+  const auto falls = std::adjacent_find(bitwidths.begin(), bitwidths.end(), std::greater_equal<>());
+  if (falls != bitwidths.end()) fail(path, "must ascend, each once");
+  return bitwidths;
+}
+
 Indicator read_indicator(const std::string& path, const std::string& model) {
   const std::string content = read_file(path);
   const std::size_t first = content.find_first_not_of(" \t\r\n");
@@ -355,15 +345,7 @@ Indicator indicator_from_json(const Json& json, const std::string& path) {
 }
 
 Json to_json(const Indicator& indicator) {
-  Json json;
-  json["kind"] = indicator.kind;
-  json["variant"] = indicator.variant;
-  json["provenance"] = std::string(to_string(indicator.provenance));
-  json["overhead_s"] = indicator.overhead_s;
-  json["weights_s"] = indicator.weights_s;
-  json["statistics_s"] = indicator.statistics_s;
-  json["source"] = indicator.source;
-  json["bitwidths"] = indicator.bitwidths;
+  Json json = json_of(indicator);
   json["omega"] = rows_of(indicator.omega, indicator.bitwidths.size());
   if (!indicator.standard_error.empty()) {
     json["standard_error"] = rows_of(indicator.standard_error, indicator.bitwidths.size());

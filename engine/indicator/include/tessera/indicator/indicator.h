@@ -8,6 +8,7 @@
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/provenance.h"
+#include "tessera/core/record.h"
 
 namespace tessera::indicator {
 
@@ -15,8 +16,8 @@ inline constexpr std::int32_t kMaxBitwidth = 32;
 
 /// How much quality a layer loses at a bitwidth: omega[layer][bit] >= 0, raw (not normalised).
 struct Indicator {
-  std::string kind;     ///< "constant", "random", "variance", "hessian", "gptq_error", "measured",
-                        ///< "imported"
+  std::string kind;     ///< "constant", "random", "variance", "hessian", "gptq_error",
+                        ///< "measured", "imported"
   std::string variant;  ///< where a kind has several
   std::vector<std::int32_t> bitwidths;  ///< ascending
   std::vector<double> omega;            ///< [num_layers * bitwidths.size()]
@@ -35,6 +36,62 @@ struct Indicator {
   std::optional<double> standard_error_at(std::size_t layer, std::int32_t bitwidth) const;
   bool has(std::int32_t bitwidth) const;
 };
+
+/// Bitwidths of files: ascending, each once, at least one.
+struct AscendingBitwidths {
+  static Json write(const std::vector<std::int32_t>& bitwidths);
+  static std::vector<std::int32_t> read(const Json& json, const std::string& path,
+                                        const FieldSpec& spec);
+};
+
+}  // namespace tessera::indicator
+
+namespace tessera {
+
+template <>
+struct Fields<indicator::Indicator> {
+  using Indicator = indicator::Indicator;
+  static constexpr auto list = std::tuple{
+      field<&Indicator::kind>(
+          {.name = "kind",
+           .doc = "constant, random, variance, hessian, gptq_error, measured or imported",
+           .in_file = InFile::defaulted}),
+      field<&Indicator::variant>(
+          {.name = "variant", .doc = "Which form of its kind", .in_file = InFile::defaulted}),
+      field<&Indicator::num_layers, NotInFiles>({.name = "num_layers", .doc = "Layers it covers"}),
+      field<&Indicator::provenance>({.name = "provenance",
+                                     .doc = "measured, fitted, published or modelled",
+                                     .in_file = InFile::defaulted}),
+      field<&Indicator::overhead_s>({.name = "overhead_s",
+                                     .doc = "Time it took to obtain",
+                                     .unit = "s",
+                                     .min = 0,
+                                     .max = 1e12,
+                                     .in_file = InFile::defaulted}),
+      field<&Indicator::weights_s>({.name = "weights_s",
+                                    .doc = "Of it, time over the weights",
+                                    .unit = "s",
+                                    .min = 0,
+                                    .max = 1e12,
+                                    .in_file = InFile::defaulted}),
+      field<&Indicator::statistics_s>({.name = "statistics_s",
+                                       .doc = "Of it, time over the statistics of the inputs",
+                                       .unit = "s",
+                                       .min = 0,
+                                       .max = 1e12,
+                                       .in_file = InFile::defaulted}),
+      field<&Indicator::source>(
+          {.name = "source", .doc = "Where it comes from", .in_file = InFile::defaulted}),
+      field<&Indicator::bitwidths, indicator::AscendingBitwidths>(
+          {.name = "bitwidths",
+           .doc = "Bitwidths it covers",
+           .min = 1,
+           .max = indicator::kMaxBitwidth})};
+};
+
+}  // namespace tessera
+
+namespace tessera::indicator {
 
 /// Without values yet; room for all.
 /// @throws Error{invalid_argument, out_of_range} for no layers, no bitwidths, one given twice or
