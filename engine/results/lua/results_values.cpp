@@ -1,87 +1,49 @@
 #include "results_values.h"
 
-#include "tessera/lua_kit/value.h"
+#include "tessera/lua_kit/record.h"
 
 namespace tessera::results_lua {
 
-using lua_kit::push_text;
+using lua_kit::set_fields;
+using lua_kit::set_value;
 using results::Origin;
 using results::Row;
 using results::Run;
 
-void set_text(lua_State* L, const char* field, const std::string& text) {
-  push_text(L, text);
-  lua_setfield(L, -2, field);
-}
-
-void set_json(lua_State* L, const char* field, const Json& value) {
-  lua_kit::push_json(L, value);
-  lua_setfield(L, -2, field);
-}
-
-void set_number(lua_State* L, const char* field, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, field);
-}
-
-namespace {
-
-void set_short_origin(lua_State* L, const Origin& origin) {
-  set_text(L, "script_hash", origin.script_hash);
-  set_text(L, "git_commit", origin.git_commit);
-  set_number(L, "seed", static_cast<double>(origin.seed));
-}
-
-void set_origin(lua_State* L, const Origin& origin) {
-  set_short_origin(L, origin);
-  set_json(L, "machine", origin.machine);
-  set_json(L, "build", origin.build);
-}
-
-}  // namespace
-
 void push_run(lua_State* L, const Run& run) {
   lua_createtable(L, 0, 18);
-  set_number(L, "id", static_cast<double>(run.id));
-  set_text(L, "experiment", run.spec.experiment);
-  set_text(L, "script_path", run.spec.script_path);
-  set_origin(L, run.spec.origin);
-  lua_pushboolean(L, run.spec.quick);
-  lua_setfield(L, -2, "quick");
-  set_text(L, "shard", run.spec.shard);
-  set_json(L, "declaration", run.spec.declaration);
-  set_number(L, "created_at", run.created_at);
-  set_number(L, "changed_at", run.changed_at);
-  set_number(L, "num_points", static_cast<double>(run.num_points));
-  set_number(L, "num_failed", static_cast<double>(run.num_failed));
-  set_json(L, "claims", run.claims);
+  set_fields(L, run);
+  set_fields(L, run.spec);
+  set_fields(L, run.spec.origin);
 }
 
 void push_row(lua_State* L, const Row& row) {
   lua_kit::push_json(L, row.columns);
-  set_json(L, "point", row.point);
-  set_text(L, "status", row.status);
-  if (row.error) set_text(L, "error", *row.error);
+  set_value(L, "point", row.point);
+  set_value(L, "status", row.status);
+  set_value(L, "error", row.error);
 }
 
 void push_meta(lua_State* L, const Row& row, const Origin& of_run, int machine) {
   lua_createtable(L, 0, 12);
   if (row.origin) {
-    set_origin(L, *row.origin);
+    set_fields(L, *row.origin);
   } else {
-    set_short_origin(L, of_run);
+    set_value(L, "script_hash", of_run.script_hash);
+    set_value(L, "git_commit", of_run.git_commit);
+    set_value(L, "seed", of_run.seed);
     lua_pushvalue(L, machine);
     lua_setfield(L, -2, "machine");
     lua_pushvalue(L, machine + 1);
     lua_setfield(L, -2, "build");
   }
-  set_number(L, "started_at", row.started_at);
-  set_number(L, "duration_s", row.duration_s);
-  set_json(L, "inputs", row.inputs);
-  if (!row.provenance.empty()) set_text(L, "provenance", row.provenance);
-  if (row.error_ratio) set_number(L, "error_ratio", *row.error_ratio);
-  if (!row.traceback.empty()) set_text(L, "traceback", row.traceback);
-  if (!row.log.empty()) set_text(L, "log", row.log);
+  set_value(L, "started_at", row.started_at);
+  set_value(L, "duration_s", row.duration_s);
+  set_value(L, "inputs", row.inputs);
+  set_value(L, "error_ratio", row.error_ratio);
+  if (!row.provenance.empty()) set_value(L, "provenance", row.provenance);
+  if (!row.traceback.empty()) set_value(L, "traceback", row.traceback);
+  if (!row.log.empty()) set_value(L, "log", row.log);
 }
 
 }  // namespace tessera::results_lua

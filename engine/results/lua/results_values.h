@@ -1,16 +1,11 @@
 #pragma once
 
 #include <lua.hpp>
-#include <string>
 
 #include "tessera/results/store.h"
 
-/// What is stored, as Lua tables. All push one value, or set a field of the table on top.
+/// What is stored, as Lua tables. All push one value.
 namespace tessera::results_lua {
-
-void set_text(lua_State* L, const char* field, const std::string& text);
-void set_json(lua_State* L, const char* field, const Json& value);
-void set_number(lua_State* L, const char* field, double value);
 
 /// All of it but the script's text.
 void push_run(lua_State* L, const results::Run& run);
