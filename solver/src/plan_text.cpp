@@ -164,7 +164,7 @@ std::string describe(const Plan& plan) {
                         format_seconds(plan.latency_s), plan.throughput_tok_s, plan.mean_bitwidth,
                         format_number(plan.omega, 4))) +
       "\n";
-  text += fmt::format("  latencies are {}{}\n", to_string(plan.provenance),
+  text += fmt::format("  latencies are {}{}\n", name_of(plan.provenance),
                       plan.error ? fmt::format(", held-out error {:.1f} %", 100 * *plan.error)
                                  : why_no_error(plan));
   text += describe_candidates(plan);

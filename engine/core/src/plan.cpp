@@ -225,7 +225,7 @@ Json to_json(const Plan& plan) {
   json["throughput_tok_s"] = plan.throughput_tok_s;
   json["omega"] = plan.omega;
   json["mean_bitwidth"] = plan.mean_bitwidth;
-  json["provenance"] = to_string(plan.provenance);
+  json["provenance"] = name_of(plan.provenance);
   json["error"] = optional_json(plan.error);
   Json stages = Json::array();
   for (const PlanStage& stage : plan.stages) stages.push_back(to_json(stage));
@@ -270,7 +270,7 @@ Plan plan_from_json(const Json& json, const std::string& path) {
   plan.omega = fields.number("omega", -kHuge, kHuge);
   plan.mean_bitwidth = fields.number("mean_bitwidth", 0, 64);
   const std::string provenance = fields.text("provenance");
-  if (const auto known = provenance_from_string(provenance)) {
+  if (const auto known = named<Provenance>(provenance)) {
     plan.provenance = *known;
   } else {
     throw Error(ErrorCode::invalid_argument,

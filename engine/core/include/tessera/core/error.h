@@ -22,8 +22,6 @@ enum class ErrorCode {
   internal,          ///< a defect of ours
 };
 
-std::string_view to_string(ErrorCode code);
-
 template <>
 inline constexpr auto kEnumNames<ErrorCode> =
     enum_names<ErrorCode>({{ErrorCode::invalid_argument, "invalid_argument"},

@@ -9,9 +9,6 @@ namespace tessera {
 /// Where a number comes from. Ordered from the strongest to the weakest claim.
 enum class Provenance { measured, fitted, published, modelled };
 
-std::string_view to_string(Provenance provenance);
-std::optional<Provenance> provenance_from_string(std::string_view name);
-
 template <>
 inline constexpr auto kEnumNames<Provenance> =
     enum_names<Provenance>({{Provenance::measured, "measured"},
