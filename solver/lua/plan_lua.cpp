@@ -205,7 +205,7 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
            {"mean_bitwidth", "number", "Over the layers (bits)",
             push_summary<&solver::PlanSummary::mean_bitwidth>},
            {"provenance", "string", "Of the latencies: measured, fitted, published or modelled",
-            [](lua_State* L, const Plan& p) { push_text(L, to_string(summary_of(p).provenance)); }},
+            [](lua_State* L, const Plan& p) { push_text(L, name_of(summary_of(p).provenance)); }},
            {"error", "number?", "Held-out relative error of the latency, where known",
             [](lua_State* L, const Plan& p) { push_optional(L, summary_of(p).error); }},
            {"stages", "tessera.Stage[]", "In pipeline order; none where there are replicas",

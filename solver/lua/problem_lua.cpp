@@ -149,7 +149,7 @@ const lua_kit::ObjectType<OpenProblem>& lua_kit::object_type<OpenProblem>() {
            {"quality", "table?", "The quality floor", push_quality},
            {"memory", "string?", "physical or llm-pq",
             [](lua_State* L, const P& p) {
-              push_serving(L, p, [&](const S& s) { push_text(L, cost::to_string(s.memory)); });
+              push_serving(L, p, [&](const S& s) { push_text(L, name_of(s.memory)); });
             }},
            {"kernel_set", "string?", "Kernels that the latencies assume",
             [](lua_State* L, const P& p) {

@@ -145,7 +145,7 @@ Json file_of(const PlanSummary& plan, const PipelinePlan& pipeline) {
   json["throughput_tok_s"] = plan.throughput_tok_s;
   json["omega"] = plan.omega;
   json["mean_bitwidth"] = plan.mean_bitwidth;
-  json["provenance"] = to_string(plan.provenance);
+  json["provenance"] = name_of(plan.provenance);
   json["error"] = optional_json(plan.error);
   Json stages = Json::array();
   for (const PlanStage& stage : pipeline.stages) stages.push_back(to_json(stage));
@@ -197,7 +197,7 @@ PlanStatus status_from_json(JsonFields& fields, const std::string& path) {
 
 Provenance provenance_from_json(JsonFields& fields, const std::string& path) {
   const std::string provenance = fields.text("provenance");
-  if (const auto known = provenance_from_string(provenance)) return *known;
+  if (const auto known = named<Provenance>(provenance)) return *known;
   throw Error(ErrorCode::invalid_argument, path + ": provenance '" + provenance + "' is not known",
               path);
 }

@@ -78,8 +78,8 @@ class Origin {
       if (const auto* profiled = dynamic_cast<const cost::ProfiledModel*>(&model)) {
         const auto prediction = profiled->layer(layer, bitwidth, serving_.kv_bitwidth, unit);
         if (prediction.outside) {
-          outside_.insert(fmt::format("{}, {} bit {}: {}", stage.device, bitwidth,
-                                      cost::to_string(phase), *prediction.outside));
+          outside_.insert(fmt::format("{}, {} bit {}: {}", stage.device, bitwidth, name_of(phase),
+                                      *prediction.outside));
         }
       }
     }

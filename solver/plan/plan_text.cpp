@@ -145,7 +145,7 @@ std::string counted(std::size_t count, const std::string& what) {
 std::string size_of(const PipelinePlan& plan) { return counted(plan.stages.size(), "stage"); }
 std::string size_of(const ReplicatedPlan& plan) { return counted(plan.replicas.size(), "replica"); }
 
-std::string name_of(const Problem& problem) {
+std::string title_of(const Problem& problem) {
   const ServingProblem* serving = problem.serving();
   if (serving == nullptr) return problem.instance_file()->path;
   return fmt::format("{} on {}", serving->model.name, serving->cluster.name);
@@ -197,7 +197,7 @@ std::string summarise(const Plan& plan) {
 std::string describe(const Plan& plan) {
   const PlanSummary& p = summary_of(plan);
   std::string text =
-      fmt::format("Plan for {} by {}: {}, {} ({})\n", name_of(p.problem.problem()), p.planner,
+      fmt::format("Plan for {} by {}: {}, {} ({})\n", title_of(p.problem.problem()), p.planner,
                   status_word(p.status), proof(p), format_seconds(p.solve_s));
   text += std::visit([](const auto& one) { return describe_parts(one); }, plan);
   text +=
@@ -207,7 +207,7 @@ std::string describe(const Plan& plan) {
                         format_number(p.omega, 4))) +
       "\n";
   text += fmt::format(
-      "  latencies are {}{}\n", to_string(p.provenance),
+      "  latencies are {}{}\n", name_of(p.provenance),
       p.error ? fmt::format(", held-out error {:.1f} %", 100 * *p.error) : why_no_error(p));
   text += describe_candidates(p);
   for (const std::string& note : p.notes) text += "  note: " + note + "\n";

@@ -20,7 +20,7 @@ std::optional<Mesh> normalised(const Mesh& mesh) {
 }
 
 // "2xT4-16G+1xV100-32G"
-std::string name_of(const Cluster& cluster) {
+std::string title_of(const Cluster& cluster) {
   std::vector<std::string> order;
   std::map<std::string, int> counts;
   for (const ClusterDevice& slot : cluster.devices) {
@@ -42,7 +42,7 @@ Cluster part_of(const Cluster& whole, const std::vector<std::size_t>& devices) {
     slot.node_index = it->second;
     part.devices.push_back(slot);
   }
-  part.name = name_of(part);
+  part.name = title_of(part);
   return part;
 }
 

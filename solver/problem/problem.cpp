@@ -23,7 +23,7 @@ Json serving_to_json(const ServingProblem& serving) {
     whole["device"] = to_json(profile->device);  // a saved plan needs no data folder
     json["profiles"].push_back(std::move(whole));
   }
-  json["memory"] = cost::to_string(serving.memory);
+  json["memory"] = name_of(serving.memory);
   json["kv_bitwidth"] = static_cast<double>(serving.kv_bitwidth);  // files have it as 16.0
   for (const auto& [bitwidth, omega] : serving.kv_omega) {
     json["kv_omega"][std::to_string(bitwidth)] = omega;

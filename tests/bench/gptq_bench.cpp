@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
       const auto q = quant::quantise(test::view(weight), {.bitwidth = 4, .act_order = kOrders[i]},
                                      quant::Method::gptq, &inputs, threads);
       std::printf("act_order %s: output error %.3f of round-to-nearest\n",
-                  quant::to_string(kOrders[i]).data(), *q.output_error / *q.rtn_output_error);
+                  name_of(kOrders[i]).data(), *q.output_error / *q.rtn_output_error);
     });
   }
   const double peak = peak_mib();

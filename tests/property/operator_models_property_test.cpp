@@ -49,7 +49,7 @@ Json any_variant(Phase phase) {
 
 std::unique_ptr<OpModel> any_attention(Phase phase) {
   const Json coefficients = {{"dtype", *rc::gen::element<std::string>("bfloat16", "fp8")},
-                             {"phase", to_string(phase)},
+                             {"phase", name_of(phase)},
                              {"variants", Json::array({any_variant(phase)})}};
   const Device device = *rc::gen::element(t4(), v100(), a100(), h200());
   return find_fit_method(Op::attention, "operator").read(device, coefficients, "any");
@@ -99,7 +99,7 @@ RC_GTEST_PROP(LayerOperatorProperty, NeverFallsWithWork, ()) {
     terms[name] = real(0.01, 5);
   }
   const Json coefficients = {
-      {"phase", to_string(phase)}, {"attention", real(0, 4)}, {"terms", terms}};
+      {"phase", name_of(phase)}, {"attention", real(0, 4)}, {"terms", terms}};
   const Device device = *rc::gen::element(t4(), v100(), a100(), h200());
   const auto model = find_fit_method(Op::layer, "operator").read(device, coefficients, "any");
   const ModelShape shape = *rc::gen::elementOf(all_shapes());

@@ -18,7 +18,7 @@ inline void expect_error(ErrorCode code, const std::vector<std::string>& parts,
     body();
     ADD_FAILURE() << "no error; one about '" << (parts.empty() ? "" : parts[0]) << "' was due";
   } catch (const Error& e) {
-    EXPECT_EQ(to_string(e.code()), to_string(code)) << e.what();
+    EXPECT_EQ(name_of(e.code()), name_of(code)) << e.what();
     for (const std::string& part : parts) EXPECT_THAT(e.what(), ::testing::HasSubstr(part));
   }
 }

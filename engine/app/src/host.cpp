@@ -213,7 +213,7 @@ ExitStatus Host::run_file(const std::string& path) {
   try {
     load_script(L_, path);
   } catch (const Error& error) {
-    print_error({std::string(to_string(error.code())), error.message(), error.where()});
+    print_error({std::string(name_of(error.code())), error.message(), error.where()});
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
@@ -224,7 +224,7 @@ ExitStatus Host::run_code(const std::string& code) {
   try {
     load_text(L_, code, "=(command line)");
   } catch (const Error& error) {
-    print_error({std::string(to_string(error.code())), error.message()});
+    print_error({std::string(name_of(error.code())), error.message()});
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);

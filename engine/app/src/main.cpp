@@ -201,7 +201,7 @@ int run_main(int argc, char** argv) {
     write_text(stderr, fmt::format("tessera: {}\nTry 'tessera help'.\n", usage.message));
     return usage.status;
   } catch (const Error& error) {
-    print_error({std::string(to_string(error.code())), error.message(), error.where(), "", "", ""});
+    print_error({std::string(name_of(error.code())), error.message(), error.where(), "", "", ""});
   } catch (const std::bad_alloc&) {
     print_out_of_memory();
   } catch (const std::exception& error) {

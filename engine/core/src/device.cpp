@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "tessera/core/cluster.h"
@@ -16,7 +17,7 @@
 namespace tessera {
 namespace {
 
-constexpr const char* kDtypes[] = {"fp16", "fp32", "bf16", "int8", "fp8", "int4"};
+constexpr std::string_view kDtypes[] = {"fp16", "fp32", "bf16", "int8", "fp8", "int4"};
 
 // The memory may be given as memory_mib (as nvidia-smi prints it) or memory_gib instead.
 void read_memory_units(JsonFields& fields, const std::string& path, Device& device) {
@@ -45,6 +46,8 @@ void read_memory_units(JsonFields& fields, const std::string& path, Device& devi
 
 }  // namespace
 
+std::vector<std::string_view> flop_dtypes() { return {std::begin(kDtypes), std::end(kDtypes)}; }
+
 Json FlopRates::write(const std::map<std::string, double>& flop_per_s) {
   Json rates = Json::object();
   for (const auto& [dtype, rate] : flop_per_s) rates[dtype] = rate;
@@ -56,9 +59,9 @@ std::map<std::string, double> FlopRates::read(const Json& json, const std::strin
   JsonFields rates(json, path);
   rates.at("fp16");
   std::map<std::string, double> flop_per_s;
-  for (const char* dtype : kDtypes) {
-    if (const auto rate = rates.optional_number(dtype, spec.min, spec.max))
-      flop_per_s[dtype] = *rate;
+  for (const std::string_view dtype : kDtypes) {
+    if (const auto rate = rates.optional_number(dtype.data(), spec.min, spec.max))
+      flop_per_s[std::string(dtype)] = *rate;
   }
   rates.finish();
   return flop_per_s;

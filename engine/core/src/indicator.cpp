@@ -4,20 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 
 namespace tessera {
 namespace {
-
-[[noreturn]] void refuse_indicator(const std::string& path, const std::string& problem) {
-  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
-}
 
 // Where a layer and a bitwidth stand in omega.
 std::size_t cell_of(const Indicator& indicator, std::size_t layer, std::int32_t bitwidth) {
@@ -44,8 +40,7 @@ std::int32_t bitwidth_of_key(const std::string& key, const std::string& path) {
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), value);
   if (error != std::errc() || end != key.data() + key.size() || value < 1 ||
       value > kMaxIndicatorBitwidth) {
-    refuse_indicator(path, fmt::format("the key {} is no bitwidth in [1, {}]", quote(key),
-                                       kMaxIndicatorBitwidth));
+    refuse(path, "the key {} is no bitwidth in [1, {}]", quote(key), kMaxIndicatorBitwidth);
   }
   return value;
 }
@@ -53,8 +48,7 @@ std::int32_t bitwidth_of_key(const std::string& key, const std::string& path) {
 void check_num_layers(const Json& layers, const std::string& path) {
   if (!layers.is_array() || layers.empty() ||
       layers.size() > static_cast<std::size_t>(kMaxIndicatorLayers)) {
-    refuse_indicator(path,
-                     fmt::format("an array of 1 to {} layers is needed", kMaxIndicatorLayers));
+    refuse(path, "an array of 1 to {} layers is needed", kMaxIndicatorLayers);
   }
 }
 
@@ -65,18 +59,18 @@ Indicator from_array(const Json& layers, const std::string& path) {
   for (const Json& layer : layers) {
     const std::string where = fmt::format("{}: layer {}", path, rows.size());
     if (!layer.is_object())
-      refuse_indicator(where, "an object such as { \"4\": 0.1, \"8\": 0.01 } is needed");
+      refuse(where, "an object such as { \"4\": 0.1, \"8\": 0.01 } is needed");
     JsonFields fields(layer, where);
     std::map<std::int32_t, double>& row = rows.emplace_back();
     for (const auto& [key, value] : layer.items()) {
       const std::int32_t bitwidth = bitwidth_of_key(key, where);
       if (!row.emplace(bitwidth, fields.number(key.c_str(), 0, kMaxIndicatorOmega)).second) {
-        refuse_indicator(where, fmt::format("{} bits are given twice", bitwidth));
+        refuse(where, "{} bits are given twice", bitwidth);
       }
       bitwidths.insert(bitwidth);
     }
   }
-  if (bitwidths.empty()) refuse_indicator(path, "no bitwidths");
+  if (bitwidths.empty()) refuse(path, "no bitwidths");
   Indicator result;
   result.kind = "imported";
   result.num_layers = rows.size();
@@ -86,9 +80,7 @@ Indicator from_array(const Json& layers, const std::string& path) {
     for (const std::int32_t bitwidth : result.bitwidths) {
       const auto it = rows[layer].find(bitwidth);
       if (it == rows[layer].end()) {
-        refuse_indicator(
-            path, fmt::format("layer {} has no value for {} bits, other layers have one", layer,
-                              bitwidth));
+        refuse(path, "layer {} has no value for {} bits, other layers have one", layer, bitwidth);
       }
       result.omega.push_back(it->second);
     }
@@ -96,32 +88,18 @@ Indicator from_array(const Json& layers, const std::string& path) {
   return result;
 }
 
-std::vector<std::int32_t> ascending_bitwidths(const Json& json, const std::string& path) {
-  std::vector<std::int32_t> bitwidths;
-  for (const double number : json_numbers(json, path, 1, kMaxIndicatorBitwidth)) {
-    if (std::floor(number) != number)
-      refuse_indicator(path, fmt::format("{} is not an integer", number));
-    if (!bitwidths.empty() && number <= bitwidths.back())
-      refuse_indicator(path, "must ascend, each once");
-    bitwidths.push_back(static_cast<std::int32_t>(number));
-  }
-  if (bitwidths.empty()) refuse_indicator(path, "is empty");
-  return bitwidths;
-}
-
 // [layer][bitwidth], as omega is.
 std::vector<double> cells_of(const Json& layers, const std::string& path,
                              const Indicator& indicator) {
   if (!layers.is_array() || layers.size() != indicator.num_layers) {
-    refuse_indicator(path, fmt::format("an array of {} layers is needed", indicator.num_layers));
+    refuse(path, "an array of {} layers is needed", indicator.num_layers);
   }
   std::vector<double> cells;
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     const std::string where = fmt::format("{}[{}]", path, layer);
     const std::vector<double> values = json_numbers(layers[layer], where, 0, kMaxIndicatorOmega);
     if (values.size() != indicator.bitwidths.size()) {
-      refuse_indicator(where, fmt::format("{} values for {} bitwidths", values.size(),
-                                          indicator.bitwidths.size()));
+      refuse(where, "{} values for {} bitwidths", values.size(), indicator.bitwidths.size());
     }
     cells.insert(cells.end(), values.begin(), values.end());
   }
@@ -131,22 +109,9 @@ std::vector<double> cells_of(const Json& layers, const std::string& path,
 Indicator from_object(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   Indicator result;
-  result.kind = fields.text("kind", "imported");
-  result.variant = fields.text("variant", "");
-  result.overhead_s = fields.number("overhead_s", 0, 1e12, 0);
-  result.weights_s = fields.number("weights_s", 0, 1e12, 0);
-  result.statistics_s = fields.number("statistics_s", 0, 1e12, 0);
-  result.source = fields.text("source", path);
-  const std::string provenance =
-      fields.text("provenance", std::string(to_string(Provenance::modelled)));
-  const std::optional<Provenance> known = provenance_from_string(provenance);
-  if (!known) {
-    refuse_indicator(
-        fields.path_of("provenance"),
-        fmt::format("{} is none of measured, fitted, published, modelled", quote(provenance)));
-  }
-  result.provenance = *known;
-  result.bitwidths = ascending_bitwidths(fields.at("bitwidths"), fields.path_of("bitwidths"));
+  result.kind = "imported";
+  result.source = path;
+  read_fields(fields, result);
   const Json& omega = fields.at("omega");
   check_num_layers(omega, fields.path_of("omega"));
   result.num_layers = omega.size();
@@ -171,6 +136,18 @@ Json rows_of(const std::vector<double>& cells, std::size_t width) {
 
 }  // namespace
 
+Json AscendingBitwidths::write(const std::vector<std::int32_t>& bitwidths) { return bitwidths; }
+
+std::vector<std::int32_t> AscendingBitwidths::read(const Json& json, const std::string& path,
+                                                   const FieldSpec& spec) {
+  std::vector<std::int32_t> bitwidths = json_integers(
+      json, path, static_cast<std::int32_t>(spec.min), static_cast<std::int32_t>(spec.max));
+  if (bitwidths.empty()) refuse(path, "is empty");
+  const auto falls = std::adjacent_find(bitwidths.begin(), bitwidths.end(), std::greater_equal<>());
+  if (falls != bitwidths.end()) refuse(path, "must ascend, each once");
+  return bitwidths;
+}
+
 double Indicator::at(std::size_t layer, std::int32_t bitwidth) const {
   return omega[cell_of(*this, layer, bitwidth)];
 }
@@ -190,15 +167,7 @@ Indicator indicator_from_json(const Json& json, const std::string& path) {
 }
 
 Json to_json(const Indicator& indicator) {
-  Json json;
-  json["kind"] = indicator.kind;
-  json["variant"] = indicator.variant;
-  json["provenance"] = std::string(to_string(indicator.provenance));
-  json["overhead_s"] = indicator.overhead_s;
-  json["weights_s"] = indicator.weights_s;
-  json["statistics_s"] = indicator.statistics_s;
-  json["source"] = indicator.source;
-  json["bitwidths"] = indicator.bitwidths;
+  Json json = json_of(indicator);
   json["omega"] = rows_of(indicator.omega, indicator.bitwidths.size());
   if (!indicator.standard_error.empty()) {
     json["standard_error"] = rows_of(indicator.standard_error, indicator.bitwidths.size());

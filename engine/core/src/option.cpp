@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "tessera/core/error.h"
 #include "tessera/core/units.h"
 
 namespace tessera {
@@ -11,6 +15,18 @@ const OptionSpec* OptionTable::find(std::string_view option) const {
     if (spec.name == option) return &spec;
   }
   return nullptr;
+}
+
+OptionTable OptionTable::with(std::string_view behind, std::vector<OptionSpec> more) const {
+  OptionTable wider = *this;
+  const auto place = std::find_if(wider.options.begin(), wider.options.end(),
+                                  [&](const OptionSpec& spec) { return spec.name == behind; });
+  if (place == wider.options.end()) {
+    throw Error(ErrorCode::internal, fmt::format("the option table {} has no '{}'", name, behind));
+  }
+  wider.options.insert(place + 1, std::make_move_iterator(more.begin()),
+                       std::make_move_iterator(more.end()));
+  return wider;
 }
 
 std::string describe_range(const OptionSpec& spec) {

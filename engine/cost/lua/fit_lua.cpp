@@ -6,9 +6,8 @@
 #include "cost_lua.h"
 #include "samples_lua.h"
 #include "tessera/core/error.h"
-#include "tessera/core/units.h"
 #include "tessera/cost/fit.h"
-#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
@@ -17,58 +16,32 @@ namespace {
 
 constexpr std::size_t kFewSamples = 40;  ///< up to here, one is left out at a time
 
-std::vector<OptionSpec> common_options() {
-  return {{.name = "device",
-           .type = OptionType::table,
-           .doc = "Device that was measured, or its name",
-           .lua_type = "tessera.Device|string|table",
-           .required = true},
-          {.name = "kernel_set",
-           .type = OptionType::text,
-           .doc = "Kernels that were measured",
-           .default_text = "\"modern\""},
-          {.name = "samples",
-           .type = OptionType::table,
-           .doc = "Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, "
-                  "batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table "
-                  "that ts.read_profile_data reads",
-           .lua_type = "table[]|string",
-           .required = true},
-          {.name = "method",
-           .type = OptionType::text,
-           .doc = "How to fit: operator, regression, table, ...; auto takes what predicts held-out "
-                  "points best",
-           .default_text = "\"auto\""},
-          {.name = "hold_out",
-           .type = OptionType::text_list,
-           .doc = "Fields that are held out together, as {\"n\", \"k\"}; default: every point",
-           .lua_type = "string[]"},
-          {.name = "folds",
-           .type = OptionType::integer,
-           .doc = "Folds of the held-out error; 0 leaves one out at a time; default: 0 for few "
-                  "samples, else 5",
-           .min = 0,
-           .max = 1e6},
-          {.name = "seed",
-           .type = OptionType::integer,
-           .doc = "Deals the points to folds",
-           .default_text = "0",
-           .min = 0,
-           .max = kMaxExactInteger},
-          {.name = "source",
-           .type = OptionType::text,
-           .doc = "Where the points come from; default: as the first says"}};
+OptionTable with_common_options(OptionTable table) {
+  table.options = {
+      {.name = "device",
+       .type = OptionType::table,
+       .doc = "Device that was measured, or its name",
+       .lua_type = "tessera.Device|string|table",
+       .required = true},
+      {.name = "kernel_set",
+       .type = OptionType::text,
+       .doc = "Kernels that were measured",
+       .default_text = "\"modern\""},
+      {.name = "samples",
+       .type = OptionType::table,
+       .doc = "Measured points { dtype, m, n, k, latency_s }, { model, bitwidth, phase, "
+              "batch_size, tokens, context_tokens, latency_s }, ..., or the path of a table "
+              "that ts.read_profile_data reads",
+       .lua_type = "table[]|string",
+       .required = true}};
+  return lua_kit::option_table<cost::FitOptions>(std::move(table));
 }
 
 cost::FitOptions read_fit_options(const lua_kit::Options& options,
                                   const std::vector<cost::Sample>& samples) {
   cost::FitOptions fit;
-  fit.method = options.text("method");
-  if (options.given("hold_out")) fit.hold_out = options.texts("hold_out");
   fit.folds = samples.size() <= kFewSamples ? 0 : 5;
-  if (options.given("folds")) fit.folds = static_cast<std::int32_t>(options.integer("folds"));
-  fit.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  if (options.given("source")) fit.source = options.text("source");
+  lua_kit::read_options(options, fit);
   return fit;
 }
 
@@ -160,36 +133,39 @@ std::vector<std::shared_ptr<const cost::Profile>> donors_of(lua_State* L,
 }  // namespace
 
 const OptionTable& fit_options() {
-  static const OptionTable table{"ts.fit_profile",
-                                 "Fits the models of a device to measured points, and says how "
-                                 "well they predict what they have not seen.",
-                                 "tessera.Profile", common_options()};
+  static const OptionTable table =
+      with_common_options({"ts.fit_profile",
+                           "Fits the models of a device to measured points, and says how well they "
+                           "predict what they have not seen.",
+                           "tessera.Profile",
+                           {}});
   return table;
 }
 
 const OptionTable& cross_validate_options() {
-  static const OptionTable table{
-      "ts.cross_validate",
-      "Predicts every sample by a model fitted without its fold: the samples with predicted_s and "
-      "error_ratio. Folds are the samples' own field `fold`, or made from hold_out.",
-      "table[]", common_options()};
+  static const OptionTable table = with_common_options(
+      {"ts.cross_validate",
+       "Predicts every sample by a model fitted without its fold: the samples with predicted_s and "
+       "error_ratio. Folds are the samples' own field `fold`, or made from hold_out.",
+       "table[]",
+       {}});
   return table;
 }
 
 const OptionTable& calibrate_options() {
-  static const OptionTable table = [] {
-    OptionTable made{"ts.calibrate",
-                     "Adapts a device from few measured points, GPUs that no table covers "
-                     "included: a profile, and the errors { before, after, donor }. Points without "
-                     "another of their kind (op, dtype, bitwidth, phase) are not in `after`.",
-                     "tessera.Profile", common_options()};
-    made.options.push_back({.name = "donor",
+  static const OptionTable table =
+      with_common_options({"ts.calibrate",
+                           "Adapts a device from few measured points, GPUs that no table covers "
+                           "included: a profile, and the errors { before, after, donor }. Points "
+                           "without another of their kind (op, dtype, bitwidth, phase) are not in "
+                           "`after`.",
+                           "tessera.Profile",
+                           {}})
+          .with("source", {{.name = "donor",
                             .type = OptionType::table,
-                            .doc = "Profile whose form is scaled; default: of the device's own "
-                                   "and the shipped ones what predicts best",
-                            .lua_type = "tessera.Profile|string"});
-    return made;
-  }();
+                            .doc = "Profile whose form is scaled; default: of the device's own and "
+                                   "the shipped ones what predicts best",
+                            .lua_type = "tessera.Profile|string"}});
   return table;
 }
 

@@ -10,8 +10,8 @@
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/fit.h"
-#include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
@@ -28,7 +28,7 @@ int push_prediction(lua_State* L, const cost::Prediction& prediction) {
   const Sourced& seconds = prediction.seconds;
   lua_pushnumber(L, seconds.value);
   lua_createtable(L, 0, 5);
-  lua_kit::push_text(L, to_string(seconds.provenance));
+  lua_kit::push_text(L, name_of(seconds.provenance));
   lua_setfield(L, -2, "provenance");
   if (seconds.error) {
     lua_pushnumber(L, *seconds.error);
@@ -63,46 +63,29 @@ int attention_s(lua_State* L) {
 }
 
 const OptionTable& layer_options() {
-  static const OptionTable table{
-      "profile:layer_s",
-      "Seconds of one decoder layer, and { provenance, error, method, in_range, why }.",
-      "number",
-      {{.name = "model",
-        .type = OptionType::table,
-        .doc = "Model whose first layer it is, or its name",
-        .lua_type = "tessera.Model|string|table",
-        .required = true},
-       {.name = "bitwidth",
-        .type = OptionType::integer,
-        .doc = "Of the weights",
-        .unit = "bits",
-        .default_text = "16",
-        .min = 1,
-        .max = 16},
-       {.name = "kv_bitwidth",
-        .type = OptionType::integer,
-        .doc = "Of keys and values",
-        .unit = "bits",
-        .default_text = "16",
-        .min = kMinKvBitwidth,
-        .max = kMaxKvBitwidth},
-       {.name = "phase",
-        .type = OptionType::choice,
-        .doc = "Prompt pass or one-token pass",
-        .choices = {"prefill", "decode"},
-        .required = true},
-       {.name = "batch_size", .doc = "Sequences", .default_text = "1", .min = 1e-9, .max = 1e9},
-       {.name = "tokens",
-        .doc = "New tokens per sequence; required in prefill, 1 in decode",
-        .unit = "tokens",
-        .min = 1e-9,
-        .max = 1e9},
-       {.name = "context_tokens",
-        .doc = "Tokens in the KV cache before, per sequence",
-        .unit = "tokens",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e9}}};
+  static const OptionTable table = lua_kit::option_table<cost::LayerWork>(
+      {"profile:layer_s",
+       "Seconds of one decoder layer, and { provenance, error, method, in_range, why }.",
+       "number",
+       {{.name = "model",
+         .type = OptionType::table,
+         .doc = "Model whose first layer it is, or its name",
+         .lua_type = "tessera.Model|string|table",
+         .required = true},
+        {.name = "bitwidth",
+         .type = OptionType::integer,
+         .doc = "Of the weights",
+         .unit = "bits",
+         .default_text = "16",
+         .min = 1,
+         .max = 16},
+        {.name = "kv_bitwidth",
+         .type = OptionType::integer,
+         .doc = "Of keys and values",
+         .unit = "bits",
+         .default_text = "16",
+         .min = kMinKvBitwidth,
+         .max = kMaxKvBitwidth}}});
   return table;
 }
 
@@ -113,16 +96,12 @@ int layer_s(lua_State* L) {
   const auto model = core_lua::model_argument(L, lua_gettop(L), options.path_of("model"));
   lua_pop(L, 1);
   cost::LayerWork work;
-  work.phase = *cost::phase_from_string(options.choice("phase"));
-  work.batch_size = options.number("batch_size");
-  if (options.given("tokens")) {
-    work.tokens = options.number("tokens");
-  } else if (work.phase == cost::Phase::prefill) {
+  lua_kit::read_options(options, work);
+  if (!options.given("tokens") && work.phase == cost::Phase::prefill) {
     throw Error(ErrorCode::invalid_argument,
                 "profile:layer_s.tokens: missing; prefill needs the prompt's tokens per sequence",
                 "profile:layer_s.tokens");
   }
-  work.context_tokens = options.number("context_tokens");
   return push_prediction(
       L, bound.model->layer(model->layer_classes.front(),
                             static_cast<std::int32_t>(options.integer("bitwidth")),
@@ -136,36 +115,22 @@ int save(lua_State* L) {
   return 0;
 }
 
-// What a part is, without its coefficients.
+// As in its file; a source also where it is empty.
 void push_part(lua_State* L, const cost::ProfilePart& part) {
-  Json json;
-  json["op"] = std::string(cost::to_string(part.op));
-  if (!part.name.empty()) json["name"] = part.name;
-  if (!part.dtype.empty()) json["dtype"] = part.dtype;
-  if (!part.kv_dtype.empty()) json["kv_dtype"] = part.kv_dtype;
-  if (part.bitwidth) json["bitwidth"] = *part.bitwidth;
-  if (part.phase) json["phase"] = std::string(cost::to_string(*part.phase));
-  json["method"] = part.method;
-  json["num_points"] = part.num_points;
-  json["provenance"] = std::string(to_string(part.provenance));
+  Json json = cost::to_json(part);
   json["source"] = part.source;
-  for (const auto& [field, bounds] : part.range) {
-    json["range"][field] = {bounds.first, bounds.second};
-  }
-  if (part.held_out) json["held_out"] = cost::to_json(*part.held_out);
-  json["coefficients"] = part.model->coefficients();
   lua_kit::push_json(L, json);
 }
 
 std::string describe_part(const cost::ProfilePart& part) {
-  std::string what(cost::to_string(part.op));
+  std::string what(name_of(part.op));
   for (const std::string& word : {part.name, part.dtype, part.kv_dtype}) {
     if (!word.empty()) what += " " + word;
   }
   if (part.bitwidth) what += fmt::format(" {} bit", *part.bitwidth);
-  if (part.phase) what += fmt::format(" {}", cost::to_string(*part.phase));
+  if (part.phase) what += fmt::format(" {}", name_of(*part.phase));
   std::string text = fmt::format("  {:<30} {:<11} {:<9} {:>6} points", what, part.method,
-                                 to_string(part.provenance), part.num_points);
+                                 name_of(part.provenance), part.num_points);
   if (part.held_out) {
     text += fmt::format("  held out: median {:.1f} %, p90 {:.1f} %, worst {:.0f} %",
                         100 * part.held_out->median, 100 * part.held_out->p90,

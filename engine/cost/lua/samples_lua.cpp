@@ -12,7 +12,7 @@
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/read_samples.h"
-#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
@@ -25,33 +25,12 @@ using cost::OpQuery;
 constexpr double kLargest = 1e15;
 constexpr double kLongest_s = 1e6;
 
-struct NumberField {
-  const char* name;
-  double OpQuery::*member;
-  const char* alias = nullptr;  ///< the column of our CSV schema
-};
-const std::vector<NumberField>& number_fields() {
-  static const std::vector<NumberField> fields = {
-      {"m", &OpQuery::m},
-      {"n", &OpQuery::n},
-      {"k", &OpQuery::k},
-      {"batch_size", &OpQuery::batch_size, "batch"},
-      {"tokens", &OpQuery::tokens},
-      {"context_tokens", &OpQuery::context_tokens, "context"},
-      {"num_heads", &OpQuery::num_heads},
-      {"num_kv_heads", &OpQuery::num_kv_heads},
-      {"head_dim", &OpQuery::head_dim},
-      {"window", &OpQuery::window},
-      {"bytes", &OpQuery::bytes}};
-  return fields;
-}
-
 std::vector<std::string> known_keys(bool is_sample) {
   std::vector<std::string> keys = {"op",       "phase", "dtype", "kv_dtype",
                                    "bitwidth", "model", "name",  "num_devices"};
-  for (const NumberField& field : number_fields()) {
-    keys.emplace_back(field.name);
-    if (field.alias != nullptr) keys.emplace_back(field.alias);
+  for (const cost::SizeField& size : cost::size_fields()) {
+    keys.emplace_back(size.name);
+    if (std::string_view(size.column) != size.name) keys.emplace_back(size.column);
   }
   if (!is_sample) return keys;
   keys.insert(keys.end(), {"latency_s", "device", "kernel_set", "source", "fold", "predicted_s",
@@ -116,14 +95,14 @@ Op read_op(const Fields& fields, std::optional<Op> wanted) {
     if (fields.has("m")) return Op::gemm;
     return fields.has("num_heads") ? Op::attention : Op::layer;
   }
-  const auto op = cost::op_from_string(word);
+  const auto op = named<Op>(word);
   if (!op) {
-    refuse(fields.where("op"), "unknown op " + quote(word) +
-                                   did_you_mean(word, {"gemm", "attention", "layer", "elementwise",
-                                                       "all_reduce", "send_recv"}));
+    const auto names = names_of<Op>();
+    refuse(fields.where("op"),
+           "unknown op " + quote(word) + did_you_mean(word, {names.begin(), names.end()}));
   }
   if (wanted && *op != *wanted) {
-    refuse(fields.where("op"), "{} where {} belongs", quote(word), quote(cost::to_string(*wanted)));
+    refuse(fields.where("op"), "{} where {} belongs", quote(word), quote(name_of(*wanted)));
   }
   return *op;
 }
@@ -131,18 +110,18 @@ Op read_op(const Fields& fields, std::optional<Op> wanted) {
 // A field that the op does not have would be passed over, and the answer be of something else.
 void read_sizes(const Fields& fields, OpQuery& query) {
   const std::vector<std::string>& known = cost::fields_of(query.op);
-  for (const NumberField& field : number_fields()) {
-    const bool aliased = field.alias != nullptr && fields.has(field.alias);
-    if (aliased && fields.has(field.name)) {
-      refuse(fields.where(field.alias), "the same as {}; give one", field.name);
+  for (const cost::SizeField& size : cost::size_fields()) {
+    const bool aliased = std::string_view(size.column) != size.name && fields.has(size.column);
+    if (aliased && fields.has(size.name)) {
+      refuse(fields.where(size.column), "the same as {}; give one", size.name);
     }
-    const char* name = aliased ? field.alias : field.name;
+    const char* name = aliased ? size.column : size.name;
     if (!fields.has(name)) continue;
-    if (std::find(known.begin(), known.end(), field.name) == known.end()) {
-      refuse(fields.where(name), "no field of op {}; it has {}", quote(cost::to_string(query.op)),
+    if (std::find(known.begin(), known.end(), size.name) == known.end()) {
+      refuse(fields.where(name), "no field of op {}; it has {}", quote(name_of(query.op)),
              join(known, ", "));
     }
-    fields.number(name, 0, kLargest, query.*field.member);
+    fields.number(name, 0, kLargest, query.*size.member);
   }
 }
 
@@ -152,7 +131,7 @@ void read_phase(const Fields& fields, OpQuery& query) {
     if (query.op != Op::attention && query.op != Op::layer) return;
     refuse(fields.where("phase"), "missing; \"prefill\" or \"decode\" belongs here");
   }
-  const auto phase = cost::phase_from_string(word);
+  const auto phase = named<cost::Phase>(word);
   if (!phase) refuse(fields.where("phase"), quote(word) + " is neither \"prefill\" nor \"decode\"");
   query.phase = *phase;
 }
@@ -291,12 +270,12 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
     if (value.empty()) return;
     lua_kit::set_text(L, name, value);
   };
-  text("op", cost::to_string(query.op));
+  text("op", name_of(query.op));
   text("dtype", query.dtype);
   text("kv_dtype", query.kv_dtype);
   text("name", query.name);
   const bool layer = query.op == Op::layer;
-  if (layer || query.op == Op::attention) text("phase", cost::to_string(query.phase));
+  if (layer || query.op == Op::attention) text("phase", name_of(query.phase));
   if (layer) {
     text("model", query.model);
     lua_kit::set_number(L, "bitwidth", query.bitwidth);
@@ -312,14 +291,12 @@ void push_sample(lua_State* L, const cost::Sample& sample) {
 }
 
 void push_errors(lua_State* L, const cost::Errors& errors) {
-  lua_createtable(L, 0, 6);
-  lua_kit::set_number(L, "num_points", static_cast<double>(errors.num_points));
-  lua_kit::set_text(L, "split", errors.split);
-  if (errors.num_points == 0) return;  // an error of no point is not zero
-  lua_kit::set_number(L, "median", errors.median);
-  lua_kit::set_number(L, "p90", errors.p90);
-  lua_kit::set_number(L, "worst", errors.worst);
-  lua_kit::set_number(L, "mean", errors.mean);
+  lua_kit::push_value(L, errors);
+  if (errors.num_points > 0) return;
+  for (const char* name : {"median", "p90", "worst", "mean"}) {  // an error of no point is not zero
+    lua_pushnil(L);
+    lua_setfield(L, -2, name);
+  }
 }
 
 }  // namespace tessera::cost_lua

@@ -8,16 +8,10 @@
 #include <numeric>
 
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
 #include "tessera/core/rng.h"
 #include "tessera/core/statistics.h"
 
 namespace tessera::cost {
-namespace {
-
-constexpr double kMaxError = 1e12;
-
-}  // namespace
 
 std::vector<double> latencies_of(const std::vector<Sample>& samples) {
   std::vector<double> result;
@@ -51,25 +45,6 @@ Errors errors_of(const std::vector<double>& predicted, const std::vector<double>
   result.num_points = static_cast<std::int64_t>(errors.size());
   result.split = std::move(split);
   return result;
-}
-
-Json to_json(const Errors& errors) {
-  return {{"median", errors.median},         {"p90", errors.p90},
-          {"worst", errors.worst},           {"mean", errors.mean},
-          {"num_points", errors.num_points}, {"split", errors.split}};
-}
-
-Errors errors_from_json(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  Errors errors;
-  errors.median = fields.number("median", 0, kMaxError);
-  errors.p90 = fields.number("p90", 0, kMaxError);
-  errors.worst = fields.number("worst", 0, kMaxError);
-  errors.mean = fields.number("mean", 0, kMaxError);
-  errors.num_points = fields.integer("num_points", 1, 1'000'000'000);
-  errors.split = fields.text("split");
-  fields.finish();
-  return errors;
 }
 
 std::vector<std::int32_t> folds_by(const std::vector<Sample>& samples,

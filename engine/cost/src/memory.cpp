@@ -162,10 +162,6 @@ double physical_activation_bytes(const ModelShape& model, double rows, double se
 
 }  // namespace
 
-std::string_view to_string(MemoryPreset preset) {
-  return preset == MemoryPreset::llm_pq ? "llm-pq" : "physical";
-}
-
 double layer_weight_bytes(const LayerShape& layer, double bitwidth, const MemoryQuery& query) {
   check_range(bitwidth, 1, 32, "bitwidth");
   check_range(query.group_size, 0, 1e9, "group_size");

@@ -2,81 +2,43 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
-#include <utility>
 
 #include "models/models.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 
 namespace tessera::cost {
 namespace {
 
-constexpr std::array<std::pair<Op, std::string_view>, 6> kOps = {{{Op::gemm, "gemm"},
-                                                                  {Op::attention, "attention"},
-                                                                  {Op::layer, "layer"},
-                                                                  {Op::elementwise, "elementwise"},
-                                                                  {Op::all_reduce, "all_reduce"},
-                                                                  {Op::send_recv, "send_recv"}}};
-
-struct Field {
-  const char* name;
-  double OpQuery::*member;
-  bool may_be_zero = false;
-};
-
-const std::vector<Field>& numeric_fields() {
-  static const std::vector<Field> fields = {{"m", &OpQuery::m},
-                                            {"n", &OpQuery::n},
-                                            {"k", &OpQuery::k},
-                                            {"batch_size", &OpQuery::batch_size},
-                                            {"tokens", &OpQuery::tokens},
-                                            {"context_tokens", &OpQuery::context_tokens, true},
-                                            {"num_heads", &OpQuery::num_heads},
-                                            {"num_kv_heads", &OpQuery::num_kv_heads},
-                                            {"head_dim", &OpQuery::head_dim},
-                                            {"window", &OpQuery::window, true},
-                                            {"bytes", &OpQuery::bytes}};
-  return fields;
-}
-
-const Field* find_field(std::string_view name) {
-  for (const Field& field : numeric_fields()) {
-    if (name == field.name) return &field;
-  }
-  return nullptr;
-}
-
 [[noreturn]] void out_of_range(const OpQuery& query, const std::string& field,
                                const std::string& problem) {
-  throw Error(ErrorCode::out_of_range, fmt::format("{}: {}", to_string(query.op), problem), field);
+  throw Error(ErrorCode::out_of_range, fmt::format("{}: {}", name_of(query.op), problem), field);
 }
 
 }  // namespace
 
-std::string_view to_string(Phase phase) { return phase == Phase::prefill ? "prefill" : "decode"; }
-
-std::optional<Phase> phase_from_string(std::string_view name) {
-  if (name == "prefill") return Phase::prefill;
-  if (name == "decode") return Phase::decode;
-  return std::nullopt;
+const std::vector<SizeField>& size_fields() {
+  static const std::vector<SizeField> fields = {
+      {"m", &OpQuery::m, "m"},
+      {"n", &OpQuery::n, "n"},
+      {"k", &OpQuery::k, "k"},
+      {"batch_size", &OpQuery::batch_size, "batch"},
+      {"tokens", &OpQuery::tokens, "tokens"},
+      {"context_tokens", &OpQuery::context_tokens, "context", true},
+      {"num_heads", &OpQuery::num_heads, "num_heads"},
+      {"num_kv_heads", &OpQuery::num_kv_heads, "num_kv_heads"},
+      {"head_dim", &OpQuery::head_dim, "head_dim"},
+      {"window", &OpQuery::window, "window", true},
+      {"bytes", &OpQuery::bytes, "bytes"}};
+  return fields;
 }
 
-Phase phase_field(JsonFields& fields) {
-  const std::string name = fields.text("phase");
-  if (const auto phase = phase_from_string(name)) return *phase;
-  refuse(fields.path_of("phase"), "{} is no phase; use prefill or decode", quote(name));
-}
-
-std::string_view to_string(Op op) { return kOps[static_cast<std::size_t>(op)].second; }
-
-std::optional<Op> op_from_string(std::string_view name) {
-  for (const auto& [op, word] : kOps) {
-    if (word == name) return op;
+const SizeField* find_size(std::string_view name) {
+  for (const SizeField& field : size_fields()) {
+    if (name == field.name) return &field;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 const std::vector<std::string>& fields_of(Op op) {
@@ -106,22 +68,22 @@ double field_value(const OpQuery& query, std::string_view name) {
     return query.layer == nullptr ? 0 : static_cast<double>(query.layer->linear_parameters());
   }
   if (name == "num_devices") return query.num_devices;
-  if (const Field* field = find_field(name)) return query.*field->member;
+  if (const SizeField* field = find_size(name)) return query.*field->member;
   std::vector<std::string> known = fields_of(query.op);
   known.emplace_back("bitwidth");
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{} is not a numeric field of a {} sample{}", quote(name),
-                          to_string(query.op), did_you_mean(name, known)),
+                          name_of(query.op), did_you_mean(name, known)),
               std::string(name));
 }
 
 std::string describe(const OpQuery& query) {
-  std::string text(to_string(query.op));
+  std::string text(name_of(query.op));
   if (!query.name.empty()) text += " " + query.name;
   if (!query.dtype.empty()) text += " " + query.dtype;
   if (query.op == Op::layer) text += fmt::format(" {} {} bit", query.model, query.bitwidth);
   if (query.op == Op::attention || query.op == Op::layer) {
-    text += fmt::format(" {}", to_string(query.phase));
+    text += fmt::format(" {}", name_of(query.phase));
   }
   for (const std::string& field : fields_of(query.op)) {
     text += fmt::format("{}{} {}", field == fields_of(query.op).front() ? " " : ", ", field,
@@ -133,7 +95,7 @@ std::string describe(const OpQuery& query) {
 void check_query(const OpQuery& query) {
   for (const std::string& name : fields_of(query.op)) {
     const double value = field_value(query, name);
-    const bool zero_fits = find_field(name)->may_be_zero;
+    const bool zero_fits = find_size(name)->may_be_zero;
     if (std::isfinite(value) && (value > 0 || (zero_fits && value == 0))) continue;
     out_of_range(query, name,
                  fmt::format("{} is {}, {} is needed", name, value,
@@ -177,7 +139,7 @@ const FitMethod& find_fit_method(Op op, std::string_view name) {
   }
   throw Error(
       ErrorCode::not_found,
-      fmt::format("no method {} for {}{}", quote(name), to_string(op), did_you_mean(name, known)),
+      fmt::format("no method {} for {}{}", quote(name), name_of(op), did_you_mean(name, known)),
       "method");
 }
 

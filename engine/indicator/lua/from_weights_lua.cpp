@@ -12,6 +12,7 @@
 #include "tessera/indicator/from_weights.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/interrupt.h"
+#include "tessera/lua_kit/record.h"
 
 namespace tessera::indicator_lua {
 namespace {
@@ -50,23 +51,15 @@ std::shared_ptr<const weights::Weights> weights_of(const lua_kit::Options& optio
 
 quant::Scheme scheme_of(const lua_kit::Options& options) {
   quant::Scheme scheme;
-  scheme.symmetric = options.boolean("symmetric");
-  const std::string granularity = options.given("granularity") ? options.choice("granularity")
-                                  : options.choice("kind") == "variance" ? "tensor"
-                                                                         : "channel";
-  scheme.granularity = granularity == "tensor"    ? quant::Granularity::tensor
-                       : granularity == "channel" ? quant::Granularity::channel
-                                                  : quant::Granularity::group;
-  if (options.given("group_size") && granularity != "group") {
+  scheme.granularity = options.choice("kind") == "variance" ? quant::Granularity::tensor
+                                                            : quant::Granularity::channel;
+  lua_kit::read_options(options, scheme);
+  if (options.given("group_size") && scheme.granularity != quant::Granularity::group) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: scales are per {}; group_size goes with granularity = \"group\"",
-                            options.path_of("group_size"), granularity),
+                            options.path_of("group_size"), name_of(scheme.granularity)),
                 options.path_of("group_size"));
   }
-  scheme.group_size = options.integer("group_size");
-  scheme.rounding = options.choice("rounding") == "stochastic" ? kernels::Rounding::stochastic
-                                                               : kernels::Rounding::nearest;
-  scheme.seed = static_cast<std::uint64_t>(options.integer("seed"));
   return scheme;
 }
 

@@ -12,6 +12,7 @@
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
@@ -115,29 +116,7 @@ const lua_kit::ObjectType<Indicator>& lua_kit::object_type<Indicator>() {
   static const ObjectType<Indicator> type{
       .name = "tessera.Indicator",
       .doc = "Quality lost per layer and bitwidth.",
-      .fields = {{"kind", "string",
-                  "constant, random, variance, hessian, gptq_error, measured or imported",
-                  [](lua_State* L, const Indicator& i) { push_text(L, i.kind); }},
-                 {"variant", "string", "Which form of its kind",
-                  [](lua_State* L, const Indicator& i) { push_text(L, i.variant); }},
-                 {"num_layers", "integer", "Layers it covers",
-                  [](lua_State* L, const Indicator& i) {
-                    push_integer(L, static_cast<std::int64_t>(i.num_layers));
-                  }},
-                 {"bitwidths", "integer[]", "Bitwidths it covers",
-                  [](lua_State* L, const Indicator& i) {
-                    push_numbers(L, {i.bitwidths.begin(), i.bitwidths.end()});
-                  }},
-                 {"overhead_s", "number", "Time it took to obtain (s)",
-                  [](lua_State* L, const Indicator& i) { lua_pushnumber(L, i.overhead_s); }},
-                 {"weights_s", "number", "Of it, time over the weights (s)",
-                  [](lua_State* L, const Indicator& i) { lua_pushnumber(L, i.weights_s); }},
-                 {"statistics_s", "number", "Of it, time over the statistics of the inputs (s)",
-                  [](lua_State* L, const Indicator& i) { lua_pushnumber(L, i.statistics_s); }},
-                 {"provenance", "string", "measured, fitted, published or modelled",
-                  [](lua_State* L, const Indicator& i) { push_text(L, to_string(i.provenance)); }},
-                 {"source", "string", "Where it comes from",
-                  [](lua_State* L, const Indicator& i) { push_text(L, i.source); }}},
+      .fields = fields_of<Indicator>(),
       .methods = {{"omega", guarded<omega>, "(layer_index: integer, bitwidth: integer): number",
                    "Raw omega of a layer (0-based)"},
                   {"omegas", guarded<omegas>, "(bitwidth: integer): number[]",
@@ -148,7 +127,7 @@ const lua_kit::ObjectType<Indicator>& lua_kit::object_type<Indicator>() {
                   {"save", guarded<save>, "(path: string)", "Writes it as JSON"}},
       .summary = [](const Indicator& i) {
         return fmt::format("indicator: {} over {} layers, {}", i.kind, i.num_layers,
-                           to_string(i.provenance));
+                           name_of(i.provenance));
       }};
   return type;
 }

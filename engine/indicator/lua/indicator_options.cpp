@@ -1,5 +1,6 @@
 #include "indicator_lua.h"
 #include "tessera/core/units.h"
+#include "tessera/quant/scheme.h"
 
 namespace tessera::indicator_lua {
 
@@ -44,7 +45,7 @@ const OptionTable& indicator_options() {
         .type = choice,
         .doc = "What shares a scale. Default: tensor for kind variance, as in eq. (3); channel for "
                "the kinds that quantise",
-        .choices = {"tensor", "channel", "group"}},
+        .choices = names_of<quant::Granularity>()},
        {.name = "group_size",
         .type = integer,
         .doc = "Input channels that share a scale, of granularity group",
@@ -59,7 +60,7 @@ const OptionTable& indicator_options() {
         .type = choice,
         .doc = "How weights are rounded: G(X) is 1/4 Var[X], or 1/6 (E[X]^2 + Var[X])",
         .default_text = "\"deterministic\"",
-        .choices = {"deterministic", "stochastic"}},
+        .choices = names_of<kernels::Rounding>()},
        {.name = "seed",
         .type = integer,
         .doc = "Seed of kind random and of stochastic rounding",

@@ -66,14 +66,13 @@ std::string scheme_text(const WeightsRequest& request) {
   const quant::Scheme& scheme = request.scheme;
   const std::string per = scheme.granularity == Granularity::group
                               ? fmt::format("group of {}", scheme.group_size)
-                              : std::string(to_string(scheme.granularity));
-  return fmt::format(
-      ", {}, {} rounding, a scale per {}", scheme.symmetric ? "symmetric" : "asymmetric",
-      scheme.rounding == kernels::Rounding::stochastic ? "stochastic" : "deterministic", per);
+                              : std::string(name_of(scheme.granularity));
+  return fmt::format(", {}, {} rounding, a scale per {}",
+                     scheme.symmetric ? "symmetric" : "asymmetric", name_of(scheme.rounding), per);
 }
 
 // Of a folder or file, as the statistics' metadata has it.
-std::string name_of(const std::string& path) {
+std::string model_of(const std::string& path) {
   const std::filesystem::path own = path;
   return (own.has_filename() ? own : own.parent_path()).filename().string();
 }
@@ -88,7 +87,7 @@ std::string source_text(const Source& source) {
   text += fmt::format("statistics {} ({} tokens of {})", source.statistics->path(),
                       source.statistics->num_tokens(), source.statistics->source());
   // A copy of the model may have another name, so this is no error; but who mixed up files sees it.
-  const std::string own = name_of(source.weights.path()), theirs = source.statistics->model();
+  const std::string own = model_of(source.weights.path()), theirs = source.statistics->model();
   return theirs.empty() || theirs == own ? text
                                          : text + fmt::format(
                                                       ", which name the model '{}', not "

@@ -8,19 +8,6 @@
 namespace tessera::lua_kit {
 namespace {
 
-constexpr ErrorCode kCodes[] = {ErrorCode::invalid_argument, ErrorCode::out_of_range,
-                                ErrorCode::not_found,        ErrorCode::io,
-                                ErrorCode::unsupported,      ErrorCode::solver,
-                                ErrorCode::script,           ErrorCode::interrupted,
-                                ErrorCode::internal};
-
-ErrorCode code_of(const std::string& name) {
-  for (const ErrorCode code : kCodes) {
-    if (to_string(code) == name) return code;
-  }
-  return ErrorCode::script;
-}
-
 const char kHomeKey = 0;
 
 }  // namespace
@@ -131,8 +118,8 @@ void throw_script_error(lua_State* L) {
   std::shared_ptr<LuaRef> value;
   if (lua_type(L, -1) != LUA_TSTRING) value = std::make_shared<LuaRef>(L, -1);
   lua_pop(L, 1);
-  throw ScriptError(code_of(report.code), report.message, report.where, report.code,
-                    report.traceback, std::move(value));
+  throw ScriptError(named<ErrorCode>(report.code).value_or(ErrorCode::script), report.message,
+                    report.where, report.code, report.traceback, std::move(value));
 }
 
 }  // namespace tessera::lua_kit

@@ -202,14 +202,14 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
   std::string_view code = "internal", where, message = exception.what();
   if (const auto* error = dynamic_cast<const Error*>(&exception)) {
     message = error->message();
-    code = to_string(error->code());
+    code = name_of(error->code());
     where = error->where();
   } else if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) {
     code = "out_of_memory";
     message = "not enough memory";  // as Lua says it
   }
   // This is the error of a Ctrl-C: its hook would raise another in the handler that gets this one.
-  if (code == to_string(ErrorCode::interrupted)) lua_sethook(L, nullptr, 0, 0);
+  if (code == name_of(ErrorCode::interrupted)) lua_sethook(L, nullptr, 0, 0);
   push_error(L, code, message, where);
   set_given_text(L, "cause", causes_of(exception));
 }

@@ -5,6 +5,7 @@
 #include "literal.h"
 #include "lua_type.h"
 #include "tessera/core/error.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
@@ -238,6 +239,13 @@ std::vector<std::int64_t> Options::integers(std::string_view name) const {
     values.push_back(check_integer(L_, -1, item, option.min, option.max, option.unit));
   });
   return values;
+}
+
+Json Options::json(std::string_view name, Json absent) const {
+  const StackGuard guard(L_);
+  if (!push(name)) return absent;
+  Json value = json_from_lua(L_, -1, path_of(name));
+  return value.empty() ? absent : value;
 }
 
 std::vector<std::string> Options::texts(std::string_view name) const {

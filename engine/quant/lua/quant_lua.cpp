@@ -10,7 +10,7 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/module.h"
-#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/quant/quantise.h"
 #include "tessera/weights/tensor.h"
@@ -71,9 +71,8 @@ OptionTable make_quantise_options() {
                       .type = OptionType::choice,
                       .doc = "What scales are rounded to, upwards",
                       .default_text = "\"f32\"",
-                      .choices = {"f32", "f16", "bf16"}}}};
-  for (OptionSpec& spec : quant_lua::scheme_options()) table.options.push_back(std::move(spec));
-  return table;
+                      .choices = names_of<kernels::Real>()}}};
+  return lua_kit::option_table<quant::Scheme>(std::move(table));
 }
 
 const OptionTable& quantise_options() {
@@ -157,17 +156,16 @@ int quantise(lua_State* L) {
   lua_pop(L, 1);
   const std::vector<float> values = matrix_values(*tensor, options.path_of("tensor"));
   const quant::MatrixView view{values.data(), tensor->shape()[0], tensor->shape()[1]};
-  quant::Scheme scheme = quant_lua::scheme_of(options);
-  scheme.bitwidth = static_cast<int>(options.integer("bitwidth"));
-  const std::string type = options.choice("scale_type");
-  scheme.scale_type = type == "f32"   ? kernels::Real::f32
-                      : type == "f16" ? kernels::Real::f16
-                                      : kernels::Real::bf16;
+  quant::Scheme scheme;
+  lua_kit::read_options(options, scheme);
+  lua_kit::read_option(options, "bitwidth", scheme.bitwidth);
+  lua_kit::read_option(options, "scale_type", scheme.scale_type);
+  auto method = quant::Method::rtn;
+  lua_kit::read_option(options, "method", method);
   const auto inputs = inputs_of(options);
   auto result = std::make_shared<Result>();
   result->name = tensor->name();
-  result->quantised =
-      quant::quantise(view, scheme, quant_lua::method_of(options), inputs ? &*inputs : nullptr);
+  result->quantised = quant::quantise(view, scheme, method, inputs ? &*inputs : nullptr);
   result->error = quant::weight_error(view, result->quantised);
   lua_kit::push_object<Result>(L, std::move(result));
   return 1;
@@ -185,7 +183,7 @@ int dequantised(lua_State* L) {
 std::string summary_of(const Result& r) {
   const Quantised& q = r.quantised;
   return fmt::format("quantised: {} [{}, {}] at {} bits by {}, mse {:.4g}, {}", r.name, q.rows,
-                     q.columns, q.scheme.bitwidth, to_string(q.method), r.error.mse,
+                     q.columns, q.scheme.bitwidth, name_of(q.method), r.error.mse,
                      format_bytes(static_cast<double>(q.size_bytes())));
 }
 
@@ -208,7 +206,7 @@ const lua_kit::ObjectType<Result>& lua_kit::object_type<Result>() {
       .doc = "A weight matrix as codes, and how far they are from it.",
       .fields =
           {{"method", "string", "What made the codes: rtn where gptq did worse than it",
-            [](lua_State* L, const Result& r) { push_text(L, to_string(r.quantised.method)); }},
+            [](lua_State* L, const Result& r) { push_value(L, r.quantised.method); }},
            {"bitwidth", "integer", "Bits of a code",
             [](lua_State* L, const Result& r) { push_integer(L, r.quantised.scheme.bitwidth); }},
            {"mse", "number", "Mean squared difference of the weights",
@@ -223,9 +221,9 @@ const lua_kit::ObjectType<Result>& lua_kit::object_type<Result>() {
             [](lua_State* L, const Result& r) { push_integer(L, r.quantised.size_bytes()); }},
            {"output_error", "number?",
             "Squared error of the outputs for a token, summed over them; nil without calibration",
-            [](lua_State* L, const Result& r) { push_optional(L, r.quantised.output_error); }},
+            [](lua_State* L, const Result& r) { push_value(L, r.quantised.output_error); }},
            {"rtn_output_error", "number?", "The same by round-to-nearest, where it was compared",
-            [](lua_State* L, const Result& r) { push_optional(L, r.quantised.rtn_output_error); }},
+            [](lua_State* L, const Result& r) { push_value(L, r.quantised.rtn_output_error); }},
            {"damping", "number", "Of gptq: added to the Hessian's diagonal, over its mean",
             [](lua_State* L, const Result& r) { lua_pushnumber(L, r.quantised.damping); }}},
       .methods = {{"dequantised", guarded<dequantised>, "(): tessera.Tensor",
@@ -236,67 +234,6 @@ const lua_kit::ObjectType<Result>& lua_kit::object_type<Result>() {
 }
 
 namespace quant_lua {
-
-std::vector<OptionSpec> scheme_options() {
-  return {
-      {.name = "symmetric",
-       .type = OptionType::boolean,
-       .doc = "Whether 0 lies in the middle of the codes",
-       .default_text = "true"},
-      {.name = "granularity",
-       .type = OptionType::choice,
-       .doc = "Which weights share a scale: all, an output channel's, or a group of these",
-       .default_text = "\"group\"",
-       .choices = {"tensor", "channel", "group"}},
-      {.name = "group_size",
-       .type = OptionType::integer,
-       .doc = "Input channels that share a scale, with granularity group",
-       .default_text = "128",
-       .min = 1,
-       .max = 1048576},
-      {.name = "rounding",
-       .type = OptionType::choice,
-       .doc = "To the nearest code, or up with the probability of the fraction",
-       .default_text = "\"deterministic\"",
-       .choices = {"deterministic", "stochastic"}},
-      {.name = "seed",
-       .type = OptionType::integer,
-       .doc = "Seed of stochastic rounding",
-       .default_text = "0",
-       .min = 0,
-       .max = kMaxExactInteger},
-      {.name = "act_order",
-       .type = OptionType::choice,
-       .doc = "Of gptq: columns as they are, those with the largest inputs first, or grouped in "
-              "that order too, which no checkpoint can hold",
-       .default_text = "\"none\"",
-       .choices = {"none", "weight", "group"}}};
-}
-
-quant::Scheme scheme_of(const lua_kit::Options& options) {
-  quant::Scheme scheme;
-  scheme.symmetric = options.boolean("symmetric");
-  const std::string granularity = options.choice("granularity");
-  for (const auto g : {quant::Granularity::tensor, quant::Granularity::channel}) {
-    if (granularity == to_string(g)) scheme.granularity = g;
-  }
-  scheme.group_size = options.integer("group_size");
-  if (options.choice("rounding") == "stochastic") scheme.rounding = kernels::Rounding::stochastic;
-  scheme.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  const std::string order = options.choice("act_order");
-  for (const auto o : {quant::ActOrder::weight, quant::ActOrder::group}) {
-    if (order == to_string(o)) scheme.act_order = o;
-  }
-  return scheme;
-}
-
-quant::Method method_of(const lua_kit::Options& options) {
-  const std::string name = options.choice("method");
-  for (const auto m : {quant::Method::gptq, quant::Method::awq, quant::Method::smoothquant}) {
-    if (name == to_string(m)) return m;
-  }
-  return quant::Method::rtn;
-}
 
 void register_quant(lua_State* L) {
   lua_kit::register_object<Result>(L);

@@ -9,6 +9,7 @@
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/quant/checkpoint.h"
@@ -18,45 +19,29 @@ namespace tessera::quant_lua {
 namespace {
 
 OptionTable make_options() {
-  OptionTable table{
-      "ts.quantise_model",
-      "Writes a quantised copy of a model that vLLM and transformers load (compressed-tensors).",
-      "tessera.QuantisedModel",
-      {{.name = "model",
-        .type = OptionType::text,
-        .doc = "Folder with safetensors and config.json",
-        .required = true},
-       {.name = "out",
-        .type = OptionType::text,
-        .doc = "Folder to write; it appears complete or not at all",
-        .required = true},
-       {.name = "plan",
-        .type = OptionType::table,
-        .doc = "Plan whose bitwidths the layers get",
-        .lua_type = "tessera.Plan|table"},
-       {.name = "bitwidths",
-        .type = OptionType::table,
-        .doc = "In place of a plan: one of 3, 4, 8, 16 for all layers, or a list of one for each",
-        .unit = "bits",
-        .lua_type = "integer|integer[]"},
-       {.name = "method",
-        .type = OptionType::choice,
-        .doc = "rtn; gptq, awq: with statistics; smoothquant: W8A8, with statistics",
-        .default_text = "\"rtn\"",
-        .choices = {"rtn", "gptq", "awq", "smoothquant"}},
-       {.name = "statistics",
-        .type = OptionType::text,
-        .doc = "Calibration file (tessera man statistics)"},
-       {.name = "overwrite",
-        .type = OptionType::boolean,
-        .doc = "Whether an earlier result in `out` may go once the new one is complete",
-        .default_text = "false"},
-       {.name = "progress",
-        .type = OptionType::callback,
-        .doc = "Called after each matrix; false for silence. Default: a bar on a terminal",
-        .lua_type = "fun(done: integer, total: integer, layer_index: integer)|false"}}};
-  for (OptionSpec& spec : scheme_options()) table.options.push_back(std::move(spec));
-  return table;
+  OptionTable table =
+      lua_kit::option_table<quant::CheckpointRequest>(
+          {"ts.quantise_model",
+           "Writes a quantised copy of a model that vLLM and transformers load "
+           "(compressed-tensors).",
+           "tessera.QuantisedModel",
+           {}})
+          .with("out", {{.name = "plan",
+                         .type = OptionType::table,
+                         .doc = "Plan whose bitwidths the layers get",
+                         .lua_type = "tessera.Plan|table"},
+                        {.name = "bitwidths",
+                         .type = OptionType::table,
+                         .doc = "In place of a plan: one of 3, 4, 8, 16 for all layers, or a list "
+                                "of one for each",
+                         .unit = "bits",
+                         .lua_type = "integer|integer[]"}});
+  table.options.push_back(
+      {.name = "progress",
+       .type = OptionType::callback,
+       .doc = "Called after each matrix; false for silence. Default: a bar on a terminal",
+       .lua_type = "fun(done: integer, total: integer, layer_index: integer)|false"});
+  return lua_kit::option_table<quant::Scheme>(std::move(table));
 }
 
 std::int32_t checked_bitwidth(lua_State* L, int index, const std::string& path) {
@@ -142,13 +127,9 @@ const OptionTable& quantise_model_options() {
 int quantise_model(lua_State* L) {
   const lua_kit::Options options(L, 1, quantise_model_options(), "ts.quantise_model");
   quant::CheckpointRequest request;
-  request.model = options.text("model");
-  request.out = options.text("out");
+  lua_kit::read_options(options, request);
+  lua_kit::read_options(options, request.scheme);
   request.bitwidths = bitwidths_of(options, request.model);
-  request.method = method_of(options);
-  request.scheme = scheme_of(options);
-  if (options.given("statistics")) request.statistics = options.text("statistics");
-  request.overwrite = options.boolean("overwrite");
   request.progress = progress_of(options);
   lua_kit::push_object(
       L, std::make_shared<const quant::CheckpointSummary>(quant::quantise_checkpoint(request)));

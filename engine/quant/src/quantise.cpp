@@ -36,7 +36,7 @@ void check_inputs(MatrixView weight, Method method, const LinearStatistics* inpu
     if (!needed) return;
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("method {} needs calibration: give activations or a statistics file",
-                            to_string(method)),
+                            name_of(method)),
                 "statistics");
   }
   if (inputs->in_features() != weight.columns) {
@@ -99,10 +99,10 @@ Quantised quantise(MatrixView weight, const Scheme& scheme, Method method,
                 "rounding");
   }
   if (scheme.act_order != ActOrder::none && method != Method::gptq) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("act_order is an order of GPTQ's columns; method {} has none",
-                            to_string(method)),
-                "act_order");
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("act_order is an order of GPTQ's columns; method {} has none", name_of(method)),
+        "act_order");
   }
   if (num_threads <= 0) num_threads = kernels::hardware_threads();
   Quantised out = quantise_by(method, weight, scheme, inputs, num_threads);

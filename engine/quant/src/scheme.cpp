@@ -6,44 +6,6 @@
 
 namespace tessera::quant {
 
-std::string_view to_string(Granularity granularity) {
-  switch (granularity) {
-    case Granularity::tensor:
-      return "tensor";
-    case Granularity::channel:
-      return "channel";
-    case Granularity::group:
-      return "group";
-  }
-  return "group";
-}
-
-std::string_view to_string(Method method) {
-  switch (method) {
-    case Method::rtn:
-      return "rtn";
-    case Method::gptq:
-      return "gptq";
-    case Method::awq:
-      return "awq";
-    case Method::smoothquant:
-      return "smoothquant";
-  }
-  return "rtn";
-}
-
-std::string_view to_string(ActOrder order) {
-  switch (order) {
-    case ActOrder::none:
-      return "none";
-    case ActOrder::weight:
-      return "weight";
-    case ActOrder::group:
-      return "group";
-  }
-  return "none";
-}
-
 void check(const Scheme& scheme) {
   if (scheme.bitwidth != 3 && scheme.bitwidth != 4 && scheme.bitwidth != 8) {
     throw Error(

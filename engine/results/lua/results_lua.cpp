@@ -10,14 +10,14 @@
 #include "results_options.h"
 #include "results_values.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
-#include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/results/origin.h"
@@ -65,27 +65,6 @@ std::string any_text(const Options& options, const char* name) {
   return readable(lua_kit::check_text(L, -1, options.path_of(name)));
 }
 
-std::string text_or_empty(const Options& options, const char* name) {
-  return options.given(name) ? options.text(name) : "";
-}
-
-// An empty Lua table stands for `empty`.
-Json json_of(const Options& options, const char* name, Json empty) {
-  lua_State* L = options.state();
-  const lua_kit::StackGuard guard(L);
-  if (!options.push(name)) return empty;
-  Json value = lua_kit::json_from_lua(L, -1, options.path_of(name));
-  return value.empty() ? empty : value;
-}
-
-void read_origin(const Options& options, Origin& origin) {
-  if (options.given("script_hash")) origin.script_hash = options.text("script_hash");
-  if (options.given("git_commit")) origin.git_commit = options.text("git_commit");
-  if (options.given("seed")) origin.seed = options.integer("seed");
-  if (options.given("machine")) origin.machine = json_of(options, "machine", Json::object());
-  if (options.given("build")) origin.build = json_of(options, "build", Json::object());
-}
-
 // Whether its folder is one, or may become one.
 bool has_room_for(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -98,8 +77,8 @@ int open(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "store.open path");
   const Options options(L, 2, open_options(), "store.open");
   auto handle = std::make_shared<StoreHandle>();
-  results::OpenOptions how{options.boolean("read_only"), options.boolean("create"),
-                           options.boolean("durable")};
+  results::OpenOptions how;
+  lua_kit::read_options(options, how);
   // What is written stays in one piece: a sweep stores what has ended after Ctrl-C too.
   if (how.read_only) how.interrupted = [] { return lua_kit::interrupt::flag()->load(); };
   try {
@@ -117,21 +96,18 @@ int open(lua_State* L) {
 int start_run(lua_State* L) {
   const Options options(L, 2, start_run_options(), "store:start_run");
   results::RunSpec spec;
-  spec.experiment = options.text("experiment");
-  spec.script_path = text_or_empty(options, "script_path");
+  lua_kit::read_options(options, spec);
+  lua_kit::read_options(options, spec.origin);
   spec.script_text = any_text(options, "script_text");
-  read_origin(options, spec.origin);
-  spec.quick = options.boolean("quick");
-  spec.shard = text_or_empty(options, "shard");
-  spec.declaration = json_of(options, "declaration", Json::object());
   lua_pushnumber(L, static_cast<double>(self(L).start_run(spec)));
   return 1;
 }
 
 int runs(lua_State* L) {
   const Options options(L, 2, runs_options(), "store:runs");
-  const std::vector<Run> found = self(L).runs(
-      options.given("experiment") ? std::optional(options.text("experiment")) : std::nullopt);
+  std::optional<std::string> experiment;
+  if (options.given("experiment")) experiment = options.text("experiment");
+  const std::vector<Run> found = self(L).runs(experiment);
   lua_createtable(L, static_cast<int>(found.size()), 0);
   for (std::size_t i = 0; i < found.size(); ++i) {
     push_run(L, found[i]);
@@ -147,37 +123,18 @@ int run(lua_State* L) {
   return 1;
 }
 
-std::vector<results::Artefact> artefacts_of(const Options& options) {
-  std::vector<results::Artefact> artefacts;
-  const std::string path = options.path_of("artefacts");
-  for (const Json& item : json_of(options, "artefacts", Json::array())) {
-    JsonFields fields(item, path);
-    artefacts.push_back({fields.text("name"), fields.text("kind"), fields.at("value")});
-    fields.finish();
-  }
-  return artefacts;
-}
-
 Row read_row(const Options& options, Store& store, std::int64_t run) {
   Row row;
-  row.point = json_of(options, "point", Json::object());
-  row.status = options.text("status");
-  row.columns = json_of(options, "columns", Json::object());
-  if (options.given("order")) row.order = options.integer("order");
+  lua_kit::read_options(options, row);
   if (options.given("error")) row.error = any_text(options, "error");
   row.traceback = any_text(options, "traceback");
   row.log = any_text(options, "log");
-  if (options.given("provenance")) row.provenance = options.choice("provenance");
-  if (options.given("error_ratio")) row.error_ratio = options.number("error_ratio");
-  row.started_at = options.number("started_at");
-  row.duration_s = options.number("duration_s");
-  row.inputs = json_of(options, "inputs", Json::array());
-  row.artefacts = artefacts_of(options);
-  for (const char* name : {"script_hash", "git_commit", "seed", "machine", "build"}) {
-    if (!options.given(name)) continue;
-    if (!row.origin) row.origin = store.origin(run);
-  }
-  if (row.origin) read_origin(options, *row.origin);
+  for (const Json& item : options.json("artefacts", Json::array()))
+    row.artefacts.push_back(from_json<results::Artefact>(item, options.path_of("artefacts")));
+  for_each_field<Origin>([&](const auto& field) {
+    if (!row.origin && options.given(field.spec.name)) row.origin = store.origin(run);
+  });
+  if (row.origin) lua_kit::read_options(options, *row.origin);
   return row;
 }
 
@@ -269,15 +226,7 @@ int rows(lua_State* L) {
 
 int artefacts(lua_State* L) {
   const std::string key = lua_kit::check_text(L, 3, "store:artefacts key");
-  const auto found = self(L).artefacts(run_argument(L, "store:artefacts run"), key);
-  lua_createtable(L, static_cast<int>(found.size()), 0);
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    lua_createtable(L, 0, 3);
-    lua_kit::set_text(L, "name", found[i].name);
-    lua_kit::set_text(L, "kind", found[i].kind);
-    lua_kit::set_json(L, "value", found[i].value);
-    lua_rawseti(L, -2, static_cast<int>(i) + 1);
-  }
+  lua_kit::push_value(L, self(L).artefacts(run_argument(L, "store:artefacts run"), key));
   return 1;
 }
 
@@ -294,29 +243,13 @@ int merge(lua_State* L) {
   });
   const Options options(L, 3, merge_options(), "store:merge");
   auto prefer = results::Prefer::neither;
-  if (options.given("prefer")) {
-    prefer = options.choice("prefer") == "first" ? results::Prefer::first : results::Prefer::last;
-  }
+  if (options.given("prefer")) lua_kit::read_option(options, "prefer", prefer);
   Progress progress(options, "progress");
   const results::MergeReport report = self(L).merge(paths, prefer, [&](double share) {
     if (*lua_kit::interrupt::flag()) throw Error(ErrorCode::interrupted, "interrupted by Ctrl-C");
     progress.note(share);
   });
-  lua_createtable(L, 0, 5);
-  lua_kit::set_number(L, "num_runs", static_cast<double>(report.num_runs));
-  lua_kit::set_number(L, "num_rows", static_cast<double>(report.num_rows));
-  lua_kit::set_number(L, "num_replaced", static_cast<double>(report.num_replaced));
-  lua_kit::set_number(L, "num_duplicates", static_cast<double>(report.num_duplicates));
-  lua_newtable(L);
-  int count = 0;
-  for (const results::Contradiction& item : report.contradictions) {
-    lua_createtable(L, 0, 3);
-    lua_kit::set_text(L, "experiment", item.experiment);
-    lua_kit::set_text(L, "key", item.key);
-    lua_kit::set_text(L, "where", item.where);
-    lua_rawseti(L, -2, ++count);
-  }
-  lua_setfield(L, -2, "contradictions");
+  lua_kit::push_value(L, report);
   return 1;
 }
 

@@ -7,6 +7,7 @@
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/workers/pool.h"
@@ -29,34 +30,8 @@ const char kHomeKey = 0;
 Home& home(lua_State* L) { return *static_cast<Home*>(lua_kit::registry_pointer(L, &kHomeKey)); }
 
 const OptionTable& start_options() {
-  using enum OptionType;
-  static const OptionTable options{
-      "workers.start",
-      "A pool of worker processes",
-      "tessera.Workers",
-      {
-          {.name = "jobs",
-           .type = integer,
-           .doc = "Processes at the same time",
-           .min = 1,
-           .max = 4096,
-           .required = true},
-          {.name = "setup", .type = text, .doc = "First message of each", .required = true},
-          {.name = "time_limit_s",
-           .type = number,
-           .doc = "Of one item",
-           .unit = "s",
-           .min = 0.001,
-           .max = 1e7,
-           .required = true},
-          {.name = "memory_bytes",
-           .type = number,
-           .doc = "Of one process; 0 for no limit",
-           .unit = "bytes",
-           .default_text = "0",
-           .min = 0,
-           .max = 1e15},
-      }};
+  static const OptionTable options = lua_kit::option_table<workers::PoolSettings>(
+      {"workers.start", "A pool of worker processes", "tessera.Workers", {}});
   return options;
 }
 
@@ -64,10 +39,7 @@ int start(lua_State* L) {
   const lua_kit::Options options(L, 1, start_options(), "workers.start");
   workers::PoolSettings settings;
   settings.command = {home(L).executable};
-  settings.setup = options.text("setup");
-  settings.jobs = static_cast<int>(options.integer("jobs"));
-  settings.time_limit_s = options.number("time_limit_s");
-  settings.memory_bytes = options.number("memory_bytes");
+  lua_kit::read_options(options, settings);
   auto pool = std::make_unique<workers::Pool>(std::move(settings));
   lua_kit::push_object(L, std::make_shared<const ScriptPool>(ScriptPool{std::move(pool)}));
   return 1;
@@ -79,20 +51,6 @@ workers::Pool& self(lua_State* L) {
   return *held->pool;
 }
 
-const char* name_of(workers::Outcome outcome) {
-  switch (outcome) {
-    case workers::Outcome::done:
-      return "done";
-    case workers::Outcome::crashed:
-      return "crashed";
-    case workers::Outcome::time_limit:
-      return "time_limit";
-    case workers::Outcome::out_of_memory:
-      return "out_of_memory";
-  }
-  return "";
-}
-
 int submit(lua_State* L) {
   const auto id = lua_kit::check_integer(L, 2, "workers:submit.id", 1, 1e15);
   self(L).submit(static_cast<std::uint64_t>(id), lua_kit::check_text(L, 3, "workers:submit.text"));
@@ -101,19 +59,7 @@ int submit(lua_State* L) {
 
 int wait(lua_State* L) {
   const double timeout_s = lua_kit::check_number(L, 2, "workers:wait.timeout_s", 0, 1e7, "s");
-  const std::vector<workers::Event> events = self(L).wait(timeout_s);
-  lua_createtable(L, static_cast<int>(events.size()), 0);
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    const workers::Event& event = events[i];
-    lua_createtable(L, 0, 6);
-    lua_kit::set_integer(L, "id", static_cast<std::int64_t>(event.id));
-    lua_kit::set_number(L, "duration_s", event.duration_s);
-    lua_kit::set_text(L, "outcome", name_of(event.outcome));
-    lua_kit::set_text(L, "text", event.text);
-    lua_kit::set_text(L, "message", event.message);
-    lua_kit::set_text(L, "log", event.log);
-    lua_rawseti(L, -2, static_cast<int>(i) + 1);
-  }
+  lua_kit::push_value(L, self(L).wait(timeout_s));
   return 1;
 }
 

@@ -75,12 +75,12 @@ local ts = {}
 ---@field kind string constant, random, variance, hessian, gptq_error, measured or imported
 ---@field variant string Which form of its kind
 ---@field num_layers integer Layers it covers
----@field bitwidths integer[] Bitwidths it covers
+---@field provenance string measured, fitted, published or modelled
 ---@field overhead_s number Time it took to obtain (s)
 ---@field weights_s number Of it, time over the weights (s)
 ---@field statistics_s number Of it, time over the statistics of the inputs (s)
----@field provenance string measured, fitted, published or modelled
 ---@field source string Where it comes from
+---@field bitwidths integer[] Bitwidths it covers
 ---@field omega fun(self, layer_index: integer, bitwidth: integer): number Raw omega of a layer (0-based)
 ---@field omegas fun(self, bitwidth: integer): number[] Raw omega of every layer, the first layer first
 ---@field standard_error fun(self, layer_index: integer, bitwidth: integer): number? Of omega where it is the mean of a sample, such as a loss over pieces of text

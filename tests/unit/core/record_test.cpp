@@ -25,6 +25,9 @@ struct Card {
   std::optional<double> weight_kg;
   std::vector<std::int32_t> pages = {1, 2};
   std::vector<Spot> spots;
+  std::string paper = "matt";
+  double grams = 80;
+  tessera::Json extra = tessera::Json::object();
   double area() const { return 2 * width_m; }
 };
 
@@ -39,6 +42,8 @@ struct tessera::Fields<Spot> {
   static constexpr auto list =
       std::tuple{field<&Spot::row>({.name = "row", .doc = "Row", .min = 0, .max = 9})};
 };
+
+std::vector<std::string_view> papers() { return {"matt", "card"}; }
 
 template <>
 struct tessera::Fields<Card> {
@@ -75,6 +80,27 @@ struct tessera::Fields<Card> {
                                       .doc = "Spots",
                                       .in_file = InFile::when_set,
                                       .as_option = AsOption::never}),
+                 field<&Card::paper>({.name = "paper",
+                                      .doc = "Paper",
+                                      .in_file = InFile::when_set,
+                                      .as_option = AsOption::required,
+                                      .choices = papers}),
+                 field<&Card::grams, WholeNumber>({.name = "grams",
+                                                   .doc = "Weight of the paper",
+                                                   .min = 1,
+                                                   .max = 500,
+                                                   .in_file = InFile::when_set,
+                                                   .as_option = AsOption::never}),
+                 field<&Card::extra>({.name = "extra",
+                                      .doc = "Whatever",
+                                      .in_file = InFile::when_set,
+                                      .as_option = AsOption::never}),
+                 OptionOnly{{.name = "envelope",
+                             .doc = "What it comes in",
+                             .as_option = AsOption::required,
+                             .choices = papers,
+                             .as_flag = false},
+                            OptionType::text},
                  field<&Card::area>({.name = "area", .doc = "Area"})};
   static void check(const Card& card, const FieldPath& path) {
     if (card.copies <= 5 || card.glossy) return;
@@ -122,6 +148,8 @@ TEST(Record, ReadsBackWhatItWrote) {
   card.price_usd = 0.1;
   card.pages = {7};
   card.spots = {{9}};
+  card.grams = 120;
+  card.extra = Json::array({1, "b"});
   const Json json = json_of(card);
   EXPECT_EQ(json_of(from_json<Card>(json, "card")), json);
 }
@@ -151,6 +179,24 @@ TEST(Record, OffersTheNearestNameOfAnEnumeration) {
               HasSubstr("card: shade: 'ligth' is not known; did you mean 'light'?"));
 }
 
+// Without a near name they are listed once.
+TEST(Record, ListsTheNamesOfAnEnumeration) {
+  EXPECT_EQ(refusal(R"({"title": "a", "copies": 2, "shade": "x"})"),
+            "card: shade: 'x' is not known; one of 'light', 'dark' belongs here");
+}
+
+TEST(Record, TakesOnlyTheWordsOfAText) {
+  EXPECT_EQ(refusal(R"({"title": "a", "copies": 2, "paper": "card"})"), "accepted");
+  EXPECT_THAT(refusal(R"({"title": "a", "copies": 2, "paper": "cart"})"),
+              HasSubstr("card: paper: 'cart' is not known; did you mean 'card'?; one of 'matt', "
+                        "'card' belongs here"));
+}
+
+TEST(Record, TakesWholeNumbersOnlyWhereTheyBelong) {
+  EXPECT_THAT(refusal(R"({"title": "a", "copies": 2, "grams": 1.5})"),
+              HasSubstr("card: grams: 1.5 is not an integer"));
+}
+
 TEST(Record, ChecksFieldsAgainstEachOther) {
   EXPECT_THAT(refusal(R"({"title": "a", "copies": 6})"),
               HasSubstr("card: copies: more than 5 are glossy"));
@@ -170,7 +216,23 @@ TEST(Record, GivesOptionsWithTheirDefaults) {
                   "width_m = 2.5, a number in [1, 5] (m)", "copies = , an integer in [1, 10]",
                   "glossy = false, true or false", "shade = \"dark\", one of 'light', 'dark'",
                   "price_usd = , a number >= 0", "weight_kg = , a number >= 0",
-                  "pages = {1, 2}, a list, each item an integer in [1, 99]"));
+                  "pages = {1, 2}, a list, each item an integer in [1, 99]",
+                  "paper = , one of 'matt', 'card'", "envelope = , one of 'matt', 'card'"));
+  EXPECT_FALSE(options.front().required);
+  EXPECT_TRUE(options.front().flag);
+  EXPECT_TRUE(options[options.size() - 2].required);
+  EXPECT_TRUE(options.back().required);
+  EXPECT_FALSE(options.back().flag);
+}
+
+TEST(OptionTable, TakesMoreOptionsBehindOneOfThem) {
+  const OptionTable table{"t", "", "", {{.name = "a", .doc = ""}, {.name = "b", .doc = ""}}};
+  std::string names;
+  for (const OptionSpec& option :
+       table.with("a", {{.name = "x", .doc = ""}, {.name = "y", .doc = ""}}).options)
+    names += option.name;
+  EXPECT_EQ(names, "axyb");
+  EXPECT_THROW(table.with("c", {}), Error);
 }
 
 TEST(EnumNames, GoBothWays) {

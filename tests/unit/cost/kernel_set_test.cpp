@@ -181,7 +181,7 @@ TEST(KernelSets, BadSetFieldsAreNamed) {
   };
   bad("name", R"("")", ErrorCode::invalid_argument, {"name", "empty"});
   bad("rules", "[]", ErrorCode::invalid_argument, {"rules", "list"});
-  bad("rules", "{}", ErrorCode::invalid_argument, {"rules", "list"});
+  bad("rules", "{}", ErrorCode::invalid_argument, {"rules", "an array"});
   bad("provenance", R"("measurd")", ErrorCode::invalid_argument, {"'measurd'", "'measured'"});
   bad("layer_overhead_s", "-1", ErrorCode::out_of_range, {"layer_overhead_s"});
   bad("attention_flop_ratio", "2", ErrorCode::out_of_range, {"attention_flop_ratio"});

@@ -47,7 +47,7 @@ TEST(AttentionOperator, FitsATableThatSuchAModelMade) {
     const auto truth = operator_model(Op::attention, a100(), text);
     const auto samples = attention_samples(*truth, phase);
     const auto fitted = attention().fit(a100(), samples, nullptr);
-    EXPECT_LT(worst_error(*fitted, samples), 0.02) << to_string(phase);
+    EXPECT_LT(worst_error(*fitted, samples), 0.02) << name_of(phase);
   }
 }
 
@@ -120,7 +120,7 @@ TEST(AttentionOperator, NamesWhatDoesNotDo) {
   const auto read = [&](const char* text) {
     return [text] { operator_model(Op::attention, a100(), text); };
   };
-  expect_error(invalid, {"test: phase", "both", "prefill or decode"},
+  expect_error(invalid, {"test: phase", "both", "one of 'prefill', 'decode'"},
                read(R"({"dtype": "fp8", "phase": "both", "variants": []})"));
   expect_error(invalid, {"variants", "at least one"},
                read(R"({"dtype": "fp8", "phase": "decode", "variants": []})"));

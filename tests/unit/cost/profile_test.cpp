@@ -12,7 +12,7 @@
 #include "expect_error.h"
 #include "shapes.h"
 #include "tessera/core/cluster.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/rng.h"
 #include "tessera/cost/fit.h"
 
@@ -48,7 +48,7 @@ TEST(Errors, ByHand) {
   EXPECT_NEAR(errors.worst, 0.3, 1e-12);
   EXPECT_NEAR(errors.p90, 0.1 + 0.7 * 0.2, 1e-12);
   EXPECT_EQ(errors.num_points, 4);
-  EXPECT_EQ(to_json(errors_from_json(to_json(errors), "e")).dump(), to_json(errors).dump());
+  EXPECT_EQ(json_of(from_json<Errors>(json_of(errors), "e")).dump(), json_of(errors).dump());
 }
 
 TEST(Errors, WrongListsAreNamed) {
@@ -154,7 +154,7 @@ TEST(ProfileFile, BadFieldsAreNamed) {
     ErrorCode code = ErrorCode::invalid_argument;
   };
   const std::vector<Bad> all = {
-      {"/parts/0/op", "gem", {"unknown op 'gem'", "did you mean 'gemm'"}},
+      {"/parts/0/op", "gem", {"'gem' is not known", "did you mean 'gemm'"}},
       {"/parts/0/method", "table2", {"no method 'table2'"}, ErrorCode::not_found},
       {"/parts/0/range/bytes", {5, 1}, {"[least, largest]"}},
       {"/parts/0/range/bites", {1, 2}, {"'bites'"}},

@@ -172,7 +172,7 @@ TEST(JsonImport, RefusesWhatItDoesNotUnderstand) {
               HasSubstr("standard_error[0][0]"));
   EXPECT_THAT(refused(R"({"bitwidths": [4], "omega": [[1]], "kin": "x"})"), HasSubstr("'kin'"));
   EXPECT_THAT(refused(R"({"bitwidths": [4], "omega": [[1]], "provenance": "x"})"),
-              HasSubstr("none of"));
+              HasSubstr("one of 'measured'"));
 }
 
 TEST_F(File, ReadsCsvAsPeopleWriteIt) {

@@ -8,7 +8,7 @@
 
 #include "additive.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 
 namespace tessera::cost::models {
 namespace {
@@ -89,7 +89,7 @@ double AttentionOperator::seconds(const OpQuery& query) const {
 Json AttentionOperator::coefficients() const {
   Json list = Json::array();
   for (const AttentionVariant& variant : variants_) list.push_back(to_json(phase_, variant));
-  return {{"dtype", dtype_}, {"phase", to_string(phase_)}, {"variants", list}};
+  return {{"dtype", dtype_}, {"phase", name_of(phase_)}, {"variants", list}};
 }
 
 const AttentionVariant& AttentionOperator::variant_for(const OpQuery& query) const {
@@ -108,7 +108,7 @@ std::unique_ptr<OpModel> read_attention_operator(const Device& device, const Jso
   JsonFields fields(coefficients, path);
   const std::string dtype = fields.text("dtype");
   dtype_traits(dtype);
-  const Phase phase = phase_field(fields);
+  const Phase phase = read_field<Phase>(fields, "phase");
   const Json& list = fields.at("variants");
   if (!list.is_array() || list.empty()) {
     throw Error(

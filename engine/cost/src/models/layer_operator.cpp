@@ -12,7 +12,7 @@
 #include "additive.h"
 #include "models.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 
 namespace tessera::cost::models {
 namespace {
@@ -111,7 +111,7 @@ class LayerOperator final : public OpModel {
     return std::max(fitted, work_of(device_, query).floor_s());
   }
   Json coefficients() const override {
-    return {{"phase", to_string(phase_)},
+    return {{"phase", name_of(phase_)},
             {"attention", attention_},
             {"terms", to_json(layer_terms(), coefficients_)}};
   }
@@ -218,7 +218,7 @@ std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& sa
 std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
                               const std::string& path) {
   JsonFields fields(coefficients, path);
-  const Phase phase = phase_field(fields);
+  const Phase phase = read_field<Phase>(fields, "phase");
   auto model = std::make_unique<LayerOperator>(
       device, phase, fields.number("attention", 0, 1e6),
       coefficients_from_json(layer_terms(), fields.at("terms"), fields.path_of("terms")));

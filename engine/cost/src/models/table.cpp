@@ -8,7 +8,7 @@
 #include "models.h"
 #include "table_grid.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/statistics.h"
 #include "tessera/core/text.h"
 
@@ -42,17 +42,7 @@ double value_at(const std::string& field, double coordinate) {
 }
 
 void set_field(OpQuery& query, const std::string& field, double value) {
-  if (field == "m") query.m = value;
-  if (field == "n") query.n = value;
-  if (field == "k") query.k = value;
-  if (field == "batch_size") query.batch_size = value;
-  if (field == "tokens") query.tokens = value;
-  if (field == "context_tokens") query.context_tokens = value;
-  if (field == "num_heads") query.num_heads = value;
-  if (field == "num_kv_heads") query.num_kv_heads = value;
-  if (field == "head_dim") query.head_dim = value;
-  if (field == "window") query.window = value;
-  if (field == "bytes") query.bytes = value;
+  query.*find_size(field)->member = value;
 }
 
 // A layer's numbers, without the names of its matrices: [in, out, copies, active] of each.
@@ -113,10 +103,10 @@ class Table final : public OpModel {
     for (const std::string& field : fields_of(reference_.op)) {
       json["fixed"][field] = field_value(reference_, field);
     }
-    json["op"] = to_string(reference_.op);
+    json["op"] = name_of(reference_.op);
     json["dtype"] = reference_.dtype;
     json["kv_dtype"] = reference_.kv_dtype;
-    json["phase"] = to_string(reference_.phase);
+    json["phase"] = name_of(reference_.phase);
     json["bitwidth"] = reference_.bitwidth;
     if (reference_.layer != nullptr) json["layer"] = layer_json(*reference_.layer);
     return json;
@@ -267,13 +257,8 @@ std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& sa
 
 OpQuery reference_from(JsonFields& fields) {
   OpQuery reference;
-  const std::string op = fields.text("op");
-  const auto known_op = op_from_string(op);
-  if (!known_op) {
-    refuse(fields.path_of("op"), "no op " + quote(op));
-  }
-  reference.op = *known_op;
-  reference.phase = phase_field(fields);
+  reference.op = read_field<Op>(fields, "op");
+  reference.phase = read_field<Phase>(fields, "phase");
   reference.dtype = fields.text("dtype");
   reference.kv_dtype = fields.text("kv_dtype");
   reference.bitwidth = static_cast<std::int32_t>(fields.integer("bitwidth", 1, 32));

@@ -50,7 +50,7 @@ void read_collected(Rows& rows) {
     }
     OpQuery query;
     query.op = Op::layer;
-    const auto known_phase = phase_from_string(csv.field(phase));
+    const auto known_phase = named<Phase>(csv.field(phase));
     if (csv.field(model) == "unknown" || !known_phase) {
       rows.skip("no model or phase stated");
       continue;

@@ -59,9 +59,10 @@ const Format& format_of(std::string_view text, const std::string& path,
     for (const Format& format : formats()) {
       if (format.name == options.format) return format;
     }
-    std::vector<std::string> known(sample_formats().begin(), sample_formats().end());
+    const auto known = sample_formats();
     throw Error(ErrorCode::invalid_argument,
-                "unknown format " + quote(options.format) + did_you_mean(options.format, known),
+                "unknown format " + quote(options.format) +
+                    did_you_mean(options.format, {known.begin(), known.end()}),
                 "format");
   }
   CsvReader csv(text, path);
@@ -93,12 +94,15 @@ std::string SampleFile::warning(const std::string& path) const {
   return text.empty() ? text : fmt::format("{}: left out {}", path, text);
 }
 
-const std::vector<std::string_view>& sample_formats() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> all;
-    for (const Format& format : formats()) all.push_back(format.name);
-    return all;
-  }();
+std::int64_t SampleFile::num_skipped() const {
+  std::int64_t count = 0;
+  for (const SkippedRows& rows : skipped) count += rows.count;
+  return count;
+}
+
+std::vector<std::string_view> sample_formats() {
+  std::vector<std::string_view> names;
+  for (const Format& format : formats()) names.push_back(format.name);
   return names;
 }
 

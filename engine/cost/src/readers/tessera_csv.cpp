@@ -13,23 +13,7 @@ namespace {
 
 constexpr std::size_t kNone = CsvReader::none;
 
-/// Columns of the schema; the numeric ones with the member that they set.
-struct Numeric {
-  const char* column;
-  double OpQuery::*member;
-  bool may_be_zero = false;
-};
-constexpr Numeric kNumeric[] = {{"m", &OpQuery::m},
-                                {"n", &OpQuery::n},
-                                {"k", &OpQuery::k},
-                                {"batch", &OpQuery::batch_size},
-                                {"tokens", &OpQuery::tokens},
-                                {"num_heads", &OpQuery::num_heads},
-                                {"num_kv_heads", &OpQuery::num_kv_heads},
-                                {"head_dim", &OpQuery::head_dim},
-                                {"bytes", &OpQuery::bytes},
-                                {"context", &OpQuery::context_tokens, true},
-                                {"window", &OpQuery::window, true}};
+/// Columns of the schema beside those of sizes.
 constexpr const char* kText[] = {"device",    "kernel_set",  "dtype",    "op",    "phase",
                                  "latency_s", "source",      "kv_dtype", "model", "bitwidth",
                                  "name",      "num_devices", "note"};
@@ -38,9 +22,9 @@ class Reader {
  public:
   explicit Reader(Rows& rows) : rows_(rows), csv_(rows.csv) {
     check_columns();
-    for (const Numeric& numeric : kNumeric) {
-      if (csv_.column(numeric.column) == kNone) continue;
-      numbers_.emplace_back(csv_.column(numeric.column), numeric);
+    for (const SizeField& size : size_fields()) {
+      if (csv_.column(size.column) == kNone) continue;
+      sizes_.emplace_back(csv_.column(size.column), size);
     }
     latency_ = csv_.require_column("latency_s");
     if (rows.options.device.empty()) csv_.require_column("device");
@@ -61,7 +45,7 @@ class Reader {
  private:
   void check_columns() const {
     std::vector<std::string> known(std::begin(kText), std::end(kText));
-    for (const Numeric& numeric : kNumeric) known.emplace_back(numeric.column);
+    for (const SizeField& size : size_fields()) known.emplace_back(size.column);
     for (const std::string& name : csv_.header()) {
       if (std::find(known.begin(), known.end(), name) != known.end()) continue;
       csv_.refuse(fmt::format("unknown column {}{}", quote(name), did_you_mean(name, known)));
@@ -84,15 +68,14 @@ class Reader {
       if (query.n > 0 && query.k > 0) return Op::gemm;
       return query.num_heads > 0 ? Op::attention : Op::layer;
     }
-    if (const auto op = op_from_string(word)) return *op;
-    csv_.refuse("unknown op " + quote(word) +
-                did_you_mean(word, {"gemm", "attention", "layer", "elementwise", "all_reduce",
-                                    "send_recv"}));
+    if (const auto op = named<Op>(word)) return *op;
+    const auto known = names_of<Op>();
+    csv_.refuse("unknown op " + quote(word) + did_you_mean(word, {known.begin(), known.end()}));
   }
 
   void set_phase(OpQuery& query) const {
     if (query.op != Op::attention && query.op != Op::layer) return;
-    const auto phase = phase_from_string(text(phase_));
+    const auto phase = named<Phase>(text(phase_));
     if (!phase) {
       csv_.refuse(fmt::format("phase is {}, prefill or decode is needed", quote(text(phase_))));
     }
@@ -101,10 +84,9 @@ class Reader {
 
   OpQuery read_query() {
     OpQuery query;
-    for (const auto& [column, numeric] : numbers_) {
+    for (const auto& [column, size] : sizes_) {
       if (csv_.field(column).empty()) continue;  // a field that the op does not have
-      query.*numeric.member =
-          numeric.may_be_zero ? csv_.number(column, 0, 1e15) : rows_.size(column);
+      query.*size.member = size.may_be_zero ? csv_.number(column, 0, 1e15) : rows_.size(column);
     }
     query.op = op_of(query);
     set_phase(query);
@@ -160,11 +142,10 @@ class Reader {
   void check(const OpQuery& query) const {
     if (rows_.empty_row()) return;
     for (const std::string& field : fields_of(query.op)) {
-      const bool may_be_zero = field == "context_tokens" || field == "window";
-      if (may_be_zero || field_value(query, field) > 0) continue;
-      csv_.refuse(fmt::format("no {}, which a sample of {} needs; {}",
-                              field == "batch_size" ? "batch" : field, to_string(query.op),
-                              columns_of(query.op)));
+      const SizeField& size = *find_size(field);
+      if (size.may_be_zero || query.*size.member > 0) continue;
+      csv_.refuse(fmt::format("no {}, which a sample of {} needs; {}", size.column,
+                              name_of(query.op), columns_of(query.op)));
     }
     if (query.op == Op::gemm || query.op == Op::attention) check_dtype(query);
   }
@@ -184,7 +165,7 @@ class Reader {
 
   void check_dtype(const OpQuery& query) const {
     if (query.dtype.empty()) {
-      csv_.refuse(fmt::format("no dtype, which a sample of {} needs", to_string(query.op)));
+      csv_.refuse(fmt::format("no dtype, which a sample of {} needs", name_of(query.op)));
     }
     const std::vector<std::string> known = known_dtypes();
     for (const std::string* dtype : {&query.dtype, &query.kv_dtype}) {
@@ -195,7 +176,7 @@ class Reader {
 
   Rows& rows_;
   CsvReader& csv_;
-  std::vector<std::pair<std::size_t, Numeric>> numbers_;  ///< of the columns that are there
+  std::vector<std::pair<std::size_t, SizeField>> sizes_;  ///< of the columns that are there
   const std::size_t device_ = csv_.column("device"), kernel_set_ = csv_.column("kernel_set"),
                     dtype_ = csv_.column("dtype"), op_ = csv_.column("op"),
                     phase_ = csv_.column("phase"), tokens_ = csv_.column("tokens"),

@@ -176,7 +176,7 @@ void read_collectives(Rows& rows) {
   while (rows.next()) {
     OpQuery query;
     const std::string name(csv.field(collective));
-    const auto op = op_from_string(name);
+    const auto op = named<Op>(name);
     if (!op || (*op != Op::all_reduce && *op != Op::send_recv)) {
       rows.skip(fmt::format("collective {}, for which there is no model", quote(name)));
       continue;

@@ -17,8 +17,8 @@
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
-#include "tessera/core/json.h"
 #include "tessera/core/output.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 #include "tessera/kernels/parallel.h"
 
@@ -54,7 +54,7 @@ void check_request(const CheckpointRequest& request, const weights::Weights& mod
   for (const std::int32_t b : request.bitwidths) {
     if (b == 16 || b == 8 || (!as_int8 && (b == 3 || b == 4))) continue;
     throw Error(ErrorCode::out_of_range,
-                fmt::format("bitwidth {} of a layer: {} takes {}", b, to_string(request.method),
+                fmt::format("bitwidth {} of a layer: {} takes {}", b, name_of(request.method),
                             as_int8 ? "8 or 16" : "3, 4, 8 or 16"),
                 "bitwidths");
   }
@@ -67,7 +67,7 @@ void check_request(const CheckpointRequest& request, const weights::Weights& mod
   if (needed && request.statistics.empty()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("method {} needs a statistics file (tessera man statistics)",
-                            to_string(request.method)),
+                            name_of(request.method)),
                 "statistics");
   }
   if (request.scheme.act_order == ActOrder::group) {
@@ -285,8 +285,9 @@ class Run {
   void keep(weights::SafetensorsWriter& writer, const StoredMatrix& m, MatrixView view,
             const Quantised& quantised) {
     append(writer, m.module, quantised, as_int8());
+    const WeightError error = weight_error(view, quantised);
     summary_.matrices.push_back({m.tensor->name, m.layer_index, m.scheme.bitwidth, quantised.method,
-                                 weight_error(view, quantised), quantised.output_error,
+                                 error.mse, error.max_error, quantised.output_error,
                                  quantised.rtn_output_error});
     if (!request_.progress) return;
     request_.progress({static_cast<std::int64_t>(summary_.matrices.size()),
@@ -326,23 +327,11 @@ class Run {
   }
 
   Json result() const {
-    Json matrices = Json::array();
-    for (const MatrixReport& r : summary_.matrices) {
-      Json row{{"tensor", r.tensor},
-               {"bitwidth", r.bitwidth},
-               {"method", to_string(r.method)},
-               {"mse", r.error.mse},
-               {"max_error", r.error.max_error}};
-      if (r.output_error) row["output_error"] = *r.output_error;
-      if (r.rtn_output_error) row["rtn_output_error"] = *r.rtn_output_error;
-      matrices.push_back(std::move(row));
-    }
-    return {{"model", shape_.name},
-            {"method", to_string(request_.method)},
-            {"bitwidths", request_.bitwidths},
-            {"bytes_before", summary_.bytes_before},
-            {"bytes_after", summary_.bytes_after},
-            {"matrices", std::move(matrices)}};
+    Json json{{"model", shape_.name},
+              {"method", name_of(request_.method)},
+              {"bitwidths", request_.bitwidths}};
+    write_fields(summary_, json);
+    return json;
   }
 
   const CheckpointRequest& request_;

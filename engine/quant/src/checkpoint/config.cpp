@@ -51,10 +51,10 @@ Json weights_of(const Scheme& scheme, int bitwidth) {
   Json weights{{"num_bits", bitwidth},
                {"type", "int"},
                {"symmetric", scheme.symmetric},
-               {"strategy", to_string(scheme.granularity)},
+               {"strategy", name_of(scheme.granularity)},
                {"dynamic", false}};
   if (scheme.granularity == Granularity::group) weights["group_size"] = scheme.group_size;
-  if (scheme.act_order != ActOrder::none) weights["actorder"] = to_string(scheme.act_order);
+  if (scheme.act_order != ActOrder::none) weights["actorder"] = name_of(scheme.act_order);
   return weights;
 }
 

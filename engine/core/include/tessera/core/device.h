@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/record.h"
@@ -19,6 +21,9 @@ inline constexpr double kDefaultPcieBytesPerS = 15.75e9;
 /// Faster than any memory or link that exists; a number above them is a slip of the unit.
 inline constexpr double kMaxBytesPerS = 1e15;
 inline constexpr double kMaxGbps = 8e6;
+
+/// Dtypes that devices have rates of: fp16 (required), fp32, bf16, int8, fp8, int4.
+std::vector<std::string_view> flop_dtypes();
 
 /// A GPU type, by its data sheet. One small JSON file each.
 struct Device {

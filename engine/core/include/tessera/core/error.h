@@ -7,9 +7,11 @@
 #include <string_view>
 #include <utility>
 
+#include "tessera/core/enum_names.h"
+
 namespace tessera {
 
-/// What kind of thing went wrong; scripts see the name (`to_string`) as `err.code`.
+/// What kind of thing went wrong; scripts see the name (`name_of`) as `err.code`.
 enum class ErrorCode {
   invalid_argument,  ///< wrong type, unknown option, malformed value
   out_of_range,      ///< a number outside its documented range
@@ -22,7 +24,17 @@ enum class ErrorCode {
   internal,          ///< a defect of ours
 };
 
-std::string_view to_string(ErrorCode code);
+template <>
+inline constexpr auto kEnumNames<ErrorCode> =
+    enum_names<ErrorCode>({{ErrorCode::invalid_argument, "invalid_argument"},
+                           {ErrorCode::out_of_range, "out_of_range"},
+                           {ErrorCode::not_found, "not_found"},
+                           {ErrorCode::io, "io"},
+                           {ErrorCode::unsupported, "unsupported"},
+                           {ErrorCode::solver, "solver"},
+                           {ErrorCode::script, "script"},
+                           {ErrorCode::interrupted, "interrupted"},
+                           {ErrorCode::internal, "internal"}});
 
 /// The one exception of the engine. Thrown only for what ends the job; expected outcomes are
 /// values.

@@ -7,6 +7,7 @@
 
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/provenance.h"
+#include "tessera/core/record.h"
 
 namespace tessera {
 
@@ -36,6 +37,52 @@ struct Indicator {
   /// @throws Error{out_of_range} as `at` does.
   std::optional<double> standard_error_at(std::size_t layer, std::int32_t bitwidth) const;
   bool has(std::int32_t bitwidth) const;
+};
+
+/// Bitwidths of files: ascending, each once, at least one.
+struct AscendingBitwidths {
+  static Json write(const std::vector<std::int32_t>& bitwidths);
+  static std::vector<std::int32_t> read(const Json& json, const std::string& path,
+                                        const FieldSpec& spec);
+};
+
+template <>
+struct Fields<Indicator> {
+  static constexpr auto list = std::tuple{
+      field<&Indicator::kind>(
+          {.name = "kind",
+           .doc = "constant, random, variance, hessian, gptq_error, measured or imported",
+           .in_file = InFile::defaulted}),
+      field<&Indicator::variant>(
+          {.name = "variant", .doc = "Which form of its kind", .in_file = InFile::defaulted}),
+      field<&Indicator::num_layers, NotInFiles>({.name = "num_layers", .doc = "Layers it covers"}),
+      field<&Indicator::provenance>({.name = "provenance",
+                                     .doc = "measured, fitted, published or modelled",
+                                     .in_file = InFile::defaulted}),
+      field<&Indicator::overhead_s>({.name = "overhead_s",
+                                     .doc = "Time it took to obtain",
+                                     .unit = "s",
+                                     .min = 0,
+                                     .max = 1e12,
+                                     .in_file = InFile::defaulted}),
+      field<&Indicator::weights_s>({.name = "weights_s",
+                                    .doc = "Of it, time over the weights",
+                                    .unit = "s",
+                                    .min = 0,
+                                    .max = 1e12,
+                                    .in_file = InFile::defaulted}),
+      field<&Indicator::statistics_s>({.name = "statistics_s",
+                                       .doc = "Of it, time over the statistics of the inputs",
+                                       .unit = "s",
+                                       .min = 0,
+                                       .max = 1e12,
+                                       .in_file = InFile::defaulted}),
+      field<&Indicator::source>(
+          {.name = "source", .doc = "Where it comes from", .in_file = InFile::defaulted}),
+      field<&Indicator::bitwidths, AscendingBitwidths>({.name = "bitwidths",
+                                                        .doc = "Bitwidths it covers",
+                                                        .min = 1,
+                                                        .max = kMaxIndicatorBitwidth})};
 };
 
 /// { "bitwidths": [..], "omega": [[..] per layer] } (what `to_json` writes; "standard_error",

@@ -48,6 +48,8 @@ struct OptionTable {
   std::string_view instead = {};  ///< LuaCATS type that may be given in place of the table
   /// Every spec by name; nullptr when unknown.
   const OptionSpec* find(std::string_view option) const;
+  /// The same table with more options behind the one of that name.
+  OptionTable with(std::string_view behind, std::vector<OptionSpec> more) const;
 };
 
 /// "an integer in [1, 1024]", "a number >= 0 (s)", "one of 'steady', 'paper'": for messages and

@@ -1,16 +1,20 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <string_view>
+
+#include "tessera/core/enum_names.h"
 
 namespace tessera {
 
 /// Where a number comes from. Ordered from the strongest to the weakest claim.
 enum class Provenance { measured, fitted, published, modelled };
 
-std::string_view to_string(Provenance provenance);
-std::optional<Provenance> provenance_from_string(std::string_view name);
+template <>
+inline constexpr auto kEnumNames<Provenance> =
+    enum_names<Provenance>({{Provenance::measured, "measured"},
+                            {Provenance::fitted, "fitted"},
+                            {Provenance::published, "published"},
+                            {Provenance::modelled, "modelled"}});
 
 /// The weaker of two: what a number computed from both may claim.
 constexpr Provenance weaker(Provenance a, Provenance b) { return a < b ? b : a; }

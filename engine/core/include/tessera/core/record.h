@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "tessera/core/option.h"
 
@@ -36,8 +37,9 @@ enum class InFile {
 /// How a field stands among the options that set the record.
 enum class AsOption {
   never,
-  plain,     ///< without a default: what is not given stays as it is
-  defaulted  ///< the member's initial value is printed as its default
+  plain,      ///< without a default: what is not given stays as it is
+  defaulted,  ///< the member's initial value is printed as its default
+  required
 };
 
 struct FieldSpec {
@@ -53,7 +55,8 @@ struct FieldSpec {
       {};  ///< LuaCATS type of the option, where the member's says little
   std::string_view script_type = {};   ///< LuaCATS type of the field, likewise
   std::string_view default_text = {};  ///< the option's default, where it is no initial value
-  bool as_flag = true;                 ///< the command line offers the option too
+  std::vector<std::string_view> (*choices)() = nullptr;  ///< the words that a text may be
+  bool as_flag = true;                                   ///< the command line offers the option too
 };
 
 /// "Peak memory bandwidth (bytes/s)": the doc with its unit.
@@ -65,6 +68,8 @@ template <class Value>
 struct JsonValue;
 /// In its place: of a member that files do not have, or that their readers know by hand.
 struct NotInFiles;
+/// In its place: of a number that has to be whole although its member is a double.
+struct WholeNumber;
 
 namespace detail {
 

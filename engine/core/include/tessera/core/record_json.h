@@ -45,17 +45,29 @@ struct JsonValue<bool> {
   }
 };
 
-template <>
-struct JsonValue<std::string> {
-  static Json write(const std::string& value) { return value; }
-  static std::string read(const Json& json, const std::string& path, const FieldSpec&) {
-    return json_string(json, path);
-  }
-};
-
 /// @throws Error{invalid_argument} with the names that there are, the nearest one first.
 [[noreturn]] void throw_unknown_name(const std::string& path, const std::string& name,
                                      const std::vector<std::string_view>& names);
+
+template <>
+struct JsonValue<std::string> {
+  static Json write(const std::string& value) { return value; }
+  static std::string read(const Json& json, const std::string& path, const FieldSpec& spec);
+};
+
+/// Any value, as it stands.
+template <>
+struct JsonValue<Json> {
+  static Json write(const Json& value) { return value; }
+  static Json read(const Json& json, const std::string&, const FieldSpec&) { return json; }
+};
+
+struct WholeNumber {
+  static Json write(double value) { return value; }
+  static double read(const Json& json, const std::string& path, const FieldSpec& spec) {
+    return static_cast<double>(JsonValue<std::int64_t>::read(json, path, spec));
+  }
+};
 
 template <NamedEnum Enum>
 struct JsonValue<Enum> {
@@ -123,6 +135,12 @@ struct JsonValue<std::vector<std::int32_t>> {
                          static_cast<std::int32_t>(spec.max));
   }
 };
+
+/// One field of an object that is no record.
+template <class Value>
+Value read_field(JsonFields& fields, const char* name, const FieldSpec& spec = {}) {
+  return JsonValue<Value>::read(fields.at(name), fields.path_of(name), spec);
+}
 
 /// The fields of a record that has more than them: what its file says besides is read by the caller
 /// before `fields.finish()`.

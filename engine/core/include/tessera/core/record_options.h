@@ -54,6 +54,7 @@ std::string lua_source(double value);
 std::string lua_source(bool value);
 std::string lua_source(const std::string& value);
 std::string lua_source(const std::vector<std::int32_t>& values);
+std::string lua_source(const std::vector<std::string>& values);
 template <NamedEnum Enum>
 std::string lua_source(Enum value) {
   return lua_source(std::string(name_of(value)));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/units.h"
 #include "tessera/cost/profile.h"
 
 namespace tessera::cost {
@@ -17,6 +18,40 @@ struct FitOptions {
   std::uint64_t seed = 0;
   std::string source;
 };
+
+}  // namespace tessera::cost
+
+namespace tessera {
+
+template <>
+struct Fields<cost::FitOptions> {
+  using Options = cost::FitOptions;
+  static constexpr auto list = std::tuple{
+      field<&Options::method>({.name = "method",
+                               .doc = "How to fit: operator, regression, table, ...; auto takes "
+                                      "what predicts held-out points best",
+                               .as_option = AsOption::defaulted}),
+      field<&Options::hold_out>(
+          {.name = "hold_out",
+           .doc = "Fields that are held out together, as {\"n\", \"k\"}; default: every point",
+           .option_type = "string[]"}),
+      field<&Options::folds>({.name = "folds",
+                              .doc = "Folds of the held-out error; 0 leaves one out at a time; "
+                                     "default: 0 for few samples, else 5",
+                              .min = 0,
+                              .max = 1e6}),
+      field<&Options::seed>({.name = "seed",
+                             .doc = "Deals the points to folds",
+                             .min = 0,
+                             .max = kMaxExactInteger,
+                             .as_option = AsOption::defaulted}),
+      field<&Options::source>(
+          {.name = "source", .doc = "Where the points come from; default: as the first says"})};
+};
+
+}  // namespace tessera
+
+namespace tessera::cost {
 
 /// Points of one part: the same op, name, dtypes, bitwidth and phase.
 std::vector<std::vector<Sample>> split_by_part(const std::vector<Sample>& samples);

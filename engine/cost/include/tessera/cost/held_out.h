@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/core/json_fwd.h"
+#include "tessera/core/record.h"
 #include "tessera/cost/op.h"
 
 namespace tessera::cost {
@@ -21,8 +21,6 @@ struct Errors {
 /// @throws Error{invalid_argument} unless both are of one length, not empty, measured positive.
 Errors errors_of(const std::vector<double>& predicted, const std::vector<double>& measured,
                  std::string split);
-Json to_json(const Errors& errors);
-Errors errors_from_json(const Json& json, const std::string& path);
 
 /// [sample] fold in 0 .. n-1. Samples that agree in all of `fields` are in one fold; the groups are
 /// dealt out in a seeded order. `folds` 0: one fold per group.
@@ -38,3 +36,21 @@ std::vector<double> cross_validate(const FitMethod& method, const Device& device
                                    const OpModel* donor = nullptr);
 
 }  // namespace tessera::cost
+
+namespace tessera {
+
+template <>
+struct Fields<cost::Errors> {
+  using Errors = cost::Errors;
+  static constexpr double kMost = 1e12;
+  static constexpr auto list = std::tuple{
+      field<&Errors::median>(
+          {.name = "median", .doc = "Half of them are below", .min = 0, .max = kMost}),
+      field<&Errors::p90>({.name = "p90", .doc = "Nine in ten are below", .min = 0, .max = kMost}),
+      field<&Errors::worst>({.name = "worst", .doc = "The largest", .min = 0, .max = kMost}),
+      field<&Errors::mean>({.name = "mean", .doc = "Their mean", .min = 0, .max = kMost}),
+      field<&Errors::num_points>({.name = "num_points", .doc = "Points", .min = 1, .max = 1e9}),
+      field<&Errors::split>({.name = "split", .doc = "How the points were held out"})};
+};
+
+}  // namespace tessera

@@ -9,6 +9,7 @@
 #include "tessera/core/files.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/provenance.h"
+#include "tessera/core/record.h"
 
 namespace tessera::cost {
 
@@ -47,6 +48,113 @@ struct KernelSet {
   const KernelRule* find(const Device& device, std::int32_t bitwidth) const;
   std::vector<std::int32_t> bitwidths_on(const Device& device) const;  ///< ascending
 };
+
+/// Names of devices: given, at least one, each once.
+struct DeviceNames {
+  static Json write(const std::vector<std::string>& names);
+  static std::vector<std::string> read(const Json& json, const std::string& path,
+                                       const FieldSpec& spec);
+};
+
+}  // namespace tessera::cost
+
+namespace tessera {
+
+template <>
+struct Fields<cost::KernelRule> {
+  using Rule = cost::KernelRule;
+  static constexpr double kMinRatio = 1e-6;
+  static constexpr auto list = std::tuple{
+      field<&Rule::bitwidth>(
+          {.name = "bitwidth", .doc = "Of the weights", .unit = "bits", .min = 1, .max = 16}),
+      field<&Rule::method>({.name = "method", .doc = "The kernel, as in \"cublas-fp16\""}),
+      field<&Rule::min_compute_capability>({.name = "min_compute_capability",
+                                            .doc = "Least capability that it runs on",
+                                            .min = 0,
+                                            .max = 100,
+                                            .in_file = InFile::defaulted}),
+      field<&Rule::max_compute_capability>({.name = "max_compute_capability",
+                                            .doc = "Largest capability that it runs on",
+                                            .min = 0,
+                                            .max = 100,
+                                            .in_file = InFile::when_set}),
+      field<&Rule::devices, cost::DeviceNames>({.name = "devices",
+                                                .doc = "Devices that it is of; left out: any",
+                                                .in_file = InFile::when_set}),
+      field<&Rule::compute_dtype>({.name = "compute_dtype",
+                                   .doc = "Rate of the device that its products run at",
+                                   .in_file = InFile::defaulted,
+                                   .choices = flop_dtypes}),
+      field<&Rule::dtype>({.name = "dtype",
+                           .doc = "GEMM of a profile that prices this bitwidth",
+                           .in_file = InFile::when_set}),
+      field<&Rule::flop_ratio>({.name = "flop_ratio",
+                                .doc = "Reached share of the peak rate",
+                                .min = kMinRatio,
+                                .max = 1}),
+      field<&Rule::memory_ratio>({.name = "memory_ratio",
+                                  .doc = "Reached share of the peak bandwidth",
+                                  .min = kMinRatio,
+                                  .max = 1}),
+      field<&Rule::token_s_per_parameter>({.name = "token_s_per_parameter",
+                                           .doc = "Extra time per token and weight",
+                                           .unit = "s",
+                                           .min = 0,
+                                           .max = 1,
+                                           .in_file = InFile::defaulted}),
+      field<&Rule::linear_overhead_s>({.name = "linear_overhead_s",
+                                       .doc = "Time per matrix",
+                                       .unit = "s",
+                                       .min = 0,
+                                       .max = 10,
+                                       .in_file = InFile::defaulted}),
+      field<&Rule::group_size, WholeNumber>(
+          {.name = "group_size",
+           .doc = "Weights that share one scale; 0: those of an output channel",
+           .min = 0,
+           .max = 1 << 20,
+           .in_file = InFile::defaulted}),
+      field<&Rule::source>(
+          {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set})};
+  static void check(const cost::KernelRule& rule, const FieldPath& path);
+};
+
+template <>
+struct Fields<cost::KernelSet> {
+  using Set = cost::KernelSet;
+  static constexpr double kMinRatio = Fields<cost::KernelRule>::kMinRatio;
+  static constexpr auto list = std::tuple{
+      field<&Set::name>({.name = "name", .doc = "Name to refer to it by"}),
+      field<&Set::doc>({.name = "doc", .doc = "What it is", .in_file = InFile::when_set}),
+      field<&Set::provenance>(
+          {.name = "provenance", .doc = "Of its figures", .in_file = InFile::defaulted}),
+      field<&Set::layer_overhead_s>({.name = "layer_overhead_s",
+                                     .doc = "Time per decoder layer",
+                                     .unit = "s",
+                                     .min = 0,
+                                     .max = 10,
+                                     .in_file = InFile::defaulted}),
+      field<&Set::attention_flop_ratio>({.name = "attention_flop_ratio",
+                                         .doc = "Share of the peak rate that attention reaches",
+                                         .min = kMinRatio,
+                                         .max = 1,
+                                         .in_file = InFile::defaulted}),
+      field<&Set::attention_memory_ratio>(
+          {.name = "attention_memory_ratio",
+           .doc = "Share of the peak bandwidth that attention reaches",
+           .min = kMinRatio,
+           .max = 1,
+           .in_file = InFile::defaulted}),
+      field<&Set::rules>({.name = "rules", .doc = "By bitwidth and devices"}),
+      field<&Set::source>(
+          {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set})};
+  /// No two rules may match a device equally well.
+  static void check(const cost::KernelSet& set, const FieldPath& path);
+};
+
+}  // namespace tessera
+
+namespace tessera::cost {
 
 /// Strict: unknown fields, ratios outside (0, 1], bitwidths outside 1..16 and two rules that would
 /// match equally well are errors. @throws Error{invalid_argument | out_of_range} naming the field.

@@ -7,6 +7,7 @@
 #include "tessera/core/device.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/provenance.h"
+#include "tessera/core/record.h"
 #include "tessera/cost/kernel_set.h"
 #include "tessera/cost/op.h"
 
@@ -19,6 +20,39 @@ struct LayerWork {
   double tokens = 1;          ///< new tokens per sequence: chunk length in prefill, 1 in decode
   double context_tokens = 0;  ///< tokens already in the KV cache, per sequence
 };
+
+}  // namespace tessera::cost
+
+namespace tessera {
+
+template <>
+struct Fields<cost::LayerWork> {
+  using Work = cost::LayerWork;
+  static constexpr auto list = std::tuple{
+      field<&Work::phase>({.name = "phase",
+                           .doc = "Prompt pass or one-token pass",
+                           .as_option = AsOption::required}),
+      field<&Work::batch_size>({.name = "batch_size",
+                                .doc = "Sequences",
+                                .min = 1e-9,
+                                .max = 1e9,
+                                .as_option = AsOption::defaulted}),
+      field<&Work::tokens>({.name = "tokens",
+                            .doc = "New tokens per sequence; required in prefill, 1 in decode",
+                            .unit = "tokens",
+                            .min = 1e-9,
+                            .max = 1e9}),
+      field<&Work::context_tokens>({.name = "context_tokens",
+                                    .doc = "Tokens in the KV cache before, per sequence",
+                                    .unit = "tokens",
+                                    .min = 0,
+                                    .max = 1e9,
+                                    .as_option = AsOption::defaulted})};
+};
+
+}  // namespace tessera
+
+namespace tessera::cost {
 
 /// Predicts times on one device, positive and finite.
 class LatencyModel {

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "tessera/core/device.h"
+#include "tessera/core/enum_names.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/stage_place.h"
 #include "tessera/core/workload.h"
@@ -16,7 +16,18 @@ enum class MemoryPreset {
   llm_pq,    ///< as LLM-PQ's published code counts it: no scales, no window, all of embedding and
              ///< LM head on the first stage
 };
-std::string_view to_string(MemoryPreset preset);
+
+}  // namespace tessera::cost
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<cost::MemoryPreset> = enum_names<cost::MemoryPreset>(
+    {{cost::MemoryPreset::physical, "physical"}, {cost::MemoryPreset::llm_pq, "llm-pq"}});
+
+}  // namespace tessera
+
+namespace tessera::cost {
 
 struct MemoryQuery {
   MemoryPreset preset = MemoryPreset::physical;

@@ -8,20 +8,13 @@
 #include <vector>
 
 #include "tessera/core/device.h"
+#include "tessera/core/enum_names.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/model_shape.h"
-
-namespace tessera {
-class JsonFields;
-}
 
 namespace tessera::cost {
 
 enum class Phase { prefill, decode };
-std::string_view to_string(Phase phase);
-std::optional<Phase> phase_from_string(std::string_view name);
-/// The field "phase" of an object. @throws Error{invalid_argument} unless it is one of the two.
-Phase phase_field(JsonFields& fields);
 
 /// What a latency is measured or predicted of.
 enum class Op {
@@ -32,8 +25,27 @@ enum class Op {
   all_reduce,
   send_recv,
 };
-std::string_view to_string(Op op);
-std::optional<Op> op_from_string(std::string_view name);
+
+}  // namespace tessera::cost
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<cost::Phase> =
+    enum_names<cost::Phase>({{cost::Phase::prefill, "prefill"}, {cost::Phase::decode, "decode"}});
+
+template <>
+inline constexpr auto kEnumNames<cost::Op> =
+    enum_names<cost::Op>({{cost::Op::gemm, "gemm"},
+                          {cost::Op::attention, "attention"},
+                          {cost::Op::layer, "layer"},
+                          {cost::Op::elementwise, "elementwise"},
+                          {cost::Op::all_reduce, "all_reduce"},
+                          {cost::Op::send_recv, "send_recv"}});
+
+}  // namespace tessera
+
+namespace tessera::cost {
 
 /// One operation to predict. Fields that its op does not have keep their defaults.
 struct OpQuery {
@@ -62,6 +74,16 @@ struct Sample {
   std::string device, kernel_set, source;
 };
 
+/// A size of an operation.
+struct SizeField {
+  const char* name;  ///< "batch_size"
+  double OpQuery::*member;
+  const char* column;  ///< its column in our CSV schema: "batch"
+  bool may_be_zero = false;
+};
+/// All sizes, of whatever op.
+const std::vector<SizeField>& size_fields();
+const SizeField* find_size(std::string_view name);  ///< nullptr for another name
 /// Names of the numeric fields that vary within an op ("m", "n", "k"), in the order of the schema.
 const std::vector<std::string>& fields_of(Op op);
 /// Also "bitwidth", "num_devices", and "layer_parameters": weights of a layer's matrices.

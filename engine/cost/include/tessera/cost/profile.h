@@ -12,6 +12,7 @@
 #include "tessera/core/files.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/provenance.h"
+#include "tessera/core/record.h"
 #include "tessera/cost/held_out.h"
 #include "tessera/cost/latency.h"
 #include "tessera/cost/op.h"
@@ -35,6 +36,14 @@ struct ProfilePart {
   std::shared_ptr<const OpModel> model;
 };
 
+/// [field] the least and the largest value that was fitted.
+struct FittedRange {
+  static Json write(const std::map<std::string, std::pair<double, double>>& range);
+  static std::map<std::string, std::pair<double, double>> read(const Json& json,
+                                                               const std::string& path,
+                                                               const FieldSpec& spec);
+};
+
 /// The same op, name, dtypes, bitwidth and phase: a profile has one part of a kind.
 bool same_kind(const ProfilePart& a, const ProfilePart& b);
 
@@ -55,10 +64,68 @@ struct Profile {
   const ProfilePart* find(const OpQuery& query) const;
 };
 
+}  // namespace tessera::cost
+
+namespace tessera {
+
+template <>
+struct Fields<cost::ProfilePart> {
+  using Part = cost::ProfilePart;
+  static constexpr auto list = std::tuple{
+      field<&Part::op>({.name = "op", .doc = "What it prices"}),
+      field<&Part::name>({.name = "name",
+                          .doc = "Which part of a layer; left out: all of it",
+                          .in_file = InFile::when_set}),
+      field<&Part::dtype>(
+          {.name = "dtype", .doc = "Of a product or of attention", .in_file = InFile::when_set}),
+      field<&Part::kv_dtype>({.name = "kv_dtype",
+                              .doc = "Of keys and values; left out: as dtype",
+                              .in_file = InFile::when_set}),
+      field<&Part::bitwidth>({.name = "bitwidth",
+                              .doc = "Of a layer's weights",
+                              .unit = "bits",
+                              .min = 1,
+                              .max = 16,
+                              .in_file = InFile::when_set}),
+      field<&Part::phase>(
+          {.name = "phase", .doc = "Of attention or a layer", .in_file = InFile::when_set}),
+      field<&Part::method>({.name = "method", .doc = "How it was fitted"}),
+      field<&Part::range, cost::FittedRange>({.name = "range",
+                                              .doc = "What was fitted, by field",
+                                              .min = 0,
+                                              .max = 1e18,
+                                              .in_file = InFile::when_set}),
+      field<&Part::num_points>(
+          {.name = "num_points", .doc = "Points that it was fitted to", .min = 0, .max = 1e9}),
+      field<&Part::held_out>({.name = "held_out",
+                              .doc = "Errors over points that it has not seen",
+                              .in_file = InFile::when_set}),
+      field<&Part::provenance>({.name = "provenance", .doc = "Of its times"}),
+      field<&Part::source>(
+          {.name = "source", .doc = "Where the points come from", .in_file = InFile::when_set})};
+  /// Dtypes and the fields of the range have to be known.
+  static void check(const cost::ProfilePart& part, const FieldPath& path);
+};
+
+template <>
+struct Fields<cost::Profile> {
+  using Profile = cost::Profile;
+  static constexpr auto list = std::tuple{
+      field<&Profile::kernel_set>({.name = "kernel_set", .doc = "Kernels that were measured"}),
+      field<&Profile::doc>({.name = "doc", .doc = "What it is", .in_file = InFile::when_set}),
+      field<&Profile::source>(
+          {.name = "source", .doc = "Where it comes from", .in_file = InFile::when_set})};
+};
+
+}  // namespace tessera
+
+namespace tessera::cost {
+
 /// Strict, as every reader. The device is named, or given whole where it was none of the shipped.
 /// @throws Error naming the field.
 Profile profile_from_json(const Json& json, const std::string& path, const DataFolders& folders);
 Json to_json(const Profile& profile);  ///< reads back exactly
+Json to_json(const ProfilePart& part);
 
 /// The shipped or user's profile of a device under a kernel set
 /// (`profiles/<device>.<kernel set>.json`), or nullptr. A file that has not changed is parsed once.

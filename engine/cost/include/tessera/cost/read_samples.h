@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/core/record.h"
 #include "tessera/cost/op.h"
 
 namespace tessera::cost {
@@ -18,6 +19,9 @@ struct ReadOptions {
   std::string model;                              ///< of layers; empty: the file's
   std::vector<std::string> kinds = {"measured"};  ///< of LLM-PQ's table: which rows count
 };
+
+/// "tessera", "aiconfigurator", "vidur", "helix", "llmpq".
+std::vector<std::string_view> sample_formats();
 
 /// Rows that were left out, and why.
 struct SkippedRows {
@@ -32,12 +36,61 @@ struct SampleFile {
   std::vector<SkippedRows> skipped;
   std::int64_t num_repeats = 0;  ///< rows that were taken into the median of an earlier one
 
+  std::int64_t num_skipped() const;
+
   /// "t4.csv: left out 1 row with zero tokens (line 1)"; empty where none was.
   std::string warning(const std::string& path) const;
 };
 
-/// "tessera", "aiconfigurator", "vidur", "helix", "llmpq".
-const std::vector<std::string_view>& sample_formats();
+}  // namespace tessera::cost
+
+namespace tessera {
+
+template <>
+struct Fields<cost::ReadOptions> {
+  using Options = cost::ReadOptions;
+  static constexpr auto list = std::tuple{
+      field<&Options::format>({.name = "format",
+                               .doc = "Whose table it is; default: by its header",
+                               .choices = cost::sample_formats}),
+      field<&Options::device>(
+          {.name = "device",
+           .doc = "Device that was measured, where the file does not say or says it otherwise"}),
+      field<&Options::kernel_set>(
+          {.name = "kernel_set",
+           .doc = "Kernels that were measured; default: the file's, modern (aiconfigurator), vllm "
+                  "(Vidur, Helix), or LLM-PQ's of the row's date"}),
+      field<&Options::model>(
+          {.name = "model",
+           .doc = "Model whose layers were measured, where the file does not say"}),
+      field<&Options::kinds>({.name = "kinds",
+                              .doc = "Of a table with a column `kind`: the rows to take",
+                              .as_option = AsOption::defaulted})};
+};
+
+template <>
+struct Fields<cost::SkippedRows> {
+  using Rows = cost::SkippedRows;
+  static constexpr auto list =
+      std::tuple{field<&Rows::reason>({.name = "reason", .doc = "Why"}),
+                 field<&Rows::count>({.name = "count", .doc = "How many"}),
+                 field<&Rows::first_line>({.name = "first_line", .doc = "Where the first is"})};
+};
+
+template <>
+struct Fields<cost::SampleFile> {
+  using File = cost::SampleFile;
+  static constexpr auto list = std::tuple{
+      field<&File::format>({.name = "format", .doc = "Whose table it is"}),
+      field<&File::num_repeats>(
+          {.name = "num_repeats", .doc = "Rows taken into the median of an earlier one"}),
+      field<&File::skipped>({.name = "skipped", .doc = "Rows that were left out, by reason"}),
+      field<&File::num_skipped>({.name = "num_skipped", .doc = "All rows that were left out"})};
+};
+
+}  // namespace tessera
+
+namespace tessera::cost {
 
 /// Reads measured latencies:
 /// - tessera: device, kernel_set, dtype, op, phase, batch, tokens, context, latency_s, source, and

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/core/json_fwd.h"
 #include "tessera/core/option.h"
 #include "tessera/core/record.h"
 
@@ -66,6 +67,9 @@ class Options {
   std::string choice(std::string_view name) const;
   std::vector<std::int64_t> integers(std::string_view name) const;
   std::vector<std::string> texts(std::string_view name) const;
+  /// A table as JSON. `absent` where none was given or it is empty: Lua has one empty table for
+  /// both a list and an object.
+  Json json(std::string_view name, Json absent) const;
   /// Pushes the value as given, else its default, else nil. Returns whether it is not nil.
   bool push(std::string_view name) const;
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/json.h"
 #include "tessera/core/record_options.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
@@ -84,22 +85,42 @@ struct ScriptValue<std::map<std::string, Value>> {
     }
   }
 };
-/// A record that is no object of its own is a table of its fields; an absent one has no key.
+template <>
+struct ScriptValue<Json> {
+  static std::string type() { return "any"; }
+  static void push(lua_State* L, const Json& value) { push_json(L, value); }
+};
+
+/// Gives the table on top of the stack the fields of a record; an absent one has no key.
+template <Record T>
+void set_fields(lua_State* L, const T& record) {
+  luaL_checkstack(L, 3, "a record");
+  for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
+    using Value = typename Field<Member, Codec>::Value;
+    if (!field.spec.in_scripts) return;
+    if constexpr (requires { ScriptValue<Value>::type(); }) {
+      push_text(L, field.spec.name);
+      ScriptValue<Value>::push(L, field.get(record));
+      lua_rawset(L, -3);
+    }
+  });
+}
+
+/// A record that is no object of its own is a table of its fields.
 template <Record T>
 struct ScriptValue<T> {
   static std::string type() { return "table"; }
   static void push(lua_State* L, const T& record) {
-    luaL_checkstack(L, 3, "a record");
+    luaL_checkstack(L, 1, "a record");
     lua_newtable(L);
-    for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
-      using Value = typename Field<Member, Codec>::Value;
-      if (!field.spec.in_scripts) return;
-      push_text(L, field.spec.name);
-      ScriptValue<Value>::push(L, field.get(record));
-      lua_rawset(L, -3);
-    });
+    set_fields(L, record);
   }
 };
+
+template <class Value>
+void push_value(lua_State* L, const Value& value) {
+  ScriptValue<Value>::push(L, value);
+}
 
 /// The fields that scripts read of an object which is a record, in the order of its declaration.
 template <Record T>
@@ -122,7 +143,14 @@ std::vector<ObjectField<T>> fields_of() {
   return fields;
 }
 
-/// Sets a member from the option of its name, where its type is one that options have.
+/// Whether options have values of a member's type; those of other types (models, maps) are left to
+/// whoever knows them.
+template <class Value>
+inline constexpr bool kIsRead = OptionOf<Value>::type != OptionType::table;
+template <>
+inline constexpr bool kIsRead<Json> = true;
+
+/// Sets a member from the option of its name.
 template <class Value>
 void read_option(const Options& options, std::string_view name, Value& value) {
   if constexpr (kIsOptional<Value>) {
@@ -135,6 +163,8 @@ void read_option(const Options& options, std::string_view name, Value& value) {
     value = options.number(name);
   } else if constexpr (std::is_same_v<Value, std::string>) {
     value = options.text(name);
+  } else if constexpr (std::is_same_v<Value, Json>) {
+    value = options.json(name, value.is_array() ? Json::array() : Json::object());
   } else if constexpr (NamedEnum<Value>) {
     value = *named<Value>(options.choice(name));
   } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
@@ -147,20 +177,20 @@ void read_option(const Options& options, std::string_view name, Value& value) {
   }
 }
 
-/// Sets every field of a record that the script gave. Fields whose type no option has (models,
-/// maps) are left to whoever knows them.
+/// Sets every field of a record that the script gave.
 template <Record T>
 void read_options(const Options& options, T& record) {
   for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
     using Value = typename Field<Member, Codec>::Value;
-    if constexpr (!Field<Member, Codec>::computed && OptionOf<Value>::type != OptionType::table) {
+    if constexpr (!Field<Member, Codec>::computed && kIsRead<Value>) {
       if (field.spec.as_option == AsOption::never || !options.given(field.spec.name)) return;
       read_option(options, field.spec.name, field.get(record));
     }
   });
 }
 
-/// An option table of a record's fields, with options besides them in front.
+/// An option table of a record's fields, with options besides them in front. Others go between by
+/// OptionTable::with.
 template <Record T>
 OptionTable option_table(OptionTable table) {
   for (OptionSpec& option : options_of<T>()) table.options.push_back(std::move(option));

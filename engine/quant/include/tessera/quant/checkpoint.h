@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/core/json_fwd.h"
+#include "tessera/core/record.h"
 #include "tessera/quant/quantise.h"
 
 namespace tessera::quant {
@@ -35,8 +36,8 @@ struct MatrixReport {
   std::string tensor;
   std::int64_t layer_index = 0;
   int bitwidth = 0;
-  Method method = Method::rtn;  ///< rtn where GPTQ did worse
-  WeightError error;
+  Method method = Method::rtn;    ///< rtn where GPTQ did worse
+  double mse = 0, max_error = 0;  ///< of the weights
   std::optional<double> output_error, rtn_output_error;
 };
 
@@ -46,6 +47,68 @@ struct CheckpointSummary {
   std::vector<MatrixReport> matrices;
   double seconds = 0;
 };
+
+}  // namespace tessera::quant
+
+namespace tessera {
+
+template <>
+struct Fields<quant::CheckpointRequest> {
+  using Request = quant::CheckpointRequest;
+  static constexpr auto list = std::tuple{
+      field<&Request::model>({.name = "model",
+                              .doc = "Folder with safetensors and config.json",
+                              .as_option = AsOption::required}),
+      field<&Request::out>({.name = "out",
+                            .doc = "Folder to write; it appears complete or not at all",
+                            .as_option = AsOption::required}),
+      field<&Request::method>(
+          {.name = "method",
+           .doc = "rtn; gptq, awq: with statistics; smoothquant: W8A8, with statistics",
+           .as_option = AsOption::defaulted}),
+      field<&Request::statistics>(
+          {.name = "statistics", .doc = "Calibration file (tessera man statistics)"}),
+      field<&Request::overwrite>(
+          {.name = "overwrite",
+           .doc = "Whether an earlier result in `out` may go once the new one is complete",
+           .as_option = AsOption::defaulted})};
+};
+
+template <>
+struct Fields<quant::MatrixReport> {
+  using Report = quant::MatrixReport;
+  static constexpr auto list = std::tuple{
+      field<&Report::tensor>({.name = "tensor", .doc = "Its name"}),
+      field<&Report::layer_index, NotInFiles>({.name = "layer_index", .doc = "Layer, from 0"}),
+      field<&Report::bitwidth>({.name = "bitwidth", .doc = "Of its codes", .unit = "bits"}),
+      field<&Report::method>({.name = "method", .doc = "What made them"}),
+      field<&Report::mse>({.name = "mse", .doc = "Mean squared difference of the weights"}),
+      field<&Report::max_error>({.name = "max_error", .doc = "Largest difference of a weight"}),
+      field<&Report::output_error>({.name = "output_error",
+                                    .doc = "Squared error of the outputs",
+                                    .in_file = InFile::when_set}),
+      field<&Report::rtn_output_error>({.name = "rtn_output_error",
+                                        .doc = "The same by round-to-nearest",
+                                        .in_file = InFile::when_set})};
+};
+
+template <>
+struct Fields<quant::CheckpointSummary> {
+  using Summary = quant::CheckpointSummary;
+  static constexpr auto list = std::tuple{
+      field<&Summary::out, NotInFiles>({.name = "out", .doc = "The folder"}),
+      field<&Summary::bytes_before>({.name = "bytes_before", .doc = "Of all tensors of the model"}),
+      field<&Summary::bytes_after>({.name = "bytes_after", .doc = "Of all tensors of the copy"}),
+      field<&Summary::seconds, NotInFiles>({.name = "seconds", .doc = "Time it took", .unit = "s"}),
+      field<&Summary::matrices>(
+          {.name = "matrices",
+           .doc = "{ tensor, layer_index, bitwidth, method, mse, max_error, output_error, "
+                  "rtn_output_error } of each, the last two where calibration gave them"})};
+};
+
+}  // namespace tessera
+
+namespace tessera::quant {
 
 /// Writes a copy of a model with its decoder layers quantised, in the layout of compressed-tensors,
 /// which vLLM and transformers load: `pack-quantized` (W3, W4, W8 with 16-bit activations) or, for

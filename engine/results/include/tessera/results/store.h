@@ -9,7 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/core/enum_names.h"
 #include "tessera/core/json_fwd.h"
+#include "tessera/core/provenance.h"
+#include "tessera/core/record.h"
+#include "tessera/core/units.h"
 
 /// Results of experiments in one SQLite file: crash-safe, open to the tool `sqlite3`, and written
 /// by several processes at once if need be.
@@ -106,6 +110,145 @@ struct MergeReport {
   std::int64_t num_duplicates = 0;  ///< the same outcome in several files, kept once
   std::vector<Contradiction> contradictions;  ///< not empty and Prefer::neither: nothing was merged
 };
+
+}  // namespace tessera::results
+
+namespace tessera {
+
+/// As an option: which of two rows to keep.
+template <>
+inline constexpr auto kEnumNames<results::Prefer> = enum_names<results::Prefer>(
+    {{results::Prefer::first, "first"}, {results::Prefer::last, "last"}});
+
+template <>
+struct Fields<results::Origin> {
+  using Origin = results::Origin;
+  static constexpr auto list = std::tuple{
+      field<&Origin::script_hash>({.name = "script_hash", .doc = "SHA-256 of the script"}),
+      field<&Origin::git_commit>({.name = "git_commit", .doc = "Commit the script lies in"}),
+      field<&Origin::seed>(
+          {.name = "seed", .doc = "Seed", .min = -kMaxExactInteger, .max = kMaxExactInteger}),
+      field<&Origin::machine>({.name = "machine", .doc = "As store.machine() gives it"}),
+      field<&Origin::build>({.name = "build", .doc = "What the program was built from"})};
+};
+
+template <>
+struct Fields<results::RunSpec> {
+  using Spec = results::RunSpec;
+  static constexpr auto list = std::tuple{
+      field<&Spec::experiment>(
+          {.name = "experiment", .doc = "Its name", .as_option = AsOption::required}),
+      field<&Spec::script_path>({.name = "script_path", .doc = "File of the script"}),
+      field<&Spec::quick>(
+          {.name = "quick", .doc = "Of a reduced grid", .as_option = AsOption::defaulted}),
+      field<&Spec::shard>({.name = "shard", .doc = "Part of the grid, such as \"1/4\""}),
+      field<&Spec::declaration>(
+          {.name = "declaration",
+           .doc = "What the experiment says of itself: name, doc, keys, columns, plots"})};
+};
+
+template <>
+struct Fields<results::Run> {
+  using Run = results::Run;
+  static constexpr auto list = std::tuple{
+      field<&Run::id>({.name = "id", .doc = "Number of the run"}),
+      field<&Run::created_at>(
+          {.name = "created_at", .doc = "When it began, since 1970", .unit = "s"}),
+      field<&Run::changed_at>(
+          {.name = "changed_at", .doc = "When its last row was finished, since 1970", .unit = "s"}),
+      field<&Run::num_points>({.name = "num_points", .doc = "Rows stored, failed ones included"}),
+      field<&Run::num_failed>({.name = "num_failed", .doc = "Rows that failed"}),
+      field<&Run::claims>({.name = "claims", .doc = "What was checked of it"})};
+};
+
+template <>
+struct Fields<results::Artefact> {
+  using Artefact = results::Artefact;
+  static constexpr auto list =
+      std::tuple{field<&Artefact::name>({.name = "name", .doc = "Its name"}),
+                 field<&Artefact::kind>({.name = "kind", .doc = "plan, timeline or picture"}),
+                 field<&Artefact::value>({.name = "value", .doc = "The thing itself"})};
+};
+
+template <>
+struct Fields<results::Row> {
+  using Row = results::Row;
+  static constexpr double kMaxTime_s = 1e12;
+  static constexpr auto list = std::tuple{
+      field<&Row::point>(
+          {.name = "point", .doc = "Its keys and values", .as_option = AsOption::required}),
+      field<&Row::status>(
+          {.name = "status", .doc = "Outcome in a word", .as_option = AsOption::defaulted}),
+      field<&Row::columns>({.name = "columns", .doc = "What the script returned"}),
+      field<&Row::order>({.name = "order",
+                          .doc = "Place among the rows; default: behind the others",
+                          .min = 0,
+                          .max = kMaxExactInteger}),
+      field<&Row::provenance>(
+          {.name = "provenance", .doc = "Of its numbers", .choices = names_of<Provenance>}),
+      field<&Row::error_ratio>({.name = "error_ratio",
+                                .doc = "Held-out relative error of what made the numbers",
+                                .min = 0}),
+      field<&Row::started_at>({.name = "started_at",
+                               .doc = "When it began",
+                               .unit = "s",
+                               .min = 0,
+                               .max = kMaxTime_s,
+                               .as_option = AsOption::defaulted}),
+      field<&Row::duration_s>({.name = "duration_s",
+                               .doc = "How long it took",
+                               .unit = "s",
+                               .min = 0,
+                               .max = kMaxTime_s,
+                               .as_option = AsOption::defaulted}),
+      field<&Row::inputs>({.name = "inputs", .doc = "Files it read, each { path =, sha256 = }"})};
+};
+
+template <>
+struct Fields<results::OpenOptions> {
+  using Options = results::OpenOptions;
+  static constexpr auto list = std::tuple{
+      field<&Options::read_only>({.name = "read_only",
+                                  .doc = "Neither makes nor changes any file",
+                                  .as_option = AsOption::defaulted}),
+      field<&Options::create>({.name = "create",
+                               .doc = "Makes the file where there is none",
+                               .as_option = AsOption::defaulted}),
+      field<&Options::durable>(
+          {.name = "durable",
+           .doc = "Waits for the disk after every addition, which then survives power loss too",
+           .as_option = AsOption::defaulted})};
+};
+
+template <>
+struct Fields<results::Contradiction> {
+  using Contradiction = results::Contradiction;
+  static constexpr auto list = std::tuple{
+      field<&Contradiction::experiment>({.name = "experiment", .doc = "Whose rows differ"}),
+      field<&Contradiction::key>({.name = "key", .doc = "Name of their point"}),
+      field<&Contradiction::where>(
+          {.name = "where", .doc = "File that disagrees with what is stored"})};
+};
+
+template <>
+struct Fields<results::MergeReport> {
+  using Report = results::MergeReport;
+  static constexpr auto list = std::tuple{
+      field<&Report::num_runs>({.name = "num_runs", .doc = "New in this store"}),
+      field<&Report::num_rows>({.name = "num_rows", .doc = "New in this store"}),
+      field<&Report::num_replaced>(
+          {.name = "num_replaced",
+           .doc =
+               "Failed rows that another file has done, or rows that a later file has otherwise"}),
+      field<&Report::num_duplicates>(
+          {.name = "num_duplicates", .doc = "Rows that several files have alike"}),
+      field<&Report::contradictions>(
+          {.name = "contradictions", .doc = "Rows that the files disagree about"})};
+};
+
+}  // namespace tessera
+
+namespace tessera::results {
 
 /// JSON in one spelling: sorted keys, integral numbers without a fraction. An empty list is {}, as
 /// Lua cannot tell the two apart.

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/enum_names.h"
+#include "tessera/core/record.h"
+
 /// Work in other processes, so that a crash, an endless loop or a full memory costs one item and
 /// never the program. The pool knows nothing of what the items are: texts go out, texts come back.
 namespace tessera::workers {
@@ -36,6 +39,59 @@ struct Event {
   std::string log;      ///< what the item printed, its last 64 KiB
   double duration_s = 0;
 };
+
+}  // namespace tessera::workers
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<workers::Outcome> =
+    enum_names<workers::Outcome>({{workers::Outcome::done, "done"},
+                                  {workers::Outcome::crashed, "crashed"},
+                                  {workers::Outcome::time_limit, "time_limit"},
+                                  {workers::Outcome::out_of_memory, "out_of_memory"}});
+
+template <>
+struct Fields<workers::PoolSettings> {
+  using Settings = workers::PoolSettings;
+  static constexpr auto list = std::tuple{
+      field<&Settings::jobs>({.name = "jobs",
+                              .doc = "Processes at the same time",
+                              .min = 1,
+                              .max = 4096,
+                              .as_option = AsOption::required}),
+      field<&Settings::setup>(
+          {.name = "setup", .doc = "First message of each", .as_option = AsOption::required}),
+      field<&Settings::time_limit_s>({.name = "time_limit_s",
+                                      .doc = "Of one item",
+                                      .unit = "s",
+                                      .min = 0.001,
+                                      .max = 1e7,
+                                      .as_option = AsOption::required}),
+      field<&Settings::memory_bytes>({.name = "memory_bytes",
+                                      .doc = "Of one process; 0 for no limit",
+                                      .unit = "bytes",
+                                      .min = 0,
+                                      .max = 1e15,
+                                      .as_option = AsOption::defaulted})};
+};
+
+template <>
+struct Fields<workers::Event> {
+  using Event = workers::Event;
+  static constexpr auto list = std::tuple{
+      field<&Event::id>({.name = "id", .doc = "Of the item"}),
+      field<&Event::outcome>({.name = "outcome", .doc = "What became of it"}),
+      field<&Event::text>({.name = "text", .doc = "The answer"}),
+      field<&Event::message>(
+          {.name = "message", .doc = "What happened, where the outcome is not done"}),
+      field<&Event::log>({.name = "log", .doc = "What it printed"}),
+      field<&Event::duration_s>({.name = "duration_s", .doc = "Time it took", .unit = "s"})};
+};
+
+}  // namespace tessera
+
+namespace tessera::workers {
 
 /// Processes that take items one after the other. A process that ends is replaced; items that it
 /// had not begun go to another. Each is the leader of a process group of its own, so that Ctrl-C on
