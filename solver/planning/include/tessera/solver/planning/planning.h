@@ -219,7 +219,8 @@ struct tessera::Fields<tessera::solver::PlanOptions> {
            .max = 1e6}),
       OptionOnly{{.name = "stages",
                   .doc = "Of planner \"manual\": { { device =, bitwidths = { 8, ... } }, ... }",
-                  .option_type = "table[]"},
+                  .option_type = "table[]",
+                  .as_flag = false},
                  OptionType::table},
       OptionOnly{{.name = "replicas",
                   .doc = "Pipelines to split the cluster into: a number, several to choose from, "
@@ -281,7 +282,8 @@ struct tessera::Fields<tessera::solver::PlanOptions> {
           OptionType::callback},
       OptionOnly{{.name = "start",
                   .doc = "Of planner \"ilp\": a plan of this problem that it starts from",
-                  .option_type = "tessera.Plan"},
+                  .option_type = "tessera.Plan",
+                  .as_flag = false},
                  OptionType::table},
       field<&Options::ilp_form, NotInFiles>(
           {.name = "form",
