@@ -10,6 +10,7 @@
 #include "brute_force.h"
 #include "case_name.h"
 #include "expect_error.h"
+#include "folder.h"
 #include "ilp/cbc.h"
 #include "ilp/formulation.h"
 #include "ilp/model_file.h"
@@ -158,12 +159,10 @@ TEST(Formulation, HoldsEveryPlanThatTheCheckerAccepts) {
   EXPECT_GE(encoded, 80);
 }
 
-class ModelFile : public ::testing::TestWithParam<const char*> {};
+class ModelFile : public test::FolderTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(ModelFile, RoundTripKeepsTheOptimum) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / (std::string("tessera-round-trip") + GetParam()))
-          .string();
+  const std::string path = this->path(std::string("model") + GetParam());
   int compared = 0, infeasible = 0;
   for_each_case(3001, 3160, {}, [&](RandomCase& c) {
     if (c.seed % 3 == 0) c.in.rows = c.random.rows(c.in);
@@ -186,7 +185,6 @@ TEST_P(ModelFile, RoundTripKeepsTheOptimum) {
     EXPECT_NEAR(mip.objective, result.objective, 2e-6 * result.objective);
     ++compared;
   });
-  std::filesystem::remove(path);
   EXPECT_GE(compared, 25);
   EXPECT_GE(infeasible, 5);
 }
