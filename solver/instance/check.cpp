@@ -125,8 +125,8 @@ Check check_rows(const Instance& instance, const Candidate& candidate) {
     const bool high_enough = row.sense == Sense::at_most || left >= row.rhs - slack;
     if (low_enough && high_enough) continue;
     return broken("row", fmt::format("constraint {}: the left side is {:.9g}, it must be {} {:.9g}",
-                                     quote(row.name), static_cast<double>(left),
-                                     to_string(row.sense), row.rhs));
+                                     quote(row.name), static_cast<double>(left), name_of(row.sense),
+                                     row.rhs));
   }
   return std::nullopt;
 }

@@ -194,7 +194,7 @@ Instance instance_from_json(const Json& json, const std::string& path) {
   instance.batch_size = fields.integer("B", 1, kMaxBatch);
   fields.integer("s", 0, std::int64_t{1} << 40);  // part of the format; the latencies contain it
   instance.output_tokens = fields.number("n", 1, 1e9);
-  instance.theta = fields.number("theta", 0, 1e12);
+  instance.theta = fields.number("theta", 0, kMaxTheta);
   read_bitwidths(fields, instance);
   read_omega(fields, instance);
   for (const double gb : numbers(fields.at("mem_layer_gb"), fields.path_of("mem_layer_gb"),

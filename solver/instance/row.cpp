@@ -7,10 +7,6 @@
 
 namespace tessera::solver {
 
-std::string_view to_string(Sense sense) {
-  return sense == Sense::at_most ? "<=" : sense == Sense::at_least ? ">=" : "==";
-}
-
 double Row::scale() const {
   double largest = std::fabs(rhs);
   for (const RowTerm& term : terms) largest = std::max(largest, std::fabs(term.coefficient));

@@ -13,7 +13,7 @@ namespace tessera::solver_lua {
 namespace {
 
 /// As device_order takes it.
-std::string name_of(const solver::DeviceGroup& group) {
+std::string full_name(const solver::DeviceGroup& group) {
   return group.node.empty() ? group.name : group.name + "@" + group.node;
 }
 
@@ -154,7 +154,7 @@ int device_facts(lua_State* L) {
   for (std::size_t k = 0; k < order.size(); ++k) {
     const solver::DeviceGroup& group = p.instance().groups[order[k]];
     lua_createtable(L, 0, 6);
-    lua_kit::push_text(L, name_of(group));
+    lua_kit::push_text(L, full_name(group));
     lua_setfield(L, -2, "name");
     lua_kit::push_text(L, group.name);
     lua_setfield(L, -2, "device");
@@ -191,7 +191,7 @@ int device_orders(lua_State* L) {
   int n = 0;
   do {
     std::vector<std::string> names;
-    for (std::size_t g : order) names.push_back(name_of(p.instance().groups[g]));
+    for (std::size_t g : order) names.push_back(full_name(p.instance().groups[g]));
     lua_kit::push_texts(L, names);
     lua_rawseti(L, -2, ++n);
   } while (n < limit && std::next_permutation(order.begin(), order.end()));

@@ -167,7 +167,7 @@ int perturbed(lua_State* L) {
   set_number(L, "plan_objective", plan_objective);
   if (best.candidate) set_number(L, "objective", best.objective);
   if (best.bound) set_number(L, "bound", *best.bound);
-  lua_kit::push_text(L, solver::to_string(best.status));
+  lua_kit::push_text(L, name_of(best.status));
   lua_setfield(L, -2, "status");
   return 1;
 }

@@ -4,8 +4,9 @@
 
 #include "problem_lua.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/ilp/offload_lp.h"
@@ -23,7 +24,7 @@ std::optional<solver::StageOffload> stage_offload(lua_State* L, const std::strin
   if (lua_kit::push_field(L, -1, "offload", path)) {
     const std::string where = path + ".offload";
     offload =
-        solver::stage_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
+        from_json<solver::StageOffload>(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
   }
   lua_pop(L, 1);
   return offload;
@@ -42,7 +43,7 @@ std::optional<OffloadArgument> offload_argument(lua_State* L, int index, const s
     const std::string where = path + ".offload";
     argument.emplace();
     argument->settings =
-        solver::plan_offload_from_json(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
+        from_json<solver::PlanOffload>(lua_kit::json_from_lua(L, lua_gettop(L), where), where);
   }
   lua_pop(L, 1);
   lua_kit::push_field(L, index, "stages", path);
@@ -85,8 +86,7 @@ int offload(lua_State* L) {
   const solver::Candidate candidate = candidate_argument(L, 2, instance, path);
   const auto argument = offload_argument(L, 2, path);
   if (!argument) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ".offload: missing; give { gpu_batch_size = 4 }", path + ".offload");
+    refuse(path + ".offload", "missing; give { gpu_batch_size = 4 }");
   }
   if (const auto obstacle =
           solver::find_offload_obstacle(problem, instance, candidate, argument->settings))
@@ -94,9 +94,7 @@ int offload(lua_State* L) {
   const auto model = solver::offload_model(problem, instance, candidate, argument->settings);
   const auto shares = solver::best_offload(model);
   if (!shares) return push_violation(L, solver::explain_no_offload(model, argument->settings));
-  Json list = Json::array();
-  for (const solver::StageOffload& stage : *shares) list.push_back(to_json(stage));
-  lua_kit::push_json(L, list);
+  lua_kit::push_value(L, *shares);
   lua_pushnumber(L, solver::evaluate_offload(model, *shares).latency_s);
   return 2;
 }

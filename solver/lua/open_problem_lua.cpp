@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "problem_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/planning/planning.h"
@@ -17,21 +17,10 @@
 namespace tessera::solver_lua {
 namespace {
 
-std::vector<std::int64_t> distinct(const lua_kit::Options& options, const char* name) {
-  const std::vector<std::int64_t> values = options.integers(name);
-  if (values.empty() ||
-      std::set<std::int64_t>(values.begin(), values.end()).size() != values.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of(name) + ": give at least one number, each once",
-                options.path_of(name));
-  }
-  return values;
-}
-
 // One number for every layer, or a list of all layers' on top of the stack.
 std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::size_t num_layers) {
   const auto number = [&](const std::string& where) {
-    return lua_kit::check_number(L, -1, where, 0, 1e300);
+    return lua_kit::check_number(L, -1, where, 0, kHuge);
   };
   if (lua_type(L, -1) == LUA_TNUMBER) return std::vector<double>(num_layers, number(path));
   if (!lua_istable(L, -1) || lua_kit::list_length(L, lua_gettop(L), path) != num_layers) {
@@ -51,14 +40,10 @@ std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::
 
 void read_choices(const lua_kit::Options& options, const solver::ServingProblem& serving,
                   solver::Choices& choices) {
-  if (options.has("kv_bitwidth")) {
-    const auto values = distinct(options, "kv_bitwidth");
-    choices.kv_bitwidths.emplace(values.begin(), values.end());
-  }
-  if (options.has("tensor_parallel")) {
-    const auto values = distinct(options, "tensor_parallel");
-    auto& degrees = choices.tensor_parallel.emplace(values.begin(), values.end());
-    std::sort(degrees.begin(), degrees.end());
+  lua_kit::read_options(options, choices);
+  check_record(choices, options.field_path());
+  if (options.given("tensor_parallel")) {
+    std::sort(choices.tensor_parallel->begin(), choices.tensor_parallel->end());
   } else if (options.given("model") || options.given("cluster")) {
     choices.tensor_parallel = degrees_of(serving, choices);  // another cluster has other meshes
   }
@@ -67,20 +52,9 @@ void read_choices(const lua_kit::Options& options, const solver::ServingProblem&
 void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving) {
   const auto num_layers = static_cast<std::size_t>(serving.model.num_layers);
   const std::string path = options.path_of("kv_omega");
-  if (!options.given("kv_omega")) {
-    for (const auto& [bitwidth, omega] : serving.kv_omega) {
-      if (omega.size() == num_layers) continue;
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: it is of {} layers, {} has {}; give it anew", path, omega.size(),
-                              serving.model.name, num_layers),
-                  path);
-    }
-    return;
-  }
   options.push("kv_omega");
   if (!lua_istable(L, -1)) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": give a table by bitwidth, such as { [8] = 0.001, [4] = 0.1 }", path);
+    refuse(path, "give a table by bitwidth, such as { [8] = 0.001, [4] = 0.1 }");
   }
   serving.kv_omega.clear();
   lua_kit::for_each_pair(L, -1, path, [&] {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core_lua.h"
+#include "plan_values.h"
 #include "script_planners.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
@@ -63,12 +64,6 @@ int with_note(lua_State* L) {
   summary_of(plan).notes.push_back(lua_kit::check_utf8(L, 2, "plan:with_note text"));
   solver_lua::push_plan(L, std::move(plan));
   return 1;
-}
-
-/// A field that every plan has.
-template <auto member>
-void push_summary(lua_State* L, const Plan& plan) {
-  lua_pushnumber(L, summary_of(plan).*member);
 }
 
 const OptionTable& stage_options() {
@@ -157,10 +152,31 @@ solver::PlanResult price_by_hand(const LoweredProblem& p, solver::Candidate cand
   return result;
 }
 
-/// The pipeline whose micro-batch sizes the plan shows.
-const PipelinePlan& sized(const Plan& plan) {
-  const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&plan);
-  return pipeline ? *pipeline : std::get<solver::ReplicatedPlan>(plan).slowest();
+/// Of every plan, as its file has them.
+std::vector<lua_kit::ObjectField<Plan>> file_fields() {
+  constexpr auto show = [](const Plan& plan, auto&& read) {
+    if (const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&plan)) {
+      read(*pipeline);
+    } else {
+      read(shown_pipeline(std::get<solver::ReplicatedPlan>(plan)));
+    }
+  };
+  return lua_kit::fields_shown<Plan, PipelinePlan, show>();
+}
+
+std::vector<lua_kit::ObjectField<Plan>> other_plan_fields() {
+  return {{"kv_bitwidth", "integer?",
+           "Of the KV cache (bits); absent for an instance, and where replicas differ",
+           solver_lua::push_kv_bitwidth},
+          {"kv_omega", "number?",
+           "Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth",
+           solver_lua::push_kv_omega},
+          {"candidates", "table[]?",
+           "What came of each open choice: name, status, objective, latency_s, bound, message; "
+           "absent where nothing was open",
+           solver_lua::push_candidates},
+          {"replicas", "tessera.Plan[]?",
+           "Pipelines that share the batch; absent where there is one", solver_lua::push_replicas}};
 }
 
 }  // namespace
@@ -172,75 +188,7 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
       .doc =
           "Which layers run where, at which bitwidths, in which micro-batches, and what that "
           "costs.",
-      .fields =
-          {{"status", "string", "optimal (proven) or feasible",
-            [](lua_State* L, const Plan& p) { push_text(L, to_string(summary_of(p).status)); }},
-           {"objective", "number", "What the planner minimised (s)",
-            push_summary<&solver::PlanSummary::objective>},
-           {"bound", "number?", "No plan of the search is below it (s)",
-            [](lua_State* L, const Plan& p) { push_optional(L, summary_of(p).bound); }},
-           {"gap", "number?", "(objective - bound) / objective",
-            [](lua_State* L, const Plan& p) { push_optional(L, summary_of(p).gap); }},
-           {"solve_s", "number", "Time the planner took (s)",
-            push_summary<&solver::PlanSummary::solve_s>},
-           {"planner", "string", "Who made it",
-            [](lua_State* L, const Plan& p) { push_text(L, summary_of(p).planner); }},
-           {"device_order", "string[]", "Devices by stage",
-            [](lua_State* L, const Plan& p) {
-              const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&p);
-              push_texts(L, pipeline ? pipeline->device_order : std::vector<std::string>{});
-            }},
-           {"prefill_micro_batch_size", "integer", "Requests",
-            [](lua_State* L, const Plan& p) {
-              push_integer(L, sized(p).prefill_micro_batch_size);
-            }},
-           {"decode_micro_batch_size", "integer", "Requests",
-            [](lua_State* L, const Plan& p) { push_integer(L, sized(p).decode_micro_batch_size); }},
-           {"latency_s", "number", "Batch end to end, by the steady model (s)",
-            push_summary<&solver::PlanSummary::latency_s>},
-           {"throughput_tok_s", "number", "Output tokens over latency_s (tok/s)",
-            push_summary<&solver::PlanSummary::throughput_tok_s>},
-           {"omega", "number", "Quality lost, in the units of the problem",
-            push_summary<&solver::PlanSummary::omega>},
-           {"mean_bitwidth", "number", "Over the layers (bits)",
-            push_summary<&solver::PlanSummary::mean_bitwidth>},
-           {"provenance", "string", "Of the latencies: measured, fitted, published or modelled",
-            [](lua_State* L, const Plan& p) { push_text(L, name_of(summary_of(p).provenance)); }},
-           {"error", "number?", "Held-out relative error of the latency, where known",
-            [](lua_State* L, const Plan& p) { push_optional(L, summary_of(p).error); }},
-           {"stages", "tessera.Stage[]", "In pipeline order; none where there are replicas",
-            [](lua_State* L, const Plan& p) {
-              const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&p);
-              solver_lua::push_stages(
-                  L, pipeline ? pipeline->stages : std::vector<solver::PlanStage>{});
-            }},
-           {"kv_bitwidth", "number?",
-            "Of the KV cache (bits); absent for an instance, and where replicas differ",
-            solver_lua::push_kv_bitwidth},
-           {"kv_omega", "number?",
-            "Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth",
-            solver_lua::push_kv_omega},
-           {"candidates", "table[]?",
-            "What came of each open choice: name, status, objective, latency_s, bound, "
-            "message; absent where nothing was open",
-            solver_lua::push_candidates},
-           {"replicas", "tessera.Plan[]?",
-            "Pipelines that share the batch; absent where there is one", solver_lua::push_replicas},
-           {"devices", "integer[]?", "Of a replica: its devices in the whole cluster (0-based)",
-            [](lua_State* L, const Plan& p) {
-              const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&p);
-              if (pipeline == nullptr || !pipeline->devices) return lua_pushnil(L);
-              push_numbers(L, {pipeline->devices->begin(), pipeline->devices->end()});
-            }},
-           {"offload", "table?",
-            "Of a plan that offloads: gpu_batch_size, host_memory_ratio, "
-            "host_attention_bytes_per_s",
-            [](lua_State* L, const Plan& p) {
-              const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&p);
-              push_json(L, pipeline && pipeline->offload ? to_json(*pipeline->offload) : Json());
-            }},
-           {"notes", "string[]", "Fallbacks taken and what else matters",
-            [](lua_State* L, const Plan& p) { push_texts(L, summary_of(p).notes); }}},
+      .fields = joined<Plan>({file_fields(), other_plan_fields()}),
       .methods = {{"explain", guarded<explain>,
                    "(options: tessera.options.plan.explain?): string|table",
                    "What binds it, what a little more hardware or a lower quality would buy, and "

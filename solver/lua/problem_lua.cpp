@@ -9,6 +9,7 @@
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
@@ -36,8 +37,8 @@ std::string summary(const OpenProblem& p) {
   const solver::Problem& problem = p.first.problem();
   const solver::Instance& instance = p.first.instance();
   return fmt::format("problem {}: {} layers, objective {}, theta {}", instance.name,
-                     instance.num_layers(), to_string(problem.objective),
-                     format_number(problem.theta));
+                     instance.num_layers(), name_of(problem.objective),
+                     format_number(problem.theta_in_force()));
 }
 
 template <class Push>
@@ -49,16 +50,9 @@ void push_serving(lua_State* L, const OpenProblem& p, Push push) {
   }
 }
 
-template <class T>
-void push_part(lua_State* L, const OpenProblem& p, T solver::ServingProblem::*member) {
-  push_serving(L, p, [&](const solver::ServingProblem& serving) {
-    lua_kit::push_object<T>(L, std::make_shared<T>(serving.*member));
-  });
-}
-
 void push_quality(lua_State* L, const OpenProblem& p) {
   const solver::Problem& problem = p.first.problem();
-  if (!problem.quality_at_least && !problem.max_omega) {
+  if (!problem.has_quality_floor()) {
     lua_pushnil(L);
     return;
   }
@@ -73,19 +67,16 @@ void push_quality(lua_State* L, const OpenProblem& p) {
   }
 }
 
-void push_kv_bitwidths(lua_State* L, const OpenProblem& p) {
+void push_degrees(lua_State* L, const OpenProblem& p) {
   push_serving(L, p, [&](const solver::ServingProblem& serving) {
-    const auto values = p.choices.kv_bitwidths.value_or(std::vector{serving.kv_bitwidth});
-    lua_kit::push_numbers(L, {values.begin(), values.end()});
+    lua_kit::push_value(L, degrees_of(serving, p.choices));
   });
 }
 
-void push_constraints(lua_State* L, const OpenProblem& p) {
-  Json list = Json::array();
-  for (const solver::Constraint& constraint : p.first.problem().constraints) {
-    list.push_back(to_json(constraint));
-  }
-  lua_kit::push_json(L, list);
+void push_kv_bitwidths(lua_State* L, const OpenProblem& p) {
+  push_serving(L, p, [&](const solver::ServingProblem& serving) {
+    lua_kit::push_value(L, p.choices.kv_bitwidths.value_or(std::vector{serving.kv_bitwidth}));
+  });
 }
 
 // A tensor-parallel group stands for its devices, under its first one.
@@ -115,74 +106,72 @@ void push_devices(lua_State* L, const OpenProblem& p) {
 
 }  // namespace
 
+namespace lua_kit {
+
+template <>
+struct ScriptValue<ModelShape> : ObjectValue<ModelShape> {};
+template <>
+struct ScriptValue<Cluster> : ObjectValue<Cluster> {};
+template <>
+struct ScriptValue<Workload> : ObjectValue<Workload> {};
+template <>
+struct ScriptValue<Indicator> : ObjectValue<Indicator> {};
+
+}  // namespace lua_kit
+
+namespace {
+
+using ProblemField = lua_kit::ObjectField<OpenProblem>;
+
+/// Of the serving problem, absent for an instance.
+std::vector<ProblemField> serving_fields() {
+  constexpr auto show = [](const OpenProblem& p, auto&& read) {
+    if (const solver::ServingProblem* serving = p.first.serving()) read(*serving);
+  };
+  return lua_kit::fields_shown<OpenProblem, solver::ServingProblem, show>(false);
+}
+
+/// What counts as good.
+std::vector<ProblemField> goal_fields() {
+  constexpr auto show = [](const OpenProblem& p, auto&& read) { read(p.first.problem()); };
+  return lua_kit::fields_shown<OpenProblem, solver::Problem, show>();
+}
+
+/// Of the instance that it lowers to.
+std::vector<ProblemField> instance_fields() {
+  using P = OpenProblem;
+  return {
+      {"name", "string", "Model and cluster, or the instance's name",
+       [](lua_State* L, const P& p) { lua_kit::push_value(L, p.first.instance().name); }},
+      {"num_layers", "integer", "Decoder layers",
+       [](lua_State* L, const P& p) { lua_kit::push_value(L, p.first.instance().num_layers()); }},
+      {"batch_size", "integer", "Requests",
+       [](lua_State* L, const P& p) { lua_kit::push_value(L, p.first.instance().batch_size); }},
+      {"bitwidths", "integer[]", "Candidates, ascending",
+       [](lua_State* L, const P& p) { lua_kit::push_value(L, p.first.instance().bitwidths); }},
+      {"devices", "string[]",
+       "Names in cluster order, with their nodes (\"T4-16G@a\"), as device_order takes them",
+       push_devices}};
+}
+
+/// What is open, and the floor, which is one table.
+std::vector<ProblemField> other_fields() {
+  return {
+      {"quality", "table?", "The quality floor", push_quality},
+      {"tensor_parallel", "integer[]?", "Degrees to choose from; absent for an instance",
+       push_degrees},
+      {"kv_bitwidths", "integer[]?", "Of the KV cache, to choose from (bits)", push_kv_bitwidths}};
+}
+
+}  // namespace
+
 template <>
 const lua_kit::ObjectType<OpenProblem>& lua_kit::object_type<OpenProblem>() {
-  using P = OpenProblem;
-  using S = solver::ServingProblem;
-  static const ObjectType<P> type{
+  static const ObjectType<OpenProblem> type{
       .name = "tessera.Problem",
       .doc = "What is to be planned and what counts as good.",
       .fields =
-          {{"name", "string", "Model and cluster, or the instance's name",
-            [](lua_State* L, const P& p) { push_text(L, p.first.instance().name); }},
-           {"model", "tessera.Model?", "Absent for an instance",
-            [](lua_State* L, const P& p) { push_part(L, p, &S::model); }},
-           {"cluster", "tessera.Cluster?", "Absent for an instance",
-            [](lua_State* L, const P& p) { push_part(L, p, &S::cluster); }},
-           {"workload", "tessera.Workload?", "Absent for an instance",
-            [](lua_State* L, const P& p) { push_part(L, p, &S::workload); }},
-           {"indicator", "tessera.Indicator?", "Absent for an instance",
-            [](lua_State* L, const P& p) { push_part(L, p, &S::indicator); }},
-           {"bitwidths", "integer[]", "Candidates, ascending",
-            [](lua_State* L, const P& p) {
-              const auto& bitwidths = p.first.instance().bitwidths;
-              push_numbers(L, {bitwidths.begin(), bitwidths.end()});
-            }},
-           {"objective", "string", "steady or paper",
-            [](lua_State* L, const P& p) { push_text(L, to_string(p.first.problem().objective)); }},
-           {"theta", "number", "Price of omega",
-            [](lua_State* L, const P& p) { lua_pushnumber(L, p.first.problem().theta); }},
-           {"theta_unit", "string", "What theta multiplies",
-            [](lua_State* L, const P& p) {
-              push_text(L, to_string(p.first.problem().theta_unit));
-            }},
-           {"quality", "table?", "The quality floor", push_quality},
-           {"memory", "string?", "physical or llm-pq",
-            [](lua_State* L, const P& p) {
-              push_serving(L, p, [&](const S& s) { push_text(L, name_of(s.memory)); });
-            }},
-           {"kernel_set", "string?", "Kernels that the latencies assume",
-            [](lua_State* L, const P& p) {
-              push_serving(L, p, [&](const S& s) { push_text(L, s.kernel_set.name); });
-            }},
-           {"tensor_parallel", "integer[]?", "Degrees to choose from; absent for an instance",
-            [](lua_State* L, const P& p) {
-              push_serving(L, p, [&](const S& s) {
-                const auto degrees = degrees_of(s, p.choices);
-                push_numbers(L, {degrees.begin(), degrees.end()});
-              });
-            }},
-           {"kv_bitwidths", "number[]?", "Of the KV cache, to choose from (bits)",
-            push_kv_bitwidths},
-           {"kv_bitwidth", "number?", "Of the KV cache (bits); the first where it is open",
-            [](lua_State* L, const P& p) {
-              push_serving(L, p, [&](const S& s) { lua_pushnumber(L, s.kv_bitwidth); });
-            }},
-           {"allow_empty_stage", "boolean", "Middle stages may be empty",
-            [](lua_State* L, const P& p) {
-              lua_pushboolean(L, p.first.problem().allow_empty_stage);
-            }},
-           {"constraints", "table[]", "Side constraints, as problem:add_constraint takes them",
-            push_constraints},
-           {"num_layers", "integer", "Decoder layers",
-            [](lua_State* L, const P& p) {
-              push_integer(L, static_cast<std::int64_t>(p.first.instance().num_layers()));
-            }},
-           {"batch_size", "integer", "Requests",
-            [](lua_State* L, const P& p) { push_integer(L, p.first.instance().batch_size); }},
-           {"devices", "string[]",
-            "Names in cluster order, with their nodes (\"T4-16G@a\"), as device_order takes them",
-            push_devices}},
+          joined<OpenProblem>({instance_fields(), serving_fields(), goal_fields(), other_fields()}),
       .methods = {{"with", guarded<with>, "(changes: table): tessera.Problem",
                    "A copy with options of ts.problem changed"},
                   {"add_constraint", guarded<solver_lua::add_constraint>,

@@ -20,7 +20,7 @@ solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options);
 solver::OpenProblem changed(lua_State* L, const lua_kit::Options& options,
                             const solver::OpenProblem& before);
 
-/// Reads kv_bitwidth and tensor_parallel, and then kv_omega, where they are there.
+/// Reads kv_bitwidth and tensor_parallel where they are there, and kv_omega, which must be.
 void read_choices(const lua_kit::Options& options, const solver::ServingProblem& serving,
                   solver::Choices& choices);
 void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving);

@@ -80,7 +80,7 @@ std::uint32_t kinds_argument(lua_State* L, int index) {
   std::uint32_t kinds = 0;
   std::vector<std::string> names;
   for (int k = 0; k < solver::kNumMoveKinds; ++k) {
-    names.emplace_back(to_string(static_cast<solver::MoveKind>(k)));
+    names.emplace_back(name_of(static_cast<solver::MoveKind>(k)));
   }
   lua_kit::for_each_item(L, index, "search:moves.kinds", [&](std::size_t, const std::string& path) {
     const std::string name = lua_kit::check_text(L, -1, path);

@@ -66,9 +66,6 @@ void push_replicas(lua_State* L, const solver::Plan& plan);
 void push_kv_bitwidth(lua_State* L, const solver::Plan& plan);
 void push_kv_omega(lua_State* L, const solver::Plan& plan);
 
-/// Pushes the stages of a plan as a list of objects.
-void push_stages(lua_State* L, const std::vector<solver::PlanStage>& stages);
-
 /// The size of one phase's micro-batches, where a table demands it.
 OptionSpec micro_batch_option(std::string_view name);
 

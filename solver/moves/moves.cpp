@@ -147,11 +147,6 @@ Candidate after_rule(const WorkingPlan& plan, std::size_t straggler, std::size_t
   return c;
 }
 
-const char* to_string(MoveKind kind) {
-  constexpr const char* kNames[] = {"shift", "swap", "retype", "rule", "micro_batch", "order"};
-  return kNames[static_cast<int>(kind)];
-}
-
 std::optional<Candidate> result_of(const WorkingPlan& plan, const Move& move) {
   const auto stages = static_cast<std::int32_t>(plan.num_stages());
   if (move.from_stage < 0 || move.from_stage >= stages || move.to_stage < 0 ||

@@ -45,7 +45,7 @@ std::string memory_bar(const StageMemory& memory) {
 }
 
 std::string status_word(PlanStatus status) {
-  return paint(status == PlanStatus::optimal ? Tone::good : Tone::warning, to_string(status));
+  return paint(status == PlanStatus::optimal ? Tone::good : Tone::warning, name_of(status));
 }
 
 std::string proof(const PlanSummary& plan) {
@@ -191,7 +191,7 @@ std::string summarise(const Plan& plan) {
   return fmt::format("plan: {}, {}, {:.1f} tok/s, {:.2f} bits on average, {} ({})",
                      std::visit([](const auto& one) { return size_of(one); }, plan),
                      format_seconds(p.latency_s), p.throughput_tok_s, p.mean_bitwidth,
-                     to_string(p.status), p.planner);
+                     name_of(p.status), p.planner);
 }
 
 std::string describe(const Plan& plan) {

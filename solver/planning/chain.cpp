@@ -82,7 +82,7 @@ PlanOutcome plan_from_every_start(const NamedPlanner& heuristic, const LoweredPr
   }
   if (!best) {
     if (const auto status = starts.stopped_by()) {
-      return NoPlan{std::string(to_string(*status)),
+      return NoPlan{std::string(name_of(*status)),
                     "no plan was found within the time limit; raise time_limit_s", "",
                     std::nullopt};
     }

@@ -41,7 +41,7 @@ PlanCandidate candidate_of(const std::string& name, const PlanOutcome& outcome,
   candidate.name = name;
   if (const auto* made = std::get_if<Plan>(&outcome)) {
     const PlanSummary& plan = summary_of(*made);
-    candidate.status = to_string(plan.status);
+    candidate.status = name_of(plan.status);
     candidate.objective = plan.objective;
     candidate.latency_s = plan.latency_s;
     candidate.bound = plan.bound;

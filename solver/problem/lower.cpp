@@ -56,6 +56,7 @@ void set_bytes(Instance& instance, const ServingProblem& serving,
 
 Instance lower_serving(const Problem& problem) {
   const ServingProblem& serving = *problem.serving();
+  check_record(serving, FieldPath{"problem", "."});
   const cost::MemoryQuery query = memory_query(serving);
   Instance instance;
   instance.name = fmt::format("{} on {}", serving.model.name, serving.cluster.name);
@@ -95,10 +96,10 @@ Instance lower(const Problem& problem) {
   Instance instance =
       file == nullptr ? lower_serving(problem) : instance_from_json(*file->content, file->path);
   instance.objective = problem.objective;
-  instance.theta =
-      problem.theta_unit == ThetaUnit::ms_per_raw_omega ? problem.theta * 1e-3 : problem.theta;
+  const double theta = problem.theta_in_force();
+  instance.theta = problem.theta_unit == ThetaUnit::ms_per_raw_omega ? theta * 1e-3 : theta;
   instance.max_omega = problem.max_omega;
-  instance.allow_empty_stage = problem.allow_empty_stage;
+  instance.allow_empty_stage = problem.may_have_empty_stages();
   for (std::size_t i = 0; i < problem.constraints.size(); ++i) {
     instance.rows.push_back(
         resolve(problem.constraints[i], instance, fmt::format("problem.constraints[{}]", i + 1)));

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
 namespace tessera::solver {
@@ -137,3 +138,19 @@ OpenProblem part_of(const OpenProblem& open, const std::vector<std::size_t>& dev
 }
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+void Fields<solver::Choices>::check(const solver::Choices& choices, const FieldPath& path) {
+  const auto distinct = [&](const std::optional<std::vector<std::int32_t>>& ways,
+                            std::string_view name) {
+    if (!ways) return;
+    if (ways->empty() || std::set(ways->begin(), ways->end()).size() != ways->size()) {
+      refuse(path(name), "give at least one number, each once");
+    }
+  };
+  distinct(choices.kv_bitwidths, "kv_bitwidth");
+  distinct(choices.tensor_parallel, "tensor_parallel");
+}
+
+}  // namespace tessera

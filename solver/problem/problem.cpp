@@ -2,120 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <functional>
+
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 
 namespace tessera::solver {
-namespace {
 
-constexpr double kLargestDouble = 1.7976931348623157e308;
-
-Json serving_to_json(const ServingProblem& serving) {
-  Json json;
-  json["model"] = to_json(serving.model);
-  json["cluster"] = to_json(serving.cluster);
-  json["workload"] = to_json(serving.workload);
-  json["bitwidths"] = serving.bitwidths;
-  json["indicator"] = to_json(serving.indicator);
-  json["kernel_set"] = cost::to_json(serving.kernel_set);
-  for (const auto& profile : serving.profiles) {
-    Json whole = cost::to_json(*profile);
-    whole["device"] = to_json(profile->device);  // a saved plan needs no data folder
-    json["profiles"].push_back(std::move(whole));
-  }
-  json["memory"] = name_of(serving.memory);
-  json["kv_bitwidth"] = static_cast<double>(serving.kv_bitwidth);  // files have it as 16.0
-  for (const auto& [bitwidth, omega] : serving.kv_omega) {
-    json["kv_omega"][std::to_string(bitwidth)] = omega;
-  }
-  if (serving.mesh) json["mesh"] = *serving.mesh;
-  return json;
-}
-
-void read_kv_omega(const Json& json, const std::string& path, ServingProblem& serving) {
-  if (!json.is_object()) {
-    throw Error(ErrorCode::invalid_argument, path + ": an object by bitwidth belongs here", path);
-  }
-  for (const auto& [key, list] : json.items()) {
-    const std::string where = path + "." + key;
-    const std::int32_t bitwidth =
-        json_integers(Json::array({parse_json(key, where)}), where, kMinKvBitwidth, kMaxKvBitwidth)
-            .front();
-    const auto [place, fresh] = serving.kv_omega.try_emplace(bitwidth);
-    if (!fresh) throw Error(ErrorCode::invalid_argument, where + ": it was given before", where);
-    std::vector<double>& omega = place->second;
-    if (!list.is_array() || list.size() != static_cast<std::size_t>(serving.model.num_layers)) {
-      throw Error(ErrorCode::invalid_argument, where + ": one number per layer belongs here",
-                  where);
-    }
-    for (const Json& value : list) {
-      if (!value.is_number() || !(value.get<double>() >= 0)) {
-        throw Error(ErrorCode::invalid_argument, where + ": numbers >= 0 belong here", where);
-      }
-      omega.push_back(value.get<double>());
-    }
-  }
-}
-
-void read_mesh(const Json& json, const std::string& path, ServingProblem& serving) {
-  if (!json.is_array()) {
-    throw Error(ErrorCode::invalid_argument, path + ": a list of lists of degrees belongs here",
-                path);
-  }
-  Mesh& mesh = serving.mesh.emplace();
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    mesh.push_back(json_integers(json[i], fmt::format("{}[{}]", path, i), 1, 4096));
-  }
-}
-
-void read_profiles(const Json& json, const std::string& path, ServingProblem& serving) {
-  if (!json.is_array()) {
-    throw Error(ErrorCode::invalid_argument, path + ": a list of profiles belongs here", path);
-  }
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    serving.profiles.push_back(std::make_shared<cost::Profile>(
-        cost::profile_from_json(json[i], fmt::format("{}[{}]", path, i), DataFolders({}))));
-  }
-}
-
-ServingProblem serving_from_json(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  ServingProblem serving;
-  serving.model = model_shape_from_json(fields.at("model"), fields.path_of("model"));
-  serving.cluster =
-      cluster_from_json(fields.at("cluster"), fields.path_of("cluster"), DataFolders({}));
-  serving.workload = workload_from_json(fields.at("workload"), fields.path_of("workload"));
-  serving.bitwidths = json_integers(fields.at("bitwidths"), fields.path_of("bitwidths"), 1, 16);
-  serving.indicator = indicator_from_json(fields.at("indicator"), fields.path_of("indicator"));
-  serving.kernel_set =
-      cost::kernel_set_from_json(fields.at("kernel_set"), fields.path_of("kernel_set"));
-  if (fields.has("profiles")) {
-    read_profiles(fields.at("profiles"), fields.path_of("profiles"), serving);
-  }
-  const std::string memory = fields.text("memory");
-  if (memory != "physical" && memory != "llm-pq") {
-    throw Error(ErrorCode::invalid_argument, path + ": memory is neither 'physical' nor 'llm-pq'",
-                path);
-  }
-  serving.memory = memory == "physical" ? cost::MemoryPreset::physical : cost::MemoryPreset::llm_pq;
-  serving.kv_bitwidth =
-      static_cast<std::int32_t>(fields.integer("kv_bitwidth", kMinKvBitwidth, kMaxKvBitwidth));
-  if (fields.has("kv_omega")) {
-    read_kv_omega(fields.at("kv_omega"), fields.path_of("kv_omega"), serving);
-  }
-  if (fields.has("mesh")) read_mesh(fields.at("mesh"), fields.path_of("mesh"), serving);
-  fields.finish();
-  return serving;
-}
-
-}  // namespace
-
-std::string_view to_string(ThetaUnit unit) {
-  return unit == ThetaUnit::ms_per_raw_omega ? "ms_per_raw_omega" : "s_per_normalised_omega";
-}
-
-std::string_view to_string(Objective objective) {
-  return objective == Objective::paper ? "paper" : "steady";
+double Problem::theta_in_force() const {
+  if (theta) return *theta;
+  if (has_quality_floor()) return 0;
+  const InstanceFile* file = instance_file();
+  if (file == nullptr) return 1;
+  return JsonFields(*file->content, file->path).number("theta", 0, kMaxTheta);
 }
 
 std::vector<std::vector<std::size_t>> stage_members(const ServingProblem& serving,
@@ -134,20 +35,15 @@ cost::MemoryQuery memory_query(const ServingProblem& serving) {
 Json to_json(const Problem& problem) {
   Json json;
   if (const ServingProblem* serving = problem.serving()) {
-    json["serving"] = serving_to_json(*serving);
+    json["serving"] = json_of(*serving);
   } else {
     json["instance"] = *problem.instance_file()->content;
     json["instance_path"] = problem.instance_file()->path;
   }
-  json["objective"] = to_string(problem.objective);
-  json["theta"] = problem.theta;
-  json["theta_unit"] = to_string(problem.theta_unit);
-  if (problem.max_omega) json["max_omega"] = *problem.max_omega;
-  if (problem.quality_at_least) json["quality_at_least"] = *problem.quality_at_least;
-  json["allow_empty_stage"] = problem.allow_empty_stage;
-  for (const Constraint& constraint : problem.constraints) {
-    json["constraints"].push_back(to_json(constraint));
-  }
+  write_fields(problem, json);
+  // What is in force, whatever defaults a later version has.
+  json["theta"] = problem.theta_in_force();
+  json["allow_empty_stage"] = problem.may_have_empty_stages();
   return json;
 }
 
@@ -155,38 +51,100 @@ Problem problem_from_json(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   Problem problem;
   if (fields.has("serving")) {
-    problem.given = serving_from_json(fields.at("serving"), fields.path_of("serving"));
+    problem.given = from_json<ServingProblem>(fields.at("serving"), fields.path_of("serving"));
   } else {
     problem.given = InstanceFile{std::make_shared<const Json>(fields.at("instance")),
                                  fields.text("instance_path", path)};
   }
-  const std::string objective = fields.text("objective");
-  if (objective != "steady" && objective != "paper") {
-    throw Error(ErrorCode::invalid_argument, path + ": objective is neither 'steady' nor 'paper'",
-                path);
-  }
-  problem.objective = objective == "paper" ? Objective::paper : Objective::steady;
-  problem.theta = fields.number("theta", 0, kLargestDouble);
-  const std::string unit = fields.text("theta_unit");
-  if (unit != to_string(ThetaUnit::ms_per_raw_omega) &&
-      unit != to_string(ThetaUnit::s_per_normalised_omega)) {
-    throw Error(ErrorCode::invalid_argument, path + ": theta_unit '" + unit + "' is not known",
-                path);
-  }
-  problem.theta_unit = unit == to_string(ThetaUnit::ms_per_raw_omega)
-                           ? ThetaUnit::ms_per_raw_omega
-                           : ThetaUnit::s_per_normalised_omega;
-  problem.max_omega = fields.optional_number("max_omega", 0, kLargestDouble);
-  if (const std::string floor = fields.text("quality_at_least", ""); !floor.empty()) {
-    problem.quality_at_least = floor;
-  }
-  problem.allow_empty_stage = fields.boolean("allow_empty_stage", false);
-  if (fields.has("constraints")) {
-    problem.constraints =
-        constraints_from_json(fields.at("constraints"), fields.path_of("constraints"));
-  }
+  read_fields(fields, problem);
   fields.finish();
+  check_record(problem, FieldPath{path});
   return problem;
 }
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+Json ClusterInFull::write(const Cluster& cluster) { return to_json(cluster); }
+
+Cluster ClusterInFull::read(const Json& json, const std::string& path, const FieldSpec&) {
+  return cluster_from_json(json, path, DataFolders({}));
+}
+
+Json ProfilesInFull::write(const Profiles& profiles) {
+  Json list = Json::array();
+  for (const auto& profile : profiles) {
+    Json whole = cost::to_json(*profile);
+    whole["device"] = to_json(profile->device);
+    list.push_back(std::move(whole));
+  }
+  return list;
+}
+
+ProfilesInFull::Profiles ProfilesInFull::read(const Json& json, const std::string& path,
+                                              const FieldSpec&) {
+  check_array(json, path, "a list of profiles");
+  Profiles profiles;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    profiles.push_back(std::make_shared<cost::Profile>(
+        cost::profile_from_json(json[i], fmt::format("{}[{}]", path, i), DataFolders({}))));
+  }
+  return profiles;
+}
+
+Json KvBitwidth::write(std::int32_t bitwidth) { return static_cast<double>(bitwidth); }
+
+std::int32_t KvBitwidth::read(const Json& json, const std::string& path, const FieldSpec& spec) {
+  return JsonValue<std::int32_t>::read(json, path, spec);
+}
+
+Json OmegaByKvBitwidth::write(const Omega& omega) {
+  Json json = Json::object();
+  for (const auto& [bitwidth, of_layers] : omega) json[std::to_string(bitwidth)] = of_layers;
+  return json;
+}
+
+OmegaByKvBitwidth::Omega OmegaByKvBitwidth::read(const Json& json, const std::string& path,
+                                                 const FieldSpec&) {
+  if (!json.is_object()) refuse(path, "an object by bitwidth belongs here");
+  Omega omega;
+  for (const auto& [key, list] : json.items()) {
+    const std::string where = path + "." + key;
+    std::int32_t bitwidth = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), bitwidth);
+    if (error != std::errc{} || end != key.data() + key.size() || bitwidth < kMinKvBitwidth ||
+        bitwidth > kMaxKvBitwidth) {
+      refuse(where, "a bitwidth in [{}, {}] belongs here", kMinKvBitwidth, kMaxKvBitwidth);
+    }
+    if (!omega.emplace(bitwidth, json_numbers(list, where, 0, kHuge)).second) {
+      refuse(where, "it was given before");
+    }
+  }
+  return omega;
+}
+
+void Fields<solver::ServingProblem>::check(const S& serving, const FieldPath& path) {
+  const std::vector<std::int32_t>& bits = serving.bitwidths;
+  if (bits.empty() ||
+      std::adjacent_find(bits.begin(), bits.end(), std::greater_equal<>()) != bits.end()) {
+    refuse(path("bitwidths"), "give at least one bitwidth, each once");
+  }
+  for (const auto& [bitwidth, omega] : serving.kv_omega) {
+    if (omega.size() == static_cast<std::size_t>(serving.model.num_layers)) continue;
+    refuse(path("kv_omega"), "it is of {} layers, {} has {}; give it anew", omega.size(),
+           serving.model.name, serving.model.num_layers);
+  }
+  const Workload& work = serving.workload;
+  const std::int64_t limit = serving.model.max_context_tokens;
+  if (limit <= 0 || work.max_prompt_tokens + work.max_output_tokens <= limit) return;
+  refuse(ErrorCode::out_of_range, path("workload"),
+         "{} prompt and {} output tokens are more than the {} that {} can attend to; shorten them",
+         work.max_prompt_tokens, work.max_output_tokens, limit, serving.model.name);
+}
+
+void Fields<solver::Problem>::check(const P& problem, const FieldPath& path) {
+  check_names_differ(problem.constraints, path("constraints"));
+}
+
+}  // namespace tessera

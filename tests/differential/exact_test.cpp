@@ -218,7 +218,7 @@ TEST(ExactDifferential, LayerShapesAndSlowLinksAgreeWithTheIlp) {
 
 // What callers see of the plan, for comparisons.
 std::string text(const PlanResult& result) {
-  std::string s = std::string(to_string(result.status));
+  std::string s = std::string(name_of(result.status));
   if (!result.candidate) return s;
   const Candidate& c = *result.candidate;
   s += " " + std::to_string(c.prefill_micro_batch_size) + "/" +

@@ -60,7 +60,8 @@ describe("kv_bitwidth", function()
     assert.equal(plan.kv_omega, ts.load_plan(path).kv_omega)
     local text = support.read(path)
     for broken, message in pairs {
-      ['"kv_omega": { "8": [1], "x": '] = "kv_omega.8: one number per layer",
+      ['"kv_omega": { "8": [1], "4": '] = "kv_omega: it is of 1 layers",
+      ['"kv_omega": { "8": [1], "x": '] = "kv_omega.x: a bitwidth in [2, 16] belongs here",
       ['"kv_omega": 3, "was": '] = "an object by bitwidth",
       ['"kv_omega": { "32": [1], "x": '] = "kv_omega.32",
     } do

@@ -92,7 +92,7 @@ describe("tensor_parallel", function()
       assert.truthy(tostring(err.message or err):find(message, 1, true), tostring(err.message or err))
     end
     local mesh = '"mesh": %[%s*%[[^%]]*%]%s*%]'
-    broken(mesh, '"mesh": 3', "a list of lists of degrees belongs here")
+    broken(mesh, '"mesh": 3', "mesh: an array belongs here")
     broken(mesh, '"mesh": [[2, 1]]', "mesh: one list of degrees, largest first")
     broken(mesh, '"mesh": [[0, 4]]', "mesh[0]")
     broken(mesh, '"mesh": [[3, 1]]', "32 heads do not divide by 3")

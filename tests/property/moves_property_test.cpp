@@ -56,7 +56,7 @@ TEST(MovesProperty, IncrementalPriceIsTheFullPrice) {
         all.insert(all.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(n));
       }
       for (const Move& move : all) {
-        SCOPED_TRACE(std::string(to_string(static_cast<MoveKind>(move.kind))) + " from " +
+        SCOPED_TRACE(std::string(name_of(static_cast<MoveKind>(move.kind))) + " from " +
                      std::to_string(move.from_stage) + " to " + std::to_string(move.to_stage) +
                      " layer " + std::to_string(move.first_layer));
         ++seen[static_cast<std::size_t>(move.kind)];
@@ -68,8 +68,8 @@ TEST(MovesProperty, IncrementalPriceIsTheFullPrice) {
     }
   }
   for (int kind = 0; kind < kNumMoveKinds; ++kind) {
-    EXPECT_GT(seen[static_cast<std::size_t>(kind)], 50) << to_string(static_cast<MoveKind>(kind));
-    EXPECT_GT(fitting[static_cast<std::size_t>(kind)], 0) << to_string(static_cast<MoveKind>(kind));
+    EXPECT_GT(seen[static_cast<std::size_t>(kind)], 50) << name_of(static_cast<MoveKind>(kind));
+    EXPECT_GT(fitting[static_cast<std::size_t>(kind)], 0) << name_of(static_cast<MoveKind>(kind));
   }
 }
 

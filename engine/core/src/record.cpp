@@ -16,8 +16,9 @@ std::string FieldPath::operator()(std::string_view field) const {
 }
 
 std::string documented(const FieldSpec& spec) {
-  if (spec.unit.empty()) return std::string(spec.doc);
-  return fmt::format("{} ({})", spec.doc, spec.unit);
+  const std::string_view doc = spec.script_doc.empty() ? spec.doc : spec.script_doc;
+  if (spec.unit.empty()) return std::string(doc);
+  return fmt::format("{} ({})", doc, spec.unit);
 }
 
 void throw_unknown_name(const std::string& path, const std::string& name,
@@ -25,8 +26,9 @@ void throw_unknown_name(const std::string& path, const std::string& name,
   const std::vector<std::string> known(names.begin(), names.end());
   std::string all;
   for (const std::string& one : known) all += (all.empty() ? "'" : ", '") + one + "'";
-  refuse(path, "{} is not known{}; one of {} belongs here", quote(name),
-         nearest_names(name, known).empty() ? "" : did_you_mean(name, known), all);
+  const bool near = !nearest_names(name, known).empty();
+  refuse(path, "{} is not known{} of {} belongs here", quote(name),
+         near ? did_you_mean(name, known) + " One" : "; one", all);
 }
 
 std::string JsonValue<std::string>::read(const Json& json, const std::string& path,

@@ -127,11 +127,11 @@ local ts = {}
 --- Which layers run where, at which bitwidths, in which micro-batches, and what that costs.
 ---@class tessera.Plan
 ---@field status string optimal (proven) or feasible
+---@field planner string Who made it
 ---@field objective number What the planner minimised (s)
 ---@field bound number? No plan of the search is below it (s)
 ---@field gap number? (objective - bound) / objective
 ---@field solve_s number Time the planner took (s)
----@field planner string Who made it
 ---@field device_order string[] Devices by stage
 ---@field prefill_micro_batch_size integer Requests
 ---@field decode_micro_batch_size integer Requests
@@ -142,13 +142,13 @@ local ts = {}
 ---@field provenance string Of the latencies: measured, fitted, published or modelled
 ---@field error number? Held-out relative error of the latency, where known
 ---@field stages tessera.Stage[] In pipeline order; none where there are replicas
----@field kv_bitwidth number? Of the KV cache (bits); absent for an instance, and where replicas differ
+---@field offload table? Of a plan that offloads: gpu_batch_size, host_memory_ratio, host_attention_bytes_per_s
+---@field notes string[] Fallbacks taken and what else matters
+---@field devices integer[]? Of a replica: its devices in the whole cluster (0-based)
+---@field kv_bitwidth integer? Of the KV cache (bits); absent for an instance, and where replicas differ
 ---@field kv_omega number? Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth
 ---@field candidates table[]? What came of each open choice: name, status, objective, latency_s, bound, message; absent where nothing was open
 ---@field replicas tessera.Plan[]? Pipelines that share the batch; absent where there is one
----@field devices integer[]? Of a replica: its devices in the whole cluster (0-based)
----@field offload table? Of a plan that offloads: gpu_batch_size, host_memory_ratio, host_attention_bytes_per_s
----@field notes string[] Fallbacks taken and what else matters
 ---@field explain fun(self, options: tessera.options.plan.explain?): string|table What binds it, what a little more hardware or a lower quality would buy, and how sure the choice is; see plan:explain
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
 ---@field problem fun(self): tessera.Problem The problem it solves
@@ -171,25 +171,25 @@ local ts = {}
 --- What is to be planned and what counts as good.
 ---@class tessera.Problem
 ---@field name string Model and cluster, or the instance's name
+---@field num_layers integer Decoder layers
+---@field batch_size integer Requests
+---@field bitwidths integer[] Candidates, ascending
+---@field devices string[] Names in cluster order, with their nodes ("T4-16G@a"), as device_order takes them
 ---@field model tessera.Model? Absent for an instance
 ---@field cluster tessera.Cluster? Absent for an instance
 ---@field workload tessera.Workload? Absent for an instance
 ---@field indicator tessera.Indicator? Absent for an instance
----@field bitwidths integer[] Candidates, ascending
+---@field kernel_set string? Kernels that the latencies assume
+---@field memory string? physical or llm-pq
+---@field kv_bitwidth integer? Of the KV cache; the first where it is open (bits)
 ---@field objective string steady or paper
 ---@field theta number Price of omega
 ---@field theta_unit string What theta multiplies
----@field quality table? The quality floor
----@field memory string? physical or llm-pq
----@field kernel_set string? Kernels that the latencies assume
----@field tensor_parallel integer[]? Degrees to choose from; absent for an instance
----@field kv_bitwidths number[]? Of the KV cache, to choose from (bits)
----@field kv_bitwidth number? Of the KV cache (bits); the first where it is open
 ---@field allow_empty_stage boolean Middle stages may be empty
 ---@field constraints table[] Side constraints, as problem:add_constraint takes them
----@field num_layers integer Decoder layers
----@field batch_size integer Requests
----@field devices string[] Names in cluster order, with their nodes ("T4-16G@a"), as device_order takes them
+---@field quality table? The quality floor
+---@field tensor_parallel integer[]? Degrees to choose from; absent for an instance
+---@field kv_bitwidths integer[]? Of the KV cache, to choose from (bits)
 ---@field with fun(self, changes: table): tessera.Problem A copy with options of ts.problem changed
 ---@field add_constraint fun(self, constraint: table): tessera.Problem A copy with one more linear row that every plan must keep; problem:with { constraints = {} } lifts them
 ---@field write_model fun(self, path: string, options: table): boolean?, tessera.Error? Writes the integer programme as .lp or .mps, for other solvers
@@ -629,19 +629,19 @@ local ts = {}
 ---@field model? tessera.Model|string|table Model, or its name
 ---@field cluster? tessera.Cluster|string|table Cluster, or its name
 ---@field workload? tessera.Workload|string|table Workload, or its name [default "llmpq"]
----@field instance? string Abstract instance file, instead of model, cluster and workload
 ---@field bitwidths? integer[] Candidate bitwidths (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
+---@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
+---@field kernel_set? string Kernels that run the layers [default "tessera"]
+---@field profiles? (tessera.Profile|string)[] For the cluster's devices, a list of profiles or of their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
+---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
+---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
+---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
+---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
+---@field instance? string Abstract instance file, instead of model, cluster and workload
 ---@field objective? "steady"|"paper" steady: the pipeline's steady state; paper: eq. (4) as printed [default "steady"]
 ---@field theta? number Price of quality loss; 0 with a quality floor, the file's own with an instance (a number in [0, 1000000000000]) [default 1]
 ---@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
 ---@field quality? table Quality floor: { at_least = "uniform" } or { max_omega = x }
----@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
----@field memory? "physical"|"llm-pq" Memory model [default "physical"]
----@field kernel_set? string Kernels that run the layers [default "tessera"]
----@field profiles? (tessera.Profile|string)[] For the cluster's devices, a list of profiles or of their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
----@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
----@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
----@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field constraints? table[] Side constraints; see problem:add_constraint
 

@@ -188,7 +188,7 @@ TEST(Record, ListsTheNamesOfAnEnumeration) {
 TEST(Record, TakesOnlyTheWordsOfAText) {
   EXPECT_EQ(refusal(R"({"title": "a", "copies": 2, "paper": "card"})"), "accepted");
   EXPECT_THAT(refusal(R"({"title": "a", "copies": 2, "paper": "cart"})"),
-              HasSubstr("card: paper: 'cart' is not known; did you mean 'card'?; one of 'matt', "
+              HasSubstr("card: paper: 'cart' is not known; did you mean 'card'? One of 'matt', "
                         "'card' belongs here"));
 }
 

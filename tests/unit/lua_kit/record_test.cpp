@@ -126,6 +126,31 @@ TEST_F(ScriptRecord, IsATableOfItsFields) {
             R"("spots":[{"name":"left","size_m":0.5},{"name":"right"}],"title":"a"})");
 }
 
+/// An object that may show a card.
+struct Envelope {
+  std::optional<Card> card;
+};
+constexpr auto show_card = [](const Envelope& envelope, auto&& read) {
+  if (envelope.card) read(*envelope.card);
+};
+
+TEST_F(ScriptRecord, IsShownByAnotherObjectWhereItIsThere) {
+  const auto fields = fields_shown<Envelope, Card, show_card>(false);
+  const auto title = std::find_if(fields.begin(), fields.end(), [](const auto& field) {
+    return std::string_view(field.name) == "title";
+  });
+  ASSERT_NE(title, fields.end());
+  EXPECT_EQ(title->lua_type, "string?");
+  Envelope full;
+  full.card.emplace().title = "ace";
+  title->get(L_, full);
+  EXPECT_STREQ(lua_tostring(L_, -1), "ace");
+  title->get(L_, Envelope{});
+  EXPECT_TRUE(lua_isnil(L_, -1));
+  EXPECT_EQ(fields_of<Card>().size(), fields.size());
+  EXPECT_EQ(fields_of<Card>().front().lua_type, "string");
+}
+
 TEST_F(ScriptRecord, SetsItsFieldsBesideOthers) {
   lua_newtable(L_);
   set_number(L_, "size_m", 2.0);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "expect_error.h"
 #include "four_devices.h"
 #include "tessera/core/json.h"
 
@@ -11,6 +12,7 @@ namespace tessera::solver {
 namespace {
 
 using tessera::testing::four_devices;
+using test::expect_error;
 using ::testing::ElementsAre;
 
 Choices open_choices() {
@@ -18,6 +20,19 @@ Choices open_choices() {
   choices.tensor_parallel = {1, 2};
   choices.kv_bitwidths = {16, 8};
   return choices;
+}
+
+TEST(Choices, HaveOneWayAtLeastAndNoneTwice) {
+  const FieldPath path{"problem", "."};
+  Choices choices;
+  check_record(choices, path);
+  choices.kv_bitwidths = {8, 4, 8};
+  expect_error(ErrorCode::invalid_argument, {"problem.kv_bitwidth: give at least one number"},
+               [&] { check_record(choices, path); });
+  choices = {};
+  choices.tensor_parallel.emplace();
+  expect_error(ErrorCode::invalid_argument, {"problem.tensor_parallel: give at least one number"},
+               [&] { check_record(choices, path); });
 }
 
 TEST(OpenProblem, TheFirstOfEachChoiceIsInForce) {
@@ -86,23 +101,6 @@ TEST(LoweredProblem, IsEqualByWhatItSays) {
   Problem other = four_devices();
   other.theta = 2;
   EXPECT_NE(problem, LoweredProblem(other));
-}
-
-TEST(ProblemFile, RefusesABitwidthGivenTwice) {
-  Problem problem = four_devices();
-  problem.serving()->kv_omega[8] = {1, 2, 3, 4};
-  Json json = to_json(problem);
-  EXPECT_EQ(to_json(problem_from_json(json, "file")), json);
-  json["serving"]["kv_omega"]["8.0"] = {1, 2, 3, 4};
-  EXPECT_ANY_THROW(problem_from_json(json, "file"));
-}
-
-TEST(ProblemFile, KeepsTheMeshAndSaysNothingWithoutOne) {
-  Problem problem = four_devices();
-  EXPECT_FALSE(to_json(problem)["serving"].contains("mesh"));
-  problem.serving()->mesh = Mesh{{2, 2}};
-  const Problem again = problem_from_json(to_json(problem), "file");
-  EXPECT_EQ(again.serving()->mesh, (Mesh{{2, 2}}));
 }
 
 }  // namespace

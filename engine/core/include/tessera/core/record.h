@@ -26,6 +26,9 @@
 /// documentation (lua_kit/record.h). Defaults are the initial values of the members.
 namespace tessera {
 
+/// Sums and percentages of numbers up to it stay finite.
+inline constexpr double kHuge = 1e300;
+
 /// How a field stands in files.
 enum class InFile {
   required,   ///< always written; a file without it is refused
@@ -54,12 +57,13 @@ struct FieldSpec {
   std::string_view option_type =
       {};  ///< LuaCATS type of the option, where the member's says little
   std::string_view script_type = {};   ///< LuaCATS type of the field, likewise
+  std::string_view script_doc = {};    ///< of the field, where `doc` says how the option is given
   std::string_view default_text = {};  ///< the option's default, where it is no initial value
   std::vector<std::string_view> (*choices)() = nullptr;  ///< the words that a text may be
   bool as_flag = true;                                   ///< the command line offers the option too
 };
 
-/// "Peak memory bandwidth (bytes/s)": the doc with its unit.
+/// "Peak memory bandwidth (bytes/s)": what scripts read there, with its unit.
 std::string documented(const FieldSpec& spec);
 
 /// How values of a member's type are written and read; specialised in record_json.h and beside
@@ -70,6 +74,12 @@ struct JsonValue;
 struct NotInFiles;
 /// In its place: of a number that has to be whole although its member is a double.
 struct WholeNumber;
+/// In its place: of a list whose items messages count from 1, as scripts do.
+template <class Item>
+struct ListFromOne;
+/// In its place: of a type that has functions of its own, to_json(value) and Read(json, path).
+template <auto Read>
+struct ByFunction;
 
 namespace detail {
 

@@ -23,7 +23,7 @@ template <>
 struct JsonValue<double> {
   static Json write(double value) { return value; }
   static double read(const Json& json, const std::string& path, const FieldSpec& spec) {
-    return json_number(json, path, spec.min, spec.max);
+    return json_number(json, path, spec.min, spec.max) + 0.0;  // -0.0 would be shown with its sign
   }
 };
 
@@ -98,6 +98,20 @@ struct JsonValue<std::optional<Value>> {
   }
 };
 
+/// @param first how messages count the first item.
+template <class Item>
+std::vector<Item> read_list(const Json& json, const std::string& path, const FieldSpec& spec,
+                            std::size_t first = 0) {
+  check_array(json, path);
+  std::vector<Item> items;
+  items.reserve(json.size());
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const std::string where = path + "[" + std::to_string(first + i) + "]";
+    items.push_back(JsonValue<Item>::read(json[i], where, spec));
+  }
+  return items;
+}
+
 template <class Value>
 struct JsonValue<std::vector<Value>> {
   static Json write(const std::vector<Value>& values) {
@@ -106,14 +120,7 @@ struct JsonValue<std::vector<Value>> {
     return list;
   }
   static std::vector<Value> read(const Json& json, const std::string& path, const FieldSpec& spec) {
-    check_array(json, path);
-    std::vector<Value> values;
-    values.reserve(json.size());
-    for (std::size_t i = 0; i < json.size(); ++i) {
-      const std::string item = path + "[" + std::to_string(i) + "]";
-      values.push_back(JsonValue<Value>::read(json[i], item, spec));
-    }
-    return values;
+    return read_list<Value>(json, path, spec);
   }
 };
 
@@ -133,6 +140,24 @@ struct JsonValue<std::vector<std::int32_t>> {
                                         const FieldSpec& spec) {
     return json_integers(json, path, static_cast<std::int32_t>(spec.min),
                          static_cast<std::int32_t>(spec.max));
+  }
+};
+
+template <auto Read>
+struct ByFunction {
+  template <class Value>
+  static Json write(const Value& value) {
+    return to_json(value);
+  }
+  static auto read(const Json& json, const std::string& path, const FieldSpec&) {
+    return Read(json, path);
+  }
+};
+
+template <class Item>
+struct ListFromOne : JsonValue<std::vector<Item>> {
+  static std::vector<Item> read(const Json& json, const std::string& path, const FieldSpec& spec) {
+    return read_list<Item>(json, path, spec, 1);
   }
 };
 
@@ -156,14 +181,30 @@ void read_fields(JsonFields& fields, T& record) {
   });
 }
 
+/// A member's initial value; of records that are never made without their parts, an empty one.
+template <class Item>
+typename Item::Value initial_value() {
+  using Owner = typename Item::Record;
+  if constexpr (std::is_default_constructible_v<Owner>) {
+    return Item::get(static_cast<const Owner&>(Owner{}));
+  } else {
+    return {};
+  }
+}
+
 template <Record T>
 void write_fields(const T& record, Json& json) {
-  static const T initial{};
   for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
-    if constexpr (Field<Member, Codec>::in_files) {
+    using Item = Field<Member, Codec>;
+    if constexpr (Item::in_files) {
       const FieldSpec& spec = field.spec;
       Json value = Codec::write(field.get(record));
-      if (spec.in_file == InFile::when_set && value == Codec::write(field.get(initial))) return;
+      if (spec.in_file == InFile::when_set) {
+        if constexpr (std::is_default_constructible_v<typename Item::Value>) {
+          static const Json initial = Codec::write(initial_value<Item>());
+          if (value == initial) return;
+        }
+      }
       json[std::string(spec.name)] = std::move(value);
     }
   });

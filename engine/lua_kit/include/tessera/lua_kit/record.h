@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <lua.hpp>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,12 @@ namespace tessera::lua_kit {
 /// How a member's type is pushed, and its LuaCATS type.
 template <class Value>
 struct ScriptValue;
+
+/// Whether scripts can be shown a value of the type.
+template <class Value>
+concept Shown = requires {
+  ScriptValue<Value>::type();
+};
 
 template <>
 struct ScriptValue<double> {
@@ -48,7 +56,7 @@ struct ScriptValue<Enum> {
   static std::string type() { return "string"; }
   static void push(lua_State* L, Enum value) { push_text(L, name_of(value)); }
 };
-template <class Value>
+template <Shown Value>
 struct ScriptValue<std::optional<Value>> {
   static std::string type() { return ScriptValue<Value>::type() + "?"; }
   static void push(lua_State* L, const std::optional<Value>& value) {
@@ -59,7 +67,7 @@ struct ScriptValue<std::optional<Value>> {
     }
   }
 };
-template <class Value>
+template <Shown Value>
 struct ScriptValue<std::vector<Value>> {
   static std::string type() { return ScriptValue<Value>::type() + "[]"; }
   static void push(lua_State* L, const std::vector<Value>& values) {
@@ -72,7 +80,7 @@ struct ScriptValue<std::vector<Value>> {
     }
   }
 };
-template <class Value>
+template <Shown Value>
 struct ScriptValue<std::map<std::string, Value>> {
   static std::string type() { return "table<string, " + ScriptValue<Value>::type() + ">"; }
   static void push(lua_State* L, const std::map<std::string, Value>& values) {
@@ -98,7 +106,7 @@ void set_fields(lua_State* L, const T& record) {
   for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
     using Value = typename Field<Member, Codec>::Value;
     if (!field.spec.in_scripts) return;
-    if constexpr (requires { ScriptValue<Value>::type(); }) {
+    if constexpr (Shown<Value>) {
       push_text(L, field.spec.name);
       ScriptValue<Value>::push(L, field.get(record));
       lua_rawset(L, -3);
@@ -122,25 +130,54 @@ void push_value(lua_State* L, const Value& value) {
   ScriptValue<Value>::push(L, value);
 }
 
-/// The fields that scripts read of an object which is a record, in the order of its declaration.
-template <Record T>
-std::vector<ObjectField<T>> fields_of() {
-  std::vector<ObjectField<T>> fields;
+/// Of a type that scripts see as an object: its ScriptValue derives from this.
+template <class T>
+struct ObjectValue {
+  static std::string type() { return object_type<T>().name; }
+  static void push(lua_State* L, const T& value) { push_object<T>(L, std::make_shared<T>(value)); }
+};
+
+/// The fields that scripts read of an object which shows a record, in the order of its declaration.
+/// `show(object, read)` calls read(record), or does not: then the field is nil.
+template <class Object, Record T, auto show>
+std::vector<ObjectField<Object>> fields_shown(bool always = true) {
+  std::vector<ObjectField<Object>> fields;
   for_each_field<T>([&]<auto Member, class Codec>(const Field<Member, Codec>& field) {
     using Value = typename Field<Member, Codec>::Value;
     const FieldSpec& spec = field.spec;
     if (!spec.in_scripts) return;
-    if constexpr (requires { ScriptValue<Value>::type(); }) {
+    if constexpr (Shown<Value>) {
+      std::string type =
+          spec.script_type.empty() ? ScriptValue<Value>::type() : std::string(spec.script_type);
+      if (!always && !type.ends_with('?')) type += '?';
       fields.push_back({.name = spec.name.data(),
-                        .lua_type = spec.script_type.empty() ? ScriptValue<Value>::type()
-                                                             : std::string(spec.script_type),
+                        .lua_type = std::move(type),
                         .doc = documented(spec),
-                        .get = [](lua_State* L, const T& record) {
-                          ScriptValue<Value>::push(L, Field<Member, Codec>::get(record));
+                        .get = [](lua_State* L, const Object& object) {
+                          bool shown = false;
+                          show(object, [&](const T& record) {
+                            ScriptValue<Value>::push(L, Field<Member, Codec>::get(record));
+                            shown = true;
+                          });
+                          if (!shown) lua_pushnil(L);
                         }});
     }
   });
   return fields;
+}
+
+/// Of an object that is a record itself.
+template <Record T>
+std::vector<ObjectField<T>> fields_of() {
+  return fields_shown<T, T, [](const T& record, auto&& read) { read(record); }>();
+}
+
+/// Fields from a record, and those that are none.
+template <class Object>
+std::vector<ObjectField<Object>> joined(std::vector<std::vector<ObjectField<Object>>> parts) {
+  std::vector<ObjectField<Object>> all;
+  for (auto& part : parts) std::move(part.begin(), part.end(), std::back_inserter(all));
+  return all;
 }
 
 /// Whether options have values of a member's type; those of other types (models, maps) are left to

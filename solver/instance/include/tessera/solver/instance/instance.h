@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/enum_names.h"
 #include "tessera/core/stage_place.h"
 #include "tessera/solver/instance/row.h"
 
 namespace tessera::solver {
 
 enum class Objective { steady, paper };
+
+inline constexpr double kMaxTheta = 1e12;
 
 /// Devices that the planner cannot tell apart: same type on the same node.
 struct DeviceGroup {
@@ -171,3 +174,11 @@ inline constexpr double kMemorySlack = 1e-9;
 std::vector<std::int64_t> useful_micro_batch_sizes(const Instance& instance);
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<solver::Objective> = enum_names<solver::Objective>(
+    {{solver::Objective::steady, "steady"}, {solver::Objective::paper, "paper"}});
+
+}  // namespace tessera

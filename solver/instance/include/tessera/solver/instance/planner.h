@@ -16,8 +16,6 @@ namespace tessera::solver {
 
 enum class SolveStatus { optimal, feasible, infeasible, time_limit, interrupted };
 
-std::string_view to_string(SolveStatus status);
-
 struct Incumbent {
   Candidate candidate;
   double objective = 0;
@@ -78,3 +76,15 @@ std::optional<Violation> find_obvious_infeasibility(const Instance& instance,
                                                     const PlanRequest& request);
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<solver::SolveStatus> =
+    enum_names<solver::SolveStatus>({{solver::SolveStatus::optimal, "optimal"},
+                                     {solver::SolveStatus::feasible, "feasible"},
+                                     {solver::SolveStatus::infeasible, "infeasible"},
+                                     {solver::SolveStatus::time_limit, "time_limit"},
+                                     {solver::SolveStatus::interrupted, "interrupted"}});
+
+}  // namespace tessera

@@ -5,15 +5,15 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "tessera/core/enum_names.h"
 
 namespace tessera::solver {
 
 struct Candidate;
 
 enum class Sense { at_most, at_least, equal };
-std::string_view to_string(Sense sense);  ///< "<=", ">=", "=="
 
 /// Counts the layers that match everything given, times a coefficient.
 struct RowTerm {
@@ -49,3 +49,13 @@ double left_side(const Row& row, const Candidate& candidate);
 double excess(const Row& row, const Candidate& candidate);
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<solver::Sense> =
+    enum_names<solver::Sense>({{solver::Sense::at_most, "<="},
+                               {solver::Sense::at_least, ">="},
+                               {solver::Sense::equal, "=="}});
+
+}  // namespace tessera

@@ -25,7 +25,6 @@ enum class MoveKind : std::int32_t {
   order,        ///< two stages trade devices
 };
 inline constexpr int kNumMoveKinds = 6;
-const char* to_string(MoveKind kind);
 
 /// One step from the plan at hand and what it would change. A plain record, because scripts read
 /// blocks of them in place.
@@ -123,3 +122,17 @@ class Heuristic {
 };
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<solver::MoveKind> =
+    enum_names<solver::MoveKind>({{solver::MoveKind::shift, "shift"},
+                                  {solver::MoveKind::swap, "swap"},
+                                  {solver::MoveKind::retype, "retype"},
+                                  {solver::MoveKind::rule, "rule"},
+                                  {solver::MoveKind::micro_batch, "micro_batch"},
+                                  {solver::MoveKind::order, "order"}});
+static_assert(kEnumNames<solver::MoveKind>.size() == solver::kNumMoveKinds);
+
+}  // namespace tessera

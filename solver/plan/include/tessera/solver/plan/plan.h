@@ -7,16 +7,16 @@
 #include <variant>
 #include <vector>
 
+#include "tessera/core/enum_names.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/provenance.h"
+#include "tessera/core/record.h"
 #include "tessera/solver/offload/offload_shares.h"
 #include "tessera/solver/problem/lowered_problem.h"
 
 namespace tessera::solver {
 
 enum class PlanStatus { optimal, feasible };
-
-std::string_view to_string(PlanStatus status);
 
 struct StageMemory {
   double weight_bytes =
@@ -91,6 +91,7 @@ struct PlanSummary {
 /// One pipeline.
 struct PipelinePlan : PlanSummary {
   using PlanSummary::PlanSummary;
+  explicit PipelinePlan(PlanSummary summary) : PlanSummary(std::move(summary)) {}
 
   std::vector<std::string> device_order;
   std::int64_t prefill_micro_batch_size = 1;
@@ -120,10 +121,15 @@ struct ReplicatedPlan : PlanSummary {
 
 using Plan = std::variant<PipelinePlan, ReplicatedPlan>;
 
+/// A plan as files and scripts show it, which have every field of a pipeline: of one with replicas
+/// the lists among them are empty, and the micro-batch sizes are its slowest replica's.
+PipelinePlan shown_pipeline(const ReplicatedPlan& plan);
+
 const PlanSummary& summary_of(const Plan& plan);
 PlanSummary& summary_of(Plan& plan);
 
 inline constexpr int kPlanSchemaVersion = 1;
+inline constexpr double kMostIndex = 1e6;  ///< of devices, layers and requests in a file
 
 /// As a file keeps it, the whole problem included, so that a saved plan can be checked and
 /// simulated on its own.
@@ -133,3 +139,179 @@ Json to_json(const Plan& plan);
 Plan plan_from_json(const Json& json, const std::string& path);
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<solver::PlanStatus> = enum_names<solver::PlanStatus>(
+    {{solver::PlanStatus::optimal, "optimal"}, {solver::PlanStatus::feasible, "feasible"}});
+
+template <>
+struct Fields<solver::StageMemory> {
+  using M = solver::StageMemory;
+  static constexpr auto bytes = [](std::string_view name, std::string_view doc) -> FieldSpec {
+    return {.name = name, .doc = doc, .unit = "bytes", .min = 0, .max = kHuge};
+  };
+  static constexpr auto list = std::tuple{
+      field<&M::weight_bytes>(bytes("weight_bytes", "Decoder layers at their bitwidths")),
+      field<&M::kv_cache_bytes>(bytes("kv_cache_bytes", "Whole batch, full length")),
+      field<&M::activation_bytes>(bytes("activation_bytes", "Peak of either phase")),
+      field<&M::embedding_bytes>(bytes("embedding_bytes", "Embeddings and LM head held here")),
+      field<&M::reserve_bytes>(bytes("reserve_bytes", "Runtime and allocator")),
+      field<&M::total_bytes>(bytes("total_bytes", "Sum of the above")),
+      field<&M::capacity_bytes>(bytes("capacity_bytes", "Of the device"))};
+
+  /// A device without memory holds nothing.
+  static void check(const M& memory, const FieldPath& path);
+};
+
+template <>
+struct Fields<solver::PlanStage> {
+  using S = solver::PlanStage;
+  static constexpr auto index = [](std::string_view name, std::string_view doc) -> FieldSpec {
+    return {.name = name, .doc = doc, .min = 0, .max = solver::kMostIndex};
+  };
+  static constexpr auto seconds = [](std::string_view name, std::string_view doc) -> FieldSpec {
+    return {.name = name, .doc = doc, .unit = "s", .min = 0, .max = kHuge};
+  };
+  static constexpr auto list = std::tuple{
+      field<&S::device>({.name = "device", .doc = "Device type"}),
+      field<&S::node>({.name = "node",
+                       .doc = "Node that holds it; empty for an instance",
+                       .in_file = InFile::defaulted}),
+      field<&S::device_index>(index("device_index", "Into the cluster's devices (0-based)")),
+      field<&S::first_layer>(index("first_layer", "First layer (0-based)")),
+      field<&S::num_layers>(index("num_layers", "Layers")),
+      field<&S::bitwidths>(
+          {.name = "bitwidths", .doc = "One per layer", .unit = "bits", .min = 1, .max = 64}),
+      field<&S::prefill_s>(seconds("prefill_s", "One prefill pass of one micro-batch")),
+      field<&S::decode_s>(seconds("decode_s", "One decode step of one micro-batch")),
+      field<&S::memory>({.name = "memory", .doc = "Where its memory goes"}),
+      field<&S::offload>({.name = "offload",
+                          .doc = "Of a plan that offloads: shares of weights, kv_cache and "
+                                 "activations on device, host and disk; host_bytes, disk_bytes",
+                          .in_file = InFile::when_set,
+                          .script_type = "table?"})};
+
+  /// Each layer has a bitwidth.
+  static void check(const S& stage, const FieldPath& path);
+};
+
+template <>
+struct Fields<solver::PlanCandidate> {
+  using C = solver::PlanCandidate;
+  static constexpr auto list = std::tuple{
+      field<&C::name>({.name = "name", .doc = "What it chose"}),
+      field<&C::status>({.name = "status", .doc = "What came of it"}),
+      field<&C::objective>({.name = "objective",
+                            .doc = "What the planner minimised",
+                            .unit = "s",
+                            .min = -kHuge,
+                            .max = kHuge,
+                            .in_file = InFile::or_null}),
+      field<&C::latency_s>({.name = "latency_s",
+                            .doc = "Batch end to end",
+                            .unit = "s",
+                            .min = 0,
+                            .max = kHuge,
+                            .in_file = InFile::or_null}),
+      field<&C::bound>({.name = "bound",
+                        .doc = "No plan of it is below",
+                        .unit = "s",
+                        .min = -kHuge,
+                        .max = kHuge,
+                        .in_file = InFile::or_null}),
+      field<&C::message>(
+          {.name = "message", .doc = "Why there is no plan", .in_file = InFile::defaulted})};
+};
+
+/// A plan holds its problem whole.
+template <>
+struct JsonValue<solver::LoweredProblem> {
+  static Json write(const solver::LoweredProblem& problem);
+  static solver::LoweredProblem read(const Json& json, const std::string& path,
+                                     const FieldSpec& spec);
+};
+
+/// All that a file says of a pipeline, in its order.
+template <>
+struct Fields<solver::PipelinePlan> {
+  using P = solver::PipelinePlan;
+  static constexpr auto list = std::tuple{
+      field<&P::status>({.name = "status", .doc = "optimal (proven) or feasible"}),
+      field<&P::planner>({.name = "planner", .doc = "Who made it"}),
+      field<&P::objective>({.name = "objective",
+                            .doc = "What the planner minimised",
+                            .unit = "s",
+                            .min = -kHuge,
+                            .max = kHuge}),
+      field<&P::bound>({.name = "bound",
+                        .doc = "No plan of the search is below it",
+                        .unit = "s",
+                        .min = -kHuge,
+                        .max = kHuge,
+                        .in_file = InFile::or_null}),
+      field<&P::gap>({.name = "gap",
+                      .doc = "(objective - bound) / objective",
+                      .min = -kHuge,
+                      .max = kHuge,
+                      .in_file = InFile::or_null}),
+      field<&P::solve_s>(
+          {.name = "solve_s", .doc = "Time the planner took", .unit = "s", .min = 0, .max = kHuge}),
+      field<&P::device_order>({.name = "device_order", .doc = "Devices by stage"}),
+      field<&P::prefill_micro_batch_size>({.name = "prefill_micro_batch_size",
+                                           .doc = "Requests",
+                                           .min = 1,
+                                           .max = solver::kMostIndex}),
+      field<&P::decode_micro_batch_size>({.name = "decode_micro_batch_size",
+                                          .doc = "Requests",
+                                          .min = 1,
+                                          .max = solver::kMostIndex}),
+      field<&P::latency_s>({.name = "latency_s",
+                            .doc = "Batch end to end, by the steady model",
+                            .unit = "s",
+                            .min = 0,
+                            .max = kHuge}),
+      field<&P::throughput_tok_s>({.name = "throughput_tok_s",
+                                   .doc = "Output tokens over latency_s",
+                                   .unit = "tok/s",
+                                   .min = 0,
+                                   .max = kHuge}),
+      field<&P::omega>({.name = "omega",
+                        .doc = "Quality lost, in the units of the problem",
+                        .min = -kHuge,
+                        .max = kHuge}),
+      field<&P::mean_bitwidth>(
+          {.name = "mean_bitwidth", .doc = "Over the layers", .unit = "bits", .min = 0, .max = 64}),
+      field<&P::provenance>({.name = "provenance",
+                             .doc = "Of the latencies: measured, fitted, published or modelled"}),
+      field<&P::error>({.name = "error",
+                        .doc = "Held-out relative error of the latency, where known",
+                        .min = 0,
+                        .max = kHuge,
+                        .in_file = InFile::or_null}),
+      field<&P::stages>({.name = "stages",
+                         .doc = "In pipeline order; none where there are replicas",
+                         .script_type = "tessera.Stage[]"}),
+      field<&P::offload>({.name = "offload",
+                          .doc = "Of a plan that offloads: gpu_batch_size, host_memory_ratio, "
+                                 "host_attention_bytes_per_s",
+                          .in_file = InFile::when_set,
+                          .script_type = "table?"}),
+      field<&P::notes>({.name = "notes", .doc = "Fallbacks taken and what else matters"}),
+      field<&P::problem>({.name = "problem", .doc = "What it plans", .in_scripts = false}),
+      field<&P::candidates>({.name = "candidates",
+                             .doc = "What came of each open choice",
+                             .in_file = InFile::when_set,
+                             .in_scripts = false}),
+      field<&P::devices>({.name = "devices",
+                          .doc = "Of a replica: its devices in the whole cluster (0-based)",
+                          .min = 0,
+                          .max = solver::kMostIndex,
+                          .in_file = InFile::when_set})};
+
+  /// A plan that offloads says so for itself and for each stage.
+  static void check(const P& plan, const FieldPath& path);
+};
+
+}  // namespace tessera

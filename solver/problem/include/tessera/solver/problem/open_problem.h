@@ -55,3 +55,32 @@ Problem on_devices(Problem problem, const std::vector<std::size_t>& devices,
                    std::int64_t batch_size);
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+template <>
+struct Fields<solver::Choices> {
+  using C = solver::Choices;
+  static constexpr auto list = std::tuple{
+      field<&C::kv_bitwidths, NotInFiles>(
+          {.name = "kv_bitwidth",
+           .doc = "Bitwidth of the KV cache, or several to choose from",
+           .unit = "bits",
+           .min = kMinKvBitwidth,
+           .max = kMaxKvBitwidth,
+           .option_type = "integer|integer[]",
+           .default_text = "16"}),
+      field<&C::tensor_parallel, NotInFiles>(
+          {.name = "tensor_parallel",
+           .doc = "Degrees of tensor parallelism to choose from, within a node and device type",
+           .unit = "devices",
+           .min = 1,
+           .max = 64,
+           .option_type = "integer|integer[]",
+           .default_text = "1"})};
+
+  /// Each choice has one way at least, and none twice.
+  static void check(const solver::Choices& choices, const FieldPath& path);
+};
+
+}  // namespace tessera

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "tessera/core/cluster.h"
+#include "tessera/core/enum_names.h"
 #include "tessera/core/indicator.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/model_shape.h"
+#include "tessera/core/record.h"
 #include "tessera/core/workload.h"
 #include "tessera/cost/kernel_set.h"
 #include "tessera/cost/memory.h"
@@ -26,8 +28,6 @@ enum class ThetaUnit {
   s_per_normalised_omega,  ///< omega is scaled so that a model at 4 bits throughout has W = 1
   ms_per_raw_omega,        ///< as the papers print theta
 };
-std::string_view to_string(ThetaUnit unit);
-std::string_view to_string(Objective objective);
 
 /// A model on a cluster under a workload, with the costs that price it. Nothing is left to choose;
 /// a problem with open choices is an OpenProblem.
@@ -35,7 +35,7 @@ struct ServingProblem {
   ModelShape model;
   Cluster cluster;
   Workload workload;
-  std::vector<std::int32_t> bitwidths;  ///< ascending, distinct
+  std::vector<std::int32_t> bitwidths = {3, 4, 8, 16};  ///< ascending, distinct
   Indicator indicator;
   cost::KernelSet kernel_set;
   /// What is known about the speed of the cluster's devices; those without one are priced by the
@@ -48,6 +48,8 @@ struct ServingProblem {
   /// What is absent has the default of `kv_omega`.
   std::map<std::int32_t, std::vector<double>> kv_omega;
   std::optional<Mesh> mesh;  ///< tensor-parallel groups; absent: every device on its own
+
+  const std::string& kernel_set_name() const { return kernel_set.name; }
 };
 
 /// An abstract instance, as its file has it.
@@ -60,18 +62,26 @@ struct InstanceFile {
 struct Problem {
   std::variant<ServingProblem, InstanceFile> given;
   Objective objective = Objective::steady;
-  double theta = 1;
+  std::optional<double> theta;  ///< price of omega; absent: see theta_in_force
   ThetaUnit theta_unit = ThetaUnit::s_per_normalised_omega;
   std::optional<double> max_omega;              ///< in the units of the plan's omega
   std::optional<std::string> quality_at_least;  ///< baseline whose omega is to become `max_omega`
-  bool allow_empty_stage = false;
-  std::vector<Constraint> constraints;  ///< names differ
+  std::optional<bool> allow_empty_stage;  ///< absent: as the format of instance files says, else no
+  std::vector<Constraint> constraints;    ///< names differ
 
   /// Null for an instance file.
   const ServingProblem* serving() const { return std::get_if<ServingProblem>(&given); }
   ServingProblem* serving() { return std::get_if<ServingProblem>(&given); }
   /// Null for a serving problem.
   const InstanceFile* instance_file() const { return std::get_if<InstanceFile>(&given); }
+
+  bool has_quality_floor() const { return max_omega || quality_at_least; }
+  /// `theta` where it is given; else 0 with a quality floor (the quality-constrained form,
+  /// solver/README.md, Objective), what an instance file says of itself, or 1.
+  double theta_in_force() const;
+  bool may_have_empty_stages() const {
+    return allow_empty_stage.value_or(instance_file() != nullptr);
+  }
 };
 
 /// How the memory of the problem's stages is counted.
@@ -101,3 +111,179 @@ std::vector<std::vector<std::size_t>> stage_members(const ServingProblem& servin
                                                     const std::vector<std::size_t>& order);
 
 }  // namespace tessera::solver
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<solver::ThetaUnit> = enum_names<solver::ThetaUnit>(
+    {{solver::ThetaUnit::s_per_normalised_omega, "s_per_normalised_omega"},
+     {solver::ThetaUnit::ms_per_raw_omega, "ms_per_raw_omega"}});
+
+/// The parts of a problem as files have them; a saved plan needs no data folder.
+struct ClusterInFull {
+  static Json write(const Cluster& cluster);
+  static Cluster read(const Json& json, const std::string& path, const FieldSpec& spec);
+};
+struct ProfilesInFull {
+  using Profiles = std::vector<std::shared_ptr<const cost::Profile>>;
+  static Json write(const Profiles& profiles);
+  static Profiles read(const Json& json, const std::string& path, const FieldSpec& spec);
+};
+/// Files have it as 16.0.
+struct KvBitwidth {
+  static Json write(std::int32_t bitwidth);
+  static std::int32_t read(const Json& json, const std::string& path, const FieldSpec& spec);
+};
+struct OmegaByKvBitwidth {
+  using Omega = std::map<std::int32_t, std::vector<double>>;
+  static Json write(const Omega& omega);
+  static Omega read(const Json& json, const std::string& path, const FieldSpec& spec);
+};
+
+template <>
+struct Fields<solver::ServingProblem> {
+  using S = solver::ServingProblem;
+  static constexpr std::string_view kAbsent = "Absent for an instance";
+  static constexpr auto list = std::tuple{
+      field<&S::model, ByFunction<&model_shape_from_json>>(
+          {.name = "model",
+           .doc = "Model, or its name",
+           .option_type = "tessera.Model|string|table",
+           .script_doc = kAbsent,
+           .as_flag = false}),
+      field<&S::cluster, ClusterInFull>({.name = "cluster",
+                                         .doc = "Cluster, or its name",
+                                         .option_type = "tessera.Cluster|string|table",
+                                         .script_doc = kAbsent,
+                                         .as_flag = false}),
+      field<&S::workload, ByFunction<&workload_from_json>>(
+          {.name = "workload",
+           .doc = "Workload, or its name",
+           .option_type = "tessera.Workload|string|table",
+           .script_doc = kAbsent,
+           .default_text = "\"llmpq\"",
+           .as_flag = false}),
+      field<&S::bitwidths>({.name = "bitwidths",
+                            .doc = "Candidate bitwidths",
+                            .unit = "bits",
+                            .min = 1,
+                            .max = 16,
+                            .as_option = AsOption::defaulted,
+                            .in_scripts = false}),
+      field<&S::indicator, ByFunction<&indicator_from_json>>(
+          {.name = "indicator",
+           .doc = "Indicator, file, or omega[layer][bitwidth]; default: the same for every layer",
+           .option_type = "tessera.Indicator|string|table",
+           .script_doc = kAbsent,
+           .as_flag = false}),
+      field<&S::kernel_set, ByFunction<&cost::kernel_set_from_json>>(
+          {.name = "kernel_set",
+           .doc = "Kernels that run the layers",
+           .in_scripts = false,
+           .default_text = "\"tessera\""}),
+      field<&S::kernel_set_name>(
+          {.name = "kernel_set", .doc = "Kernels that the latencies assume"}),
+      field<&S::profiles, ProfilesInFull>(
+          {.name = "profiles",
+           .doc = "For the cluster's devices, a list of profiles or of their files; default: the "
+                  "shipped ones of the kernel set; {}: none, the roofline prices everything",
+           .in_file = InFile::when_set,
+           .in_scripts = false,
+           .option_type = "(tessera.Profile|string)[]",
+           .as_flag = false}),
+      field<&S::memory>({.name = "memory",
+                         .doc = "Memory model",
+                         .as_option = AsOption::defaulted,
+                         .script_doc = "physical or llm-pq"}),
+      field<&S::kv_bitwidth, KvBitwidth>({.name = "kv_bitwidth",
+                                          .doc = "Of the KV cache; the first where it is open",
+                                          .unit = "bits",
+                                          .min = kMinKvBitwidth,
+                                          .max = kMaxKvBitwidth,
+                                          .as_option = AsOption::never}),
+      field<&S::kv_omega, OmegaByKvBitwidth>(
+          {.name = "kv_omega",
+           .doc = "Quality lost by the KV cache, in the indicator's units: { [8] = omega of a "
+                  "layer, or a list of all layers' }; default: assumed, as rounding the K and V "
+                  "projections",
+           .in_file = InFile::when_set,
+           .in_scripts = false,
+           .option_type = "table",
+           .as_flag = false}),
+      field<&S::mesh>({.name = "mesh",
+                       .doc = "Degrees of the tensor-parallel groups",
+                       .unit = "devices",
+                       .min = 1,
+                       .max = 4096,
+                       .in_file = InFile::when_set,
+                       .as_option = AsOption::never,
+                       .in_scripts = false})};
+
+  /// Bitwidths ascend; requests fit the model's context; what is given by layer has all layers.
+  static void check(const S& serving, const FieldPath& path);
+};
+
+template <>
+struct Fields<solver::Problem> {
+  using P = solver::Problem;
+  static constexpr auto list = std::tuple{
+      OptionOnly{{.name = "instance",
+                  .doc = "Abstract instance file, instead of model, cluster and workload",
+                  .as_flag = false},
+                 OptionType::text},
+      field<&P::objective>({.name = "objective",
+                            .doc = "steady: the pipeline's steady state; paper: eq. (4) as printed",
+                            .as_option = AsOption::defaulted,
+                            .script_doc = "steady or paper"}),
+      field<&P::theta>(
+          {.name = "theta",
+           .doc = "Price of quality loss; 0 with a quality floor, the file's own with an instance",
+           .min = 0,
+           .max = solver::kMaxTheta,
+           .in_file = InFile::defaulted,
+           .in_scripts = false,
+           .default_text = "1"}),
+      field<&P::theta_in_force>({.name = "theta", .doc = "Price of omega"}),
+      field<&P::theta_unit>({.name = "theta_unit",
+                             .doc = "What theta multiplies: omega scaled so that 4 bits throughout "
+                                    "cost 1 s, or raw omega and milliseconds",
+                             .as_option = AsOption::defaulted,
+                             .script_doc = "What theta multiplies"}),
+      OptionOnly{{.name = "quality",
+                  .doc = "Quality floor: { at_least = \"uniform\" } or { max_omega = x }",
+                  .option_type = "table",
+                  .as_flag = false},
+                 OptionType::table},
+      field<&P::max_omega>({.name = "max_omega",
+                            .doc = "Largest sum of omega, in the plan's units",
+                            .min = 0,
+                            .max = kHuge,
+                            .in_file = InFile::when_set,
+                            .as_option = AsOption::never,
+                            .in_scripts = false}),
+      field<&P::quality_at_least>({.name = "quality_at_least",
+                                   .doc = "Baseline whose omega may not be exceeded",
+                                   .in_file = InFile::when_set,
+                                   .as_option = AsOption::never,
+                                   .in_scripts = false}),
+      field<&P::allow_empty_stage>({.name = "allow_empty_stage",
+                                    .doc = "Middle stages may hold no layer",
+                                    .in_file = InFile::defaulted,
+                                    .in_scripts = false,
+                                    .default_text = "false"}),
+      field<&P::may_have_empty_stages>(
+          {.name = "allow_empty_stage", .doc = "Middle stages may be empty"}),
+      field<&P::constraints, ListFromOne<solver::Constraint>>(
+          {.name = "constraints",
+           .doc = "Side constraints; see problem:add_constraint",
+           .in_file = InFile::when_set,
+           .option_type = "table[]",
+           .script_type = "table[]",
+           .script_doc = "Side constraints, as problem:add_constraint takes them",
+           .as_flag = false})};
+
+  /// Each side constraint has a name of its own.
+  static void check(const P& problem, const FieldPath& path);
+};
+
+}  // namespace tessera
