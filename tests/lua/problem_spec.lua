@@ -6,7 +6,6 @@ local raises = support.raises
 local fields = {
   name = "string", model = "tessera.Model?", cluster = "tessera.Cluster?", workload = "tessera.Workload?",
   indicator = "tessera.Indicator?", bitwidths = "list", objective = "string", theta = "number", theta_unit = "string",
-  made_up_kw = "number?",
   quality = "table?", memory = "string?", kernel_set = "string?", kv_bitwidth = "number?",
   tensor_parallel = "list?", kv_bitwidths = "list?",
   allow_empty_stage = "boolean", num_layers = "integer", batch_size = "integer", devices = "list",

@@ -182,7 +182,6 @@ local ts = {}
 ---@field kernel_set string? Kernels that the latencies assume
 ---@field memory string? physical or llm-pq
 ---@field kv_bitwidth integer? Of the KV cache; the first where it is open (bits)
----@field made_up_kw number? Power that nobody draws (kW)
 ---@field objective string steady or paper
 ---@field theta number Price of omega
 ---@field theta_unit string What theta multiplies
@@ -636,7 +635,6 @@ local ts = {}
 ---@field profiles? (tessera.Profile|string)[] For the cluster's devices, a list of profiles or of their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
----@field made_up_kw? number Power that nobody draws (a number in [0, 1000] (kW)) [default 0]
 ---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
 ---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
 ---@field instance? string Abstract instance file, instead of model, cluster and workload

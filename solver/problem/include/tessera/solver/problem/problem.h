@@ -48,7 +48,6 @@ struct ServingProblem {
   /// What is absent has the default of `kv_omega`.
   std::map<std::int32_t, std::vector<double>> kv_omega;
   std::optional<Mesh> mesh;  ///< tensor-parallel groups; absent: every device on its own
-  double made_up_kw = 0;     ///< of nothing at all
 
   const std::string& kernel_set_name() const { return kernel_set.name; }
 };
@@ -218,14 +217,7 @@ struct Fields<solver::ServingProblem> {
                        .max = 4096,
                        .in_file = InFile::when_set,
                        .as_option = AsOption::never,
-                       .in_scripts = false}),
-      field<&S::made_up_kw>({.name = "made_up_kw",
-                             .doc = "Power that nobody draws",
-                             .unit = "kW",
-                             .min = 0,
-                             .max = 1000,
-                             .in_file = InFile::when_set,
-                             .as_option = AsOption::defaulted})};
+                       .in_scripts = false})};
 
   /// Bitwidths ascend; requests fit the model's context; what is given by layer has all layers.
   static void check(const S& serving, const FieldPath& path);
