@@ -180,11 +180,11 @@ local ts = {}
 ---@field workload tessera.Workload? Absent for an instance
 ---@field indicator tessera.Indicator? Absent for an instance
 ---@field kernel_set string? Kernels that the latencies assume
----@field memory string? physical or llm-pq
+---@field memory string? Memory model
 ---@field kv_bitwidth integer? Of the KV cache; the first where it is open (bits)
----@field objective string steady or paper
+---@field objective string steady: the pipeline's steady state; paper: eq. (4) as printed
 ---@field theta number Price of omega
----@field theta_unit string What theta multiplies
+---@field theta_unit string What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds
 ---@field allow_empty_stage boolean Middle stages may be empty
 ---@field constraints table[] Side constraints, as problem:add_constraint takes them
 ---@field quality table? The quality floor

@@ -151,7 +151,7 @@ TEST(ProblemOptions, AreTheFieldsThatScriptsMaySet) {
   EXPECT_EQ(named("kv_bitwidth"), serving.end()) << "a choice sets it";
   ASSERT_NE(named("memory"), serving.end());
   EXPECT_EQ(named("memory")->default_text, "\"physical\"");
-  EXPECT_THAT(named("memory")->choices, ::testing::ElementsAre("physical", "llm-pq"));
+  EXPECT_EQ(named("memory")->choices, names_of<cost::MemoryPreset>());
   EXPECT_EQ(named("bitwidths")->default_text, "{3, 4, 8, 16}");
 }
 

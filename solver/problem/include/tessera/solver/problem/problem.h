@@ -191,10 +191,8 @@ struct Fields<solver::ServingProblem> {
            .in_scripts = false,
            .option_type = "(tessera.Profile|string)[]",
            .as_flag = false}),
-      field<&S::memory>({.name = "memory",
-                         .doc = "Memory model",
-                         .as_option = AsOption::defaulted,
-                         .script_doc = "physical or llm-pq"}),
+      field<&S::memory>(
+          {.name = "memory", .doc = "Memory model", .as_option = AsOption::defaulted}),
       field<&S::kv_bitwidth, KvBitwidth>({.name = "kv_bitwidth",
                                           .doc = "Of the KV cache; the first where it is open",
                                           .unit = "bits",
@@ -233,8 +231,7 @@ struct Fields<solver::Problem> {
                  OptionType::text},
       field<&P::objective>({.name = "objective",
                             .doc = "steady: the pipeline's steady state; paper: eq. (4) as printed",
-                            .as_option = AsOption::defaulted,
-                            .script_doc = "steady or paper"}),
+                            .as_option = AsOption::defaulted}),
       field<&P::theta>(
           {.name = "theta",
            .doc = "Price of quality loss; 0 with a quality floor, the file's own with an instance",
@@ -247,8 +244,7 @@ struct Fields<solver::Problem> {
       field<&P::theta_unit>({.name = "theta_unit",
                              .doc = "What theta multiplies: omega scaled so that 4 bits throughout "
                                     "cost 1 s, or raw omega and milliseconds",
-                             .as_option = AsOption::defaulted,
-                             .script_doc = "What theta multiplies"}),
+                             .as_option = AsOption::defaulted}),
       OptionOnly{{.name = "quality",
                   .doc = "Quality floor: { at_least = \"uniform\" } or { max_omega = x }",
                   .option_type = "table",
