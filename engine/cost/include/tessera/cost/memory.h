@@ -15,7 +15,6 @@ enum class MemoryPreset {
              ///< activations everywhere
   llm_pq,    ///< as LLM-PQ's published code counts it: no scales, no window, all of embedding and
              ///< LM head on the first stage
-  made_up,   ///< nobody's
 };
 
 }  // namespace tessera::cost
@@ -23,10 +22,8 @@ enum class MemoryPreset {
 namespace tessera {
 
 template <>
-inline constexpr auto kEnumNames<cost::MemoryPreset> =
-    enum_names<cost::MemoryPreset>({{cost::MemoryPreset::physical, "physical"},
-                                    {cost::MemoryPreset::llm_pq, "llm-pq"},
-                                    {cost::MemoryPreset::made_up, "made-up"}});
+inline constexpr auto kEnumNames<cost::MemoryPreset> = enum_names<cost::MemoryPreset>(
+    {{cost::MemoryPreset::physical, "physical"}, {cost::MemoryPreset::llm_pq, "llm-pq"}});
 
 }  // namespace tessera
 
