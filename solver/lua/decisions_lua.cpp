@@ -82,9 +82,9 @@ solver::Candidate earlier_candidate(const solver::Instance& instance,
 
 void push_moves(lua_State* L, const solver::Moves& moves) {
   lua_newtable(L);
-  set_number(L, "moved_bytes", moves.moved_bytes);
-  set_number(L, "kept_bytes", moves.kept_bytes);
-  set_number(L, "moved_layers", static_cast<double>(moves.moved_layers));
+  lua_kit::set_number(L, "moved_bytes", moves.moved_bytes);
+  lua_kit::set_number(L, "kept_bytes", moves.kept_bytes);
+  lua_kit::set_number(L, "moved_layers", static_cast<double>(moves.moved_layers));
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ int device_groups(lua_State* L) {
     lua_setfield(L, -2, "device");
     lua_kit::push_text(L, group.node);
     lua_setfield(L, -2, "node");
-    set_number(L, "count", group.count);
+    lua_kit::set_number(L, "count", group.count);
     lua_rawseti(L, -2, ++n);
   }
   return 1;
@@ -162,12 +162,14 @@ int replan(lua_State* L) {
   result.solve_s = optimum.solve_s;
   push_plan(L, p, result, "replan");
   push_moves(L, found.moves);
-  set_number(L, "least_moved_bytes", solver::least_moved_bytes(instance, holdings, weights));
+  lua_kit::set_number(L, "least_moved_bytes",
+                      solver::least_moved_bytes(instance, holdings, weights));
   const auto fresh = solver::count_moves(instance, request.optimum, holdings, weights);
-  set_number(L, "optimum_moved_bytes", fresh.moved_bytes);
+  lua_kit::set_number(L, "optimum_moved_bytes", fresh.moved_bytes);
   if (const solver::ServingProblem* serving = p.serving()) {
-    set_number(L, "transfer_s",
-               solver::transfer_s(*serving, instance, found.plan, found.moves, holdings, weights));
+    lua_kit::set_number(
+        L, "transfer_s",
+        solver::transfer_s(*serving, instance, found.plan, found.moves, holdings, weights));
   }
   lua_pushboolean(L, found.stopped);
   lua_setfield(L, -2, "stopped");

@@ -113,15 +113,15 @@ int bindings(lua_State* L) {
     lua_setfield(L, -2, "kind");
     lua_kit::push_text(L, binding.text);
     lua_setfield(L, -2, "text");
-    if (binding.stage) set_number(L, "stage", static_cast<double>(*binding.stage));
+    if (binding.stage) lua_kit::set_number(L, "stage", static_cast<double>(*binding.stage));
     if (!binding.phase.empty()) {
       lua_kit::push_text(L, binding.phase);
       lua_setfield(L, -2, "phase");
-      set_number(L, "seconds", binding.seconds);
+      lua_kit::set_number(L, "seconds", binding.seconds);
     } else {
-      set_number(L, "used_ratio", binding.used_ratio);
+      lua_kit::set_number(L, "used_ratio", binding.used_ratio);
     }
-    if (binding.kind == "memory") set_number(L, "left_bytes", binding.left_bytes);
+    if (binding.kind == "memory") lua_kit::set_number(L, "left_bytes", binding.left_bytes);
     lua_rawseti(L, -2, ++n);
   }
   return 1;
@@ -164,9 +164,9 @@ int perturbed(lua_State* L) {
       changed.rows.empty() ? solver::make_exact_planner() : solver::make_ilp_planner();
   const solver::PlanResult best = planner->plan(changed, request);
   lua_createtable(L, 0, 4);
-  set_number(L, "plan_objective", plan_objective);
-  if (best.candidate) set_number(L, "objective", best.objective);
-  if (best.bound) set_number(L, "bound", *best.bound);
+  lua_kit::set_number(L, "plan_objective", plan_objective);
+  if (best.candidate) lua_kit::set_number(L, "objective", best.objective);
+  if (best.bound) lua_kit::set_number(L, "bound", *best.bound);
   lua_kit::push_text(L, name_of(best.status));
   lua_setfield(L, -2, "status");
   return 1;

@@ -19,11 +19,6 @@ OptionSpec micro_batch_option(std::string_view name) {
           .required = true};
 }
 
-void set_number(lua_State* L, const char* name, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, name);
-}
-
 std::int64_t micro_batch_size(const lua_kit::Options& options, const char* name,
                               const solver::Instance& instance) {
   const std::int64_t given = options.integer(name);
@@ -38,7 +33,7 @@ int push_why(lua_State* L, const std::string& code, const std::string& message,
              const std::string& constraint, std::optional<double> bound) {
   lua_pushnil(L);
   lua_kit::push_error(L, code, message);
-  if (bound) set_number(L, "bound", *bound);
+  if (bound) lua_kit::set_number(L, "bound", *bound);
   if (!constraint.empty()) {
     lua_kit::push_text(L, constraint);
     lua_setfield(L, -2, "constraint");

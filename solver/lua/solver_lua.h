@@ -58,8 +58,6 @@ const solver::PipelinePlan& pipeline_of(const solver::Plan& plan, const std::str
 /// A plan for a candidate that satisfies every constraint.
 void push_plan(lua_State* L, const solver::LoweredProblem& problem,
                const solver::PlanResult& result, const std::string& planner);
-/// Numbers as fields of the table on top of the stack.
-void set_number(lua_State* L, const char* name, double value);
 // What a plan of several pipelines has.
 void push_candidates(lua_State* L, const solver::Plan& plan);
 void push_replicas(lua_State* L, const solver::Plan& plan);

@@ -109,6 +109,7 @@ local function line_of(text, at)
 end
 
 local function is_cpp(path) return path:find "%.cpp$" or path:find "%.h$" or path:find "%.cu$" or path:find "%.cuh$" end
+M.is_cpp = is_cpp
 
 local function is_product(path) return path:find "^engine/" or path:find "^solver/" or path:find "^kernels/" end
 
@@ -425,7 +426,8 @@ local function check_map(context)
   end
 end
 
---- All findings in `files`, sorted by path and line. `rows` are those above; the self-test has its own.
+--- All findings in `files`, sorted by path and line, and who includes whom: [folder][folder] = where first. `rows` are
+--- those above; the self-test has its own.
 function M.check(files, rows)
   local findings, context = {}, { paths = {}, texts = {}, included = {}, may_include = rows or may_include }
   function context.report(path, line, rule, message)
@@ -458,7 +460,7 @@ function M.check(files, rows)
     if a.path ~= b.path then return a.path < b.path end
     return a.line < b.line
   end)
-  return findings
+  return findings, context.included
 end
 
 return M

@@ -134,6 +134,9 @@ local found = circle(true)
 local shown = "solver/exact -> solver/plan -> solver/moves -> solver/exact"
 expect(#found == 1 and found[1].rule == "circle" and found[1].message == shown, "a circle of parts was not found")
 expect(#circle(false) == 0, "a circle was found where there is none")
+local _, included = circle(false)
+expect(included["solver/moves"]["solver/exact"].path == "solver/moves/a.cpp" and not included["solver/plan"],
+  "the map does not show who includes whom")
 
 for _, rule in ipairs {
   "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "call", "print", "length", "todo",

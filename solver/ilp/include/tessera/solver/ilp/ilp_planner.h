@@ -6,8 +6,8 @@
 
 namespace tessera::solver {
 
-/// The formulation of planner.md section 3 on COIN-OR CBC, with ordering inside the model when no
-/// order is given.
+/// The integer programme (solver/README.md, Integer programme) on COIN-OR CBC, with ordering inside
+/// the model when no order is given.
 std::unique_ptr<Planner> make_ilp_planner();
 
 }  // namespace tessera::solver
