@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "sanitised.h"
+
 namespace tessera {
 namespace {
 
@@ -15,6 +17,11 @@ using nlohmann::json;
 struct Failure {
   const char *code, *status, *message;
 };
+
+// Of a worker. A process under a sanitizer has 180 MiB before it has done anything.
+const char* const kLimitGib = test::kSanitised ? "1" : "0.25";
+const char* const kBeyondLimit =
+    test::kSanitised ? "the limit of a worker is 1.00 GiB" : "the limit of a worker is 0.25 GiB";
 
 // Each costs its point and no other.
 const Failure kFailures[] = {
@@ -33,8 +40,8 @@ const Failure kFailures[] = {
     {"jit.off() jit.flush() while true do end", "time_limit", "at its time limit of 3 s"},
     {"while true do pcall(function() while true do end end) end", "time_limit", "3 s"},
     {"local t = {} for n = 1, 1e9 do t[n] = ('x'):rep(1e6) .. n end", "out_of_memory",
-     "the limit of a worker is 0.25 GiB"},
-    {"local s = 'x' while true do s = s .. s end", "out_of_memory", "0.25 GiB"},
+     kBeyondLimit},
+    {"local s = 'x' while true do s = s .. s end", "out_of_memory", kBeyondLimit},
     {"error 'my own mistake'", "failed", "my own mistake"},
     {"error { 1, 2 }", "failed", "the error value is a table, not a message"},
     {"error(nil)", "failed", "nil"},
@@ -62,8 +69,8 @@ TEST_F(Sweep, AFailingPointCostsThatPointOnly) {
     body += "if point.i == " + std::to_string(2 * i + 1) + " then " + kFailures[i].code + " end\n";
   }
   experiment("bad", 2 * n, body + "return { x = point.i }");
-  const test::Process p = tessera(
-      {"run", "bad.lua", "--jobs", "2", "--memory-limit-gib", "0.25", "--point-time-limit-s", "3"});
+  const test::Process p = tessera({"run", "bad.lua", "--jobs", "2", "--memory-limit-gib", kLimitGib,
+                                   "--point-time-limit-s", "3"});
   EXPECT_EQ(p.status, 1) << p.err;
   EXPECT_THAT(p.out, HasSubstr(std::to_string(n) + " of " + std::to_string(2 * n)));
   EXPECT_THAT(p.out, HasSubstr("--failed"));
