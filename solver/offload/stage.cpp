@@ -68,9 +68,8 @@ class StageBuilder {
   }
 
   double seconds(const LayerShape& layer, cost::Phase phase, double tokens, double context) const {
-    return latency_
-        ->layer_s(layer, kComputeBits, serving_.kv_bitwidth, {phase, sizes_.batch, tokens, context})
-        .value;
+    return latency_->layer_s(layer, kComputeBits, serving_.kv_bitwidth,
+                             {phase, sizes_.batch, tokens, context});
   }
 
   double hidden_bytes(double requests, double tokens) const {
@@ -107,12 +106,11 @@ class StageBuilder {
     const bool head_here =
         serving_.memory == cost::MemoryPreset::llm_pq ? is_first(place_) : is_last(place_);
     if (is_first(place_)) {
-      stage.prefill_end_s +=
-          latency_->embedding_s(serving_.model, sizes_.block * sizes_.prompt).value;
-      stage.decode_end_s += latency_->embedding_s(serving_.model, sizes_.block).value;
+      stage.prefill_end_s += latency_->embedding_s(serving_.model, sizes_.block * sizes_.prompt);
+      stage.decode_end_s += latency_->embedding_s(serving_.model, sizes_.block);
     }
     if (head_here) {
-      const double head = latency_->lm_head_s(serving_.model, sizes_.block).value;
+      const double head = latency_->lm_head_s(serving_.model, sizes_.block);
       stage.prefill_end_s += head;
       stage.decode_end_s += head;
     }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "tessera/core/text.h"
-#include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/problem/serving_latency.h"
 
 namespace tessera::solver {
@@ -26,10 +25,8 @@ class Origin {
       const auto layer = static_cast<std::size_t>(stage.first_layer) + i;
       ++layers[{serving_.model.layer_class[layer], stage.bitwidths[i]}];
     }
-    const auto degree = static_cast<std::int64_t>(members.size());
     for (const auto& [kind, count] : layers) {
-      const LayerShape layer =
-          cost::shard(serving_.model.layer_classes[static_cast<std::size_t>(kind.first)], degree);
+      const LayerShape& layer = serving_.model.layer_classes[static_cast<std::size_t>(kind.first)];
       add(*model, stage, layer, kind.second, cost::Phase::prefill, count * prefill_times());
       add(*model, stage, layer, kind.second, cost::Phase::decode, count * decode_times());
     }
@@ -69,18 +66,16 @@ class Origin {
                                                           : plan_.decode_micro_batch_size);
     const auto work = units_of(serving_.workload, size, phase);
     for (const cost::LayerWork& unit : work) {
-      const Sourced seconds = model.layer_s(layer, bitwidth, serving_.kv_bitwidth, unit);
+      const auto [seconds, method, outside] =
+          model.layer(layer, bitwidth, serving_.kv_bitwidth, unit);
       const double share_s = times / static_cast<double>(work.size()) * seconds.value;
       provenance_ = total_s_ == 0 ? seconds.provenance : weaker(provenance_, seconds.provenance);
       total_s_ += share_s;
       known_ = known_ && seconds.error.has_value();
       error_s_ += share_s * seconds.error.value_or(0);
-      if (const auto* profiled = dynamic_cast<const cost::ProfiledModel*>(&model)) {
-        const auto prediction = profiled->layer(layer, bitwidth, serving_.kv_bitwidth, unit);
-        if (prediction.outside) {
-          outside_.insert(fmt::format("{}, {} bit {}: {}", stage.device, bitwidth, name_of(phase),
-                                      *prediction.outside));
-        }
+      if (outside) {
+        outside_.insert(
+            fmt::format("{}, {} bit {}: {}", stage.device, bitwidth, name_of(phase), *outside));
       }
     }
   }

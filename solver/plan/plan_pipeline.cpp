@@ -118,14 +118,13 @@ double serving_stage_s(const Context& context, std::size_t k, const Pass& pass) 
   for (const auto& [kind, count] : context.layers[k]) {
     const LayerShape& layer = serving.model.layer_classes[static_cast<std::size_t>(kind.first)];
     total += static_cast<double>(count) *
-             context.models[k]->layer_s(layer, kind.second, serving.kv_bitwidth, work).value;
+             context.models[k]->layer_s(layer, kind.second, serving.kv_bitwidth, work);
   }
   const bool first = k == 0, last = k + 1 == context.plan.stages.size();
   const bool head_first = serving.memory == cost::MemoryPreset::llm_pq;
-  if (first)
-    total += context.models[k]->embedding_s(serving.model, work.batch_size * work.tokens).value;
+  if (first) total += context.models[k]->embedding_s(serving.model, work.batch_size * work.tokens);
   if (pass.num_sampled > 0 && (head_first ? first : last)) {
-    total += context.models[k]->lm_head_s(serving.model, pass.num_sampled).value;
+    total += context.models[k]->lm_head_s(serving.model, pass.num_sampled);
   }
   return total;
 }

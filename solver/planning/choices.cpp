@@ -35,6 +35,44 @@ Variants with_devices(const OpenProblem& problem,
   return kept;
 }
 
+/// Why no time can be said of a variant; absent where it can.
+std::optional<Error> why_not_priced(const LoweredProblem& problem) {
+  try {
+    problem.instance().prefill(1);
+    problem.instance().decode(1);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+/// Takes the variants out that cannot be priced, and returns what is to be said of them.
+/// @throws the first reason where none is left.
+std::vector<PlanCandidate> take_unpriced(Variants& variants) {
+  std::vector<PlanCandidate> unpriced;
+  Variants priced;
+  std::optional<Error> first_error;
+  for (std::size_t i = 0; i < variants.problems.size(); ++i) {
+    const std::optional<Error> error = why_not_priced(variants.problems[i]);
+    if (!error) {
+      priced.problems.push_back(variants.problems[i]);
+      priced.names.push_back(variants.names[i]);
+      continue;
+    }
+    if (!first_error) first_error = error;
+    PlanCandidate& candidate = unpriced.emplace_back();
+    candidate.name = variants.names[i];
+    candidate.status = "unpriced";
+    candidate.message = error->what();
+    variants.notes.push_back(
+        fmt::format("{} was left out, as it cannot be priced: {}", candidate.name, error->what()));
+  }
+  if (priced.problems.empty()) throw *first_error;
+  variants.problems = std::move(priced.problems);
+  variants.names = std::move(priced.names);
+  return unpriced;
+}
+
 PlanCandidate candidate_of(const std::string& name, const PlanOutcome& outcome,
                            std::optional<double> cutoff) {
   PlanCandidate candidate;
@@ -73,7 +111,8 @@ std::optional<double> least_bound(const std::vector<PlanCandidate>& candidates) 
 
 bool is_proven(const std::vector<PlanCandidate>& candidates) {
   return std::none_of(candidates.begin(), candidates.end(), [](const PlanCandidate& candidate) {
-    return candidate.status == "feasible" || was_stopped(candidate);
+    return candidate.status == "feasible" || candidate.status == "unpriced" ||
+           was_stopped(candidate);
   });
 }
 
@@ -102,7 +141,8 @@ LoweredProblem variant_with(const OpenProblem& problem, const std::vector<std::s
 
 PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,
                          const PlanOne& plan_one) {
-  const Variants variants = with_devices(problem, options.device_order);
+  Variants variants = with_devices(problem, options.device_order);
+  const std::vector<PlanCandidate> unpriced = take_unpriced(variants);
   if (variants.problems.size() == 1 && variants.notes.empty())
     return plan_one(variants.problems.front(), options);
   const PlanningClock clock(options);
@@ -129,8 +169,9 @@ PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,
     if (best && options.gap == 1) return *std::move(best);
   }
   if (!best) return why_none(candidates, reasons, options.cutoff);
+  candidates.insert(candidates.end(), unpriced.begin(), unpriced.end());
   SearchFacts facts{is_proven(candidates), least_bound(candidates), clock.elapsed_s(), {}};
-  if (variants.problems.size() > 1) facts.candidates = std::move(candidates);
+  if (candidates.size() > 1) facts.candidates = std::move(candidates);
   set_facts(summary_of(*best), std::move(facts));
   add_notes(*best, variants.notes);
   return *std::move(best);

@@ -47,8 +47,8 @@ PhaseCosts ServingCosts::compute(double size, cost::Phase phase) const {
   PhaseCosts costs;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     add_layers(costs, g, work);
-    const double embedding = models_[g]->embedding_s(serving_.model, rows).value;
-    const double head = models_[g]->lm_head_s(serving_.model, size).value / count;
+    const double embedding = models_[g]->embedding_s(serving_.model, rows);
+    const double head = models_[g]->lm_head_s(serving_.model, size) / count;
     const bool both_first = serving_.memory == cost::MemoryPreset::llm_pq;
     costs.first_s.push_back(both_first ? embedding + head : embedding);
     costs.last_s.push_back(both_first ? 0 : head);
@@ -66,7 +66,7 @@ void ServingCosts::add_layers(PhaseCosts& costs, std::size_t g,
       double total = 0;
       if (serving_.kernel_set.find(device, bit) != nullptr) {
         for (const cost::LayerWork& unit : work) {
-          total += models_[g]->layer_s(layer, bit, serving_.kv_bitwidth, unit).value;
+          total += models_[g]->layer_s(layer, bit, serving_.kv_bitwidth, unit);
         }
       }
       costs.layer_s.push_back(total / static_cast<double>(work.size()));

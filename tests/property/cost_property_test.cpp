@@ -89,14 +89,14 @@ RC_GTEST_PROP(LatencyProperty, LayerIsPositiveAndMonotone, ()) {
   work.batch_size = real(1, 256);
   work.tokens = prefill ? real(1, 5000) : 1;
   work.context_tokens = real(0, 9000);
-  const double before = latency->layer_s(layer, bitwidth, kv_bitwidth, work).value;
+  const double before = latency->layer_s(layer, bitwidth, kv_bitwidth, work);
   RC_ASSERT(std::isfinite(before));
   RC_ASSERT(before > 0);
   for (double LayerWork::*field :
        {&LayerWork::batch_size, &LayerWork::tokens, &LayerWork::context_tokens}) {
     LayerWork more = work;
     more.*field += real(0, *rc::gen::element(0.5, 10.0, 2000.0));
-    const double after = latency->layer_s(layer, bitwidth, kv_bitwidth, more).value;
+    const double after = latency->layer_s(layer, bitwidth, kv_bitwidth, more);
     RC_ASSERT(after >= before * (1 - 1e-12));
   }
 }
@@ -122,7 +122,7 @@ RC_GTEST_PROP(LatencyProperty, ShippedProfilesGrowWithTheContext, ()) {
                  *rc::gen::inRange(0, 3000) * 1.0};
   double before = 0;
   for (int i = 0; i < 4; ++i) {
-    const double seconds = latency->layer_s(layer, bitwidth, 16, work).value;
+    const double seconds = latency->layer_s(layer, bitwidth, 16, work);
     RC_ASSERT(std::isfinite(seconds) && seconds > 0);
     RC_ASSERT(seconds >= before * (1 - 1e-9));
     before = seconds;
@@ -134,10 +134,10 @@ RC_GTEST_PROP(LatencyProperty, EmbeddingAndLmHeadArePositiveAndMonotone, ()) {
   const ModelShape model = any_model();
   const auto latency = make_roofline(testing::t4(), testing::test_kernels());
   const double rows = real(1, 5000), more = rows + real(0, 100);
-  RC_ASSERT(latency->embedding_s(model, rows).value > 0);
-  RC_ASSERT(latency->embedding_s(model, more).value >= latency->embedding_s(model, rows).value);
-  RC_ASSERT(latency->lm_head_s(model, rows).value > 0);
-  RC_ASSERT(latency->lm_head_s(model, more).value >= latency->lm_head_s(model, rows).value);
+  RC_ASSERT(latency->embedding_s(model, rows) > 0);
+  RC_ASSERT(latency->embedding_s(model, more) >= latency->embedding_s(model, rows));
+  RC_ASSERT(latency->lm_head_s(model, rows) > 0);
+  RC_ASSERT(latency->lm_head_s(model, more) >= latency->lm_head_s(model, rows));
 }
 
 std::int64_t any_degree(const ModelShape& model) {
@@ -163,14 +163,14 @@ RC_GTEST_PROP(TensorParallelProperty, PositiveAndGrowsWithWork, ()) {
   large.batch_size += real(0, 64);
   large.tokens += real(0, 2048);
   large.context_tokens += real(0, 4096);
-  const double before = group->layer_s(layer, bitwidth, 16, small).value;
+  const double before = group->layer_s(layer, bitwidth, 16, small);
   RC_ASSERT(std::isfinite(before) && before > 0);
-  RC_ASSERT(group->layer_s(layer, bitwidth, 16, large).value >= before);
+  RC_ASSERT(group->layer_s(layer, bitwidth, 16, large) >= before);
   const double rows = small.batch_size * small.tokens, more = large.batch_size * large.tokens;
-  RC_ASSERT(group->embedding_s(model, rows).value > 0);
-  RC_ASSERT(group->embedding_s(model, more).value >= group->embedding_s(model, rows).value);
-  RC_ASSERT(group->lm_head_s(model, rows).value > 0);
-  RC_ASSERT(group->lm_head_s(model, more).value >= group->lm_head_s(model, rows).value);
+  RC_ASSERT(group->embedding_s(model, rows) > 0);
+  RC_ASSERT(group->embedding_s(model, more) >= group->embedding_s(model, rows));
+  RC_ASSERT(group->lm_head_s(model, rows) > 0);
+  RC_ASSERT(group->lm_head_s(model, more) >= group->lm_head_s(model, rows));
 }
 
 RC_GTEST_PROP(TensorParallelProperty, LinksCostAndSharesSave, ()) {
@@ -185,8 +185,8 @@ RC_GTEST_PROP(TensorParallelProperty, LinksCostAndSharesSave, ()) {
   RC_ASSERT(all_reduce_s(bytes, degree, slow) <= all_reduce_s(bytes + real(0, 1e9), degree, slow));
   // Without links a group is no slower than one of its devices, and no faster than `degree` times.
   const Link none{1e300, 0, "none"};
-  const double alone = group_of(1, none)->layer_s(layer, 16, 16, work).value;
-  const double together = group_of(degree, none)->layer_s(layer, 16, 16, work).value;
+  const double alone = group_of(1, none)->layer_s(layer, 16, 16, work);
+  const double together = group_of(degree, none)->layer_s(layer, 16, 16, work);
   RC_ASSERT(together <= alone);
   RC_ASSERT(together * static_cast<double>(degree) >= alone * (1 - 1e-9));
 }

@@ -109,35 +109,31 @@ class Profiled final : public ProfiledModel {
   // Ratios to what was measured change with the work.
   bool is_monotone() const override { return false; }
 
-  Sourced layer_s(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
-                  const LayerWork& work) const override {
-    return layer(shape, bitwidth, kv_bitwidth, work).seconds;
-  }
-
   Prediction layer(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
-    const Sourced roofline = roofline_->layer_s(shape, bitwidth, kv_bitwidth, work);
-    if (auto direct = measured_layer(shape, bitwidth, kv_bitwidth, work, roofline)) return *direct;
+    const Prediction roofline = roofline_->layer(shape, bitwidth, kv_bitwidth, work);
+    if (auto direct = measured_layer(shape, bitwidth, kv_bitwidth, work, roofline.seconds.value))
+      return *direct;
     if (bitwidth != 16) {
       if (auto other = from_16_bits(shape, bitwidth, work)) {
-        return at_kv_bitwidth(*other, shape, bitwidth, kv_bitwidth, work, roofline);
+        return at_kv_bitwidth(*other, shape, bitwidth, kv_bitwidth, work, roofline.seconds.value);
       }
     }
-    return {roofline, "roofline", std::nullopt};
+    return roofline;
   }
 
-  Sourced embedding_s(const ModelShape& model, double rows) const override {
-    return roofline_->embedding_s(model, rows);
+  Prediction embedding(const ModelShape& model, double rows) const override {
+    return roofline_->embedding(model, rows);
   }
 
-  Sourced lm_head_s(const ModelShape& model, double rows) const override {
+  Prediction lm_head(const ModelShape& model, double rows) const override {
     OpQuery query;
     query.dtype = dtype_of(16);
     query.m = rows;
     query.n = std::max(1.0, count(model.vocab_size));
     query.k = std::max(1.0, count(model.hidden_size));
     const ProfilePart* part = query.dtype.empty() ? nullptr : profile_->find(query);
-    return part != nullptr ? predict(*part, query).seconds : roofline_->lm_head_s(model, rows);
+    return part != nullptr ? predict(*part, query) : roofline_->lm_head(model, rows);
   }
 
   Prediction op(const OpQuery& query) const override {
@@ -182,8 +178,8 @@ class Profiled final : public ProfiledModel {
     if (!full) return full;
     LayerWork first = work;
     first.context_tokens = 0;
-    const double ratio = roofline_->layer_s(shape, bitwidth, 16, first).value /
-                         roofline_->layer_s(shape, 16, 16, first).value;
+    const double ratio =
+        roofline_->layer_s(shape, bitwidth, 16, first) / roofline_->layer_s(shape, 16, 16, first);
     if (work.context_tokens == 0) return carried(*full, ratio);
     const double alone_s = measured_layer(shape, 16, 16, first)->seconds.value;
     return carried_to(*full, full->seconds.value + (ratio - 1) * alone_s);
@@ -192,9 +188,9 @@ class Profiled final : public ProfiledModel {
   /// Layers are measured with 16-bit keys and values.
   Prediction at_kv_bitwidth(const Prediction& direct, const LayerShape& shape,
                             std::int32_t bitwidth, std::int32_t kv_bitwidth, const LayerWork& work,
-                            const Sourced& roofline) const {
+                            double roofline_s) const {
     if (kv_bitwidth == 16) return direct;
-    return carried(direct, roofline.value / roofline_->layer_s(shape, bitwidth, 16, work).value);
+    return carried(direct, roofline_s / roofline_->layer_s(shape, bitwidth, 16, work));
   }
 
   double floor_ratio(const OpQuery& query) const {
@@ -212,7 +208,7 @@ class Profiled final : public ProfiledModel {
 
   std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
                                            std::int32_t kv_bitwidth, const LayerWork& work,
-                                           const Sourced& roofline) const {
+                                           double roofline_s) const {
     OpQuery query;
     query.op = Op::layer;
     query.phase = work.phase;
@@ -231,7 +227,7 @@ class Profiled final : public ProfiledModel {
       if (!kv_dtype.empty()) return direct;
     }
     if (!direct) return direct;
-    return at_kv_bitwidth(*direct, shape, bitwidth, kv_bitwidth, work, roofline);
+    return at_kv_bitwidth(*direct, shape, bitwidth, kv_bitwidth, work, roofline_s);
   }
 
   std::optional<Prediction> sum_of_operators(const LayerShape& shape, std::int32_t bitwidth,

@@ -81,8 +81,8 @@ class Roofline final : public LatencyModel {
     attention_bytes_per_s_ = device_.memory_bytes_per_s * kernels_.attention_memory_ratio;
   }
 
-  Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
-                  const LayerWork& work) const override {
+  Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                   const LayerWork& work) const override {
     check_work(work, kv_bitwidth);
     const Kernel kernel = find_kernel(bitwidth);
     const double rows = work.batch_size * work.tokens;
@@ -95,7 +95,7 @@ class Roofline final : public LatencyModel {
     return modelled(seconds);
   }
 
-  Sourced embedding_s(const ModelShape& model, double rows) const override {
+  Prediction embedding(const ModelShape& model, double rows) const override {
     check_positive(rows, "rows", "latency of the embedding");
     const Kernel kernel = find_kernel(16);
     const double vocab = std::max(1.0, count(model.vocab_size));
@@ -107,7 +107,7 @@ class Roofline final : public LatencyModel {
     return modelled(bytes / kernel.bytes_per_s + kernel.rule->linear_overhead_s);
   }
 
-  Sourced lm_head_s(const ModelShape& model, double rows) const override {
+  Prediction lm_head(const ModelShape& model, double rows) const override {
     check_positive(rows, "rows", "latency of the LM head");
     const Kernel kernel = find_kernel(16);
     const double parameters = count(model.lm_head_parameters) + count(model.final_other_parameters);
@@ -122,8 +122,10 @@ class Roofline final : public LatencyModel {
   bool is_monotone() const override { return true; }
 
  private:
-  Sourced modelled(double seconds) const {
-    return {seconds, weaker(Provenance::modelled, kernels_.provenance), std::nullopt};
+  Prediction modelled(double seconds) const {
+    return {{seconds, weaker(Provenance::modelled, kernels_.provenance), std::nullopt},
+            "roofline",
+            std::nullopt};
   }
 
   static double linear_s(const LinearShape& linear, const Kernel& kernel, double rows) {

@@ -29,30 +29,33 @@ class TensorParallel final : public LatencyModel {
   TensorParallel(std::unique_ptr<LatencyModel> member, std::int64_t degree, Link link)
       : member_(std::move(member)), degree_(degree), link_(std::move(link)) {}
 
-  Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
-                  const LayerWork& work) const override {
-    Sourced time = member_->layer_s(shard(layer, degree_), bitwidth, kv_bitwidth, work);
+  Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                   const LayerWork& work) const override {
     const double hidden = layer.linears.empty() ? 0 : count(layer.linears.front().in_features);
-    time.value += 2 * sum_s(work.batch_size * work.tokens * hidden * kFp16Bytes);
-    return time;
+    return with_sums(member_->layer(shard(layer, degree_), bitwidth, kv_bitwidth, work),
+                     work.batch_size * work.tokens * hidden * kFp16Bytes, 2);
   }
 
-  Sourced embedding_s(const ModelShape& model, double rows) const override {
-    Sourced time = member_->embedding_s(shard(model, degree_), rows);
-    time.value += sum_s(rows * count(model.hidden_size) * kFp16Bytes);
-    return time;
+  Prediction embedding(const ModelShape& model, double rows) const override {
+    return with_sums(member_->embedding(shard(model, degree_), rows),
+                     rows * count(model.hidden_size) * kFp16Bytes, 1);
   }
 
-  Sourced lm_head_s(const ModelShape& model, double rows) const override {
-    Sourced time = member_->lm_head_s(shard(model, degree_), rows);
-    time.value += sum_s(rows * kBestTokenBytes);
-    return time;
+  Prediction lm_head(const ModelShape& model, double rows) const override {
+    return with_sums(member_->lm_head(shard(model, degree_), rows), rows * kBestTokenBytes, 1);
   }
 
   bool is_monotone() const override { return member_->is_monotone(); }
 
  private:
-  double sum_s(double bytes) const { return all_reduce_s(bytes, degree_, link_); }
+  /// What a member computes, and `times` sums of `bytes` over the group, which no measurement
+  /// stands behind.
+  Prediction with_sums(Prediction time, double bytes, double times) const {
+    time.seconds.value += times * all_reduce_s(bytes, degree_, link_);
+    time.seconds.provenance = weaker(time.seconds.provenance, Provenance::modelled);
+    time.seconds.error.reset();
+    return time;
+  }
 
   std::unique_ptr<LatencyModel> member_;
   std::int64_t degree_;

@@ -231,8 +231,8 @@ TEST(Profiled, OtherBitwidthsAreCarriedOverByTheRooflinesRatio) {
   const auto model = make_profiled(layers_at_16_bits(), kernels);
   const auto roofline = make_roofline(testing::t4(), kernels);
   const LayerWork work{Phase::decode, 4, 1, 100}, first{Phase::decode, 4, 1, 0};
-  const double ratio = roofline->layer_s(opt_layer(), 4, 16, first).value /
-                       roofline->layer_s(opt_layer(), 16, 16, first).value;
+  const double ratio =
+      roofline->layer_s(opt_layer(), 4, 16, first) / roofline->layer_s(opt_layer(), 16, 16, first);
   EXPECT_NEAR(model->layer(opt_layer(), 4, 16, first).seconds.value / ratio,
               model->layer(opt_layer(), 16, 16, first).seconds.value, 1e-12);
   const Prediction carried = model->layer(opt_layer(), 4, 16, work);
@@ -249,7 +249,7 @@ TEST(Profiled, WithoutAPartTheRooflineAnswers) {
   const auto model = make_profiled(layers_at_16_bits(), kernels);
   const LayerWork work{Phase::prefill, 4, 128, 0};
   EXPECT_EQ(model->layer(opt_layer(), 16, 16, work).seconds.value,
-            make_roofline(testing::t4(), kernels)->layer_s(opt_layer(), 16, 16, work).value);
+            make_roofline(testing::t4(), kernels)->layer_s(opt_layer(), 16, 16, work));
 }
 
 TEST(CarriedOver, ByDataSheetWithoutAnErrorOfItsOwn) {

@@ -243,5 +243,53 @@ TEST(Splits, KeepToEqualPartsWhereThereAreTooMany) {
   EXPECT_EQ(splits.splits.front()[0].key, splits.splits.front()[1].key);
 }
 
+/// Knows the time of whole layers only, and says so of parts of them.
+class WholeLayers : public cost::OpModel {
+ public:
+  double seconds(const cost::OpQuery& query) const override {
+    if (query.layer->num_heads < 32) {
+      refuse(ErrorCode::unsupported, "layer", "of {} heads nothing was measured",
+             query.layer->num_heads);
+    }
+    return 1e-3;
+  }
+  Json coefficients() const override { return Json::object(); }
+};
+
+std::shared_ptr<const cost::Profile> of_whole_layers(const Device& device) {
+  auto profile = std::make_shared<cost::Profile>();
+  profile->device = device;
+  profile->kernel_set = "tessera";
+  for (const cost::Phase phase : {cost::Phase::prefill, cost::Phase::decode}) {
+    cost::ProfilePart& part = profile->parts.emplace_back();
+    part.op = cost::Op::layer;
+    part.bitwidth = 16;
+    part.phase = phase;
+    part.method = "table";
+    part.model = std::make_shared<WholeLayers>();
+  }
+  return profile;
+}
+
+TEST(Planning, AChoiceThatCannotBePricedCostsThatChoice) {
+  ServingProblem serving = small_serving("2xA100-40G");  // a model of 32 heads
+  serving.profiles = {of_whole_layers(serving.cluster.devices.front().device)};
+  Problem problem;
+  problem.given = std::move(serving);
+  Choices choices;
+  choices.tensor_parallel = {1, 2};
+  const PlanOutcome outcome = plan(open_problem(problem, choices), {});
+  const PlanSummary& made = plan_in(outcome);
+  EXPECT_EQ(made.status, PlanStatus::feasible) << "what one choice would cost is not known";
+  EXPECT_FALSE(made.bound);
+  ASSERT_THAT(made.candidates, SizeIs(2));
+  EXPECT_EQ(made.candidates.back().status, "unpriced");
+  EXPECT_THAT(made.candidates.back().message, HasSubstr("of 16 heads nothing was measured"));
+  EXPECT_THAT(made.notes, ::testing::Contains(HasSubstr("cannot be priced")));
+  choices.tensor_parallel = {2};
+  expect_error(ErrorCode::unsupported, {"of 16 heads nothing was measured"},
+               [&] { plan(open_problem(problem, choices), {}); });
+}
+
 }  // namespace
 }  // namespace tessera::solver

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tessera/core/device.h"
@@ -54,19 +55,38 @@ struct Fields<cost::LayerWork> {
 
 namespace tessera::cost {
 
-/// Predicts times on one device, positive and finite.
+/// A time, where it comes from, and whether it leaves what was fitted.
+struct Prediction {
+  Sourced seconds;
+  std::string method;                  ///< "regression", "operator", "roofline", ...
+  std::optional<std::string> outside;  ///< why it leaves the fitted range; absent: it does not
+};
+
+/// Predicts times on one device, or on a tensor-parallel group of such, positive and finite.
+/// Shapes are always those of the whole model.
 class LatencyModel {
  public:
   virtual ~LatencyModel() = default;
-  /// Seconds of one decoder layer at `bitwidth`. @throws Error{unsupported} when no kernel runs
-  /// that bitwidth here.
-  virtual Sourced layer_s(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
-                          const LayerWork& work) const = 0;
+  /// One decoder layer at `bitwidth`. @throws Error{unsupported} when no kernel runs that bitwidth
+  /// here.
+  virtual Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                           const LayerWork& work) const = 0;
   /// Token and position embedding for `rows` tokens.
-  virtual Sourced embedding_s(const ModelShape& model, double rows) const = 0;
+  virtual Prediction embedding(const ModelShape& model, double rows) const = 0;
   /// Final norm and LM head for `rows` tokens (one per sequence: only the last position is
   /// sampled).
-  virtual Sourced lm_head_s(const ModelShape& model, double rows) const = 0;
+  virtual Prediction lm_head(const ModelShape& model, double rows) const = 0;
+
+  double layer_s(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                 const LayerWork& work) const {
+    return layer(shape, bitwidth, kv_bitwidth, work).seconds.value;
+  }
+  double embedding_s(const ModelShape& model, double rows) const {
+    return embedding(model, rows).seconds.value;
+  }
+  double lm_head_s(const ModelShape& model, double rows) const {
+    return lm_head(model, rows).seconds.value;
+  }
   /// Whether no time ever falls, by as little as rounding, where batch_size, tokens, context_tokens
   /// or rows grow. What carries measurements over by ratios may fall a little.
   virtual bool is_monotone() const = 0;
@@ -76,7 +96,7 @@ class LatencyModel {
 /// what the rule adds per token and per matrix; of experts, the expected number that the rows touch
 /// is read. Attention: causal, windowed where the layer is, at the FP16 rate. Provenance
 /// `modelled`.
-/// @throws Error{unsupported} from `layer_s` for a bitwidth without a rule, or whose compute dtype
+/// @throws Error{unsupported} from `layer` for a bitwidth without a rule, or whose compute dtype
 /// has no rate on the device; embedding and LM head run by the 16-bit rule.
 std::unique_ptr<LatencyModel> make_roofline(const Device& device, const KernelSet& kernels);
 

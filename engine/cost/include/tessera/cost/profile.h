@@ -148,13 +148,6 @@ bool is_known_device(const Device& device, const DataFolders& folders);
 std::shared_ptr<const Profile> profile_for(const Device& device, const KernelSet& kernels,
                                            const DataFolders& folders);
 
-/// A prediction, and whether it leaves what was fitted.
-struct Prediction {
-  Sourced seconds;
-  std::string method;                  ///< "regression", "operator", "roofline", ...
-  std::optional<std::string> outside;  ///< why it leaves the fitted range; absent: it does not
-};
-
 /// A device by its profile. Layers, in this order: a layer part of the bitwidth; the sum of its
 /// operators (GEMMs of the dtype that the kernel rule names, attention, element-wise kernels); the
 /// same for 16 bits, with what the bitwidth changes without a context by the ratio of rooflines;
@@ -165,8 +158,6 @@ struct Prediction {
 /// 2023, 4 % for others.
 class ProfiledModel : public LatencyModel {
  public:
-  virtual Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
-                           const LayerWork& work) const = 0;
   /// GEMM or attention alone. Without a part: the same op of another dtype that has one times the
   /// ratio of the floors, else the floor at the kernel rule's ratios.
   virtual Prediction op(const OpQuery& query) const = 0;

@@ -52,10 +52,10 @@ struct PlanStage {
 /// One way to settle what a problem left open (tensor parallelism, KV bitwidth), and what came of
 /// it.
 struct PlanCandidate {
-  std::string name;  ///< "2 of 2xT4-16G, KV 8 bit"
-  std::string
-      status;  ///< "optimal", "feasible", or why there is no plan: "infeasible", "cutoff" (none
-               ///< better than that of an earlier candidate), "time_limit", "interrupted"
+  std::string name;    ///< "2 of 2xT4-16G, KV 8 bit"
+  std::string status;  ///< "optimal", "feasible", or why there is no plan: "infeasible", "cutoff"
+                       ///< (none better than that of an earlier candidate), "time_limit",
+                       ///< "interrupted", "unpriced"
   std::optional<double> objective;  ///< s
   std::optional<double> latency_s;
   std::optional<double> bound;  ///< s

@@ -1,0 +1,142 @@
+// One call prices a layer under any tensor parallelism: every shipped model, on every GPU that has
+// a profile, under every kernel set that it has one for.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/core/json.h"
+#include "tessera/cost/profile.h"
+#include "tessera/cost/tensor_parallel.h"
+
+namespace tessera::cost {
+namespace {
+
+const DataFolders& folders() {
+  static const DataFolders all({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  return all;
+}
+
+std::vector<ModelShape> shipped_models() {
+  std::vector<ModelShape> models;
+  for (const std::string& name : folders().list("models")) {
+    const std::string path = folders().require("models", name);
+    models.push_back(model_from_json(read_json_file(path), path));
+  }
+  return models;
+}
+
+std::vector<std::shared_ptr<const Profile>> shipped_profiles() {
+  std::vector<std::shared_ptr<const Profile>> profiles;
+  for (const std::string& device : folders().list("devices")) {
+    for (const std::string& kernel_set : folders().list("kernel_sets")) {
+      if (auto profile = find_profile(device, kernel_set, folders())) profiles.push_back(profile);
+    }
+  }
+  return profiles;
+}
+
+Link link_of(const Device& device) {
+  Link link;
+  link.bytes_per_s = device.nvlink_bytes_per_s.value_or(16e9);
+  link.latency_s = 5e-6;
+  return link;
+}
+
+/// No kernel computes faster than the fastest unit, or reads its weights faster than the memory.
+double least_s(const Device& device, const LayerShape& member, std::int32_t bitwidth, double rows) {
+  double fastest = 0, flop = 0, bytes = 0;
+  for (const auto& [dtype, rate] : device.flop_per_s) fastest = std::max(fastest, rate);
+  for (const LinearShape& linear : member.linears) {
+    const auto matrix = static_cast<double>(linear.in_features * linear.out_features);
+    flop += 2 * rows * matrix * static_cast<double>(linear.num_active);
+    bytes += matrix * static_cast<double>(linear.num_active) * bitwidth / 8;
+  }
+  return std::max(flop / fastest, bytes / device.memory_bytes_per_s);
+}
+
+struct Counts {
+  std::int64_t combinations = 0, predictions = 0, uneven = 0, fitted = 0;
+};
+
+void check(const Prediction& price, double least, const std::string& what) {
+  ASSERT_TRUE(std::isfinite(price.seconds.value)) << what;
+  EXPECT_GE(price.seconds.value, least) << what << " is faster than the device";
+  EXPECT_FALSE(price.method.empty()) << what;
+  const bool modelled = price.seconds.provenance == Provenance::modelled;
+  if (price.outside) {
+    EXPECT_TRUE(modelled) << what << ": " << *price.outside;
+  }
+  if (modelled) {
+    EXPECT_FALSE(price.seconds.error) << what << ": an error that no measurement stands behind";
+  }
+}
+
+void check_combination(const Profile& profile, const KernelSet& kernels,
+                       const std::shared_ptr<const Profile>& held, const ModelShape& model,
+                       std::int64_t degree, Counts& counts) {
+  if (why_not_sharded(model, degree)) {
+    ++counts.uneven;
+    return;
+  }
+  ++counts.combinations;
+  const Link link = link_of(profile.device);
+  const auto group = make_tensor_parallel(make_profiled(held, kernels), degree, link);
+  const auto alone = make_profiled(held, kernels);
+  for (const std::int32_t bitwidth : kernels.bitwidths_on(profile.device)) {
+    for (const LayerShape& layer : model.layer_classes) {
+      const LayerShape member = shard(layer, degree);
+      for (const LayerWork& work :
+           {LayerWork{Phase::prefill, 4, 512, 0}, LayerWork{Phase::decode, 1, 1, 1024},
+            LayerWork{Phase::decode, 64, 1, 512}}) {
+        const std::string what = model.name + " on " + std::to_string(degree) + "x" +
+                                 profile.device.name + " " + kernels.name + " " +
+                                 std::to_string(bitwidth) + " bit " +
+                                 std::string(name_of(work.phase));
+        SCOPED_TRACE(what);
+        const Prediction price = group->layer(layer, bitwidth, 16, work);
+        check(price, least_s(profile.device, member, bitwidth, work.batch_size * work.tokens),
+              what);
+        // The group does what a member does, and then sums: a layer is cut once.
+        const Prediction part = alone->layer(member, bitwidth, 16, work);
+        const double hidden = static_cast<double>(layer.linears.front().in_features);
+        const double sums =
+            2 * all_reduce_s(work.batch_size * work.tokens * hidden * 2, degree, link);
+        EXPECT_NEAR(price.seconds.value, part.seconds.value + sums, 1e-9 * price.seconds.value);
+        EXPECT_EQ(price.outside, part.outside);
+        counts.fitted += price.seconds.provenance == Provenance::modelled ? 0 : 1;
+        ++counts.predictions;
+      }
+    }
+  }
+  const Prediction head = group->lm_head(model, 8);
+  const Prediction first = group->embedding(model, 512);
+  check(head, 0, model.name + " LM head");
+  check(first, 0, model.name + " embedding");
+}
+
+TEST(EveryPrice, OfShippedModelsOnProfiledDevicesUnderTensorParallelism) {
+  const std::vector<ModelShape> models = shipped_models();
+  Counts counts;
+  for (const auto& profile : shipped_profiles()) {
+    const KernelSet kernels = find_kernel_set(profile->kernel_set, folders());
+    for (const ModelShape& model : models) {
+      for (const std::int64_t degree : {1, 2, 4, 8}) {
+        check_combination(*profile, kernels, profile, model, degree, counts);
+      }
+    }
+  }
+  std::printf("%lld combinations, %lld predictions, %lld fitted; %lld meshes cut heads unevenly\n",
+              static_cast<long long>(counts.combinations),
+              static_cast<long long>(counts.predictions), static_cast<long long>(counts.fitted),
+              static_cast<long long>(counts.uneven));
+  EXPECT_GT(counts.combinations, 3000);
+  EXPECT_GT(counts.fitted, 1000);
+  EXPECT_GT(counts.uneven, 100);
+}
+
+}  // namespace
+}  // namespace tessera::cost
