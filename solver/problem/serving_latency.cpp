@@ -5,12 +5,22 @@
 
 namespace tessera::solver {
 
+namespace {
+
+std::shared_ptr<const cost::Profile> profile_of(const ServingProblem& serving,
+                                                const Device& device) {
+  for (const auto& profile : serving.profiles) {
+    if (profile->device.name == device.name) return profile;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 std::unique_ptr<cost::LatencyModel> device_model_of(const ServingProblem& serving,
                                                     const Device& device) {
-  for (const auto& profile : serving.profiles) {
-    if (profile->device.name == device.name) {
-      return cost::make_profiled(profile, serving.kernel_set);
-    }
+  if (auto profile = profile_of(serving, device)) {
+    return cost::make_profiled(std::move(profile), serving.kernel_set);
   }
   return cost::make_roofline(device, serving.kernel_set);
 }
@@ -18,9 +28,10 @@ std::unique_ptr<cost::LatencyModel> device_model_of(const ServingProblem& servin
 std::unique_ptr<cost::LatencyModel> latency_model_of(const ServingProblem& serving,
                                                      const std::vector<std::size_t>& members) {
   const Cluster& cluster = serving.cluster;
-  auto member = device_model_of(serving, cluster.devices[members.front()].device);
-  return cost::make_tensor_parallel(std::move(member), static_cast<std::int64_t>(members.size()),
-                                    slowest_link(cluster, members, members));
+  const Device& device = cluster.devices[members.front()].device;
+  return cost::make_tensor_parallel(
+      device_model_of(serving, device), static_cast<std::int64_t>(members.size()),
+      slowest_link(cluster, members, members), profile_of(serving, device));
 }
 
 std::vector<cost::LayerWork> units_of(const Workload& workload, double size, cost::Phase phase) {

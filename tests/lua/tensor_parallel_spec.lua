@@ -98,7 +98,7 @@ describe("tensor_parallel", function()
     broken(mesh, '"mesh": [[3, 1]]', "32 heads do not divide by 3")
     broken(mesh, '"mesh": [[1, 1, 1, 1]]', "xV100-32G")
     broken('"candidates": %[', '"candidates": [ 7,', "candidates[0]")
-    broken('"status": "cutoff"', '"stats": "cutoff"', "stat")
+    broken('("candidates": %[%s*{%s*"name": "[^"]*",%s*)"status"', '%1"stats"', "'status' is missing")
   end)
 
   it("follows device_order to the mesh that has the devices", function()

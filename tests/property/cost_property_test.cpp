@@ -178,13 +178,14 @@ RC_GTEST_PROP(TensorParallelProperty, LinksCostAndSharesSave, ()) {
   const LayerShape& layer = model.layer_classes.front();
   const std::int64_t degree = any_degree(model);
   const LayerWork work{Phase::prefill, real(1, 64), real(1, 2048), real(0, 4096)};
-  const Link slow{real(1e8, 1e11), real(0, 1e-3), "any"};
-  const Link fast{slow.bytes_per_s * real(1, 100), slow.latency_s * real(0, 1), "any"};
+  const std::string kind = *rc::gen::element<std::string>("nvlink", "pcie", "network");
+  const Link slow{real(1e8, 1e11), real(0, 1e-3), kind};
+  const Link fast{slow.bytes_per_s * real(1, 100), slow.latency_s * real(0, 1), kind};
   const double bytes = real(0, 1e9);
   RC_ASSERT(all_reduce_s(bytes, degree, fast) <= all_reduce_s(bytes, degree, slow));
   RC_ASSERT(all_reduce_s(bytes, degree, slow) <= all_reduce_s(bytes + real(0, 1e9), degree, slow));
   // Without links a group is no slower than one of its devices, and no faster than `degree` times.
-  const Link none{1e300, 0, "none"};
+  const Link none{1e300, 0, "network"};
   const double alone = group_of(1, none)->layer_s(layer, 16, 16, work);
   const double together = group_of(degree, none)->layer_s(layer, 16, 16, work);
   RC_ASSERT(together <= alone);

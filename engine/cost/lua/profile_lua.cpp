@@ -62,6 +62,13 @@ int attention_s(lua_State* L) {
   return push_prediction(L, bound.model->op(query));
 }
 
+int all_reduce_s(lua_State* L) {
+  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
+  const OpQuery query =
+      cost_lua::query_argument(L, 2, "profile:all_reduce_s", false, Op::all_reduce);
+  return push_prediction(L, bound.model->op(query));
+}
+
 const OptionTable& layer_options() {
   static const OptionTable table = lua_kit::option_table<cost::LayerWork>(
       {"profile:layer_s",
@@ -164,6 +171,9 @@ const std::vector<lua_kit::ObjectMethod>& methods() {
       {"attention_s", lua_kit::guarded<attention_s>, "(query: table): number, table",
        "Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, "
        "num_kv_heads, head_dim }, and the same"},
+      {"all_reduce_s", lua_kit::guarded<all_reduce_s>, "(query: table): number, table",
+       "Seconds in which num_devices of a node sum a buffer { dtype, bytes, num_devices }, and the "
+       "same"},
       {"save", lua_kit::guarded<save>, "(path: string)", "Writes it as JSON"}};
   return list;
 }

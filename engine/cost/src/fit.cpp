@@ -41,6 +41,7 @@ ProfilePart described(const std::vector<Sample>& samples, const FitOptions& opti
   if (first.op == Op::layer || first.op == Op::attention) part.phase = first.phase;
   std::vector<std::string> fields = fields_of(first.op);
   if (first.op == Op::layer) fields.emplace_back("layer_parameters");
+  if (first.op == Op::all_reduce) fields.emplace_back("num_devices");
   for (const std::string& field : fields) {
     auto [it, added] = part.range.try_emplace(field, field_value(first, field), 0);
     if (added) it->second.second = it->second.first;
@@ -151,14 +152,26 @@ Profile fit_profile(const Device& device, const std::string& kernel_set,
   return profile;
 }
 
+namespace {
+
+/// Transfers are of the links: only sums say at which share of a link's rate they run, and only
+/// over links of one kind.
+bool is_carried(const ProfilePart& part, const Device& donor, const Device& device) {
+  if (part.op == Op::send_recv) return false;
+  if (part.op != Op::all_reduce) return true;
+  return part.method == "all_reduce" &&
+         donor.nvlink_bytes_per_s.has_value() == device.nvlink_bytes_per_s.has_value();
+}
+
+}  // namespace
+
 std::shared_ptr<const Profile> carried_over(const Device& device, const Profile& donor) {
   auto profile = std::make_shared<Profile>();
   profile->device = device;
   profile->kernel_set = donor.kernel_set;
   profile->source = "carried over from " + donor.device.name + " by data sheet";
   for (const ProfilePart& from : donor.parts) {
-    // Collectives are of the links, which a GPU's data sheet does not give.
-    if (from.op == Op::all_reduce || from.op == Op::send_recv) continue;
+    if (!is_carried(from, donor.device, device)) continue;
     try {
       ProfilePart part = from;
       part.model = find_fit_method(from.op, from.method).fit(device, {}, from.model.get());

@@ -115,6 +115,7 @@ const std::vector<const FitMethod*>& fit_methods(Op op) {
   static const std::vector<const FitMethod*> gemm = models::gemm_methods();
   static const std::vector<const FitMethod*> attention = models::attention_methods();
   static const std::vector<const FitMethod*> layer = models::layer_methods();
+  static const std::vector<const FitMethod*> sums = models::all_reduce_methods();
   static const std::vector<const FitMethod*> others = models::byte_methods();
   switch (op) {
     case Op::gemm:
@@ -123,8 +124,9 @@ const std::vector<const FitMethod*>& fit_methods(Op op) {
       return attention;
     case Op::layer:
       return layer;
-    case Op::elementwise:
     case Op::all_reduce:
+      return sums;
+    case Op::elementwise:
     case Op::send_recv:
       break;
   }

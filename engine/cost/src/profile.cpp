@@ -87,6 +87,18 @@ std::optional<std::string> outside(const ProfilePart& part, const OpQuery& query
   return std::nullopt;
 }
 
+Prediction predict(const ProfilePart& part, const OpQuery& query) {
+  Prediction prediction{{part.model->seconds(query), part.provenance, std::nullopt},
+                        part.method,
+                        outside(part, query)};
+  if (prediction.outside) {
+    prediction.seconds.provenance = weaker(part.provenance, Provenance::modelled);
+  } else if (part.held_out) {
+    prediction.seconds.error = part.held_out->mean;
+  }
+  return prediction;
+}
+
 const ProfilePart* Profile::find(const OpQuery& query) const {
   for (const ProfilePart& part : parts) {
     if (answers(part, query)) return &part;

@@ -10,6 +10,7 @@
 #include "counts.h"
 #include "tessera/core/error.h"
 #include "tessera/cost/profile.h"
+#include "tessera/cost/tensor_parallel.h"
 #include "work.h"
 
 namespace tessera::cost {
@@ -44,18 +45,6 @@ class Sum {
   int parts_ = 0;
   bool known_ = true;
 };
-
-Prediction predict(const ProfilePart& part, const OpQuery& query) {
-  Prediction prediction{{part.model->seconds(query), part.provenance, std::nullopt},
-                        part.method,
-                        outside(part, query)};
-  if (prediction.outside) {
-    prediction.seconds.provenance = weaker(part.provenance, Provenance::modelled);
-  } else if (part.held_out) {
-    prediction.seconds.error = part.held_out->mean;
-  }
-  return prediction;
-}
 
 // Runtimes multiply the queries, keys and values of a layer in one product, and gate and up too.
 std::string fused_name(const std::string& name) {
@@ -139,6 +128,7 @@ class Profiled final : public ProfiledModel {
   Prediction op(const OpQuery& query) const override {
     check_query(query);
     if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
+    if (query.op == Op::all_reduce) return sum_without_part(query);
     const double floor_s = work_of(profile_->device, query).floor_s();
     for (const char* dtype : {"bfloat16", "float16"}) {
       OpQuery other = query;
@@ -152,6 +142,15 @@ class Profiled final : public ProfiledModel {
   }
 
  private:
+  Prediction sum_without_part(const OpQuery& query) const {
+    const Device& device = profile_->device;
+    const Link link{device.nvlink_bytes_per_s.value_or(device.pcie_bytes_per_s), 0,
+                    device.nvlink_bytes_per_s ? "nvlink" : "pcie"};
+    return {{all_reduce_s(query.bytes, query.num_devices, link), Provenance::modelled, {}},
+            "one-shot or two-shot",
+            std::nullopt};
+  }
+
   /// A time of one dtype or bitwidth taken over for another.
   static Prediction carried(const Prediction& from, double ratio) {
     return carried_to(from, from.seconds.value * ratio);

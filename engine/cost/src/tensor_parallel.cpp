@@ -2,15 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "counts.h"
+#include "models/all_reduce.h"
 #include "tessera/core/units.h"
 
 namespace tessera::cost {
 namespace {
 
 constexpr double kBestTokenBytes = 8;  // its logit and its id
+
+// Fitted by experiments/fidelity/collectives.lua, which says how well, to vLLM's kernels inside
+// CUDA graphs: A100 and H200 together, and RTX PRO 6000.
+constexpr models::AllReduceWays kNvlinkWays{{4.55e-6, 4.6e-8, 0.597}, {1.015e-5, 0, 0.707}};
+constexpr models::AllReduceWays kPcieWays{{0.91e-6, 3.47e-6, 0.595}, {0, 1.224e-5, 0.455}};
 
 // Row-parallel matrices take what the column-parallel ones before them put out.
 bool is_row_parallel(const LinearShape& linear) {
@@ -26,8 +33,12 @@ std::int64_t& cut_side(LinearShape& linear) {
 
 class TensorParallel final : public LatencyModel {
  public:
-  TensorParallel(std::unique_ptr<LatencyModel> member, std::int64_t degree, Link link)
-      : member_(std::move(member)), degree_(degree), link_(std::move(link)) {}
+  TensorParallel(std::unique_ptr<LatencyModel> member, std::int64_t degree, Link link,
+                 std::shared_ptr<const Profile> profile)
+      : member_(std::move(member)),
+        degree_(degree),
+        link_(std::move(link)),
+        profile_(std::move(profile)) {}
 
   Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
@@ -48,18 +59,48 @@ class TensorParallel final : public LatencyModel {
   bool is_monotone() const override { return member_->is_monotone(); }
 
  private:
-  /// What a member computes, and `times` sums of `bytes` over the group, which no measurement
-  /// stands behind.
+  /// What a member computes, and `times` sums of `bytes` over the group.
   Prediction with_sums(Prediction time, double bytes, double times) const {
-    time.seconds.value += times * all_reduce_s(bytes, degree_, link_);
-    time.seconds.provenance = weaker(time.seconds.provenance, Provenance::modelled);
-    time.seconds.error.reset();
+    const Prediction sum = sum_of(bytes);
+    const double sums_s = times * sum.seconds.value, total_s = time.seconds.value + sums_s;
+    if (time.seconds.error && sum.seconds.error) {
+      time.seconds.error =
+          (time.seconds.value * *time.seconds.error + sums_s * *sum.seconds.error) / total_s;
+    } else {
+      time.seconds.error.reset();
+    }
+    time.seconds.value = total_s;
+    time.seconds.provenance = weaker(time.seconds.provenance, sum.seconds.provenance);
+    if (!time.outside) time.outside = sum.outside;
     return time;
+  }
+
+  Prediction sum_of(double bytes) const {
+    OpQuery query;
+    query.op = Op::all_reduce;
+    query.dtype = "bfloat16";
+    query.bytes = bytes;
+    query.num_devices = static_cast<std::int32_t>(degree_);
+    const ProfilePart* part = measured_here() ? profile_->find(query) : nullptr;
+    if (part != nullptr) return predict(*part, query);
+    return {{all_reduce_s(bytes, degree_, link_), Provenance::modelled, std::nullopt},
+            "one-shot or two-shot",
+            std::nullopt};
+  }
+
+  /// A device's sums were measured over the best link that it has.
+  bool measured_here() const {
+    if (profile_ == nullptr) return false;
+    const Device& device = profile_->device;
+    const double rate = device.nvlink_bytes_per_s.value_or(device.pcie_bytes_per_s);
+    return link_.kind == (device.nvlink_bytes_per_s ? "nvlink" : "pcie") &&
+           std::fabs(link_.bytes_per_s / rate - 1) < 1e-9;
   }
 
   std::unique_ptr<LatencyModel> member_;
   std::int64_t degree_;
   Link link_;
+  std::shared_ptr<const Profile> profile_;
 };
 
 }  // namespace
@@ -106,14 +147,17 @@ ModelShape shard(const ModelShape& model, std::int64_t degree) {
 
 double all_reduce_s(double bytes, std::int64_t degree, const Link& link) {
   if (degree == 1) return 0;
+  if (link.kind == "nvlink") return kNvlinkWays.seconds(bytes, count(degree), link.bytes_per_s);
+  if (link.kind == "pcie") return kPcieWays.seconds(bytes, count(degree), link.bytes_per_s);
   const double steps = 2 * count(degree - 1);
   return steps * link.latency_s + steps / count(degree) * bytes / link.bytes_per_s;
 }
 
 std::unique_ptr<LatencyModel> make_tensor_parallel(std::unique_ptr<LatencyModel> member,
-                                                   std::int64_t degree, const Link& link) {
+                                                   std::int64_t degree, const Link& link,
+                                                   std::shared_ptr<const Profile> profile) {
   if (degree == 1) return member;
-  return std::make_unique<TensorParallel>(std::move(member), degree, link);
+  return std::make_unique<TensorParallel>(std::move(member), degree, link, std::move(profile));
 }
 
 }  // namespace tessera::cost

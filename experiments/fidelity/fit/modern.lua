@@ -6,15 +6,15 @@
 local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local function source(name) return dofile(folder .. "/" .. name .. ".lua") end
-local aiconfigurator, attention, elementwise, helix = source "aiconfigurator", source "attention",
-  source "elementwise", source "helix"
+local aiconfigurator, attention, collectives, elementwise, helix = source "aiconfigurator", source "attention",
+  source "collectives", source "elementwise", source "helix"
 local parts = source "parts"
 
 local M = {}
 
 M.kernel_sets = { "modern", "modern_w8a8", "modern_fp8" }
 
-local origin = "aiconfigurator (Apache-2.0): products and attention; Vidur (MIT): the kernels between them"
+local origin = "aiconfigurator (Apache-2.0): products, attention and sums; Vidur (MIT): the kernels between them"
 local helix_origin = "Helix (ASPLOS 2025, Apache-2.0): FP16 layers under vLLM"
 
 -- A kernel set has its own dtypes of products. Queries in FP8 are of modern_fp8 alone; keys and values in 8 bits are
@@ -39,6 +39,9 @@ local function operators_of(device, between)
     between = ts.profile { device = device, kernel_set = "modern", donor = between }
   end
   found[#found + 1] = between
+  local sums, reason = collectives.profile(device == "A100-80G" and "a100_trtllm" or "h200_trtllm")
+  if not sums then return nil, reason end
+  found[#found + 1] = sums
   return found
 end
 

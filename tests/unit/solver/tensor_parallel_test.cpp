@@ -75,10 +75,22 @@ TEST(Shard, RefusesUnevenHeads) {
   EXPECT_THAT(cost::why_not_sharded(odd, 2).value(), HasSubstr("1001 rows of fc2"));
 }
 
-TEST(AllReduce, IsARing) {
-  EXPECT_EQ(cost::all_reduce_s(1e9, 1, kNvlink), 0);
-  EXPECT_DOUBLE_EQ(cost::all_reduce_s(1e9, 2, kNvlink), 2 * 10e-6 + 1e9 / 25e9);
-  EXPECT_DOUBLE_EQ(cost::all_reduce_s(1e9, 4, kNvlink), 6 * 10e-6 + 1.5e9 / 25e9);
+TEST(AllReduce, IsARingBetweenNodes) {
+  const Link network{25e9, 10e-6, "network"};
+  EXPECT_EQ(cost::all_reduce_s(1e9, 1, network), 0);
+  EXPECT_DOUBLE_EQ(cost::all_reduce_s(1e9, 2, network), 2 * 10e-6 + 1e9 / 25e9);
+  EXPECT_DOUBLE_EQ(cost::all_reduce_s(1e9, 4, network), 6 * 10e-6 + 1.5e9 / 25e9);
+}
+
+// Single figures of vLLM's kernels in public tables, each within the error that is stated.
+TEST(AllReduce, IsWhatKernelsOfANodeTake) {
+  const Link h200{450e9, 10e-6, "nvlink"}, a100{300e9, 10e-6, "nvlink"}, pcie5{63e9, 10e-6, "pcie"};
+  EXPECT_EQ(cost::all_reduce_s(1e6, 1, h200), 0);
+  EXPECT_NEAR(cost::all_reduce_s(256, 8, h200) / 4.7e-6, 1, 0.25);
+  EXPECT_NEAR(cost::all_reduce_s(512 * 1024 * 2, 8, h200) / 14.1e-6, 1, 0.4);
+  EXPECT_NEAR(cost::all_reduce_s(32e6 * 2, 8, a100) / 594e-6, 1, 0.25);
+  EXPECT_NEAR(cost::all_reduce_s(256, 8, pcie5) / 23.6e-6, 1, 0.25);
+  EXPECT_NEAR(cost::all_reduce_s(4 * 1024 * 1024 * 2, 4, pcie5) / 462e-6, 1, 0.25);
 }
 
 TEST(TensorParallel, RunsAShardAndSumsTwice) {

@@ -8,5 +8,8 @@ std::vector<const FitMethod*> layer_methods() {
   return {&layer_regression(), &layer_operator(), &table()};
 }
 std::vector<const FitMethod*> byte_methods() { return {&bandwidth(), &table()}; }
+std::vector<const FitMethod*> all_reduce_methods() {
+  return {&all_reduce(), &bandwidth(), &table()};
+}
 
 }  // namespace tessera::cost::models

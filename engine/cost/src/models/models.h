@@ -7,6 +7,7 @@
 /// The models of single operations; each file of this folder is one of them.
 namespace tessera::cost::models {
 
+const FitMethod& all_reduce();          ///< the faster of one-shot and two-shot
 const FitMethod& attention_operator();  ///< both phases, from grouped and per-head kernels
 const FitMethod& bandwidth();           ///< seconds = latency + bytes / rate
 const FitMethod& gemm_operator();       ///< tiles over the SMs, and a smooth correction
@@ -19,5 +20,6 @@ std::vector<const FitMethod*> gemm_methods();
 std::vector<const FitMethod*> attention_methods();
 std::vector<const FitMethod*> layer_methods();
 std::vector<const FitMethod*> byte_methods();
+std::vector<const FitMethod*> all_reduce_methods();
 
 }  // namespace tessera::cost::models

@@ -51,6 +51,9 @@ bool same_kind(const ProfilePart& a, const ProfilePart& b);
 /// it does not. Of a field with only one fitted value, 1.25 to both sides is within.
 std::optional<std::string> outside(const ProfilePart& part, const OpQuery& query);
 
+/// What the part says of a query: outside of what was fitted it is modelled, and has no error.
+Prediction predict(const ProfilePart& part, const OpQuery& query);
+
 /// What is known about the speed of one device under one kernel set.
 struct Profile {
   Device device;
