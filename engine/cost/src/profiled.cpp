@@ -16,6 +16,12 @@
 namespace tessera::cost {
 namespace {
 
+// Chosen on the fused experts of TensorRT-LLM and vLLM, BF16, on A100 and H200
+// (ai-dynamo/aiconfigurator, 10,600 points on one device): the median of predicted over measured is
+// 0.91 to 1.18 up to 512 tokens, and 0.67 to 0.95 beyond.
+constexpr double kExpertsStart_s = 10e-6;  // of one grouped product, of which a layer has two
+constexpr double kExpertsFlopRatio = 0.42;
+
 // Adds up times of several origins.
 class Sum {
  public:
@@ -88,6 +94,11 @@ double elementwise_bytes(const LayerShape& layer, double rows) {
   return rows * kFp16Bytes * ((4 + 6) * hidden + (1 + gates) * ffn + rotary);
 }
 
+bool has_experts(const LayerShape& layer) {
+  return std::any_of(layer.linears.begin(), layer.linears.end(),
+                     [](const LinearShape& linear) { return linear.num_copies > 1; });
+}
+
 class Profiled final : public ProfiledModel {
  public:
   Profiled(std::shared_ptr<const Profile> profile, KernelSet kernels)
@@ -151,16 +162,21 @@ class Profiled final : public ProfiledModel {
             std::nullopt};
   }
 
+  /// A time that no measurement stands behind.
+  static Prediction modelled(Prediction from) {
+    from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
+    from.seconds.error.reset();
+    return from;
+  }
+
   /// A time of one dtype or bitwidth taken over for another.
   static Prediction carried(const Prediction& from, double ratio) {
     return carried_to(from, from.seconds.value * ratio);
   }
   static Prediction carried_to(Prediction from, double seconds) {
     from.seconds.value = seconds;
-    from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
-    from.seconds.error.reset();
     from.method += ", carried over by roofline ratio";
-    return from;
+    return modelled(std::move(from));
   }
 
   std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
@@ -220,6 +236,7 @@ class Profiled final : public ProfiledModel {
     std::optional<Prediction> direct;
     if (const ProfilePart* part = profile_->find(query)) {
       direct = predict(*part, query);
+      if (has_experts(shape)) direct = modelled(*std::move(direct));  // dense layers were measured
     } else {
       const std::string kv_dtype = kv_bitwidth == 8 ? "fp8" : "";
       direct = sum_of_operators(shape, bitwidth, kv_dtype, work);
@@ -242,15 +259,27 @@ class Profiled final : public ProfiledModel {
       const double missed = 1 - count(linear.num_active) / copies;
       const double touched = copies * (1 - std::pow(missed, rows));
       gemm.m = rows * count(linear.num_active) / touched;
-      gemm.n = count(linear.out_features);
+      gemm.n = touched * count(linear.out_features);
       gemm.k = count(linear.in_features);
-      sum.add(op(gemm), touched);
+      sum.add(linear.num_copies == 1 ? op(gemm) : of_experts(gemm));
     }
     OpQuery attention = attention_query(shape, work);
     attention.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
     sum.add(op(attention));
     add_elementwise(shape, rows, sum);
     return sum.result("operator");
+  }
+
+  /// Runtimes multiply the experts that the rows touch in one grouped kernel: a product of all
+  /// their columns reads as many weights and does as much arithmetic. Routing, sorting and
+  /// gathering the rows cost a start, and the arithmetic reaches less of the peak. The error of
+  /// dense products says nothing of this.
+  Prediction of_experts(const OpQuery& gemm) const {
+    Prediction price = op(gemm);
+    const double compute_s = work_of(profile_->device, gemm).compute_s();
+    price.seconds.value =
+        kExpertsStart_s + std::max(price.seconds.value, compute_s / kExpertsFlopRatio);
+    return modelled(std::move(price));
   }
 
   OpQuery attention_query(const LayerShape& shape, const LayerWork& work) const {

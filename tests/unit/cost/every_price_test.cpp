@@ -2,6 +2,7 @@
 // a profile, under every kernel set that it has one for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -58,6 +59,11 @@ double least_s(const Device& device, const LayerShape& member, std::int32_t bitw
   return std::max(flop / fastest, bytes / device.memory_bytes_per_s);
 }
 
+bool has_experts(const LayerShape& layer) {
+  return std::any_of(layer.linears.begin(), layer.linears.end(),
+                     [](const LinearShape& linear) { return linear.num_copies > 1; });
+}
+
 struct Counts {
   std::int64_t combinations = 0, predictions = 0, uneven = 0, fitted = 0;
 };
@@ -107,6 +113,9 @@ void check_combination(const Profile& profile, const KernelSet& kernels,
             2 * all_reduce_s(work.batch_size * work.tokens * hidden * 2, degree, link);
         EXPECT_NEAR(price.seconds.value, part.seconds.value + sums, 1e-9 * price.seconds.value);
         EXPECT_EQ(price.outside, part.outside);
+        if (has_experts(layer)) {
+          EXPECT_EQ(price.seconds.provenance, Provenance::modelled) << "no experts were measured";
+        }
         counts.fitted += price.seconds.provenance == Provenance::modelled ? 0 : 1;
         ++counts.predictions;
       }
@@ -116,6 +125,32 @@ void check_combination(const Profile& profile, const KernelSet& kernels,
   const Prediction first = group->embedding(model, 512);
   check(head, 0, model.name + " LM head");
   check(first, 0, model.name + " embedding");
+}
+
+/// Of a layer, in seconds by the time that its touched weights take to be read.
+double reads(const std::string& device, const std::string& kernel_set, std::int32_t bitwidth,
+             double rows) {
+  const std::string path = folders().require("models", "qwen3-30b-a3b");
+  const LayerShape layer = model_from_json(read_json_file(path), path).layer_classes.front();
+  const auto profile = find_profile(device, kernel_set, folders());
+  double bytes = 0;
+  for (const LinearShape& linear : layer.linears) {
+    const auto copies = static_cast<double>(linear.num_copies);
+    const double missed = 1 - static_cast<double>(linear.num_active) / copies;
+    bytes += copies * (1 - std::pow(missed, rows)) * bitwidth / 8 *
+             static_cast<double>(linear.in_features * linear.out_features);
+  }
+  const auto model = make_profiled(profile, find_kernel_set(kernel_set, folders()));
+  return model->layer_s(layer, bitwidth, 16, {Phase::decode, rows, 1, 576}) /
+         (bytes / profile->device.memory_bytes_per_s);
+}
+
+// They were a launch for each expert: 3.6 and 30 times the time that their weights take.
+TEST(EveryPrice, OfExpertsIsOneGroupedKernel) {
+  EXPECT_GT(reads("A100-80G", "modern", 16, 32), 1);
+  EXPECT_LT(reads("A100-80G", "modern", 16, 32), 2);
+  EXPECT_LT(reads("H200-141G", "modern_fp8", 8, 32), 2.5);
+  EXPECT_LT(reads("A100-80G", "modern", 8, 32), reads("A100-80G", "modern", 16, 32) * 2);
 }
 
 TEST(EveryPrice, OfShippedModelsOnProfiledDevicesUnderTensorParallelism) {

@@ -155,7 +155,8 @@ std::shared_ptr<const Profile> profile_for(const Device& device, const KernelSet
 /// operators (GEMMs of the dtype that the kernel rule names, attention, element-wise kernels); the
 /// same for 16 bits, with what the bitwidth changes without a context by the ratio of rooflines;
 /// the roofline. The last two are `modelled`, and so is what leaves the fitted range, without an
-/// error. The error of a sum is that of its parts, weighted by time. Times grow with the context.
+/// error, and what experts do, as one product over those that the rows touch. The error of a sum is
+/// that of its parts, weighted by time. Times grow with the context.
 /// In sequences and tokens they grow but for carried bitwidths, near the number of rows at which 16
 /// bits turn from bandwidth to arithmetic: up to 31 % there for the A100-40G's INT8 kernels of
 /// 2023, 4 % for others.
