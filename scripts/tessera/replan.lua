@@ -13,7 +13,9 @@ local read = options.card {
     .. "where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay "
     .. "idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan "
     .. "needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, "
-    .. "moved_layers, least_moved_bytes, transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.",
+    .. "moved_layers, least_moved_bytes, transfer_s (from the devices that still hold a layer or from the node's disk, "
+    .. "whichever is faster) and transfer_assumes (nil where every disk's rate is said), optimum (a plan), "
+    .. "optimum_moved_bytes, stopped. Or nil and why.",
   parameters = {
     { "plan", "tessera.Plan", "The plan that runs now" },
     { "cluster", "tessera.Cluster|string|table|tessera.Problem",

@@ -8,6 +8,7 @@
 #include "problem_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/table.h"
@@ -167,9 +168,15 @@ int replan(lua_State* L) {
   const auto fresh = solver::count_moves(instance, request.optimum, holdings, weights);
   lua_kit::set_number(L, "optimum_moved_bytes", fresh.moved_bytes);
   if (const solver::ServingProblem* serving = p.serving()) {
-    lua_kit::set_number(
-        L, "transfer_s",
-        solver::transfer_s(*serving, instance, found.plan, found.moves, holdings, weights));
+    const solver::Transfer transfer =
+        solver::transfer(*serving, instance, found.plan, found.moves, holdings, weights);
+    lua_kit::set_number(L, "transfer_s", transfer.seconds);
+    if (!transfer.nodes_with_assumed_disk.empty()) {
+      lua_kit::set_text(L, "transfer_assumes",
+                        fmt::format("the disk of {} reads {:g} GB/s; say disk_bytes_per_s",
+                                    join(transfer.nodes_with_assumed_disk, ", "),
+                                    solver::kAssumedDiskBytesPerS / 1e9));
+    }
   }
   lua_pushboolean(L, found.stopped);
   lua_setfield(L, -2, "stopped");

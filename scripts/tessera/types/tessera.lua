@@ -910,7 +910,7 @@ function ts.register_heuristic(card) end
 ---@return tessera.PlannerCard
 function ts.register_planner(card) end
 
---- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.
+--- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s (from the devices that still hold a layer or from the node's disk, whichever is faster) and transfer_assumes (nil where every disk's rate is said), optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.
 ---@param plan tessera.Plan The plan that runs now
 ---@param cluster tessera.Cluster|string|table|tessera.Problem What is there now; a problem for plans of instances
 ---@param options? tessera.options.replan

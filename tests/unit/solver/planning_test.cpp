@@ -12,6 +12,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/solver/replan/replan.h"
 
 namespace tessera::solver {
 namespace {
@@ -289,6 +290,49 @@ TEST(Planning, AChoiceThatCannotBePricedCostsThatChoice) {
   choices.tensor_parallel = {2};
   expect_error(ErrorCode::unsupported, {"of 16 heads nothing was measured"},
                [&] { plan(open_problem(problem, choices), {}); });
+}
+
+/// Two nodes of one device each: the second loads half of the layers that the first has.
+TEST(Transfer, TakesTheFasterOfDiskAndDevice) {
+  ServingProblem serving = small_serving("2xA100-40G");
+  Cluster& cluster = serving.cluster;
+  cluster.nodes.resize(2);
+  cluster.nodes[0].name = "a";
+  cluster.nodes[1].name = "b";
+  cluster.devices[1].node_index = 1;
+  cluster.network_bytes_per_s = 1e9;
+  const auto layers = static_cast<std::size_t>(serving.model.num_layers);
+  Problem problem;
+  problem.given = serving;
+  const LoweredProblem lowered(problem);
+  const Instance& instance = lowered.instance();
+  const WeightBytes weights = weight_bytes(problem, instance);
+  Candidate plan;
+  plan.order = order_from_names(instance, {"A100-40G@a", "A100-40G@b"});
+  plan.first_layer = {0, layers / 2, layers};
+  plan.bit.assign(layers, 1);
+  // The device of node a held everything, that of node b nothing.
+  Holding all{"A100-40G", "a", 0, std::vector<std::int32_t>(layers, 16), true, true};
+  const std::vector<Holding> holdings = {all};
+  const Moves moves = count_moves(instance, plan, holdings, weights);
+  const double bytes = static_cast<double>(layers - layers / 2) * weights.layer[1];
+  const double ends = moves.loaded_bytes[1] - bytes;
+  const auto seconds = [&](std::optional<double> disk, double network) {
+    ServingProblem changed = serving;
+    changed.cluster.nodes[1].disk_bytes_per_s = disk;
+    changed.cluster.network_bytes_per_s = network;
+    return transfer(changed, instance, plan, moves, holdings, weights);
+  };
+  const Transfer disk = seconds(4e9, 1e9);
+  EXPECT_NEAR(disk.seconds, (bytes + ends) / 4e9, 1e-9);
+  EXPECT_THAT(disk.nodes_with_assumed_disk, SizeIs(0));
+  EXPECT_NEAR(seconds(4e9, 10e9).seconds, bytes / 10e9 + ends / 4e9, 1e-9);
+  // No way is faster than PCIe.
+  const double pcie = cluster.devices[1].device.pcie_bytes_per_s;
+  EXPECT_NEAR(seconds(1e12, 1e12).seconds, (bytes + ends) / pcie, 1e-9);
+  const Transfer assumed = seconds(std::nullopt, 1e9);
+  EXPECT_NEAR(assumed.seconds, (bytes + ends) / kAssumedDiskBytesPerS, 1e-9);
+  EXPECT_THAT(assumed.nodes_with_assumed_disk, ElementsAre("b"));
 }
 
 }  // namespace

@@ -45,10 +45,22 @@ Moves count_moves(const Instance& instance, const Candidate& plan,
 double least_moved_bytes(const Instance& instance, const std::vector<Holding>& holdings,
                          const WeightBytes& weights);
 
-/// Seconds until every stage has its weights: devices load in parallel, each over PCIe from the
-/// host's copy of the model or over the link from a stage that still holds the layer, whichever is
-/// faster; latencies of single transfers are left out.
-double transfer_s(const ServingProblem& serving, const Instance& instance, const Candidate& plan,
+/// Of a node that does not say what its disk reads: one NVMe drive.
+inline constexpr double kAssumedDiskBytesPerS = 2e9;
+
+/// How long loading takes, and what had to be assumed for it.
+struct Transfer {
+  double seconds = 0;
+  std::vector<std::string> nodes_with_assumed_disk;  ///< that read from theirs, in plan order
+};
+
+/// Until every stage has its weights. A layer comes from a stage that still holds it at the
+/// bitwidth, over the link between the two, or from the checkpoint on the disk of its node, and in
+/// any case no faster than PCIe lets it into the device, NVLink aside: whichever way is faster.
+/// Devices load in parallel, those of a tensor-parallel group a share each; a node's disk, and its
+/// network, serve all of its devices in turn. Latencies of single transfers are left out, and what
+/// quantising would take.
+Transfer transfer(const ServingProblem& serving, const Instance& instance, const Candidate& plan,
                   const Moves& moves, const std::vector<Holding>& holdings,
                   const WeightBytes& weights);
 
