@@ -94,6 +94,7 @@ M.methods = {
   ["tessera.Model:kv_bytes_per_token"] = one(16),
   ["tessera.Model:layer_bytes"] = one(4),
   ["tessera.Cluster:link"] = one(0, 2),
+  ["tessera.Cluster:topology"] = one(),
   ["tessera.Indicator:omega"] = one(0, 4),
   ["tessera.Indicator:omegas"] = one(4),
   ["tessera.Indicator:standard_error"] = one(0, 4),

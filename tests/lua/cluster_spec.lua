@@ -37,6 +37,18 @@ describe("ts.cluster", function()
     raises("invalid_argument", "0-based device index", function() return c:link(0) end)
   end)
 
+  it("says its nodes and links", function()
+    assert.equal("a: 2xT4-16G over pcie 15.75 GB/s; b: 1xL4; between nodes 10 Gb/s",
+      ts.cluster { { "T4-16G", 2, node = "a" }, { "L4", 1, node = "b" }, link_gbps = 10 }:topology())
+    assert.equal("h200-141g: 8xH200-141G over nvlink 450 GB/s", ts.cluster "8xH200-141G":topology())
+    -- Unlike devices of a node have links of their own kinds.
+    assert.equal("n: 2xA100-80G + 1xL4 over nvlink 300 GB/s and pcie 31.5 GB/s",
+      ts.cluster { { "A100-80G", 2, node = "n" }, { "L4", 1, node = "n" } }:topology())
+    local alike = {}
+    for i = 1, 3 do alike[i] = { "A100-80G", 8, node = "n" .. i } end
+    assert.equal("3 nodes of 8xA100-80G over nvlink 300 GB/s; between nodes 100 Gb/s", ts.cluster(alike):topology())
+  end)
+
   it("reads texts, names in any case, and its own objects", function()
     assert.equal(4, #ts.cluster "3xT4-16G+1xV100-32G".devices)
     assert.equal(12.5e9 / 100, ts.cluster "2xL4@1Gbps".network_bytes_per_s)

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core_lua.h"
 #include "tessera/core/error.h"
@@ -160,6 +162,55 @@ int link(lua_State* L) {
   return 1;
 }
 
+// "2xRTX-3090 over nvlink 56.25 GB/s": the devices of a node, and each kind of link between them.
+std::string describe_node(const Cluster& cluster, std::size_t node) {
+  Cluster part = cluster;
+  std::erase_if(part.devices, [&](const ClusterDevice& slot) { return slot.node_index != node; });
+  std::map<std::string, int> seen;  // two of a type show the links of all
+  std::vector<std::size_t> few;
+  for (std::size_t i = 0; i < part.devices.size(); ++i) {
+    if (++seen[part.devices[i].device.name] <= 2) few.push_back(i);
+  }
+  std::vector<std::string> links;
+  for (std::size_t a = 0; a < few.size(); ++a) {
+    for (std::size_t b = a + 1; b < few.size(); ++b) {
+      const Link link = part.link(few[a], few[b]);
+      std::string text = fmt::format("{} {:g} GB/s", link.kind, link.bytes_per_s / 1e9);
+      if (std::find(links.begin(), links.end(), text) == links.end())
+        links.push_back(std::move(text));
+    }
+  }
+  const std::string devices = describe_devices(part);
+  return links.empty() ? devices : devices + " over " + join(links, " and ");
+}
+
+// "a: 2xT4-16G over pcie 15.75 GB/s; b: 1xL4; between nodes 10 Gb/s". Nodes alike are counted.
+std::string describe_topology(const Cluster& cluster) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> kinds;
+  for (std::size_t node = 0; node < cluster.nodes.size(); ++node) {
+    const std::string text = describe_node(cluster, node);
+    auto known = std::find_if(kinds.begin(), kinds.end(),
+                              [&](const auto& kind) { return kind.first == text; });
+    if (known == kinds.end()) known = kinds.insert(kinds.end(), {text, {}});
+    known->second.push_back(cluster.nodes[node].name);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [text, names] : kinds) {
+    parts.push_back(names.size() == 1 ? names.front() + ": " + text
+                                      : fmt::format("{} nodes of {}", names.size(), text));
+  }
+  if (cluster.nodes.size() > 1) {
+    parts.push_back(fmt::format("between nodes {:g} Gb/s",
+                                cluster.network_bytes_per_s / kBytesPerSecondPerGbps));
+  }
+  return join(parts, "; ");
+}
+
+int topology(lua_State* L) {
+  lua_kit::push_text(L, describe_topology(*lua_kit::check_object<Cluster>(L, 1, "cluster")));
+  return 1;
+}
+
 std::string summary(const Cluster& c) {
   return fmt::format("cluster {}: {}, {} node{}, network {:.0f} Gb/s", c.name, describe_devices(c),
                      c.nodes.size(), c.nodes.size() == 1 ? "" : "s",
@@ -185,8 +236,11 @@ const lua_kit::ObjectType<Cluster>& lua_kit::object_type<Cluster>() {
       .fields = fields_of<Cluster>(),
       .methods =
           {{"link", guarded<link>, "(from: integer, to: integer): table",
-            "bytes_per_s, latency_s and kind of the link between two devices (0-based indices)"}},
-      .summary = summary};
+            "bytes_per_s, latency_s and kind of the link between two devices (0-based indices)"},
+           {"topology", lua_kit::guarded<topology>, "(): string",
+            "The nodes, their devices, and the links within and between them"}},
+      .summary = summary,
+      .describe = [](const Cluster& c) { return summary(c) + "\n  " + describe_topology(c); }};
   return type;
 }
 

@@ -28,11 +28,12 @@ local function settings(problem, planner)
     or ("theta %g %s"):format(problem.theta, problem.theta_unit)
   return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %s bit, "
     .. "tensor parallelism %s, objective %s, %s, memory %s, kernel set %s, planner %s\n"
+    .. "nodes: %s (a cluster file can say others)\n"
     .. "(change them with --batch-size and so on: `tessera plan --help`)\n")
     :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
       table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "),
       table.concat(problem.tensor_parallel, " or "), problem.objective, quality, problem.memory, problem.kernel_set,
-      planner)
+      planner, problem.cluster:topology())
 end
 
 -- A name, a config.json or the folder that holds it, or a .gguf file.

@@ -30,6 +30,7 @@ local ts = {}
 ---@field network_bytes_per_s number Between nodes, one direction (bytes/s)
 ---@field source string Where the description comes from
 ---@field link fun(self, from: integer, to: integer): table bytes_per_s, latency_s and kind of the link between two devices (0-based indices)
+---@field topology fun(self): string The nodes, their devices, and the links within and between them
 
 --- A declared collection of experiments: what ts.collection was given, and its scripts.
 ---@class tessera.Collection
