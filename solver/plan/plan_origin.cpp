@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/core/text.h"
+#include "tessera/cost/prediction_sum.h"
 #include "tessera/solver/problem/serving_latency.h"
 
 namespace tessera::solver {
@@ -33,9 +34,9 @@ class Origin {
   }
 
   void write(PipelinePlan& plan) const {
-    plan.provenance = provenance_;
-    plan.error.reset();
-    if (known_ && total_s_ > 0) plan.error = error_s_ / total_s_;
+    const Sourced total = total_.result({}).seconds;
+    plan.provenance = total.provenance;
+    plan.error = total.error;
     if (outside_.empty()) return;
     std::vector<std::string> parts(outside_.begin(), outside_.end());
     const std::size_t more = parts.size() > kMaxNamed ? parts.size() - kMaxNamed : 0;
@@ -66,25 +67,18 @@ class Origin {
                                                           : plan_.decode_micro_batch_size);
     const auto work = units_of(serving_.workload, size, phase);
     for (const cost::LayerWork& unit : work) {
-      const auto [seconds, method, outside] =
-          model.layer(layer, bitwidth, serving_.kv_bitwidth, unit);
-      const double share_s = times / static_cast<double>(work.size()) * seconds.value;
-      provenance_ = total_s_ == 0 ? seconds.provenance : weaker(provenance_, seconds.provenance);
-      total_s_ += share_s;
-      known_ = known_ && seconds.error.has_value();
-      error_s_ += share_s * seconds.error.value_or(0);
-      if (outside) {
-        outside_.insert(
-            fmt::format("{}, {} bit {}: {}", stage.device, bitwidth, name_of(phase), *outside));
+      const cost::Prediction price = model.layer(layer, bitwidth, serving_.kv_bitwidth, unit);
+      total_.add(price, times / static_cast<double>(work.size()));
+      if (price.outside) {
+        outside_.insert(fmt::format("{}, {} bit {}: {}", stage.device, bitwidth, name_of(phase),
+                                    *price.outside));
       }
     }
   }
 
   const PipelinePlan& plan_;
   const ServingProblem& serving_;
-  Provenance provenance_ = Provenance::modelled;
-  double total_s_ = 0, error_s_ = 0;
-  bool known_ = true;
+  cost::PredictionSum total_;
   std::set<std::string> outside_;
 };
 

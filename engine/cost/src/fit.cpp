@@ -12,6 +12,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/tensor_parallel.h"
 
 namespace tessera::cost {
 namespace {
@@ -159,8 +160,7 @@ namespace {
 bool is_carried(const ProfilePart& part, const Device& donor, const Device& device) {
   if (part.op == Op::send_recv) return false;
   if (part.op != Op::all_reduce) return true;
-  return part.method == "all_reduce" &&
-         donor.nvlink_bytes_per_s.has_value() == device.nvlink_bytes_per_s.has_value();
+  return part.method == "all_reduce" && node_link(donor).kind == node_link(device).kind;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "counts.h"
 #include "tessera/core/error.h"
+#include "tessera/cost/prediction_sum.h"
 #include "tessera/cost/profile.h"
 #include "tessera/cost/tensor_parallel.h"
 #include "work.h"
@@ -21,36 +22,6 @@ namespace {
 // 0.91 to 1.18 up to 512 tokens, and 0.67 to 0.95 beyond.
 constexpr double kExpertsStart_s = 10e-6;  // of one grouped product, of which a layer has two
 constexpr double kExpertsFlopRatio = 0.42;
-
-// Adds up times of several origins.
-class Sum {
- public:
-  void add(const Prediction& part, double times = 1) {
-    const double seconds = times * part.seconds.value;
-    total_.value += seconds;
-    total_.provenance =
-        parts_ == 0 ? part.seconds.provenance : weaker(total_.provenance, part.seconds.provenance);
-    known_ = known_ && part.seconds.error.has_value();
-    error_s_ += seconds * part.seconds.error.value_or(0);
-    if (part.outside && !outside_) outside_ = part.outside;
-    ++parts_;
-  }
-  /// Priced without a measurement, but too small a share to take the sum's name away.
-  void add_minor(double seconds) { total_.value += seconds; }
-
-  Prediction result(std::string method) const {
-    Prediction sum{total_, std::move(method), outside_};
-    if (known_ && parts_ > 0) sum.seconds.error = error_s_ / total_.value;
-    return sum;
-  }
-
- private:
-  Sourced total_;
-  std::optional<std::string> outside_;
-  double error_s_ = 0;
-  int parts_ = 0;
-  bool known_ = true;
-};
 
 // Runtimes multiply the queries, keys and values of a layer in one product, and gate and up too.
 std::string fused_name(const std::string& name) {
@@ -139,7 +110,9 @@ class Profiled final : public ProfiledModel {
   Prediction op(const OpQuery& query) const override {
     check_query(query);
     if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
-    if (query.op == Op::all_reduce) return sum_without_part(query);
+    if (query.op == Op::all_reduce) {
+      return modelled_all_reduce(query.bytes, query.num_devices, node_link(profile_->device));
+    }
     const double floor_s = work_of(profile_->device, query).floor_s();
     for (const char* dtype : {"bfloat16", "float16"}) {
       OpQuery other = query;
@@ -153,15 +126,6 @@ class Profiled final : public ProfiledModel {
   }
 
  private:
-  Prediction sum_without_part(const OpQuery& query) const {
-    const Device& device = profile_->device;
-    const Link link{device.nvlink_bytes_per_s.value_or(device.pcie_bytes_per_s), 0,
-                    device.nvlink_bytes_per_s ? "nvlink" : "pcie"};
-    return {{all_reduce_s(query.bytes, query.num_devices, link), Provenance::modelled, {}},
-            "one-shot or two-shot",
-            std::nullopt};
-  }
-
   /// A time that no measurement stands behind.
   static Prediction modelled(Prediction from) {
     from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
@@ -252,12 +216,10 @@ class Profiled final : public ProfiledModel {
     OpQuery gemm;
     gemm.dtype = dtype_of(bitwidth);
     if (gemm.dtype.empty() || profile_->find(gemm) == nullptr) return std::nullopt;
-    Sum sum;
+    PredictionSum sum;
     const double rows = work.batch_size * work.tokens;
     for (const LinearShape& linear : fused(shape)) {
-      const double copies = count(linear.num_copies);
-      const double missed = 1 - count(linear.num_active) / copies;
-      const double touched = copies * (1 - std::pow(missed, rows));
+      const double touched = copies_touched(linear, rows);
       gemm.m = rows * count(linear.num_active) / touched;
       gemm.n = touched * count(linear.out_features);
       gemm.k = count(linear.in_features);
@@ -298,7 +260,7 @@ class Profiled final : public ProfiledModel {
     return query;
   }
 
-  void add_elementwise(const LayerShape& shape, double rows, Sum& sum) const {
+  void add_elementwise(const LayerShape& shape, double rows, PredictionSum& sum) const {
     OpQuery query;
     query.op = Op::elementwise;
     query.bytes = elementwise_bytes(shape, rows);

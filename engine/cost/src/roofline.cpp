@@ -14,14 +14,6 @@
 namespace tessera::cost {
 namespace {
 
-// Experts that `rows` tokens touch when each picks `num_active` of `num_copies` evenly: smooth,
-// `num_active` for one row, and 1 for a dense matrix.
-double copies_touched(const LinearShape& linear, double rows) {
-  const double copies = count(linear.num_copies);
-  const double missed = 1 - count(linear.num_active) / copies;
-  return copies * (1 - std::pow(missed, rows));
-}
-
 double weight_bytes(const LinearShape& linear, const KernelRule& rule, double copies) {
   const double matrix = count(linear.in_features) * count(linear.out_features);
   double bytes = matrix * rule.bitwidth / 8;

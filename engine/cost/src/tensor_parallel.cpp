@@ -8,6 +8,7 @@
 #include "counts.h"
 #include "models/all_reduce.h"
 #include "tessera/core/units.h"
+#include "tessera/cost/prediction_sum.h"
 
 namespace tessera::cost {
 namespace {
@@ -60,19 +61,11 @@ class TensorParallel final : public LatencyModel {
 
  private:
   /// What a member computes, and `times` sums of `bytes` over the group.
-  Prediction with_sums(Prediction time, double bytes, double times) const {
-    const Prediction sum = sum_of(bytes);
-    const double sums_s = times * sum.seconds.value, total_s = time.seconds.value + sums_s;
-    if (time.seconds.error && sum.seconds.error) {
-      time.seconds.error =
-          (time.seconds.value * *time.seconds.error + sums_s * *sum.seconds.error) / total_s;
-    } else {
-      time.seconds.error.reset();
-    }
-    time.seconds.value = total_s;
-    time.seconds.provenance = weaker(time.seconds.provenance, sum.seconds.provenance);
-    if (!time.outside) time.outside = sum.outside;
-    return time;
+  Prediction with_sums(const Prediction& time, double bytes, double times) const {
+    PredictionSum whole;
+    whole.add(time);
+    whole.add(sum_of(bytes), times);
+    return whole.result(time.method);
   }
 
   Prediction sum_of(double bytes) const {
@@ -82,19 +75,14 @@ class TensorParallel final : public LatencyModel {
     query.bytes = bytes;
     query.num_devices = static_cast<std::int32_t>(degree_);
     const ProfilePart* part = measured_here() ? profile_->find(query) : nullptr;
-    if (part != nullptr) return predict(*part, query);
-    return {{all_reduce_s(bytes, degree_, link_), Provenance::modelled, std::nullopt},
-            "one-shot or two-shot",
-            std::nullopt};
+    return part != nullptr ? predict(*part, query) : modelled_all_reduce(bytes, degree_, link_);
   }
 
-  /// A device's sums were measured over the best link that it has.
   bool measured_here() const {
     if (profile_ == nullptr) return false;
-    const Device& device = profile_->device;
-    const double rate = device.nvlink_bytes_per_s.value_or(device.pcie_bytes_per_s);
-    return link_.kind == (device.nvlink_bytes_per_s ? "nvlink" : "pcie") &&
-           std::fabs(link_.bytes_per_s / rate - 1) < 1e-9;
+    const Link measured = node_link(profile_->device);
+    return link_.kind == measured.kind &&
+           std::fabs(link_.bytes_per_s / measured.bytes_per_s - 1) < 1e-9;
   }
 
   std::unique_ptr<LatencyModel> member_;
@@ -151,6 +139,17 @@ double all_reduce_s(double bytes, std::int64_t degree, const Link& link) {
   if (link.kind == "pcie") return kPcieWays.seconds(bytes, count(degree), link.bytes_per_s);
   const double steps = 2 * count(degree - 1);
   return steps * link.latency_s + steps / count(degree) * bytes / link.bytes_per_s;
+}
+
+Prediction modelled_all_reduce(double bytes, std::int64_t degree, const Link& link) {
+  return {{all_reduce_s(bytes, degree, link), Provenance::modelled, std::nullopt},
+          "one-shot or two-shot",
+          std::nullopt};
+}
+
+Link node_link(const Device& device) {
+  if (device.nvlink_bytes_per_s) return {*device.nvlink_bytes_per_s, 0, "nvlink"};
+  return {device.pcie_bytes_per_s, 0, "pcie"};
 }
 
 std::unique_ptr<LatencyModel> make_tensor_parallel(std::unique_ptr<LatencyModel> member,

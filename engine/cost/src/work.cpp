@@ -1,6 +1,7 @@
 #include "work.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "counts.h"
 #include "tessera/core/error.h"
@@ -67,6 +68,12 @@ OpWork layer_work(const Device& device, const OpQuery& q) {
 double causal_pairs(double tokens, double context, double window) {
   const double uncut = std::clamp(window - context - 0.5, 0.0, tokens);
   return uncut * (context + 0.5) + uncut * uncut / 2 + (tokens - uncut) * window;
+}
+
+double copies_touched(const LinearShape& linear, double rows) {
+  const double copies = count(linear.num_copies);
+  const double missed = 1 - count(linear.num_active) / copies;
+  return copies * (1 - std::pow(missed, rows));
 }
 
 AttentionShape attention_shape(const LayerShape& layer) {

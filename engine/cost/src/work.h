@@ -11,6 +11,10 @@ namespace tessera::cost {
 /// arguments.
 double causal_pairs(double tokens, double context, double window);
 
+/// Experts that `rows` tokens touch when each picks `num_active` of `num_copies` evenly: smooth,
+/// `num_active` for one row, and 1 for a dense matrix.
+double copies_touched(const LinearShape& linear, double rows);
+
 struct AttentionShape {
   double num_heads = 0, num_kv_heads = 0, head_dim = 0;
   double window = 0;  ///< 0: all tokens

@@ -10,7 +10,33 @@
 #include "additive.h"
 #include "models.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
+#include "tessera/cost/tensor_parallel.h"
+
+namespace tessera {
+
+template <>
+struct Fields<cost::models::AllReduceWays::Way> {
+  using Way = cost::models::AllReduceWays::Way;
+  static constexpr double kNeverSeconds = 1e9;  ///< the start of a way that no sample takes
+  static constexpr auto list =
+      std::tuple{field<&Way::base_s>({.name = "base_s",
+                                      .doc = "Whatever the size",
+                                      .unit = "s",
+                                      .min = 0,
+                                      .max = kNeverSeconds}),
+                 field<&Way::peer_s>({.name = "peer_s",
+                                      .doc = "For each device after the first",
+                                      .unit = "s",
+                                      .min = 0,
+                                      .max = 3600}),
+                 field<&Way::link_ratio>({.name = "link_ratio",
+                                          .doc = "Reached share of the link's rate",
+                                          .min = 1e-9,
+                                          .max = 1})};
+};
+
+}  // namespace tessera
 
 namespace tessera::cost::models {
 namespace {
@@ -19,16 +45,16 @@ using Way = AllReduceWays::Way;
 
 constexpr int kRounds = 40;
 constexpr double kLeastSeconds = 1e-9;
-constexpr double kNeverSeconds = 1e9;
 
 double seconds_of(const Way& way, double wire_bytes, double num_devices, double link_bytes_per_s) {
   return way.base_s + way.peer_s * (num_devices - 1) +
          wire_bytes / (way.link_ratio * link_bytes_per_s);
 }
 
-/// What devices of its kind have between them within a node.
-double link_of(const Device& device) {
-  return device.nvlink_bytes_per_s.value_or(device.pcie_bytes_per_s);
+/// Bytes that a device gets over its link.
+double one_shot_bytes(double bytes, double num_devices) { return (num_devices - 1) * bytes; }
+double two_shot_bytes(double bytes, double num_devices) {
+  return 2 * (num_devices - 1) / num_devices * bytes;
 }
 
 class AllReduce final : public OpModel {
@@ -40,17 +66,13 @@ class AllReduce final : public OpModel {
     return ways_.seconds(query.bytes, query.num_devices, link_bytes_per_s_);
   }
   Json coefficients() const override {
-    return {{"one_shot", json_of_way(ways_.one_shot)},
-            {"two_shot", json_of_way(ways_.two_shot)},
+    return {{"one_shot", json_of(ways_.one_shot)},
+            {"two_shot", json_of(ways_.two_shot)},
             {"link_bytes_per_s", link_bytes_per_s_}};
   }
   const AllReduceWays& ways() const { return ways_; }
 
  private:
-  static Json json_of_way(const Way& way) {
-    return {{"base_s", way.base_s}, {"peer_s", way.peer_s}, {"link_ratio", way.link_ratio}};
-  }
-
   AllReduceWays ways_;
   double link_bytes_per_s_;
 };
@@ -58,7 +80,7 @@ class AllReduce final : public OpModel {
 /// Fits one way to the samples that take it. Where there are none, the way is never taken.
 Way fit_way(const std::vector<Sample>& samples, double (*wire_bytes)(double, double),
             double link_bytes_per_s) {
-  if (samples.empty()) return {kNeverSeconds, 0, 1};
+  if (samples.empty()) return {Fields<Way>::kNeverSeconds, 0, 1};
   const auto count = static_cast<Eigen::Index>(samples.size());
   Eigen::MatrixXd terms(count, 3);
   Eigen::VectorXd seconds(count);
@@ -84,46 +106,51 @@ double relative_errors(const AllReduceWays& ways, const std::vector<Sample>& sam
   return sum;
 }
 
+/// Both ways, each of the samples that `takes_two` gives it.
+AllReduceWays fit_both(const std::vector<Sample>& samples, const std::vector<bool>& takes_two,
+                       double link_bytes_per_s) {
+  std::vector<Sample> one, two;
+  for (std::size_t i = 0; i < samples.size(); ++i) (takes_two[i] ? two : one).push_back(samples[i]);
+  return {fit_way(one, one_shot_bytes, link_bytes_per_s),
+          fit_way(two, two_shot_bytes, link_bytes_per_s)};
+}
+
 /// Each sample goes to the way that is faster by the last round; from several sizes to begin with,
 /// as the rounds end in the nearest optimum.
 AllReduceWays fit_ways(const std::vector<Sample>& samples, double link_bytes_per_s) {
-  std::optional<AllReduceWays> best;
+  const auto sorted_by = [&](auto takes_two) {
+    std::vector<bool> taken(samples.size());
+    std::transform(samples.begin(), samples.end(), taken.begin(),
+                   [&](const Sample& sample) { return takes_two(sample.query); });
+    return taken;
+  };
+  AllReduceWays best;
   double least = std::numeric_limits<double>::infinity();
   for (const double first_size : {64e3, 256e3, 1e6, 4e6}) {
-    std::vector<std::uint8_t> takes_two(samples.size());
-    for (std::size_t i = 0; i < samples.size(); ++i)
-      takes_two[i] = samples[i].query.bytes >= first_size ? 1 : 0;
+    std::vector<bool> takes_two =
+        sorted_by([&](const OpQuery& query) { return query.bytes >= first_size; });
     for (int round = 0; round < kRounds; ++round) {
-      std::vector<Sample> one, two;
-      for (std::size_t i = 0; i < samples.size(); ++i)
-        (takes_two[i] != 0 ? two : one).push_back(samples[i]);
-      const AllReduceWays ways{fit_way(one, one_shot_bytes, link_bytes_per_s),
-                               fit_way(two, two_shot_bytes, link_bytes_per_s)};
+      const AllReduceWays ways = fit_both(samples, takes_two, link_bytes_per_s);
       const double errors = relative_errors(ways, samples, link_bytes_per_s);
       if (errors < least) {
         least = errors;
         best = ways;
       }
-      std::vector<std::uint8_t> next(samples.size());
-      for (std::size_t i = 0; i < samples.size(); ++i) {
-        const OpQuery& q = samples[i].query;
-        const double d = q.num_devices;
-        next[i] = seconds_of(ways.two_shot, two_shot_bytes(q.bytes, d), d, link_bytes_per_s) <
-                          seconds_of(ways.one_shot, one_shot_bytes(q.bytes, d), d, link_bytes_per_s)
-                      ? 1
-                      : 0;
-      }
+      std::vector<bool> next = sorted_by([&](const OpQuery& query) {
+        return ways.two_shot_s(query.bytes, query.num_devices, link_bytes_per_s) <
+               ways.one_shot_s(query.bytes, query.num_devices, link_bytes_per_s);
+      });
       if (next == takes_two) break;
       takes_two = std::move(next);
     }
   }
-  return *best;
+  return best;
 }
 
 std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& samples,
                              const OpModel* donor) {
   const auto* known = dynamic_cast<const AllReduce*>(donor);
-  const double link_bytes_per_s = link_of(device);
+  const double link_bytes_per_s = node_link(device).bytes_per_s;
   if (known != nullptr && samples.empty()) {
     return std::make_unique<AllReduce>(known->ways(), link_bytes_per_s);
   }
@@ -134,18 +161,10 @@ std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& sa
   return std::make_unique<AllReduce>(fit_ways(samples, link_bytes_per_s), link_bytes_per_s);
 }
 
-Way read_way(const Json& json, const std::string& path) {
-  JsonFields fields(json, path);
-  const Way way{fields.number("base_s", 0, kNeverSeconds), fields.number("peer_s", 0, 3600),
-                fields.number("link_ratio", 1e-9, 1)};
-  fields.finish();
-  return way;
-}
-
 std::unique_ptr<OpModel> read(const Device&, const Json& coefficients, const std::string& path) {
   JsonFields fields(coefficients, path);
-  const AllReduceWays ways{read_way(fields.at("one_shot"), fields.path_of("one_shot")),
-                           read_way(fields.at("two_shot"), fields.path_of("two_shot"))};
+  const AllReduceWays ways{read_field<Way>(fields, "one_shot"),
+                           read_field<Way>(fields, "two_shot")};
   auto model = std::make_unique<AllReduce>(ways, fields.number("link_bytes_per_s", 1, 1e18));
   fields.finish();
   return model;
@@ -153,18 +172,17 @@ std::unique_ptr<OpModel> read(const Device&, const Json& coefficients, const std
 
 }  // namespace
 
-double one_shot_bytes(double bytes, double num_devices) { return (num_devices - 1) * bytes; }
+double AllReduceWays::one_shot_s(double bytes, double num_devices, double link_bytes_per_s) const {
+  return seconds_of(one_shot, one_shot_bytes(bytes, num_devices), num_devices, link_bytes_per_s);
+}
 
-double two_shot_bytes(double bytes, double num_devices) {
-  return 2 * (num_devices - 1) / num_devices * bytes;
+double AllReduceWays::two_shot_s(double bytes, double num_devices, double link_bytes_per_s) const {
+  return seconds_of(two_shot, two_shot_bytes(bytes, num_devices), num_devices, link_bytes_per_s);
 }
 
 double AllReduceWays::seconds(double bytes, double num_devices, double link_bytes_per_s) const {
-  const double one =
-      seconds_of(one_shot, one_shot_bytes(bytes, num_devices), num_devices, link_bytes_per_s);
-  const double two =
-      seconds_of(two_shot, two_shot_bytes(bytes, num_devices), num_devices, link_bytes_per_s);
-  return std::max(kLeastSeconds, std::min(one, two));
+  return std::max(kLeastSeconds, std::min(one_shot_s(bytes, num_devices, link_bytes_per_s),
+                                          two_shot_s(bytes, num_devices, link_bytes_per_s)));
 }
 
 const FitMethod& all_reduce() {

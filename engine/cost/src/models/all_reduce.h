@@ -15,12 +15,11 @@ struct AllReduceWays {
   };
   Way one_shot, two_shot;
 
-  /// The faster way. `link_bytes_per_s`: of one device, one direction.
+  /// `link_bytes_per_s`: of one device, one direction.
+  double one_shot_s(double bytes, double num_devices, double link_bytes_per_s) const;
+  double two_shot_s(double bytes, double num_devices, double link_bytes_per_s) const;
+  /// The faster way.
   double seconds(double bytes, double num_devices, double link_bytes_per_s) const;
 };
-
-/// Bytes that a device gets over its link.
-double one_shot_bytes(double bytes, double num_devices);
-double two_shot_bytes(double bytes, double num_devices);
 
 }  // namespace tessera::cost::models

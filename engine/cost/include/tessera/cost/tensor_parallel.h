@@ -37,6 +37,12 @@ ModelShape shard(const ModelShape& model, std::int64_t degree);
 /// every link in 2 (degree - 1) steps (Patarasu and Yuan, 2009).
 double all_reduce_s(double bytes, std::int64_t degree, const Link& link);
 
+/// The same, said as what it is.
+Prediction modelled_all_reduce(double bytes, std::int64_t degree, const Link& link);
+
+/// The best link that devices of its kind have within a node, over which its sums are measured.
+Link node_link(const Device& device);
+
 /// `degree` equal devices as one, `member` being the model of each. A decoder layer sums its hidden
 /// states twice, after attention and after the FFN; the embedding sums them once; the LM head
 /// compares one best token per sequence and device. `link` is the slowest within the group. Sums
