@@ -46,10 +46,11 @@ std::optional<Error> why_not_priced(const LoweredProblem& problem) {
   }
 }
 
-/// Takes the variants out that cannot be priced, and returns what is to be said of them.
-/// @throws the first reason where none is left.
+/// Takes the variants out that cannot be priced, and returns what is to be said of them. One alone
+/// is left to its planner. @throws the first reason where none is left.
 std::vector<PlanCandidate> take_unpriced(Variants& variants) {
   std::vector<PlanCandidate> unpriced;
+  if (variants.problems.size() == 1) return unpriced;
   Variants priced;
   std::optional<Error> first_error;
   for (std::size_t i = 0; i < variants.problems.size(); ++i) {
