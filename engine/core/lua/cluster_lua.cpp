@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core_lua.h"
 #include "tessera/core/error.h"
@@ -106,19 +109,26 @@ void add_entry(lua_State* L, Cluster& cluster, std::map<std::string, std::size_t
   for (std::int64_t i = 0; i < count; ++i) cluster.devices.push_back({*device, it->second});
 }
 
-std::string describe_devices(const Cluster& cluster) {
+/// Of some devices, in their order: neighbours of one type and node are counted.
+std::string describe_devices(const Cluster& cluster, const std::vector<std::size_t>& devices) {
+  const auto alike = [&](std::size_t a, std::size_t b) {
+    return cluster.devices[a].device.name == cluster.devices[b].device.name &&
+           cluster.devices[a].node_index == cluster.devices[b].node_index;
+  };
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < cluster.devices.size();) {
+  for (std::size_t i = 0; i < devices.size();) {
     std::size_t end = i;
-    while (end < cluster.devices.size() &&
-           cluster.devices[end].device.name == cluster.devices[i].device.name &&
-           cluster.devices[end].node_index == cluster.devices[i].node_index) {
-      ++end;
-    }
-    parts.push_back(fmt::format("{}x{}", end - i, cluster.devices[i].device.name));
+    while (end < devices.size() && alike(devices[end], devices[i])) ++end;
+    parts.push_back(fmt::format("{}x{}", end - i, cluster.devices[devices[i]].device.name));
     i = end;
   }
   return join(parts, " + ");
+}
+
+std::string describe_devices(const Cluster& cluster) {
+  std::vector<std::size_t> all(cluster.devices.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return describe_devices(cluster, all);
 }
 
 Cluster cluster_from_options(lua_State* L, int index, const std::string& path) {
@@ -163,32 +173,33 @@ int link(lua_State* L) {
 }
 
 // "2xRTX-3090 over nvlink 56.25 GB/s": the devices of a node, and each kind of link between them.
-std::string describe_node(const Cluster& cluster, std::size_t node) {
-  Cluster part = cluster;
-  std::erase_if(part.devices, [&](const ClusterDevice& slot) { return slot.node_index != node; });
-  std::map<std::string, int> seen;  // two of a type show the links of all
+std::string describe_node(const Cluster& cluster, const std::vector<std::size_t>& devices) {
+  std::map<std::string_view, int> seen;  // two of a type show the links of all
   std::vector<std::size_t> few;
-  for (std::size_t i = 0; i < part.devices.size(); ++i) {
-    if (++seen[part.devices[i].device.name] <= 2) few.push_back(i);
+  for (const std::size_t i : devices) {
+    if (++seen[cluster.devices[i].device.name] <= 2) few.push_back(i);
   }
   std::vector<std::string> links;
   for (std::size_t a = 0; a < few.size(); ++a) {
     for (std::size_t b = a + 1; b < few.size(); ++b) {
-      const Link link = part.link(few[a], few[b]);
+      const Link link = cluster.link(few[a], few[b]);
       std::string text = fmt::format("{} {:g} GB/s", link.kind, link.bytes_per_s / 1e9);
       if (std::find(links.begin(), links.end(), text) == links.end())
         links.push_back(std::move(text));
     }
   }
-  const std::string devices = describe_devices(part);
-  return links.empty() ? devices : devices + " over " + join(links, " and ");
+  const std::string names = describe_devices(cluster, devices);
+  return links.empty() ? names : names + " over " + join(links, " and ");
 }
 
 // "a: 2xT4-16G over pcie 15.75 GB/s; b: 1xL4; between nodes 10 Gb/s". Nodes alike are counted.
 std::string describe_topology(const Cluster& cluster) {
+  std::vector<std::vector<std::size_t>> devices(cluster.nodes.size());
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i)
+    devices[cluster.devices[i].node_index].push_back(i);
   std::vector<std::pair<std::string, std::vector<std::string>>> kinds;
   for (std::size_t node = 0; node < cluster.nodes.size(); ++node) {
-    const std::string text = describe_node(cluster, node);
+    const std::string text = describe_node(cluster, devices[node]);
     auto known = std::find_if(kinds.begin(), kinds.end(),
                               [&](const auto& kind) { return kind.first == text; });
     if (known == kinds.end()) known = kinds.insert(kinds.end(), {text, {}});
