@@ -4,6 +4,7 @@
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local quantile = dofile(folder .. "/fit/csv.lua").quantile
 local collectives = dofile(folder .. "/fit/collectives.lua")
 
 -- The other GPU on NVSwitch under the same runtime.
@@ -11,12 +12,6 @@ local other = {
   a100_trtllm = "h200_trtllm", h200_trtllm = "a100_trtllm", a100_vllm = "h200_vllm", h200_vllm = "a100_vllm",
 }
 local target = { bytes = { 0.10, 0.25 }, gpu = { 0.10, 0.30 }, default = { 0.20, 0.50 } }
-
-local function quantile(sorted, q)
-  local at = 1 + q * (#sorted - 1)
-  local low = math.floor(at)
-  return sorted[low] + (at - low) * ((sorted[low + 1] or sorted[low]) - sorted[low])
-end
 
 local function errors_by(samples, seconds)
   local errors = {}

@@ -3,17 +3,12 @@
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local quantile = dofile(folder .. "/fit/csv.lua").quantile
 local aiconfigurator = dofile(folder .. "/fit/aiconfigurator.lua")
 
 local splits = { n_k = { "n", "k" }, n = { "n" }, k = { "k" }, m = { "m" } }
 local kernel_set = { sq = "modern_w8a8", fp8 = "modern_fp8", fp8_block = "modern_fp8" }
 local target_median, target_p90 = 0.05, 0.15
-
-local function quantile(sorted, q)
-  local at = 1 + q * (#sorted - 1)
-  local low = math.floor(at)
-  return sorted[low] + (at - low) * ((sorted[low + 1] or sorted[low]) - sorted[low])
-end
 
 return ts.experiment {
   name = "fidelity/gemm",

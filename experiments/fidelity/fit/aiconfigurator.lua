@@ -2,6 +2,8 @@
 
 local ts = require "tessera"
 local measured = require "tessera.measured"
+local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local csv = dofile(folder .. "/csv.lua")
 
 local M = {}
 
@@ -17,33 +19,19 @@ M.dtypes = {
   modern_fp8 = { "bfloat16", "fp8", "fp8_block", "int4_wo" },
 }
 
-local function split(line)
-  local fields = {}
-  for field in (line:gsub("\r$", "") .. ","):gmatch "([^,]*)," do fields[#fields + 1] = field end
-  return fields
-end
-
 -- The samples of a device by dtype, or nil and why.
 function M.gemm(device)
   local path, why = measured.path(("aiconfigurator/%s/gemm_perf.csv"):format(M.folders[device]))
   if not path then return nil, why end
-  local by_dtype, column = {}, nil
-  for line in io.lines(path) do
-    local fields = split(line)
-    if not column then
-      column = {}
-      for i, name in ipairs(fields) do column[name] = i end
-    else
-      local dtype = fields[column.gemm_dtype]
-      local samples = by_dtype[dtype] or {}
-      by_dtype[dtype] = samples
-      samples[#samples + 1] = {
-        op = "gemm", dtype = dtype,
-        m = tonumber(fields[column.m]), n = tonumber(fields[column.n]), k = tonumber(fields[column.k]),
-        latency_s = tonumber(fields[column.latency]) * 1e-3, -- the file has milliseconds
-        source = ("%s %s"):format(M.source, fields[column.version]),
-      }
-    end
+  local by_dtype = {}
+  for row in csv.rows(path) do
+    local samples = by_dtype[row.gemm_dtype] or {}
+    by_dtype[row.gemm_dtype] = samples
+    samples[#samples + 1] = {
+      op = "gemm", dtype = row.gemm_dtype, m = tonumber(row.m), n = tonumber(row.n), k = tonumber(row.k),
+      latency_s = tonumber(row.latency) * 1e-3, -- the file has milliseconds
+      source = ("%s %s"):format(M.source, row.version),
+    }
   end
   return by_dtype
 end

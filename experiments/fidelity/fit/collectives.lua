@@ -4,6 +4,8 @@
 
 local ts = require "tessera"
 local measured = require "tessera.measured"
+local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local csv = dofile(folder .. "/csv.lua")
 
 local M = {}
 
@@ -37,12 +39,6 @@ M.sources = {
   },
 }
 
-local function split(line)
-  local fields = {}
-  for field in (line:gsub("\r$", "") .. ","):gmatch "([^,]*)," do fields[#fields + 1] = field end
-  return fields
-end
-
 function M.device(name)
   local device = M.sources[name].device
   return type(device) == "function" and device() or ts.device(device)
@@ -53,17 +49,13 @@ function M.samples(name)
   local source = M.sources[name]
   local path, why = measured.path("aiconfigurator/" .. source.path)
   if not path then return nil, why end
-  local samples, column = {}, nil
-  for line in io.lines(path) do
-    local fields = split(line)
-    if not column then
-      column = {}
-      for i, word in ipairs(fields) do column[word] = i end
-    elseif not source.backend or fields[column.backend] == source.backend then
+  local samples = {}
+  for row in csv.rows(path) do
+    if not source.backend or row.backend == source.backend then
       samples[#samples + 1] = {
-        op = "all_reduce", dtype = "bfloat16", num_devices = tonumber(fields[column.num_gpus]),
-        bytes = 2 * tonumber(fields[column.message_size]),
-        latency_s = tonumber(fields[column.latency]) * 1e-3, -- the file has milliseconds
+        op = "all_reduce", dtype = "bfloat16", num_devices = tonumber(row.num_gpus),
+        bytes = 2 * tonumber(row.message_size),
+        latency_s = tonumber(row.latency) * 1e-3, -- the file has milliseconds
         source = ("%s, %s"):format(M.source, source.runtime),
       }
     end
