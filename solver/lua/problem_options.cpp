@@ -166,14 +166,22 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
   }
 }
 
+/// What is served and on what, and what is left open of it.
+OptionTable serving_options() {
+  return lua_kit::option_table<solver::Choices>(lua_kit::option_table<solver::ServingProblem>(
+      {"ts.problem",
+       "What is to be planned: a model on a cluster under a workload, or an abstract instance "
+       "file.",
+       "tessera.Problem",
+       {}}));
+}
+
 void refuse_serving_options(const lua_kit::Options& options) {
-  for (const auto& of_serving :
-       {options_of<solver::ServingProblem>(), options_of<solver::Choices>()}) {
-    for (const OptionSpec& spec : of_serving) {
-      if (!options.given(spec.name)) continue;
-      refuse(options.path_of(spec.name),
-             "an instance file says what is served and on what; leave out {}", spec.name);
-    }
+  static const OptionTable of_serving = serving_options();
+  for (const OptionSpec& spec : of_serving.options) {
+    if (!options.given(spec.name)) continue;
+    refuse(options.path_of(spec.name),
+           "an instance file says what is served and on what; leave out {}", spec.name);
   }
 }
 
@@ -187,16 +195,7 @@ void read_instance(const lua_kit::Options& options, solver::Problem& problem) {
 }  // namespace
 
 const OptionTable& problem_options() {
-  static const OptionTable table = [] {
-    OptionTable all = lua_kit::option_table<solver::ServingProblem>(
-        {"ts.problem",
-         "What is to be planned: a model on a cluster under a workload, or an abstract instance "
-         "file.",
-         "tessera.Problem",
-         {}});
-    all = lua_kit::option_table<solver::Choices>(std::move(all));
-    return lua_kit::option_table<solver::Problem>(std::move(all));
-  }();
+  static const OptionTable table = lua_kit::option_table<solver::Problem>(serving_options());
   return table;
 }
 
