@@ -1,6 +1,7 @@
 -- Matrix products of TensorRT-LLM on A100 and H200, predicted against measured, for matrices that the fit has not seen:
--- unseen pairs of n and k, all of one n, all of one k, and numbers of rows between the fitted ones, five folds each; and
--- all widths between 8,192 and 65,536 at once, as the table has none between 16,384 and 65,536, where models have theirs.
+-- unseen pairs of n and k, all of one n, all of one k, and numbers of rows between the fitted ones, five folds each;
+-- and all widths between 8,192 and 65,536 at once, as the table has none between 16,384 and 65,536, where models have
+-- theirs.
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
