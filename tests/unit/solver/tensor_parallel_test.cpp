@@ -179,6 +179,24 @@ TEST(Mesh, ListsFewerWhereThereAreTooMany) {
   EXPECT_THAT(one.meshes.back().back(), ElementsAre(1));
 }
 
+TEST(Mesh, PairsOfDevicesAreThoseThatBridgesJoin) {
+  Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {testing::t4(), 0}));
+  for (ClusterDevice& slot : four.devices) slot.device.nvlink_bridge_bytes_per_s = 50e9;
+  const auto link = [&](const solver::Mesh& mesh) {
+    const auto members = solver::mesh_groups(four, mesh).front().members;
+    const Link first = solver::slowest_link(four, members.front(), members.front());
+    const Link last = solver::slowest_link(four, members.back(), members.back());
+    EXPECT_EQ(first.kind, last.kind);
+    return first;
+  };
+  EXPECT_EQ(link({{2, 2}}).kind, "pcie");
+  four.nodes.front().nvlink_bridges = true;
+  EXPECT_EQ(link({{2, 2}}).kind, "nvlink");
+  EXPECT_EQ(link({{2, 2}}).bytes_per_s, 50e9);
+  EXPECT_EQ(link({{4}}).kind, "pcie");
+  EXPECT_EQ(cost::node_link(four.devices.front().device).kind, "pcie");
+}
+
 TEST(Mesh, SlowestLinkIsBetweenAnyTwo) {
   const Cluster c = cluster({{testing::t4(), 0}, {testing::t4(), 0}, {testing::t4(), 1}});
   EXPECT_DOUBLE_EQ(solver::slowest_link(c, {0, 1}, {0, 1}).bytes_per_s, c.link(0, 1).bytes_per_s);
