@@ -33,7 +33,7 @@ Cluster read_cluster(const Json& json) { return cluster_from_json(json, "lab.jso
 
 TEST(Clusters, EveryShippedFileLoads) {
   const std::vector<std::string> names = datasets().list("clusters");
-  ASSERT_EQ(names.size(), 21u);
+  ASSERT_EQ(names.size(), 41u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const Cluster cluster = find_cluster(name, datasets());
@@ -48,6 +48,46 @@ TEST(Clusters, EveryShippedFileLoads) {
       }
     }
   }
+}
+
+TEST(Clusters, BoxesHaveTheLinksOfTheirDataSheets) {
+  struct Box {
+    const char* name;
+    std::size_t num_devices;
+    const char* kind;  ///< between the second and the third device
+    double bytes_per_s;
+    double network_gbps;
+  };
+  const std::vector<Box> boxes = {{"dgx-a100-40g", 8, "nvlink", 300e9, 200},
+                                  {"dgx-a100-80g", 8, "nvlink", 300e9, 200},
+                                  {"dgx-a100-80g-x2", 16, "nvlink", 300e9, 200},
+                                  {"dgx-h100", 8, "nvlink", 450e9, 400},
+                                  {"dgx-h100-x2", 16, "nvlink", 450e9, 400},
+                                  {"dgx-h200", 8, "nvlink", 450e9, 400},
+                                  {"dgx-h200-x2", 16, "nvlink", 450e9, 400},
+                                  {"aws-p4d.24xlarge", 8, "nvlink", 300e9, 100},
+                                  {"aws-p4de.24xlarge", 8, "nvlink", 300e9, 100},
+                                  {"aws-p5.48xlarge", 8, "nvlink", 450e9, 400},
+                                  {"aws-p5en.48xlarge", 8, "nvlink", 450e9, 400},
+                                  {"aws-g5.48xlarge", 8, "pcie", 31.5e9, 100},
+                                  {"aws-g6.48xlarge", 8, "pcie", 31.5e9, 100},
+                                  {"aws-g6e.48xlarge", 8, "pcie", 31.5e9, 400},
+                                  {"azure-nd96asr-v4", 8, "nvlink", 300e9, 200},
+                                  {"server-8xl40s", 8, "pcie", 31.5e9, 100},
+                                  {"server-8xa6000", 8, "pcie", 31.5e9, 100},
+                                  {"server-8xa6000-bridges", 8, "pcie", 31.5e9, 100},
+                                  {"workstation-4xrtx-3090", 4, "pcie", 31.5e9, 100}};
+  for (const Box& box : boxes) {
+    SCOPED_TRACE(box.name);
+    const Cluster cluster = find_cluster(box.name, datasets());
+    ASSERT_EQ(cluster.devices.size(), box.num_devices);
+    EXPECT_EQ(cluster.link(1, 2).kind, box.kind);
+    EXPECT_EQ(cluster.link(1, 2).bytes_per_s, box.bytes_per_s);
+    EXPECT_EQ(cluster.network_bytes_per_s, box.network_gbps / 8 * 1e9);
+  }
+  EXPECT_EQ(find_cluster("dgx-h100-x2", datasets()).link(7, 8).kind, "network");
+  EXPECT_EQ(find_cluster("server-8xa6000-bridges", datasets()).link(6, 7).kind, "nvlink");
+  EXPECT_EQ(find_cluster("workstation-2xrtx-4090", datasets()).link(0, 1).kind, "pcie");
 }
 
 TEST(Clusters, PaperClustersHaveTheirDevicesInOrder) {

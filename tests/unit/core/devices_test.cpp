@@ -32,7 +32,7 @@ double usable_mib(const std::string& name) {
 
 TEST(Devices, EveryShippedFileLoadsWithinSaneRanges) {
   const std::vector<std::string> names = datasets().list("devices");
-  ASSERT_GE(names.size(), 17u);
+  ASSERT_GE(names.size(), 22u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const Device device = find_device(name, datasets());
@@ -77,7 +77,7 @@ TEST(Devices, IntegerRatesFollowTheHardware) {
 
 TEST(Devices, CardsWhoseNvlinkIsABridgeHaveNoneWithoutIt) {
   for (const char* name :
-       {"A40", "A6000", "RTX-2080-SUPER", "RTX-3090"}) {
+       {"A40", "A5000", "A6000", "H100-NVL", "H100-PCIe", "RTX-2080-SUPER", "RTX-3090"}) {
     EXPECT_FALSE(find_device(name, datasets()).nvlink_bytes_per_s) << name;
     EXPECT_TRUE(find_device(name, datasets()).nvlink_bridge_bytes_per_s) << name;
   }
