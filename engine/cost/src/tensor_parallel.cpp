@@ -40,8 +40,10 @@ bool is_of_kv_heads(const LinearShape& linear) {
   return linear.name.ends_with("k_proj") || linear.name.ends_with("v_proj");
 }
 
-// Different pieces of a matrix: devices beyond the KV heads hold copies of those.
+// Different pieces of a matrix: devices beyond the KV heads hold copies of those, and all hold what
+// makes the latents.
 std::int64_t num_pieces(const LayerShape& layer, const LinearShape& linear, std::int64_t degree) {
+  if (linear.name.ends_with("q_a_proj") || linear.name.ends_with("kv_a_proj")) return 1;
   return is_of_kv_heads(linear) ? std::min(degree, layer.num_kv_heads) : degree;
 }
 

@@ -114,6 +114,22 @@ TEST(Shard, CopiesKvHeadsWhereThereAreMoreDevices) {
   EXPECT_GT(price.seconds.value, 0);
 }
 
+// DeepSeek-V3: heads are cut, the latent and what makes it are on every device.
+TEST(Shard, CopiesLatents) {
+  const LayerShape whole = testing::latent_layer(), part = shard(whole, 8);
+  EXPECT_EQ(part.num_heads, 16);
+  EXPECT_EQ(part.latent_width, 512);
+  const std::vector<LinearShape> expected = {
+      {"q_a_proj", 7168, 1536},     {"q_b_proj", 1536, 16 * 192}, {"kv_a_proj", 7168, 576},
+      {"kv_b_proj", 512, 16 * 256}, {"o_proj", 16 * 128, 7168},   {"gate_proj", 7168, 2304},
+      {"up_proj", 7168, 2304},      {"down_proj", 2304, 7168}};
+  EXPECT_EQ(part.linears, expected);
+  const Workload workload;
+  const cost::MemoryQuery query;
+  EXPECT_EQ(cost::layer_kv_bytes(part, workload, query),
+            cost::layer_kv_bytes(whole, workload, query));
+}
+
 TEST(AllReduce, SaysHowItIsDone) {
   const auto method = [](const char* kind) {
     return cost::modelled_all_reduce(1e6, 2, {25e9, 10e-6, kind}).method;

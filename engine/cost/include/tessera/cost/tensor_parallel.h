@@ -17,7 +17,8 @@ namespace tessera::cost {
 /// token embedding and LM head. Norms, biases, routers and position embeddings are on every one.
 /// Where the degree is a multiple of the KV heads every device holds one of them, and
 /// degree / num_kv_heads devices the same one, with its cache and its columns of k and v, as vLLM
-/// and TensorRT-LLM do.
+/// and TensorRT-LLM do. Latents of latent attention, and the matrices that
+/// make them, are on every one.
 
 /// Why a model cannot be cut over `degree` devices ("40 heads do not divide by 3; degrees that do:
 /// 1, 2, 4"); absent where it can. The vocabulary is padded, so it always can.
