@@ -148,6 +148,7 @@ TEST(ConfigOptions, LatentsOfDeepSeek) {
     EXPECT_THAT(refusal(without(v3, key)).what(), AllOf(HasSubstr(key), HasSubstr("missing")));
   }
   EXPECT_THAT(refusal(with(v3, "num_key_value_heads", 8)).what(), HasSubstr("latent attention"));
+  EXPECT_EQ(refusal(with(v3, "n_shared_experts", 257)).code(), ErrorCode::out_of_range);
   EXPECT_EQ(refusal(with(v3, "attention_bias", true)).code(), ErrorCode::unsupported);
 }
 

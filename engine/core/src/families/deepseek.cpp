@@ -5,6 +5,8 @@
 namespace tessera::hf {
 namespace {
 
+constexpr SizeRange kSharedExpertsRange{0, 256};  // together no wider than a matrix may be
+
 // DeepSeek-V2, section 2.1 and appendix C: queries of a part without positions and a rotary part,
 // from a latent of their own where q_lora_rank is not null; keys and values from another latent.
 struct LatentAttention {
@@ -24,7 +26,7 @@ LatentAttention read_attention(Config& config) {
   attention.rank = config.size({"kv_lora_rank"}, kHeadDimRange);
   attention.plain = config.size({"qk_nope_head_dim"}, half);
   attention.rope = config.size({"qk_rope_head_dim"}, half);
-  attention.value = config.size({"v_head_dim"}, kHeadDimRange);
+  attention.value = config.size({"v_head_dim"}, half);
   return attention;
 }
 
@@ -69,7 +71,7 @@ void read_deepseek(Config& config, bool router_bias, ModelShape& model) {
   sparse.ffn_size = model.ffn_size = config.size({"moe_intermediate_size"}, kSizeRange);
   read_experts(config, {"n_routed_experts"}, sparse);
   sparse.shared_ffn_size =
-      sparse.ffn_size * config.size({"n_shared_experts"}, {0, kExpertsRange.high}, 0);
+      sparse.ffn_size * config.size({"n_shared_experts"}, kSharedExpertsRange, 0);
   const std::int64_t num_dense = config.size({"first_k_dense_replace"}, {0, kLayersRange.high});
   const std::int64_t step = config.size({"moe_layer_freq"}, kLayersRange, 1);
 
