@@ -58,6 +58,24 @@ describe("ts.cluster", function()
     assert.equal("3 nodes of 8xA100-80G over nvlink 300 GB/s; between nodes 100 Gb/s", ts.cluster(alike):topology())
   end)
 
+  it("says those of every cluster that ships", function()
+    for _, name in ipairs(require("tessera.core").names "clusters") do
+      local c = ts.cluster(name)
+      local text = c:topology()
+      assert.equal(#c.nodes > 1, text:find "between nodes" ~= nil, name)
+      assert.equal(#c.devices > #c.nodes, text:find " over " ~= nil, name)
+    end
+    local says = {
+      ["dgx-h100-x2"] = "2 nodes of 8xH100-80G over nvlink 450 GB/s; between nodes 400 Gb/s",
+      ["aws-g5.48xlarge"] = "aws-g5.48xlarge: 8xA10G over pcie 31.5 GB/s",
+      ["server-8xa6000"] = "server-8xa6000: 8xA6000 over pcie 31.5 GB/s, no NVLink bridges",
+      ["server-8xa6000-bridges"] =
+        "server-8xa6000-bridges: 8xA6000 over nvlink 56.25 GB/s in pairs and pcie 31.5 GB/s",
+      ["workstation-2xrtx-4090"] = "workstation-2xrtx-4090: 2xRTX-4090 over pcie 31.5 GB/s",
+    }
+    for name, text in pairs(says) do assert.equal(text, ts.cluster(name):topology()) end
+  end)
+
   it("reads texts, names in any case, and its own objects", function()
     assert.equal(4, #ts.cluster "3xT4-16G+1xV100-32G".devices)
     assert.equal(12.5e9 / 100, ts.cluster "2xL4@1Gbps".network_bytes_per_s)
