@@ -57,6 +57,7 @@ void speed_up_node(Cluster& cluster, std::size_t node, double more) {
   for (ClusterDevice& slot : cluster.devices) {
     if (slot.node_index != node) continue;
     add(slot.device.nvlink_bytes_per_s, more);
+    add(slot.device.nvlink_bridge_bytes_per_s, more);
     slot.device.pcie_bytes_per_s = std::min(kMaxLinkBytesPerS, slot.device.pcie_bytes_per_s + more);
   }
 }

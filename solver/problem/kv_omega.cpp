@@ -28,8 +28,8 @@ double step_variance(std::int32_t bitwidth) {
 double kv_share(const LayerShape& layer) {
   if (layer.linears.empty()) return 0;
   const auto hidden = static_cast<double>(layer.linears.front().in_features);
-  const auto width = static_cast<double>(layer.num_kv_heads * layer.head_dim);
-  return 2 * hidden * width / static_cast<double>(layer.linear_parameters());
+  const auto width = static_cast<double>(kv_values_per_token(layer));
+  return hidden * width / static_cast<double>(layer.linear_parameters());
 }
 
 }  // namespace

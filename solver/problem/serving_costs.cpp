@@ -11,6 +11,16 @@ namespace {
 
 constexpr double kActivationBytes = 2;  // hidden states travel in FP16
 
+// From each group to the next: bridges join some neighbours and not others.
+Link slowest_step(const Cluster& cluster, const std::vector<std::vector<std::size_t>>& members) {
+  Link slowest = slowest_link(cluster, members[0], members[1]);
+  for (std::size_t i = 2; i < members.size(); ++i) {
+    const Link link = slowest_link(cluster, members[i - 1], members[i]);
+    if (link.bytes_per_s < slowest.bytes_per_s) slowest = link;
+  }
+  return slowest;
+}
+
 }  // namespace
 
 ServingCosts::ServingCosts(const ServingProblem& serving)
@@ -84,8 +94,8 @@ void ServingCosts::add_links(PhaseCosts& costs, double bytes) const {
         costs.link_s.push_back(0);  // no second device of this group to talk to
         continue;
       }
-      const Link link =
-          slowest_link(serving_.cluster, source.front(), from == to ? target[1] : target.front());
+      const Link link = from == to ? slowest_step(serving_.cluster, source)
+                                   : slowest_link(serving_.cluster, source.front(), target.front());
       costs.link_s.push_back(link.latency_s + bytes / link.bytes_per_s);
     }
   }

@@ -44,9 +44,36 @@ describe("ts.cluster", function()
     -- Unlike devices of a node have links of their own kinds.
     assert.equal("n: 2xA100-80G + 1xL4 over nvlink 300 GB/s and pcie 31.5 GB/s",
       ts.cluster { { "A100-80G", 2, node = "n" }, { "L4", 1, node = "n" } }:topology())
+    -- NVLink bridges join two cards, and only where the cluster says so.
+    assert.equal("a6000: 2xA6000 over pcie 31.5 GB/s, no NVLink bridges", ts.cluster "2xA6000":topology())
+    assert.equal("a6000: 2xA6000 over nvlink 56.25 GB/s in pairs", ts.cluster "2xA6000@bridges":topology())
+    assert.equal("a6000: 4xA6000 over nvlink 56.25 GB/s in pairs and pcie 31.5 GB/s",
+      ts.cluster "4xA6000@bridges":topology())
+    assert.equal("n: 2xA40 + 1xL4 over nvlink 56.25 GB/s in pairs and pcie 31.5 GB/s",
+      ts.cluster { { "A40", 2, node = "n" }, { "L4", 1, node = "n" }, nvlink_bridges = true }:topology())
+    assert.equal("node: 2xRTX-3090 + 1xRTX-4090 over pcie 31.5 GB/s, no NVLink bridges",
+      ts.cluster "(2xRTX-3090+1xRTX-4090)":topology())
     local alike = {}
     for i = 1, 3 do alike[i] = { "A100-80G", 8, node = "n" .. i } end
     assert.equal("3 nodes of 8xA100-80G over nvlink 300 GB/s; between nodes 100 Gb/s", ts.cluster(alike):topology())
+  end)
+
+  it("says those of every cluster that ships", function()
+    for _, name in ipairs(require("tessera.core").names "clusters") do
+      local c = ts.cluster(name)
+      local text = c:topology()
+      assert.equal(#c.nodes > 1, text:find "between nodes" ~= nil, name)
+      assert.equal(#c.devices > #c.nodes, text:find " over " ~= nil, name)
+    end
+    local says = {
+      ["dgx-h100-x2"] = "2 nodes of 8xH100-80G over nvlink 450 GB/s; between nodes 400 Gb/s",
+      ["aws-g5.48xlarge"] = "aws-g5.48xlarge: 8xA10G over pcie 31.5 GB/s",
+      ["server-8xa6000"] = "server-8xa6000: 8xA6000 over pcie 31.5 GB/s, no NVLink bridges",
+      ["server-8xa6000-bridges"] =
+        "server-8xa6000-bridges: 8xA6000 over nvlink 56.25 GB/s in pairs and pcie 31.5 GB/s",
+      ["workstation-2xrtx-4090"] = "workstation-2xrtx-4090: 2xRTX-4090 over pcie 31.5 GB/s",
+    }
+    for name, text in pairs(says) do assert.equal(text, ts.cluster(name):topology()) end
   end)
 
   it("reads texts, names in any case, and its own objects", function()
@@ -93,6 +120,10 @@ describe("ts.cluster", function()
       assert.matches("%(Gb/s%)", err.message)
     end
     raises("invalid_argument", "true or false", function() return ts.cluster { { "T4-16G" }, nvlink = 1 } end)
+    raises("invalid_argument", "no node has two cards of one type that take an NVLink bridge",
+      function() return ts.cluster { { "L4", 2 }, nvlink_bridges = true } end)
+    raises("invalid_argument", "nvlink = false leaves only PCIe; keep one",
+      function() return ts.cluster { { "A40", 2 }, nvlink_bridges = true, nvlink = false } end)
     raises("invalid_argument", "not UTF-8", function() return ts.cluster { { "T4-16G" }, name = "\255" } end)
     raises("invalid_argument", "not UTF-8", function() return ts.cluster { { "T4-16G", node = "\255" } } end)
   end)
@@ -100,6 +131,7 @@ describe("ts.cluster", function()
   it("refuses broken texts", function()
     for _, text in ipairs {
       "", " ", "3x", "xT4-16G", "3xT4-16G+", "3xT4-16G@", "3xT4-16G@fast", "3xT4-16G@-1Gbps", "0xT4-16G",
+      "(2xL4", "2xL4)", "((2xL4))", "()", "2x()", "(2xL4)x2", "2xL4@bridges",
       "99999999999999999999xT4-16G", "5000xT4-16G", ("1xT4-16G+"):rep(1e5), "3xT4-16G\0",
     } do
       local ok, err = pcall(ts.cluster, text)

@@ -49,6 +49,21 @@ inline ModelShape opt_13b() { return opt("opt-13b", 40, 5120, 40); }
 inline ModelShape opt_30b() { return opt("opt-30b", 48, 7168, 56); }
 inline ModelShape opt_66b() { return opt("opt-66b", 64, 9216, 72); }
 
+/// The first layers of DeepSeek-V3: latent attention, a dense gated FFN.
+inline LayerShape latent_layer() {
+  LayerShape layer;
+  layer.linears = {{"q_a_proj", 7168, 1536},    {"q_b_proj", 1536, 128 * 192},
+                   {"kv_a_proj", 7168, 576},    {"kv_b_proj", 512, 128 * 256},
+                   {"o_proj", 128 * 128, 7168}, {"gate_proj", 7168, 18432},
+                   {"up_proj", 7168, 18432},    {"down_proj", 18432, 7168}};
+  layer.num_heads = layer.num_kv_heads = 128;
+  layer.head_dim = 192;
+  layer.latent_width = 512;
+  layer.rope_width = 64;
+  layer.other_parameters = 2 * 7168 + 1536 + 512;
+  return layer;
+}
+
 /// Llama's layer: grouped queries, gated FFN; `num_copies` > 1 makes it a mixture of experts.
 inline LayerShape gated_layer(std::int64_t hidden, std::int64_t ffn, std::int64_t num_heads,
                               std::int64_t num_kv_heads, std::int64_t head_dim,

@@ -25,9 +25,10 @@ constexpr double kBytesPerSecondPerGbps = 1e9 / 8;
 const OptionTable& cluster_options() {
   static const OptionTable table{
       "ts.cluster",
-      "Devices on nodes: a shipped name (\"llmpq-3\"), a text (\"3xT4-16G+1xV100-32G\"), or "
-      "entries "
-      "{ device, count, node = \"a\" }. Entries without a node get one each.",
+      "Devices on nodes: a shipped name (\"llmpq-3\"), a text (\"3xT4-16G+1xV100-32G@100Gbps\", a "
+      "node for each term; \"(2xRTX-3090+1xRTX-4090)\" is one node, \"2x(4xA100-40G)\" two, "
+      "\"4xA6000@bridges\" has NVLink bridges), or entries { device, count, node = \"a\" }. "
+      "Entries without a node get one each.",
       "tessera.Cluster",
       {{.name = "name", .type = OptionType::text, .doc = "Name to refer to it by"},
        {.name = "link_gbps",
@@ -37,7 +38,7 @@ const OptionTable& cluster_options() {
         .min = 1e-3,
         .max = 1e6},
        {.name = "nvlink_gbps",
-        .doc = "NVLink inside every node, one direction; default: what the devices have",
+        .doc = "NVLink between any two devices of a node, one direction; default: what they have",
         .unit = "Gb/s",
         .min = 1e-3,
         .max = 1e6},
@@ -45,6 +46,10 @@ const OptionTable& cluster_options() {
         .type = OptionType::boolean,
         .doc = "false: devices of a node talk over PCIe although they have NVLink",
         .default_text = "true"},
+       {.name = "nvlink_bridges",
+        .type = OptionType::boolean,
+        .doc = "true: NVLink bridges join the cards of a node that take them, in pairs",
+        .default_text = "false"},
        {.name = "link_latency_s",
         .doc = "Latency between nodes",
         .unit = "s",
@@ -154,6 +159,8 @@ Cluster cluster_from_options(lua_State* L, int index, const std::string& path) {
   if (cluster.devices.empty()) {
     refuse(path, "no devices; write { { \"T4-16G\", 3 }, { \"V100-32G\", 1 } }");
   }
+  if (options.boolean("nvlink_bridges")) join_by_bridges(cluster, path);
+  for (const Node& each : cluster.nodes) check_record(each, FieldPath{path});
   cluster.name = options.given("name") ? options.text("name") : describe_devices(cluster);
   return cluster;
 }
@@ -172,24 +179,38 @@ int link(lua_State* L) {
   return 1;
 }
 
-// "2xRTX-3090 over nvlink 56.25 GB/s": the devices of a node, and each kind of link between them.
+std::string describe_link(const Cluster& cluster, std::size_t a, std::size_t b) {
+  const Link link = cluster.link(a, b);
+  return fmt::format("{} {:g} GB/s{}", link.kind, link.bytes_per_s / 1e9,
+                     cluster.bridged(a, b) ? " in pairs" : "");
+}
+
+bool lacks_bridges(const Cluster& cluster, std::size_t device) {
+  const ClusterDevice& slot = cluster.devices[device];
+  const Node& node = cluster.nodes[slot.node_index];
+  return slot.device.nvlink_bridge_bytes_per_s && !node.nvlink_bridges && !node.nvlink_bytes_per_s;
+}
+
+// "2xA100-40G over nvlink 300 GB/s": the devices of a node, and each kind of link between them.
 std::string describe_node(const Cluster& cluster, const std::vector<std::size_t>& devices) {
-  std::map<std::string_view, int> seen;  // two of a type show the links of all
+  std::map<std::string_view, int> seen;  // three of a type show the links of all
   std::vector<std::size_t> few;
+  bool may_be_bridged = false;
   for (const std::size_t i : devices) {
-    if (++seen[cluster.devices[i].device.name] <= 2) few.push_back(i);
+    if (++seen[cluster.devices[i].device.name] <= 3) few.push_back(i);
+    may_be_bridged |= seen[cluster.devices[i].device.name] > 1 && lacks_bridges(cluster, i);
   }
   std::vector<std::string> links;
   for (std::size_t a = 0; a < few.size(); ++a) {
     for (std::size_t b = a + 1; b < few.size(); ++b) {
-      const Link link = cluster.link(few[a], few[b]);
-      std::string text = fmt::format("{} {:g} GB/s", link.kind, link.bytes_per_s / 1e9);
+      std::string text = describe_link(cluster, few[a], few[b]);
       if (std::find(links.begin(), links.end(), text) == links.end())
         links.push_back(std::move(text));
     }
   }
   const std::string names = describe_devices(cluster, devices);
-  return links.empty() ? names : names + " over " + join(links, " and ");
+  if (links.empty()) return names;
+  return names + " over " + join(links, " and ") + (may_be_bridged ? ", no NVLink bridges" : "");
 }
 
 // "a: 2xT4-16G over pcie 15.75 GB/s; b: 1xL4; between nodes 10 Gb/s". Nodes alike are counted.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
@@ -15,6 +17,22 @@ namespace {
 
 constexpr double kMinGbps = 8e-9;
 constexpr double kMaxHostBytes = 1e18;
+
+// Of one type on one node.
+bool alike(const ClusterDevice& a, const ClusterDevice& b) {
+  return a.node_index == b.node_index && a.device.name == b.device.name;
+}
+
+constexpr const char* kBridgedCards =
+    "two cards of one type that take an NVLink bridge (nvlink_bridge_bytes_per_s of the device)";
+
+bool takes_bridges(const Cluster& cluster, std::size_t node_index) {
+  std::set<std::string_view> types;
+  return std::any_of(cluster.devices.begin(), cluster.devices.end(), [&](const auto& slot) {
+    return slot.node_index == node_index && slot.device.nvlink_bridge_bytes_per_s &&
+           !types.insert(slot.device.name).second;
+  });
+}
 
 [[noreturn]] void refuse_cluster(const std::string& path, const std::string& problem,
                                  ErrorCode code = ErrorCode::invalid_argument) {
@@ -32,7 +50,6 @@ void refuse_twice(const std::optional<double>& value, const std::string& path, c
 Node read_node(JsonFields& fields, const std::string& path) {
   Node node;
   read_fields(fields, node);
-  check_record(node, FieldPath{path});
   if (const auto gib = fields.optional_number("host_memory_gib", 0, kMaxHostBytes / kGiB)) {
     refuse_twice(node.host_memory_bytes, path, "host_memory_bytes", "host_memory_gib");
     node.host_memory_bytes = *gib * kGiB;
@@ -41,6 +58,7 @@ Node read_node(JsonFields& fields, const std::string& path) {
     refuse_twice(node.nvlink_bytes_per_s, path, "nvlink_bytes_per_s", "nvlink_gbps");
     node.nvlink_bytes_per_s = *gbps / 8 * 1e9;
   }
+  check_record(node, FieldPath{path});
   return node;
 }
 
@@ -130,6 +148,9 @@ void read_nested_nodes(const Json& nodes, const std::string& path, const DataFol
                         cluster);
     }
     fields.finish();
+    if (cluster.nodes[i].nvlink_bridges && !takes_bridges(cluster, i)) {
+      refuse_cluster(node_path, fmt::format("nvlink_bridges: the node lacks {}", kBridgedCards));
+    }
   }
 }
 
@@ -199,14 +220,43 @@ Link Cluster::link(std::size_t from, std::size_t to) const {
     return {std::min(*a.device.nvlink_bytes_per_s, *b.device.nvlink_bytes_per_s),
             intra_node_latency_s, "nvlink"};
   }
+  if (bridged(from, to)) {
+    return {*a.device.nvlink_bridge_bytes_per_s, intra_node_latency_s, "nvlink"};
+  }
   return {std::min(a.device.pcie_bytes_per_s, b.device.pcie_bytes_per_s), intra_node_latency_s,
           "pcie"};
 }
 
+bool Cluster::bridged(std::size_t from, std::size_t to) const {
+  if (from > to) std::swap(from, to);
+  if (from == to || !alike(devices[from], devices[to])) return false;
+  const Device& device = devices[from].device;
+  const Node& node = nodes.at(devices[from].node_index);
+  if (!node.nvlink_bridges || !device.nvlink_bridge_bytes_per_s) return false;
+  const auto like_it = [&](const ClusterDevice& slot) { return alike(slot, devices[from]); };
+  const auto at = [&](std::size_t i) { return devices.begin() + static_cast<std::ptrdiff_t>(i); };
+  const bool first_of_pair = std::count_if(devices.begin(), at(from), like_it) % 2 == 0;
+  return first_of_pair && std::none_of(at(from + 1), at(to), like_it);
+}
+
+void join_by_bridges(Cluster& cluster, const std::string& where) {
+  bool any = false;
+  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    if (takes_bridges(cluster, i)) cluster.nodes[i].nvlink_bridges = any = true;
+  }
+  if (!any) refuse_cluster(where, std::string("no node has ") + kBridgedCards);
+}
+
 void Fields<Node>::check(const Node& node, const FieldPath& path) {
-  if (!node.name.empty() && node.name.size() <= 128) return;
-  refuse_cluster(path.record, fmt::format("name: {} is no node name; use 1 to 128 characters",
-                                          quote(node.name)));
+  if (node.name.empty() || node.name.size() > 128) {
+    refuse_cluster(path.record, fmt::format("name: {} is no node name; use 1 to 128 characters",
+                                            quote(node.name)));
+  }
+  if (node.nvlink_bridges && (!node.nvlink || node.nvlink_bytes_per_s)) {
+    refuse_cluster(path.record, fmt::format("nvlink_bridges joins cards in pairs, and {}; keep one",
+                                            node.nvlink ? "nvlink_bytes_per_s joins any two"
+                                                        : "nvlink = false leaves only PCIe"));
+  }
 }
 
 Json to_json(const Cluster& cluster) {
@@ -250,9 +300,9 @@ Cluster find_cluster(const std::string& name, const DataFolders& folders,
   const std::string path = folders.find("clusters", name);
   if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
   const std::size_t digits = name.find_first_not_of("0123456789");
-  if (digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X')) {
-    return cluster_from_text(name, folders);
-  }
+  const bool counted =
+      digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X');
+  if (counted || name.starts_with('(')) return cluster_from_text(name, folders);
   throw Error(ErrorCode::not_found,
               fmt::format("{}{}unknown cluster {}{}; a cluster can also be written out, as in "
                           "'3xT4-16G+1xV100-32G@100Gbps'",

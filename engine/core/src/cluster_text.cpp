@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "tessera/core/cluster.h"
 #include "tessera/core/device.h"
@@ -36,7 +38,8 @@ double parse_network(std::string_view rate, std::string_view whole) {
   const std::string unit = lower(trimmed(rate.substr(static_cast<std::size_t>(end - rate.data()))));
   if (error == std::errc::result_out_of_range) gbps = HUGE_VAL;
   if (error == std::errc::invalid_argument || (unit != "gbps" && unit != "gb/s")) {
-    refuse_text(whole, fmt::format("the network after '@' is {}; write a number and 'Gbps', {}",
+    refuse_text(whole, fmt::format("the network after '@' is {}; write a number and 'Gbps', {}; "
+                                   "'@bridges' is the only word",
                                    quote(rate), kExample));
   }
   if (!(gbps > 0 && gbps <= kMaxGbps)) {
@@ -48,44 +51,130 @@ double parse_network(std::string_view rate, std::string_view whole) {
   return gbps / 8 * 1e9;
 }
 
+// "a+(b+c)" at its marks outside parentheses: "a", "(b+c)".
+std::vector<std::string_view> cut_at(std::string_view text, char mark, std::string_view whole) {
+  std::vector<std::string_view> parts;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(' && ++depth > 1) refuse_text(whole, "parentheses within parentheses");
+    if (text[i] == ')' && --depth < 0) refuse_text(whole, "')' without '(' before it");
+    if (text[i] != mark || depth > 0) continue;
+    parts.push_back(trimmed(text.substr(begin, i - begin)));
+    begin = i + 1;
+  }
+  if (depth > 0) refuse_text(whole, "'(' without ')' after it");
+  parts.push_back(trimmed(text.substr(begin)));
+  return parts;
+}
+
 struct Term {
   std::size_t count = 0;
-  std::string name;
+  std::string_view what;
 };
 
-// "3xT4-16G"; `number` counts terms from 1 for the message.
-Term parse_term(std::string_view term, std::size_t number, std::string_view whole) {
+// "3xT4-16G"; `place` is "term 1" for the message.
+Term parse_term(std::string_view term, const std::string& place, std::string_view whole) {
   if (term.empty()) {
-    refuse_text(whole, fmt::format("term {} is empty; write COUNTxDEVICE, {}", number, kExample));
+    refuse_text(whole, fmt::format("{} is empty; write COUNTxDEVICE, {}", place, kExample));
   }
   const std::size_t digits = std::min(term.find_first_not_of("0123456789"), term.size());
   const bool counted =
       digits > 0 && digits < term.size() && (term[digits] == 'x' || term[digits] == 'X');
   if (!counted) {
-    refuse_text(
-        whole, fmt::format("term {} is {}; write COUNTxDEVICE, {}", number, quote(term), kExample));
+    refuse_text(whole,
+                fmt::format("{} is {}; write COUNTxDEVICE, {}", place, quote(term), kExample));
   }
   Term result;
   const auto [end, error] = std::from_chars(term.data(), term.data() + digits, result.count);
   if (error != std::errc() || result.count < 1 || result.count > kMaxClusterDevices) {
     refuse_text(whole,
-                fmt::format("term {}: {} devices; a term has 1 to {}", number,
+                fmt::format("{}: {} devices; a term has 1 to {}", place,
                             quote(term.substr(0, digits), 20), kMaxClusterDevices),
                 ErrorCode::out_of_range);
   }
-  result.name = std::string(trimmed(term.substr(digits + 1)));
-  if (result.name.empty()) {
-    refuse_text(whole, fmt::format("term {} is {}, without a device; write COUNTxDEVICE, {}",
-                                   number, quote(term), kExample));
+  result.what = trimmed(term.substr(digits + 1));
+  if (result.what.empty()) {
+    refuse_text(whole, fmt::format("{} is {}, without a device; write COUNTxDEVICE, {}", place,
+                                   quote(term), kExample));
   }
   return result;
 }
 
-std::string node_name(const std::string& device_name, std::set<std::string>& taken) {
-  const std::string base = lower(device_name);
-  std::string name = base;
-  for (int i = 2; !taken.insert(name).second; ++i) name = fmt::format("{}-{}", base, i);
-  return name;
+/// Adds what a text says of nodes to a cluster.
+class NodeReader {
+ public:
+  NodeReader(std::string_view whole, const DataFolders& folders, Cluster& cluster)
+      : whole_(whole), folders_(folders), cluster_(cluster) {}
+
+  // "3xT4-16G", "(2xT4-16G+1xL4)" or "2x(4xT4-16G)".
+  void add(std::string_view text, const std::string& place) {
+    const bool grouped = text.ends_with(')');
+    Term node{1, text};
+    if (grouped && !text.starts_with('(')) node = parse_term(text, place, whole_);
+    if (!grouped) return add_node({parse_device(text, place)});
+    if (!node.what.starts_with('(') || node.what.find(')') + 1 != node.what.size()) {
+      refuse_text(whole_, fmt::format("{} is {}; write (COUNTxDEVICE+COUNTxDEVICE) for one node",
+                                      place, quote(text)));
+    }
+    std::vector<ClusterDevices> devices;
+    const std::string_view inside = node.what.substr(1, node.what.size() - 2);
+    for (const std::string_view term : cut_at(inside, '+', whole_)) {
+      devices.push_back(
+          parse_device(term, fmt::format("term {} of {}", devices.size() + 1, quote(node.what))));
+    }
+    for (std::size_t i = 0; i < node.count; ++i) add_node(devices);
+  }
+
+ private:
+  struct ClusterDevices {
+    Device device;
+    std::size_t count = 0;
+  };
+
+  ClusterDevices parse_device(std::string_view text, const std::string& place) const {
+    const Term term = parse_term(text, place, whole_);
+    const std::string where = fmt::format("cluster {}: {}", quote(whole_), place);
+    return {find_device(std::string(term.what), folders_, where), term.count};
+  }
+
+  void add_node(const std::vector<ClusterDevices>& all) {
+    Node node;
+    node.name = free_name(all.size() == 1 ? lower(all.front().device.name) : "node");
+    for (const auto& [device, count] : all) {
+      if (cluster_.devices.size() + count > kMaxClusterDevices) {
+        refuse_text(whole_, fmt::format("more than {} devices", kMaxClusterDevices),
+                    ErrorCode::out_of_range);
+      }
+      cluster_.devices.insert(cluster_.devices.end(), count,
+                              ClusterDevice{device, cluster_.nodes.size()});
+    }
+    cluster_.nodes.push_back(std::move(node));
+  }
+
+  std::string free_name(const std::string& base) {
+    std::string name = base;
+    for (int i = 2; !taken_.insert(name).second; ++i) name = fmt::format("{}-{}", base, i);
+    return name;
+  }
+
+  std::string_view whole_;
+  const DataFolders& folders_;
+  Cluster& cluster_;
+  std::set<std::string> taken_;
+};
+
+// What stands after an '@': "100Gbps" or "bridges".
+void read_suffixes(std::span<const std::string_view> suffixes, std::string_view whole,
+                   Cluster& cluster) {
+  bool network = false, bridges = false;
+  for (const std::string_view suffix : suffixes) {
+    bool& given = lower(suffix) == "bridges" ? bridges : network;
+    if (&given == &network) cluster.network_bytes_per_s = parse_network(suffix, whole);
+    if (given) refuse_text(whole, fmt::format("'@{}' says what another '@' says", suffix));
+    given = true;
+  }
+  if (bridges) join_by_bridges(cluster, fmt::format("cluster {}", quote(whole)));
 }
 
 }  // namespace
@@ -103,29 +192,13 @@ Cluster cluster_from_text(std::string_view text, const DataFolders& folders) {
   }
   Cluster cluster;
   cluster.name = std::string(whole);
-  const std::size_t at = whole.find('@');
-  if (at != std::string_view::npos) {
-    cluster.network_bytes_per_s = parse_network(trimmed(whole.substr(at + 1)), whole);
+  const std::vector<std::string_view> parts = cut_at(whole, '@', whole);
+  NodeReader reader(whole, folders, cluster);
+  std::size_t number = 0;
+  for (const std::string_view node : cut_at(parts.front(), '+', whole)) {
+    reader.add(node, fmt::format("term {}", ++number));
   }
-  std::set<std::string> taken;
-  std::string_view rest = whole.substr(0, at);
-  for (std::size_t number = 1;; ++number) {
-    const std::size_t plus = rest.find('+');
-    const Term term = parse_term(trimmed(rest.substr(0, plus)), number, whole);
-    if (cluster.devices.size() + term.count > kMaxClusterDevices) {
-      refuse_text(whole, fmt::format("more than {} devices", kMaxClusterDevices),
-                  ErrorCode::out_of_range);
-    }
-    const Device device =
-        find_device(term.name, folders, fmt::format("cluster {}: term {}", quote(whole), number));
-    Node node;
-    node.name = node_name(device.name, taken);
-    cluster.devices.insert(cluster.devices.end(), term.count,
-                           ClusterDevice{device, cluster.nodes.size()});
-    cluster.nodes.push_back(std::move(node));
-    if (plus == std::string_view::npos) break;
-    rest.remove_prefix(plus + 1);
-  }
+  read_suffixes(std::span(parts).subspan(1), whole, cluster);
   return cluster;
 }
 

@@ -71,12 +71,13 @@ void Fields<Device>::check(const Device& device, const FieldPath& path) {
   // The separators of cluster texts and of paths cannot be part of a name that is looked up.
   const std::string& name = device.name;
   const bool odd = std::any_of(name.begin(), name.end(), [](unsigned char c) {
-    return c < 0x20 || c == 0x7F || c == '/' || c == '+' || c == '@';
+    return c < 0x20 || c == 0x7F ||
+           std::string_view("/+@()").find(static_cast<char>(c)) != std::string_view::npos;
   });
   if (!name.empty() && name.size() <= 128 && !odd) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: {} is no device name; use 1 to 128 characters without "
-                          "'/', '+', '@' and control characters",
+                          "'/', '+', '@', parentheses and control characters",
                           path("name"), quote(name)),
               path.record);
 }

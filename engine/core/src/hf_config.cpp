@@ -20,18 +20,22 @@ struct Family {
 };
 
 // Sorted by name.
-constexpr std::array<Family, 13> kFamilies = {{
+constexpr std::array<Family, 17> kFamilies = {{
     {"bloom", "Bloom", false, hf::read_bloom},
+    {"deepseek_v2", "DeepseekV2", true, hf::read_deepseek_v2},
+    {"deepseek_v3", "DeepseekV3", true, hf::read_deepseek_v3},
     {"falcon", "Falcon", false, hf::read_falcon},
     {"gemma2", "Gemma2", false, hf::read_gemma2},
     {"gemma3", "Gemma3", false, hf::read_gemma3},
     {"gpt2", "GPT2", false, hf::read_gpt2},
+    {"gpt_oss", "GptOss", true, hf::read_gpt_oss},
     {"gptj", "GPTJ", false, hf::read_gptj},
     {"llama", "Llama", false, hf::read_llama},
     {"mistral", "Mistral", false, hf::read_mistral},
     {"mixtral", "Mixtral", true, hf::read_mixtral},
     {"opt", "OPT", false, hf::read_opt},
     {"qwen2", "Qwen2", false, hf::read_qwen2},
+    {"qwen2_moe", "Qwen2Moe", true, hf::read_qwen2_moe},
     {"qwen3", "Qwen3", false, hf::read_qwen3},
     {"qwen3_moe", "Qwen3Moe", true, hf::read_qwen3_moe},
 }};
@@ -41,24 +45,20 @@ struct Refusal {
   std::string_view model_type;
   std::string_view reason;
 };
-constexpr std::array<Refusal, 25> kRefusals = {{
+constexpr std::array<Refusal, 21> kRefusals = {{
     {"bart", "an encoder-decoder"},
     {"bert", "an encoder"},
-    {"deepseek_v2", "multi-head latent attention"},
-    {"deepseek_v3", "multi-head latent attention"},
-    {"deepseek_v32", "multi-head latent attention"},
+    {"deepseek_v32", "sparse attention to a latent"},
     {"falcon_h1", "a hybrid with a state-space model"},
     {"falcon_mamba", "a state-space model"},
-    {"gpt_oss", "experts with biases and attention sinks"},
     {"granitemoehybrid", "a hybrid with a state-space model"},
     {"jamba", "a hybrid with a state-space model"},
-    {"kimi_k2", "multi-head latent attention"},
     {"llama4", "interleaved experts and chunked attention"},
     {"llama4_text", "interleaved experts and chunked attention"},
     {"mamba", "a state-space model"},
     {"mamba2", "a state-space model"},
     {"mbart", "an encoder-decoder"},
-    {"minicpm3", "multi-head latent attention"},
+    {"minicpm3", "multi-head latent attention with scales of its own"},
     {"mt5", "an encoder-decoder"},
     {"phi", "partly shared norms and biases of its own"},
     {"phi3", "fused projections of its own"},
@@ -77,6 +77,7 @@ std::string known_families_text() { return join(known_model_families(), ", "); }
 
 const Family* find_family(std::string_view model_type) {
   if (model_type == "gemma3_text") model_type = "gemma3";
+  if (model_type == "kimi_k2") model_type = "deepseek_v3";
   for (const Family& family : kFamilies) {
     if (model_type == family.name) return &family;
   }
@@ -112,7 +113,8 @@ void check_architectures(hf::Config& config, const Family& family, const std::st
 
 // Fields that change what a layer is, whatever the model_type claims.
 void check_foreign_fields(hf::Config& config, const Family& family, const std::string& model_type) {
-  if (config.find("kv_lora_rank") != nullptr) {
+  const bool latent = std::string_view(family.name).starts_with("deepseek");
+  if (!latent && config.find("kv_lora_rank") != nullptr) {
     refuse_family(
         config.path(),
         fmt::format("kv_lora_rank: model_type {} with multi-head latent attention (MLA) is not "

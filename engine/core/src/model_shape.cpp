@@ -59,6 +59,10 @@ void Fields<LayerShape>::check(const LayerShape& layer, const FieldPath& path) {
                  fmt::format("an array of 1 to {} matrices belongs here", kMaxLinears));
   }
   check_most(layer.num_kv_heads, kHeadsRange.low, layer.num_heads, path("num_kv_heads"));
+  if (layer.latent_width.has_value() != layer.rope_width.has_value()) {
+    refuse_shape(path("latent_width"), "latent attention has a latent_width and a rope_width");
+  }
+  if (layer.rope_width) check_most(*layer.rope_width, 1, layer.head_dim - 1, path("rope_width"));
 }
 
 void Fields<ModelShape>::check(const ModelShape& model, const FieldPath& at) {
@@ -105,10 +109,14 @@ std::int64_t LayerShape::active_linear_parameters() const {
   return total;
 }
 
+std::int64_t kv_values_per_token(const LayerShape& layer) {
+  if (layer.latent_width) return *layer.latent_width + *layer.rope_width;
+  return 2 * layer.num_kv_heads * layer.head_dim;
+}
+
 double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens,
                       double kv_bitwidth) {
-  const auto width = static_cast<double>(layer.num_kv_heads * layer.head_dim);
-  return 2 * sequences * tokens * width * kv_bitwidth / 8;
+  return sequences * tokens * static_cast<double>(kv_values_per_token(layer)) * kv_bitwidth / 8;
 }
 
 std::int64_t ModelShape::num_parameters() const {

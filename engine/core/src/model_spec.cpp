@@ -1,6 +1,7 @@
 // A model described in Tessera's words, written as the config.json that its family would have.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tessera/core/error.h"
@@ -163,6 +164,11 @@ ModelShape model_from_spec(const ModelSpec& spec) {
   const auto found = dialects().find(spec.family);
   if (found == dialects().end()) {
     const auto known = known_model_families();
+    if (std::find(known.begin(), known.end(), spec.family) != known.end()) {
+      refuse_spec("family",
+                  spec.family + " has sizes that these do not say; give its config.json instead",
+                  ErrorCode::unsupported);
+    }
     refuse_spec("family",
                 fmt::format("{} is not a known family; known families: {}", quote(spec.family),
                             join(known, ", ")),

@@ -99,8 +99,9 @@ double llm_pq_decode_bytes(const ModelShape& model, const Workload& workload) {
 bool is_attention_matrix(const LinearShape& linear) {
   const std::string_view name(linear.name);
   const std::string_view leaf = name.substr(name.rfind('.') + 1);
-  for (const std::string_view known : {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value",
-                                       "c_attn", "o_proj", "out_proj", "dense"}) {
+  for (const std::string_view known :
+       {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "c_attn", "o_proj", "out_proj",
+        "dense", "q_a_proj", "q_b_proj", "kv_a_proj", "kv_b_proj"}) {
     if (leaf == known) return true;
   }
   return name.find("attn") != std::string_view::npos ||
@@ -126,7 +127,8 @@ double attention_workspace_bytes(const LayerShape& layer, double rows, double sp
   const double heads = count(layer.num_heads);
   if (split_context <= 0) return rows * heads * 2 * kFp32Bytes;
   const double splits = std::clamp(split_context / kContextTokensPerSplit, 1.0, kMaxSplits);
-  return rows * heads * splits * (count(layer.head_dim) + 2) * kFp32Bytes;
+  const double width = count(layer.latent_width.value_or(layer.head_dim));
+  return rows * heads * splits * (width + 2) * kFp32Bytes;
 }
 
 // Beside the residual stream: the normed input with either Q, K, V, attention output and workspace,

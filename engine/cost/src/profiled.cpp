@@ -55,10 +55,12 @@ std::vector<LinearShape> fused(const LayerShape& layer) {
 double elementwise_bytes(const LayerShape& layer, double rows) {
   double hidden = 0, ffn = 0, gates = 1;
   for (const LinearShape& linear : layer.linears) {
-    if (linear.name.ends_with("q_proj")) hidden = count(linear.in_features);
+    if (linear.name.ends_with("q_proj") || linear.name.ends_with("q_a_proj")) {
+      hidden = count(linear.in_features);
+    }
     if (linear.name.ends_with("gate_proj")) gates = 2;
     if (linear.name.ends_with("down_proj")) {
-      ffn = count(linear.in_features) * count(linear.num_active);
+      ffn += count(linear.in_features) * count(linear.num_active);
     }
   }
   const double rotary = 2 * count(layer.head_dim) * count(layer.num_heads + layer.num_kv_heads);
@@ -201,7 +203,8 @@ class Profiled final : public ProfiledModel {
     // Borrowed for the call: no copy of the shape.
     query.layer = std::shared_ptr<const LayerShape>(std::shared_ptr<void>(), &shape);
     std::optional<Prediction> direct;
-    if (const ProfilePart* part = profile_->find(query)) {
+    const ProfilePart* part = shape.latent_width ? nullptr : profile_->find(query);
+    if (part != nullptr) {
       direct = predict(*part, query);
       if (has_experts(shape)) direct = modelled(*std::move(direct));  // dense layers were measured
     } else {
@@ -234,9 +237,13 @@ class Profiled final : public ProfiledModel {
       gemm.k = count(linear.in_features);
       sum.add(linear.num_copies == 1 ? op(gemm) : of_experts(gemm));
     }
-    OpQuery attention = attention_query(shape, work);
-    attention.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
-    sum.add(op(attention));
+    if (shape.latent_width) {
+      sum.add(latent_attention(shape, kv_dtype.empty() ? 16 : 8, work));
+    } else {
+      OpQuery attention = attention_query(shape, work);
+      attention.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
+      sum.add(op(attention));
+    }
     add_elementwise(shape, rows, sum);
     return sum.result("operator");
   }
@@ -251,6 +258,16 @@ class Profiled final : public ProfiledModel {
     price.seconds.value =
         kExpertsStart_s + std::max(price.seconds.value, compute_s / kExpertsFlopRatio);
     return modelled(std::move(price));
+  }
+
+  /// Kernels of attention to latents were never measured: those for keys and values of every head
+  /// say nothing of them.
+  Prediction latent_attention(const LayerShape& shape, double kv_bits,
+                              const LayerWork& work) const {
+    const AttentionWork attention = attention_work(attention_shape(shape), kv_bits, work.batch_size,
+                                                   work.tokens, work.context_tokens);
+    const double seconds = attention_rates(profile_->device, kernels_).seconds(attention);
+    return {{seconds, Provenance::modelled, std::nullopt}, "roofline", {}};
   }
 
   OpQuery attention_query(const LayerShape& shape, const LayerWork& work) const {

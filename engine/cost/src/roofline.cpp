@@ -69,8 +69,7 @@ class Roofline final : public LatencyModel {
                   "flop_per_s");
     }
     check_positive(fp16->second, "flop_per_s.fp16", device_.name);
-    attention_flop_per_s_ = fp16->second * kernels_.attention_flop_ratio;
-    attention_bytes_per_s_ = device_.memory_bytes_per_s * kernels_.attention_memory_ratio;
+    attention_ = attention_rates(device_, kernels_);
   }
 
   Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
@@ -85,9 +84,7 @@ class Roofline final : public LatencyModel {
     for (const LinearShape& linear : layer.linears) seconds += linear_s(linear, kernel, rows);
     const AttentionWork attention = attention_work(
         attention_shape(layer), kv_bitwidth, work.batch_size, work.tokens, work.context_tokens);
-    seconds +=
-        std::max(attention.flop / attention_flop_per_s_, attention.bytes / attention_bytes_per_s_);
-    return modelled(seconds);
+    return modelled(seconds + attention_.seconds(attention));
   }
 
   Prediction embedding(const ModelShape& model, double rows) const override {
@@ -158,8 +155,7 @@ class Roofline final : public LatencyModel {
 
   Device device_;
   KernelSet kernels_;
-  double attention_flop_per_s_ = 0;
-  double attention_bytes_per_s_ = 0;
+  AttentionRates attention_;
 };
 
 }  // namespace

@@ -2,18 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "counts.h"
 #include "models/all_reduce.h"
+#include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/cost/prediction_sum.h"
 
 namespace tessera::cost {
 namespace {
 
-constexpr double kBestTokenBytes = 8;  // its logit and its id
+constexpr double kBestTokenBytes = 8;     // its logit and its id
+constexpr std::int64_t kMostDegree = 64;  // of those that a refusal proposes
 
 // Fitted by experiments/fidelity/collectives.lua, which says how well, to vLLM's kernels inside
 // CUDA graphs: A100 and H200 together, and RTX PRO 6000.
@@ -30,6 +34,36 @@ bool is_row_parallel(const LinearShape& linear) {
 
 std::int64_t& cut_side(LinearShape& linear) {
   return is_row_parallel(linear) ? linear.in_features : linear.out_features;
+}
+
+bool is_of_kv_heads(const LinearShape& linear) {
+  return linear.name.ends_with("k_proj") || linear.name.ends_with("v_proj");
+}
+
+// Different pieces of a matrix: devices beyond the KV heads hold copies of those, and all hold what
+// makes the latents.
+std::int64_t num_pieces(const LayerShape& layer, const LinearShape& linear, std::int64_t degree) {
+  if (linear.name.ends_with("q_a_proj") || linear.name.ends_with("kv_a_proj")) return 1;
+  return is_of_kv_heads(linear) ? std::min(degree, layer.num_kv_heads) : degree;
+}
+
+std::string why_uneven(const ModelShape& model, std::int64_t degree) {
+  const auto uneven = [&](const std::string& what, std::int64_t number) {
+    return fmt::format("{} {} do not divide by {}", number, what, degree);
+  };
+  for (const LayerShape& layer : model.layer_classes) {
+    const std::int64_t kv_heads = layer.num_kv_heads;
+    if (layer.num_heads % degree != 0) return uneven("heads", layer.num_heads);
+    if (kv_heads % degree != 0 && degree % kv_heads != 0) {
+      return uneven("KV heads", kv_heads) + fmt::format(", nor {} by {}", degree, kv_heads);
+    }
+    for (LinearShape linear : layer.linears) {
+      const std::int64_t side = cut_side(linear);
+      if (side % num_pieces(layer, linear, degree) == 0) continue;
+      return uneven((is_row_parallel(linear) ? "rows of " : "columns of ") + linear.name, side);
+    }
+  }
+  return {};
 }
 
 class TensorParallel final : public LatencyModel {
@@ -94,26 +128,20 @@ class TensorParallel final : public LatencyModel {
 }  // namespace
 
 std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t degree) {
-  const auto uneven = [&](const std::string& what, std::int64_t number) {
-    return fmt::format("{} {} do not divide by {}", number, what, degree);
-  };
-  for (const LayerShape& layer : model.layer_classes) {
-    if (layer.num_heads % degree != 0) return uneven("heads", layer.num_heads);
-    if (layer.num_kv_heads % degree != 0) return uneven("KV heads", layer.num_kv_heads);
-    for (LinearShape linear : layer.linears) {
-      const std::int64_t side = cut_side(linear);
-      if (side % degree == 0) continue;
-      return uneven((is_row_parallel(linear) ? "rows of " : "columns of ") + linear.name, side);
-    }
+  const std::string reason = why_uneven(model, degree);
+  if (reason.empty()) return std::nullopt;
+  std::vector<std::string> even;
+  for (std::int64_t other = 1; other <= kMostDegree; ++other) {
+    if (why_uneven(model, other).empty()) even.push_back(fmt::to_string(other));
   }
-  return std::nullopt;
+  return reason + "; degrees that do: " + join(even, ", ");
 }
 
 LayerShape shard(const LayerShape& layer, std::int64_t degree) {
   LayerShape part = layer;
-  for (LinearShape& linear : part.linears) cut_side(linear) /= degree;
+  for (LinearShape& linear : part.linears) cut_side(linear) /= num_pieces(layer, linear, degree);
   part.num_heads /= degree;
-  part.num_kv_heads /= degree;
+  part.num_kv_heads = std::max<std::int64_t>(1, layer.num_kv_heads / degree);
   return part;
 }
 
@@ -122,7 +150,7 @@ ModelShape shard(const ModelShape& model, std::int64_t degree) {
   ModelShape part = model;
   for (LayerShape& layer : part.layer_classes) layer = shard(layer, degree);
   part.num_heads /= degree;
-  part.num_kv_heads /= degree;
+  part.num_kv_heads = std::max<std::int64_t>(1, model.num_kv_heads / degree);
   part.ffn_size /= degree;
   if (model.vocab_size > 0) {
     const std::int64_t width = model.token_embedding_parameters / model.vocab_size;
@@ -142,8 +170,9 @@ double all_reduce_s(double bytes, std::int64_t degree, const Link& link) {
 }
 
 Prediction modelled_all_reduce(double bytes, std::int64_t degree, const Link& link) {
+  const bool within_node = link.kind == "nvlink" || link.kind == "pcie";
   return {{all_reduce_s(bytes, degree, link), Provenance::modelled, std::nullopt},
-          "one-shot or two-shot",
+          within_node ? "one-shot or two-shot" : "ring",
           std::nullopt};
 }
 

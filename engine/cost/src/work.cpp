@@ -77,8 +77,17 @@ double copies_touched(const LinearShape& linear, double rows) {
 }
 
 AttentionShape attention_shape(const LayerShape& layer) {
-  return {count(layer.num_heads), count(layer.num_kv_heads), count(layer.head_dim),
-          layer.attention_window ? count(*layer.attention_window) : 0};
+  return {count(layer.num_heads),
+          count(layer.num_kv_heads),
+          count(layer.head_dim),
+          layer.attention_window ? count(*layer.attention_window) : 0,
+          layer.latent_width ? count(*layer.latent_width) : 0,
+          layer.rope_width ? count(*layer.rope_width) : 0};
+}
+
+AttentionRates attention_rates(const Device& device, const KernelSet& kernels) {
+  return {device.flop_per_s.at("fp16") * kernels.attention_flop_ratio,
+          device.memory_bytes_per_s * kernels.attention_memory_ratio};
 }
 
 AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double batch_size,
@@ -90,10 +99,17 @@ AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double
     pairs = causal_pairs(tokens, context_tokens, shape.window);
     visible = std::min(visible, std::max(shape.window - 1, 0.0));
   }
-  const double kv_token_bytes = 2 * shape.num_kv_heads * shape.head_dim * kv_bits / 8;
-  return {4 * query_width * pairs * batch_size,
-          batch_size *
-              ((visible + 2 * tokens) * kv_token_bytes + 2 * tokens * query_width * kFp16Bytes)};
+  double flop = 4 * query_width * pairs;
+  double kv_values = 2 * shape.num_kv_heads * shape.head_dim;
+  if (shape.latent_width > 0) {
+    const double made = 2 * query_width - 2 * shape.num_heads * shape.rope_width;  // per old token
+    const double on_latents = 2 * shape.num_heads * (2 * shape.latent_width + shape.rope_width);
+    flop = std::min(on_latents * pairs, flop + 2 * shape.latent_width * made * context_tokens);
+    kv_values = shape.latent_width + shape.rope_width;
+  }
+  const double kv_token_bytes = kv_values * kv_bits / 8;
+  return {flop * batch_size, batch_size * ((visible + 2 * tokens) * kv_token_bytes +
+                                           2 * tokens * query_width * kFp16Bytes)};
 }
 
 DtypeTraits dtype_traits(std::string_view dtype) {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+
 #include "tessera/core/model_shape.h"
+#include "tessera/cost/kernel_set.h"
 #include "tessera/cost/op.h"
 
 namespace tessera::cost {
@@ -17,7 +20,8 @@ double copies_touched(const LinearShape& linear, double rows);
 
 struct AttentionShape {
   double num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  double window = 0;  ///< 0: all tokens
+  double window = 0;                        ///< 0: all tokens
+  double latent_width = 0, rope_width = 0;  ///< of latent attention, which sees all tokens; 0: none
 };
 AttentionShape attention_shape(const LayerShape& layer);
 
@@ -26,7 +30,20 @@ struct AttentionWork {
   double bytes = 0;
 };
 /// Old keys and values read once, new ones written and read; queries in, outputs out in FP16.
+/// Latent attention works on the latents themselves, as decoding does, or on the keys and values of
+/// every head that it makes of them, as prompts do: whichever is less arithmetic.
 AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double batch_size,
                              double tokens, double context_tokens);
+
+/// Rates of attention kernels on a device: shares of its peaks.
+struct AttentionRates {
+  double flop_per_s = 0;
+  double bytes_per_s = 0;
+
+  double seconds(const AttentionWork& work) const {
+    return std::max(work.flop / flop_per_s, work.bytes / bytes_per_s);
+  }
+};
+AttentionRates attention_rates(const Device& device, const KernelSet& kernels);
 
 }  // namespace tessera::cost

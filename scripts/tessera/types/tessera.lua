@@ -49,6 +49,7 @@ local ts = {}
 ---@field compute_capability number CUDA compute capability, such as 7.5
 ---@field pcie_bytes_per_s number PCIe bandwidth, one direction (bytes/s)
 ---@field nvlink_bytes_per_s number? NVLink bandwidth to one peer, one direction (bytes/s)
+---@field nvlink_bridge_bytes_per_s number? NVLink bandwidth between two cards joined by a bridge, one direction (bytes/s)
 ---@field price_usd_per_h number? List price (USD/h)
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
@@ -485,8 +486,9 @@ local ts = {}
 ---@class tessera.options.cluster
 ---@field name? string Name to refer to it by
 ---@field link_gbps? number Network between nodes, one direction (a number in [0.001, 1000000] (Gb/s)) [default 100]
----@field nvlink_gbps? number NVLink inside every node, one direction; default: what the devices have (a number in [0.001, 1000000] (Gb/s))
+---@field nvlink_gbps? number NVLink between any two devices of a node, one direction; default: what they have (a number in [0.001, 1000000] (Gb/s))
 ---@field nvlink? boolean false: devices of a node talk over PCIe although they have NVLink [default true]
+---@field nvlink_bridges? boolean true: NVLink bridges join the cards of a node that take them, in pairs [default false]
 ---@field link_latency_s? number Latency between nodes (a number in [0, 10] (s)) [default 3e-05]
 ---@field host_memory_gib? number Memory of each node (a number in [0, 1000000] (GiB))
 ---@field disk_bytes_per_s? number Rate of each node's disk, either direction (a number in [1, 1e+15] (bytes/s))
@@ -518,6 +520,7 @@ local ts = {}
 ---@field compute_capability? number CUDA compute capability, such as 7.5 (a number in [1, 100])
 ---@field pcie_bytes_per_s? number PCIe bandwidth, one direction (a number in [1000000, 1e+15] (bytes/s))
 ---@field nvlink_bytes_per_s? number NVLink bandwidth to one peer, one direction (a number in [1000000, 1e+15] (bytes/s))
+---@field nvlink_bridge_bytes_per_s? number NVLink bandwidth between two cards joined by a bridge, one direction (a number in [1000000, 1e+15] (bytes/s))
 ---@field price_usd_per_h? number List price (a number in [0, 1000000] (USD/h))
 ---@field price_source? string Where the price was read
 ---@field source? string Where the figures were read
@@ -771,7 +774,7 @@ function ts.calibration_points(options) end
 ---@return tessera.Error?
 function ts.check(plan) end
 
---- Devices on nodes: a shipped name ("llmpq-3"), a text ("3xT4-16G+1xV100-32G"), or entries { device, count, node = "a" }. Entries without a node get one each.
+--- Devices on nodes: a shipped name ("llmpq-3"), a text ("3xT4-16G+1xV100-32G@100Gbps", a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
 ---@param options? tessera.options.cluster|string
 ---@return tessera.Cluster
 function ts.cluster(options) end

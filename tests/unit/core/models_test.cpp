@@ -49,8 +49,9 @@ TEST_P(ShippedModel, IsWholeAndConsistent) {
   EXPECT_THAT(model.source, HasSubstr("https://"));
   EXPECT_GT(model.num_parameters(), 0);
   EXPECT_LE(model.num_active_parameters(), model.num_parameters());
-  EXPECT_EQ(model.num_active_parameters() == model.num_parameters(),
-            model.family != "mixtral" && model.family != "qwen3_moe");
+  const bool experts = model.family.ends_with("_moe") || model.family.starts_with("deepseek") ||
+                       model.family == "mixtral" || model.family == "gpt_oss";
+  EXPECT_EQ(model.num_active_parameters() < model.num_parameters(), experts);
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
     EXPECT_EQ(model.layer(i).num_heads % model.layer(i).num_kv_heads, 0);
   }
@@ -59,13 +60,14 @@ TEST_P(ShippedModel, IsWholeAndConsistent) {
 TEST(ShippedModels, AreTheOnesPromised) {
   const std::vector<std::string> names = test::shipped_names();
   for (const char* name :
-       {"opt-125m",    "opt-350m",      "opt-1.3b",     "opt-2.7b",      "opt-6.7b",
-        "opt-13b",     "opt-30b",       "opt-66b",      "opt-175b",      "bloom-560m",
-        "bloom-1b7",   "bloom-3b",      "bloom-176b",   "llama-2-7b",    "llama-2-13b",
-        "llama-2-70b", "llama-3-8b",    "llama-3-70b",  "llama-3.3-70b", "qwen2.5-0.5b",
-        "qwen2.5-7b",  "qwen2.5-14b",   "qwen2.5-32b",  "qwen2.5-72b",   "qwen3-8b",
-        "qwen3-32b",   "qwen3-30b-a3b", "mixtral-8x7b", "falcon-7b",     "falcon-40b",
-        "gpt-j-6b",    "mistral-7b"}) {
+       {"opt-125m",     "opt-350m",          "opt-1.3b",      "opt-2.7b",         "opt-6.7b",
+        "opt-13b",      "opt-30b",           "opt-66b",       "opt-175b",         "bloom-560m",
+        "bloom-1b7",    "bloom-3b",          "bloom-176b",    "llama-2-7b",       "llama-2-13b",
+        "llama-2-70b",  "llama-3-8b",        "llama-3-70b",   "llama-3.3-70b",    "qwen2.5-0.5b",
+        "qwen2.5-7b",   "qwen2.5-14b",       "qwen2.5-32b",   "qwen2.5-72b",      "qwen3-8b",
+        "qwen3-32b",    "qwen3-30b-a3b",     "mixtral-8x7b",  "falcon-7b",        "falcon-40b",
+        "gpt-j-6b",     "mistral-7b",        "deepseek-v3",   "deepseek-v2-lite", "gpt-oss-20b",
+        "gpt-oss-120b", "qwen1.5-moe-a2.7b", "qwen2-57b-a14b"}) {
     EXPECT_THAT(names, ::testing::Contains(name));
   }
 }
@@ -102,7 +104,12 @@ TEST(ModelCounts, AreExactWhereTheCheckpointIsKnown) {
                                                      {"gpt-j-6b", 6'050'882'784},
                                                      {"gpt2", 124'439'808},
                                                      {"gemma-2-9b", 9'241'705'984},
-                                                     {"gemma-3-27b", 27'009'346'304}};
+                                                     {"gemma-3-27b", 27'009'346'304},
+                                                     {"deepseek-v3", 671'026'419'200},
+                                                     {"deepseek-v2-lite", 15'706'484'224},
+                                                     {"qwen1.5-moe-a2.7b", 14'315'784'192},
+                                                     {"gpt-oss-20b", 20'914'757'184},
+                                                     {"gpt-oss-120b", 116'829'156'672}};
   for (const auto& [name, count] : exact) EXPECT_EQ(shipped(name).num_parameters(), count) << name;
 }
 
@@ -128,6 +135,10 @@ TEST(ModelCounts, KvBytesPerToken) {
   EXPECT_DOUBLE_EQ(shipped("opt-30b").kv_bytes_per_token(16), 2.0 * 48 * 7168 * 2);
   EXPECT_DOUBLE_EQ(shipped("falcon-7b").kv_bytes_per_token(16), 2.0 * 32 * 64 * 2);
   EXPECT_DOUBLE_EQ(shipped("qwen3-30b-a3b").kv_bytes_per_token(16), 2.0 * 48 * 4 * 128 * 2);
+  // The latent and the rotary key, once for all heads: 61 x (512 + 64) values.
+  EXPECT_DOUBLE_EQ(shipped("deepseek-v3").kv_bytes_per_token(16), 70272);
+  EXPECT_DOUBLE_EQ(shipped("deepseek-v3").kv_bytes_per_token(8), 35136);
+  EXPECT_DOUBLE_EQ(shipped("deepseek-v2-lite").kv_bytes_per_token(16), 27.0 * 576 * 2);
 }
 
 TEST(ModelCounts, LayerBytes) {
@@ -199,6 +210,55 @@ TEST(ModelShapes, DenseLayersAmongExperts) {
   EXPECT_EQ(model.layer(0).other_parameters, 2 * 2048 + 2 * 128);  // no router
 }
 
+TEST(ModelShapes, LatentAttentionOfDeepSeek) {
+  const ModelShape v3 = shipped("deepseek-v3");
+  EXPECT_EQ(v3.head_dim, 192);
+  EXPECT_EQ(v3.ffn_size, 2048);
+  ASSERT_EQ(v3.layer_classes.size(), 2u);
+  EXPECT_EQ(v3.layer(2), v3.layer(0));  // three dense layers
+  EXPECT_EQ(v3.layer(3), v3.layer(60));
+  const LayerShape& sparse = v3.layer(3);
+  EXPECT_EQ(sparse.latent_width, 512);
+  EXPECT_EQ(sparse.rope_width, 64);
+  const std::vector<LinearShape> expected = {{"q_a_proj", 7168, 1536},
+                                             {"q_b_proj", 1536, 128 * 192},
+                                             {"kv_a_proj", 7168, 576},
+                                             {"kv_b_proj", 512, 128 * 256},
+                                             {"o_proj", 128 * 128, 7168},
+                                             {"experts.gate_proj", 7168, 2048, 256, 8},
+                                             {"experts.up_proj", 7168, 2048, 256, 8},
+                                             {"experts.down_proj", 2048, 7168, 256, 8},
+                                             {"shared_expert.gate_proj", 7168, 2048},
+                                             {"shared_expert.up_proj", 7168, 2048},
+                                             {"shared_expert.down_proj", 2048, 7168}};
+  EXPECT_EQ(sparse.linears, expected);
+  // Norms of the hidden state and of both latents, the router and its bias.
+  EXPECT_EQ(sparse.other_parameters, 2 * 7168 + 1536 + 512 + 7168 * 256 + 256);
+  EXPECT_EQ(v3.layer(0).other_parameters, 2 * 7168 + 1536 + 512);
+  const ModelShape lite = shipped("deepseek-v2-lite");
+  EXPECT_EQ(lite.layer(0).linears.front(), (LinearShape{"q_proj", 2048, 16 * 192}));
+  EXPECT_EQ(lite.layer(1).linears.back(), (LinearShape{"shared_expert.down_proj", 2816, 2048}));
+  EXPECT_EQ(lite.layer(1).other_parameters, 2 * 2048 + 512 + 2048 * 64);
+}
+
+TEST(ModelShapes, SharedExpertsOfQwen) {
+  const ModelShape model = shipped("qwen1.5-moe-a2.7b");
+  EXPECT_EQ(model.layer(0).linears.at(4), (LinearShape{"experts.gate_proj", 2048, 1408, 60, 4}));
+  EXPECT_EQ(model.layer(0).linears.at(7), (LinearShape{"shared_expert.gate_proj", 2048, 5632}));
+  // Norms, the gate of the shared expert, the router, biases of queries, keys and values.
+  EXPECT_EQ(model.layer(0).other_parameters, 3 * 2048 + 60 * 2048 + 3 * 2048);
+}
+
+TEST(ModelShapes, ExpertsOfGptOssHaveBiases) {
+  const ModelShape model = shipped("gpt-oss-20b");
+  ASSERT_EQ(model.layer_classes.size(), 2u);
+  EXPECT_EQ(model.layer(0).attention_window, 128);
+  EXPECT_EQ(model.layer(1).attention_window, std::nullopt);
+  // Biases of attention, norms, sinks; router and biases of 32 experts.
+  EXPECT_EQ(model.layer(0).other_parameters,
+            (4096 + 2 * 512 + 2880) + 2 * 2880 + 64 + 32 * (2880 + 1) + 32 * (2 * 2880 + 2880));
+}
+
 TEST(ModelShapes, GemmaAlternatesWindows) {
   const ModelShape gemma2 = shipped("gemma-2-9b");
   ASSERT_EQ(gemma2.layer_classes.size(), 2u);
@@ -244,6 +304,14 @@ TEST(ModelJson, RefusesWhatIsNotAShape) {
   EXPECT_THAT(message("tied_embeddings", 1), HasSubstr("tied_embeddings"));
   EXPECT_THAT(message("lm_head_parameters", 5), HasSubstr("cannot share"));
   EXPECT_THAT(message("extra", 5), HasSubstr("extra"));
+  const auto latent = [&good](std::int64_t rope_width, bool both) {
+    Json json = good;
+    json["layer_classes"][0]["rope_width"] = rope_width;
+    if (both) json["layer_classes"][0]["latent_width"] = 512;
+    return std::string(test::error_of([&] { model_shape_from_json(json, "plan.json"); }).what());
+  };
+  EXPECT_THAT(latent(64, false), HasSubstr("a latent_width and a rope_width"));
+  EXPECT_THAT(latent(256, true), HasSubstr("rope_width: 256 is outside [1, 255]"));
   EXPECT_THAT(message("hidden_size", 0), HasSubstr("hidden_size: 0 is outside [1, 16777216]"));
   EXPECT_THAT(message("token_embedding_parameters", -1), HasSubstr("outside [0"));
 }

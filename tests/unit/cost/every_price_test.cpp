@@ -65,7 +65,7 @@ bool has_experts(const LayerShape& layer) {
 }
 
 struct Counts {
-  std::int64_t combinations = 0, predictions = 0, uneven = 0, fitted = 0;
+  std::int64_t combinations = 0, predictions = 0, uneven = 0, copied = 0, latent = 0, fitted = 0;
 };
 
 void check(const Prediction& price, double least, const std::string& what) {
@@ -89,6 +89,7 @@ void check_combination(const Profile& profile, const KernelSet& kernels,
     return;
   }
   ++counts.combinations;
+  if (degree > model.num_kv_heads) ++counts.copied;
   const Link link = link_of(profile.device);
   const auto group = make_tensor_parallel(make_profiled(held, kernels), degree, link);
   const auto alone = make_profiled(held, kernels);
@@ -115,6 +116,10 @@ void check_combination(const Profile& profile, const KernelSet& kernels,
         EXPECT_EQ(price.outside, part.outside);
         if (has_experts(layer)) {
           EXPECT_EQ(price.seconds.provenance, Provenance::modelled) << "no experts were measured";
+        }
+        if (layer.latent_width) {
+          EXPECT_EQ(price.seconds.provenance, Provenance::modelled) << "no latents were measured";
+          ++counts.latent;
         }
         counts.fitted += price.seconds.provenance == Provenance::modelled ? 0 : 1;
         ++counts.predictions;
@@ -159,7 +164,7 @@ TEST(EveryPrice, OfShippedModelsOnProfiledDevicesUnderTensorParallelism) {
   for (const auto& profile : shipped_profiles()) {
     const KernelSet kernels = find_kernel_set(profile->kernel_set, folders());
     for (const ModelShape& model : models) {
-      for (const std::int64_t degree : {1, 2, 4, 8}) {
+      for (const std::int64_t degree : {1, 2, 4, 8, 16}) {
         check_combination(*profile, kernels, profile, model, degree, counts);
       }
     }
@@ -171,6 +176,8 @@ TEST(EveryPrice, OfShippedModelsOnProfiledDevicesUnderTensorParallelism) {
   EXPECT_GT(counts.combinations, 3000);
   EXPECT_GT(counts.fitted, 1000);
   EXPECT_GT(counts.uneven, 100);
+  EXPECT_GT(counts.latent, 1000);
+  EXPECT_GT(counts.copied, 100) << "no KV heads were held by more than one device";
 }
 
 }  // namespace

@@ -109,6 +109,14 @@ TEST(PhysicalMemory, WindowCapsTheCache) {
   EXPECT_DOUBLE_EQ(layer_kv_bytes(windowed, batch, half), 2.0 * 2 * 4096 * 1024);
 }
 
+TEST(PhysicalMemory, LatentsAreCachedOnceForAllHeads) {
+  const LayerShape layer = testing::latent_layer();
+  EXPECT_DOUBLE_EQ(layer_kv_bytes(layer, 3, 100, {}), 3 * 100 * 576 * 2);
+  MemoryQuery eight;
+  eight.kv_bitwidth = 8;
+  EXPECT_DOUBLE_EQ(layer_kv_bytes(layer, 3, 100, eight), 3 * 100 * 576);
+}
+
 TEST(PhysicalMemory, TiedEmbeddingsAreHeldOncePerDevice) {
   const ModelShape tied = opt_30b();
   const double h = 7168, table = 50272 * h * 2;

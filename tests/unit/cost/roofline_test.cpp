@@ -72,6 +72,37 @@ TEST(Roofline, BytesOfADecodeStepByHand) {
               1e-12);
 }
 
+/// Attention alone: a layer less the same layer without any.
+double attention_s(const Device& device, LayerShape layer, const LayerWork& work) {
+  layer.linears = {{"none", 1, 1}};
+  const double whole = layer_s(device, layer, 16, work);
+  layer.num_heads = 0;
+  layer.latent_width.reset();
+  layer.num_kv_heads = 0;
+  return whole - layer_s(device, layer, 16, work);
+}
+
+// DeepSeek-V3: decoding reads the latent of 576 values once for all 128 heads, and computes with
+// it; prompts make keys of 192 and values of it.
+TEST(Roofline, LatentAttentionByHand) {
+  const LayerShape layer = testing::latent_layer();
+  const LayerWork decode{Phase::decode, 8, 1, 4000};
+  EXPECT_NEAR(
+      attention_s(memory_bound(), layer, decode) / (8 * ((4000 + 2) * 576 * 2 + 2 * 128 * 192 * 2)),
+      1, 1e-9);
+  EXPECT_NEAR(attention_s(compute_bound(), layer, decode) / (8 * 2 * 128 * (2 * 512 + 64) * 4001.0),
+              1, 1e-9);
+  const double pairs = 512.0 * 513 / 2;
+  EXPECT_NEAR(attention_s(compute_bound(), layer, {Phase::prefill, 4, 512, 0}) /
+                  (4 * 4 * 128 * 192 * pairs),
+              1, 1e-9);
+  // A later chunk makes keys and values of what came before it too.
+  const double chunk = 512.0 * 4000 + pairs;
+  EXPECT_NEAR(attention_s(compute_bound(), layer, {Phase::prefill, 1, 512, 4000}) /
+                  (4 * 128 * 192 * chunk + 2.0 * 512 * 128 * 256 * 4000),
+              1, 1e-9);
+}
+
 TEST(Roofline, OnlyExpertsThatAreTouchedAreRead) {
   LayerShape layer;
   layer.linears = {{"experts.up_proj", 100, 100, 8, 2}};

@@ -43,6 +43,25 @@ TEST(Problem, AQualityFloorTakesThePriceOffOmega) {
   EXPECT_EQ(problem.theta_in_force(), 3);
 }
 
+// Four stages in a row cross a bridge, PCIe and a bridge: the slowest of them counts.
+TEST(Problem, StagesInARowCrossWhatNoBridgeJoins) {
+  const auto link_s = [](std::size_t num_devices, bool bridges) {
+    Problem problem = four_devices();
+    auto& serving = std::get<ServingProblem>(problem.given);
+    serving.cluster.devices.resize(num_devices);
+    for (ClusterDevice& slot : serving.cluster.devices) {
+      slot.device.nvlink_bytes_per_s.reset();
+      slot.device.nvlink_bridge_bytes_per_s = 100e9;
+    }
+    serving.cluster.nodes.front().nvlink_bridges = bridges;
+    const Instance instance = lower(problem);
+    return instance.link_s(instance.prefill(8), 0, 0);
+  };
+  EXPECT_LT(link_s(2, true), link_s(2, false));
+  EXPECT_EQ(link_s(4, true), link_s(4, false));
+  EXPECT_EQ(link_s(4, true), link_s(2, false));
+}
+
 TEST(Problem, AnInstanceFileHasAThetaOfItsOwn) {
   Problem problem = instance_problem();
   EXPECT_EQ(problem.theta_in_force(), 0.5);

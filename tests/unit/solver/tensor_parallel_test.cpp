@@ -67,12 +67,77 @@ TEST(Shard, RefusesUnevenHeads) {
   const ModelShape opt = testing::opt_30b();
   EXPECT_FALSE(cost::why_not_sharded(opt, 8));
   EXPECT_THAT(cost::why_not_sharded(opt, 3).value(), HasSubstr("56 heads do not divide by 3"));
+  EXPECT_EQ(cost::why_not_sharded(opt, 3).value(),
+            "56 heads do not divide by 3; degrees that do: 1, 2, 4, 7, 8, 14, 28, 56");
   ModelShape grouped = opt;
-  grouped.layer_classes.front().num_kv_heads = 2;
-  EXPECT_THAT(cost::why_not_sharded(grouped, 4).value(), HasSubstr("2 KV heads"));
+  grouped.layer_classes.front().num_kv_heads = 8;
+  EXPECT_THAT(
+      cost::why_not_sharded(grouped, 14).value(),
+      HasSubstr("8 KV heads do not divide by 14, nor 14 by 8; degrees that do: 1, 2, 4, 8, 56"));
   ModelShape odd = opt;
   odd.layer_classes.front().linears.back().in_features = 1001;
   EXPECT_THAT(cost::why_not_sharded(odd, 2).value(), HasSubstr("1001 rows of fc2"));
+}
+
+// llama-3-70b on 16: 8 KV heads, each on two devices, as vLLM and TensorRT-LLM place them.
+TEST(Shard, CopiesKvHeadsWhereThereAreMoreDevices) {
+  ModelShape whole = testing::opt_30b();  // 56 heads of 128
+  whole.num_kv_heads = 8;
+  LayerShape& layer = whole.layer_classes.front();
+  layer.num_kv_heads = 8;
+  for (LinearShape& linear : layer.linears) {
+    if (linear.name == "k_proj" || linear.name == "v_proj") linear.out_features = 8 * 128;
+  }
+  EXPECT_FALSE(cost::why_not_sharded(whole, 56));
+  const ModelShape even = shard(whole, 8), copied = shard(whole, 56);
+  EXPECT_EQ(even.num_kv_heads, 1);
+  EXPECT_EQ(copied.num_kv_heads, 1);
+  const LayerShape part = copied.layer_classes.front();
+  EXPECT_EQ(part.num_heads, 1);
+  EXPECT_EQ(part.num_kv_heads, 1);
+  for (const LinearShape& linear : part.linears) {
+    if (linear.name == "k_proj" || linear.name == "v_proj" || linear.name == "q_proj") {
+      EXPECT_EQ(linear.out_features, 128) << linear.name;
+    }
+  }
+  // The cache of a device stops shrinking, and the group holds each head seven times.
+  const Workload workload;
+  const cost::MemoryQuery query;
+  const double alone = cost::layer_kv_bytes(layer, workload, query);
+  EXPECT_DOUBLE_EQ(cost::layer_kv_bytes(part, workload, query), alone / 8);
+  EXPECT_DOUBLE_EQ(8 * cost::layer_kv_bytes(even.layer_classes.front(), workload, query), alone);
+  EXPECT_DOUBLE_EQ(56 * cost::layer_kv_bytes(part, workload, query), 7 * alone);
+  const cost::Prediction price =
+      cost::make_tensor_parallel(cost::make_roofline(testing::v100(), testing::test_kernels()), 56,
+                                 kNvlink)
+          ->layer(layer, 16, 16, {cost::Phase::decode, 4, 1, 512});
+  EXPECT_GT(price.seconds.value, 0);
+}
+
+// DeepSeek-V3: heads are cut, the latent and what makes it are on every device.
+TEST(Shard, CopiesLatents) {
+  const LayerShape whole = testing::latent_layer(), part = shard(whole, 8);
+  EXPECT_EQ(part.num_heads, 16);
+  EXPECT_EQ(part.latent_width, 512);
+  const std::vector<LinearShape> expected = {
+      {"q_a_proj", 7168, 1536},     {"q_b_proj", 1536, 16 * 192}, {"kv_a_proj", 7168, 576},
+      {"kv_b_proj", 512, 16 * 256}, {"o_proj", 16 * 128, 7168},   {"gate_proj", 7168, 2304},
+      {"up_proj", 7168, 2304},      {"down_proj", 2304, 7168}};
+  EXPECT_EQ(part.linears, expected);
+  const Workload workload;
+  const cost::MemoryQuery query;
+  EXPECT_EQ(cost::layer_kv_bytes(part, workload, query),
+            cost::layer_kv_bytes(whole, workload, query));
+}
+
+TEST(AllReduce, SaysHowItIsDone) {
+  const auto method = [](const char* kind) {
+    return cost::modelled_all_reduce(1e6, 2, {25e9, 10e-6, kind}).method;
+  };
+  EXPECT_EQ(method("nvlink"), "one-shot or two-shot");
+  EXPECT_EQ(method("pcie"), "one-shot or two-shot");
+  EXPECT_EQ(method("network"), "ring");
+  EXPECT_EQ(method(""), "ring");  // of a link of no known kind
 }
 
 TEST(AllReduce, IsARingBetweenNodes) {
@@ -156,6 +221,11 @@ TEST(Mesh, NotesWhatItLeavesOut) {
   EXPECT_EQ(choices.meshes.size(), 1u);
   EXPECT_THAT(choices.notes,
               ElementsAre(HasSubstr("3 left out: 56 heads"), HasSubstr("8 left out: no node")));
+  // A group is of one type on one node.
+  EXPECT_THAT(solver::list_meshes(testing::opt_30b(),
+                                  cluster({{testing::t4(), 0}, {testing::v100(), 0}}), {1, 2})
+                  .notes,
+              ElementsAre(HasSubstr("no node has as many devices of one type, 1 at most")));
   expect_error(ErrorCode::invalid_argument, {"56 heads do not divide by 3"},
                [&] { solver::list_meshes(testing::opt_30b(), four, {3}); });
   const Cluster three = cluster(std::vector<std::pair<Device, std::size_t>>(3, {testing::t4(), 0}));
@@ -177,6 +247,24 @@ TEST(Mesh, ListsFewerWhereThereAreTooMany) {
   EXPECT_THAT(one.notes, ElementsAre(HasSubstr("for the whole cluster")));
   EXPECT_THAT(one.meshes.back().front(), ElementsAre(4, 4));
   EXPECT_THAT(one.meshes.back().back(), ElementsAre(1));
+}
+
+TEST(Mesh, PairsOfDevicesAreThoseThatBridgesJoin) {
+  Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {testing::t4(), 0}));
+  for (ClusterDevice& slot : four.devices) slot.device.nvlink_bridge_bytes_per_s = 50e9;
+  const auto link = [&](const solver::Mesh& mesh) {
+    const auto members = solver::mesh_groups(four, mesh).front().members;
+    const Link first = solver::slowest_link(four, members.front(), members.front());
+    const Link last = solver::slowest_link(four, members.back(), members.back());
+    EXPECT_EQ(first.kind, last.kind);
+    return first;
+  };
+  EXPECT_EQ(link({{2, 2}}).kind, "pcie");
+  four.nodes.front().nvlink_bridges = true;
+  EXPECT_EQ(link({{2, 2}}).kind, "nvlink");
+  EXPECT_EQ(link({{2, 2}}).bytes_per_s, 50e9);
+  EXPECT_EQ(link({{4}}).kind, "pcie");
+  EXPECT_EQ(cost::node_link(four.devices.front().device).kind, "pcie");
 }
 
 TEST(Mesh, SlowestLinkIsBetweenAnyTwo) {

@@ -122,6 +122,23 @@ std::optional<std::vector<bool>> Config::sliding_layers(std::int64_t num_layers)
   return sliding;
 }
 
+void add_feed_forward(const LayerDesign& design, LayerShape& layer) {
+  const auto add = [&](const std::string& prefix, std::int64_t ffn, std::int64_t copies,
+                       std::int64_t active) {
+    const std::int64_t hidden = design.hidden_size;
+    if (design.gated_ffn)
+      layer.linears.push_back({prefix + "gate_proj", hidden, ffn, copies, active});
+    layer.linears.push_back({prefix + "up_proj", hidden, ffn, copies, active});
+    layer.linears.push_back({prefix + "down_proj", ffn, hidden, copies, active});
+  };
+  if (design.num_experts > 0) {
+    add("experts.", design.ffn_size, design.num_experts, design.num_active_experts);
+  } else {
+    add("", design.ffn_size, 1, 1);
+  }
+  if (design.shared_ffn_size > 0) add("shared_expert.", design.shared_ffn_size, 1, 1);
+}
+
 LayerShape make_layer(const LayerDesign& design) {
   const std::int64_t hidden = design.hidden_size;
   const std::int64_t query = design.num_heads * design.head_dim;
@@ -137,14 +154,7 @@ LayerShape make_layer(const LayerDesign& design) {
                    {"k_proj", hidden, key},
                    {"v_proj", hidden, key},
                    {"o_proj", query, hidden}};
-  const bool mixture = design.num_experts > 0;
-  const std::string prefix = mixture ? "experts." : "";
-  const std::int64_t copies = mixture ? design.num_experts : 1;
-  const std::int64_t active = mixture ? design.num_active_experts : 1;
-  if (design.gated_ffn)
-    layer.linears.push_back({prefix + "gate_proj", hidden, ffn, copies, active});
-  layer.linears.push_back({prefix + "up_proj", hidden, ffn, copies, active});
-  layer.linears.push_back({prefix + "down_proj", ffn, hidden, copies, active});
+  add_feed_forward(design, layer);
 
   layer.other_parameters = design.norm_parameters;
   if (design.qkv_bias) layer.other_parameters += query + 2 * key;

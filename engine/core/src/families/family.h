@@ -66,9 +66,13 @@ struct LayerDesign {
   bool qk_norm = false;          ///< RMS norms over the head dimension, shared by the heads
   std::int64_t num_experts = 0;  ///< 0: a dense feed-forward network without router
   std::int64_t num_active_experts = 0;
+  std::int64_t shared_ffn_size = 0;  ///< of the experts that every token visits, as one; 0: none
   std::optional<std::int64_t> attention_window;
 };
 LayerShape make_layer(const LayerDesign& design);
+/// Of make_layer all but the attention and what is FP16: appends the matrices of a feed-forward
+/// network or of experts.
+void add_feed_forward(const LayerDesign& design, LayerShape& layer);
 
 /// The sizes of `model` as the start of a design.
 LayerDesign design_of(const ModelShape& model);
@@ -105,16 +109,20 @@ LayerDesign llama_design(const ModelShape& model);
 
 // One reader per family; `model` comes with name, family and source set.
 void read_bloom(Config& config, ModelShape& model);
+void read_deepseek_v2(Config& config, ModelShape& model);
+void read_deepseek_v3(Config& config, ModelShape& model);
 void read_falcon(Config& config, ModelShape& model);
 void read_gemma2(Config& config, ModelShape& model);
 void read_gemma3(Config& config, ModelShape& model);
 void read_gpt2(Config& config, ModelShape& model);
+void read_gpt_oss(Config& config, ModelShape& model);
 void read_gptj(Config& config, ModelShape& model);
 void read_llama(Config& config, ModelShape& model);
 void read_mistral(Config& config, ModelShape& model);
 void read_mixtral(Config& config, ModelShape& model);
 void read_opt(Config& config, ModelShape& model);
 void read_qwen2(Config& config, ModelShape& model);
+void read_qwen2_moe(Config& config, ModelShape& model);
 void read_qwen3(Config& config, ModelShape& model);
 void read_qwen3_moe(Config& config, ModelShape& model);
 

@@ -1,4 +1,4 @@
-// Qwen2 and 2.5, Qwen3 dense and mixture-of-experts.
+// Qwen2 and 2.5, Qwen3, dense and mixtures of experts.
 #include <fmt/format.h>
 
 #include "family.h"
@@ -46,6 +46,31 @@ void check_layer_list(Config& config, const Json* layers, const ModelShape& mode
   }
 }
 
+void refuse_windows(Config& config) {
+  if (!config.flag("use_sliding_window", false)) return;
+  config.fail("use_sliding_window",
+              "which layers of a Qwen mixture slide differs between releases of transformers, so "
+              "only false is understood",
+              ErrorCode::unsupported);
+}
+
+// `sparse` lacks its routed experts. Every layer is sparse where decoder_sparse_step is 1 and
+// mlp_only_layers empty, which are the defaults of both classes.
+void add_sparse_layers(Config& config, const LayerDesign& dense, LayerDesign sparse,
+                       ModelShape& model) {
+  sparse.ffn_size = model.ffn_size = config.size({"moe_intermediate_size"}, kSizeRange);
+  read_experts(config, {"num_experts", "num_local_experts"}, sparse);
+  const std::int64_t step = config.size({"decoder_sparse_step"}, kLayersRange, 1);
+  const Json* mlp_only = config.find("mlp_only_layers");
+  check_layer_list(config, mlp_only, model);
+  const LayerShape dense_layer = make_layer(dense);
+  const LayerShape sparse_layer = make_layer(sparse);
+  for (std::int64_t i = 0; i < model.num_layers; ++i) {
+    const bool is_sparse = (i + 1) % step == 0 && !listed(mlp_only, i);
+    add_layer(model, is_sparse ? sparse_layer : dense_layer);
+  }
+}
+
 }  // namespace
 
 // Qwen2Config defaults: 32 key-value heads, 32768 positions, untied. Biases are not an option:
@@ -68,33 +93,30 @@ void read_qwen3(Config& config, ModelShape& model) {
   add_windowed_layers(config, design, model);
 }
 
+// Qwen2MoeConfig defaults: 16 key-value heads, 32768 positions, untied, every layer sparse, an
+// expert of its own width that every token visits, with a gate of one output. Biases as in Qwen2.
+void read_qwen2_moe(Config& config, ModelShape& model) {
+  refuse_windows(config);
+  read_llama_sizes(config, {.max_context_tokens = 32768, .num_kv_heads = 16, .head_dim = {}},
+                   model);
+  LayerDesign dense = llama_design(model);
+  dense.qkv_bias = config.flag("qkv_bias", true);
+  LayerDesign sparse = dense;
+  sparse.shared_ffn_size = config.size({"shared_expert_intermediate_size"}, kSizeRange);
+  sparse.norm_parameters += model.hidden_size;  // the gate of that expert
+  add_sparse_layers(config, dense, sparse, model);
+}
+
 // Qwen3MoeConfig defaults: 4 key-value heads, 32768 positions, untied, no biases, every layer
-// sparse (decoder_sparse_step 1, mlp_only_layers empty). Its attention falls back to
+// sparse. Its attention falls back to
 // hidden_size / num_heads where head_dim is absent.
 void read_qwen3_moe(Config& config, ModelShape& model) {
-  if (config.flag("use_sliding_window", false)) {
-    config.fail("use_sliding_window",
-                "which layers of qwen3_moe slide differs between releases of transformers, so "
-                "only false is understood",
-                ErrorCode::unsupported);
-  }
+  refuse_windows(config);
   read_llama_sizes(config, {.max_context_tokens = 32768, .num_kv_heads = 4, .head_dim = {}}, model);
   LayerDesign dense = llama_design(model);
   dense.qk_norm = true;
   dense.qkv_bias = dense.output_bias = config.flag("attention_bias", false);
-  LayerDesign sparse = dense;
-  sparse.ffn_size = model.ffn_size = config.size({"moe_intermediate_size"}, kSizeRange);
-  read_experts(config, {"num_experts", "num_local_experts"}, sparse);
-
-  const std::int64_t step = config.size({"decoder_sparse_step"}, kLayersRange, 1);
-  const Json* mlp_only = config.find("mlp_only_layers");
-  check_layer_list(config, mlp_only, model);
-  const LayerShape dense_layer = make_layer(dense);
-  const LayerShape sparse_layer = make_layer(sparse);
-  for (std::int64_t i = 0; i < model.num_layers; ++i) {
-    const bool is_sparse = (i + 1) % step == 0 && !listed(mlp_only, i);
-    add_layer(model, is_sparse ? sparse_layer : dense_layer);
-  }
+  add_sparse_layers(config, dense, dense, model);
 }
 
 }  // namespace tessera::hf

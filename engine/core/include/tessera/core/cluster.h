@@ -18,6 +18,9 @@ struct Node {
   std::optional<double>
       nvlink_bytes_per_s;  ///< overrides the devices' own; one direction, between any two
   bool nvlink = true;  ///< false: devices of this node talk over PCIe although they could do better
+  /// Cards that take NVLink bridges are joined in pairs: the first and second of a type, the third
+  /// and fourth, ...; a pair talks to the others over PCIe.
+  bool nvlink_bridges = false;
 };
 
 /// A way from one device to another.
@@ -42,9 +45,12 @@ struct Cluster {
   double intra_node_latency_s = 10e-6;
   std::string source;
 
-  /// Link between devices by index; symmetric. NVLink needs it on both ends, else PCIe (the slower
-  /// of the two).
+  /// Link between devices by index; symmetric. NVLink needs it on both ends, or a bridge between
+  /// the two, else PCIe (the slower of the two).
   Link link(std::size_t from, std::size_t to) const;
+
+  /// Whether an NVLink bridge joins two devices.
+  bool bridged(std::size_t from, std::size_t to) const;
 };
 
 template <>
@@ -75,7 +81,11 @@ struct Fields<Node> {
       field<&Node::nvlink>({.name = "nvlink",
                             .doc = "false: devices talk over PCIe although they have NVLink",
                             .in_file = InFile::defaulted,
-                            .in_scripts = false})};
+                            .in_scripts = false}),
+      field<&Node::nvlink_bridges>({.name = "nvlink_bridges",
+                                    .doc = "true: bridges join the cards that take them in pairs",
+                                    .in_file = InFile::when_set,
+                                    .in_scripts = false})};
   static void check(const Node& node, const FieldPath& path);
 };
 
@@ -128,14 +138,19 @@ Json to_json(const Cluster& cluster);
 /// - a device entry is `["T4-16G", 3]`, `["T4-16G"]`, `"T4-16G"`, or has an object with the fields
 ///   of a Device in place of the name; names are looked up in `folders`;
 /// - a node may have host_memory_gib | host_memory_bytes, disk_bytes_per_s, nvlink (true or false),
-///   nvlink_gbps | nvlink_bytes_per_s;
+///   nvlink_gbps | nvlink_bytes_per_s, nvlink_bridges (true or false);
 /// - the cluster may have link_gbps | network_bytes_per_s (the network), network_latency_s,
 ///   intra_node_latency_s, source, and nvlink_gbps: the rate of NVLink on every node whose devices
 ///   all have it and that does not say otherwise.
 Cluster cluster_from_json(const Json& json, const std::string& path, const DataFolders& folders);
 
-/// "3xT4-16G+1xV100-32G": each term is a node of its own; an optional "@100Gbps" sets the network.
-/// @throws Error{invalid_argument | out_of_range | not_found} naming the term.
+/// Has every node with two alike cards that take NVLink bridges join them in pairs. `where` is the
+/// option or file for the message. @throws Error{invalid_argument} where no node has such cards.
+void join_by_bridges(Cluster& cluster, const std::string& where);
+
+/// "3xT4-16G+1xV100-32G": each term is a node of its own. "(2xRTX-3090+1xRTX-4090)" is one node,
+/// "2x(4xA100-40G)" two alike. After them "@100Gbps" sets the network, "@bridges" joins cards by
+/// NVLink bridges. @throws Error{invalid_argument | out_of_range | not_found} naming the term.
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 
 /// The device called `name`, as DataFolders::find matches it; "3090" also means "RTX-3090". `where`
@@ -143,8 +158,8 @@ Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 Device find_device(const std::string& name, const DataFolders& folders,
                    const std::string& where = {});
 
-/// The cluster file called `name`, matched in the same way; a name that starts like "3x" is read by
-/// cluster_from_text where there is no such file.
+/// The cluster file called `name`, matched in the same way; a name that starts like "3x" or with
+/// "(" is read by cluster_from_text where there is no such file.
 Cluster find_cluster(const std::string& name, const DataFolders& folders,
                      const std::string& where = {});
 

@@ -35,8 +35,10 @@ struct Device {
       flop_per_s;  ///< dense peak by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
   double compute_capability = kDefaultComputeCapability;  ///< 7.5
   double pcie_bytes_per_s = kDefaultPcieBytesPerS;        ///< one direction
-  std::optional<double> nvlink_bytes_per_s;  ///< one direction, to one peer; absent: none
-  std::optional<double> price_usd_per_h;     ///< public list price
+  std::optional<double> nvlink_bytes_per_s;  ///< one direction, to any peer; absent: none
+  /// One direction, between two cards that a bridge joins, which a node has only where it says so.
+  std::optional<double> nvlink_bridge_bytes_per_s;
+  std::optional<double> price_usd_per_h;  ///< public list price
   std::string price_source;
   std::string source;
 };
@@ -89,6 +91,13 @@ struct Fields<Device> {
                                           .min = 1e6,
                                           .max = kMaxBytesPerS,
                                           .in_file = InFile::when_set}),
+      field<&Device::nvlink_bridge_bytes_per_s>(
+          {.name = "nvlink_bridge_bytes_per_s",
+           .doc = "NVLink bandwidth between two cards joined by a bridge, one direction",
+           .unit = "bytes/s",
+           .min = 1e6,
+           .max = kMaxBytesPerS,
+           .in_file = InFile::when_set}),
       field<&Device::price_usd_per_h>({.name = "price_usd_per_h",
                                        .doc = "List price",
                                        .unit = "USD/h",

@@ -54,6 +54,10 @@ struct LayerShape {
   std::int64_t other_parameters = 0;  ///< norms, biases, router: never quantised
   std::optional<std::int64_t>
       attention_window;  ///< tokens seen by sliding-window attention; absent: all
+  /// Multi-head latent attention (DeepSeek-V2, section 2.1): the cache keeps, per token and for all
+  /// heads together, a vector of latent_width and a rotary key of rope_width, the last part of
+  /// head_dim. Absent: keys and values of every KV head.
+  std::optional<std::int64_t> latent_width, rope_width;
 
   std::int64_t linear_parameters() const;         ///< all experts
   std::int64_t active_linear_parameters() const;  ///< per token
@@ -61,6 +65,9 @@ struct LayerShape {
 
   friend bool operator==(const LayerShape&, const LayerShape&) = default;
 };
+
+/// Values per token that one layer keeps in its cache.
+std::int64_t kv_values_per_token(const LayerShape& layer);
 
 /// Bytes of the keys and values that one layer keeps of `tokens` of each of `sequences`.
 double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens, double kv_bitwidth);
@@ -194,7 +201,17 @@ struct Fields<LayerShape> {
                                             .unit = "tokens",
                                             .min = kTokensRange.low,
                                             .max = kTokensRange.high,
-                                            .in_file = InFile::when_set})};
+                                            .in_file = InFile::when_set}),
+      field<&LayerShape::latent_width>({.name = "latent_width",
+                                        .doc = "Cached for all heads by latent attention",
+                                        .min = kHeadDimRange.low,
+                                        .max = kHeadDimRange.high,
+                                        .in_file = InFile::when_set}),
+      field<&LayerShape::rope_width>({.name = "rope_width",
+                                      .doc = "Rotary key beside it, part of head_dim",
+                                      .min = kHeadDimRange.low,
+                                      .max = kHeadDimRange.high,
+                                      .in_file = InFile::when_set})};
   static void check(const LayerShape& layer, const FieldPath& path);
 };
 
@@ -274,8 +291,8 @@ struct Fields<ModelSpec> {
 ModelShape model_from_spec(const ModelSpec& spec);
 
 /// Reads a Hugging Face `config.json`.
-/// @throws Error{unsupported} naming the architecture for families that are not understood (MLA,
-/// state-space, encoder-decoder, ...),
+/// @throws Error{unsupported} naming the architecture for families that are not understood
+/// (state-space, encoder-decoder, ...),
 ///         Error{invalid_argument} for missing or inconsistent fields. Nothing is guessed.
 ModelShape model_from_hf_config(const Json& config, const std::string& name,
                                 const std::string& path);

@@ -15,9 +15,13 @@ namespace tessera::cost {
 /// Tensor parallelism after Megatron-LM (Shoeybi et al., 2019, section 3): each of `degree` equal
 /// devices holds 1 / degree of the heads, the KV heads and the FFN's columns, and of the rows of
 /// token embedding and LM head. Norms, biases, routers and position embeddings are on every one.
+/// Where the degree is a multiple of the KV heads every device holds one of them, and
+/// degree / num_kv_heads devices the same one, with its cache and its columns of k and v, as vLLM
+/// and TensorRT-LLM do. Latents of latent attention, and the matrices that
+/// make them, are on every one.
 
-/// Why a model cannot be cut over `degree` devices ("40 heads do not divide by 3"); absent where it
-/// can. The vocabulary is padded, so it always can.
+/// Why a model cannot be cut over `degree` devices ("40 heads do not divide by 3; degrees that do:
+/// 1, 2, 4"); absent where it can. The vocabulary is padded, so it always can.
 std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t degree);
 
 /// What one of `degree` devices holds of a layer: q, k, v, gate and up projections by columns,
@@ -40,7 +44,8 @@ double all_reduce_s(double bytes, std::int64_t degree, const Link& link);
 /// The same, said as what it is.
 Prediction modelled_all_reduce(double bytes, std::int64_t degree, const Link& link);
 
-/// The best link that devices of its kind have within a node, over which its sums are measured.
+/// The best link that devices of its kind have within a node, over which its sums are measured:
+/// NVLink between any two, else PCIe. A bridge joins two cards at most, so it does not count.
 Link node_link(const Device& device);
 
 /// `degree` equal devices as one, `member` being the model of each. A decoder layer sums its hidden
