@@ -7,11 +7,16 @@
 #include <utility>
 
 #include "additive.h"
+#include "attention_correction.h"
+#include "correction.h"
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
 
 namespace tessera::cost::models {
 namespace {
+
+constexpr double kMostCorrection = 2.5;  // logarithm: a factor of 12
+constexpr std::size_t kMostSurfaces = 1024;
 
 double prefill_s(const AttentionDevice& device, const AttentionVariant& variant,
                  const OpQuery& query) {
@@ -29,11 +34,18 @@ double decode_s(const AttentionDevice& device, const AttentionVariant& variant,
   return std::min(per_head, by_group);
 }
 
+void add_correction(const AttentionVariant& variant, Json& json) {
+  if (variant.correction.size() > 0) {
+    json["correction_permille"] = write_correction(variant.correction);
+  }
+}
+
 Json to_json(Phase phase, const AttentionVariant& variant) {
   Json json = {{"head_dim", variant.head_dim}, {"windowed", variant.windowed}};
   if (phase == Phase::prefill) {
     json["tile_tokens"] = variant.tile;
     json["prefill"] = models::to_json(prefill_terms(), variant.prefill);
+    add_correction(variant, json);
     return json;
   }
   json["tile_tokens"] = variant.grouped.tile_tokens;
@@ -41,6 +53,7 @@ Json to_json(Phase phase, const AttentionVariant& variant) {
   json["min_blocks"] = variant.grouped.min_blocks;
   json["per_head"] = models::to_json(per_head_terms(), variant.per_head);
   json["grouped"] = models::to_json(grouped_terms(), variant.by_group);
+  add_correction(variant, json);
   return json;
 }
 
@@ -62,8 +75,47 @@ AttentionVariant read_variant(const Json& json, const std::string& path, Phase p
     variant.by_group =
         coefficients_from_json(grouped_terms(), fields.at("grouped"), fields.path_of("grouped"));
   }
+  if (fields.has("correction_permille")) {
+    variant.correction =
+        read_correction(fields.text("correction_permille"), num_attention_features(phase),
+                        fields.path_of("correction_permille"));
+  }
   fields.finish();
   return variant;
+}
+
+// The largest surface below and the smallest above that never fall along either axis, and the mean
+// of the two.
+void make_monotone(std::vector<double>& values, std::size_t rows, std::size_t columns) {
+  std::vector<double> above = values, below = values;
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      double& value = above[i * columns + j];
+      if (i > 0) value = std::max(value, above[(i - 1) * columns + j]);
+      if (j > 0) value = std::max(value, above[i * columns + j - 1]);
+    }
+  }
+  for (std::size_t i = rows; i-- > 0;) {
+    for (std::size_t j = columns; j-- > 0;) {
+      double& value = below[i * columns + j];
+      if (i + 1 < rows) value = std::min(value, below[(i + 1) * columns + j]);
+      if (j + 1 < columns) value = std::min(value, below[i * columns + j + 1]);
+    }
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = (above[i] + below[i]) / 2;
+}
+
+/// Where a value lies between two knots, in the logarithm.
+struct Between {
+  std::size_t index = 0;
+  double upper = 0;
+};
+Between between(double value, const std::vector<double>& knots) {
+  const double inside = std::clamp(value, knots.front(), knots.back());
+  const auto above = std::upper_bound(knots.begin(), knots.end(), inside);
+  const auto last = static_cast<std::ptrdiff_t>(knots.size()) - 2;
+  const auto i = static_cast<std::size_t>(std::min(above - knots.begin() - 1, last));
+  return {i, std::log(inside / knots[i]) / std::log(knots[i + 1] / knots[i])};
 }
 
 }  // namespace
@@ -81,9 +133,75 @@ AttentionOperator::AttentionOperator(const Device& device, std::string dtype, Ph
       device_(attention_device(device, dtype_)),
       variants_(std::move(variants)) {}
 
+AttentionOperator::Surface AttentionOperator::make_surface(const AttentionVariant& variant,
+                                                           const OpQuery& query) const {
+  Surface result;
+  std::vector<Feature> features;
+  for (const double batch_size : batch_knots()) {
+    for (const double length : length_knots()) {
+      const OpQuery at = at_length(query, batch_size, length);
+      attention_features(at, features);
+      const double factor =
+          std::clamp(dot(features, variant.correction), -kMostCorrection, kMostCorrection);
+      result.push_back(std::log(attention_s(device_, phase_, variant, at)) + factor);
+    }
+  }
+  make_monotone(result, batch_knots().size(), length_knots().size());
+  return result;
+}
+
+const AttentionOperator::Surface& AttentionOperator::surface(const AttentionVariant& variant,
+                                                             const OpQuery& query) const {
+  const std::array<double, 4> key{query.num_heads, query.num_kv_heads, query.head_dim,
+                                  query.window};
+  const auto it = surfaces_.find(key);
+  if (it != surfaces_.end()) return it->second;
+  if (surfaces_.size() >= kMostSurfaces) surfaces_.clear();
+  return surfaces_.emplace(key, make_surface(variant, query)).first->second;
+}
+
+double AttentionOperator::corrected_s(const AttentionVariant& variant, const OpQuery& query) const {
+  OpQuery sized = query;  // surfaces are of whole decode steps and of prompts from their start
+  sized.phase = phase_;
+  if (phase_ == Phase::decode) {
+    sized.tokens = 1;
+    sized.context_tokens = query.context_tokens + query.tokens - 1;
+  }
+  const double length = length_of(sized);
+  const Between row = between(sized.batch_size, batch_knots());
+  const Between column = between(length, length_knots());
+  const std::size_t width = length_knots().size();
+  double log_s = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const Surface& at = surface(variant, sized);
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (std::size_t j = 0; j < 2; ++j) {
+        log_s += (i == 0 ? 1 - row.upper : row.upper) * (j == 0 ? 1 - column.upper : column.upper) *
+                 at[(row.index + i) * width + column.index + j];
+      }
+    }
+  }
+  const auto terms_s = [&](const OpQuery& of) { return attention_s(device_, phase_, variant, of); };
+  double seconds = std::exp(log_s);
+  const double batch_size =
+      std::clamp(sized.batch_size, batch_knots().front(), batch_knots().back());
+  const double inside = std::clamp(length, length_knots().front(), length_knots().back());
+  if (batch_size < sized.batch_size || inside < length) {
+    seconds *= std::max(1.0, terms_s(at_length(sized, sized.batch_size, length)) /
+                                 terms_s(at_length(sized, batch_size, inside)));
+  }
+  if (phase_ == Phase::prefill && query.context_tokens > 0) {
+    seconds += std::max(0.0, terms_s(sized) - terms_s(at_length(sized, sized.batch_size, length)));
+  }
+  return seconds;
+}
+
 double AttentionOperator::seconds(const OpQuery& query) const {
   check_query(query);
-  return attention_s(device_, phase_, variant_for(query), query);
+  const AttentionVariant& variant = variant_for(query);
+  return variant.correction.size() > 0 ? corrected_s(variant, query)
+                                       : attention_s(device_, phase_, variant, query);
 }
 
 Json AttentionOperator::coefficients() const {

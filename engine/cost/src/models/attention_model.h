@@ -1,7 +1,10 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <array>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,12 +21,17 @@ struct AttentionVariant {
   double tile = 128;     ///< prefill
   GroupedShape grouped;  ///< decode
   Eigen::VectorXd prefill, per_head, by_group;
+  Eigen::VectorXd correction;  ///< [num_attention_features(phase)] of what the terms leave over, or
+                               ///< empty: nothing
 };
 
 double attention_s(const AttentionDevice& device, Phase phase, const AttentionVariant& variant,
                    const OpQuery& query);
 
-/// Attention of one phase and dtype on one device.
+/// Attention of one phase and dtype on one device: the terms of its kernels, times a correction
+/// that is made non-decreasing in batch size and length over their knots, and between knots runs
+/// straight in the logarithms. Beyond the knots, and in the context before a prompt, the terms
+/// alone say how time grows. Safe to ask from several threads.
 class AttentionOperator final : public OpModel {
  public:
   AttentionOperator(const Device& device, std::string dtype, Phase phase,
@@ -40,10 +48,19 @@ class AttentionOperator final : public OpModel {
   const std::vector<AttentionVariant>& variants() const { return variants_; }
 
  private:
+  /// Logarithms of seconds at the knots: [batch size][length].
+  using Surface = std::vector<double>;
+  const Surface& surface(const AttentionVariant& variant, const OpQuery& query) const;
+  Surface make_surface(const AttentionVariant& variant, const OpQuery& query) const;
+  double corrected_s(const AttentionVariant& variant, const OpQuery& query) const;
+
   std::string dtype_;
   Phase phase_;
   AttentionDevice device_;
   std::vector<AttentionVariant> variants_;
+  mutable std::mutex mutex_;
+  /// By query heads, key and value heads, head size and window: a planner asks for few.
+  mutable std::map<std::array<double, 4>, Surface> surfaces_;
 };
 
 /// Back from `coefficients()`. Strict. @throws Error naming the path.

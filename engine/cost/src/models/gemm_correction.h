@@ -1,27 +1,20 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <vector>
 
 #include "gemm_tiles.h"
+#include "hats.h"
 
 namespace tessera::cost::models {
 
 /// Values of m at which a measured curve bends, and between which it follows the tiles.
 const std::vector<double>& gemm_knots();
 
-/// One nonzero of a row of the design matrix.
-struct GemmFeature {
-  int index = 0;
-  double value = 0;
-};
-
 /// What the tiles leave over, as smooth shapes: the logarithm of a factor that is linear in these.
 /// Hats (piecewise linear, 1 at one knot and 0 at the others) of log2 m, of each two of log2 m, n
 /// and k, and of all three, and the loss in the last wave of five tiles. Constant outside the
-/// outermost knots, so that beyond the measured range the tiles alone say how time grows. Cleared
-/// and filled; indices ascend within each group only.
-void gemm_features(const GemmShape& shape, double num_sms, std::vector<GemmFeature>& out);
+/// outermost knots, so that beyond the measured range the tiles alone say how time grows.
+void gemm_features(const GemmShape& shape, double num_sms, std::vector<Feature>& out);
 int num_gemm_features();
 
 /// The knots of m, n and k together, and the feature that is 1 at the first of them and 0 at the
@@ -31,8 +24,5 @@ struct GemmGrid {
   std::vector<GemmShape> shapes;
 };
 const GemmGrid& gemm_grid();
-
-/// Adds up value times coefficient.
-double dot(const std::vector<GemmFeature>& features, const Eigen::VectorXd& coefficients);
 
 }  // namespace tessera::cost::models

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "correction.h"
 #include "tessera/core/error.h"
 #include "tessera/core/rng.h"
 
@@ -20,9 +21,7 @@ constexpr std::size_t kTilePoints = 1500;  // enough for 26 parameters; the rest
 constexpr int kTileSteps = 20;
 constexpr double kTileScale = 0.1;       // errors beyond this count linearly
 constexpr double kTilePrecision = 0.09;  // of the prior, per squared logarithm
-constexpr int kRidgeSteps = 6;
-constexpr double kRidgeScale = 0.12;
-constexpr double kRidgePrecision = 0.2;
+constexpr int kKrigingSteps = 6;
 // Of a form taken from another GPU, chosen on both directions of the two that were measured, four
 // dtypes and a dozen draws of 20 points, one setting for all.
 constexpr double kDonorShare = 0.25;  // of its correction: most of it is its own choice of kernel
@@ -131,66 +130,19 @@ GemmTiles TileFit::solve() const {
   return at(moves);
 }
 
-using Rows = std::vector<std::vector<GemmFeature>>;
-
-// Weighted ridge regression by the normal equations, for more rows than features.
-VectorXd ridge_by_features(const Rows& rows, const VectorXd& target, const VectorXd& weights) {
-  const Index count = num_gemm_features();
-  MatrixXd normal = MatrixXd::Zero(count, count);
-  VectorXd right = VectorXd::Zero(count);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto at = static_cast<Index>(i);
-    for (const GemmFeature& a : rows[i]) {
-      right[a.index] += weights[at] * a.value * target[at];
-      for (const GemmFeature& b : rows[i]) {
-        if (b.index <= a.index) normal(a.index, b.index) += weights[at] * a.value * b.value;
-      }
-    }
-  }
-  normal.diagonal().array() += kRidgePrecision;
-  return normal.selfadjointView<Eigen::Lower>().llt().solve(right);
-}
-
-// The same by one unknown for each row, for few rows.
-VectorXd ridge_by_rows(const Rows& rows, const VectorXd& target, const VectorXd& weights) {
-  const auto num_rows = static_cast<Index>(rows.size());
-  MatrixXd design = MatrixXd::Zero(num_rows, num_gemm_features());
-  for (Index i = 0; i < num_rows; ++i) {
-    for (const GemmFeature& a : rows[static_cast<std::size_t>(i)]) design(i, a.index) += a.value;
-  }
-  MatrixXd kernel = design * design.transpose() / kRidgePrecision;
-  kernel.diagonal() += weights.cwiseInverse();
-  return design.transpose() * kernel.llt().solve(target) / kRidgePrecision;
-}
-
 double log_s(const GemmTiles& tiles, const GemmShape& shape) {
   return std::log(tiles.seconds(shape));
 }
 
-// Each error beyond the scale counts by its size, not its square.
-void reweigh(const VectorXd& errors, VectorXd& weights) {
-  weights = kRidgeScale / errors.array().abs().max(kRidgeScale);
-}
-
-// Coefficients that take away what `tiles` leave over: least absolute error by reweighting.
-VectorXd fit_correction(const Points& points, const GemmTiles& tiles) {
-  Rows rows(points.size());
-  VectorXd target(static_cast<Index>(points.size())), errors(target.size());
+// Coefficients that take away what `tiles` leave over.
+VectorXd correction_of(const Points& points, const GemmTiles& tiles) {
+  FeatureRows rows(points.size());
+  VectorXd target(static_cast<Index>(points.size()));
   for (std::size_t i = 0; i < points.size(); ++i) {
     gemm_features(points.shapes[i], tiles.rates().num_sms, rows[i]);
     target[static_cast<Index>(i)] = points.log_s[i] - log_s(tiles, points.shapes[i]);
   }
-  const bool few = target.size() < num_gemm_features();
-  VectorXd weights = VectorXd::Ones(target.size()), found;
-  for (int step = 0; step < kRidgeSteps; ++step) {
-    found = few ? ridge_by_rows(rows, target, weights) : ridge_by_features(rows, target, weights);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto at = static_cast<Index>(i);
-      errors[at] = target[at] - dot(rows[i], found);
-    }
-    reweigh(errors, weights);
-  }
-  return found;
+  return fit_correction(rows, target, num_gemm_features());
 }
 
 // Covariance of a smooth function of log m, n and k at two shapes.
@@ -215,9 +167,9 @@ VectorXd smooth_correction(const Points& all, const GemmTiles& tiles) {
     }
   }
   VectorXd weights = VectorXd::Ones(count), shares;
-  for (int step = 0; step < kRidgeSteps; ++step) {
+  for (int step = 0; step < kKrigingSteps; ++step) {
     MatrixXd total = between;
-    total.diagonal() += kRidgeScale * kRidgeScale * weights.cwiseInverse();
+    total.diagonal() += kCorrectionScale * kCorrectionScale * weights.cwiseInverse();
     shares = total.llt().solve(target);
     reweigh(target - between * shares, weights);
   }
@@ -243,9 +195,8 @@ std::unique_ptr<GemmOperator> rounded_model(const std::string& dtype, const Gemm
                                             const VectorXd& correction) {
   GemmTiles::Vector values = tiles.values();
   for (double& value : values) value = rounded(value, 4);
-  VectorXd kept = correction;
-  for (double& value : kept) value = std::clamp(std::round(value * 1e3), -8e3, 8e3) / 1e3;
-  return std::make_unique<GemmOperator>(dtype, GemmTiles(tiles.rates(), values), kept);
+  return std::make_unique<GemmOperator>(dtype, GemmTiles(tiles.rates(), values),
+                                        rounded_correction(correction));
 }
 
 }  // namespace
@@ -263,7 +214,7 @@ std::unique_ptr<GemmOperator> fit_gemm(const Device& device, const std::vector<S
                          MatrixXd::Identity(kCount, kCount),
                          VectorXd::Constant(kCount, kTilePrecision)};
   const GemmTiles tiles = tile_fit.solve();
-  return rounded_model(dtype, tiles, fit_correction(points, tiles));
+  return rounded_model(dtype, tiles, correction_of(points, tiles));
 }
 
 std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector<Sample>& samples,
@@ -274,7 +225,7 @@ std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector
     return rounded_model(donor.dtype(), GemmTiles(rates, donor.tiles().values()), believed);
   }
   Points points = points_of(samples);
-  std::vector<GemmFeature> features;
+  std::vector<Feature> features;
   for (std::size_t i = 0; i < points.size(); ++i) {
     gemm_features(points.shapes[i], rates.num_sms, features);
     points.log_s[i] -= dot(features, believed);

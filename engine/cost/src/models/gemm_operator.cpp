@@ -1,13 +1,10 @@
 #include "gemm_operator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <memory>
-#include <sstream>
 
+#include "correction.h"
 #include "gemm_fit.h"
 #include "models.h"
 #include "tessera/core/error.h"
@@ -17,8 +14,6 @@ namespace tessera::cost::models {
 namespace {
 
 constexpr double kMostCorrection = 2.5;  // logarithm: a factor of 12
-constexpr double kPermille = 1000;
-constexpr std::int64_t kMostPermille = 8000;
 constexpr std::size_t kMostCurves = 4096;
 
 // The non-decreasing values nearest to `values` in least squares (pool adjacent violators).
@@ -44,32 +39,6 @@ std::vector<double> isotonic(const std::vector<double>& values) {
   return result;
 }
 
-// Whole thousandths in one text: an array would take a line of the file for each.
-std::string write_correction(const Eigen::VectorXd& correction) {
-  std::string text;
-  for (const double value : correction) {
-    text += fmt::format("{}{}", text.empty() ? "" : " ", std::lround(value * kPermille));
-  }
-  return text;
-}
-
-Eigen::VectorXd read_correction(const std::string& text, const std::string& path) {
-  std::istringstream in(text);
-  std::vector<double> values;
-  for (std::int64_t value = 0; in >> value;) {
-    if (std::abs(value) > kMostPermille) break;
-    values.push_back(static_cast<double>(value) / kPermille);
-  }
-  if (!in.eof() || static_cast<int>(values.size()) != num_gemm_features()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} whole numbers within +-{} belong here, separated by spaces; "
-                            "the first {} are such",
-                            path, num_gemm_features(), kMostPermille, values.size()),
-                "correction_permille");
-  }
-  return Eigen::Map<const Eigen::VectorXd>(values.data(), static_cast<Eigen::Index>(values.size()));
-}
-
 std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
                               const std::string& path) {
   JsonFields fields(coefficients, path);
@@ -77,7 +46,8 @@ std::unique_ptr<OpModel> read(const Device& device, const Json& coefficients,
   GemmTiles tiles =
       gemm_tiles_from_json(gemm_rates(device, dtype), fields.at("tiles"), fields.path_of("tiles"));
   Eigen::VectorXd correction =
-      read_correction(fields.text("correction_permille"), fields.path_of("correction_permille"));
+      read_correction(fields.text("correction_permille"), num_gemm_features(),
+                      fields.path_of("correction_permille"));
   fields.finish();
   return std::make_unique<GemmOperator>(std::move(dtype), std::move(tiles), std::move(correction));
 }
@@ -101,7 +71,7 @@ GemmOperator::GemmOperator(std::string dtype, GemmTiles tiles, Eigen::VectorXd c
 
 GemmOperator::Curve GemmOperator::make_curve(double n, double k) const {
   Curve result;
-  std::vector<GemmFeature> features;
+  std::vector<Feature> features;
   for (const double m : gemm_knots()) {
     const GemmShape shape{m, n, k};
     gemm_features(shape, tiles_.rates().num_sms, features);
