@@ -107,7 +107,9 @@ int bindings(lua_State* L) {
   }
   lua_newtable(L);
   int n = 0;
-  for (const solver::Binding& binding : solver::find_bindings(instance, candidate)) {
+  std::vector<solver::Binding> found = solver::find_bindings(instance, candidate);
+  if (auto host = solver::host_binding(plan)) found.push_back(*std::move(host));
+  for (const solver::Binding& binding : found) {
     lua_newtable(L);
     lua_kit::push_text(L, binding.kind);
     lua_setfield(L, -2, "kind");
@@ -118,9 +120,9 @@ int bindings(lua_State* L) {
       lua_kit::push_text(L, binding.phase);
       lua_setfield(L, -2, "phase");
       lua_kit::set_number(L, "seconds", binding.seconds);
-    } else {
-      lua_kit::set_number(L, "used_ratio", binding.used_ratio);
     }
+    if (binding.phase.empty() || binding.kind == "host")
+      lua_kit::set_number(L, "used_ratio", binding.used_ratio);
     if (binding.kind == "memory") lua_kit::set_number(L, "left_bytes", binding.left_bytes);
     lua_rawseti(L, -2, ++n);
   }

@@ -88,9 +88,9 @@ std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
   lua_kit::list_length(L, list, path, "give a list of profiles, as { profile }");
   lua_kit::for_each_item(L, list, path, [&](std::size_t, const std::string& where) {
     auto profile = cost_lua::profile_argument(L, lua_gettop(L), where)->profile;
-    if (profile->kernel_set != serving.kernel_set.name) {
+    if (profile->kernel_set != serving.kernel_set.profile_set()) {
       refuse(where, "of kernel set {}, the problem has {}", profile->kernel_set,
-             serving.kernel_set.name);
+             serving.kernel_set.profile_set());
     }
     if (!is_on(serving, profile->device)) {
       refuse(where, "the cluster has no {}", profile->device.name);
@@ -120,7 +120,7 @@ void read_profiles(lua_State* L, const lua_kit::Options& options, solver::Servin
   } else {
     for (const auto& profile : serving.profiles) {
       const bool made_here = profile->path.empty();
-      if (made_here && profile->kernel_set == serving.kernel_set.name &&
+      if (made_here && profile->kernel_set == serving.kernel_set.profile_set() &&
           is_on(serving, profile->device)) {
         chosen.push_back(profile);
       }

@@ -179,6 +179,7 @@ SimulatedRun run_replicas(const ReplicatedPlan& plan, bool full) {
     all.run.ttft_s += share * part.run.ttft_s;
     all.run.tpot_s += share * part.run.tpot_s;
     all.run.decode_round_s += share * part.run.decode_round_s;
+    all.run.host_s += part.run.host_s;
   }
   all.run.decode_s = all.run.total_s - all.run.prefill_s;
   all.run.throughput_tok_s =
@@ -330,6 +331,10 @@ const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
                   [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.tpot_s); }},
                  {"decode_round_s", "number", "Mean period between token rounds (s)",
                   [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.decode_round_s); }},
+                 {"host_s", "number",
+                  "Time of the host, in the first stage's busy_s: scheduling, inputs, sampling; 0 "
+                  "where the kernel set has none (s)",
+                  [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.host_s); }},
                  {"throughput_tok_s", "number", "Output tokens over total_s (tok/s)",
                   [](lua_State* L, const R& r) { lua_pushnumber(L, r.run.throughput_tok_s); }},
                  {"num_batches", "integer", "Batches, one after another",

@@ -106,8 +106,10 @@ class StageBuilder {
     const bool head_here =
         serving_.memory == cost::MemoryPreset::llm_pq ? is_first(place_) : is_last(place_);
     if (is_first(place_)) {
-      stage.prefill_end_s += latency_->embedding_s(serving_.model, sizes_.block * sizes_.prompt);
-      stage.decode_end_s += latency_->embedding_s(serving_.model, sizes_.block);
+      const double host = serving_.kernel_set.host_s(sizes_.block);
+      stage.prefill_end_s +=
+          host + latency_->embedding_s(serving_.model, sizes_.block * sizes_.prompt);
+      stage.decode_end_s += host + latency_->embedding_s(serving_.model, sizes_.block);
     }
     if (head_here) {
       const double head = latency_->lm_head_s(serving_.model, sizes_.block);

@@ -155,4 +155,27 @@ std::vector<Binding> find_bindings(const Instance& instance, const Candidate& ca
   return found;
 }
 
+std::optional<Binding> host_binding(const PipelinePlan& plan) {
+  const ServingProblem* serving = plan.problem.serving();
+  if (serving == nullptr || plan.stages.empty()) return std::nullopt;
+  const double step_s =
+      serving->kernel_set.host_s(static_cast<double>(plan.decode_micro_batch_size));
+  const double first_s = plan.stages.front().decode_s;
+  if (step_s == 0 || first_s <= 0) return std::nullopt;
+  const double rounds = (serving->workload.output_tokens - 1) *
+                        std::ceil(static_cast<double>(serving->workload.batch_size) /
+                                  static_cast<double>(plan.decode_micro_batch_size));
+  const double ratio = step_s / first_s;
+  return Binding{
+      "host",
+      0,
+      "decode",
+      rounds * step_s,
+      0,
+      ratio,
+      fmt::format("host: {} of each decode step on stage 0, {:.1f} %, is scheduling, inputs and "
+                  "sampling, not kernels (kernel set {})",
+                  format_seconds(step_s), 100 * ratio, serving->kernel_set.name)};
+}
+
 }  // namespace tessera::solver

@@ -63,6 +63,7 @@ void append(Traffic& all, const std::vector<TracedRequest>& batch, const sim::Ru
   all.run.prefill_s += run.prefill_s;
   all.run.decode_s += run.decode_s;
   all.run.decode_round_s += run.decode_round_s;
+  all.run.host_s += run.host_s;
   all.run.stages.resize(run.stages.size());
   for (std::size_t k = 0; k < run.stages.size(); ++k) {
     all.run.stages[k].busy_s += run.stages[k].busy_s;

@@ -47,7 +47,8 @@ PhaseCosts ServingCosts::compute(double size, cost::Phase phase) const {
   PhaseCosts costs;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     add_layers(costs, g, work);
-    const double embedding = models_[g]->embedding_s(serving_.model, rows);
+    const double embedding =
+        serving_.kernel_set.host_s(size) + models_[g]->embedding_s(serving_.model, rows);
     const double head = models_[g]->lm_head_s(serving_.model, size) / count;
     const bool both_first = serving_.memory == cost::MemoryPreset::llm_pq;
     costs.first_s.push_back(both_first ? embedding + head : embedding);

@@ -11,7 +11,7 @@ describe("ts.simulate", function()
     support.is_object(run, "tessera.Run", {
       total_s = "number", prefill_s = "number", decode_s = "number", ttft_s = "number", ttft_max_s = "number",
       tpot_s = "number", decode_round_s = "number", throughput_tok_s = "number", provenance = "string", stages = "list",
-      timeline = "table", num_batches = "integer",
+      timeline = "table", num_batches = "integer", host_s = "number",
     })
     assert.equal(#support.small_plan().stages, #run.stages)
     for _, stage in ipairs(run.stages) do
@@ -30,6 +30,26 @@ describe("ts.simulate", function()
     assert.near(plan.latency_s, run.total_s, 0.05 * plan.latency_s)
     assert.same(run:to_table(), ts.simulate(plan):to_table())
     assert.matches("^Simulated: .*\n  stage 0: ", debug.getmetatable(run).__full(run)) -- what print shows
+  end)
+
+  it("says what of the time is the host's", function()
+    local workload = { prompt_tokens = 128, output_tokens = 20, batch_size = 6 }
+    local function run(kernel_set)
+      local plan = ts.plan({ model = "llama-3-8b", cluster = "1xH200-141G", kernel_set = kernel_set, bitwidths = { 16 },
+        workload = workload }, { prefill_micro_batch_size = 2, decode_micro_batch_size = 3 })
+      return ts.simulate(plan), plan
+    end
+    local v1, plan = run "vllm"
+    local v0 = run "vllm_v0"
+    -- Three prompts of two requests and 19 rounds of two micro-batches of three, by the sets' own numbers.
+    assert.near(3 * (2e-4 + 2 * 4e-6) + 38 * (2e-4 + 3 * 4e-6), v1.host_s, 1e-12)
+    assert.near(3 * (1e-3 + 2 * 4e-5) + 38 * (1e-3 + 3 * 4e-5), v0.host_s, 1e-12)
+    assert.near(v0.host_s - v1.host_s, v0.total_s - v1.total_s, 1e-9)
+    assert.equal(0, run("modern").host_s)
+    assert.truthy(plan:explain { what_if = false }:find("host: 212.0 us of each decode step", 1, true))
+    for _, binding in ipairs(plan:explain({ what_if = false, as = "table" }).binds) do
+      if binding.kind == "host" then assert.near(212e-6 / plan.stages[1].decode_s, binding.used_ratio, 1e-9) end
+    end
   end)
 
   it("keeps the first events as columns", function()

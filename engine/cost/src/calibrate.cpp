@@ -63,7 +63,7 @@ Candidate kept(const ProfilePart& part, const Profile* donor, const std::vector<
 
 // The device under other kernels is another machine, whose points are not this one's.
 bool is_own(const Profile& donor, const Device& device, const KernelSet& kernels) {
-  return donor.device.name == device.name && donor.kernel_set == kernels.name;
+  return donor.device.name == device.name && donor.kernel_set == kernels.profile_set();
 }
 
 // The share by which a mean error over n points must be lower to be so by more than chance: errors
@@ -157,7 +157,7 @@ Calibration calibrate(const Device& device, const KernelSet& kernels,
   result.before = errors_before(device, kernels, samples, std::move(before));
   auto profile = std::make_shared<Profile>();
   profile->device = device;
-  profile->kernel_set = kernels.name;
+  profile->kernel_set = kernels.profile_set();
   const Profile* donor = nullptr;
   Pooled held_out;
   for (const auto& points : split_by_part(samples)) {

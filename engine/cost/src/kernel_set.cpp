@@ -54,6 +54,23 @@ const KernelRule* KernelSet::find(const Device& device, std::int32_t bitwidth) c
   return best;
 }
 
+bool KernelSet::reads_kv_per_query_head(const LayerShape& layer, const Device& device) const {
+  return layer.num_kv_heads != layer.num_heads &&
+         std::find(kv_per_query_head.begin(), kv_per_query_head.end(), device.name) !=
+             kv_per_query_head.end();
+}
+
+LayerShape KernelSet::as_decoded(const LayerShape& layer, const Device& device) const {
+  LayerShape seen = layer;
+  if (reads_kv_per_query_head(layer, device)) seen.num_kv_heads = layer.num_heads;
+  return seen;
+}
+
+double KernelSet::padded_rows(double sequences) const {
+  const auto at = std::lower_bound(graph_batch_sizes.begin(), graph_batch_sizes.end(), sequences);
+  return at == graph_batch_sizes.end() ? sequences : *at;
+}
+
 std::vector<std::int32_t> KernelSet::bitwidths_on(const Device& device) const {
   std::set<std::int32_t> bitwidths;
   for (const KernelRule& rule : rules) {
@@ -115,6 +132,12 @@ void Fields<KernelSet>::check(const KernelSet& set, const FieldPath& path) {
   if (set.name.empty()) refuse(path("name"), "empty; a kernel set needs a name");
   if (set.rules.empty() || set.rules.size() > cost::kMaxRules) {
     refuse(path("rules"), "a list of 1 to {} rules belongs here", cost::kMaxRules);
+  }
+  for (std::size_t i = 1; i < set.graph_batch_sizes.size(); ++i) {
+    if (set.graph_batch_sizes[i] > set.graph_batch_sizes[i - 1]) continue;
+    refuse(ErrorCode::out_of_range, fmt::format("{}[{}]", path("graph_batch_sizes"), i),
+           "{} is not above {} before it; each size once, ascending", set.graph_batch_sizes[i],
+           set.graph_batch_sizes[i - 1]);
   }
   for (std::size_t i = 0; i < set.rules.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {

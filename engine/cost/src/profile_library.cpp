@@ -132,16 +132,16 @@ std::shared_ptr<const Profile> profile_for(const Device& device, const KernelSet
                                            const DataFolders& folders) {
   const bool known = is_known_device(device, folders);
   if (known) {
-    if (auto own = find_profile(device.name, kernels.name, folders)) return own;
+    if (auto own = find_profile(device.name, kernels.profile_set(), folders)) return own;
   }
-  for (const auto& donor : donor_profiles(device, kernels.name, folders)) {
+  for (const auto& donor : donor_profiles(device, kernels.profile_set(), folders)) {
     if (!is_alike(*donor, device, kernels)) continue;
     if (auto carried = carried_once(device, known, donor, kernels)) return carried;
   }
   auto none = std::make_shared<Profile>();
   none->device = device;
   none->device_by_name = known;
-  none->kernel_set = kernels.name;
+  none->kernel_set = kernels.profile_set();
   return none;
 }
 

@@ -111,6 +111,9 @@ class Profiled final : public ProfiledModel {
 
   Prediction layer(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
+    if (work.phase == Phase::decode && kernels_.reads_kv_per_query_head(shape, profile_->device)) {
+      return layer(kernels_.as_decoded(shape, profile_->device), bitwidth, kv_bitwidth, work);
+    }
     const Prediction roofline = roofline_->layer(shape, bitwidth, kv_bitwidth, work);
     if (auto direct = measured_layer(shape, bitwidth, kv_bitwidth, work, roofline.seconds.value))
       return *direct;
@@ -258,6 +261,12 @@ class Profiled final : public ProfiledModel {
     return at_kv_bitwidth(*direct, shape, bitwidth, kv_bitwidth, work, roofline_s);
   }
 
+  double rows_of(const LayerWork& work) const {
+    if (work.phase == Phase::decode && work.tokens == 1)
+      return kernels_.padded_rows(work.batch_size);
+    return work.batch_size * work.tokens;
+  }
+
   std::optional<Prediction> sum_of_operators(const LayerShape& shape, std::int32_t bitwidth,
                                              const std::string& kv_dtype,
                                              const LayerWork& work) const {
@@ -265,7 +274,7 @@ class Profiled final : public ProfiledModel {
     gemm.dtype = dtype_of(bitwidth);
     if (gemm.dtype.empty() || profile_->find(gemm) == nullptr) return std::nullopt;
     PredictionSum sum;
-    const double rows = work.batch_size * work.tokens;
+    const double rows = rows_of(work);
     const LayerShape rest = add_experts(shape, rows, gemm.dtype, sum);
     for (const LinearShape& linear : fused(rest)) {
       const double touched = copies_touched(linear, rows);

@@ -76,6 +76,9 @@ class Roofline final : public LatencyModel {
   Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
     check_work(work, kv_bitwidth);
+    if (work.phase == Phase::decode && kernels_.reads_kv_per_query_head(layer, device_)) {
+      return this->layer(kernels_.as_decoded(layer, device_), bitwidth, kv_bitwidth, work);
+    }
     const Kernel kernel = find_kernel(bitwidth);
     const double rows = work.batch_size * work.tokens;
     double seconds = kernels_.layer_overhead_s;

@@ -274,6 +274,9 @@ class Simulation {
   // layers, so nothing waits for it either.
   void advance(Arrival unit) {
     for (;;) {
+      if (unit.track == 0 && pipeline_.host_s) {
+        host_s_ += pipeline_.host_s(unit.phase, of(unit.phase).at(unit.micro_batch), unit.index);
+      }
       for (; unit.track < num_tracks_; ++unit.track) {
         unit.seconds = duration(unit.track, unit.phase, unit.micro_batch, unit.index);
         if (unit.seconds == 0) continue;
@@ -346,6 +349,7 @@ class Simulation {
   std::vector<double> decode_ready_, first_round_, last_token_;
   std::vector<std::vector<std::size_t>> still_;  // requests to finish, the next one last
   std::vector<RequestTimes> times_;              // by request, where they differ
+  double host_s_ = 0;
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> queue_;
   std::vector<Span> spans_;
 };
@@ -407,6 +411,7 @@ Run Simulation::summary() {
   run.total_s = std::max(run.prefill_s, *std::max_element(last_token_.begin(), last_token_.end()));
   run.decode_s = run.total_s - run.prefill_s;
   run.decode_round_s = mean_period();
+  run.host_s = host_s_;
   if (pipeline_.requests.empty()) {
     add_alike(run);
   } else {

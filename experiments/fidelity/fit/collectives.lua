@@ -11,14 +11,6 @@ local M = {}
 
 M.source = "ai-dynamo/aiconfigurator (Apache-2.0)"
 
--- Of the RTX PRO 6000 only the link counts here; its other figures are those of no measurement.
-local function rtx_pro_6000()
-  return ts.device {
-    name = "RTX-PRO-6000", memory_bytes = 96 * 2 ^ 30, memory_bytes_per_s = 1.597e12, flop_per_s = { fp16 = 500e12 },
-    compute_capability = 12, pcie_bytes_per_s = 63e9, source = "PCIe 5.0 x16",
-  }
-end
-
 -- By name: the table, the rows of it that count, and the device.
 M.sources = {
   a100_trtllm = { path = "a100_sxm/custom_allreduce_perf.csv", device = "A100-80G", runtime = "TensorRT-LLM 1.0.0" },
@@ -34,15 +26,12 @@ M.sources = {
     runtime = "vLLM 0.24.0",
   },
   rtx_pro_6000_vllm = {
-    path = "rtx_pro_6000_server/vllm_0.24.0/custom_allreduce_perf.csv", backend = "vllm_graph", device = rtx_pro_6000,
+    path = "rtx_pro_6000_server/vllm_0.24.0/custom_allreduce_perf.csv", backend = "vllm_graph", device = "RTX-PRO-6000",
     runtime = "vLLM 0.24.0",
   },
 }
 
-function M.device(name)
-  local device = M.sources[name].device
-  return type(device) == "function" and device() or ts.device(device)
-end
+function M.device(name) return ts.device(M.sources[name].device) end
 
 -- The samples of a source, or nil and why. Its sizes are numbers of 16-bit elements.
 function M.samples(name)

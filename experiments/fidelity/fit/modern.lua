@@ -8,7 +8,7 @@ local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local function source(name) return dofile(folder .. "/" .. name .. ".lua") end
 local aiconfigurator, attention, collectives, elementwise, experts, helix = source "aiconfigurator",
   source "attention", source "collectives", source "elementwise", source "experts", source "helix"
-local parts = source "parts"
+local parts, vllm = source "parts", source "vllm"
 
 local M = {}
 
@@ -86,7 +86,7 @@ local function add_layers(profiles)
   return true
 end
 
--- Profiles of vLLM's layers under kernel set `vllm`, by file name.
+-- Profiles of kernel set `vllm`, by file name: operators where they are measured, else whole layers.
 function M.vllm_profiles()
   local profiles = {}
   for _, gpu in ipairs(helix.devices) do
@@ -95,6 +95,11 @@ function M.vllm_profiles()
       if not profile then return nil, why end
       profiles[device .. ".vllm"] = parts.documented(profile, "FP16 layers of LLaMA-1 30B under vLLM", helix_origin)
     end
+  end
+  for _, device in ipairs(vllm.devices) do
+    local profile, why = vllm.operators(device)
+    if not profile then return nil, why end
+    profiles[device .. ".vllm"] = profile
   end
   return profiles
 end

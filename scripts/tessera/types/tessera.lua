@@ -272,6 +272,7 @@ local ts = {}
 ---@field ttft_max_s number Of the last request served (s)
 ---@field tpot_s number Time per output token after the first, mean over requests (s)
 ---@field decode_round_s number Mean period between token rounds (s)
+---@field host_s number Time of the host, in the first stage's busy_s: scheduling, inputs, sampling; 0 where the kernel set has none (s)
 ---@field throughput_tok_s number Output tokens over total_s (tok/s)
 ---@field num_batches integer Batches, one after another
 ---@field quantiles table? Where lengths vary, over requests: ttft_s, tpot_s and e2e_s, each { mean, p50, p90, p99, max } (s)

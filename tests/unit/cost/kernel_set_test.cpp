@@ -11,6 +11,7 @@
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/cost/profile.h"
 
 namespace tessera::cost {
 namespace {
@@ -41,8 +42,9 @@ Json set_json() {
 
 TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
   const std::vector<std::string> names = datasets().list("kernel_sets");
-  ASSERT_EQ(names, (std::vector<std::string>{"llmpq_2023", "llmpq_2023_08", "modern", "modern_fp8",
-                                             "modern_w8a8", "tessera", "vllm"}));
+  ASSERT_EQ(names,
+            (std::vector<std::string>{"llmpq_2023", "llmpq_2023_08", "modern", "modern_fp8",
+                                      "modern_w8a8", "tessera", "vllm", "vllm_fp8", "vllm_v0"}));
   const std::vector<std::string> devices = datasets().list("devices");
   for (const std::string& name : names) {
     const KernelSet set = find_kernel_set(name, datasets());
@@ -184,9 +186,36 @@ TEST(KernelSets, BadSetFieldsAreNamed) {
   bad("rules", "{}", ErrorCode::invalid_argument, {"rules", "an array"});
   bad("provenance", R"("measurd")", ErrorCode::invalid_argument, {"'measurd'", "'measured'"});
   bad("layer_overhead_s", "-1", ErrorCode::out_of_range, {"layer_overhead_s"});
+  bad("host_step_s", "-1", ErrorCode::out_of_range, {"host_step_s"});
+  bad("graph_batch_sizes", "[1, 8, 8]", ErrorCode::out_of_range, {"graph_batch_sizes[2]", "8"});
+  bad("graph_batch_sizes", "[0, 8]", ErrorCode::out_of_range, {"graph_batch_sizes[0]"});
+  bad("kv_per_query_head", R"(["L4", "L4"])", ErrorCode::invalid_argument, {"L4", "twice"});
   bad("attention_flop_ratio", "2", ErrorCode::out_of_range, {"attention_flop_ratio"});
   bad("attention_memory_ratio", "0", ErrorCode::out_of_range, {"attention_memory_ratio"});
   bad("rule", "[]", ErrorCode::invalid_argument, {"'rule'", "'rules'"});
+}
+
+TEST(KernelSets, HostTimeAndPaddingByHand) {
+  KernelSet set;
+  EXPECT_EQ(set.host_s(64), 0);
+  EXPECT_EQ(set.padded_rows(9), 9);
+  set.host_step_s = 1e-3;
+  set.host_sequence_s = 1e-5;
+  set.graph_batch_sizes = {1, 2, 4, 8, 16};
+  EXPECT_DOUBLE_EQ(set.host_s(64), 1.64e-3);
+  const std::vector<std::pair<double, double>> padded = {{1, 1},  {1.5, 2}, {2, 2},  {3, 4},
+                                                         {9, 16}, {16, 16}, {17, 17}};
+  for (const auto& [sequences, rows] : padded) EXPECT_EQ(set.padded_rows(sequences), rows);
+}
+
+TEST(KernelSets, OneMayBePricedByTheProfilesOfAnother) {
+  const Device device = find_device("H200-141G", datasets());
+  const auto own = profile_for(device, find_kernel_set("vllm", datasets()), datasets());
+  for (const char* name : {"vllm_v0", "vllm_fp8"}) {
+    const KernelSet set = find_kernel_set(name, datasets());
+    EXPECT_EQ(set.profile_set(), "vllm");
+    EXPECT_EQ(profile_for(device, set, datasets()), own);
+  }
 }
 
 TEST(KernelSets, RulesThatMatchEquallyWellAreRefused) {

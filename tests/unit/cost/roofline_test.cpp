@@ -100,6 +100,27 @@ TEST(Roofline, WindowBoundsAttention) {
       1, 1e-6);
 }
 
+TEST(Roofline, SomeDevicesReadKeysAndValuesOncePerQueryHead) {
+  const LayerShape grouped = llama_3_8b().layer_classes.front();
+  LayerShape alone = grouped;
+  alone.num_kv_heads = grouped.num_heads;
+  const Device device = testing::v100();
+  KernelSet kernels = bare_kernels();
+  const auto seconds = [&](const LayerShape& layer, const LayerWork& work) {
+    return make_roofline(device, kernels)->layer_s(layer, 16, 16, work);
+  };
+  const LayerWork decode{Phase::decode, 64, 1, 4000}, prefill{Phase::prefill, 1, 512, 4000};
+  const double once_s = seconds(grouped, decode), prompt_s = seconds(grouped, prefill);
+  const double each_s = seconds(alone, decode);
+  EXPECT_GT(each_s, 1.5 * once_s);
+  kernels.kv_per_query_head = {"another GPU"};
+  EXPECT_EQ(seconds(grouped, decode), once_s);
+  kernels.kv_per_query_head = {device.name};
+  EXPECT_EQ(seconds(grouped, decode), each_s);
+  EXPECT_EQ(seconds(alone, decode), each_s);
+  EXPECT_EQ(seconds(grouped, prefill), prompt_s);
+}
+
 TEST(Roofline, OverheadsAndPerTokenCostAreAdded) {
   const Device device = testing::device("fast", 16, 1e21, 1e21, 8);
   KernelSet kernels = bare_kernels();

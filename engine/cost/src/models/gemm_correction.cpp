@@ -43,6 +43,7 @@ const Knots kRows = {0, 2, 3, 4, 5, 6, 6.585, 7, 7.585, 8, 8.585, 9, 10, 13};  /
 const Knots kSides = {6, 8, 10, 11, 12, 13, 14, 16};    // n and k of the triple
 const Knots kLoss = {0, 1, 2, 4};                       // waves
 const Knots kLoad = {-3, -1.5, -0.5, 0, 0.5, 1, 2, 3};  // tiles per SM
+constexpr double kRowsThatFill = 128;  // tiles, about where arithmetic takes as long as weights
 constexpr std::array<GemmTile, 5> kTiles = {
     {{64, 64}, {128, 128}, {128, 256}, {64, 128}, {32, 128}}};
 
@@ -106,8 +107,10 @@ int write_row(const GemmShape& shape, double num_sms, std::vector<GemmFeature>& 
     const double load =
         std::ceil(shape.m / tile.rows) * std::ceil(shape.n / tile.columns) / num_sms;
     const double loss = load < 1 ? 0 : std::log2(std::ceil(load) / load);
-    row.add(hats(std::log2(load), kLoss), kLoss, loss);
-    row.add(hats(std::log2(load), kLoad), kLoad);
+    // Few rows stream the weights and leave tiles empty: waves say nothing then.
+    const double filled = std::min(1.0, shape.m / kRowsThatFill);
+    row.add(hats(std::log2(load), kLoss), kLoss, filled * loss);
+    row.add(hats(std::log2(load), kLoad), kLoad, filled);
   }
   return row.size_so_far();
 }

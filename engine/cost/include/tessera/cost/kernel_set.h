@@ -8,6 +8,7 @@
 #include "tessera/core/device.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json_fwd.h"
+#include "tessera/core/model_shape.h"
 #include "tessera/core/provenance.h"
 #include "tessera/core/record.h"
 
@@ -37,7 +38,16 @@ struct KernelRule {
 struct KernelSet {
   std::string name, doc, source;
   Provenance provenance = Provenance::modelled;
+  std::string profiles_of;      ///< the kernel set whose profiles price it; empty: its own
   double layer_overhead_s = 0;  ///< per decoder layer: norms, residuals, launches
+  double host_step_s = 0;       ///< of a step, before its first layer: scheduling, inputs, sampling
+  double host_sequence_s = 0;   ///< the same for each sequence of the step
+  /// Sequences that decode steps are captured for as CUDA graphs, ascending: a step is padded to
+  /// the next of them, one beyond the last is not. Empty: no padding.
+  std::vector<std::int32_t> graph_batch_sizes;
+  /// Devices whose decode attention reads the keys and values of a group once for each of its query
+  /// heads (paged attention before FlashAttention), not once for all of them.
+  std::vector<std::string> kv_per_query_head;
   double attention_flop_ratio = 0.4;
   double attention_memory_ratio = 0.6;
   std::vector<KernelRule> rules;
@@ -47,6 +57,15 @@ struct KernelSet {
   /// min_compute_capability. A rule whose compute_dtype the device has no rate for does not apply.
   const KernelRule* find(const Device& device, std::int32_t bitwidth) const;
   std::vector<std::int32_t> bitwidths_on(const Device& device) const;  ///< ascending
+  /// A layer as decode attention meets it on a device: with `kv_per_query_head` every query head
+  /// has keys and values of its own to read. The matrices stay as they are.
+  LayerShape as_decoded(const LayerShape& layer, const Device& device) const;
+  bool reads_kv_per_query_head(const LayerShape& layer, const Device& device) const;
+  const std::string& profile_set() const { return profiles_of.empty() ? name : profiles_of; }
+  /// What the host adds to a step of `sequences`.
+  double host_s(double sequences) const { return host_step_s + host_sequence_s * sequences; }
+  /// Rows that the products of a decode step of `sequences` have.
+  double padded_rows(double sequences) const;
 };
 
 /// Names of devices: given, at least one, each once.
@@ -128,12 +147,37 @@ struct Fields<cost::KernelSet> {
       field<&Set::doc>({.name = "doc", .doc = "What it is", .in_file = InFile::when_set}),
       field<&Set::provenance>(
           {.name = "provenance", .doc = "Of its figures", .in_file = InFile::defaulted}),
+      field<&Set::profiles_of>({.name = "profiles_of",
+                                .doc = "Kernel set whose profiles price it; left out: its own",
+                                .in_file = InFile::when_set}),
       field<&Set::layer_overhead_s>({.name = "layer_overhead_s",
                                      .doc = "Time per decoder layer",
                                      .unit = "s",
                                      .min = 0,
                                      .max = 10,
                                      .in_file = InFile::defaulted}),
+      field<&Set::host_step_s>({.name = "host_step_s",
+                                .doc = "Time of the host per step of a micro-batch",
+                                .unit = "s",
+                                .min = 0,
+                                .max = 10,
+                                .in_file = InFile::when_set}),
+      field<&Set::host_sequence_s>({.name = "host_sequence_s",
+                                    .doc = "Time of the host per step and sequence",
+                                    .unit = "s",
+                                    .min = 0,
+                                    .max = 10,
+                                    .in_file = InFile::when_set}),
+      field<&Set::graph_batch_sizes>({.name = "graph_batch_sizes",
+                                      .doc = "Sequences that decode steps are padded to, ascending",
+                                      .min = 1,
+                                      .max = 1 << 20,
+                                      .in_file = InFile::when_set}),
+      field<&Set::kv_per_query_head, cost::DeviceNames>(
+          {.name = "kv_per_query_head",
+           .doc = "Devices that decode by reading keys and values once per query head, not once "
+                  "per group of heads",
+           .in_file = InFile::when_set}),
       field<&Set::attention_flop_ratio>({.name = "attention_flop_ratio",
                                          .doc = "Share of the peak rate that attention reaches",
                                          .min = kMinRatio,

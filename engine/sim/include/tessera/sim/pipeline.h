@@ -46,6 +46,8 @@ struct Pipeline {
   std::function<double(std::size_t stage, Phase phase, const MicroBatch& micro_batch,
                        std::int64_t index)>
       link_s;
+  /// What of a unit's time on the first stage is the host's; none where empty. Only summed up.
+  std::function<double(Phase phase, const MicroBatch& micro_batch, std::int64_t index)> host_s;
   /// Seconds to return sampled tokens from the last stage to the first, before every decode round;
   /// 0 where negligible.
   std::function<double(std::int64_t micro_batch_size)> return_s;
@@ -81,6 +83,7 @@ struct Run {
   double decode_round_s = 0;  ///< mean over decode micro-batches of the period between rounds, from
                               ///< the first to the last; from prefill where there is only one round
   double throughput_tok_s = 0;  ///< output tokens of all requests / total_s
+  double host_s = 0;            ///< of the first stage's busy time: not its kernels but the host
   std::vector<StageUse> stages;
   std::vector<RequestTimes> requests;  ///< [batch_size] where requests differ
   std::vector<Span> spans;             ///< in order of start; empty unless asked for

@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "tessera/solver/instance/instance.h"
+#include "tessera/solver/plan/plan.h"
 
 namespace tessera::solver {
 
 /// One thing that holds a plan back.
 struct Binding {
-  std::string kind;                  ///< "straggler", "link", "micro_batch", "memory", "quality"
+  std::string kind;  ///< "straggler", "link", "micro_batch", "memory", "quality", "host"
   std::optional<std::size_t> stage;  ///< of straggler, memory, and the sender of a link (0-based)
   std::string phase;                 ///< "prefill" or "decode" of straggler, link, micro_batch
   double seconds = 0;                ///< of the objective that hangs on it; 0: memory, quality
@@ -24,5 +25,8 @@ struct Binding {
 /// step (one neighbouring layer more, or one of its layers at the next bitwidth); the quality floor
 /// where no layer can be lowered.
 std::vector<Binding> find_bindings(const Instance& instance, const Candidate& candidate);
+
+/// What of a plan's steps is the host's, by its kernel set; nothing where that has no host time.
+std::optional<Binding> host_binding(const PipelinePlan& plan);
 
 }  // namespace tessera::solver
