@@ -7,7 +7,7 @@
 -- "power_law_*" are drawn at random, the device with the most rows comes first and is the one that is measured; under
 -- "balanced" experts take turns.
 --
--- local experts = dofile "experiments/fidelity/fit/experts.lua"; experts.profile("h200_vllm", "H200-141G")
+-- local experts = dofile "experiments/fidelity/fit/experts.lua"; experts.profile "h200_vllm"
 
 local ts = require "tessera"
 local measured = require "tessera.measured"
@@ -19,15 +19,6 @@ local M = {}
 
 M.source = "ai-dynamo/aiconfigurator (Apache-2.0)"
 M.dtypes = { "bfloat16", "fp8", "fp8_block", "int4_wo" }
-
--- The RTX PRO 6000 by its data sheet, as far as it counts here.
-local function rtx_pro_6000()
-  return ts.device {
-    name = "RTX-PRO-6000", memory_bytes = 96 * 2 ^ 30, memory_bytes_per_s = 1.597e12,
-    flop_per_s = { fp16 = 503.8e12, fp8 = 1007.6e12 }, compute_capability = 12, pcie_bytes_per_s = 63e9,
-    source = "NVIDIA RTX PRO 6000 Blackwell Server Edition data sheet (2025), dense rates",
-  }
-end
 
 -- Nemotron's experts have no gate in the newer tables: two matrices, not three.
 local ungated = { ["2048x5120"] = true, ["2688x1856"] = true }
@@ -62,7 +53,7 @@ M.sources = {
     kernels = { fp8_block = "vllm_fp8moe_triton_tritonexperts" },
   },
   rtx_pro_6000_vllm = {
-    path = "rtx_pro_6000_server/vllm_0.24.0/moe_perf.csv", device = rtx_pro_6000,
+    path = "rtx_pro_6000_server/vllm_0.24.0/moe_perf.csv", device = "RTX-PRO-6000",
     runtime = "vLLM 0.24.0, FlashInfer CUTLASS, INT4 Marlin", dtypes = { "bfloat16", "fp8", "int4_wo" },
     ungated = ungated,
   },
@@ -71,10 +62,7 @@ M.sources = {
 -- Devices that share the experts, beyond which the tables say little of planning.
 local most_devices = 8
 
-function M.device(name)
-  local device = M.sources[name].device
-  return type(device) == "function" and device() or ts.device(device)
-end
+function M.device(name) return ts.device(M.sources[name].device) end
 
 local function routing_of(row)
   return row.distribution == "balanced" and 0 or tonumber(row.distribution:match "^power_law_(.*)$")
@@ -119,13 +107,11 @@ M.held_out = {
   fp8_block = { "hidden_size", "num_experts", "top_k" }, int4_wo = { "inner_size" },
 }
 
--- The parts of a source for experts, one for each dtype, as a profile of `device` (default: the source's); nil and why
--- without the data.
-function M.profile(name, device)
+-- The parts of a source for experts, one for each dtype, as a profile of its device; nil and why without the data.
+function M.profile(name)
   local by_dtype, why = M.samples(name)
   if not by_dtype then return nil, why end
-  device = device or M.device(name)
-  local profiles = {}
+  local device, profiles = M.sources[name].device, {}
   for _, dtype in ipairs(M.sources[name].dtypes) do
     profiles[#profiles + 1] = ts.fit_profile {
       device = device, kernel_set = "modern", samples = by_dtype[dtype], method = "experts",
