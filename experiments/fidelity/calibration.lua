@@ -7,6 +7,7 @@ local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local aiconfigurator = dofile(folder .. "/fit/aiconfigurator.lua")
+local drawn = dofile(folder .. "/fit/draws.lua")
 
 local num_points = 20
 local donor_of = { ["A100-80G"] = "H200-141G", ["H200-141G"] = "A100-80G" }
@@ -52,17 +53,6 @@ local function errors_of(profile, all, skip)
   return errors[math.ceil(#errors / 2)], errors[math.ceil(#errors * 0.9)]
 end
 
--- 20 of n, the same for the same seed.
-local function drawn(n, seed)
-  local chosen, count, state = {}, 0, seed
-  while count < num_points do
-    state = (state * 16807) % 2147483647 -- Park and Miller's generator: the same everywhere
-    local i = 1 + state % n
-    if not chosen[i] then chosen[i], count = true, count + 1 end
-  end
-  return chosen
-end
-
 -- The points of the table nearest to the proposed ones, by the logarithms of m, n and k.
 local function proposed(all, device, dtype)
   local chosen = {}
@@ -98,7 +88,7 @@ return ts.experiment {
     local form = donor(donor_of[point.device], point.dtype, kernel_set)
     local all = own[point.dtype]
     local seed = tonumber(point.points:match "%d+")
-    local chosen = seed and drawn(#all, seed) or proposed(all, point.device, point.dtype)
+    local chosen = seed and drawn(#all, num_points, seed) or proposed(all, point.device, point.dtype)
     local few = {}
     for i, sample in ipairs(all) do
       if chosen[i] then few[#few + 1] = sample end

@@ -119,6 +119,8 @@ M.methods = {
   ["tessera.Profile:layer_s"] = one { model = "opt-30b", bitwidth = 16, phase = "decode", batch_size = 8, tokens = 1,
     context_tokens = 512 },
   ["tessera.Profile:all_reduce_s"] = one { dtype = "bfloat16", bytes = 65536, num_devices = 2 },
+  ["tessera.Profile:experts_s"] = one { dtype = "bfloat16", tokens = 64, hidden_size = 4096, inner_size = 1536,
+    num_experts = 128, top_k = 8, routing = 1.2, num_devices = 2 },
   ["tessera.Profile:gemm_s"] = one { dtype = "bfloat16", m = 64, n = 4096, k = 4096 },
   ["tessera.Profile:attention_s"] = one { phase = "decode", dtype = "bfloat16", batch_size = 8, tokens = 1,
     context_tokens = 512, num_heads = 32, num_kv_heads = 8, head_dim = 128 },

@@ -62,6 +62,12 @@ int attention_s(lua_State* L) {
   return push_prediction(L, bound.model->op(query));
 }
 
+int experts_s(lua_State* L) {
+  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
+  const OpQuery query = cost_lua::query_argument(L, 2, "profile:experts_s", false, Op::experts);
+  return push_prediction(L, bound.model->op(query));
+}
+
 int all_reduce_s(lua_State* L) {
   const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
   const OpQuery query =
@@ -171,6 +177,9 @@ const std::vector<lua_kit::ObjectMethod>& methods() {
       {"attention_s", lua_kit::guarded<attention_s>, "(query: table): number, table",
        "Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, "
        "num_kv_heads, head_dim }, and the same"},
+      {"experts_s", lua_kit::guarded<experts_s>, "(query: table): number, table",
+       "Seconds of all experts of a layer { dtype, tokens, hidden_size, inner_size, num_experts, "
+       "top_k, routing, num_devices }, and the same"},
       {"all_reduce_s", lua_kit::guarded<all_reduce_s>, "(query: table): number, table",
        "Seconds in which num_devices of a node sum a buffer { dtype, bytes, num_devices }, and the "
        "same"},

@@ -93,6 +93,7 @@ Op read_op(const Fields& fields, std::optional<Op> wanted) {
   if (word.empty()) {
     if (wanted) return *wanted;
     if (fields.has("m")) return Op::gemm;
+    if (fields.has("num_experts")) return Op::experts;
     return fields.has("num_heads") ? Op::attention : Op::layer;
   }
   const auto op = named<Op>(word);
@@ -149,7 +150,7 @@ void read_layer(lua_State* L, const Fields& fields, OpQuery& query) {
 }
 
 void check_dtypes(const Fields& fields, const OpQuery& query) {
-  if (query.op != Op::gemm && query.op != Op::attention) return;
+  if (!cost::has_dtype(query.op)) return;
   if (query.dtype.empty()) {
     refuse(fields.where("dtype"), "missing; one of " + join(cost::known_dtypes(), ", "));
   }

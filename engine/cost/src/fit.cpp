@@ -42,7 +42,7 @@ ProfilePart described(const std::vector<Sample>& samples, const FitOptions& opti
   if (first.op == Op::layer || first.op == Op::attention) part.phase = first.phase;
   std::vector<std::string> fields = fields_of(first.op);
   if (first.op == Op::layer) fields.emplace_back("layer_parameters");
-  if (first.op == Op::all_reduce) fields.emplace_back("num_devices");
+  if (first.op == Op::all_reduce || first.op == Op::experts) fields.emplace_back("num_devices");
   for (const std::string& field : fields) {
     auto [it, added] = part.range.try_emplace(field, field_value(first, field), 0);
     if (added) it->second.second = it->second.first;

@@ -16,6 +16,25 @@ namespace {
   throw Error(ErrorCode::out_of_range, fmt::format("{}: {}", name_of(query.op), problem), field);
 }
 
+void check_experts(const OpQuery& query) {
+  dtype_traits(query.dtype);
+  if (query.routing > kSteepestRouting) {
+    out_of_range(query, "routing",
+                 fmt::format("routing is {}, an exponent of 0 to {} is needed", query.routing,
+                             kSteepestRouting));
+  }
+  if (query.top_k > query.num_experts) {
+    out_of_range(
+        query, "top_k",
+        fmt::format("top_k {} is more than num_experts {}", query.top_k, query.num_experts));
+  }
+  if (query.num_devices > query.num_experts) {
+    out_of_range(query, "num_devices",
+                 fmt::format("num_devices {} is more than num_experts {}: a device would hold none",
+                             query.num_devices, query.num_experts));
+  }
+}
+
 }  // namespace
 
 const std::vector<SizeField>& size_fields() {
@@ -30,6 +49,11 @@ const std::vector<SizeField>& size_fields() {
       {"num_kv_heads", &OpQuery::num_kv_heads, "num_kv_heads"},
       {"head_dim", &OpQuery::head_dim, "head_dim"},
       {"window", &OpQuery::window, "window", true},
+      {"hidden_size", &OpQuery::hidden_size, "hidden_size"},
+      {"inner_size", &OpQuery::inner_size, "inner_size"},
+      {"num_experts", &OpQuery::num_experts, "num_experts"},
+      {"top_k", &OpQuery::top_k, "top_k"},
+      {"routing", &OpQuery::routing, "routing", true},
       {"bytes", &OpQuery::bytes, "bytes"}};
   return fields;
 }
@@ -45,6 +69,8 @@ const std::vector<std::string>& fields_of(Op op) {
   static const std::vector<std::string> gemm = {"m", "n", "k"};
   static const std::vector<std::string> attention = {
       "batch_size", "tokens", "context_tokens", "num_heads", "num_kv_heads", "head_dim", "window"};
+  static const std::vector<std::string> experts = {"tokens",      "hidden_size", "inner_size",
+                                                   "num_experts", "top_k",       "routing"};
   static const std::vector<std::string> layer = {"batch_size", "tokens", "context_tokens"};
   static const std::vector<std::string> bytes = {"bytes"};
   switch (op) {
@@ -52,6 +78,8 @@ const std::vector<std::string>& fields_of(Op op) {
       return gemm;
     case Op::attention:
       return attention;
+    case Op::experts:
+      return experts;
     case Op::layer:
       return layer;
     case Op::elementwise:
@@ -76,6 +104,8 @@ double field_value(const OpQuery& query, std::string_view name) {
                           name_of(query.op), did_you_mean(name, known)),
               std::string(name));
 }
+
+bool has_dtype(Op op) { return op == Op::gemm || op == Op::attention || op == Op::experts; }
 
 std::string describe(const OpQuery& query) {
   std::string text(name_of(query.op));
@@ -109,11 +139,13 @@ void check_query(const OpQuery& query) {
                  fmt::format("num_kv_heads {} is more than num_heads {}", query.num_kv_heads,
                              query.num_heads));
   }
+  if (query.op == Op::experts) check_experts(query);
 }
 
 const std::vector<const FitMethod*>& fit_methods(Op op) {
   static const std::vector<const FitMethod*> gemm = models::gemm_methods();
   static const std::vector<const FitMethod*> attention = models::attention_methods();
+  static const std::vector<const FitMethod*> experts = models::expert_methods();
   static const std::vector<const FitMethod*> layer = models::layer_methods();
   static const std::vector<const FitMethod*> sums = models::all_reduce_methods();
   static const std::vector<const FitMethod*> others = models::byte_methods();
@@ -122,6 +154,8 @@ const std::vector<const FitMethod*>& fit_methods(Op op) {
       return gemm;
     case Op::attention:
       return attention;
+    case Op::experts:
+      return experts;
     case Op::layer:
       return layer;
     case Op::all_reduce:

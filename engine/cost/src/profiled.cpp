@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "counts.h"
@@ -67,6 +68,34 @@ double elementwise_bytes(const LayerShape& layer, double rows) {
   return rows * kFp16Bytes * ((4 + 6) * hidden + (1 + gates) * ffn + rotary);
 }
 
+/// The layer without its experts.
+LayerShape without_experts(LayerShape layer) {
+  std::erase_if(layer.linears, [](const LinearShape& linear) { return linear.num_copies > 1; });
+  return layer;
+}
+
+/// Gate, up and down of all experts of a layer as one operation, where it has just these.
+std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
+                                     const std::string& dtype) {
+  OpQuery query;
+  query.op = Op::experts;
+  query.dtype = dtype;
+  query.tokens = rows;
+  std::set<std::string> matrices;
+  for (const LinearShape& linear : layer.linears) {
+    if (linear.num_copies == 1) continue;
+    const bool down = linear.name == "experts.down_proj";
+    query.hidden_size = count(down ? linear.out_features : linear.in_features);
+    query.inner_size = count(down ? linear.in_features : linear.out_features);
+    query.num_experts = count(linear.num_copies);
+    query.top_k = count(linear.num_active);
+    matrices.insert(linear.name);
+  }
+  static const std::set<std::string> all = {"experts.gate_proj", "experts.up_proj",
+                                            "experts.down_proj"};
+  return matrices == all ? std::optional(query) : std::nullopt;
+}
+
 bool has_experts(const LayerShape& layer) {
   return std::any_of(layer.linears.begin(), layer.linears.end(),
                      [](const LinearShape& linear) { return linear.num_copies > 1; });
@@ -118,6 +147,9 @@ class Profiled final : public ProfiledModel {
     if (query.op == Op::all_reduce) {
       return modelled_all_reduce(query.bytes, query.num_devices, node_link(profile_->device));
     }
+    if (query.op == Op::experts) {
+      if (const ProfilePart* part = experts_part(query)) return at_dtype(predict(*part, query));
+    }
     const double floor_s = work_of(profile_->device, query).floor_s();
     for (const char* dtype : {"bfloat16", "float16"}) {
       OpQuery other = query;
@@ -146,6 +178,22 @@ class Profiled final : public ProfiledModel {
     from.seconds.value = seconds;
     from.method += ", carried over by roofline ratio";
     return modelled(std::move(from));
+  }
+
+  /// A kernel that was measured in 16 bits says by its weights' bytes what it takes in others.
+  static Prediction at_dtype(Prediction from) {
+    from.method += ", carried over by the dtype";
+    return modelled(std::move(from));
+  }
+
+  /// The part of the dtype, or of 16 bits; nullptr where no experts were measured.
+  const ProfilePart* experts_part(OpQuery query) const {
+    for (const std::string& dtype :
+         {query.dtype, std::string("bfloat16"), std::string("float16")}) {
+      query.dtype = dtype;
+      if (const ProfilePart* part = profile_->find(query)) return part;
+    }
+    return nullptr;
   }
 
   std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
@@ -230,7 +278,8 @@ class Profiled final : public ProfiledModel {
     if (gemm.dtype.empty() || profile_->find(gemm) == nullptr) return std::nullopt;
     PredictionSum sum;
     const double rows = rows_of(work);
-    for (const LinearShape& linear : fused(shape)) {
+    const LayerShape rest = add_experts(shape, rows, gemm.dtype, sum);
+    for (const LinearShape& linear : fused(rest)) {
       const double touched = copies_touched(linear, rows);
       gemm.m = rows * count(linear.num_active) / touched;
       gemm.n = touched * count(linear.out_features);
@@ -244,14 +293,24 @@ class Profiled final : public ProfiledModel {
       attention.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
       sum.add(op(attention));
     }
-    add_elementwise(shape, rows, sum);
+    add_elementwise(rest, rows, sum);
     return sum.result("operator");
   }
 
-  /// Runtimes multiply the experts that the rows touch in one grouped kernel: a product of all
-  /// their columns reads as many weights and does as much arithmetic. Routing, sorting and
-  /// gathering the rows cost a start, and the arithmetic reaches less of the peak. The error of
-  /// dense products says nothing of this.
+  /// Adds the experts where they were measured, which are their products and the activation
+  /// between, and returns what is left of the layer.
+  LayerShape add_experts(const LayerShape& shape, double rows, const std::string& dtype,
+                         PredictionSum& sum) const {
+    const auto query = experts_query(shape, rows, dtype);
+    if (!query || experts_part(*query) == nullptr) return shape;
+    sum.add(op(*query));
+    return without_experts(shape);
+  }
+
+  /// Where no experts were measured. Runtimes multiply those that the rows touch in one grouped
+  /// kernel: a product of all their columns reads as many weights and does as much arithmetic.
+  /// Routing, sorting and gathering the rows cost a start, and the arithmetic reaches less of the
+  /// peak. The error of dense products says nothing of this.
   Prediction of_experts(const OpQuery& gemm) const {
     Prediction price = op(gemm);
     const double compute_s = work_of(profile_->device, gemm).compute_s();

@@ -20,7 +20,8 @@ constexpr double kContradiction = 2;
 auto key_of(const Sample& s) {
   const OpQuery& q = s.query;
   return std::tie(q.op, q.phase, q.bitwidth, q.m, q.n, q.k, q.batch_size, q.tokens,
-                  q.context_tokens, q.num_heads, q.num_kv_heads, q.head_dim, q.window, q.bytes,
+                  q.context_tokens, q.num_heads, q.num_kv_heads, q.head_dim, q.window,
+                  q.hidden_size, q.inner_size, q.num_experts, q.top_k, q.routing, q.bytes,
                   q.num_devices, q.dtype, q.kv_dtype, q.model, q.name, s.device, s.kernel_set,
                   s.source);
 }

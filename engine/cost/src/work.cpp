@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "counts.h"
+#include "expert_loads.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
@@ -44,6 +45,20 @@ OpWork attention_op_work(const Device& device, const OpQuery& q) {
       attention_work({q.num_heads, q.num_kv_heads, q.head_dim, q.window},
                      dtype_traits(kv).activation_bits, q.batch_size, q.tokens, q.context_tokens);
   return {attention.flop, attention.bytes, rate_of(device, dtype_traits(q.dtype).compute_dtype)};
+}
+
+// Hidden states of the rows are read and written once, however many of a row's experts are here.
+OpWork experts_work(const Device& device, const OpQuery& q) {
+  const DtypeTraits traits = dtype_traits(q.dtype);
+  const ExpertLoads loads(q);
+  const double weights = kMatricesOfExpert * q.hidden_size * q.inner_size;
+  OpWork work;
+  work.flop = 2 * loads.rows() * weights;
+  work.bytes =
+      loads.touched() * weights * traits.weight_bits / 8 +
+      std::min(q.tokens, loads.rows()) * q.hidden_size * (traits.activation_bits / 8 + kFp16Bytes);
+  work.flop_per_s = rate_of(device, traits.compute_dtype);
+  return work;
 }
 
 // Every token passes through the active copies; all the rows together read at most all of them.
@@ -135,6 +150,9 @@ OpWork work_of(const Device& device, const OpQuery& query) {
       break;
     case Op::attention:
       work = attention_op_work(device, query);
+      break;
+    case Op::experts:
+      work = experts_work(device, query);
       break;
     case Op::layer:
       work = layer_work(device, query);

@@ -1,29 +1,30 @@
--- The profiles of current kernels, put together from what several sources measured of them: products and attention of
--- TensorRT-LLM, the kernels between them, and whole FP16 layers of vLLM where no operators are measured.
+-- The profiles of current kernels, put together from what several sources measured of them: products, attention and
+-- experts of TensorRT-LLM, the kernels between them, and whole FP16 layers of vLLM where no operators are measured.
 --
 -- local modern = dofile "experiments/fidelity/fit/modern.lua"; modern.profiles()
 
 local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local function source(name) return dofile(folder .. "/" .. name .. ".lua") end
-local aiconfigurator, attention, collectives, elementwise, helix = source "aiconfigurator", source "attention",
-  source "collectives", source "elementwise", source "helix"
+local aiconfigurator, attention, collectives, elementwise, experts, helix = source "aiconfigurator",
+  source "attention", source "collectives", source "elementwise", source "experts", source "helix"
 local parts, vllm = source "parts", source "vllm"
 
 local M = {}
 
 M.kernel_sets = { "modern", "modern_w8a8", "modern_fp8" }
 
-local origin = "aiconfigurator (Apache-2.0): products, attention and sums; Vidur (MIT): the kernels between them"
+local origin = "aiconfigurator (Apache-2.0): products, attention, experts and sums; "
+  .. "Vidur (MIT): the kernels between them"
 local helix_origin = "Helix (ASPLOS 2025, Apache-2.0): FP16 layers under vLLM"
 
--- A kernel set has its own dtypes of products. Queries in FP8 are of modern_fp8 alone; keys and values in 8 bits are
--- of all.
+-- A kernel set has its own dtypes of products, of experts too. Queries in FP8 are of modern_fp8 alone; keys and values
+-- in 8 bits are of all.
 local function belongs_to(kernel_set)
   local dtypes = {}
   for _, dtype in ipairs(aiconfigurator.dtypes[kernel_set]) do dtypes[dtype] = true end
   return function(part)
-    if part.op == "gemm" then return dtypes[part.dtype] end
+    if part.op == "gemm" or part.op == "experts" then return dtypes[part.dtype] end
     return part.op ~= "attention" or part.dtype ~= "fp8" or kernel_set == "modern_fp8"
   end
 end
@@ -39,9 +40,12 @@ local function operators_of(device, between)
     between = ts.profile { device = device, kernel_set = "modern", donor = between }
   end
   found[#found + 1] = between
-  local sums, reason = collectives.profile(device == "A100-80G" and "a100_trtllm" or "h200_trtllm")
-  if not sums then return nil, reason end
-  found[#found + 1] = sums
+  local runtime = device == "A100-80G" and "a100_trtllm" or "h200_trtllm"
+  for _, of in ipairs { collectives, experts } do
+    local profile, reason = of.profile(runtime)
+    if not profile then return nil, reason end
+    found[#found + 1] = profile
+  end
   return found
 end
 

@@ -1,6 +1,6 @@
 -- Kernels that vLLM runs, measured by ai-dynamo/aiconfigurator one by one: products, attention of prompts and of
--- decode, sums, on A100 (vLLM 0.14.0), H200 and RTX PRO 6000 (0.24.0): the profiles of kernel set `vllm`. Where vLLM
--- chooses between kernels, the tables have the one that it chose for the size.
+-- decode, experts, sums, on A100 (vLLM 0.14.0), H200 and RTX PRO 6000 (0.24.0): the profiles of kernel set `vllm`.
+-- Where vLLM chooses between kernels, the tables have the one that it chose for the size.
 --
 -- local vllm = dofile "experiments/fidelity/fit/vllm.lua"; vllm.samples("H200-141G", "decode")
 
@@ -8,7 +8,7 @@ local ts = require "tessera"
 local measured = require "tessera.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv, parts = dofile(folder .. "/csv.lua"), dofile(folder .. "/parts.lua")
-local collectives = dofile(folder .. "/collectives.lua")
+local collectives, experts = dofile(folder .. "/collectives.lua"), dofile(folder .. "/experts.lua")
 
 local M = {}
 
@@ -22,7 +22,8 @@ local folders = {
 local files = {
   gemm = "gemm_perf.csv", prefill = "context_attention_perf.csv", decode = "generation_attention_perf.csv",
 }
-local sums = { ["A100-80G"] = "a100_vllm", ["H200-141G"] = "h200_vllm", ["RTX-PRO-6000"] = "rtx_pro_6000_vllm" }
+-- The same in the tables of sums and of experts.
+local tables = { ["A100-80G"] = "a100_vllm", ["H200-141G"] = "h200_vllm", ["RTX-PRO-6000"] = "rtx_pro_6000_vllm" }
 -- What our models have words for: NVFP4 has none yet.
 local dtypes = { bfloat16 = true, fp8 = true, fp8_block = true }
 
@@ -99,7 +100,8 @@ function M.operators(device)
     if not profile then return nil, why end
     found[#found + 1] = profile
   end
-  found[#found + 1] = collectives.profile(sums[device])
+  found[#found + 1] = collectives.profile(tables[device])
+  found[#found + 1] = experts.profile(tables[device])
   found[#found + 1] = weight_only(device)
   return parts.documented(parts.merged(device, "vllm", found), "Operators of vLLM; a layer is their sum",
     M.source(device))

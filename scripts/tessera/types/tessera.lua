@@ -212,6 +212,7 @@ local ts = {}
 ---@field layer_s fun(self, query: table): number, table Seconds of one decoder layer { model, bitwidth, phase, batch_size, tokens, context_tokens }, and { provenance, error, method, in_range, why }
 ---@field gemm_s fun(self, query: table): number, table Seconds of a product { dtype, m, n, k }, and the same
 ---@field attention_s fun(self, query: table): number, table Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, num_kv_heads, head_dim }, and the same
+---@field experts_s fun(self, query: table): number, table Seconds of all experts of a layer { dtype, tokens, hidden_size, inner_size, num_experts, top_k, routing, num_devices }, and the same
 ---@field all_reduce_s fun(self, query: table): number, table Seconds in which num_devices of a node sum a buffer { dtype, bytes, num_devices }, and the same
 ---@field save fun(self, path: string) Writes it as JSON
 

@@ -66,7 +66,19 @@ bool has_experts(const LayerShape& layer) {
 
 struct Counts {
   std::int64_t combinations = 0, predictions = 0, uneven = 0, copied = 0, latent = 0, fitted = 0;
+  std::int64_t fitted_experts = 0;
 };
+
+/// Layers with experts are fitted only where experts of the dtype were measured.
+void check_experts(const Profile& profile, const KernelSet& kernels, std::int32_t bitwidth,
+                   const Prediction& price, Counts& counts) {
+  if (price.seconds.provenance == Provenance::modelled) return;
+  OpQuery query;
+  query.op = Op::experts;
+  query.dtype = kernels.find(profile.device, bitwidth)->dtype;
+  EXPECT_NE(profile.find(query), nullptr) << "no experts were measured";
+  ++counts.fitted_experts;
+}
 
 void check(const Prediction& price, double least, const std::string& what) {
   ASSERT_TRUE(std::isfinite(price.seconds.value)) << what;
@@ -114,9 +126,7 @@ void check_combination(const Profile& profile, const KernelSet& kernels,
             2 * all_reduce_s(work.batch_size * work.tokens * hidden * 2, degree, link);
         EXPECT_NEAR(price.seconds.value, part.seconds.value + sums, 1e-9 * price.seconds.value);
         EXPECT_EQ(price.outside, part.outside);
-        if (has_experts(layer)) {
-          EXPECT_EQ(price.seconds.provenance, Provenance::modelled) << "no experts were measured";
-        }
+        if (has_experts(layer)) check_experts(*held, kernels, bitwidth, price, counts);
         if (layer.latent_width) {
           EXPECT_EQ(price.seconds.provenance, Provenance::modelled) << "no latents were measured";
           ++counts.latent;
@@ -175,6 +185,7 @@ TEST(EveryPrice, OfShippedModelsOnProfiledDevicesUnderTensorParallelism) {
               static_cast<long long>(counts.uneven));
   EXPECT_GT(counts.combinations, 3000);
   EXPECT_GT(counts.fitted, 1000);
+  EXPECT_GT(counts.fitted_experts, 20);
   EXPECT_GT(counts.uneven, 100);
   EXPECT_GT(counts.latent, 1000);
   EXPECT_GT(counts.copied, 100) << "no KV heads were held by more than one device";

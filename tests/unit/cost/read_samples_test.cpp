@@ -132,6 +132,81 @@ TEST(ReadSamples, AiconfiguratorAttentionAndCollectives) {
   EXPECT_THAT(nccl.warning("x"), HasSubstr("all_gather"));
 }
 
+TEST(ReadSamples, AiconfiguratorExperts) {
+  const std::string header =
+      "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
+      "distribution,latency\n";
+  ReadOptions options;
+  options.device = "H200-141G";
+  const SampleFile file = parse(header +
+                                    "fp8,64,7168,2048,8,256,4,2,power_law_1.2,0.5\n"
+                                    "bfloat16,1,7168,2048,8,256,1,1,balanced,0.2\n"
+                                    "nvfp4,1,7168,2048,8,256,1,1,balanced,0.2\n",
+                                "moe_perf.csv", options);
+  EXPECT_EQ(file.format, "aiconfigurator");
+  ASSERT_EQ(file.samples.size(), 2u);
+  const OpQuery& query = file.samples[0].query;
+  EXPECT_EQ(query.op, Op::experts);
+  EXPECT_EQ(query.dtype, "fp8");
+  EXPECT_EQ(query.tokens, 64);
+  EXPECT_EQ(query.inner_size, 512);  // of the part that a device holds
+  EXPECT_EQ(query.num_experts, 256);
+  EXPECT_EQ(query.top_k, 8);
+  EXPECT_EQ(query.num_devices, 2);
+  EXPECT_EQ(query.routing, 1.2);
+  EXPECT_EQ(file.samples[1].query.routing, 0);
+  EXPECT_EQ(file.samples[1].source, "aiconfigurator");
+  EXPECT_THAT(file.warning("x"), HasSubstr("1 row with moe_dtype 'nvfp4'"));
+  refused(header + "fp8,64,7168,2048,8,256,4,2,zipf,0.5\n", {"line 2", "'zipf'", "balanced"},
+          "x.csv", options);
+  refused(header + "fp8,64,7168,2048,8,256,4,2,power_law_9,0.5\n", {"line 2", "'power_law_9'"},
+          "x.csv", options);
+  refused(header + "fp8,64,7168,2048,8,256,4,2,balanced,0.5\n", {"no column 'device'"});
+}
+
+// Tables leave out the columns that have one value only.
+TEST(ReadSamples, AiconfiguratorWithoutConstantColumns) {
+  ReadOptions options;
+  options.device = "A100-80G";
+  options.kernel_set = "vllm";
+  const auto first = [&](const std::string& text) {
+    const SampleFile file = parse(text, "x.csv", options);
+    EXPECT_EQ(file.format, "aiconfigurator");
+    EXPECT_EQ(file.samples[0].device, "A100-80G");
+    EXPECT_EQ(file.samples[0].kernel_set, "vllm");
+    EXPECT_EQ(file.samples[0].query.dtype, "bfloat16");
+    return file.samples[0].query;
+  };
+  EXPECT_EQ(first("m,n,k,latency\n8,16,32,1\n").op, Op::gemm);
+  const OpQuery prompt =
+      first("batch_size,isl,num_heads,num_key_value_heads,latency\n4,512,64,8,1\n");
+  EXPECT_EQ(prompt.phase, Phase::prefill);
+  EXPECT_EQ(prompt.tokens, 512);
+  EXPECT_EQ(prompt.context_tokens, 0);
+  EXPECT_EQ(prompt.head_dim, 128);
+  const OpQuery step = first(
+      "batch_size,num_heads,num_key_value_heads,kv_cache_dtype,step,window_size,latency\n"
+      "4,64,8,fp8,1023,-1,1\n");
+  EXPECT_EQ(step.phase, Phase::decode);
+  EXPECT_EQ(step.tokens, 1);
+  EXPECT_EQ(step.context_tokens, 1023);
+  EXPECT_EQ(step.window, 0);
+  EXPECT_EQ(step.kv_dtype, "fp8");
+  refused("batch_size,isl,step,num_heads,num_key_value_heads,latency\n4,1,2,64,8,1\n",
+          {"no column 'op_name'"}, "x.csv", options);
+  const OpQuery sum = first("num_gpus,message_size,latency\n2,128,0.003\n");
+  EXPECT_EQ(sum.op, Op::all_reduce);
+  EXPECT_EQ(sum.bytes, 256);
+  const SampleFile graph = parse(
+      "kernel_source,num_gpus,message_size,latency,backend\n"
+      "vLLM_custom_graph,2,128,0.0044,vllm_graph\nvLLM_custom_eager,2,128,0.0208,vllm_eager\n",
+      "x.csv", options);
+  ASSERT_EQ(graph.samples.size(), 1u);
+  EXPECT_DOUBLE_EQ(graph.samples[0].latency_s, 4.4e-6);
+  EXPECT_EQ(graph.samples[0].source, "aiconfigurator, vLLM_custom_graph");
+  EXPECT_THAT(graph.warning("x"), HasSubstr("vllm_eager"));
+}
+
 TEST(ReadSamples, VidurShapesAreOfOneWorker) {
   const std::string text =
       "time_stats.attn_pre_proj.median,time_stats.mlp_up_proj.median,time_stats.add.median,n_head,"

@@ -3,11 +3,10 @@
 #include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "correction.h"
+#include "damped_fit.h"
 #include "tessera/core/error.h"
-#include "tessera/core/rng.h"
 
 namespace tessera::cost::models {
 namespace {
@@ -27,7 +26,6 @@ constexpr int kKrigingSteps = 6;
 constexpr double kDonorShare = 0.25;  // of its correction: most of it is its own choice of kernel
 constexpr double kDeviation = 0.2;    // of the correction from few points, a priori
 constexpr double kLengthOctaves = 3;  // over which that correction changes, in m, n and k
-constexpr double kStep = 1e-4;        // of the numeric derivative
 
 struct Points {
   std::vector<GemmShape> shapes;
@@ -53,16 +51,10 @@ Points points_of(const std::vector<Sample>& samples) {
 // A part of the points, the same for the same number of them.
 Points thinned(const Points& points, std::size_t most) {
   if (points.size() <= most) return points;
-  std::vector<std::size_t> order(points.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  Rng rng(1);
   Points result;
-  for (std::size_t i = 0; i < most; ++i) {
-    const auto last = static_cast<std::int64_t>(order.size() - 1);
-    std::swap(order[i],
-              order[static_cast<std::size_t>(rng.integer(static_cast<std::int64_t>(i), last))]);
-    result.shapes.push_back(points.shapes[order[i]]);
-    result.log_s.push_back(points.log_s[order[i]]);
+  for (const std::size_t i : some_of(points.size(), most)) {
+    result.shapes.push_back(points.shapes[i]);
+    result.log_s.push_back(points.log_s[i]);
   }
   return result;
 }
@@ -86,49 +78,12 @@ struct TileFit {
     }
     return result;
   }
-  // Sum of sqrt(1 + (r / scale)^2) - 1, scaled so that small errors count as their squares.
-  double cost(const VectorXd& residuals, const VectorXd& moves) const {
-    const auto z = residuals.array() / kTileScale;
-    return 2 * kTileScale * kTileScale * ((1 + z.square()).sqrt() - 1).sum() +
-           (precision.array() * moves.array().square()).sum();
+  GemmTiles solve() const {
+    const DampedFit fit{[this](const VectorXd& moves) { return residuals(moves); }, precision,
+                        kTileScale, kTileSteps};
+    return at(fit.solve());
   }
-  GemmTiles solve() const;
 };
-
-GemmTiles TileFit::solve() const {
-  VectorXd moves = VectorXd::Zero(directions.cols());
-  VectorXd r = residuals(moves);
-  double least = cost(r, moves), damping = 1e-2;
-  for (int step = 0; step < kTileSteps; ++step) {
-    MatrixXd jacobian(r.size(), moves.size());
-    for (Index j = 0; j < moves.size(); ++j) {
-      VectorXd shifted = moves;
-      shifted[j] += kStep;
-      jacobian.col(j) = (residuals(shifted) - r) / kStep;
-    }
-    const VectorXd weights = (1 + (r.array() / kTileScale).square()).rsqrt();
-    MatrixXd normal = jacobian.transpose() * weights.asDiagonal() * jacobian;
-    normal.diagonal() += precision;
-    const VectorXd gradient = jacobian.transpose() * (weights.array() * r.array()).matrix() +
-                              (precision.array() * moves.array()).matrix();
-    const double before = least;
-    for (int attempt = 0; attempt < 6; ++attempt) {
-      MatrixXd damped = normal;
-      damped.diagonal() *= 1 + damping;
-      const VectorXd next = moves - damped.ldlt().solve(gradient);
-      const VectorXd next_r = residuals(next);
-      const double next_cost = cost(next_r, next);
-      if (next_cost < least) {
-        moves = next, r = next_r, least = next_cost;
-        damping = std::max(damping / 4, 1e-6);
-        break;
-      }
-      damping *= 5;
-    }
-    if (least > before * (1 - 1e-4)) break;
-  }
-  return at(moves);
-}
 
 double log_s(const GemmTiles& tiles, const GemmShape& shape) {
   return std::log(tiles.seconds(shape));

@@ -4,6 +4,7 @@ namespace tessera::cost::models {
 
 std::vector<const FitMethod*> gemm_methods() { return {&gemm_operator(), &table()}; }
 std::vector<const FitMethod*> attention_methods() { return {&attention_operator(), &table()}; }
+std::vector<const FitMethod*> expert_methods() { return {&experts()}; }
 std::vector<const FitMethod*> layer_methods() {
   return {&layer_regression(), &layer_operator(), &table()};
 }

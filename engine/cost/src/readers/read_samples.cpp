@@ -43,10 +43,8 @@ const std::vector<Format>& formats() {
   static const std::vector<Format> all = {
       {"tessera", "latency_s", readers::read_tessera,
        [](const CsvReader& csv) { return has(csv, {"latency_s"}); }},
-      {"aiconfigurator", "framework, op_name, latency", readers::read_aiconfigurator,
-       [](const CsvReader& csv) {
-         return has(csv, {"framework", "op_name", "latency"});
-       }},
+      {"aiconfigurator", "latency, and framework and op_name or the sizes of its tables",
+       readers::read_aiconfigurator, readers::is_aiconfigurator},
       {"vidur", "time_stats.*.median", readers::read_vidur, is_vidur},
       {"helix", "two numbers and no header", readers::read_helix, is_helix},
       {"llmpq", "gpu and latency_ms, or shard and lat_avg", readers::read_llmpq, is_llmpq}};

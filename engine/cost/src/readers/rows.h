@@ -63,6 +63,8 @@ std::optional<NamedDevice> device_in_path(const std::string& path,
 
 void read_tessera(Rows& rows);
 void read_aiconfigurator(Rows& rows);
+/// Its tables, also those without the columns that have one value only.
+bool is_aiconfigurator(const CsvReader& csv);
 void read_vidur(Rows& rows);
 void read_helix(Rows& rows);
 void read_llmpq(Rows& rows);

@@ -66,6 +66,7 @@ class Reader {
     const std::string_view word = text(op_);
     if (word.empty()) {
       if (query.n > 0 && query.k > 0) return Op::gemm;
+      if (query.num_experts > 0) return Op::experts;
       return query.num_heads > 0 ? Op::attention : Op::layer;
     }
     if (const auto op = named<Op>(word)) return *op;
@@ -147,7 +148,7 @@ class Reader {
       csv_.refuse(fmt::format("no {}, which a sample of {} needs; {}", size.column,
                               name_of(query.op), columns_of(query.op)));
     }
-    if (query.op == Op::gemm || query.op == Op::attention) check_dtype(query);
+    if (has_dtype(query.op)) check_dtype(query);
   }
 
   static const char* columns_of(Op op) {
@@ -156,6 +157,8 @@ class Reader {
         return "its columns are n and k, and m, or batch and tokens whose product is m";
       case Op::attention:
         return "its columns are batch, tokens, context, num_heads, num_kv_heads and head_dim";
+      case Op::experts:
+        return "its columns are tokens, hidden_size, inner_size, num_experts and top_k";
       case Op::layer:
         return "its columns are batch, tokens, context and model";
       default:

@@ -20,6 +20,7 @@ enum class Phase { prefill, decode };
 enum class Op {
   gemm,         ///< [m, k] activations times [k, n] weights
   attention,    ///< scores, softmax and values of one layer; no projections
+  experts,      ///< gate, up and down of all experts of one layer, as grouped products
   layer,        ///< one decoder layer, or the part of it that `name` says
   elementwise,  ///< norms, activations, residuals, rotary embedding: bytes in, bytes out
   all_reduce,
@@ -38,6 +39,7 @@ template <>
 inline constexpr auto kEnumNames<cost::Op> =
     enum_names<cost::Op>({{cost::Op::gemm, "gemm"},
                           {cost::Op::attention, "attention"},
+                          {cost::Op::experts, "experts"},
                           {cost::Op::layer, "layer"},
                           {cost::Op::elementwise, "elementwise"},
                           {cost::Op::all_reduce, "all_reduce"},
@@ -46,6 +48,13 @@ inline constexpr auto kEnumNames<cost::Op> =
 }  // namespace tessera
 
 namespace tessera::cost {
+
+/// Loads of experts follow a power law of this exponent in serving. Of the exponents that
+/// aiconfigurator measures (even loads, 1.01 and 1.2) it is the milder one that was measured on
+/// every GPU, and the one that it takes for DeepSeek's models itself (1.2 for others): models are
+/// trained to use their experts alike, and the tokens of a batch still meet by chance.
+inline constexpr double kServingRouting = 1.01;
+inline constexpr double kSteepestRouting = 2;
 
 /// One operation to predict. Fields that its op does not have keep their defaults.
 struct OpQuery {
@@ -56,15 +65,18 @@ struct OpQuery {
   std::int32_t bitwidth = 16;  ///< layer: of its weights
   double m = 0, n = 0, k = 0;  ///< gemm
   double batch_size = 0;       ///< attention, layer: sequences
-  double tokens = 0;           ///< attention, layer: new tokens per sequence
+  double tokens = 0;           ///< attention, layer: new tokens per sequence; experts: of all
   double context_tokens = 0;   ///< attention, layer: tokens in the KV cache before, per sequence
   double num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< attention
   double window = 0;                                     ///< attention: tokens seen; 0: all
-  std::string model;                                     ///< layer: the architecture's name
+  double hidden_size = 0, inner_size = 0;                ///< experts: of one, as a device holds it
+  double num_experts = 0, top_k = 0;  ///< experts: of the layer, and that a token picks
+  double routing = kServingRouting;  ///< experts: exponent of the power law of their loads; 0: even
+  std::string model;                 ///< layer: the architecture's name
   std::string name;  ///< layer, elementwise: the part ("mlp_up_proj"); empty: all of it
   std::shared_ptr<const LayerShape> layer;  ///< layer: its matrices
   double bytes = 0;                         ///< elementwise: moved; collectives: of the buffer
-  std::int32_t num_devices = 1;             ///< collectives
+  std::int32_t num_devices = 1;             ///< collectives; experts: that they are spread over
 };
 
 /// One measured point.
@@ -117,10 +129,13 @@ struct DtypeTraits {
 /// @throws Error{invalid_argument} with the known words.
 DtypeTraits dtype_traits(std::string_view dtype);
 std::vector<std::string> known_dtypes();
+/// Whether its samples have to name one of these: the op multiplies.
+bool has_dtype(Op op);
 
 /// Operations and bytes of a query at the device's peaks; of a dtype that the device has no rate
 /// for, at its FP16 rate. Attention reads keys and values once and is causal. A layer is the sum of
-/// its matrices (weights of `bitwidth`) and its attention. Collectives: bytes only, no rate here.
+/// its matrices (weights of `bitwidth`) and its attention. Experts: of the busiest device, the
+/// weights that its tokens touch. Collectives: bytes only, no rate here.
 OpWork work_of(const Device& device, const OpQuery& query);
 
 /// Predicts the seconds of one op on one device. Positive, finite, and never falling when rows,

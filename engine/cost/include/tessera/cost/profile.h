@@ -22,7 +22,7 @@ namespace tessera::cost {
 /// The model of one op on one device under one kernel set, with what is known about it.
 struct ProfilePart {
   Op op = Op::gemm;
-  std::string dtype;                     ///< gemm, attention; empty for layers
+  std::string dtype;                     ///< gemm, attention, experts; empty for layers
   std::string kv_dtype;                  ///< attention; empty: as dtype
   std::optional<std::int32_t> bitwidth;  ///< layer
   std::optional<Phase> phase;            ///< attention, layer
@@ -79,8 +79,9 @@ struct Fields<cost::ProfilePart> {
       field<&Part::name>({.name = "name",
                           .doc = "Which part of a layer; left out: all of it",
                           .in_file = InFile::when_set}),
-      field<&Part::dtype>(
-          {.name = "dtype", .doc = "Of a product or of attention", .in_file = InFile::when_set}),
+      field<&Part::dtype>({.name = "dtype",
+                           .doc = "Of a product, of attention or of experts",
+                           .in_file = InFile::when_set}),
       field<&Part::kv_dtype>({.name = "kv_dtype",
                               .doc = "Of keys and values; left out: as dtype",
                               .in_file = InFile::when_set}),
