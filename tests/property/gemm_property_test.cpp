@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "devices.h"
@@ -36,6 +37,16 @@ OpQuery any_product(const std::string& dtype) {
                  std::round(log_uniform(1, 300000)), dtype);
 }
 
+// In a text where zeros in a row are counted: "5 0x12 -3".
+int num_numbers(const std::string& text) {
+  std::istringstream words(text);
+  int count = 0;
+  for (std::string word; words >> word;) {
+    count += word.starts_with("0x") ? std::stoi(word.substr(2)) : 1;
+  }
+  return count;
+}
+
 // Any coefficients that a file may hold within reason, a correction with jumps among them.
 std::unique_ptr<OpModel> any_model() {
   const Device device = testing::device("any", 80, log_uniform(100, 10000), log_uniform(10, 3000),
@@ -50,9 +61,8 @@ std::unique_ptr<OpModel> any_model() {
   for (Json& ratio : json["tiles"]["rate_ratio"]) ratio = log_uniform(0.05, 2);
   for (Json& setup : json["tiles"]["setup_s"]) setup = log_uniform(1e-8, 1e-4);
   std::string correction;
-  const std::string zeros = json["correction_permille"];
-  const auto count = 1 + std::count(zeros.begin(), zeros.end(), ' ');
-  for (std::ptrdiff_t i = 0; i < count; ++i) {
+  const int count = num_numbers(json["correction_permille"]);
+  for (int i = 0; i < count; ++i) {
     correction += (i == 0 ? "" : " ") + std::to_string(*rc::gen::inRange(-900, 901));
   }
   json["correction_permille"] = correction;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "models/attention_correction.h"
 #include "operator_models.h"
 
 namespace tessera::cost {
@@ -47,10 +48,21 @@ Json any_variant(Phase phase) {
   return variant;
 }
 
+// Steeper and rougher than any fit leaves it.
+std::string any_correction(Phase phase) {
+  std::string text;
+  for (int i = models::num_attention_features(phase); i > 0; --i) {
+    text += std::to_string(*rc::gen::inRange(-300, 301)) + " ";
+  }
+  return text;
+}
+
 std::unique_ptr<OpModel> any_attention(Phase phase) {
+  Json variant = any_variant(phase);
+  if (*rc::gen::arbitrary<bool>()) variant["correction_permille"] = any_correction(phase);
   const Json coefficients = {{"dtype", *rc::gen::element<std::string>("bfloat16", "fp8")},
                              {"phase", name_of(phase)},
-                             {"variants", Json::array({any_variant(phase)})}};
+                             {"variants", Json::array({variant})}};
   const Device device = *rc::gen::element(t4(), v100(), a100(), h200());
   return find_fit_method(Op::attention, "operator").read(device, coefficients, "any");
 }

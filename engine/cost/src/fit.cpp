@@ -87,6 +87,30 @@ HeldOut hold_out(const FitMethod& method, const Device& device, const std::vecto
   return result;
 }
 
+/// Products at their rate, predicted by a fit that has seen a quarter of their rows at most.
+std::optional<Errors> hold_out_beyond(const FitMethod& method, const Device& device,
+                                      const std::vector<Sample>& samples) {
+  constexpr std::size_t kLeast = 20;
+  double most = 0;
+  for (const Sample& sample : samples) most = std::max(most, sample.query.m);
+  std::vector<Sample> seen;
+  std::vector<Sample> beyond;
+  for (const Sample& sample : samples) {
+    if (sample.query.m <= most / kMostBeyond) {
+      seen.push_back(sample);
+    } else if (is_compute_bound(sample.query)) {
+      beyond.push_back(sample);
+    }
+  }
+  if (seen.size() < kLeast || beyond.size() < kLeast) return std::nullopt;
+  const auto model = method.fit(device, seen, nullptr);
+  std::vector<double> predicted_s;
+  for (const Sample& sample : beyond) predicted_s.push_back(model->seconds(sample.query));
+  return errors_of(
+      predicted_s, latencies_of(beyond),
+      fmt::format("m above {:g}, from m up to {:g}", most / kMostBeyond, most / kMostBeyond));
+}
+
 const OpModel* donor_model(const ProfilePart* donor, const FitMethod& method) {
   return donor != nullptr && donor->method == method.name ? donor->model.get() : nullptr;
 }
@@ -122,6 +146,9 @@ ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
       part.method = method->name;
       HeldOut held_out = hold_out(*method, device, samples, options, form);
       part.held_out = std::move(held_out.errors);
+      if (op == Op::gemm && form == nullptr) {
+        part.beyond = hold_out_beyond(*method, device, samples);
+      }
       part.model = method->fit(device, samples, form);
       if (best && !predicts_better(part, *best)) continue;
       best = std::move(part);
@@ -177,6 +204,7 @@ std::shared_ptr<const Profile> carried_over(const Device& device, const Profile&
       part.model = find_fit_method(from.op, from.method).fit(device, {}, from.model.get());
       part.provenance = Provenance::modelled;
       part.held_out.reset();
+      part.beyond.reset();
       part.num_points = 0;
       part.source = profile->source;
       profile->parts.push_back(std::move(part));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "counts.h"
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
@@ -31,6 +32,16 @@ bool answers(const ProfilePart& part, const OpQuery& query) {
   const std::string& kv = query.kv_dtype.empty() ? query.dtype : query.kv_dtype;
   return part.dtype == query.dtype &&
          (query.op != Op::attention || (part.kv_dtype.empty() ? part.dtype : part.kv_dtype) == kv);
+}
+
+/// Whether all that leaves the range is more rows of a product at its rate.
+bool is_only_taller(const ProfilePart& part, const OpQuery& query) {
+  if (!part.beyond || query.op != Op::gemm || !is_compute_bound(query)) return false;
+  const auto rows = part.range.find("m");
+  if (rows == part.range.end() || query.m > kMostBeyond * rows->second.second) return false;
+  OpQuery fitted = query;
+  fitted.m = rows->second.second;
+  return query.m > fitted.m && !outside(part, fitted);
 }
 
 void read_parts(const Json& parts, const std::string& path, Profile& profile) {
@@ -87,10 +98,21 @@ std::optional<std::string> outside(const ProfilePart& part, const OpQuery& query
   return std::nullopt;
 }
 
+bool is_compute_bound(const OpQuery& gemm) {
+  constexpr double kFlopPerByte = 512;  // H200: 206 in BF16, 412 in FP8
+  const double elements = gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n;
+  return 2 * gemm.m * gemm.n * gemm.k >= kFlopPerByte * kFp16Bytes * elements;
+}
+
 Prediction predict(const ProfilePart& part, const OpQuery& query) {
   Prediction prediction{{part.model->seconds(query), part.provenance, std::nullopt},
                         part.method,
                         outside(part, query)};
+  if (prediction.outside && is_only_taller(part, query)) {
+    prediction.outside.reset();
+    prediction.seconds.error = part.beyond->mean;
+    return prediction;
+  }
   if (prediction.outside) {
     prediction.seconds.provenance = weaker(part.provenance, Provenance::modelled);
   } else if (part.held_out) {

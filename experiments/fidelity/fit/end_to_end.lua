@@ -170,7 +170,8 @@ function readers.trtllm(path, add)
         source = "TensorRT-LLM", version = r.version, kind = "first token",
         device = r.gpu == "H100" and "H100-80G" or "A100-80G", tensor_parallel = tonumber(r.tp),
         model = trtllm_models[r.model], kernel_set = trtllm_sets[r.precision],
-        bitwidth = r.precision == "FP8" and 8 or 16, batch_size = 1, prompt_tokens = math.min(tonumber(r.input_len), 2047), output_tokens = 1,
+        bitwidth = r.precision == "FP8" and 8 or 16, batch_size = 1,
+        prompt_tokens = math.min(tonumber(r.input_len), 2047), output_tokens = 1,
         measured = tonumber(r.value) * 1e-3, fitted = false,
       }
     end

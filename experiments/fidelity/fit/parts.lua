@@ -61,6 +61,7 @@ function M.documented(profile, doc, source)
     for _, part in ipairs(json.parts) do
       round(part.coefficients)
       if part.held_out then round(part.held_out) end
+      if part.beyond then round(part.beyond) end
     end
   end)
 end

@@ -83,7 +83,7 @@ local function weight_only(device)
     local kept = {}
     for _, part in ipairs(json.parts) do
       if part.op == "gemm" and part.dtype:match "_wo$" then
-        part.provenance, part.held_out, part.num_points = "modelled", nil, 0
+        part.provenance, part.held_out, part.beyond, part.num_points = "modelled", nil, nil, 0
         if not part.source:match "^carried" then part.source = part.source .. "; taken for vLLM's" end
         kept[#kept + 1] = part
       end

@@ -208,7 +208,7 @@ local ts = {}
 ---@field device string The device's name
 ---@field kernel_set string Kernels that were measured
 ---@field source string Where it comes from
----@field parts table[] By op and dtype: method, coefficients, range, num_points, held_out, provenance
+---@field parts table[] By op and dtype: method, coefficients, range, num_points, held_out, beyond, provenance
 ---@field layer_s fun(self, query: table): number, table Seconds of one decoder layer { model, bitwidth, phase, batch_size, tokens, context_tokens }, and { provenance, error, method, in_range, why }
 ---@field gemm_s fun(self, query: table): number, table Seconds of a product { dtype, m, n, k }, and the same
 ---@field attention_s fun(self, query: table): number, table Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, num_kv_heads, head_dim }, and the same

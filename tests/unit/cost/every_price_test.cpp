@@ -191,5 +191,51 @@ TEST(EveryPrice, OfShippedModelsOnProfiledDevicesUnderTensorParallelism) {
   EXPECT_GT(counts.copied, 100) << "no KV heads were held by more than one device";
 }
 
+/// The most that one of these loads costs less than the one before it, as a ratio; 1 where none
+/// does.
+double deepest_fall(const LatencyModel& model, const LayerShape& layer, std::int32_t bitwidth,
+                    const std::vector<LayerWork>& growing, bool& carried) {
+  double before = 0, deepest = 1;
+  for (const LayerWork& work : growing) {
+    const Prediction price = model.layer(layer, bitwidth, 16, work);
+    carried = carried || price.method.find("carried over") != std::string::npos;
+    if (before > 0) deepest = std::min(deepest, price.seconds.value / before);
+    before = price.seconds.value;
+  }
+  return deepest;
+}
+
+// More sequences, longer prompts and longer contexts never cost less, but where a bitwidth is the
+// measured 16 bits times a ratio of rooflines: that may fall, by a quarter at most.
+TEST(EveryPrice, NeverFallsWithWork) {
+  constexpr double kCarriedFall = 0.75;
+  std::vector<std::vector<LayerWork>> loads(4);
+  for (double size = 1; size <= 1024; size *= 2) {
+    loads[0].push_back({Phase::decode, size, 1, 700});
+    loads[1].push_back({Phase::prefill, size, 256, 0});
+    loads[2].push_back({Phase::prefill, 2, 16 * size, 0});
+    loads[3].push_back({Phase::decode, 16, 1, 32 * size});
+  }
+  int measured = 0;
+  for (const auto& profile : shipped_profiles()) {
+    const KernelSet kernels = find_kernel_set(profile->kernel_set, folders());
+    const auto model = make_profiled(profile, kernels);
+    for (const ModelShape& shape : shipped_models()) {
+      for (const std::int32_t bitwidth : kernels.bitwidths_on(profile->device)) {
+        for (const auto& growing : loads) {
+          bool carried = false;
+          const double fall =
+              deepest_fall(*model, shape.layer_classes.front(), bitwidth, growing, carried);
+          EXPECT_GE(fall, carried ? kCarriedFall : 1 - 1e-9)
+              << shape.name << " on " << profile->device.name << ", " << kernels.name << ", "
+              << bitwidth << " bit, " << name_of(growing.front().phase);
+          measured += carried ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(measured, 4000);
+}
+
 }  // namespace
 }  // namespace tessera::cost

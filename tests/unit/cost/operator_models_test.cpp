@@ -63,6 +63,56 @@ TEST(AttentionOperator, ReadsBackWhatItWrites) {
   }
 }
 
+// Of every geometry of heads a quarter more batch sizes and lengths than the terms need.
+std::vector<Sample> many_prompts(const OpModel& model) {
+  std::vector<Sample> samples;
+  for (const double batch_size : {1, 2, 4, 8, 16}) {
+    for (const double tokens : {32, 128, 512, 1024, 2048, 8192}) {
+      for (const double num_kv_heads : {1, 2, 4, 8}) {
+        for (const double num_heads : {8, 16, 32}) {
+          Sample sample;
+          sample.query =
+              attention_query(Phase::prefill, batch_size, tokens, 0, num_heads, num_kv_heads);
+          sample.latency_s = model.seconds(sample.query);
+          samples.push_back(sample);
+        }
+      }
+    }
+  }
+  return samples;
+}
+
+TEST(AttentionOperator, CorrectsWhatTheTermsLeaveOver) {
+  const auto truth = operator_model(Op::attention, a100(), kPrefillAttention);
+  auto samples = many_prompts(*truth);
+  for (Sample& sample : samples) {
+    const double group = sample.query.num_heads / sample.query.num_kv_heads;
+    if (group > 2) sample.latency_s *= 1.5;  // which no term says
+  }
+  const auto fitted = attention().fit(a100(), samples, nullptr);
+  EXPECT_LT(mean_error(*fitted, samples), 0.03);
+
+  Json json = fitted->coefficients();
+  const auto whole = attention().read(h200(), json, "whole");
+  json["variants"][0].erase("correction_permille");
+  const auto terms = attention().read(h200(), json, "terms");
+  EXPECT_GT(mean_error(*attention().read(a100(), json, "terms"), samples), 0.05);
+  const auto donated = attention().fit(h200(), {}, fitted.get());
+  const OpQuery query = attention_query(Phase::prefill, 4, 2048, 0, 32, 8);
+  const double full = std::log(whole->seconds(query) / terms->seconds(query));
+  EXPECT_NEAR(std::log(donated->seconds(query) / terms->seconds(query)), full / 4, 0.01);
+
+  // Beyond the knots the terms say how time grows; a chunk is between its prompt and the whole.
+  const OpQuery longest = attention_query(Phase::prefill, 1, 262144, 0, 32, 8);
+  OpQuery longer = longest;
+  longer.tokens *= 4;
+  EXPECT_NEAR(fitted->seconds(longer) / fitted->seconds(longest), 16, 1);
+  const OpQuery later = attention_query(Phase::prefill, 4, 2048, 4096, 32, 8);
+  const OpQuery all = attention_query(Phase::prefill, 4, 6144, 0, 32, 8);
+  EXPECT_GT(fitted->seconds(later), 3 * fitted->seconds(query));  // five times the pairs
+  EXPECT_LT(fitted->seconds(later), fitted->seconds(all));
+}
+
 // Where multiprocessors suffice for one wave more blocks are free; the next one starts another.
 TEST(AttentionOperator, GroupedDecodeRunsInWaves) {
   const auto model = operator_model(Op::attention, a100(), kDecodeAttention);

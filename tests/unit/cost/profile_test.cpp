@@ -193,6 +193,39 @@ class PerSequence final : public OpModel {
   Json coefficients() const override { return Json::object(); }
 };
 
+// Products at their rate stay fitted beyond the rows that were measured, with the error of that.
+TEST(Predict, TallerProductsAtTheirRateHaveTheErrorOfCarryingOn) {
+  ProfilePart part;
+  part.dtype = "bfloat16";
+  part.method = "test";
+  part.range = {{"m", {1, 8192}}, {"n", {32, 65536}}, {"k", {32, 65536}}};
+  part.held_out = errors_of({1.02}, {1}, "test");
+  part.beyond = errors_of({1.25}, {1}, "taller");
+  part.model = std::make_shared<PerSequence>();
+  const auto predicted = [&](double m, double n) {
+    OpQuery query;
+    query.batch_size = 1;
+    query.dtype = "bfloat16";
+    query.m = m;
+    query.n = n;
+    query.k = 4096;
+    return predict(part, query);
+  };
+  EXPECT_NEAR(*predicted(8192, 4096).seconds.error, 0.02, 1e-12);
+  const Prediction taller = predicted(32768, 4096);
+  EXPECT_EQ(taller.seconds.provenance, Provenance::fitted);
+  EXPECT_NEAR(*taller.seconds.error, 0.25, 1e-12);
+  EXPECT_FALSE(taller.outside);
+  for (const auto& [m, n] : {std::pair{32769.0, 4096.0}, {32768.0, 64.0}, {32768.0, 70000.0}}) {
+    const Prediction left = predicted(m, n);
+    EXPECT_EQ(left.seconds.provenance, Provenance::modelled) << m << " " << n;
+    EXPECT_FALSE(left.seconds.error);
+    EXPECT_TRUE(left.outside);
+  }
+  part.beyond.reset();
+  EXPECT_TRUE(predicted(32768, 4096).outside);
+}
+
 std::shared_ptr<const Profile> layers_at_16_bits() {
   auto profile = std::make_shared<Profile>();
   profile->device = testing::t4();

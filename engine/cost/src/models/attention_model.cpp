@@ -168,8 +168,11 @@ double AttentionOperator::corrected_s(const AttentionVariant& variant, const OpQ
     sized.context_tokens = query.context_tokens + query.tokens - 1;
   }
   const double length = length_of(sized);
-  const Between row = between(sized.batch_size, batch_knots());
-  const Between column = between(length, length_knots());
+  const double batch_size =
+      std::clamp(sized.batch_size, batch_knots().front(), batch_knots().back());
+  const double inside = std::clamp(length, length_knots().front(), length_knots().back());
+  const Between row = between(batch_size, batch_knots());
+  const Between column = between(inside, length_knots());
   const std::size_t width = length_knots().size();
   double log_s = 0;
   {
@@ -182,17 +185,15 @@ double AttentionOperator::corrected_s(const AttentionVariant& variant, const OpQ
       }
     }
   }
-  const auto terms_s = [&](const OpQuery& of) { return attention_s(device_, phase_, variant, of); };
   double seconds = std::exp(log_s);
-  const double batch_size =
-      std::clamp(sized.batch_size, batch_knots().front(), batch_knots().back());
-  const double inside = std::clamp(length, length_knots().front(), length_knots().back());
   if (batch_size < sized.batch_size || inside < length) {
-    seconds *= std::max(1.0, terms_s(at_length(sized, sized.batch_size, length)) /
-                                 terms_s(at_length(sized, batch_size, inside)));
+    const auto terms_s = [&](double sequences, double tokens) {
+      return attention_s(device_, phase_, variant, at_length(sized, sequences, tokens));
+    };
+    seconds *= std::max(1.0, terms_s(sized.batch_size, length) / terms_s(batch_size, inside));
   }
-  if (phase_ == Phase::prefill && query.context_tokens > 0) {
-    seconds += std::max(0.0, terms_s(sized) - terms_s(at_length(sized, sized.batch_size, length)));
+  if (phase_ == Phase::prefill) {
+    seconds += prefill_context_terms(device_, variant.tile, sized).dot(variant.prefill);
   }
   return seconds;
 }

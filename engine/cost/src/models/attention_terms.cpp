@@ -200,4 +200,23 @@ VectorXd prefill_terms(const AttentionDevice& device, double tile, const OpQuery
                     keys_s, above(queries_s + 2 * keys_s, 2 * us), above(queries_s, 2 * us)});
 }
 
+VectorXd prefill_context_terms(const AttentionDevice& device, double tile, const OpQuery& q) {
+  const double us = kMicrosecond;
+  const double heads = q.batch_size * q.num_heads / device.multiprocessors;
+  const double pair_s = 4 * q.head_dim / device.flop_per_s * device.multiprocessors;
+  const auto work_s = [&](double before) {
+    const double window = q.window > 0 ? q.window : q.tokens + before;
+    return heads * causal_pairs(q.tokens, before, window) * pair_s;
+  };
+  const double whole_s = work_s(q.context_tokens), prompt_s = work_s(0);
+  const double chain =
+      q.window > 0 ? std::min(q.context_tokens, q.window + tile) : q.context_tokens;
+  const auto more_above = [&](double limit_s) {
+    return above(whole_s, limit_s) - above(prompt_s, limit_s);
+  };
+  const double more_s = whole_s - prompt_s;
+  return vector_of({0, 0, 0, 0, 0, 0, chain * tile * pair_s, us * chain / tile, more_s, 0, more_s,
+                    more_above(1 * us), more_above(4 * us), more_above(16 * us), 0, 0, 0, 0});
+}
+
 }  // namespace tessera::cost::models

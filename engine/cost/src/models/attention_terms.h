@@ -53,4 +53,9 @@ const std::vector<Term>& prefill_terms();
 Eigen::VectorXd prefill_terms(const AttentionDevice& device, double tile_tokens,
                               const OpQuery& query);
 
+/// What the tokens before a prompt add to these, never less for more work: where rounding to waves
+/// would let that fall, without rounding.
+Eigen::VectorXd prefill_context_terms(const AttentionDevice& device, double tile_tokens,
+                                      const OpQuery& query);
+
 }  // namespace tessera::cost::models

@@ -31,6 +31,7 @@ struct ProfilePart {
   std::map<std::string, std::pair<double, double>> range;  ///< [field] what was fitted
   std::int64_t num_points = 0;
   std::optional<Errors> held_out;
+  std::optional<Errors> beyond;  ///< gemm: of many rows predicted from a quarter as many
   Provenance provenance = Provenance::fitted;
   std::string source;
   std::shared_ptr<const OpModel> model;
@@ -50,6 +51,12 @@ bool same_kind(const ProfilePart& a, const ProfilePart& b);
 /// Says how `query` leaves the fitted range ("m 16384 is above the fitted 1 .. 8192"); absent where
 /// it does not. Of a field with only one fitted value, 1.25 to both sides is within.
 std::optional<std::string> outside(const ProfilePart& part, const OpQuery& query);
+
+/// Products of so many rows that arithmetic bounds them run at their rate: up to `kMostBeyond`
+/// times the largest number of rows that was fitted they stay fitted where `beyond` says how well.
+inline constexpr double kMostBeyond = 4;
+/// Whether arithmetic bounds a product on any device that we know: operations per byte.
+bool is_compute_bound(const OpQuery& gemm);
 
 /// What the part says of a query: outside of what was fitted it is modelled, and has no error.
 Prediction predict(const ProfilePart& part, const OpQuery& query);
@@ -104,6 +111,10 @@ struct Fields<cost::ProfilePart> {
       field<&Part::held_out>({.name = "held_out",
                               .doc = "Errors over points that it has not seen",
                               .in_file = InFile::when_set}),
+      field<&Part::beyond>({.name = "beyond",
+                            .doc = "Errors of products up to four times as tall as those that a "
+                                   "fit has seen",
+                            .in_file = InFile::when_set}),
       field<&Part::provenance>({.name = "provenance", .doc = "Of its times"}),
       field<&Part::source>(
           {.name = "source", .doc = "Where the points come from", .in_file = InFile::when_set})};
