@@ -104,6 +104,18 @@ for split, name in pairs { shape = "experts, unseen model", ["gpu, 20 points"] =
   }
 end
 
+for name, left_out in pairs { ["vLLM, unseen shapes"] = "shapes", ["gpu left out, 20 points: vLLM"] = "gpu" } do
+  targets[name] = {
+    limits = left_out == "gpu" and { median = 0.1, p90 = 0.3 } or { median = 0.05, p90 = 0.15 },
+    measure = function(point, context)
+      local kind, dtype = point.part:match "^(%a+), (.*)$"
+      local where = { device = point.device, kind = kind, dtype = dtype, left_out = left_out }
+      local row = rows_of("vllm", where, context)[1]
+      return { median = row.median, p90 = row.p90, worst = row.worst, num_points = row.num_points }
+    end,
+  }
+end
+
 targets["gpu left out, 20 points: layers"] = {
   limits = { median = 0.1 },
   measure = function(point, context)
@@ -205,6 +217,10 @@ local function all_points()
   for _, source in ipairs { "a100_trtllm", "h200_trtllm", "a100_vllm", "h200_vllm", "rtx_pro_6000_vllm" } do
     for _, dtype in ipairs(sources[source].dtypes) do add("experts, unseen model", source, dtype) end
     add("gpu left out, 20 points: experts", source, "bfloat16")
+  end
+  for _, point in ipairs(script("vllm").points) do
+    local target = point.left_out == "gpu" and "gpu left out, 20 points: vLLM" or "vLLM, unseen shapes"
+    add(target, point.device, point.kind .. ", " .. point.dtype)
   end
   for _, device in ipairs { "T4-16G", "V100-16G", "L4", "A100-40G" } do
     for _, phase in ipairs { "prefill", "decode" } do
