@@ -150,6 +150,7 @@ return ts.experiment {
   name = "fidelity/attention",
   doc = "Attention on A100 and H200, each point predicted without it: unseen batches, lengths, GPU",
   grid = points or { { device = "A100-80G", phase = "decode", part = shared_part, split = "batch" } },
+  quick = points and { device = { "A100-80G" } } or nil,
   columns = { "median_error_ratio", "p90_error_ratio", "worst_error_ratio", "num_points", "before_error_ratio" },
 
   run = function(point, context)

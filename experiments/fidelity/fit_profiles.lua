@@ -1,9 +1,10 @@
 -- Fits every shipped profile to measured data and writes it as <out>/<device>.<kernel set>.json: coefficients, and with
 -- them the source, the fitted range, the number of points and the error on points that a fit has not seen.
 --
---   tessera run experiments/fidelity/fit_profiles.lua -- datasets/profiles [modern|vllm|llmpq ...]
+--   tessera run experiments/fidelity/fit_profiles.lua -- datasets/profiles [modern|vllm|helix|llmpq ...]
 --
--- Without a folder it fits those of vllm, prints the table and writes nothing.
+-- `helix` are layers, `vllm` operators, both of kernel set vllm. Without a folder it fits those of helix, prints the
+-- table and writes nothing.
 --
 -- One file per source stands under fit/. Run twice, it writes the same bytes.
 local ts = require "tessera"
@@ -14,6 +15,7 @@ local llmpq = dofile(folder .. "/fit/llmpq.lua")
 local families = {
   modern = modern.profiles,
   vllm = modern.vllm_profiles,
+  helix = modern.helix_profiles,
   llmpq = function()
     local samples, why = llmpq.samples()
     if not samples then return nil, why end
@@ -45,10 +47,12 @@ end
 
 local arguments = arg or {}
 local out = arguments[1]
-local chosen = #arguments > 1 and { unpack(arguments, 2) } or out and { "modern", "vllm", "llmpq" } or { "vllm" }
+local chosen = #arguments > 1 and { unpack(arguments, 2) } or { "helix" }
+if out and #arguments == 1 then chosen = { "modern", "vllm", "helix", "llmpq" } end
 local rows = {}
 for _, name in ipairs(chosen) do
-  local make = families[name] or error("no family of profiles called " .. name .. "; known: modern, vllm, llmpq", 0)
+  local make = families[name] or error(
+    "no family of profiles called " .. name .. "; known: modern, vllm, helix, llmpq", 0)
   local profiles, why = make()
   if profiles then add_parts(out, profiles, rows) else print(why.message) end
 end

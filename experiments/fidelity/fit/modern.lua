@@ -86,8 +86,8 @@ local function add_layers(profiles)
   return true
 end
 
--- Profiles of kernel set `vllm`, by file name: operators where they are measured, else whole layers.
-function M.vllm_profiles()
+-- Profiles of kernel set `vllm` where whole layers are measured, by file name.
+function M.helix_profiles()
   local profiles = {}
   for _, gpu in ipairs(helix.devices) do
     for _, device in ipairs { gpu, helix.same_chip[gpu] } do
@@ -96,6 +96,12 @@ function M.vllm_profiles()
       profiles[device .. ".vllm"] = parts.documented(profile, "FP16 layers of LLaMA-1 30B under vLLM", helix_origin)
     end
   end
+  return profiles
+end
+
+-- And where its operators are.
+function M.vllm_profiles()
+  local profiles = {}
   for _, device in ipairs(vllm.devices) do
     local profile, why = vllm.operators(device)
     if not profile then return nil, why end
