@@ -221,7 +221,7 @@ TEST(ShippedProfiles, MoveNoFasterThanTheirLinks) {
       }
     }
   }
-  EXPECT_GE(parts, 12);
+  EXPECT_GE(parts, 40);
 }
 
 }  // namespace
