@@ -149,14 +149,15 @@ double serving_link_s(const Context& context, std::size_t k, const Pass& pass) {
   const Link link = slowest_link(serving.cluster, context.members[k], context.members[k + 1]);
   const double bytes = pass.work.batch_size * pass.work.tokens *
                        static_cast<double>(serving.model.hidden_size) * 2;  // FP16 hidden states
-  return link.latency_s + bytes / link.bytes_per_s;
+  return hop_s(serving, context.members[k].front(), link, bytes);
 }
 
 double return_s(const Context& context, std::int64_t size) {
   if (context.serving() == nullptr || context.members.size() < 2) return 0;
   const Link link =
       slowest_link(context.serving()->cluster, context.members.back(), context.members.front());
-  return link.latency_s + static_cast<double>(size) * 4 / link.bytes_per_s;  // 32-bit token ids
+  return hop_s(*context.serving(), context.members.back().front(), link,
+               static_cast<double>(size) * 4);  // 32-bit token ids
 }
 
 std::string stage_name(const PlanStage& stage, std::size_t k) {

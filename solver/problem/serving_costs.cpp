@@ -96,7 +96,7 @@ void ServingCosts::add_links(PhaseCosts& costs, double bytes) const {
       }
       const Link link = from == to ? slowest_step(serving_.cluster, source)
                                    : slowest_link(serving_.cluster, source.front(), target.front());
-      costs.link_s.push_back(link.latency_s + bytes / link.bytes_per_s);
+      costs.link_s.push_back(hop_s(serving_, source.front().front(), link, bytes));
     }
   }
 }

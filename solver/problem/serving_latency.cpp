@@ -1,5 +1,6 @@
 #include "tessera/solver/problem/serving_latency.h"
 
+#include "tessera/cost/collectives.h"
 #include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/problem/mesh.h"
 
@@ -32,6 +33,11 @@ std::unique_ptr<cost::LatencyModel> latency_model_of(const ServingProblem& servi
   return cost::make_tensor_parallel(
       device_model_of(serving, device), static_cast<std::int64_t>(members.size()),
       slowest_link(cluster, members, members), profile_of(serving, device));
+}
+
+double hop_s(const ServingProblem& serving, std::size_t from, const Link& link, double bytes) {
+  const auto profile = profile_of(serving, serving.cluster.devices[from].device);
+  return cost::transfer_s(bytes, link, profile.get());
 }
 
 std::vector<cost::LayerWork> units_of(const Workload& workload, double size, cost::Phase phase) {

@@ -6,6 +6,8 @@
 #include "devices.h"
 #include "shapes.h"
 #include "tessera/core/cluster.h"
+#include "tessera/core/json.h"
+#include "tessera/cost/collectives.h"
 #include "tessera/cost/latency.h"
 #include "tessera/cost/memory.h"
 #include "tessera/cost/profile.h"
@@ -190,6 +192,51 @@ RC_GTEST_PROP(TensorParallelProperty, LinksCostAndSharesSave, ()) {
   const double together = group_of(degree, none)->layer_s(layer, 16, 16, work);
   RC_ASSERT(together <= alone);
   RC_ASSERT(together * static_cast<double>(degree) >= alone * (1 - 1e-9));
+}
+
+Json any_way() {
+  return {{"base_s", real(0, 1e-4)}, {"peer_s", real(0, 1e-5)}, {"link_ratio", real(0.01, 1)}};
+}
+
+/// A runtime's own kernel up to some size and number of devices, and NCCL.
+Profile any_sums(const Device& device) {
+  const Json range = {{"bytes", {256, real(1e4, 1e8)}}, {"num_devices", {2, 4}}};
+  const auto part = [&](const char* method, const char* first, const char* second) {
+    const Json coefficients = {{first, any_way()}, {second, any_way()}, {"link_bytes_per_s", 25e9}};
+    return Json{{"op", "all_reduce"},
+                {"dtype", "bfloat16"},
+                {"method", method},
+                {"num_points", 9},
+                {"range", range},
+                {"provenance", "fitted"},
+                {"coefficients", coefficients}};
+  };
+  Json nccl = part("nccl", "low_latency", "simple");
+  nccl["name"] = "nccl";
+  return profile_from_json({{"device", to_json(device)},
+                            {"kernel_set", "test"},
+                            {"parts", {part("all_reduce", "one_shot", "two_shot"), nccl}}},
+                           "sums", DataFolders({}));
+}
+
+RC_GTEST_PROP(SumsProperty, NeverFallWithBytesOrDevices, ()) {
+  Device device = testing::v100();
+  device.nvlink_bytes_per_s = 25e9;
+  const Profile profile = any_sums(device);
+  const Link link = node_link(device);
+  OpQuery query;
+  query.op = Op::all_reduce;
+  query.dtype = "bfloat16";
+  query.bytes = std::pow(10, real(2, 9));
+  query.num_devices = *rc::gen::inRange(2, 16);
+  OpQuery more = query;
+  more.bytes *= real(1, 100);
+  more.num_devices += *rc::gen::inRange(0, 8);
+  const double before = predict_sum(query, link, &profile).seconds.value;
+  RC_ASSERT(std::isfinite(before) && before > 0);
+  RC_ASSERT(predict_sum(more, link, &profile).seconds.value >= before * (1 - 1e-12));
+  const double share = 2 * (query.num_devices - 1.0) / query.num_devices;
+  RC_ASSERT(before >= share * query.bytes / link.bytes_per_s * (1 - 1e-12));
 }
 
 }  // namespace

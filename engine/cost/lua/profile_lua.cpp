@@ -21,7 +21,6 @@ using cost_lua::BoundProfile;
 namespace {
 
 using cost::Op;
-using cost::OpQuery;
 
 // Seconds, and { provenance, error, method, in_range, why }.
 int push_prediction(lua_State* L, const cost::Prediction& prediction) {
@@ -50,29 +49,11 @@ int push_prediction(lua_State* L, const cost::Prediction& prediction) {
   return 2;
 }
 
-int gemm_s(lua_State* L) {
+template <Op op>
+int op_s(lua_State* L) {
   const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
-  const OpQuery query = cost_lua::query_argument(L, 2, "profile:gemm_s", false, Op::gemm);
-  return push_prediction(L, bound.model->op(query));
-}
-
-int attention_s(lua_State* L) {
-  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
-  const OpQuery query = cost_lua::query_argument(L, 2, "profile:attention_s", false, Op::attention);
-  return push_prediction(L, bound.model->op(query));
-}
-
-int experts_s(lua_State* L) {
-  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
-  const OpQuery query = cost_lua::query_argument(L, 2, "profile:experts_s", false, Op::experts);
-  return push_prediction(L, bound.model->op(query));
-}
-
-int all_reduce_s(lua_State* L) {
-  const auto& bound = *lua_kit::check_object<BoundProfile>(L, 1, "profile");
-  const OpQuery query =
-      cost_lua::query_argument(L, 2, "profile:all_reduce_s", false, Op::all_reduce);
-  return push_prediction(L, bound.model->op(query));
+  const std::string path = fmt::format("profile:{}_s", name_of(op));
+  return push_prediction(L, bound.model->op(cost_lua::query_argument(L, 2, path, false, op)));
 }
 
 const OptionTable& layer_options() {
@@ -172,17 +153,30 @@ const std::vector<lua_kit::ObjectMethod>& methods() {
       {"layer_s", lua_kit::guarded<layer_s>, "(query: table): number, table",
        "Seconds of one decoder layer { model, bitwidth, phase, batch_size, tokens, "
        "context_tokens }, and { provenance, error, method, in_range, why }"},
-      {"gemm_s", lua_kit::guarded<gemm_s>, "(query: table): number, table",
+      {"gemm_s", lua_kit::guarded<op_s<Op::gemm>>, "(query: table): number, table",
        "Seconds of a product { dtype, m, n, k }, and the same"},
-      {"attention_s", lua_kit::guarded<attention_s>, "(query: table): number, table",
+      {"attention_s", lua_kit::guarded<op_s<Op::attention>>, "(query: table): number, table",
        "Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, "
        "num_kv_heads, head_dim }, and the same"},
-      {"experts_s", lua_kit::guarded<experts_s>, "(query: table): number, table",
+      {"experts_s", lua_kit::guarded<op_s<Op::experts>>, "(query: table): number, table",
        "Seconds of all experts of a layer { dtype, tokens, hidden_size, inner_size, num_experts, "
        "top_k, routing, num_devices }, and the same"},
-      {"all_reduce_s", lua_kit::guarded<all_reduce_s>, "(query: table): number, table",
+      {"all_reduce_s", lua_kit::guarded<op_s<Op::all_reduce>>, "(query: table): number, table",
        "Seconds in which num_devices of a node sum a buffer { dtype, bytes, num_devices }, and the "
-       "same"},
+       "same; by the runtime's kernel, or NCCL where that is not used; name = \"nccl\": by NCCL"},
+      {"all_gather_s", lua_kit::guarded<op_s<Op::all_gather>>, "(query: table): number, table",
+       "Seconds in which num_devices, each with a share of a buffer, all get the whole of it "
+       "{ bytes, num_devices }, and the same"},
+      {"reduce_scatter_s", lua_kit::guarded<op_s<Op::reduce_scatter>>,
+       "(query: table): number, table",
+       "Seconds in which num_devices sum a buffer and each get a share of it { bytes, num_devices "
+       "}, "
+       "and the same"},
+      {"all_to_all_s", lua_kit::guarded<op_s<Op::all_to_all>>, "(query: table): number, table",
+       "Seconds in which num_devices exchange shares of their buffers { bytes, num_devices }, and "
+       "the same"},
+      {"send_recv_s", lua_kit::guarded<op_s<Op::send_recv>>, "(query: table): number, table",
+       "Seconds in which a device of a node sends { bytes } to another, and the same"},
       {"save", lua_kit::guarded<save>, "(path: string)", "Writes it as JSON"}};
   return list;
 }

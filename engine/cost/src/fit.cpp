@@ -12,7 +12,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
-#include "tessera/cost/tensor_parallel.h"
+#include "tessera/cost/collectives.h"
 
 namespace tessera::cost {
 namespace {
@@ -42,7 +42,7 @@ ProfilePart described(const std::vector<Sample>& samples, const FitOptions& opti
   if (first.op == Op::layer || first.op == Op::attention) part.phase = first.phase;
   std::vector<std::string> fields = fields_of(first.op);
   if (first.op == Op::layer) fields.emplace_back("layer_parameters");
-  if (first.op == Op::all_reduce || first.op == Op::experts) fields.emplace_back("num_devices");
+  if (is_collective(first.op) || first.op == Op::experts) fields.emplace_back("num_devices");
   for (const std::string& field : fields) {
     auto [it, added] = part.range.try_emplace(field, field_value(first, field), 0);
     if (added) it->second.second = it->second.first;
@@ -182,12 +182,12 @@ Profile fit_profile(const Device& device, const std::string& kernel_set,
 
 namespace {
 
-/// Transfers are of the links: only sums say at which share of a link's rate they run, and only
-/// over links of one kind.
+/// Transfers are of the links: these methods say at which share of a link's rate they run. What
+/// one node's PCIe does, with its switches and host bridges, says nothing of another's.
 bool is_carried(const ProfilePart& part, const Device& donor, const Device& device) {
-  if (part.op == Op::send_recv) return false;
-  if (part.op != Op::all_reduce) return true;
-  return part.method == "all_reduce" && node_link(donor).kind == node_link(device).kind;
+  if (!is_collective(part.op) && part.op != Op::send_recv) return true;
+  const bool knows_link = part.method == "all_reduce" || part.method == "nccl";
+  return knows_link && node_link(donor).kind == "nvlink" && node_link(device).kind == "nvlink";
 }
 
 }  // namespace

@@ -84,6 +84,9 @@ const std::vector<std::string>& fields_of(Op op) {
       return layer;
     case Op::elementwise:
     case Op::all_reduce:
+    case Op::all_gather:
+    case Op::reduce_scatter:
+    case Op::all_to_all:
     case Op::send_recv:
       break;
   }
@@ -103,6 +106,16 @@ double field_value(const OpQuery& query, std::string_view name) {
               fmt::format("{} is not a numeric field of a {} sample{}", quote(name),
                           name_of(query.op), did_you_mean(name, known)),
               std::string(name));
+}
+
+bool is_collective(Op op) {
+  return op == Op::all_reduce || op == Op::all_gather || op == Op::reduce_scatter ||
+         op == Op::all_to_all;
+}
+
+bool moves_only(Op op) {
+  return op == Op::all_gather || op == Op::all_to_all || op == Op::reduce_scatter ||
+         op == Op::send_recv;
 }
 
 bool has_dtype(Op op) { return op == Op::gemm || op == Op::attention || op == Op::experts; }
@@ -148,7 +161,8 @@ const std::vector<const FitMethod*>& fit_methods(Op op) {
   static const std::vector<const FitMethod*> experts = models::expert_methods();
   static const std::vector<const FitMethod*> layer = models::layer_methods();
   static const std::vector<const FitMethod*> sums = models::all_reduce_methods();
-  static const std::vector<const FitMethod*> others = models::byte_methods();
+  static const std::vector<const FitMethod*> transfers = models::transfer_methods();
+  static const std::vector<const FitMethod*> bytes = models::byte_methods();
   switch (op) {
     case Op::gemm:
       return gemm;
@@ -160,11 +174,15 @@ const std::vector<const FitMethod*>& fit_methods(Op op) {
       return layer;
     case Op::all_reduce:
       return sums;
-    case Op::elementwise:
+    case Op::all_gather:
+    case Op::reduce_scatter:
+    case Op::all_to_all:
     case Op::send_recv:
+      return transfers;
+    case Op::elementwise:
       break;
   }
-  return others;
+  return bytes;
 }
 
 const FitMethod& find_fit_method(Op op, std::string_view name) {

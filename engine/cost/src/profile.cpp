@@ -29,6 +29,7 @@ bool answers(const ProfilePart& part, const OpQuery& query) {
   if (part.op != query.op || part.name != query.name) return false;
   if (part.phase && *part.phase != query.phase) return false;
   if (query.op == Op::layer) return part.bitwidth.value_or(16) == query.bitwidth;
+  if (moves_only(query.op)) return true;  // whatever the bytes are
   const std::string& kv = query.kv_dtype.empty() ? query.dtype : query.kv_dtype;
   return part.dtype == query.dtype &&
          (query.op != Op::attention || (part.kv_dtype.empty() ? part.dtype : part.kv_dtype) == kv);

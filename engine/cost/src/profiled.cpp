@@ -10,9 +10,9 @@
 
 #include "counts.h"
 #include "tessera/core/error.h"
+#include "tessera/cost/collectives.h"
 #include "tessera/cost/prediction_sum.h"
 #include "tessera/cost/profile.h"
-#include "tessera/cost/tensor_parallel.h"
 #include "work.h"
 
 namespace tessera::cost {
@@ -143,9 +143,14 @@ class Profiled final : public ProfiledModel {
 
   Prediction op(const OpQuery& query) const override {
     check_query(query);
+    const Link link = node_link(profile_->device);
+    if (query.op == Op::all_reduce && query.name.empty()) {
+      return predict_sum(query, link, profile_.get());
+    }
     if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
-    if (query.op == Op::all_reduce) {
-      return modelled_all_reduce(query.bytes, query.num_devices, node_link(profile_->device));
+    if (is_collective(query.op)) return modelled_collective(query, link);
+    if (query.op == Op::send_recv) {
+      return {{transfer_s(query.bytes, link, nullptr), Provenance::modelled, {}}, "link", {}};
     }
     if (query.op == Op::experts) {
       if (const ProfilePart* part = experts_part(query)) return at_dtype(predict(*part, query));

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "counts.h"
-#include "models/all_reduce.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
+#include "tessera/cost/collectives.h"
 #include "tessera/cost/prediction_sum.h"
 
 namespace tessera::cost {
@@ -18,11 +17,6 @@ namespace {
 
 constexpr double kBestTokenBytes = 8;     // its logit and its id
 constexpr std::int64_t kMostDegree = 64;  // of those that a refusal proposes
-
-// Fitted by experiments/fidelity/collectives.lua, which says how well, to vLLM's kernels inside
-// CUDA graphs: A100 and H200 together, and RTX PRO 6000.
-constexpr models::AllReduceWays kNvlinkWays{{4.55e-6, 4.6e-8, 0.597}, {1.015e-5, 0, 0.707}};
-constexpr models::AllReduceWays kPcieWays{{0.91e-6, 3.47e-6, 0.595}, {0, 1.224e-5, 0.455}};
 
 // Row-parallel matrices take what the column-parallel ones before them put out.
 bool is_row_parallel(const LinearShape& linear) {
@@ -108,15 +102,7 @@ class TensorParallel final : public LatencyModel {
     query.dtype = "bfloat16";
     query.bytes = bytes;
     query.num_devices = static_cast<std::int32_t>(degree_);
-    const ProfilePart* part = measured_here() ? profile_->find(query) : nullptr;
-    return part != nullptr ? predict(*part, query) : modelled_all_reduce(bytes, degree_, link_);
-  }
-
-  bool measured_here() const {
-    if (profile_ == nullptr) return false;
-    const Link measured = node_link(profile_->device);
-    return link_.kind == measured.kind &&
-           std::fabs(link_.bytes_per_s / measured.bytes_per_s - 1) < 1e-9;
+    return predict_sum(query, link_, profile_.get());
   }
 
   std::unique_ptr<LatencyModel> member_;
@@ -159,26 +145,6 @@ ModelShape shard(const ModelShape& model, std::int64_t degree) {
     part.lm_head_parameters = ceil_div(model.lm_head_parameters, degree);
   }
   return part;
-}
-
-double all_reduce_s(double bytes, std::int64_t degree, const Link& link) {
-  if (degree == 1) return 0;
-  if (link.kind == "nvlink") return kNvlinkWays.seconds(bytes, count(degree), link.bytes_per_s);
-  if (link.kind == "pcie") return kPcieWays.seconds(bytes, count(degree), link.bytes_per_s);
-  const double steps = 2 * count(degree - 1);
-  return steps * link.latency_s + steps / count(degree) * bytes / link.bytes_per_s;
-}
-
-Prediction modelled_all_reduce(double bytes, std::int64_t degree, const Link& link) {
-  const bool within_node = link.kind == "nvlink" || link.kind == "pcie";
-  return {{all_reduce_s(bytes, degree, link), Provenance::modelled, std::nullopt},
-          within_node ? "one-shot or two-shot" : "ring",
-          std::nullopt};
-}
-
-Link node_link(const Device& device) {
-  if (device.nvlink_bytes_per_s) return {*device.nvlink_bytes_per_s, 0, "nvlink"};
-  return {device.pcie_bytes_per_s, 0, "pcie"};
 }
 
 std::unique_ptr<LatencyModel> make_tensor_parallel(std::unique_ptr<LatencyModel> member,

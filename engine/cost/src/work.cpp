@@ -159,6 +159,9 @@ OpWork work_of(const Device& device, const OpQuery& query) {
       break;
     case Op::elementwise:
     case Op::all_reduce:
+    case Op::all_gather:
+    case Op::reduce_scatter:
+    case Op::all_to_all:
     case Op::send_recv:
       work = {0, query.bytes, rate_of(device, "fp16")};
       break;

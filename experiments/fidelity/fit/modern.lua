@@ -14,8 +14,8 @@ local M = {}
 
 M.kernel_sets = { "modern", "modern_w8a8", "modern_fp8" }
 
-local origin = "aiconfigurator (Apache-2.0): products, attention, experts and sums; "
-  .. "Vidur (MIT): the kernels between them"
+local origin = "aiconfigurator (Apache-2.0): products, attention, experts and collectives; "
+  .. "Vidur (MIT): the kernels between them and transfers"
 local helix_origin = "Helix (ASPLOS 2025, Apache-2.0): FP16 layers under vLLM"
 
 -- A kernel set has its own dtypes of products, of experts too. Queries in FP8 are of modern_fp8 alone; keys and values
@@ -41,11 +41,11 @@ local function operators_of(device, between)
   end
   found[#found + 1] = between
   local runtime = device == "A100-80G" and "a100_trtllm" or "h200_trtllm"
-  for _, of in ipairs { collectives, experts } do
-    local profile, reason = of.profile(runtime)
-    if not profile then return nil, reason end
-    found[#found + 1] = profile
-  end
+  local links, reason = collectives.profiles(runtime)
+  if not links then return nil, reason end
+  for _, profile in ipairs(links) do found[#found + 1] = profile end
+  found[#found + 1], reason = experts.profile(runtime)
+  if reason then return nil, reason end
   return found
 end
 

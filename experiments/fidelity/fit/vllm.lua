@@ -100,7 +100,9 @@ function M.operators(device)
     if not profile then return nil, why end
     found[#found + 1] = profile
   end
-  found[#found + 1] = collectives.profile(tables[device])
+  local links, why = collectives.profiles(tables[device])
+  if not links then return nil, why end
+  for _, profile in ipairs(links) do found[#found + 1] = profile end
   found[#found + 1] = experts.profile(tables[device])
   found[#found + 1] = weight_only(device)
   return parts.documented(parts.merged(device, "vllm", found), "Operators of vLLM; a layer is their sum",

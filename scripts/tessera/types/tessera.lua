@@ -213,7 +213,11 @@ local ts = {}
 ---@field gemm_s fun(self, query: table): number, table Seconds of a product { dtype, m, n, k }, and the same
 ---@field attention_s fun(self, query: table): number, table Seconds of attention { phase, dtype, batch_size, tokens, context_tokens, num_heads, num_kv_heads, head_dim }, and the same
 ---@field experts_s fun(self, query: table): number, table Seconds of all experts of a layer { dtype, tokens, hidden_size, inner_size, num_experts, top_k, routing, num_devices }, and the same
----@field all_reduce_s fun(self, query: table): number, table Seconds in which num_devices of a node sum a buffer { dtype, bytes, num_devices }, and the same
+---@field all_reduce_s fun(self, query: table): number, table Seconds in which num_devices of a node sum a buffer { dtype, bytes, num_devices }, and the same; by the runtime's kernel, or NCCL where that is not used; name = "nccl": by NCCL
+---@field all_gather_s fun(self, query: table): number, table Seconds in which num_devices, each with a share of a buffer, all get the whole of it { bytes, num_devices }, and the same
+---@field reduce_scatter_s fun(self, query: table): number, table Seconds in which num_devices sum a buffer and each get a share of it { bytes, num_devices }, and the same
+---@field all_to_all_s fun(self, query: table): number, table Seconds in which num_devices exchange shares of their buffers { bytes, num_devices }, and the same
+---@field send_recv_s fun(self, query: table): number, table Seconds in which a device of a node sends { bytes } to another, and the same
 ---@field save fun(self, path: string) Writes it as JSON
 
 --- A weight matrix as codes, and how far they are from it.

@@ -124,12 +124,23 @@ TEST(ReadSamples, AiconfiguratorAttentionAndCollectives) {
   EXPECT_EQ(query.kv_dtype, "fp8");
   const SampleFile nccl = parse(
       "framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency\n"
+      "TRTLLM,2,NVIDIA H200,all_reduce,NCCL,half,8,1024,0.01\n"
       "TRTLLM,2,NVIDIA H200,all_gather,NCCL,half,8,1024,0.01\n"
-      "TRTLLM,2,NVIDIA H200,all_reduce,NCCL,half,8,1024,0.01\n");
-  ASSERT_EQ(nccl.samples.size(), 1u);
-  EXPECT_EQ(nccl.samples[0].query.bytes, 2048);  // elements of two bytes
-  EXPECT_EQ(nccl.samples[0].query.num_devices, 8);
-  EXPECT_THAT(nccl.warning("x"), HasSubstr("all_gather"));
+      "TRTLLM,2,NVIDIA H200,reduce_scatter,NCCL,half,8,1024,0.01\n"
+      "TRTLLM,2,NVIDIA H200,alltoall,NCCL,int8,8,1024,0.01\n"
+      "TRTLLM,2,NVIDIA H200,broadcast,NCCL,half,8,1024,0.01\n");
+  ASSERT_EQ(nccl.samples.size(), 4u);
+  const OpQuery& sum = nccl.samples[0].query;
+  EXPECT_EQ(sum.name, "nccl");  // not the runtime's own kernel
+  EXPECT_EQ(sum.dtype, "half");
+  EXPECT_EQ(sum.bytes, 2048);  // elements of two bytes
+  EXPECT_EQ(sum.num_devices, 8);
+  EXPECT_EQ(nccl.samples[1].query.op, Op::all_gather);
+  EXPECT_EQ(nccl.samples[2].query.op, Op::reduce_scatter);
+  EXPECT_EQ(nccl.samples[3].query.op, Op::all_to_all);
+  EXPECT_EQ(nccl.samples[3].query.bytes, 1024);
+  EXPECT_EQ(nccl.samples[3].query.dtype, "");  // moved as they are
+  EXPECT_THAT(nccl.warning("x"), HasSubstr("'broadcast'"));
 }
 
 TEST(ReadSamples, AiconfiguratorExperts) {

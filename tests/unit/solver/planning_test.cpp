@@ -292,6 +292,38 @@ TEST(Planning, AChoiceThatCannotBePricedCostsThatChoice) {
                [&] { plan(open_problem(problem, choices), {}); });
 }
 
+// Within a node by the profile, between nodes and without one by the link.
+TEST(Hops, TakeWhatTransfersWereMeasuredToTake) {
+  ServingProblem serving = small_serving("2xA100-40G");
+  serving.cluster.nodes.front().nvlink = true;
+  const auto hop_s = [](const ServingProblem& given, std::size_t to = 0) {
+    Problem problem;
+    problem.given = given;
+    const LoweredProblem lowered(problem);
+    return lowered.instance().link_s(lowered.instance().decode(2), 0, to);
+  };
+  const double bytes = 2.0 * static_cast<double>(serving.model.hidden_size) * 2;
+  const Link link = serving.cluster.link(0, 1);
+  ASSERT_EQ(link.kind, "nvlink");
+  const double by_link = link.latency_s + bytes / link.bytes_per_s;
+  serving.with_profiles = false;
+  EXPECT_DOUBLE_EQ(hop_s(serving), by_link);
+  const auto modern = cost::find_profile("A100-40G", "modern", folders());
+  cost::OpQuery query;
+  query.op = cost::Op::send_recv;
+  query.bytes = bytes;
+  query.num_devices = 2;
+  const double measured = modern->find(query)->model->seconds(query);
+  ASSERT_NE(measured, by_link);
+  serving.profiles = {modern};
+  EXPECT_DOUBLE_EQ(hop_s(serving), measured);
+  serving.cluster.nodes.push_back({});
+  serving.cluster.nodes.back().name = "other";
+  serving.cluster.devices[1].node_index = 1;
+  const Link network = serving.cluster.link(0, 1);
+  EXPECT_DOUBLE_EQ(hop_s(serving, 1), network.latency_s + bytes / network.bytes_per_s);
+}
+
 /// Two nodes of one device each: the second loads half of the layers that the first has.
 TEST(Transfer, TakesTheFasterOfDiskAndDevice) {
   ServingProblem serving = small_serving("2xA100-40G");

@@ -136,6 +136,7 @@ TEST(AllReduce, SaysHowItIsDone) {
   };
   EXPECT_EQ(method("nvlink"), "one-shot or two-shot");
   EXPECT_EQ(method("pcie"), "one-shot or two-shot");
+  EXPECT_EQ(cost::modelled_all_reduce(1e6, 4, {25e9, 10e-6, "pcie"}).method, "ring");
   EXPECT_EQ(method("network"), "ring");
   EXPECT_EQ(method(""), "ring");  // of a link of no known kind
 }
@@ -155,6 +156,7 @@ TEST(AllReduce, IsWhatKernelsOfANodeTake) {
   EXPECT_NEAR(cost::all_reduce_s(512 * 1024 * 2, 8, h200) / 14.1e-6, 1, 0.4);
   EXPECT_NEAR(cost::all_reduce_s(32e6 * 2, 8, a100) / 594e-6, 1, 0.25);
   EXPECT_NEAR(cost::all_reduce_s(256, 8, pcie5) / 23.6e-6, 1, 0.25);
+  EXPECT_NEAR(cost::all_reduce_s(4 * 1024 * 1024 * 2, 2, pcie5) / 244e-6, 1, 0.25);
   EXPECT_NEAR(cost::all_reduce_s(4 * 1024 * 1024 * 2, 4, pcie5) / 462e-6, 1, 0.25);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include "link_ways.h"
 
 namespace tessera::cost::models {
 
@@ -8,17 +8,9 @@ namespace tessera::cost::models {
 /// others, and two-shot, where each sums its share and then sends it to all others (as in
 /// TensorRT-LLM and vLLM).
 struct AllReduceWays {
-  struct Way {
-    double base_s = 0;      ///< whatever the size
-    double peer_s = 0;      ///< for each device after the first
-    double link_ratio = 1;  ///< reached share of the link's rate
-  };
-  Way one_shot, two_shot;
+  LinkWay one_shot, two_shot;
 
-  /// `link_bytes_per_s`: of one device, one direction.
-  double one_shot_s(double bytes, double num_devices, double link_bytes_per_s) const;
-  double two_shot_s(double bytes, double num_devices, double link_bytes_per_s) const;
-  /// The faster way.
+  /// The faster way. `link_bytes_per_s`: of one device, one direction.
   double seconds(double bytes, double num_devices, double link_bytes_per_s) const;
 };
 

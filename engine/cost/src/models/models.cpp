@@ -10,7 +10,8 @@ std::vector<const FitMethod*> layer_methods() {
 }
 std::vector<const FitMethod*> byte_methods() { return {&bandwidth(), &table()}; }
 std::vector<const FitMethod*> all_reduce_methods() {
-  return {&all_reduce(), &bandwidth(), &table()};
+  return {&all_reduce(), &nccl(), &bandwidth(), &table()};
 }
+std::vector<const FitMethod*> transfer_methods() { return {&nccl(), &bandwidth(), &table()}; }
 
 }  // namespace tessera::cost::models

@@ -14,6 +14,7 @@ const FitMethod& experts();             ///< a grouped kernel: tiles over the SM
 const FitMethod& gemm_operator();       ///< tiles over the SMs, and a smooth correction
 const FitMethod& layer_operator();      ///< shares of the data sheet, of one decoder layer
 const FitMethod& layer_regression();    ///< LLM-PQ's regression, made physical
+const FitMethod& nccl();                ///< the faster of two protocols, over a link
 const FitMethod& table();               ///< interpolation between the points
 
 // By op, the preferred one first.
@@ -23,5 +24,6 @@ std::vector<const FitMethod*> expert_methods();
 std::vector<const FitMethod*> layer_methods();
 std::vector<const FitMethod*> byte_methods();
 std::vector<const FitMethod*> all_reduce_methods();
+std::vector<const FitMethod*> transfer_methods();  ///< other collectives, and pairs
 
 }  // namespace tessera::cost::models

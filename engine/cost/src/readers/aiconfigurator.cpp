@@ -129,7 +129,16 @@ double bytes_per_element(const CsvReader& csv, std::size_t column) {
                          csv.name_of(column), quote(dtype)));
 }
 
-// Sizes are numbers of elements: as bytes, eight A100s would reduce at half of what NVLink does.
+/// Its own words for collectives; other names are ours.
+std::optional<Op> collective_named(std::string_view name) {
+  if (name == "alltoall") return Op::all_to_all;
+  const auto op = named<Op>(name);
+  return op && is_collective(*op) ? op : std::nullopt;
+}
+
+// Sizes are numbers of elements: as bytes, eight A100s would reduce at half of what NVLink does. Of
+// gathers and scatters they are of the whole buffer: of shares, eight A100s would gather 1.6 TB/s
+// over links of 300 GB/s.
 // Of vLLM's rows those inside CUDA graphs count, as it serves: outside, launches from the CPU do.
 void read_collectives(Rows& rows, std::size_t dtype) {
   const CsvReader& csv = rows.csv;
@@ -138,7 +147,8 @@ void read_collectives(Rows& rows, std::size_t dtype) {
                     num_gpus = csv.require_column("num_gpus"), backend = csv.column("backend");
   while (rows.next()) {
     const std::string_view name = text_or(csv, common.op_name, "all_reduce");
-    if (name != "all_reduce") {
+    const std::optional<Op> op = collective_named(name);
+    if (!op) {
       rows.skip(fmt::format("op_name {}, for which there is no model", quote(name)));
       continue;
     }
@@ -147,8 +157,9 @@ void read_collectives(Rows& rows, std::size_t dtype) {
       continue;
     }
     OpQuery query;
-    query.op = Op::all_reduce;
-    query.dtype = text_or(csv, dtype, "bfloat16");
+    query.op = *op;
+    if (csv.column("nccl_dtype") != kNone && query.op == Op::all_reduce) query.name = "nccl";
+    if (!moves_only(query.op)) query.dtype = text_or(csv, dtype, "bfloat16");
     query.bytes = rows.size(size) * (dtype == kNone ? 2 : bytes_per_element(csv, dtype));
     query.num_devices = static_cast<std::int32_t>(csv.integer(num_gpus, 1, 1024));
     common.add(rows, query);

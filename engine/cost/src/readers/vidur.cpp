@@ -85,7 +85,7 @@ class Medians {
       if (names_[i] != name || column == CsvReader::none || rows_.csv.field(column).empty()) {
         continue;
       }
-      query.dtype = "float16";
+      if (!moves_only(query.op)) query.dtype = "float16";
       if (query.op != Op::all_reduce && query.op != Op::send_recv) query.name = name;
       rows_.add(query, rows_.latency_s(column, kMillisecond), device_, rows_.kernel_set("vllm"),
                 "Vidur");

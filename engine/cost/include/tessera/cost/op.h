@@ -18,13 +18,16 @@ enum class Phase { prefill, decode };
 
 /// What a latency is measured or predicted of.
 enum class Op {
-  gemm,         ///< [m, k] activations times [k, n] weights
-  attention,    ///< scores, softmax and values of one layer; no projections
-  experts,      ///< gate, up and down of all experts of one layer, as grouped products
-  layer,        ///< one decoder layer, or the part of it that `name` says
-  elementwise,  ///< norms, activations, residuals, rotary embedding: bytes in, bytes out
-  all_reduce,
-  send_recv,
+  gemm,            ///< [m, k] activations times [k, n] weights
+  attention,       ///< scores, softmax and values of one layer; no projections
+  experts,         ///< gate, up and down of all experts of one layer, as grouped products
+  layer,           ///< one decoder layer, or the part of it that `name` says
+  elementwise,     ///< norms, activations, residuals, rotary embedding: bytes in, bytes out
+  all_reduce,      ///< the sum of a buffer, on every device
+  all_gather,      ///< a buffer of which each device holds a share, on every device
+  reduce_scatter,  ///< the sum of a buffer, of which each device gets a share
+  all_to_all,      ///< from each device a share of its buffer to every other: experts
+  send_recv,       ///< from one device to another
 };
 
 }  // namespace tessera::cost
@@ -43,6 +46,9 @@ inline constexpr auto kEnumNames<cost::Op> =
                           {cost::Op::layer, "layer"},
                           {cost::Op::elementwise, "elementwise"},
                           {cost::Op::all_reduce, "all_reduce"},
+                          {cost::Op::all_gather, "all_gather"},
+                          {cost::Op::reduce_scatter, "reduce_scatter"},
+                          {cost::Op::all_to_all, "all_to_all"},
                           {cost::Op::send_recv, "send_recv"}});
 
 }  // namespace tessera
@@ -73,10 +79,12 @@ struct OpQuery {
   double num_experts = 0, top_k = 0;  ///< experts: of the layer, and that a token picks
   double routing = kServingRouting;  ///< experts: exponent of the power law of their loads; 0: even
   std::string model;                 ///< layer: the architecture's name
-  std::string name;  ///< layer, elementwise: the part ("mlp_up_proj"); empty: all of it
+  /// Layer, elementwise: the part ("mlp_up_proj"); empty: all of it. all_reduce: "nccl", or empty
+  /// for the runtime's own kernel.
+  std::string name;
   std::shared_ptr<const LayerShape> layer;  ///< layer: its matrices
-  double bytes = 0;                         ///< elementwise: moved; collectives: of the buffer
-  std::int32_t num_devices = 1;             ///< collectives; experts: that they are spread over
+  double bytes = 0;              ///< elementwise: moved; collectives: of the whole buffer
+  std::int32_t num_devices = 1;  ///< collectives; experts: that they are spread over
 };
 
 /// One measured point.
@@ -129,6 +137,10 @@ struct DtypeTraits {
 /// @throws Error{invalid_argument} with the known words.
 DtypeTraits dtype_traits(std::string_view dtype);
 std::vector<std::string> known_dtypes();
+/// Whether all devices of a group take part.
+bool is_collective(Op op);
+/// Whether bytes go between devices as they are: no dtype.
+bool moves_only(Op op);
 /// Whether its samples have to name one of these: the op multiplies.
 bool has_dtype(Op op);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,9 @@ std::unique_ptr<cost::LatencyModel> device_model_of(const ServingProblem& servin
 /// The model of one tensor-parallel group, or device, of a cluster.
 std::unique_ptr<cost::LatencyModel> latency_model_of(const ServingProblem& serving,
                                                      const std::vector<std::size_t>& members);
+
+/// Seconds in which hidden states or tokens go from a device of the cluster over `link`.
+double hop_s(const ServingProblem& serving, std::size_t from, const Link& link, double bytes);
 
 /// The units of a phase, whose mean is a micro-batch: chunks of a prompt, or the one mean decode
 /// step.
