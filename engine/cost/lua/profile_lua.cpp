@@ -197,7 +197,8 @@ const lua_kit::ObjectType<BoundProfile>& lua_kit::object_type<BoundProfile>() {
                  {"source", "string", "Where it comes from",
                   [](lua_State* L, const BoundProfile& p) { push_text(L, p.profile->source); }},
                  {"parts", "table[]",
-                  "By op and dtype: method, coefficients, range, num_points, held_out, beyond, provenance",
+                  "By op and dtype: method, coefficients, range, num_points, held_out, beyond, "
+                  "provenance",
                   [](lua_State* L, const BoundProfile& p) {
                     const auto& parts = p.profile->parts;
                     lua_createtable(L, static_cast<int>(parts.size()), 0);
