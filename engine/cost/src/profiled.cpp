@@ -283,8 +283,9 @@ class Profiled final : public ProfiledModel {
     if (gemm.dtype.empty() || profile_->find(gemm) == nullptr) return std::nullopt;
     PredictionSum sum;
     const double rows = rows_of(work);
-    const LayerShape rest = add_experts(shape, rows, gemm.dtype, sum);
-    for (const LinearShape& linear : fused(rest)) {
+    const bool experts_added = add_experts(shape, rows, gemm.dtype, sum);
+    for (const LinearShape& linear : fused(shape)) {
+      if (experts_added && linear.num_copies > 1) continue;
       const double touched = copies_touched(linear, rows);
       gemm.m = rows * count(linear.num_active) / touched;
       gemm.n = touched * count(linear.out_features);
@@ -298,18 +299,19 @@ class Profiled final : public ProfiledModel {
       attention.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
       sum.add(op(attention));
     }
-    add_elementwise(rest, rows, sum);
+    add_elementwise(experts_added ? without_experts(shape) : shape, rows, sum);
     return sum.result("operator");
   }
 
   /// Adds the experts where they were measured, which are their products and the activation
-  /// between, and returns what is left of the layer.
-  LayerShape add_experts(const LayerShape& shape, double rows, const std::string& dtype,
-                         PredictionSum& sum) const {
+  /// between, and says whether it did.
+  bool add_experts(const LayerShape& shape, double rows, const std::string& dtype,
+                   PredictionSum& sum) const {
+    if (!has_experts(shape)) return false;
     const auto query = experts_query(shape, rows, dtype);
-    if (!query || experts_part(*query) == nullptr) return shape;
+    if (!query || experts_part(*query) == nullptr) return false;
     sum.add(op(*query));
-    return without_experts(shape);
+    return true;
   }
 
   /// Where no experts were measured. Runtimes multiply those that the rows touch in one grouped

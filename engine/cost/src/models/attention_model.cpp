@@ -105,17 +105,10 @@ void make_monotone(std::vector<double>& values, std::size_t rows, std::size_t co
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = (above[i] + below[i]) / 2;
 }
 
-/// Where a value lies between two knots, in the logarithm.
-struct Between {
-  std::size_t index = 0;
-  double upper = 0;
-};
-Between between(double value, const std::vector<double>& knots) {
-  const double inside = std::clamp(value, knots.front(), knots.back());
-  const auto above = std::upper_bound(knots.begin(), knots.end(), inside);
-  const auto last = static_cast<std::ptrdiff_t>(knots.size()) - 2;
-  const auto i = static_cast<std::size_t>(std::min(above - knots.begin() - 1, last));
-  return {i, std::log(inside / knots[i]) / std::log(knots[i + 1] / knots[i])};
+Knots log2_of(const std::vector<double>& values) {
+  Knots result;
+  for (const double value : values) result.push_back(std::log2(value));
+  return result;
 }
 
 }  // namespace
@@ -171,9 +164,9 @@ double AttentionOperator::corrected_s(const AttentionVariant& variant, const OpQ
   const double batch_size =
       std::clamp(sized.batch_size, batch_knots().front(), batch_knots().back());
   const double inside = std::clamp(length, length_knots().front(), length_knots().back());
-  const Between row = between(batch_size, batch_knots());
-  const Between column = between(inside, length_knots());
-  const std::size_t width = length_knots().size();
+  static const Knots batches = log2_of(batch_knots()), lengths = log2_of(length_knots());
+  const Hats row = hats(std::log2(batch_size), batches);
+  const Hats column = hats(std::log2(inside), lengths);
   double log_s = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -181,7 +174,8 @@ double AttentionOperator::corrected_s(const AttentionVariant& variant, const OpQ
     for (std::size_t i = 0; i < 2; ++i) {
       for (std::size_t j = 0; j < 2; ++j) {
         log_s += (i == 0 ? 1 - row.upper : row.upper) * (j == 0 ? 1 - column.upper : column.upper) *
-                 at[(row.index + i) * width + column.index + j];
+                 at[(static_cast<std::size_t>(row.index) + i) * lengths.size() +
+                    static_cast<std::size_t>(column.index) + j];
       }
     }
   }
