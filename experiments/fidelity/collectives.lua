@@ -5,7 +5,8 @@
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local quantile = dofile(folder .. "/fit/csv.lua").quantile
+local errors_row = dofile(folder .. "/fit/errors.lua").row
+local quantile = dofile(folder .. "/fit/errors.lua").quantile
 local drawn = dofile(folder .. "/fit/draws.lua")
 local collectives = dofile(folder .. "/fit/collectives.lua")
 
@@ -95,12 +96,7 @@ return ts.experiment {
     if not samples then return { status = why.code } end
     local errors = measure[point.left_out](point, samples)
     if not errors then return { status = "no_other_gpu" } end
-    local median, p90 = quantile(errors, 0.5), quantile(errors, 0.9)
-    local limits = target[point.left_out]
-    return {
-      status = "ok", num_points = #errors, median = median, p90 = p90, worst = errors[#errors],
-      in_target = median <= limits[1] and p90 <= limits[2],
-    }
+    return errors_row(errors, target[point.left_out])
   end,
 
   plots = { { kind = "bars", x = "source", y = "median", by = "left_out" } },

@@ -4,7 +4,7 @@
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local quantile = dofile(folder .. "/fit/csv.lua").quantile
+local quantile = dofile(folder .. "/fit/errors.lua").quantile
 local rows, why = dofile(folder .. "/fit/end_to_end.lua").rows()
 
 -- Set before looking: what an engineer would still plan by.
@@ -82,13 +82,14 @@ return ts.experiment {
       ("%d"):format(#errors))
     t:expect(("their median error is at most %g %%"):format(100 * most_median), median <= most_median,
       ("%.1f %%"):format(100 * median))
-    t:expect(("nine of ten are within %g %%"):format(100 * most_p90), p90 <= most_p90, ("%.1f %%"):format(100 * p90))
     table.sort(found, function(a, b) return math.abs(a.error_ratio) > math.abs(b.error_ratio) end)
+    local farthest = {}
     for i = 1, math.min(5, #found) do
       local row = found[i]
-      t:expect(("among the five worst: %s, %s (%s)"):format(row.model, row.run, row.version), true,
-        ("%+.0f %%"):format(100 * row.error_ratio))
+      farthest[i] = ("%+.0f %% (%s, %s, %s)"):format(100 * row.error_ratio, row.model, row.run, row.version)
     end
+    t:expect(("nine of ten are within %g %%"):format(100 * most_p90), p90 <= most_p90,
+      ("%.1f %%; the five farthest off are %s"):format(100 * p90, table.concat(farthest, "; ")))
   end,
   plots = { { kind = "scatter", x = "measured", y = "predicted", by = "kind", log_x = true, log_y = true } },
 }

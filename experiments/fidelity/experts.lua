@@ -5,7 +5,8 @@
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local quantile = dofile(folder .. "/fit/csv.lua").quantile
+local errors_row = dofile(folder .. "/fit/errors.lua").row
+local quantile = dofile(folder .. "/fit/errors.lua").quantile
 local drawn = dofile(folder .. "/fit/draws.lua")
 local experts = dofile(folder .. "/fit/experts.lua")
 
@@ -14,7 +15,7 @@ local other = {
   rtx_pro_6000_vllm = "h200_vllm",
 }
 local num_points, num_draws = 20, 7
-local target_median, target_p90 = 0.10, 0.30
+local target = { 0.10, 0.30 }
 
 local function alone(samples)
   local chosen = {}
@@ -139,12 +140,9 @@ return ts.experiment {
     local samples = by_dtype[point.dtype]
     local found = samples and measure[point.left_out](point, samples)
     if not found then return { status = "no_data" } end
-    local errors = found.errors
-    local median, p90 = quantile(errors, 0.5), quantile(errors, 0.9)
-    return {
-      status = "ok", num_points = #errors, ratio = found.ratio, median = median, p90 = p90, worst = errors[#errors],
-      in_target = median <= target_median and p90 <= target_p90,
-    }
+    local row = errors_row(found.errors, target)
+    row.ratio = found.ratio
+    return row
   end,
 
   plots = { { kind = "bars", x = "source", y = "median", by = "left_out" } },

@@ -5,7 +5,7 @@
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local quantile = dofile(folder .. "/fit/csv.lua").quantile
+local errors_row = dofile(folder .. "/fit/errors.lua").row
 local aiconfigurator = dofile(folder .. "/fit/aiconfigurator.lua")
 
 -- Fold 0: what a gap as wide as the table's would leave out.
@@ -13,7 +13,7 @@ local function in_gap(sample) return sample.n > 8192 and sample.n < 65536 end
 
 local splits = { n_k = { "n", "k" }, n = { "n" }, k = { "k" }, m = { "m" } }
 local kernel_set = { sq = "modern_w8a8", fp8 = "modern_fp8", fp8_block = "modern_fp8" }
-local target_median, target_p90 = 0.05, 0.15
+local target = { 0.05, 0.15 }
 
 return ts.experiment {
   name = "fidelity/gemm",
@@ -47,11 +47,9 @@ return ts.experiment {
       end
     end
     table.sort(errors)
-    local median, p90 = quantile(errors, 0.5), quantile(errors, 0.9)
-    return {
-      status = "ok", kernel_set = kernel_set[point.dtype] or "modern", num_points = #errors, median = median, p90 = p90,
-      worst = errors[#errors], in_target = median <= target_median and p90 <= target_p90,
-    }
+    local row = errors_row(errors, target)
+    row.kernel_set = kernel_set[point.dtype] or "modern"
+    return row
   end,
 
   plots = { { kind = "bars", x = "dtype", y = "p90", by = "hold_out" } },

@@ -50,13 +50,17 @@ local function median_of(rows, column)
   return (list[math.floor((#list + 1) / 2)] + list[math.ceil((#list + 1) / 2)]) / 2
 end
 
+local function figures_of(row, num_points)
+  return { median = row.median, p90 = row.p90, worst = row.worst, num_points = num_points or row.num_points }
+end
+
 local targets = {} -- by name: { limits, measure(point, context) }
 
 targets["gemm, unseen n and k"] = {
   limits = { median = 0.05, p90 = 0.15 },
   measure = function(point, context)
     local row = rows_of("gemm", { device = point.device, dtype = point.part, hold_out = "n_k" }, context)[1]
-    return { median = row.median, p90 = row.p90, worst = row.worst, num_points = row.num_points }
+    return figures_of(row)
   end,
 }
 
@@ -97,10 +101,7 @@ for split, name in pairs { shape = "experts, unseen model", ["gpu, 20 points"] =
     measure = function(point, context)
       local where = { source = point.device, dtype = point.part, left_out = split }
       local row = rows_of("experts", where, context)[1]
-      return {
-        median = row.median, p90 = row.p90, worst = row.worst,
-        num_points = split == "shape" and row.num_points or 20,
-      }
+      return figures_of(row, split ~= "shape" and 20 or nil)
     end,
   }
 end
@@ -112,7 +113,7 @@ for name, left_out in pairs { ["vLLM, unseen shapes"] = "shapes", ["gpu left out
       local kind, dtype = point.part:match "^(%a+), (.*)$"
       local where = { device = point.device, kind = kind, dtype = dtype, left_out = left_out }
       local row = rows_of("vllm", where, context)[1]
-      return { median = row.median, p90 = row.p90, worst = row.worst, num_points = row.num_points }
+      return figures_of(row)
     end,
   }
 end
@@ -125,10 +126,7 @@ for split, name in pairs {
     measure = function(point, context)
       local where = { source = point.device, kernel = point.part, left_out = split }
       local row = rows_of("collectives", where, context)[1]
-      return {
-        median = row.median, p90 = row.p90, worst = row.worst,
-        num_points = split == "bytes" and row.num_points or 20,
-      }
+      return figures_of(row, split ~= "bytes" and 20 or nil)
     end,
   }
 end

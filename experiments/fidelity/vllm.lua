@@ -5,7 +5,7 @@
 local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local quantile = dofile(folder .. "/fit/csv.lua").quantile
+local errors_row = dofile(folder .. "/fit/errors.lua").row
 local drawn = dofile(folder .. "/fit/draws.lua")
 local vllm = dofile(folder .. "/fit/vllm.lua")
 
@@ -92,11 +92,7 @@ return ts.experiment {
     if not samples then return { status = why.code } end
     local errors = measure[point.left_out](point, samples, context.seed % 1000000)
     table.sort(errors)
-    local median, p90 = quantile(errors, 0.5), quantile(errors, 0.9)
-    return {
-      status = "ok", num_points = #errors, median = median, p90 = p90, worst = errors[#errors],
-      in_target = median <= target[point.left_out][1] and p90 <= target[point.left_out][2],
-    }
+    return errors_row(errors, target[point.left_out])
   end,
 
   plots = { { kind = "bars", x = "device", y = "median", by = "kind" } },

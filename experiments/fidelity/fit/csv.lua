@@ -1,4 +1,4 @@
--- Tables of measurements as lists of rows, and what is said of errors.
+-- Tables of measurements as lists of rows.
 --
 -- local csv = dofile "experiments/fidelity/fit/csv.lua"; for row in csv.rows(path) do print(row.latency) end
 
@@ -21,13 +21,6 @@ function M.rows(path)
     for i, field in ipairs(split(line)) do row[header[i] or i] = field end
     return row
   end
-end
-
--- Linear between the neighbours.
-function M.quantile(sorted, q)
-  local at = 1 + q * (#sorted - 1)
-  local low = math.floor(at)
-  return sorted[low] + (at - low) * ((sorted[low + 1] or sorted[low]) - sorted[low])
 end
 
 return M

@@ -7,6 +7,7 @@
 local measured = require "tessera.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv = dofile(folder .. "/csv.lua")
+local quantile = dofile(folder .. "/errors.lua").quantile
 
 local M = {}
 
@@ -197,7 +198,7 @@ function M.rows()
   for _, name in ipairs(names) do readers[name](function(file) return root .. "/" .. file end, add) end
   for r, values in pairs(runs) do
     table.sort(values)
-    r.measured = csv.quantile(values, 0.5)
+    r.measured = quantile(values, 0.5)
   end
   return rows
 end
