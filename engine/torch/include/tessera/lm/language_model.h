@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/core/model_shape.h"
+#include "tessera/quant/scheme.h"
+
+// Decoder models that run, behind an interface that knows no LibTorch: the program and its scripts
+// see only this; what is behind it is loaded on first use (module.h).
+namespace tessera::lm {
+
+/// How the matrices of one decoder layer are kept and multiplied.
+struct LayerForm {
+  std::int32_t bitwidth = 16;  ///< 16 keeps the model's dtype; 8, 4, 3: codes
+  quant::Method method = quant::Method::rtn;
+  quant::Scheme scheme;                   ///< but for its bitwidth
+  std::int32_t activation_bitwidth = 16;  ///< 16: f32 activations; 8: rounded per 32 columns
+  bool int8 = false;                      ///< bitwidth 8 as W8A8 with LLM.int8()'s outliers
+};
+
+struct LoadRequest {
+  std::string path;                           ///< folder with config.json, or a GGUF file
+  kernels::Real dtype = kernels::Real::f32;   ///< of what is kept in 16 "bits"; sums are f32
+  std::vector<LayerForm> layers;              ///< [num_layers]; empty: GGUF blocks and checkpoints
+                                              ///< as they are stored, else dtype
+  std::int32_t kv_bitwidth = 16;              ///< of new caches; 16: dtype, 8: int8 per head
+  std::string statistics;                     ///< calibration file for gptq and awq; "" for none
+  int num_threads = 0;                        ///< 0: all the machine has
+  std::function<void(std::int64_t done, std::int64_t total)> progress = {};  ///< layers loaded
+};
+
+/// Keys and values of all layers in blocks of `block_size` tokens. Which block holds what is the
+/// caller's business: a sequence's block table names its blocks in the order of its tokens.
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  virtual std::int64_t num_blocks() const = 0;
+  virtual std::int64_t block_size() const = 0;
+  virtual std::int64_t bytes() const = 0;
+};
+
+/// One sequence's part of a step: some of its tokens, whose predecessors are in the cache already.
+/// A prompt in one piece, a chunk of one, and a token of decoding are the same thing.
+struct SequenceStep {
+  std::span<const std::int32_t> tokens;       ///< >= 1
+  std::int64_t context_tokens = 0;            ///< in the cache before them
+  std::span<const std::int32_t> block_table;  ///< blocks for context_tokens + tokens.size()
+  std::int64_t num_logits = 1;                ///< rows of logits wanted, of the last tokens
+};
+
+/// Text to tokens and back. May be used from several threads.
+class Tokens {
+ public:
+  virtual ~Tokens() = default;
+  /// `special`: with what the tokenizer puts around a text (a first token, ...)
+  virtual std::vector<std::int32_t> encode(std::string_view text, bool special = true) const = 0;
+  virtual std::string decode(std::span<const std::int32_t> ids,
+                             bool skip_special = false) const = 0;
+  virtual std::int64_t vocab_size() const = 0;
+  virtual std::optional<std::int32_t> bos_token_id() const = 0;
+  virtual std::vector<std::int32_t> stop_token_ids() const = 0;  ///< end a text
+  virtual std::string token(std::int32_t id) const = 0;          ///< as its file spells it
+};
+
+/// A model in memory. Its parts do not change; several threads may step it, each with its cache.
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+  virtual const ModelShape& shape() const = 0;
+  virtual const LoadRequest& request() const = 0;
+  /// Read at the first call. @throws Error{not_found, unsupported, invalid_argument}
+  virtual const Tokens& tokens() const = 0;
+  virtual std::int64_t weight_bytes() const = 0;
+  /// Of a layer: "4-bit rtn, group 128".
+  virtual std::string describe_layer(std::int64_t layer_index) const = 0;
+  virtual int num_threads() const = 0;
+
+  virtual std::unique_ptr<KvCache> make_cache(std::int64_t num_blocks,
+                                              std::int64_t block_size = 16) const = 0;
+
+  /// Runs the tokens of a ragged batch; `logits` gets [sum of num_logits][vocab_size] in the
+  /// order of the batch, f32. What a sequence gets does not depend on the others or on how its
+  /// prompt was cut (LayerForm::int8 aside).
+  /// @throws Error{out_of_range} for a token, block or length beyond the model's or the cache's
+  virtual void step(std::span<const SequenceStep> batch, KvCache& cache,
+                    std::span<float> logits) const = 0;
+
+  // The same in three parts, for pipelines and for replacing one layer: hidden states are
+  // [tokens of the batch][hidden_size] f32, in the order of the batch.
+  virtual void embed(std::span<const SequenceStep> batch, std::span<float> hidden) const = 0;
+  virtual void run_layers(std::int64_t first, std::int64_t last,
+                          std::span<const SequenceStep> batch, KvCache& cache,
+                          std::span<float> hidden) const = 0;
+  /// `hidden` [rows][hidden_size] of any tokens, after the last layer.
+  virtual void head(std::span<const float> hidden, std::span<float> logits) const = 0;
+
+  /// The same model with one layer in another form; all else is shared with this one.
+  virtual std::shared_ptr<const LanguageModel> with_layer(std::int64_t layer_index,
+                                                          const LayerForm& form) const = 0;
+
+  /// Calls `see(layer_index, linear, inputs, num_tokens)` with what each matrix multiplies while
+  /// the text runs, `inputs` [num_tokens][in_features]: what calibration is made of. Matrices that
+  /// share an input are named once, by the first ("q_proj", "gate_proj", "experts.gate_proj").
+  using Observer = std::function<void(std::int64_t layer_index, std::string_view linear,
+                                      const float* inputs, std::int64_t num_tokens)>;
+  virtual void observe(std::span<const SequenceStep> batch, KvCache& cache,
+                       const Observer& see) const = 0;
+};
+
+}  // namespace tessera::lm
