@@ -31,7 +31,10 @@ std::vector<Spelling> llama_spellings(std::vector<Spelling> others = {}) {
                                {"num_key_value_heads", "attention.head_count_kv", false},
                                {"head_dim", "attention.key_length", false},
                                {"intermediate_size", "feed_forward_length"},
-                               {"max_position_embeddings", "context_length"}};
+                               {"max_position_embeddings", "context_length"},
+                               {"rms_norm_eps", "attention.layer_norm_rms_epsilon", false},
+                               {"rope_theta", "rope.freq_base", false},
+                               {"rotary_dim", "rope.dimension_count", false}};
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }
@@ -40,6 +43,9 @@ std::vector<Spelling> llama_spellings(std::vector<Spelling> others = {}) {
 const std::map<std::string, Architecture>& architectures() {
   static const Spelling window = {"sliding_window", "attention.sliding_window", false};
   static const Spelling active = {"num_experts_per_tok", "expert_used_count"};
+  static const Spelling epsilon = {"layer_norm_epsilon", "attention.layer_norm_epsilon", false};
+  static const Spelling attention_cap = {"attn_logit_softcapping", "attn_logit_softcapping", false};
+  static const Spelling final_cap = {"final_logit_softcapping", "final_logit_softcapping", false};
   static const std::map<std::string, Architecture> all = {
       {"bloom",
        {"bloom",
@@ -47,7 +53,8 @@ const std::map<std::string, Architecture>& architectures() {
          {"n_head", "attention.head_count"},
          {"hidden_size", "embedding_length"},
          {"n_inner", "feed_forward_length", false},
-         {"seq_length", "context_length"}}}},
+         {"seq_length", "context_length"},
+         epsilon}}},
       {"falcon",
        {"falcon",
         {{"num_hidden_layers", "block_count"},
@@ -55,8 +62,10 @@ const std::map<std::string, Architecture>& architectures() {
          {"num_kv_heads", "attention.head_count_kv", false},
          {"hidden_size", "embedding_length"},
          {"ffn_hidden_size", "feed_forward_length"},
-         {"max_position_embeddings", "context_length"}}}},
-      {"gemma2", {"gemma2", llama_spellings({window})}},
+         {"max_position_embeddings", "context_length"},
+         {"rope_theta", "rope.freq_base", false},
+         epsilon}}},
+      {"gemma2", {"gemma2", llama_spellings({window, attention_cap, final_cap})}},
       {"gemma3", {"gemma3_text", llama_spellings({window})}},
       {"gpt2",
        {"gpt2",
@@ -64,7 +73,8 @@ const std::map<std::string, Architecture>& architectures() {
          {"n_head", "attention.head_count"},
          {"n_embd", "embedding_length"},
          {"n_inner", "feed_forward_length"},
-         {"n_positions", "context_length"}}}},
+         {"n_positions", "context_length"},
+         epsilon}}},
       {"llama", {"llama", llama_spellings()}},
       {"mixtral", {"mixtral", llama_spellings({{"num_local_experts", "expert_count"}, active})}},
       {"qwen2", {"qwen2", llama_spellings()}},
@@ -105,6 +115,7 @@ class Translation {
     config["vocab_size"] = vocab_size();
     config["tie_word_embeddings"] = !has("output.weight");
     add_choices(config);
+    add_rope_scaling(config);
     return config;
   }
 
@@ -154,7 +165,41 @@ class Translation {
     } else if (prefix_ == "llama") {
       config["attention_bias"] = has("blk.0.attn_output.bias");
       config["mlp_bias"] = has("blk.0.ffn_down.bias");
+    } else if (prefix_ == "qwen3moe") {
+      config["norm_topk_prob"] = true;  // llama.cpp has no key for it
+    } else if (prefix_ == "gemma2" || prefix_ == "gemma3") {
+      add_query_scalar(config);
     }
+  }
+
+  // What queries are divided by the root of. llama.cpp tells the models of 27 billion parameters,
+  // where it is not the head's width, by their number of layers.
+  void add_query_scalar(Json& config) const {
+    const bool largest = config["num_hidden_layers"] == (prefix_ == "gemma2" ? 46 : 62);
+    const auto number = [&](const char* key) -> std::int64_t {
+      const auto found = config.find(key);
+      return found != config.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+    };
+    const std::int64_t heads = number("num_attention_heads"), width = number("head_dim");
+    if (largest && heads > 0) {
+      config["query_pre_attn_scalar"] = number("hidden_size") / heads;
+    } else if (width > 0) {
+      config["query_pre_attn_scalar"] = width;
+    }
+  }
+
+  // The scalings that GGUF has in its metadata; Llama 3's is a tensor, rope_freqs.
+  void add_rope_scaling(Json& config) const {
+    const Json* type = find(prefix_ + ".rope.scaling.type");
+    if (type == nullptr || *type == "none") return;
+    Json scaling = {{"rope_type", *type}};
+    const auto copy = [&](const char* key, const char* gguf) {
+      if (const Json* value = find(prefix_ + ".rope.scaling." + gguf)) scaling[key] = *value;
+    };
+    copy("factor", "factor");
+    copy("attention_factor", "attn_factor");
+    copy("original_max_position_embeddings", "original_context_length");
+    config["rope_scaling"] = scaling;
   }
 
   const Weights& weights_;

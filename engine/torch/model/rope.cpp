@@ -1,0 +1,117 @@
+#include "rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::lm {
+namespace {
+
+constexpr double kTau = 2 * std::numbers::pi;
+
+// Long waves are stretched by the factor, short ones stay, those between are blended.
+// Source: rope_type "llama3" of transformers, modeling_rope_utils.py.
+void scale_llama3(Rope& rope, JsonFields& fields) {
+  const double factor = fields.number("factor", 1, 1e6);
+  const double low = fields.number("low_freq_factor", 1e-6, 1e6);
+  const double high = fields.number("high_freq_factor", 1e-6, 1e6);
+  const double context = fields.number("original_max_position_embeddings", 1, 1e9);
+  if (high <= low) {
+    refuse(fields.path_of("high_freq_factor"), "{} is not above low_freq_factor = {}", high, low);
+  }
+  for (double& frequency : rope.inverse_frequencies) {
+    const double waves = context * frequency / kTau;  // in the context of training
+    const double blend = std::clamp((waves - low) / (high - low), 0.0, 1.0);
+    frequency *= blend + (1 - blend) / factor;
+  }
+}
+
+// The pair whose wave turns `rotations` times in the context of training.
+double pair_of(double rotations, double width, double theta, double context) {
+  return width * std::log(context / (rotations * kTau)) / (2 * std::log(theta));
+}
+
+void scale_yarn(Rope& rope, JsonFields& fields, const RopeRequest& request) {
+  const double factor = fields.number("factor", 1, 1e6);
+  const double context =
+      fields.number("original_max_position_embeddings", 1, 1e9,
+                    static_cast<double>(request.max_context_tokens));
+  const double fast = fields.number("beta_fast", 1e-6, 1e6, 32);
+  const double slow = fields.number("beta_slow", 1e-6, 1e6, 1);
+  const bool truncate = fields.boolean("truncate", true);
+  const double width = static_cast<double>(rope.width);
+  double first = pair_of(fast, width, request.theta, context);
+  double last = pair_of(slow, width, request.theta, context);
+  if (truncate) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, width - 1);
+  if (first == last) last += 0.001;
+  for (std::size_t i = 0; i < rope.inverse_frequencies.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
+    rope.inverse_frequencies[i] *= (1 - ramp) + ramp / factor;
+  }
+  const auto magnitude = [&](double by) {
+    return factor <= 1 ? 1.0 : 0.1 * by * std::log(factor) + 1.0;
+  };
+  const auto mscale = fields.optional_number("mscale", 0, 1e3);
+  const auto mscale_all = fields.optional_number("mscale_all_dim", 0, 1e3);
+  const double usual =
+      mscale && mscale_all ? magnitude(*mscale) / magnitude(*mscale_all) : magnitude(1);
+  rope.attention_factor = fields.number("attention_factor", 1e-6, 1e6, usual);
+}
+
+}  // namespace
+
+Rope make_rope(const RopeRequest& request, const Json& scaling, const std::string& path) {
+  Rope rope;
+  rope.width = request.width;
+  const double width = static_cast<double>(request.width);
+  for (std::int64_t i = 0; i < request.width / 2; ++i) {
+    rope.inverse_frequencies.push_back(
+        std::pow(request.theta, -2 * static_cast<double>(i) / width));
+  }
+  for (std::size_t i = 0; i < request.factors.size(); ++i) {
+    rope.inverse_frequencies[i] /= static_cast<double>(request.factors[i]);
+  }
+  if (scaling.is_null()) return rope;
+  JsonFields fields(scaling, path);
+  const std::string type = fields.has("rope_type") ? fields.text("rope_type")
+                                                   : fields.text("type", "default");
+  if (type == "linear") {
+    const double factor = fields.number("factor", 1e-6, 1e6);
+    for (double& frequency : rope.inverse_frequencies) frequency /= factor;
+  } else if (type == "llama3") {
+    scale_llama3(rope, fields);
+  } else if (type == "yarn") {
+    scale_yarn(rope, fields, request);
+  } else if (type != "default" && type != "dynamic") {
+    refuse(ErrorCode::unsupported, fields.path_of("rope_type"),
+           "{} is not understood; known: default, linear, dynamic, llama3, yarn", quote(type));
+  }
+  return rope;
+}
+
+std::vector<float> rope_table(const Rope& rope, std::int64_t positions) {
+  const std::size_t pairs = rope.inverse_frequencies.size();
+  std::vector<float> table(static_cast<std::size_t>(positions) * 2 * pairs);
+  for (std::int64_t position = 0; position < positions; ++position) {
+    float* row = table.data() + static_cast<std::size_t>(position) * 2 * pairs;
+    for (std::size_t i = 0; i < pairs; ++i) {
+      // In f32, as every implementation that models were trained with has it.
+      const float angle =
+          static_cast<float>(position) * static_cast<float>(rope.inverse_frequencies[i]);
+      row[i] = static_cast<float>(std::cos(static_cast<double>(angle)) * rope.attention_factor);
+      row[pairs + i] =
+          static_cast<float>(std::sin(static_cast<double>(angle)) * rope.attention_factor);
+    }
+  }
+  return table;
+}
+
+}  // namespace tessera::lm

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/core/model_shape.h"
+#include "tessera/weights/linears.h"
+#include "tessera/weights/weights.h"
+
+namespace tessera::weights {
+
+/// What a decoder holds beside the matrices of its layers.
+enum class Part {
+  token_embedding,
+  position_embedding,
+  embedding_norm,  ///< BLOOM
+  project_in,      ///< OPT-350m: from the embedding's width to the hidden size
+  project_out,
+  final_norm,
+  lm_head,
+  rope_factors,  ///< GGUF: what the frequencies of rotary embeddings are divided by
+  // of a layer
+  attention_norm,
+  ffn_norm,
+  attention_post_norm,  ///< Gemma 2 and 3: of the output, before it is added
+  ffn_post_norm,
+  q_norm,  ///< of every head
+  k_norm,
+  router,
+  shared_expert_gate
+};
+
+/// A weight and, where the file has one, the bias beside it.
+struct PartTensors {
+  const TensorInfo* weight = nullptr;
+  const TensorInfo* bias = nullptr;
+};
+
+/// Where it is stored; empty where the file has none. `layer_index` counts for parts of a layer.
+std::optional<PartTensors> find_part(const Weights& weights, const ModelShape& model, Part part,
+                                     std::int64_t layer_index = 0);
+
+/// The names looked for, for messages.
+std::vector<std::string> names_of_part(const Weights& weights, const ModelShape& model, Part part,
+                                       std::int64_t layer_index = 0);
+
+/// The bias of a matrix: entry `linear.stored_row(r)` belongs to its row r. nullptr without one.
+const TensorInfo* bias_of(const Weights& weights, const LinearWeight& linear);
+
+/// config.json in Hugging Face's words: of a GGUF file as translated from its metadata, of a
+/// Gemma 3 with a nested decoder that decoder's. @throws Error{not_found, invalid_argument}
+Json hf_config_of(const Weights& weights);
+
+}  // namespace tessera::weights

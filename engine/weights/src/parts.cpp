@@ -1,0 +1,153 @@
+// Names of tensors beside the matrices. Sources: the modules of Hugging Face transformers
+// (modeling_*.py), and gguf-py/gguf/tensor_mapping.py of llama.cpp for GGUF.
+#include "tessera/weights/parts.h"
+
+#include <map>
+
+#include "gguf_config.h"
+#include "names.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::weights {
+namespace {
+
+using Stems = std::map<Part, std::vector<std::string>>;
+
+Stems llama_stems() {
+  return {{Part::token_embedding, {"embed_tokens"}},
+          {Part::final_norm, {"norm"}},
+          {Part::attention_norm, {"layers.{}.input_layernorm"}},
+          {Part::ffn_norm, {"layers.{}.post_attention_layernorm"}},
+          {Part::q_norm, {"layers.{}.self_attn.q_norm"}},
+          {Part::k_norm, {"layers.{}.self_attn.k_norm"}},
+          {Part::router, {"layers.{}.mlp.gate", "layers.{}.block_sparse_moe.gate"}},
+          {Part::shared_expert_gate, {"layers.{}.mlp.shared_expert_gate"}}};
+}
+
+Stems gemma_stems() {
+  Stems stems = llama_stems();
+  stems[Part::attention_post_norm] = {"layers.{}.post_attention_layernorm"};
+  stems[Part::ffn_norm] = {"layers.{}.pre_feedforward_layernorm"};
+  stems[Part::ffn_post_norm] = {"layers.{}.post_feedforward_layernorm"};
+  return stems;
+}
+
+const Stems& stems_of(const std::string& family) {
+  static const Stems llama = llama_stems(), gemma = gemma_stems();
+  static const std::map<std::string, Stems> others = {
+      {"opt",
+       {{Part::token_embedding, {"embed_tokens"}},
+        {Part::position_embedding, {"embed_positions"}},
+        {Part::project_in, {"project_in"}},
+        {Part::project_out, {"project_out"}},
+        {Part::final_norm, {"final_layer_norm"}},
+        {Part::attention_norm, {"layers.{}.self_attn_layer_norm"}},
+        {Part::ffn_norm, {"layers.{}.final_layer_norm"}}}},
+      {"bloom",
+       {{Part::token_embedding, {"word_embeddings"}},
+        {Part::embedding_norm, {"word_embeddings_layernorm"}},
+        {Part::final_norm, {"ln_f"}},
+        {Part::attention_norm, {"h.{}.input_layernorm"}},
+        {Part::ffn_norm, {"h.{}.post_attention_layernorm"}}}},
+      {"falcon",
+       {{Part::token_embedding, {"word_embeddings"}},
+        {Part::final_norm, {"ln_f"}},
+        {Part::attention_norm, {"h.{}.ln_attn", "h.{}.input_layernorm"}},
+        {Part::ffn_norm, {"h.{}.ln_mlp", "h.{}.post_attention_layernorm"}}}},
+      {"gpt2",
+       {{Part::token_embedding, {"wte"}},
+        {Part::position_embedding, {"wpe"}},
+        {Part::final_norm, {"ln_f"}},
+        {Part::attention_norm, {"h.{}.ln_1"}},
+        {Part::ffn_norm, {"h.{}.ln_2"}}}},
+      {"gptj",
+       {{Part::token_embedding, {"wte"}},
+        {Part::final_norm, {"ln_f"}},
+        {Part::attention_norm, {"h.{}.ln_1"}}}}};
+  if (family.starts_with("gemma")) return gemma;
+  const auto found = others.find(family);
+  return found == others.end() ? llama : found->second;
+}
+
+// Falcon's second norm is that of the attention, and the first one then the other's.
+const Stems& gguf_stems(const Weights& weights) {
+  static const Stems usual = {{Part::token_embedding, {"token_embd"}},
+                              {Part::position_embedding, {"position_embd"}},
+                              {Part::embedding_norm, {"token_embd_norm"}},
+                              {Part::final_norm, {"output_norm"}},
+                              {Part::lm_head, {"output"}},
+                              {Part::rope_factors, {"rope_freqs"}},
+                              {Part::attention_norm, {"blk.{}.attn_norm"}},
+                              {Part::ffn_norm, {"blk.{}.ffn_norm"}},
+                              {Part::attention_post_norm, {"blk.{}.post_attention_norm"}},
+                              {Part::ffn_post_norm, {"blk.{}.post_ffw_norm"}},
+                              {Part::q_norm, {"blk.{}.attn_q_norm"}},
+                              {Part::k_norm, {"blk.{}.attn_k_norm"}},
+                              {Part::router, {"blk.{}.ffn_gate_inp"}},
+                              {Part::shared_expert_gate, {"blk.{}.ffn_gate_inp_shexp"}}};
+  static const Stems two_norms = [] {
+    Stems stems = usual;
+    stems[Part::attention_norm] = {"blk.{}.attn_norm_2"};
+    stems[Part::ffn_norm] = {"blk.{}.attn_norm"};
+    return stems;
+  }();
+  return weights.find("blk.0.attn_norm_2.weight") != nullptr ? two_norms : usual;
+}
+
+std::vector<std::string> prefixes_of(const Weights& weights, Part part) {
+  if (weights.is_gguf()) return {""};
+  std::vector<std::string> prefixes = name_prefixes();
+  if (part == Part::lm_head) prefixes.insert(prefixes.end(), {"language_model."});
+  return prefixes;
+}
+
+}  // namespace
+
+std::vector<std::string> names_of_part(const Weights& weights, const ModelShape& model, Part part,
+                                       std::int64_t layer_index) {
+  const Stems& stems = weights.is_gguf() ? gguf_stems(weights) : stems_of(model.family);
+  const auto known = stems.find(part);
+  std::vector<std::string> patterns;
+  if (known != stems.end()) patterns = known->second;
+  if (part == Part::lm_head && !weights.is_gguf()) patterns = {"lm_head"};
+  std::vector<std::string> names;
+  for (std::string stem : patterns) {
+    if (const std::size_t at = stem.find("{}"); at != std::string::npos)
+      stem.replace(at, 2, std::to_string(layer_index));
+    for (const std::string& prefix : prefixes_of(weights, part)) names.push_back(prefix + stem);
+  }
+  return names;
+}
+
+std::optional<PartTensors> find_part(const Weights& weights, const ModelShape& model, Part part,
+                                     std::int64_t layer_index) {
+  for (const std::string& name : names_of_part(weights, model, part, layer_index)) {
+    if (const TensorInfo* weight = weights.find(name + ".weight"))
+      return PartTensors{weight, weights.find(name + ".bias")};
+  }
+  return std::nullopt;
+}
+
+const TensorInfo* bias_of(const Weights& weights, const LinearWeight& linear) {
+  constexpr std::string_view kWeight = ".weight", kPacked = ".weight_packed";
+  std::string name = linear.tensor->name;
+  for (const std::string_view ending : {kPacked, kWeight}) {
+    if (name.ends_with(ending))
+      return weights.find(name.substr(0, name.size() - ending.size()) + ".bias");
+  }
+  return nullptr;
+}
+
+Json hf_config_of(const Weights& weights) {
+  if (weights.is_gguf()) return config_of_gguf(weights);
+  if (weights.config().is_null()) {
+    refuse(ErrorCode::not_found, weights.path(),
+           "no config.json beside the weights says what model they are; copy it from where they "
+           "came from");
+  }
+  const auto text = weights.config().find("text_config");
+  return text != weights.config().end() && text->is_object() ? *text : weights.config();
+}
+
+}  // namespace tessera::weights
