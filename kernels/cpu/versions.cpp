@@ -67,7 +67,9 @@ bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vn
 const IsaVersions kAll[] = {
     {{"scalar", reference::moments, reference::ranges, reference::code_ranges, reference::quantise,
       reference::dequantise, reference::dequant_gemm, reference::dequant_gemm_a8,
-      reference::quantise_row, reference::int8_gemm},
+      reference::quantise_row, reference::int8_gemm, reference::rms_norm, reference::layer_norm,
+      reference::rotate, reference::activate, reference::log_sum_exp, reference::narrow,
+      reference::attention},
      always,
      true},
     {{.isa = "baseline", .dequant_gemm = baseline::dequant_gemm}, always, true},
@@ -110,6 +112,13 @@ constexpr Kernel kKernels[] = {
     kernel<&Versions::dequant_gemm_a8>("dequant_gemm_a8"),
     kernel<&Versions::quantise_row>("quantise_rows"),
     kernel<&Versions::int8_gemm>("int8_gemm"),
+    kernel<&Versions::rms_norm>("rms_norm"),
+    kernel<&Versions::layer_norm>("layer_norm"),
+    kernel<&Versions::rotate>("rotate"),
+    kernel<&Versions::activate>("activate"),
+    kernel<&Versions::log_sum_exp>("log_sum_exp"),
+    kernel<&Versions::narrow>("narrow"),
+    kernel<&Versions::attention>("paged_attention"),
 };
 constexpr int kNumKernels = sizeof(kKernels) / sizeof(kKernels[0]);
 

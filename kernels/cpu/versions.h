@@ -2,15 +2,19 @@
 
 #include <cstdint>
 
+#include "tessera/kernels/activation.h"
 #include "tessera/kernels/gemm.h"
 #include "tessera/kernels/gemm_a8.h"
 #include "tessera/kernels/int8.h"
 #include "tessera/kernels/moments.h"
 #include "tessera/kernels/quantise.h"
+#include "tessera/kernels/rope.h"
 
 // What the versions for one instruction set provide. Arguments have been checked; all pointers are
 // valid and sizes positive.
 namespace tessera::kernels::cpu {
+
+struct AttentionTask;  // attention_task.h
 
 /// Numbers that share a scale: a group of a row, or a whole row.
 struct Numbers {
@@ -64,6 +68,19 @@ struct Versions {
   void (*quantise_row)(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes,
                        float* scale) = nullptr;
   void (*int8_gemm)(const Int8Product& product) = nullptr;
+  void (*rms_norm)(const float* in, Rows rows, std::int64_t columns, const float* weight,
+                   float epsilon, float* out) = nullptr;
+  void (*layer_norm)(const float* in, Rows rows, std::int64_t columns, const float* weight,
+                     const float* bias, float epsilon, float* out) = nullptr;
+  void (*rotate)(float* x, std::int64_t stride, Rows rows, const RopeForm& form,
+                 const float* cos_sin, const std::int32_t* positions) = nullptr;
+  /// Times `up` where that is not null; `out` may be `x` or `up`.
+  void (*activate)(Activation activation, const float* x, const float* up, std::int64_t count,
+                   float* out) = nullptr;
+  float (*log_sum_exp)(const float* x, std::int64_t count) = nullptr;
+  /// f32 to f16 or bf16.
+  void (*narrow)(const float* from, std::int64_t count, Real type, void* to) = nullptr;
+  void (*attention)(const AttentionTask& task) = nullptr;
 };
 
 /// The fastest version of every kernel that this machine runs (or what use_isa() set).
