@@ -52,13 +52,20 @@ class Reader {
     const std::string& family = shape_.family;
     description_.attention_scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
     static const std::map<std::string, void (Reader::*)()> readers = {
-        {"opt", &Reader::read_opt},           {"bloom", &Reader::read_bloom},
-        {"gpt2", &Reader::read_gpt2},         {"gptj", &Reader::read_gptj},
-        {"falcon", &Reader::read_falcon},     {"gemma2", &Reader::read_gemma},
-        {"gemma3", &Reader::read_gemma},      {"llama", &Reader::read_llama},
-        {"mistral", &Reader::read_llama},     {"mixtral", &Reader::read_llama},
-        {"qwen2", &Reader::read_llama},       {"qwen3", &Reader::read_llama},
-        {"qwen2_moe", &Reader::read_qwen_moe}, {"qwen3_moe", &Reader::read_qwen_moe}};
+        {"opt", &Reader::read_opt},
+        {"bloom", &Reader::read_bloom},
+        {"gpt2", &Reader::read_gpt2},
+        {"gptj", &Reader::read_gptj},
+        {"falcon", &Reader::read_falcon},
+        {"gemma2", &Reader::read_gemma},
+        {"gemma3", &Reader::read_gemma},
+        {"llama", &Reader::read_llama},
+        {"mistral", &Reader::read_llama},
+        {"mixtral", &Reader::read_llama},
+        {"qwen2", &Reader::read_llama},
+        {"qwen3", &Reader::read_llama},
+        {"qwen2_moe", &Reader::read_qwen_moe},
+        {"qwen3_moe", &Reader::read_qwen_moe}};
     const auto reader = readers.find(family);
     if (reader == readers.end()) {
       std::vector<std::string> known;
@@ -141,9 +148,8 @@ class Reader {
     d.order = Order::parallel;
     d.shared_norm = true;
     d.interleaved = true;
-    const auto width = fields_.has("rotary_dim")
-                           ? fields_.integer("rotary_dim", 2, shape_.head_dim)
-                           : shape_.head_dim;
+    const auto width = fields_.has("rotary_dim") ? fields_.integer("rotary_dim", 2, shape_.head_dim)
+                                                 : shape_.head_dim;
     add_rope({.width = width, .max_context_tokens = shape_.max_context_tokens});
   }
 
@@ -152,8 +158,7 @@ class Reader {
     d.norm = NormKind::layer;
     d.norm_epsilon = epsilon("layer_norm_epsilon", 1e-5);
     d.activation = activation("activation", "gelu");
-    const bool parallel =
-        flag("parallel_attn", true) || flag("new_decoder_architecture", false);
+    const bool parallel = flag("parallel_attn", true) || flag("new_decoder_architecture", false);
     d.order = parallel ? Order::parallel : Order::sequential;
     d.shared_norm = parallel && !has(weights::Part::ffn_norm);
     if (flag("alibi", false)) {
@@ -172,8 +177,7 @@ class Reader {
     d.activation = activation("hidden_act", "silu");
     d.qk_norm = has(weights::Part::q_norm);
     // llama.cpp's converter permutes the rows of these, for pairs that lie side by side.
-    d.interleaved =
-        weights_.is_gguf() && (shape_.family == "llama" || shape_.family == "mixtral");
+    d.interleaved = weights_.is_gguf() && (shape_.family == "llama" || shape_.family == "mixtral");
     add_rope(usual_rope());
   }
 
@@ -190,8 +194,8 @@ class Reader {
     d.qk_norm = shape_.family == "gemma3";
     d.activation = activation("hidden_activation", "gelu_pytorch_tanh");
     d.embedding_scale = std::sqrt(static_cast<float>(shape_.hidden_size));
-    d.attention_scale =
-        static_cast<float>(1 / std::sqrt(fields_.number("query_pre_attn_scalar", 1e-6, kMost, 256)));
+    d.attention_scale = static_cast<float>(
+        1 / std::sqrt(fields_.number("query_pre_attn_scalar", 1e-6, kMost, 256)));
     const bool capped = shape_.family == "gemma2";  // Gemma 3 has the keys and the value null
     d.attention_softcap = static_cast<float>(softcap("attn_logit_softcapping", capped ? 50 : 0));
     d.logit_softcap = static_cast<float>(softcap("final_logit_softcapping", capped ? 30 : 0));
@@ -251,8 +255,9 @@ class Reader {
 
   void add_rope(RopeRequest request) {
     if (request.width % 2 != 0 || request.width < 2) {
-      refuse(ErrorCode::unsupported, path_, "rotary embeddings of {} of {} features: not an even number",
-             request.width, shape_.head_dim);
+      refuse(ErrorCode::unsupported, path_,
+             "rotary embeddings of {} of {} features: not an even number", request.width,
+             shape_.head_dim);
     }
     if (const auto factors = weights::find_part(weights_, shape_, weights::Part::rope_factors)) {
       request.factors.resize(static_cast<std::size_t>(request.width / 2));

@@ -36,9 +36,8 @@ double pair_of(double rotations, double width, double theta, double context) {
 
 void scale_yarn(Rope& rope, JsonFields& fields, const RopeRequest& request) {
   const double factor = fields.number("factor", 1, 1e6);
-  const double context =
-      fields.number("original_max_position_embeddings", 1, 1e9,
-                    static_cast<double>(request.max_context_tokens));
+  const double context = fields.number("original_max_position_embeddings", 1, 1e9,
+                                       static_cast<double>(request.max_context_tokens));
   const double fast = fields.number("beta_fast", 1e-6, 1e6, 32);
   const double slow = fields.number("beta_slow", 1e-6, 1e6, 1);
   const bool truncate = fields.boolean("truncate", true);
@@ -81,8 +80,8 @@ Rope make_rope(const RopeRequest& request, const Json& scaling, const std::strin
   }
   if (scaling.is_null()) return rope;
   JsonFields fields(scaling, path);
-  const std::string type = fields.has("rope_type") ? fields.text("rope_type")
-                                                   : fields.text("type", "default");
+  const std::string type =
+      fields.has("rope_type") ? fields.text("rope_type") : fields.text("type", "default");
   if (type == "linear") {
     const double factor = fields.number("factor", 1e-6, 1e6);
     for (double& frequency : rope.inverse_frequencies) frequency /= factor;
@@ -97,21 +96,16 @@ Rope make_rope(const RopeRequest& request, const Json& scaling, const std::strin
   return rope;
 }
 
-std::vector<float> rope_table(const Rope& rope, std::int64_t positions) {
+void rope_row(const Rope& rope, std::int64_t position, float* row) {
   const std::size_t pairs = rope.inverse_frequencies.size();
-  std::vector<float> table(static_cast<std::size_t>(positions) * 2 * pairs);
-  for (std::int64_t position = 0; position < positions; ++position) {
-    float* row = table.data() + static_cast<std::size_t>(position) * 2 * pairs;
-    for (std::size_t i = 0; i < pairs; ++i) {
-      // In f32, as every implementation that models were trained with has it.
-      const float angle =
-          static_cast<float>(position) * static_cast<float>(rope.inverse_frequencies[i]);
-      row[i] = static_cast<float>(std::cos(static_cast<double>(angle)) * rope.attention_factor);
-      row[pairs + i] =
-          static_cast<float>(std::sin(static_cast<double>(angle)) * rope.attention_factor);
-    }
+  for (std::size_t i = 0; i < pairs; ++i) {
+    // In f32, as every implementation that models were trained with has it.
+    const float angle =
+        static_cast<float>(position) * static_cast<float>(rope.inverse_frequencies[i]);
+    row[i] = static_cast<float>(std::cos(static_cast<double>(angle)) * rope.attention_factor);
+    row[pairs + i] =
+        static_cast<float>(std::sin(static_cast<double>(angle)) * rope.attention_factor);
   }
-  return table;
 }
 
 }  // namespace tessera::lm

@@ -10,9 +10,9 @@ namespace tessera::lm {
 
 /// Rotary embeddings (Su et al., RoFormer, arXiv:2104.09864, eq. 34) of one kind of layer.
 struct Rope {
-  std::int64_t width = 0;                  ///< features of a head that are rotated, even
-  std::vector<double> inverse_frequencies; ///< [width / 2], radians per position
-  double attention_factor = 1;             ///< cosines and sines are multiplied by it (YaRN)
+  std::int64_t width = 0;                   ///< features of a head that are rotated, even
+  std::vector<double> inverse_frequencies;  ///< [width / 2], radians per position
+  double attention_factor = 1;              ///< cosines and sines are multiplied by it (YaRN)
 };
 
 struct RopeRequest {
@@ -28,7 +28,7 @@ struct RopeRequest {
 /// @throws Error{unsupported} for another rope_type, Error{invalid_argument} for its numbers
 Rope make_rope(const RopeRequest& request, const Json& scaling, const std::string& path);
 
-/// [positions][width]: cosines of the pairs, then sines; what kernels::rotate reads.
-std::vector<float> rope_table(const Rope& rope, std::int64_t positions);
+/// [width]: cosines of the pairs at a position, then sines; what kernels::rotate reads.
+void rope_row(const Rope& rope, std::int64_t position, float* row);
 
 }  // namespace tessera::lm

@@ -10,29 +10,23 @@
 #include <vector>
 
 #include "tessera/core/model_shape.h"
-#include "tessera/quant/scheme.h"
+#include "tessera/lm/linear.h"
 
 // Decoder models that run, behind an interface that knows no LibTorch: the program and its scripts
 // see only this; what is behind it is loaded on first use (module.h).
 namespace tessera::lm {
 
-/// How the matrices of one decoder layer are kept and multiplied.
-struct LayerForm {
-  std::int32_t bitwidth = 16;  ///< 16 keeps the model's dtype; 8, 4, 3: codes
-  quant::Method method = quant::Method::rtn;
-  quant::Scheme scheme;                   ///< but for its bitwidth
-  std::int32_t activation_bitwidth = 16;  ///< 16: f32 activations; 8: rounded per 32 columns
-  bool int8 = false;                      ///< bitwidth 8 as W8A8 with LLM.int8()'s outliers
-};
+/// How the matrices of one decoder layer are kept and multiplied. The model's `dtype` counts.
+using LayerForm = LinearForm;
 
 struct LoadRequest {
-  std::string path;                           ///< folder with config.json, or a GGUF file
-  kernels::Real dtype = kernels::Real::f32;   ///< of what is kept in 16 "bits"; sums are f32
-  std::vector<LayerForm> layers;              ///< [num_layers]; empty: GGUF blocks and checkpoints
-                                              ///< as they are stored, else dtype
-  std::int32_t kv_bitwidth = 16;              ///< of new caches; 16: dtype, 8: int8 per head
-  std::string statistics;                     ///< calibration file for gptq and awq; "" for none
-  int num_threads = 0;                        ///< 0: all the machine has
+  std::string path;                          ///< folder with config.json, or a GGUF file
+  kernels::Real dtype = kernels::Real::f32;  ///< of what is kept in 16 "bits"; sums are f32
+  std::vector<LayerForm> layers;             ///< [num_layers]; empty: GGUF blocks and checkpoints
+                                             ///< as they are stored, else dtype
+  std::int32_t kv_bitwidth = 16;             ///< of new caches; 16: dtype, 8: int8 per head
+  std::string statistics;                    ///< calibration file for gptq and awq; "" for none
+  int num_threads = 0;                       ///< 0: all the machine has
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};  ///< layers loaded
 };
 

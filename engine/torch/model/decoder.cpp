@@ -1,0 +1,396 @@
+#include "decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "shared.h"
+#include "tessera/core/error.h"
+
+namespace tessera::lm {
+namespace {
+
+Rows2d rows_of(const Memory& memory, std::int64_t rows, std::int64_t columns) {
+  return {static_cast<float*>(memory.get()), rows, columns, columns};
+}
+
+}  // namespace
+
+struct Decoder::Pass {
+  Pass(const Step& batch, const DecoderCache& kv, const Backend& device, const ModelShape& shape,
+       Rows2d states)
+      : step(batch), cache(kv), backend(device), hidden(states) {
+    normed = buffer(shape.hidden_size);
+    out = buffer(shape.hidden_size);
+  }
+  /// Kept until the pass ends.
+  Rows2d buffer(std::int64_t columns, std::int64_t rows = 0) {
+    if (rows == 0) rows = hidden.rows;
+    memory.push_back(backend.allocate(rows * columns * 4));
+    return rows_of(memory.back(), rows, columns);
+  }
+  void see(std::int64_t layer_index, std::string_view linear, Rows2d inputs) const {
+    if (observer == nullptr) return;
+    std::vector<float> dense(static_cast<std::size_t>(inputs.rows * inputs.columns));
+    for (std::int64_t row = 0; row < inputs.rows; ++row) {
+      backend.download(inputs.data + row * inputs.stride, inputs.columns * 4,
+                       dense.data() + row * inputs.columns);
+    }
+    (*observer)(layer_index, linear, dense.data(), inputs.rows);
+  }
+
+  const Step& step;
+  const DecoderCache& cache;
+  const Backend& backend;
+  Rows2d hidden, normed, out;
+  Rows2d qkv, attention, inner, second;  ///< made when a layer needs them
+  const Observer* observer = nullptr;
+  std::vector<Memory> memory;
+};
+
+Decoder::Decoder(std::shared_ptr<const Shared> shared, LoadRequest request,
+                 std::vector<Layer> layers)
+    : shared_(std::move(shared)), request_(std::move(request)), layers_(std::move(layers)) {}
+
+Decoder::~Decoder() = default;
+
+const ModelShape& Decoder::shape() const { return shared_->description.shape; }
+
+const Tokens& Decoder::tokens() const {
+  std::call_once(shared_->tokens_once, [&] { shared_->tokens = load_tokens_of(*shared_); });
+  return *shared_->tokens;
+}
+
+std::int64_t Decoder::weight_bytes() const {
+  std::int64_t bytes = shared_->head->bytes();
+  for (const Layer& layer : layers_) bytes += layer.matrices->bytes();
+  return bytes;
+}
+
+std::string Decoder::describe_layer(std::int64_t layer_index) const {
+  return layers_.at(static_cast<std::size_t>(layer_index)).matrices->qkv->describe();
+}
+
+int Decoder::num_threads() const { return request_.num_threads; }
+
+std::unique_ptr<KvCache> Decoder::make_cache(std::int64_t num_blocks,
+                                             std::int64_t block_size) const {
+  return std::make_unique<DecoderCache>(shared_->description, request_.kv_bitwidth, request_.dtype,
+                                        num_blocks, block_size, *shared_->backend);
+}
+
+const DecoderCache& Decoder::own(KvCache& cache) const {
+  const auto* own = dynamic_cast<const DecoderCache*>(&cache);
+  if (own == nullptr || own->owner() != &shared_->description)
+    refuse("cache", "it was made for another model");
+  return *own;
+}
+
+void Decoder::embed_tokens(const Step& step, Rows2d hidden) const {
+  const Description& d = shared_->description;
+  const Backend& backend = *shared_->backend;
+  const std::int64_t width = shared_->embedding->shape.back();
+  std::vector<float> rows(static_cast<std::size_t>(step.num_tokens * width));
+  for (std::int64_t t = 0; t < step.num_tokens; ++t) {
+    const std::span<float> row(rows.data() + t * width, static_cast<std::size_t>(width));
+    weights::read_f32(*shared_->weights, *shared_->embedding,
+                      step.tokens[static_cast<std::size_t>(t)] * width, row);
+  }
+  const Memory memory = backend.upload(rows.data(), step.num_tokens * width * 4);
+  const Rows2d embedded = rows_of(memory, step.num_tokens, width);
+  if (shared_->project_in != nullptr) {
+    backend.multiply(*shared_->project_in, embedded, hidden);
+  } else {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(step.num_tokens));
+    std::iota(all.begin(), all.end(), 0);
+    backend.gather(embedded, all, hidden);
+  }
+  if (d.embedding_scale != 1) backend.scale(d.embedding_scale, hidden);
+  if (shared_->position_table != nullptr) {
+    std::vector<std::int64_t> places;
+    for (const std::int32_t position : step.positions)
+      places.push_back(position + d.position_offset);
+    const Memory positions = backend.allocate(step.num_tokens * d.shape.hidden_size * 4);
+    const Rows2d added = rows_of(positions, step.num_tokens, d.shape.hidden_size);
+    backend.gather(rows_of(shared_->position_table, d.shape.max_context_tokens + d.position_offset,
+                           d.shape.hidden_size),
+                   places, added);
+    backend.add(added, hidden);
+  }
+  if (shared_->embedding_norm.weight != nullptr)
+    backend.norm(shared_->embedding_norm, hidden, hidden);
+}
+
+void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const {
+  const Description& d = shared_->description;
+  const LayerShape& shape = d.shape.layer(index);
+  const auto& [parts, matrices] = layers_[static_cast<std::size_t>(index)];
+  const Backend& backend = pass.backend;
+  const std::int64_t query = shape.num_heads * shape.head_dim;
+  const std::int64_t key = shape.num_kv_heads * shape.head_dim;
+  if (pass.qkv.columns != query + 2 * key) pass.qkv = pass.buffer(query + 2 * key);
+  if (pass.attention.columns != query) pass.attention = pass.buffer(query);
+  pass.see(index, "q_proj", in);
+  backend.multiply(*matrices->qkv, in, pass.qkv);
+  backend.add_bias(parts->qkv_bias, pass.qkv);
+  const Rows2d queries = pass.qkv.part(0, query), keys = pass.qkv.part(query, key),
+               values = pass.qkv.part(query + key, key);
+  const auto norm_heads = [&](const NormWeights& norm, Rows2d heads) {
+    for (std::int64_t h = 0; h < heads.columns; h += shape.head_dim) {
+      const Rows2d head = heads.part(h, shape.head_dim);
+      backend.norm(norm, head, head);
+    }
+  };
+  if (d.qk_norm) {
+    norm_heads(parts->q_norm, queries);
+    norm_heads(parts->k_norm, keys);
+  }
+  if (d.positions == Positions::rope) {
+    const auto rope = static_cast<std::size_t>(d.rope_of_layer[static_cast<std::size_t>(index)]);
+    kernels::RopeForm form{shape.num_heads, shape.head_dim, d.ropes[rope].width, d.interleaved};
+    backend.rotate(form, pass.step.cos_sin[rope], queries);
+    form.num_heads = shape.num_kv_heads;
+    backend.rotate(form, pass.step.cos_sin[rope], keys);
+  }
+  backend.store_kv(keys, values, pass.step.tables, pass.cache.layer(index));
+  const kernels::AttentionForm form{
+      .num_heads = shape.num_heads,
+      .scale = d.attention_scale,
+      .softcap = d.attention_softcap,
+      .window = shape.attention_window.value_or(0),
+      .alibi_slopes = static_cast<const float*>(shared_->alibi_slopes.get())};
+  backend.attention(queries, pass.step.tables, form, pass.cache.layer(index), pass.attention);
+  pass.see(index, "o_proj", pass.attention);
+  backend.multiply(*matrices->output, pass.attention, out);
+  backend.add_bias(parts->output_bias, out);
+}
+
+void Decoder::run_network(const Network& network, const LayerParts& parts, Rows2d in, Rows2d out,
+                          const char* prefix, std::int64_t index, Pass& pass) const {
+  const Backend& backend = pass.backend;
+  const std::int64_t width = network.in->out_features();
+  const bool gated = width == 2 * network.down->in_features();
+  const bool whole = in.rows == pass.hidden.rows && prefix[0] == '\0';
+  Rows2d inner = pass.inner;
+  Memory own;
+  if (!whole) {
+    own = backend.allocate(in.rows * width * 4);
+    inner = rows_of(own, in.rows, width);
+  } else if (inner.columns != width) {
+    inner = pass.inner = pass.buffer(width);
+  }
+  pass.see(index, std::string(prefix) + (gated ? "gate_proj" : "up_proj"), in);
+  backend.multiply(*network.in, in, inner);
+  if (prefix[0] == '\0') backend.add_bias(parts.in_bias, inner);
+  const kernels::Activation activation = shared_->description.activation;
+  if (gated) {
+    backend.gated_activation(activation, inner.part(0, width / 2),
+                             inner.part(width / 2, width / 2));
+  } else {
+    backend.activate(activation, inner);
+  }
+  const Rows2d activated = inner.part(0, network.down->in_features());
+  pass.see(index, std::string(prefix) + "down_proj", activated);
+  backend.multiply(*network.down, activated, out);
+  if (prefix[0] == '\0') backend.add_bias(parts.down_bias, out);
+}
+
+// Experts in the order of their index, so that a token's sum does not depend on the batch.
+void Decoder::run_experts(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const {
+  const auto& [parts, matrices] = layers_[static_cast<std::size_t>(index)];
+  const Backend& backend = pass.backend;
+  const auto num_experts = static_cast<std::int64_t>(matrices->networks.size());
+  const Memory scores = backend.allocate(in.rows * num_experts * 4);
+  backend.multiply(*parts->router, in, rows_of(scores, in.rows, num_experts));
+  std::vector<float> host(static_cast<std::size_t>(in.rows * num_experts));
+  backend.download(scores.get(), in.rows * num_experts * 4, host.data());
+  const LinearShape* down = nullptr;
+  for (const LinearShape& linear : shape().layer(index).linears)
+    if (linear.name == "experts.down_proj") down = &linear;
+  const Routes routes =
+      route(host, num_experts, down->num_active, shared_->description.normalise_experts);
+  backend.scale(0, out);
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+    const auto& rows = routes.rows[static_cast<std::size_t>(expert)];
+    if (rows.empty()) continue;
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const Memory gathered = backend.allocate(count * in.columns * 4),
+                 given = backend.allocate(count * out.columns * 4);
+    backend.gather(in, rows, rows_of(gathered, count, in.columns));
+    run_network(matrices->networks[static_cast<std::size_t>(expert)], *parts,
+                rows_of(gathered, count, in.columns), rows_of(given, count, out.columns),
+                "experts.", index, pass);
+    backend.scatter_add(rows_of(given, count, out.columns), rows,
+                        routes.weights[static_cast<std::size_t>(expert)], out);
+  }
+  if (matrices->shared.empty()) return;
+  const Memory gates = backend.allocate(in.rows * 4),
+               given = backend.allocate(in.rows * out.columns * 4);
+  backend.multiply(*parts->shared_gate, in, rows_of(gates, in.rows, 1));
+  std::vector<float> weights(static_cast<std::size_t>(in.rows));
+  backend.download(gates.get(), in.rows * 4, weights.data());
+  for (float& weight : weights) weight = 1 / (1 + std::exp(-weight));
+  run_network(matrices->shared.front(), *parts, in, rows_of(given, in.rows, out.columns),
+              "shared_expert.", index, pass);
+  std::vector<std::int64_t> all(weights.size());
+  std::iota(all.begin(), all.end(), 0);
+  backend.scatter_add(rows_of(given, in.rows, out.columns), all, weights, out);
+}
+
+void Decoder::feed_forward(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const {
+  const auto& [parts, matrices] = layers_[static_cast<std::size_t>(index)];
+  if (parts->router != nullptr) return run_experts(index, in, out, pass);
+  run_network(matrices->networks.front(), *parts, in, out, "", index, pass);
+}
+
+void Decoder::run_layer(std::int64_t index, Pass& pass) const {
+  const Description& d = shared_->description;
+  const LayerParts& parts = *layers_[static_cast<std::size_t>(index)].parts;
+  const Backend& backend = pass.backend;
+  const Rows2d x = pass.hidden, normed = pass.normed, out = pass.out;
+  if (d.order == Order::post_norm) {
+    attend(index, x, out, pass);
+    backend.add(out, x);
+    backend.norm(parts.attention_norm, x, x);
+    feed_forward(index, x, out, pass);
+    backend.add(out, x);
+    backend.norm(parts.ffn_norm, x, x);
+    return;
+  }
+  backend.norm(parts.attention_norm, x, normed);
+  attend(index, normed, out, pass);
+  if (d.order == Order::parallel) {
+    if (pass.second.columns == 0) pass.second = pass.buffer(x.columns);
+    if (!d.shared_norm) backend.norm(parts.ffn_norm, x, normed);
+    feed_forward(index, normed, pass.second, pass);
+    backend.add(pass.second, out);
+    backend.add(out, x);
+    return;
+  }
+  if (d.post_norms) backend.norm(parts.attention_post_norm, out, out);
+  backend.add(out, x);
+  backend.norm(parts.ffn_norm, x, normed);
+  feed_forward(index, normed, out, pass);
+  if (d.post_norms) backend.norm(parts.ffn_post_norm, out, out);
+  backend.add(out, x);
+}
+
+void Decoder::run(std::int64_t first, std::int64_t last, Pass& pass) const {
+  for (std::int64_t index = first; index < last; ++index) run_layer(index, pass);
+}
+
+void Decoder::make_logits(Rows2d hidden, std::span<float> logits) const {
+  const Description& d = shared_->description;
+  const Backend& backend = *shared_->backend;
+  const std::int64_t vocab = d.shape.vocab_size;
+  if (static_cast<std::int64_t>(logits.size()) != hidden.rows * vocab) {
+    refuse("logits", "room for {} numbers, and {} rows of {} are asked for", logits.size(),
+           hidden.rows, vocab);
+  }
+  if (hidden.rows == 0) return;
+  Memory normed = backend.allocate(hidden.rows * hidden.columns * 4);
+  Rows2d x = hidden;
+  if (shared_->final_norm.weight != nullptr) {
+    x = rows_of(normed, hidden.rows, hidden.columns);
+    backend.norm(shared_->final_norm, hidden, x);
+  }
+  Memory projected;
+  if (shared_->project_out != nullptr) {
+    const std::int64_t width = shared_->project_out->out_features();
+    projected = backend.allocate(hidden.rows * width * 4);
+    backend.multiply(*shared_->project_out, x, rows_of(projected, hidden.rows, width));
+    x = rows_of(projected, hidden.rows, width);
+  }
+  const Memory memory = backend.is_host() ? Memory() : backend.allocate(hidden.rows * vocab * 4);
+  const Rows2d out{backend.is_host() ? logits.data() : static_cast<float*>(memory.get()),
+                   hidden.rows, vocab, vocab};
+  backend.multiply(*shared_->head, x, out);
+  backend.add_bias(shared_->head_bias, out);
+  if (d.logit_softcap > 0) backend.softcap(d.logit_softcap, out);
+  if (!backend.is_host()) backend.download(out.data, hidden.rows * vocab * 4, logits.data());
+}
+
+void Decoder::step(std::span<const SequenceStep> batch, KvCache& cache,
+                   std::span<float> logits) const {
+  const DecoderCache& kv = own(cache);
+  const Backend& backend = *shared_->backend;
+  const Step step =
+      make_step(batch, shared_->description, kv.num_blocks(), kv.block_size(), backend);
+  const auto rows = static_cast<std::int64_t>(step.logit_rows.size());
+  if (static_cast<std::int64_t>(logits.size()) != rows * shape().vocab_size) {
+    refuse("logits", "room for {} numbers, and {} rows of {} are asked for", logits.size(), rows,
+           shape().vocab_size);
+  }
+  const Memory memory = backend.allocate(step.num_tokens * shape().hidden_size * 4);
+  const Rows2d hidden = rows_of(memory, step.num_tokens, shape().hidden_size);
+  embed_tokens(step, hidden);
+  {
+    Pass pass(step, kv, backend, shape(), hidden);
+    run(0, shape().num_layers, pass);
+  }
+  if (rows == 0) return;
+  if (rows == step.num_tokens) return make_logits(hidden, logits);
+  const Memory wanted = backend.allocate(rows * shape().hidden_size * 4);
+  backend.gather(hidden, step.logit_rows, rows_of(wanted, rows, shape().hidden_size));
+  make_logits(rows_of(wanted, rows, shape().hidden_size), logits);
+}
+
+void Decoder::embed(std::span<const SequenceStep> batch, std::span<float> hidden) const {
+  const Backend& backend = *shared_->backend;
+  // No cache: as many blocks as anybody names, since none is touched.
+  const Step step = make_step(batch, shared_->description, INT32_MAX, 1 << 30, backend);
+  check_hidden(hidden.size(), step.num_tokens);
+  const Memory memory = backend.allocate(step.num_tokens * shape().hidden_size * 4);
+  embed_tokens(step, rows_of(memory, step.num_tokens, shape().hidden_size));
+  backend.download(memory.get(), step.num_tokens * shape().hidden_size * 4, hidden.data());
+}
+
+void Decoder::check_hidden(std::size_t size, std::int64_t tokens) const {
+  if (static_cast<std::int64_t>(size) == tokens * shape().hidden_size) return;
+  refuse("hidden", "room for {} numbers, and {} tokens have {} each", size, tokens,
+         shape().hidden_size);
+}
+
+void Decoder::run_layers(std::int64_t first, std::int64_t last, std::span<const SequenceStep> batch,
+                         KvCache& cache, std::span<float> hidden) const {
+  if (first < 0 || last < first || last > shape().num_layers) {
+    refuse(ErrorCode::out_of_range, "layers", "[{}, {}) of a model of {}", first, last,
+           shape().num_layers);
+  }
+  const DecoderCache& kv = own(cache);
+  const Backend& backend = *shared_->backend;
+  const Step step =
+      make_step(batch, shared_->description, kv.num_blocks(), kv.block_size(), backend);
+  check_hidden(hidden.size(), step.num_tokens);
+  const std::int64_t bytes = step.num_tokens * shape().hidden_size * 4;
+  const Memory memory = backend.upload(hidden.data(), bytes);
+  Pass pass(step, kv, backend, shape(), rows_of(memory, step.num_tokens, shape().hidden_size));
+  run(first, last, pass);
+  backend.download(memory.get(), bytes, hidden.data());
+}
+
+void Decoder::head(std::span<const float> hidden, std::span<float> logits) const {
+  const auto rows = static_cast<std::int64_t>(hidden.size()) / shape().hidden_size;
+  check_hidden(hidden.size(), rows);
+  const Memory memory =
+      shared_->backend->upload(hidden.data(), static_cast<std::int64_t>(hidden.size()) * 4);
+  make_logits(rows_of(memory, rows, shape().hidden_size), logits);
+}
+
+void Decoder::observe(std::span<const SequenceStep> batch, KvCache& cache,
+                      const Observer& see) const {
+  const DecoderCache& kv = own(cache);
+  const Backend& backend = *shared_->backend;
+  const Step step =
+      make_step(batch, shared_->description, kv.num_blocks(), kv.block_size(), backend);
+  const Memory memory = backend.allocate(step.num_tokens * shape().hidden_size * 4);
+  const Rows2d hidden = rows_of(memory, step.num_tokens, shape().hidden_size);
+  embed_tokens(step, hidden);
+  Pass pass(step, kv, backend, shape(), hidden);
+  pass.observer = &see;
+  run(0, shape().num_layers, pass);
+}
+
+}  // namespace tessera::lm

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backend.h"
+#include "description.h"
+#include "layer.h"
+#include "step.h"
+#include "tessera/lm/language_model.h"
+
+namespace tessera::lm {
+
+class DecoderCache final : public KvCache {
+ public:
+  DecoderCache(const Description& description, std::int32_t kv_bitwidth, kernels::Real dtype,
+               std::int64_t num_blocks, std::int64_t block_size, const Backend& backend);
+  std::int64_t num_blocks() const override { return num_blocks_; }
+  std::int64_t block_size() const override { return block_size_; }
+  std::int64_t bytes() const override { return bytes_; }
+
+  const kernels::KvBlocks& layer(std::int64_t index) const {
+    return layers_[static_cast<std::size_t>(index)];
+  }
+  /// Whom it was made for: layers of another model do not fit.
+  const Description* owner() const { return owner_; }
+
+ private:
+  const Description* owner_;
+  std::int64_t num_blocks_, block_size_, bytes_ = 0;
+  std::vector<Memory> memory_;
+  std::vector<kernels::KvBlocks> layers_;
+};
+
+/// A decoder by its description.
+class Decoder final : public LanguageModel, public std::enable_shared_from_this<Decoder> {
+ public:
+  /// What models that differ in the form of layers share.
+  struct Shared;
+  static std::shared_ptr<const Decoder> load(const LoadRequest& request,
+                                             std::shared_ptr<const Backend> backend);
+
+  Decoder(std::shared_ptr<const Shared> shared, LoadRequest request, std::vector<Layer> layers);
+  ~Decoder() override;
+
+  const ModelShape& shape() const override;
+  const LoadRequest& request() const override { return request_; }
+  const Tokens& tokens() const override;
+  std::int64_t weight_bytes() const override;
+  std::string describe_layer(std::int64_t layer_index) const override;
+  int num_threads() const override;
+  std::unique_ptr<KvCache> make_cache(std::int64_t num_blocks,
+                                      std::int64_t block_size) const override;
+  void step(std::span<const SequenceStep> batch, KvCache& cache,
+            std::span<float> logits) const override;
+  void embed(std::span<const SequenceStep> batch, std::span<float> hidden) const override;
+  void run_layers(std::int64_t first, std::int64_t last, std::span<const SequenceStep> batch,
+                  KvCache& cache, std::span<float> hidden) const override;
+  void head(std::span<const float> hidden, std::span<float> logits) const override;
+  std::shared_ptr<const LanguageModel> with_layer(std::int64_t layer_index,
+                                                  const LayerForm& form) const override;
+  void observe(std::span<const SequenceStep> batch, KvCache& cache,
+               const Observer& see) const override;
+
+ private:
+  /// A step on its way through the layers.
+  struct Pass;
+
+  void embed_tokens(const Step& step, Rows2d hidden) const;
+  void run(std::int64_t first, std::int64_t last, Pass& pass) const;
+  void run_layer(std::int64_t index, Pass& pass) const;
+  void attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
+  void feed_forward(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
+  void run_network(const Network& network, const LayerParts& parts, Rows2d in, Rows2d out,
+                   const char* prefix, std::int64_t index, Pass& pass) const;
+  void run_experts(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
+  void make_logits(Rows2d hidden, std::span<float> logits) const;
+  void check_hidden(std::size_t size, std::int64_t tokens) const;
+  const DecoderCache& own(KvCache& cache) const;
+
+  std::shared_ptr<const Shared> shared_;
+  LoadRequest request_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace tessera::lm

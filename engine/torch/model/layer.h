@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend.h"
+#include "description.h"
+#include "tessera/lm/linear.h"
+#include "tessera/quant/statistics.h"
+#include "tessera/weights/parts.h"
+#include "tessera/weights/weights.h"
+
+namespace tessera::lm {
+
+/// A feed-forward network, or an expert.
+struct Network {
+  std::shared_ptr<const Linear> in;  ///< gate and up as one product, or up
+  std::shared_ptr<const Linear> down;
+};
+
+/// The matrices of a layer that have a form.
+struct Matrices {
+  std::shared_ptr<const Linear> qkv, output;
+  std::vector<Network> networks;  ///< one, or the experts
+  std::vector<Network> shared;    ///< none, or the expert that every token visits
+
+  std::int64_t bytes() const;
+};
+
+/// All else.
+struct LayerParts {
+  NormWeights attention_norm, ffn_norm, attention_post_norm, ffn_post_norm, q_norm, k_norm;
+  Memory qkv_bias, output_bias, in_bias, down_bias;
+  std::shared_ptr<const Linear> router, shared_gate;
+  std::int64_t num_parameters = 0;
+};
+
+struct Layer {
+  std::shared_ptr<const LayerParts> parts;
+  std::shared_ptr<const Matrices> matrices;
+};
+
+/// Reads a decoder's tensors once each and remembers which.
+class TensorReader {
+ public:
+  TensorReader(std::shared_ptr<const weights::Weights> weights, const Description& description,
+               std::shared_ptr<const Backend> backend);
+  ~TensorReader();
+  TensorReader(const TensorReader&) = delete;
+  TensorReader& operator=(const TensorReader&) = delete;
+
+  /// @throws Error{invalid_argument, not_found, unsupported} naming the tensor
+  std::shared_ptr<const Matrices> matrices(std::int64_t layer_index, const LinearForm& form,
+                                           const quant::Statistics* statistics) const;
+  std::shared_ptr<const LayerParts> parts(std::int64_t layer_index) const;
+
+  /// The norm of the whole; null weights where the model has none.
+  NormWeights norm(weights::Part part, std::int64_t layer_index, std::int64_t width,
+                   bool required) const;
+  /// A matrix beside the layers: LM head, projections, tables.
+  std::shared_ptr<const Linear> matrix(weights::Part part, std::int64_t layer_index,
+                                       std::int64_t rows, std::int64_t columns,
+                                       const LinearForm& form) const;
+  std::vector<float> values(const weights::TensorInfo& tensor, std::int64_t count) const;
+  Memory bias(const weights::TensorInfo* tensor, std::int64_t count) const;
+  const weights::TensorInfo& table(weights::Part part, std::int64_t rows,
+                                   std::int64_t columns) const;
+
+  /// Every tensor of the file has been read, or is known to mean nothing.
+  /// @throws Error{invalid_argument} naming those that are not
+  void refuse_others() const;
+
+ private:
+  struct Used;
+  Memory stacked_bias(const std::vector<weights::LinearWeight>& parts) const;
+  std::vector<weights::LinearWeight> find(std::int64_t layer_index,
+                                          std::initializer_list<const char*> names,
+                                          std::int64_t copy = 0) const;
+  void use(const weights::TensorInfo& tensor) const;
+
+  std::shared_ptr<const weights::Weights> weights_;
+  const Description& description_;
+  std::shared_ptr<const Backend> backend_;
+  std::vector<weights::LinearWeight> linears_;
+  std::unique_ptr<Used> used_;
+};
+
+}  // namespace tessera::lm

@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include "shared.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/kernels/parallel.h"
+
+namespace tessera::lm {
+namespace {
+
+using weights::Part;
+
+void check_bitwidth(std::int32_t kv_bitwidth) {
+  if (kv_bitwidth == 16 || kv_bitwidth == 8) return;
+  refuse(ErrorCode::out_of_range, "kv_bitwidth",
+         "{} bits; the cache of a model that runs has 16 or 8", kv_bitwidth);
+}
+
+LinearForm form_of(const LoadRequest& request, std::int64_t layer_index) {
+  LinearForm form;
+  if (request.layers.empty()) {
+    form.as_stored = true;
+  } else {
+    form = request.layers[static_cast<std::size_t>(layer_index)];
+  }
+  form.dtype = request.dtype;
+  return form;
+}
+
+void load_rest(Decoder::Shared& shared, const LoadRequest& request) {
+  const Description& d = shared.description;
+  const ModelShape& shape = d.shape;
+  const TensorReader& reader = *shared.reader;
+  const std::int64_t width = shape.token_embedding_parameters / shape.vocab_size;
+  shared.embedding = &reader.table(Part::token_embedding, shape.vocab_size, width);
+  // f32 keeps 16-bit numbers of the file as they are, and so with blocks of GGUF.
+  LinearForm form{.dtype = request.dtype, .as_stored = true};
+  if (!request.layers.empty())
+    form.activation_bitwidth = request.layers.front().activation_bitwidth;
+  if (width != shape.hidden_size) {
+    shared.project_in = reader.matrix(Part::project_in, 0, shape.hidden_size, width, form);
+    shared.project_out = reader.matrix(Part::project_out, 0, width, shape.hidden_size, form);
+  }
+  shared.head = reader.matrix(shape.tied_embeddings ? Part::token_embedding : Part::lm_head, 0,
+                              shape.vocab_size, width, form);
+  if (shape.lm_head_parameters > shape.vocab_size * width) {
+    const auto head = weights::find_part(*shared.weights, shape, Part::lm_head);
+    if (!head || head->bias == nullptr) {
+      refuse(ErrorCode::not_found, quote(shared.weights->path(), 300),
+             "no tensor lm_head.bias; the checkpoint is not whole");
+    }
+    shared.head_bias = reader.bias(head->bias, shape.vocab_size);
+  }
+  if (d.positions == Positions::learned) {
+    const std::int64_t rows = shape.max_context_tokens + d.position_offset;
+    const auto& table = reader.table(Part::position_embedding, rows, shape.hidden_size);
+    const auto values = reader.values(table, rows * shape.hidden_size);
+    shared.position_table =
+        shared.backend->upload(values.data(), static_cast<std::int64_t>(values.size()) * 4);
+  }
+  if (!d.alibi_slopes.empty())
+    shared.alibi_slopes = shared.backend->upload(d.alibi_slopes.data(), shape.num_heads * 4);
+  shared.embedding_norm =
+      reader.norm(Part::embedding_norm, 0, shape.hidden_size, shape.family == "bloom");
+  shared.final_norm =
+      reader.norm(Part::final_norm, 0, shape.hidden_size, d.order != Order::post_norm);
+}
+
+void check_layers(const LoadRequest& request, const ModelShape& shape) {
+  if (request.layers.empty()) return;
+  if (static_cast<std::int64_t>(request.layers.size()) != shape.num_layers) {
+    refuse("bitwidths", "{} for the {} layers of {}", request.layers.size(), shape.num_layers,
+           shape.name);
+  }
+  for (const LinearForm& form : request.layers) check(form);
+}
+
+}  // namespace
+
+std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
+                                             std::shared_ptr<const Backend> backend) {
+  check_bitwidth(request.kv_bitwidth);
+  auto shared = std::make_shared<Shared>();
+  shared->weights = weights::Weights::open(request.path);
+  const ModelShape shape = weights::model_of(*shared->weights);
+  check_layers(request, shape);
+  shared->description = describe(*shared->weights, shape);
+  shared->backend = std::move(backend);
+  shared->reader =
+      std::make_unique<TensorReader>(shared->weights, shared->description, shared->backend);
+  if (!request.statistics.empty()) shared->statistics = quant::Statistics::open(request.statistics);
+  load_rest(*shared, request);
+  std::vector<Layer> layers;
+  for (std::int64_t index = 0; index < shape.num_layers; ++index) {
+    if (request.progress) request.progress(index, shape.num_layers);
+    layers.push_back(
+        {shared->reader->parts(index),
+         shared->reader->matrices(index, form_of(request, index),
+                                  shared->statistics ? &*shared->statistics : nullptr)});
+  }
+  shared->reader->refuse_others();
+  if (request.progress) request.progress(shape.num_layers, shape.num_layers);
+  LoadRequest kept = request;
+  if (kept.num_threads <= 0) kept.num_threads = kernels::hardware_threads();
+  return std::make_shared<const Decoder>(std::move(shared), std::move(kept), std::move(layers));
+}
+
+std::shared_ptr<const LanguageModel> Decoder::with_layer(std::int64_t layer_index,
+                                                         const LayerForm& form) const {
+  if (layer_index < 0 || layer_index >= shape().num_layers) {
+    refuse(ErrorCode::out_of_range, "layer_index", "{} of a model of {} layers", layer_index,
+           shape().num_layers);
+  }
+  check(form);
+  LoadRequest request = request_;
+  for (std::int64_t i = 0; request.layers.empty() && i < shape().num_layers; ++i)
+    request.layers.assign(static_cast<std::size_t>(shape().num_layers), form_of(request_, i));
+  const auto at = static_cast<std::size_t>(layer_index);
+  request.layers[at] = form;
+  std::vector<Layer> layers = layers_;
+  layers[at].matrices =
+      shared_->reader->matrices(layer_index, form_of(request, layer_index),
+                                shared_->statistics ? &*shared_->statistics : nullptr);
+  return std::make_shared<const Decoder>(shared_, std::move(request), std::move(layers));
+}
+
+DecoderCache::DecoderCache(const Description& description, std::int32_t kv_bitwidth,
+                           kernels::Real dtype, std::int64_t num_blocks, std::int64_t block_size,
+                           const Backend& backend)
+    : owner_(&description), num_blocks_(num_blocks), block_size_(block_size) {
+  if (num_blocks < 1 || block_size < 1 || num_blocks > (std::int64_t{1} << 40) / block_size) {
+    refuse(ErrorCode::out_of_range, "cache", "{} blocks of {} tokens", num_blocks, block_size);
+  }
+  const kernels::KvType type = kv_bitwidth == 8              ? kernels::KvType::int8
+                               : dtype == kernels::Real::f32 ? kernels::KvType::f32
+                               : dtype == kernels::Real::f16 ? kernels::KvType::f16
+                                                             : kernels::KvType::bf16;
+  for (std::int64_t index = 0; index < description.shape.num_layers; ++index) {
+    const LayerShape& layer = description.shape.layer(index);
+    kernels::KvBlocks blocks{nullptr,       nullptr,    nullptr,    nullptr,
+                             type,          num_blocks, block_size, layer.num_kv_heads,
+                             layer.head_dim};
+    const auto room = [&](std::int64_t bytes) {
+      memory_.push_back(backend.allocate(bytes));
+      bytes_ += bytes;
+      return memory_.back().get();
+    };
+    const std::int64_t bytes = kernels::kv_bytes(blocks);
+    if (bytes <= 0) refuse(ErrorCode::unsupported, "cache", "heads of {} features", layer.head_dim);
+    blocks.keys = room(bytes);
+    blocks.values = room(bytes);
+    if (type == kernels::KvType::int8) {
+      const std::int64_t scales = num_blocks * block_size * layer.num_kv_heads * 4;
+      blocks.key_scale = static_cast<float*>(room(scales));
+      blocks.value_scale = static_cast<float*>(room(scales));
+    }
+    layers_.push_back(blocks);
+  }
+}
+
+}  // namespace tessera::lm

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "decoder.h"
+
+namespace tessera::lm {
+
+/// What a model and its copies with another layer have in common.
+struct Decoder::Shared {
+  std::shared_ptr<const weights::Weights> weights;
+  std::shared_ptr<const Backend> backend;
+  Description description;
+  std::unique_ptr<TensorReader> reader;
+  std::optional<quant::Statistics> statistics;  ///< of calibration
+
+  const weights::TensorInfo* embedding = nullptr;  ///< read row by row from the file
+  Memory position_table;                           ///< [positions][hidden_size] f32
+  NormWeights embedding_norm, final_norm;
+  std::shared_ptr<const Linear> project_in, project_out, head;
+  Memory head_bias, alibi_slopes;
+
+  mutable std::once_flag tokens_once;
+  mutable std::shared_ptr<const Tokens> tokens;
+};
+
+/// Its tokenizer, which must not have more tokens than the model.
+std::shared_ptr<const Tokens> load_tokens_of(const Decoder::Shared& shared);
+
+/// Which rows each expert gets, and with which weights.
+struct Routes {
+  std::vector<std::vector<std::int64_t>> rows;  ///< [num_experts]
+  std::vector<std::vector<float>> weights;      ///< the same
+};
+
+/// `scores` [rows][num_experts]: softmax over all experts, the `num_active` largest (the first of
+/// equal ones), and, where `normalise`, divided by their sum.
+Routes route(std::span<const float> scores, std::int64_t num_experts, std::int64_t num_active,
+             bool normalise);
+
+}  // namespace tessera::lm

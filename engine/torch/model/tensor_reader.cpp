@@ -1,0 +1,295 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <set>
+
+#include "layer.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::lm {
+namespace {
+
+using weights::LinearWeight;
+using weights::Part;
+using weights::TensorInfo;
+
+std::string stem_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+// Buffers that old checkpoints carry along and nothing reads.
+bool means_nothing(const std::string& name) {
+  for (const char* ending : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
+                             ".attention.bias", ".attention.masked_bias"}) {
+    if (name.ends_with(ending)) return true;
+  }
+  return false;
+}
+
+std::int64_t bytes_of(const std::vector<Network>& networks) {
+  std::int64_t bytes = 0;
+  for (const Network& network : networks) bytes += network.in->bytes() + network.down->bytes();
+  return bytes;
+}
+
+}  // namespace
+
+std::int64_t Matrices::bytes() const {
+  return qkv->bytes() + output->bytes() + bytes_of(networks) + bytes_of(shared);
+}
+
+struct TensorReader::Used {
+  std::mutex mutex;
+  std::set<std::string> stems;  ///< names without ".weight", ".bias", ".weight_packed"
+  std::int64_t numbers = 0;     ///< read that are not of a matrix with a form
+};
+
+TensorReader::TensorReader(std::shared_ptr<const weights::Weights> weights,
+                           const Description& description, std::shared_ptr<const Backend> backend)
+    : weights_(std::move(weights)),
+      description_(description),
+      backend_(std::move(backend)),
+      linears_(weights::linears_of(*weights_, description.shape)),
+      used_(std::make_unique<Used>()) {}
+
+TensorReader::~TensorReader() = default;
+
+void TensorReader::use(const TensorInfo& tensor) const {
+  const std::scoped_lock lock(used_->mutex);
+  used_->stems.insert(stem_of(tensor.name));
+}
+
+std::vector<LinearWeight> TensorReader::find(std::int64_t layer_index,
+                                             std::initializer_list<const char*> names,
+                                             std::int64_t copy) const {
+  std::vector<LinearWeight> found;
+  const auto layer =
+      std::ranges::equal_range(linears_, layer_index, {}, &LinearWeight::layer_index);
+  for (const char* name : names) {
+    for (const LinearWeight& linear : layer) {
+      if (linear.linear != name || linear.copy != copy) continue;
+      use(*linear.tensor);
+      found.push_back(linear);
+    }
+  }
+  return found;
+}
+
+std::shared_ptr<const Matrices> TensorReader::matrices(std::int64_t layer_index,
+                                                       const LinearForm& form,
+                                                       const quant::Statistics* statistics) const {
+  const bool calibrated = form.bitwidth < 16 &&
+                          (form.method == quant::Method::gptq || form.method == quant::Method::awq);
+  const auto make = [&](std::initializer_list<const char*> names,
+                        std::int64_t copy = 0) -> std::shared_ptr<const Linear> {
+    auto parts = find(layer_index, names, copy);
+    if (parts.empty()) return nullptr;
+    std::optional<quant::LinearStatistics> inputs;
+    if (calibrated && statistics != nullptr) {
+      inputs = statistics->find(layer_index, parts.front().linear);
+      if (!inputs) {
+        refuse(ErrorCode::not_found, statistics->path(),
+               "no statistics of layer {} {}, which {} needs", layer_index, parts.front().linear,
+               name_of(form.method));
+      }
+    }
+    return backend_->make_linear({weights_, std::move(parts), {}}, form,
+                                 inputs ? &*inputs : nullptr);
+  };
+  const auto network = [&](std::initializer_list<const char*> in, const char* down,
+                           std::int64_t copy) {
+    return Network{make(in, copy), make({down}, copy)};
+  };
+  auto matrices = std::make_shared<Matrices>();
+  matrices->qkv = make({"q_proj", "k_proj", "v_proj"});
+  matrices->output = make({"o_proj"});
+  std::int64_t experts = 0;
+  for (const LinearShape& linear : description_.shape.layer(layer_index).linears) {
+    if (linear.name == "experts.down_proj") experts = linear.num_copies;
+    if (linear.name == "shared_expert.down_proj") {
+      matrices->shared.push_back(network({"shared_expert.gate_proj", "shared_expert.up_proj"},
+                                         "shared_expert.down_proj", 0));
+    }
+  }
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    matrices->networks.push_back(
+        network({"experts.gate_proj", "experts.up_proj"}, "experts.down_proj", expert));
+  }
+  if (experts == 0) matrices->networks.push_back(network({"gate_proj", "up_proj"}, "down_proj", 0));
+  return matrices;
+}
+
+std::vector<float> TensorReader::values(const TensorInfo& tensor, std::int64_t count) const {
+  if (tensor.num_elements() != count) {
+    refuse(quote(tensor.file, 300), "tensor {} has the shape {}, and {} needs {} numbers",
+           quote(tensor.name, 100), weights::describe_shape(tensor.shape),
+           quote(description_.shape.name, 100), count);
+  }
+  std::vector<float> values(static_cast<std::size_t>(count));
+  weights::read_f32(*weights_, tensor, 0, values);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      refuse(quote(tensor.file, 300), "tensor {} holds {} at element {}; the file is damaged",
+             quote(tensor.name, 100), values[i], i);
+    }
+  }
+  use(tensor);
+  used_->numbers += count;
+  return values;
+}
+
+Memory TensorReader::bias(const TensorInfo* tensor, std::int64_t count) const {
+  if (tensor == nullptr) return nullptr;
+  const std::vector<float> numbers = values(*tensor, count);
+  return backend_->upload(numbers.data(), count * 4);
+}
+
+NormWeights TensorReader::norm(Part part, std::int64_t layer_index, std::int64_t width,
+                               bool required) const {
+  NormWeights norm{.weight = nullptr,
+                   .bias = nullptr,
+                   .epsilon = description_.norm_epsilon,
+                   .rms = description_.norm == NormKind::rms};
+  const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
+  if (!found) {
+    if (!required) return norm;
+    const auto names = weights::names_of_part(*weights_, description_.shape, part, layer_index);
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no tensor {}.weight, a norm of {}; the checkpoint is not whole",
+           names.empty() ? "norm" : names.front(), quote(description_.shape.name, 100));
+  }
+  std::vector<float> numbers = values(*found->weight, width);
+  for (float& number : numbers) number += description_.norm_offset;
+  norm.weight = backend_->upload(numbers.data(), width * 4);
+  norm.bias = bias(found->bias, width);
+  return norm;
+}
+
+std::shared_ptr<const Linear> TensorReader::matrix(Part part, std::int64_t layer_index,
+                                                   std::int64_t rows, std::int64_t columns,
+                                                   const LinearForm& form) const {
+  const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
+  if (!found) {
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no tensor {}.weight of shape [{}, {}]; the checkpoint is not whole",
+           weights::names_of_part(*weights_, description_.shape, part, layer_index).front(), rows,
+           columns);
+  }
+  const TensorInfo& tensor = *found->weight;
+  // A gate of one output may be stored as a vector.
+  if (tensor.num_elements() != rows * columns || tensor.shape.back() != columns) {
+    refuse(quote(tensor.file, 300), "tensor {} has the shape {}, and {} needs [{}, {}]",
+           quote(tensor.name, 100), weights::describe_shape(tensor.shape),
+           quote(description_.shape.name, 100), rows, columns);
+  }
+  use(tensor);
+  used_->numbers += rows * columns;
+  LinearWeight whole{.layer_index = layer_index,
+                     .linear = tensor.name,
+                     .copy = 0,
+                     .tensor = &tensor,
+                     .offset = 0,
+                     .first_row = 0,
+                     .num_rows = rows,
+                     .in_features = columns,
+                     .stored_rows = rows,
+                     .block_rows = rows,
+                     .block_stride = rows,
+                     .transposed = false};
+  return backend_->make_linear({weights_, {whole}, {}}, form, nullptr);
+}
+
+const TensorInfo& TensorReader::table(Part part, std::int64_t rows, std::int64_t columns) const {
+  const auto found = weights::find_part(*weights_, description_.shape, part, 0);
+  if (!found) {
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no tensor {}.weight of shape [{}, {}]; the checkpoint is not whole",
+           weights::names_of_part(*weights_, description_.shape, part, 0).front(), rows, columns);
+  }
+  const TensorInfo& tensor = *found->weight;
+  if (tensor.shape != std::vector<std::int64_t>{rows, columns}) {
+    refuse(quote(tensor.file, 300), "tensor {} has the shape {}, and {} needs [{}, {}]",
+           quote(tensor.name, 100), weights::describe_shape(tensor.shape),
+           quote(description_.shape.name, 100), rows, columns);
+  }
+  use(tensor);
+  return tensor;
+}
+
+Memory TensorReader::stacked_bias(const std::vector<LinearWeight>& parts) const {
+  std::vector<float> stacked;
+  bool any = false;
+  for (const LinearWeight& part : parts) {
+    const TensorInfo* tensor = weights::bias_of(*weights_, part);
+    if (tensor == nullptr) {
+      stacked.resize(stacked.size() + static_cast<std::size_t>(part.num_rows));
+      continue;
+    }
+    any = true;
+    const std::vector<float> whole = values(*tensor, part.stored_rows);
+    used_->numbers += part.num_rows - part.stored_rows;  // of a fused one, what is its own
+    for (std::int64_t row = 0; row < part.num_rows; ++row)
+      stacked.push_back(whole[static_cast<std::size_t>(part.stored_row(row))]);
+  }
+  if (!any) return nullptr;
+  return backend_->upload(stacked.data(), static_cast<std::int64_t>(stacked.size()) * 4);
+}
+
+std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) const {
+  const ModelShape& shape = description_.shape;
+  const LayerShape& layer = shape.layer(layer_index);
+  auto parts = std::make_shared<LayerParts>();
+  used_->numbers = 0;
+  const auto own_norm = [&](Part part, std::int64_t width, bool required) {
+    return norm(part, layer_index, width, required);
+  };
+  parts->attention_norm = own_norm(Part::attention_norm, shape.hidden_size, true);
+  if (!description_.shared_norm)
+    parts->ffn_norm = own_norm(Part::ffn_norm, shape.hidden_size, true);
+  if (description_.post_norms) {
+    parts->attention_post_norm = own_norm(Part::attention_post_norm, shape.hidden_size, true);
+    parts->ffn_post_norm = own_norm(Part::ffn_post_norm, shape.hidden_size, true);
+  }
+  if (description_.qk_norm) {
+    parts->q_norm = own_norm(Part::q_norm, layer.head_dim, true);
+    parts->k_norm = own_norm(Part::k_norm, layer.head_dim, true);
+  }
+  parts->qkv_bias = stacked_bias(find(layer_index, {"q_proj", "k_proj", "v_proj"}));
+  parts->output_bias = stacked_bias(find(layer_index, {"o_proj"}));
+  parts->in_bias = stacked_bias(find(layer_index, {"gate_proj", "up_proj"}));
+  parts->down_bias = stacked_bias(find(layer_index, {"down_proj"}));
+  for (const LinearShape& linear : layer.linears) {
+    if (linear.name == "experts.down_proj")
+      parts->router = matrix(Part::router, layer_index, linear.num_copies, shape.hidden_size, {});
+    if (linear.name == "shared_expert.down_proj")
+      parts->shared_gate = matrix(Part::shared_expert_gate, layer_index, 1, shape.hidden_size, {});
+  }
+  if (used_->numbers != layer.other_parameters) {
+    refuse(quote(weights_->path(), 300),
+           "layer {} has {} numbers in norms, biases and routers, and the layer that {} describes "
+           "has {}; tensors are missing, or this variant is not understood",
+           layer_index, used_->numbers, quote(description_.path, 300), layer.other_parameters);
+  }
+  return parts;
+}
+
+void TensorReader::refuse_others() const {
+  std::vector<std::string> others;
+  for (const TensorInfo& tensor : weights_->tensors()) {
+    if (means_nothing(tensor.name) || used_->stems.contains(stem_of(tensor.name))) continue;
+    const auto head = weights::find_part(*weights_, description_.shape, Part::lm_head);
+    if (head && head->weight == &tensor) continue;  // a copy of the embedding
+    others.push_back(quote(tensor.name, 100));
+  }
+  if (others.empty()) return;
+  const std::size_t count = others.size();
+  if (count > 4) others.resize(4);
+  refuse(quote(weights_->path(), 300),
+         "{} tensor{} that no {} has: {}{}; config.json is of another model, or this variant is "
+         "not understood",
+         count, count == 1 ? "" : "s", description_.shape.family, join(others, ", "),
+         count > others.size() ? ", ..." : "");
+}
+
+}  // namespace tessera::lm
