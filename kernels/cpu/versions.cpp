@@ -67,13 +67,13 @@ bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vn
 const IsaVersions kAll[] = {
     {{"scalar", reference::moments, reference::ranges, reference::code_ranges, reference::quantise,
       reference::dequantise, reference::dequant_gemm, reference::dequant_gemm_a8,
-      reference::quantise_row, reference::int8_gemm},
+      reference::dense_gemm, reference::quantise_row, reference::int8_gemm},
      always,
      true},
     {{.isa = "baseline", .dequant_gemm = baseline::dequant_gemm}, always, true},
 #if defined(TESSERA_KERNELS_X86)
     {{"avx2", avx2::moments, avx2::ranges, avx2::code_ranges, avx2::quantise, avx2::dequantise,
-      avx2::dequant_gemm, avx2::dequant_gemm_a8, avx2::quantise_row, avx2::int8_gemm},
+      avx2::dequant_gemm, avx2::dequant_gemm_a8, nullptr, avx2::quantise_row, avx2::int8_gemm},
      has_avx2,
      true},
     {{.isa = "avx512", .dequant_gemm = avx512::dequant_gemm}, has_avx512, false},
@@ -108,6 +108,7 @@ constexpr Kernel kKernels[] = {
     kernel<&Versions::dequantise>("dequantise"),
     kernel<&Versions::dequant_gemm>("dequant_gemm"),
     kernel<&Versions::dequant_gemm_a8>("dequant_gemm_a8"),
+    kernel<&Versions::dense_gemm>("dense_gemm"),
     kernel<&Versions::quantise_row>("quantise_rows"),
     kernel<&Versions::int8_gemm>("int8_gemm"),
 };
