@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "stack.h"
+#include "tessera/core/error.h"
 #include "tessera/lm/linear.h"
 #include "tessera/quant/stored.h"
 

@@ -79,7 +79,8 @@ class Int8Linear final : public Linear {
   void dequantise(std::int64_t first, std::int64_t last, float* out) const override {
     for (std::int64_t row = first; row < last; ++row) {
       for (std::int64_t c = 0; c < in_features(); ++c) {
-        *out++ = scales_[size(row)] * static_cast<float>(codes_of(row / kBlock, c)[row % kBlock * 4]);
+        *out++ =
+            scales_[size(row)] * static_cast<float>(codes_of(row / kBlock, c)[row % kBlock * 4]);
       }
     }
   }
@@ -137,7 +138,8 @@ class Int8Linear final : public Linear {
       float sums[kBlock] = {};
       for (const std::int32_t column : columns) {
         const std::int8_t* codes = codes_of(row / kBlock, column);
-        for (std::int64_t r = 0; r < kBlock; ++r) sums[r] += x[column] * static_cast<float>(codes[r * 4]);
+        for (std::int64_t r = 0; r < kBlock; ++r)
+          sums[r] += x[column] * static_cast<float>(codes[r * 4]);
       }
       for (std::int64_t r = 0; r < std::min(kBlock, rows.last - row); ++r) {
         out[row + r] += scales_[size(row + r)] * sums[r];
@@ -151,13 +153,11 @@ class Int8Linear final : public Linear {
   Aligned packed_;
 };
 
-quant::Scheme int8_scheme() {
-  return {.bitwidth = 8, .granularity = quant::Granularity::channel};
-}
+quant::Scheme int8_scheme() { return {.bitwidth = 8, .granularity = quant::Granularity::channel}; }
 
-std::unique_ptr<Linear> make_of_parts(const Stack& stack, const LinearForm& form,
-                                      const std::vector<quant::Quantised>& parts,
-                                      std::string description, int num_threads) {
+std::unique_ptr<Linear> make_int8_of_parts(const Stack& stack, const LinearForm& form,
+                                           const std::vector<quant::Quantised>& parts,
+                                           std::string description, int num_threads) {
   const std::int64_t columns = stack.columns();
   return std::make_unique<Int8Linear>(
       stack, form.outlier_threshold, std::move(description), num_threads,
@@ -179,8 +179,7 @@ std::unique_ptr<Linear> make_rounded(const Stack& stack, const LinearForm& form,
       stack, form.outlier_threshold, "W8A8 rtn", num_threads,
       [&](std::int8_t* codes, float* scales, std::int64_t first, std::int64_t last) {
         thread_local std::vector<float> values;
-        values.resize(
-            std::max(values.size(), static_cast<std::size_t>((last - first) * columns)));
+        values.resize(std::max(values.size(), static_cast<std::size_t>((last - first) * columns)));
         stack.read(first, last, values.data());
         const kernels::Matrix matrix{values.data(), kernels::Real::f32, last - first, columns,
                                      columns};
@@ -204,13 +203,13 @@ std::unique_ptr<Linear> make_int8(const Stack& stack, const LinearForm& form,
       rethrow_with(stack.name(part), error);
     }
   }
-  return make_of_parts(stack, form, parts, fmt::format("W8A8 {}", name_of(form.method)),
-                       num_threads);
+  return make_int8_of_parts(stack, form, parts, fmt::format("W8A8 {}", name_of(form.method)),
+                            num_threads);
 }
 
 std::unique_ptr<Linear> make_int8(const Stack& stack, const LinearForm& form,
                                   const std::vector<quant::Quantised>& parts, int num_threads) {
-  return make_of_parts(stack, form, parts, "W8A8 as stored", num_threads);
+  return make_int8_of_parts(stack, form, parts, "W8A8 as stored", num_threads);
 }
 
 }  // namespace tessera::lm

@@ -28,16 +28,16 @@ std::string module_of_codes(const std::string& tensor) {
 }
 
 /// The tensors of one module, and its codes from them.
-class Reader {
+class CodesReader {
  public:
-  Reader(const weights::Weights& weights, const weights::LinearWeight& linear, int num_threads)
+  CodesReader(const weights::Weights& weights, const weights::LinearWeight& linear, int num_threads)
       : weights_(weights),
         linear_(linear),
         module_(module_of_codes(linear.tensor->name)),
         config_(stored_config(weights)),
         num_threads_(num_threads > 0 ? num_threads : kernels::hardware_threads()) {
-    for (const char* part : {".weight_g_idx", ".input_scale", ".input_zero_point",
-                             ".weight_global_scale"}) {
+    for (const char* part :
+         {".weight_g_idx", ".input_scale", ".input_zero_point", ".weight_global_scale"}) {
       if (weights.find(module_ + part) == nullptr) continue;
       refuse(ErrorCode::unsupported, quote(module_ + part, 100),
              "what it holds is not multiplied; weights in order with one set of scales are");
@@ -57,7 +57,8 @@ class Reader {
     q.columns = linear_.in_features;
     choose_scheme();
     q.codes.resize(static_cast<std::size_t>(q.rows * q.columns));
-    const auto* data = reinterpret_cast<const std::uint8_t*>(weights_.bytes(*linear_.tensor).data());
+    const auto* data =
+        reinterpret_cast<const std::uint8_t*>(weights_.bytes(*linear_.tensor).data());
     constexpr std::int64_t kRows = 64;
     kernels::for_slices(num_threads_, q.rows, kRows, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) read_row(data, row);
@@ -78,12 +79,12 @@ class Reader {
   }
 
   [[noreturn]] void contradicts(const TensorInfo& tensor, const std::string& needed) const {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: tensor {} is {} {}; {} needs {}", quote(tensor.file, 300),
-                            quote(tensor.name, 100), weights::to_string(tensor.dtype),
-                            weights::describe_shape(tensor.shape), weights::describe(linear_),
-                            needed),
-                tensor.name);
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: tensor {} is {} {}; {} needs {}", quote(tensor.file, 300),
+                    quote(tensor.name, 100), weights::to_string(tensor.dtype),
+                    weights::describe_shape(tensor.shape), weights::describe(linear_), needed),
+        tensor.name);
   }
 
   // The one scheme of the configuration that fits the sizes of the tensors.
@@ -106,21 +107,21 @@ class Reader {
       out_.codes.scheme = fitting.front();
       return;
     }
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} has {} words and scales {}{}, which {} of config.json: {}",
-                            quote(linear_.tensor->file, 300), quote(linear_.tensor->name, 100),
-                            weights::describe_shape(linear_.tensor->shape),
-                            weights::describe_shape(scale.shape),
-                            symmetric ? "" : " with zero points",
-                            fitting.empty() ? "is none of the schemes" : "may be several schemes",
-                            describe(config_.schemes)),
-                linear_.tensor->name);
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: {} has {} words and scales {}{}, which {} of config.json: {}",
+                    quote(linear_.tensor->file, 300), quote(linear_.tensor->name, 100),
+                    weights::describe_shape(linear_.tensor->shape),
+                    weights::describe_shape(scale.shape), symmetric ? "" : " with zero points",
+                    fitting.empty() ? "is none of the schemes" : "may be several schemes",
+                    describe(config_.schemes)),
+        linear_.tensor->name);
   }
 
   bool fits(const Scheme& scheme, const TensorInfo& scale) const {
     const std::int64_t columns = linear_.in_features;
-    if (!config_.int8 && linear_.tensor->shape[1] * 4 !=
-                             kernels::packed_row_bytes(columns, scheme.bitwidth)) {
+    if (!config_.int8 &&
+        linear_.tensor->shape[1] * 4 != kernels::packed_row_bytes(columns, scheme.bitwidth)) {
       return false;
     }
     if (scheme.granularity == Granularity::tensor)
@@ -216,8 +217,8 @@ class Reader {
     if (tensor.dtype != DType::i32 || tensor.shape != expected)
       contradicts(tensor, "I32 " + weights::describe_shape(expected));
     std::vector<std::uint8_t> all(static_cast<std::size_t>(rows * groups));
-    std::vector<std::uint8_t> packed(static_cast<std::size_t>(words * 4)), column(
-                                                 static_cast<std::size_t>(rows));
+    std::vector<std::uint8_t> packed(static_cast<std::size_t>(words * 4)),
+        column(static_cast<std::size_t>(rows));
     for (std::int64_t g = 0; g < groups; ++g) {
       for (std::int64_t w = 0; w < words; ++w)
         std::memcpy(packed.data() + 4 * w, data + 4 * (w * groups + g), 4);
@@ -244,7 +245,7 @@ StoredCodes read_codes(const weights::Weights& weights, const weights::LinearWei
     refuse(quote(linear.tensor->name, 100), "{} is stored as numbers, not as codes",
            weights::describe(linear));
   }
-  return Reader(weights, linear, num_threads).read();
+  return CodesReader(weights, linear, num_threads).read();
 }
 
 }  // namespace tessera::quant

@@ -63,4 +63,7 @@ Status ggml_gemm(Matrix activations, GgmlWeights weights, Rows outputs, float* o
 Status ggml_gemm_a8(Matrix activations, GgmlWeights weights, Rows outputs, float* out,
                     std::int64_t out_stride);
 
+/// The numbers that are multiplied: `rows`, any of them, as f32 [rows of the slice][columns].
+Status unpack_ggml_weights(GgmlWeights weights, Rows rows, float* out);
+
 }  // namespace tessera::kernels
