@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "tessera/kernels/gemm.h"
 #include "tessera/kernels/quantise.h"
 #include "tessera/kernels/types.h"
 
@@ -37,6 +38,13 @@ inline bool valid_blocks(Rows slice, std::int64_t rows, std::int64_t block) {
 /// Not null, and at the start of a cache line.
 inline bool aligned(const void* data) {
   return data != nullptr && reinterpret_cast<std::uintptr_t>(data) % 64 == 0;
+}
+
+/// Activations [m, columns], weights [rows, columns] and outputs [m][out_stride] fit together.
+inline bool valid_product(Matrix activations, std::int64_t rows, std::int64_t columns, Rows outputs,
+                          const float* out, std::int64_t out_stride) {
+  return valid(activations) && activations.columns == columns &&
+         valid_blocks(outputs, rows, kRowsPerBlock) && out != nullptr && out_stride >= rows;
 }
 
 inline bool valid_bitwidth(int bitwidth) { return bitwidth == 3 || bitwidth == 4 || bitwidth == 8; }

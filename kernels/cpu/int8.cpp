@@ -10,7 +10,7 @@ namespace tessera::kernels {
 namespace {
 
 constexpr std::int64_t kBlock = kRowsPerBlock;
-constexpr std::int64_t kMaxColumns = 0x7fffffff / (127 * 127);
+constexpr std::int64_t kMaxColumns = 0x7fffffff / (127 * 128);
 
 }  // namespace
 

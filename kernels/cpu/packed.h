@@ -4,8 +4,28 @@
 
 #include "tessera/kernels/gemm.h"
 
-// Where things are in PackedWeights; the picture is in gemm.h.
+// Where things are in PackedWeights, and in what else has their order; the picture is in gemm.h.
 namespace tessera::kernels::cpu {
+
+/// What a code stands for.
+enum class Offset {
+  zero,         ///< scale * (code - zero), the same zero everywhere
+  zero_points,  ///< scale * (code - zero point), bytes
+  minima        ///< scale * code + minimum, of the type of the scales
+};
+
+struct CodeFormat {
+  int bitwidth;
+  std::int64_t group_size;  ///< 0: the whole row
+  Real scale_type;
+  Offset offset;
+  int zero;  ///< where offset is Offset::zero
+};
+
+TESSERA_KERNELS_INLINE CodeFormat code_format(QuantFormat f) {
+  return {f.bitwidth, f.group_size, f.scale_type, f.symmetric ? Offset::zero : Offset::zero_points,
+          symmetric_zero_point(f.bitwidth)};
+}
 
 struct PackedLayout {
   std::int64_t unit_columns;     ///< columns of a unit: 8, 4 or 32
@@ -15,9 +35,9 @@ struct PackedLayout {
   std::int64_t units_per_group;  ///< of every group but perhaps the last
   std::int64_t units_per_row;
   std::int64_t blocks;
-  std::int64_t words_bytes, scales_bytes, zero_points_bytes;  ///< of each part, padded to 64
+  std::int64_t words_bytes, scales_bytes, offsets_bytes;  ///< of each part, padded to 64
 
-  std::int64_t bytes() const { return words_bytes + scales_bytes + zero_points_bytes; }
+  std::int64_t bytes() const { return words_bytes + scales_bytes + offsets_bytes; }
   std::int64_t columns_of(std::int64_t group, std::int64_t columns) const {
     const std::int64_t left = columns - group * group_size;
     return left < group_size ? left : group_size;
@@ -29,7 +49,7 @@ struct PackedLayout {
 };
 
 TESSERA_KERNELS_INLINE PackedLayout layout_of(std::int64_t rows, std::int64_t columns,
-                                              QuantFormat format) {
+                                              CodeFormat format) {
   PackedLayout l{};
   l.unit_columns = format.bitwidth == 3 ? 32 : 32 / format.bitwidth;
   l.unit_words = format.bitwidth == 3 ? 3 : 1;
@@ -42,10 +62,39 @@ TESSERA_KERNELS_INLINE PackedLayout layout_of(std::int64_t rows, std::int64_t co
       (l.groups - 1) * l.units_per_group + (last + l.unit_columns - 1) / l.unit_columns;
   l.blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
   const std::int64_t scales = l.blocks * l.groups * kRowsPerBlock;
+  const auto padded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
   l.words_bytes = l.blocks * l.units_per_row * l.unit_words * kRowsPerBlock * 4;
-  l.scales_bytes = (scales * size_of(format.scale_type) + 63) / 64 * 64;
-  l.zero_points_bytes = format.symmetric ? 0 : (scales + 63) / 64 * 64;
+  l.scales_bytes = padded(scales * size_of(format.scale_type));
+  if (format.offset == Offset::zero_points) l.offsets_bytes = padded(scales);
+  if (format.offset == Offset::minima) l.offsets_bytes = l.scales_bytes;
   return l;
+}
+
+/// Packed weights of either kind, as the kernels take them.
+struct CodedWeights {
+  std::int64_t rows, columns;
+  CodeFormat format;
+  PackedLayout layout;
+  const std::uint32_t* words;
+  const char* scales;
+  const char* offsets;  ///< zero points or minima
+};
+
+TESSERA_KERNELS_INLINE CodedWeights coded(std::int64_t rows, std::int64_t columns,
+                                          CodeFormat format, const void* data) {
+  const PackedLayout l = layout_of(rows, columns, format);
+  const char* bytes = static_cast<const char*>(data);
+  return {rows,
+          columns,
+          format,
+          l,
+          static_cast<const std::uint32_t*>(data),
+          bytes + l.words_bytes,
+          bytes + l.words_bytes + l.scales_bytes};
+}
+
+TESSERA_KERNELS_INLINE CodedWeights coded(const PackedWeights& w) {
+  return coded(w.rows, w.columns, code_format(w.format), w.data);
 }
 
 /// The code of column `column` of a unit, from the words of one row (`stride` words apart).

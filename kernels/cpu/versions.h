@@ -2,7 +2,9 @@
 
 #include <cstdint>
 
+#include "packed.h"
 #include "tessera/kernels/activation.h"
+#include "tessera/kernels/dense.h"
 #include "tessera/kernels/gemm.h"
 #include "tessera/kernels/gemm_a8.h"
 #include "tessera/kernels/int8.h"
@@ -61,10 +63,12 @@ struct Versions {
   void (*quantise)(Numbers x, const QuantiseOptions& options, std::uint8_t* codes) = nullptr;
   void (*dequantise)(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
                      float* out) = nullptr;
-  void (*dequant_gemm)(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+  void (*dequant_gemm)(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                        std::int64_t out_stride) = nullptr;
-  void (*dequant_gemm_a8)(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+  void (*dequant_gemm_a8)(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                           std::int64_t out_stride) = nullptr;
+  void (*dense_gemm)(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                     std::int64_t out_stride) = nullptr;
   void (*quantise_row)(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes,
                        float* scale) = nullptr;
   void (*int8_gemm)(const Int8Product& product) = nullptr;

@@ -10,7 +10,7 @@
 namespace tessera::kernels::cpu {
 namespace emulated_avx512 {
 void int8_gemm(const Int8Product&);
-void dequant_gemm(Matrix, PackedWeights, Rows, float*, std::int64_t);
+void dequant_gemm(Matrix, CodedWeights, Rows, float*, std::int64_t);
 }  // namespace emulated_avx512
 namespace emulated_amx {
 void int8_gemm(const Int8Product&);
@@ -103,7 +103,8 @@ TEST(EmulatedDequantGemm, IsNearTheScalarVersion) {
         std::vector<float> expected(static_cast<std::size_t>(tokens * kRows));
         ASSERT_EQ(dequant_gemm(activations, weights, {0, kRows}, expected.data(), kRows),
                   Status::ok);
-        cpu::emulated_avx512::dequant_gemm(activations, weights, {0, kRows}, got.data(), kRows);
+        cpu::emulated_avx512::dequant_gemm(activations, cpu::coded(weights), {0, kRows}, got.data(),
+                                           kRows);
         ASSERT_EQ(got.num_touched(), 0);
         const std::vector<double> reference(expected.begin(), expected.end());
         EXPECT_LT(test::nmse(got.copy(), reference), 1e-11) << bitwidth << " bits";

@@ -9,6 +9,7 @@
 #include "gptq.h"
 #include "rtn.h"
 #include "tessera/core/error.h"
+#include "tessera/kernels/moments.h"
 #include "tessera/kernels/parallel.h"
 
 namespace tessera::quant {
@@ -21,11 +22,16 @@ void check_weight(MatrixView weight) {
                             weight.rows, weight.columns),
                 "weight");
   }
-  for (std::int64_t i = 0; i < weight.rows * weight.columns; ++i) {
-    if (std::isfinite(weight.data[i])) continue;
+  for (std::int64_t r = 0; r < weight.rows; ++r) {
+    kernels::Range range{};
+    kernels::group_ranges({weight.row(r), kernels::Real::f32, 1, weight.columns, weight.columns},
+                          {0, 1}, 0, &range);
+    if (std::isfinite(range.min)) continue;
+    const float* bad = std::find_if_not(weight.row(r), weight.row(r + 1),
+                                        [](float value) { return std::isfinite(value); });
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("weight [{}, {}] is {}; quantising needs finite weights",
-                            i / weight.columns, i % weight.columns, weight.data[i]),
+                fmt::format("weight [{}, {}] is {}; quantising needs finite weights", r,
+                            bad - weight.row(r), *bad),
                 "weight");
   }
 }
@@ -54,14 +60,24 @@ void check_inputs(MatrixView weight, Method method, const LinearStatistics* inpu
   }
 }
 
-Quantised awq(MatrixView weight, const Scheme& scheme, const LinearStatistics& inputs,
-              int num_threads) {
-  const AwqScales found = search_awq_scales({weight}, {scheme}, inputs, num_threads);
-  Quantised out = quantise_scaled(weight, found.scales, scheme, num_threads);
-  out.method = Method::awq;
-  out.output_error = found.error;
-  out.rtn_output_error = found.rtn_error;
-  return out;
+// `error` and `rtn_error` are of all matrices together: of one, they are its own.
+std::vector<Quantised> awq(const std::vector<MatrixView>& weights, const Scheme& scheme,
+                           const LinearStatistics& inputs, int num_threads) {
+  const std::vector<Scheme> schemes(weights.size(), scheme);
+  const AwqScales found = search_awq_scales(weights, schemes, inputs, num_threads);
+  std::vector<Quantised> all;
+  for (const MatrixView& weight : weights) {
+    Quantised out = quantise_scaled(weight, found.scales, scheme, num_threads);
+    out.method = Method::awq;
+    if (weights.size() == 1) {
+      out.output_error = found.error;
+      out.rtn_output_error = found.rtn_error;
+    } else {
+      out.output_error = output_error(weight, out, inputs);
+    }
+    all.push_back(std::move(out));
+  }
+  return all;
 }
 
 // Sums over statistics near the largest numbers overflow, and what was chosen by them is no choice.
@@ -76,23 +92,16 @@ void check_error(const Quantised& quantised) {
   }
 }
 
-Quantised quantise_by(Method method, MatrixView weight, const Scheme& scheme,
-                      const LinearStatistics* inputs, int num_threads) {
+Quantised quantise_alone(Method method, MatrixView weight, const Scheme& scheme,
+                         const LinearStatistics* inputs, int num_threads) {
   if (method == Method::gptq) return gptq(weight, scheme, *inputs, num_threads);
-  if (method == Method::awq) return awq(weight, scheme, *inputs, num_threads);
   Quantised out = round_to_nearest(weight, scheme, num_threads);
   out.method = method;
   if (inputs != nullptr) out.output_error = output_error(weight, out, *inputs);
   return out;
 }
 
-}  // namespace
-
-Quantised quantise(MatrixView weight, const Scheme& scheme, Method method,
-                   const LinearStatistics* inputs, int num_threads) {
-  check(scheme);
-  check_weight(weight);
-  check_inputs(weight, method, inputs);
+void check_method(const Scheme& scheme, Method method) {
   if (method == Method::gptq && scheme.rounding != kernels::Rounding::nearest) {
     throw Error(ErrorCode::invalid_argument,
                 "gptq rounds to the nearest code; stochastic rounding goes with rtn and awq",
@@ -104,10 +113,33 @@ Quantised quantise(MatrixView weight, const Scheme& scheme, Method method,
         fmt::format("act_order is an order of GPTQ's columns; method {} has none", name_of(method)),
         "act_order");
   }
+}
+
+}  // namespace
+
+Quantised quantise(MatrixView weight, const Scheme& scheme, Method method,
+                   const LinearStatistics* inputs, int num_threads) {
+  return std::move(quantise(std::vector{weight}, scheme, method, inputs, num_threads).front());
+}
+
+std::vector<Quantised> quantise(const std::vector<MatrixView>& weights, const Scheme& scheme,
+                                Method method, const LinearStatistics* inputs, int num_threads) {
+  check(scheme);
+  for (const MatrixView& weight : weights) {
+    check_weight(weight);
+    check_inputs(weight, method, inputs);
+  }
+  check_method(scheme, method);
   if (num_threads <= 0) num_threads = kernels::hardware_threads();
-  Quantised out = quantise_by(method, weight, scheme, inputs, num_threads);
-  check_error(out);
-  return out;
+  std::vector<Quantised> all;
+  if (method == Method::awq) {
+    all = awq(weights, scheme, *inputs, num_threads);
+  } else {
+    for (const MatrixView& weight : weights)
+      all.push_back(quantise_alone(method, weight, scheme, inputs, num_threads));
+  }
+  for (const Quantised& one : all) check_error(one);
+  return all;
 }
 
 }  // namespace tessera::quant

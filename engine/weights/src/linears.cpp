@@ -63,7 +63,8 @@ Slice slice_of(const Place& place, const LayerShape& layer, const LinearShape& l
 
 class Finder {
  public:
-  Finder(const Weights& weights, const ModelShape& model) : weights_(weights), model_(model) {
+  Finder(const Weights& weights, const ModelShape& model, Readable readable)
+      : weights_(weights), model_(model), readable_(readable) {
     for (const std::string& prefix : name_prefixes()) {
       if (!weights.is_gguf() && has_layers(prefix)) {
         prefix_ = prefix;
@@ -78,6 +79,10 @@ class Finder {
       const std::string name = prefix_ + filled(place.pattern, layer_index, copy);
       if (const TensorInfo* tensor = weights_.find(name)) {
         return checked(*tensor, place, layer_index, linear, copy);
+      }
+      const auto part = quantised_part(weights_, name);
+      if (part && may_be_codes(*part->tensor)) {
+        return checked(*part->tensor, place, layer_index, linear, copy);
       }
     }
     missing(places, layer_index, linear, copy);
@@ -114,11 +119,16 @@ class Finder {
 
   LinearWeight checked(const TensorInfo& tensor, const Place& place, std::int64_t layer_index,
                        const LinearShape& linear, std::int64_t copy) const {
-    if (const auto part = quantised_part(weights_, tensor.name)) refuse_quantised(weights_, *part);
+    const bool codes = may_be_codes(tensor);
+    if (const auto part = quantised_part(weights_, tensor.name); part && !codes)
+      refuse_quantised(weights_, *part);
     const Slice slice = slice_of(place, model_.layer(layer_index), linear);
     std::vector<std::int64_t> expected = {slice.stored_rows, linear.in_features};
     if (place.transposed) std::swap(expected[0], expected[1]);
     if (place.stacked) expected.insert(expected.begin(), linear.num_copies);
+    // How many words a row of codes has is for their reader to check.
+    if (codes && tensor.dtype == DType::i32 && tensor.shape.size() == 2)
+      expected[1] = tensor.shape[1];
     if (tensor.shape != expected) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: tensor {} has the shape {}, and {} of {} needs {}",
@@ -138,7 +148,15 @@ class Finder {
             .stored_rows = slice.stored_rows,
             .block_rows = slice.block_rows,
             .block_stride = slice.block_stride,
-            .transposed = place.transposed};
+            .transposed = place.transposed,
+            .codes = codes};
+  }
+
+  // The two layouts of compressed-tensors that quant::read_codes knows.
+  bool may_be_codes(const TensorInfo& tensor) const {
+    if (readable_ == Readable::numbers) return false;
+    if (tensor.name.ends_with(".weight_packed")) return tensor.dtype == DType::i32;
+    return tensor.dtype == DType::i8 && quantised_part(weights_, tensor.name);
   }
 
   [[noreturn]] void missing(const std::vector<Place>& places, std::int64_t layer_index,
@@ -161,6 +179,7 @@ class Finder {
 
   const Weights& weights_;
   const ModelShape& model_;
+  Readable readable_;
   std::string prefix_;
 };
 
@@ -192,8 +211,9 @@ void read_transposed(const Weights& weights, const LinearWeight& linear, std::in
 
 }  // namespace
 
-std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& model) {
-  const Finder finder(weights, model);
+std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& model,
+                                     Readable readable) {
+  const Finder finder(weights, model, readable);
   std::vector<LinearWeight> found;
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     for (const LinearShape& linear : model.layer(layer).linears) {
@@ -207,8 +227,8 @@ std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& m
 }
 
 LinearWeight linear_of(const Weights& weights, const ModelShape& model, std::int64_t layer_index,
-                       const LinearShape& linear, std::int64_t copy) {
-  return Finder(weights, model).find(layer_index, linear, copy);
+                       const LinearShape& linear, std::int64_t copy, Readable readable) {
+  return Finder(weights, model, readable).find(layer_index, linear, copy);
 }
 
 void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::span<float> out) {
@@ -219,6 +239,10 @@ void read_linear_rows_f32(const Weights& weights, const LinearWeight& linear, st
                           std::int64_t num_rows, std::span<float> out) {
   const std::int64_t columns = linear.in_features;
   check_rows(linear, first, num_rows, columns, out.size());
+  if (linear.codes) {
+    refuse(ErrorCode::unsupported, linear.tensor->name,
+           "{} is stored as codes; they are not read as numbers", describe(linear));
+  }
   if (linear.transposed) return read_transposed(weights, linear, first, num_rows, out);
   for (std::int64_t row = first; row < first + num_rows;) {
     // To the end of the block, or of what is wanted.

@@ -5,7 +5,7 @@
 
 namespace tessera::kernels::cpu::avx2 {
 
-void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride) {
   dequant_gemm_of<8, ConvertAvx2>(activations, weights, outputs, out, out_stride);
 }

@@ -183,9 +183,9 @@ TESSERA_KERNELS_INLINE void quantise_block(const void* from, Real type, std::int
 template <int Bits, bool Symmetric>
 class GemmA8 {
  public:
-  static void run(Matrix x, const PackedWeights& w, Rows outputs, float* out,
+  static void run(Matrix x, const CodedWeights& w, Rows outputs, float* out,
                   std::int64_t out_stride) {
-    const PackedLayout l = layout_of(w.rows, w.columns, w.format);
+    const PackedLayout& l = w.layout;
     const std::int64_t blocks = Walk::blocks(l, w.columns);
     const std::int64_t most = x.rows < kPanelTokens ? x.rows : kPanelTokens;
     const std::int64_t strip = kPanelBlocks / most;
@@ -272,14 +272,13 @@ class GemmA8 {
   }
 
   template <int Tokens>
-  [[gnu::noinline]] static void tile(const PackedWeights& w, const PackedLayout& l,
-                                     std::int64_t row, const Panel& panel, std::int64_t first,
-                                     float* out, std::int64_t out_stride, std::int64_t rows) {
+  [[gnu::noinline]] static void tile(const CodedWeights& w, const PackedLayout& l, std::int64_t row,
+                                     const Panel& panel, std::int64_t first, float* out,
+                                     std::int64_t out_stride, std::int64_t rows) {
     __m256 total[Tokens][kVectors];
     for (auto& token : total) token[0] = token[1] = _mm256_setzero_ps();
     Walk walk(l, w.columns, panel.first);
-    const auto* words = static_cast<const std::uint32_t*>(w.data) +
-                        l.word(row / kRows, walk.group, walk.inside / S::kUnitColumns);
+    const auto* words = w.words + l.word(row / kRows, walk.group, walk.inside / S::kUnitColumns);
     const std::int64_t first_scale = row / kRows * l.groups * kRows;
     const std::int32_t* x = panel.words + first * panel.blocks * kWords;
     const float* scale = panel.scale + first * panel.blocks;
@@ -344,12 +343,12 @@ class GemmA8 {
 
   /// scale * token scale * (sum of products - zero point * sum of the token's codes)
   template <int Tokens>
-  TESSERA_KERNELS_INLINE static void finish(const PackedWeights& w, const PackedLayout& l,
+  TESSERA_KERNELS_INLINE static void finish(const CodedWeights& w, const PackedLayout& l,
                                             std::int64_t at, const float* scale,
                                             const std::int32_t* sum,
                                             const __m256i (&sums)[Tokens][kVectors],
                                             __m256 (&total)[Tokens][kVectors]) {
-    const char* scales = static_cast<const char*>(w.data) + l.words_bytes;
+    const char* scales = w.scales;
     const char* zero_points = scales + l.scales_bytes + at;
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
@@ -379,9 +378,9 @@ class GemmA8 {
 };
 
 template <int Bits>
-void gemm_of_bits(Matrix x, const PackedWeights& w, Rows outputs, float* out,
+void gemm_of_bits(Matrix x, const CodedWeights& w, Rows outputs, float* out,
                   std::int64_t out_stride) {
-  if (w.format.symmetric) {
+  if ((w.format.offset == Offset::zero)) {
     GemmA8<Bits, true>::run(x, w, outputs, out, out_stride);
   } else {
     GemmA8<Bits, false>::run(x, w, outputs, out, out_stride);
@@ -390,7 +389,7 @@ void gemm_of_bits(Matrix x, const PackedWeights& w, Rows outputs, float* out,
 
 }  // namespace
 
-void dequant_gemm_a8(Matrix x, PackedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
+void dequant_gemm_a8(Matrix x, CodedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
   if (w.format.bitwidth == 3) gemm_of_bits<3>(x, w, outputs, out, out_stride);
   if (w.format.bitwidth == 4) gemm_of_bits<4>(x, w, outputs, out, out_stride);
   if (w.format.bitwidth == 8) gemm_of_bits<8>(x, w, outputs, out, out_stride);

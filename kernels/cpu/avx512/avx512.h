@@ -5,7 +5,7 @@
 // Versions for AVX-512 (F, BW, VL); see versions.h.
 namespace tessera::kernels::cpu::avx512 {
 
-void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride);
 
 /// Also needs VNNI.

@@ -21,7 +21,7 @@ struct Convert {
 
 }  // namespace
 
-void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride) {
   dequant_gemm_of<4, Convert>(activations, weights, outputs, out, out_stride);
 }

@@ -7,39 +7,64 @@ namespace tessera::kernels::cpu::reference {
 namespace {
 
 /// Weight [row][column] of the packed matrix.
-double weight_of(const PackedWeights& w, const PackedLayout& l, std::int64_t row,
-                 std::int64_t column) {
+struct Weight {
+  double scale, minimum;
+  int code;  ///< less the zero point
+
+  double value() const { return scale * code + minimum; }
+};
+
+Weight weight_of(const CodedWeights& w, std::int64_t row, std::int64_t column) {
+  const PackedLayout& l = w.layout;
   const std::int64_t block = row / kRowsPerBlock, lane = row % kRowsPerBlock;
   const std::int64_t group = column / l.group_size, inside = column % l.group_size;
-  const auto* words = static_cast<const std::uint32_t*>(w.data) +
-                      l.word(block, group, inside / l.unit_columns) + lane;
+  const std::uint32_t* words = w.words + l.word(block, group, inside / l.unit_columns) + lane;
   const int code =
       static_cast<int>(unit_code(words, kRowsPerBlock, inside % l.unit_columns, w.format.bitwidth));
-  const char* scales = static_cast<const char*>(w.data) + l.words_bytes;
   const std::int64_t at = (block * l.groups + group) * kRowsPerBlock + lane;
-  const auto* zero_points = reinterpret_cast<const std::uint8_t*>(scales + l.scales_bytes);
-  const int zero_point =
-      w.format.symmetric ? symmetric_zero_point(w.format.bitwidth) : zero_points[at];
-  return double{load(scales, w.format.scale_type, at)} * (code - zero_point);
+  const double scale = double{load(w.scales, w.format.scale_type, at)};
+  switch (w.format.offset) {
+    case Offset::minima:
+      return {scale, double{load(w.offsets, w.format.scale_type, at)}, code};
+    case Offset::zero_points:
+      return {scale, 0, code - reinterpret_cast<const std::uint8_t*>(w.offsets)[at]};
+    case Offset::zero:
+      break;
+  }
+  return {scale, 0, code - w.format.zero};
 }
 
 }  // namespace
 
-void dequant_gemm(Matrix x, PackedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
-  const PackedLayout l = layout_of(w.rows, w.columns, w.format);
+void dequant_gemm(Matrix x, CodedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
   for (std::int64_t token = 0; token < x.rows; ++token) {
     for (std::int64_t row = outputs.first; row < outputs.last; ++row) {
       double sum = 0;
       for (std::int64_t column = 0; column < w.columns; ++column) {
-        sum += weight_of(w, l, row, column) * load(x.data, x.type, token * x.stride + column);
+        sum += weight_of(w, row, column).value() * load(x.data, x.type, token * x.stride + column);
       }
       out[token * out_stride + row] = static_cast<float>(sum);
     }
   }
 }
 
-void dequant_gemm_a8(Matrix x, PackedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
-  const PackedLayout l = layout_of(w.rows, w.columns, w.format);
+void dense_gemm(Matrix x, DenseWeights w, Rows outputs, float* out, std::int64_t out_stride) {
+  for (std::int64_t token = 0; token < x.rows; ++token) {
+    for (std::int64_t row = outputs.first; row < outputs.last; ++row) {
+      const std::int64_t lane = row % kRowsPerBlock;
+      double sum = 0;
+      for (std::int64_t column = 0; column < w.columns; ++column) {
+        const std::int64_t at = (row - lane) * w.columns + column * kRowsPerBlock + lane;
+        sum += double{load(w.data, w.type, at)} *
+               double{load(x.data, x.type, token * x.stride + column)};
+      }
+      out[token * out_stride + row] = static_cast<float>(sum);
+    }
+  }
+}
+
+void dequant_gemm_a8(Matrix x, CodedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
+  const PackedLayout& l = w.layout;
   for (std::int64_t token = 0; token < x.rows; ++token) {
     const auto add_block = [&](std::int64_t first, std::int64_t count) {
       std::int8_t codes[kActivationBlock];
@@ -49,7 +74,7 @@ void dequant_gemm_a8(Matrix x, PackedWeights w, Rows outputs, float* out, std::i
       for (std::int64_t row = outputs.first; row < outputs.last; ++row) {
         double sum = 0;  // exact: a scale times integers
         for (std::int64_t i = 0; i < count; ++i) {
-          sum += weight_of(w, l, row, first + i) * codes[i];
+          sum += weight_of(w, row, first + i).value() * codes[i];
         }
         float* to = out + token * out_stride + row;
         *to = static_cast<float>((first == 0 ? 0 : double{*to}) + double{scale} * sum);

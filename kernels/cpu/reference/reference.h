@@ -12,10 +12,12 @@ void code_ranges(const std::int8_t* codes, std::int64_t num_groups, std::int64_t
 void quantise(Numbers x, const QuantiseOptions& options, std::uint8_t* codes);
 void dequantise(const std::uint8_t* codes, std::int64_t count, float scale, int zero_point,
                 float* out);
-void dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride);
-void dequant_gemm_a8(Matrix activations, PackedWeights weights, Rows outputs, float* out,
+void dequant_gemm_a8(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                      std::int64_t out_stride);
+void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                std::int64_t out_stride);
 void quantise_row(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes, float* scale);
 void int8_gemm(const Int8Product& product);
 void rms_norm(const float* in, Rows rows, std::int64_t columns, const float* weight, float epsilon,

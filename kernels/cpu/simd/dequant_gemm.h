@@ -101,17 +101,17 @@ struct GroupScales {
 };
 
 template <int Lanes, class Convert>
-TESSERA_KERNELS_INLINE GroupScales<Lanes> scales_of(const PackedWeights& w, const PackedLayout& l,
+TESSERA_KERNELS_INLINE GroupScales<Lanes> scales_of(const CodedWeights& w, const PackedLayout& l,
                                                     std::int64_t block, std::int64_t group) {
   using Floats = typename Simd<Lanes>::Floats;
-  const char* scales = static_cast<const char*>(w.data) + l.words_bytes;
+  const char* scales = w.scales;
   const std::int64_t at = (block * l.groups + group) * kRows;
   const auto* zero_points = reinterpret_cast<const std::uint8_t*>(scales + l.scales_bytes) + at;
   GroupScales<Lanes> result;
   for (int v = 0; v < kRows / Lanes; ++v) {
     result.scale[v] = Convert::template load<Lanes>(
         cpu::at(scales, w.format.scale_type, at + v * Lanes), w.format.scale_type);
-    if (w.format.symmetric) {
+    if ((w.format.offset == Offset::zero)) {
       result.zero_point[v] = all<Floats>(static_cast<float>(1 << (w.format.bitwidth - 1)));
     } else {
       typename Simd<Lanes>::Ints zero;
@@ -145,9 +145,9 @@ class FewTokens {
                                  : 8 / (Tokens * kVectors) < 4 ? 8 / (Tokens * kVectors)
                                                                : 4;
 
-  static void run(Matrix x, std::int64_t first_token, const PackedWeights& w, Rows outputs,
+  static void run(Matrix x, std::int64_t first_token, const CodedWeights& w, Rows outputs,
                   float* out, std::int64_t out_stride) {
-    const PackedLayout l = layout_of(w.rows, w.columns, w.format);
+    const PackedLayout& l = w.layout;
     Strip strip;
     // The longer a strip is, the longer are the runs of weights that are read in order; but one
     // that fills the panel leaves no room in the first-level cache, so strips are of one length.
@@ -192,11 +192,11 @@ class FewTokens {
     }
   }
 
-  TESSERA_KERNELS_INLINE static void block(const PackedWeights& w, const PackedLayout& l,
+  TESSERA_KERNELS_INLINE static void block(const CodedWeights& w, const PackedLayout& l,
                                            std::int64_t index, const Strip& strip,
                                            const float* panel, const float* sums,
                                            Floats (&total)[Tokens][kVectors]) {
-    const auto* words = static_cast<const std::uint32_t*>(w.data) + l.word(index, 0, 0);
+    const auto* words = w.words + l.word(index, 0, 0);
     for (int i = 0; i < strip.num_segments; ++i) {
       const Segment& s = strip.segments[i];
       Floats part[Tokens][kVectors][kChains] = {};
@@ -257,9 +257,9 @@ class ManyTokens {
   static constexpr int kTile = 6;                  // tokens whose sums stay in registers
   static constexpr int kPanelTokens = 16 * kTile;  // 96 x 256 floats stay in the second-level cache
 
-  static void run(Matrix x, const PackedWeights& w, Rows outputs, float* out,
+  static void run(Matrix x, const CodedWeights& w, Rows outputs, float* out,
                   std::int64_t out_stride) {
-    const PackedLayout l = layout_of(w.rows, w.columns, w.format);
+    const PackedLayout& l = w.layout;
     Strip strip;
     alignas(64) float tokens[kPanelTokens * kPanelColumns];
     alignas(64) float weights[kPanelColumns * kRows];
@@ -299,9 +299,9 @@ class ManyTokens {
   }
 
   /// [column][row of the block]
-  static void dequantise_block(const PackedWeights& w, const PackedLayout& l, std::int64_t index,
+  static void dequantise_block(const CodedWeights& w, const PackedLayout& l, std::int64_t index,
                                const Strip& strip, float* weights) {
-    const auto* words = static_cast<const std::uint32_t*>(w.data) + l.word(index, 0, 0);
+    const auto* words = w.words + l.word(index, 0, 0);
     for (int i = 0; i < strip.num_segments; ++i) {
       const Segment& s = strip.segments[i];
       const GroupScales<Lanes> g = scales_of<Lanes, Convert>(w, l, index, s.group);
@@ -354,7 +354,7 @@ class ManyTokens {
 };
 
 template <int Bits, int Lanes, class Convert>
-void gemm_of_bits(Matrix x, const PackedWeights& w, Rows outputs, float* out,
+void gemm_of_bits(Matrix x, const CodedWeights& w, Rows outputs, float* out,
                   std::int64_t out_stride) {
   constexpr std::int64_t kFew = 4;
   if (x.rows > kFew) {
@@ -371,7 +371,7 @@ void gemm_of_bits(Matrix x, const PackedWeights& w, Rows outputs, float* out,
 }
 
 template <int Lanes, class Convert>
-void dequant_gemm_of(Matrix x, PackedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
+void dequant_gemm_of(Matrix x, CodedWeights w, Rows outputs, float* out, std::int64_t out_stride) {
   if (w.format.bitwidth == 3) gemm_of_bits<3, Lanes, Convert>(x, w, outputs, out, out_stride);
   if (w.format.bitwidth == 4) gemm_of_bits<4, Lanes, Convert>(x, w, outputs, out, out_stride);
   if (w.format.bitwidth == 8) gemm_of_bits<8, Lanes, Convert>(x, w, outputs, out, out_stride);

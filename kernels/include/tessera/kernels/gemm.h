@@ -54,4 +54,7 @@ Status pack_weights(const std::uint8_t* codes, std::int64_t num_rows, std::int64
 Status dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
                     std::int64_t out_stride);
 
+/// The numbers that are multiplied: `rows`, any of them, as f32 [rows of the slice][columns].
+Status unpack_weights(PackedWeights weights, Rows rows, float* out);
+
 }  // namespace tessera::kernels

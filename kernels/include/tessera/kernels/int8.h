@@ -31,14 +31,14 @@ struct Int8Weights {
 /// Bytes that pack_int8_weights() fills; 0 where the shape is not valid.
 std::int64_t int8_weights_bytes(std::int64_t rows, std::int64_t columns);
 
-/// `codes` [num_rows][columns] in [-127, 127]. `rows` must begin at a multiple of 16
-/// (kRowsPerBlock) and end at one or at the last row.
+/// `codes` [num_rows][columns]; quantise_rows() makes none of -128, other programs do. `rows` must
+/// begin at a multiple of 16 (kRowsPerBlock) and end at one or at the last row.
 Status pack_int8_weights(const std::int8_t* codes, std::int64_t num_rows, std::int64_t columns,
                          Rows rows, std::int8_t* packed);
 
 /// out[token][output] = scale[token] * weights.scale[output] * sum over k of codes[token][k] *
-/// weights[output][k]. The sum is an exact 32-bit integer up to 2^31 / 127^2 = 133,000 columns;
-/// more are `unsupported`. codes [tokens][columns]; `out` [tokens][out_stride].
+/// weights[output][k]. The sum is an exact 32-bit integer up to 2^31 / (127 * 128) = 132,000
+/// columns; more are `unsupported`. codes [tokens][columns]; `out` [tokens][out_stride].
 Status int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
                  Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride);
 

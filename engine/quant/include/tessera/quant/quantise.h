@@ -71,4 +71,11 @@ double output_error(MatrixView weight, const Quantised& quantised, const LinearS
 Quantised quantise(MatrixView weight, const Scheme& scheme, Method method = Method::rtn,
                    const LinearStatistics* inputs = nullptr, int num_threads = 0);
 
+/// Codes of matrices that share their input: each as on its own, but AWQ finds one set of
+/// input_scales for all, those with the least output error of all together.
+/// @throws as above
+std::vector<Quantised> quantise(const std::vector<MatrixView>& weights, const Scheme& scheme,
+                                Method method = Method::rtn,
+                                const LinearStatistics* inputs = nullptr, int num_threads = 0);
+
 }  // namespace tessera::quant

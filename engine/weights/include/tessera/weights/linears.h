@@ -35,6 +35,9 @@ struct LinearWeight {
   std::int64_t block_rows = 0;
   std::int64_t block_stride = 0;
   bool transposed = false;
+  /// Stored as codes of compressed-tensors: `tensor` is weight_packed, or the int8 weight; read by
+  /// quant::read_codes (quant/stored.h), not as numbers.
+  bool codes = false;
 
   std::int64_t parameters() const { return num_rows * in_features; }
   std::int64_t stored_row(std::int64_t row) const {
@@ -44,21 +47,27 @@ struct LinearWeight {
   bool is_contiguous() const { return !transposed && block_rows == num_rows; }
 };
 
+/// What a caller can read: numbers alone, or codes of compressed-tensors too.
+enum class Readable { numbers, codes };
+
 /// Every matrix of every decoder layer, by layer, in the order of LayerShape::linears, experts in
 /// order; each checked against the model's shape, as are the token embedding and the LM head.
 /// @throws Error{not_found} for a missing tensor, Error{invalid_argument} for a misshapen one (the
 /// message names tensor, expected and found shape, and file) or more layers than the model has,
-/// Error{unsupported} for a checkpoint that is quantised already
-std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& model);
+/// Error{unsupported} for a checkpoint that is quantised already, but for codes of
+/// compressed-tensors where these can be read
+std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& model,
+                                     Readable readable = Readable::numbers);
 
 /// One of them. @throws as linears_of
 LinearWeight linear_of(const Weights& weights, const ModelShape& model, std::int64_t layer_index,
-                       const LinearShape& linear, std::int64_t copy);
+                       const LinearShape& linear, std::int64_t copy,
+                       Readable readable = Readable::numbers);
 
 /// The matrix, row-major; `out` has `num_rows * in_features` elements.
 void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::span<float> out);
 
-/// Rows [first, first + num_rows) of it.
+/// Rows [first, first + num_rows) of it. @throws Error{unsupported} for codes
 void read_linear_rows_f32(const Weights& weights, const LinearWeight& linear, std::int64_t first,
                           std::int64_t num_rows, std::span<float> out);
 

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/kernels/gemm.h"
+#include "tessera/kernels/gemm_a8.h"
+#include "tessera/kernels/types.h"
+
+namespace tessera::kernels {
+
+/// Types of quantised weights in GGUF files. Source: ggml-common.h and dequantize_row_* in
+/// ggml-quants.c of llama.cpp. A block holds 32 columns of a row; those of a "k" type hold 256,
+/// with scales (and minima) of a few bits for groups of 32 or 16 columns.
+enum class GgmlType { q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k };
+
+/// Columns of a block, 32 or 256: a row is made of whole blocks. 0 for what is no type.
+std::int64_t ggml_block_columns(GgmlType type);
+/// Bytes of a block in a file. 0 for what is no type.
+std::int64_t ggml_block_bytes(GgmlType type);
+
+/// Weights [rows = out_features, columns = in_features] with the very numbers of the file in the
+/// order of PackedWeights (gemm.h): a number is scale * (code - zero) or scale * code + minimum.
+///
+///     type                     codes   zero   group   scales, minima
+///     q4_0                     4 bits     8      32   f16
+///     q4_1                     4 bits            32   f16, f16
+///     q5_0, q8_0               8 bits 16, 128    32   f16
+///     q5_1                     8 bits            32   f16, f16
+///     q2_k                     4 bits            16   f32, f32
+///     q3_k                     4 bits     4      16   f32
+///     q4_k                     4 bits            32   f32, f32
+///     q5_k                     8 bits            32   f32, f32
+///     q6_k                     8 bits    32      16   f32
+///
+/// f32 holds the product of a block's f16 scale and a group's few bits exactly. In the place of the
+/// zero points are the minima:
+///
+///     words        as in PackedWeights
+///     scales       [block][group][row of the block]
+///     minima       [block][group][row of the block]       types that have them only
+struct GgmlWeights {
+  std::int64_t rows, columns;
+  GgmlType type;
+  const void* data;  ///< ggml_weights_bytes() bytes, aligned to 64
+};
+
+/// Bytes that pack_ggml_weights() fills; 0 where the type or the shape is not valid: columns must
+/// be a multiple of ggml_block_columns().
+std::int64_t ggml_weights_bytes(std::int64_t rows, std::int64_t columns, GgmlType type);
+
+/// `row_data` [num_rows] points at the blocks of each row, of any alignment; only those of `rows`
+/// are read. `rows` (to share among threads) must begin at a multiple of kRowsPerBlock and end at
+/// one or at the last row. `data` is aligned to 64 bytes.
+Status pack_ggml_weights(const void* const* row_data, std::int64_t num_rows, std::int64_t columns,
+                         GgmlType type, Rows rows, void* data);
+
+/// dequant_gemm() (gemm.h) with these weights: activations [m, columns], sums in f32.
+Status ggml_gemm(Matrix activations, GgmlWeights weights, Rows outputs, float* out,
+                 std::int64_t out_stride);
+
+/// dequant_gemm_a8() (gemm_a8.h) with these weights: activations rounded to 8 bits per block of 32
+/// columns, or of 16 where a group of the weights has 16.
+Status ggml_gemm_a8(Matrix activations, GgmlWeights weights, Rows outputs, float* out,
+                    std::int64_t out_stride);
+
+/// The numbers that are multiplied: `rows`, any of them, as f32 [rows of the slice][columns].
+Status unpack_ggml_weights(GgmlWeights weights, Rows rows, float* out);
+
+}  // namespace tessera::kernels
