@@ -150,7 +150,10 @@ class Reader {
     d.interleaved = true;
     const auto width = fields_.has("rotary_dim") ? fields_.integer("rotary_dim", 2, shape_.head_dim)
                                                  : shape_.head_dim;
-    add_rope({.width = width, .max_context_tokens = shape_.max_context_tokens});
+    add_rope({.width = width,
+              .theta = 10000,
+              .max_context_tokens = shape_.max_context_tokens,
+              .factors = {}});
   }
 
   void read_falcon() {
