@@ -4,7 +4,7 @@
     pip install torch==2.9.1 transformers==4.57.6 tokenizers==0.22.2 safetensors==0.8.0 numpy==2.3.5
     python3 tests/reference/make_decoder_fixtures.py tests/reference/decoders [NAME...]
 
-The files are kept; the tests read them without Python. Attention is transformers' eager one, everything is float32.
+The files are kept; the tests read them without Python. Attention is transformers' eager one (Falcon with ALiBi: sdpa), everything is float32.
 Weights are seeded by the name of the model and large enough that every part matters, which is checked: logits must move
 when a tensor is shifted, or a key of the configuration is changed (decoder_families.py).
 """
@@ -39,11 +39,17 @@ def check_versions():
             fail(f"{module} is {found}, the fixtures are made by {version}")
 
 
+def attention_of(config):
+    """Eager, but for Falcon with ALiBi, whose eager attention adds the bias twice: once with the mask."""
+    return "sdpa" if getattr(config, "alibi", False) else "eager"
+
+
 def new_model(config, state=None):
-    """The model in float32 with eager attention; `state` as of another model of the same tensors."""
+    """The model in float32; `state` as of another model of the same tensors."""
     config = copy.deepcopy(config)
-    config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
+    config._attn_implementation = attention_of(config)
+    model = transformers.AutoModelForCausalLM.from_config(
+        config, attn_implementation=attention_of(config), dtype=torch.float32)
     if state is not None:
         model.load_state_dict(state)
     return model.eval()
@@ -150,7 +156,7 @@ def write(name, folder):
     (folder / "generation_config.json").unlink(missing_ok=True)
     write_expected(folder / "expected.safetensors", prompts, logits)
     again = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager").eval()
+        folder, dtype=torch.float32, attn_implementation=attention_of(model.config)).eval()
     if (moved := difference(logits_of(again, prompts), logits)) > 1e-5:
         fail(f"{name}: the files read back give logits that differ by {moved:.2g}")
     size = sum(file.stat().st_size for file in folder.iterdir())

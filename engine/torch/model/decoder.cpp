@@ -157,7 +157,7 @@ void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) cons
   backend.store_kv(keys, values, pass.step.tables, pass.cache.layer(index));
   const kernels::AttentionForm form{
       .num_heads = shape.num_heads,
-      .scale = d.attention_scale,
+      .scale = d.attention_scale / static_cast<float>(d.scale_by_layer ? index + 1 : 1),
       .softcap = d.attention_softcap,
       .window = shape.attention_window.value_or(0),
       .alibi_slopes = static_cast<const float*>(shared_->alibi_slopes.get())};

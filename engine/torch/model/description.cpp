@@ -136,8 +136,8 @@ class Reader {
     d.norm_epsilon = epsilon("layer_norm_epsilon", 1e-5);
     d.positions = Positions::learned;
     d.activation = activation("activation_function", "gelu_new");
-    must_be("scale_attn_by_inverse_layer_idx", false);
     if (!flag("scale_attn_weights", true)) d.attention_scale = 1;
+    d.scale_by_layer = flag("scale_attn_by_inverse_layer_idx", false);
   }
 
   void read_gptj() {

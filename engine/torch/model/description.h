@@ -46,6 +46,7 @@ struct Description {
   std::vector<float> alibi_slopes;          ///< [num_heads]
 
   float attention_scale = 1;    ///< of query times key
+  bool scale_by_layer = false;  ///< and divided by the layer's number, from 1
   float attention_softcap = 0;  ///< 0: none
   float logit_softcap = 0;
   float embedding_scale = 1;

@@ -278,8 +278,12 @@ void TensorReader::refuse_others() const {
   std::vector<std::string> others;
   for (const TensorInfo& tensor : weights_->tensors()) {
     if (means_nothing(tensor.name) || used_->stems.contains(stem_of(tensor.name))) continue;
-    const auto head = weights::find_part(*weights_, description_.shape, Part::lm_head);
-    if (head && head->weight == &tensor) continue;  // a copy of the embedding
+    // A copy of the embedding; factors that `describe` has read.
+    const auto is = [&](Part part) {
+      const auto found = weights::find_part(*weights_, description_.shape, part);
+      return found && found->weight == &tensor;
+    };
+    if (is(Part::lm_head) || is(Part::rope_factors)) continue;
     others.push_back(quote(tensor.name, 100));
   }
   if (others.empty()) return;

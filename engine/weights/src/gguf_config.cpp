@@ -198,6 +198,8 @@ class Translation {
     };
     copy("factor", "factor");
     copy("attention_factor", "attn_factor");
+    copy("beta_fast", "yarn_beta_fast");
+    copy("beta_slow", "yarn_beta_slow");
     copy("original_max_position_embeddings", "original_context_length");
     config["rope_scaling"] = scaling;
   }

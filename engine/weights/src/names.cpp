@@ -49,6 +49,16 @@ Names with_experts(const std::string& block, const char* gate, const char* up, c
   return names;
 }
 
+// Beside the experts one network that every token passes.
+Names qwen2_moe_names() {
+  Names names = with_experts("mlp", "gate_proj", "up_proj", "down_proj");
+  for (const char* linear : {"gate_proj", "up_proj", "down_proj"}) {
+    names[std::string("shared_expert.") + linear] = {
+        {std::string("layers.{}.mlp.shared_expert.") + linear + ".weight"}};
+  }
+  return names;
+}
+
 Names opt_names() {
   const std::string layer = "layers.{}.";
   return {{"q_proj", {{layer + "self_attn.q_proj.weight"}}},
@@ -107,6 +117,7 @@ Names gguf_names() {
     names[linear] = {{tensor + ".weight"}};
     names["experts." + linear] = {{tensor + "_exps.weight", Fused::no, false, true},
                                   {tensor + ".{e}.weight"}};
+    names["shared_expert." + linear] = {{tensor + "_shexp.weight"}};
   }
   return names;
 }
@@ -124,6 +135,7 @@ const std::map<std::string, Names>& families() {
       {"mixtral", with_experts("block_sparse_moe", "w1", "w3", "w2")},
       {"opt", opt_names()},
       {"qwen2", llama_names()},
+      {"qwen2_moe", qwen2_moe_names()},
       {"qwen3", llama_names()},
       {"qwen3_moe", with_experts("mlp", "gate_proj", "up_proj", "down_proj")},
   };

@@ -20,12 +20,12 @@ namespace tessera::lm {
 using LayerForm = LinearForm;
 
 struct LoadRequest {
-  std::string path;                          ///< folder with config.json, or a GGUF file
+  std::string path = {};                     ///< folder with config.json, or a GGUF file
   kernels::Real dtype = kernels::Real::f32;  ///< of what is kept in 16 "bits"; sums are f32
-  std::vector<LayerForm> layers;             ///< [num_layers]; empty: GGUF blocks and checkpoints
+  std::vector<LayerForm> layers = {};        ///< [num_layers]; empty: GGUF blocks and checkpoints
                                              ///< as they are stored, else dtype
   std::int32_t kv_bitwidth = 16;             ///< of new caches; 16: dtype, 8: int8 per head
-  std::string statistics;                    ///< calibration file for gptq and awq; "" for none
+  std::string statistics = {};               ///< calibration file for gptq and awq; "" for none
   int num_threads = 0;                       ///< 0: all the machine has
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};  ///< layers loaded
 };

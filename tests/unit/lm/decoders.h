@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "decoder.h"
+#include "tessera/weights/weights.h"
+
+// Tiny models of every family and what Hugging Face transformers made of them: see
+// tests/reference/decoders/README.md.
+namespace tessera::lm {
+
+inline std::string decoder_folder(const std::string& name) {
+  return std::string(TESSERA_SOURCE_DIR) + "/tests/reference/decoders/" + name;
+}
+
+/// What to open in it.
+inline std::string decoder_path(const std::string& name) {
+  return decoder_folder(name) + (name.starts_with("gguf/") ? "/model.gguf" : "");
+}
+
+inline std::shared_ptr<const Decoder> load_decoder(LoadRequest request) {
+  if (request.num_threads == 0) request.num_threads = 2;
+  return Decoder::load(request, make_cpu_backend(request.num_threads));
+}
+
+struct Expected {
+  std::vector<std::int32_t> ids;
+  std::vector<float> logits;  ///< [ids][vocab]
+};
+
+/// The two prompts of a folder.
+inline std::vector<Expected> expected_of(const std::string& folder) {
+  const auto file = weights::Weights::open(folder + "/expected.safetensors");
+  std::vector<Expected> found;
+  for (const std::string index : {"0", "1"}) {
+    Expected one;
+    const auto read = [&](const std::string& name) {
+      const auto& tensor = file->require(name);
+      std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+      weights::read_f32(*file, tensor, 0, values);
+      return values;
+    };
+    for (const float id : read("input_ids." + index)) one.ids.push_back(static_cast<int>(id));
+    one.logits = read("logits." + index);
+    found.push_back(std::move(one));
+  }
+  return found;
+}
+
+/// Blocks [first, first + count) in falling order: no table may be taken for the identity.
+inline std::vector<std::int32_t> blocks_down(int first, int count) {
+  std::vector<std::int32_t> blocks;
+  for (int i = count; i > 0; --i) blocks.push_back(first + i - 1);
+  return blocks;
+}
+
+/// Logits of all tokens, the prompt cut into pieces of `piece` tokens.
+inline std::vector<float> run_in_pieces(const LanguageModel& model,
+                                        const std::vector<std::int32_t>& ids, std::size_t piece,
+                                        std::int64_t block_size = 4) {
+  const auto length = static_cast<std::int64_t>(ids.size());
+  const auto num_blocks = (length + block_size - 1) / block_size;
+  const auto cache = model.make_cache(num_blocks, block_size);
+  const auto table = blocks_down(0, static_cast<int>(num_blocks));
+  std::vector<float> logits;
+  for (std::size_t first = 0; first < ids.size(); first += piece) {
+    const std::size_t count = std::min(piece, ids.size() - first);
+    const SequenceStep step{.tokens = std::span(ids).subspan(first, count),
+                            .context_tokens = static_cast<std::int64_t>(first),
+                            .block_table = table,
+                            .num_logits = static_cast<std::int64_t>(count)};
+    std::vector<float> own(count * static_cast<std::size_t>(model.shape().vocab_size));
+    model.step({&step, 1}, *cache, own);
+    logits.insert(logits.end(), own.begin(), own.end());
+  }
+  return logits;
+}
+
+/// Largest difference over the largest number expected.
+inline double relative_error(const std::vector<float>& got, const std::vector<float>& expected) {
+  if (got.size() != expected.size()) return INFINITY;
+  double error = 0, most = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(got[i]) - expected[i]);
+    if (!(difference <= error)) error = difference;  // a NaN stays
+    most = std::max(most, std::abs(static_cast<double>(expected[i])));
+  }
+  return error / most;
+}
+
+}  // namespace tessera::lm
