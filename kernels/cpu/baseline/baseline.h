@@ -7,6 +7,8 @@ namespace tessera::kernels::cpu::baseline {
 
 void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride);
+void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                std::int64_t out_stride);
 
 void rms_norm(const float* in, Rows rows, std::int64_t columns, const float* weight, float epsilon,
               float* out);
