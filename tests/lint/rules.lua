@@ -14,10 +14,11 @@ local may_include = {
   ["engine/results"] = { "engine/core" },
   ["engine/sim"] = { "engine/core" },
   ["engine/sandbox"] = { "engine/core" },
+  ["engine/linear"] = { "engine/core", "engine/quant", "engine/weights", "kernels" },
   ["engine/lua_kit"] = { "engine/core" },
   ["engine/weights"] = { "engine/core", "kernels" },
   ["engine/workers"] = { "engine/core" },
-  ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "kernels" },
+  ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "engine/linear", "engine/quant", "engine/weights", "kernels" },
   -- Two solvers prove their plans, and must agree: exact and ilp share the instance, and what proposes plans to start
   -- from (moves), which no proof rests on.
   ["solver/instance"] = { "engine/core" },
@@ -152,6 +153,7 @@ local function owner_of_include(path, name, paths)
   local part = name:match "^tessera/(solver/[^/]+)/"
   if part then return part end
   local module = name:match "^tessera/([^/]+)/"
+  if module == "lm" then return paths["engine/linear/include/" .. name] and "engine/linear" or "engine/torch" end
   if module then return module == "kernels" and module or "engine/" .. module end
   local own = M.module_of(path)
   local folder = path:match "^(.*)/"
