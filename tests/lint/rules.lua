@@ -17,6 +17,7 @@ local may_include = {
   ["engine/lua_kit"] = { "engine/core" },
   ["engine/weights"] = { "engine/core", "kernels" },
   ["engine/workers"] = { "engine/core" },
+  ["engine/tokenizer"] = { "engine/core", "engine/weights" },
   ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "kernels" },
   -- Two solvers prove their plans, and must agree: exact and ilp share the instance, and what proposes plans to start
   -- from (moves), which no proof rests on.
