@@ -18,7 +18,11 @@ local may_include = {
   ["engine/lua_kit"] = { "engine/core" },
   ["engine/weights"] = { "engine/core", "kernels" },
   ["engine/workers"] = { "engine/core" },
-  ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "engine/linear", "engine/quant", "engine/weights", "kernels" },
+  ["engine/tokenizer"] = { "engine/core", "engine/weights" },
+  ["engine/torch"] = {
+    "engine/core", "engine/cost", "engine/indicator", "engine/linear", "engine/quant", "engine/tokenizer",
+    "engine/weights", "kernels",
+  },
   -- Two solvers prove their plans, and must agree: exact and ilp share the instance, and what proposes plans to start
   -- from (moves), which no proof rests on.
   ["solver/instance"] = { "engine/core" },
