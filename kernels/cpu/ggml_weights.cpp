@@ -79,7 +79,7 @@ Status ggml_gemm(Matrix activations, GgmlWeights weights, Rows outputs, float* o
       !cpu::valid_product(activations, weights.rows, weights.columns, outputs, out, out_stride)) {
     return Status::invalid_argument;
   }
-  cpu::reference::dequant_gemm(activations, coded(weights), outputs, out, out_stride);
+  cpu::chosen().dequant_gemm(activations, coded(weights), outputs, out, out_stride);
   return Status::ok;
 }
 

@@ -14,6 +14,8 @@ void dequantise(const std::uint8_t* codes, std::int64_t count, float scale, int 
                 float* out);
 void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride);
+void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                std::int64_t out_stride);
 void dequant_gemm_a8(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                      std::int64_t out_stride);
 void quantise_row(Numbers x, const std::uint8_t* is_outlier, std::int8_t* codes, float* scale);

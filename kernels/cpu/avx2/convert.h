@@ -15,11 +15,14 @@ TESSERA_KERNELS_INLINE __m256 load8(const void* from, Real type) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
 
-struct ConvertAvx2 {
-  template <int Lanes>
-  TESSERA_KERNELS_INLINE static typename Simd<Lanes>::Floats load(const void* from, Real type) {
-    static_assert(Lanes == 8);
-    return (typename Simd<Lanes>::Floats)load8(from, type);
+struct Avx2 {
+  static constexpr int kLanes = 8;
+  static constexpr int kSums = 8;                         // in registers, of few tokens
+  static constexpr int kTileTokens = 6, kTileBlocks = 1;  // of many tokens
+  static constexpr int kStripColumns = 256, kPanelTokens = 96;
+
+  TESSERA_KERNELS_INLINE static Simd<8>::Floats load(const void* from, Real type) {
+    return (Simd<8>::Floats)load8(from, type);
   }
   TESSERA_KERNELS_INLINE static void to_f32(const void* from, Real type, std::int64_t count,
                                             float* to) {

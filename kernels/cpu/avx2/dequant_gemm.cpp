@@ -7,7 +7,12 @@ namespace tessera::kernels::cpu::avx2 {
 
 void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride) {
-  dequant_gemm_of<8, ConvertAvx2>(activations, weights, outputs, out, out_stride);
+  dequant_gemm_of<Avx2>(activations, weights, outputs, out, out_stride);
+}
+
+void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                std::int64_t out_stride) {
+  dense_gemm_of<Avx2>(activations, weights, outputs, out, out_stride);
 }
 
 }  // namespace tessera::kernels::cpu::avx2

@@ -7,6 +7,8 @@ namespace tessera::kernels::cpu::avx512 {
 
 void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride);
+void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                std::int64_t out_stride);
 
 /// Also needs VNNI.
 void int8_gemm(const Int8Product& product);

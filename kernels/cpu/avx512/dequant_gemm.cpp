@@ -14,11 +14,14 @@ TESSERA_KERNELS_INLINE __m512 load16(const void* from, Real type) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-struct Convert {
-  template <int Lanes>
-  TESSERA_KERNELS_INLINE static typename Simd<Lanes>::Floats load(const void* from, Real type) {
-    static_assert(Lanes == 16);
-    return (typename Simd<Lanes>::Floats)load16(from, type);
+struct Avx512 {
+  static constexpr int kLanes = 16;
+  static constexpr int kSums = 8;                          // in registers, of few tokens
+  static constexpr int kTileTokens = 14, kTileBlocks = 2;  // of many tokens
+  static constexpr int kStripColumns = 256, kPanelTokens = 168;
+
+  TESSERA_KERNELS_INLINE static Simd<16>::Floats load(const void* from, Real type) {
+    return (Simd<16>::Floats)load16(from, type);
   }
   TESSERA_KERNELS_INLINE static void to_f32(const void* from, Real type, std::int64_t count,
                                             float* to) {
@@ -32,7 +35,12 @@ struct Convert {
 
 void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride) {
-  dequant_gemm_of<16, Convert>(activations, weights, outputs, out, out_stride);
+  dequant_gemm_of<Avx512>(activations, weights, outputs, out, out_stride);
+}
+
+void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                std::int64_t out_stride) {
+  dense_gemm_of<Avx512>(activations, weights, outputs, out, out_stride);
 }
 
 }  // namespace tessera::kernels::cpu::avx512

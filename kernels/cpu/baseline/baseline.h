@@ -7,5 +7,7 @@ namespace tessera::kernels::cpu::baseline {
 
 void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride);
+void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                std::int64_t out_stride);
 
 }  // namespace tessera::kernels::cpu::baseline

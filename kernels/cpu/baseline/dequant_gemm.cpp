@@ -6,11 +6,15 @@
 namespace tessera::kernels::cpu::baseline {
 namespace {
 
-struct Convert {
-  template <int Lanes>
-  TESSERA_KERNELS_INLINE static typename Simd<Lanes>::Floats load(const void* from, Real type) {
-    typename Simd<Lanes>::Floats v{};
-    for (int i = 0; i < Lanes; ++i) v[i] = cpu::load(from, type, i);
+struct Baseline {
+  static constexpr int kLanes = 4;
+  static constexpr int kSums = 8;                         // in registers, of few tokens
+  static constexpr int kTileTokens = 2, kTileBlocks = 1;  // of many tokens
+  static constexpr int kStripColumns = 256, kPanelTokens = 96;
+
+  TESSERA_KERNELS_INLINE static Simd<4>::Floats load(const void* from, Real type) {
+    Simd<4>::Floats v{};
+    for (int i = 0; i < kLanes; ++i) v[i] = cpu::load(from, type, i);
     return v;
   }
   TESSERA_KERNELS_INLINE static void to_f32(const void* from, Real type, std::int64_t count,
@@ -23,7 +27,12 @@ struct Convert {
 
 void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float* out,
                   std::int64_t out_stride) {
-  dequant_gemm_of<4, Convert>(activations, weights, outputs, out, out_stride);
+  dequant_gemm_of<Baseline>(activations, weights, outputs, out, out_stride);
+}
+
+void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
+                std::int64_t out_stride) {
+  dense_gemm_of<Baseline>(activations, weights, outputs, out, out_stride);
 }
 
 }  // namespace tessera::kernels::cpu::baseline
