@@ -64,6 +64,7 @@ Json settings_of(const LanguageModel& model, const LayerLossRequest& request,
   settings["scale_type"] = name_of(request.form.scheme.scale_type);
   settings["activation_bitwidth"] = request.form.activation_bitwidth;
   settings["int8"] = request.form.int8;
+  settings["outlier_threshold"] = request.form.outlier_threshold;
   return settings;
 }
 
