@@ -33,6 +33,8 @@ local later = {
   weights = { "tessera.weights", "open" },
   quantise = { "tessera.quant", "quantise" },
   quantise_model = "tessera.quantise_model",
+  language_model = "tessera.language_model",
+  tokenizer = { "tessera.lm", "tokenizer" },
   tensor = { "tessera.weights", "tensor" },
   read_profile_data = { "tessera.cost", "read_profile_data" },
 }

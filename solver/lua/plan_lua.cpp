@@ -40,18 +40,24 @@ int save(lua_State* L) {
   return 0;
 }
 
-/// explain(options): the library's, which re-solves; it is loaded when first asked for.
-int explain(lua_State* L) {
+// A method of the library's, the plan and its arguments on the stack; loaded when first asked for.
+int call_library(lua_State* L, int num_arguments, const char* module) {
   self(L);
-  lua_settop(L, 2);
+  lua_settop(L, num_arguments);
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera.explain");
+  lua_pushstring(L, module);
   if (lua_kit::protected_call(L, 1, 1) != 0) lua_kit::throw_script_error(L);
-  const lua_kit::LuaFunction explain_plan(L, -1, "tessera.explain");
+  const lua_kit::LuaFunction method(L, -1, module);
   lua_pop(L, 1);
-  explain_plan.call(2, 1);
+  method.call(num_arguments, 1);
   return 1;
 }
+
+/// explain(options): the library's, which re-solves.
+int explain(lua_State* L) { return call_library(L, 2, "tessera.explain"); }
+
+/// quality(model, options): the library's, which runs the model.
+int quality(lua_State* L) { return call_library(L, 3, "tessera.plan_quality"); }
 
 int problem_of(lua_State* L) {
   solver_lua::push_problem(L, solver::open_again(summary_of(self(L)).problem));
@@ -193,6 +199,9 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                    "(options: tessera.options.plan.explain?): string|table",
                    "What binds it, what a little more hardware or a lower quality would buy, and "
                    "how sure the choice is; see plan:explain"},
+                  {"quality", guarded<quality>,
+                   "(model: tessera.LanguageModel|string, options: table): table",
+                   "Perplexity with the plan's bitwidths and without, on a text; see plan:quality"},
                   {"save", guarded<save>, "(path: string)",
                    "Writes it with its problem as JSON, for ts.load_plan"},
                   {"problem", guarded<problem_of>, "(): tessera.Problem", "The problem it solves"},

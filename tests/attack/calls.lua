@@ -65,6 +65,14 @@ M.functions = {
   ["ts.quantise"] = function() return { { tensor = values.tensor(16), bitwidth = 4, group_size = 8 } } end,
   ["ts.quantise_model"] = one { model = values.tiny, bitwidths = 4, out = "quantised", group_size = 8,
     overwrite = true, progress = false },
+  ["ts.language_model"] = function()
+    object "LanguageModel"
+    return { { path = "fake_model", bitwidths = { 16, 8, 4, 4, 3, 3 }, group_size = 8, threads = 1, progress = false } }
+  end,
+  ["ts.tokenizer"] = function()
+    object "LanguageModel"
+    return { { path = "fake_model" } }
+  end,
   ["ts.profile"] = one { device = "T4-16G", kernel_set = "modern" },
   ["ts.fit_profile"] = one { device = "T4-16G", samples = gemms, folds = 2 },
   ["ts.cross_validate"] = one { device = "T4-16G", samples = gemms, folds = 2 },
@@ -103,6 +111,20 @@ M.methods = {
   ["tessera.Plan:save"] = one "plan.json",
   ["tessera.Plan:problem"] = one(),
   ["tessera.Plan:with_note"] = one "a note",
+  ["tessera.Plan:quality"] = function() return { object "LanguageModel", { text = values.text, threads = 1 } } end,
+  ["tessera.LanguageModel:logits"] = one { 1, 2, 3 },
+  ["tessera.LanguageModel:generate"] = one("Hello", { max_tokens = 8, temperature = 0.8, top_k = 20, top_p = 0.9,
+    repetition_penalty = 1.1, seed = 3, on_token = function() end }),
+  ["tessera.LanguageModel:perplexity"] = one { text = values.text, context_tokens = 30, stride = 10, max_tokens = 100 },
+  ["tessera.LanguageModel:zero_shot"] = one { task = "piqa", file = "fake_model/piqa.jsonl", limit = 1 },
+  ["tessera.LanguageModel:calibrate"] = one { text = values.text, out = "calibrated.safetensors", samples = 2,
+    tokens = 16 },
+  ["tessera.LanguageModel:speed"] = one { prompt_tokens = 8, context_tokens = 4, output_tokens = 2, repeats = 2 },
+  ["tessera.LanguageModel:describe"] = one(),
+  ["tessera.LanguageModel:to_table"] = one(),
+  ["tessera.Tokenizer:encode"] = one("a text", { special = false }),
+  ["tessera.Tokenizer:decode"] = one({ 97, 256, 98 }, { skip_special = true }),
+  ["tessera.Tokenizer:token"] = one(97),
   ["tessera.Plot:svg"] = one(false),
   ["tessera.Plot:text"] = one(80),
   ["tessera.Plot:save"] = one "plot.svg",
@@ -193,6 +215,11 @@ M.verbs = {
     batch_size = 4, time_limit_s = 0.2, beside = false },
   ["tessera results"] = one { names = { "attack/one" }, results = "attack.db", out = "rows.txt" },
   ["tessera report"] = one { names = { "attack/one" }, results = "attack.db", out = "report.html" },
+  ["tessera quality"] = function()
+    object "LanguageModel"
+    return { { names = { "fake_model" }, text = "fake_model/text.txt", bitwidths = { 4 }, reference = true,
+      threads = 1 } }
+  end,
   ["tessera indicator"] = one { names = { values.tiny }, threads = 1, out = "omega.json" },
 }
 
@@ -201,13 +228,20 @@ M.left_out = {
   ["problem:add_constraint.term"] = "one term of add_constraint, which is called",
   ["tessera.report.write"] = "what tessera report calls",
   ["tessera run"] = "starts worker processes; the sandbox's scripts are run by it",
+  ["tessera generate"] = "writes what the model says to the stream that carries the verdicts",
+  ["tessera bench"] = "starts processes, and takes seconds",
   ["tessera examples"] = "copies files to wherever it is told",
   ["tessera man"] = "has no flags",
 }
 
 --- Options of methods by the names of their cards.
 M.options_of = {
-  ["plan:explain"] = "tessera.Plan:explain", ["problem:add_constraint"] = "tessera.Problem:add_constraint",
+  ["plan:explain"] = "tessera.Plan:explain", ["plan:quality"] = "tessera.Plan:quality",
+  ["lm:generate"] = "tessera.LanguageModel:generate", ["lm:perplexity"] = "tessera.LanguageModel:perplexity",
+  ["lm:zero_shot"] = "tessera.LanguageModel:zero_shot", ["lm:calibrate"] = "tessera.LanguageModel:calibrate",
+  ["lm:speed"] = "tessera.LanguageModel:speed", ["tokenizer:encode"] = "tessera.Tokenizer:encode",
+  ["tokenizer:decode"] = "tessera.Tokenizer:decode",
+  ["problem:add_constraint"] = "tessera.Problem:add_constraint",
   ["problem:balanced_partition"] = "tessera.Problem:balanced_partition",
   ["problem:device_facts"] = "tessera.Problem:device_facts", ["problem:write_model"] = "tessera.Problem:write_model",
   ["ResultStore:add"] = "tessera.ResultStore:add", ["ResultStore:merge"] = "tessera.ResultStore:merge",

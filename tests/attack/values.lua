@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local claims = require "tessera.experiment.claims"
+local core = require "tessera.core"
 local host = require "tessera.host"
 local store = require "tessera.store"
 local ts = require "tessera"
@@ -10,6 +11,7 @@ local verdict = require "verdict"
 local M = {}
 
 local datasets, examples = host.installation.datasets_dir, host.installation.experiments_dir
+M.text = ("The quick brown fox jumps over the lazy dog. "):rep(4)
 M.tiny = examples .. "/indicator/data/tiny_llama"
 M.statistics = M.tiny .. ".statistics.safetensors"
 M.instance = datasets .. "/../tests/fuzz/corpus/instance/c1.json"
@@ -56,6 +58,22 @@ local function filled_store()
   return file
 end
 
+-- Of the module without models that the battery names in TESSERA_MODELS_MODULE, whose tokens are bytes.
+local function language_model()
+  if core.file_kind "fake_model" == "none" then
+    host.make_folder "fake_model"
+    local config = core.from_json(core.read_file(M.tiny .. "/config.json"))
+    config.vocab_size = 260
+    core.write_file("fake_model/config.json", core.to_json(config))
+    core.write_file("fake_model/model.safetensors", core.read_file(M.tiny .. "/model.safetensors"))
+    core.write_file("fake_model/text.txt", M.text)
+    core.write_file("fake_model/piqa.jsonl", [[{"goal": "to open", "sol1": "pull", "sol2": "push", "label": 0}]])
+  end
+  return ts.language_model { path = "fake_model", bitwidths = 4, threads = 1, progress = false }
+end
+
+local function perplexity() return language_model():perplexity { text = M.text, context_tokens = 30 } end
+
 --- How an object of each documented kind is made.
 M.make = {
   ["tessera.Model"] = function() return ts.model "opt-125m" end,
@@ -76,6 +94,19 @@ M.make = {
   ["tessera.QuantisedModel"] = function()
     return ts.quantise_model { model = M.tiny, bitwidths = 4, out = "quantised", group_size = 8, overwrite = true,
       progress = false }
+  end,
+  ["tessera.LanguageModel"] = language_model,
+  ["tessera.Tokenizer"] = function() return language_model().tokenizer end,
+  ["tessera.Generation"] = function() return language_model():generate("a", { max_tokens = 4 }) end,
+  ["tessera.Speed"] = function()
+    return language_model():speed { prompt_tokens = 8, context_tokens = 4, output_tokens = 2, repeats = 2 }
+  end,
+  ["tessera.Perplexity"] = perplexity,
+  ["tessera.ZeroShot"] = function()
+    return language_model():zero_shot { task = "piqa", file = "fake_model/piqa.jsonl" }
+  end,
+  ["tessera.Calibration"] = function()
+    return language_model():calibrate { text = M.text, out = "calibrated.safetensors", samples = 2, tokens = 16 }
   end,
   ["tessera.Experiment"] = experiment,
   ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s" } end,

@@ -3,6 +3,7 @@
 #include "cost_lua.h"
 #include "host.h"
 #include "indicator_lua.h"
+#include "lm_lua.h"
 #include "quant_lua.h"
 #include "results_lua.h"
 #include "solver_lua.h"
@@ -19,6 +20,7 @@ void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Ch
   indicator_lua::register_indicator(L);
   weights_lua::register_weights(L);
   quant_lua::register_quant(L);
+  lm_lua::register_lm(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);
   workers_lua::register_workers(L, executable_path(), channel);

@@ -333,6 +333,7 @@ void set_facts(const Host& host) {
   lua_kit::set_boolean(L, "json", host.settings().json);
   lua_kit::set_boolean(L, "sandboxed", access_is_restricted());
   lua_kit::set_texts(L, "arguments", host.settings().arguments);
+  lua_kit::set_text(L, "program", executable_path());
   lua_newtable(L);
   for (const auto& [name, value] : version_fields()) lua_kit::set_text(L, name.c_str(), value);
   lua_setfield(L, -2, "version");

@@ -27,6 +27,9 @@ const OptionTable& run_options();
 // One table per verb, in verbs/.
 const OptionTable& plan_options();
 const OptionTable& indicator_options();
+const OptionTable& generate_verb_options();
+const OptionTable& quality_verb_options();
+const OptionTable& bench_verb_options();
 const OptionTable& results_options();
 const OptionTable& report_options();
 const OptionTable& examples_options();

@@ -11,6 +11,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
@@ -65,8 +66,25 @@ int save(lua_State* L) {
   return 0;
 }
 
+// What runs the model knows nothing of this module: it is called as a script would.
+int run_model(lua_State* L) {
+  lua_settop(L, 1);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.lm");
+  if (lua_kit::protected_call(L, 1, 1) != 0) lua_kit::throw_script_error(L);
+  lua_kit::push_field(L, -1, "layer_indicator", "tessera.lm");
+  const lua_kit::LuaFunction layer_indicator(L, -1, "tessera.lm.layer_indicator");
+  lua_settop(L, 1);
+  layer_indicator.call(1, 1);
+  return 1;
+}
+
 Indicator make(const lua_kit::Options& options) {
   const std::string kind = options.choice("kind");
+  for (const char* name : {"file", "samples", "tokens", "method", "activation_bitwidth", "out"}) {
+    if (!options.given(name)) continue;
+    refuse(options.path_of(name), "kind '{}' runs no text; kinds loss and divergence do", kind);
+  }
   if (indicator_lua::is_made_from_weights(kind)) return indicator_lua::make_from_weights(options);
   options.refuse_others({"kind", "model", "bitwidths", "variant", "seed"},
                         "kind '" + kind + "' looks at no weights");
@@ -85,6 +103,8 @@ int new_indicator(lua_State* L) {
     return 1;
   }
   const lua_kit::Options options(L, 1, indicator_lua::indicator_options(), "ts.indicator");
+  const std::string kind = options.choice("kind");
+  if (kind == "loss" || kind == "divergence") return run_model(L);
   lua_kit::push_object<Indicator>(L, std::make_shared<Indicator>(make(options)));
   return 1;
 }

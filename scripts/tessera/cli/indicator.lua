@@ -89,6 +89,8 @@ function M.main(given)
     if name ~= "names" and name ~= "out" then options[name] = value end
   end
   options.kind = given.kind or "variance"
+  local runs_model = options.kind == "loss" or options.kind == "divergence"
+  if runs_model then options.out = given.out end -- where what is done is kept, too
   local draw, clear = new_bar()
   if draw and options.kind ~= "constant" and options.kind ~= "random" then -- these two do not look at the weights
     options.progress = function(done, total) draw(done, total, ("layer %d/%d"):format(done, total)) end
@@ -96,7 +98,7 @@ function M.main(given)
   local ok, indicator = pcall(ts.indicator, options)
   clear()
   if not ok then error(indicator, 0) end
-  if given.out then indicator:save(given.out) end
+  if given.out and not runs_model then indicator:save(given.out) end
   if host.json then
     host.set_result(as_data(indicator))
   else

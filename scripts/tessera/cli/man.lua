@@ -28,6 +28,7 @@ local pages = {
   { "profiles", "How long a layer takes: fitted models, kernel sets, your own GPU", { own .. "profiles.md" } },
   { "data", "Models, devices, clusters and workloads, and files of your own", { own .. "data.md" } },
   { "weights", "Reading the weights of a model: formats, names, tensors", { own .. "weights.md" } },
+  { "language_models", "Running a model on disk: bitwidths, texts, speed, quality", { own .. "language_models.md" } },
   { "units", "Words, units and indices", { own .. "units.md" } },
   { "editor", "Completion and checks in an editor", { own .. "editor.md" } },
   { "reference", "Every function, object, option and flag", {} },
@@ -74,7 +75,7 @@ local function list()
   local rows = {}
   for _, page in ipairs(pages) do rows[#rows + 1] = { topic = page[1], doc = page[2] } end
   if host.json then return host.set_result(rows) end
-  for _, row in ipairs(rows) do print(("%-12s %s"):format(row.topic, row.doc)) end
+  for _, row in ipairs(rows) do print(("%-15s %s"):format(row.topic, row.doc)) end
   print "\n`tessera man TOPIC` shows a page; `tessera help NAME` explains a function, an object or a verb."
 end
 

@@ -11,7 +11,9 @@ const OptionTable& indicator_options() {
                   {}};
     // ts.indicator's own records, so that flags and options cannot disagree.
     for (const OptionSpec& option : indicator_lua::indicator_options().options) {
-      if (option.name == "model" || option.type == OptionType::callback) continue;
+      if (option.name == "model" || option.name == "out" || option.type == OptionType::callback) {
+        continue;
+      }
       t.options.push_back(option);
       if (option.name == "kind") t.options.back().default_text = "\"variance\"";
     }
@@ -19,7 +21,7 @@ const OptionTable& indicator_options() {
                          .type = OptionType::text,
                          .doc =
                              "Writes it as JSON to this file, which --indicator of `tessera plan` "
-                             "takes"});
+                             "takes; loss and divergence go on from what they left in OUT.part"});
     return t;
   }();
   return table;

@@ -1,0 +1,107 @@
+// Verbs that run models: `tessera generate`, `tessera quality`, `tessera bench`.
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "lm_lua.h"
+#include "quality_lua.h"
+#include "verbs.h"
+
+namespace tessera::app {
+namespace {
+
+// The library's own options, so that flags and what scripts give cannot disagree.
+void take(OptionTable& table, const OptionTable& from,
+          std::initializer_list<std::string_view> but = {}) {
+  for (const OptionSpec& option : from.options) {
+    const bool shown =
+        option.flag && option.type != OptionType::callback && option.type != OptionType::table;
+    if (!shown || std::find(but.begin(), but.end(), option.name) != but.end()) continue;
+    table.options.push_back(option);
+  }
+}
+
+// Of ts.language_model, with what a command line can say of layers.
+void take_model(OptionTable& table, std::initializer_list<std::string_view> but = {}) {
+  OptionTable model;
+  take(model, lm_lua::language_model_options(), but);
+  table.options.push_back({.name = "bitwidths",
+                           .type = OptionType::integer_list,
+                           .doc = "One of 3, 4, 8, 16 for all layers, or one for each: 16,8,4,...; "
+                                  "default: as they are stored",
+                           .unit = "bits",
+                           .min = 3,
+                           .max = 16});
+  table.options.push_back({.name = "plan",
+                           .type = OptionType::text,
+                           .doc = "In place of bitwidths: a saved plan, whose bitwidths it takes"});
+  for (const OptionSpec& option : model.options) {
+    if (option.name == "path" || (option.name == "seed" && table.find("seed") != nullptr)) continue;
+    table.options.push_back(option);
+  }
+}
+
+}  // namespace
+
+const OptionTable& generate_verb_options() {
+  static const OptionTable table = [] {
+    OptionTable t{"tessera generate",
+                  "Continues a text with a model on disk; PROMPT - reads it from stdin",
+                  "",
+                  {}};
+    take(t, lm_lua::generate_options());
+    take_model(t, {"rounding"});
+    return t;
+  }();
+  return table;
+}
+
+const OptionTable& quality_verb_options() {
+  static const OptionTable table = [] {
+    OptionTable t{"tessera quality",
+                  "Perplexity of a model on disk over a text, at any bitwidths, and its distance "
+                  "from the model as it is",
+                  "",
+                  {}};
+    t.options.push_back(
+        {.name = "text", .type = OptionType::text, .doc = "File with the text", .required = true});
+    take(t, lm_lua::perplexity_options(), {"file"});
+    t.options.push_back({.name = "reference",
+                         .type = OptionType::boolean,
+                         .doc = "Also runs the model as it is, for the divergence from it and the "
+                                "increase of its perplexity"});
+    take_model(t);
+    return t;
+  }();
+  return table;
+}
+
+const OptionTable& bench_verb_options() {
+  static const OptionTable table = [] {
+    OptionTable t{"tessera bench",
+                  "Rates of prefill and decode of a model on disk, time to load it, and memory",
+                  "",
+                  {}};
+    t.options.push_back({.name = "bitwidths",
+                         .type = OptionType::integer_list,
+                         .doc = "A row for each: 3, 4, 8, 16, or 0 as the weights are stored",
+                         .unit = "bits",
+                         .default_text = "{0}",
+                         .min = 0,
+                         .max = 16});
+    t.options.push_back({.name = "threads",
+                         .type = OptionType::integer_list,
+                         .doc = "A row for each; 0: as many as there are processors",
+                         .default_text = "{0}",
+                         .min = 0,
+                         .max = 1024});
+    take(t, lm_lua::speed_options());
+    OptionTable model;
+    take(model, lm_lua::language_model_options(), {"path", "threads", "seed", "rounding"});
+    for (const OptionSpec& option : model.options) t.options.push_back(option);
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace tessera::app

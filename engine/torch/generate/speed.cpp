@@ -1,0 +1,81 @@
+#include "tessera/lm/speed.h"
+
+#include <chrono>
+
+#include "tessera/core/error.h"
+#include "tessera/core/rng.h"
+#include "tessera/lm/generate.h"
+
+namespace tessera::lm {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+std::vector<std::int32_t> random_tokens(const LanguageModel& model, std::int64_t count,
+                                        std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) {
+    tokens.push_back(static_cast<std::int32_t>(rng.integer(0, model.shape().vocab_size - 1)));
+  }
+  return tokens;
+}
+
+class Stopwatch {
+ public:
+  double lap_s() {
+    const SteadyClock::time_point now = SteadyClock::now();
+    const double passed = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return passed;
+  }
+
+ private:
+  SteadyClock::time_point last_ = SteadyClock::now();
+};
+
+void check_fits(const LanguageModel& model, const SpeedRequest& request) {
+  const std::int64_t longest = model.shape().max_context_tokens;
+  const std::int64_t decoded = request.context_tokens + request.output_tokens;
+  if (request.prompt_tokens > longest || decoded > longest) {
+    refuse(ErrorCode::out_of_range, "prompt_tokens",
+           "{} tokens, or {} of context and {} of output, are more than the context of {}, {} "
+           "tokens",
+           request.prompt_tokens, request.context_tokens, request.output_tokens, model.shape().name,
+           longest);
+  }
+}
+
+}  // namespace
+
+Speed measure_speed(const LanguageModel& model, const SpeedRequest& request) {
+  check_fits(model, request);
+  const auto prompt = random_tokens(model, request.prompt_tokens, request.seed);
+  const auto text =
+      random_tokens(model, request.context_tokens + request.output_tokens, request.seed + 1);
+  const auto context = static_cast<std::size_t>(request.context_tokens);
+  std::vector<float> logits(static_cast<std::size_t>(model.shape().vocab_size));
+  Speed speed;
+  for (std::int64_t run = -1; run < request.repeats; ++run) {  // the first one warms caches
+    if (request.interrupted && request.interrupted()) break;
+    Sequence prefill(model, request.prompt_tokens);
+    Sequence decode(model, static_cast<std::int64_t>(text.size()));
+    Stopwatch watch;
+    prefill.add(prompt, logits);
+    const double prefill_s = watch.lap_s();
+    decode.add(std::span(text).first(context), logits);
+    watch.lap_s();
+    for (std::size_t i = context; i < text.size(); ++i) {
+      decode.add(std::span(text).subspan(i, 1), logits);
+    }
+    const double decode_s = watch.lap_s();
+    speed.kv_cache_bytes = decode.cache_bytes();
+    if (run < 0) continue;
+    speed.prefill_tok_s.push_back(static_cast<double>(request.prompt_tokens) / prefill_s);
+    speed.decode_tok_s.push_back(static_cast<double>(request.output_tokens) / decode_s);
+    if (request.progress) request.progress(run + 1, request.repeats);
+  }
+  return speed;
+}
+
+}  // namespace tessera::lm

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/core/record.h"
+#include "tessera/core/units.h"
+
+namespace tessera::lm {
+
+/// How the next token is chosen from logits. Applied in the order of Hugging Face's generate(), and
+/// with its meanings: repetition penalty, temperature, top_k, top_p.
+struct SamplingOptions {
+  double temperature = 1;         ///< 0: the most likely token, without a draw
+  std::int64_t top_k = 0;         ///< 0: all tokens
+  double top_p = 1;               ///< 1: all tokens
+  double repetition_penalty = 1;  ///< > 1: against tokens of the text so far (Keskar et al., 2019)
+  std::uint64_t seed = 0;
+};
+
+}  // namespace tessera::lm
+
+namespace tessera {
+
+template <>
+struct Fields<lm::SamplingOptions> {
+  using Options = lm::SamplingOptions;
+  static constexpr auto list = std::tuple{
+      field<&Options::temperature>(
+          {.name = "temperature",
+           .doc = "Logits are divided by it; 0: always the most likely token",
+           .min = 0,
+           .max = 1e6,
+           .as_option = AsOption::defaulted}),
+      field<&Options::top_k>({.name = "top_k",
+                              .doc = "Only so many of the most likely tokens, and those as likely "
+                                     "as the last of them; 0: all",
+                              .min = 0,
+                              .max = 1e9,
+                              .as_option = AsOption::defaulted}),
+      field<&Options::top_p>({.name = "top_p",
+                              .doc = "Only the most likely tokens that have this probability "
+                                     "together; at least one",
+                              .min = 0,
+                              .max = 1,
+                              .as_option = AsOption::defaulted}),
+      field<&Options::repetition_penalty>(
+          {.name = "repetition_penalty",
+           .doc = "Logits of tokens that are in the text are divided by it, negative ones "
+                  "multiplied; 1: none",
+           .min = 0.01,
+           .max = 100,
+           .as_option = AsOption::defaulted}),
+      field<&Options::seed>({.name = "seed",
+                             .doc = "Of the draws; the same seed gives the same text, on any "
+                                    "number of threads",
+                             .min = 0,
+                             .max = kMaxExactInteger,
+                             .as_option = AsOption::defaulted})};
+};
+
+}  // namespace tessera
+
+namespace tessera::lm {
+
+/// Chooses tokens. The draw of a step depends on seed and step alone, not on what was drawn before.
+class Sampler {
+ public:
+  Sampler(const SamplingOptions& options, std::int64_t vocab_size);
+
+  /// A token that is in the text: the repetition penalty counts it.
+  void see(std::int32_t token);
+
+  /// The token after `logits` [vocab_size], as the `step`-th of a text. Among equally likely tokens
+  /// the first is the most likely, for temperature 0 and for what top_p keeps.
+  /// @throws Error{invalid_argument} where a logit is NaN or +infinity, or all are -infinity
+  std::int32_t choose(std::span<const float> logits, std::int64_t step);
+
+  /// Probabilities [vocab_size] that `choose` draws by, 0 for what it leaves out; valid until the
+  /// next call. @throws as choose
+  std::span<const double> probabilities(std::span<const float> logits);
+
+ private:
+  void penalise(std::span<const float> logits);
+  void keep_top_k();
+  void normalise();
+  void keep_top_p();
+
+  SamplingOptions options_;
+  std::uint64_t key_;
+  std::vector<char> seen_;         ///< [vocab_size]
+  std::vector<double> weights_;    ///< [vocab_size] logits, then probabilities
+  std::vector<double> sorted_;     ///< scratch
+  std::vector<std::int32_t> ids_;  ///< scratch
+};
+
+}  // namespace tessera::lm

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "tessera/core/record.h"
+#include "tessera/lm/language_model.h"
+
+namespace tessera::lm {
+
+struct SpeedRequest {
+  std::int64_t prompt_tokens = 512;
+  std::int64_t context_tokens = 128;  ///< in the cache when decoding starts
+  std::int64_t output_tokens = 128;
+  std::int64_t repeats = 5;
+  std::uint64_t seed = 0;  ///< of the tokens, which are random
+  std::function<bool()> interrupted = {};
+  std::function<void(std::int64_t done, std::int64_t total)> progress = {};
+};
+
+/// Of each repeat; fewer where somebody interrupted.
+struct Speed {
+  std::vector<double> prefill_tok_s, decode_tok_s;
+  std::int64_t kv_cache_bytes = 0;  ///< of the cache that decoding used
+};
+
+}  // namespace tessera::lm
+
+namespace tessera {
+
+template <>
+struct Fields<lm::SpeedRequest> {
+  using Request = lm::SpeedRequest;
+  static constexpr auto list = std::tuple{
+      field<&Request::prompt_tokens>({.name = "prompt_tokens",
+                                      .doc = "Length of the prompt that is prefilled at once",
+                                      .unit = "tokens",
+                                      .min = 1,
+                                      .max = kTokensRange.high,
+                                      .as_option = AsOption::defaulted}),
+      field<&Request::context_tokens>({.name = "context_tokens",
+                                       .doc = "In the cache when decoding starts",
+                                       .unit = "tokens",
+                                       .min = 1,
+                                       .max = kTokensRange.high,
+                                       .as_option = AsOption::defaulted}),
+      field<&Request::output_tokens>({.name = "output_tokens",
+                                      .doc = "Steps of decoding that are timed together",
+                                      .unit = "tokens",
+                                      .min = 1,
+                                      .max = kTokensRange.high,
+                                      .as_option = AsOption::defaulted}),
+      field<&Request::repeats>({.name = "repeats",
+                                .doc = "How often, after a first time that does not count",
+                                .min = 1,
+                                .max = 1000,
+                                .as_option = AsOption::defaulted}),
+      field<&Request::seed>({.name = "seed",
+                             .doc = "Of the tokens, which are random",
+                             .min = 0,
+                             .max = kMaxExactInteger,
+                             .as_option = AsOption::defaulted})};
+};
+
+template <>
+struct Fields<lm::Speed> {
+  static constexpr auto list = std::tuple{
+      field<&lm::Speed::prefill_tok_s, NotInFiles>(
+          {.name = "prefill_tok_s", .doc = "Rate of each prefill", .unit = "tok/s"}),
+      field<&lm::Speed::decode_tok_s, NotInFiles>(
+          {.name = "decode_tok_s", .doc = "Rate of each decoding", .unit = "tok/s"}),
+      field<&lm::Speed::kv_cache_bytes, NotInFiles>(
+          {.name = "kv_cache_bytes", .doc = "Of the cache that decoding used", .unit = "bytes"})};
+};
+
+}  // namespace tessera
+
+namespace tessera::lm {
+
+/// How fast one sequence is: a prompt at once, then single tokens.
+/// @throws Error{out_of_range} where the model's context is shorter
+Speed measure_speed(const LanguageModel& model, const SpeedRequest& request);
+
+}  // namespace tessera::lm

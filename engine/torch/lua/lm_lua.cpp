@@ -1,0 +1,20 @@
+#include "lm_lua.h"
+
+#include "quality_lua.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+
+namespace tessera::lm_lua {
+
+void register_lm(lua_State* L) {
+  register_language_model(L);
+  register_tokenizer(L);
+  register_generation(L);
+  register_quality(L);
+  lua_kit::register_module(L, "tessera.lm",
+                           {{"language_model", lua_kit::guarded<new_language_model>},
+                            {"tokenizer", lua_kit::guarded<new_tokenizer>},
+                            {"layer_indicator", lua_kit::guarded<layer_indicator>}});
+}
+
+}  // namespace tessera::lm_lua

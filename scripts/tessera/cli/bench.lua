@@ -1,0 +1,134 @@
+-- `tessera bench`: rates of prefill and decode, time to load, and memory, by bitwidths and threads. Where there are
+-- several of these each has a process of its own: memory and the time to load are those of a fresh one.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local on_disk = require "tessera.cli.on_disk"
+local terminal = require "tessera.terminal"
+local ts = require "tessera"
+
+local M = {}
+
+local interrupted_status = 130
+
+--- { VmRSS = bytes, VmHWM = bytes } of this process: what it has in memory, and the most that it had.
+local function memory()
+  local found = {}
+  for name, kib in core.read_file("/proc/self/status"):gmatch "(Vm%u+):%s*(%d+) kB" do
+    found[name] = tonumber(kib) * 1024
+  end
+  return found
+end
+
+-- Of a token that is decoded: all weights but an embedding of its own, of which it reads one row, and the keys and
+-- values of the context, which grows meanwhile.
+local function bytes_per_token(model, speed)
+  local shape, bytes = model.model, model.weight_bytes
+  if not shape.tied_embeddings and model.bitwidths then
+    bytes = bytes - shape.vocab_size * shape.hidden_size * (model.dtype == "f32" and 4 or 2)
+  end
+  return bytes + speed.kv_cache_bytes
+end
+
+local function measure(path, bitwidth, threads, given)
+  local started = core.clock()
+  local options = on_disk.options({ dtype = given.dtype, kv_bitwidth = given.kv_bitwidth }, path)
+  options.threads, options.progress = threads, false
+  if bitwidth ~= 0 then
+    options = on_disk.options(given, path, { threads = true })
+    options.bitwidths, options.threads, options.progress = bitwidth, threads, false
+  end
+  local model = ts.language_model(options)
+  local first = model:generate({ 0 }, { max_tokens = 1, temperature = 0 })
+  local first_token_s = core.clock() - started
+  local resident = memory().VmRSS
+  local speed = on_disk.with_bar(function(draw)
+    local own = on_disk.of_table(given, "lm:speed")
+    own.progress = draw and function(done, total)
+      draw(done, total, ("%s bits, %d threads: %d/%d repeats"):format(bitwidth, model.threads, done, total))
+    end
+    return model:speed(own)
+  end)
+  local prefill, prefill_low, prefill_high = on_disk.spread(speed.prefill_tok_s)
+  local decode, decode_low, decode_high = on_disk.spread(speed.decode_tok_s)
+  return {
+    bitwidth = bitwidth, threads = model.threads, repeats = #speed.decode_tok_s,
+    prefill_tok_s = prefill, prefill_tok_s_low = prefill_low, prefill_tok_s_high = prefill_high,
+    decode_tok_s = decode, decode_tok_s_low = decode_low, decode_tok_s_high = decode_high,
+    decode_bytes_per_s = decode and decode * bytes_per_token(model, speed),
+    load_s = model.load_s, first_token_s = first_token_s, prompt_s = first.prompt_s,
+    weight_bytes = model.weight_bytes, kv_cache_bytes = speed.kv_cache_bytes, resident_bytes = resident,
+    peak_bytes = memory().VmHWM, partial = #speed.decode_tok_s < (given.repeats or 5),
+  }
+end
+
+-- The same in a process of its own, which gets the flags that this one got.
+local function measure_apart(path, bitwidth, threads, given)
+  local words = { host.program, "bench", path, "--json", "--bitwidths", tostring(bitwidth), "--threads",
+    tostring(threads) }
+  for _, option in ipairs(host.cards().options["tessera bench"].options) do
+    local value = given[option.name]
+    if value ~= nil and option.name ~= "bitwidths" and option.name ~= "threads" then
+      words[#words + 1] = ("--%s=%s"):format(option.name:gsub("_", "-"), tostring(value))
+    end
+  end
+  local status, out, err = host.run_program(words, "")
+  if status ~= 0 and status ~= interrupted_status then
+    core.raise("invalid_argument", (err:match "tessera: ([^\n]*)" or ("it ended with status %d"):format(status)), path)
+  end
+  return core.from_json(out)[1]
+end
+
+local function cell(row, name, digits)
+  if not row[name] then return "-" end
+  return ("%." .. digits .. "f (%." .. digits .. "f-%." .. digits .. "f)"):format(row[name], row[name .. "_low"],
+    row[name .. "_high"])
+end
+
+local function show(rows, given)
+  local lines = {}
+  for i, row in ipairs(rows) do
+    lines[i] = {
+      bits = row.bitwidth == 0 and "as stored" or tostring(row.bitwidth), threads = row.threads,
+      ["prefill tok/s"] = cell(row, "prefill_tok_s", 0), ["decode tok/s"] = cell(row, "decode_tok_s", 1),
+      ["GB/s"] = row.decode_bytes_per_s and ("%.2f"):format(row.decode_bytes_per_s / 1e9),
+      ["first token s"] = ("%.2f"):format(row.first_token_s),
+      ["weights MiB"] = ("%.0f"):format(row.weight_bytes / 2 ^ 20),
+      ["resident MiB"] = ("%.0f"):format(row.resident_bytes / 2 ^ 20),
+      ["peak MiB"] = ("%.0f"):format(row.peak_bytes / 2 ^ 20),
+    }
+  end
+  terminal.say(ts.table(lines, { columns = { "bits", "threads", "prefill tok/s", "decode tok/s", "GB/s",
+    "first token s", "weights MiB", "resident MiB", "peak MiB" } }))
+  print(("prefill of %d tokens, %d tokens decoded after %d; median and range of %d repeats; GB/s: of decoding, weights "
+    .. "and cache; first token: from the start of loading; resident: then, peak: of all"):format(
+    given.prompt_tokens or 512, given.output_tokens or 128, given.context_tokens or 128, given.repeats or 5))
+end
+
+--- @param given table the flags; names: the model
+function M.main(given)
+  local path = on_disk.path(given, "tessera bench", 1)
+  local all_bitwidths, all_threads = given.bitwidths or { 0 }, given.threads or { 0 }
+  local rows, alone = {}, #all_bitwidths * #all_threads == 1
+  local stopped = false
+  host.poll_interrupts(true)
+  for _, bitwidth in ipairs(all_bitwidths) do
+    for _, threads in ipairs(all_threads) do
+      stopped = stopped or host.interrupted()
+      if not stopped then
+        local ok, row = pcall(alone and measure or measure_apart, path, bitwidth, threads, given)
+        stopped = host.interrupted()
+        if not ok and not stopped then
+          host.poll_interrupts(false)
+          error(row, 0)
+        end
+        if ok then rows[#rows + 1] = row end
+      end
+    end
+  end
+  host.poll_interrupts(false)
+  if host.json then host.set_result(rows) else show(rows, given) end
+  return stopped and interrupted_status or 0
+end
+
+return M

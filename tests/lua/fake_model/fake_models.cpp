@@ -1,0 +1,40 @@
+// The shared module of models without models: the program loads it where TESSERA_MODELS_MODULE
+// names it, so that what scripts and verbs do with a model is tested where nothing can run one.
+
+#include <filesystem>
+
+#include "fake_language_model.h"
+#include "tessera/lm/module.h"
+#include "tessera/weights/weights.h"
+
+namespace tessera::lm {
+namespace {
+
+class FakeModule final : public Module {
+ public:
+  std::shared_ptr<const LanguageModel> load(const LoadRequest& request) const override {
+    auto model = std::make_shared<testing_support::FakeModel>(
+        weights::model_of(*weights::Weights::open(request.path)), request);
+    // A folder that says so has a tokenizer of another model.
+    if (std::filesystem::exists(request.path + "/foreign_tokenizer")) ++model->byte_tokens.size;
+    for (std::int64_t i = 0; i < model->shape().num_layers; ++i) {
+      if (request.progress) request.progress(i + 1, model->shape().num_layers);
+    }
+    return model;
+  }
+  std::shared_ptr<const Tokens> load_tokens(const std::string& path) const override {
+    if (!std::filesystem::exists(path)) {
+      throw Error(ErrorCode::not_found, "there is no " + path, path);
+    }
+    return std::make_shared<testing_support::ByteTokens>();
+  }
+};
+
+}  // namespace
+
+extern "C" const Module* tessera_models_module() {
+  static const FakeModule module;
+  return &module;
+}
+
+}  // namespace tessera::lm

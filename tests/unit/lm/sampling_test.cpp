@@ -1,0 +1,213 @@
+// Choosing tokens: every filter against its definition, and draws against the distribution.
+
+#include "tessera/lm/sampling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tessera/core/error.h"
+#include "tessera/core/rng.h"
+
+namespace tessera::lm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<double> probabilities(const std::vector<float>& logits, const SamplingOptions& options,
+                                  const std::vector<std::int32_t>& text = {}) {
+  Sampler sampler(options, static_cast<std::int64_t>(logits.size()));
+  for (const std::int32_t token : text) sampler.see(token);
+  const auto found = sampler.probabilities(logits);
+  return {found.begin(), found.end()};
+}
+
+std::vector<double> softmax(const std::vector<double>& logits) {
+  std::vector<double> result;
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit);
+  for (const double logit : logits) result.push_back(std::exp(logit) / sum);
+  return result;
+}
+
+std::vector<std::size_t> kept(const std::vector<double>& chances) {
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < chances.size(); ++i) {
+    if (chances[i] > 0) result.push_back(i);
+  }
+  return result;
+}
+
+TEST(Sampling, DividesByTheTemperature) {
+  const auto found = probabilities({1, 2, -3}, {.temperature = 0.5});
+  const auto expected = softmax({2, 4, -6});
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(found[i], expected[i], 1e-15);
+}
+
+TEST(Sampling, TakesTheFirstOfTheMostLikelyAtTemperatureZero) {
+  EXPECT_THAT(probabilities({1, 7, 7, 3}, {.temperature = 0}), ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(probabilities({-1e30f, -2e30f}, {.temperature = 0}), ElementsAre(1, 0));
+}
+
+TEST(Sampling, StandsSmallTemperaturesAndLargeLogits) {
+  EXPECT_THAT(probabilities({1, 2, 1.5f}, {.temperature = 1e-300}), ElementsAre(0, 1, 0));
+  EXPECT_THAT(probabilities({3e38f, -3e38f}, {.temperature = 1e-6}), ElementsAre(1, 0));
+}
+
+TEST(Sampling, PenalisesEachTokenOfTheTextOnce) {
+  // Hugging Face's RepetitionPenaltyLogitsProcessor: negative ones multiplied, others divided.
+  const auto found = probabilities({1, -1, 2, 0.5f}, {.repetition_penalty = 1.25}, {0, 1, 1, 1});
+  const auto expected = softmax({1 / 1.25, -1.25, 2, 0.5});
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(found[i], expected[i], 1e-15);
+}
+
+TEST(Sampling, PenalisesBeforeEverythingElse) {
+  EXPECT_THAT(probabilities({3, 2.9f, 1}, {.temperature = 0, .repetition_penalty = 2}, {0}),
+              ElementsAre(0, 1, 0));
+  EXPECT_THAT(kept(probabilities({3, 2, 1.9f}, {.top_k = 2, .repetition_penalty = 4}, {0})),
+              ElementsAre(1, 2));
+}
+
+TEST(Sampling, KeepsTheTopKAndTheirEquals) {
+  const std::vector<float> logits{1, 5, 3, 3, 2};
+  EXPECT_THAT(kept(probabilities(logits, {.top_k = 1})), ElementsAre(1));
+  EXPECT_THAT(kept(probabilities(logits, {.top_k = 2})), ElementsAre(1, 2, 3));
+  EXPECT_THAT(kept(probabilities(logits, {.top_k = 3})), ElementsAre(1, 2, 3));
+  for (const std::int64_t k : {0, 5, 6, 1'000'000'000}) {
+    EXPECT_EQ(kept(probabilities(logits, {.top_k = k})).size(), 5u) << k;
+  }
+}
+
+TEST(Sampling, KeepsTheTopPByTheSumBeforeEach) {
+  std::vector<float> logits;
+  for (const double p : {0.1, 0.4, 0.2, 0.3}) logits.push_back(static_cast<float>(std::log(p)));
+  EXPECT_THAT(kept(probabilities(logits, {.top_p = 0})), ElementsAre(1));
+  EXPECT_THAT(kept(probabilities(logits, {.top_p = 1e-12})), ElementsAre(1));
+  EXPECT_THAT(kept(probabilities(logits, {.top_p = 0.39})), ElementsAre(1));
+  EXPECT_THAT(kept(probabilities(logits, {.top_p = 0.41})), ElementsAre(1, 3));
+  EXPECT_THAT(kept(probabilities(logits, {.top_p = 0.69})), ElementsAre(1, 3));
+  EXPECT_THAT(kept(probabilities(logits, {.top_p = 0.71})), ElementsAre(1, 2, 3));
+  EXPECT_THAT(kept(probabilities(logits, {.top_p = 1})), ElementsAre(0, 1, 2, 3));
+  const auto found = probabilities(logits, {.top_p = 0.5});
+  EXPECT_NEAR(found[1], 4.0 / 7, 1e-7);
+  EXPECT_NEAR(found[3], 3.0 / 7, 1e-7);
+}
+
+TEST(Sampling, TakesEqualTokensInOrderForTopP) {
+  EXPECT_THAT(kept(probabilities({0, 0, 0, 0}, {.top_p = 0.3})), ElementsAre(0, 1));
+}
+
+TEST(Sampling, TakesTopPOfWhatTopKLeft) {
+  std::vector<float> logits;
+  for (const double p : {0.4, 0.3, 0.2, 0.1}) logits.push_back(static_cast<float>(std::log(p)));
+  // Of { 4/7, 3/7 } the first has less than 0.55 before it, the second has not.
+  EXPECT_THAT(kept(probabilities(logits, {.top_k = 2, .top_p = 0.55})), ElementsAre(0));
+}
+
+TEST(Sampling, LeavesOutWhatIsImpossible) {
+  const float never = -std::numeric_limits<float>::infinity();
+  EXPECT_THAT(kept(probabilities({never, 1, never, 2}, {.top_k = 3, .top_p = 0.999999})),
+              ElementsAre(1, 3));
+}
+
+TEST(Sampling, RefusesLogitsThatAreNoNumbers) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const auto message = [](const std::vector<float>& logits, double temperature) -> std::string {
+    try {
+      probabilities(logits, {.temperature = temperature});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  for (const double temperature : {0.0, 1.0}) {
+    EXPECT_THAT(message({1, std::nanf(""), 2}, temperature), HasSubstr("token 1 of 3 got NaN"));
+    EXPECT_THAT(message({1, 2, inf}, temperature), HasSubstr("token 2 of 3 got infinity"));
+    EXPECT_THAT(message({-inf, -inf}, temperature), HasSubstr("no token can follow"));
+  }
+}
+
+// Pearson's statistic of the draws of steps 0 ... against expected probabilities, and its degrees
+// of freedom.
+struct ChiSquare {
+  double statistic = 0;
+  int degrees = -1;
+};
+
+ChiSquare chi_square(const std::vector<float>& logits, const SamplingOptions& options,
+                     const std::vector<double>& expected, int draws) {
+  Sampler sampler(options, static_cast<std::int64_t>(logits.size()));
+  std::vector<double> counts(logits.size());
+  for (int step = 0; step < draws; ++step) {
+    counts[static_cast<std::size_t>(sampler.choose(logits, step))] += 1;
+  }
+  ChiSquare found;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (expected[i] == 0) {
+      EXPECT_EQ(counts[i], 0) << "token " << i << " was left out";
+      continue;
+    }
+    const double mean = draws * expected[i];
+    found.statistic += (counts[i] - mean) * (counts[i] - mean) / mean;
+    ++found.degrees;
+  }
+  return found;
+}
+
+// Wilson and Hilferty (1931): the cube root of chi-square over its degrees is about normal.
+double normal_score(const ChiSquare& found) {
+  const double n = found.degrees, spread = 2 / (9 * n);
+  return (std::cbrt(found.statistic / n) - (1 - spread)) / std::sqrt(spread);
+}
+
+TEST(Sampling, DrawsByTheDistribution) {
+  const std::vector<double> scores{0.5, 2, -1, 1.5, 0, 1, 2.5, -0.5};
+  const std::vector<float> logits(scores.begin(), scores.end());
+  std::vector<double> cool, top3(scores.size());
+  for (const double score : scores) cool.push_back(score / 0.7);
+  double sum = 0;
+  for (const std::size_t i : {6u, 1u, 3u}) sum += top3[i] = std::exp(scores[i]);
+  for (double& chance : top3) chance /= sum;
+  for (const std::uint64_t seed : {0, 1, 2, 12345}) {
+    SCOPED_TRACE(seed);
+    EXPECT_LT(normal_score(chi_square(logits, {.seed = seed}, softmax(scores), 20000)), 4);
+    EXPECT_LT(
+        normal_score(chi_square(logits, {.temperature = 0.7, .seed = seed}, softmax(cool), 20000)),
+        4);
+    EXPECT_LT(normal_score(chi_square(logits, {.top_k = 3, .seed = seed}, top3, 20000)), 4);
+  }
+}
+
+TEST(Sampling, NoticesAnotherDistribution) {
+  const std::vector<float> logits{0, 0, 0, 0};
+  EXPECT_GT(normal_score(chi_square(logits, {}, {0.27, 0.23, 0.25, 0.25}, 20000)), 4);
+}
+
+TEST(Sampling, DrawsOfOneStepDifferBetweenSeeds) {
+  const std::vector<float> logits(1000, 0);
+  std::vector<double> low(10), pairs(100);
+  for (std::uint64_t seed = 0; seed < 20000; ++seed) {
+    Sampler sampler({.seed = seed}, 1000);
+    const int first = sampler.choose(logits, 0) / 100, second = sampler.choose(logits, 1) / 100;
+    pairs[static_cast<std::size_t>(first * 10 + second)] += 1;
+  }
+  ChiSquare found;
+  for (const double count : pairs) found.statistic += (count - 200) * (count - 200) / 200;
+  found.degrees = 99;
+  EXPECT_LT(normal_score(found), 4);
+}
+
+TEST(Sampling, AStepDrawsTheSameWhateverWasDrawnBefore) {
+  const std::vector<float> logits(500, 0);
+  Sampler one({.seed = 9}, 500), other({.seed = 9}, 500);
+  for (int step = 0; step < 20; ++step) one.choose(logits, step);
+  EXPECT_EQ(one.choose(logits, 7), other.choose(logits, 7));
+}
+
+}  // namespace
+}  // namespace tessera::lm
