@@ -1,6 +1,5 @@
-#include "entry.h"
-
 #include "decoder.h"
+#include "tessera/lm/module.h"
 #include "tokens.h"
 
 namespace tessera::lm {

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <mutex>
 
-#include "entry.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/lm/module.h"
 
 namespace tessera::lm {
 namespace {

@@ -21,4 +21,8 @@ class Module {
 /// the file cannot be loaded, with the system's reason
 const Module& module();
 
+/// What the shared module exports, under this name.
+using ModuleEntry = const Module*();
+inline constexpr const char* kModuleEntry = "tessera_models_module";
+
 }  // namespace tessera::lm
