@@ -5,6 +5,8 @@ build_packages=(
   libluajit-5.1-dev coinor-libcbc-dev coinor-libclp-dev coinor-libosi-dev coinor-libcgl-dev coinor-libcoinutils-dev
   zlib1g-dev libbz2-dev libeigen3-dev libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libmd-dev libedit-dev
 )
+# What runs and trains models: LibTorch, and for tokenizers Unicode and SentencePiece.
+models_packages=(libtorch-dev libicu-dev libsentencepiece-dev)
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted
   librsvg2-bin                # rsvg-convert, which ts.plot and ts.picture make PNG files with

@@ -3,7 +3,7 @@
 #   bash scripts/test.sh [CTEST OPTIONS]
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-bash "$here/setup.sh" build test
-bash "$here/build.sh" release -DTESSERA_TESTS=ON -DTESSERA_WERROR=ON
+bash "$here/setup.sh" build models test
+bash "$here/build.sh" release -DTESSERA_TESTS=ON -DTESSERA_TORCH=ON -DTESSERA_WERROR=ON
 cd "$here/.."
 ctest --preset release --schedule-random --parallel 2 "$@"

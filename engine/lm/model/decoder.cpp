@@ -58,11 +58,6 @@ Decoder::~Decoder() = default;
 
 const ModelShape& Decoder::shape() const { return shared_->description.shape; }
 
-const Tokens& Decoder::tokens() const {
-  std::call_once(shared_->tokens_once, [&] { shared_->tokens = load_tokens_of(*shared_); });
-  return *shared_->tokens;
-}
-
 std::int64_t Decoder::weight_bytes() const {
   std::int64_t bytes = shared_->head->bytes();
   for (const Layer& layer : layers_) bytes += layer.matrices->bytes();

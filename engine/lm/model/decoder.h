@@ -1,7 +1,7 @@
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "backend.h"
@@ -38,8 +38,12 @@ class Decoder final : public LanguageModel, public std::enable_shared_from_this<
  public:
   /// What models that differ in the form of layers share.
   struct Shared;
+  /// Reads the tokenizer beside a model when somebody asks for it.
+  using TokensLoader = std::function<std::shared_ptr<const Tokens>(const std::string& path)>;
+  /// @throws Error naming what of the file or the request cannot be
   static std::shared_ptr<const Decoder> load(const LoadRequest& request,
-                                             std::shared_ptr<const Backend> backend);
+                                             std::shared_ptr<const Backend> backend,
+                                             TokensLoader load_tokens = {});
 
   Decoder(std::shared_ptr<const Shared> shared, LoadRequest request, std::vector<Layer> layers);
   ~Decoder() override;

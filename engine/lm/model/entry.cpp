@@ -5,10 +5,17 @@
 namespace tessera::lm {
 namespace {
 
+std::shared_ptr<const Backend> backend_of(const LoadRequest& request) {
+  if (request.device == "cpu") return make_cpu_backend(request.num_threads);
+  const auto make =
+      reinterpret_cast<TorchBackendEntry*>(module_entry(kTorchModule, kTorchBackendEntry));
+  return make(request.device == "torch" ? "cpu" : request.device, request.num_threads);
+}
+
 class ModelsModule final : public Module {
  public:
   std::shared_ptr<const LanguageModel> load(const LoadRequest& request) const override {
-    return Decoder::load(request, make_cpu_backend(request.num_threads));
+    return Decoder::load(request, backend_of(request), lm::load_tokens);
   }
   std::shared_ptr<const Tokens> load_tokens(const std::string& path) const override {
     return lm::load_tokens(path);

@@ -78,7 +78,8 @@ void check_layers(const LoadRequest& request, const ModelShape& shape) {
 }  // namespace
 
 std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
-                                             std::shared_ptr<const Backend> backend) {
+                                             std::shared_ptr<const Backend> backend,
+                                             TokensLoader load_tokens) {
   check_bitwidth(request.kv_bitwidth);
   auto shared = std::make_shared<Shared>();
   shared->weights = weights::Weights::open(request.path);
@@ -86,6 +87,7 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
   check_layers(request, shape);
   shared->description = describe(*shared->weights, shape);
   shared->backend = std::move(backend);
+  shared->load_tokens = std::move(load_tokens);
   shared->reader =
       std::make_unique<TensorReader>(shared->weights, shared->description, shared->backend);
   if (!request.statistics.empty()) shared->statistics = quant::Statistics::open(request.statistics);
@@ -122,6 +124,20 @@ std::shared_ptr<const LanguageModel> Decoder::with_layer(std::int64_t layer_inde
       shared_->reader->matrices(layer_index, form_of(request, layer_index),
                                 shared_->statistics ? &*shared_->statistics : nullptr);
   return std::make_shared<const Decoder>(shared_, std::move(request), std::move(layers));
+}
+
+const Tokens& Decoder::tokens() const {
+  std::call_once(shared_->tokens_once, [&] {
+    const std::string& path = shared_->weights->path();
+    if (!shared_->load_tokens) refuse(ErrorCode::not_found, quote(path, 300), "no tokenizer");
+    auto tokens = shared_->load_tokens(path);
+    if (tokens->vocab_size() > shape().vocab_size) {
+      refuse(quote(path, 300), "the tokenizer has {} tokens and {} {}; it belongs to another model",
+             tokens->vocab_size(), shape().name, shape().vocab_size);
+    }
+    shared_->tokens = std::move(tokens);
+  });
+  return *shared_->tokens;
 }
 
 DecoderCache::DecoderCache(const Description& description, std::int32_t kv_bitwidth,

@@ -23,12 +23,10 @@ struct Decoder::Shared {
   std::shared_ptr<const Linear> project_in, project_out, head;
   Memory head_bias, alibi_slopes;
 
+  Decoder::TokensLoader load_tokens;
   mutable std::once_flag tokens_once;
   mutable std::shared_ptr<const Tokens> tokens;
 };
-
-/// Its tokenizer, which must not have more tokens than the model.
-std::shared_ptr<const Tokens> load_tokens_of(const Decoder::Shared& shared);
 
 /// Which rows each expert gets, and with which weights.
 struct Routes {

@@ -1,8 +1,5 @@
 #include "tokens.h"
 
-#include "shared.h"
-#include "tessera/core/error.h"
-#include "tessera/core/text.h"
 #include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera::lm {
@@ -32,17 +29,6 @@ class TokenizerTokens final : public Tokens {
 
 std::shared_ptr<const Tokens> load_tokens(const std::string& path) {
   return std::make_shared<const TokenizerTokens>(tokenizer::Tokenizer::load(path));
-}
-
-std::shared_ptr<const Tokens> load_tokens_of(const Decoder::Shared& shared) {
-  auto tokens = load_tokens(shared.weights->path());
-  const ModelShape& shape = shared.description.shape;
-  if (tokens->vocab_size() > shape.vocab_size) {
-    refuse(quote(shared.weights->path(), 300),
-           "the tokenizer has {} tokens and {} {}; it belongs to another model",
-           tokens->vocab_size(), shape.name, shape.vocab_size);
-  }
-  return tokens;
 }
 
 }  // namespace tessera::lm

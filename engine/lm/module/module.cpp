@@ -3,10 +3,10 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -15,18 +15,28 @@
 namespace tessera::lm {
 namespace {
 
+// "TESSERA_MODELS_MODULE" of "tessera_models"
+std::string variable_of(std::string name) {
+  std::ranges::transform(name, name.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  return name + "_MODULE";
+}
+
 // Beside the program in a build and where it is installed.
-std::string module_path() {
-  if (const char* named = std::getenv("TESSERA_MODELS_MODULE")) return named;
+std::string path_of(const std::string& name) {
+  if (const char* named = std::getenv(variable_of(name).c_str())) return named;
   char program[PATH_MAX];
   const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program);
   if (length <= 0) throw Error(ErrorCode::io, "cannot find the program's own path in /proc");
   const std::filesystem::path path(std::string(program, static_cast<std::size_t>(length)));
-  return path.parent_path().parent_path() / "lib" / "tessera" / "tessera_models.so";
+  return path.parent_path().parent_path() / "lib" / "tessera" / (name + ".so");
 }
 
-const Module& load_module() {
-  const std::string path = module_path();
+}  // namespace
+
+void* module_entry(const std::string& name, const char* entry) {
+  const std::string path = path_of(name);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     throw Error(ErrorCode::unsupported,
@@ -34,23 +44,23 @@ const Module& load_module() {
                     "; bash scripts/quickstart.sh --models installs what it needs and builds it",
                 path);
   }
+  // What a module brings along stays its own: two of them link libraries that must not meet.
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    throw Error(ErrorCode::io, std::string("the module of models cannot be loaded: ") + ::dlerror(),
+    throw Error(ErrorCode::io, std::string("a module cannot be loaded: ") + ::dlerror(), path);
+  }
+  void* found = ::dlsym(handle, entry);
+  if (found == nullptr) {
+    throw Error(ErrorCode::io, quote(path, 300) + " is no module of this version of the program",
                 path);
   }
-  auto* entry = reinterpret_cast<ModuleEntry*>(::dlsym(handle, kModuleEntry));
-  if (entry == nullptr) {
-    throw Error(ErrorCode::io, quote(path, 300) + " is not the module of models of this program",
-                path);
-  }
-  return *entry();
+  return found;
 }
 
-}  // namespace
-
 const Module& module() {
-  static const Module& loaded = load_module();  // tried again where it threw
+  // Tried again where it threw.
+  static const Module& loaded =
+      *reinterpret_cast<ModuleEntry*>(module_entry("tessera_models", kModuleEntry))();
   return loaded;
 }
 

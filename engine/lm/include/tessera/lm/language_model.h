@@ -26,7 +26,10 @@ struct LoadRequest {
                                              ///< as they are stored, else dtype
   std::int32_t kv_bitwidth = 16;             ///< of new caches; 16: dtype, 8: int8 per head
   std::string statistics = {};               ///< calibration file for gptq and awq; "" for none
-  int num_threads = 0;                       ///< 0: all the machine has
+  /// "cpu": our kernels; "torch": LibTorch's operators on the CPU, slow and independent of them;
+  /// "cuda", "cuda:1": LibTorch on a GPU.
+  std::string device = "cpu";
+  int num_threads = 0;  ///< 0: all the machine has
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};  ///< layers loaded
 };
 

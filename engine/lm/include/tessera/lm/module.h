@@ -25,4 +25,19 @@ const Module& module();
 using ModuleEntry = const Module*();
 inline constexpr const char* kModuleEntry = "tessera_models_module";
 
+class Backend;
+
+/// What the module with LibTorch exports: the parts of a decoder by LibTorch, on a device. It is a
+/// module of its own, since LibTorch takes 0.3 to 0.5 s and 165 MiB to load and decoders on the CPU
+/// need nothing of it; and since the protocol buffers in SentencePiece and those that LibTorch
+/// links must not see each other.
+using TorchBackendEntry = std::shared_ptr<const Backend>(const std::string& device,
+                                                         int num_threads);
+inline constexpr const char* kTorchModule = "tessera_torch";
+inline constexpr const char* kTorchBackendEntry = "tessera_torch_backend";
+
+/// What a module exports as `entry`: of ../lib/tessera/NAME.so beside the program, or of the file
+/// that $NAME_MODULE names, in capitals. @throws as module()
+void* module_entry(const std::string& name, const char* entry);
+
 }  // namespace tessera::lm
