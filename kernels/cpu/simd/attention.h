@@ -74,8 +74,7 @@ class Attention {
   template <KvType Type>
   void work() {
     prepare();
-    const bool few = num_rows <= kFewRows;
-    const bool in_place = task.blocks.head_dim == dims && (Type == KvType::f32 || few);
+    const bool in_place = num_rows <= kFewRows && task.blocks.head_dim == dims;
     const std::int64_t last = task.position(task.rows.last - 1);
     KeyTile tiles[2];
     tiles[0].base = task.first_key(task.rows.first) / kTileKeys * kTileKeys;
@@ -88,9 +87,9 @@ class Attention {
       while (seen(rows.first, tile.base).last == 0) ++rows.first;
       while (seen(rows.last - 1, tile.base).first == kTileKeys) --rows.last;
       if (in_place) {
-        score<Type>(rows, tile, few ? tile.value : nullptr);
+        score<Type>(rows, tile, tile.value);
         soften(rows, tile);
-        add_values<Type>(rows, tile, few && next.base <= last ? next.key : nullptr);
+        add_values<Type>(rows, tile, next.base <= last ? next.key : nullptr);
       } else {
         widen_all<Type>(tile.keys, tile.key);
         score<KvType::f32>(rows, tile, nullptr);
@@ -195,8 +194,10 @@ class Attention {
     if (row + 1 == rows.last) return score_rows<1, Type>(row, tile, ahead);
   }
 
+  // Not inlined: the compiler then finds registers for everything in it.
   template <int NumRows, KvType Type>
-  void score_rows(std::int64_t row, const KeyTile& tile, const char* const* ahead) {
+  [[gnu::noinline]] void score_rows(std::int64_t row, const KeyTile& tile,
+                                    const char* const* ahead) {
     const float* q = queries + row * dims;
     std::int64_t key = tile.keys.first / kLanes * kLanes;
     for (; key < tile.keys.last; key += kLanes) {
@@ -349,8 +350,8 @@ class Attention {
   }
 
   template <int NumRows, int Vectors, KvType Type>
-  void add_to_tile(std::int64_t row, std::int64_t d, SeenKeys keys, const char* const* values,
-                   const char* const* ahead) {
+  [[gnu::noinline]] void add_to_tile(std::int64_t row, std::int64_t d, SeenKeys keys,
+                                     const char* const* values, const char* const* ahead) {
     Floats part[NumRows][Vectors];
     float* to = sums + row * dims + d;
 #pragma GCC unroll 8
