@@ -41,39 +41,49 @@ std::vector<float> attend(const KvCache& cache, const Batch& batch, const Attent
   return rows;
 }
 
-void expect_near(const std::vector<float>& got, const KvCache& cache, const Batch& batch,
-                 const AttentionForm& form) {
-  const std::int64_t dims = cache.blocks.head_dim, width = form.num_heads * dims;
+/// Of all rows and heads, as attend() gives them.
+std::vector<double> expected_rows(const KvCache& cache, const Batch& batch,
+                                  const AttentionForm& form) {
+  std::vector<double> rows;
   for (std::size_t s = 0; s < batch.pieces.size(); ++s) {
     for (std::int64_t i = 0; i < batch.pieces[s].last - batch.pieces[s].first; ++i) {
-      const std::int64_t t = batch.start[s] + i, position = batch.pieces[s].first + i;
       for (std::int64_t head = 0; head < form.num_heads; ++head) {
-        const float* query = &batch.queries[index(t * batch.stride + head * dims)];
-        const auto expected =
-            test::expected_head(cache, form, query, static_cast<std::int64_t>(s), position, head);
-        for (std::int64_t d = 0; d < dims; ++d) {
-          ASSERT_NEAR(got[index(t * width + head * dims + d)], expected[index(d)], 4e-6)
-              << "sequence " << s << " position " << position << " head " << head << " dim " << d;
-        }
+        const std::int64_t at = (batch.start[s] + i) * batch.stride + head * cache.blocks.head_dim;
+        const auto one =
+            test::expected_head(cache, form, &batch.queries[index(at)],
+                                static_cast<std::int64_t>(s), batch.pieces[s].first + i, head);
+        rows.insert(rows.end(), one.begin(), one.end());
       }
     }
   }
+  return rows;
+}
+
+/// With the versions for every instruction set.
+void expect_definition(const KvCache& cache, const Batch& batch, const AttentionForm& form) {
+  const std::vector<double> expected = expected_rows(cache, batch, form);
+  test::for_each_isa([&](const std::string&) {
+    const std::vector<float> got = attend(cache, batch, form);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], expected[i], 4e-6)
+          << "token " << i / index(form.num_heads * cache.blocks.head_dim) << " dimension "
+          << i % index(form.num_heads * cache.blocks.head_dim);
+    }
+  });
 }
 
 TEST(PagedAttention, IsNearTheDefinitionForEveryTypeAndHeadDim) {
-  test::for_each_isa([](const std::string&) {
-    for (const KvType type : kTypes) {
-      for (const std::int64_t head_dim : {1, 3, 8, 20, 64, 80, 96, 128, 130, 256}) {
-        SCOPED_TRACE("type " + std::to_string(static_cast<int>(type)) + ", head_dim " +
-                     std::to_string(head_dim));
-        const KvCache cache({type, 16, 2, head_dim}, {70, 5}, 10);
-        const Batch batch(cache, {{60, 70}, {0, 5}}, 6, 20);
-        const AttentionForm form = form_of(6, head_dim);
-        expect_near(attend(cache, batch, form), cache, batch, form);
-        if (::testing::Test::HasFatalFailure()) return;
-      }
+  for (const KvType type : kTypes) {
+    for (const std::int64_t head_dim : {1, 3, 8, 20, 64, 80, 96, 128, 130, 256}) {
+      SCOPED_TRACE("type " + std::to_string(static_cast<int>(type)) + ", head_dim " +
+                   std::to_string(head_dim));
+      const KvCache cache({type, 16, 2, head_dim}, {70, 5}, 10);
+      const Batch batch(cache, {{66, 70}, {0, 5}}, 6, 20);
+      expect_definition(cache, batch, form_of(6, head_dim));
+      if (::testing::Test::HasFatalFailure()) return;
     }
-  });
+  }
 }
 
 struct Case {
@@ -87,26 +97,23 @@ TEST(PagedAttention, IsNearTheDefinitionForEveryForm) {
                         {4, 1, 16, 10, 0, false},  {6, 2, 64, 64, 2, false},
                         {6, 2, 32, 65, 0, true},   {9, 3, 48, 1, 0, false},
                         {100, 1, 16, 33, 1, true}, {8, 8, 256, 0, 30, false}};
-  test::for_each_isa([&](const std::string&) {
-    for (const Case& c : cases) {
-      SCOPED_TRACE(std::to_string(&c - cases));
-      // Decode, a chunk in the middle, a whole prompt, nothing, the first token alone.
-      const KvCache cache({KvType::f32, c.block_size, c.num_kv_heads, 16}, {140, 200, 67, 9, 1},
-                          30);
-      const Batch batch(cache, {{139, 140}, {120, 190}, {0, 67}, {9, 9}, {0, 1}}, c.num_heads, 40);
-      std::vector<float> slopes;
-      for (std::int64_t h = 0; h < c.num_heads; ++h) {
-        slopes.push_back(static_cast<float>(std::pow(2.0, -static_cast<double>(h % 8) - 1)));
-      }
-      AttentionForm form = form_of(c.num_heads, 16);
-      form.window = c.window;
-      form.softcap = c.softcap;
-      form.alibi_slopes = c.alibi ? slopes.data() : nullptr;
-      form.scale *= 2;
-      expect_near(attend(cache, batch, form), cache, batch, form);
-      if (::testing::Test::HasFatalFailure()) return;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::to_string(&c - cases));
+    // Decode, a chunk in the middle, a whole prompt, nothing, the first token alone.
+    const KvCache cache({KvType::f32, c.block_size, c.num_kv_heads, 12}, {140, 150, 67, 9, 1}, 30);
+    const Batch batch(cache, {{139, 140}, {120, 150}, {0, 67}, {9, 9}, {0, 1}}, c.num_heads, 40);
+    std::vector<float> slopes;
+    for (std::int64_t h = 0; h < c.num_heads; ++h) {
+      slopes.push_back(static_cast<float>(std::pow(2.0, -static_cast<double>(h % 8) - 1)));
     }
-  });
+    AttentionForm form = form_of(c.num_heads, 12);
+    form.window = c.window;
+    form.softcap = c.softcap;
+    form.alibi_slopes = c.alibi ? slopes.data() : nullptr;
+    form.scale *= 2;
+    expect_definition(cache, batch, form);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
 }
 
 /// The rows of a prompt in calls of `chunk` tokens.
@@ -125,12 +132,13 @@ TEST(PagedAttention, GivesTheSameBitsInAnyChunksBatchesAndThreads) {
   test::for_each_isa([](const std::string& isa) {
     for (const KvType type : kTypes) {
       for (const std::int64_t window : {0, 50}) {
-        const std::int64_t tokens = isa == "scalar" ? 150 : 300, head_dim = window > 0 ? 64 : 40;
+        const std::int64_t tokens = isa == "scalar" ? 90 : 300, head_dim = window > 0 ? 64 : 40;
         const KvCache cache({type, 16, 2, head_dim}, {tokens, 90}, 50);
         AttentionForm form = form_of(6, head_dim);
         form.window = window;
         const std::vector<float> whole = in_chunks(cache, tokens, tokens, form);
         for (const std::int64_t chunk : {1, 7, 64, 128}) {
+          if (isa == "scalar" && chunk != 64) continue;  // slow, and each row for itself
           ASSERT_TRUE(in_chunks(cache, tokens, chunk, form) == whole) << chunk;
         }
         const Batch both(cache, {{0, tokens}, {80, 90}}, 6, 60);
@@ -201,16 +209,15 @@ TEST(PagedAttention, KeepsNanAndInfInTheRowsThatSeeThem) {
 }
 
 TEST(PagedAttention, SurvivesLargeScores) {
-  test::for_each_isa([](const std::string&) {
-    const KvCache cache({KvType::f32, 16, 1, 64}, {200}, 90);
-    const Batch batch(cache, {{0, 200}}, 2, 91);
-    AttentionForm form = form_of(2, 64);
-    form.scale = 1000;  // one key has all the weight
-    const std::vector<float> got = attend(cache, batch, form);
-    for (const float value : got) ASSERT_TRUE(std::isfinite(value));
-    form.scale = 0;  // all have the same
-    expect_near(attend(cache, batch, form), cache, batch, form);
+  const KvCache cache({KvType::f32, 16, 1, 64}, {100}, 90);
+  const Batch batch(cache, {{0, 100}}, 2, 91);
+  AttentionForm form = form_of(2, 64);
+  form.scale = 1000;  // one key has all the weight
+  test::for_each_isa([&](const std::string&) {
+    for (const float value : attend(cache, batch, form)) ASSERT_TRUE(std::isfinite(value));
   });
+  form.scale = 0;  // all have the same
+  expect_definition(cache, batch, form);
 }
 
 float rounded(float value, KvType type) {

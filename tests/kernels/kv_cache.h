@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <utility>
+
 #include "support.h"
 #include "tessera/kernels/attention.h"
 
@@ -58,6 +61,14 @@ class KvCache {
               Status::ok);
   }
 
+  /// Queries of a sequence's tokens, [token][stride]: a token has the same in every batch.
+  const std::vector<float>& queries_of(std::size_t s, std::int64_t stride,
+                                       std::uint64_t stream) const {
+    std::vector<float>& rows = queries_[{stride, stream}];
+    if (rows.empty()) rows = normal_values(tokens[s] * stride, stream);
+    return rows;
+  }
+
   /// What the cache holds for a token: of its key, or of its value.
   double number(bool key, std::int64_t s, std::int64_t position, std::int64_t head,
                 std::int64_t i) const {
@@ -92,6 +103,9 @@ class KvCache {
   std::vector<std::int32_t> table;
   KvBlocks blocks{};
   std::int64_t max_blocks = 0;
+
+ private:
+  mutable std::map<std::pair<std::int64_t, std::uint64_t>, std::vector<float>> queries_;
 };
 
 /// Some tokens of each sequence of a cache: [first, last) of sequence s are its queries.
@@ -106,8 +120,7 @@ class Batch {
       : pieces(of), stride(num_heads * cache.blocks.head_dim + 3) {
     start.push_back(0);
     for (std::size_t s = 0; s < pieces.size(); ++s) {
-      // A token has the same query in every batch.
-      const auto all = normal_values(cache.tokens[s] * stride, stream + s);
+      const std::vector<float>& all = cache.queries_of(s, stride, stream + s);
       queries.insert(queries.end(), all.begin() + pieces[s].first * stride,
                      all.begin() + pieces[s].last * stride);
       start.push_back(start.back() + static_cast<std::int32_t>(pieces[s].last - pieces[s].first));

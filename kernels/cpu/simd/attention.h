@@ -5,7 +5,7 @@
 #include "shuffle.h"
 
 // Attention in tiles of keys with a running maximum (Dao et al., 2022, algorithm 1), for vectors of
-// Isa::kLanes floats. A tile's keys, and then its values, become f32 once for all rows of the task.
+// Isa::kLanes floats.
 //
 // Every row has the same arithmetic whatever rows are beside it. A score is `kLanes` sums over
 // every kLanes-th dimension, added up in one order (shuffle.h); an output is one sum over the keys
@@ -24,20 +24,39 @@ struct SeenKeys {
   }
 };
 
+/// 64 positions of a sequence, as far as any row of the task sees them.
+struct KeyTile {
+  std::int64_t base;              ///< position of the first
+  SeenKeys keys;                  ///< those that some row sees
+  std::int64_t token[kTileKeys];  ///< AttentionTask::token() of those
+  const char* key[kTileKeys];     ///< of all; where none is seen that of another, to be read only
+  const char* value[kTileKeys];
+};
+
 template <class Isa>
 class Attention {
  public:
   static void run(const AttentionTask& task) {
     alignas(64) float queries[kTaskRows * kMaxHeadDim], sums[kTaskRows * kMaxHeadDim];
-    alignas(64) float tile[kTileKeys * kMaxHeadDim], scores[kTaskRows * kTileKeys];
+    alignas(64) float numbers[kTileKeys * kMaxHeadDim], scores[kTaskRows * kTileKeys];
     alignas(64) float weights[kTaskRows * kLanes];
     float largest[kTaskRows];
-    Attention a(task, queries, sums, tile, scores, weights, largest);
-    a.work();
+    Attention a(task, queries, sums, numbers, scores, weights, largest);
+    switch (task.blocks.type) {
+      case KvType::f32:
+        return a.template work<KvType::f32>();
+      case KvType::f16:
+        return a.template work<KvType::f16>();
+      case KvType::bf16:
+        return a.template work<KvType::bf16>();
+      case KvType::int8:
+        return a.template work<KvType::int8>();
+    }
   }
 
  private:
   static constexpr int kLanes = Isa::kLanes;
+  static constexpr std::int64_t kFewRows = 4;  // for which numbers become f32 in registers
   using Floats = typename Isa::Floats;
   using M = Math<Isa>;
 
@@ -47,30 +66,36 @@ class Attention {
         dims((t.blocks.head_dim + kLanes - 1) / kLanes * kLanes),
         queries(q),
         sums(o),
-        tile(kv),
+        numbers(kv),
         scores(s),
         weights(w),
         largest(m) {}
 
+  template <KvType Type>
   void work() {
     prepare();
+    const bool in_place = num_rows <= kFewRows && task.blocks.head_dim == dims;
     const std::int64_t last = task.position(task.rows.last - 1);
-    std::int64_t base = task.first_key(task.rows.first) / kTileKeys * kTileKeys;
-    for (; base <= last; base += kTileKeys) {
-      const SeenKeys any = {seen(0, base).first, seen(num_rows - 1, base).last};
+    KeyTile tiles[2];
+    tiles[0].base = task.first_key(task.rows.first) / kTileKeys * kTileKeys;
+    find<Type>(tiles[0]);
+    for (int i = 0; tiles[i].base <= last; i = 1 - i) {
+      KeyTile &tile = tiles[i], &next = tiles[1 - i];
+      next.base = tile.base + kTileKeys;
+      if (next.base <= last) find<Type>(next);
       Rows rows = {0, num_rows};  // those that see a key
-      while (seen(rows.first, base).last == 0) ++rows.first;
-      while (seen(rows.last - 1, base).first == kTileKeys) --rows.last;
-      load(task.blocks.keys, base, any);
-      score(rows, any);
-      soften(rows, base, any);
-      load(task.blocks.values, base, any);
-      for (std::int64_t row = rows.first; row < rows.last;) {
-        const SeenKeys keys = seen(row, base);
-        std::int64_t end = row + 1;
-        while (end < rows.last && seen(end, base) == keys) ++end;
-        add_values({row, end}, keys);
-        row = end;
+      while (seen(rows.first, tile.base).last == 0) ++rows.first;
+      while (seen(rows.last - 1, tile.base).first == kTileKeys) --rows.last;
+      if (in_place) {
+        score<Type>(rows, tile, tile.value);
+        soften(rows, tile);
+        add_values<Type>(rows, tile, next.base <= last ? next.key : nullptr);
+      } else {
+        widen_all<Type>(tile.keys, tile.key);
+        score<KvType::f32>(rows, tile, nullptr);
+        soften(rows, tile);
+        widen_all<Type>(tile.keys, tile.value);
+        add_values<KvType::f32>(rows, tile, nullptr);
       }
     }
     finish();
@@ -98,126 +123,125 @@ class Attention {
     }
   }
 
-  /// tile[key][dims] for the keys of a tile that any row sees, and zeros up to whole vectors.
-  void load(const void* all, std::int64_t base, SeenKeys keys) {
-    switch (task.blocks.type) {
-      case KvType::f32:
-        return load_as<KvType::f32>(all, base, keys);
-      case KvType::f16:
-        return load_as<KvType::f16>(all, base, keys);
-      case KvType::bf16:
-        return load_as<KvType::bf16>(all, base, keys);
-      case KvType::int8:
-        return load_as<KvType::int8>(all, base, keys);
+  /// Fills in what follows from a tile's base.
+  template <KvType Type>
+  void find(KeyTile& tile) const {
+    tile.keys = {seen(0, tile.base).first, seen(num_rows - 1, tile.base).last};
+    const std::int64_t block_size = task.blocks.block_size;
+    for (std::int64_t key = tile.keys.first; key < tile.keys.last;) {
+      const std::int64_t token = task.token(tile.base + key), start = key;
+      const std::int64_t left = key + block_size - token % block_size;
+      for (; key < tile.keys.last && key < left; ++key) tile.token[key] = token + key - start;
+    }
+    const std::int64_t bytes = task.blocks.head_dim * size_of(Type);
+    for (std::int64_t key = 0; key < kTileKeys; ++key) {
+      const bool is_seen = key >= tile.keys.first && key < tile.keys.last;
+      const std::int64_t at = tile.token[is_seen ? key : tile.keys.first] * bytes;
+      tile.key[key] = static_cast<const char*>(task.blocks.keys) + at;
+      tile.value[key] = static_cast<const char*>(task.blocks.values) + at;
     }
   }
 
+  /// The keys or values of a tile as f32, with zeros up to whole vectors; `at` then says where.
   template <KvType Type>
-  void load_as(const void* all, std::int64_t base, SeenKeys keys) {
-    const std::int64_t head_dim = task.blocks.head_dim, block_size = task.blocks.block_size;
-    for (std::int64_t key = keys.first; key < keys.last;) {
-      const std::int64_t left = block_size - (base + key) % block_size;
-      const std::int64_t count = left < keys.last - key ? left : keys.last - key;
-      const char* from =
-          static_cast<const char*>(all) + task.token(base + key) * head_dim * size_of(Type);
-      float* to = tile + key * dims;
-      if (head_dim == dims) {
-        widen<Type>(from, count * dims, to);
-      } else {
-        for (std::int64_t i = 0; i < count; ++i) {
-          widen<Type>(from + i * head_dim * size_of(Type), head_dim, to + i * dims);
-        }
+  void widen_all(SeenKeys keys, const char** at) {
+    for (std::int64_t key = keys.first; key < keys.last; ++key) {
+      float* to = numbers + key * dims;
+      std::int64_t i = 0;
+      for (; i + kLanes <= task.blocks.head_dim; i += kLanes) {
+        write(to + i, widen<Type>(at[key], i));
       }
-      key += count;
+      if (i < dims) {
+        alignas(64) char rest[kLanes * 4] = {};
+        const auto count = static_cast<std::size_t>(task.blocks.head_dim - i);
+        __builtin_memcpy(rest, at[key] + i * size_of(Type), count * size_of(Type));
+        write(to + i, widen<Type>(rest, 0));
+      }
     }
-    for (std::int64_t i = keys.first / 16 * 16 * dims; i < keys.first * dims; ++i) tile[i] = 0;
-    const std::int64_t end = (keys.last + 15) / 16 * 16 * dims;
-    for (std::int64_t i = keys.last * dims; i < end; ++i) tile[i] = 0;
+    for (std::int64_t key = 0; key < kTileKeys; ++key) {
+      const bool is_seen = key >= keys.first && key < keys.last;
+      at[key] = reinterpret_cast<const char*>(numbers + (is_seen ? key : keys.first) * dims);
+    }
   }
 
-  /// Numbers to f32, with zeros up to a whole vector.
+  /// A vector from element i of a row.
   template <KvType Type>
-  TESSERA_KERNELS_INLINE static void widen(const char* from, std::int64_t count, float* to) {
-    std::int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      write(to + i, widen<Type>(from + i * size_of(Type)));
-    }
-    if (i == count) return;
-    alignas(64) char rest[kLanes * 4] = {};
-    __builtin_memcpy(rest, from + i * size_of(Type),
-                     static_cast<std::size_t>((count - i) * size_of(Type)));
-    write(to + i, widen<Type>(rest));
-  }
-
-  template <KvType Type>
-  TESSERA_KERNELS_INLINE static Floats widen(const char* from) {
+  TESSERA_KERNELS_INLINE static Floats widen(const char* row, std::int64_t i) {
+    const char* from = row + i * size_of(Type);
     if constexpr (Type == KvType::f32) return read<Floats>(from);
     if constexpr (Type == KvType::f16) return Isa::from_f16(from);
     if constexpr (Type == KvType::bf16) return Isa::from_bf16(from);
     if constexpr (Type == KvType::int8) return Isa::from_int8(from);
   }
 
-  /// scores[row][key], without the scales of int8 keys.
-  void score(Rows rows, SeenKeys keys) {
-    constexpr int kMost = kLanes / 4;  // rows whose sums with 4 keys stay in registers
-    std::int64_t row = rows.first;
-    for (; row + kMost <= rows.last; row += kMost) score_rows<kMost>(row, keys);
-    if constexpr (kMost > 2) {
-      for (; row + 2 <= rows.last; row += 2) score_rows<2>(row, keys);
-    }
-    for (; row < rows.last; ++row) score_rows<1>(row, keys);
+  /// A row that is needed soon: blocks lie anywhere, so that no CPU can know.
+  template <KvType Type>
+  TESSERA_KERNELS_INLINE void fetch(const char* row) const {
+    const std::int64_t bytes = dims * size_of(Type);
+    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
   }
 
-  template <int NumRows>
-  void score_rows(std::int64_t row, SeenKeys keys) {
-    constexpr int kKeys = kLanes / NumRows;
-    for (std::int64_t key = keys.first / kKeys * kKeys; key < keys.last; key += kKeys) {
-      const float* q = queries + row * dims;
-      const float* k = tile + key * dims;
-      Floats part[kLanes] = {};
-      for (std::int64_t d = 0; d < dims; d += kLanes) {
-        Floats query[NumRows];
+  /// scores[row][key], without the scales of int8 keys. Fetches rows of `ahead` on the way.
+  template <KvType Type>
+  void score(Rows rows, const KeyTile& tile, const char* const* ahead) {
+    constexpr int kMost = kLanes == 16 ? 4 : 2;  // rows whose sums with 4 keys stay in registers
+    std::int64_t row = rows.first;
+    for (; row + kMost <= rows.last; row += kMost, ahead = nullptr) {
+      score_rows<kMost, Type>(row, tile, ahead);
+    }
+    if (row + 3 == rows.last) return score_rows < 3 < kMost ? 3 : 1, Type > (row, tile, ahead);
+    if (row + 2 == rows.last) return score_rows < 2 < kMost ? 2 : 1, Type > (row, tile, ahead);
+    if (row + 1 == rows.last) return score_rows<1, Type>(row, tile, ahead);
+  }
+
+  // Not inlined: the compiler then finds registers for everything in it.
+  template <int NumRows, KvType Type>
+  [[gnu::noinline]] void score_rows(std::int64_t row, const KeyTile& tile,
+                                    const char* const* ahead) {
+    const float* q = queries + row * dims;
+    std::int64_t key = tile.keys.first / kLanes * kLanes;
+    for (; key < tile.keys.last; key += kLanes) {
+      Floats fours[NumRows][kLanes / 4];
 #pragma GCC unroll 4
-        for (int r = 0; r < NumRows; ++r) query[r] = read<Floats>(q + r * dims + d);
-#pragma GCC unroll 16
-        for (int i = 0; i < kKeys; ++i) {
-          const Floats numbers = read<Floats>(k + i * dims + d);
+      for (int four = 0; four < kLanes / 4; ++four) {
+        const char* const* at = tile.key + key + 4 * four;
+        Floats part[NumRows][4] = {};
+        for (std::int64_t d = 0; d < dims; d += kLanes) {
+          Floats k[4];
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) k[i] = widen<Type>(at[i], d);
 #pragma GCC unroll 4
           for (int r = 0; r < NumRows; ++r) {
-            Floats& to = part[place<kKeys>(r, i)];
-            to = Isa::fma(query[r], numbers, to);
+            const Floats query = read<Floats>(q + r * dims + d);
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) part[r][i] = Isa::fma(query, k[i], part[r][i]);
           }
         }
+#pragma GCC unroll 4
+        for (int r = 0; r < NumRows; ++r) fours[r][four] = sums_of_fours<kLanes>(part[r]);
+        if (ahead != nullptr) {
+          for (int i = 0; i < 4; ++i) fetch<Type>(ahead[key + 4 * four + i]);
+        }
       }
-      const Floats result = sums_of_lanes<kLanes>(part);
 #pragma GCC unroll 4
       for (int r = 0; r < NumRows; ++r) {
-        __builtin_memcpy(scores + (row + r) * kTileKeys + key,
-                         reinterpret_cast<const char*>(&result) + r * kKeys * 4, kKeys * 4);
+        write(scores + (row + r) * kTileKeys + key, sums_of_all<kLanes>(fours[r]));
       }
     }
-  }
-
-  /// Where sums_of_lanes() wants the sums of a row and key so that its lane is row * kKeys + key.
-  template <int Keys>
-  TESSERA_KERNELS_INLINE static constexpr int place(int row, int key) {
-    const int lane = row * Keys + key;
-    return lane % 4 * (kLanes / 4) + lane / 4;
   }
 
   /// Scores become weights of the values: e^(score - largest so far); the sums so far are reduced
   /// to the new largest.
-  void soften(Rows rows, std::int64_t base, SeenKeys keys) {
+  void soften(Rows rows, const KeyTile& tile) {
     alignas(64) float key_scale[kTileKeys] = {}, value_scale[kTileKeys] = {};
     if (task.blocks.type == KvType::int8) {
-      for (std::int64_t key = keys.first; key < keys.last; ++key) {
-        const std::int64_t token = task.token(base + key);
-        key_scale[key] = task.blocks.key_scale[token];
-        value_scale[key] = task.blocks.value_scale[token];
+      for (std::int64_t key = tile.keys.first; key < tile.keys.last; ++key) {
+        key_scale[key] = task.blocks.key_scale[tile.token[key]];
+        value_scale[key] = task.blocks.value_scale[tile.token[key]];
       }
     }
     for (std::int64_t row = rows.first; row < rows.last; ++row) {
-      soften_row(row, base, key_scale, value_scale);
+      soften_row(row, tile.base, key_scale, value_scale);
     }
   }
 
@@ -290,37 +314,44 @@ class Attention {
     }
   }
 
-  /// Adds weights times values to the sums of rows that see the same keys.
-  void add_values(Rows rows, SeenKeys keys) {
-    std::int64_t row = rows.first;
-    for (; row + 4 <= rows.last; row += 4) add_to_rows<4>(row, keys);
-    switch (rows.last - row) {
-      case 3:
-        return add_to_rows<3>(row, keys);
-      case 2:
-        return add_to_rows<2>(row, keys);
-      case 1:
-        return add_to_rows<1>(row, keys);
-      default:
-        return;
+  /// Adds weights times values to the sums, for rows that see the same keys together.
+  template <KvType Type>
+  void add_values(Rows rows, const KeyTile& tile, const char* const* ahead) {
+    for (std::int64_t row = rows.first; row < rows.last;) {
+      const SeenKeys keys = seen(row, tile.base);
+      std::int64_t end = row + 1;
+      while (end < rows.last && seen(end, tile.base) == keys) ++end;
+      for (; row + 4 <= end; row += 4) add_to_rows<4, Type>(row, keys, tile.value, ahead);
+      if (row + 3 == end) add_to_rows<3, Type>(row, keys, tile.value, ahead);
+      if (row + 2 == end) add_to_rows<2, Type>(row, keys, tile.value, ahead);
+      if (row + 1 == end) add_to_rows<1, Type>(row, keys, tile.value, ahead);
+      row = end;
     }
   }
 
-  template <int NumRows>
-  void add_to_rows(std::int64_t row, SeenKeys keys) {
+  template <int NumRows, KvType Type>
+  void add_to_rows(std::int64_t row, SeenKeys keys, const char* const* values,
+                   const char* const* ahead) {
     std::int64_t d = 0;
     if constexpr (8 * NumRows <= Isa::kSums) {
-      for (; d + 8 * kLanes <= dims; d += 8 * kLanes) add_to_tile<NumRows, 8>(row, d, keys);
+      for (; d + 8 * kLanes <= dims; d += 8 * kLanes, ahead = nullptr) {
+        add_to_tile<NumRows, 8, Type>(row, d, keys, values, ahead);
+      }
     }
     if constexpr (4 * NumRows <= Isa::kSums) {
-      for (; d + 4 * kLanes <= dims; d += 4 * kLanes) add_to_tile<NumRows, 4>(row, d, keys);
+      for (; d + 4 * kLanes <= dims; d += 4 * kLanes, ahead = nullptr) {
+        add_to_tile<NumRows, 4, Type>(row, d, keys, values, ahead);
+      }
     }
-    for (; d + 2 * kLanes <= dims; d += 2 * kLanes) add_to_tile<NumRows, 2>(row, d, keys);
-    if (d < dims) add_to_tile<NumRows, 1>(row, d, keys);
+    for (; d + 2 * kLanes <= dims; d += 2 * kLanes, ahead = nullptr) {
+      add_to_tile<NumRows, 2, Type>(row, d, keys, values, ahead);
+    }
+    if (d < dims) add_to_tile<NumRows, 1, Type>(row, d, keys, values, ahead);
   }
 
-  template <int NumRows, int Vectors>
-  void add_to_tile(std::int64_t row, std::int64_t d, SeenKeys keys) {
+  template <int NumRows, int Vectors, KvType Type>
+  [[gnu::noinline]] void add_to_tile(std::int64_t row, std::int64_t d, SeenKeys keys,
+                                     const char* const* values, const char* const* ahead) {
     Floats part[NumRows][Vectors];
     float* to = sums + row * dims + d;
 #pragma GCC unroll 8
@@ -330,16 +361,16 @@ class Attention {
     }
     const float* weight = scores + row * kTileKeys;
     for (std::int64_t key = keys.first; key < keys.last; ++key) {
-      const float* value = tile + key * dims + d;
       Floats v[Vectors];
 #pragma GCC unroll 8
-      for (int i = 0; i < Vectors; ++i) v[i] = read<Floats>(value + i * kLanes);
+      for (int i = 0; i < Vectors; ++i) v[i] = widen<Type>(values[key], d + i * kLanes);
 #pragma GCC unroll 8
       for (int r = 0; r < NumRows; ++r) {
         const Floats w = M::number(weight[r * kTileKeys + key]);
 #pragma GCC unroll 8
         for (int i = 0; i < Vectors; ++i) part[r][i] = Isa::fma(w, v[i], part[r][i]);
       }
+      if (ahead != nullptr) fetch<Type>(ahead[key]);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < NumRows; ++r) {
@@ -360,7 +391,7 @@ class Attention {
   const std::int64_t num_rows, dims;  // dims: head_dim in whole vectors
   float* queries;                     // [num_rows][dims], times the scale
   float* sums;                        // [num_rows][dims] of weights times values
-  float* tile;                        // [kTileKeys][dims] keys, then values
+  float* numbers;                     // [kTileKeys][dims] keys, then values
   float* scores;                      // [num_rows][kTileKeys], then weights
   float* weights;                     // [num_rows][kLanes] sums of the weights
   float* largest;                     // [num_rows] scores so far

@@ -33,18 +33,33 @@ TESSERA_KERNELS_INLINE typename Simd<Lanes>::Floats half(typename Simd<Lanes>::F
   return half_of<Lanes, Width, Odd>(a, b, std::make_integer_sequence<int, Lanes>());
 }
 
-/// One vector of the sums over the lanes of `Lanes` vectors: lane 4 b + l is the sum of
-/// v[l * Lanes / 4 + b]. Lanes j and j + Lanes / 2 are added first, then neighbours at half that
-/// distance, and so on: the same for every vector. Overwrites v.
-template <int Lanes, int Width = Lanes / 2>
-TESSERA_KERNELS_INLINE typename Simd<Lanes>::Floats sums_of_lanes(typename Simd<Lanes>::Floats* v) {
-#pragma GCC unroll 16
-  for (int i = 0; i < Width; ++i) {
+/// Adds the even to the odd runs of `Width` lanes of each two of `Count` vectors, side by side in
+/// the first half of v.
+template <int Lanes, int Count, int Width>
+TESSERA_KERNELS_INLINE void add_halves(typename Simd<Lanes>::Floats* v) {
+#pragma GCC unroll 4
+  for (int i = 0; i < Count / 2; ++i) {
     v[i] = half<Lanes, Width, 0>(v[2 * i], v[2 * i + 1]) +
            half<Lanes, Width, 1>(v[2 * i], v[2 * i + 1]);
   }
-  if constexpr (Width > 1) {
-    return sums_of_lanes<Lanes, Width / 2>(v);
+}
+
+/// The first two steps of sums over the lanes of four vectors: every four lanes of the result hold
+/// the sums of those lanes of v[0], v[1], v[2] and v[3]. Overwrites v.
+template <int Lanes>
+TESSERA_KERNELS_INLINE typename Simd<Lanes>::Floats sums_of_fours(typename Simd<Lanes>::Floats* v) {
+  add_halves<Lanes, 4, 2>(v);
+  add_halves<Lanes, 2, 1>(v);
+  return v[0];
+}
+
+/// The others: from Lanes / 4 results of sums_of_fours() to the sums of their Lanes vectors.
+/// Overwrites v.
+template <int Lanes, int Width = Lanes / 2>
+TESSERA_KERNELS_INLINE typename Simd<Lanes>::Floats sums_of_all(typename Simd<Lanes>::Floats* v) {
+  if constexpr (Width >= 4) {
+    add_halves<Lanes, Width / 2, Width>(v);
+    return sums_of_all<Lanes, Width / 2>(v);
   } else {
     return v[0];
   }

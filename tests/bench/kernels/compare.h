@@ -39,5 +39,6 @@ void bench_moments(bool quick);
 void bench_indicator(bool quick);
 void bench_gemv(bool quick);
 void bench_int8(bool quick);
+void bench_attention(bool quick);
 
 }  // namespace tessera::kernels::bench

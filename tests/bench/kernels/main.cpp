@@ -123,5 +123,6 @@ int main(int argc, char** argv) {
   if (wanted("indicator")) bench::bench_indicator(quick);
   if (wanted("gemv")) bench::bench_gemv(quick);
   if (wanted("int8")) bench::bench_int8(quick);
+  if (wanted("attention")) bench::bench_attention(quick);
   return 0;
 }
