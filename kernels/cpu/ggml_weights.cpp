@@ -3,7 +3,6 @@
 #include "check.h"
 #include "ggml_blocks.h"
 #include "packer.h"
-#include "reference/reference.h"
 #include "versions.h"
 
 namespace tessera::kernels {
@@ -89,7 +88,7 @@ Status ggml_gemm_a8(Matrix activations, GgmlWeights weights, Rows outputs, float
       !cpu::valid_product(activations, weights.rows, weights.columns, outputs, out, out_stride)) {
     return Status::invalid_argument;
   }
-  cpu::reference::dequant_gemm_a8(activations, coded(weights), outputs, out, out_stride);
+  cpu::chosen().dequant_gemm_a8(activations, coded(weights), outputs, out, out_stride);
   return Status::ok;
 }
 

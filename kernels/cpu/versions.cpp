@@ -84,7 +84,11 @@ const IsaVersions kAll[] = {
     {{.isa = "avx512", .dequant_gemm = avx512::dequant_gemm, .dense_gemm = avx512::dense_gemm},
      has_avx512,
      true},
-    {{.isa = "avx512-vnni", .int8_gemm = avx512::int8_gemm}, has_avx512_vnni, true},
+    {{.isa = "avx512-vnni",
+      .dequant_gemm_a8 = avx512::dequant_gemm_a8,
+      .int8_gemm = avx512::int8_gemm},
+     has_avx512_vnni,
+     true},
 #endif
 #if defined(TESSERA_KERNELS_AMX)
     {{.isa = "amx-int8", .int8_gemm = amx::int8_gemm}, amx::available, false},

@@ -16,13 +16,14 @@ TESSERA_KERNELS_INLINE __m256 load8(const void* from, Real type) {
 }
 
 struct Avx2 {
+  using Floats = Simd<8>::Floats;
   static constexpr int kLanes = 8;
   static constexpr int kSums = 8;                         // in registers, of few tokens
   static constexpr int kTileTokens = 6, kTileBlocks = 1;  // of many tokens
   static constexpr int kStripColumns = 256, kPanelTokens = 96;
 
-  TESSERA_KERNELS_INLINE static Simd<8>::Floats load(const void* from, Real type) {
-    return (Simd<8>::Floats)load8(from, type);
+  TESSERA_KERNELS_INLINE static Floats load(const void* from, Real type) {
+    return (Floats)load8(from, type);
   }
   TESSERA_KERNELS_INLINE static void to_f32(const void* from, Real type, std::int64_t count,
                                             float* to) {

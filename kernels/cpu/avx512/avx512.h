@@ -10,7 +10,9 @@ void dequant_gemm(Matrix activations, CodedWeights weights, Rows outputs, float*
 void dense_gemm(Matrix activations, DenseWeights weights, Rows outputs, float* out,
                 std::int64_t out_stride);
 
-/// Also needs VNNI.
+/// These also need VNNI.
+void dequant_gemm_a8(Matrix activations, CodedWeights weights, Rows outputs, float* out,
+                     std::int64_t out_stride);
 void int8_gemm(const Int8Product& product);
 
 }  // namespace tessera::kernels::cpu::avx512

@@ -15,8 +15,6 @@
 namespace tessera::kernels::cpu {
 namespace {
 
-constexpr int kRows = static_cast<int>(kRowsPerBlock);
-
 /// Quads [first, last) of the columns.
 struct QuadStrip {
   std::int64_t first, last;

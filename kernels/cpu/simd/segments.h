@@ -9,8 +9,6 @@
 namespace tessera::kernels::cpu {
 namespace {
 
-constexpr int kRows = static_cast<int>(kRowsPerBlock);
-
 /// Consecutive units of one group. Groups are cut into segments so that the sums stay short.
 struct Segment {
   std::int64_t group, first_column, columns, first_unit, units, at;  ///< at: column in the strip

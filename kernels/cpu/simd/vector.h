@@ -10,6 +10,8 @@
 namespace tessera::kernels::cpu {
 namespace {
 
+constexpr int kRows = static_cast<int>(kRowsPerBlock);  // of a block: lanes of some vectors
+
 template <int Lanes>
 struct Simd {
   typedef float Floats __attribute__((vector_size(4 * Lanes)));

@@ -37,6 +37,7 @@ std::int64_t plain_sum(const void* from, std::int64_t bytes);
 
 void bench_moments(bool quick);
 void bench_indicator(bool quick);
+void bench_decoder(bool quick);
 void bench_gemv(bool quick);
 void bench_int8(bool quick);
 

@@ -1,5 +1,5 @@
-// tessera_kernels_bench [--quick] [moments] [indicator] [gemv] [int8]; README.md says what to
-// compare.
+// tessera_kernels_bench [--quick] [moments] [indicator] [gemv] [decoder] [int8]; README.md says
+// what to compare.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
   if (wanted("moments")) bench::bench_moments(quick);
   if (wanted("indicator")) bench::bench_indicator(quick);
   if (wanted("gemv")) bench::bench_gemv(quick);
+  if (wanted("decoder")) bench::bench_decoder(quick);
   if (wanted("int8")) bench::bench_int8(quick);
   return 0;
 }
