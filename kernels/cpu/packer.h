@@ -57,18 +57,38 @@ class Packer {
     if (format.offset == Offset::zero_points) {
       reinterpret_cast<std::uint8_t*>(offsets_)[at] = from.zero_point;
     }
-    const std::uint32_t mask = (1u << format.bitwidth) - 1;
     std::uint32_t* words = words_ + layout.word(block, group, 0) + lane;
-    for (std::int64_t c = 0; c < from.count; ++c) {
-      const std::int64_t unit = c / layout.unit_columns * layout.unit_words * kRowsPerBlock;
-      put_code(words + unit, c % layout.unit_columns, from.codes[c] & mask);
-    }
+    const std::int64_t columns = layout.unit_columns, next = layout.unit_words * kRowsPerBlock;
+    std::int64_t c = 0;
+    for (; from.count - c >= columns; c += columns, words += next) put_unit(words, from.codes + c);
+    const std::uint32_t mask = (1u << format.bitwidth) - 1;
+    for (std::int64_t i = 0; c < from.count; ++c, ++i) put_code(words, i, from.codes[c] & mask);
   }
 
   const CodeFormat format;
   const PackedLayout layout;
 
  private:
+  /// All codes of a unit at once: loading a model is mostly this.
+  void put_unit(std::uint32_t* words, const std::uint8_t* codes) const {
+    if (format.bitwidth == 8) {
+      std::memcpy(words, codes, 4);
+    } else if (format.bitwidth == 4) {
+      std::uint64_t eight;
+      std::memcpy(&eight, codes, 8);  // bytes come together in pairs, then pairs of these
+      eight &= 0x0f0f0f0f0f0f0f0fu;
+      eight = (eight | eight >> 4) & 0x00ff00ff00ff00ffu;
+      eight = (eight | eight >> 8) & 0x0000ffff0000ffffu;
+      words[0] = static_cast<std::uint32_t>(eight | eight >> 16);
+    } else {
+      for (int word = 0; word < 3; ++word) {
+        std::uint32_t bits = (codes[30] >> word & 1u) << 30 | (codes[31] >> word & 1u) << 31;
+        for (int i = 0; i < 10; ++i) bits |= (codes[word * 10 + i] & 7u) << (3 * i);
+        words[word * kRowsPerBlock] = bits;
+      }
+    }
+  }
+
   /// Sets the bits of `code` in the words of one row (kRowsPerBlock words apart).
   void put_code(std::uint32_t* words, std::int64_t column, std::uint32_t code) const {
     if (format.bitwidth != 3) {

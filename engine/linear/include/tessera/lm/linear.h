@@ -60,8 +60,9 @@ class Linear {
   /// out[t][o] = sum over i of weight[o][i] * x[t][i], sums in f32.
   /// @param x [tokens][x_stride], x_stride >= in_features
   /// @param out [tokens][out_stride], out_stride >= out_features
-  /// @param num_threads 0: all there are. The result does not depend on it, nor on other tokens;
-  /// on their number only in the order of the f32 sums of codes of 3, 4 and 8 bits (gemm.h).
+  /// @param num_threads 0: all there are. The result does not depend on it, nor on the other tokens
+  /// or how many there are: a token alone has the bits that it has among others, but for rounded
+  /// activations (gemm_a8.h) of more than 2048 columns, whose f32 sums are cut differently.
   virtual void apply(const float* x, std::int64_t x_stride, std::int64_t tokens, float* out,
                      std::int64_t out_stride, int num_threads) const = 0;
 
