@@ -98,6 +98,7 @@ class FakeModel : public lm::LanguageModel {
 
   void step(std::span<const lm::SequenceStep> batch, lm::KvCache& cache,
             std::span<float> logits) const override {
+    if (before_step) before_step();
     auto& held = dynamic_cast<FakeCache&>(cache);
     std::size_t row = 0;
     double lost = 0;
@@ -165,6 +166,7 @@ class FakeModel : public lm::LanguageModel {
   }
 
   ByteTokens byte_tokens;
+  std::function<void()> before_step;
   /// Overrides the table: the logit of `token` after `previous`, `last`.
   std::function<float(std::int32_t previous, std::int32_t last, std::int32_t token)> logit;
 
