@@ -43,7 +43,7 @@ function M.main(given)
   if not host.json then
     options.on_token = function(piece)
       terminal.out:write(piece)
-      io.stdout:flush() -- a pipe gets each token, too
+      terminal.out:flush()
     end
   end
   host.poll_interrupts(true)

@@ -508,9 +508,9 @@ local ts = {}
 ---@field text? string The text
 ---@field file? string In its place: a file with the text
 ---@field out string File to write (safetensors; tessera man statistics)
----@field samples? integer Consecutive pieces of the text, from its start (an integer in [1, 1000000]) [default 32]
----@field tokens? integer Of each piece (an integer in [1, 268435456] (tokens)) [default 512]
----@field hessian? boolean With what gptq and the Hessian's indicators need [default false]
+---@field num_samples? integer Consecutive pieces of the text, from its start (an integer in [1, 1000000]) [default 32]
+---@field sample_tokens? integer Of each piece (an integer in [1, 268435456] (tokens)) [default 512]
+---@field with_hessian? boolean With what gptq and the Hessian's indicators need [default false]
 ---@field layers_at_once? integer The text is run again for each so many layers, whose sums alone are in memory; 0: once (an integer in [0, 10000]) [default 0]
 ---@field progress? fun(done: integer, total: integer) Called after each piece
 
