@@ -18,7 +18,14 @@ local may_include = {
   ["engine/lua_kit"] = { "engine/core" },
   ["engine/weights"] = { "engine/core", "kernels" },
   ["engine/workers"] = { "engine/core" },
-  ["engine/torch"] = { "engine/core", "engine/cost", "engine/indicator", "engine/linear", "engine/quant", "engine/weights", "kernels" },
+  ["engine/tokenizer"] = { "engine/core", "engine/weights" },
+  ["engine/lm"] = {
+    "engine/core", "engine/cost", "engine/indicator", "engine/linear", "engine/quant", "engine/tokenizer",
+    "engine/weights", "kernels",
+  },
+  ["engine/torch"] = {
+    "engine/core", "engine/linear", "engine/lm", "engine/quant", "engine/weights", "kernels",
+  },
   -- Two solvers prove their plans, and must agree: exact and ilp share the instance, and what proposes plans to start
   -- from (moves), which no proof rests on.
   ["solver/instance"] = { "engine/core" },
@@ -153,7 +160,7 @@ local function owner_of_include(path, name, paths)
   local part = name:match "^tessera/(solver/[^/]+)/"
   if part then return part end
   local module = name:match "^tessera/([^/]+)/"
-  if module == "lm" then return paths["engine/linear/include/" .. name] and "engine/linear" or "engine/torch" end
+  if module == "lm" then return paths["engine/linear/include/" .. name] and "engine/linear" or "engine/lm" end
   if module then return module == "kernels" and module or "engine/" .. module end
   local own = M.module_of(path)
   local folder = path:match "^(.*)/"

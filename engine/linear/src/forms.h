@@ -36,6 +36,10 @@ std::unique_ptr<Linear> make_blocks(const Stack& stack, const LinearForm& form, 
 /// As the file has them, whatever that is.
 std::unique_ptr<Linear> make_stored(const Stack& stack, const LinearForm& form, int num_threads);
 
+/// Numbers of what a file has as codes.
+std::unique_ptr<Linear> make_dense_of_codes(const Stack& stack, const LinearForm& form,
+                                            int num_threads);
+
 /// What a product is asked for is there. @throws Error{invalid_argument} naming the stride
 void check_product(const Linear& linear, const float* x, std::int64_t x_stride, std::int64_t tokens,
                    const float* out, std::int64_t out_stride);

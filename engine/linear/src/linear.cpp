@@ -31,9 +31,10 @@ void check_codes(const LinearForm& form) {
   scheme.bitwidth = form.bitwidth;
   quant::check(scheme);
   if (form.method == Method::smoothquant) {
-    refuse(ErrorCode::unsupported, "method",
-           "smoothquant rewrites the norm before a matrix and is for int8 activations: set int8, or "
-           "load a checkpoint that ts.quantise has written with it");
+    refuse(
+        ErrorCode::unsupported, "method",
+        "smoothquant rewrites the norm before a matrix and is for int8 activations: set int8, or "
+        "load a checkpoint that ts.quantise has written with it");
   }
   if (form.scheme.act_order == quant::ActOrder::group) {
     refuse(ErrorCode::unsupported, "act_order",
@@ -49,10 +50,11 @@ bool is_stored_as_codes(const Stack& stack) {
 
 void check_not_twice(const Stack& stack, const LinearForm& form) {
   if (form.bitwidth == 16 || !is_stored_as_codes(stack)) return;
-  refuse(ErrorCode::unsupported, stack.name(0),
-         "it is quantised already, and quantising it to {} bits would round it twice; take bitwidth "
-         "16 as_stored, or the checkpoint in 16 bits that it was made from",
-         form.bitwidth);
+  refuse(
+      ErrorCode::unsupported, stack.name(0),
+      "it is quantised already, and quantising it to {} bits would round it twice; take bitwidth "
+      "16 as_stored, or the checkpoint in 16 bits that it was made from",
+      form.bitwidth);
 }
 
 std::unique_ptr<Linear> make(const Stack& stack, const LinearForm& form,
@@ -60,6 +62,7 @@ std::unique_ptr<Linear> make(const Stack& stack, const LinearForm& form,
   if (form.int8) return make_int8(stack, form, inputs, num_threads);
   if (form.bitwidth != 16) return make_codes(stack, form, inputs, num_threads);
   if (form.as_stored && !stack.parts().empty()) return make_stored(stack, form, num_threads);
+  if (is_stored_as_codes(stack)) return make_dense_of_codes(stack, form, num_threads);
   return make_dense(stack, form, num_threads);
 }
 

@@ -131,4 +131,24 @@ std::unique_ptr<Linear> make_stored(const Stack& stack, const LinearForm& form, 
   return make_dense(stack, form, num_threads);
 }
 
+std::unique_ptr<Linear> make_dense_of_codes(const Stack& stack, const LinearForm& form,
+                                            int num_threads) {
+  std::vector<std::vector<float>> parts;
+  for (std::int64_t part = 0; part < stack.num_parts(); ++part) {
+    const weights::LinearWeight& linear = stack.parts()[static_cast<std::size_t>(part)];
+    parts.push_back(
+        linear.codes ? quant::read_codes(*stack.weights(), linear, num_threads).codes.dequantised()
+                     : stack.read_part(part, num_threads));
+  }
+  std::vector<float> values;
+  for (std::int64_t output = 0; output < stack.rows(); ++output) {
+    const Stack::Place from = stack.place_of(output);
+    const auto row =
+        parts[static_cast<std::size_t>(from.part)].begin() + from.row * stack.columns();
+    values.insert(values.end(), row, row + stack.columns());
+  }
+  stack.release();
+  return make_dense(Stack(values, stack.rows(), stack.columns()), form, num_threads);
+}
+
 }  // namespace tessera::lm

@@ -185,7 +185,8 @@ Json array_value(Cursor& file, int depth) {
   return array;
 }
 
-Json read_metadata(Cursor& file, std::uint64_t num_keys) {
+Json read_metadata(Cursor& file, std::uint64_t num_keys,
+                   std::map<std::string, std::uint64_t>& arrays) {
   Json metadata = Json::object();
   for (std::uint64_t i = 0; i < num_keys; ++i) {
     const std::uint64_t begin = file.at();
@@ -195,7 +196,9 @@ Json read_metadata(Cursor& file, std::uint64_t num_keys) {
       file.fail(begin, "the key " + quote(key) + " is empty, too long or not UTF-8");
     }
     if (metadata.contains(key)) file.fail(begin, "the key " + quote(key) + " is there twice");
-    metadata[key] = value_of(file, file.type("the type of a value"), 0);
+    const Type type = file.type("the type of a value");
+    if (type == Type::array) arrays[key] = file.at();
+    metadata[key] = value_of(file, type, 0);
   }
   return metadata;
 }
@@ -283,7 +286,46 @@ void check_not_split(const Cursor& file, const Json& metadata) {
             ErrorCode::unsupported);
 }
 
+// The entries of an array, each read by `read(cursor, type)`.
+template <typename Value, typename Read>
+std::vector<Value> entries_of(std::span<const std::byte> bytes, const std::string& path,
+                              std::uint64_t begin, const Read& read) {
+  Cursor file(bytes, path);
+  file.take(begin, "what comes before an array");
+  const Type type = file.type("the type of an array");
+  const std::uint64_t length =
+      file.count("entries of an array", kLeastBytes[static_cast<std::size_t>(type)]);
+  std::vector<Value> entries;
+  entries.reserve(static_cast<std::size_t>(length));
+  for (std::uint64_t i = 0; i < length; ++i) entries.push_back(read(file, type));
+  return entries;
+}
+
 }  // namespace
+
+std::vector<std::string_view> gguf_texts(std::span<const std::byte> file, const std::string& path,
+                                         std::uint64_t begin) {
+  return entries_of<std::string_view>(file, path, begin, [](Cursor& at, Type type) {
+    const std::uint64_t start = at.at();
+    if (type != Type::text) {
+      at.fail(start, fmt::format("an array of {} where texts belong", name_of(type)));
+    }
+    const std::string_view text = at.text("a text");
+    if (!is_utf8(text)) at.fail(start, "a text that is not UTF-8: " + quote(text));
+    return text;
+  });
+}
+
+std::vector<double> gguf_numbers(std::span<const std::byte> file, const std::string& path,
+                                 std::uint64_t begin) {
+  return entries_of<double>(file, path, begin, [](Cursor& at, Type type) {
+    const std::uint64_t start = at.at();
+    if (type == Type::text || type == Type::array || type == Type::boolean) {
+      at.fail(start, fmt::format("an array of {} where numbers belong", name_of(type)));
+    }
+    return value_of(at, type, 0).get<double>();
+  });
+}
 
 bool looks_like_gguf(std::span<const std::byte> file) {
   return file.size() >= kMagic.size() &&
@@ -308,7 +350,7 @@ GgufHeader parse_gguf(std::span<const std::byte> bytes, const std::string& path)
   if (num_keys > kMaxMetadataKeys)
     file.fail(begin, fmt::format("{} keys, the limit is {}", num_keys, kMaxMetadataKeys));
   GgufHeader header;
-  header.metadata = read_metadata(file, num_keys);
+  header.metadata = read_metadata(file, num_keys, header.arrays);
   check_not_split(file, header.metadata);
   const std::uint64_t alignment = alignment_of(file, header.metadata);
   for (std::uint64_t i = 0; i < num_tensors; ++i) header.tensors.push_back(read_tensor(file, path));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -41,6 +42,20 @@ struct Weights::Parts {
   std::vector<std::unique_ptr<Mapping>> mappings;
   std::unordered_map<std::string_view, const TensorInfo*> by_name;
   std::unordered_map<std::string_view, const Mapping*> by_file;
+  std::map<std::string, std::uint64_t> arrays;  // of the GGUF file whose metadata config() has
+
+  // The array of the metadata, read by gguf_texts or gguf_numbers.
+  template <typename Value>
+  std::optional<std::vector<Value>> array(const std::string& key, const std::string& path,
+                                          std::vector<Value> (*read)(std::span<const std::byte>,
+                                                                     const std::string&,
+                                                                     std::uint64_t)) const {
+    const auto found = arrays.find(key);
+    if (found == arrays.end()) return std::nullopt;
+    const Mapping& mapping = *by_file.at(path);
+    mapping.check_unchanged();
+    return read(mapping.bytes(), path, found->second);
+  }
 
   const Mapping& mapping_of(const TensorInfo& tensor) const {
     const auto found = by_file.find(tensor.file);
@@ -63,6 +78,7 @@ void Weights::add_file(const std::string& path) {
     is_gguf_ = true;
     config_ = std::move(header.metadata);
     config_path_ = path;
+    parts_->arrays = std::move(header.arrays);
     tensors = std::move(header.tensors);
   } else {
     check_kind(file, path);
@@ -129,6 +145,14 @@ std::vector<std::string> Weights::names() const {
   std::vector<std::string> names;
   for (const TensorInfo& tensor : tensors_) names.push_back(tensor.name);
   return names;
+}
+
+std::optional<std::vector<std::string_view>> Weights::metadata_texts(const std::string& key) const {
+  return parts_->array(key, config_path_, gguf_texts);
+}
+
+std::optional<std::vector<double>> Weights::metadata_numbers(const std::string& key) const {
+  return parts_->array(key, config_path_, gguf_numbers);
 }
 
 std::span<const std::byte> Weights::bytes(const TensorInfo& tensor) const {

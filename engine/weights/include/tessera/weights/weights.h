@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +65,13 @@ class Weights {
   /// words ("llama.block_count"); an array of more than 4096 entries (the vocabulary) is given as
   /// { "type", "length" }.
   const Json& config() const { return config_; }
+  /// The entries of an array of a GGUF file's metadata, however long ("tokenizer.ggml.tokens"):
+  /// texts in UTF-8, which lie in the mapped file, so as long as this object is, or numbers.
+  /// Nothing where there is no such array.
+  /// @throws Error{invalid_argument} naming file and byte where it is none of texts (numbers),
+  /// Error{io} where the file has changed since it was opened
+  std::optional<std::vector<std::string_view>> metadata_texts(const std::string& key) const;
+  std::optional<std::vector<double>> metadata_numbers(const std::string& key) const;
   /// Where `config` was read; "" where there is none.
   const std::string& config_path() const { return config_path_; }
   /// `__metadata__` of the first safetensors file that has any, texts; else an empty object.
