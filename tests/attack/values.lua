@@ -107,7 +107,8 @@ M.make = {
     return language_model():zero_shot { task = "piqa", file = "fake_model/piqa.jsonl" }
   end,
   ["tessera.Calibration"] = function()
-    return language_model():calibrate { text = M.text, out = "calibrated.safetensors", num_samples = 2, sample_tokens = 16 }
+    return language_model():calibrate { text = M.text, out = "calibrated.safetensors", num_samples = 2,
+      sample_tokens = 16 }
   end,
   ["tessera.Experiment"] = experiment,
   ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s" } end,
