@@ -57,6 +57,7 @@ local ts = {
 
 local function load_all()
   for name in pairs(later) do local _ = ts[name] end
+  require "tessera.plan_quality" -- the card of plan:quality
 end
 
 -- Whoever asks for help wants every card.

@@ -18,6 +18,9 @@ function Stream:write(...) host.write(self.name, table.concat { ... }) end
 --- Text that may be coloured by M.paint.
 function Stream:styled(...) host.write_styled(self.name, table.concat { ... }) end
 
+--- What was written reaches a pipe, too.
+function Stream:flush() io[self.name]:flush() end
+
 --- Takes the line away that the cursor is in.
 function Stream:erase() host.erase_line(self.name) end
 

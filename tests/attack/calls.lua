@@ -111,14 +111,17 @@ M.methods = {
   ["tessera.Plan:save"] = one "plan.json",
   ["tessera.Plan:problem"] = one(),
   ["tessera.Plan:with_note"] = one "a note",
-  ["tessera.Plan:quality"] = function() return { object "LanguageModel", { text = values.text, threads = 1 } } end,
+  ["tessera.Plan:quality"] = function()
+    object "LanguageModel"
+    return { "fake_model", { text = values.text, context_tokens = 30, threads = 1, group_size = 8 } }
+  end,
   ["tessera.LanguageModel:logits"] = one { 1, 2, 3 },
   ["tessera.LanguageModel:generate"] = one("Hello", { max_tokens = 8, temperature = 0.8, top_k = 20, top_p = 0.9,
     repetition_penalty = 1.1, seed = 3, on_token = function() end }),
   ["tessera.LanguageModel:perplexity"] = one { text = values.text, context_tokens = 30, stride = 10, max_tokens = 100 },
   ["tessera.LanguageModel:zero_shot"] = one { task = "piqa", file = "fake_model/piqa.jsonl", limit = 1 },
-  ["tessera.LanguageModel:calibrate"] = one { text = values.text, out = "calibrated.safetensors", samples = 2,
-    tokens = 16 },
+  ["tessera.LanguageModel:calibrate"] = one { text = values.text, out = "calibrated.safetensors",
+    num_samples = 2, sample_tokens = 16 },
   ["tessera.LanguageModel:speed"] = one { prompt_tokens = 8, context_tokens = 4, output_tokens = 2, repeats = 2 },
   ["tessera.LanguageModel:describe"] = one(),
   ["tessera.LanguageModel:to_table"] = one(),

@@ -1,6 +1,7 @@
 -- What the random caller passes: objects of every kind, and values that belong nowhere.
 
 local ffi = require "ffi"
+local files = require "tessera.files"
 local claims = require "tessera.experiment.claims"
 local core = require "tessera.core"
 local host = require "tessera.host"
@@ -60,7 +61,7 @@ end
 
 -- Of the module without models that the battery names in TESSERA_MODELS_MODULE, whose tokens are bytes.
 local function language_model()
-  if core.file_kind "fake_model" == "none" then
+  if not files.exists "fake_model" then
     host.make_folder "fake_model"
     local config = core.from_json(core.read_file(M.tiny .. "/config.json"))
     config.vocab_size = 260
@@ -106,7 +107,8 @@ M.make = {
     return language_model():zero_shot { task = "piqa", file = "fake_model/piqa.jsonl" }
   end,
   ["tessera.Calibration"] = function()
-    return language_model():calibrate { text = M.text, out = "calibrated.safetensors", samples = 2, tokens = 16 }
+    return language_model():calibrate { text = M.text, out = "calibrated.safetensors", num_samples = 2,
+      sample_tokens = 16 }
   end,
   ["tessera.Experiment"] = experiment,
   ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s" } end,

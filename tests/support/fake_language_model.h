@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/core/error.h"
@@ -98,6 +99,7 @@ class FakeModel : public lm::LanguageModel {
 
   void step(std::span<const lm::SequenceStep> batch, lm::KvCache& cache,
             std::span<float> logits) const override {
+    if (before_step) before_step();
     auto& held = dynamic_cast<FakeCache&>(cache);
     std::size_t row = 0;
     double lost = 0;
@@ -156,15 +158,25 @@ class FakeModel : public lm::LanguageModel {
   }
   void observe(std::span<const lm::SequenceStep> batch, lm::KvCache&,
                const Observer& see) const override {
+    const auto count = [](std::int64_t width) { return static_cast<std::size_t>(width); };
     for (const lm::SequenceStep& part : batch) {
-      const std::vector<float> inputs(part.tokens.size() * width(), 0.5f);
       for (std::int64_t i = 0; i < shape_.num_layers; ++i) {
-        see(i, "q_proj", inputs.data(), static_cast<std::int64_t>(part.tokens.size()));
+        for (const auto& [linear, columns] : {std::pair{"q_proj", shape_.hidden_size},
+                                              {"o_proj", shape_.num_heads * shape_.head_dim},
+                                              {"gate_proj", shape_.hidden_size},
+                                              {"down_proj", shape_.ffn_size}}) {
+          std::vector<float> inputs(part.tokens.size() * count(columns));
+          for (std::size_t j = 0; j < inputs.size(); ++j) {
+            inputs[j] = static_cast<float>(part.tokens[j / count(columns)] % 7 + j % 3);
+          }
+          see(i, linear, inputs.data(), static_cast<std::int64_t>(part.tokens.size()));
+        }
       }
     }
   }
 
   ByteTokens byte_tokens;
+  std::function<void()> before_step;
   /// Overrides the table: the logit of `token` after `previous`, `last`.
   std::function<float(std::int32_t previous, std::int32_t last, std::int32_t token)> logit;
 

@@ -6,9 +6,9 @@ namespace tessera::app {
 
 /// Registers `tessera.host`, and the host's `print` and `os.exit`.
 ///
-/// `require "tessera.host"` has: `json` and `sandboxed` (booleans), `arguments` (list), `program` (path), `version`
-/// (table), `installation` (`scripts_dir`, `datasets_dir`, `experiments_dir`), and the functions
-/// `set_result(value)` (what --json prints at the end; the last one counts),
+/// `require "tessera.host"` has: `json` and `sandboxed` (booleans), `arguments` (list), `program`
+/// (path), `version` (table), `installation` (`scripts_dir`, `datasets_dir`, `experiments_dir`),
+/// and the functions `set_result(value)` (what --json prints at the end; the last one counts),
 /// `set_incumbent(text)` (what Ctrl-C prints; "" withdraws it), `strict(boolean)`,
 /// `limit_memory(bytes)`, `help(topic)` (text or nil), `help_topics()` (list of names), `luacats()`
 /// (the text of the annotations file), `cards()` (what it is made from), `limited(limit_s, who, f,

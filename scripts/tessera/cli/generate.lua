@@ -41,7 +41,10 @@ function M.main(given)
   local model = ts.language_model(on_disk.options(given, path, { seed = true }))
   local options = on_disk.of_table(given, "lm:generate")
   if not host.json then
-    options.on_token = function(piece) terminal.out:write(piece) end
+    options.on_token = function(piece)
+      terminal.out:write(piece)
+      terminal.out:flush()
+    end
   end
   host.poll_interrupts(true)
   local ok, result = pcall(model.generate, model, prompt, options)

@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local on_disk = require "tessera.cli.on_disk"
+local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
 local M = {}
@@ -39,7 +40,7 @@ local function row_of(name, model, result, base)
 end
 
 local function show(rows)
-  io.write(ts.table(rows, { columns = { "model", "mean_bitwidth", "perplexity", "loss_nats", "standard_error",
+  terminal.say(ts.table(rows, { columns = { "model", "mean_bitwidth", "perplexity", "loss_nats", "standard_error",
     "perplexity_increase", "kl_nats", "kl_standard_error", "num_tokens", "context_tokens", "tok_s" } }))
   for _, row in ipairs(rows) do
     if row.partial then print(("interrupted: %s is of the first %d tokens"):format(row.model, row.num_tokens)) end

@@ -10,6 +10,12 @@ error("for editors only: the definitions are built into the program")
 
 local ts = {}
 
+--- What a calibration wrote.
+---@class tessera.Calibration
+---@field num_inputs integer Of matrices; those that share one count once
+---@field num_tokens integer Of the text
+---@field seconds number Time it took (s)
+
 --- What `check` of an experiment is given: the rows, and ways to say what should hold. A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds. One with `may_differ` counts apart where it does not hold.
 ---@class tessera.Claims
 ---@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string?, may_differ: string? }) The best row of each group of points is one with these values
@@ -63,6 +69,16 @@ local ts = {}
 ---@field quick_points table[] Those of --quick
 ---@field seed integer As given
 
+--- A text that a model wrote.
+---@class tessera.Generation
+---@field text string What follows the prompt
+---@field tokens integer[] Its tokens, without the one that ended it
+---@field prompt_tokens integer Length of the prompt (tokens)
+---@field prompt_s number Time of the prompt's passes (s)
+---@field ttft_s number? Time to the first token (s)
+---@field tpot_s number? Mean time of a token after the first (s)
+---@field stop_reason string stop_token: the model ended it; max_tokens, context: it is as long as it may be; on_token: that returned false; interrupted: Ctrl-C
+
 --- What ts.register_heuristic takes.
 ---@class tessera.HeuristicCard
 ---@field name string What planner = names
@@ -87,6 +103,27 @@ local ts = {}
 ---@field omegas fun(self, bitwidth: integer): number[] Raw omega of every layer, the first layer first
 ---@field standard_error fun(self, layer_index: integer, bitwidth: integer): number? Of omega where it is the mean of a sample, such as a loss over pieces of text
 ---@field save fun(self, path: string) Writes it as JSON
+
+--- A model in memory that runs (tessera man language_models).
+---@class tessera.LanguageModel
+---@field model tessera.Model Its architecture
+---@field tokenizer tessera.Tokenizer Text to tokens and back; read when first used
+---@field path string Where it came from
+---@field dtype string What weights of 16 bits are kept as
+---@field bitwidths integer[]? Of each layer (bits); absent where they are as stored
+---@field layers string[] How each layer is kept, in words
+---@field kv_bitwidth integer Of keys and values (bits); 16 stands for dtype
+---@field weight_bytes integer All weights in memory (bytes)
+---@field threads integer Of every step
+---@field load_s number Time that loading took (s)
+---@field logits fun(self, ids: integer[]): tessera.Tensor [#ids, vocab_size], after each of the tokens (from 0)
+---@field generate fun(self, prompt: string|integer[], options: tessera.options.lm.generate?): tessera.Generation Continues a text; see lm:generate
+---@field perplexity fun(self, options: tessera.options.lm.perplexity): tessera.Perplexity How well it predicts a text; see lm:perplexity
+---@field zero_shot fun(self, options: tessera.options.lm.zero_shot): tessera.ZeroShot Answers to questions, as lm-evaluation-harness scores them; see lm:zero_shot
+---@field calibrate fun(self, options: tessera.options.lm.calibrate): tessera.Calibration Writes the statistics that gptq, awq and indicators read; see lm:calibrate
+---@field speed fun(self, options: tessera.options.lm.speed?): tessera.Speed How fast one sequence is; see lm:speed
+---@field describe fun(self): string What print shows: how each layer is kept
+---@field to_table fun(self): table Its fields; without a tokenizer where it has none
 
 --- Architecture of a decoder-only transformer.
 ---@class tessera.Model
@@ -126,6 +163,21 @@ local ts = {}
 ---@field keep fun(self): tessera.Move A copy that lasts beyond the next step
 ---@field to_table fun(self): table Its fields as a table
 
+--- How well a model predicts a text.
+---@class tessera.Perplexity
+---@field perplexity number exp(loss_nats)
+---@field loss_nats number Mean loss of a token (nats)
+---@field standard_error number? Of loss_nats: what another text of this kind might give (nats)
+---@field num_tokens integer Predicted
+---@field num_segments integer Or windows
+---@field num_left_tokens integer Behind the last whole segment, not scored
+---@field context_tokens integer Of a segment (tokens)
+---@field seconds number Time it took (s)
+---@field tok_s number Tokens run through the model (tok/s)
+---@field kl_nats number? Divergence from the reference, mean over tokens; absent without one (nats)
+---@field kl_standard_error number? Of kl_nats (nats)
+---@field partial boolean Ctrl-C ended it: of the tokens until then
+
 --- Which layers run where, at which bitwidths, in which micro-batches, and what that costs.
 ---@class tessera.Plan
 ---@field status string optimal (proven) or feasible
@@ -152,6 +204,7 @@ local ts = {}
 ---@field candidates table[]? What came of each open choice: name, status, objective, latency_s, bound, message; absent where nothing was open
 ---@field replicas tessera.Plan[]? Pipelines that share the batch; absent where there is one
 ---@field explain fun(self, options: tessera.options.plan.explain?): string|table What binds it, what a little more hardware or a lower quality would buy, and how sure the choice is; see plan:explain
+---@field quality fun(self, model: tessera.LanguageModel|string, options: table): table Perplexity with the plan's bitwidths and without, on a text; see plan:quality
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
 ---@field problem fun(self): tessera.Problem The problem it solves
 ---@field with_note fun(self, text: string): tessera.Plan A copy with one more note
@@ -309,6 +362,12 @@ local ts = {}
 ---@field moves_made fun(self): integer Steps made so far
 ---@field random fun(self): number In [0, 1), from the plan's seed
 
+--- Rates of a model on this machine, one for each repeat.
+---@class tessera.Speed
+---@field prefill_tok_s number[] Rate of each prefill (tok/s)
+---@field decode_tok_s number[] Rate of each decoding (tok/s)
+---@field kv_cache_bytes integer Of the cache that decoding used (bytes)
+
 --- Consecutive layers on one device.
 ---@class tessera.Stage
 ---@field device string Device type
@@ -345,6 +404,16 @@ local ts = {}
 ---@field num_not_finite fun(self): integer How many numbers are NaN or infinite
 ---@field to_table fun(self, first: integer?, count: integer?): number[] The numbers from `first` (1-based), row by row, as f32; all by default
 
+--- Text to tokens, numbered from 0, and back.
+---@class tessera.Tokenizer
+---@field vocab_size integer How many tokens it has
+---@field bos_token_id integer? Begins a text
+---@field stop_token_ids integer[] End a text
+---@field path string Where it came from
+---@field encode fun(self, text: string, options: tessera.options.tokenizer.encode?): integer[] The tokens of a text; special = false leaves out what begins one
+---@field decode fun(self, ids: integer[], options: tessera.options.tokenizer.decode?): string The text of tokens; skip_special = true leaves out those that end or begin one
+---@field token fun(self, id: integer): string As its file spells it
+
 --- The weights of a model on disk; nothing is read before it is asked for.
 ---@class tessera.Weights
 ---@field path string As given
@@ -374,6 +443,19 @@ local ts = {}
 ---@field has_arrivals boolean Whether it is known when the requests came
 ---@field source string Where the figures come from
 ---@field requests fun(self): table? The traced requests as columns prompt_tokens, output_tokens and, where known, arrival_s; nil where all are alike
+
+--- Answers of a model to questions.
+---@class tessera.ZeroShot
+---@field accuracy number Share of right answers
+---@field standard_error number? Of accuracy
+---@field accuracy_norm number? The same by log-likelihood per character; absent without choices
+---@field accuracy_norm_standard_error number? Of accuracy_norm
+---@field perplexity number? Of a word, of lambada
+---@field perplexity_standard_error number? Of perplexity
+---@field num_items integer Answered
+---@field seconds number Time it took (s)
+---@field partial boolean Ctrl-C ended it: of the items until then
+---@field answers table[] { log_likelihoods, is_right, is_right_norm } of each item
 
 ---@class tessera.options.ResultStore.add
 ---@field point table Its keys and values
@@ -422,6 +504,50 @@ local ts = {}
 ---@field machine? table As store.machine() gives it
 ---@field build? table What the program was built from
 
+---@class tessera.options.lm.calibrate
+---@field text? string The text
+---@field file? string In its place: a file with the text
+---@field out string File to write (safetensors; tessera man statistics)
+---@field num_samples? integer Consecutive pieces of the text, from its start (an integer in [1, 1000000]) [default 32]
+---@field sample_tokens? integer Of each piece (an integer in [1, 268435456] (tokens)) [default 512]
+---@field with_hessian? boolean With what gptq and the Hessian's indicators need [default false]
+---@field layers_at_once? integer The text is run again for each so many layers, whose sums alone are in memory; 0: once (an integer in [0, 10000]) [default 0]
+---@field progress? fun(done: integer, total: integer) Called after each piece
+
+---@class tessera.options.lm.generate
+---@field max_tokens? integer Most tokens of the text; fewer where the model's context ends (an integer in [1, 268435456] (tokens)) [default 128]
+---@field ignore_stop_tokens? boolean Goes on where the model ends its text [default false]
+---@field temperature? number Logits are divided by it; 0: always the most likely token (a number in [0, 1000000]) [default 1]
+---@field top_k? integer Only so many of the most likely tokens, and those as likely as the last of them; 0: all (an integer in [0, 1000000000]) [default 0]
+---@field top_p? number Only the most likely tokens that have this probability together; at least one (a number in [0, 1]) [default 1]
+---@field repetition_penalty? number Logits of tokens that are in the text are divided by it, negative ones multiplied; 1: none (a number in [0.01, 100]) [default 1]
+---@field seed? integer Of the draws; the same seed gives the same text, on any number of threads (an integer in [0, 9.0072e+15]) [default 0]
+---@field on_token? fun(piece: string, id: integer?): boolean? Gets what became complete of the text, in whole characters, and the token; no token with what was left at the end. false ends the text
+
+---@class tessera.options.lm.perplexity
+---@field text? string The text
+---@field file? string In its place: a file with the text
+---@field context_tokens? integer Of a segment, or of the window that a stride moves. Default: 2048, or the model's context where that is less (an integer in [2, 268435456] (tokens))
+---@field stride? integer The window moves by it and scores what no window before it has. Default: segments that share nothing, as in the papers (an integer in [1, 268435456] (tokens))
+---@field max_tokens? integer Of the text, from its start. Default: all (an integer in [2, 268435456] (tokens))
+---@field reference? tessera.LanguageModel The divergence from this model is measured too: of the same vocabulary, mostly the same one unquantised
+---@field progress? fun(done: integer, total: integer, loss_nats: number, tok_s: number) Called now and then
+
+---@class tessera.options.lm.speed
+---@field prompt_tokens? integer Length of the prompt that is prefilled at once (an integer in [1, 268435456] (tokens)) [default 512]
+---@field context_tokens? integer In the cache when decoding starts (an integer in [1, 268435456] (tokens)) [default 128]
+---@field output_tokens? integer Steps of decoding that are timed together (an integer in [1, 268435456] (tokens)) [default 128]
+---@field repeats? integer How often, after a first time that does not count (an integer in [1, 1000]) [default 5]
+---@field seed? integer Of the tokens, which are random (an integer in [0, 9.0072e+15]) [default 0]
+---@field progress? fun(done: integer, total: integer) Called after each repeat
+
+---@class tessera.options.lm.zero_shot
+---@field task "lambada"|"arc_easy"|"arc_challenge"|"piqa" What the items are
+---@field special? boolean Contexts with the tokenizer's first token [default true]
+---@field file string The items, as JSON lines as they were published
+---@field limit? integer Items from the start at most; 0: all (an integer in [0, 1000000000]) [default 0]
+---@field progress? fun(done: integer, total: integer) Called after each item
+
 ---@class tessera.options.plan.explain
 ---@field as? "text"|"table" A text to read, or the numbers behind it [default "text"]
 ---@field what_if? boolean Solve again; false: a quick look at what binds [default true]
@@ -467,6 +593,12 @@ local ts = {}
 ---@field create? boolean Makes the file where there is none [default true]
 ---@field optional? boolean To read: nil in place of an error where there is no file yet, or nothing in it [default false]
 ---@field durable? boolean Waits for the disk after every addition, which then survives power loss too [default false]
+
+---@class tessera.options.tokenizer.decode
+---@field skip_special? boolean Without the tokens that end or begin a text [default false]
+
+---@class tessera.options.tokenizer.encode
+---@field special? boolean With what the tokenizer puts around a text: a first token, ... [default true]
 
 ---@class tessera.options.calibrate
 ---@field device tessera.Device|string|table Device that was measured, or its name
@@ -555,9 +687,9 @@ local ts = {}
 ---@field source? string Where the points come from; default: as the first says
 
 ---@class tessera.options.indicator
----@field kind? "constant"|"random"|"variance"|"hessian"|"gptq_error"|"measured" constant: the squared step of eq. (3) for every layer; random: draws; from weights: variance (eq. (3)), hessian (top eigenvalue times rounding error), gptq_error, measured (errors of the layer's outputs) [default "constant"]
----@field model tessera.Model|string Model whose layers it covers; for what is made from weights their folder or file
----@field bitwidths? integer[] Bitwidths it covers (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
+---@field kind? "constant"|"random"|"variance"|"hessian"|"gptq_error"|"measured"|"loss"|"divergence" constant: the squared step of eq. (3) for every layer; random: draws; from weights: variance (eq. (3)), hessian (top eigenvalue times rounding error), gptq_error, measured (errors of the layer's outputs); from running the model, a layer at a time: loss (its rise), divergence (from the model as it is), nats a token [default "constant"]
+---@field model tessera.Model|tessera.LanguageModel|string Model whose layers it covers; for what is made from weights their folder or file; for loss and divergence these too, or what ts.language_model gave
+---@field bitwidths? integer[] Bitwidths it covers; 3, 4 and 8 of loss and divergence (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
 ---@field variant? "paper"|"llm-pq"|"llm-pq-code"|"llm-pq-uniform"|"llm-pq-constant" As the papers say; llm-pq: steps as LLM-PQ prints them (variance); llm-pq-code: as its published code computes it (variance, hessian), of which random has two modes [default "paper"]
 ---@field statistics? string File of what the operators read (`tessera man statistics`). Without one kind variance takes inputs of zero mean and unit variance; the other kinds need one with Hessians
 ---@field granularity? "tensor"|"channel"|"group" What shares a scale. Default: tensor for kind variance, as in eq. (3); channel for the kinds that quantise
@@ -566,7 +698,32 @@ local ts = {}
 ---@field rounding? "deterministic"|"stochastic" How weights are rounded: G(X) is 1/4 Var[X], or 1/6 (E[X]^2 + Var[X]) [default "deterministic"]
 ---@field seed? integer Seed of kind random and of stochastic rounding (an integer in [0, 9.0072e+15]) [default 0]
 ---@field threads? integer Threads over the weights; 0: as many as there are processors (an integer in [0, 1024]) [default 0]
+---@field file? string Of loss and divergence: the text that the model runs
+---@field samples? integer Of loss and divergence: consecutive pieces of the text, from its start (an integer in [2, 1000000]) [default 16]
+---@field tokens? integer Of each piece (an integer in [2, 1000000000] (tokens)) [default 256]
+---@field method? "rtn"|"gptq"|"awq" Of loss and divergence: how weights become codes; gptq, awq: with statistics [default "rtn"]
+---@field activation_bitwidth? integer Of loss and divergence: 8 rounds what quantised matrices multiply (an integer in [8, 16] (bits)) [default 16]
+---@field out? string Of loss and divergence: the indicator goes there as JSON; what is done lies in OUT.part meanwhile, and the same call goes on from there
 ---@field progress? fun(num_done: integer, num_layers: integer) Called after every layer
+
+---@class tessera.options.language_model
+---@field path string Folder with config.json, weights and tokenizer, or a GGUF file
+---@field dtype? "f32"|"f16"|"bf16" What weights of 16 bits are kept as; sums are f32 [default "f32"]
+---@field plan? tessera.Plan|table Plan whose bitwidths the layers get
+---@field bitwidths? integer|integer[] In place of a plan: one of 3, 4, 8, 16 for all layers, or a list of one for each
+---@field method? "rtn"|"gptq"|"awq" How weights become codes; gptq, awq: with statistics [default "rtn"]
+---@field activation_bitwidth? integer Of what quantised matrices multiply: 16 leaves it in f32, 8 rounds it (an integer in [8, 16] (bits)) [default 16]
+---@field int8? boolean Layers of 8 bits multiply in whole numbers, outliers apart, as LLM.int8() does [default false]
+---@field statistics? string Calibration file of gptq and awq (tessera man statistics)
+---@field kv_bitwidth? integer Of keys and values: 16 keeps dtype, or 8 (an integer in [8, 16] (bits)) [default 16]
+---@field threads? integer Of every step; 0: as many as there are processors (an integer in [0, 1024]) [default 0]
+---@field symmetric? boolean Whether 0 lies in the middle of the codes [default true]
+---@field granularity? "tensor"|"channel"|"group" Which weights share a scale: all, an output channel's, or a group of these [default "group"]
+---@field group_size? integer Input channels that share a scale, with granularity group (an integer in [1, 1048576]) [default 128]
+---@field rounding? "deterministic"|"stochastic" To the nearest code, or up with the probability of the fraction [default "deterministic"]
+---@field seed? integer Seed of stochastic rounding (an integer in [0, 9.0072e+15]) [default 0]
+---@field act_order? "none"|"weight"|"group" Of gptq: columns as they are, those with the largest inputs first, or grouped in that order too, which no checkpoint can hold [default "none"]
+---@field progress? fun(done: integer, total: integer)|false Called after each layer; false for silence. Default: a bar on a terminal
 
 ---@class tessera.options.max_batch
 ---@field max_batch_size? integer Larger batches are not looked at (an integer in [1, 100000] (requests)) [default 4096]
@@ -743,6 +900,9 @@ local ts = {}
 ---@field data number[] The numbers, row by row; kept as f32
 ---@field name? string What messages call it [default "tensor"]
 
+---@class tessera.options.tokenizer
+---@field path string Folder with tokenizer.json or tokenizer.model, one of these, or a GGUF file
+
 ---@class tessera.options.weights
 ---@field path string A .safetensors or .gguf file, or the folder that holds it
 
@@ -833,6 +993,11 @@ function ts.histogram(values, edges) end
 ---@param options tessera.options.indicator|string
 ---@return tessera.Indicator
 function ts.indicator(options) end
+
+--- A model in memory that runs: each layer at its bitwidth, logits, texts, perplexity (tessera man language_models).
+---@param options tessera.options.language_model|string
+---@return tessera.LanguageModel
+function ts.language_model(options) end
 
 --- Reads a plan that plan:save wrote.
 ---@param path string File
@@ -956,6 +1121,11 @@ function ts.table(rows, options) end
 ---@param options tessera.options.tensor
 ---@return tessera.Tensor
 function ts.tensor(options) end
+
+--- Text to tokens and back, without a model's weights.
+---@param options tessera.options.tokenizer|string
+---@return tessera.Tokenizer
+function ts.tokenizer(options) end
 
 --- The weights of a model on disk, mapped and not copied: safetensors (one file, sharded with an index, or a folder of them) or GGUF.
 ---@param options tessera.options.weights|string

@@ -1,7 +1,9 @@
 // The shared module of models without models: the program loads it where TESSERA_MODELS_MODULE
 // names it, so that what scripts and verbs do with a model is tested where nothing can run one.
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "fake_language_model.h"
 #include "tessera/lm/module.h"
@@ -15,8 +17,11 @@ class FakeModule final : public Module {
   std::shared_ptr<const LanguageModel> load(const LoadRequest& request) const override {
     auto model = std::make_shared<testing_support::FakeModel>(
         weights::model_of(*weights::Weights::open(request.path)), request);
-    // A folder that says so has a tokenizer of another model.
+    // A folder that says so has a tokenizer of another model, or a slow machine.
     if (std::filesystem::exists(request.path + "/foreign_tokenizer")) ++model->byte_tokens.size;
+    if (std::filesystem::exists(request.path + "/slow_machine")) {
+      model->before_step = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+    }
     for (std::int64_t i = 0; i < model->shape().num_layers; ++i) {
       if (request.progress) request.progress(i + 1, model->shape().num_layers);
     }

@@ -307,6 +307,24 @@ describe("lm:zero_shot", function()
   end)
 end)
 
+describe("lm:calibrate", function()
+  it("writes statistics that methods and indicators read", function()
+    local out, seen = support.temporary(), 0
+    local result = load():calibrate { text = ("some text "):rep(20), out = out, num_samples = 3, sample_tokens = 32,
+      with_hessian = true, progress = function(done) seen = done end }
+    support.is_object(result, "tessera.Calibration",
+      { num_inputs = "integer", num_tokens = "integer", seconds = "number" })
+    assert.same({ 96, 3 }, { result.num_tokens, seen })
+    assert.same({ 4, 4, 4, 4, 4, 4 },
+      load({ bitwidths = 4, method = "gptq", group_size = 8, statistics = out }).bitwidths)
+    local indicator = ts.indicator { model = tiny, kind = "variance", statistics = out, bitwidths = { 4 }, threads = 1 }
+    assert.is_true(indicator:omega(0, 4) > 0)
+    raises("out_of_range", "num_samples", function() load():calibrate { text = "a", out = out, num_samples = 0 } end)
+    raises("invalid_argument", "out", function() load():calibrate { text = "a" } end)
+    support.remove_files()
+  end)
+end)
+
 describe("ts.indicator of what a model says", function()
   local text = ("The quick brown fox jumps over the lazy dog. "):rep(20)
 
