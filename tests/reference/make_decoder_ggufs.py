@@ -4,9 +4,9 @@
     pip install gguf==0.18.0 and what make_decoder_fixtures.py names
     python3 tests/reference/make_decoder_ggufs.py tests/reference/decoders/gguf [NAME...]
 
-Facts of the format (which keys, which tensors are rearranged) are from llama.cpp's conversion, names of tensors from the
-maps of the `gguf` package. The GGUF loader of transformers must get the same logits from the tensors of the file, except
-for two models that it does not know how to rearrange.
+Facts of the format (which keys, which tensors are rearranged) are from llama.cpp's conversion, names of tensors from
+the maps of the `gguf` package. The GGUF loader of transformers must get the same logits from the tensors of the file,
+except for two models that it does not know how to rearrange.
 """
 
 import math

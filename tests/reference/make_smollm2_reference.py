@@ -4,13 +4,13 @@
     pip install what make_decoder_fixtures.py and make_decoder_ggufs.py name
     python3 tests/reference/make_smollm2_reference.py MODEL.gguf TEXT OUT.safetensors
 
-The model is that of scripts/fetch_smollm2.sh, the text the test part of WikiText-2. Over its first 2,048 tokens, in one
-pass: `input_ids` I32 [2048]; `top_ids` I32 [512, 64] and `top_log_probabilities` F32 [512, 64], at every fourth position
-(`positions` I32 [512]) the likeliest next tokens; `rest_log_probability` F32 [512], the log of what all others have
-together; `losses` F32 [2047], -log p of each next token in nats; `mean_loss` F32 [1], their mean. The divergence
-sum p (log p - log q) over these 64 and the rest as one outcome never exceeds that over all tokens, and is close to it.
-`prompt.N` and `continuation.N` I32: the greedy continuation by 32 tokens, whatever they are, and `margins.N` F32 [32], by how much the
-logit of each chosen token exceeds the next one's.
+The model is that of scripts/fetch_smollm2.sh, the text the test part of WikiText-2. Of one pass over its first 2,048
+tokens: `input_ids` I32 [2048]; `losses` F32 [2047], -log p of each next token in nats; `mean_loss` F32 [1], their mean;
+at every fourth position (`positions` I32 [512]) the likeliest next tokens, `top_ids` I32 [512, 64] and
+`top_log_probabilities` F32 [512, 64], and `rest_log_probability` F32 [512], the log of what all others have together.
+The divergence sum p (log p - log q) over these 64 and the rest as one outcome never exceeds that over all tokens, and
+is close to it. `prompt.N` and `continuation.N` I32: the greedy continuation by 32 tokens, whatever they are, and
+`margins.N` F32 [32], by how much the logit of each chosen token exceeds the next one's.
 """
 
 import pathlib
