@@ -1,7 +1,7 @@
 """Tiny decoder models of every family: configuration, what each exercises, and changes of it that must be visible.
 
-A fixture proves something only if it can fail: `changes` are configurations of the same weights whose logits must differ
-from the fixture's (make_decoder_fixtures.py checks it), as if a reader had ignored the key.
+A fixture proves something only if it can fail: `changes` are configurations of the same weights whose logits must
+differ from the fixture's (make_decoder_fixtures.py checks it), as if a reader had ignored the key.
 """
 
 from dataclasses import dataclass, field

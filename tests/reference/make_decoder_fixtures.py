@@ -44,6 +44,10 @@ def attention_of(config):
     return "sdpa" if getattr(config, "alibi", False) else "eager"
 
 
+def made_by():
+    return ", ".join(f"{module} {version}" for module, version in VERSIONS.items())
+
+
 def new_model(config, state=None):
     """The model in float32; `state` as of another model of the same tensors."""
     config = copy.deepcopy(config)
@@ -132,11 +136,12 @@ def prompts_of(generator):
 def write_expected(path, prompts, logits):
     tensors = {f"input_ids.{i}": ids for i, ids in enumerate(prompts)}
     tensors |= {f"logits.{i}": rows.contiguous() for i, rows in enumerate(logits)}
-    safetensors.torch.save_file(tensors, path, VERSIONS)
+    # One key: safetensors writes several in an order that differs between runs.
+    safetensors.torch.save_file(tensors, path, {"made_by": made_by()})
 
 
 def make(name, config, dtype="float32"):
-    """(model, prompts, logits): the weights are the same in every run, the logits to rounding."""
+    """(model, prompts, logits): the same in every run on a machine, on another to rounding."""
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     model = new_model(config)
     randomise(model, MAKERS[dtype], generator)
@@ -176,6 +181,7 @@ def write_table(path, mark, head, rows):
 
 def main(folder, *names):
     check_versions()
+    torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     folder = pathlib.Path(folder)
     for name in names or FAMILIES:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes decoders/gguf/: tiny models as convert_hf_to_gguf.py of llama.cpp files them, and their logits by transformers.
+"""Writes decoders/gguf/: tiny models as convert_hf_to_gguf.py of llama.cpp files them, and transformers' logits.
 
     pip install gguf==0.18.0 and what make_decoder_fixtures.py names
     python3 tests/reference/make_decoder_ggufs.py tests/reference/decoders/gguf [NAME...]
 
-Facts of the format (which keys, which tensors are rearranged) are from llama.cpp's conversion; names of tensors are from
-the maps of the `gguf` package. Where the GGUF loader of transformers knows the architecture, what it reads from the file
-must give the same logits.
+Facts of the format (which keys, which tensors are rearranged) are from llama.cpp's conversion, names of tensors from
+the maps of the `gguf` package. The GGUF loader of transformers must get the same logits from the tensors of the file,
+except for two models that it does not know how to rearrange.
 """
 
 import math
@@ -316,6 +316,7 @@ def check(name, folder, prompts, logits):
 
 def main(folder, *names):
     fixtures.check_versions()
+    torch.set_num_threads(1)
     hf.utils.logging.set_verbosity_error()
     hf.utils.logging.disable_progress_bar()
     for name in names or MODELS:
