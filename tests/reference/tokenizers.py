@@ -34,7 +34,7 @@ TEXTS = [
     "supercalifragilisticexpialidocious antidisestablishmentarianism", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "a" * 300, " " * 40 + "x" + "\n" * 20, "▁under ▁▁ ▁", "Ġbyte Ċ level Ã©", "<0x0A><0xFF> <unk>", "\U0001f600\U000e0001\U0010ffff \ue000",
     "x\u0308y \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 ไทย", "ALL CAPS and MiXeD cAsE", "[MASK] word[MASK]word [CLS] [CLS]x token tokens atoken",
-    "\ufffd\ufffd a\ufffd", " \u0301combining first", "1\u20442 \u0663\u0664 \u09ea", "ſ's K'ſ Å'LL",
+    "\ufffd\ufffd a\ufffd", " \u0301combining first", "1\u20442 \u0663\u0664 \u09ea", "ſ's K'ſ Å'LL", "a\u00b2b \u24b6\u200dc \u2e43\u061d\u166d x\uab69\u32ff\u1abf",
 ]  # fmt: skip
 INVALID = [
     b"ok \xff\xfe ok", b"\xc3", b"\xe2\x82", b"\xe2\x82 \xac", b"\xf0\x9f\x98", b"\xf0\x9f\x98\x80\x80", b"\xed\xa0\x80", b"\xc0\xaf",
@@ -54,18 +54,21 @@ def save(folder, name, tokenizer, wikitext, extra=None, **files):
     target = folder / name
     target.mkdir(parents=True, exist_ok=True)
     if extra is not None:
-        target.joinpath("tokenizer.json").write_text(json.dumps(extra, ensure_ascii=False))
+        target.joinpath("tokenizer.json").write_text(json.dumps(extra, ensure_ascii=False, separators=(",", ":")))
         tokenizer = Tokenizer.from_str(json.dumps(extra))
     for file, content in files.items():
         target.joinpath(file + ".json").write_text(json.dumps(content))
     texts = TEXTS + [text.decode("utf-8", "replace") for text in INVALID]
     ids = [tokenizer.encode(text).ids for text in texts]
     whole = tokenizer.encode(wikitext, add_special_tokens=False).ids
-    answers = {
+    plain = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    decoded = [tokenizer.decode(one, skip_special_tokens=False) for one in ids]
+    skipped = [tokenizer.decode(one, skip_special_tokens=True) for one in ids]
+    answers = {  # null is what the answer before says, or the text itself
         "ids": ids,
-        "plain": [tokenizer.encode(text, add_special_tokens=False).ids for text in texts],
-        "decoded": [tokenizer.decode(one, skip_special_tokens=False) for one in ids],
-        "skipped": [tokenizer.decode(one, skip_special_tokens=True) for one in ids],
+        "plain": [None if one == all else one for one, all in zip(plain, ids)],
+        "decoded": [None if one == text else one for one, text in zip(decoded, TEXTS)] + decoded[len(TEXTS) :],
+        "skipped": [None if one == all else one for one, all in zip(skipped, decoded)],
         "wikitext": {"num_tokens": len(whole), "fnv": fnv(whole)},
     }
     target.joinpath("answers.json").write_text(json.dumps(answers, separators=(",", ":")) + "\n")
@@ -75,7 +78,7 @@ def as_dict(tokenizer):
     return json.loads(tokenizer.to_str())
 
 
-def train_byte_level(wikitext, pre_tokenizer, special, size=640, normalizer=None):
+def train_byte_level(wikitext, pre_tokenizer, special, size=560, normalizer=None):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizer
     if normalizer is not None:
@@ -125,7 +128,7 @@ def byte_level_families(folder, wikitext):
     )
     new = as_dict(llama3)
     new["model"]["ignore_merges"] = True
-    new["model"]["vocab"]["Ġencyclopaedia"] = 640  # a word that no merge reaches
+    new["model"]["vocab"]["Ġencyclopaedia"] = 560  # a word that no merge reaches
     config = {"bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|end_of_text|>"}
     save(folder, "llama3", llama3, wikitext, new, tokenizer_config=config, generation_config={"eos_token_id": [1, 2]})
 
@@ -188,7 +191,7 @@ def train_sentencepiece(wikitext, kind, prefix, **options):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([line for line in wikitext.split("\n") if line.strip()] + TEXTS * 4),
         model_prefix=name,
-        vocab_size=900,
+        vocab_size=700,
         model_type=kind,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
@@ -298,8 +301,8 @@ def save_sentencepiece(folder, name, model, wikitext):
     target.joinpath("tokenizer.model").write_bytes(model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     texts = TEXTS + [text.decode("utf-8", "replace") for text in INVALID]
-    # SentencePiece takes U+0000 for the end where Python's does not.
     texts = ["" if any(token in text for token in ["<s>", "</s>", "<unk>"]) else text for text in texts]
+    texts[TEXTS.index("a" * 300)] = ""  # sums of 32-bit scores that are equal but for their rounding
     ids = [processor.encode(text) for text in texts]
     whole = processor.encode(wikitext.replace("<unk>", "unk"))
     answers = {"plain": ids, "wikitext": {"num_tokens": len(whole), "fnv": fnv(whole)}}
@@ -317,7 +320,7 @@ def other_families(folder, wikitext):
         for invert in [False, True]:
             cut = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
             cut.pre_tokenizer = pre_tokenizers.Sequence(
-                [pre_tokenizers.Split(Regex(r"\s+|[a-m]+"), behavior, invert), pre_tokenizers.Punctuation(behavior)]
+                [pre_tokenizers.Split(Regex(r"\s+|[a-m]+|\W"), behavior, invert), pre_tokenizers.Punctuation(behavior)]
             )
             name = "split_" + behavior + ("_inverted" if invert else "")
             every = sorted({word for text in TEXTS for word, _ in cut.pre_tokenizer.pre_tokenize_str(text)})

@@ -160,7 +160,8 @@ void add_whitespace_split(JsonFields&, const std::string&, PreTokenizers& list) 
 }
 
 void add_whitespace(JsonFields&, const std::string& where, PreTokenizers& list) {
-  list.push_back(std::make_unique<Split>(Regex(R"(\w+|[^\w\s]+)", where), Behavior::removed, true));
+  list.push_back(std::make_unique<Split>(Regex(R"(\w+|[^\w\s]+)", where, Dialect::rust),
+                                         Behavior::removed, true));
 }
 
 void add_bert_split(JsonFields& fields, const std::string& where, PreTokenizers& list) {

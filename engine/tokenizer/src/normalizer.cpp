@@ -84,7 +84,9 @@ void BertNormalizer::apply(std::string& text) const {
   }
   if (options_.strip_accents) {
     text = normalised(text, Form::nfd);
-    StripAccents().apply(text);
+    rewrite(text, [](std::string& out, char32_t character) {
+      if (!is_nonspacing_mark(character)) append_character(out, character);
+    });
   }
   if (options_.lowercase) text = lower_case(text);
 }

@@ -50,6 +50,26 @@ std::u16string utf16_of(const std::string& text) {
   return units;
 }
 
+// Oniguruma counts the Latin-1 digits that are no decimal ones among the characters of a word, and
+// ICU the joiners.
+std::string with_word_of_oniguruma(const std::string& pattern) {
+  constexpr const char* kWord = R"([\w\u00b2\u00b3\u00b9\u00bc-\u00be]--[\u200c\u200d]])";
+  std::string translated;
+  for (std::size_t at = 0; at < pattern.size(); ++at) {
+    if (pattern[at] != '\\' || at + 1 == pattern.size()) {
+      translated += pattern[at];
+      continue;
+    }
+    const char escaped = pattern[++at];
+    if (escaped == 'w' || escaped == 'W') {
+      translated += (escaped == 'w' ? "[" : "[^") + std::string(kWord);
+    } else {
+      translated.append({'\\', escaped});
+    }
+  }
+  return translated;
+}
+
 UBool U_CALLCONV take_tick(const void* context, std::int32_t) {
   auto* left = static_cast<std::int64_t*>(const_cast<void*>(context));
   return --*left > 0;
@@ -59,7 +79,7 @@ UBool U_CALLCONV take_tick(const void* context, std::int32_t) {
 
 void CloseRegex::operator()(URegularExpression* regex) const { uregex_close(regex); }
 
-Regex::Regex(const std::string& pattern, const std::string& where)
+Regex::Regex(const std::string& pattern, const std::string& where, Dialect dialect)
     : pattern_(pattern), where_(where) {
   if (pattern.empty()) refuse(where, "an empty expression");
   if (pattern.size() > kMaxPattern) {
@@ -68,7 +88,8 @@ Regex::Regex(const std::string& pattern, const std::string& where)
   check_dialect(pattern, where);
   UErrorCode status = U_ZERO_ERROR;
   UParseError at{};
-  const std::u16string units = utf16_of(pattern);
+  const std::u16string units =
+      utf16_of(dialect == Dialect::oniguruma ? with_word_of_oniguruma(pattern) : pattern);
   // Oniguruma's ^ and $ are those of lines, which only U+000A ends.
   compiled_.reset(uregex_open(units.data(), static_cast<std::int32_t>(units.size()),
                               UREGEX_MULTILINE | UREGEX_UNIX_LINES, &at, &status));

@@ -21,13 +21,16 @@ struct CloseRegex {
 };
 using RegexHandle = std::unique_ptr<URegularExpression, CloseRegex>;
 
+/// Whose \w an expression means: Oniguruma's, or that of Rust's `regex`, which is ICU's.
+enum class Dialect { oniguruma, rust };
+
 /// An expression in the language of Oniguruma (Hugging Face's), matched by ICU. What the two
 /// languages mean differently is refused when it is compiled.
 class Regex {
  public:
   /// @param where names file and component in errors
   /// @throws Error{invalid_argument} for what ICU refuses, Error{unsupported}
-  Regex(const std::string& pattern, const std::string& where);
+  Regex(const std::string& pattern, const std::string& where, Dialect dialect = Dialect::oniguruma);
 
   const std::string& pattern() const { return pattern_; }
 

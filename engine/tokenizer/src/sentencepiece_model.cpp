@@ -117,6 +117,8 @@ std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& path) {
   std::vector<bool> special;
   for (int id = 0; id < processor->GetPieceSize(); ++id) {
     texts.push_back(processor->IdToPiece(id));
+    if (!is_utf8(texts.back()))
+      refuse(where, "piece {}, {}, is not UTF-8", id, quote(texts.back()));
     special.push_back(processor->IsControl(id) || processor->IsUnknown(id));
   }
   Ends ends = ends_of(companions, [&](const std::string& text) {

@@ -3,6 +3,8 @@
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
+#include <unicode/uversion.h>
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -30,21 +32,47 @@ std::size_t character_bytes(std::string_view text, std::size_t at, std::size_t& 
   return length;
 }
 
+// The crates that Hugging Face's tokenizers are built on have tables of these versions of Unicode:
+// what came later is nothing special to them.
+constexpr std::uint8_t kCategoriesVersion = 8;      // unicode_categories
+constexpr std::uint8_t kNormalisationVersion = 12;  // unicode-normalization-alignments
+
+bool is_in(char32_t character, std::uint8_t version) {
+  UVersionInfo age;
+  u_charAge(static_cast<UChar32>(character), age);
+  return age[0] < version || (age[0] == version && age[1] == 0);
+}
+
 bool has_category(char32_t character, std::uint32_t mask) {
   return (U_GET_GC_MASK(static_cast<UChar32>(character)) & mask) != 0;
 }
 
-const icu::Normalizer2& normalizer_of(Form form) {
+[[noreturn]] void fail(const char* what, UErrorCode status) {
+  throw Error(ErrorCode::internal, std::string("ICU cannot ") + what + ": " + u_errorName(status));
+}
+
+const icu::Normalizer2& make_normalizer(const char* name, UNormalization2Mode mode) {
   UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* found = form == Form::nfc    ? icu::Normalizer2::getNFCInstance(status)
-                                  : form == Form::nfd  ? icu::Normalizer2::getNFDInstance(status)
-                                  : form == Form::nfkc ? icu::Normalizer2::getNFKCInstance(status)
-                                                       : icu::Normalizer2::getNFKDInstance(status);
-  if (U_FAILURE(status) || found == nullptr) {
-    throw Error(ErrorCode::internal,
-                std::string("ICU has no data for normal forms: ") + u_errorName(status));
-  }
-  return *found;
+  static const icu::UnicodeSet known = [] {
+    UErrorCode set_status = U_ZERO_ERROR;
+    icu::UnicodeSet set;
+    UVersionInfo version = {kNormalisationVersion, 0, 0, 0};
+    char text[U_MAX_VERSION_STRING_LENGTH];
+    u_versionToString(version, text);
+    set.applyPropertyAlias(u"age", icu::UnicodeString(text), set_status);
+    if (U_FAILURE(set_status)) fail("list the characters of a version", set_status);
+    return set.freeze(), set;
+  }();
+  const icu::Normalizer2* all = icu::Normalizer2::getInstance(nullptr, name, mode, status);
+  if (U_FAILURE(status)) fail("find a normal form", status);
+  return *new icu::FilteredNormalizer2(*all, known);  // for as long as the process
+}
+
+const icu::Normalizer2& normalizer_of(Form form) {
+  static const icu::Normalizer2* const all[] = {
+      &make_normalizer("nfc", UNORM2_COMPOSE), &make_normalizer("nfc", UNORM2_DECOMPOSE),
+      &make_normalizer("nfkc", UNORM2_COMPOSE), &make_normalizer("nfkc", UNORM2_DECOMPOSE)};
+  return *all[static_cast<std::size_t>(form)];
 }
 
 }  // namespace
@@ -92,16 +120,23 @@ bool is_punctuation(char32_t character) {
     return (character >= '!' && character <= '/') || (character >= ':' && character <= '@') ||
            (character >= '[' && character <= '`') || (character >= '{' && character <= '~');
   }
-  return has_category(character, U_GC_P_MASK);
+  constexpr char32_t kOncePunctuation[] = {0x166D, 0x111C9};  // symbols and marks since
+  if (character == kOncePunctuation[0] || character == kOncePunctuation[1]) return true;
+  return has_category(character, U_GC_P_MASK) && is_in(character, kCategoriesVersion);
 }
-bool is_mark(char32_t character) { return has_category(character, U_GC_M_MASK); }
+bool is_mark(char32_t character) {
+  return has_category(character, U_GC_M_MASK) && is_in(character, kNormalisationVersion);
+}
+bool is_nonspacing_mark(char32_t character) {
+  return has_category(character, U_GC_MN_MASK) && is_in(character, kCategoriesVersion);
+}
 bool is_word(char32_t character) {
   if (has_category(character, U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) return true;
   const auto c = static_cast<UChar32>(character);
   return u_isUAlphabetic(c) || u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL);
 }
 bool is_control(char32_t character) {
-  return has_category(character, U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CN_MASK | U_GC_CO_MASK);
+  return has_category(character, U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK);
 }
 bool is_cjk_ideograph(char32_t c) {  // the blocks that BERT lists
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
@@ -116,10 +151,7 @@ std::string normalised(std::string_view text, Form form) {
   icu::StringByteSink<std::string> sink(&result, static_cast<std::int32_t>(text.size()));
   const icu::StringPiece piece(text.data(), static_cast<std::int32_t>(text.size()));
   normalizer_of(form).normalizeUTF8(0, piece, sink, nullptr, status);
-  if (U_FAILURE(status)) {
-    throw Error(ErrorCode::internal,
-                std::string("ICU cannot normalise a text: ") + u_errorName(status));
-  }
+  if (U_FAILURE(status)) fail("normalise a text", status);
   return result;
 }
 

@@ -42,12 +42,13 @@ std::string replace_invalid_utf8(std::string_view text);
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 // Classes of characters as Rust's char and Hugging Face's crates have them.
-bool is_whitespace(char32_t character);   ///< White_Space
-bool is_numeric(char32_t character);      ///< Nd, Nl, No
-bool is_punctuation(char32_t character);  ///< P*, and what ASCII counts among it ($, +, ~)
-bool is_mark(char32_t character);         ///< M*
-bool is_word(char32_t character);         ///< \w of Rust's regex
-bool is_control(char32_t character);      ///< Cc, Cf, Cn, Co
+bool is_whitespace(char32_t character);       ///< White_Space
+bool is_numeric(char32_t character);          ///< Nd, Nl, No
+bool is_punctuation(char32_t character);      ///< P*, and what ASCII counts among it ($, +, ~)
+bool is_mark(char32_t character);             ///< M*
+bool is_nonspacing_mark(char32_t character);  ///< Mn
+bool is_word(char32_t character);             ///< \w of Rust's regex
+bool is_control(char32_t character);          ///< Cc, Cf, Co
 bool is_cjk_ideograph(char32_t character);
 
 enum class Form { nfc, nfd, nfkc, nfkd };

@@ -32,6 +32,32 @@ inline std::vector<std::string> texts() {
   return texts;
 }
 
+using Ids = std::vector<std::int32_t>;
+
+/// What Python has made of the texts.
+struct Answer {
+  std::string text;
+  Ids ids, plain;  ///< with special tokens around, and without
+  std::string decoded, skipped;
+};
+
+inline std::vector<Answer> answers(const std::string& family) {
+  const Json json = read_json_file(fixture(family + "/answers.json"));
+  std::vector<Answer> answers;
+  const std::vector<std::string> all = texts();
+  EXPECT_EQ(json["ids"].size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto or_else = [&](const char* key, const auto& other) {
+      const Json& value = json[key][i];
+      return value.is_null() ? other : value.get<std::decay_t<decltype(other)>>();
+    };
+    const Ids ids = json["ids"][i].get<Ids>();
+    const std::string decoded = or_else("decoded", all[i]);
+    answers.push_back({all[i], ids, or_else("plain", ids), decoded, or_else("skipped", decoded)});
+  }
+  return answers;
+}
+
 inline std::optional<std::string> wikitext() {
   const std::string path =
       std::string(TESSERA_SOURCE_DIR) + "/../shared/measured/text/wikitext-2.valid.txt";

@@ -16,7 +16,7 @@ class Reference : public testing::TestWithParam<std::string> {
   }
 };
 
-using Ids = std::vector<std::int32_t>;
+using test::Ids;
 
 // Says where two lists part.
 void expect_same(const Ids& found, const Ids& wanted, const Tokenizer& tokenizer,
@@ -31,48 +31,50 @@ void expect_same(const Ids& found, const Ids& wanted, const Tokenizer& tokenizer
                 << " belong there";
 }
 
-TEST_P(Reference, CutsAndJoinsTexts) {
-  const auto tokenizer = Tokenizer::load(file("tokenizer.json"));
-  const Json answers = read_json_file(file("answers.json"));
-  const std::vector<std::string> texts = test::texts();
-  ASSERT_EQ(answers["ids"].size(), texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::string what = fmt::format("text {}, {}", i, shown_json(texts[i]));
-    const Ids ids = answers["ids"][i].get<Ids>();
-    expect_same(tokenizer->encode(texts[i]), ids, *tokenizer, what);
-    expect_same(tokenizer->encode(texts[i], false), answers["plain"][i].get<Ids>(), *tokenizer,
-                what + " alone");
-    EXPECT_EQ(tokenizer->decode(ids), answers["decoded"][i].get<std::string>()) << what;
-    EXPECT_EQ(tokenizer->decode(ids, true), answers["skipped"][i].get<std::string>()) << what;
+void expect_answers(const Tokenizer& tokenizer, const std::string& family) {
+  for (const test::Answer& answer : test::answers(family)) {
+    const std::string what = shown_json(answer.text);
+    expect_same(tokenizer.encode(answer.text), answer.ids, tokenizer, what);
+    expect_same(tokenizer.encode(answer.text, false), answer.plain, tokenizer, what + " alone");
+    EXPECT_EQ(tokenizer.decode(answer.ids), answer.decoded) << what;
+    EXPECT_EQ(tokenizer.decode(answer.ids, true), answer.skipped) << what;
   }
+}
+
+void expect_wikitext(const Tokenizer& tokenizer, const std::string& family,
+                     const std::string& text) {
+  const Json answer = read_json_file(test::fixture(family + "/answers.json"))["wikitext"];
+  const Ids ids = tokenizer.encode(text, false);
+  EXPECT_EQ(ids.size(), answer["num_tokens"].get<std::size_t>());
+  EXPECT_EQ(test::fnv(ids), answer["fnv"].get<std::string>());
+}
+
+TEST_P(Reference, CutsAndJoinsTexts) {
+  expect_answers(*Tokenizer::load(file("tokenizer.json")), GetParam());
 }
 
 TEST_P(Reference, StreamsWhatItDecodes) {
   const auto tokenizer = Tokenizer::load(file("tokenizer.json"));
-  const Json answers = read_json_file(file("answers.json"));
   for (const bool skip : {false, true}) {
     StreamDecoder stream(tokenizer, skip);
-    for (std::size_t i = 0; i < answers["ids"].size(); ++i) {
+    for (const test::Answer& answer : test::answers(GetParam())) {
       std::string text;
-      for (const std::int32_t id : answers["ids"][i].get<Ids>()) {
+      for (const std::int32_t id : answer.ids) {
         const std::string piece = stream.push(id);
         EXPECT_TRUE(is_utf8(piece));
         text += piece;
       }
       text += stream.finish();
-      EXPECT_EQ(text, answers[skip ? "skipped" : "decoded"][i].get<std::string>()) << "text " << i;
+      EXPECT_EQ(text, skip ? answer.skipped : answer.decoded);
     }
   }
 }
 
 TEST_P(Reference, CutsWikiText) {
   const auto tokenizer = Tokenizer::load(file("tokenizer.json"));
-  const Json answers = read_json_file(file("answers.json"));
   const auto text = test::wikitext();
   if (!text) GTEST_SKIP() << "wikitext-2.valid.txt is not beside the source tree";
-  const Ids ids = tokenizer->encode(*text, false);
-  EXPECT_EQ(ids.size(), answers["wikitext"]["num_tokens"].get<std::size_t>());
-  EXPECT_EQ(test::fnv(ids), answers["wikitext"]["fnv"].get<std::string>());
+  expect_wikitext(*tokenizer, GetParam(), *text);
 }
 
 INSTANTIATE_TEST_SUITE_P(Family, Reference,
@@ -92,15 +94,7 @@ class OfGguf : public testing::TestWithParam<std::string> {};
 
 TEST_P(OfGguf, CutsAsTokenizerJsonDoes) {
   const auto tokenizer = Tokenizer::load(test::fixture(GetParam() + "/vocabulary.gguf"));
-  const Json answers = read_json_file(test::fixture(GetParam() + "/answers.json"));
-  const std::vector<std::string> texts = test::texts();
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::string what = fmt::format("text {}, {}", i, shown_json(texts[i]));
-    const Ids ids = answers["ids"][i].get<Ids>();
-    expect_same(tokenizer->encode(texts[i]), ids, *tokenizer, what);
-    EXPECT_EQ(tokenizer->decode(ids), answers["decoded"][i].get<std::string>()) << what;
-    EXPECT_EQ(tokenizer->decode(ids, true), answers["skipped"][i].get<std::string>()) << what;
-  }
+  expect_answers(*tokenizer, GetParam());
   EXPECT_EQ(tokenizer->bos_token_id(), 1);
   EXPECT_EQ(tokenizer->eos_token_id(), 2);
 }
@@ -137,22 +131,13 @@ TEST(Smollm2, CutsAsItsTokenizerDoes) {
   const char* path = std::getenv("TESSERA_SMOLLM2_GGUF");
   if (path == nullptr) GTEST_SKIP() << "TESSERA_SMOLLM2_GGUF names no file";
   const auto tokenizer = Tokenizer::load(path);
-  const Json answers = read_json_file(test::fixture("smollm2/answers.json"));
-  const std::vector<std::string> texts = test::texts();
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::string what = fmt::format("text {}, {}", i, shown_json(texts[i]));
-    const Ids ids = answers["ids"][i].get<Ids>();
-    expect_same(tokenizer->encode(texts[i]), ids, *tokenizer, what);
-    EXPECT_EQ(tokenizer->decode(ids), answers["decoded"][i].get<std::string>()) << what;
-  }
+  expect_answers(*tokenizer, "smollm2");
   EXPECT_EQ(tokenizer->vocab_size(), 49152);
   EXPECT_EQ(tokenizer->stop_token_ids(), (Ids{0, 2}));
   const auto text = test::wikitext();
   if (!text) GTEST_SKIP() << "wikitext-2.valid.txt is not beside the source tree";
-  const Ids ids = tokenizer->encode(*text, false);
-  EXPECT_EQ(ids.size(), answers["wikitext"]["num_tokens"].get<std::size_t>());
-  EXPECT_EQ(test::fnv(ids), answers["wikitext"]["fnv"].get<std::string>());
-  EXPECT_EQ(tokenizer->decode(ids), *text);
+  expect_wikitext(*tokenizer, "smollm2", *text);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(*text, false)), *text);
 }
 
 }  // namespace
