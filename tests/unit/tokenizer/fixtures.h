@@ -15,7 +15,7 @@
 
 namespace tessera::test {
 
-/// A file that tests/reference/tokenizers.py has written.
+/// A file that tests/reference/make_tokenizer_fixtures.py has written.
 inline std::string fixture(const std::string& name) {
   return std::string(TESSERA_SOURCE_DIR) + "/tests/reference/tokenizers/" + name;
 }

@@ -2,7 +2,7 @@
 
     python3 -m venv venv
     venv/bin/pip install tokenizers==0.23.3 sentencepiece==0.2.3 gguf==0.19.0 numpy==2.4.6
-    venv/bin/python tests/reference/tokenizers.py tests/reference/tokenizers WIKITEXT [SMOLLM2.gguf]
+    venv/bin/python tests/reference/make_tokenizer_fixtures.py tests/reference/tokenizers WIKITEXT [SMOLLM2.gguf]
 
 WIKITEXT (wikitext-2.valid.txt) is what they are trained on and, whole, one of the texts: of its tokens the number and a
 hash are kept. SMOLLM2.gguf is a file with the vocabulary of SmolLM2. The tests read the results without Python.
