@@ -121,6 +121,19 @@ TEST_F(FormsTest, ATokenDoesNotDependOnTheOthers) {
   }
 }
 
+// Longer than what a call works through at a time, one token or many.
+TEST_F(FormsTest, NorDoALongOne) {
+  constexpr std::int64_t kLong = 9000;
+  const RowMatrix weight = test::random_matrix(16, kLong, rng_),
+                  x = test::random_matrix(40, kLong, rng_);
+  for (const LinearForm& form : all_forms()) {
+    const auto linear = make(weight, form);
+    const RowMatrix all = product(*linear, x);
+    for (const std::int64_t tokens : {1, 3, 7})
+      EXPECT_EQ(product(*linear, x.topRows(tokens)), all.topRows(tokens)) << linear->describe();
+  }
+}
+
 TEST_F(FormsTest, NorOnTheThreads) {
   const RowMatrix weight = test::random_matrix(517, kColumns, rng_);
   for (const LinearForm& form : all_forms()) {

@@ -61,8 +61,7 @@ class Linear {
   /// @param x [tokens][x_stride], x_stride >= in_features
   /// @param out [tokens][out_stride], out_stride >= out_features
   /// @param num_threads 0: all there are. The result does not depend on it, nor on the other tokens
-  /// or how many there are: a token alone has the bits that it has among others, but for rounded
-  /// activations (gemm_a8.h) of more than 2048 columns, whose f32 sums are cut differently.
+  /// or how many there are: a token alone has the bits that it has among others.
   virtual void apply(const float* x, std::int64_t x_stride, std::int64_t tokens, float* out,
                      std::int64_t out_stride, int num_threads) const = 0;
 
