@@ -51,6 +51,7 @@ std::vector<std::string> describe_layers(const lm::LanguageModel& model) {
 void push_bitwidths(lua_State* L, const LoadedModel& loaded) {
   std::vector<std::int32_t> bitwidths;
   for (const lm::LayerForm& form : loaded.model->request().layers) {
+    if (form.as_stored) return lua_pushnil(L);
     bitwidths.push_back(form.bitwidth);
   }
   if (bitwidths.empty()) return lua_pushnil(L);
@@ -61,7 +62,7 @@ std::string summary_of(const LoadedModel& loaded) {
   const lm::LanguageModel& model = *loaded.model;
   const auto& layers = model.request().layers;
   std::string bits = "as stored";
-  if (!layers.empty()) {
+  if (!layers.empty() && !layers.front().as_stored) {
     double sum = 0;
     for (const lm::LayerForm& form : layers) sum += form.bitwidth;
     bits = fmt::format("{:.3g} bits", sum / static_cast<double>(layers.size()));
@@ -71,6 +72,12 @@ std::string summary_of(const LoadedModel& loaded) {
                      name_of(model.request().dtype),
                      format_bytes(static_cast<double>(model.weight_bytes())), model.num_threads(),
                      model.num_threads() == 1 ? "" : "s");
+}
+
+// Of what a cache holds: 16 stands for dtype.
+double kv_bits_of(const lm::LoadRequest& request) {
+  if (request.kv_bitwidth == 8) return 8;
+  return request.dtype == kernels::Real::f32 ? 32 : 16;
 }
 
 // Layers in a row that are kept alike are one line.
@@ -88,7 +95,7 @@ std::string describe(const LoadedModel& loaded) {
   }
   text += fmt::format("\n  keys and values: {}, {} a token",
                       model.request().kv_bitwidth == 8 ? "8 bits" : name_of(model.request().dtype),
-                      format_bytes(model.shape().kv_bytes_per_token(model.request().kv_bitwidth)));
+                      format_bytes(model.shape().kv_bytes_per_token(kv_bits_of(model.request()))));
   text += fmt::format("\n  loaded in {} from {}", format_seconds(loaded.load_s),
                       quote(model.request().path, 300));
   return text;

@@ -22,6 +22,7 @@ struct ModelOptions {
   bool int8 = false;
   std::string statistics;
   std::int32_t kv_bitwidth = 16;
+  std::string device = "cpu";
   std::int32_t threads = 0;
 };
 
@@ -42,7 +43,7 @@ struct Fields<ModelOptions> {
                          .as_option = AsOption::defaulted}),
       field<&O::activation_bitwidth>(
           {.name = "activation_bitwidth",
-           .doc = "Of what quantised matrices multiply: 16 leaves it in f32, 8 rounds it",
+           .doc = "Of what matrices in codes or blocks multiply: 16 leaves it in f32, 8 rounds it",
            .unit = "bits",
            .min = 8,
            .max = 16,
@@ -59,6 +60,10 @@ struct Fields<ModelOptions> {
                               .min = 8,
                               .max = 16,
                               .as_option = AsOption::defaulted}),
+      field<&O::device>({.name = "device",
+                         .doc = "cpu: Tessera's kernels; torch: LibTorch's operators on the CPU, "
+                                "slow and independent of them; cuda, cuda:1: LibTorch on a GPU",
+                         .as_option = AsOption::defaulted}),
       field<&O::threads>({.name = "threads",
                           .doc = "Of every step; 0: as many as there are processors",
                           .min = 0,
@@ -98,8 +103,8 @@ void check_one_of(const lua_kit::Options& options, std::string_view name, std::i
 
 // What says how layers are quantised has no meaning where none is.
 void refuse_without_bitwidths(const lua_kit::Options& options) {
-  for (const char* name : {"method", "activation_bitwidth", "int8", "statistics", "symmetric",
-                           "granularity", "group_size", "rounding", "seed", "act_order"}) {
+  for (const char* name : {"method", "int8", "statistics", "symmetric", "granularity", "group_size",
+                           "rounding", "seed", "act_order"}) {
     if (!options.given(name)) continue;
     refuse(options.path_of(name),
            "it says how layers are quantised, but neither bitwidths nor plan says which; without "
@@ -191,11 +196,15 @@ lm::LoadRequest read_request(const lua_kit::Options& options) {
   request.dtype = given.dtype;
   request.kv_bitwidth = given.kv_bitwidth;
   request.statistics = given.statistics;
+  request.device = given.device;
   request.num_threads = given.threads;
   if (options.given("plan") || options.given("bitwidths")) {
     request.layers = read_layers(options, given, shape);
   } else {
     refuse_without_bitwidths(options);
+    const lm::LayerForm as_stored{.activation_bitwidth = given.activation_bitwidth,
+                                  .as_stored = true};
+    request.layers.assign(static_cast<std::size_t>(shape.num_layers), as_stored);
   }
   return request;
 }
