@@ -72,7 +72,7 @@ TEST_F(Sweep, AFailingPointCostsThatPointOnly) {
   const test::Process p = tessera({"run", "bad.lua", "--jobs", "2", "--memory-limit-gib", kLimitGib,
                                    "--point-time-limit-s", "3"});
   EXPECT_EQ(p.status, 1) << p.err;
-  EXPECT_THAT(p.out, HasSubstr(std::to_string(n) + " of " + std::to_string(2 * n)));
+  EXPECT_THAT(p.out, HasSubstr(std::to_string(n) + " of " + std::to_string(2 * n))) << p.err;
   EXPECT_THAT(p.out, HasSubstr("--failed"));
   const auto found = rows("bad");
   ASSERT_EQ(found.size(), static_cast<std::size_t>(2 * n));

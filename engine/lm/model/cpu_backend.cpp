@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "backend.h"
 #include "tessera/core/error.h"
 #include "tessera/kernels/norm.h"
 #include "tessera/kernels/parallel.h"
+#include "tessera/lm/backend.h"
 
 namespace tessera::lm {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "backend.h"
 #include "description.h"
 #include "layer.h"
 #include "step.h"
+#include "tessera/lm/backend.h"
 #include "tessera/lm/language_model.h"
 
 namespace tessera::lm {

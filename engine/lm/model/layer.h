@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "backend.h"
 #include "description.h"
+#include "tessera/lm/backend.h"
 #include "tessera/lm/linear.h"
 #include "tessera/quant/statistics.h"
 #include "tessera/weights/parts.h"

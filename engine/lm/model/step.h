@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "backend.h"
 #include "description.h"
+#include "tessera/lm/backend.h"
 #include "tessera/lm/language_model.h"
 
 namespace tessera::lm {

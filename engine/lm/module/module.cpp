@@ -47,7 +47,8 @@ void* module_entry(const std::string& name, const char* entry) {
   // What a module brings along stays its own: two of them link libraries that must not meet.
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    throw Error(ErrorCode::io, std::string("a module cannot be loaded: ") + ::dlerror(), path);
+    throw Error(ErrorCode::io, std::string("the module of models cannot be loaded: ") + ::dlerror(),
+                path);
   }
   void* found = ::dlsym(handle, entry);
   if (found == nullptr) {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "backend.h"
+#include "tessera/lm/backend.h"
 
 namespace tessera::lm {
 
