@@ -25,6 +25,9 @@ struct Avx2 {
   TESSERA_KERNELS_INLINE static Floats load(const void* from, Real type) {
     return (Floats)load8(from, type);
   }
+  TESSERA_KERNELS_INLINE static Floats fma(Floats a, Floats b, Floats c) {
+    return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+  }
   TESSERA_KERNELS_INLINE static void to_f32(const void* from, Real type, std::int64_t count,
                                             float* to) {
     std::int64_t i = 0;

@@ -89,9 +89,6 @@ struct Avx2A8 : Avx2 {
   template <int Bits>
   using Steps = avx2::Steps<Bits>;
 
-  TESSERA_KERNELS_INLINE static Floats fma(Floats a, Floats b, Floats c) {
-    return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-  }
   TESSERA_KERNELS_INLINE static Ints bytes(const char* from) {
     return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   }

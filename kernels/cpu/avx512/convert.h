@@ -20,10 +20,13 @@ struct Avx512 {
   static constexpr int kLanes = 16;
   static constexpr int kSums = 8;                          // in registers, of few tokens
   static constexpr int kTileTokens = 14, kTileBlocks = 2;  // of many tokens
-  static constexpr int kStripColumns = 256, kPanelTokens = 168;
+  static constexpr int kStripColumns = 128, kPanelTokens = 280;
 
   TESSERA_KERNELS_INLINE static Floats load(const void* from, Real type) {
     return (Floats)load16(from, type);
+  }
+  TESSERA_KERNELS_INLINE static Floats fma(Floats a, Floats b, Floats c) {
+    return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
   }
   TESSERA_KERNELS_INLINE static void to_f32(const void* from, Real type, std::int64_t count,
                                             float* to) {

@@ -70,9 +70,6 @@ struct Avx512A8 : Avx512 {
   template <int Bits>
   using Steps = avx512::Steps<Bits>;
 
-  TESSERA_KERNELS_INLINE static Floats fma(Floats a, Floats b, Floats c) {
-    return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-  }
   TESSERA_KERNELS_INLINE static Ints bytes(const char* from) {
     return (Ints)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }

@@ -7,16 +7,19 @@ namespace tessera::kernels::cpu::baseline {
 namespace {
 
 struct Baseline {
+  using Floats = Simd<4>::Floats;
   static constexpr int kLanes = 4;
   static constexpr int kSums = 8;                         // in registers, of few tokens
   static constexpr int kTileTokens = 2, kTileBlocks = 1;  // of many tokens
   static constexpr int kStripColumns = 256, kPanelTokens = 96;
 
-  TESSERA_KERNELS_INLINE static Simd<4>::Floats load(const void* from, Real type) {
-    Simd<4>::Floats v{};
+  TESSERA_KERNELS_INLINE static Floats load(const void* from, Real type) {
+    Floats v{};
     for (int i = 0; i < kLanes; ++i) v[i] = cpu::load(from, type, i);
     return v;
   }
+  /// Rounds twice: SSE2 has nothing else.
+  TESSERA_KERNELS_INLINE static Floats fma(Floats a, Floats b, Floats c) { return a * b + c; }
   TESSERA_KERNELS_INLINE static void to_f32(const void* from, Real type, std::int64_t count,
                                             float* to) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = cpu::load(from, type, i);

@@ -96,8 +96,7 @@ class FewTokens {
         }
       }
       const float* x = panel.x + s.at * Tokens;
-#pragma GCC unroll 4
-      for (std::int64_t unit = 0; unit < s.units; ++unit) {
+      const auto next = [&] {
         // What comes next in these blocks, or in those that follow them.
         std::int64_t ahead = offset + kAhead;
         ahead += ahead < length ? 0 : Blocks * stride - length;
@@ -105,12 +104,22 @@ class FewTokens {
         add_unit<Blocks>(base + offset, stride, x, part);
         offset += Source::kUnitBytes;
         x += kUnit * Tokens;
+      };
+      std::int64_t unit = 0;
+      if constexpr (kUnit == 1) {
+        for (; unit + 4 <= s.units; unit += 4) {
+#pragma GCC unroll 4
+          for (int n = 0; n < 4; ++n) next();
+        }
       }
+      for (; unit < s.units; ++unit) next();
       for (int b = 0; b < Blocks; ++b) {
         for (int t = 0; t < Tokens; ++t) {
           for (int v = 0; v < kVectors; ++v) {
-            total[b][t][v] += groups[b].scale[v] * part[b][t][v];
-            if (w.has_minima()) total[b][t][v] += groups[b].minimum[v] * all<Floats>(sums[t]);
+            total[b][t][v] = Isa::fma(groups[b].scale[v], part[b][t][v], total[b][t][v]);
+            if (w.has_minima()) {
+              total[b][t][v] = Isa::fma(groups[b].minimum[v], all<Floats>(sums[t]), total[b][t][v]);
+            }
           }
         }
       }
@@ -132,7 +141,7 @@ class FewTokens {
           const Floats numbers = Source::number(units[b], v, c);
 #pragma GCC unroll 4
           for (int t = 0; t < Tokens; ++t) {
-            part[b][t][v] += numbers * all<Floats>(x[c * Tokens + t]);
+            part[b][t][v] = Isa::fma(numbers, all<Floats>(x[c * Tokens + t]), part[b][t][v]);
           }
         }
       }

@@ -139,7 +139,7 @@ class ManyTokens {
         for (int t = 0; t < Tokens; ++t) {
           const Floats token = all<Floats>(x[t * kStride]);
 #pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) part[t][v] += token * column[v];
+          for (int v = 0; v < kVectors; ++v) part[t][v] = Isa::fma(token, column[v], part[t][v]);
         }
       }
 #pragma GCC unroll 16
@@ -148,24 +148,34 @@ class ManyTokens {
         for (int v = 0; v < kVectors; ++v) {
           const int at = i * kTileRows + v * Isa::kLanes;
           Floats sum = read<Floats>(total[t] + v * Isa::kLanes);
-          sum += read<Floats>(w.scale + at) * part[t][v];
+          sum = Isa::fma(read<Floats>(w.scale + at), part[t][v], sum);
           if (w.has_minima) {
-            sum += read<Floats>(w.minimum + at) * all<Floats>(sums[t * kSegments]);
+            sum = Isa::fma(read<Floats>(w.minimum + at), all<Floats>(sums[t * kSegments]), sum);
           }
           write(total[t] + v * Isa::kLanes, sum);
         }
       }
     }
     for (int t = 0; t < Tokens; ++t) {
-      for (std::int64_t r = 0; r < out.rows; ++r) out.data[t * out.stride + r] = total[t][r];
+      float* to = out.data + t * out.stride;
+      if (out.rows == kTileRows) {
+        __builtin_memcpy(to, total[t], sizeof total[t]);
+      } else {
+        for (std::int64_t r = 0; r < out.rows; ++r) to[r] = total[t][r];
+      }
     }
   }
 
   template <int Tokens>
-  static void load(const Output& out, float (&total)[Tokens][kTileRows]) {
+  TESSERA_KERNELS_INLINE static void load(const Output& out, float (&total)[Tokens][kTileRows]) {
     for (int t = 0; t < Tokens; ++t) {
-      for (std::int64_t r = 0; r < kTileRows; ++r) {
-        total[t][r] = out.first || r >= out.rows ? 0 : out.data[t * out.stride + r];
+      const float* from = out.data + t * out.stride;
+      if (out.first) {
+        __builtin_memset(total[t], 0, sizeof total[t]);
+      } else if (out.rows == kTileRows) {
+        __builtin_memcpy(total[t], from, sizeof total[t]);
+      } else {
+        for (std::int64_t r = 0; r < kTileRows; ++r) total[t][r] = r < out.rows ? from[r] : 0;
       }
     }
   }

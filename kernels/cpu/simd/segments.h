@@ -14,7 +14,7 @@ struct Segment {
   std::int64_t group, first_column, columns, first_unit, units, at;  ///< at: column in the strip
 };
 
-constexpr int kSegmentColumns = 256, kMaxSegments = 512;
+constexpr int kSegmentColumns = 128, kMaxSegments = 512;
 
 /// The columns that a call works through at a time: whole segments.
 struct Strip {
@@ -36,7 +36,7 @@ class Strips {
       : groups_(groups), unit_columns_(unit_columns) {
     const std::int64_t strips = (groups.columns + max_columns - 1) / max_columns;
     const std::int64_t even = (groups.columns + strips - 1) / strips;
-    length_ = (even + unit_columns - 1) / unit_columns * unit_columns;
+    length_ = (even + 31) / 32 * 32;  // whole units of every kind
   }
 
   bool next(Strip* strip) {

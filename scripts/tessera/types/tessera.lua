@@ -712,10 +712,11 @@ local ts = {}
 ---@field plan? tessera.Plan|table Plan whose bitwidths the layers get
 ---@field bitwidths? integer|integer[] In place of a plan: one of 3, 4, 8, 16 for all layers, or a list of one for each
 ---@field method? "rtn"|"gptq"|"awq" How weights become codes; gptq, awq: with statistics [default "rtn"]
----@field activation_bitwidth? integer Of what quantised matrices multiply: 16 leaves it in f32, 8 rounds it (an integer in [8, 16] (bits)) [default 16]
+---@field activation_bitwidth? integer Of what matrices in codes or blocks multiply: 16 leaves it in f32, 8 rounds it (an integer in [8, 16] (bits)) [default 16]
 ---@field int8? boolean Layers of 8 bits multiply in whole numbers, outliers apart, as LLM.int8() does [default false]
 ---@field statistics? string Calibration file of gptq and awq (tessera man statistics)
 ---@field kv_bitwidth? integer Of keys and values: 16 keeps dtype, or 8 (an integer in [8, 16] (bits)) [default 16]
+---@field device? string cpu: Tessera's kernels; torch: LibTorch's operators on the CPU, slow and independent of them; cuda, cuda:1: LibTorch on a GPU [default "cpu"]
 ---@field threads? integer Of every step; 0: as many as there are processors (an integer in [0, 1024]) [default 0]
 ---@field symmetric? boolean Whether 0 lies in the middle of the codes [default true]
 ---@field granularity? "tensor"|"channel"|"group" Which weights share a scale: all, an output channel's, or a group of these [default "group"]

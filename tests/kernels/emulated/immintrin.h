@@ -50,6 +50,10 @@ inline __m512i _mm512_cvtepu16_epi32(__m256i v) {
   for (int i = 0; i < 16; ++i) result[i] = static_cast<std::uint16_t>(v[i]);
   return result;
 }
+inline __m512 _mm512_fmadd_ps(__m512 a, __m512 b, __m512 c) {
+  for (int i = 0; i < 16; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
+}
 inline __m512 _mm512_cvtph_ps(__m256i v) {
   __m512 result;
   for (int i = 0; i < 16; ++i) {
