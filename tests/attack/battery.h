@@ -80,7 +80,9 @@ class Battery : public FolderTest {
     std::filesystem::create_directories(work);
     ProcessSetup setup;
     setup.directory = work;
-    setup.environment = {{"TESSERA_PATH", work}, {"TESSERA_MODELS_MODULE", TESSERA_FAKE_MODELS}};
+    setup.environment = {{"TESSERA_PATH", work},
+                         {"TESSERA_MODELS_MODULE", TESSERA_FAKE_MODELS},
+                         {"TESSERA_TORCH_MODULE", TESSERA_FAKE_MODELS}};
     setup.in_child = limit_memory;
     setup.timeout_s = 1e9;
     setup.silence_s = kSanitised ? 120 : 20;

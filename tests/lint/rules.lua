@@ -186,8 +186,8 @@ local function check_include(file, line, quote_mark, name, context)
       report("sqlite", name .. " belongs in engine/results/src only")
     end
   elseif name:find "^torch/" or name:find "^ATen/" or name:find "^c10/" then
-    if not file.path:find "^engine/torch/.*%.cpp$" then
-      report("torch", name .. " belongs in engine/torch/**.cpp only")
+    if not file.path:find "^engine/torch/.*%.cpp$" and not file.path:find "^engine/torch/train/[%w_]+%.h$" then
+      report("torch", name .. " belongs in engine/torch/**.cpp and engine/torch/train only")
     end
   elseif quote_mark == '"' or name:find "^tessera/" then
     local owner = owner_of_include(file.path, name, context.paths)

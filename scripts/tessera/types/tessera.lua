@@ -414,6 +414,14 @@ local ts = {}
 ---@field decode fun(self, ids: integer[], options: tessera.options.tokenizer.decode?): string The text of tokens; skip_special = true leaves out those that end or begin one
 ---@field token fun(self, id: integer): string As its file spells it
 
+--- What became of a training.
+---@class tessera.Training
+---@field num_parameters integer Tied embeddings counted once
+---@field num_tokens integer Trained on, repetitions counted
+---@field loss_nats number Per token, mean of the steps of the last report (nats)
+---@field held_out_loss_nats number? Per token of held_out_tokens, of the weights as written; absent without any (nats)
+---@field elapsed_s number Time it took (s)
+
 --- The weights of a model on disk; nothing is read before it is asked for.
 ---@class tessera.Weights
 ---@field path string As given
@@ -904,6 +912,33 @@ local ts = {}
 ---@class tessera.options.tokenizer
 ---@field path string Folder with tokenizer.json or tokenizer.model, one of these, or a GGUF file
 
+---@class tessera.options.train_language_model
+---@field tokens integer[]|fun(): integer[]? The text as ids from 0, of which windows are taken in random order; or a function that gives it a piece at a time, then nil
+---@field held_out_tokens? integer[]|fun(): integer[]? Another text, for the loss of what was written
+---@field out string Folder to write, which is not there yet
+---@field num_layers integer Decoder layers (an integer in [1, 1000])
+---@field hidden_size integer Width, a multiple of num_heads (an integer in [1, 16384])
+---@field num_heads integer Attention heads (an integer in [1, 16384])
+---@field ffn_size integer Width of the feed-forward part (an integer in [1, 65536])
+---@field vocab_size integer Tokens of the tokenizer (an integer in [2, 1048576])
+---@field max_context_tokens integer Context, and length of the windows that it is trained on (an integer in [2, 16384] (tokens))
+---@field seed? integer Of the initial weights, the order and the outliers (an integer in [0, 9.0072e+15]) [default 0]
+---@field num_steps integer Steps of the optimiser (an integer in [1, 1073741824])
+---@field batch_size integer Windows per step, a multiple of threads (an integer in [1, 65536])
+---@field peak_learning_rate? number Between warm-up and decay (a number in [0, 10]) [default 0.002]
+---@field warmup_steps? integer The first ones: the rate grows linearly (an integer in [0, 1073741824]) [default 100]
+---@field decay_steps? integer The last ones: the rate falls by half a cosine. Default: all after warm-up (an integer in [0, 1073741824])
+---@field final_learning_rate_ratio? number Of the peak, at the end (a number in [0, 1]) [default 0]
+---@field weight_decay? number Of matrices; not of embeddings, biases and LayerNorm (a number in [0, 10]) [default 0.05]
+---@field max_gradient_norm? number What is longer is scaled to it (a number in [1e-09, 1000000000]) [default 1]
+---@field threads? integer Each computes the gradient of its share of the batch (an integer in [1, 1024]) [default 1]
+---@field bf16_products? boolean Whether to multiply in bf16: a third less time on processors with AVX512_BF16 or AMX, far more on others [default false]
+---@field outlier_channels? integer Outliers behind every LayerNorm, the same channels in all layers (an integer in [0, 16384]) [default 0]
+---@field outlier_scale? number What their gain grows by; a power of two loses no bit (a number in [1, 1024]) [default 1]
+---@field outlier_shift? number What is added to them in the last layer, with either sign in turn; of L layers layer l (from 0) gets (l + 1) / L of it (a number in [0, 1024]) [default 0]
+---@field report_every? integer Steps between two calls of progress (an integer in [1, 1073741824]) [default 50]
+---@field progress? fun(progress: table): boolean? Called with { step, loss_nats, learning_rate, gradient_norm, elapsed_s, tok_s }; false ends training
+
 ---@class tessera.options.weights
 ---@field path string A .safetensors or .gguf file, or the folder that holds it
 
@@ -1127,6 +1162,11 @@ function ts.tensor(options) end
 ---@param options tessera.options.tokenizer|string
 ---@return tessera.Tokenizer
 function ts.tokenizer(options) end
+
+--- Trains a decoder of OPT's architecture from nothing and writes it as Hugging Face's OPTForCausalLM in f16. Outliers change its parameters after that, and not its function.
+---@param options tessera.options.train_language_model
+---@return tessera.Training
+function ts.train_language_model(options) end
 
 --- The weights of a model on disk, mapped and not copied: safetensors (one file, sharded with an index, or a folder of them) or GGUF.
 ---@param options tessera.options.weights|string

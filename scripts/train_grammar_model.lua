@@ -1,0 +1,51 @@
+-- Makes the project's own language model: text of tessera.grammar, a tokenizer for it, and a decoder trained on it.
+--   tessera scripts/train_grammar_model.lua FOLDER [NUM_STEPS]
+-- The model in datasets/language_models/grammar-opt-5m is what it writes with the numbers below.
+
+local ts = require "tessera"
+local bpe = require "tessera.bpe"
+local grammar = require "tessera.grammar"
+
+local folder, num_steps = arg[1], tonumber(arg[2] or 2400)
+assert(folder and num_steps, "tessera scripts/train_grammar_model.lua FOLDER [NUM_STEPS]")
+
+local document_words = 1000
+local end_of_text = 2
+local tokenizer = bpe.train((grammar.text(1, 300000)), 512)
+
+--- Documents from `first_seed` on, each behind </s>, until there are `num_words`; and what the grammar says of them.
+local function documents(first_seed, num_words)
+  local seed, about = first_seed, { num_words = 0, num_tokens = 0, surprisal_nats = 0 }
+  return function()
+    if about.num_words >= num_words then return nil end
+    local text, of_text = grammar.text(seed, document_words)
+    local ids = tokenizer:encode(text)
+    table.insert(ids, 1, end_of_text)
+    seed, about.num_words = seed + 1, about.num_words + of_text.num_words
+    about.num_tokens, about.surprisal_nats = about.num_tokens + #ids, about.surprisal_nats + of_text.surprisal_nats
+    return ids
+  end, about
+end
+
+local text = documents(300000, 6500000)
+local held_out, about_held_out = documents(900000, 60000)
+
+local made = ts.train_language_model {
+  out = folder, tokens = text, held_out_tokens = held_out,
+  num_layers = 12, hidden_size = 192, num_heads = 6, ffn_size = 768,
+  vocab_size = #tokenizer.tokens, max_context_tokens = 256,
+  seed = 1, num_steps = num_steps, batch_size = 4, threads = 2, bf16_products = true,
+  peak_learning_rate = 2e-3, warmup_steps = 150, decay_steps = 600, final_learning_rate_ratio = 0.02,
+  outlier_channels = 6, outlier_scale = 4, outlier_shift = 32,
+  report_every = 25,
+  progress = function(at)
+    print(("step %5d  loss %.4f  %6.0f s  %5.0f tok/s"):format(at.step, at.loss_nats, at.elapsed_s, at.tok_s))
+  end,
+}
+require("tessera.core").write_file(folder .. "/tokenizer.json", tokenizer:json())
+
+local bound = about_held_out.surprisal_nats / about_held_out.num_tokens
+print(made)
+print(("held out: %.4f nats/token, bound %.4f: perplexity %.3f, bound %.3f, %.1f %% above"):format(
+  made.held_out_loss_nats, bound, math.exp(made.held_out_loss_nats), math.exp(bound),
+  100 * (math.exp(made.held_out_loss_nats - bound) - 1)))
