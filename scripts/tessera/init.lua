@@ -34,6 +34,7 @@ local later = {
   quantise = { "tessera.quant", "quantise" },
   quantise_model = "tessera.quantise_model",
   language_model = "tessera.language_model",
+  train_language_model = { "tessera.lm", "train_language_model" },
   tokenizer = { "tessera.lm", "tokenizer" },
   tensor = { "tessera.weights", "tensor" },
   read_profile_data = { "tessera.cost", "read_profile_data" },
