@@ -38,12 +38,12 @@ function M.base(subject)
   return bases[key]
 end
 
---- Columns of the model with `changes`, options of ts.language_model such as bitwidths:
+--- Columns of the model with `changes`, options of ts.language_model such as bitwidths or plan:
 --- perplexity, perplexity_increase (a ratio), loss_increase_nats and kl_nats with their standard errors, num_tokens.
 function M.row(subject, changes)
   local base, losses = M.base(subject), {}
   local options = { path = subject.path, progress = false }
-  for name, value in pairs(changes.bitwidths and subjects.scheme or {}) do options[name] = value end
+  for name, value in pairs((changes.bitwidths or changes.plan) and subjects.scheme or {}) do options[name] = value end
   for name, value in pairs(changes) do options[name] = value end
   local own = request(subject, losses)
   own.reference = base.lm
