@@ -40,25 +40,25 @@ local function fingerprint(subject)
   return store.sha256(table.concat(parts)):sub(1, 12)
 end
 
-local function file_of(subject, folder, name)
+local function file_of(subject, folder, num_pieces, name)
   subject.fingerprint = subject.fingerprint or fingerprint(subject)
-  return ("%s/%s-%s-%d-%s"):format(folder, subject.name, subject.fingerprint, subject.num_pieces, name)
+  return ("%s/%s-%s-%d-%s"):format(folder, subject.name, subject.fingerprint, num_pieces, name)
 end
 
 -- Statistics of the calibration text, with Hessians; made once and kept in `folder`.
 local function statistics_of(subject, folder)
-  local path = file_of(subject, folder, "statistics.safetensors")
+  local path = file_of(subject, folder, subject.num_calibration_pieces, "statistics.safetensors")
   if not exists(path) then
     language_model { path = subject.path, progress = false }:calibrate {
-      text = subject.calibration_text(subject.num_pieces * subject.piece_tokens), num_samples = subject.num_pieces,
-      sample_tokens = subject.piece_tokens, with_hessian = true, out = path,
+      text = subject.calibration_text(subject.num_calibration_pieces * subject.piece_tokens), out = path,
+      num_samples = subject.num_calibration_pieces, sample_tokens = subject.piece_tokens, with_hessian = true,
     }
   end
   return path
 end
 
 local function text_file(subject, folder, role)
-  local path = file_of(subject, folder, role .. ".txt")
+  local path = file_of(subject, folder, subject.num_pieces, role .. ".txt")
   local text = role == "evaluation" and subject.text or subject.calibration_text
   core.write_file(path, text(subject.num_pieces * subject.piece_tokens))
   return path
@@ -90,7 +90,7 @@ function M.make(name, subject, folder, seed)
   elseif own.reads then
     options.file, options.progress = text_file(subject, folder, own.reads), function() end
     options.samples, options.tokens = own.samples or subject.num_pieces, own.tokens or subject.piece_tokens
-    options.out = file_of(subject, folder, name .. ".json")
+    options.out = file_of(subject, folder, subject.num_pieces, name .. ".json")
   end
   local result = indicator.new(options)
   return function(layer, bitwidth) return result:omega(layer, bitwidth) end, result.overhead_s

@@ -2,6 +2,7 @@
 --
 -- "grammar-opt-5m" ships and reads texts of tessera.grammar, which are written when they are asked for. The other is a
 -- real one: TESSERA_WEIGHTS names a folder or .gguf file; without it, SmolLM2 where scripts/fetch_smollm2.sh puts it.
+-- TESSERA_PIECES says on how many pieces of 256 tokens it is measured, 8 by default, 25 CPU seconds for each plan.
 -- Its texts are TESSERA_TEXT and TESSERA_CALIBRATION_TEXT, or WikiText-2's test and validation text of the measured
 -- data.
 
@@ -82,8 +83,18 @@ local function real()
   }
 end
 
---- The model of that name: path, num_layers, model, piece_tokens, num_pieces to measure on, text(num_tokens) and
---- calibration_text(num_tokens), at least so long, and text_source; or nil and why, code "no_data".
+local function num_real_pieces()
+  local given = environment "TESSERA_PIECES"
+  local count = given and tonumber(given) or 8
+  if not count or count < 2 or count % 1 ~= 0 then
+    core.raise("invalid_argument", ("TESSERA_PIECES is '%s'; give a whole number, at least 2"):format(given))
+  end
+  return count
+end
+
+--- The model of that name: path, num_layers, model, piece_tokens, num_pieces to measure on, num_calibration_pieces to
+--- make statistics of, text(num_tokens) and calibration_text(num_tokens), at least so long, and text_source; or nil and
+--- why, code "no_data".
 function M.find(name, is_quick)
   local subject, missing = (name == M.small and small or real)()
   if not subject then return nil, missing end
@@ -91,7 +102,8 @@ function M.find(name, is_quick)
   if not ok and why.code == "unsupported" then return no_data(why.message) end
   subject.name, subject.model = name, weights.open(subject.path):model()
   subject.num_layers = subject.model.num_layers
-  subject.piece_tokens, subject.num_pieces = piece_tokens, is_quick and 4 or name == M.small and 32 or 8
+  subject.piece_tokens, subject.num_calibration_pieces = piece_tokens, is_quick and 4 or 8
+  subject.num_pieces = is_quick and 4 or name == M.small and 32 or num_real_pieces()
   return subject
 end
 
