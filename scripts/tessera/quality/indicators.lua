@@ -1,0 +1,114 @@
+-- The indicators that experiments/quality compares: each made of the same model for the same rounding, those that look
+-- at inputs or run the model with the calibration text.
+
+local core = require "tessera.core"
+local exists = require "tessera.files".exists
+local files = require "tessera.files"
+local indicator = require "tessera.indicator"
+local language_model = require "tessera.language_model"
+local relative_error = require "tessera.quality.relative_error"
+local store = require "tessera.store"
+local subjects = require "tessera.quality.subject"
+local weights = require "tessera.weights"
+
+local M = {}
+
+M.bitwidths = { 3, 4, 8, 16 }
+
+local group = { granularity = "group", group_size = subjects.scheme.group_size }
+
+-- Options of ts.indicator, and `reads`: the statistics, or one of the texts.
+local made = {
+  constant = { kind = "constant" },
+  random = { kind = "random" },
+  variance = { kind = "variance", reads = "statistics" },
+  variance_per_tensor = { kind = "variance", reads = "statistics", granularity = "tensor" },
+  variance_weights_only = { kind = "variance" },
+  hessian = { kind = "hessian", reads = "statistics" },
+  gptq_error = { kind = "gptq_error", reads = "statistics" },
+  measured = { kind = "measured", reads = "statistics" },
+  loss = { kind = "loss", reads = "calibration" },
+  divergence = { kind = "divergence", reads = "calibration" },
+  divergence_short = { kind = "divergence", reads = "calibration", samples = 2, tokens = 128 },
+  divergence_same_text = { kind = "divergence", reads = "evaluation" },
+}
+
+-- The first hex digits of the SHA-256 of the weights: what is kept of a model is not another one's.
+local function fingerprint(subject)
+  local parts = {}
+  for i, path in ipairs(weights.open(subject.path).files) do parts[i] = store.sha256(files.text(path)) end
+  return store.sha256(table.concat(parts)):sub(1, 12)
+end
+
+local function file_of(subject, folder, num_pieces, name)
+  subject.fingerprint = subject.fingerprint or fingerprint(subject)
+  return ("%s/%s-%s-%d-%s"):format(folder, subject.name, subject.fingerprint, num_pieces, name)
+end
+
+-- Statistics of the calibration text, with Hessians; made once and kept in `folder`.
+local function statistics_of(subject, folder)
+  local path = file_of(subject, folder, subject.num_calibration_pieces, "statistics.safetensors")
+  if not exists(path) then
+    language_model { path = subject.path, progress = false }:calibrate {
+      text = subject.calibration_text(subject.num_calibration_pieces * subject.piece_tokens), out = path,
+      num_samples = subject.num_calibration_pieces, sample_tokens = subject.piece_tokens, with_hessian = true,
+    }
+  end
+  return path
+end
+
+local function text_file(subject, folder, role)
+  local path = file_of(subject, folder, subject.num_pieces, role .. ".txt")
+  local text = role == "evaluation" and subject.text or subject.calibration_text
+  core.write_file(path, text(subject.num_pieces * subject.piece_tokens))
+  return path
+end
+
+local robust = { relative = false, relative_robust = true } -- see tessera.quality.relative_error
+
+--- The indicator of that name as omega(layer_index, bitwidth), and the time it took (s), without the statistics. What
+--- is worth keeping lies in `folder`; loss and divergence go on from there.
+function M.make(name, subject, folder, seed)
+  local own, is_robust = made[name], robust[name]
+  if is_robust ~= nil then
+    return relative_error.of(subject.path, statistics_of(subject, folder), M.bitwidths, {
+      group_size = group.group_size, robust = is_robust,
+    })
+  elseif name == "depth" then
+    return function(layer, bitwidth) return bitwidth >= 16 and 0 or 4 ^ -bitwidth / (layer + 1) end, 0
+  end
+  local options = { model = subject.path, bitwidths = M.bitwidths, seed = seed }
+  for key, value in pairs(group) do options[key] = value end
+  for key, value in pairs(own) do options[key] = value end
+  options.reads = nil
+  if own.granularity then options.group_size = nil end
+  if own.kind == "random" or own.kind == "constant" then
+    options.model, options.granularity, options.group_size = subject.model, nil, nil
+  end
+  if own.reads == "statistics" then
+    options.statistics = statistics_of(subject, folder)
+  elseif own.reads then
+    options.file, options.progress = text_file(subject, folder, own.reads), function() end
+    options.samples, options.tokens = own.samples or subject.num_pieces, own.tokens or subject.piece_tokens
+    options.out = file_of(subject, folder, subject.num_pieces, name .. ".json")
+  end
+  local result = indicator.new(options)
+  return function(layer, bitwidth) return result:omega(layer, bitwidth) end, result.overhead_s
+end
+
+--- Their names, the cheap ones first.
+M.names = {
+  "constant", "random", "depth", "variance_weights_only", "variance", "variance_per_tensor", "relative",
+  "relative_robust", "hessian", "gptq_error", "measured", "divergence_short", "loss", "divergence",
+  "divergence_same_text",
+}
+
+--- What they are, for under a table.
+M.notes = {
+  "indicators are made for the rounding that is measured (groups of 64, symmetric); statistics, loss and divergence of "
+    .. "the calibration text, which is another one; divergence_same_text: of the text that plans are measured on",
+  "depth: 4^-bits / (layer + 1); relative: scripts/tessera/quality/relative_error.lua; divergence_short: 2 pieces of "
+    .. "128 tokens; overhead_s: without making the statistics",
+}
+
+return M

@@ -1,0 +1,86 @@
+-- What quantised layers do to what a model says, measured on its text: loss, and divergence from the model as it is.
+--
+-- The text is cut into pieces that share nothing. Both models read the same ones, so the rise of the loss has the
+-- standard error of the differences of the pieces, far smaller than that of the loss.
+
+local language_model = require "tessera.language_model"
+local subjects = require "tessera.quality.subject"
+local summary = require "tessera.quality.summary"
+
+local M = {}
+
+-- Options of lm:perplexity, with `losses` filled with the mean loss of every piece.
+local function request(subject, losses)
+  local sum = 0
+  return {
+    text = subject.text(subject.num_pieces * subject.piece_tokens), context_tokens = subject.piece_tokens,
+    max_tokens = subject.num_pieces * subject.piece_tokens,
+    progress = function(done, _, loss_nats)
+      local scored = subject.piece_tokens - 1
+      if done % scored == 0 then
+        losses[done / scored] = (loss_nats * done - sum) / scored
+        sum = loss_nats * done
+      end
+    end,
+  }
+end
+
+local bases = {}
+
+--- The model as it is, of a subject (tessera.quality.subject), and its loss; kept for the process.
+function M.base(subject)
+  local key = ("%s %d"):format(subject.path, subject.num_pieces)
+  if not bases[key] then
+    local losses = {}
+    local lm = language_model { path = subject.path, progress = false }
+    bases[key] = { lm = lm, losses = losses, result = lm:perplexity(request(subject, losses)) }
+  end
+  return bases[key]
+end
+
+--- Columns of the model with `changes`, options of ts.language_model such as bitwidths or plan:
+--- perplexity, perplexity_increase (a ratio), loss_increase_nats and kl_nats with their standard errors, num_tokens.
+function M.row(subject, changes)
+  local base, losses = M.base(subject), {}
+  local options = { path = subject.path, progress = false }
+  for name, value in pairs((changes.bitwidths or changes.plan) and subjects.scheme or {}) do options[name] = value end
+  for name, value in pairs(changes) do options[name] = value end
+  local own = request(subject, losses)
+  own.reference = base.lm
+  local result = language_model(options):perplexity(own)
+  local rises = {}
+  for i, loss in ipairs(losses) do rises[i] = loss - base.losses[i] end
+  return {
+    perplexity = result.perplexity, perplexity_increase = result.perplexity / base.result.perplexity - 1,
+    loss_increase_nats = result.loss_nats - base.result.loss_nats, loss_increase_se = summary.standard_error(rises),
+    kl_nats = result.kl_nats, kl_se = result.kl_standard_error, num_tokens = result.num_tokens,
+  }
+end
+
+--- Columns of several draws as one row: means, `num_draws`, and of the divergence the standard deviation between draws.
+function M.mean_row(rows)
+  local mean = { num_draws = #rows }
+  for name in pairs(rows[1]) do mean[name] = summary.mean(rows, name) end
+  mean.kl_sd = summary.deviation(rows, "kl_nats")
+  return mean
+end
+
+--- What the columns are, for under a table.
+M.notes = {
+  subjects.note,
+  "layers: rounded to the nearest of a symmetric grid of 64 inputs at 3, 4 or 8 bits; 16: as stored",
+  "pieces of 256 tokens that share nothing; kl_nats: divergence from the model as it is, nats per token; "
+    .. "loss_increase_nats: rise of the loss on the same tokens; _se: standard errors over the pieces (of the rise: of "
+    .. "the pieces' differences)",
+}
+
+--- A list of these notes, and after them those given.
+function M.notes_and(notes)
+  local list = {}
+  for _, lines in ipairs { M.notes, notes } do
+    for _, line in ipairs(lines) do list[#list + 1] = line end
+  end
+  return list
+end
+
+return M
