@@ -4,14 +4,15 @@
 --
 --   absolute   omega of a layer = sum over its weights of S^2 / 12 m_j: the error of its matrices' outputs, as eq. (3)
 --   relative   what errors are added to counts: a block (attention or MLP) adds its output to the residual stream, and
---              what follows reads the stream after a norm. With r = sum of S^2 / 12 m_j / sum of W_ij^2 m_j of a matrix,
+--              what follows reads the stream after a norm. With r = sum of S^2 / 12 m_j / sum of W_ij^2 m_j of each,
 --                omega of a layer = (E_attention sum of its r + E_MLP sum of its r) / stream
 --              where E is the energy that a block adds, of its last matrix (o_proj, down_proj), and stream that of the
 --              embeddings and of all blocks up to this layer's end. Inputs are taken to be uncorrelated.
 --
--- `robust` takes for m_j the smaller of the variance, without what is the same for every token, and of
--- pi / 2 times the squared mean absolute value, which of normal inputs is the mean square: some tokens of some channels
--- are thousands of times larger than all others (Sun et al., "Massive activations", 2024), and a mean square is theirs.
+-- `robust` takes for m_j the smaller of the variance, without what is the same for every token, and of pi / 2 times the
+-- squared mean absolute value, which of normal inputs is the mean square: some tokens of some channels are thousands of
+-- times larger than all others (Sun et al., "Massive Activations in Large Language Models", 2024), and a mean square is
+-- theirs.
 
 local core = require "tessera.core"
 local weights = require "tessera.weights"
