@@ -96,6 +96,7 @@ class IntegerGemm {
   static constexpr int kUnits = kColumns / S::kUnitColumns;  // of a whole block
   static constexpr int kWords = kUnits * S::kCount;          // of a token's digit in a block
   static constexpr std::int64_t kPanelTokens = 64;
+  static constexpr int kAhead = 4096, kScalesAhead = 512;  // bytes fetched ahead
   static constexpr std::int64_t kPanelBlocks = Digits == 1 ? 2048 : 1024;
 
   /// Blocks [first, first + blocks) of some tokens. Tiles of tokens, the last one perhaps of fewer,
@@ -175,10 +176,11 @@ class IntegerGemm {
     for (std::int64_t b = 0; b < panel.blocks; ++b) {
       Sums<Tokens> sums = {};
       const std::int64_t count = walk.count();
-#pragma GCC unroll 3
-      for (int digit = 0; digit < Digits; ++digit) {
-        if (digit > 0) next_digit<Tokens>(sums);
-        add_columns<Tokens>(words, x + digit * kWords * Tokens, count, sums);
+      add_columns<true, Tokens>(words, x, count, sums);
+#pragma GCC unroll 2
+      for (int digit = 1; digit < Digits; ++digit) {
+        next_digit<Tokens>(sums);
+        add_columns<false, Tokens>(words, x + digit * kWords * Tokens, count, sums);
       }
       words += (count + S::kUnitColumns - 1) / S::kUnitColumns * S::kUnitWords * kRows;
       finish<Tokens>(w, first_scale + walk.group * kRows, panel, at, sums, total);
@@ -199,22 +201,22 @@ class IntegerGemm {
     }
   }
 
-  template <int Tokens>
+  template <bool Ahead, int Tokens>
   TESSERA_KERNELS_INLINE static void add_columns(const std::uint32_t* words, const std::int32_t* x,
                                                  std::int64_t count, Sums<Tokens>& sums) {
     if (count == kColumns) {
-      add_units<kUnits, Tokens>(words, x, sums);
+      add_units<kUnits, Ahead, Tokens>(words, x, sums);
     } else if (Bits != 3 && count == 16) {
-      add_units<(kUnits + 1) / 2, Tokens>(words, x, sums);
+      add_units<(kUnits + 1) / 2, Ahead, Tokens>(words, x, sums);
     } else {
       for (std::int64_t unit = 0; unit * S::kUnitColumns < count; ++unit) {
-        add_units<1, Tokens>(words + unit * S::kUnitWords * kRows, x + unit * S::kCount * Tokens,
-                             sums);
+        add_units<1, Ahead, Tokens>(words + unit * S::kUnitWords * kRows,
+                                    x + unit * S::kCount * Tokens, sums);
       }
     }
   }
 
-  template <int Units, int Tokens>
+  template <int Units, bool Ahead, int Tokens>
   TESSERA_KERNELS_INLINE static void add_units(const std::uint32_t* at, const std::int32_t* x,
                                                Sums<Tokens>& sums) {
 #pragma GCC unroll 8
@@ -222,7 +224,7 @@ class IntegerGemm {
       Ints words[kVectors][S::kUnitWords];
 #pragma GCC unroll 4
       for (int i = 0; i < S::kUnitWords; ++i) {
-        __builtin_prefetch(at + (32 + i) * kRows);  // 2 KiB ahead
+        if (Ahead) __builtin_prefetch(at + i * kRows + kAhead / 4);
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) words[v][i] = read<Ints>(at + i * kRows + v * kLanes);
       }
@@ -258,11 +260,14 @@ class IntegerGemm {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t lane = at + v * kLanes;
-      const Floats rows = Isa::load(w.scales + lane * size_of(type), type);
+      const char* scales = w.scales + lane * size_of(type);
+      const Floats rows = Isa::load(scales, type);
+      if (v == 0) __builtin_prefetch(scales + kScalesAhead);
       Floats minima{};
       Ints zero{};
       if constexpr (Kind == Offset::minima) {
         minima = Isa::load(w.offsets + lane * size_of(type), type);
+        if (v == 0) __builtin_prefetch(w.offsets + lane * size_of(type) + kScalesAhead);
       }
       if constexpr (Kind == Offset::zero_points) zero = Isa::bytes(w.offsets + lane);
 #pragma GCC unroll 8
