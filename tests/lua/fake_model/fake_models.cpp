@@ -30,7 +30,8 @@ class FakeModule final : public Module {
     return model;
   }
   std::shared_ptr<const Tokens> load_tokens(const std::string& path) const override {
-    if (!std::filesystem::exists(path)) {
+    std::error_code ignored;  // names too long for a file
+    if (!std::filesystem::exists(path, ignored)) {
       throw Error(ErrorCode::not_found, "there is no " + path, path);
     }
     return std::make_shared<testing_support::ByteTokens>();
