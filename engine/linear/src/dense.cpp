@@ -26,7 +26,8 @@ class DenseLinear final : public Linear {
     for_rows(num_threads, stack.rows(), [&](std::int64_t first, std::int64_t last) {
       float* rows = values.data() + first * stack.columns();
       stack.read(first, last, rows);
-      if (type == Real::f16) check_range(stack, first, {rows, values.data() + last * stack.columns()});
+      if (type == Real::f16)
+        check_range(stack, first, {rows, values.data() + last * stack.columns()});
       expect_ok(kernels::pack_dense_weights(matrix, type, {first, last}, data_.data()),
                 "packing weights");
     });

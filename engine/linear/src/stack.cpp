@@ -93,8 +93,7 @@ void Stack::read_rows(std::int64_t part, std::int64_t row, std::int64_t count, f
   check_finite(part, row, room);
 }
 
-void Stack::check_finite(std::int64_t part, std::int64_t row,
-                         std::span<const float> values) const {
+void Stack::check_finite(std::int64_t part, std::int64_t row, std::span<const float> values) const {
   if (!all_finite(values)) refuse_weight(name(part), row, columns_, values);
 }
 

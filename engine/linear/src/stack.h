@@ -24,7 +24,9 @@ class Stack {
   /// Empty for values in memory, which are one part without a name.
   const std::vector<weights::LinearWeight>& parts() const { return source_.parts; }
   std::int64_t num_parts() const { return static_cast<std::int64_t>(first_.size()) - 1; }
-  std::int64_t part_rows(std::int64_t part) const { return first_[at(part) + 1] - first_[at(part)]; }
+  std::int64_t part_rows(std::int64_t part) const {
+    return first_[at(part) + 1] - first_[at(part)];
+  }
   /// "layer 3 q_proj (tensor 'blk.3.attn_q.weight')"
   std::string name(std::int64_t part) const;
 
@@ -38,7 +40,8 @@ class Stack {
   void read(std::int64_t first, std::int64_t last, float* out) const;
   /// All of one part, in its own order; as `read`.
   std::vector<float> read_part(std::int64_t part, int num_threads) const;
-  /// @throws Error{invalid_argument} as `read` for one of `values`, whole rows of a part from `row` on
+  /// @throws Error{invalid_argument} as `read` for one of `values`, whole rows of a part from `row`
+  /// on
   void check_finite(std::int64_t part, std::int64_t row, std::span<const float> values) const;
   /// Pages of the file are no longer needed.
   void release() const;

@@ -86,6 +86,8 @@ local function explained(of, bitwidth)
   return summary.regression(truth, { variance }), summary.regression(truth, { variance, depth })
 end
 
+-- Bounds chosen on an early state of the small model; on its final one losses of layers do not add up.
+local small_model = "bounds of an early state of this model; losses of its layers do not add up"
 local other_models = "papers show it for OPT and BLOOM; it is a property of the model"
 local theirs = {
   variance = true, variance_weights_only = true, variance_per_tensor = true, hessian = true, gptq_error = true,
@@ -96,6 +98,7 @@ local ours = { relative = true, relative_robust = true, error_robust = true, dep
 -- A claim on rows of these points of the model.
 local function claims_of(t, where)
   return function(text, holds, may_differ)
+    if may_differ == small_model and where.model ~= "grammar-opt-5m" then may_differ = nil end
     t:expect_that {
       text = text, where = where, may_differ = may_differ,
       holds = function(_, rows) return holds(columns_of(rows)) end,
@@ -140,7 +143,7 @@ local function expect_order(claim)
     claim(name .. ", of one layer at a time, has a rho of 0.75 to 1", function(of)
       local found, text = agreement(of, name)
       return found.value >= 0.75, text
-    end)
+    end, small_model)
   end
   claim("loss, of one layer at a time, has a rho of 0.4 to 1", function(of)
     local found, text = agreement(of, "loss")
@@ -165,7 +168,7 @@ local function expect_additive(claim)
   claim("that scale is between 0.5 and 2: what layers lose roughly adds up", function(of)
     local scale = additivity(of, "divergence_same_text")
     return scale >= 0.5 and scale <= 2, ("%.2f"):format(scale)
-  end)
+  end, small_model)
   for _, bitwidth in ipairs { 3, 4 } do
     claim(("at %d bits the variance explains at least half of the spread of the layers' divergences"):format(bitwidth),
       function(of)

@@ -1,4 +1,5 @@
-// Token ids and texts against Hugging Face's: tests/reference/make_tokenizer_fixtures.py has written the files.
+// Token ids and texts against Hugging Face's: tests/reference/make_tokenizer_fixtures.py has
+// written the files.
 #include <fmt/format.h>
 
 #include <filesystem>
