@@ -102,6 +102,7 @@ const IsaVersions kAll[] = {
      has_avx512,
      true},
     {{.isa = "avx512-vnni",
+      .dequant_gemm = avx512::dequant_gemm_digits,
       .dequant_gemm_a8 = avx512::dequant_gemm_a8,
       .int8_gemm = avx512::int8_gemm},
      has_avx512_vnni,

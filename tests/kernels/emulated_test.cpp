@@ -1,16 +1,13 @@
 // The versions that no machine at hand can run, compiled against emulated intrinsics
 // (emulated/immintrin.h), beside the scalar ones.
 #include "support.h"
-#include "tessera/kernels/gemm.h"
 #include "tessera/kernels/int8.h"
-#include "tessera/kernels/quantise.h"
 #include "versions.h"
 
 // As avx512.h and amx.h declare them, under the names that CMakeLists.txt gives them.
 namespace tessera::kernels::cpu {
 namespace emulated_avx512 {
 void int8_gemm(const Int8Product&);
-void dequant_gemm(Matrix, CodedWeights, Rows, float*, std::int64_t);
 }  // namespace emulated_avx512
 namespace emulated_amx {
 void int8_gemm(const Int8Product&);
@@ -21,7 +18,6 @@ namespace tessera::kernels {
 namespace {
 
 using test::Guarded;
-using test::Stored;
 
 struct Emulated {
   const char* isa;
@@ -75,44 +71,6 @@ INSTANTIATE_TEST_SUITE_P(Isa, EmulatedInt8,
                          testing::Values(Emulated{"Avx512Vnni", cpu::emulated_avx512::int8_gemm},
                                          Emulated{"AmxInt8", cpu::emulated_amx::int8_gemm}),
                          [](const auto& test) { return std::string(test.param.isa); });
-
-TEST(EmulatedDequantGemm, IsNearTheScalarVersion) {
-  ASSERT_TRUE(use_isa("scalar"));
-  for (const int bitwidth : {3, 4, 8}) {
-    for (const std::int64_t tokens : {1, 2, 3, 4, 7}) {
-      for (const Real type : {Real::f32, Real::f16, Real::bf16}) {
-        constexpr std::int64_t kRows = 37, kColumns = 300;
-        const QuantFormat format{bitwidth, tokens % 2 == 0, 64, Real::f16};
-        Stored weight(test::normal_values(kRows * kColumns, 5), Real::f32);
-        Stored x(test::normal_values(tokens * kColumns, 6), type);
-        const Matrix matrix{weight.memory.data(), Real::f32, kRows, kColumns, kColumns};
-        const std::int64_t groups = kRows * num_groups(kColumns, 64);
-        std::vector<float> scale(static_cast<std::size_t>(groups));
-        std::vector<std::uint8_t> zero(scale.size()), codes(kRows * kColumns);
-        ASSERT_EQ(choose_scales(matrix, {0, kRows}, format, scale.data(), zero.data()), Status::ok);
-        ASSERT_EQ(quantise(matrix, {0, kRows}, format, scale.data(), zero.data(), Rounding::nearest,
-                           0, codes.data()),
-                  Status::ok);
-        Guarded<unsigned char> packed(packed_weights_bytes(kRows, kColumns, format));
-        ASSERT_EQ(pack_weights(codes.data(), kRows, kColumns, format, scale.data(), zero.data(),
-                               {0, kRows}, packed.data()),
-                  Status::ok);
-        const PackedWeights weights{kRows, kColumns, format, packed.data()};
-        const Matrix activations{x.memory.data(), type, tokens, kColumns, kColumns};
-        Guarded<float> got(tokens * kRows);
-        std::vector<float> expected(static_cast<std::size_t>(tokens * kRows));
-        ASSERT_EQ(dequant_gemm(activations, weights, {0, kRows}, expected.data(), kRows),
-                  Status::ok);
-        cpu::emulated_avx512::dequant_gemm(activations, cpu::coded(weights), {0, kRows}, got.data(),
-                                           kRows);
-        ASSERT_EQ(got.num_touched(), 0);
-        const std::vector<double> reference(expected.begin(), expected.end());
-        EXPECT_LT(test::nmse(got.copy(), reference), 1e-11) << bitwidth << " bits";
-      }
-    }
-  }
-  use_isa(nullptr);
-}
 
 }  // namespace
 }  // namespace tessera::kernels

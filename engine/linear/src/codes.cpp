@@ -143,8 +143,8 @@ std::unique_ptr<Linear> make_streamed(const Stack& stack, const quant::Scheme& s
     scratch.resize(std::max(scratch.size(), Codes::size(rows * columns)));
     stack.read(first, last, scratch.data());
     try {
-      const Quantised some = quant::quantise({scratch.data(), rows, columns}, scheme,
-                                             quant::Method::rtn, nullptr, 1);
+      const Quantised some =
+          quant::quantise({scratch.data(), rows, columns}, scheme, quant::Method::rtn, nullptr, 1);
       for (std::int64_t row = 0; row < rows; ++row) codes.copy_row(some, row, first + row);
     } catch (const Error& error) {
       rethrow_with(stack.name(stack.place_of(first).part), error);

@@ -93,7 +93,7 @@ struct Avx2A8 : Avx2 {
     return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   }
   TESSERA_KERNELS_INLINE static void quantise_block(const void* from, Real type, std::int64_t count,
-                                                    TokenBlock* to) {
+                                                    TokenBlock<1>* to) {
     cpu::quantise_block(from, type, count, to);
   }
 };

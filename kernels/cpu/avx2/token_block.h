@@ -10,7 +10,7 @@ namespace {
 
 /// 16 or 32 columns.
 template <int Columns>
-TESSERA_KERNELS_INLINE void quantise_whole_block(const void* from, Real type, TokenBlock* to) {
+TESSERA_KERNELS_INLINE void quantise_whole_block(const void* from, Real type, TokenBlock<1>* to) {
   constexpr int kVectors = Columns / 8;
   const __m256 sign = _mm256_set1_ps(-0.0f);
   __m256 x[kVectors], high = _mm256_setzero_ps(), poison = high;
@@ -37,7 +37,7 @@ TESSERA_KERNELS_INLINE void quantise_whole_block(const void* from, Real type, To
                                            _mm256_packs_epi32(words[2], words[3]));
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   const __m256i codes = _mm256_permutevar8x32_epi32(bytes, order);
-  _mm256_store_si256(reinterpret_cast<__m256i*>(to->codes), codes);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to->codes[0]), codes);
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), codes);
   const __m256i sums = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
   __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
@@ -46,14 +46,14 @@ TESSERA_KERNELS_INLINE void quantise_whole_block(const void* from, Real type, To
 }
 
 TESSERA_KERNELS_INLINE void quantise_block(const void* from, Real type, std::int64_t count,
-                                           TokenBlock* to) {
+                                           TokenBlock<1>* to) {
   if (count == 32) return quantise_whole_block<32>(from, type, to);
   if (count == 16) return quantise_whole_block<16>(from, type, to);
-  reference::quantise_row({from, type, count}, nullptr, to->codes, &to->scale);
+  reference::quantise_row({from, type, count}, nullptr, to->codes[0], &to->scale);
   to->sum = 0;
   for (std::int64_t i = 0; i < kColumns; ++i) {
-    if (i >= count) to->codes[i] = 0;
-    to->sum += to->codes[i];
+    if (i >= count) to->codes[0][i] = 0;
+    to->sum += to->codes[0][i];
   }
 }
 

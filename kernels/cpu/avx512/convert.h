@@ -19,8 +19,8 @@ struct Avx512 {
   using Floats = Simd<16>::Floats;
   static constexpr int kLanes = 16;
   static constexpr int kSums = 8;                          // in registers, of few tokens
-  static constexpr int kTileTokens = 14, kTileBlocks = 2;  // of many tokens
-  static constexpr int kStripColumns = 128, kPanelTokens = 280;
+  static constexpr int kTileTokens = 14, kTileBlocks = 1;  // of many tokens
+  static constexpr int kStripColumns = 256, kPanelTokens = 168;
 
   TESSERA_KERNELS_INLINE static Floats load(const void* from, Real type) {
     return (Floats)load16(from, type);

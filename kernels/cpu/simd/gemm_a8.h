@@ -51,15 +51,17 @@ struct Walk {
   std::int64_t columns, group, inside;
 };
 
-/// Scale, codes (zeros after the last) and their sum of a block of a token.
+/// A block of a token as integers, times scale: codes[0] alone, or codes[0] * 2^16 + codes[1] * 2^8
+/// + codes[2]; zeros after the last column. `sum`: of the integers.
+template <int Digits>
 struct TokenBlock {
-  alignas(32) std::int8_t codes[kColumns];
+  alignas(32) std::int8_t codes[Digits][kColumns];
   float scale;
   std::int32_t sum;
 };
 
-template <class Isa, int Bits, Offset Kind>
-class GemmA8 {
+template <class Isa, int Digits, int Bits, Offset Kind>
+class IntegerGemm {
  public:
   static void run(Matrix x, const CodedWeights& w, Rows outputs, float* out,
                   std::int64_t out_stride) {
@@ -92,13 +94,15 @@ class GemmA8 {
   using S = typename Isa::template Steps<Bits>;
   static constexpr int kLanes = Isa::kLanes, kVectors = kRows / kLanes, kTile = Isa::kTile;
   static constexpr int kUnits = kColumns / S::kUnitColumns;  // of a whole block
-  static constexpr int kWords = kUnits * S::kCount;          // of a token in a block
-  static constexpr std::int64_t kPanelTokens = 64, kPanelBlocks = 2048;
+  static constexpr int kWords = kUnits * S::kCount;          // of a token's digit in a block
+  static constexpr std::int64_t kPanelTokens = 64;
+  static constexpr int kAhead = 4096, kScalesAhead = 512;  // bytes fetched ahead
+  static constexpr std::int64_t kPanelBlocks = Digits == 1 ? 2048 : 1024;
 
   /// Blocks [first, first + blocks) of some tokens. Tiles of tokens, the last one perhaps of fewer,
   /// follow each other: [tile][block][step][token of the tile].
   struct Panel {
-    alignas(64) std::int32_t words[kPanelBlocks * kWords];
+    alignas(64) std::int32_t words[kPanelBlocks * kWords * Digits];
     float scale[kPanelBlocks];
     std::int32_t sum[kPanelBlocks];  ///< of the codes, times the zero where all have the same
     float low[kPanelBlocks];         ///< scale * sum, what a minimum is multiplied by
@@ -118,15 +122,18 @@ class GemmA8 {
       const std::int64_t width = count - tile < kTile ? count - tile : kTile;
       Walk walk(w.layout, x.columns, panel->first);
       for (std::int64_t b = 0; b < panel->blocks; ++b, walk.next()) {
-        TokenBlock block;
+        TokenBlock<Digits> block;
         const std::int64_t from = (first + t) * x.stride + walk.first_column();
         Isa::quantise_block(at(x.data, x.type, from), x.type, walk.count(), &block);
         const std::int64_t to = tile * panel->blocks + b * width + lane;
         panel->scale[to] = block.scale;
         panel->sum[to] = block.sum * zero;
         panel->low[to] = block.scale * static_cast<float>(block.sum);
-        std::int32_t* words = panel->words + (tile * panel->blocks + b * width) * kWords + lane;
-        arrange(block.codes, words, width);
+        std::int32_t* words =
+            panel->words + (tile * panel->blocks + b * width) * kWords * Digits + lane;
+        for (int digit = 0; digit < Digits; ++digit) {
+          arrange(block.codes[digit], words + digit * kWords * width, width);
+        }
       }
     }
   }
@@ -164,22 +171,20 @@ class GemmA8 {
     const std::uint32_t* words =
         w.words + l.word(row / kRows, walk.group, walk.inside / S::kUnitColumns);
     const std::int64_t first_scale = row / kRows * l.groups * kRows;
-    const std::int32_t* x = panel.words + first * panel.blocks * kWords;
+    const std::int32_t* x = panel.words + first * panel.blocks * kWords * Digits;
     std::int64_t at = first * panel.blocks;
     for (std::int64_t b = 0; b < panel.blocks; ++b) {
       Sums<Tokens> sums = {};
       const std::int64_t count = walk.count();
-      if (count == kColumns) {
-        words = add_units<kUnits, Tokens>(words, x, sums);
-      } else if (Bits != 3 && count == 16) {
-        words = add_units<(kUnits + 1) / 2, Tokens>(words, x, sums);
-      } else {
-        for (int unit = 0; unit * S::kUnitColumns < count; ++unit) {
-          words = add_units<1, Tokens>(words, x + unit * S::kCount * Tokens, sums);
-        }
+      add_columns<true, Tokens>(words, x, count, sums);
+#pragma GCC unroll 2
+      for (int digit = 1; digit < Digits; ++digit) {
+        next_digit<Tokens>(sums);
+        add_columns<false, Tokens>(words, x + digit * kWords * Tokens, count, sums);
       }
+      words += (count + S::kUnitColumns - 1) / S::kUnitColumns * S::kUnitWords * kRows;
       finish<Tokens>(w, first_scale + walk.group * kRows, panel, at, sums, total);
-      x += kWords * Tokens;
+      x += kWords * Digits * Tokens;
       at += Tokens;
       walk.next();
     }
@@ -187,16 +192,39 @@ class GemmA8 {
     for (int t = 0; t < Tokens; ++t) store(out, t, total[t]);
   }
 
-  template <int Units, int Tokens>
-  TESSERA_KERNELS_INLINE static const std::uint32_t* add_units(const std::uint32_t* at,
-                                                               const std::int32_t* x,
-                                                               Sums<Tokens>& sums) {
+  template <int Tokens>
+  TESSERA_KERNELS_INLINE static void next_digit(Sums<Tokens>& sums) {
+#pragma GCC unroll 8
+    for (int t = 0; t < Tokens; ++t) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sums[t][v] <<= 8;
+    }
+  }
+
+  template <bool Ahead, int Tokens>
+  TESSERA_KERNELS_INLINE static void add_columns(const std::uint32_t* words, const std::int32_t* x,
+                                                 std::int64_t count, Sums<Tokens>& sums) {
+    if (count == kColumns) {
+      add_units<kUnits, Ahead, Tokens>(words, x, sums);
+    } else if (Bits != 3 && count == 16) {
+      add_units<(kUnits + 1) / 2, Ahead, Tokens>(words, x, sums);
+    } else {
+      for (std::int64_t unit = 0; unit * S::kUnitColumns < count; ++unit) {
+        add_units<1, Ahead, Tokens>(words + unit * S::kUnitWords * kRows,
+                                    x + unit * S::kCount * Tokens, sums);
+      }
+    }
+  }
+
+  template <int Units, bool Ahead, int Tokens>
+  TESSERA_KERNELS_INLINE static void add_units(const std::uint32_t* at, const std::int32_t* x,
+                                               Sums<Tokens>& sums) {
 #pragma GCC unroll 8
     for (int unit = 0; unit < Units; ++unit) {
       Ints words[kVectors][S::kUnitWords];
 #pragma GCC unroll 4
       for (int i = 0; i < S::kUnitWords; ++i) {
-        __builtin_prefetch(at + (32 + i) * kRows);  // 2 KiB ahead
+        if (Ahead) __builtin_prefetch(at + i * kRows + kAhead / 4);
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) words[v][i] = read<Ints>(at + i * kRows + v * kLanes);
       }
@@ -204,7 +232,6 @@ class GemmA8 {
       at += S::kUnitWords * kRows;
       x += S::kCount * Tokens;
     }
-    return at;
   }
 
   template <int Step, int Tokens>
@@ -233,11 +260,14 @@ class GemmA8 {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t lane = at + v * kLanes;
-      const Floats rows = Isa::load(w.scales + lane * size_of(type), type);
+      const char* scales = w.scales + lane * size_of(type);
+      const Floats rows = Isa::load(scales, type);
+      if (v == 0) __builtin_prefetch(scales + kScalesAhead);
       Floats minima{};
       Ints zero{};
       if constexpr (Kind == Offset::minima) {
         minima = Isa::load(w.offsets + lane * size_of(type), type);
+        if (v == 0) __builtin_prefetch(w.offsets + lane * size_of(type) + kScalesAhead);
       }
       if constexpr (Kind == Offset::zero_points) zero = Isa::bytes(w.offsets + lane);
 #pragma GCC unroll 8
@@ -271,25 +301,27 @@ class GemmA8 {
   }
 };
 
-template <class Isa, int Bits>
-void gemm_a8_of_bits(Matrix x, const CodedWeights& w, Rows outputs, float* out,
-                     std::int64_t out_stride) {
+template <class Isa, int Digits, int Bits>
+void integer_gemm_of_bits(Matrix x, const CodedWeights& w, Rows outputs, float* out,
+                          std::int64_t out_stride) {
   switch (w.format.offset) {
     case Offset::zero:
-      return GemmA8<Isa, Bits, Offset::zero>::run(x, w, outputs, out, out_stride);
+      return IntegerGemm<Isa, Digits, Bits, Offset::zero>::run(x, w, outputs, out, out_stride);
     case Offset::zero_points:
-      return GemmA8<Isa, Bits, Offset::zero_points>::run(x, w, outputs, out, out_stride);
+      return IntegerGemm<Isa, Digits, Bits, Offset::zero_points>::run(x, w, outputs, out,
+                                                                      out_stride);
     case Offset::minima:
-      return GemmA8<Isa, Bits, Offset::minima>::run(x, w, outputs, out, out_stride);
+      return IntegerGemm<Isa, Digits, Bits, Offset::minima>::run(x, w, outputs, out, out_stride);
   }
 }
 
+/// dequant_gemm_a8().
 template <class Isa>
 void gemm_a8_of(Matrix x, const CodedWeights& w, Rows outputs, float* out,
                 std::int64_t out_stride) {
-  if (w.format.bitwidth == 3) gemm_a8_of_bits<Isa, 3>(x, w, outputs, out, out_stride);
-  if (w.format.bitwidth == 4) gemm_a8_of_bits<Isa, 4>(x, w, outputs, out, out_stride);
-  if (w.format.bitwidth == 8) gemm_a8_of_bits<Isa, 8>(x, w, outputs, out, out_stride);
+  if (w.format.bitwidth == 3) integer_gemm_of_bits<Isa, 1, 3>(x, w, outputs, out, out_stride);
+  if (w.format.bitwidth == 4) integer_gemm_of_bits<Isa, 1, 4>(x, w, outputs, out, out_stride);
+  if (w.format.bitwidth == 8) integer_gemm_of_bits<Isa, 1, 8>(x, w, outputs, out, out_stride);
 }
 
 }  // namespace

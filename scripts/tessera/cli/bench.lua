@@ -32,7 +32,8 @@ end
 
 local function measure(path, bitwidth, threads, given)
   local started = core.clock()
-  local options = on_disk.options({ dtype = given.dtype, kv_bitwidth = given.kv_bitwidth }, path)
+  local options = on_disk.options({ dtype = given.dtype, kv_bitwidth = given.kv_bitwidth, device = given.device,
+    activation_bitwidth = given.activation_bitwidth }, path)
   options.threads, options.progress = threads, false
   if bitwidth ~= 0 then
     options = on_disk.options(given, path, { threads = true })

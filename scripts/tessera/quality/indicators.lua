@@ -30,6 +30,9 @@ local made = {
   loss = { kind = "loss", reads = "calibration" },
   divergence = { kind = "divergence", reads = "calibration" },
   divergence_short = { kind = "divergence", reads = "calibration", samples = 2, tokens = 128 },
+  divergence_scaled = {
+    kind = "divergence", reads = "calibration", samples = 2, tokens = 128, bitwidths = { 3 },
+  },
   divergence_same_text = { kind = "divergence", reads = "evaluation" },
 }
 
@@ -64,15 +67,21 @@ local function text_file(subject, folder, role)
   return path
 end
 
-local robust = { relative = false, relative_robust = true } -- see tessera.quality.relative_error
+-- Options of tessera.quality.relative_error.
+local relative = {
+  relative = { robust = false }, relative_robust = { robust = true }, error_robust = { robust = true, absolute = true },
+}
+
+-- What rounding to b bits makes of an error at 3 bits, if it goes with the square of the step.
+local function of_3_bits(bitwidth) return bitwidth >= 16 and 0 or (3 / (2 ^ (bitwidth - 1) - 1)) ^ 2 end
 
 --- The indicator of that name as omega(layer_index, bitwidth), and the time it took (s), without the statistics. What
 --- is worth keeping lies in `folder`; loss and divergence go on from there.
 function M.make(name, subject, folder, seed)
-  local own, is_robust = made[name], robust[name]
-  if is_robust ~= nil then
+  local own, is_relative = made[name], relative[name]
+  if is_relative then
     return relative_error.of(subject.path, statistics_of(subject, folder), M.bitwidths, {
-      group_size = group.group_size, robust = is_robust,
+      group_size = group.group_size, robust = is_relative.robust, absolute = is_relative.absolute,
     })
   elseif name == "depth" then
     return function(layer, bitwidth) return bitwidth >= 16 and 0 or 4 ^ -bitwidth / (layer + 1) end, 0
@@ -92,14 +101,19 @@ function M.make(name, subject, folder, seed)
     options.samples, options.tokens = own.samples or subject.num_pieces, own.tokens or subject.piece_tokens
     options.out = file_of(subject, folder, subject.num_pieces, name .. ".json")
   end
+  if own.bitwidths then options.bitwidths = own.bitwidths end
   local result = indicator.new(options)
+  if name == "divergence_scaled" then
+    return function(layer, bitwidth) return result:omega(layer, 3) * of_3_bits(bitwidth) end, result.overhead_s
+  end
   return function(layer, bitwidth) return result:omega(layer, bitwidth) end, result.overhead_s
 end
 
 --- Their names, the cheap ones first.
 M.names = {
   "constant", "random", "depth", "variance_weights_only", "variance", "variance_per_tensor", "relative",
-  "relative_robust", "hessian", "gptq_error", "measured", "divergence_short", "loss", "divergence",
+  "relative_robust", "error_robust", "hessian", "gptq_error", "measured", "divergence_scaled", "divergence_short",
+  "loss", "divergence",
   "divergence_same_text",
 }
 
@@ -107,8 +121,9 @@ M.names = {
 M.notes = {
   "indicators are made for the rounding that is measured (groups of 64, symmetric); statistics, loss and divergence of "
     .. "the calibration text, which is another one; divergence_same_text: of the text that plans are measured on",
-  "depth: 4^-bits / (layer + 1); relative: scripts/tessera/quality/relative_error.lua; divergence_short: 2 pieces of "
-    .. "128 tokens; overhead_s: without making the statistics",
+  "depth: 4^-bits / (layer + 1); relative, relative_robust, error_robust: scripts/tessera/quality/relative_error.lua; "
+    .. "divergence_short: 2 pieces of 128 tokens; divergence_scaled: these at 3 bits alone, others by the square of "
+    .. "the step; overhead_s: without making the statistics",
 }
 
 return M

@@ -1,19 +1,18 @@
--- An indicator that sets rounding errors against what they are added to.
+-- Two indicators that neither paper has, from one pass over the weights and the statistics without Hessians. Nothing is
+-- fitted. With the mean squares m_j of a matrix's inputs and rounding errors that are independent and uniform within a
+-- step S of their group:
 --
--- A block (attention or MLP) adds its output to the residual stream, and what follows reads the stream after a norm: an
--- error of the same size matters the less, the larger the stream has become. With the mean squares m_j of a matrix's
--- inputs and rounding errors that are independent and uniform within a step S of their group,
+--   absolute   omega of a layer = sum over its weights of S^2 / 12 m_j: the error of its matrices' outputs, as eq. (3)
+--   relative   what errors are added to counts: a block (attention or MLP) adds its output to the residual stream, and
+--              what follows reads the stream after a norm. With r = sum of S^2 / 12 m_j / sum of W_ij^2 m_j of each,
+--                omega of a layer = (E_attention sum of its r + E_MLP sum of its r) / stream
+--              where E is the energy that a block adds, of its last matrix (o_proj, down_proj), and stream that of the
+--              embeddings and of all blocks up to this layer's end. Inputs are taken to be uncorrelated.
 --
---   r = sum over weights of S^2 / 12 m_j  /  sum over weights of W_ij^2 m_j     relative error of a matrix's outputs
---   omega of a layer = (E_attention sum of its r + E_MLP sum of its r) / stream
---
--- where E is the energy that a block adds, of its last matrix (o_proj, down_proj), and stream the energy of the
--- embeddings and of all blocks up to this layer's end. Inputs are taken to be uncorrelated, blocks to add energies. It
--- takes one pass over the weights and the means and variances of the statistics, no Hessians.
---
--- Nothing is fitted. `robust` takes the mean absolute value of inputs for their root mean square: some tokens of some
--- channels are thousands of times larger than all others (Sun et al., "Massive activations", 2024), and they are the
--- mean square.
+-- `robust` takes for m_j the smaller of the variance, without what is the same for every token, and of pi / 2 times the
+-- squared mean absolute value, which of normal inputs is the mean square: some tokens of some channels are thousands of
+-- times larger than all others (Sun et al., "Massive Activations in Large Language Models", 2024), and a mean square is
+-- theirs.
 
 local core = require "tessera.core"
 local weights = require "tessera.weights"
@@ -33,12 +32,12 @@ local embeddings = {
 local function mean_squares(statistics, layer, linear, robust)
   local name = ("layers.%d.%s"):format(layer, linear)
   name = statistics.metadata["alias:" .. name] or name
+  local squares = statistics:tensor(name .. ".variance"):to_table()
   if robust then
     local means = statistics:tensor(name .. ".abs_mean"):to_table()
-    for j, mean in ipairs(means) do means[j] = mean ^ 2 * math.pi / 2 end -- of normal inputs the mean square
-    return means
+    for j, mean in ipairs(means) do squares[j] = math.min(squares[j], mean ^ 2 * math.pi / 2) end
+    return squares
   end
-  local squares = statistics:tensor(name .. ".variance"):to_table()
   local means = statistics:tensor(name .. ".mean"):to_table()
   for j, mean in ipairs(means) do squares[j] = squares[j] + mean ^ 2 end
   return squares
@@ -77,14 +76,14 @@ local function embedding_energy(file, hidden_size)
 end
 
 --- omega(layer_index, bitwidth) of the model at `path`, for symmetric rounding in groups, and the seconds it took.
---- `options`: group_size, robust.
+--- `options`: group_size, robust, and absolute: the errors of all matrices as they are, over nothing.
 function M.of(path, statistics_path, bitwidths, options)
   local start = os.clock()
   local file, statistics = weights.open(path), weights.open(statistics_path)
   local model = file:model()
   local stream, rows = embedding_energy(file, model.hidden_size), {}
   for layer = 0, model.num_layers - 1 do
-    local errors = 0
+    local errors, absolute = 0, 0
     for _, block in ipairs(blocks) do
       local ratio, added = 0, 0
       for _, name in ipairs(block.linears) do
@@ -92,13 +91,14 @@ function M.of(path, statistics_path, bitwidths, options)
         if matrix then
           local energy, steps = energies(matrix, mean_squares(statistics, layer, name, options.robust),
             options.group_size)
+          absolute = absolute + steps / 12
           if energy > 0 then ratio = ratio + steps / energy / 12 end
           if name == block.last then added = energy end
         end
       end
       errors, stream = errors + ratio * added, stream + added
     end
-    rows[layer] = errors / stream
+    rows[layer] = options.absolute and absolute or errors / stream
     collectgarbage()
   end
   local step = {} -- over max |W|: codes reach from -(2^(b-1) - 1) to 2^(b-1) - 1

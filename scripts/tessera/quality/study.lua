@@ -91,7 +91,7 @@ local theirs = {
   variance = true, variance_weights_only = true, variance_per_tensor = true, hessian = true, gptq_error = true,
   measured = true,
 }
-local ours = { relative = true, relative_robust = true, depth = true, divergence_short = true }
+local ours = { relative = true, relative_robust = true, error_robust = true, depth = true }
 
 -- A claim on rows of these points of the model.
 local function claims_of(t, where)
@@ -136,7 +136,7 @@ local function expect_order(claim)
     local mean, deviation = of_random(of)
     return math.abs(mean) <= 0.1, ("%.2f, standard deviation %.2f, 200 draws"):format(mean, deviation)
   end)
-  for _, name in ipairs { "divergence", "divergence_same_text" } do
+  for _, name in ipairs { "divergence_scaled", "divergence_short", "divergence", "divergence_same_text" } do
     claim(name .. ", of one layer at a time, has a rho of 0.75 to 1", function(of)
       local found, text = agreement(of, name)
       return found.value >= 0.75, text
@@ -149,7 +149,7 @@ local function expect_order(claim)
 end
 
 local function expect_better(claim)
-  for _, name in ipairs { "relative", "relative_robust", "depth", "divergence_short", "divergence" } do
+  for _, name in ipairs { "relative", "relative_robust", "error_robust", "depth", "divergence_scaled", "divergence" } do
     claim(name .. " orders plans better than the variance does", function(of)
       local found = advantage(of, name, "variance")
       return found.low > 0, "rho higher by " .. interval_text(found)

@@ -2,7 +2,7 @@
 --
 -- "grammar-opt-5m" ships and reads texts of tessera.grammar, which are written when they are asked for. The other is a
 -- real one: TESSERA_WEIGHTS names a folder or .gguf file; without it, SmolLM2 where scripts/fetch_smollm2.sh puts it.
--- TESSERA_PIECES says on how many pieces of 256 tokens it is measured, 8 by default, 25 CPU seconds for each plan.
+-- TESSERA_PIECES says on how many pieces of 256 tokens it is measured: 8 by default, 25 s of CPU time for each plan.
 -- Its texts are TESSERA_TEXT and TESSERA_CALIBRATION_TEXT, or WikiText-2's test and validation text of the measured
 -- data.
 

@@ -10,9 +10,7 @@
 // on machines without the instructions. Each does what Intel's "Intrinsics Guide" says of it, one
 // element after another. The compiler's own use of the instructions is not tested by this.
 
-typedef float __m512 __attribute__((vector_size(64)));
 typedef std::int32_t __m512i __attribute__((vector_size(64), may_alias));
-typedef std::int16_t __m256i __attribute__((vector_size(32), may_alias));
 
 namespace tessera::kernels::emulated {
 
@@ -32,35 +30,10 @@ inline thread_local Tile tiles[8];
 
 }  // namespace tessera::kernels::emulated
 
-inline __m512 _mm512_loadu_ps(const void* from) {
-  return tessera::kernels::emulated::read<__m512>(from);
-}
-inline __m256i _mm256_loadu_si256(const __m256i* from) {
-  return tessera::kernels::emulated::read<__m256i>(from);
-}
 inline __m512i _mm512_load_si512(const void* from) {
   return tessera::kernels::emulated::read<__m512i>(from);
 }
-inline void _mm512_storeu_ps(void* to, __m512 v) { std::memcpy(to, &v, sizeof v); }
 inline __m512i _mm512_set1_epi32(std::int32_t value) { return value - __m512i{}; }
-inline __m512 _mm512_castsi512_ps(__m512i v) { return (__m512)v; }
-inline __m512i _mm512_slli_epi32(__m512i v, int count) { return v << count; }
-inline __m512i _mm512_cvtepu16_epi32(__m256i v) {
-  __m512i result;
-  for (int i = 0; i < 16; ++i) result[i] = static_cast<std::uint16_t>(v[i]);
-  return result;
-}
-inline __m512 _mm512_fmadd_ps(__m512 a, __m512 b, __m512 c) {
-  for (int i = 0; i < 16; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
-  return c;
-}
-inline __m512 _mm512_cvtph_ps(__m256i v) {
-  __m512 result;
-  for (int i = 0; i < 16; ++i) {
-    result[i] = tessera::kernels::f16_to_f32(static_cast<std::uint16_t>(v[i]));
-  }
-  return result;
-}
 
 /// Four products of unsigned by signed bytes are added to each 32-bit sum, without saturation.
 inline __m512i _mm512_dpbusd_epi32(__m512i sums, __m512i a, __m512i b) {

@@ -51,6 +51,16 @@ Status pack_weights(const std::uint8_t* codes, std::int64_t num_rows, std::int64
 /// `outputs`; activations [m, in_features], `out` [m][out_stride]. Sums in f32; m is anything from
 /// 1 (decode) to a prefill. `outputs` must begin at a multiple of kRowsPerBlock and end at one or
 /// at the last row.
+///
+/// The version for AVX-512 VNNI takes the activations of 4-bit weights as fixed-point numbers of 23
+/// bits, in a unit of its own for every kActivationBlock columns (gemm_a8.h), and sums a block
+/// exactly: an activation is off by at most 2^-22 of the largest beside it, where an f32 sum rounds
+/// by 2^-24 of itself at every step. NMSE against double, normally distributed activations: below
+/// 1e-11 in every version. NaN or Inf in a token make its outputs NaN or Inf.
+///
+/// A token's sums are added up in the same order whatever else is in the call: its outputs have the
+/// same bits with any number of tokens and any slice of outputs, for one version of the kernel and
+/// activations that are 0 or of at least 2^-98 (below, a call of few tokens keeps fewer bits).
 Status dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
                     std::int64_t out_stride);
 

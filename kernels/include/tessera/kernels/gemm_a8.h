@@ -24,6 +24,9 @@ inline constexpr std::int64_t kActivationBlock = 32;
 ///
 /// A block that is all zero adds 0. NaN or Inf anywhere in a token make all of its outputs NaN.
 /// A sum of the products of a block with the codes beyond the largest f32 becomes Inf.
+///
+/// A token's outputs have the same bits with any number of tokens and any slice of outputs, for one
+/// version of the kernel.
 Status dequant_gemm_a8(Matrix activations, PackedWeights weights, Rows outputs, float* out,
                        std::int64_t out_stride);
 

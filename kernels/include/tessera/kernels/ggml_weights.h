@@ -54,7 +54,8 @@ std::int64_t ggml_weights_bytes(std::int64_t rows, std::int64_t columns, GgmlTyp
 Status pack_ggml_weights(const void* const* row_data, std::int64_t num_rows, std::int64_t columns,
                          GgmlType type, Rows rows, void* data);
 
-/// dequant_gemm() (gemm.h) with these weights: activations [m, columns], sums in f32.
+/// dequant_gemm() (gemm.h) with these weights, and with all that is said there: activations [m,
+/// columns], sums in f32.
 Status ggml_gemm(Matrix activations, GgmlWeights weights, Rows outputs, float* out,
                  std::int64_t out_stride);
 
