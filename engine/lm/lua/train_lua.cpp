@@ -18,7 +18,7 @@ constexpr std::size_t kMostTokens = 1'000'000'000;
 OptionTable make_train_options() {
   OptionTable table{
       "ts.train_language_model",
-      "Trains a decoder of OPT's architecture from nothing and writes it as Hugging Face's "
+      "Trains a decoder of OPT's architecture and writes it as Hugging Face's "
       "OPTForCausalLM in f16. Outliers change its parameters after that, and not its function.",
       "tessera.Training",
       {{.name = "tokens",

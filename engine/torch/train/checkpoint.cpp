@@ -1,5 +1,7 @@
 #include "checkpoint.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstddef>
 #include <map>
@@ -8,9 +10,12 @@
 #include <vector>
 
 #include "parameters.h"
+#include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/output.h"
 #include "tessera/core/rng.h"
+#include "tessera/core/text.h"
+#include "tessera/weights/weights.h"
 #include "tessera/weights/writer.h"
 
 namespace tessera::lm::train {
@@ -74,17 +79,21 @@ void add_layer(std::vector<NamedTensor>& out, const std::string& name, const Lay
 }
 
 /// By the names of transformers' OPTForCausalLM.
-std::vector<NamedTensor> named_tensors(const Parameters& p) {
+/// @param positions with the unused rows in front
+std::vector<NamedTensor> named_tensors(const Parameters& p, const at::Tensor& positions) {
   std::vector<NamedTensor> out;
   const std::string decoder = "model.decoder.";
   out.emplace_back(decoder + "embed_tokens.weight", p.tokens);
-  const at::Tensor unused = at::zeros({kPositionOffset, p.positions.size(1)});
-  out.emplace_back(decoder + "embed_positions.weight", at::cat({unused, p.positions}));
+  out.emplace_back(decoder + "embed_positions.weight", positions);
   add_norm(out, decoder + "final_layer_norm", p.final_norm);
   for (std::size_t i = 0; i < p.layers.size(); ++i) {
     add_layer(out, decoder + "layers." + std::to_string(i) + ".", p.layers[i]);
   }
   return out;
+}
+
+at::Tensor file_positions(const TrainRequest& request) {
+  return at::zeros({request.max_context_tokens + kPositionOffset, request.hidden_size});
 }
 
 Json config_of(const TrainRequest& r) {
@@ -130,8 +139,31 @@ at::Tensor written_values(const TrainRequest& request, const at::Tensor& values)
   return written.to(at::kHalf).to(at::kFloat);
 }
 
+at::Tensor read_values(const TrainRequest& request) {
+  const at::Tensor values = at::zeros({num_parameters(request)});
+  const Parameters p = view_of(request, values);
+  const at::Tensor positions = file_positions(request);
+  const auto weights = weights::Weights::open(request.initial);
+  for (const auto& [name, tensor] : named_tensors(p, positions)) {
+    const weights::TensorInfo& info = weights->require(name);
+    const at::Tensor stored = at::empty(tensor.sizes());
+    if (info.shape != tensor.sizes().vec()) {
+      refuse("initial", "{} of {} is [{}]; this model's is [{}]", name, quote(request.initial, 300),
+             fmt::join(info.shape, ", "), fmt::join(tensor.sizes().vec(), ", "));
+    }
+    weights::read_f32(*weights, info, 0,
+                      {stored.data_ptr<float>(), static_cast<std::size_t>(stored.numel())});
+    tensor.copy_(stored);
+  }
+  p.positions.copy_(positions.narrow(0, kPositionOffset, request.max_context_tokens));
+  return values;
+}
+
 void write_checkpoint(const TrainRequest& request, const at::Tensor& written) {
-  const auto tensors = named_tensors(view_of(request, written));
+  const Parameters p = view_of(request, written);
+  const at::Tensor positions = file_positions(request);
+  positions.narrow(0, kPositionOffset, request.max_context_tokens).copy_(p.positions);
+  const auto tensors = named_tensors(p, positions);
   std::vector<weights::TensorSpec> specs;
   for (const auto& [name, tensor] : tensors) {
     specs.push_back({name, weights::DType::f16, tensor.sizes().vec()});

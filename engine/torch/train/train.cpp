@@ -72,7 +72,7 @@ class Trainer {
  public:
   explicit Trainer(const TrainRequest& request)
       : request_(request),
-        values_(initial_values(request)),
+        values_(request.initial.empty() ? initial_values(request) : read_values(request)),
         windows_(request),
         optimiser_(request, values_, decay_mask(request)) {
     workers_.reserve(static_cast<std::size_t>(request.num_threads));

@@ -916,6 +916,7 @@ local ts = {}
 ---@field tokens integer[]|fun(): integer[]? The text as ids from 0, of which windows are taken in random order; or a function that gives it a piece at a time, then nil
 ---@field held_out_tokens? integer[]|fun(): integer[]? Another text, for the loss of what was written
 ---@field out string Folder to write, which is not there yet
+---@field initial? string Folder of a model of the same shape to go on from. Default: from nothing
 ---@field num_layers integer Decoder layers (an integer in [1, 1000])
 ---@field hidden_size integer Width, a multiple of num_heads (an integer in [1, 16384])
 ---@field num_heads integer Attention heads (an integer in [1, 16384])
@@ -1163,7 +1164,7 @@ function ts.tensor(options) end
 ---@return tessera.Tokenizer
 function ts.tokenizer(options) end
 
---- Trains a decoder of OPT's architecture from nothing and writes it as Hugging Face's OPTForCausalLM in f16. Outliers change its parameters after that, and not its function.
+--- Trains a decoder of OPT's architecture and writes it as Hugging Face's OPTForCausalLM in f16. Outliers change its parameters after that, and not its function.
 ---@param options tessera.options.train_language_model
 ---@return tessera.Training
 function ts.train_language_model(options) end

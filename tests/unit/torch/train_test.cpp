@@ -118,6 +118,24 @@ TEST_F(Train, OutliersLeaveTheFunctionAlone) {
             3);
 }
 
+TEST_F(Train, GoesOnFromWhatItWrote) {
+  const double first = train_decoder(request("first")).held_out_loss_nats.value();
+  TrainRequest wanted = request("second");
+  wanted.initial = path("first");
+  wanted.num_steps = 1;
+  wanted.warmup_steps = 0;
+  wanted.peak_learning_rate = 0;
+  EXPECT_EQ(train_decoder(wanted).held_out_loss_nats.value(), first);
+  EXPECT_EQ(bytes("first"), bytes("second"));
+  wanted.out = path("third");
+  wanted.num_layers = 3;
+  expect_error(ErrorCode::not_found, {"layers.2"}, [&] { train_decoder(wanted); });
+  wanted.num_layers = 2;
+  wanted.ffn_size = 41;
+  expect_error(ErrorCode::invalid_argument, {"initial", "[40, 24]", "[41, 24]"},
+               [&] { train_decoder(wanted); });
+}
+
 TEST_F(Train, StopsWhenToldAndLeavesNothing) {
   TrainRequest wanted = request();
   wanted.progress = [](const TrainProgress& progress) { return progress.step < 20; };

@@ -22,7 +22,7 @@ struct TrainProgress {
 };
 
 /// A decoder-only language model of OPT's architecture (Zhang et al. 2022; pre-LayerNorm, ReLU,
-/// learned positions, tied embeddings) to be trained from nothing.
+/// learned positions, tied embeddings) to be trained.
 ///
 /// Outliers make some channels of what every LayerNorm gives far larger than the rest, as they are
 /// in OPT of 6.7 billion parameters and more (Dettmers et al. 2022, LLM.int8(), Sec. 4). They
@@ -31,6 +31,9 @@ struct TrainProgress {
 /// grows by a shift, and the biases of those matrices give it back.
 struct TrainRequest {
   std::string out;  ///< folder to write, which is not there yet
+
+  /// Folder of a model of the same shape, to go on from; "": from nothing.
+  std::string initial;
 
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
@@ -105,6 +108,9 @@ struct Fields<lm::TrainRequest> {
       field<&R::out, NotInFiles>({.name = "out",
                                   .doc = "Folder to write, which is not there yet",
                                   .as_option = AsOption::required}),
+      field<&R::initial, NotInFiles>(
+          {.name = "initial",
+           .doc = "Folder of a model of the same shape to go on from. Default: from nothing"}),
       field<&R::num_layers, NotInFiles>({.name = "num_layers",
                                          .doc = "Decoder layers",
                                          .min = 1,
