@@ -1,13 +1,15 @@
 -- Makes the project's own language model: text of tessera.grammar, a tokenizer for it, and a decoder trained on it.
---   tessera scripts/train_grammar_model.lua FOLDER [NUM_STEPS]
--- The model in datasets/language_models/grammar-opt-5m is what it writes with the numbers below.
+--   tessera scripts/train_grammar_model.lua FOLDER
+-- writes what is in datasets/language_models/grammar-opt-5m, and FOLDER.stage1 and FOLDER.stage2, from which the stages
+-- after them go on. The model's README says how long that takes.
 
 local ts = require "tessera"
 local bpe = require "tessera.bpe"
+local core = require "tessera.core"
 local grammar = require "tessera.grammar"
 
-local folder, num_steps = arg[1], tonumber(arg[2] or 2400)
-assert(folder and num_steps, "tessera scripts/train_grammar_model.lua FOLDER [NUM_STEPS]")
+local folder = arg[1]
+assert(folder, "tessera scripts/train_grammar_model.lua FOLDER")
 
 local document_words = 1000
 local end_of_text = 2
@@ -27,25 +29,41 @@ local function documents(first_seed, num_words)
   end, about
 end
 
-local text = documents(300000, 6500000)
-local held_out, about_held_out = documents(900000, 60000)
+local function train(options)
+  local held_out, about = documents(900000, 60000)
+  local request = {
+    tokens = documents(300000, 6500000), held_out_tokens = held_out,
+    num_layers = 12, hidden_size = 192, num_heads = 6, ffn_size = 768,
+    vocab_size = #tokenizer.tokens, max_context_tokens = 256,
+    batch_size = 4, threads = 2, bf16_products = true, final_learning_rate_ratio = 0.02, report_every = 25,
+    progress = function(at)
+      print(("step %5d  loss %.4f  %6.0f s  %5.0f tok/s"):format(at.step, at.loss_nats, at.elapsed_s, at.tok_s))
+    end,
+  }
+  for name, value in pairs(options) do request[name] = value end
+  local made = ts.train_language_model(request)
+  local bound = about.surprisal_nats / about.num_tokens
+  print(made)
+  print(("held out: %.4f nats/token, bound %.4f: perplexity %.3f, bound %.3f, %.1f %% above"):format(
+    made.held_out_loss_nats, bound, math.exp(made.held_out_loss_nats), math.exp(bound),
+    100 * (math.exp(made.held_out_loss_nats - bound) - 1)))
+end
 
-local made = ts.train_language_model {
-  out = folder, tokens = text, held_out_tokens = held_out,
-  num_layers = 12, hidden_size = 192, num_heads = 6, ffn_size = 768,
-  vocab_size = #tokenizer.tokens, max_context_tokens = 256,
-  seed = 1, num_steps = num_steps, batch_size = 4, threads = 2, bf16_products = true,
-  peak_learning_rate = 2e-3, warmup_steps = 150, decay_steps = 600, final_learning_rate_ratio = 0.02,
-  outlier_channels = 6, outlier_scale = 4, outlier_shift = 32,
-  report_every = 25,
-  progress = function(at)
-    print(("step %5d  loss %.4f  %6.0f s  %5.0f tok/s"):format(at.step, at.loss_nats, at.elapsed_s, at.tok_s))
-  end,
+local first, second = folder .. ".stage1", folder .. ".stage2"
+train { out = first, seed = 1, num_steps = 3320, peak_learning_rate = 2e-3, warmup_steps = 150, decay_steps = 600 }
+train { out = second, initial = first, seed = 2, num_steps = 1600, peak_learning_rate = 1e-3, warmup_steps = 50 }
+train {
+  out = folder, initial = second, seed = 3, num_steps = 2000, peak_learning_rate = 1e-3, warmup_steps = 50,
+  outlier_channels = 2, outlier_scale = 16, outlier_shift = 128,
 }
-require("tessera.core").write_file(folder .. "/tokenizer.json", tokenizer:json())
-
-local bound = about_held_out.surprisal_nats / about_held_out.num_tokens
-print(made)
-print(("held out: %.4f nats/token, bound %.4f: perplexity %.3f, bound %.3f, %.1f %% above"):format(
-  made.held_out_loss_nats, bound, math.exp(made.held_out_loss_nats), math.exp(bound),
-  100 * (math.exp(made.held_out_loss_nats - bound) - 1)))
+core.write_file(folder .. "/tokenizer.json", tokenizer:json())
+core.write_file(folder .. "/tokenizer_config.json", [[
+{
+  "tokenizer_class": "PreTrainedTokenizerFast",
+  "bos_token": "</s>",
+  "eos_token": "</s>",
+  "pad_token": "<pad>",
+  "unk_token": "<unk>",
+  "model_max_length": 256
+}
+]])
