@@ -124,6 +124,9 @@ function M.text(page, opt)
       block, i = block_at(lines, i + 1, function(l) return not l:find "^```" end)
       for _, code in ipairs(block) do out[#out + 1] = code == "" and "" or "    " .. code end
       i = i + 1
+    elseif line:find "^    " and not is_item(line) then
+      block, i = block_at(lines, i, function(l) return l:find "^    " ~= nil end)
+      for _, code in ipairs(block) do out[#out + 1] = code end
     elseif line:find "^|" then
       block, i = block_at(lines, i, function(l) return l:find "^|" ~= nil end)
       add_table(block, opt, out)

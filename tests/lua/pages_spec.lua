@@ -23,6 +23,8 @@ describe("markdown", function()
   end)
 
   it("makes headings bold where asked", function()
+    assert.equal("so:\n\n    one\n    two\n\nmore text\n",
+      markdown.text("so:\n\n    one\n    two\n\nmore\ntext\n", { width = 40 }))
     assert.equal("\27[1mTitle\27[0m\n", markdown.text("# Title\n", { width = 40, bold = true }))
   end)
 
