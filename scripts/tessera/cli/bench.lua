@@ -54,6 +54,7 @@ local function measure(path, bitwidth, threads, given)
   local decode, decode_low, decode_high = on_disk.spread(speed.decode_tok_s)
   return {
     bitwidth = bitwidth, threads = model.threads, repeats = #speed.decode_tok_s,
+    prompt_tokens = speed.prompt_tokens, context_tokens = speed.context_tokens, output_tokens = speed.output_tokens,
     prefill_tok_s = prefill, prefill_tok_s_low = prefill_low, prefill_tok_s_high = prefill_high,
     decode_tok_s = decode, decode_tok_s_low = decode_low, decode_tok_s_high = decode_high,
     decode_bytes_per_s = decode and decode * bytes_per_token(model, speed),
@@ -101,9 +102,10 @@ local function show(rows, given)
   end
   terminal.say(ts.table(lines, { columns = { "bits", "threads", "prefill tok/s", "decode tok/s", "GB/s",
     "first token s", "weights MiB", "resident MiB", "peak MiB" } }))
+  if #rows == 0 then return end
   print(("prefill of %d tokens, %d tokens decoded after %d; median and range of %d repeats; GB/s: of decoding, weights "
     .. "and cache; first token: from the start of loading; resident: then, peak: of all"):format(
-    given.prompt_tokens or 512, given.output_tokens or 128, given.context_tokens or 128, given.repeats or 5))
+    rows[1].prompt_tokens, rows[1].output_tokens, rows[1].context_tokens, given.repeats or 5))
 end
 
 --- @param given table the flags; names: the model

@@ -366,6 +366,9 @@ local ts = {}
 ---@class tessera.Speed
 ---@field prefill_tok_s number[] Rate of each prefill (tok/s)
 ---@field decode_tok_s number[] Rate of each decoding (tok/s)
+---@field prompt_tokens integer Of the prompt (tokens)
+---@field context_tokens integer Before the first decoded one (tokens)
+---@field output_tokens integer Decoded (tokens)
 ---@field kv_cache_bytes integer Of the cache that decoding used (bytes)
 
 --- Consecutive layers on one device.
@@ -542,9 +545,9 @@ local ts = {}
 ---@field progress? fun(done: integer, total: integer, loss_nats: number, tok_s: number) Called now and then
 
 ---@class tessera.options.lm.speed
----@field prompt_tokens? integer Length of the prompt that is prefilled at once (an integer in [1, 268435456] (tokens)) [default 512]
----@field context_tokens? integer In the cache when decoding starts (an integer in [1, 268435456] (tokens)) [default 128]
----@field output_tokens? integer Steps of decoding that are timed together (an integer in [1, 268435456] (tokens)) [default 128]
+---@field prompt_tokens? integer Length of the prompt that is prefilled at once. Default: 512, or the model's context where that is less (an integer in [1, 268435456] (tokens))
+---@field context_tokens? integer In the cache when decoding starts. Default: 128, or half of the model's context where that is less (an integer in [1, 268435456] (tokens))
+---@field output_tokens? integer Steps of decoding that are timed together. Default: 128, or what the model's context leaves (an integer in [1, 268435456] (tokens))
 ---@field repeats? integer How often, after a first time that does not count (an integer in [1, 1000]) [default 5]
 ---@field seed? integer Of the tokens, which are random (an integer in [0, 9.0072e+15]) [default 0]
 ---@field progress? fun(done: integer, total: integer) Called after each repeat

@@ -220,5 +220,21 @@ TEST(Speed, CountsItsRepeats) {
   EXPECT_THROW(measure_speed(model, request), Error);
 }
 
+// The fake model's context is 100 tokens.
+TEST(Speed, TakesLengthsThatTheContextAllows) {
+  const FakeModel model;
+  const auto lengths = [&](SpeedRequest request) {
+    request.repeats = 1;
+    const Speed speed = measure_speed(model, request);
+    return std::vector{speed.prompt_tokens, speed.context_tokens, speed.output_tokens};
+  };
+  EXPECT_EQ(lengths({}), (std::vector<std::int64_t>{100, 50, 50}));
+  EXPECT_EQ(lengths({.prompt_tokens = 7, .context_tokens = 90}),
+            (std::vector<std::int64_t>{7, 90, 10}));
+  EXPECT_EQ(lengths({.output_tokens = 99}), (std::vector<std::int64_t>{100, 1, 99}));
+  EXPECT_THROW(lengths({.context_tokens = 100}), Error);
+  EXPECT_THROW(lengths({.output_tokens = 100}), Error);
+}
+
 }  // namespace
 }  // namespace tessera::lm

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "tessera/core/record.h"
@@ -10,9 +11,10 @@
 namespace tessera::lm {
 
 struct SpeedRequest {
-  std::int64_t prompt_tokens = 512;
-  std::int64_t context_tokens = 128;  ///< in the cache when decoding starts
-  std::int64_t output_tokens = 128;
+  std::optional<std::int64_t> prompt_tokens = {};  ///< absent: 512, or the model's context
+  std::optional<std::int64_t> context_tokens =
+      {};  ///< in the cache when decoding starts; 128, or half
+  std::optional<std::int64_t> output_tokens = {};  ///< 128, or what context_tokens leave
   std::int64_t repeats = 5;
   std::uint64_t seed = 0;  ///< of the tokens, which are random
   std::function<bool()> interrupted = {};
@@ -22,6 +24,7 @@ struct SpeedRequest {
 /// Of each repeat; fewer where somebody interrupted.
 struct Speed {
   std::vector<double> prefill_tok_s, decode_tok_s;
+  std::int64_t prompt_tokens = 0, context_tokens = 0, output_tokens = 0;  ///< as measured
   std::int64_t kv_cache_bytes = 0;  ///< of the cache that decoding used
 };
 
@@ -33,24 +36,27 @@ template <>
 struct Fields<lm::SpeedRequest> {
   using Request = lm::SpeedRequest;
   static constexpr auto list = std::tuple{
-      field<&Request::prompt_tokens>({.name = "prompt_tokens",
-                                      .doc = "Length of the prompt that is prefilled at once",
-                                      .unit = "tokens",
-                                      .min = 1,
-                                      .max = kTokensRange.high,
-                                      .as_option = AsOption::defaulted}),
-      field<&Request::context_tokens>({.name = "context_tokens",
-                                       .doc = "In the cache when decoding starts",
-                                       .unit = "tokens",
-                                       .min = 1,
-                                       .max = kTokensRange.high,
-                                       .as_option = AsOption::defaulted}),
-      field<&Request::output_tokens>({.name = "output_tokens",
-                                      .doc = "Steps of decoding that are timed together",
-                                      .unit = "tokens",
-                                      .min = 1,
-                                      .max = kTokensRange.high,
-                                      .as_option = AsOption::defaulted}),
+      field<&Request::prompt_tokens>(
+          {.name = "prompt_tokens",
+           .doc = "Length of the prompt that is prefilled at once. Default: 512, or the "
+                  "model's context where that is less",
+           .unit = "tokens",
+           .min = 1,
+           .max = kTokensRange.high}),
+      field<&Request::context_tokens>(
+          {.name = "context_tokens",
+           .doc = "In the cache when decoding starts. Default: 128, or half of the "
+                  "model's context where that is less",
+           .unit = "tokens",
+           .min = 1,
+           .max = kTokensRange.high}),
+      field<&Request::output_tokens>(
+          {.name = "output_tokens",
+           .doc = "Steps of decoding that are timed together. Default: 128, or what "
+                  "the model's context leaves",
+           .unit = "tokens",
+           .min = 1,
+           .max = kTokensRange.high}),
       field<&Request::repeats>({.name = "repeats",
                                 .doc = "How often, after a first time that does not count",
                                 .min = 1,
@@ -70,6 +76,12 @@ struct Fields<lm::Speed> {
           {.name = "prefill_tok_s", .doc = "Rate of each prefill", .unit = "tok/s"}),
       field<&lm::Speed::decode_tok_s, NotInFiles>(
           {.name = "decode_tok_s", .doc = "Rate of each decoding", .unit = "tok/s"}),
+      field<&lm::Speed::prompt_tokens, NotInFiles>(
+          {.name = "prompt_tokens", .doc = "Of the prompt", .unit = "tokens"}),
+      field<&lm::Speed::context_tokens, NotInFiles>(
+          {.name = "context_tokens", .doc = "Before the first decoded one", .unit = "tokens"}),
+      field<&lm::Speed::output_tokens, NotInFiles>(
+          {.name = "output_tokens", .doc = "Decoded", .unit = "tokens"}),
       field<&lm::Speed::kv_cache_bytes, NotInFiles>(
           {.name = "kv_cache_bytes", .doc = "Of the cache that decoding used", .unit = "bytes"})};
 };
