@@ -14,14 +14,15 @@ local function total_at_reference(indicator)
   end
   local sum = 0
   for _, omega in ipairs(indicator:omegas(reference)) do sum = sum + omega end
-  return sum > 0 and sum or 1
+  return sum > 0 and sum or 1, reference
 end
 
 -- "variance paper 1f2e3d4c": kind, variant, and the first digits of the hash of its normalised omegas, since another
--- text or another rounding makes another indicator of the same kind.
-local function name_of(indicator, total)
+-- text or another rounding makes another indicator of the same kind. Those at the reference tell such apart; a table of
+-- someone's own may differ anywhere.
+local function name_of(indicator, total, reference)
   local words = {}
-  for _, bitwidth in ipairs(indicator.bitwidths) do
+  for _, bitwidth in ipairs(indicator.kind == "imported" and indicator.bitwidths or { reference }) do
     words[#words + 1] = bitwidth
     for _, omega in ipairs(indicator:omegas(bitwidth)) do words[#words + 1] = ("%.6g"):format(omega / total) end
   end
@@ -35,8 +36,9 @@ function M.of(plan)
   local problem = plan:problem()
   local indicator = problem.indicator
   if not indicator then core.refuse("plan", "it is of an abstract instance, whose omega has no indicator") end
-  local total = total_at_reference(indicator)
-  return problem.theta_unit == "ms_per_raw_omega" and plan.omega / total or plan.omega, name_of(indicator, total)
+  local total, reference = total_at_reference(indicator)
+  local is_raw = problem.theta_unit == "ms_per_raw_omega"
+  return is_raw and plan.omega / total or plan.omega, name_of(indicator, total, reference)
 end
 
 return M
