@@ -1,5 +1,6 @@
--- Calibration, and indicators made with it, on tiny models of several families as transformers saves them, against what
--- transformers computes. Needs Python with torch and transformers: TESSERA_PYTHON names another interpreter than python3.
+-- Calibration, and indicators made with it, on tiny models of several families as transformers saves them, against
+-- what transformers computes. Needs Python with torch and transformers: TESSERA_PYTHON names another interpreter than
+-- python3.
 local core = require "tessera.core"
 local ts = require "tessera"
 
