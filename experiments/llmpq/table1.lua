@@ -6,7 +6,6 @@
 -- bits. No plan is made, so kernels, memory and theta play no part.
 local ts = require "tessera"
 local indicator_rows = require "tessera.papers.indicator_rows"
-local measure = require "tessera.quality.measure"
 local thirds_on_disk = require "tessera.papers.thirds_on_disk"
 local gptq_errors = require "tessera.papers.gptq_errors"
 
@@ -31,7 +30,7 @@ return ts.experiment {
   grid = points,
   columns = { "perplexity", "accuracy_percent", "gptq_error", "share", unpack(thirds_on_disk.columns) },
   quick = { model = { "opt-1.3b", "bloom-3b", thirds_on_disk.points[1].model, unpack(logged) } },
-  notes = measure.notes_and {
+  notes = thirds_on_disk.notes_and {
     "gptq_error: of the named layers at 4 bits, summed, from the published logs; share: of all layers of the model",
   },
 

@@ -7,7 +7,6 @@
 local ts = require "tessera"
 
 local indicator_rows = require "tessera.papers.indicator_rows"
-local measure = require "tessera.quality.measure"
 local thirds_on_disk = require "tessera.papers.thirds_on_disk"
 
 local paper = ts.paper "splitquant/table1.csv"
@@ -43,7 +42,7 @@ return ts.experiment {
     "perplexity", "accuracy_percent", "num_layers", "omega", "layer_bytes", "fp16_layer_bytes",
     unpack(thirds_on_disk.columns),
   },
-  notes = measure.notes_and {
+  notes = thirds_on_disk.notes_and {
     "Omega is raw, of the constant indicator, at 4 bits in the range and 16 bits elsewhere.",
     "Layers only, without embeddings. No plan is made: no kernel set, memory preset, theta or objective is in play.",
   },

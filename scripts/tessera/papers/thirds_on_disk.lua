@@ -19,6 +19,8 @@ M.columns = {
   "perplexity_increase", "loss_increase_nats", "loss_increase_se", "kl_nats", "kl_se", "num_tokens", "note",
 }
 
+M.notes_and = measure.notes_and
+
 --- The row of such a point, nil and why where the model cannot run, or nothing for other points.
 function M.row(point, context)
   local index = index_of[point.layers]
