@@ -26,7 +26,7 @@ local function judged(own, problem, subject, context)
   return row
 end
 
-local num_draws = 5
+local num_draws, num_quick_draws = 5, 2
 
 -- Means over the draws, and the standard deviation of the divergence between them.
 local function mean_of(rows)
@@ -55,7 +55,8 @@ function M.row(name, cluster, context)
     kernel_set = llmpq.kernel_set, memory = "llm-pq", theta = 0,
   }
   local rows = {}
-  for draw = 1, name == "random" and num_draws or 1 do
+  local draws = context.quick and num_quick_draws or num_draws
+  for draw = 1, name == "random" and draws or 1 do
     local own = on_disk.make(name, subject, context.output_dir, context.seed + draw - 1)
     rows[draw] = judged(own, problem, subject, context)
   end
@@ -104,8 +105,8 @@ function M.notes_and(notes)
   list[#list + 1] = "overhead_s: of the indicator, without making the statistics; of it weights_s and statistics_s"
   list[#list + 1] = "spearman, spearman_kl: order of its layers against the error of their outputs and against the "
     .. "divergence with one layer quantised (2 pieces of 128 tokens), mean over the bitwidths where it is not noise"
-  list[#list + 1] = "output_error: of the plan's bitwidths, summed over the layers; random: means over 5 draws, kl_sd "
-    .. "the standard deviation of kl_nats between them"
+  list[#list + 1] = "output_error: of the plan's bitwidths, summed over the layers; random: means over 5 draws (2 in a "
+    .. "quick run), kl_sd the standard deviation of kl_nats between them"
   return list
 end
 
