@@ -1,16 +1,11 @@
 -- A model on disk: how sensitive its layers are, what quantising a matrix does to it, and a plan that knows.
 --
 -- Takes the model that TESSERA_WEIGHTS names: SmolLM2-135M, which scripts/fetch_smollm2.sh unpacks, or any folder of
--- safetensors or .gguf file. Without one it says so and ends.
+-- safetensors or .gguf file. Without one it takes the small one that ships.
 local ts = require "tessera"
 local model_on_disk = require "tessera.model_on_disk"
 
 local disk = model_on_disk.find()
-if not disk.is_real then
-  print("skipped: " .. model_on_disk.none)
-  return
-end
-
 local weights = ts.weights(disk.path)
 local model = weights:model()
 print(("%s: %d layers of %s"):format(disk.name, model.num_layers, model.family))
@@ -53,6 +48,6 @@ print(ts.table(quantised, { columns = { "bitwidth", "granularity", "mse", "max_e
 local problem = ts.problem {
   model = model, bitwidths = bitwidths, indicator = indicator, theta = 0.01,
   cluster = ts.cluster { { "T4-16G", 1 }, { "L4", 1 }, link_gbps = 10 },
-  workload = { prompt_tokens = 256, output_tokens = 64, batch_size = 8 },
+  workload = { prompt_tokens = 128, output_tokens = 64, batch_size = 8 },
 }
 print(assert(ts.plan(problem, { prefill_micro_batch_size = 2, decode_micro_batch_size = 4, time_limit_s = 10 })))

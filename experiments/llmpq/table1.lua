@@ -1,10 +1,12 @@
 -- LLM-PQ, Table 1: layers differ in what they lose at 4 bits: the first third of the layers loses least.
 --
--- Perplexity and accuracy are the printed ones: OPT-1.3b and BLOOM-3b are not evaluated, since that takes their
--- weights. Ours is the same question asked of the models whose GPTQ errors the published logs have, a measured
--- sensitivity: the error of each third of the layers at 4 bits. No plan is made, so kernels, memory and theta play no
--- part.
+-- OPT-1.3b and BLOOM-3b are not evaluated, since that takes their weights. The same question is asked of the model on
+-- disk, which TESSERA_WEIGHTS names (else the small one that ships) and which runs with one third at 4 bits; and of the
+-- models whose GPTQ errors the published logs have, a measured sensitivity: the error of each third of the layers at 4
+-- bits. No plan is made, so kernels, memory and theta play no part.
 local ts = require "tessera"
+local indicator_rows = require "tessera.papers.indicator_rows"
+local thirds_on_disk = require "tessera.papers.thirds_on_disk"
 local gptq_errors = require "tessera.papers.gptq_errors"
 
 local paper = ts.paper "llmpq/table1.csv"
@@ -16,6 +18,7 @@ local logged = { "opt-13b", "opt-30b", "opt-66b", "bloom-176b" }
 
 local points = {}
 for _, point in ipairs(paper.points) do points[#points + 1] = point end
+for _, point in ipairs(thirds_on_disk.points) do points[#points + 1] = point end
 for _, model in ipairs(logged) do
   for _, layers in ipairs(thirds[model]) do points[#points + 1] = { model = model, layers = layers } end
 end
@@ -25,14 +28,18 @@ return ts.experiment {
   doc = "LLM-PQ, Table 1: which layers lose most at 4 bits",
   paper = paper,
   grid = points,
-  columns = { "perplexity", "accuracy_percent", "gptq_error", "share" },
-  notes = {
-    "perplexity and accuracy are the printed ones; no weights are evaluated",
+  columns = { "perplexity", "accuracy_percent", "gptq_error", "share", unpack(thirds_on_disk.columns) },
+  quick = { model = { "opt-1.3b", "bloom-3b", thirds_on_disk.points[1].model, unpack(logged) } },
+  notes = thirds_on_disk.notes_and {
     "gptq_error: of the named layers at 4 bits, summed, from the published logs; share: of all layers of the model",
   },
 
-  run = function(point)
-    if not thirds[point.model] then return { status = "no_weights" } end
+  run = function(point, context)
+    local row, missing = thirds_on_disk.row(point, context)
+    if row or missing then return row, missing end
+    if not thirds[point.model] then
+      return { status = "no_weights", note = indicator_rows.not_measured(point.model) }
+    end
     local omega, why = gptq_errors.omega(ts.model(point.model))
     if not omega then return { status = why.code } end
     local first, last = point.layers:match "^(%d+)-(%d+)$"
@@ -45,6 +52,7 @@ return ts.experiment {
   end,
 
   check = function(t)
+    thirds_on_disk.expect(t)
     for _, model in ipairs(logged) do
       t:expect_that {
         text = "Later thirds lose more, as in print on OPT-1.3b and BLOOM-3b", where = { model = model },

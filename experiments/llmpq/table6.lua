@@ -2,11 +2,11 @@
 --
 -- On the paper's models: random draws, the constant indicator, and the GPTQ error of the published logs as a measured
 -- sensitivity; variance and Hessian take weights, and OPT's are not here, so those rows show the paper's figures. On
--- the model on disk, which TESSERA_WEIGHTS names (else the tiny one that ships): all of them, made from its weights and
--- statistics, on the same clusters with as little memory as suits its size ("llmpq-6-scaled"). As in 6.5, theta is
--- adjusted until latencies are similar: the largest theta whose plan takes at most 1.1 of the fastest one's latency. No
--- perplexity is evaluated; what a plan loses is judged by the GPTQ error, for the model on disk also by the error of
--- its layers' outputs and by the rise of its loss, where scripts/loss_increase.py measured it.
+-- the model on disk, which TESSERA_WEIGHTS names (else the small one that ships): all of them, made from its weights
+-- and statistics, on the same clusters with as little memory as suits its size ("llmpq-6-scaled"). As in 6.5, theta is
+-- adjusted until latencies are similar: the largest theta whose plan takes at most 1.1 of the fastest one's latency.
+-- What a plan of the paper's models loses is judged by the GPTQ error; the model on disk runs with the plan's
+-- bitwidths, and its perplexity and divergence are measured.
 local ts = require "tessera"
 local gptq_errors = require "tessera.papers.gptq_errors"
 local llmpq = require "tessera.papers.llmpq"
@@ -41,7 +41,7 @@ return ts.experiment {
   notes = indicator_rows.notes_and {
     "kernel set " .. llmpq.kernel_set .. ", memory preset llm-pq, objective steady",
     "theta by bisection, in s per normalised omega",
-    "perplexity is the printed one; OPT's variance and hessian take its weights and are not computed",
+    "OPT's variance and hessian take its weights and are not computed",
     "gptq_error: of the plan's bitwidths, OPT's from the published logs; lower is better",
     "the printed 58.15x is 25282.89 s over 434.78 s, a time for the Hessian that stands in the published scripts only",
   },
@@ -49,10 +49,11 @@ return ts.experiment {
 
   run = function(point, context)
     local unscaled = indicator_rows.unscaled(point.cluster)
-    if unscaled then return indicator_rows.row(point.indicator, unscaled, context.seed, context.quick and 4 or nil) end
+    if unscaled then return indicator_rows.row(point.indicator, unscaled, context) end
     local model = ts.model(llmpq.settings[point.cluster].model)
+    local note = indicator_rows.not_measured(model.name)
     local indicator, why = indicator_of(point.indicator, model, context.seed)
-    if not indicator then return { status = why.code, model = model.name } end
+    if not indicator then return { status = why.code, model = model.name, note = note } end
     local problem = llmpq.problem(point.cluster, {
       indicator = indicator, theta_unit = "s_per_normalised_omega", theta = 0,
     })
@@ -60,7 +61,7 @@ return ts.experiment {
     return {
       status = plan.status, model = model.name, plan = plan, latency_s = plan.latency_s, theta = theta,
       mean_bitwidth = plan.mean_bitwidth, gptq_error = similar_latency.gptq_error(plan, model),
-      overhead_s = point.indicator == "random" and indicator.overhead_s or nil,
+      overhead_s = point.indicator == "random" and indicator.overhead_s or nil, note = note,
     }
   end,
 

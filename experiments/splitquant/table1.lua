@@ -1,9 +1,13 @@
 -- SplitQuant, Table I: what it costs to quantise the first, the middle or the last third of the layers to 4 bits.
 --
--- Perplexity and accuracy need the models' weights: only the published figures are shown. What is computed here is what
--- the three choices have in common, their memory, and the omega that the default indicator gives them, which knows no
--- layer from another.
+-- Perplexity and accuracy need the models' weights: only the published figures are shown. What is computed of those
+-- models is what the three choices have in common, their memory, and the omega that the default indicator gives them,
+-- which knows no layer from another. Perplexity is measured on the model on disk, which TESSERA_WEIGHTS names (else the
+-- small one that ships).
 local ts = require "tessera"
+
+local indicator_rows = require "tessera.papers.indicator_rows"
+local thirds_on_disk = require "tessera.papers.thirds_on_disk"
 
 local paper = ts.paper "splitquant/table1.csv"
 
@@ -15,6 +19,10 @@ local function range_of(layers)
   local first, after = layers:match "^(%d+)-(%d+)$"
   return tonumber(first), tonumber(after)
 end
+
+local points = {}
+for _, point in ipairs(paper.points) do points[#points + 1] = point end
+for _, point in ipairs(thirds_on_disk.points) do points[#points + 1] = point end
 
 -- The row of a model with the least (sign 1) or the most (-1) of a published column.
 local function best_of(model, column, sign)
@@ -29,15 +37,19 @@ return ts.experiment {
   name = "splitquant/table1",
   doc = "SplitQuant, Table I: the first, middle or last third of the layers at 4 bits",
   paper = paper,
-  grid = paper.points,
-  columns = { "perplexity", "accuracy_percent", "num_layers", "omega", "layer_bytes", "fp16_layer_bytes" },
-  notes = {
-    "Perplexity and accuracy are the published figures: no weights are evaluated here.",
+  grid = points,
+  columns = {
+    "perplexity", "accuracy_percent", "num_layers", "omega", "layer_bytes", "fp16_layer_bytes",
+    unpack(thirds_on_disk.columns),
+  },
+  notes = thirds_on_disk.notes_and {
     "Omega is raw, of the constant indicator, at 4 bits in the range and 16 bits elsewhere.",
     "Layers only, without embeddings. No plan is made: no kernel set, memory preset, theta or objective is in play.",
   },
 
-  run = function(point)
+  run = function(point, context)
+    local row, missing = thirds_on_disk.row(point, context)
+    if row or missing then return row, missing end
     local model = ts.model(point.model)
     local indicator = ts.indicator { model = model }
     local first, after = range_of(point.layers)
@@ -48,11 +60,12 @@ return ts.experiment {
     end
     return {
       num_layers = model.num_layers, omega = omega, layer_bytes = bytes,
-      fp16_layer_bytes = model.num_layers * model:layer_bytes(16),
+      fp16_layer_bytes = model.num_layers * model:layer_bytes(16), note = indicator_rows.not_measured(model.name),
     }
   end,
 
   check = function(t)
+    thirds_on_disk.expect(t)
     for _, model in ipairs { "opt-1.3b", "bloom-3b" } do
       local ranges = ends_of[model]
       t:expect_that {

@@ -2,10 +2,10 @@
 --
 -- On the paper's models the protocol is run with the indicators that need no weights: random draws, the constant one,
 -- and the GPTQ error of LLM-PQ's published logs as a measured sensitivity; of variance and Hessian the published
--- figures are shown. On the model on disk, which TESSERA_WEIGHTS names (else the tiny one that ships), all are made
+-- figures are shown. On the model on disk, which TESSERA_WEIGHTS names (else the small one that ships), all are made
 -- from its weights and statistics, on the same clusters with as little memory as suits its size
 -- ("splitquant-8-scaled"). Theta is adjusted until the plans take about as long, and what they lose is judged by the
--- GPTQ error, for the model on disk also by the error of its layers' outputs and by the rise of its loss.
+-- GPTQ error; the model on disk runs with the plan's bitwidths, and its perplexity and divergence are measured.
 --
 -- SplitQuant prints cluster 7 (4xT4 + 2xV100) for OPT-66b; LLM-PQ's Table 6 has the same numbers and prints its cluster
 -- 6 (2xV100 + 2xA100). Both are run.
@@ -56,19 +56,20 @@ return ts.experiment {
   time_limit_s = 1200,
   notes = indicator_rows.notes_and(splitquant.notes_and(
     "theta in seconds per normalised omega: the largest whose plan takes at most 1.1 of the fastest plan's time",
-    "perplexities are the published figures; OPT's Hessian and variance need its weights (status no_weights)",
+    "OPT's Hessian and variance need its weights (status no_weights)",
     "gptq_error: of the plan's bitwidths, OPT's from the published logs; lower is better")),
 
   run = function(point, context)
     local unscaled = indicator_rows.unscaled(point.cluster)
-    if unscaled then return indicator_rows.row(point.indicator, unscaled, context.seed, context.quick and 4 or nil) end
+    if unscaled then return indicator_rows.row(point.indicator, unscaled, context) end
     local model = ts.model(model_of[point.cluster])
+    local note = indicator_rows.not_measured(model.name)
     local indicator, why = indicator_of(point.indicator, model, context.seed)
-    if not indicator then return { status = why.code, model = model.name } end
+    if not indicator then return { status = why.code, model = model.name, note = note } end
     local problem = splitquant.problem(point.cluster, { model = model, indicator = indicator, theta = 0 })
     local plan, theta = similar_latency.plan(problem, context.quick and 4 or nil)
     local row = splitquant.row(problem, plan)
-    row.theta, row.gptq_error = theta, similar_latency.gptq_error(plan, model)
+    row.theta, row.gptq_error, row.note = theta, similar_latency.gptq_error(plan, model), note
     return row
   end,
 

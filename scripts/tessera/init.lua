@@ -32,6 +32,7 @@ local later = {
   calibration_points = "tessera.calibration_points",
   weights = { "tessera.weights", "open" },
   quantise = { "tessera.quant", "quantise" },
+  quality_map = "tessera.quality_map",
   quantise_model = "tessera.quantise_model",
   language_model = "tessera.language_model",
   train_language_model = { "tessera.lm", "train_language_model" },

@@ -65,6 +65,7 @@ M.functions = {
   ["ts.quantise"] = function() return { { tensor = values.tensor(16), bitwidth = 4, group_size = 8 } } end,
   ["ts.quantise_model"] = one { model = values.tiny, bitwidths = 4, out = "quantised", group_size = 8,
     overwrite = true, progress = false },
+  ["ts.quality_map"] = function() return { { points = values.quality_points() } } end,
   ["ts.language_model"] = function()
     object "LanguageModel"
     return { { path = "fake_model", bitwidths = { 16, 8, 4, 4, 3, 3 }, group_size = 8, threads = 1, progress = false } }
@@ -132,6 +133,9 @@ M.methods = {
   ["tessera.Tokenizer:encode"] = one("a text", { special = false }),
   ["tessera.Tokenizer:decode"] = one({ 97, 256, 98 }, { skip_special = true }),
   ["tessera.Tokenizer:token"] = one(97),
+  ["tessera.QualityMap:predict"] = one(0.6, { extrapolate = true }),
+  ["tessera.QualityMap:save"] = one "map.json",
+  ["tessera.QualityMap:to_table"] = one(),
   ["tessera.Plot:svg"] = one(false),
   ["tessera.Plot:text"] = one(80),
   ["tessera.Plot:save"] = one "plot.svg",
@@ -244,6 +248,7 @@ M.left_out = {
 --- Options of methods by the names of their cards.
 M.options_of = {
   ["plan:explain"] = "tessera.Plan:explain", ["plan:quality"] = "tessera.Plan:quality",
+  ["map:predict"] = "tessera.QualityMap:predict",
   ["lm:generate"] = "tessera.LanguageModel:generate", ["lm:perplexity"] = "tessera.LanguageModel:perplexity",
   ["lm:zero_shot"] = "tessera.LanguageModel:zero_shot", ["lm:calibrate"] = "tessera.LanguageModel:calibrate",
   ["lm:speed"] = "tessera.LanguageModel:speed", ["tokenizer:encode"] = "tessera.Tokenizer:encode",

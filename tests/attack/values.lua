@@ -75,6 +75,17 @@ end
 
 local function perplexity() return language_model():perplexity { text = M.text, context_tokens = 30 } end
 
+-- Points of a quality map, as plan:quality gives them.
+local function quality_points()
+  local list = {}
+  for i = 1, 4 do
+    list[i] = { omega = i / 4, kl_nats = 0.1 * i ^ 1.2, loss_increase_nats = 0.08 * i, base_perplexity = 12,
+      model = "opt-125m", indicator = "constant 0", settings = "method=rtn" }
+  end
+  return list
+end
+M.quality_points = quality_points
+
 --- How an object of each documented kind is made.
 M.make = {
   ["tessera.Model"] = function() return ts.model "opt-125m" end,
@@ -110,6 +121,7 @@ M.make = {
     return language_model():calibrate { text = M.text, out = "calibrated.safetensors", num_samples = 2,
       sample_tokens = 16 }
   end,
+  ["tessera.QualityMap"] = function() return ts.quality_map { points = quality_points() } end,
   ["tessera.Experiment"] = experiment,
   ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s" } end,
   ["tessera.Results"] = function() return ts.results("attack/one", { db = "attack.db" }) end,

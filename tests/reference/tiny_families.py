@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
-"""Tiny models of random weights as transformers saves them, their statistics, and the errors that indicators shall find.
+"""Tiny models of random weights as transformers saves them, and what the engine's calibration and indicators shall find.
 
     python3 tests/reference/tiny_families.py FOLDER
 
-For every family: FOLDER/{family}/ with config.json, safetensors and a tokenizer, FOLDER/{family}.statistics.safetensors
-by activation_statistics.py, FOLDER/{family}.loss.json by loss_increase.py, and in FOLDER/expected.json by family, layer
-and bitwidth the squared error of the layer's outputs for a token under rounding to nearest, a scale per channel: what
-kind "measured" is. Exit status 77: a package is missing.
+For every family: FOLDER/{family}/ with config.json, safetensors and a tokenizer, and in FOLDER/expected.json by family,
+layer and bitwidth, under rounding to nearest with a scale per channel, `output_error`, the squared error of the layer's
+outputs for a token: what kind "measured" is; and `divergence`, how far the predictions move when that layer alone is
+rounded: what kind "divergence" is. The text is FOLDER/text.txt, 4 pieces of 64 tokens.
+Exit status 77: a package is missing.
 """
 
 import json
 import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-import decoder
 
 try:
     import tokenizers
@@ -24,8 +22,7 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-import activation_statistics
-import loss_increase
+import transformers_decoder as decoder
 
 BITWIDTHS = [3, 4, 8]
 VOCABULARY = 96  # printable ASCII, each character a token
@@ -64,31 +61,64 @@ def save(family, folder):
     tokenizer().save_pretrained(folder)
 
 
-def run(script, arguments):
-    sys.argv = [script.__file__, *map(str, arguments)]
-    script.main()
+def matrix_of(module):
+    """[out, in], however the module stores it."""
+    return module.weight.data.T if type(module).__name__ == "Conv1D" else module.weight.data
 
 
-def output_errors(folder, text):
+def round_to_nearest(weight, bitwidth):
+    """A copy with one symmetric scale per row."""
+    most = 2 ** (bitwidth - 1) - 1
+    largest = weight.abs().amax(1, keepdim=True)
+    scale = torch.where(largest > 0, largest / most, torch.ones_like(largest))
+    return torch.clamp(torch.round(weight / scale), -most, most) * scale
+
+
+def output_errors(model, batches):
     """[layer][bitwidth], from what each matrix reads: |X (W - Q)^T|^2 / tokens, summed over the matrices."""
-    model, own = decoder.load(folder)
-    batches = decoder.samples(own, text, 4, 64)
     errors = {}
 
     def add(layer, module, given):
-        weight = module.weight.data.T if type(module).__name__ == "Conv1D" else module.weight.data
+        weight = matrix_of(module)
         x = given[0].reshape(-1, given[0].shape[-1]).double()
         for i, bitwidth in enumerate(BITWIDTHS):
-            rounded = loss_increase.round_to_nearest(torch, weight, bitwidth, "channel", 0)
+            rounded = round_to_nearest(weight, bitwidth)
             errors.setdefault(layer, [0.0] * len(BITWIDTHS))[i] += (
                 (x @ (weight - rounded).double().T).square().sum().item() / batches.numel())
 
-    for layer, _, module in decoder.linears(model):
-        module.register_forward_pre_hook(lambda own, given, layer=layer: add(layer, own, given))
+    handles = [module.register_forward_pre_hook(lambda own, given, layer=layer: add(layer, own, given))
+               for layer, _, module in decoder.linears(model)]
     with torch.no_grad():
         for batch in batches:
             model(batch[None])
+    for handle in handles:
+        handle.remove()
     return [errors[layer] for layer in sorted(errors)]
+
+
+def log_probabilities(model, batches):
+    """[tokens, vocabulary], of what predicts a token of the text."""
+    with torch.no_grad():
+        return torch.log_softmax(model(batches).logits[:, :-1].flatten(0, 1).double(), -1)
+
+
+def divergences(model, batches):
+    """[layer][bitwidth], KL(as it is || one layer rounded), mean over tokens (nats)."""
+    base, modules = log_probabilities(model, batches), {}
+    for layer, _, module in decoder.linears(model):
+        modules.setdefault(layer, []).append(module)
+    found = []
+    for layer in sorted(modules):
+        found.append([])
+        for bitwidth in BITWIDTHS:
+            kept = [module.weight.data for module in modules[layer]]
+            for module in modules[layer]:
+                rounded = round_to_nearest(matrix_of(module), bitwidth)
+                module.weight.data = rounded.T if type(module).__name__ == "Conv1D" else rounded
+            found[-1].append((base.exp() * (base - log_probabilities(model, batches))).sum(-1).mean().item())
+            for module, weight in zip(modules[layer], kept):
+                module.weight.data = weight
+    return found
 
 
 def main():
@@ -98,10 +128,10 @@ def main():
     expected = {}
     for family in CONFIGS:
         save(family, out / family)
-        common = [out / family, "--text", text, "--samples", 4, "--tokens", 64]
-        run(activation_statistics, [*common, "--hessian", "--out", out / f"{family}.statistics.safetensors"])
-        run(loss_increase, [*common, "--bitwidths", "3,4,8", "--out", out / f"{family}.loss.json"])
-        expected[family] = output_errors(out / family, text)
+        model, own = decoder.load(out / family)
+        batches = decoder.samples(own, text, 4, 64)
+        expected[family] = {"output_error": output_errors(model, batches),
+                            "divergence": divergences(model, batches)}
     (out / "expected.json").write_text(json.dumps(expected))
 
 

@@ -43,11 +43,12 @@ void check(const WeightsRequest& request, const quant::Statistics* statistics) {
   if (statistics == nullptr && !may_lack) {
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format("kind '{}'{} needs statistics of the inputs{}: a file that "
-                    "scripts/activation_statistics.py{} writes (`tessera man statistics`)",
-                    request.kind, request.kind == "variance" ? " as the published code has it" : "",
-                    request.kind == "variance" ? "" : ", Hessians among them",
-                    request.kind == "variance" ? "" : " --hessian"),
+        fmt::format(
+            "kind '{}'{} needs statistics of the inputs{}: a file that lm:calibrate writes{} "
+            "(`tessera man statistics`)",
+            request.kind, request.kind == "variance" ? " as the published code has it" : "",
+            request.kind == "variance" ? "" : ", Hessians among them",
+            request.kind == "variance" ? "" : " with with_hessian = true"),
         "statistics");
   }
   for (const std::int32_t bitwidth : request.bitwidths) {
@@ -119,9 +120,9 @@ quant::LinearStatistics require_statistics(const Source& source, const LinearWei
   const auto reject = [&](const std::string& what) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: {} for {} of {}; make it from the same model with "
-                            "scripts/activation_statistics.py{}",
+                            "lm:calibrate{}",
                             statistics.path(), what, weights::describe(linear),
-                            source.weights.path(), with_hessian ? " --hessian" : ""),
+                            source.weights.path(), with_hessian ? " and with_hessian = true" : ""),
                 "statistics");
   };
   auto found = statistics.find(linear.layer_index, linear.linear, with_hessian);

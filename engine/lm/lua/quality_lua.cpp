@@ -32,8 +32,10 @@ OptionTable make_perplexity_options() {
   table = lua_kit::option_table<lm::PerplexityRequest>(std::move(table));
   table.options.push_back({.name = "reference",
                            .type = OptionType::table,
-                           .doc = "The divergence from this model is measured too: of the same "
-                                  "vocabulary, mostly the same one unquantised",
+                           .doc =
+                               "The divergence from this model and the rise of the loss over its "
+                               "own are measured too: of the same vocabulary, mostly the same "
+                               "one unquantised",
                            .lua_type = "tessera.LanguageModel",
                            .flag = false});
   table.options.push_back(

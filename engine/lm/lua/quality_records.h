@@ -59,6 +59,14 @@ struct Fields<lm::Perplexity> {
            .unit = "nats"}),
       field<&P::kl_standard_error, NotInFiles>(
           {.name = "kl_standard_error", .doc = "Of kl_nats", .unit = "nats"}),
+      field<&P::loss_increase_nats, NotInFiles>(
+          {.name = "loss_increase_nats",
+           .doc = "loss_nats less the reference's on the same tokens; absent without one",
+           .unit = "nats"}),
+      field<&P::loss_increase_standard_error, NotInFiles>(
+          {.name = "loss_increase_standard_error",
+           .doc = "Of loss_increase_nats, from the differences token by token",
+           .unit = "nats"}),
       field<&P::partial, NotInFiles>(
           {.name = "partial", .doc = "Ctrl-C ended it: of the tokens until then"})};
 };

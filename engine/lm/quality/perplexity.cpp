@@ -185,6 +185,9 @@ class PerplexityRun {
     quality::score_rows(logits, targets_, model_.num_threads(), scores_);
     for (const double loss : scores_) losses_.add(loss);
     if (reference.empty()) return;
+    base_scores_.resize(targets_.size());
+    quality::score_rows(reference, targets_, request_.reference->num_threads(), base_scores_);
+    for (std::size_t i = 0; i < scores_.size(); ++i) rises_.add(scores_[i] - base_scores_[i]);
     quality::divergence_rows(reference, logits, model_.num_threads(), scores_);
     for (const double divergence : scores_) divergences_.add(divergence);
   }
@@ -206,6 +209,8 @@ class PerplexityRun {
     if (request_.reference != nullptr) {
       result_.kl_nats = divergences_.mean();
       result_.kl_standard_error = divergences_.standard_error();
+      result_.loss_increase_nats = rises_.mean();
+      result_.loss_increase_standard_error = rises_.standard_error();
     }
     result_.seconds = watch_.seconds();
     result_.tok_s = static_cast<double>(num_run_) / std::max(result_.seconds, 1e-9);
@@ -216,8 +221,8 @@ class PerplexityRun {
   const PerplexityRequest& request_;
   std::vector<std::int32_t> tokens_, targets_;
   std::vector<Window> windows_;
-  std::vector<double> scores_;
-  BatchMeans losses_, divergences_;
+  std::vector<double> scores_, base_scores_;
+  BatchMeans losses_, divergences_, rises_;
   std::int64_t total_ = 0, num_run_ = 0;
   Perplexity result_;
   quality::Stopwatch watch_;

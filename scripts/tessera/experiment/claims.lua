@@ -99,16 +99,18 @@ function Claims:groups(cells, without)
   return list
 end
 
+-- A declared column may be that of rows without data.
 function Claims:check_column(column, path)
-  local known = rows.columns(self.rows, self.experiment.columns)
+  local known, num_without, declared = rows.columns(self.rows, self.experiment.columns), 0, false
   for _, name in ipairs(known) do
     if name == column then return end
   end
+  for _, name in ipairs(self.experiment.columns or {}) do declared = declared or name == column end
   for _, row in ipairs(self.rows) do
-    if row.status ~= "no_data" then
-      fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
-    end
+    if row.status == "no_data" then num_without = num_without + 1 end
   end
+  if num_without == #self.rows or declared and num_without > 0 then return end
+  fail(path .. ".column", ("no row has a column '%s'%s"):format(column, core.did_you_mean(column, known)))
 end
 
 function Claims:check_key(key, path)

@@ -1,54 +1,42 @@
 -- The indicators of the model on disk, and how the truth judges them.
 --
--- The truth is the error of the layers' outputs, under rounding to nearest ("measured") and under GPTQ, and the rise of
--- the model's loss where that was measured (tessera.model_on_disk says how).
+-- The model is the one that TESSERA_WEIGHTS names, else the small one that ships, with the texts and the rounding of
+-- tessera.quality.subject. The truth of a layer is the error of its outputs under rounding to nearest ("measured"), and
+-- the divergence of the model with that layer alone quantised; of a plan, what the model says with its bitwidths.
 
-local indicator = require "tessera.indicator"
-local model_on_disk = require "tessera.model_on_disk"
+local indicators = require "tessera.quality.indicators"
+local subjects = require "tessera.quality.subject"
 
 local M = {}
 
---- The model, as tessera.model_on_disk finds it.
-M.disk = model_on_disk.find()
-M.bitwidths = { 3, 4, 8, 16 }
+M.bitwidths = indicators.bitwidths
 
--- One scale per output channel everywhere, so that all describe the same rounding.
-local options_of = {
-  constant = { kind = "constant", statistics = false },
-  measured = { kind = "measured" },
-  variance = { kind = "variance", granularity = "channel" },
-  variance_stochastic = { kind = "variance", granularity = "channel", rounding = "stochastic" },
-  variance_weights_only = { kind = "variance", granularity = "channel", statistics = false },
-  variance_per_tensor = { kind = "variance", granularity = "tensor" },
-  variance_llm_pq_code = { kind = "variance", variant = "llm-pq-code" },
-  hessian = { kind = "hessian" },
-  hessian_llm_pq_code = { kind = "hessian", variant = "llm-pq-code" },
-  gptq_error = { kind = "gptq_error" },
-  random = { kind = "random", statistics = false },
+local named = os.getenv "TESSERA_WEIGHTS"
+
+--- Its name, and whether it is another than the one that ships.
+M.is_real = named ~= nil and named ~= ""
+M.name = M.is_real and subjects.real or subjects.small
+
+--- The model and its texts (tessera.quality.subject), or nil and why there is none.
+function M.subject(is_quick) return subjects.find(M.name, is_quick) end
+
+--- Indicators that are compared, sorted.
+M.names = {
+  "constant", "gptq_error", "hessian", "hessian_llm_pq_code", "measured", "random", "variance", "variance_llm_pq_code",
+  "variance_per_tensor", "variance_stochastic", "variance_weights_only",
 }
 
---- All names that `make` knows, sorted.
-M.names = {}
-for name in pairs(options_of) do M.names[#M.names + 1] = name end
-table.sort(M.names)
+--- make(name, subject, folder, seed): the indicator of that name; the seed matters to random draws alone.
+M.make = indicators.object
 
---- The indicator of that name; the seed matters to random draws alone.
-function M.make(name, seed)
-  local options = { model = M.disk.path, bitwidths = M.bitwidths, seed = seed, statistics = M.disk.statistics }
-  for key, value in pairs(options_of[name]) do options[key] = value end
-  if options.statistics == false then options.statistics = nil end
-  return indicator.new(options)
-end
+local truths = {}
 
-local truth
-
---- { output_error, gptq_error, loss_increase }, the last nil where it was not measured. Made once.
-function M.truth()
-  truth = truth or {
-    output_error = M.make "measured", gptq_error = M.make "gptq_error",
-    loss_increase = M.disk.loss and indicator.new(M.disk.loss),
+--- { output_error, divergence }: what one layer at a time loses. Made once.
+function M.truth(subject, folder)
+  truths[subject.path] = truths[subject.path] or {
+    output_error = M.make("measured", subject, folder), divergence = M.make("divergence_short", subject, folder),
   }
-  return truth
+  return truths[subject.path]
 end
 
 -- Whether most layers lose more at a bitwidth than two standard errors, where these are known.
@@ -61,50 +49,45 @@ local function is_known(of, bitwidth)
 end
 
 --- How far two indicators put the layers in the same order: the mean of a rank correlation over the bitwidths at which
---- the second one is more than noise, and these bitwidths. nil where there are none.
+--- the second one is more than noise. nil where there are none.
 function M.agreement(one, other, correlation)
-  local sum, at = 0, {}
+  local sum, count = 0, 0
   for _, bitwidth in ipairs(other.bitwidths) do
     local r = bitwidth < 16 and is_known(other, bitwidth) and correlation(one:omegas(bitwidth), other:omegas(bitwidth))
-    if r then sum, at[#at + 1] = sum + r, bitwidth end
+    if r then sum, count = sum + r, count + 1 end
   end
-  if #at > 0 then return sum / #at, at end
+  return count > 0 and sum / count or nil
 end
 
-local function covers(of, bitwidths)
-  local known = {}
-  for _, bitwidth in ipairs(of.bitwidths) do known[bitwidth] = true end
-  for _, bitwidth in ipairs(bitwidths) do
-    if not known[bitwidth] then return false end
-  end
-  return true
-end
-
---- Whether the rise of the loss was measured at all bitwidths that a plan may choose.
-function M.knows_loss() return M.disk.loss ~= nil and covers(indicator.new(M.disk.loss), M.bitwidths) end
-
---- What a plan's bitwidths lose by an indicator; nil where it does not know all that a plan may choose.
-function M.lost(plan, of)
-  if not covers(of, M.bitwidths) then return nil end
+--- What bitwidths lose by an indicator, summed over the layers.
+function M.lost(bitwidths, of)
   local sum = 0
-  for _, stage in ipairs(plan.stages) do
-    for i, bitwidth in ipairs(stage.bitwidths) do sum = sum + of:omega(stage.first_layer + i - 1, bitwidth) end
-  end
+  for i, bitwidth in ipairs(bitwidths) do sum = sum + of:omega(i - 1, bitwidth) end
   return sum
 end
 
---- What the bitwidths of least omega lose in truth, of those whose mean is at most `mean`: for every sum of bits, the
---- best layer by layer. nil as for `lost`.
-function M.lost_at(mean, of, truth_of)
-  if not covers(truth_of, M.bitwidths) then return nil end
-  local least = { [0] = { omega = 0, lost = 0 } }
+--- The bitwidths of a plan, layer by layer.
+function M.bitwidths_of(plan)
+  local list = {}
+  for _, stage in ipairs(plan.stages) do
+    for _, bitwidth in ipairs(stage.bitwidths) do list[#list + 1] = bitwidth end
+  end
+  return list
+end
+
+--- The bitwidths of least omega of those whose mean is at most `mean`: for every sum of bits, the best layer by layer.
+function M.chosen_at(mean, of)
+  local least = { [0] = { omega = 0 } }
   for layer = 0, of.num_layers - 1 do
     local longer = {}
     for total, so_far in pairs(least) do
       for _, bitwidth in ipairs(M.bitwidths) do
         local key, omega = total + bitwidth, so_far.omega + of:omega(layer, bitwidth)
-        if key <= mean * of.num_layers and (not longer[key] or omega < longer[key].omega) then
-          longer[key] = { omega = omega, lost = so_far.lost + truth_of:omega(layer, bitwidth) }
+        local other = longer[key]
+        local better = not other or omega < other.omega
+          or omega == other.omega and bitwidth < other.bitwidth
+        if key <= mean * of.num_layers and better then
+          longer[key] = { omega = omega, bitwidth = bitwidth, before = so_far }
         end
       end
     end
@@ -115,7 +98,12 @@ function M.lost_at(mean, of, truth_of)
     local one = least[total]
     if one and (not best or one.omega < best.omega) then best = one end
   end
-  return best.lost
+  local list = {}
+  while best.before do
+    table.insert(list, 1, best.bitwidth)
+    best = best.before
+  end
+  return list
 end
 
 return M

@@ -24,7 +24,10 @@ local made = {
   variance = { kind = "variance", reads = "statistics" },
   variance_per_tensor = { kind = "variance", reads = "statistics", granularity = "tensor" },
   variance_weights_only = { kind = "variance" },
+  variance_stochastic = { kind = "variance", reads = "statistics", rounding = "stochastic" },
+  variance_llm_pq_code = { kind = "variance", reads = "statistics", variant = "llm-pq-code" },
   hessian = { kind = "hessian", reads = "statistics" },
+  hessian_llm_pq_code = { kind = "hessian", reads = "statistics", variant = "llm-pq-code" },
   gptq_error = { kind = "gptq_error", reads = "statistics" },
   measured = { kind = "measured", reads = "statistics" },
   loss = { kind = "loss", reads = "calibration" },
@@ -75,22 +78,16 @@ local relative = {
 -- What rounding to b bits makes of an error at 3 bits, if it goes with the square of the step.
 local function of_3_bits(bitwidth) return bitwidth >= 16 and 0 or (3 / (2 ^ (bitwidth - 1) - 1)) ^ 2 end
 
---- The indicator of that name as omega(layer_index, bitwidth), and the time it took (s), without the statistics. What
---- is worth keeping lies in `folder`; loss and divergence go on from there.
-function M.make(name, subject, folder, seed)
-  local own, is_relative = made[name], relative[name]
-  if is_relative then
-    return relative_error.of(subject.path, statistics_of(subject, folder), M.bitwidths, {
-      group_size = group.group_size, robust = is_relative.robust, absolute = is_relative.absolute,
-    })
-  elseif name == "depth" then
-    return function(layer, bitwidth) return bitwidth >= 16 and 0 or 4 ^ -bitwidth / (layer + 1) end, 0
-  end
+--- The object of that name that ts.indicator makes, for problems to plan with. What is worth keeping lies
+--- in `folder`; loss and divergence go on from there.
+function M.object(name, subject, folder, seed)
+  local own = made[name]
   local options = { model = subject.path, bitwidths = M.bitwidths, seed = seed }
   for key, value in pairs(group) do options[key] = value end
   for key, value in pairs(own) do options[key] = value end
   options.reads = nil
-  if own.granularity then options.group_size = nil end
+  if own.granularity or own.variant then options.group_size = nil end
+  if own.variant then options.granularity = nil end
   if own.kind == "random" or own.kind == "constant" then
     options.model, options.granularity, options.group_size = subject.model, nil, nil
   end
@@ -101,8 +98,20 @@ function M.make(name, subject, folder, seed)
     options.samples, options.tokens = own.samples or subject.num_pieces, own.tokens or subject.piece_tokens
     options.out = file_of(subject, folder, subject.num_pieces, name .. ".json")
   end
-  if own.bitwidths then options.bitwidths = own.bitwidths end
-  local result = indicator.new(options)
+  return indicator.new(options)
+end
+
+--- The indicator of that name as omega(layer_index, bitwidth), and the time it took (s), without the statistics.
+function M.make(name, subject, folder, seed)
+  local is_relative = relative[name]
+  if is_relative then
+    return relative_error.of(subject.path, statistics_of(subject, folder), M.bitwidths, {
+      group_size = group.group_size, robust = is_relative.robust, absolute = is_relative.absolute,
+    })
+  elseif name == "depth" then
+    return function(layer, bitwidth) return bitwidth >= 16 and 0 or 4 ^ -bitwidth / (layer + 1) end, 0
+  end
+  local result = M.object(name, subject, folder, seed)
   if name == "divergence_scaled" then
     return function(layer, bitwidth) return result:omega(layer, 3) * of_3_bits(bitwidth) end, result.overhead_s
   end

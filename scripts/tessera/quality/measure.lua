@@ -1,7 +1,7 @@
 -- What quantised layers do to what a model says, measured on its text: loss, and divergence from the model as it is.
 --
 -- The text is cut into pieces that share nothing. Both models read the same ones, so the rise of the loss has the
--- standard error of the differences of the pieces, far smaller than that of the loss.
+-- standard error of the differences token by token, far smaller than that of the loss.
 
 local language_model = require "tessera.language_model"
 local subjects = require "tessera.quality.subject"
@@ -9,50 +9,32 @@ local summary = require "tessera.quality.summary"
 
 local M = {}
 
--- Options of lm:perplexity, with `losses` filled with the mean loss of every piece.
-local function request(subject, losses)
-  local sum = 0
-  return {
-    text = subject.text(subject.num_pieces * subject.piece_tokens), context_tokens = subject.piece_tokens,
-    max_tokens = subject.num_pieces * subject.piece_tokens,
-    progress = function(done, _, loss_nats)
-      local scored = subject.piece_tokens - 1
-      if done % scored == 0 then
-        losses[done / scored] = (loss_nats * done - sum) / scored
-        sum = loss_nats * done
-      end
-    end,
-  }
+-- Options of lm:perplexity.
+local function request(subject)
+  local num_tokens = subject.num_pieces * subject.piece_tokens
+  return { text = subject.text(num_tokens), context_tokens = subject.piece_tokens, max_tokens = num_tokens }
 end
 
 local bases = {}
 
---- The model as it is, of a subject (tessera.quality.subject), and its loss; kept for the process.
-function M.base(subject)
-  local key = ("%s %d"):format(subject.path, subject.num_pieces)
-  if not bases[key] then
-    local losses = {}
-    local lm = language_model { path = subject.path, progress = false }
-    bases[key] = { lm = lm, losses = losses, result = lm:perplexity(request(subject, losses)) }
-  end
-  return bases[key]
+-- The model as it is; kept for the process.
+local function base(subject)
+  bases[subject.path] = bases[subject.path] or language_model { path = subject.path, progress = false }
+  return bases[subject.path]
 end
 
 --- Columns of the model with `changes`, options of ts.language_model such as bitwidths or plan:
 --- perplexity, perplexity_increase (a ratio), loss_increase_nats and kl_nats with their standard errors, num_tokens.
 function M.row(subject, changes)
-  local base, losses = M.base(subject), {}
   local options = { path = subject.path, progress = false }
   for name, value in pairs((changes.bitwidths or changes.plan) and subjects.scheme or {}) do options[name] = value end
   for name, value in pairs(changes) do options[name] = value end
-  local own = request(subject, losses)
-  own.reference = base.lm
+  local own = request(subject)
+  own.reference = base(subject)
   local result = language_model(options):perplexity(own)
-  local rises = {}
-  for i, loss in ipairs(losses) do rises[i] = loss - base.losses[i] end
   return {
-    perplexity = result.perplexity, perplexity_increase = result.perplexity / base.result.perplexity - 1,
-    loss_increase_nats = result.loss_nats - base.result.loss_nats, loss_increase_se = summary.standard_error(rises),
+    perplexity = result.perplexity, perplexity_increase = math.exp(result.loss_increase_nats) - 1,
+    loss_increase_nats = result.loss_increase_nats, loss_increase_se = result.loss_increase_standard_error,
     kl_nats = result.kl_nats, kl_se = result.kl_standard_error, num_tokens = result.num_tokens,
   }
 end
@@ -70,8 +52,8 @@ M.notes = {
   subjects.note,
   "layers: rounded to the nearest of a symmetric grid of 64 inputs at 3, 4 or 8 bits; 16: as stored",
   "pieces of 256 tokens that share nothing; kl_nats: divergence from the model as it is, nats per token; "
-    .. "loss_increase_nats: rise of the loss on the same tokens; _se: standard errors over the pieces (of the rise: of "
-    .. "the pieces' differences)",
+    .. "loss_increase_nats: rise of the loss on the same tokens; _se: standard errors over pieces of at least 256 "
+    .. "tokens (of the rise: of the differences token by token)",
 }
 
 --- A list of these notes, and after them those given.

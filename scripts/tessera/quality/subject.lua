@@ -98,8 +98,11 @@ end
 function M.find(name, is_quick)
   local subject, missing = (name == M.small and small or real)()
   if not subject then return nil, missing end
-  local ok, why = pcall(lm.tokenizer, subject.path) -- the module that runs models may not be built
-  if not ok and why.code == "unsupported" then return no_data(why.message) end
+  -- The module that runs models may not be built, and a sandbox does not load it.
+  local ok, why = pcall(lm.tokenizer, subject.path)
+  if not ok and (why.code == "unsupported" or why.code == "io" and tostring(why.where):find "%.so$") then
+    return no_data(why.message)
+  end
   subject.name, subject.model = name, weights.open(subject.path):model()
   subject.num_layers = subject.model.num_layers
   subject.piece_tokens, subject.num_calibration_pieces = piece_tokens, is_quick and 4 or 8

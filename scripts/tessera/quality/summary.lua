@@ -28,11 +28,6 @@ function M.deviation(list, name)
   return math.sqrt(squares / (#values - 1))
 end
 
---- Of the mean of independent values; nil for fewer than two.
-function M.standard_error(values)
-  return #values > 1 and M.deviation(values) / math.sqrt(#values) or nil
-end
-
 -- Park and Miller's generator: the same draws everywhere, whatever else draws.
 local function generator(seed)
   local state = seed % 2147483646 + 1

@@ -90,7 +90,7 @@ local ts = {}
 
 --- Quality lost per layer and bitwidth.
 ---@class tessera.Indicator
----@field kind string constant, random, variance, hessian, gptq_error, measured or imported
+---@field kind string constant, random, variance, hessian, gptq_error, measured, loss, divergence or imported
 ---@field variant string Which form of its kind
 ---@field num_layers integer Layers it covers
 ---@field provenance string measured, fitted, published or modelled
@@ -176,6 +176,8 @@ local ts = {}
 ---@field tok_s number Tokens run through the model (tok/s)
 ---@field kl_nats number? Divergence from the reference, mean over tokens; absent without one (nats)
 ---@field kl_standard_error number? Of kl_nats (nats)
+---@field loss_increase_nats number? loss_nats less the reference's on the same tokens; absent without one (nats)
+---@field loss_increase_standard_error number? Of loss_increase_nats, from the differences token by token (nats)
 ---@field partial boolean Ctrl-C ended it: of the tokens until then
 
 --- Which layers run where, at which bitwidths, in which micro-batches, and what that costs.
@@ -272,6 +274,24 @@ local ts = {}
 ---@field all_to_all_s fun(self, query: table): number, table Seconds in which num_devices exchange shares of their buffers { bytes, num_devices }, and the same
 ---@field send_recv_s fun(self, query: table): number, table Seconds in which a device of a node sends { bytes } to another, and the same
 ---@field save fun(self, path: string) Writes it as JSON
+
+--- What omega is worth in divergence and perplexity, for one model and indicator.
+---@class tessera.QualityMap
+---@field model string That was measured
+---@field indicator string Whose omega it reads: kind, variant, and a hash of its values
+---@field settings string How layers were quantised and the text was cut
+---@field base_perplexity number Of the model as it is
+---@field num_points integer Plans measured
+---@field points table[] { omega, kl_nats, loss_increase_nats } of each, by omega
+---@field min_omega number Least of the points
+---@field max_omega number Largest of the points
+---@field kl_nats_per_omega number The scale
+---@field spread_ratio number By what factor points miss it: exp of the deviation of the logarithms
+---@field loss_nats_per_omega number The slope of the rise of the loss
+---@field provenance string fitted
+---@field predict fun(self, plan: tessera.Plan|number, options: table?): table See map:predict
+---@field save fun(self, path: string) Writes the points as JSON, which ts.quality_map { file = path } reads
+---@field to_table fun(self): table Its fields
 
 --- A weight matrix as codes, and how far they are from it.
 ---@class tessera.Quantised
@@ -541,7 +561,7 @@ local ts = {}
 ---@field context_tokens? integer Of a segment, or of the window that a stride moves. Default: 2048, or the model's context where that is less (an integer in [2, 268435456] (tokens))
 ---@field stride? integer The window moves by it and scores what no window before it has. Default: segments that share nothing, as in the papers (an integer in [1, 268435456] (tokens))
 ---@field max_tokens? integer Of the text, from its start. Default: all (an integer in [2, 268435456] (tokens))
----@field reference? tessera.LanguageModel The divergence from this model is measured too: of the same vocabulary, mostly the same one unquantised
+---@field reference? tessera.LanguageModel The divergence from this model and the rise of the loss over its own are measured too: of the same vocabulary, mostly the same one unquantised
 ---@field progress? fun(done: integer, total: integer, loss_nats: number, tok_s: number) Called now and then
 
 ---@class tessera.options.lm.speed
@@ -558,6 +578,9 @@ local ts = {}
 ---@field file string The items, as JSON lines as they were published
 ---@field limit? integer Items from the start at most; 0: all (an integer in [0, 1000000000]) [default 0]
 ---@field progress? fun(done: integer, total: integer) Called after each item
+
+---@class tessera.options.map.predict
+---@field extrapolate? boolean Also where omega is below the least or above the largest of the points; the result says extrapolated [default false]
 
 ---@class tessera.options.plan.explain
 ---@field as? "text"|"table" A text to read, or the numbers behind it [default "text"]
@@ -831,6 +854,10 @@ local ts = {}
 ---@field donor? tessera.Profile|string Profile of another device, or its file, to carry over by the data sheets (`modelled`) instead of looking for one of this device
 ---@field file? string A saved profile, instead of the rest
 
+---@class tessera.options.quality_map
+---@field points? table[] Results of plan:quality: of each the omega, kl_nats, loss_increase_nats, base_perplexity, model, indicator and settings
+---@field file? string What map:save wrote
+
 ---@class tessera.options.quantise
 ---@field tensor tessera.Tensor The weights, [out_features, in_features]
 ---@field bitwidth integer 3, 4 or 8 (an integer in [3, 8] (bits))
@@ -1098,6 +1125,11 @@ function ts.problem(options) end
 ---@param options? tessera.options.profile
 ---@return tessera.Profile
 function ts.profile(options) end
+
+--- What the quality penalty omega is worth in divergence and perplexity, from plans of one model that were measured: one scale, and its spread. Give points or file; at least 3 points, of one model, text, indicator and settings.
+---@param options? tessera.options.quality_map
+---@return tessera.QualityMap
+function ts.quality_map(options) end
 
 --- The codes of one weight matrix, and the error they make.
 ---@param options tessera.options.quantise

@@ -82,6 +82,14 @@ describe("ts.language_model", function()
     assert.near(result.perplexity / result.base_perplexity - 1, result.perplexity_increase, 1e-12)
     assert.is_true(result.mean_bitwidth >= 4 and result.mean_bitwidth <= 8)
     assert.equal(result.kl_nats, plan:quality(load(), { text = ("some text "):rep(40), context_tokens = 50 }).kl_nats)
+    assert.near(result.loss_increase_nats, math.log(result.perplexity / result.base_perplexity), 1e-12)
+    assert.near(plan.omega, result.omega, 0)
+    assert.equal(plan:problem().model.name, result.model)
+    assert.matches("^constant %x+$", result.indicator)
+    assert.equal("context_tokens=50", result.settings)
+    assert.is_nil(plan:quality(path, { text = ("some text "):rep(40), context_tokens = 50, kv_bitwidth = 8 }).omega)
+    raises("invalid_argument", "ts.quality_map.points: 1 of at least 3",
+      function() ts.quality_map { points = { result } } end)
     raises("invalid_argument", "plan:quality: unknown option 'contxt_tokens'",
       function() plan:quality(path, { text = "a b", contxt_tokens = 3 }) end)
     raises("invalid_argument", "give either text or file", function() plan:quality(path, {}) end)
@@ -254,6 +262,7 @@ describe("lm:perplexity", function()
       perplexity = "number", loss_nats = "number", standard_error = "number?", num_tokens = "integer",
       num_segments = "integer", num_left_tokens = "integer", context_tokens = "integer", seconds = "number",
       tok_s = "number", kl_nats = "number?", kl_standard_error = "number?", partial = "boolean",
+      loss_increase_nats = "number?", loss_increase_standard_error = "number?",
     })
     assert.near(math.exp(result.loss_nats), result.perplexity, 1e-9)
     assert.equal(18 * 49, result.num_tokens)

@@ -186,6 +186,23 @@ TEST(Divergence, IsItsSumOverTheVocabulary) {
   EXPECT_NEAR(measure_perplexity(reference, request).kl_nats.value(), 0, 0);
 }
 
+TEST(LossIncrease, IsThatOfTheSameTokens) {
+  const FakeModel reference({.seed = 1}), model({.seed = 2, .sharpness = 5});
+  const auto tokens = random_tokens(1200, 8);
+  PerplexityRequest request = request_of(tokens, 40);
+  const Perplexity own = measure_perplexity(model, request);
+  const Perplexity base = measure_perplexity(reference, request);
+  EXPECT_FALSE(own.loss_increase_nats);
+  request.reference = &reference;
+  const Perplexity both = measure_perplexity(model, request);
+  EXPECT_EQ(both.loss_nats, own.loss_nats);
+  EXPECT_NEAR(*both.loss_increase_nats, own.loss_nats - base.loss_nats, 1e-12);
+  EXPECT_GT(*both.loss_increase_standard_error, 0);
+  const Perplexity same = measure_perplexity(reference, request);
+  EXPECT_EQ(*same.loss_increase_nats, 0);
+  EXPECT_EQ(*same.loss_increase_standard_error, 0);
+}
+
 TEST(Divergence, OfTwoKnownDistributions) {
   const std::vector<float> p = {std::log(0.5f), std::log(0.5f), -80},
                            q = {std::log(0.25f) + 3, std::log(0.25f) + 3, std::log(0.5f) + 3};

@@ -37,7 +37,8 @@ constexpr std::string_view kLentModules[] = {"tessera",
                                              "tessera.papers.indicators_on_disk",
                                              "tessera.papers.llmpq",
                                              "tessera.papers.similar_latency",
-                                             "tessera.papers.splitquant"};
+                                             "tessera.papers.splitquant",
+                                             "tessera.papers.thirds_on_disk"};
 
 std::string piece_by_piece(lua_State* L) {
   std::string code;

@@ -19,7 +19,7 @@ inline constexpr double kMaxIndicatorOmega = 1e300;
 /// How much quality a layer loses at a bitwidth: omega[layer][bit] >= 0, raw (not normalised).
 struct Indicator {
   std::string kind;     ///< "constant", "random", "variance", "hessian", "gptq_error", "measured",
-                        ///< "imported"
+                        ///< "loss", "divergence" (of the running model), "imported"
   std::string variant;  ///< where a kind has several
   std::vector<std::int32_t> bitwidths;  ///< ascending
   std::vector<double> omega;            ///< [num_layers * bitwidths.size()]
@@ -51,7 +51,8 @@ struct Fields<Indicator> {
   static constexpr auto list = std::tuple{
       field<&Indicator::kind>(
           {.name = "kind",
-           .doc = "constant, random, variance, hessian, gptq_error, measured or imported",
+           .doc = "constant, random, variance, hessian, gptq_error, measured, loss, divergence or "
+                  "imported",
            .in_file = InFile::defaulted}),
       field<&Indicator::variant>(
           {.name = "variant", .doc = "Which form of its kind", .in_file = InFile::defaulted}),

@@ -39,7 +39,8 @@ struct PerplexityRequest {
   std::optional<std::int64_t> context_tokens;
   std::optional<std::int64_t> stride;      ///< in [1, context_tokens]
   std::optional<std::int64_t> max_tokens;  ///< at least 2: of the text, from its start
-  /// KL(reference || model) is measured too. Of the same vocabulary.
+  /// KL(reference || model) and the rise of the loss over the reference's are measured too. Of the
+  /// same vocabulary.
   const LanguageModel* reference = nullptr;
   /// Run at once, so many rows of logits being in memory: those of one segment in pieces, or of
   /// several short ones. The result does not depend on it, where the model's steps do not.
@@ -51,8 +52,8 @@ struct PerplexityRequest {
 /// Standard errors are those of batch means: the text in pieces of at least 256 consecutive
 /// predicted tokens, which are made longer while more than 63 of them would remain (so 32 to 63
 /// pieces of a long text), since what the tokens of a passage cost is correlated. Pieces are taken
-/// to be independent. They say what another text of this kind and length might give; for two models
-/// on one text the difference is known far better. Absent for fewer than two pieces.
+/// to be independent. They say what another text of this kind and length might give. Absent for
+/// fewer than two pieces.
 struct Perplexity {
   double perplexity = 0;                 ///< exp(loss_nats)
   double loss_nats = 0;                  ///< per predicted token
@@ -66,6 +67,9 @@ struct Perplexity {
   /// Sum over the vocabulary of p_ref (log p_ref - log p), mean over tokens. Never below 0 but for
   /// rounding, about 1e-7, which is left as it is.
   std::optional<double> kl_nats, kl_standard_error;
+  /// loss_nats less the reference's on the same tokens, and the standard error of that difference,
+  /// which is far smaller than either loss's.
+  std::optional<double> loss_increase_nats, loss_increase_standard_error;
   bool partial = false;  ///< stopped: of the tokens until then
 };
 

@@ -1,6 +1,6 @@
 """Decoder models by Hugging Face transformers, for the reference scripts beside this file.
 
-Only local files are read; nothing is downloaded. Needs torch and transformers, and gguf and accelerate for GGUF files.
+Only local files are read; nothing is downloaded. Needs torch and transformers.
 """
 
 import os
@@ -20,8 +20,6 @@ NAMES = {
     "mlp.c_proj": ["down_proj"],
     "w1": ["gate_proj"], "w3": ["up_proj"], "w2": ["down_proj"],
 }
-# Matrices that read what an earlier one of the layer reads.
-INPUT_OF = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}
 ORDER = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -37,21 +35,17 @@ def import_torch():
         import torch
         import transformers
     except ImportError as error:
-        fail(f"this needs torch and transformers ({error}); pip install torch transformers gguf accelerate")
+        fail(f"this needs torch and transformers ({error}); pip install torch transformers")
     return torch, transformers
 
 
-def load(path):
-    """The model in f32 and its tokenizer, from a folder of Hugging Face's or a .gguf file."""
+def load(folder):
+    """The model in f32 and its tokenizer, from a folder of Hugging Face's."""
     torch, transformers = import_torch()
-    path = Path(path)
-    if not path.exists():
-        fail(f"there is no {path}; a folder with config.json, or a .gguf file, belongs here")
-    where, more = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
-    tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=True, **more)
     transformers.utils.logging.disable_progress_bar()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        where, local_files_only=True, dtype=torch.float32, attn_implementation="eager", **more)
+        folder, local_files_only=True, dtype=torch.float32, attn_implementation="eager")
     return model.eval(), tokenizer
 
 
@@ -69,24 +63,8 @@ def linears(model):
         prefix = "experts." if ".experts." in name else ""
         found.append((int(layer.group(1)), [prefix + own for own in names], module))
     if not found:
-        fail(f"no decoder layer of {type(model).__name__} was recognised; see NAMES in decoder.py")
+        fail(f"no decoder layer of {type(model).__name__} was recognised; see NAMES in transformers_decoder.py")
     return sorted(found, key=lambda one: (one[0], ORDER.index(one[1][0].removeprefix("experts."))))
-
-
-def layers(model):
-    """The decoder layers in order: the list of modules that every matrix of `linears` stands in."""
-    for name, module in model.named_modules():
-        if re.search(r"(?:^|\.)(?:layers|h|blocks)$", name) and hasattr(module, "__len__"):
-            return list(module)
-    fail(f"no list of decoder layers in {type(model).__name__}")
-
-
-def default_text():
-    """WikiText-2 where the measured data is at hand, else prose of this repository."""
-    measured = os.environ.get("TESSERA_MEASURED")
-    if measured and (Path(measured) / "text/wikitext-2.valid.txt").exists():
-        return Path(measured) / "text/wikitext-2.valid.txt"
-    return Path(__file__).resolve().parents[2] / "README.md"
 
 
 def samples(tokenizer, text, num_samples, num_tokens):
