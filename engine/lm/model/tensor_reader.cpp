@@ -130,7 +130,8 @@ std::vector<float> TensorReader::values(const TensorInfo& tensor, std::int64_t c
   weights::read_f32(*weights_, tensor, 0, values);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      refuse(quote(tensor.file, 300), "tensor {} holds {} at element {}; the file is damaged",
+      refuse(quote(tensor.file, 300),
+             "tensor {} holds {} at element {}; the file is damaged, fetch it again",
              quote(tensor.name, 100), values[i], i);
     }
   }
