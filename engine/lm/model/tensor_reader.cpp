@@ -186,7 +186,7 @@ std::shared_ptr<const Linear> TensorReader::matrix(Part part, std::int64_t layer
   }
   use(tensor);
   used_->numbers += rows * columns;
-  LinearWeight whole{.layer_index = layer_index,
+  LinearWeight whole{.layer_index = -1,  // none of a layer's linears: known by its tensor
                      .linear = tensor.name,
                      .copy = 0,
                      .tensor = &tensor,
