@@ -122,6 +122,15 @@ TEST_F(DamagedDecoder, HasATensorTooMany) {
       testing::HasSubstr("1 tensor that no llama has: 'model.layers.0.mlp.adapter.weight'"));
 }
 
+TEST_F(DamagedDecoder, LacksABiasThatOtherLayersHave) {
+  auto tensors = tensors_of(decoder_folder("opt"));
+  std::erase_if(tensors, [](const StoredTensor& tensor) {
+    return tensor.name == "model.decoder.layers.1.fc1.bias";
+  });
+  EXPECT_THAT(complaint(tensors, read_file(decoder_folder("opt") + "/config.json")),
+              testing::HasSubstr("(layer 0 has 'model.decoder.layers.0.fc1.bias')"));
+}
+
 TEST_F(DamagedDecoder, IsCutShortAnywhere) {
   for (const std::string name : {"llama2/model.safetensors", "gguf/llama_blocks/model.gguf"}) {
     const std::string whole = read_file(decoder_folder(name));
