@@ -5,8 +5,9 @@ build_packages=(
   libluajit-5.1-dev coinor-libcbc-dev coinor-libclp-dev coinor-libosi-dev coinor-libcgl-dev coinor-libcoinutils-dev
   zlib1g-dev libbz2-dev libeigen3-dev libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libmd-dev libedit-dev
 )
-# What runs and trains models: LibTorch, and for tokenizers Unicode and SentencePiece.
-models_packages=(libtorch-dev libicu-dev libsentencepiece-dev)
+# What runs models: Unicode and SentencePiece, for tokenizers. What trains them, and runs them on GPUs: LibTorch.
+tokenizer_packages=(libicu-dev libsentencepiece-dev)
+models_packages=(libtorch-dev "${tokenizer_packages[@]}")
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted
   librsvg2-bin                # rsvg-convert, which ts.plot and ts.picture make PNG files with

@@ -2,9 +2,7 @@
 // tokenizer.json. What is accepted cuts and joins texts.
 #include "tessera/tokenizer/tokenizer.h"
 
-#include <filesystem>
-#include <fstream>
-
+#include "folder.h"
 #include "target.h"
 #include "tessera/core/text.h"
 
@@ -12,18 +10,9 @@ namespace {
 
 using tessera::fuzz::require;
 
-// A folder of this process: the reader goes by the endings of names.
-struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / "tessera_fuzz.XXXXXX").string();
-  Folder() { require(mkdtemp(path.data()) != nullptr, "no folder for inputs"); }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
-
 std::string write_input(std::string_view content, const char* name) {
-  static const Folder folder;
-  const std::string path = folder.path + "/" + name;
-  std::ofstream(path, std::ios::binary) << content;
-  return path;
+  static const tessera::fuzz::Folder folder;
+  return folder.file(name, content);
 }
 
 void use(const tessera::tokenizer::Tokenizer& tokenizer, std::string_view text) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "program.h"
+#include "terminal.h"
 
 namespace tessera::test {
 namespace {
@@ -46,6 +47,32 @@ TEST_F(ModelVerbs, GenerateKeepsItsTextAtCtrlC) {
   EXPECT_EQ(p.status, 130) << p.err;
   EXPECT_THAT(p.out, testing::StartsWith(text));
   EXPECT_THAT(p.err, HasSubstr("ended by interrupted\n"));
+}
+
+// The bar of a terminal says that some of the text is done.
+TEST_F(ModelVerbs, QualityKeepsWhatIsMeasuredAtCtrlC) {
+  std::string text;
+  for (int i = 0; i < 30'000; ++i) text += static_cast<char>('a' + i * i % 23);
+  TerminalSetup setup;
+  setup.environment = {{"TESSERA_MODELS_MODULE", TESSERA_FAKE_MODELS}};
+  setup.columns = 200;
+  setup.question = "tokens, perplexity";
+  setup.answer = "\x03";
+  const Screen s = on_terminal({"quality", path("model"), "--text", file("text", text)}, setup);
+  EXPECT_EQ(s.status, 130) << s.text;
+  EXPECT_THAT(s.text, HasSubstr("interrupted: as it is is of the first "));
+}
+
+TEST_F(ModelVerbs, QualityRefusesWhatIsNoText) {
+  ProcessSetup setup;
+  setup.environment = {{"TESSERA_MODELS_MODULE", TESSERA_FAKE_MODELS}};
+  const auto refused = [&](const std::string& content, const std::string& part) {
+    const std::vector<std::string> words{"quality", path("model"), "--text", file("text", content)};
+    expect_refusal(run_program(words, setup), 1, part);
+  };
+  refused("", "is empty; there is nothing to predict");
+  refused("one\ntwo\nth\xE9 end", "is no text in UTF-8: byte 10, in line 3, is 0xe9");
+  refused(std::string("a\0b", 3), "is no text in UTF-8: byte 1, in line 1, is 0x00");
 }
 
 TEST_F(ModelVerbs, SayHowToBuildWhatIsMissing) {

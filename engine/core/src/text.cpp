@@ -115,14 +115,17 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text, i);
-    if (length == 0) return false;
-    i += length;
+std::string_view utf8_prefix(std::string_view text) {
+  std::size_t end = 0;
+  while (end < text.size()) {
+    const std::size_t length = utf8_length(text, end);
+    if (length == 0) break;
+    end += length;
   }
-  return true;
+  return text.substr(0, end);
 }
+
+bool is_utf8(std::string_view text) { return utf8_prefix(text).size() == text.size(); }
 
 std::string printable(std::string_view text) {
   std::string result;

@@ -73,6 +73,7 @@ void Stack::check_order() const {
 std::string Stack::name(std::int64_t part) const {
   if (parts().empty()) return "weight";
   const weights::LinearWeight& linear = parts()[at(part)];
+  if (linear.layer_index < 0) return "tensor " + quote(linear.tensor->name, 100);
   return fmt::format("{} (tensor {})", weights::describe(linear), quote(linear.tensor->name, 100));
 }
 

@@ -22,8 +22,9 @@ void check_tokens(const LanguageModel& model, const std::vector<std::int32_t>& i
   }
   const std::int64_t longest = model.shape().max_context_tokens;
   if (static_cast<std::int64_t>(ids.size()) > longest) {
-    refuse(ErrorCode::out_of_range, path, "{} tokens are more than the context of {}, {} tokens",
-           ids.size(), model.shape().name, longest);
+    refuse(ErrorCode::out_of_range, path,
+           "{} tokens are more than the context of {}, {} tokens; shorten it", ids.size(),
+           model.shape().name, longest);
   }
 }
 

@@ -101,6 +101,16 @@ void check_one_of(const lua_kit::Options& options, std::string_view name, std::i
   refuse(ErrorCode::out_of_range, options.path_of(name), "{} is none of {}", value, words);
 }
 
+// Before any module is loaded for it: cpu, torch, cuda, or cuda: and a number.
+void check_device(const lua_kit::Options& options, const std::string& device) {
+  if (device == "cpu" || device == "torch" || device == "cuda") return;
+  const std::string number = device.starts_with("cuda:") ? device.substr(5) : "";
+  const bool digits = number.find_first_not_of("0123456789") == std::string::npos;
+  if (!number.empty() && digits && number.size() <= 3) return;
+  refuse(options.path_of("device"), "{} is none of cpu, torch, cuda and cuda:N, the N-th from 0",
+         quote(device));
+}
+
 // What says how layers are quantised has no meaning where none is.
 void refuse_without_bitwidths(const lua_kit::Options& options) {
   for (const char* name : {"method", "int8", "statistics", "symmetric", "granularity", "group_size",
@@ -190,6 +200,7 @@ lm::LoadRequest read_request(const lua_kit::Options& options) {
   if (given.path.empty()) refuse(options.path_of("path"), "it is empty; name a folder or a file");
   check_one_of(options, "kv_bitwidth", given.kv_bitwidth, {8, 16}, "8 and 16 bits");
   check_one_of(options, "activation_bitwidth", given.activation_bitwidth, {8, 16}, "8 and 16 bits");
+  check_device(options, given.device);
   const ModelShape shape = weights::model_of(*weights::Weights::open(given.path));
   lm::LoadRequest request;
   request.path = given.path;

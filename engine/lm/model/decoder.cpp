@@ -8,12 +8,24 @@
 
 #include "shared.h"
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 
 namespace tessera::lm {
 namespace {
 
 Rows2d rows_of(const Memory& memory, std::int64_t rows, std::int64_t columns) {
   return {static_cast<float*>(memory.get()), rows, columns, columns};
+}
+
+// The table is read where it lies in its file, and so is checked where it is read.
+void check_embedding(const weights::TensorInfo& table, std::int64_t token,
+                     std::span<const float> row) {
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (std::isfinite(row[i])) continue;
+    refuse(quote(table.file, 300),
+           "tensor {} holds {} for token {} at feature {}; the file is damaged, fetch it again",
+           quote(table.name, 100), row[i], token, i);
+  }
 }
 
 }  // namespace
@@ -90,8 +102,9 @@ void Decoder::embed_tokens(const Step& step, Rows2d hidden) const {
   std::vector<float> rows(static_cast<std::size_t>(step.num_tokens * width));
   for (std::int64_t t = 0; t < step.num_tokens; ++t) {
     const std::span<float> row(rows.data() + t * width, static_cast<std::size_t>(width));
-    weights::read_f32(*shared_->weights, *shared_->embedding,
-                      step.tokens[static_cast<std::size_t>(t)] * width, row);
+    const std::int64_t token = step.tokens[static_cast<std::size_t>(t)];
+    weights::read_f32(*shared_->weights, *shared_->embedding, token * width, row);
+    check_embedding(*shared_->embedding, token, row);
   }
   const Memory memory = backend.upload(rows.data(), step.num_tokens * width * 4);
   const Rows2d embedded = rows_of(memory, step.num_tokens, width);

@@ -27,6 +27,23 @@ bool means_nothing(const std::string& name) {
   return false;
 }
 
+// Tensors of the first layer, or of the second, that this one has not: " (layer 0 has ...)".
+std::string lacking(const weights::Weights& weights, std::int64_t layer_index) {
+  const int other = layer_index == 0 ? 1 : 0;
+  const std::string there = fmt::format(".{}.", other);
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : weights.tensors()) {
+    const std::size_t at = tensor.name.find(there);
+    if (at == std::string::npos) continue;
+    std::string name = tensor.name;
+    name.replace(at, there.size(), fmt::format(".{}.", layer_index));
+    if (weights.find(name) == nullptr) names.push_back(quote(tensor.name, 100));
+  }
+  if (names.empty()) return "";
+  names.resize(std::min<std::size_t>(names.size(), 3));
+  return fmt::format(" (layer {} has {})", other, join(names, ", "));
+}
+
 std::int64_t bytes_of(const std::vector<Network>& networks) {
   std::int64_t bytes = 0;
   for (const Network& network : networks) bytes += network.in->bytes() + network.down->bytes();
@@ -130,7 +147,8 @@ std::vector<float> TensorReader::values(const TensorInfo& tensor, std::int64_t c
   weights::read_f32(*weights_, tensor, 0, values);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      refuse(quote(tensor.file, 300), "tensor {} holds {} at element {}; the file is damaged",
+      refuse(quote(tensor.file, 300),
+             "tensor {} holds {} at element {}; the file is damaged, fetch it again",
              quote(tensor.name, 100), values[i], i);
     }
   }
@@ -159,6 +177,12 @@ NormWeights TensorReader::norm(Part part, std::int64_t layer_index, std::int64_t
            "no tensor {}.weight, a norm of {}; the checkpoint is not whole",
            names.empty() ? "norm" : names.front(), quote(description_.shape.name, 100));
   }
+  if (!norm.rms && found->bias == nullptr) {
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no tensor {}.bias beside {}, a norm of {}; the checkpoint is not whole",
+           stem_of(found->weight->name), quote(found->weight->name, 100),
+           quote(description_.shape.name, 100));
+  }
   std::vector<float> numbers = values(*found->weight, width);
   for (float& number : numbers) number += description_.norm_offset;
   norm.weight = backend_->upload(numbers.data(), width * 4);
@@ -185,7 +209,7 @@ std::shared_ptr<const Linear> TensorReader::matrix(Part part, std::int64_t layer
   }
   use(tensor);
   used_->numbers += rows * columns;
-  LinearWeight whole{.layer_index = layer_index,
+  LinearWeight whole{.layer_index = -1,  // none of a layer's linears: known by its tensor
                      .linear = tensor.name,
                      .copy = 0,
                      .tensor = &tensor,
@@ -268,8 +292,9 @@ std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) 
   if (used_->numbers != layer.other_parameters) {
     refuse(quote(weights_->path(), 300),
            "layer {} has {} numbers in norms, biases and routers, and the layer that {} describes "
-           "has {}; tensors are missing, or this variant is not understood",
-           layer_index, used_->numbers, quote(description_.path, 300), layer.other_parameters);
+           "has {}; tensors are missing{}, or this variant is not understood",
+           layer_index, used_->numbers, quote(description_.path, 300), layer.other_parameters,
+           lacking(*weights_, layer_index));
   }
   return parts;
 }

@@ -23,7 +23,11 @@ void check(const sentencepiece::util::Status& status, const std::string& where) 
 
 std::unique_ptr<SentencePieceProcessor> parse(const std::string& bytes, const std::string& where) {
   auto processor = std::make_unique<SentencePieceProcessor>();
-  check(processor->LoadFromSerializedProto(bytes), where);
+  // What the library says of such a file names its own source.
+  if (!processor->LoadFromSerializedProto(bytes).ok()) {
+    refuse(where, "no SentencePiece model in {} bytes; it was cut short, or is something else",
+           bytes.size());
+  }
   if (processor->GetPieceSize() == 0) refuse(where, "a model without pieces");
   return processor;
 }

@@ -51,10 +51,11 @@ class Header {
     std::uint64_t length = 0;
     std::memcpy(&length, file_.data(), kLengthBytes);
     if (length > file_.size() - kLengthBytes) {
-      fail_at(path_, 0,
-              fmt::format("a header of {} bytes in a file of {} bytes; it was cut short, or is no "
-                          "safetensors file",
-                          length, file_.size()));
+      fail_at(
+          path_, 0,
+          fmt::format("a header of {} bytes in a file of {} bytes; it was cut short, or is neither "
+                      "safetensors nor GGUF",
+                      length, file_.size()));
     }
     if (length > kMaxHeaderBytes) {
       fail_at(path_, 0,

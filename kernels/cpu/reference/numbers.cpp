@@ -9,10 +9,12 @@
 namespace tessera::kernels::cpu::reference {
 
 // Two passes in double would be more obvious still; one (Welford, "Note on a method for calculating
-// corrected sums of squares and products", 1962) reads the numbers once, like the fast version.
+// corrected sums of squares and products", 1962) reads the numbers once, like the fast version. The
+// mean is kept from the first number on: around 1e8 a double has no room for the small steps of a
+// mean of numbers that hardly differ.
 void moments(Numbers x, Moments* out) {
   Moments m;
-  double squares = 0;
+  double first = 0, mean = 0, squares = 0;
   for (std::int64_t i = 0; i < x.count; ++i) {
     const double value = load(x.data, x.type, i);
     if (!std::isfinite(value)) {
@@ -22,11 +24,15 @@ void moments(Numbers x, Moments* out) {
     ++m.count;
     if (value < m.min) m.min = value;
     if (value > m.max) m.max = value;
-    const double before = value - m.mean;
-    m.mean += before / static_cast<double>(m.count);
-    squares += before * (value - m.mean);
+    if (m.count == 1) first = value;
+    const double off = value - first, before = off - mean;
+    mean += before / static_cast<double>(m.count);
+    squares += before * (off - mean);
   }
-  if (m.count > 0) m.variance = squares / static_cast<double>(m.count);
+  if (m.count > 0) {
+    m.mean = first + mean;
+    m.variance = squares / static_cast<double>(m.count);
+  }
   *out = m;
 }
 

@@ -22,6 +22,13 @@ local function measure(model, options, what)
   end)
 end
 
+-- As `measure`; nothing where Ctrl-C came before the first token, and `rows` has what is done before.
+local function measure_next(rows, ...)
+  local ok, result = pcall(measure, ...)
+  if ok then return result end
+  if #rows == 0 or type(result) ~= "table" or result.code ~= "interrupted" then error(result, 0) end
+end
+
 local function mean_bitwidth(model)
   if not model.bitwidths then return nil end
   local sum = 0
@@ -65,12 +72,14 @@ function M.main(given)
     rows[1] = row_of("as it is", base, base_result)
     options.reference = base
   end
-  if not (base_result and base_result.partial) then
-    local result = measure(model, options, quantised and "quantised" or "as it is")
-    rows[#rows + 1] = row_of(quantised and "quantised" or "as it is", model, result, base_result)
+  local stopped = base_result and base_result.partial
+  if not stopped then
+    local result = measure_next(rows, model, options, quantised and "quantised" or "as it is")
+    stopped = not result or result.partial
+    if result then rows[#rows + 1] = row_of(quantised and "quantised" or "as it is", model, result, base_result) end
   end
   if host.json then host.set_result(rows) else show(rows) end
-  return rows[#rows].partial and interrupted_status or 0
+  return stopped and interrupted_status or 0
 end
 
 return M

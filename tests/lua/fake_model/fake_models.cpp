@@ -17,10 +17,10 @@ namespace {
 class FakeModule final : public Module {
  public:
   std::shared_ptr<const LanguageModel> load(const LoadRequest& request) const override {
-    auto model = std::make_shared<testing_support::FakeModel>(
+    auto model = std::make_shared<test::FakeModel>(
         weights::model_of(*weights::Weights::open(request.path)), request);
     // A folder that says so has a tokenizer of another model, or a slow machine.
-    if (std::filesystem::exists(request.path + "/foreign_tokenizer")) ++model->byte_tokens.size;
+    if (std::filesystem::exists(request.path + "/foreign_tokenizer")) ++model->own_tokens.size;
     if (std::filesystem::exists(request.path + "/slow_machine")) {
       model->before_step = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
     }
@@ -34,7 +34,10 @@ class FakeModule final : public Module {
     if (!std::filesystem::exists(path, ignored)) {
       throw Error(ErrorCode::not_found, "there is no " + path, path);
     }
-    return std::make_shared<testing_support::ByteTokens>();
+    auto tokens = std::make_shared<test::FakeTokens>();
+    tokens->is_plain = true;
+    tokens->size = 260;
+    return tokens;
   }
 };
 

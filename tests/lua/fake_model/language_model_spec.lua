@@ -111,6 +111,10 @@ describe("ts.language_model", function()
       { "invalid_argument", "ts.language_model.int8: it is for layers of 8 bits", { bitwidths = 4, int8 = true } },
       { "out_of_range", "ts.language_model.kv_bitwidth: 12 is none of 8 and 16 bits", { kv_bitwidth = 12 } },
       { "invalid_argument", "'f64'", { dtype = "f64" } },
+      { "invalid_argument", "device: 'tpu' is none of cpu, torch, cuda and cuda:N", { device = "tpu" } },
+      { "invalid_argument", "'cuda:x'", { device = "cuda:x" } },
+      { "invalid_argument", "'cuda:'", { device = "cuda:" } },
+      { "invalid_argument", "'cuda:99999999999'", { device = "cuda:99999999999" } },
       { "invalid_argument", "it is empty", { path = "" } },
     }
     for _, case in ipairs(cases) do raises(case[1], case[2], function() load(case[3]) end) end

@@ -16,13 +16,18 @@
 namespace tessera::lm {
 namespace {
 
+using test::kEnd;
+using test::kVocab;
 using testing::HasSubstr;
-using testing_support::FakeModel;
-using testing_support::kEnd;
 
-std::vector<std::int32_t> bytes(std::string_view text) {
-  return testing_support::ByteTokens().encode(text);
-}
+// Its tokens are bytes.
+struct FakeModel : test::FakeModel {
+  FakeModel() : test::FakeModel({.max_context_tokens = 100, .num_threads = 0}) {
+    own_tokens.is_plain = true;
+  }
+};
+
+std::vector<std::int32_t> bytes(std::string_view text) { return FakeModel().tokens().encode(text); }
 
 // A model that says `text`, then ends it: the prompt is one zero byte, and no pair of bytes of the
 // text is in it twice.
@@ -99,7 +104,7 @@ TEST(Generate, RefusesWhatDoesNotFit) {
               HasSubstr("100 tokens fill the context of fake, 100 tokens"));
   EXPECT_THAT(message_of(model, std::vector<std::int32_t>(101, 1)),
               HasSubstr("101 tokens are more than the context of fake, 100 tokens"));
-  EXPECT_THAT(message_of(model, {5, 260}), HasSubstr("token 2 is 260; fake has tokens 0 to 259"));
+  EXPECT_THAT(message_of(model, {5, 284}), HasSubstr("token 2 is 284; fake has tokens 0 to 283"));
   EXPECT_THAT(message_of(model, {-1}), HasSubstr("token 1 is -1"));
   FakeModel broken;
   broken.logit = [](std::int32_t, std::int32_t, std::int32_t) { return std::nanf(""); };
@@ -191,12 +196,12 @@ TEST(Generate, APenaltyCountsThePromptToo) {
 TEST(Logits, AreThoseOfEachToken) {
   const FakeModel model;
   const auto rows = logits_of(model, {1, 2, 3});
-  ASSERT_EQ(rows.size(), 3u * testing_support::kVocabSize);
+  ASSERT_EQ(rows.size(), 3u * kVocab);
   Sequence sequence(model, 3);
-  std::vector<float> row(testing_support::kVocabSize);
+  std::vector<float> row(kVocab);
   for (std::int32_t token = 1; token <= 3; ++token) {
     sequence.add({&token, 1}, row);
-    const auto begin = rows.begin() + (token - 1) * testing_support::kVocabSize;
+    const auto begin = rows.begin() + (token - 1) * kVocab;
     EXPECT_TRUE(std::equal(row.begin(), row.end(), begin)) << token;
   }
   EXPECT_THROW(logits_of(model, {}), Error);
@@ -214,7 +219,7 @@ TEST(Speed, CountsItsRepeats) {
   EXPECT_EQ(found.prefill_tok_s.size(), 3u);
   EXPECT_EQ(found.decode_tok_s.size(), 3u);
   EXPECT_GT(found.decode_tok_s[0], 0);
-  EXPECT_EQ(found.kv_cache_bytes, 2 * 16 * 4);
+  EXPECT_EQ(found.kv_cache_bytes, 3 * 2 * 16 * 4);
   EXPECT_EQ(reports, 3);
   request.prompt_tokens = 101;
   EXPECT_THROW(measure_speed(model, request), Error);

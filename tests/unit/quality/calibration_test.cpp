@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "fake_model.h"
+#include "fake_language_model.h"
 #include "folder.h"
 #include "tessera/quant/statistics.h"
 

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "expect_error.h"
-#include "fake_model.h"
+#include "fake_language_model.h"
 #include "folder.h"
 #include "tessera/core/json.h"
 

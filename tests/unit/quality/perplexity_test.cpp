@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "expect_error.h"
-#include "fake_model.h"
+#include "fake_language_model.h"
 #include "means.h"
 #include "scores.h"
 #include "tessera/core/rng.h"
@@ -129,7 +129,7 @@ TEST(Perplexity, EncodesATextWithItsFirstToken) {
   const FakeModel model;
   PerplexityRequest request;
   request.input.text = "a b";
-  const std::vector<std::int32_t> tokens = {test::kBos, 'a', 129};
+  const std::vector<std::int32_t> tokens = {test::kBos, 'a', test::kBlankA + 1};
   std::vector<double> losses;
   add_losses(model, tokens, 0, 1, 3, losses);
   const Perplexity found = measure_perplexity(model, request);
@@ -307,8 +307,8 @@ TEST(Perplexity, RefusesWhatCannotBeMeasured) {
   refused(invalid, {"empty"}, [](auto& r) { r.input.token_ids.clear(); });
   refused(invalid, {"both"}, [](auto& r) { r.input.text = "x"; });
   refused(invalid, {"1 token;", "at least 2"}, [](auto& r) { r.input.token_ids = {5}; });
-  refused(range, {"token 1 is 155", "vocabulary of 155"}, [](auto& r) {
-    r.input.token_ids = {5, 155};
+  refused(range, {"token 1 is 284", "vocabulary of 284"}, [](auto& r) {
+    r.input.token_ids = {5, kVocab};
   });
   refused(range, {"-1"}, [](auto& r) { r.input.token_ids.back() = -1; });
   refused(range, {"context_tokens", "513", "512"}, [](auto& r) { r.context_tokens = 513; });
@@ -320,7 +320,7 @@ TEST(Perplexity, RefusesWhatCannotBeMeasured) {
   refused(invalid, {"not finite"}, [](auto& r) { r.input.token_ids[40] = 77; });
   FakeModel other;
   other.shape().vocab_size = 100;
-  refused(invalid, {"reference", "100", "155"}, [&](auto& r) { r.reference = &other; });
+  refused(invalid, {"reference", "100", "284"}, [&](auto& r) { r.reference = &other; });
   FakeModel shorter({.max_context_tokens = 10});
   refused(range, {"context_tokens", "10"}, [&](auto& r) { r.reference = &shorter; });
 }

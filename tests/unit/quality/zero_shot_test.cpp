@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "expect_error.h"
-#include "fake_model.h"
+#include "fake_language_model.h"
 #include "tessera/core/rng.h"
 
 namespace tessera::lm {
@@ -153,7 +153,7 @@ TEST(ZeroShot, LeavesTheFirstTokenOutWhereAsked) {
       model,
       {.task = ZeroShotTask::lambada, .items = {item_of("so", {" it"}, 0)}, .special = false});
   EXPECT_NEAR(found.answers[0].log_likelihoods[0],
-              log_likelihood(model, {'s', 'o'}, {128 + 'i' - 'a', 't'}), 1e-5);
+              log_likelihood(model, {'s', 'o'}, {test::kBlankA + 'i' - 'a', 't'}), 1e-5);
 }
 
 TEST(ZeroShot, BeginsAnEmptyContextWithTheFirstToken) {
@@ -161,7 +161,7 @@ TEST(ZeroShot, BeginsAnEmptyContextWithTheFirstToken) {
   const ZeroShotResult found =
       measure_zero_shot(model, {.task = ZeroShotTask::lambada, .items = {item_of("", {" it"}, 0)}});
   EXPECT_NEAR(found.answers[0].log_likelihoods[0],
-              log_likelihood(model, {test::kBos}, {128 + 'i' - 'a', 't'}), 1e-5);
+              log_likelihood(model, {test::kBos}, {test::kBlankA + 'i' - 'a', 't'}), 1e-5);
 }
 
 TEST(ZeroShot, DropsTheBeginningOfAContextThatIsTooLong) {
@@ -188,7 +188,7 @@ TEST(ZeroShot, OfLambadaIsGreedy) {
   std::vector<double> losses;
   const auto ask = [&](const std::string& context, std::int32_t target) {
     request.items.push_back(
-        item_of(context, {std::string(" ") + static_cast<char>('a' + target - 128)}, 0));
+        item_of(context, {std::string(" ") + static_cast<char>('a' + target - test::kBlankA)}, 0));
     losses.push_back(model.loss_after(tokens.encode(context, true), target));
   };
   for (int i = 0; i < 60; ++i) {
@@ -196,10 +196,10 @@ TEST(ZeroShot, OfLambadaIsGreedy) {
     const std::vector<float> logits = model.logits_after(tokens.encode(context, true));
     const auto best =
         static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    if (best < 128 || best >= test::kBos) continue;
+    if (best < test::kBlankA) continue;
     ask(context, best);
     right += 1;
-    if (right != 1) ask(context, best == 128 ? 129 : 128);
+    if (right != 1) ask(context, best == test::kBlankA ? best + 1 : test::kBlankA);
   }
   ASSERT_GT(right, 3);
   const auto count = static_cast<double>(losses.size());

@@ -196,7 +196,8 @@ TEST_F(Refused, FilesThatAreNoTokenizer) {
                [&] { Tokenizer::load(file("vocab.txt", "a\nb\n")); });
   expect_error(ErrorCode::invalid_argument, {"tokenizer.json"},
                [&] { Tokenizer::load(file("tokenizer.json", "{")); });
-  expect_error(ErrorCode::invalid_argument, {"tokenizer.model", "SentencePiece"},
+  expect_error(ErrorCode::invalid_argument,
+               {"tokenizer.model", "no SentencePiece model in 11 bytes; it was cut short"},
                [&] { Tokenizer::load(file("tokenizer.model", "\x0A\xFF\xFFnonsense")); });
   expect_error(ErrorCode::invalid_argument, {"tokenizer.model"},
                [&] { Tokenizer::load(file("tokenizer.model", "")); });

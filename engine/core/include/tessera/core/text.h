@@ -26,6 +26,9 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 /// Whether `text` is well-formed UTF-8, which JSON needs.
 bool is_utf8(std::string_view text);
 
+/// Of `text` what comes before the first byte that is not UTF-8: all of it where it is_utf8.
+std::string_view utf8_prefix(std::string_view text);
+
 /// `text` with '?' for control characters other than line ends and tabs, which a terminal would
 /// obey, and for bytes that are not UTF-8.
 std::string printable(std::string_view text);
