@@ -2,10 +2,24 @@
 #include "tessera/lm/module.h"
 #include "tessera/lm/train.h"
 #include "tessera/torch/torch_backend.h"
+#ifdef TESSERA_TORCH_CUDA
+#include "tessera/torch/cuda_kernels.h"
+#endif
+
+namespace {
+
+tessera::lm::PackLinear kernels_of([[maybe_unused]] const std::string& device) {
+#ifdef TESSERA_TORCH_CUDA
+  if (device.starts_with("cuda")) return tessera::lm::cuda_kernels(device);
+#endif
+  return {};
+}
+
+}  // namespace
 
 extern "C" std::shared_ptr<const tessera::lm::Backend> tessera_torch_backend(
     const std::string& device, int num_threads) {
-  return tessera::lm::make_torch_backend(device, num_threads);
+  return tessera::lm::make_torch_backend(device, num_threads, kernels_of(device));
 }
 
 extern "C" tessera::lm::TrainSummary tessera_train_decoder(

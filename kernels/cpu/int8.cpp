@@ -10,7 +10,6 @@ namespace tessera::kernels {
 namespace {
 
 constexpr std::int64_t kBlock = kRowsPerBlock;
-constexpr std::int64_t kMaxColumns = 0x7fffffff / (127 * 128);
 
 }  // namespace
 
@@ -62,7 +61,7 @@ Status int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t toke
       out == nullptr || out_stride < weights.rows || !cpu::valid_shape(tokens, out_stride)) {
     return Status::invalid_argument;
   }
-  if (weights.columns > kMaxColumns) return Status::unsupported;
+  if (weights.columns > kMaxInt8Columns) return Status::unsupported;
   cpu::chosen().int8_gemm({codes, scale, tokens, weights, outputs, out, out_stride});
   return Status::ok;
 }

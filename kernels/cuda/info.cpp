@@ -22,6 +22,7 @@ constexpr CudaKernelInfo kAll[] = {
     {"unpack", 60, kNewest, kTested, "dense bits to codes"},
     {"pack_weights", 60, kNewest, kTested, "codes into the tiles of the products"},
     {"pack_scales", 60, kNewest, kTested, "scales into the order of the products"},
+    {"round_activations", 60, kNewest, kTested, "activations to the type that a product takes"},
     {"decode_gemm", 75, kNewest, kTested,
      "3-, 4- and 8-bit products, at most 16 tokens, tensor cores"},
     {"tile_gemm", 75, kNewest, kTested,
@@ -37,6 +38,8 @@ constexpr CudaKernelInfo kAll[] = {
     {"find_outliers", 60, kNewest, kTested, "LLM.int8(): columns with outliers"},
     {"list_outliers", 60, kNewest, kTested, "LLM.int8(): their list"},
     {"add_outliers", 60, kNewest, kTested, "LLM.int8(): their product, added"},
+    {"list_token_outliers", 60, kNewest, kTested, "LLM.int8() token by token: every token's list"},
+    {"add_token_outliers", 60, kNewest, kTested, "LLM.int8() token by token: the product, added"},
 };
 
 }  // namespace

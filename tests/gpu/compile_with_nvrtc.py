@@ -27,6 +27,7 @@ STANDARD = {
 }
 
 SOURCE = """
+#include "activations.cuh"
 #include "decode_gemm.cuh"
 #include "int8_gemm.cuh"
 #include "moments.cuh"

@@ -113,6 +113,106 @@ TEST(CudaInt8, OutliersAndRowsAreTheCpus) {
   });
 }
 
+// Every token as if it were alone, by the CPU's functions for columns.
+TEST(CudaInt8, OutliersTokenByToken) {
+  for_each_device([](const cuda::Device&) {
+    std::mt19937_64 random(gpu_seed() + 2);
+    for (const Real type : {Real::f32, Real::f16, Real::bf16}) {
+      const std::int64_t tokens = uniform(random, 2, 40), columns = uniform(random, 1, 600),
+                         rows = 300;
+      const float threshold = 2.5f;
+      const RandomMatrix x(type, tokens, columns, columns + 3, random);
+      const auto weights = random_codes(rows * columns, random);
+      const auto row_scale = random_scales(rows, random);
+      std::vector<std::uint8_t> is_outlier(static_cast<std::size_t>(columns));
+      std::vector<std::int8_t> codes(static_cast<std::size_t>(tokens * columns));
+      std::vector<float> scale(static_cast<std::size_t>(tokens));
+      std::vector<double> expected;
+      for (std::int64_t token = 0; token < tokens; ++token) {
+        for (std::int64_t k = 0; k < columns; ++k)
+          is_outlier[static_cast<std::size_t>(k)] = std::abs(x.at(token, k)) >= threshold ? 1 : 0;
+        ASSERT_EQ(quantise_rows(x.on(x.bytes.data()), {token, token + 1}, is_outlier.data(),
+                                codes.data(), scale.data()),
+                  Status::ok);
+        for (std::int64_t row = 0; row < rows; ++row) {
+          double sum = 0;
+          for (std::int64_t k = 0; k < columns; ++k)
+            if (is_outlier[static_cast<std::size_t>(k)] != 0)
+              sum += double{x.at(token, k)} * weights[static_cast<std::size_t>(row * columns + k)];
+          expected.push_back(1 + sum * row_scale[static_cast<std::size_t>(row)]);
+        }
+      }
+
+      const DeviceArray<unsigned char> data(x.bytes);
+      const DeviceArray<std::int8_t> device_weights(weights);
+      const DeviceArray<float> device_row_scale(row_scale);
+      DeviceArray<std::int8_t> got_codes(tokens * columns);
+      DeviceArray<float> got_scale(tokens);
+      DeviceArray<unsigned char> workspace(cuda::token_outliers_workspace_bytes(tokens, columns));
+      DeviceArray<float> out(std::vector<float>(static_cast<std::size_t>(tokens * rows), 1.0f));
+      const Matrix on_device = x.on(data.data());
+      ASSERT_EQ(
+          cuda::quantise_tokens(on_device, threshold, got_codes.data(), got_scale.data(), nullptr),
+          Status::ok);
+      ASSERT_EQ(
+          cuda::add_token_outliers(on_device, threshold,
+                                   {rows, columns, device_weights.data(), device_row_scale.data()},
+                                   out.data(), rows, workspace.data(), nullptr),
+          Status::ok);
+      ASSERT_EQ(device_synchronise(), "");
+      EXPECT_EQ(got_codes.download(), codes);
+      EXPECT_EQ(got_scale.download(), scale);
+      EXPECT_LE(nmse(out.download(), expected), 1e-11);
+      EXPECT_EQ(out.num_touched() + workspace.num_touched() + got_codes.num_touched() +
+                    got_scale.num_touched(),
+                0);
+    }
+  });
+}
+
+TEST(CudaInt8, AnInfiniteActivationIsAnOutlierAndATokenWithoutAnyStaysAsItIs) {
+  for_each_device([](const cuda::Device&) {
+    const DeviceArray<float> x(std::vector<float>{INFINITY, 1, -2, 3, 2, 1});
+    const DeviceArray<std::int8_t> weights(std::vector<std::int8_t>{1, 1, 1});
+    const DeviceArray<float> row_scale(std::vector<float>{1});
+    DeviceArray<std::int8_t> codes(6);
+    DeviceArray<float> scale(2), out(std::vector<float>{5, 5});
+    DeviceArray<unsigned char> workspace(cuda::token_outliers_workspace_bytes(2, 3));
+    const Matrix tokens{x.data(), Real::f32, 2, 3, 3};
+    const cuda::Int8Weights matrix{1, 3, weights.data(), row_scale.data()};
+    ASSERT_EQ(cuda::quantise_tokens(tokens, 6, codes.data(), scale.data(), nullptr), Status::ok);
+    ASSERT_EQ(cuda::add_token_outliers(tokens, 6, matrix, out.data(), 1, workspace.data(), nullptr),
+              Status::ok);
+    ASSERT_EQ(device_synchronise(), "");
+    EXPECT_EQ(codes.download(), (std::vector<std::int8_t>{0, 64, -127, 127, 85, 42}));
+    EXPECT_EQ(scale.download(), (std::vector<float>{2.0f / 127, 3.0f / 127}));
+    EXPECT_EQ(out.download(), (std::vector<float>{INFINITY, 5}));
+  });
+}
+
+TEST(CudaInt8, RefusesWhatItCannotDo) {
+  const float one = 1;
+  const std::int8_t code = 1;
+  std::int8_t codes[1];
+  float out[1];
+  std::int64_t workspace[1];
+  const Matrix x{&one, Real::f32, 1, 1, 1};
+  const cuda::Int8Weights weights{1, 1, &code, &one};
+  EXPECT_EQ(cuda::quantise_tokens(x, -1, codes, out, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::quantise_tokens(x, std::nanf(""), codes, out, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::add_token_outliers(x, 0, weights, out, 1, workspace, nullptr),
+            Status::invalid_argument);
+  EXPECT_EQ(cuda::add_token_outliers(x, 6, {1, 2, &code, &one}, out, 1, workspace, nullptr),
+            Status::invalid_argument);
+  // One more column than 32 bits can sum, here as on the CPU.
+  const std::int64_t columns = kMaxInt8Columns + 1;
+  EXPECT_EQ(cuda::int8_gemm({80, 1}, &code, &one, 1, {1, columns, &code, &one}, out, 1, nullptr),
+            Status::unsupported);
+  alignas(64) const std::int8_t packed[64] = {};
+  EXPECT_EQ(int8_gemm(&code, &one, 1, {1, columns, packed, &one}, {0, 1}, out, 1),
+            Status::unsupported);
+}
+
 TEST(CudaInt8, ARowOfZerosAndARowWithNaN) {
   for_each_device([](const cuda::Device&) {
     std::vector<float> values(80, 0.0f);

@@ -147,6 +147,54 @@ TEST(CudaQuantise, IsTheCpusBitForBit) {
   });
 }
 
+TEST(CudaQuantise, ActivationsAreRoundedAsOnTheCpu) {
+  for_each_device([](const cuda::Device&) {
+    std::mt19937_64 random(gpu_seed() + 4);
+    const std::int64_t rows = 5, columns = 77;
+    RandomMatrix x(Real::f32, rows, columns, columns + 2, random);
+    const float special[] = {65519.9f, 65520, -1e30f, 1e-7f, 3e-8f, INFINITY, std::nanf("")};
+    std::copy(std::begin(special), std::end(special), x.values.begin());
+    const DeviceArray<float> data(x.values);
+    std::vector<float> divisor;
+    for (std::int64_t c = 0; c < columns; ++c)
+      divisor.push_back(c < 7 ? 1 : 0.5f + 0.01f * static_cast<float>(uniform(random, 0, 100)));
+    const DeviceArray<float> device_divisor(divisor);
+    for (const bool divided : {false, true}) {
+      std::vector<std::uint16_t> f16, bf16;
+      std::vector<std::uint32_t> f32;
+      for (std::int64_t i = 0; i < rows * columns; ++i) {
+        const float given = x.at(i / columns, i % columns);
+        const float value =
+            divided ? given / divisor[static_cast<std::size_t>(i % columns)] : given;
+        f16.push_back(f32_to_f16(value));
+        bf16.push_back(f32_to_bf16(value));
+        f32.push_back(std::bit_cast<std::uint32_t>(value));
+      }
+      const auto round = [&](Real type, void* out) {
+        return cuda::round_activations(x.on(data.data()), divided ? device_divisor.data() : nullptr,
+                                       type, out, nullptr);
+      };
+      DeviceArray<std::uint16_t> got_f16(rows * columns), got_bf16(rows * columns);
+      DeviceArray<std::uint32_t> got_f32(rows * columns);
+      ASSERT_EQ(round(Real::f16, got_f16.data()), Status::ok);
+      ASSERT_EQ(round(Real::bf16, got_bf16.data()), Status::ok);
+      ASSERT_EQ(round(Real::f32, got_f32.data()), Status::ok);
+      ASSERT_EQ(device_synchronise(), "");
+      const auto expect_same = [](auto got, auto expected, auto as_float) {
+        constexpr std::size_t kNan = 6;  // its bits may differ
+        EXPECT_TRUE(std::isnan(as_float(got[kNan])));
+        got[kNan] = expected[kNan] = 0;
+        EXPECT_EQ(got, expected);
+      };
+      expect_same(got_f16.download(), f16, f16_to_f32);
+      expect_same(got_bf16.download(), bf16, bf16_to_f32);
+      expect_same(got_f32.download(), f32,
+                  [](std::uint32_t bits) { return std::bit_cast<float>(bits); });
+      EXPECT_EQ(got_f16.num_touched() + got_bf16.num_touched() + got_f32.num_touched(), 0);
+    }
+  });
+}
+
 TEST(CudaQuantise, AGroupThatIsNotFiniteGetsAScaleThatIsNot) {
   for_each_device([](const cuda::Device&) {
     std::vector<float> values(64, 1.0f);

@@ -72,6 +72,22 @@ class BlocksLinear final : public Linear {
     expect_ok(kernels::unpack_ggml_weights(weights(), {first, last}, out), "unpacking blocks");
   }
 
+  std::optional<LinearCodes> codes() const override {
+    LinearCodes out;
+    out.rows = out_features();
+    out.columns = in_features();
+    if (!kernels::ggml_code_format(type_, &out.format)) return std::nullopt;
+    const auto groups = kernels::num_groups(in_features(), out.format.group_size);
+    out.codes.resize(static_cast<std::size_t>(out_features() * in_features()));
+    out.scales.resize(static_cast<std::size_t>(out_features() * groups));
+    out.zero_points.resize(out.scales.size());
+    out.description = lower(weights::to_string(dtype_)) + " as stored";
+    expect_ok(kernels::unpack_ggml_codes(weights(), {0, out_features()}, out.codes.data(),
+                                         out.scales.data(), out.zero_points.data()),
+              "unpacking blocks");
+    return out;
+  }
+
  private:
   kernels::GgmlWeights weights() const {
     return {out_features(), in_features(), type_, data_.data()};

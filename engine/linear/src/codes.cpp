@@ -103,6 +103,23 @@ class CodesLinear final : public Linear {
     }
   }
 
+  std::optional<LinearCodes> codes() const override {
+    const std::int64_t groups = kernels::num_groups(in_features(), format_.group_size);
+    LinearCodes out;
+    out.rows = out_features();
+    out.columns = in_features();
+    out.format = format_;
+    out.codes.resize(Codes::size(out_features() * in_features()));
+    out.scales.resize(Codes::size(out_features() * groups));
+    out.zero_points.resize(out.scales.size());
+    out.input_scales = input_scales_;
+    out.description = description_;
+    expect_ok(kernels::unpack_codes(weights(), {0, out_features()}, out.codes.data(),
+                                    out.scales.data(), out.zero_points.data()),
+              "unpacking codes");
+    return out;
+  }
+
  private:
   kernels::PackedWeights weights() const {
     return {out_features(), in_features(), format_, data_.data()};

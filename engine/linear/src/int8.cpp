@@ -85,6 +85,26 @@ class Int8Linear final : public Linear {
     }
   }
 
+  std::optional<LinearCodes> codes() const override {
+    LinearCodes out;
+    out.rows = out_features();
+    out.columns = in_features();
+    out.format = {8, true, 0, kernels::Real::f32};
+    out.scales = scales_;
+    out.zero_points.assign(scales_.size(), 128);
+    out.int8 = true;
+    out.outlier_threshold = threshold_;
+    out.description = describe();
+    out.codes.reserve(size(out_features() * in_features()));
+    for (std::int64_t row = 0; row < out_features(); ++row) {
+      for (std::int64_t c = 0; c < in_features(); ++c) {
+        const int code = codes_of(row / kBlock, c)[row % kBlock * 4];
+        out.codes.push_back(static_cast<std::uint8_t>(code + 128));
+      }
+    }
+    return out;
+  }
+
  private:
   static std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   std::int8_t* packed() { return reinterpret_cast<std::int8_t*>(packed_.data()); }

@@ -42,6 +42,8 @@ class SplitLinear final : public Linear {
     return join(different, " + ");
   }
 
+  std::span<const std::unique_ptr<Linear>> parts() const override { return parts_; }
+
   void dequantise(std::int64_t first, std::int64_t last, float* out) const override {
     std::int64_t begin = 0;
     for (const auto& part : parts_) {
@@ -91,7 +93,7 @@ std::unique_ptr<Linear> make_split(const Stack& stack, const LinearForm& form, i
   std::vector<std::unique_ptr<Linear>> parts;
   for (std::int64_t part = 0; part < stack.num_parts(); ++part)
     parts.push_back(make_stored(stack.split(part), form, num_threads));
-  return std::make_unique<SplitLinear>(std::move(parts));
+  return side_by_side(std::move(parts));
 }
 
 std::vector<quant::StoredCodes> read_all(const Stack& stack, int num_threads) {
@@ -114,6 +116,10 @@ std::unique_ptr<Linear> make_of_codes(const Stack& stack, const LinearForm& form
 }
 
 }  // namespace
+
+std::unique_ptr<Linear> side_by_side(std::vector<std::unique_ptr<Linear>> parts) {
+  return std::make_unique<SplitLinear>(std::move(parts));
+}
 
 std::unique_ptr<Linear> make_stored(const Stack& stack, const LinearForm& form, int num_threads) {
   const weights::LinearWeight& first = stack.parts().front();

@@ -20,10 +20,11 @@ using kernels::KvType;
 
 class TorchLinear final : public Linear {
  public:
-  TorchLinear(std::unique_ptr<Linear> values, const at::Device& device, at::ScalarType type)
-      : Linear(values->out_features(), values->in_features()), describe_(values->describe()) {
+  TorchLinear(const Linear& values, const at::Device& device, at::ScalarType type,
+              std::string describe)
+      : Linear(values.out_features(), values.in_features()), describe_(std::move(describe)) {
     at::Tensor dense = at::empty({out_features(), in_features()}, at::kFloat);
-    values->dequantise(0, out_features(), dense.data_ptr<float>());
+    values.dequantise(0, out_features(), dense.data_ptr<float>());
     weight_ = dense.to(device, type);
   }
   void apply(const float* x, std::int64_t x_stride, std::int64_t tokens, float* out,
@@ -39,7 +40,7 @@ class TorchLinear final : public Linear {
   std::int64_t bytes() const override {
     return weight_.numel() * static_cast<std::int64_t>(weight_.element_size());
   }
-  std::string describe() const override { return describe_ + ", multiplied by LibTorch"; }
+  std::string describe() const override { return describe_; }
   void dequantise(std::int64_t first, std::int64_t last, float* out) const override {
     const at::Tensor rows = weight_.slice(0, first, last).to(at::kCPU, at::kFloat).contiguous();
     std::copy_n(rows.data_ptr<float>(), rows.numel(), out);
@@ -50,7 +51,7 @@ class TorchLinear final : public Linear {
   at::Tensor weight_;  // [out_features, in_features]
 };
 
-at::ScalarType scalar_type(KvType type) {
+at::ScalarType cache_type(KvType type) {
   switch (type) {
     case KvType::f32:
       return at::kFloat;
@@ -66,8 +67,8 @@ at::ScalarType scalar_type(KvType type) {
 
 class TorchBackend final : public Backend {
  public:
-  TorchBackend(const at::Device& device, int num_threads)
-      : device_(device), num_threads_(num_threads) {}
+  TorchBackend(const at::Device& device, int num_threads, PackLinear pack)
+      : device_(device), num_threads_(num_threads), pack_(std::move(pack)) {}
 
   std::string name() const override { return "torch " + device_.str(); }
   bool is_host() const override { return device_.is_cpu(); }
@@ -88,11 +89,7 @@ class TorchBackend final : public Backend {
 
   std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm& form,
                                       const quant::LinearStatistics* inputs) const override {
-    const at::ScalarType type = form.dtype == kernels::Real::f32   ? at::kFloat
-                                : form.dtype == kernels::Real::f16 ? at::kHalf
-                                                                   : at::kBFloat16;
-    return std::make_unique<TorchLinear>(lm::make_linear(source, form, inputs, num_threads_),
-                                         device_, type);
+    return placed(*lm::make_linear(source, form, inputs, num_threads_), form.dtype);
   }
   void multiply(const Linear& linear, Rows2d x, Rows2d out) const override {
     linear.apply(x.data, x.stride, x.rows, out.data, out.stride, num_threads_);
@@ -203,6 +200,27 @@ class TorchBackend final : public Backend {
   }
 
  private:
+  // A matrix that lies on the CPU, on the device.
+  std::unique_ptr<Linear> placed(const Linear& values, kernels::Real dtype) const {
+    std::string why_not;
+    if (pack_ && !values.parts().empty()) {
+      std::vector<std::unique_ptr<Linear>> parts;
+      for (const auto& part : values.parts()) parts.push_back(placed(*part, dtype));
+      return side_by_side(std::move(parts));
+    }
+    if (pack_) {
+      if (auto packed = pack_(values, dtype, why_not)) return packed;
+    }
+    if (!why_not.empty()) why_not = " (" + why_not + ")";
+    return std::make_unique<TorchLinear>(values, device_, scalar_type(dtype),
+                                         fmt::format("{}, multiplied in {} by LibTorch{}",
+                                                     values.describe(), name_of(dtype), why_not));
+  }
+  static at::ScalarType scalar_type(kernels::Real dtype) {
+    return dtype == kernels::Real::f32   ? at::kFloat
+           : dtype == kernels::Real::f16 ? at::kHalf
+                                         : at::kBFloat16;
+  }
   at::TensorOptions floats() const { return at::TensorOptions(device_).dtype(at::kFloat); }
   at::TensorOptions integers(at::ScalarType type) const {
     return at::TensorOptions(device_).dtype(type);
@@ -245,7 +263,7 @@ class TorchBackend final : public Backend {
   at::Tensor cache(void* data, const KvBlocks& blocks) const {
     return at::from_blob(
         data, {blocks.num_blocks, blocks.num_kv_heads, blocks.block_size, blocks.head_dim},
-        integers(scalar_type(blocks.type)));
+        integers(cache_type(blocks.type)));
   }
   at::Tensor scales_of(float* data, const KvBlocks& blocks) const {
     return at::from_blob(data, {blocks.num_blocks, blocks.num_kv_heads, blocks.block_size},
@@ -260,7 +278,7 @@ class TorchBackend final : public Backend {
       scales_of(scales, blocks).index_put_({block, Slice(), place}, scale.squeeze(2));
       rows = at::round(rows / scale);
     }
-    cache(data, blocks).index_put_({block, Slice(), place}, rows.to(scalar_type(blocks.type)));
+    cache(data, blocks).index_put_({block, Slice(), place}, rows.to(cache_type(blocks.type)));
   }
   // Keys or values of one sequence, [heads][tokens][head_dim] in f32.
   at::Tensor loaded(void* data, float* scales, const at::Tensor& table,
@@ -292,20 +310,27 @@ class TorchBackend final : public Backend {
 
   at::Device device_;
   int num_threads_;
+  PackLinear pack_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Backend> make_torch_backend(const std::string& device, int num_threads) {
+void check_torch_device(const std::string& device) {
   const bool cuda = device == "cuda" || device.starts_with("cuda:");
   if (!cuda && device != "cpu")
     refuse("device", "{} is neither cpu nor cuda or cuda:N", quote(device));
   if (cuda && !at::hasCUDA()) {
     refuse(ErrorCode::unsupported, "device",
-           "{}: this LibTorch, version {}, knows no CUDA; build against one that does", device,
-           TESSERA_TORCH_VERSION);
+           "{}: this LibTorch, version {}, knows no CUDA or finds no GPU; build against one that "
+           "does",
+           device, TESSERA_TORCH_VERSION);
   }
-  return std::make_shared<TorchBackend>(at::Device(device), num_threads);
+}
+
+std::shared_ptr<const Backend> make_torch_backend(const std::string& device, int num_threads,
+                                                  PackLinear pack) {
+  check_torch_device(device);
+  return std::make_shared<TorchBackend>(at::Device(device), num_threads, std::move(pack));
 }
 
 }  // namespace tessera::lm

@@ -46,6 +46,64 @@ TESSERA_GLOBAL void list_outliers_kernel(const std::uint8_t* is_outlier, std::in
     if (is_outlier[c] != 0) list[to++] = static_cast<std::int32_t>(c);
 }
 
+/// Of every token the columns of |x| >= threshold in ascending order, and how many there are.
+///
+/// grid [tokens], block [kOutlierThreads]; list [tokens][columns], num_outliers [tokens].
+TESSERA_GLOBAL void list_token_outliers_kernel(const void* x, Real type, std::int64_t columns,
+                                               std::int64_t stride, float threshold,
+                                               std::int32_t* list, std::int32_t* num_outliers) {
+  __shared__ std::int32_t first[kOutlierThreads + 1];
+  const std::int64_t token = blockIdx.x;
+  const std::int64_t run = (columns + kOutlierThreads - 1) / kOutlierThreads;
+  const std::int64_t begin = threadIdx.x * run, end = begin + run < columns ? begin + run : columns;
+  const auto is_outlier = [=](std::int64_t c) {
+    return fabsf(load_real(x, type, token * stride + c)) >= threshold;
+  };
+  std::int32_t count = 0;
+  for (std::int64_t c = begin; c < end; ++c) count += is_outlier(c) ? 1 : 0;
+  first[threadIdx.x + 1] = count;
+  sync_block();
+  if (threadIdx.x == 0) {
+    first[0] = 0;
+    for (int i = 1; i <= kOutlierThreads; ++i) first[i] += first[i - 1];
+    num_outliers[token] = first[kOutlierThreads];
+  }
+  sync_block();
+  std::int32_t* to = list + token * columns + first[threadIdx.x];
+  for (std::int64_t c = begin; c < end; ++c)
+    if (is_outlier(c)) *to++ = static_cast<std::int32_t>(c);
+}
+
+/// What the listed columns of each token add to the product, from the codes of the weights.
+struct TokenOutlierArguments {
+  const void* activations;
+  Real activation_type;
+  std::int64_t activation_stride, rows, columns, out_stride;
+  const std::int8_t* codes;
+  const float* scale;
+  const std::int32_t* list;
+  const std::int32_t* num_outliers;
+  float* out;
+};
+
+/// A thread has an output. Most tokens have few outliers or none.
+///
+/// grid [tokens][rows / kOutlierThreads], block [kOutlierThreads].
+TESSERA_GLOBAL void add_token_outliers_kernel(const TokenOutlierArguments p) {
+  const std::int64_t token = blockIdx.x,
+                     row = static_cast<std::int64_t>(blockIdx.y) * kOutlierThreads + threadIdx.x;
+  const std::int32_t count = p.num_outliers[token];
+  if (count == 0 || row >= p.rows) return;
+  const std::int32_t* list = p.list + token * p.columns;
+  float sum = 0;
+  for (std::int32_t i = 0; i < count; ++i) {
+    const float x =
+        load_real(p.activations, p.activation_type, token * p.activation_stride + list[i]);
+    sum += x * static_cast<float>(p.codes[row * p.columns + list[i]]);
+  }
+  p.out[token * p.out_stride + row] += p.scale[row] * sum;
+}
+
 inline constexpr int kOutlierRows = 64, kOutlierTokens = 16, kOutlierColumns = 32;
 
 /// What the outlier columns add to the product.

@@ -46,19 +46,22 @@ __global__ void choose_scales_kernel(const Segments groups, QuantFormat format, 
   zero_point[index] = chosen.zero_point;
 }
 
-/// scale[row] = max |x| / 127 and the codes of the row; columns of is_outlier (may be null) are
-/// left out.
+/// scale[row] = max |x| / 127 and the codes of the row; columns of is_outlier (may be null) and
+/// numbers of at least `threshold` (0: none) are left out.
 ///
 /// grid [rows], block [kReduceThreads].
 TESSERA_GLOBAL void quantise_rows_kernel(const void* x, Real type, std::int64_t columns,
                                          std::int64_t stride, const std::uint8_t* is_outlier,
-                                         std::int8_t* codes, float* scale) {
+                                         float threshold, std::int8_t* codes, float* scale) {
   __shared__ float shared_scale;
   const std::int64_t row = blockIdx.x;
+  const auto left_out = [=](std::int64_t c, float size) {
+    return (is_outlier != nullptr && is_outlier[c] != 0) || (threshold > 0 && size >= threshold);
+  };
   Range mine{0, 0, true};
   for (std::int64_t c = threadIdx.x; c < columns; c += kReduceThreads) {
-    if (is_outlier != nullptr && is_outlier[c] != 0) continue;
     const float size = fabsf(load_real(x, type, row * stride + c));
+    if (left_out(c, size)) continue;
     mine = {0, fmaxf(mine.max, size), mine.finite && is_finite(size)};
   }
   const Range range = reduce<kReduceThreads>(mine, Widen{});
@@ -69,8 +72,8 @@ TESSERA_GLOBAL void quantise_rows_kernel(const void* x, Real type, std::int64_t 
   }
   sync_block();
   for (std::int64_t c = threadIdx.x; c < columns; c += kReduceThreads) {
-    const bool left_out = is_outlier != nullptr && is_outlier[c] != 0;
-    const float steps = left_out ? 0 : rintf(load_real(x, type, row * stride + c) / shared_scale);
+    const float value = load_real(x, type, row * stride + c);
+    const float steps = left_out(c, fabsf(value)) ? 0 : rintf(value / shared_scale);
     const float low = steps > -127 ? steps : -127;  // also where it is NaN
     codes[row * columns + c] = static_cast<std::int8_t>(low < 127 ? low : 127);
   }

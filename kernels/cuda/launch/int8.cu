@@ -8,7 +8,6 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-constexpr std::int64_t kMaxColumns = 0x7fffffff / (127 * 127);  // of a sum that 32 bits hold
 constexpr std::int64_t kMaxLines = std::int64_t{1}
                                    << 21;  // tokens and rows: a grid has 65535 blocks in y
 
@@ -22,7 +21,7 @@ Status int8_gemm(Device device, const std::int8_t* codes, const float* scale, st
       !cpu::valid_shape(weights.rows, weights.columns) || weights.codes == nullptr ||
       weights.scale == nullptr || out == nullptr || out_stride < weights.rows)
     return Status::invalid_argument;
-  if (weights.columns > kMaxColumns || tokens > kMaxLines || weights.rows > kMaxLines)
+  if (weights.columns > kMaxInt8Columns || tokens > kMaxLines || weights.rows > kMaxLines)
     return Status::unsupported;
   const Int8Arguments p{
       codes,
@@ -80,6 +79,33 @@ Status add_outlier_product(Matrix x, const std::uint8_t* is_outlier, Matrix weig
                            weights.rows, list,           num_outliers, out};
   const dim3 grid{blocks_of(weights.rows, kOutlierRows), blocks_of(x.rows, kOutlierTokens), 1};
   return launch(add_outliers_kernel, grid, dim3{kOutlierThreads, 1, 1}, 0, stream, p);
+}
+
+std::int64_t token_outliers_workspace_bytes(std::int64_t tokens, std::int64_t columns) {
+  return tokens * (columns + 1) * static_cast<std::int64_t>(sizeof(std::int32_t));
+}
+
+Status add_token_outliers(Matrix x, float threshold, Int8Weights weights, float* out,
+                          std::int64_t out_stride, void* workspace, Stream stream) {
+  if (!cpu::valid(x) || !(threshold > 0) || !cpu::valid_shape(weights.rows, weights.columns) ||
+      weights.codes == nullptr || weights.scale == nullptr || x.columns != weights.columns ||
+      out == nullptr || out_stride < weights.rows || workspace == nullptr)
+    return Status::invalid_argument;
+  if (x.columns > kMaxInt8Columns || x.rows > 0x7fffffff || weights.rows > kMaxLines)
+    return Status::unsupported;
+  auto* num_outliers = static_cast<std::int32_t*>(workspace);
+  std::int32_t* list = num_outliers + x.rows;
+  const auto tokens = static_cast<unsigned>(x.rows);
+  const Status status =
+      launch(list_token_outliers_kernel, dim3{tokens, 1, 1}, dim3{kOutlierThreads, 1, 1}, 0, stream,
+             x.data, x.type, x.columns, x.stride, threshold, list, num_outliers);
+  if (status != Status::ok) return status;
+  const TokenOutlierArguments p{
+      x.data,        x.type,        x.stride, weights.rows, x.columns, out_stride,
+      weights.codes, weights.scale, list,     num_outliers, out};
+  return launch(add_token_outliers_kernel,
+                dim3{tokens, blocks_of(weights.rows, kOutlierThreads), 1},
+                dim3{kOutlierThreads, 1, 1}, 0, stream, p);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -1,4 +1,5 @@
 #include "../../cpu/check.h"
+#include "../device/activations.cuh"
 #include "../device/quantise.cuh"
 #include "runtime.h"
 #include "segments.h"
@@ -70,6 +71,16 @@ Status unpack(const std::uint8_t* packed, std::int64_t rows, std::int64_t column
   const std::int64_t row_words = packed_row_bytes(columns, bitwidth) / 4;
   return launch_elements(unpack_kernel, rows * columns, stream, packed, rows, columns, bitwidth,
                          row_words, codes);
+}
+
+Status round_activations(Matrix x, const float* divisor, Real type, void* out, Stream stream) {
+  if (!cpu::valid(x) || x.type != Real::f32 || !cpu::valid(type) || out == nullptr)
+    return Status::invalid_argument;
+  const std::int64_t count = x.rows * x.columns;
+  if (count > kMaxElements) return Status::unsupported;
+  return launch(round_activations_kernel, dim3{blocks_of(count, kActivationThreads), 1, 1},
+                dim3{kActivationThreads, 1, 1}, 0, stream, static_cast<const float*>(x.data),
+                x.rows, x.columns, x.stride, divisor, type, out);
 }
 
 }  // namespace tessera::kernels::cuda

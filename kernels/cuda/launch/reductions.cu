@@ -17,6 +17,15 @@ int num_partials(std::int64_t count) {
   return static_cast<int>(blocks < 1 ? 1 : blocks < 1024 ? blocks : 1024);
 }
 
+Status quantise_around(Matrix matrix, const std::uint8_t* is_outlier, float threshold,
+                       std::int8_t* codes, float* scale, Stream stream) {
+  if (!cpu::valid(matrix) || codes == nullptr || scale == nullptr) return Status::invalid_argument;
+  if (matrix.rows > 0x7fffffff) return Status::unsupported;
+  return launch(quantise_rows_kernel, dim3{static_cast<unsigned>(matrix.rows), 1, 1},
+                dim3{kReduceThreads, 1, 1}, 0, stream, matrix.data, matrix.type, matrix.columns,
+                matrix.stride, is_outlier, threshold, codes, scale);
+}
+
 }  // namespace
 
 std::int64_t moments_workspace_bytes(std::int64_t count) {
@@ -63,11 +72,13 @@ Status choose_scales(Matrix matrix, QuantFormat format, float* scale, std::uint8
 
 Status quantise_rows(Matrix matrix, const std::uint8_t* is_outlier, std::int8_t* codes,
                      float* scale, Stream stream) {
-  if (!cpu::valid(matrix) || codes == nullptr || scale == nullptr) return Status::invalid_argument;
-  if (matrix.rows > 0x7fffffff) return Status::unsupported;
-  return launch(quantise_rows_kernel, dim3{static_cast<unsigned>(matrix.rows), 1, 1},
-                dim3{kReduceThreads, 1, 1}, 0, stream, matrix.data, matrix.type, matrix.columns,
-                matrix.stride, is_outlier, codes, scale);
+  return quantise_around(matrix, is_outlier, 0, codes, scale, stream);
+}
+
+Status quantise_tokens(Matrix activations, float threshold, std::int8_t* codes, float* scale,
+                       Stream stream) {
+  if (!(threshold >= 0)) return Status::invalid_argument;
+  return quantise_around(activations, nullptr, threshold, codes, scale, stream);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -166,6 +166,28 @@ TEST_F(FormsTest, AwqDividesTheInputs) {
   EXPECT_EQ(linear->bytes(), make(weight_, codes(4))->bytes() + 4 * kColumns);
 }
 
+TEST_F(FormsTest, ItsCodesArePlain) {
+  const auto inputs = test::statistics_of(test::random_inputs(300, kColumns, rng_));
+  std::vector<LinearForm> forms = all_forms();
+  for (const Method method : {Method::gptq, Method::awq}) {
+    forms.push_back(codes(4));
+    forms.back().method = method;
+  }
+  for (const LinearForm& form : forms) {
+    const auto linear = make(weight_, form, &inputs);
+    const auto found = linear->codes();
+    ASSERT_EQ(found.has_value(), form.bitwidth != 16) << linear->describe();
+    if (!found) continue;
+    EXPECT_EQ(values_of(*found), values_of(*linear)) << linear->describe();
+    EXPECT_EQ(found->int8, form.int8);
+    EXPECT_EQ(found->format.bitwidth, form.bitwidth);
+    EXPECT_EQ(found->input_scales.empty(), form.method != Method::awq);
+    EXPECT_EQ(std::ranges::all_of(found->zero_points,
+                                  [&](int zero) { return zero == 1 << (form.bitwidth - 1); }),
+              found->format.symmetric);
+  }
+}
+
 TEST_F(FormsTest, OutliersOfATokenAreMultipliedAsTheyAre) {
   RowMatrix x = x_;
   for (std::int64_t t = 0; t < x.rows(); t += 2) x(t, t % kColumns) = 300;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calibration.h"
+#include "tessera/kernels/quantise.h"
 #include "tessera/lm/linear.h"
 
 // What the tests of products share.
@@ -24,6 +25,26 @@ inline std::unique_ptr<Linear> make(const RowMatrix& weight, const LinearForm& f
 inline RowMatrix values_of(const Linear& linear) {
   RowMatrix values(linear.out_features(), linear.in_features());
   linear.dequantise(0, linear.out_features(), values.data());
+  return values;
+}
+
+/// The numbers that plain codes stand for.
+inline RowMatrix values_of(const LinearCodes& codes) {
+  const auto at = [](const auto& numbers, std::int64_t i) {
+    return numbers[static_cast<std::size_t>(i)];
+  };
+  const std::int64_t group_size =
+      codes.format.group_size == 0 ? codes.columns : codes.format.group_size;
+  const std::int64_t groups = kernels::num_groups(codes.columns, group_size);
+  RowMatrix values(codes.rows, codes.columns);
+  for (std::int64_t r = 0; r < codes.rows; ++r) {
+    for (std::int64_t c = 0; c < codes.columns; ++c) {
+      const std::int64_t group = r * groups + c / group_size;
+      const int steps = at(codes.codes, r * codes.columns + c) - at(codes.zero_points, group);
+      values(r, c) = at(codes.scales, group) * static_cast<float>(steps);
+      if (!codes.input_scales.empty()) values(r, c) /= at(codes.input_scales, c);
+    }
+  }
   return values;
 }
 

@@ -202,6 +202,10 @@ TEST_F(StackTest, BlocksOfGgufAreMultipliedAsTheyStand) {
     EXPECT_EQ(linear->describe(), std::string(block.name) + " as stored");
     const RowMatrix values = values_of(*linear), x = inputs(7);
     EXPECT_GT(values.squaredNorm(), 0);
+    const auto codes = linear->codes();
+    const bool has_minima = block.halves.size() == 2;
+    ASSERT_EQ(codes.has_value(), !has_minima) << block.name;
+    EXPECT_EQ(codes ? values_of(*codes) : values, values) << block.name;
     if (weights::info_of(stack.parts[0].tensor->dtype).readable) {
       EXPECT_EQ(values, ordered(numbers(stack), stack.row_order)) << block.name;
     }
@@ -224,6 +228,9 @@ TEST_F(StackTest, PartsOfDifferentTypesAreProductsSideBySide) {
   const auto linear = make_linear(stack, stored(), nullptr, 2);
   EXPECT_EQ(linear->describe(), "q4_1 as stored + q6_k as stored + f32");
   EXPECT_EQ(linear->out_features(), 69);
+  ASSERT_EQ(linear->parts().size(), 3u);
+  EXPECT_EQ(linear->parts()[1]->out_features(), 17);
+  EXPECT_FALSE(linear->codes().has_value());
   const RowMatrix values = values_of(*linear), x = inputs(5);
   EXPECT_EQ(values, ordered(numbers(stack), stack.row_order));
   EXPECT_LT(nmse(product(*linear, x, 2, 3), x, values), kF32Nmse);

@@ -64,6 +64,12 @@ Status pack_weights(const std::uint8_t* codes, std::int64_t num_rows, std::int64
 Status dequant_gemm(Matrix activations, PackedWeights weights, Rows outputs, float* out,
                     std::int64_t out_stride);
 
+/// What pack_weights() was given, for other memory: `rows`, any of them, codes [rows of the slice]
+/// [columns], scales and zero points [rows of the slice][num_groups]. `zero_point` is always
+/// written.
+Status unpack_codes(PackedWeights weights, Rows rows, std::uint8_t* codes, float* scale,
+                    std::uint8_t* zero_point);
+
 /// The numbers that are multiplied: `rows`, any of them, as f32 [rows of the slice][columns].
 Status unpack_weights(PackedWeights weights, Rows rows, float* out);
 

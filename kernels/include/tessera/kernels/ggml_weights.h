@@ -64,6 +64,14 @@ Status ggml_gemm(Matrix activations, GgmlWeights weights, Rows outputs, float* o
 Status ggml_gemm_a8(Matrix activations, GgmlWeights weights, Rows outputs, float* out,
                     std::int64_t out_stride);
 
+/// The format of a type whose numbers are scale * (code - zero), as quantise.h has them; false for
+/// the others, which have minima.
+bool ggml_code_format(GgmlType type, QuantFormat* out);
+
+/// As unpack_codes() (gemm.h), of such a type; `unsupported` for the others.
+Status unpack_ggml_codes(GgmlWeights weights, Rows rows, std::uint8_t* codes, float* scale,
+                         std::uint8_t* zero_point);
+
 /// The numbers that are multiplied: `rows`, any of them, as f32 [rows of the slice][columns].
 Status unpack_ggml_weights(GgmlWeights weights, Rows rows, float* out);
 

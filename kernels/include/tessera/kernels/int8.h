@@ -36,9 +36,13 @@ std::int64_t int8_weights_bytes(std::int64_t rows, std::int64_t columns);
 Status pack_int8_weights(const std::int8_t* codes, std::int64_t num_rows, std::int64_t columns,
                          Rows rows, std::int8_t* packed);
 
+/// Columns up to which a sum of products is an exact 32-bit integer: activations reach 127, weights
+/// that other programs made -128.
+inline constexpr std::int64_t kMaxInt8Columns = 0x7fffffff / (127 * 128);
+
 /// out[token][output] = scale[token] * weights.scale[output] * sum over k of codes[token][k] *
-/// weights[output][k]. The sum is an exact 32-bit integer up to 2^31 / (127 * 128) = 132,000
-/// columns; more are `unsupported`. codes [tokens][columns]; `out` [tokens][out_stride].
+/// weights[output][k]. The sum is an exact integer; more than kMaxInt8Columns columns are
+/// `unsupported`. codes [tokens][columns]; `out` [tokens][out_stride].
 Status int8_gemm(const std::int8_t* codes, const float* scale, std::int64_t tokens,
                  Int8Weights weights, Rows outputs, float* out, std::int64_t out_stride);
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,20 @@ struct LinearSource {
   std::vector<std::int64_t> row_order;
 };
 
+/// The codes of a matrix in the order of its outputs, plain, for a device that packs them in its
+/// own order. A weight is scale * (code - zero_point) / input_scale.
+struct LinearCodes {
+  std::int64_t rows = 0, columns = 0;
+  kernels::QuantFormat format{};          ///< W8A8: 8 bits, symmetric, a scale a row, f32
+  std::vector<std::uint8_t> codes;        ///< [rows][columns]
+  std::vector<float> scales;              ///< [rows][num_groups]
+  std::vector<std::uint8_t> zero_points;  ///< [rows][num_groups]
+  std::vector<float> input_scales;        ///< [columns], of AWQ; else empty
+  bool int8 = false;                      ///< W8A8: the activations are rounded too
+  float outlier_threshold = 0;            ///< of W8A8, as LinearForm has it
+  std::string description;                ///< "4-bit rtn, group 128", without the activations
+};
+
 /// A matrix in memory. Does not change; several threads may apply it.
 class Linear {
  public:
@@ -72,6 +87,11 @@ class Linear {
   /// (last - first) * in_features elements.
   virtual void dequantise(std::int64_t first, std::int64_t last, float* out) const = 0;
 
+  /// Absent for numbers, for blocks with minima, and for products of several parts.
+  virtual std::optional<LinearCodes> codes() const { return std::nullopt; }
+  /// Whose outputs stand side by side; empty for a product that is one.
+  virtual std::span<const std::unique_ptr<Linear>> parts() const { return {}; }
+
  protected:
   Linear(std::int64_t out_features, std::int64_t in_features)
       : out_features_(out_features), in_features_(in_features) {}
@@ -92,6 +112,9 @@ std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm
 std::unique_ptr<Linear> make_linear(std::span<const float> values, std::int64_t rows,
                                     std::int64_t columns, const LinearForm& form,
                                     const quant::LinearStatistics* inputs, int num_threads);
+
+/// Products of the same input as one, their outputs side by side; at least one.
+std::unique_ptr<Linear> side_by_side(std::vector<std::unique_ptr<Linear>> parts);
 
 /// @throws Error{out_of_range, invalid_argument, unsupported} naming the field of a form that no
 /// matrix can have

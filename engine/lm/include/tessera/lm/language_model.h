@@ -27,7 +27,8 @@ struct LoadRequest {
   std::int32_t kv_bitwidth = 16;             ///< of new caches; 16: dtype, 8: int8 per head
   std::string statistics = {};               ///< calibration file for gptq and awq; "" for none
   /// "cpu": our kernels; "torch": LibTorch's operators on the CPU, slow and independent of them;
-  /// "cuda", "cuda:1": LibTorch on a GPU.
+  /// "cuda", "cuda:1": LibTorch on a GPU, codes multiplied by our CUDA kernels where they take them
+  /// (tessera/torch/torch_backend.h).
   std::string device = "cpu";
   int num_threads = 0;  ///< 0: all the machine has
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};  ///< layers loaded

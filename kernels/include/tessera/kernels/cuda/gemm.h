@@ -49,6 +49,10 @@ struct GemmPlan {
 GemmPlan plan_dequant_gemm(Device device, Real activation_type, std::int64_t tokens,
                            std::int64_t rows, std::int64_t columns, QuantFormat format);
 
+/// The numbers that a product multiplies: `rows` as f32 [rows of the slice][columns]. On the CPU:
+/// `weights.data` is a copy of packed weights in host memory.
+Status unpack_host_weights(PackedWeights weights, Rows rows, float* out);
+
 /// out[token][row] = sum over k of activations[token][k] * weights[row][k]; activations [tokens,
 /// columns] and `out` [tokens][out_stride] in device memory. Sums in f32, and the same sums in the
 /// same order at every call. `workspace`: plan.workspace_bytes of device memory aligned to 16, of

@@ -23,4 +23,10 @@ Status pack(const std::uint8_t* codes, std::int64_t rows, std::int64_t columns, 
 Status unpack(const std::uint8_t* packed, std::int64_t rows, std::int64_t columns, int bitwidth,
               std::uint8_t* codes, Stream stream);
 
+/// f32 activations [tokens, columns] divided by `divisor` [columns] (null: as they are) and rounded
+/// to `type`, to nearest, into `out` [tokens][columns]. What f16 does not hold (65520 and more)
+/// becomes infinite.
+Status round_activations(Matrix activations, const float* divisor, Real type, void* out,
+                         Stream stream);
+
 }  // namespace tessera::kernels::cuda
