@@ -3,6 +3,7 @@
 #include "shared.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/core/units.h"
 #include "tessera/kernels/parallel.h"
 
 namespace tessera::lm {
@@ -157,7 +158,14 @@ DecoderCache::DecoderCache(const Description& description, std::int32_t kv_bitwi
                              type,          num_blocks, block_size, layer.num_kv_heads,
                              layer.head_dim};
     const auto room = [&](std::int64_t bytes) {
-      memory_.push_back(backend.allocate(bytes));
+      try {
+        memory_.push_back(backend.allocate(bytes));
+      } catch (const std::bad_alloc&) {
+        refuse(ErrorCode::out_of_range, "cache",
+               "keys and values of {} tokens take {} a layer, for which there is no memory; ask "
+               "for fewer tokens, or kv_bitwidth 8",
+               num_blocks * block_size, format_bytes(2 * static_cast<double>(bytes)));
+      }
       bytes_ += bytes;
       return memory_.back().get();
     };

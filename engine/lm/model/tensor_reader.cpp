@@ -81,8 +81,10 @@ std::vector<LinearWeight> TensorReader::find(std::int64_t layer_index,
                                              std::initializer_list<const char*> names,
                                              std::int64_t copy) const {
   std::vector<LinearWeight> found;
-  const auto layer =
-      std::ranges::equal_range(linears_, layer_index, {}, &LinearWeight::layer_index);
+  const auto key = &LinearWeight::layer_index;
+  const std::span<const LinearWeight> layer(
+      std::ranges::lower_bound(linears_, layer_index, {}, key),
+      std::ranges::upper_bound(linears_, layer_index, {}, key));
   for (const char* name : names) {
     for (const LinearWeight& linear : layer) {
       if (linear.linear != name || linear.copy != copy) continue;

@@ -67,8 +67,9 @@ std::string prefix_of(const InputKey& key) {
 std::vector<weights::TensorSpec> tensors_of(const Layout& layout, bool with_hessian) {
   std::vector<weights::TensorSpec> tensors;
   for (const auto& [key, features] : layout.inputs) {
+    const std::string prefix = prefix_of(key) + ".";
     const auto add = [&](const char* quantity, std::vector<std::int64_t> shape) {
-      tensors.push_back({prefix_of(key) + "." + quantity, weights::DType::f32, std::move(shape)});
+      tensors.push_back({prefix + quantity, weights::DType::f32, std::move(shape)});
     };
     for (const char* quantity : {"mean", "variance", "abs_mean", "abs_max"})
       add(quantity, {features});

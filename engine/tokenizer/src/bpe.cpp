@@ -48,7 +48,7 @@ Bpe::Bpe(std::shared_ptr<const Vocabulary> tokens, const std::vector<Merge>& mer
   rules_.assign(std::bit_ceil(2 * merges.size() + 1), Rule{kNoPair, 0, 0});
   std::string text;
   for (std::size_t i = 0; i < merges.size(); ++i) {
-    const auto& [left, right] = merges[i];
+    const auto &left = merges[i].first, &right = merges[i].second;
     const auto id_of = [&](std::string_view part) {
       const std::int32_t id = vocabulary().find(part);
       if (id == kNoToken) {

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "model_proto.h"
 #include "readers.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
@@ -22,6 +23,7 @@ void check(const sentencepiece::util::Status& status, const std::string& where) 
 }
 
 std::unique_ptr<SentencePieceProcessor> parse(const std::string& bytes, const std::string& where) {
+  check_model_proto(bytes, where);
   auto processor = std::make_unique<SentencePieceProcessor>();
   // What the library says of such a file names its own source.
   if (!processor->LoadFromSerializedProto(bytes).ok()) {

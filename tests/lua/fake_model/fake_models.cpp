@@ -2,11 +2,14 @@
 // names it, so that what scripts and verbs do with a model is tested where nothing can run one.
 // Likewise a training that learns nothing, where TESSERA_TORCH_MODULE names it.
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
 #include "fake_language_model.h"
+#include "tessera/core/error.h"
 #include "tessera/lm/module.h"
 #include "tessera/lm/train.h"
 #include "tessera/weights/weights.h"

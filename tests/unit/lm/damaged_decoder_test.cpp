@@ -8,6 +8,7 @@
 #include "decoders.h"
 #include "expect_error.h"
 #include "folder.h"
+#include "sanitised.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
 #include "weight_files.h"
@@ -144,6 +145,15 @@ TEST_F(DamagedDecoder, IsCutShortAnywhere) {
     }
     std::filesystem::remove(path(here));
   }
+}
+
+TEST_F(DamagedDecoder, HasNoRoomForItsCache) {
+  if (test::kSanitised) GTEST_SKIP() << "a sanitizer ends the program instead";
+  const auto model = load_decoder({.path = decoder_folder("llama2"), .num_threads = 1});
+  expect_error(ErrorCode::out_of_range, {"cache", "1099511627776 tokens", "ask for fewer tokens"},
+               [&] { model->make_cache(std::int64_t{1} << 36, 16); });
+  expect_error(ErrorCode::out_of_range, {"cache"},
+               [&] { model->make_cache(std::int64_t{1} << 60, 16); });
 }
 
 TEST_F(DamagedDecoder, ClaimsSizesBeyondAnyMachine) {

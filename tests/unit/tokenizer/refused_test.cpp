@@ -2,6 +2,7 @@
 #include "expect_error.h"
 #include "fixtures.h"
 #include "folder.h"
+#include "weight_files.h"
 
 namespace tessera::tokenizer {
 namespace {
@@ -185,6 +186,71 @@ TEST_F(Refused, IdsOutsideTheVocabulary) {
     expect_error(ErrorCode::out_of_range, {std::to_string(id)}, [&] { tokenizer->token(id); });
     StreamDecoder stream(tokenizer);
     expect_error(ErrorCode::out_of_range, {std::to_string(id)}, [&] { stream.push(id); });
+  }
+}
+
+// SentencePiece trusts these: each ended the program, or was read beyond its memory.
+class RefusedSentencePiece : public Refused {
+ protected:
+  static std::string field(int number, const std::string& bytes) {
+    std::string text(1, static_cast<char>(number << 3 | 2));
+    std::size_t size = bytes.size();
+    for (; size > 0x7F; size >>= 7) text += static_cast<char>((size & 0x7F) | 0x80);
+    return text + static_cast<char>(size) + bytes;
+  }
+  // "a" becomes "b": unit 0 leads to 97, which has a leaf at 98, which points at the first text.
+  static std::vector<std::uint32_t> table() {
+    std::vector<std::uint32_t> units(256);
+    units['a'] = 'a' | 1u << 8 | static_cast<std::uint32_t>('a' ^ 'b') << 10;
+    units['b'] = 1u << 31;
+    return units;
+  }
+  static std::string normalizer(const std::vector<std::uint32_t>& units, const std::string& texts) {
+    return field(3, field(2, test::raw(static_cast<std::uint32_t>(4 * units.size())) +
+                                 test::raw(units) + texts));
+  }
+  std::shared_ptr<const Tokenizer> load_with(const std::string& added) const {
+    const std::string whole = read(TESSERA_SOURCE_DIR "/tests/fuzz/corpus/tokenizer/unigram.model");
+    return Tokenizer::load(file("tokenizer.model", whole + added));
+  }
+  void refuses_with(const std::string& added, const std::string& part) const {
+    expect_error(ErrorCode::invalid_argument, {"tokenizer.model", part}, [&] { load_with(added); });
+  }
+};
+
+TEST_F(RefusedSentencePiece, NothingThatIsFine) {
+  const auto tokenizer = load_with(normalizer(table(), std::string("h\0", 2)));
+  EXPECT_EQ(tokenizer->encode("aello"), load_with("")->encode("hello"));
+}
+
+TEST_F(RefusedSentencePiece, PiecesWithAZeroByte) {
+  for (const std::string& piece : {std::string("\0b", 2), std::string("b\0", 2)}) {
+    refuses_with(field(1, field(1, piece)), "holds a zero byte");
+  }
+}
+
+TEST_F(RefusedSentencePiece, TablesThatLeadOutOfThemselves) {
+  const std::string text("b\0", 2);
+  auto units = table();
+  units[0] = 0x7FFFFC00;
+  refuses_with(normalizer(units, text), "unit 0 leads to unit");
+  units = table();
+  units['a'] |= 1u << 20;
+  refuses_with(normalizer(units, text), "unit 97 leads to unit");
+  units = table();
+  units['b'] |= 2;
+  refuses_with(normalizer(units, text), "unit 98 points at byte 2 of 2");
+  refuses_with(normalizer(table(), "b"), "its last text has no end");
+  refuses_with(normalizer(table(), ""), "1024 bytes of units in 1024");
+  refuses_with(normalizer({}, text), "0 bytes of units");
+  refuses_with(field(3, field(2, "abc")), "it is cut short");
+}
+
+TEST_F(RefusedSentencePiece, WhatIsNoMessage) {
+  for (const std::string& added :
+       {std::string("\x0A"), std::string("\x0A\x7F"), std::string("\x0B"), std::string(1, '\0'),
+        std::string(11, '\xFF'), field(1, "\x0A\x05")}) {
+    refuses_with(added, "no SentencePiece model in");
   }
 }
 
