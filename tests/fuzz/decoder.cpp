@@ -3,7 +3,7 @@
 // the data of its tensors. What is accepted runs.
 #include "decoder.h"
 
-#include "folder.h"
+#include "input_folder.h"
 #include "target.h"
 #include "tessera/core/files.h"
 

@@ -2,7 +2,7 @@
 // tokenizer.json. What is accepted cuts and joins texts.
 #include "tessera/tokenizer/tokenizer.h"
 
-#include "folder.h"
+#include "input_folder.h"
 #include "target.h"
 #include "tessera/core/text.h"
 
