@@ -251,7 +251,8 @@ describe("lm:speed", function()
     local speed = load():speed { prompt_tokens = 30, context_tokens = 10, output_tokens = 5, repeats = 3,
       progress = function(at) done = at end }
     support.is_object(speed, "tessera.Speed",
-      { prefill_tok_s = "list", decode_tok_s = "list", kv_cache_bytes = "integer" })
+      { prefill_tok_s = "list", decode_tok_s = "list", prompt_tokens = "integer", context_tokens = "integer",
+        output_tokens = "integer", kv_cache_bytes = "integer" })
     assert.same({ 3, 3, 3 }, { #speed.prefill_tok_s, #speed.decode_tok_s, done })
     raises("out_of_range", "more than the context of", function() load():speed { prompt_tokens = 101 } end)
   end)
