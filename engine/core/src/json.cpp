@@ -45,6 +45,10 @@ class Builder {
  public:
   Builder(const std::string& source, int max_depth) : source_(source), max_depth_(max_depth) {}
 
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+  ~Builder() { dismantle(root_); }
+
   Json take() { return std::move(root_); }
 
   bool null() { return add(nullptr); }
@@ -81,6 +85,18 @@ class Builder {
   bool add(Value&& value) {
     (void)place(Json(std::forward<Value>(value)));
     return true;
+  }
+  // The library's destructor allocates as much as the value has elements: where memory has run out
+  // while it was read, that would end the program. This does without.
+  static void dismantle(Json& value) {
+    if (value.is_array()) {
+      for (auto& items = value.get_ref<Json::array_t&>(); !items.empty(); items.pop_back()) {
+        dismantle(items.back());
+      }
+    } else if (value.is_object()) {
+      Json::object_t::Container& fields = value.get_ref<Json::object_t&>();
+      for (; !fields.empty(); fields.pop_back()) dismantle(fields.back().second);
+    }
   }
   bool open(Json&& container) {
     if (open_.size() >= static_cast<std::size_t>(max_depth_)) {
