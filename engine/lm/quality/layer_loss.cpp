@@ -175,7 +175,8 @@ class LayerLossRun {
     base_losses_ = pieces_.losses(base_);
     if (done > 0 && done < num_layers) pieces_.run_layers(model_, 0, done, boundary);
     for (std::int64_t layer = done; layer < num_layers; ++layer) {
-      part_.add(effects_of(layer, boundary), watch_.seconds());
+      LayerEffects effects = effects_of(layer, boundary);
+      part_.add(std::move(effects), watch_.seconds());
       report(layer + 1);
       if (layer + 1 < num_layers) pieces_.run_layers(model_, layer, layer + 1, boundary);
     }

@@ -19,11 +19,12 @@ class ManyTokens {
     Panel panel;
     Weights weights;
     weights.has_minima = w.has_minima();
-    Strips strips(w.groups(), Source::kUnit, Isa::kStripColumns);
-    for (bool first = true; strips.next(&panel.strip); first = false) {
-      for (std::int64_t token = 0; token < x.rows; token += tiles * kTile) {
-        const std::int64_t left = x.rows - token;
-        const std::int64_t count = left < tiles * kTile ? left : tiles * kTile;
+    for (std::int64_t token = 0; token < x.rows; token += tiles * kTile) {
+      const std::int64_t left = x.rows - token;
+      const std::int64_t count = left < tiles * kTile ? left : tiles * kTile;
+      // All strips of a panel before the next one: its outputs stay in the second-level cache.
+      Strips strips(w.groups(), Source::kUnit, Isa::kStripColumns);
+      for (bool first = true; strips.next(&panel.strip); first = false) {
         prepare(x, token, count, &panel);
         for (std::int64_t row = outputs.first; row < outputs.last; row += kTileRows) {
           const std::int64_t rows = outputs.last - row < kTileRows ? outputs.last - row : kTileRows;

@@ -74,8 +74,12 @@ end
 local function show(indicator)
   print(("%s\n%s\n"):format(tostring(indicator), indicator.source))
   terminal.say(M.heatmap(indicator))
-  print(("\ntook %.3g s: %.3g s over the weights, %.3g s over the statistics"):format(
-    indicator.overhead_s, indicator.weights_s, indicator.statistics_s))
+  local parts = ""
+  if indicator.weights_s + indicator.statistics_s > 0 then
+    parts = (": %.3g s over the weights, %.3g s over the statistics"):format(
+      indicator.weights_s, indicator.statistics_s)
+  end
+  print(("\ntook %.3g s%s"):format(indicator.overhead_s, parts))
 end
 
 --- @param given table the flags; names: the folder or file of the weights
