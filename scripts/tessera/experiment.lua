@@ -52,11 +52,13 @@ core.document_object {
 }
 
 -- Of every claim but t:expect.
-local common = "where: table?, not_reproduced: string?, may_differ: string? })"
+local common = "where: table?, not_reproduced: string?, here: any, note: string?, may_differ: string? })"
 
 core.document_object {
   name = "tessera.Claims", doc = "What `check` of an experiment is given: the rows, and ways to say what should hold. "
-    .. "A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds. "
+    .. "A claim with `not_reproduced` says why it does not hold here, and in `here` what comes out instead, "
+    .. "{ lowest, highest } or a text: it counts apart, and fails once it holds or leaves that interval. One with "
+    .. "`note` says why no data could overturn it, and counts apart as well. "
     .. "One with `may_differ` counts apart where it does not hold.",
   methods = {
     { "expect_best", "(options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, "
@@ -67,12 +69,19 @@ core.document_object {
       "Every row's column is within bounds, or equals a value" },
     { "expect_order", "(options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, "
       .. "within: number?, " .. common, "The values of a key come in this order, the best first" },
-    { "expect_ratio", "(options: { column: string, of: table, over: table, at_least: number?, at_most: number?, "
-      .. common, "The mean ratio between two sets of points is within bounds" },
+    { "expect_ratio", "(options: { column: string, of: table, over: table, mean: string?, at_least: number?, "
+      .. "at_most: number?, to: number?, rel: number?, " .. common,
+      "The mean ratio between two sets of points (geometric, arithmetic, highest or lowest) is within bounds, "
+        .. "or within "
+      .. "a factor of 1 + rel of the expected one" },
     { "expect_that", "(options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, "
-      .. "string?), " .. common,
+      .. "string?, any), " .. common,
       "A claim in words, judged once all of its points have run; at { key = value } is the row of one" },
-    { "expect", "(text: string, condition: any, numbers: any)", "A claim in words, whether it holds, and the numbers" },
+    { "expect", "(text: string, condition: any, numbers: any, options: { value: any, "
+      .. "not_reproduced: string?, here: any, note: string?, may_differ: string? }?)",
+      "A claim in words, whether it holds, the numbers, and what `here` is about" },
+    { "note", "(text: string, numbers: any)", "Says something of the rows that claims nothing" },
+    { "skip", "(text: string)", "Says what cannot be checked, and why: a claim that waits for data" },
     { "rows", "(where: table?): table[]", "Rows that are stored, to compute with" },
     { "published", "(point: table, column: string): any", "The paper's value of a point" },
   },

@@ -293,7 +293,8 @@ describe("claims", function()
     local close = { column = "throughput_tok_s", to = "paper", rel = 0.1, where = { c = "c" } }
     local function with(reason, changes, keep)
       return outcome(function(t)
-        t:expect_close(support.changed(support.changed(close, { not_reproduced = reason }), changes or {}))
+        local claim = support.changed(close, { not_reproduced = reason, here = { 0.29, 0.31 } })
+        t:expect_close(support.changed(claim, changes or {}))
       end, keep)
     end
     it("counts apart, with the figure and the reason", function()
@@ -314,7 +315,7 @@ describe("claims", function()
     end)
     it("does not excuse points that failed", function()
       local e = ts.experiment { name = "x", grid = { c = { "a" } }, run = function() end, check = function(t)
-        t:expect_all { column = "status", equals = "optimal", not_reproduced = "x" }
+        t:expect_all { column = "status", equals = "optimal", not_reproduced = "x", here = "crashed" }
       end }
       local row = { point = { c = "a" }, status = "crashed", error = "killed" }
       assert.equal("fail", claims.check(e, { row })[1].status)
@@ -322,13 +323,79 @@ describe("claims", function()
       assert.equal("differs", claims.check(e, { row })[1].status)
     end)
     it("is counted, also of claims stored before there was a status", function()
-      assert.same({ pass = 2, fail = 1, skipped = 1, differs = 1 }, verdict.count { { passed = true },
-        { passed = false }, {}, { status = "differs" }, { status = "pass", passed = true } })
+      assert.same({ pass = 2, fail = 1, skipped = 1, differs = 1, note = 1 }, verdict.count { { passed = true },
+        { passed = false }, {}, { status = "differs" }, { status = "pass", passed = true }, { status = "note" } })
     end)
     it("wants a reason", function()
-      local list = check(function(t) t:expect_close(support.changed(close, { not_reproduced = " " })) end)
-      assert.truthy(list[1].numbers:find("say why the claim does not hold", 1, true))
+      local wordless = support.changed(close, { not_reproduced = " ", here = { 0, 1 } })
+      local list = check(function(t) t:expect_close(wordless) end)
+      assert.truthy(list[1].numbers:find("not_reproduced: say why", 1, true))
     end)
+    it("fails once what comes out leaves its interval, on either side", function()
+      for _, here in ipairs { { 0.1, 0.2 }, { 0.31, 0.9 } } do
+        local status, claim = with("x", { here = here })
+        assert.equal("fail", status)
+        assert.truthy(claim.lines[1]:find("0.3 is not what is stored as coming out here", 1, true))
+      end
+      assert.equal("fail", with("x", { here = "infeasible" }))
+    end)
+    it("wants an interval, and an interval wants a reason", function()
+      for _, changes in ipairs {
+        { not_reproduced = "x" }, { here = { 0, 1 } }, { not_reproduced = "x", here = { 1, 0 } },
+        { not_reproduced = "x", here = { 1 } }, { not_reproduced = "x", here = { 0, 0 / 0 } } } do
+        local list = check(function(t) t:expect_close(support.changed(close, changes)) end)
+        assert.equal("check raised an error", list[1].text)
+        assert.truthy(list[1].numbers:find("{ lowest, highest }", 1, true))
+      end
+    end)
+  end)
+  it("a note counts apart, and fails where it does not hold", function()
+    local function with(rel)
+      return outcome(function(t)
+        t:expect_close { column = "throughput_tok_s", to = "paper", rel = rel, where = { c = "c" }, note = "a theorem" }
+      end)
+    end
+    local status, claim = with(0.9)
+    assert.same({ "note", "a note: a theorem" }, { status, verdict.why(claim) })
+    assert.is_nil(verdict.passed(status))
+    assert.equal("fail", with(0.1))
+    assert.equal("note", outcome(function(t) t:note("all of them", "6 rows") end))
+  end)
+  it("one reason at a time", function()
+    local list = check(function(t) t:expect("x", true, nil, { note = "a", may_differ = "b" }) end)
+    assert.truthy(list[1].numbers:find("at once", 1, true))
+  end)
+  it("skip says what waits for data", function()
+    local status, claim = outcome(function(t) t:skip("not checked: no measurements") end)
+    assert.same({ "skipped", "not checked: no measurements" }, { status, claim.text })
+  end)
+  it("expect takes a value to hold against `here`", function()
+    local function with(value)
+      return outcome(function(t)
+        t:expect("error at most 5 %", value <= 0.05, nil, {
+          value = value, not_reproduced = "why", here = { 0.1, 0.2 },
+        })
+      end)
+    end
+    assert.equal("differs", with(0.15))
+    assert.equal("fail", with(0.25))
+    assert.equal("fail", with(0.01))
+  end)
+  it("a ratio is expected within a factor to either side", function()
+    local function with(changes)
+      return outcome(function(t)
+        t:expect_ratio(support.changed({ column = "throughput_tok_s", of = { planner = "exact" },
+          over = { planner = "uniform" }, where = { c = { "a", "c" } }, mean = "highest" }, changes))
+      end)
+    end
+    assert.equal("pass", with { to = 2, rel = 0.1 })
+    assert.equal("pass", with { to = 2.15, rel = 0.1 })
+    assert.equal("fail", with { to = 1.7, rel = 0.1 }) -- too fast does not pass
+    assert.equal("fail", with { to = 2.5, rel = 0.1 })
+    assert.equal("pass", with { mean = "lowest", to = 9 / 9.5, rel = 1e-6 })
+    assert.equal("pass", with { mean = "arithmetic", to = (2 + 9 / 9.5) / 2, rel = 1e-6 })
+    local status, claim = with { to = 2 }
+    assert.same({ "fail", true }, { status, claim.numbers:find("to goes with rel", 1, true) ~= nil })
   end)
   it("may_differ passes or counts apart", function()
     local function with(rel)

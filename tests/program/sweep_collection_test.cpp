@@ -18,7 +18,7 @@ class Collection : public test::SweepTest {
                "check = function(t) t:expect_all { column = 'x', at_most = 2 } end,");
     experiment("part/b9", 1, "return { x = point.i }",
                "check = function(t) t:expect_all { column = 'x', at_most = 0, not_reproduced = "
-               "'another GPU' } end,");
+               "'another GPU', here = { 1, 1 } } end,");
     experiment("part/deeper/hidden", 1, "return { x = 1 }");
     file("part/helper.lua", "return { 1 }");
     file("all.lua", collection("scripts = { 'part', 'nothing' }"));

@@ -247,13 +247,14 @@ TEST_F(Sweep, ClaimsDecideTheStatus) {
 TEST_F(Sweep, AClaimThatIsListedAsNotReproducedSaysWhyAndPasses) {
   experiment("differs", 2, "return { x = point.i }",
              "notes = { 'kernels of 2023' }, check = function(t) t:expect_all { column = 'x', "
-             "at_most = tonumber(os.getenv 'BOUND'), not_reproduced = 'another GPU' } end,");
+             "at_most = tonumber(os.getenv 'BOUND'), not_reproduced = 'another GPU', here = { 1, 2 "
+             "} } end,");
   ::setenv("BOUND", "1", 1);
   test::Process p = tessera({"run", "differs.lua"});
   EXPECT_EQ(p.status, 0) << p.out;
   EXPECT_THAT(p.out, HasSubstr("notes:\n  - kernels of 2023\n"));
   EXPECT_THAT(p.out, HasSubstr("claims, of which 1 is not reproduced:"));
-  EXPECT_THAT(p.out, HasSubstr("i=2: 2\n           not reproduced: another GPU\n"));
+  EXPECT_THAT(p.out, HasSubstr("i=2: 2\n           not reproduced (here 1 to 2): another GPU\n"));
   p = tessera({"results"});
   EXPECT_THAT(p.out, HasSubstr("0 of 1 passed, 1 not reproduced"));
   ::setenv("BOUND", "2", 1);

@@ -102,6 +102,7 @@ constexpr Field kDeclaration[] = {
 constexpr Field kClaim[] = {
     {"text", text},           {"status", text},    {"passed", boolean}, {"numbers", text_or_number},
     {"lines", list_of<text>}, {"checked", number}, {"skipped", number}, {"not_reproduced", text},
+    {"here", text},           {"note", text},
 };
 
 }  // namespace
@@ -117,12 +118,17 @@ void check_claim(const Json& claim) {
           ? claim["status"].get<std::string>()
           : "skipped";
   if (status == "pass" || status == "fail" || status == "skipped") return;
-  if (status != "differs") {
+  const bool is_note = status == "note";
+  if (!is_note && status != "differs") {
     misplaced("claim.status",
-              fmt::format("{} is none of 'pass', 'fail', 'skipped' and 'differs'", quote(status)));
+              fmt::format("{} is none of 'pass', 'fail', 'skipped', 'differs' and 'note'",
+                          quote(status)));
   }
-  if (!claim.contains("not_reproduced") || !claim["not_reproduced"].is_string()) {
-    misplaced("claim.not_reproduced", "nothing where the reason why the claim differs belongs");
+  const char* why = is_note ? "note" : "not_reproduced";
+  if (!claim.contains(why) || !claim[why].is_string()) {
+    misplaced(fmt::format("claim.{}", why),
+              fmt::format("nothing where the reason why the claim {} belongs",
+                          is_note ? "is a note" : "differs"));
   }
 }
 

@@ -12,9 +12,9 @@ namespace tessera::results {
 /// or an object with such `rows`). Others may hold anything.
 void check_declaration(const Json& declaration);
 
-/// An object with the optional fields text, not_reproduced (text), numbers (text or a number),
-/// lines (list of text), checked, skipped (numbers), passed (boolean), and status: "pass", "fail",
-/// "skipped", or "differs", which `not_reproduced` explains.
+/// An object with the optional fields text, not_reproduced, here, note (text), numbers (text or a
+/// number), lines (list of text), checked, skipped (numbers), passed (boolean), and status: "pass",
+/// "fail", "skipped", "differs", which `not_reproduced` explains, or "note", which `note` does.
 void check_claim(const Json& claim);
 
 /// Of an experiment: 1 to 1000 bytes of UTF-8 without NUL.

@@ -32,11 +32,13 @@ end
 
 local function format_of(given) return host.json and "json" or given.format or "table" end
 
--- "5 of 8 passed, 2 not reproduced, 1 skipped": of the claims' counts by status.
-local function passed_text(tally, all)
-  local text = ("%d of %s passed"):format(tally.pass, all)
+-- "5 of 8 claims passed, 2 not reproduced, 1 skipped; 3 notes": of the claims' counts by status.
+local function passed_text(tally, noun)
+  local judged = tally.pass + tally.fail + tally.differs + tally.skipped
+  local text = ("%d of %s passed"):format(tally.pass, noun and count(judged, noun) or judged)
   if tally.differs > 0 then text = ("%s, %d not reproduced"):format(text, tally.differs) end
   if tally.skipped > 0 then text = ("%s, %d skipped"):format(text, tally.skipped) end
+  if tally.note > 0 then text = ("%s; %d %s"):format(text, tally.note, tally.note == 1 and "note" or "notes") end
   return text
 end
 
@@ -52,8 +54,8 @@ local function experiments_of(file)
     entry.runs = entry.runs + 1
     entry.points, entry.failed, entry.changed_at = run.num_points, run.num_failed, run.changed_at
     local tally = verdict.count(run.claims)
-    entry.claims, entry.claims_passed = #run.claims, tally.pass
-    entry.claims_skipped, entry.claims_not_reproduced = tally.skipped, tally.differs
+    entry.claims, entry.claims_passed, entry.claims_failed = #run.claims, tally.pass, tally.fail
+    entry.claims_skipped, entry.claims_not_reproduced, entry.claims_notes = tally.skipped, tally.differs, tally.note
   end
   return found
 end
@@ -64,8 +66,8 @@ local function list(file, given)
   local page = { columns = { "experiment", "runs", "points", "failed", "claims", "last change" }, lines = {} }
   for l, e in ipairs(found) do
     page.lines[l] = { e.experiment, e.runs, e.points, e.failed,
-      e.claims > 0 and passed_text({ pass = e.claims_passed, skipped = e.claims_skipped,
-        differs = e.claims_not_reproduced }, e.claims) or nil, rows.time_text(e.changed_at) }
+      e.claims > 0 and passed_text { pass = e.claims_passed, fail = e.claims_failed, skipped = e.claims_skipped,
+        differs = e.claims_not_reproduced, note = e.claims_notes } or nil, rows.time_text(e.changed_at) }
   end
   if #found == 0 then note(given.results .. " holds no experiments yet") end
   deliver(sheet[format_of(given)](page), given)
@@ -144,7 +146,7 @@ local function failures(found, at_length)
   return #out > 0 and "\n" .. table.concat(out) or ""
 end
 
-local claim_words = { pass = "pass", fail = "FAIL", skipped = "skip", differs = "diff" }
+local claim_words = { pass = "pass", fail = "FAIL", skipped = "skip", differs = "diff", note = "note" }
 
 local function claims_text(run)
   if #run.claims == 0 then return "" end
@@ -152,9 +154,9 @@ local function claims_text(run)
   for i, claim in ipairs(run.claims) do
     lines[i] = ("  %s  %s%s%s\n"):format(claim_words[verdict.status(claim)], claim.text or "",
       claim.numbers and ": " .. claim.numbers or "",
-      claim.status == "differs" and "; not reproduced: " .. claim.not_reproduced or "")
+      verdict.why(claim) and "; " .. verdict.why(claim) or "")
   end
-  return ("\n%s\n%s"):format(passed_text(verdict.count(run.claims), count(#run.claims, "claim")), table.concat(lines))
+  return ("\n%s\n%s"):format(passed_text(verdict.count(run.claims), "claim"), table.concat(lines))
 end
 
 local function heading(run, runs)

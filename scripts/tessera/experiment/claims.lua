@@ -1,23 +1,20 @@
 -- The claims of an experiment: what `check = function(t)` gets. Each claim passes, fails, or is skipped because points
--- that it is about have not been run, or differs as it said it would; and says so with the numbers.
+-- that it is about have not been run, differs as it said it would, or is a note; and says so with the numbers.
 
 local core = require "tessera.core"
 local host = require "tessera.host"
 local options = require "tessera.options"
 local rows = require "tessera.rows"
-local units = require "tessera.units"
+local comparing = require "tessera.experiment.comparing"
 local grid = require "tessera.experiment.grid"
 local verdict = require "tessera.experiment.verdict"
 
 local M = {}
 
 local fail = core.refuse
-
-local function number_text(value)
-  if value == nil then return "none" end
-  if type(value) ~= "number" then return tostring(value) end
-  return ("%.4g"):format(value)
-end
+local compared, missing, wrong = comparing.compared, comparing.missing, comparing.wrong
+local is_better, is_member = comparing.is_better, comparing.is_member
+local number_text, shown, within_text = comparing.number_text, comparing.shown, comparing.within_text
 
 -- "cluster=llmpq-3|llmpq-4 planner=exact"
 local function where_text(where, keys)
@@ -46,8 +43,8 @@ local function claim(name, specs, judge)
   Claims[name] = function(self, given)
     if type(given) ~= "table" then fail(path, "give a table of options, not a " .. type(given)) end
     local opt = read(given)
-    local result = { lines = {}, checked = 0, skipped = 0, failed = 0 }
-    for key in pairs(verdict.options) do result[key] = verdict.reason(opt[key], path .. "." .. key) end
+    local result = { lines = {}, values = {}, checked = 0, skipped = 0, failed = 0 }
+    verdict.read(opt, result, path)
     for _, cell in ipairs(self:cells(opt.where, path)) do
       result.broken = result.broken or (cell.row and cell.row.error ~= nil)
     end
@@ -119,91 +116,12 @@ function Claims:check_key(key, path)
   end
 end
 
--- "lower" or "higher".
-local function direction(opt, path)
-  if opt.lowest and opt.highest then fail(path, "lowest and highest at once") end
-  if opt.lowest or opt.highest then return opt.lowest and "lower" or "higher" end
-  local better = units.better(opt.column)
-  if not better then
-    fail(path, ("whether '%s' should be low or high cannot be told from its name; give lowest = true or highest = true")
-      :format(opt.column))
-  end
-  return better
-end
-
--- Of a cell, for comparisons: infeasible points are worst. nil, and what went wrong, for a point that failed.
-local function measure(cell, column, better)
-  if cell.row.error then return nil, ("%s (%s)"):format(cell.row.status, (cell.row.error:gsub("\n.*", ""))) end
-  local value = rows.value(cell.row, column)
-  if value ~= nil and type(value) ~= "number" then
-    return nil, ("%s = %s is no number"):format(column, tostring(value))
-  end
-  return value or (better == "lower" and math.huge or -math.huge)
-end
-
-local function shown(value, cell)
-  if value == math.huge or value == -math.huge then return cell.row.status end
-  return number_text(value)
-end
-
-local function is_better(a, b, better) return (better == "lower" and a < b) or (better == "higher" and a > b) end
-
--- Counts the cells that were not run, or had no data to run on; a group with one cannot be judged.
-local function missing(cells, result)
-  local count = 0
-  for _, cell in ipairs(cells) do
-    local no_data = cell.row and cell.row.status == "no_data"
-    if no_data then result.without_data = (result.without_data or 0) + 1 end
-    if not cell.row or no_data then count = count + 1 end
-  end
-  result.skipped = result.skipped + count
-  return count > 0
-end
-
-local function wrong(result, text)
-  result.failed = result.failed + 1
-  result.lines[#result.lines + 1] = text
-end
-
--- Measures of all cells of a group, or nil once one of them failed.
-local function measures(group, column, better, result)
-  local values = {}
-  for i, cell in ipairs(group.cells) do
-    local value, why = measure(cell, column, better)
-    if not value then
-      wrong(result, ("%s: %s %s"):format(group.text, grid.text(cell.point), why))
-      return nil
-    end
-    values[i] = value
-  end
-  return values
-end
-
 local column_spec = { type = "string", required = true, doc = "Name of a column" }
 
 local within_spec = { type = "number", default = 0, min = 0, doc = "Ratio by which others may be better" }
 
-local rounding = 1e-12 -- one plan's times added up in another order are no better
-
--- What a value may be beaten by: itself with the slack of `within`.
-local function with_slack(value, within, better)
-  local lower = better == "lower"
-  local rounded = value * ((value > 0) == lower and 1 - rounding or 1 + rounding)
-  return lower and rounded / (1 + within) or rounded * (1 + within)
-end
-
--- " (within 5 %)", or nothing.
-local function within_text(within) return within > 0 and (" (within %g %%)"):format(100 * within) or "" end
-
 local function check_point(point, path)
   if type(point) ~= "table" then fail(path, "a point, { key = value }, belongs here, not a " .. type(point)) end
-end
-
-local function is_member(point, wanted)
-  for key, value in pairs(wanted) do
-    if point[key] ~= value then return false end
-  end
-  return true
 end
 
 claim("expect_best", {
@@ -213,7 +131,7 @@ claim("expect_best", {
   within = within_spec,
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
-  local better = direction(opt, path)
+  local better = comparing.direction(opt, path)
   for key in pairs(opt.is) do self:check_key(key, path .. ".is") end
   result.text = ("%s is %s where %s%s"):format(opt.column, better == "lower" and "lowest" or "highest",
     grid.text(opt.is), within_text(opt.within))
@@ -221,7 +139,7 @@ claim("expect_best", {
   for _, group in ipairs(self:groups(self:cells(opt.where, path), opt.is)) do
     if not missing(group.cells, result) then
       result.checked = result.checked + 1
-      local values = measures(group, opt.column, better, result)
+      local values = comparing.measures(group, opt.column, better, result)
       local best, other
       for i in ipairs(values or {}) do
         if is_member(group.cells[i].point, opt.is) then
@@ -231,7 +149,8 @@ claim("expect_best", {
         end
       end
       if best and other then
-        if is_better(values[other], with_slack(values[best], opt.within, better), better) then
+        compared(result, values[best] / values[other])
+        if is_better(values[other], comparing.with_slack(values[best], opt.within, better), better) then
           wrong(result, ("%s: %s, but %s with %s"):format(group.text, shown(values[best], group.cells[best]),
             shown(values[other], group.cells[other]), grid.text(group.cells[other].point)))
         end
@@ -261,12 +180,13 @@ claim("expect_close", {
     local applies = opt.to ~= "paper" or self:published(cell.point, opt.column) ~= nil
     if applies and not missing({ cell }, result) then
       local target = target_of(self, opt, cell)
-      local value, why = measure(cell, opt.column, "higher")
+      local value, why = comparing.measure(cell, opt.column, "higher")
       if not value then
         wrong(result, ("%s: %s"):format(grid.text(cell.point, self.keys), why))
       elseif target ~= nil then
         result.checked = result.checked + 1
         local distance = math.abs(value - target)
+        compared(result, target ~= 0 and value / target or value)
         if distance > math.max((opt.rel or 0) * math.abs(target), opt.abs or 0) then
           wrong(result, ("%s: %s against %s (%s)"):format(grid.text(cell.point, self.keys), shown(value, cell),
             number_text(target), target ~= 0 and distance < math.huge
@@ -292,6 +212,7 @@ claim("expect_all", {
       result.checked = result.checked + 1
       local value = rows.value(cell.row, opt.column)
       local is_number = type(value) == "number"
+      if value ~= nil then compared(result, value) end
       local holds = (not opt.at_least or is_number and value >= opt.at_least)
         and (not opt.at_most or is_number and value <= opt.at_most) and (opt.equals == nil or value == opt.equals)
       if not holds or (cell.row.error and opt.column ~= "status") then
@@ -309,7 +230,7 @@ claim("expect_order", {
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
   self:check_key(opt.by, path .. ".by")
-  local better = direction(opt, path)
+  local better = comparing.direction(opt, path)
   if #opt.order < 2 then fail(path .. ".order", "give at least two values, the best first") end
   local sign = better == "lower" and " <= " or " >= "
   local texts = {}
@@ -326,9 +247,10 @@ claim("expect_order", {
     end
     if not missing(ranked.cells, result) then
       result.checked = result.checked + 1
-      local values = measures(ranked, opt.column, better, result) or {}
+      local values = comparing.measures(ranked, opt.column, better, result) or {}
       for i = 2, #values do
-        if is_better(values[i], with_slack(values[i - 1], opt.within, better), better) then
+        compared(result, values[i] / values[i - 1])
+        if is_better(values[i], comparing.with_slack(values[i - 1], opt.within, better), better) then
           wrong(result, ("%s: %s %s, but %s %s"):format(group.text, tostring(ranked.cells[i - 1].point[opt.by]),
             shown(values[i - 1], ranked.cells[i - 1]), tostring(ranked.cells[i].point[opt.by]),
             shown(values[i], ranked.cells[i])))
@@ -338,58 +260,57 @@ claim("expect_order", {
   end
 end)
 
--- The cell of a group that has the wanted values.
-local function member(group, wanted)
-  for _, cell in ipairs(group.cells) do
-    if is_member(cell.point, wanted) then return cell end
-  end
-end
-
 claim("expect_ratio", {
   column = column_spec, of = { type = "table", required = true, doc = "Values of the points above the line" },
   over = { type = "table", required = true, doc = "Values of the points below it" },
+  mean = {
+    type = "string", choices = { "geometric", "arithmetic", "highest", "lowest" }, default = "geometric",
+    doc = "What is made of the ratios of several pairs",
+  },
   at_least = { type = "number" }, at_most = { type = "number" },
+  to = { type = "number", min = 1e-9, doc = "The ratio that is expected" },
+  rel = { type = "number", min = 0, doc = "With to: the mean is within a factor of 1 + rel" },
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
-  if not opt.at_least and not opt.at_most then fail(path, "give at_least or at_most, of the geometric mean") end
+  local low, high = comparing.ratio_interval(opt, path)
   self:cells(opt.of, path)
   self:cells(opt.over, path)
-  local without, ratios, sum = {}, {}, 0
+  local without, ratios = {}, {}
   for key in pairs(opt.of) do without[key] = true end
   for key in pairs(opt.over) do without[key] = true end
   for _, group in ipairs(self:groups(self:cells(opt.where, path), without)) do
-    local above, below = member(group, opt.of), member(group, opt.over)
+    local above, below = comparing.member(group, opt.of), comparing.member(group, opt.over)
     if above and below and not missing({ above, below }, result) then
       result.checked = result.checked + 1
       local a, b = rows.value(above.row, opt.column), rows.value(below.row, opt.column)
       if type(a) == "number" and type(b) == "number" and a > 0 and b > 0 then
-        ratios[#ratios + 1], sum = a / b, sum + math.log(a / b)
+        ratios[#ratios + 1] = a / b
       elseif type(a) ~= "number" or above.row.error then
         wrong(result, ("%s: %s is %s"):format(group.text, grid.text(opt.of), above.row.status))
       end
     end
   end
-  result.text = ("%s of %s over %s is %s"):format(opt.column, grid.text(opt.of), grid.text(opt.over),
-    (opt.at_least and ">= " .. number_text(opt.at_least) or "") .. (opt.at_least and opt.at_most and " and " or "")
-    .. (opt.at_most and "<= " .. number_text(opt.at_most) or ""))
+  result.text = ("%s of %s over %s is %s%s"):format(opt.column, grid.text(opt.of), grid.text(opt.over),
+    opt.mean ~= "geometric" and ("in the %s "):format(opt.mean == "arithmetic" and "mean" or opt.mean) or "",
+    comparing.interval_text(opt))
   if #ratios == 0 then
     if result.checked > 0 then wrong(result, "no pair has both numbers") end
     return
   end
-  local mean = math.exp(sum / #ratios)
-  result.numbers = ("geometric mean %.4g, %.4g to %.4g over %d pair%s"):format(mean, math.min(unpack(ratios)),
+  local mean = comparing.mean_of[opt.mean](ratios)
+  result.numbers = ("%s %.4g, %.4g to %.4g over %d pair%s"):format(
+    opt.mean:find "est$" and opt.mean or opt.mean .. " mean", mean, math.min(unpack(ratios)),
     math.max(unpack(ratios)), #ratios, #ratios == 1 and "" or "s")
   if result.skipped > 0 then return end -- a mean of some of them says nothing of all
-  if (opt.at_least and mean < opt.at_least) or (opt.at_most and mean > opt.at_most) then
-    result.failed = result.failed + 1
-  end
+  compared(result, mean)
+  if (low and mean < low) or (high and mean > high) then result.failed = result.failed + 1 end
 end)
 
 claim("expect_that", {
   text = { type = "string", required = true, doc = "The claim in words" },
   holds = {
     type = "any", lua_type = "function", required = true,
-    doc = "A function of at, and of the rows: whether it holds, the numbers",
+    doc = "A function of at, and of the rows: whether it holds, the numbers in words, and what `here` is about",
   },
 }, function(self, opt, result, path)
   result.text = opt.text
@@ -416,18 +337,47 @@ claim("expect_that", {
     end
     return found or fail(path, ("no point has %s"):format(grid.text(wanted)))
   end
-  local holds, numbers = opt.holds(at, list)
+  local holds, numbers, value = opt.holds(at, list)
   result.checked, result.failed = #list, holds and 0 or 1
+  if value ~= nil then compared(result, value) end
   result.numbers = numbers ~= nil and tostring(numbers) or nil
 end)
 
---- t:expect("what is claimed", condition, "the numbers")
-function Claims:expect(text, condition, numbers)
+local expect_options = { value = { type = "any", doc = "What `here` is about: a number or a text" } }
+for key, spec in pairs(verdict.options) do expect_options[key] = spec end
+local read_expect = options.reader("t:expect", expect_options)
+
+--- t:expect("what is claimed", condition, "the numbers", { value, not_reproduced, here, note, may_differ }), the last
+--- two left out where there is nothing to say.
+function Claims:expect(text, condition, numbers, given)
   if type(text) ~= "string" then fail("t:expect", "the claim in words comes first, not a " .. type(text)) end
-  if numbers ~= nil then numbers = tostring(numbers) end
-  local result = { text = text, numbers = numbers, lines = {}, checked = 1, skipped = 0, failed = condition and 0 or 1 }
+  if given ~= nil and type(given) ~= "table" then
+    fail("t:expect", "the fourth is a table of options, not a " .. type(given))
+  end
+  local opt = read_expect(given or {})
+  local result = {
+    text = text, numbers = numbers ~= nil and tostring(numbers) or nil, lines = {}, values = { opt.value }, checked = 1,
+    skipped = 0, failed = condition and 0 or 1,
+  }
+  verdict.read(opt, result, "t:expect")
   missing(self:cells(), result)
   self:add(result)
+end
+
+--- t:skip("what cannot be checked, and why"): a claim that waits for data.
+function Claims:skip(text)
+  if type(text) ~= "string" then fail("t:skip", "what is not checked, and why, in words, not a " .. type(text)) end
+  self:add { text = text, lines = {}, values = {}, checked = 0, skipped = 0, failed = 0, waits = true }
+end
+
+--- t:note("what is worth saying of the rows", "the numbers"): it claims nothing.
+function Claims:note(text, numbers)
+  if type(text) ~= "string" then fail("t:note", "words come first, not a " .. type(text)) end
+  self:add {
+    text = text, numbers = numbers ~= nil and tostring(numbers) or nil, lines = {}, values = {}, checked = 1,
+      skipped = 0,
+    failed = 0, note = verdict.remark,
+  }
 end
 
 --- t:rows { planner = "exact" }: rows that are stored, to compute with.
@@ -451,8 +401,9 @@ function Claims:add(result)
   self.list[#self.list + 1] = result
 end
 
---- The claims of an experiment on its rows: a list of { text, status = "pass" | "fail" | "skipped" | "differs",
---- numbers, lines, checked, skipped, not_reproduced }. `quick`: its points count beside those of the grid.
+--- The claims of an experiment on its rows: a list of { text, status = "pass" | "fail" | "skipped" | "differs"
+--- | "note", numbers, lines, values, checked, skipped, not_reproduced, here, note }. `quick`: its points count beside
+--- those of the grid.
 function M.check(experiment, all_rows, quick)
   local self = setmetatable({}, { __index = Claims, __metatable = "tessera.Claims" })
   self.experiment, self.keys, self.rows, self.list = experiment, experiment.keys, all_rows, {}
@@ -470,11 +421,13 @@ function M.check(experiment, all_rows, quick)
     __metatable = "tessera.Claims",
     __index = function(_, name)
       if name == "rows" then return function(_, where) return self:rows_where(where) end end
-      if type(name) == "string" and (name:find "^expect" or name == "published") and Claims[name] then
+      if type(name) == "string" and (name:find "^expect" or name == "published" or name == "note"
+        or name == "skip") and Claims[name] then
         return function(_, ...) return Claims[name](self, ...) end
       end
       fail("t." .. tostring(name), "no such claim" .. core.did_you_mean(tostring(name), { "expect", "expect_all",
-        "expect_best", "expect_close", "expect_order", "expect_ratio", "expect_that", "published", "rows" }))
+        "expect_best", "expect_close", "expect_order", "expect_ratio", "expect_that", "note", "published", "rows",
+        "skip" }))
     end,
   })
   local ok, err = host.without_exit(xpcall, experiment.check, function(problem)

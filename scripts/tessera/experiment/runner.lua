@@ -197,7 +197,8 @@ local function conclude(experiment, file, run, items, options, database)
   for i, claim in ipairs(checked) do
     stored[i] = { text = claim.text, status = claim.status, passed = verdict.passed(claim.status),
       numbers = claim.numbers, lines = claim.lines, checked = claim.checked, skipped = claim.skipped,
-      not_reproduced = claim.not_reproduced }
+      not_reproduced = claim.not_reproduced, here = claim.here ~= nil and verdict.text(claim.here) or nil,
+      note = claim.note }
   end
   if experiment.check then file:set_claims(run.id, stored) end
   return (failed > 0 or not_true > 0) and 1 or 0

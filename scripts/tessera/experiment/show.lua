@@ -109,7 +109,7 @@ function M.notes(experiment, write)
   for _, note in ipairs(experiment.notes) do write("  - " .. note .. "\n") end
 end
 
-local words = { pass = "pass   ", fail = "FAIL   ", skipped = "skipped", differs = "differs" }
+local words = { pass = "pass   ", fail = "FAIL   ", skipped = "skipped", differs = "differs", note = "note   " }
 
 --- The claims with their numbers; how many failed.
 function M.claims(list, write)
@@ -121,14 +121,16 @@ function M.claims(list, write)
   for _, claim in ipairs(list) do
     local text = ("  %s  %s"):format(words[claim.status], claim.text)
     if claim.numbers then text = text .. ": " .. claim.numbers end
-    if claim.status == "skipped" then
+    if claim.status == "skipped" and not claim.waits then
       text = text .. (": %d point%s %s"):format(claim.skipped, claim.skipped == 1 and "" or "s",
         claim.without_data == claim.skipped and "without data" or "not run")
         .. (claim.checked > 0 and not claim.numbers and ("; holds for the %d checked"):format(claim.checked) or "")
     end
     write(text .. "\n")
     for _, line in ipairs(claim.lines) do write("           " .. line:gsub("\n", "\n           ") .. "\n") end
-    if claim.status == "differs" then write("           not reproduced: " .. claim.not_reproduced .. "\n") end
+    local why = verdict.why { status = claim.status, note = claim.note, not_reproduced = claim.not_reproduced,
+      here = claim.here ~= nil and verdict.text(claim.here) or nil }
+    if why then write("           " .. why .. "\n") end
     if claim.status == "fail" then failed = failed + 1 end
   end
   return failed

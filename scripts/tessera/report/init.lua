@@ -79,16 +79,17 @@ local function collect(store, opt)
   return entries
 end
 
--- "5 of 7 claims hold, 2 are not reproduced".
+-- "5 of 7 claims hold, 2 are not reproduced; 3 notes".
 local function claims_words(all, count)
-  return ("%d of %d claims hold%s"):format(count.pass, all, count.differs > 0
-    and (", %d %s not reproduced"):format(count.differs, count.differs == 1 and "is" or "are") or "")
+  return ("%d of %d claims hold%s%s"):format(count.pass, all - count.note, count.differs > 0
+    and (", %d %s not reproduced"):format(count.differs, count.differs == 1 and "is" or "are") or "",
+    count.note > 0 and ("; %d note%s"):format(count.note, count.note == 1 and "" or "s") or "")
 end
 
 local function claims_chip(run)
   local all, count = #(run.claims or {}), verdict.count(run.claims)
   if all == 0 then return nil end
-  local class = count.fail > 0 and "chip bad" or count.pass == all and "chip good" or "chip"
+  local class = count.fail > 0 and "chip bad" or count.pass + count.note == all and "chip good" or "chip"
   return h("span", { class = class }, claims_words(all, count))
 end
 

@@ -13,7 +13,7 @@ local M = {}
 
 local verdicts = {
   pass = { "chip good", "✓ holds" }, fail = { "chip bad", "✗ fails" }, skipped = { "chip", "– not checked" },
-  differs = { "chip", "≠ not reproduced" },
+  differs = { "chip", "≠ not reproduced" }, note = { "chip", "· note" },
 }
 
 local function claims(run)
@@ -24,7 +24,7 @@ local function claims(run)
     items[i] = h("li", nil, h("span", { class = verdicts[status][1] }, verdicts[status][2]), " ", claim.text or "",
       claim.numbers and h("span", { class = "muted" }, ": " .. data.word(claim.numbers)),
       claim.lines and #claim.lines > 0 and h("pre", nil, table.concat(claim.lines, "\n")),
-      status == "differs" and h("p", { class = "muted" }, "Why: " .. claim.not_reproduced))
+      verdict.why(claim) and h("p", { class = "muted" }, verdict.why(claim)))
   end
   return { h("h3", nil, "Claims"), h("ul", { class = "claims" }, items) }
 end

@@ -30,20 +30,21 @@ function M.of(run, list)
   }
 end
 
-M.columns = { "experiment", "points", "cells", "median diff (%)", "hold", "not reproduced", "fail", "not checked" }
+M.columns = { "experiment", "points", "cells", "median diff (%)", "hold", "not reproduced", "fail", "not checked",
+  "notes" }
 
 --- The values of such a line, in the order of `columns`. A point that failed counts beside the claims that fail.
 function M.line(s)
   local difference = s.median_difference and tonumber(("%.1f"):format(s.median_difference))
   return {
     s.experiment, s.points, s.cells > 0 and s.cells or nil, difference, s.claims.pass, s.claims.differs,
-    s.claims.fail + s.failed, s.claims.skipped,
+    s.claims.fail + s.failed, s.claims.skipped, s.claims.note,
   }
 end
 
 -- Sums of what can be summed.
 local function total(summaries)
-  local all = { "all", 0, 0, nil, 0, 0, 0, 0 }
+  local all = { "all", 0, 0, nil, 0, 0, 0, 0, 0 }
   for _, s in ipairs(summaries) do
     for c, value in pairs(M.line(s)) do
       if c ~= 1 and c ~= 4 then all[c] = all[c] + value end

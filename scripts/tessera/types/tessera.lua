@@ -16,15 +16,17 @@ local ts = {}
 ---@field num_tokens integer Of the text
 ---@field seconds number Time it took (s)
 
---- What `check` of an experiment is given: the rows, and ways to say what should hold. A claim with `not_reproduced` says why it does not hold here: it counts apart, and fails once it holds. One with `may_differ` counts apart where it does not hold.
+--- What `check` of an experiment is given: the rows, and ways to say what should hold. A claim with `not_reproduced` says why it does not hold here, and in `here` what comes out instead, { lowest, highest } or a text: it counts apart, and fails once it holds or leaves that interval. One with `note` says why no data could overturn it, and counts apart as well. One with `may_differ` counts apart where it does not hold.
 ---@class tessera.Claims
----@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string?, may_differ: string? }) The best row of each group of points is one with these values
----@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table?, not_reproduced: string?, may_differ: string? }) A column is within a ratio or a distance of the published one, another column, or a number
----@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table?, not_reproduced: string?, may_differ: string? }) Every row's column is within bounds, or equals a value
----@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string?, may_differ: string? }) The values of a key come in this order, the best first
----@field expect_ratio fun(self, options: { column: string, of: table, over: table, at_least: number?, at_most: number?, where: table?, not_reproduced: string?, may_differ: string? }) The mean ratio between two sets of points is within bounds
----@field expect_that fun(self, options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, string?), where: table?, not_reproduced: string?, may_differ: string? }) A claim in words, judged once all of its points have run; at { key = value } is the row of one
----@field expect fun(self, text: string, condition: any, numbers: any) A claim in words, whether it holds, and the numbers
+---@field expect_best fun(self, options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string?, here: any, note: string?, may_differ: string? }) The best row of each group of points is one with these values
+---@field expect_close fun(self, options: { column: string, to: any, rel: number?, abs: number?, where: table?, not_reproduced: string?, here: any, note: string?, may_differ: string? }) A column is within a ratio or a distance of the published one, another column, or a number
+---@field expect_all fun(self, options: { column: string, at_least: number?, at_most: number?, equals: any, where: table?, not_reproduced: string?, here: any, note: string?, may_differ: string? }) Every row's column is within bounds, or equals a value
+---@field expect_order fun(self, options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, within: number?, where: table?, not_reproduced: string?, here: any, note: string?, may_differ: string? }) The values of a key come in this order, the best first
+---@field expect_ratio fun(self, options: { column: string, of: table, over: table, mean: string?, at_least: number?, at_most: number?, to: number?, rel: number?, where: table?, not_reproduced: string?, here: any, note: string?, may_differ: string? }) The mean ratio between two sets of points (geometric, arithmetic, highest or lowest) is within bounds, or within a factor of 1 + rel of the expected one
+---@field expect_that fun(self, options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, string?, any), where: table?, not_reproduced: string?, here: any, note: string?, may_differ: string? }) A claim in words, judged once all of its points have run; at { key = value } is the row of one
+---@field expect fun(self, text: string, condition: any, numbers: any, options: { value: any, not_reproduced: string?, here: any, note: string?, may_differ: string? }?) A claim in words, whether it holds, the numbers, and what `here` is about
+---@field note fun(self, text: string, numbers: any) Says something of the rows that claims nothing
+---@field skip fun(self, text: string) Says what cannot be checked, and why: a claim that waits for data
 ---@field rows fun(self, where: table?): table[] Rows that are stored, to compute with
 ---@field published fun(self, point: table, column: string): any The paper's value of a point
 
@@ -984,9 +986,9 @@ local ts = {}
 ---@field lengths? string CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per line): planners use the means, ts.simulate the whole distribution and, where there are any, arrivals
 ---@field source? string Where the figures come from
 
---- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, omega, mean_bitwidth, speedup, note }; speedup is its latency over the plan's. Where one has no plan, status is infeasible or time_limit and note says why.
+--- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, bits, omega, mean_bitwidth, speedup, speedup_equal_quality, note }; speedup is its latency over the plan's, speedup_equal_quality its latency over that of the fastest plan found that loses no more quality than it does (the search held to its omega, theta 0). Where one has no plan, status is infeasible or time_limit and note says why.
 ---@param plan tessera.Plan Any plan
----@param options? { time_limit_s: number } For all of them together; default 0.4
+---@param options? { time_limit_s: number } For all of them together; default 0.8
 ---@return table[]
 function ts.beside(plan, options) end
 

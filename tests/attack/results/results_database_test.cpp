@@ -79,7 +79,7 @@ class ResultsDatabase : public test::FolderTest {
       }
       store.set_claims(run, Json::parse(R"([{"text": "t", "status": "pass", "numbers": "5",
         "lines": ["l"], "checked": 2, "skipped": 0}, {"text": "u", "status": "differs",
-        "not_reproduced": "why"}])"));
+        "not_reproduced": "why", "here": "0 to 1"}, {"text": "v", "status": "note", "note": "n"}])"));
     }
   }
 
@@ -142,6 +142,8 @@ class ResultsDatabase : public test::FolderTest {
                                 "$.lines",
                                 "$.lines[0]",
                                 "$.not_reproduced",
+                                "$.here",
+                                "$.note",
                                 "$.checked",
                                 "$[0]",
                                 "$[0].path",

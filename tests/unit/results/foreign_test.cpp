@@ -137,6 +137,8 @@ TEST_F(ResultsForeign, DeclarationsAndClaimsHaveTheirShape) {
   claimed(R"({"status": "odd"})", "claim.status: 'odd' is none of");
   claimed(R"({"status": 3})", "claim.status: a number where text belongs");
   claimed(R"({"status": "differs"})", "claim.not_reproduced: nothing where the reason");
+  claimed(R"({"status": "note"})", "claim.note: nothing where the reason");
+  claimed(R"({"here": 3})", "claim.here: a number where text belongs");
   claimed(R"({"text": 3})", "claim.text: a number where text belongs");
   claimed(R"({"lines": "x"})", "claim.lines: text where a list belongs");
   claimed(R"({"numbers": []})", "claim.numbers: a list where text belongs");
