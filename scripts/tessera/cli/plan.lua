@@ -45,9 +45,11 @@ end
 
 local function beside_text(rows)
   local lines = ts.table(rows, {
-    columns = { "planner", "latency_s", "throughput_tok_s", "mean_bitwidth", "omega", "speedup", "note" },
+    columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup", "speedup_equal_quality",
+      "note" },
   }):gsub("([^\n]+)\n", "  %1\n")
-  return "What people run today on the same problem (speedup: of this plan over theirs):\n" .. lines
+  return "What people run today on the same problem (speedup: of this plan over theirs; speedup_equal_quality: of the\n"
+    .. "fastest plan found that has no more omega than theirs):\n" .. lines
 end
 
 --- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
