@@ -1,5 +1,5 @@
--- Every table and figure of both papers, and the predictions against measurements that they rest on, in one report:
--- reproduce_all.html.
+-- What is reproduced of both papers (their pages list what is missing), and the predictions against measurements that
+-- it rests on, in one report: reproduce_all.html.
 --
 --   tessera run experiments/reproduce_all.lua --results reproduction.db
 --

@@ -73,7 +73,7 @@ return ts.experiment {
   end,
 
   check = function(t)
-    if why then return t:expect("not checked: " .. why.message, true) end
+    if why then return t:skip("not checked: " .. why.message) end
     local found = held_out(t)
     local errors = errors_of(found)
     if #errors == 0 then return end

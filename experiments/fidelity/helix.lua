@@ -116,7 +116,7 @@ return ts.experiment {
   end,
 
   check = function(t)
-    if why then return t:expect("not checked: " .. why.message, true) end
+    if why then return t:skip("not checked: " .. why.message) end
     for _, gpu in ipairs(helix.devices) do
       for _, phase in ipairs(helix.phases) do
         expect_error(t, { split = "third", device = gpu, phase = phase }, "mean", 0.05)

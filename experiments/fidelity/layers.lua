@@ -46,7 +46,7 @@ return ts.experiment {
   end,
 
   check = function(t)
-    if why then return t:expect("not checked: " .. why.message, true) end
+    if why then return t:skip("not checked: " .. why.message) end
     for _, phase in ipairs(helix.phases) do
       t:expect_that {
         text = ("mean gap at most 10 %%, beyond the rounding (%s)"):format(phase), where = { phase = phase },

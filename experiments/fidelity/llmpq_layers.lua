@@ -132,14 +132,22 @@ local function errors_of(rows)
   }
 end
 
-local function expect_error(t, which, where, target)
+-- Mean errors on OPT-175b's attention blocks where they miss the target, and why.
+local other_widths = { prefill16 = { 0.48, 0.52 }, decode16 = { 0.44, 0.48 }, decode4 = { 0.32, 0.34 } }
+local other_width_reason = "blocks of twice the width take up to twice the time that layers of OPT-30b scaled by shape "
+  .. "say, all predicted too fast; FP16 prefill more than doubles from a batch of 4 to one of 8, which no part of the "
+  .. "model does. The cause is not known"
+
+local function expect_error(t, which, where, target, reason, interval)
   local errors = errors_of(t:rows(where))
   local words = {}
   for key, value in pairs(where) do words[#words + 1] = ("%s %s"):format(key, value) end
   table.sort(words)
   t:expect(("%s error at most %g %% (%s)"):format(which, 100 * target, table.concat(words, ", ")),
     errors[which] <= target, ("mean %.1f %%, median %.1f %%, worst %.0f %%, %d cells"):format(100 * errors.mean,
-      100 * errors.median, 100 * errors.worst, errors.count))
+      100 * errors.median, 100 * errors.worst, errors.count), {
+        value = errors[which], not_reproduced = reason, here = interval,
+      })
 end
 
 -- Every cell of every part, on a line each.
@@ -151,7 +159,7 @@ local function print_cells(t)
     if not lines[name] then lines[name], order[#order + 1] = {}, name end
     table.insert(lines[name], ("batch %d %+.1f %%"):format(p.batch_size, 100 * row.error_ratio))
   end
-  for _, name in ipairs(order) do t:expect("cells of " .. name, true, table.concat(lines[name], ", ")) end
+  for _, name in ipairs(order) do t:note("cells of " .. name, table.concat(lines[name], ", ")) end
 end
 
 return ts.experiment {
@@ -171,14 +179,25 @@ return ts.experiment {
   end,
 
   check = function(t)
-    if not samples then return t:expect("not checked: " .. why.message, true) end
+    if not samples then return t:skip("not checked: " .. why.message) end
     -- "under 6 %" is the papers' figure for unseen workloads (LLM-PQ 6.2, SplitQuant VI-B).
     expect_error(t, "mean", { split = "batch", kernel_set = "llmpq_2023", part = "layer" }, 0.06)
     expect_error(t, "mean", { split = "batch", kernel_set = "llmpq_2023", part = "layer", device = "T4-16G" }, 0.06)
     expect_error(t, "mean", { split = "batch", kernel_set = "llmpq_2023", part = "layer", device = "V100-32G" }, 0.06)
     expect_error(t, "mean", { split = "batch", kernel_set = "llmpq_2023_08" }, 0.06)
-    expect_error(t, "mean", { split = "shape", bitwidth = "4", phase = "prefill" }, 0.06)
+    for _, phase in ipairs { "prefill", "decode" } do
+      for _, bitwidth in ipairs { "3", "4", "8", "16" } do
+        if #t:rows { split = "shape", bitwidth = bitwidth, phase = phase } > 0 then
+          local interval = other_widths[phase .. bitwidth]
+          expect_error(t, "mean", { split = "shape", bitwidth = bitwidth, phase = phase }, 0.06,
+            interval and other_width_reason, interval)
+        end
+      end
+    end
     expect_error(t, "median", { split = "gpu" }, 0.1)
+    expect_error(t, "mean", {
+      split = "gpu" }, 0.1, "single parts are carried over badly, most of all decoding", { 0.1, 0.125,
+    })
     print_cells(t)
   end,
   plots = {

@@ -113,7 +113,7 @@ local function grade_a(t, figure, only)
   end
   local mean, worst = errors_of(rows)
   return ("mean %.1f %%, worst %.1f %%, %d runs"):format(100 * mean, 100 * worst, #rows),
-    #rows > 0 and mean <= 0.06 and worst <= 0.12
+    #rows > 0 and mean <= 0.06 and worst <= 0.12, mean
 end
 
 local function expect_grade_a(t)
@@ -122,9 +122,12 @@ local function expect_grade_a(t)
   t:expect("grade A, May and June, measured layer rows only" .. target, holds, numbers)
   numbers, holds = grade_a(t, true)
   t:expect("grade A, all, V100's INT8 of August read off a figure" .. target, holds, numbers)
-  -- Half of the time of August's V100 stages is a kernel that nobody's measured row is of.
-  numbers, holds = grade_a(t, false)
-  t:expect("grade A, all, measured layer rows only: the target is " .. (holds and "met" or "MISSED"), true, numbers)
+  local mean
+  numbers, holds, mean = grade_a(t, false)
+  t:expect("grade A, all, measured layer rows only" .. target, holds, numbers, {
+    not_reproduced = "half of the time of August's V100 stages is a kernel that nobody's measured row is of",
+    here = { 0.12, 0.132 }, value = mean,
+  })
 end
 
 -- Pairs of runs of one cluster, workload and epoch that differ by more than 8 % come in the order measured.
@@ -184,7 +187,7 @@ return ts.experiment {
   end,
 
   check = function(t)
-    if not runs then return t:expect("not checked: " .. run_of.message, true) end
+    if not runs then return t:skip("not checked: " .. run_of.message) end
     t:expect_all { column = "status", equals = "feasible" }
     expect_grade_a(t)
     expect_order(t, false)

@@ -55,9 +55,11 @@ return ts.experiment {
   check = function(t)
     -- "under FP16, ... in the prefill phase on P100 is 14.53x larger than that on V100, while ... 7.29x for the decode
     -- phase" (2.2).
+    local in_sample = "the FP16 parts of the P100 and the V100 are one-point fits to the very times whose "
+      .. "quotients these are"
     local quoted = { device = "P100-12G", model = "opt-30b", bitwidth = 16, prompt_tokens = 512 }
-    t:expect_close { column = "prefill_ratio", to = "paper", rel = 0.02, where = quoted }
-    t:expect_close { column = "decode_ratio", to = "paper", rel = 0.02, where = quoted }
+    t:expect_close { column = "prefill_ratio", to = "paper", rel = 0.02, where = quoted, note = in_sample }
+    t:expect_close { column = "decode_ratio", to = "paper", rel = 0.02, where = quoted, note = in_sample }
     -- "substantial (>= 36 %) when the prompt is long" (2.1), at which precision is not said; with short prompts
     -- decoding takes most.
     t:expect_all {
@@ -66,7 +68,7 @@ return ts.experiment {
     }
     t:expect_all {
       column = "prefill_share", at_least = 0.36, where = { device = "V100-32G", prompt_tokens = 1024, bitwidth = 8 },
-      not_reproduced = llmpq.int8_share_reason,
+      not_reproduced = llmpq.int8_share_reason, here = { 0.23, 0.26 },
     }
     t:expect_all {
       column = "prefill_share", at_most = 0.36, where = { device = "V100-32G", prompt_tokens = 128, bitwidth = 16 },

@@ -42,7 +42,7 @@ return ts.experiment {
   check = function(t)
     -- "FP16 precision leads to the fastest inference in many cases" (2.4).
     t:expect_that {
-      text = "FP16 is fastest in at least a quarter of the cells, of both phases",
+      text = "FP16 is fastest in at least half of the cells, of both phases",
       holds = function(_, rows)
         local fastest, cells = 0, 0
         for _, phase in ipairs { "prefill_over_fp16", "decode_over_fp16" } do
@@ -53,8 +53,10 @@ return ts.experiment {
           end
           for _, ratio in pairs(best) do cells, fastest = cells + 1, fastest + (ratio >= 1 and 1 or 0) end
         end
-        return fastest >= cells / 4, ("%d of %d"):format(fastest, cells)
+        return fastest >= cells / 2, ("%d of %d"):format(fastest, cells), fastest / cells
       end,
+      not_reproduced = "'in many cases' names no share; half was our reading before the first run",
+      here = { 0.41, 0.5 },
     }
     -- "V100's INT8 implementation always incurs longer latency than FP16" (2.5).
     t:expect_all {
@@ -64,18 +66,28 @@ return ts.experiment {
     t:expect_all {
       column = "prefill_over_fp16", at_least = 1, where = { device = "V100-32G", bitwidth = 8, batch_size = 32 },
       not_reproduced = "INT8 was profiled up to a batch of 8, and comes closer to FP16 from batch to batch; at 32 the "
-        .. "extrapolation passes it",
+        .. "extrapolation passes it", here = { 0.97, 0.999 },
     }
-    t:expect_all { column = "decode_over_fp16", at_least = 1, where = { device = "V100-32G", bitwidth = 8 } }
+    t:expect_all {
+      column = "decode_over_fp16", at_least = 1, where = { device = "V100-32G", bitwidth = 8 },
+      note = "the V100's decoding in INT8 is fitted to three values read off the bars of this figure",
+    }
     -- "T4 supports fast INT8 due to its tensor core, making the execution time of the 8-bit layer comparable to FP16".
-    t:expect_all { column = "prefill_over_fp16", at_most = 1.05, where = { device = "T4-16G", bitwidth = 8 } }
-    t:expect_all { column = "decode_over_fp16", at_most = 1.05, where = { device = "T4-16G", bitwidth = 8 } }
+    for _, case in ipairs { { "prefill_over_fp16", { 0.5, 0.7 } }, { "decode_over_fp16" } } do
+      t:expect_all {
+        column = case[1], at_least = 1 / 1.2, at_most = 1.2, where = { device = "T4-16G", bitwidth = 8 },
+        not_reproduced = case[2] and "faster than FP16 at some batches, by more than a factor of 1.2", here = case[2],
+      }
+    end
     -- "uniform low-precision quantization may not always result in inference speed-up"
-    t:expect_all { column = "prefill_over_fp16", at_least = 5, where = { bitwidth = { 3, 4 } } }
+    t:expect_all { column = "prefill_over_fp16", at_least = 1, where = { bitwidth = { 3, 4 } } }
     -- "NVIDIA V100 GPU has an arithmetic intensity of 139 (125TFLOPS / 900 GB/s)" (4.1).
     local v100 = ts.device "V100-32G"
     local intensity = v100.flop_per_s.fp16 / v100.memory_bytes_per_s
-    t:expect("The V100's arithmetic intensity is 139", math.abs(intensity / 139 - 1) < 0.01, ("%.1f"):format(intensity))
+    t:expect("The V100's arithmetic intensity is 139", math.abs(intensity / 139 - 1) < 0.01,
+      ("%.1f"):format(intensity), {
+      note = "print against a shipped file",
+    })
   end,
   plots = {
     { kind = "bars", x = "batch_size", y = "prefill_s", by = "bitwidth", where = on_v100, log_y = true },

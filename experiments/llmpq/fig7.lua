@@ -73,9 +73,12 @@ return ts.experiment {
 
   check = function(t)
     for _, kind in ipairs(memory.kinds) do
-      t:expect_close { column = "ours_bytes", to = "other_bytes", rel = 0.01, where = { kind = kind } }
+      t:expect_close {
+        column = "ours_bytes", to = "other_bytes", rel = 0.01, where = { kind = kind },
+        note = kind == "plan" and "the published code's formula, written once more" or nil,
+      }
     end
-    if not samples then return t:expect("latency: not checked: " .. why.message, true) end
+    if not samples then return end -- a note says so
     local sum, rows = 0, t:rows { kind = "latency" }
     for _, row in ipairs(rows) do sum = sum + row.error_ratio end
     t:expect("latency: mean error under 6 %", sum / #rows < 0.06,

@@ -42,13 +42,14 @@ return ts.experiment {
   end,
 
   check = function(t)
+    local theorem = "a theorem for an exact minimiser of latency plus theta times omega"
     -- "a larger theta generally results in lower inference throughput and higher model accuracy" (6.8).
-    t:expect_order { column = "throughput_tok_s", by = "factor", order = { 1, 10, 100 } }
-    t:expect_order { column = "omega", by = "factor", order = { 100, 10, 1 }, lowest = true }
+    t:expect_order { column = "throughput_tok_s", by = "factor", order = { 1, 10, 100 }, note = theorem }
+    t:expect_order { column = "omega", by = "factor", order = { 100, 10, 1 }, lowest = true, note = theorem }
     local function moves(_, rows)
       local least, most = math.huge, 0
       for _, row in ipairs(rows) do least, most = math.min(least, row.omega), math.max(most, row.omega) end
-      return least < 0.9 * most, ("omega %.3g to %.3g"):format(least, most)
+      return least < 0.9 * most, ("omega %.3g to %.3g"):format(least, most), least / most
     end
     for _, cluster in ipairs { "llmpq-5", "llmpq-9" } do
       t:expect_that {
@@ -59,7 +60,7 @@ return ts.experiment {
         text = "So does the paper's theta in its own unit", holds = moves,
         where = { cluster = cluster, theta_unit = "ms_per_raw_omega" },
         not_reproduced = "theta multiplies raw omega, whose values were never published: with those that the logs "
-          .. "imply, the quality term is some milliseconds in hundreds of seconds",
+          .. "imply, the quality term is some milliseconds in hundreds of seconds", here = { 0.99, 1 },
       }
     end
   end,

@@ -41,10 +41,12 @@ return ts.experiment {
     t:expect_order {
       column = "throughput_tok_s", by = "planner", order = { "llm_pq", "adabits" }, where = { cluster = "llmpq-3" },
       not_reproduced = "llm_pq decodes in the batch over the stages, as printed; our adabits takes the micro-batches "
-        .. "that suit its plan, which is worth more here than where the bits go",
+        .. "that suit its plan, which is worth more here than where the bits go", here = { 1.12, 1.18 },
     }
     -- It buys speed with quality.
-    t:expect_best { column = "omega", is = { planner = "adabits" }, lowest = true }
+    t:expect_best {
+      column = "omega", is = { planner = "adabits" }, lowest = true, note = "adabits minimises omega",
+    }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "planner" } },
 }

@@ -65,6 +65,7 @@ return ts.experiment {
       t:expect_that {
         text = "Solving takes less than the paper's 18.38 s on average and 115.98 s at most",
         where = { search = search },
+        note = "another machine and another search than the paper's",
         holds = function(_, rows)
           local sum, most = 0, 0
           for _, row in ipairs(rows) do sum, most = sum + row.solve_s, math.max(most, row.solve_s) end
@@ -72,9 +73,10 @@ return ts.experiment {
         end,
       }
     end
-    t:expect_all { column = "solve_s", at_most = 31, where = { cluster = "three-nodes" } }
+    t:expect_all { column = "solve_s", at_most = 31, where = { cluster = "three-nodes" }, note = "a bound of ours" }
     -- The proof covers the heuristic's answer.
-    t:expect_order { column = "latency_s", by = "search", order = { "exact", "printed" } }
+    t:expect_order { column = "latency_s", by = "search", order = { "exact", "printed" },
+      note = "a theorem: the exact search may choose what the printed one does" }
   end,
   plots = { { kind = "bars", x = "cluster", y = "solve_s", by = "search", log_y = true } },
 }

@@ -46,23 +46,26 @@ return ts.experiment {
   end,
 
   check = function(t)
+    local print_only = "shipped files against print: nothing is computed"
     local function same_devices(_, rows)
       for _, row in ipairs(rows) do
-        if row.devices ~= row.printed_devices then return false, row.point.cluster .. ": " .. row.devices end
+        if row.devices ~= row.printed_devices then return false, row.point.cluster .. ": " .. row.devices,
+          row.devices end
       end
       return true
     end
     t:expect_that {
       text = "The devices are those in print", holds = same_devices,
       where = { cluster = { "llmpq-1", "llmpq-2", "llmpq-3", "llmpq-4", "llmpq-5", "llmpq-6", "llmpq-7", "llmpq-9",
-        "llmpq-10" } },
+        "llmpq-10" } }, note = print_only,
     }
     t:expect_that {
       text = "The devices are those in print", holds = same_devices, where = { cluster = { "llmpq-8", "llmpq-11" } },
       not_reproduced = "A800-80G in print; every published plan and log of these clusters says A100-80GB, and so do we",
+      here = "4xV100-32G+2xA100-80G",
     }
-    t:expect_close { column = "model_size_b", to = "paper", rel = 0.03 }
+    t:expect_close { column = "model_size_b", to = "paper", rel = 0.03, note = print_only }
     -- "comparable to the overall device memory capacity in the cluster" (6.1)
-    t:expect_all { column = "weight_ratio", at_least = 0.5, at_most = 1.25 }
+    t:expect_all { column = "weight_ratio", at_least = 0.5, at_most = 1.25, note = print_only }
   end,
 }

@@ -10,7 +10,7 @@ local ts = require "tessera"
 local llmpq = require "tessera.papers.llmpq"
 
 local paper = ts.paper "llmpq/table4.csv"
-local points = llmpq.points(paper, { "exact", "uniform_last" })
+local points = llmpq.points(paper, { "llm_pq_equal", "exact", "uniform_last" })
 points[#points + 1] = { cluster = "llmpq-8", planner = "pipeedge_4bit" }
 
 return ts.experiment {
@@ -19,10 +19,8 @@ return ts.experiment {
   paper = paper,
   grid = points,
   quick = { cluster = { "llmpq-1", "llmpq-3" } },
-  columns = { "model", "latency_s", "throughput_tok_s", "speedup", "mean_bitwidth", "micro_batches", "perplexity" },
-  notes = llmpq.notes_and {
-    llmpq.planner_note,
-    "speedup is over PipeEdge; perplexity is the printed one, no weights are evaluated",
+  columns = { "model", "latency_s", "throughput_tok_s", "speedup", "bits", "omega", "micro_batches" },
+  notes = llmpq.serving_notes {
     "uniform takes the best micro-batch sizes, as the text says; uniform_last the last ones, as the published code",
     "cluster 5: FlexGen-int8's printed latency and throughput are of a batch of 36",
   },
@@ -31,28 +29,53 @@ return ts.experiment {
   run = function(point) return llmpq.serving_row(point.cluster, point.planner) end,
 
   check = function(t)
+    llmpq.note_differences(t)
     llmpq.expect_fastest(t)
     t:expect_order { column = "throughput_tok_s", by = "planner", order = { "exact", "llm_pq" } }
-    -- Up to 2.88x, and 2.26x on average: the mean of the printed factors, 2.00 without cluster 1's starred row.
-    t:expect_that {
-      text = "LLM-PQ is up to 2.88x faster than PipeEdge, 2.26x on average, and 2.00x without cluster 1",
-      where = { planner = "llm_pq" },
-      holds = function(_, rows)
-        local sum, starred, most = 0, 0, 0
-        for _, row in ipairs(rows) do
-          sum = sum + row.speedup
-          if row.point.cluster == "llmpq-1" then starred = row.speedup else most = math.max(most, row.speedup) end
-        end
-        local mean, others = sum / #rows, (sum - starred) / (#rows - 1)
-        return mean >= 2.26 and others >= 2 and most >= 2.88,
-          ("mean %.2f, without cluster 1 %.2f, at most %.2f there"):format(mean, others, most)
-      end,
-    }
-    -- Cluster 1: micro-batch sizing lets 8 bits fit, where PipeEdge's one micro-batch of 32 leaves room for 4.
-    t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 4.06,
-      where = { cluster = "llmpq-1" },
-    }
+    -- "up to 2.88x (2.26x on average) throughput improvement" (abstract), of the printed factors; and each of them.
+    -- Both at PipeEdge's quality, which is what the comparison means, and as the paper's method runs.
+    for _, scheme in ipairs { "llm_pq_equal", "llm_pq" } do
+      t:expect_ratio {
+        column = "throughput_tok_s", of = { planner = scheme }, over = { planner = "pipeedge" }, mean = "arithmetic",
+        to = 2.26, rel = llmpq.speedup_tolerance,
+      }
+    end
+    llmpq.expect_speedups(t, llmpq.clusters_of(paper), {
+      ["llmpq-2"] = {
+        why = "on one stage eq. (4) as printed prices decoding as a single step, and sees no gain in layers "
+          .. "that decode "
+          .. "faster; 1.50x in print, over baselines whose perplexity 11.38 is that of no bitwidth",
+        llm_pq_equal = { 1, 1.04 }, llm_pq = { 1, 1.04 },
+      },
+      ["llmpq-3"] = {
+        why = "print's plan (8 bits and 16, eta = xi = 8) is priced 8 % below its printed time; ours takes prompts one "
+          .. "by one, which was not measured, and 3 bits in one layer",
+        llm_pq = { 2.16, 2.26 },
+      },
+      ["llmpq-4"] = {
+        why = "print has the heuristic's plan, ours is the optimum under eq. (4), and takes prompts one by one",
+        llm_pq_equal = { 2.71, 2.83 }, llm_pq = { 2.71, 2.83 },
+      },
+      ["llmpq-5"] = {
+        why = "print has the heuristic's plan, ours is the optimum under eq. (4), and takes prompts one by one",
+        llm_pq_equal = { 2.76, 2.88 }, llm_pq = { 3.37, 3.52 },
+      },
+      ["llmpq-7"] = {
+        why = llmpq.a100_reason .. "; prompts are taken one by one", llm_pq_equal = { 2.5, 2.62 },
+        llm_pq = { 2.98, 3.12 },
+      },
+      ["llmpq-8"] = {
+        why = "PipeEdge keeps 8 bits here, with 20 MB to spare on the first V100; in print it went on to 4 "
+          .. "bits, which is "
+          .. "what the printed factor is over", llm_pq_equal = { 1, 1.04 }, llm_pq = { 1.22, 1.28 },
+      },
+    })
+    -- "and the best model accuracy in clusters 3, 4, 6, 7, and 8" (6.3), by omega: the other half of the same sentence.
+    llmpq.expect_best_quality(t, { "llmpq-4", "llmpq-6" })
+    for _, case in ipairs { { "llmpq-3", { 37, 40 } }, { "llmpq-7", { 1.8, 1.95 } }, { "llmpq-8", { 400, 420 } } } do
+      local cluster, here = case[1], case[2]
+      llmpq.expect_best_quality(t, { cluster }, { not_reproduced = llmpq.quality_reason, here = here })
+    end
     -- Digits: PipeEdge has the same plans in print and here.
     t:expect_close {
       column = "latency_s", to = "paper", rel = 0.1,
@@ -61,28 +84,48 @@ return ts.experiment {
     t:expect_close {
       column = "latency_s", to = "paper", rel = 0.1,
       where = { cluster = { "llmpq-2", "llmpq-7" }, planner = "pipeedge" },
-      not_reproduced = llmpq.a100_reason,
+      not_reproduced = llmpq.a100_reason, here = { 0.62, 0.82 },
     }
     t:expect_close {
-      column = "latency_s", to = "paper", rel = 0.1, where = { planner = "llm_pq" },
-      not_reproduced = "clusters 2 and 6 come within 10 %. Print has the heuristic's plan on clusters 4 and 5, ours is "
-        .. "the optimum; LLM.int8 on A100 and BLOOM's layers (7, 8) were never measured; on 1 and 3 the "
-        .. "cause is not known",
+      column = "latency_s", to = "paper", rel = 0.1,
+      where = { cluster = { "llmpq-2", "llmpq-6" }, planner = "llm_pq" },
     }
+    -- LLM.int8 on the V100 at a batch of 32, beyond what was measured; elsewhere see the speed-ups.
+    t:expect_close {
+      column = "latency_s", to = "paper", rel = 0.1, where = { cluster = "llmpq-1", planner = "llm_pq" },
+      not_reproduced = "our plan is the one that was logged; INT8 on the V100 at batches of 32 was not measured",
+      here = { 0.87, 0.9 },
+    }
+    for _, case in ipairs {
+      { "llmpq-3", { 0.74, 0.78 } }, { "llmpq-4", { 0.72, 0.76 } }, { "llmpq-5", { 0.66, 0.69 } },
+      { "llmpq-7", { 0.43, 0.46 } }, { "llmpq-8", { 0.78, 0.82 } },
+    } do
+      local cluster, here = case[1], case[2]
+      t:expect_close {
+        column = "latency_s", to = "paper", rel = 0.1, where = { cluster = cluster, planner = "llm_pq" },
+        not_reproduced = "another plan than print's, with prompts one by one, which was not measured; BLOOM's layers "
+          .. "(7, 8) were not measured at all", here = here,
+      }
+    end
     -- Daggers: an even split does not fit.
     t:expect_all {
       column = "status", equals = "infeasible",
       where = { planner = "uniform", cluster = { "llmpq-4", "llmpq-5", "llmpq-7", "llmpq-8" } },
     }
-    -- Cluster 3: 39.7, 21.86 and 3.37 tok/s in print, so 11.8x over Uniform with its last micro-batch size.
+    -- Cluster 3: 39.7, 21.86 and 3.37 tok/s in print: 11.8x over Uniform with its last micro-batch size.
     t:expect_order {
       column = "throughput_tok_s", by = "planner", order = { "llm_pq", "pipeedge", "uniform" },
       where = { cluster = "llmpq-3" },
     }
-    t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "uniform_last" }, at_least = 11.8,
-      where = { cluster = "llmpq-3" },
-    }
+    for _, case in ipairs { { "llm_pq_equal", { 14.4, 15.1 } }, { "llm_pq", { 15.3, 15.95 } } } do
+      local scheme, here = case[1], case[2]
+      t:expect_ratio {
+        column = "throughput_tok_s", of = { planner = scheme }, over = { planner = "uniform_last" },
+        to = 11.8, rel = llmpq.speedup_tolerance, where = { cluster = "llmpq-3" },
+        not_reproduced = "Uniform and PipeEdge take what is printed, our plan is faster than the printed one",
+          here = here,
+      }
+    end
     -- The published Uniform keeps the last micro-batch size, not the best.
     for _, cluster in ipairs { "llmpq-3", "llmpq-6" } do
       local printed = t:published({ cluster = cluster, planner = "uniform" }, "latency_s")
@@ -112,13 +155,7 @@ return ts.experiment {
     t:expect_best {
       column = "throughput_tok_s", is = { planner = "llm_pq" }, where = { planner = { "llm_pq", "flexgen_int8" },
         cluster = { "llmpq-2", "llmpq-6" } },
-      not_reproduced = llmpq.flexgen_reason,
-    }
-    t:expect_ratio {
-      column = "throughput_tok_s", of = { planner = "llm_pq" }, over = { planner = "pipeedge" }, at_least = 1.5,
-      where = { cluster = "llmpq-2" },
-      not_reproduced = "on one stage eq. (4) as printed prices decoding as a single step, and sees no gain in layers "
-        .. "that decode faster; 1.50x in print, over baselines whose perplexity 11.38 is that of no bitwidth",
+      not_reproduced = llmpq.flexgen_reason, here = { 0.74, 0.78 },
     }
     local printed = t:published({ cluster = "llmpq-8", planner = "pipeedge" }, "latency_s")
     t:expect_close {
@@ -127,11 +164,12 @@ return ts.experiment {
     t:expect_close {
       column = "latency_s", to = printed, rel = 0.1, where = { cluster = "llmpq-8", planner = "pipeedge" },
       not_reproduced = "8 bits fit here with 20 MB to spare on the first V100; in print PipeEdge went on to 4 bits "
-        .. "(perplexity 10.97), as pipeedge_4bit does",
+        .. "(perplexity 10.97), as pipeedge_4bit does", here = { 0.34, 0.36 },
     }
     t:expect_all {
       column = "status", equals = "infeasible", where = { cluster = "llmpq-5", planner = "flexgen" },
       not_reproduced = "the hosts have SSDs, which hold what memory does not; the published scripts gave FlexGen none",
+      here = "feasible",
     }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "planner", log_y = true } },

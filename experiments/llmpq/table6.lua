@@ -69,22 +69,17 @@ return ts.experiment {
     -- "Hessian-based and our indicators ... outperforming the pure random indicator": so does a measured sensitivity.
     similar_latency.expect_informed(t, clusters)
     indicator_rows.expect(t, clusters)
-    t:expect_all { column = "overhead_s", equals = 0, where = { indicator = "random" } }
+    t:expect_all {
+      column = "overhead_s", equals = 0, where = { indicator = "random" }, note = "random draws measure nothing",
+    }
     t:expect_all {
       column = "status", equals = "optimal", where = { cluster = clusters, indicator = { "variance", "hessian" } },
-      not_reproduced = "these indicators take the models' weights and calibration data",
+      not_reproduced = "these indicators take the models' weights and calibration data", here = "no_weights",
     }
     local function overhead(indicator)
       return t:published({ cluster = "llmpq-6", indicator = indicator }, "overhead_s")
     end
-    t:expect_that {
-      text = "On cluster 6 the Hessian takes 58.15 times as long as the variance, by the printed times",
-      where = { cluster = "llmpq-6", indicator = { "variance", "hessian" } },
-      holds = function()
-        local ratio = overhead "hessian" / overhead "variance"
-        return math.abs(ratio / 58.15 - 1) < 0.005, ("%.2f"):format(ratio)
-      end,
-      not_reproduced = "the printed factor belongs to another Hessian time, 25282.89 s, than the printed 25625.44 s",
-    }
+    t:note("printed seconds of the Hessian over those of the variance, cluster 6; 58.15 is printed, from another time",
+      ("%.2f"):format(overhead "hessian" / overhead "variance"))
   end,
 }

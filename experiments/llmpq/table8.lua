@@ -36,8 +36,11 @@ return ts.experiment {
   end,
 
   check = function(t)
+    local theorem = "a theorem: group 1 may choose what group 2 does, and both are proven"
     -- "Group = 1 covers the entire solution space and typically produces better results compared to group = 2" (6.7).
-    t:expect_order { column = "objective_s", by = "method", order = { "group1", "group2" }, lowest = true }
+    t:expect_order {
+      column = "objective_s", by = "method", order = { "group1", "group2" }, lowest = true, note = theorem,
+    }
     -- Plans of one objective differ in the simulation by rounding.
     t:expect_order {
       column = "throughput_tok_s", by = "method", order = { "group1", "group2" }, within = 0.001,
@@ -48,18 +51,20 @@ return ts.experiment {
       column = "throughput_tok_s", by = "method", order = { "group1", "heuristic" },
       where = { cluster = { "llmpq-3", "llmpq-6" } },
     }
-    t:expect_all { column = "solve_s", at_most = 60 }
+    t:expect_all { column = "solve_s", at_most = 60, note = "another machine and another search than the paper's" }
     t:expect_all { column = "status", equals = "optimal", where = { method = { "group1", "group2" } } }
     -- "On cluster 4, group = 1 cannot find a good solution within the time limit".
     t:expect_order {
       column = "throughput_tok_s", by = "method", order = { "heuristic", "group2", "group1" },
       where = { cluster = "llmpq-4" },
       not_reproduced = "Gurobi stopped at 60 s without a good plan; here group = 1 is solved to the proven optimum",
+      here = { 0.99, 1.18 },
     }
     -- "It leads to the best throughput with the smallest overhead in clusters 4 and 10."
     t:expect_best {
       column = "throughput_tok_s", is = { method = "heuristic" }, where = { cluster = { "llmpq-4", "llmpq-10" } },
       not_reproduced = "it won where Gurobi ran out of its 60 s; here the ILP is solved to the proven optimum",
+      here = { 0.85, 0.95 },
     }
     -- "On cluster 3, group = 1 and group = 2 produce the same solution."
     t:expect_that {
@@ -67,9 +72,10 @@ return ts.experiment {
       where = { cluster = "llmpq-3", method = { "group1", "group2" } },
       holds = function(at)
         local one, two = at { method = "group1" }.throughput_tok_s, at { method = "group2" }.throughput_tok_s
-        return math.abs(one / two - 1) < 1e-3, ("%.2f and %.2f tok/s"):format(one, two)
+        return math.abs(one / two - 1) < 1e-3, ("%.2f and %.2f tok/s"):format(one, two), one / two
       end,
       not_reproduced = "under these latencies and this indicator pairs of layers cost something",
+      here = { 1.02, 1.045 },
     }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "method" } },

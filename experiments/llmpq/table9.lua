@@ -46,9 +46,17 @@ return ts.experiment {
         return small > #rows / 2, ("in %d of %d; at most %.2g %%"):format(small, #rows, 100 * most)
       end,
     }
-    -- The heuristic's plan took 320.84 s on cluster 5 (Table 4).
-    t:expect_close {
-      column = "latency_s", to = 320.84, rel = 0.1, where = { cluster = "llmpq-5" },
-    }
+    -- Tables 4 and 5 have the heuristic's plans of four clusters. Ours is Algorithm 2 with more moves (exchanges of
+    -- several layers by their bytes, conversions, several starts).
+    for _, case in ipairs {
+      { "llmpq-4", 214.19, { 0.84, 0.88 }, "ours finds a faster plan: it searches more than Algorithm 2 as printed" },
+      { "llmpq-5", 320.84 }, { "llmpq-10", 178.11 },
+      { "llmpq-11", 45.45, { 1.9, 2 }, "LLM.int8 was never measured on an A100, and is twice as slow as printed here" },
+    } do
+      t:expect_close {
+        column = "latency_s", to = case[2], rel = 0.1, where = { cluster = case[1] }, here = case[3],
+        not_reproduced = case[4],
+      }
+    end
   end,
 }

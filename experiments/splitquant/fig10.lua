@@ -65,21 +65,25 @@ return ts.experiment {
       column = "throughput_tok_s", is = { planner = "exact_pipeline" },
       where = { planner = { "uniform", "pipeedge", "exact_pipeline" } },
     }
-    local function average(of, over, why)
+    local function average(of, over, why, here)
       t:expect_that {
-        text = ("%s is 108 %% faster than %s on average"):format(of, over), where = { planner = { of, over } },
-        not_reproduced = why,
+        text = ("%s is 108 %% faster than %s on average, within a factor of 1.2"):format(of, over),
+        where = { planner = { of, over } },
+        not_reproduced = why, here = here,
         holds = function(_, rows)
           local mean, count = mean_ratio(rows, of, over)
-          return mean >= 2.08, ("%.0f %% over %d clusters on which both fit"):format(100 * (mean - 1), count)
+          return mean >= 2.08 / 1.2 and mean <= 2.08 * 1.2,
+            ("%.0f %% over %d clusters on which both fit"):format(100 * (mean - 1), count), mean
         end,
       }
     end
-    average("exact", "het", "on cluster 6 Het's INT8 plan is the quality to keep, which leaves nothing to win")
-    average("exact_pipeline", "pipeedge")
+    average("exact", "het")
+    average("exact_pipeline", "pipeedge",
+      "our plans take prompts one by one and other bits than print's; PipeEdge's rows "
+      .. "are within 10 % of print", { 3.3, 3.6 })
     t:expect_that {
       text = "108 % is the mean speed-up over PipeEdge that LLM-PQ's Table 4 prints for the same GPUs",
-      where = { planner = "exact" },
+      where = { planner = "exact" }, note = "print against print",
       holds = function()
         local value, sum = {}, 0
         for _, row in ipairs(ts.paper("llmpq/table4.csv").rows) do

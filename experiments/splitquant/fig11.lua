@@ -31,6 +31,7 @@ return ts.experiment {
     for _, cluster in ipairs { "splitquant-7", "splitquant-8" } do
       t:expect_that {
         text = "the larger theta, the less throughput and the less omega", where = { cluster = cluster },
+        note = "a theorem for an exact minimiser of latency plus theta times omega",
         holds = function(_, rows)
           table.sort(rows, function(a, b) return a.point.theta < b.point.theta end)
           for i = 2, #rows do

@@ -54,8 +54,9 @@ return ts.experiment {
   end,
 
   check = function(t)
-    t:expect_close { column = "prefill_ratio", to = "paper", rel = 0.02 }
-    t:expect_close { column = "decode_ratio", to = "paper", rel = 0.02 }
+    local in_sample = "the FP16 parts of both GPUs are one-point fits to the very times whose quotients these are"
+    t:expect_close { column = "prefill_ratio", to = "paper", rel = 0.02, note = in_sample }
+    t:expect_close { column = "decode_ratio", to = "paper", rel = 0.02, note = in_sample }
     t:expect_that {
       text = "the P100 is behind by another factor in prefill than in decode (FP16)",
       where = { model = "opt-30b", prompt_tokens = 512, bitwidth = 16 },
@@ -63,6 +64,7 @@ return ts.experiment {
         local ratio = rows[1].prefill_ratio / rows[1].decode_ratio
         return ratio >= 1.5, ("%.2f times as far; 1.99 in print"):format(ratio)
       end,
+      note = in_sample,
     }
     -- "substantial (>= 36 %) when the prompt is long": at which precision is not said.
     t:expect_all {
@@ -70,7 +72,7 @@ return ts.experiment {
     }
     t:expect_all {
       column = "v100_prefill_share", at_least = 0.36, where = { prompt_tokens = 1024, bitwidth = 8 },
-      not_reproduced = splitquant.int8_share_reason,
+      not_reproduced = splitquant.int8_share_reason, here = { 0.23, 0.26 },
     }
     t:expect_order {
       column = "v100_prefill_share", by = "prompt_tokens", order = { 1024, 512, 128 }, highest = true,

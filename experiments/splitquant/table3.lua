@@ -53,10 +53,11 @@ return ts.experiment {
   end,
 
   check = function(t)
-    t:expect_close { column = "num_nodes", to = "paper", abs = 0 }
-    t:expect_close { column = "network_gbps", to = "paper", rel = 1e-9 }
+    local print_only = "shipped files against print: nothing is computed"
+    t:expect_close { column = "num_nodes", to = "paper", abs = 0, note = print_only }
+    t:expect_close { column = "network_gbps", to = "paper", rel = 1e-9, note = print_only }
     t:expect_that {
-      text = "every cluster has the devices that the table prints",
+      text = "every cluster has the devices that the table prints", note = print_only,
       holds = function(_, rows)
         local equal = 0
         for _, row in ipairs(rows) do
@@ -67,7 +68,7 @@ return ts.experiment {
     }
     t:expect_all {
       column = "nvlink", equals = true, where = { cluster = { "splitquant-5", "splitquant-6", "splitquant-7" } },
-      not_reproduced = "the text says NVLink inside every node; the T4 and the P100 on PCIe have none",
+      not_reproduced = "the text says NVLink inside every node; the T4 and the P100 on PCIe have none", here = false,
     }
   end,
 }

@@ -139,15 +139,17 @@ return ts.experiment {
 
   check = function(t)
     local uniform = { "PP4", "TP2+PP2", "TP4" }
-    local function best_uniform(cluster, mesh, why)
+    local function best_uniform(cluster, mesh, here, why)
       t:expect_best {
-        column = "throughput_tok_s", is = { mesh = mesh }, not_reproduced = why,
+        column = "throughput_tok_s", is = { mesh = mesh }, not_reproduced = why, here = here,
         where = { cluster = cluster, planner = "uniform", mesh = uniform },
       }
     end
-    best_uniform("splitquant-9", "TP4", "here TP2+PP2 leads: pairs of GPUs need fewer all-reduces of long prompts than "
+    best_uniform("splitquant-9", "TP4", { 0.93, 0.97 },
+      "here TP2+PP2 leads: pairs of GPUs need fewer all-reduces of long prompts than "
       .. "four, and micro-batches fill two stages")
-    best_uniform("splitquant-10", "TP2+PP2", "FP16 fits 40 GiB GPUs here; with the few requests that its cache then "
+    best_uniform("splitquant-10", "TP2+PP2", { 0.75, 0.8 },
+      "FP16 fits 40 GiB GPUs here; with the few requests that its cache then "
       .. "holds, two stages stand idle for longer than all-reduces take")
     for _, cluster in ipairs { "splitquant-9", "splitquant-10" } do
       for _, mesh in ipairs { "TP2+PP2", "TP4" } do
@@ -160,24 +162,30 @@ return ts.experiment {
     t:expect_all {
       column = "status", equals = "infeasible", where = { cluster = "splitquant-10", mesh = "PP4" },
       not_reproduced = "the same quarter of the model fits the V100-32G of cluster 9, where PP4 ran: no memory model "
-        .. "puts it beyond an A100-40G",
+        .. "puts it beyond an A100-40G", here = "feasible",
     }
     t:expect_best {
       column = "throughput_tok_s", is = { planner = "exact" }, where = { mesh = "any", planner = { "het", "exact" } },
     }
-    local function gain(cluster, planner, over, factor, why)
+    local tolerance = 0.03 -- of factors of 1.04 to 1.16, chosen before looking
+    local function gain(cluster, planner, over, factor, here, why)
       t:expect_ratio {
-        column = "throughput_tok_s", of = { planner = planner }, over = { planner = over }, at_least = factor,
-        where = { cluster = cluster, mesh = "any" }, not_reproduced = why,
+        column = "throughput_tok_s", of = { planner = planner }, over = { planner = over }, to = factor,
+          rel = tolerance,
+        where = { cluster = cluster, mesh = "any" }, not_reproduced = why, here = here,
       }
     end
-    gain("splitquant-1", "exact", "uniform", 1.04, "one GPU holds the model in FP16: to keep that quality leaves "
+    gain("splitquant-1", "exact", "uniform", 1.04, { 0.99, 1.005 },
+      "one GPU holds the model in FP16: to keep that quality leaves "
       .. "nothing to quantise and nothing to partition")
-    gain("splitquant-9", "exact", "het", 1.09, "layers that return from INT8 to FP16 run faster in prefill here, but "
+    gain("splitquant-9", "exact", "het", 1.09, { 1.02, 1.045 },
+      "layers that return from INT8 to FP16 run faster in prefill here, but "
       .. "leave less room for requests")
-    gain("splitquant-10", "exact", "het", 1.16, "Uniform runs in FP16, and to keep its quality leaves nothing to "
+    gain("splitquant-10", "exact", "het", 1.16, { 0.99, 1.005 },
+      "Uniform runs in FP16, and to keep its quality leaves nothing to "
       .. "quantise")
-    gain("splitquant-10", "exact_int8", "het", 1.16) -- with INT8 taken as free, as the paper takes it
+    gain("splitquant-10", "exact_int8", "het", 1.16, { 1.28, 1.33 }, "with INT8 taken as free, as the paper takes it, "
+      .. "more requests fit than print says")
   end,
   plots = { { kind = "bars", x = "mesh", y = "throughput_tok_s", by = "planner" } },
 }

@@ -37,17 +37,23 @@ return ts.experiment {
   end,
 
   check = function(t)
-    t:expect_order { column = "objective_s", by = "method", order = { "group1", "group2" }, lowest = true }
-    t:expect_order { column = "objective_s", by = "method", order = { "group1", "heuristic" }, lowest = true }
-    t:expect_all { column = "solve_s", at_most = 60 }
+    local theorem = "a theorem: group 1 may choose what the others do, and is proven"
+    t:expect_order {
+      column = "objective_s", by = "method", order = { "group1", "group2" }, lowest = true, note = theorem,
+    }
+    t:expect_order {
+      column = "objective_s", by = "method", order = { "group1", "heuristic" }, lowest = true, note = theorem,
+    }
+    t:expect_all { column = "solve_s", at_most = 60, note = "another machine and another search than the paper's" }
     t:expect_that {
       text = "group=1 and group=2 give the same throughput",
       where = { cluster = "splitquant-5", method = { "group1", "group2" } },
       holds = function(at)
         local ratio = at { method = "group1" }.throughput_tok_s / at { method = "group2" }.throughput_tok_s
-        return math.abs(ratio - 1) < 1e-3, ("%.3f; the same solution in print"):format(ratio)
+        return math.abs(ratio - 1) < 1e-3, ("%.3f; the same solution in print"):format(ratio), ratio
       end,
       not_reproduced = "an odd number of layers on some stage is worth that much under these latencies",
+      here = { 1.06, 1.085 },
     }
     t:expect_order {
       column = "throughput_tok_s", by = "method", order = { "group1", "group2" }, where = { cluster = "splitquant-9" },
@@ -60,30 +66,32 @@ return ts.experiment {
       column = "throughput_tok_s", by = "method", order = { "group2", "heuristic" },
       where = { cluster = "splitquant-5" },
       not_reproduced = "the heuristic moves single layers: on this cluster that gains more than its search loses",
+      here = { 1.04, 1.08 },
     }
     t:expect_order {
       column = "throughput_tok_s", by = "method", order = { "group2", "group1" }, where = { cluster = "splitquant-6" },
       not_reproduced = "the paper's group=1 ran out of its 60 s; the search here proves its optimum in about a second",
+      here = { 1.02, 1.05 },
     }
     t:expect_that {
       text = "the heuristic is the best of the three",
       where = { cluster = { "splitquant-6", "splitquant-9" } },
-      not_reproduced = "nothing beats a proven optimum by the same prediction",
+      not_reproduced = "nothing beats a proven optimum by the same prediction", here = { 0.92, 0.98 },
       holds = function(at)
-        local lines, holds = {}, true
+        local lines, holds, least = {}, true, math.huge
         for i, cluster in ipairs { "splitquant-6", "splitquant-9" } do
           local ours = at { cluster = cluster, method = "heuristic" }.throughput_tok_s
           local group1 = at { cluster = cluster, method = "group1" }.throughput_tok_s
-          holds = holds and ours > group1
+          holds, least = holds and ours > group1, math.min(least, ours / group1)
           lines[i] = ("%s %.2f against %.2f tok/s"):format(cluster, ours, group1)
         end
-        return holds, table.concat(lines, "; ")
+        return holds, table.concat(lines, "; "), least
       end,
     }
     t:expect_close {
       column = "throughput_tok_s", to = "paper", rel = 0.06,
       not_reproduced = "the objective is the steady one here, every order and pair of micro-batch sizes is searched, "
-        .. "and theta is not the paper's; eq. (4) as printed comes closer, in llmpq/table8",
+        .. "and theta is not the paper's; eq. (4) as printed comes closer, in llmpq/table8", here = { 1.05, 1.75 },
     }
   end,
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "method" } },

@@ -41,6 +41,7 @@ function M.expect_informed(t, clusters)
     t:expect_that {
       text = "the measured sensitivity's plan loses less than the random one's",
       where = { cluster = cluster, indicator = { "random", "gptq_error" } },
+      note = "the plan minimises the GPTQ error, and is judged by it",
       holds = function(at)
         local random, informed = at { indicator = "random" }.gptq_error, at { indicator = "gptq_error" }.gptq_error
         return informed < random, ("GPTQ error %.3g against %.3g"):format(informed, random)

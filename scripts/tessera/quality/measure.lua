@@ -19,14 +19,15 @@ local bases = {}
 
 -- The model as it is; kept for the process.
 local function base(subject)
-  bases[subject.path] = bases[subject.path] or language_model { path = subject.path, progress = false }
+  bases[subject.path] = bases[subject.path]
+    or language_model { path = subject.path, progress = false, threads = 1 } -- a sweep has a process for each core
   return bases[subject.path]
 end
 
 --- Columns of the model with `changes`, options of ts.language_model such as bitwidths or plan:
 --- perplexity, perplexity_increase (a ratio), loss_increase_nats and kl_nats with their standard errors, num_tokens.
 function M.row(subject, changes)
-  local options = { path = subject.path, progress = false }
+  local options = { path = subject.path, progress = false, threads = 1 }
   for name, value in pairs((changes.bitwidths or changes.plan) and subjects.scheme or {}) do options[name] = value end
   for name, value in pairs(changes) do options[name] = value end
   local own = request(subject)
