@@ -203,6 +203,8 @@ M.methods = {
   ["tessera.Claims:expect_that"] = one { text = "t",
     holds = function(at) return at { i = 1, p = "a" } ~= nil, "n" end },
   ["tessera.Claims:expect"] = one("t", true, "1 of 1"),
+  ["tessera.Claims:skip"] = one "t",
+  ["tessera.Claims:note"] = one("t", "1 of 1"),
   ["tessera.Claims:rows"] = one { i = 1 },
   ["tessera.Claims:published"] = one(point, "x_s"),
   ["tessera.Search:moves"] = one { from = 0, to = 1, kinds = { "shift", "retype" } },

@@ -41,9 +41,9 @@ describe("the summary of a report", function()
 
   it("counts claims, and points that failed beside those that fail", function()
     local claims = { { status = "pass" }, { status = "pass" }, { status = "differs" }, { status = "fail" },
-      { status = "skipped" } }
+      { status = "skipped" }, { status = "note" }, { status = "note" }, { status = "note" } }
     local line = summary.of(run_of(claims), { row("a", 100), row("b", nil, "failed") })
-    assert.same({ "t", 2, 1, 0, 2, 1, 2, 1 }, summary.line(line))
+    assert.same({ "t", 2, 1, 0, 2, 1, 2, 1, 3 }, summary.line(line))
   end)
 
   it("adds up", function()

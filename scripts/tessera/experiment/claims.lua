@@ -373,10 +373,12 @@ end
 --- t:note("what is worth saying of the rows", "the numbers"): it claims nothing.
 function Claims:note(text, numbers)
   if type(text) ~= "string" then fail("t:note", "words come first, not a " .. type(text)) end
+  if numbers ~= nil and type(numbers) ~= "string" and type(numbers) ~= "number" then
+    fail("t:note", "the numbers come second, a text or a number, not a " .. type(numbers))
+  end
   self:add {
-    text = text, numbers = numbers ~= nil and tostring(numbers) or nil, lines = {}, values = {}, checked = 1,
-      skipped = 0,
-    failed = 0, note = verdict.remark,
+    text = text, numbers = numbers and tostring(numbers), note = verdict.remark,
+    lines = {}, values = {}, checked = 1, skipped = 0, failed = 0,
   }
 end
 

@@ -12,8 +12,8 @@ local changes = {
   function(value) return type(value) == "number" and (value == 0 and 1 or value * 2) end,
   function(value) return type(value) == "number" and (value == 0 and -1 or value / 2) end,
   function(value, column) return type(value) == "number" and column.mean end,
-  function(value) return type(value) == "number" and (value == 0 and 1e3 or value * 1e3) end,
-  function(value) return type(value) == "number" and value / 1e3 end,
+  function(value) return type(value) == "number" and (value == 0 and 1e6 or value * 1e6) end,
+  function(value) return type(value) == "number" and value / 1e6 end,
   function(value) return type(value) == "number" and -value end,
   function(value) return type(value) == "string" and "another" end,
   function(value, column) return value == nil and column.some end,
@@ -36,8 +36,8 @@ end
 -- Lists of rows that are changed together: each alone, all, and all that share a key's value.
 local function groups_of(experiment, rows)
   local groups, all = {}, {}
-  for i in ipairs(rows) do groups[i], all[i] = { i }, i end
-  groups[#groups + 1] = all
+  for i in ipairs(rows) do all[i] = i end
+  groups[1] = all -- the changes that move most come first
   for _, key in ipairs(experiment.keys) do
     local by_value, order = {}, {}
     for i, row in ipairs(rows) do
@@ -47,6 +47,7 @@ local function groups_of(experiment, rows)
     end
     for _, value in ipairs(order) do groups[#groups + 1] = by_value[value] end
   end
+  for i in ipairs(rows) do groups[#groups + 1] = { i } end
   return groups
 end
 
