@@ -13,44 +13,19 @@
 -- take 119 s a stage and later ones 131.5 s, where the profile, which was measured hot, says 134 s; so T4's runs of May
 -- come out 7 % long, and those of August, which ran as profiled, do not.
 local ts = require "tessera"
-local core = require "tessera.core"
-local measured = require "tessera.measured"
-local paper = require "tessera.experiment.paper"
+local logged_runs = require "tessera.papers.logged_runs"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local llmpq = dofile(here .. "/fit/llmpq.lua")
 
-local function read_runs()
-  local path, why = measured.path "llmpq/measured_runs.csv"
-  if not path then return nil, why end
-  local runs = paper.parse("# source: LLM-PQ's logs and tables\n# keys: id\n" .. core.read_file(path), path).rows
-  local by_id = {}
-  for _, run in ipairs(runs) do by_id[run.point.id] = run end
-  return runs, by_id
-end
-
-local runs, run_of = read_runs()
+local runs, run_of = logged_runs.read()
 
 local function kernel_set_of(run)
   return run.epoch:find "^2023%-0[78]" and "llmpq_2023_08" or "llmpq_2023"
 end
 
--- "T4:8(7x8b+1x16b) | V100-32G:21(13x8b+8x16b)": stages of a plan by hand.
-local device_names = { T4 = "T4-16G", P100 = "P100-12G", ["A100-40G"] = "A100-40G", ["V100-32G"] = "V100-32G" }
-local function stages_of(run)
-  local stages = {}
-  for device, bits in run.pipeline:gmatch "([%w-]+):%d+(%b())" do
-    local bitwidths = {}
-    for number, bitwidth in bits:gmatch "(%d+)x(%d+)b" do
-      for _ = 1, tonumber(number) do bitwidths[#bitwidths + 1] = tonumber(bitwidth) end
-    end
-    stages[#stages + 1] = { device = device_names[device] or device, bitwidths = bitwidths }
-  end
-  return stages
-end
-
 local function needs_figure(run)
   if kernel_set_of(run) == "llmpq_2023" then return false end
-  for _, stage in ipairs(stages_of(run)) do
+  for _, stage in ipairs(logged_runs.stages_of(run)) do
     for _, bitwidth in ipairs(stage.bitwidths) do
       if bitwidth == 8 and stage.device == "V100-32G" then return true end
     end
@@ -63,7 +38,7 @@ local fitted
 local function profiles_of(run, int8)
   fitted = fitted or llmpq.profiles(assert(llmpq.samples()))
   local list, taken = {}, {}
-  for _, stage in ipairs(stages_of(run)) do
+  for _, stage in ipairs(logged_runs.stages_of(run)) do
     local profile = fitted[stage.device .. "." .. kernel_set_of(run)]
     if profile and not taken[stage.device] then
       if int8 == "figure" and stage.device == "V100-32G" then profile = llmpq.with_figure_rows(profile) end
@@ -80,7 +55,7 @@ local function planned(run, int8)
     kernel_set = kernel_set_of(run), profiles = profiles_of(run, int8),
   }
   return ts.plan(problem, {
-    planner = "manual", stages = stages_of(run), prefill_micro_batch_size = run.prefill_mb,
+    planner = "manual", stages = logged_runs.stages_of(run), prefill_micro_batch_size = run.prefill_mb,
     decode_micro_batch_size = run.decode_mb,
   })
 end

@@ -1,17 +1,16 @@
 -- SplitQuant, Table IV: homogeneous clusters on vLLM, CNN/DailyMail summaries; TP4, TP2+PP2 and PP4 against SplitQuant.
 --
--- vLLM pages the KV cache and admits as many requests as it holds, 256 at most. That is modelled as batches of the
--- largest size that fits, one after the other; with the whole batch of 256 held at once, as eq. (12) has it,
--- Llama-3.3-70B and its cache do not fit cluster 9 at any bitwidth. A bitwidth fits where one request fits. SplitQuant
--- must keep Uniform's quality. Where Uniform runs in FP16 that leaves no layer to quantise, so `exact_int8` is planned
--- as well: at least the quality of INT8, which the paper calls nearly free (Sec. IV-B). Prompts: the paper prints the
--- mean output (299 tokens) and no mean input; See et al., its reference [22], count 781 words in the mean article.
+-- How vLLM is modelled: tessera.papers.splitquant_vllm. With the whole batch of 256 held at once, Llama-3.3-70B and its
+-- cache do not fit cluster 9 at any bitwidth. SplitQuant must keep Uniform's quality. Where Uniform runs in FP16 that
+-- leaves no layer to quantise, so `exact_int8` is planned as well: at least the quality of INT8, which the paper calls
+-- nearly free (Sec. IV-B). Prompts: the paper prints the mean output (299 tokens) and no mean input; See et al., its
+-- reference [22], count 781 words in the mean article.
 local ts = require "tessera"
+local vllm = require "tessera.papers.splitquant_vllm"
 
 local paper = ts.paper "splitquant/table4.csv"
 
-local max_requests, prompt_tokens, output_tokens = 256, 781, 299
-local bitwidths = { 4, 8, 16 }
+local prompt_tokens, output_tokens = 781, 299
 local degree_of = { PP4 = 1, ["TP2+PP2"] = 2, TP4 = 4 }
 local mesh_of = { [1] = "PP4", [2] = "TP2+PP2", [4] = "TP4" }
 
@@ -24,64 +23,11 @@ for _, row in ipairs(paper.rows) do
   end
 end
 
-local function problem_of(cluster, degree, batch_size, changes)
-  local fields = {
-    model = model_of[cluster], cluster = cluster, kernel_set = "vllm", bitwidths = bitwidths, tensor_parallel = degree,
-    theta = 0, workload = { prompt_tokens = prompt_tokens, output_tokens = output_tokens, batch_size = batch_size },
+local function setting_of(cluster, degree)
+  return {
+    model = model_of[cluster], cluster = cluster, prompt_tokens = prompt_tokens, output_tokens = output_tokens,
+    tensor_parallel = degree,
   }
-  for key, value in pairs(changes or {}) do fields[key] = value end
-  return ts.problem(fields)
-end
-
--- The plan of a baseline for the largest batch that fits, and the batch; nil and why where not one request does.
-local function largest(plan_at)
-  local low, high = 1, max_requests
-  local best, why = plan_at(low)
-  if not best then return nil, why end
-  while low < high do
-    local middle = math.ceil((low + high) / 2)
-    local plan = plan_at(middle)
-    if plan then low, best = middle, plan else high = middle - 1 end
-  end
-  return best, low
-end
-
--- Uniform and Het run at the highest bitwidth at which one request fits.
-local function baseline(cluster, planner, degree)
-  local why
-  for i = #bitwidths, 1, -1 do
-    local plan, batch_size = largest(function(size)
-      return ts.plan(problem_of(cluster, degree, size, { bitwidths = { bitwidths[i] } }), { planner = planner })
-    end)
-    if plan then return plan, batch_size, bitwidths[i] end
-    why = batch_size
-  end
-  return nil, why
-end
-
--- Omega of all layers at one bitwidth, in the units of plans.
-local function omega_at(cluster, bitwidth)
-  local model = ts.model(model_of[cluster])
-  local indicator, at, at_four = ts.indicator { model = model, bitwidths = bitwidths }, 0, 0
-  for layer = 0, model.num_layers - 1 do
-    at, at_four = at + indicator:omega(layer, bitwidth), at_four + indicator:omega(layer, 4)
-  end
-  return at / at_four
-end
-
--- SplitQuant's plan: of the largest batch and of smaller ones, which leave room for more bits, the fastest.
-local function exact(cluster, degree, bitwidth)
-  local quality = { max_omega = omega_at(cluster, bitwidth) * (1 + 1e-6) }
-  local most, best = ts.max_batch(problem_of(cluster, degree, max_requests, { quality = quality }),
-    { max_batch_size = max_requests, time_limit_s = 20 })
-  if not most then return nil, best end
-  local best_size = most
-  for _, share in ipairs { 0.75, 0.5, 0.25 } do
-    local size = math.ceil(share * most)
-    local plan = ts.plan(problem_of(cluster, degree, size, { quality = quality }), { time_limit_s = 20 })
-    if plan and plan.throughput_tok_s > best.throughput_tok_s then best, best_size = plan, size end
-  end
-  return best, best_size
 end
 
 -- Degrees of tensor parallelism to try.
@@ -95,7 +41,7 @@ end
 local function floor_bitwidth(cluster, degrees)
   local highest = 0
   for _, degree in ipairs(degrees) do
-    local plan, _, bitwidth = baseline(cluster, "uniform", degree)
+    local plan, _, bitwidth = vllm.baseline(setting_of(cluster, degree), "uniform")
     if plan then highest = math.max(highest, bitwidth) end
   end
   return highest
@@ -121,8 +67,9 @@ return ts.experiment {
     local best, size, degree, why
     for _, tried in ipairs(degrees) do
       local plan, found
-      if bitwidth then plan, found = exact(point.cluster, tried, bitwidth)
-      else plan, found = baseline(point.cluster, planner, tried) end
+      local setting = setting_of(point.cluster, tried)
+      if bitwidth then plan, found = vllm.splitquant(setting, bitwidth)
+      else plan, found = vllm.baseline(setting, planner) end
       if plan and (not best or plan.throughput_tok_s > best.throughput_tok_s) then
         best, size, degree = plan, found, tried
       elseif not plan then

@@ -298,9 +298,9 @@ claim("expect_ratio", {
     return
   end
   local mean = comparing.mean_of[opt.mean](ratios)
-  result.numbers = ("%s %.4g, %.4g to %.4g over %d pair%s"):format(
+  result.numbers = #ratios == 1 and ("%.4g"):format(mean) or ("%s %.4g, %.4g to %.4g over %d pairs"):format(
     opt.mean:find "est$" and opt.mean or opt.mean .. " mean", mean, math.min(unpack(ratios)),
-    math.max(unpack(ratios)), #ratios, #ratios == 1 and "" or "s")
+    math.max(unpack(ratios)), #ratios)
   if result.skipped > 0 then return end -- a mean of some of them says nothing of all
   compared(result, mean)
   if (low and mean < low) or (high and mean > high) then result.failed = result.failed + 1 end

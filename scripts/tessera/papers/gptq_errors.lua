@@ -60,4 +60,12 @@ function M.omega(model)
   return omega
 end
 
+--- The error of a model with these bitwidths, layer by layer; nil without the data.
+function M.of(bitwidths, model)
+  local omega, sum = M.omega(model), 0
+  if not omega then return nil end
+  for layer, bitwidth in ipairs(bitwidths) do sum = sum + omega[layer][bitwidth] end
+  return sum
+end
+
 return M

@@ -128,6 +128,7 @@ function M.expect(t, clusters)
     compare("the variance indicator takes less time than the Hessian", "overhead_s", 0, "hessian")
     compare("its plan makes 0.02 to 1 of the output error of random draws' plans", "output_error", 0.02, "random")
     compare("its plan diverges by 0.1 to 1 of what random draws' plans do", "kl_nats", 0.1, "random")
+    compare("its plan diverges by 0.1 to 1 of what the plan of a constant indicator does", "kl_nats", 0.1, "constant")
     t:expect_all {
       column = "kl_nats", at_least = 0.0005, at_most = 3, where = { cluster = M.scaled(cluster) },
     }

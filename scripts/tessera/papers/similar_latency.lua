@@ -26,12 +26,11 @@ end
 
 --- The measured GPTQ error of a plan; nil without the data.
 function M.gptq_error(plan, model)
-  local omega, sum = gptq_errors.omega(model), 0
-  if not omega then return nil end
+  local bitwidths = {}
   for _, stage in ipairs(plan.stages) do
-    for i, bitwidth in ipairs(stage.bitwidths) do sum = sum + omega[stage.first_layer + i][bitwidth] end
+    for _, bitwidth in ipairs(stage.bitwidths) do bitwidths[#bitwidths + 1] = bitwidth end
   end
-  return sum
+  return gptq_errors.of(bitwidths, model)
 end
 
 --- The claim that on each of the clusters the plan of the measured sensitivity loses less than the random one's. The

@@ -24,9 +24,7 @@ local function base(subject)
   return bases[subject.path]
 end
 
---- Columns of the model with `changes`, options of ts.language_model such as bitwidths or plan:
---- perplexity, perplexity_increase (a ratio), loss_increase_nats and kl_nats with their standard errors, num_tokens.
-function M.row(subject, changes)
+local function measured(subject, changes)
   local options = { path = subject.path, progress = false, threads = 1 }
   for name, value in pairs((changes.bitwidths or changes.plan) and subjects.scheme or {}) do options[name] = value end
   for name, value in pairs(changes) do options[name] = value end
@@ -38,6 +36,32 @@ function M.row(subject, changes)
     loss_increase_nats = result.loss_increase_nats, loss_increase_se = result.loss_increase_standard_error,
     kl_nats = result.kl_nats, kl_se = result.kl_standard_error, num_tokens = result.num_tokens,
   }
+end
+
+local plans = {} -- rows by model and bitwidths: planners that agree are measured once in a process
+
+-- What of a plan the model runs with.
+local function signature(subject, plan)
+  local parts = { subject.path, tostring(plan.kv_bitwidth) }
+  for _, stage in ipairs(plan.stages) do
+    for _, bitwidth in ipairs(stage.bitwidths) do parts[#parts + 1] = tostring(bitwidth) end
+  end
+  return table.concat(parts, " ")
+end
+
+--- Columns of the model with `changes`, options of ts.language_model such as bitwidths or plan:
+--- perplexity, perplexity_increase (a ratio), loss_increase_nats and kl_nats with their standard errors, num_tokens.
+function M.row(subject, changes)
+  local plan = changes.plan
+  for name in pairs(changes) do
+    if name ~= "plan" then plan = nil end
+  end
+  if not plan then return measured(subject, changes) end
+  local own = signature(subject, plan)
+  plans[own] = plans[own] or measured(subject, changes)
+  local row = {}
+  for name, value in pairs(plans[own]) do row[name] = value end
+  return row
 end
 
 --- Columns of several draws as one row: means, `num_draws`, and of the divergence the standard deviation between draws.
