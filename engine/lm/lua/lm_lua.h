@@ -9,6 +9,7 @@
 
 #include "tessera/core/option.h"
 #include "tessera/lm/language_model.h"
+#include "tessera/lm/perplexity.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
 
@@ -20,6 +21,8 @@ namespace tessera::lm_lua {
 struct LoadedModel {
   std::shared_ptr<const lm::LanguageModel> model;
   double load_s = 0;
+  /// Of the text that others were last measured on against this model.
+  std::shared_ptr<lm::ReferenceStates> states = std::make_shared<lm::ReferenceStates>();
 };
 
 /// What ts.tokenizer gives, or a field of a model.

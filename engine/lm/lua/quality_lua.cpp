@@ -172,6 +172,7 @@ int model_perplexity(lua_State* L) {
   if (options.push("reference")) {
     reference = lua_kit::check_object<LoadedModel>(L, -1, options.path_of("reference"));
     request.reference = reference->model.get();
+    request.reference_states = reference->states;
   }
   lua_pop(L, 1);
   request.progress = perplexity_progress(options);

@@ -8,20 +8,15 @@
 #include "scores.h"
 #include "sequences.h"
 #include "tessera/core/error.h"
+#include "windows.h"
 
 namespace tessera::lm {
 namespace {
 
 using quality::BatchMeans;
-using quality::Slots;
-
-/// Tokens [begin, end) that see each other; those from `first_scored` are predicted. The last is
-/// predicted and nothing after it, so it is not run.
-struct Window {
-  std::int64_t begin, end, first_scored;
-
-  std::int64_t run_tokens() const { return end - begin - 1; }
-};
+using quality::ReferenceRunner;
+using quality::Window;
+using quality::WindowRunner;
 
 std::int64_t context_of(const PerplexityRequest& request, const ModelShape& shape) {
   const std::int64_t most = shape.max_context_tokens;
@@ -70,40 +65,6 @@ std::vector<Window> windows_of(std::int64_t num_tokens, std::int64_t context,
   return windows;
 }
 
-/// One model's side: its cache and the logits of a step.
-class WindowRunner {
- public:
-  WindowRunner(const LanguageModel& model, std::int64_t num_slots, std::int64_t max_tokens)
-      : model_(model), slots_(model, num_slots, max_tokens) {}
-
-  /// Slot i runs the tokens [offset, offset + chunk) of windows[i], and gives the logits that
-  /// predict a scored token; of a part without one the last row, which `predicted` skips.
-  std::span<const float> run(std::span<const Window> windows, std::span<const std::int32_t> tokens,
-                             std::int64_t offset, std::int64_t chunk) {
-    std::vector<SequenceStep> batch;
-    std::int64_t num_rows = 0;
-    for (std::size_t slot = 0; slot < windows.size(); ++slot) {
-      const Window& window = windows[slot];
-      const std::int64_t count = std::min(chunk, window.run_tokens() - offset);
-      const std::int64_t first = window.begin + offset;
-      const std::int64_t rows =
-          std::clamp<std::int64_t>(first + count + 1 - window.first_scored, 1, count);
-      batch.push_back(
-          {tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), offset,
-           slots_.blocks(static_cast<std::int64_t>(slot), offset + count), rows});
-      num_rows += rows;
-    }
-    logits_.resize(static_cast<std::size_t>(num_rows * model_.shape().vocab_size));
-    model_.step(batch, slots_.cache(), logits_);
-    return logits_;
-  }
-
- private:
-  const LanguageModel& model_;
-  Slots slots_;
-  std::vector<float> logits_;
-};
-
 class PerplexityRun {
  public:
   PerplexityRun(const LanguageModel& model, const PerplexityRequest& request)
@@ -128,13 +89,17 @@ class PerplexityRun {
     for (std::size_t i = 0; i < windows_.size(); i += together(i))
       most = std::max(most, static_cast<std::int64_t>(together(i)));
     WindowRunner model(model_, most, longest);
-    std::optional<WindowRunner> reference;
-    if (request_.reference != nullptr) reference.emplace(*request_.reference, most, longest);
+    std::optional<ReferenceRunner> reference;
+    if (request_.reference != nullptr) {
+      reference.emplace(*request_.reference, most, longest, request_.reference_states.get(),
+                        states_key());
+    }
     for (std::size_t i = 0; i < windows_.size() && !result_.partial;) {
       const std::span group = std::span(windows_).subspan(i, together(i));
       run_group(group, model, reference ? &*reference : nullptr);
       i += group.size();
     }
+    if (reference && !result_.partial) reference->keep();
     return finished();
   }
 
@@ -151,7 +116,11 @@ class PerplexityRun {
     return count;
   }
 
-  void run_group(std::span<const Window> group, WindowRunner& model, WindowRunner* reference) {
+  ReferenceStates::Key states_key() const {
+    return {tokens_, result_.context_tokens, request_.stride, request_.chunk_tokens};
+  }
+
+  void run_group(std::span<const Window> group, WindowRunner& model, ReferenceRunner* reference) {
     // A window longer than a chunk is alone in its group; the others are run in one step.
     for (std::int64_t offset = 0; offset < group.front().run_tokens();
          offset += request_.chunk_tokens) {

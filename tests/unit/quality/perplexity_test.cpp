@@ -186,6 +186,64 @@ TEST(Divergence, IsItsSumOverTheVocabulary) {
   EXPECT_NEAR(measure_perplexity(reference, request).kl_nats.value(), 0, 0);
 }
 
+TEST(ReferenceStates, GiveWhatTheReferenceWouldGive) {
+  const FakeModel reference({.seed = 1}), model({.seed = 2, .sharpness = 5});
+  for (const std::optional<std::int64_t> stride : {std::optional<std::int64_t>{}, {17}}) {
+    PerplexityRequest request = request_of(random_tokens(330, 3), 50);
+    request.stride = stride;
+    request.reference = &reference;
+    for (const std::int64_t chunk : {20, 300}) {
+      request.chunk_tokens = chunk;
+      request.reference_states = nullptr;
+      const Perplexity alone = measure_perplexity(model, request);
+      request.reference_states = std::make_shared<ReferenceStates>();
+      for (int turn = 0; turn < 3; ++turn) {
+        const Perplexity found = measure_perplexity(model, request);
+        EXPECT_EQ(found.kl_nats, alone.kl_nats) << turn;
+        EXPECT_EQ(found.loss_increase_nats, alone.loss_increase_nats) << turn;
+        EXPECT_EQ(found.loss_nats, alone.loss_nats) << turn;
+      }
+    }
+  }
+}
+
+TEST(ReferenceStates, AreTakenForTheSameTextAloneAndKeptWhenAllIsRun) {
+  const FakeModel reference({.seed = 1}), model({.seed = 2, .sharpness = 5});
+  PerplexityRequest request = request_of(random_tokens(330, 3), 50);
+  request.reference = &reference;
+  std::atomic<bool> stop = false;
+  request.stop = &stop;
+  request.chunk_tokens = 50;
+  request.progress = [&](const PerplexityProgress&) { stop = true; };
+  const auto states = request.reference_states = std::make_shared<ReferenceStates>();
+  EXPECT_TRUE(measure_perplexity(model, request).partial);
+  EXPECT_TRUE(states->hidden.empty());
+
+  stop = false;
+  request.progress = {};
+  const Perplexity first = measure_perplexity(model, request);
+  EXPECT_EQ(states->hidden.size(),
+            static_cast<std::size_t>(first.num_tokens * reference.shape().hidden_size));
+  std::rotate(states->hidden.begin(), states->hidden.begin() + reference.shape().hidden_size,
+              states->hidden.end());  // which is seen by who takes them
+  EXPECT_NE(measure_perplexity(model, request).kl_nats, first.kl_nats);
+
+  const std::vector<PerplexityRequest> others = [&] {
+    std::vector<PerplexityRequest> list(4, request);
+    list[0].input.token_ids.back() ^= 1;
+    list[1].context_tokens = 55;
+    list[2].stride = 50;
+    list[3].chunk_tokens = 40;
+    return list;
+  }();
+  for (PerplexityRequest other : others) {
+    other.reference_states = std::make_shared<ReferenceStates>(*states);
+    const auto found = measure_perplexity(model, other).kl_nats;
+    other.reference_states = nullptr;
+    EXPECT_EQ(found, measure_perplexity(model, other).kl_nats);
+  }
+}
+
 TEST(LossIncrease, IsThatOfTheSameTokens) {
   const FakeModel reference({.seed = 1}), model({.seed = 2, .sharpness = 5});
   const auto tokens = random_tokens(1200, 8);

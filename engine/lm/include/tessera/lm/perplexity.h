@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "tessera/lm/language_model.h"
 #include "tessera/lm/text_input.h"
@@ -18,6 +20,23 @@ struct PerplexityProgress {
   std::int64_t total_tokens = 0;  ///< to be predicted
   double loss_nats = 0;           ///< so far
   double tok_s = 0;
+};
+
+/// What the layers of a reference gave for a text. Whoever measures several models against one
+/// reference keeps them, and the reference's layers run for the first alone. Empty before that.
+struct ReferenceStates {
+  /// What they are of.
+  struct Key {
+    std::vector<std::int32_t> tokens;
+    std::int64_t context_tokens = 0;
+    std::optional<std::int64_t> stride;
+    std::int64_t chunk_tokens = 0;
+    bool operator==(const Key&) const = default;
+  };
+  static constexpr std::size_t kMostFloats = std::size_t{64} << 20;  ///< more are not kept
+
+  Key key;
+  std::vector<float> hidden;  ///< [predicted tokens][hidden_size], behind the last layer
 };
 
 /// The perplexity of a text, by one of two protocols:
@@ -42,6 +61,7 @@ struct PerplexityRequest {
   /// KL(reference || model) and the rise of the loss over the reference's are measured too. Of the
   /// same vocabulary.
   const LanguageModel* reference = nullptr;
+  std::shared_ptr<ReferenceStates> reference_states = {};  ///< of that reference; absent: not kept
   /// Run at once, so many rows of logits being in memory: those of one segment in pieces, or of
   /// several short ones. The result does not depend on it, where the model's steps do not.
   std::int64_t chunk_tokens = 256;
