@@ -38,8 +38,9 @@ return ts.experiment {
   check = function(t)
     local all = { trace = "arxiv_summarization" }
     -- Summarising reads much and writes little, as in Fig. 7(a); 291 tokens out, where print has 299.
-    t:expect_close { column = "mean_output_tokens", to = 299, rel = 0.05, where = all }
-    t:expect_all { column = "mean_input_tokens", at_least = 2000, where = all }
+    local stand_in = "arXiv's abstracts stand in for CNN/DailyMail's: that they are as long is no reproduction"
+    t:expect_close { column = "mean_output_tokens", to = 299, rel = 0.05, where = all, note = stand_in }
+    t:expect_all { column = "mean_input_tokens", at_least = 2000, where = all, note = stand_in }
     -- No length stands for all requests of a trace.
     t:expect_all { column = "share_of_inputs", at_most = 0.8 }
   end,

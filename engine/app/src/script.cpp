@@ -73,6 +73,13 @@ void load_text(lua_State* L, const std::string& code, const std::string& chunk_n
 
 void load_script(lua_State* L, const std::string& path) {
   const std::string found = find_script(Host::of(L).installation(), path);
+  std::error_code ignored;
+  if (fs::is_directory(found, ignored)) {
+    refuse(found,
+           "a folder, not a script; `tessera list` names the experiments in it, and a script that "
+           "returns ts.collection {{ scripts = {{ \"{}\" }} }} runs them all",
+           fs::path(found + "/").lexically_normal().parent_path().filename().string());
+  }
   std::string code = read_file(found, kMaxScriptBytes);
   // "#!" lines and byte order marks are for others; the line count stays.
   if (code.rfind("\xEF\xBB\xBF", 0) == 0) code.erase(0, 3);
