@@ -10,21 +10,19 @@ local timer = require "tessera.timer"
 local shown = { "vllm_even", "memory_split", "flops_split", "best_homogeneous" }
 
 local read = options.reader("ts.beside", {
-  time_limit_s = { type = "number", default = 0.8, min = 0, max = 1e7, doc = "For all baselines together (s)" },
+  time_limit_s = { type = "number", default = 2, min = 0, max = 1e7, doc = "For all baselines together (s)" },
 })
 
 core.document {
   name = "ts.beside",
   doc = "What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each "
     .. "as { planner, status, latency_s, throughput_tok_s, bits, omega, mean_bitwidth, speedup, speedup_equal_quality, "
-
-
-        .. "note }; speedup is its latency over the plan's, speedup_equal_quality its latency over that of the fastest "
+    .. "note }; speedup is its latency over the plan's, speedup_equal_quality its latency over that of the fastest "
     .. "plan found that loses no more quality than it does (the search held to its omega, theta 0). Where one has no "
     .. "plan, status is infeasible or time_limit and note says why.",
   parameters = {
     { "plan", "tessera.Plan", "Any plan" },
-    { "options?", "{ time_limit_s: number }", "For all of them together; default 0.8" },
+    { "options?", "{ time_limit_s: number }", "For all of them together; default 2" },
   },
   returns = "table[]",
 }

@@ -76,12 +76,17 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kSlack = std::chrono::milliseconds(250);
 /// No limit is longer than a year, so that its end can be computed.
 constexpr double kLongestLimitS = 3.2e7;
+/// A script that burns the grace period's CPU time is silent; one that gets no processor, or waits
+/// for something, has so many of them.
+constexpr int kMostGraces = 20;
 
 struct Limit {
   Clock::time_point end;
   double limit_s = 0;
   std::string who;
   bool raised = false;  ///< Lua was told
+  Clock::time_point raised_at{}, next_look{};
+  double cpu_s = 0;  ///< of the script's thread when it was told
 };
 struct Limits {
   std::mutex mutex;
@@ -154,23 +159,40 @@ void wait_for_wake() {
 }
 
 // When the limit in force needs the watchdog next, if one is.
-std::optional<Clock::time_point> next_look(std::chrono::milliseconds grace) {
+std::optional<Clock::time_point> next_look() {
   const std::lock_guard lock(limits().mutex);
   if (limits().stack.empty()) return std::nullopt;
   const Limit& limit = limits().stack.back();
-  return limit.end + kSlack + (limit.raised ? grace : std::chrono::milliseconds(0));
+  return limit.raised ? limit.next_look : limit.end + kSlack;
+}
+
+double script_cpu_s() {
+  clockid_t clock{};
+  timespec time{};
+  if (::pthread_getcpuclockid(script_thread, &clock) != 0 || ::clock_gettime(clock, &time) != 0)
+    return std::numeric_limits<double>::infinity();
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 void look_at_limit(std::chrono::milliseconds grace) {
-  const auto look = next_look(grace);
-  if (!look || Clock::now() < *look) return;
+  const auto look = next_look();
+  const auto now = Clock::now();
+  if (!look || now < *look) return;
   const std::lock_guard lock(limits().mutex);
   if (limits().stack.empty()) return;
   Limit& limit = limits().stack.back();
   if (!limit.raised) {
     limit.raised = true;
+    limit.raised_at = now;
+    limit.next_look = now + grace;
+    limit.cpu_s = script_cpu_s();
     limit_raised = true;
     pthread_kill(script_thread, SIGURG);
+    return;
+  }
+  const bool has_run = script_cpu_s() - limit.cpu_s >= std::chrono::duration<double>(grace).count();
+  if (!has_run && now - limit.raised_at < kMostGraces * grace) {
+    limit.next_look = now + grace / 4;
     return;
   }
   end_process("tessera: " + limit.who + " was still running, silent, past its time limit of " +
@@ -195,7 +217,7 @@ bool wait_for_wake(std::chrono::milliseconds grace) {
 
 void watch(std::chrono::milliseconds grace) {
   for (;;) {
-    if (const auto look = next_look(grace)) {
+    if (const auto look = next_look()) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*look - Clock::now());
       if (left.count() > 0) wait_for_wake(left);
     } else {

@@ -48,7 +48,7 @@ return planners.add {
     for i, device in ipairs(types) do
       local plan, why = planners.plan(problem, {
         planner = budget.prover(problem), device_order = devices[device],
-        time_limit_s = clock.left() / (#types - i + 1),
+        time_limit_s = 0.8 * clock.left() / (#types - i + 1), -- the rest is for what a search does around its search
         prefill_micro_batch_size = opt.prefill_micro_batch_size, decode_micro_batch_size = opt.decode_micro_batch_size,
         gap = opt.gap, threads = opt.threads,
       })

@@ -65,16 +65,16 @@ function M.main(given)
   chosen.planner = chain_of(chosen.planner)
   local plan, why = ts.plan(problem, chosen)
   if not plan then return nil, why end
+  if not host.json then print(plan) end
+  if given.save then plan:save(given.save) end
   local rows = given.beside ~= false and ts.beside(plan) or nil
   if host.json then
     local result = plan:to_table()
     result.beside = rows
     host.set_result(result)
-  else
-    print(plan)
-    if rows then terminal.say(beside_text(rows)) end
+  elseif rows then
+    terminal.say(beside_text(rows))
   end
-  if given.save then plan:save(given.save) end
   if given.picture then ts.picture(plan, given.picture) end
   return 0
 end
