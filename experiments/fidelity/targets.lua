@@ -149,17 +149,22 @@ targets["Helix layers, every third point"] = {
   end,
 }
 
-targets["LLM-PQ layers, unseen batch size"] = {
-  limits = { mean = 0.06 },
-  measure = function(point, context)
-    local where = { split = "batch", kernel_set = "llmpq_2023", part = "layer" }
-    if point.device ~= "all" then where.device = point.device end
-    if point.part ~= "all" then where.bitwidth = point.part end
-    local rows = rows_of("llmpq_layers", where, context)
-    local mean, worst = mean_of(rows, "error_ratio")
-    return { mean = mean, median = median_of(rows, "error_ratio"), worst = worst, num_points = #rows }
-  end,
-}
+-- Of May and June, and of August, whose kernels the papers' tables run on; there only T4 has three batches.
+for name, kernel_set in pairs {
+  ["LLM-PQ layers, unseen batch size"] = "llmpq_2023", ["LLM-PQ layers of August, unseen batch size"] = "llmpq_2023_08",
+} do
+  targets[name] = {
+    limits = { mean = 0.06 },
+    measure = function(point, context)
+      local where = { split = "batch", kernel_set = kernel_set, part = "layer" }
+      if point.device ~= "all" then where.device = point.device end
+      if point.part ~= "all" then where.bitwidth = point.part end
+      local rows = rows_of("llmpq_layers", where, context)
+      local mean, worst = mean_of(rows, "error_ratio")
+      return { mean = mean, median = median_of(rows, "error_ratio"), worst = worst, num_points = #rows }
+    end,
+  }
+end
 
 -- Runs by epoch. `figure`: V100's INT8 of August 2023, of which no measured row exists, as read off a figure.
 local function runs_of(context, kernel_set, figure)
@@ -258,6 +263,9 @@ local function all_points()
   for _, device in ipairs { "T4-16G", "V100-32G" } do
     for _, bitwidth in ipairs { "3", "4", "8", "16" } do add("LLM-PQ layers, unseen batch size", device, bitwidth) end
   end
+  for _, bitwidth in ipairs { "all", "3", "4", "8" } do
+    add("LLM-PQ layers of August, unseen batch size", "T4-16G", bitwidth)
+  end
   for _, part in ipairs { "May and June 2023", "all", "all, INT8 of August off a figure" } do
     add("LLM-PQ runs of grade A", "all", part)
     add("LLM-PQ runs, ordering", "all", part)
@@ -332,6 +340,7 @@ local missed = {
   ["gpu left out, 20 points: transfers, a100_vllm, all_to_all"] = { 1, 1.05 },
   ["LLM-PQ layers, unseen batch size, V100-32G, 3"] = { 1.23, 1.31 },
   ["LLM-PQ layers, unseen batch size, V100-32G, 16"] = { 1.05, 1.12 },
+  ["LLM-PQ layers of August, unseen batch size, T4-16G, 4"] = { 1.94, 2.06 },
   ["LLM-PQ runs of grade A, all, all"] = { 3.09, 3.28 },
 }
 

@@ -5,19 +5,25 @@
 -- quotes "almost negligible" memory errors and latency errors under 6 % on average, and prints no value.
 --
 -- Here: memory as far as counts exist that are not ours (experiments/fidelity/memory.lua). Latency: nobody published
--- the 50 workloads, so each batch size of the published rows (kernel set llmpq_2023, T4 and V100) is held out in turn,
--- and predictions at batch 3, 5 and 7 must lie between the measured neighbours. Memory preset llm-pq; no theta, no
--- objective.
+-- the 50 workloads, so each batch size of the published rows is held out in turn. kind = "llmpq_2023_08" are the
+-- profiles that the tables run on, with the errors that they state: of 13 parts with points 7 rest on one each, and
+-- have no error. kind = "latency" are the fuller rows of May and June (kernel set llmpq_2023, T4 and V100), held out
+-- here, where predictions at batch 3, 5 and 7 must also lie between the measured neighbours. What is held out is the
+-- batch size alone, of three: prompts, contexts and other models are not tested by it (fidelity/llmpq_layers has what
+-- there is on widths). Memory preset llm-pq; no theta, no objective.
 local ts = require "tessera"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local llmpq = dofile(here .. "/../fidelity/fit/llmpq.lua")
 local memory = dofile(here .. "/../fidelity/memory.lua")
+local shipped = dofile(here .. "/../fidelity/fit/shipped.lua")
 
 local samples, why = llmpq.samples()
 local models = { "bloom-560m", "bloom-1b7", "opt-13b", "opt-30b", "opt-66b" }
+local table_points, part_of = shipped.parts({ "T4-16G", "V100-32G", "P100-12G", "A100-40G" }, { "llmpq_2023_08" })
 
 local function points_of()
   local points = memory.points(models, 4)
+  for _, point in ipairs(table_points) do points[#points + 1] = point end
   for _, device in ipairs { "T4-16G", "V100-32G" } do
     for _, phase in ipairs { "prefill", "decode" } do
       for _, bitwidth in ipairs { 3, 4, 8, 16 } do
@@ -64,11 +70,14 @@ return ts.experiment {
   name = "llmpq/fig7",
   doc = "LLM-PQ, Fig. 7: fidelity of memory and latency",
   grid = points_of(),
-  columns = { "ours_bytes", "other_bytes", "error_ratio", "worst_error_ratio", "between" },
+  columns = {
+    "ours_bytes", "other_bytes", "error_ratio", "worst_error_ratio", "num_points", "provenance", "between",
+  },
 
   run = function(point)
     if point.kind == "latency" then return latency_row(point) end
-    return memory.row(point)
+    local part = part_of(point)
+    return part and shipped.row(part) or memory.row(point)
   end,
 
   check = function(t)
@@ -78,11 +87,16 @@ return ts.experiment {
         note = kind == "plan" and "the published code's formula, written once more" or nil,
       }
     end
-    if not samples then return end -- a note says so
-    local sum, rows = 0, t:rows { kind = "latency" }
-    for _, row in ipairs(rows) do sum = sum + row.error_ratio end
-    t:expect("latency: mean error under 6 %", sum / #rows < 0.06,
-      ("%.1f %% over %d parts"):format(100 * sum / #rows, #rows))
+    shipped.expect_mean(t, "llmpq_2023_08", 0.06)
+    if not samples then return t:skip("not checked: " .. why.message) end
+    local sum, worst, rows = 0, {}, t:rows { kind = "latency" }
+    for _, row in ipairs(rows) do
+      sum = sum + row.error_ratio
+      if not worst.error_ratio or row.error_ratio > worst.error_ratio then worst = row end
+    end
+    t:expect("kernels of May and June: mean error on unseen batches under 6 %", sum / #rows < 0.06,
+      ("%.1f %% over %d parts; the worst: %s bit %.1f %%"):format(100 * sum / #rows, #rows, worst.point.case,
+        100 * worst.error_ratio), { value = sum / #rows })
     t:expect_all { column = "between", equals = true, where = { kind = "latency" } }
   end,
   plots = { { kind = "bars", x = "case", y = "error_ratio", by = "kind" } },

@@ -146,6 +146,7 @@ ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
       part.method = method->name;
       HeldOut held_out = hold_out(*method, device, samples, options, form);
       part.held_out = std::move(held_out.errors);
+      if (!part.held_out) part.provenance = Provenance::modelled;
       if (op == Op::gemm && form == nullptr) {
         part.beyond = hold_out_beyond(*method, device, samples);
       }
@@ -166,6 +167,25 @@ ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
               "samples");
 }
 
+namespace {
+
+/// The errors of choosing a method and fitting it: each fold is predicted by the method that does
+/// best within the rest, so that the choice has not seen the fold either.
+Errors errors_of_choice(const Device& device, const std::vector<Sample>& samples,
+                        const FitOptions& options, const std::string& split) {
+  constexpr std::int32_t kMostFoldsWithin = 5;
+  const std::vector<std::string> fields =
+      options.hold_out.empty() ? fields_of(samples.front().query.op) : options.hold_out;
+  FitOptions within = options;
+  if (options.folds == 0 || options.folds > kMostFoldsWithin) within.folds = kMostFoldsWithin;
+  const auto predicted_s =
+      cross_validate([&](const auto& rest) { return fit_part(device, rest, within).model; },
+                     samples, folds_by(samples, fields, options.folds, options.seed));
+  return errors_of(predicted_s, latencies_of(samples), split + ", method chosen within");
+}
+
+}  // namespace
+
 Profile fit_profile(const Device& device, const std::string& kernel_set,
                     const std::vector<Sample>& samples, const FitOptions& options) {
   if (samples.empty()) {
@@ -175,7 +195,11 @@ Profile fit_profile(const Device& device, const std::string& kernel_set,
   profile.device = device;
   profile.kernel_set = kernel_set;
   for (const auto& part : split_by_part(samples)) {
-    profile.parts.push_back(fit_part(device, part, options));
+    ProfilePart fitted = fit_part(device, part, options);
+    if (options.method == "auto" && fitted.held_out && fit_methods(fitted.op).size() > 1) {
+      fitted.held_out = errors_of_choice(device, part, options, fitted.held_out->split);
+    }
+    profile.parts.push_back(std::move(fitted));
   }
   return profile;
 }

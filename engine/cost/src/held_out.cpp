@@ -84,6 +84,12 @@ std::vector<std::int32_t> folds_by(const std::vector<Sample>& samples,
 std::vector<double> cross_validate(const FitMethod& method, const Device& device,
                                    const std::vector<Sample>& samples,
                                    const std::vector<std::int32_t>& folds, const OpModel* donor) {
+  return cross_validate([&](const auto& rest) { return method.fit(device, rest, donor); }, samples,
+                        folds);
+}
+
+std::vector<double> cross_validate(const FitSamples& fit, const std::vector<Sample>& samples,
+                                   const std::vector<std::int32_t>& folds) {
   if (folds.size() != samples.size()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} folds for {} samples", folds.size(), samples.size()), "folds");
@@ -96,7 +102,7 @@ std::vector<double> cross_validate(const FitMethod& method, const Device& device
     for (std::size_t i = 0; i < samples.size(); ++i) {
       if (folds[i] != fold) rest.push_back(samples[i]);
     }
-    const auto model = method.fit(device, rest, donor);
+    const auto model = fit(rest);
     for (const std::size_t i : held_out) predicted[i] = model->seconds(samples[i].query);
   }
   return predicted;

@@ -113,9 +113,44 @@ TEST(FitProfile, HeldOutErrorIsThatOfTheNoise) {
   EXPECT_NEAR(profile.parts.front().held_out->mean, 0.05, 0.015);  // of a uniform draw
 }
 
-TEST(FitProfile, OnePointHasNoHeldOutError) {
+TEST(FitProfile, OnePointHasNoHeldOutErrorAndIsModelled) {
   const Profile profile = fit_profile(testing::t4(), "modern", samples(1), {});
   EXPECT_FALSE(profile.parts.front().held_out.has_value());
+  EXPECT_EQ(profile.parts.front().provenance, Provenance::modelled);
+  EXPECT_EQ(profile.parts.front().num_points, 1);
+  // Neither do many points of one value of what is held out.
+  std::vector<Sample> repeated(5, moved(1e6, 1e-5));
+  EXPECT_EQ(fit_profile(testing::t4(), "modern", repeated, {}).parts.front().provenance,
+            Provenance::modelled);
+  EXPECT_EQ(fit_profile(testing::t4(), "modern", samples(2), {}).parts.front().provenance,
+            Provenance::fitted);
+}
+
+// The method with the least error on a few noisy points owes some of it to luck. An error that
+// counts the choice is larger, on average.
+TEST(FitProfile, TheErrorOfAChoiceCountsTheChoice) {
+  double chosen = 0, counted = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Rng rng(seed);
+    std::vector<Sample> points;
+    for (int i = 1; i <= 8; ++i) {
+      const double s = 5e-6 + 1e6 * i / 200e9;
+      points.push_back(moved(1e6 * i, s * (1 + 0.3 * (2 * rng.uniform() - 1))));
+    }
+    FitOptions options;
+    options.folds = 0;
+    const Profile profile = fit_profile(testing::t4(), "modern", points, options);
+    counted += profile.parts.front().held_out->mean;
+    EXPECT_THAT(profile.parts.front().held_out->split, HasSubstr("method chosen within"));
+    const ProfilePart part = fit_part(testing::t4(), points, options);
+    chosen += part.held_out->mean;
+    EXPECT_EQ(part.method, profile.parts.front().method);
+    options.method = part.method;
+    const Profile named = fit_profile(testing::t4(), "modern", points, options);
+    EXPECT_EQ(named.parts.front().held_out->mean, part.held_out->mean);
+    EXPECT_EQ(named.parts.front().held_out->split.find("chosen"), std::string::npos);
+  }
+  EXPECT_GT(counted, chosen);
 }
 
 TEST(FitProfile, SaysWhatCannotBeFitted) {

@@ -19,7 +19,8 @@ namespace {
 
 // Attention in PyTorch without fused kernels, which is what the sources of 2023 ran: the share of
 // the bandwidth is what one more sequence after 512 tokens costs a step of FP16 decode on T4
-// (14 %) and V100 (13 %); the share of the peak rate is assumed.
+// (14 %) and V100 (13 %), so a fit to such rows estimates it anew (shows_attention); the share of
+// the peak rate is assumed.
 constexpr double kAttentionFlopRatio = 0.3;
 constexpr double kAttentionMemoryRatio = 0.14;
 constexpr double kOverheadS = 150e-6;  // about 30 kernels of 5 us
@@ -28,6 +29,7 @@ constexpr double kOverheadS = 150e-6;  // about 30 kernels of 5 us
 constexpr double kNoise = 0.04;  // of a measurement
 constexpr double kLoose = 100;   // weights and products: what kernels reach is not known
 constexpr double kAttentionPrior = 0.5;
+constexpr double kHiddenProductsPrior = 0.5;  // of 16-bit decode, about the peak rate
 constexpr double kOverheadPrior = 1;
 constexpr double kDonorPrior = 0.5;  // of a term of the donor, and a share of the whole:
 constexpr double kDonorShare = 0.05;
@@ -36,6 +38,7 @@ constexpr double kDonorExponentPrior = 0.05;
 
 constexpr double kLeastExponent = 0.8, kMostExponent = 1.4, kExponentStep = 0.01;
 constexpr Eigen::Index kTerms = 4;  // weights, products, attention, overhead
+constexpr Eigen::Index kWeights = 0, kProducts = 1, kAttention = 2;
 
 using Terms = Eigen::Vector4d;
 
@@ -174,9 +177,14 @@ class Fit {
     prior.curve.reference = std::exp(log_rows / static_cast<double>(samples_.size()));
     prior.curve.largest = largest();
     const double factor = std::max(1.0, common_factor(prior));
-    for (const Eigen::Index k : {0, 1}) {
+    for (const Eigen::Index k : {kWeights, kProducts}) {
       prior.mean(k) *= factor;
       prior.deviation(k) *= factor;
+    }
+    if (shows_attention()) {
+      prior.mean(kProducts) = 1;
+      prior.deviation(kProducts) = kHiddenProductsPrior;
+      prior.deviation(kAttention) = kLoose;
     }
     return prior;
   }
@@ -223,6 +231,22 @@ class Fit {
 
  private:
   static double rows(const Sample& sample) { return sample.query.batch_size * sample.query.tokens; }
+
+  /// Whether the samples say by themselves what attention takes. 16-bit products of a decode step
+  /// hide behind the weights that they wait for, so what more sequences or tokens cost is
+  /// attention, once there are twice as many. Such rows told kAttentionMemoryRatio: a fold of them
+  /// must not be told it by the others.
+  bool shows_attention() const {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (const Sample& sample : samples_) {
+      const OpQuery& query = sample.query;
+      if (query.phase != Phase::decode || query.bitwidth != 16) return false;
+      const double cached_tokens = query.batch_size * query.context_tokens;
+      least = std::min(least, cached_tokens);
+      most = std::max(most, cached_tokens);
+    }
+    return most >= 2 * least && most > 0;
+  }
 
   double largest() const {
     double most = 0;

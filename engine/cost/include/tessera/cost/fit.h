@@ -60,7 +60,9 @@ std::vector<std::vector<Sample>> split_by_part(const std::vector<Sample>& sample
 bool predicts_better(const ProfilePart& a, const ProfilePart& b);
 
 /// One part from points of one part. `donor` is a part of another device or nullptr.
-/// A method that cannot use the points is passed over; points of one query have no held-out error.
+/// A method that cannot use the points is passed over. Points that leave nothing to hold out have
+/// no held-out error, and their part is `modelled`. With method "auto" the error is the one that
+/// the method was chosen by.
 /// `held_out_s`, where it is given: [sample] prediction without its fold, or empty.
 /// @throws Error{invalid_argument} when no method can, with the reason of the last.
 ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
@@ -68,7 +70,8 @@ ProfilePart fit_part(const Device& device, const std::vector<Sample>& samples,
                      std::vector<double>* held_out_s = nullptr);
 
 /// One part for each kind of sample. Every sample must be of this device and kernel set, or not
-/// say.
+/// say. With method "auto" the held-out errors are of the choice as well: each fold is predicted by
+/// the method that did best within the others.
 Profile fit_profile(const Device& device, const std::string& kernel_set,
                     const std::vector<Sample>& samples, const FitOptions& options);
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,12 @@ std::vector<double> cross_validate(const FitMethod& method, const Device& device
                                    const std::vector<Sample>& samples,
                                    const std::vector<std::int32_t>& folds,
                                    const OpModel* donor = nullptr);
+
+/// The same by whatever makes a model of samples, as a choice among methods.
+using FitSamples =
+    std::function<std::shared_ptr<const OpModel>(const std::vector<Sample>& samples)>;
+std::vector<double> cross_validate(const FitSamples& fit, const std::vector<Sample>& samples,
+                                   const std::vector<std::int32_t>& folds);
 
 }  // namespace tessera::cost
 
