@@ -43,9 +43,16 @@ local function checked(set, file, name)
   for _, key in ipairs { "read_by", "files" } do
     if type(set[key]) ~= "table" or #set[key] == 0 then fail(("'%s' is no list, or empty"):format(key)) end
   end
+  for i, reader in ipairs(set.read_by) do
+    if type(reader) ~= "string" then fail(("read_by[%d] is no text"):format(i)) end
+  end
   for i, entry in ipairs(set.files) do
     local right = type(entry) == "table" and type(entry.path) == "string" and type(entry.size_bytes) == "number"
-      and type(entry.sha256) == "string" and entry.sha256:find("^%x+$") and #entry.sha256 == 64
+      and entry.size_bytes >= 0 and entry.size_bytes < 2 ^ 53
+      and type(entry.sha256) == "string" and entry.sha256:find "^%x+$" and #entry.sha256 == 64
+    if right and (entry.path:find("..", 1, true) or entry.path:sub(1, 1) == "/") then
+      fail(("files[%d]: '%s' is no path below the root"):format(i, entry.path))
+    end
     if not right then fail(("files[%d] needs path, size_bytes and sha256"):format(i)) end
   end
   return set
@@ -55,7 +62,9 @@ local function read(name)
   local file = core.data_file(kind, name)
   -- Not by core.read_file: what a row is made from are the data, not their declaration.
   local text = text_of(file) or core.raise("io", "cannot read " .. file, file)
-  return checked(core.from_json(text), file, name)
+  local ok, set = pcall(core.from_json, text)
+  if not ok then core.raise("parse", ("%s: %s"):format(file, set.message), file) end
+  return checked(set, file, name)
 end
 
 --- All declarations, by name.

@@ -104,12 +104,21 @@ describe("tessera data", function()
     for what, changes in pairs {
       ["'licence' is missing"] = { licence = false }, ["it is called 'other'"] = { name = "other" },
       ["root 'home' is none of"] = { root = "home" }, ["'files' is no list, or empty"] = { files = {} },
+      ["read_by[1] is no text"] = { read_by = { 7 } },
+      ["'../a' is no path below"] = { files = { { path = "../a", size_bytes = 1, sha256 = ("ab"):rep(32) } } },
+      ["files[1] needs path, size_bytes"] = { files = { { path = "a", size_bytes = -1, sha256 = ("ab"):rep(32) } } },
       ["files[1] needs path, size_bytes and sha256"] = { files = { { path = "a", size_bytes = 1, sha256 = "ab" } } },
     } do
       declare(changes)
       local status, _, err = tessera_data()
       assert.equal(1, status)
       assert.truthy(err:find(what, 1, true), err)
+    end
+    for _, text in ipairs { "", "{", "[]", "7", ("["):rep(100000), "\255\254" } do
+      core.write_file(work .. "/own/data_sets/mine.json", text)
+      local status, _, err = tessera_data()
+      assert.equal(1, status)
+      assert.truthy(err:find("data_sets/mine.json", 1, true), err)
     end
     declare()
     for names, what in pairs {

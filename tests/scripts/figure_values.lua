@@ -76,14 +76,16 @@ function M.environment(path)
   --- The rows that fit, at least one; where one has no data, the figure is skipped.
   function env.rows(name, where)
     known[name] = known[name] or file:rows(run_of(name).id)
-    local found = {}
+    local found, without_data = {}, { skip = ("data that %s reads, and did not find"):format(name) }
+    local is_whole = true
     for _, row in ipairs(known[name]) do
+      is_whole = is_whole and row.status ~= "no_data"
       if fits(row, where or {}) then
-        if row.status == "no_data" then error({ skip = ("data that %s reads, and did not find"):format(name) }, 0) end
+        if row.status == "no_data" then error(without_data, 0) end
         found[#found + 1] = row
       end
     end
-    if #found == 0 then error(("%s has no such rows"):format(name), 0) end
+    if #found == 0 then error(is_whole and ("%s has no such rows"):format(name) or without_data, 0) end
     return found
   end
 

@@ -8,6 +8,7 @@
 --   0.23 [-0.24, 0.62] by experiments/quality/indicators.lua, needs smollm2-135m
 --   output = plan_text()                      every line of the code block above is among those of this text
 --   table by experiments/indicator/indicators.lua, needs smollm2-135m
+--   setting: 60 s                             chosen, not computed; `print: 2.34x`: of the paper's own text
 --   -->
 --
 -- The words before `=` stand in the block above once; its numbers are compared, one by one, with the values of the Lua
@@ -84,11 +85,14 @@ end
 M.lines_of = lines_of
 
 local function entry_of(line, number)
+  local text, script, need
   local kind, name, rule = line:match "^(%l+) (.-) = (.+)$"
   if kind == "column" or kind == "bold" then return { kind = kind, name = name, rule = rule, line = number } end
+  kind, text = line:match "^(%l+): (.+)$"
+  if kind == "setting" or kind == "print" then return { kind = "said", text = trimmed(text), line = number } end
   rule = line:match "^output = (.+)$"
   if rule then return { kind = "output", rule = rule, line = number } end
-  local text, script, need = line:match "^(.-) by (%S+), needs (.+)$"
+  text, script, need = line:match "^(.-) by (%S+), needs (.+)$"
   if text then return { kind = "elsewhere", text = text, script = script, need = need, line = number } end
   text, rule = line:match "^(.-) = (.+)$"
   if text then return { kind = "figure", text = trimmed(text), rule = rule, line = number } end
@@ -220,6 +224,7 @@ local function check_figure(page, comment, entry, environment, report)
   local block = table.concat(page.lines, "\n", comment.first, comment.last)
   local from, to = find_words(block, entry.text)
   if not from then return report("wrong", entry.line, ("'%s' %s"):format(entry.text, to)) end
+  if entry.kind == "said" then return end
   local line = comment.first + select(2, block:sub(1, from):gsub("\n", ""))
   if entry.kind == "elsewhere" then
     return report("skipped", line, ("'%s' is printed by %s, which needs %s"):format(entry.text, entry.script,
@@ -256,6 +261,55 @@ function M.check(page, environment, visit)
       end
     end
   end
+end
+
+-- What makes a number a result in the eyes of a reader.
+local units = { "^ ?%%", "^x%f[^%w]", "^ s%f[^%w]", "^ ms%f[^%w]", "^ times%f[^%w]", "^ MB%f[^%w]", "^ nats%f[^%w]" }
+
+-- By line, the ranges of columns that comments account for; true: all of it.
+local function accounted(page, comments)
+  local of_line = {}
+  local function add(line, from, to)
+    of_line[line] = of_line[line] or {}
+    table.insert(of_line[line], { from, to })
+  end
+  for _, comment in ipairs(comments) do
+    local block = table.concat(page.lines, "\n", comment.first, comment.last)
+    for _, entry in ipairs(comment.entries) do
+      if entry.kind == "column" or entry.kind == "bold" or entry.kind == "output" or entry.text == "table" then
+        for l = comment.first, comment.last do add(l, 1, math.huge) end
+      else
+        local at, to = find_words(block, entry.text)
+        local line, start = comment.first, 1 -- of the line's first character in the block
+        while at and start <= to do
+          local length = #page.lines[line]
+          if start + length >= at then add(line, at - start + 1, to - start + 1) end
+          line, start = line + 1, start + length + 1
+        end
+      end
+    end
+  end
+  return of_line
+end
+
+--- The percentages, factors, times and sizes of a page that no comment accounts for: { line, text }.
+function M.unaccounted(page)
+  local comments, found, inside = M.comments(page.lines), {}, false
+  local of_line = accounted(page, comments)
+  for l, line in ipairs(page.lines) do
+    if line:find "^%s*<!%-%-" then inside = true end
+    for _, number in ipairs(inside and {} or numbers_of(line)) do
+      local rest, is_result = line:sub(number.to + 1), false
+      for _, unit in ipairs(units) do is_result = is_result or rest:find(unit) ~= nil end
+      is_result = is_result and not line:sub(1, number.from - 1):find "[%w_-]$"
+      for _, range in ipairs(of_line[l] or {}) do
+        if number.from >= range[1] and number.to <= range[2] then is_result = false end
+      end
+      if is_result then found[#found + 1] = { line = l, text = number.text .. rest:match "^ ?%S+" } end
+    end
+    if line:find "%-%->%s*$" then inside = false end
+  end
+  return found
 end
 
 --- Puts what is right in the place of what is printed, in the block and before `=`.

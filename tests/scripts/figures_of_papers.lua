@@ -185,4 +185,9 @@ return function(env)
     end
     return env.least(list), env.most(list)
   end
+
+  --- What Table V prints that an indicator took (s).
+  function env.printed_seconds(cluster, indicator)
+    return env.printed("splitquant/table5", "overhead_s", { cluster = "splitquant-" .. cluster, indicator = indicator })
+  end
 end

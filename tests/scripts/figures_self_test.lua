@@ -104,6 +104,17 @@ for _, case in ipairs(planted) do
   expect(messages:find(wanted, 1, true), ("%s: found '%s', not '%s'"):format(what, messages, wanted))
 end
 
+-- Results that no comment accounts for; in comments, in words and without units there are none.
+local function unaccounted(text)
+  local texts = {}
+  for i, number in ipairs(figures.unaccounted { lines = figures.lines_of(text) }) do texts[i] = number.text end
+  return table.concat(texts, ", ")
+end
+expect(unaccounted(page) == "", "of the clean page: " .. unaccounted(page))
+expect(unaccounted(page .. "\n1.5x and 3 % of 7 and Q8-3 s, 12 ms.\n") == "1.5x, 3 %, 12 ms.",
+  "of more: " .. unaccounted(page .. "\n1.5x and 3 % of 7 and Q8-3 s, 12 ms.\n"))
+expect(unaccounted "Up to 3 % and\n4 times.\n\n<!-- figures\nsetting: 3 % and 4 times\n-->\n" == "", "across lines")
+
 -- What corrects a page leaves nothing to correct, and nothing else is touched.
 local wrong = { lines = figures.lines_of((page:gsub("12%.5 %%", "77.7 %%"):gsub("%*%*2%.0", "**7.7"))) }
 local changes = {}
