@@ -22,6 +22,7 @@ local later = {
   histogram = "tessera.histogram",
   experiment = "tessera.experiment",
   collection = "tessera.collection",
+  data_sets = { "tessera.data_sets", "list" },
   grid = { "tessera.experiment.grid", "points" },
   paper = { "tessera.experiment.paper", "load" },
   results = "tessera.results",

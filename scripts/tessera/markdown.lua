@@ -112,6 +112,7 @@ end
 --- @param opt table width (columns), bold (whether headings are bold)
 function M.text(page, opt)
   local lines, out, i = {}, {}, 1
+  page = page:gsub("\n*\n%s*<!%-%-.-%-%->", "") -- comments are for whoever edits the page
   for line in (page:gsub("\n$", "") .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = line end
   while lines[i] do
     local line, block = lines[i]

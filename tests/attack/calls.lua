@@ -57,6 +57,7 @@ M.functions = {
   ["ts.size"] = one { model = "opt-125m", workload = values.workload, devices = { "T4-16G" },
     target = { latency_s = 10 }, max_devices = 2, time_limit_s = 0.1 },
   ["ts.planners"] = one(),
+  ["ts.data_sets"] = one { name = "azure-2023" },
   ["ts.register_planner"] = one { name = "attack_planner", doc = "d", plan = function() return nil, "none" end,
     options = { slack = { type = "number", default = 0.1, min = 0, max = 1, doc = "d" } } },
   ["ts.register_heuristic"] = one { name = "attack_heuristic", doc = "d", improve = function() end },
@@ -245,6 +246,7 @@ M.left_out = {
   ["tessera bench"] = "starts processes, and takes seconds",
   ["tessera examples"] = "copies files to wherever it is told",
   ["tessera man"] = "has no flags",
+  ["tessera data"] = "prints to the stream that carries the verdicts; ts.data_sets, which it calls, is called",
 }
 
 --- Options of methods by the names of their cards.

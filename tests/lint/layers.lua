@@ -2,6 +2,8 @@
 -- With a second argument, map, it draws who includes whom instead: a folder stands below all that it includes.
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local rules = dofile(here .. "/rules.lua")
+local data_set_rules = dofile(here .. "/data_set_rules.lua")
+local data_sets = require "tessera.data_sets"
 local host = require "tessera.host"
 
 local root = host.arguments[1] or here .. "/../.."
@@ -24,6 +26,7 @@ end
 local files = files_under(root)
 assert(#files > 100, ("only %d files under %s: is that the source tree?"):format(#files, root))
 local findings, included = rules.check(files)
+for _, finding in ipairs(data_set_rules.check(files, data_sets.declared())) do findings[#findings + 1] = finding end
 
 -- Folders by their height: 1 for those that include none, else one more than the highest that they include. Those of a
 -- circle have none.

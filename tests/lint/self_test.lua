@@ -138,8 +138,40 @@ local _, included = circle(false)
 expect(included["solver/moves"]["solver/exact"].path == "solver/moves/a.cpp" and not included["solver/plan"],
   "the map does not show who includes whom")
 
+-- Data of others: a tree in which all is said, and one change to it at a time.
+local data_set_rules = dofile(here .. "/data_set_rules.lua")
+local function readings(changes)
+  local tree = {
+    ["experiments/a.lua"] = 'local p = measured.path("x/" .. name) measured.path "x/b.csv"\n',
+    ["tests/a.h"] = '"/../shared/measured/x/b.csv"\n',
+    ["scripts/plain.lua"] = 'local path = "x/c.csv"\n',
+  }
+  for path, text in pairs(changes) do tree[path] = text end
+  local list = {}
+  for path, text in pairs(tree) do list[#list + 1] = { path = path, text = text } end
+  return data_set_rules.check(list, {
+    { name = "x", files = { { path = "x/b.csv" } }, read_by = { "experiments/a.lua", "tests/a.h" } },
+  })
+end
+local data_cases = {
+  { "a tree in which all is said" },
+  { "a reader that no set has", "experiments/b.lua", 'measured.path "x/b.csv"\n', "add it to read_by" },
+  { "another by the library", "scripts/b.lua", 'data_sets.path("measured", "x/b.csv")\n', "add it to read_by" },
+  { "a file that no set has", "experiments/a.lua", 'measured.path "x/c.csv"\n', "has 'x/c.csv'" },
+  { "one with a gap", "experiments/a.lua", 'measured.path(("x/%s.json"):format(n))\n', "has 'x/%s.json'" },
+  { "a folder by name", "experiments/a.lua", 'measured.path "x/b.csv" "../shared/measured/x"\n', "ask tessera" },
+  { "a reader that reads nothing", "tests/a.h", "nothing\n", "tests/a.h reads no data of others" },
+}
+for _, case in ipairs(data_cases) do
+  local what, path, text, wanted = unpack(case)
+  local list = readings(path and { [path] = text } or {})
+  expect(#list == (wanted and 1 or 0) and (not wanted or list[1].message:find(wanted, 1, true)),
+    "%s: %d findings, the first: %s", what, #list, list[1] and list[1].message or "none")
+  if wanted then caught.data = true end
+end
+
 for _, rule in ipairs {
-  "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "call", "print", "length", "todo",
+  "data", "lua", "cbc", "sqlite", "torch", "throw", "include", "guarded", "read", "call", "print", "length", "todo",
   "writes", "map"
 } do
   expect(caught[rule], "no planted violation was caught by [%s]", rule)

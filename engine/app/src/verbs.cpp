@@ -18,6 +18,8 @@ const std::vector<LuaVerb>& lua_verbs() {
       {"report", "tessera.cli.report", "NAME", "stored results as one HTML file", report_options()},
       {"examples", "tessera.cli.examples", "NAME", "worked examples: lists them, copies one",
        examples_options()},
+      {"data", "tessera.cli.data", "NAME",
+       "data of others: what reads them, where they are to be had", data_options()},
       {"man", "tessera.cli.man", "TOPIC", "pages to read: tutorial, planner, experiments, ...",
        man_options()},
   };

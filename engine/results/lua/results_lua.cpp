@@ -178,6 +178,8 @@ int keys(lua_State* L) {
 // Calls the function that an option holds, if any, a few times a second with a number.
 class Progress {
  public:
+  explicit Progress(std::optional<lua_kit::LuaFunction> function)
+      : function_(std::move(function)) {}
   Progress(const Options& options, const char* name) {
     const lua_kit::StackGuard guard(options.state());
     if (!options.push(name)) return;
@@ -296,6 +298,19 @@ int sha256(lua_State* L) {
   return 1;
 }
 
+/// file_sha256(path, progress?): progress(bytes done) is called ten times a second at most.
+int file_sha256(lua_State* L) {
+  const std::string path = lua_kit::check_text(L, 1, "store.file_sha256 path");
+  std::optional<lua_kit::LuaFunction> told;
+  if (!lua_isnoneornil(L, 2)) told.emplace(L, 2, "store.file_sha256 progress");
+  Progress progress(std::move(told));
+  push_text(L, results::file_sha256(path, [&progress](std::uint64_t done) {
+              if (*lua_kit::interrupt::flag()) throw Error(ErrorCode::interrupted, "interrupted");
+              progress.note(static_cast<double>(done));
+            }));
+  return 1;
+}
+
 int machine(lua_State* L) {
   lua_kit::push_json(L, results::machine_facts());
   return 1;
@@ -368,6 +383,7 @@ void register_results(lua_State* L) {
                             {"key", guarded<key>},
                             {"json", guarded<json>},
                             {"sha256", guarded<sha256>},
+                            {"file_sha256", guarded<file_sha256>},
                             {"machine", guarded<machine>},
                             {"git_commit", guarded<git_commit>}});
 }

@@ -6,10 +6,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <vector>
 
+#include "tessera/core/access.h"
+#include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
 namespace tessera::results {
@@ -79,6 +84,34 @@ std::string commit_of(const fs::path& git) {
 std::string sha256(std::string_view text) {
   std::array<char, SHA256_DIGEST_STRING_LENGTH> digest{};
   SHA256Data(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(), digest.data());
+  return digest.data();
+}
+
+std::string file_sha256(const std::string& path,
+                        const std::function<void(std::uint64_t)>& progress) {
+  check_may_read(path);
+  const auto fail = [&path](const std::string& why) {
+    throw Error(ErrorCode::io, "cannot read " + path + ": " + why, path);
+  };
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error) fail(error.message());
+  if (!fs::is_regular_file(status)) fail("it is no regular file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(std::strerror(errno));
+  SHA2_CTX state;
+  SHA256Init(&state);
+  std::vector<char> piece(4u << 20);
+  for (std::uint64_t done = 0; file;) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    const auto count = static_cast<std::size_t>(file.gcount());
+    SHA256Update(&state, reinterpret_cast<const std::uint8_t*>(piece.data()), count);
+    done += count;
+    if (progress && count > 0) progress(done);
+  }
+  if (file.bad() || !file.eof()) fail("reading stopped before its end");
+  std::array<char, SHA256_DIGEST_STRING_LENGTH> digest{};
+  SHA256End(&state, digest.data());
   return digest.data();
 }
 

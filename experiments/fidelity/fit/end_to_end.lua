@@ -181,8 +181,8 @@ end
 
 -- All rows, by source and in the order of the tables, or nil and why. Repeats of a run are one row, at their median.
 function M.rows()
-  local root, why = measured.folder()
-  if not root then return nil, why end
+  local here, why = measured.folder()
+  if not here then return nil, why end
   local names, rows, runs, seen = {}, {}, {}, {}
   for name in pairs(readers) do names[#names + 1] = name end
   table.sort(names)
@@ -195,7 +195,11 @@ function M.rows()
     end
     table.insert(runs[seen[key]], r.measured)
   end
-  for _, name in ipairs(names) do readers[name](function(file) return root .. "/" .. file end, add) end
+  local function path(file)
+    local found, missing = measured.path(file)
+    return found or error(missing.message, 0)
+  end
+  for _, name in ipairs(names) do readers[name](path, add) end
   for r, values in pairs(runs) do
     table.sort(values)
     r.measured = quantile(values, 0.5)

@@ -7,6 +7,7 @@
 -- data.
 
 local core = require "tessera.core"
+local data_sets = require "tessera.data_sets"
 local exists = require "tessera.files".exists
 local grammar = require "tessera.grammar"
 local host = require "tessera.host"
@@ -22,8 +23,6 @@ local function environment(name)
   local value = os.getenv(name)
   return value ~= "" and value or nil
 end
-
-local smollm2_path = datasets .. "/../build/models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 --- The model that ships, and the real one.
 M.small = "grammar-opt-5m"
@@ -62,9 +61,11 @@ local function small()
 end
 
 local function real()
-  local path = environment "TESSERA_WEIGHTS" or smollm2_path
-  if not exists(path) then
-    return no_data(path .. " is not there: bash scripts/fetch_smollm2.sh, or TESSERA_WEIGHTS=MODEL")
+  local path, why = environment "TESSERA_WEIGHTS", nil
+  if not path then path, why = data_sets.path("models", "smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf") end
+  if not path or not exists(path) then
+    return no_data((why and why.message or path .. " is not there")
+      .. ": bash scripts/fetch_smollm2.sh, or TESSERA_WEIGHTS=MODEL")
   end
   local files = {}
   for role, names in pairs {

@@ -683,6 +683,10 @@ local ts = {}
 ---@field seed? integer Deals the points to folds (an integer in [0, 9.0072e+15]) [default 0]
 ---@field source? string Where the points come from; default: as the first says
 
+---@class tessera.options.data_sets
+---@field name? string Only this one
+---@field check? boolean Reads all files and compares their SHA-256 [default false]
+
 ---@class tessera.options.device
 ---@field file? string JSON file of one device; the other fields come from it
 ---@field name? string Name to refer to it by
@@ -1022,6 +1026,11 @@ function ts.collection(options) end
 ---@param options tessera.options.cross_validate
 ---@return table[]
 function ts.cross_validate(options) end
+
+--- Data sets of others that experiments, fits and tests read, each declared in datasets/data_sets: name, doc, origin, licence, read_by, without (what is left out where it is absent), folder, files, num_files, num_present, size_bytes, sha256 (over the sorted lines 'SHA-256  PATH' of its files) and state: present, absent, incomplete, changed (size, or with check SHA-256) or unreadable. A file has path, size_bytes, sha256, state, where there is more to say message, and with check found_sha256. Nothing is fetched.
+---@param options? tessera.options.data_sets
+---@return table[]
+function ts.data_sets(options) end
 
 --- A GPU type: a name ("T4-16G"), a file, or its data-sheet figures.
 ---@param options? tessera.options.device|string

@@ -1,4 +1,5 @@
-// Verbs that show or copy what ships: `tessera examples`, `tessera man`.
+// Verbs that show or copy what ships, and what does not: `tessera examples`, `tessera data`,
+// `tessera man`.
 
 #include "verbs.h"
 
@@ -13,6 +14,21 @@ const OptionTable& examples_options() {
       {
           {.name = "to", .type = text, .doc = "Folder to copy into", .default_text = "\".\""},
           {.name = "force", .type = boolean, .doc = "Overwrites files that are there already"},
+      }};
+  return options;
+}
+
+const OptionTable& data_options() {
+  using enum OptionType;
+  static const OptionTable options{
+      "tessera data",
+      "Lists the data sets of others that experiments, fits and tests read, or shows one in full; "
+      "nothing is fetched",
+      "",
+      {
+          {.name = "check",
+           .type = boolean,
+           .doc = "Compares the SHA-256 of every file with the one that is recorded"},
       }};
   return options;
 }
