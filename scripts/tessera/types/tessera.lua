@@ -992,7 +992,7 @@ local ts = {}
 
 --- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, bits, omega, mean_bitwidth, speedup, speedup_equal_quality, note }; speedup is its latency over the plan's, speedup_equal_quality its latency over that of the fastest plan found that loses no more quality than it does (the search held to its omega, theta 0). Where one has no plan, status is infeasible or time_limit and note says why.
 ---@param plan tessera.Plan Any plan
----@param options? { time_limit_s: number } For all of them together; default 0.8
+---@param options? { time_limit_s: number } For all of them together; default 2
 ---@return table[]
 function ts.beside(plan, options) end
 
