@@ -16,6 +16,8 @@
 //   has one time for each stage.
 // - "for pi in K[:-2]": all but the two slowest, although the text says "other stages". A pipeline
 //   of two stages has no pioneer then, and keeps adabits' plan.
+//   (On LLM-PQ's clusters 3 to 6, 10 and 11 neither that nor a rule (b, b, 1) that lets a layer go
+//   over would change the plan.)
 // - adabits minimises omega, which many plans tie in: ours spreads layers evenly among those.
 //
 // Extended (ours): all stages but the straggler are pioneers, and the rules are all of
