@@ -5,8 +5,8 @@
 -- theta = 0. Theta was tuned by hand to the values of an indicator that was never published; with an indicator of the
 -- magnitude that the published logs imply (about 1e-4 a layer at 8 bits) it hardly weighs.
 --
--- Where Table 9 says heuristic, twice: latency_s is of our bitwidth transfer, which has more rules than Algorithm 2, and
--- printed_latency_s of Algorithm 2 as printed (planner "bitwidth_transfer_paper").
+-- Where Table 9 says heuristic, twice: latency_s is of our bitwidth transfer, which has more rules than Algorithm 2,
+-- and printed_latency_s of Algorithm 2 as printed (planner "bitwidth_transfer_paper").
 local ts = require "tessera"
 local llmpq = require "tessera.papers.llmpq"
 
@@ -23,8 +23,8 @@ return ts.experiment {
   notes = llmpq.notes_and {
     "theta and group are settings, printed only; objective paper, decoding in the batch over the stages",
     "quality_share: theta times omega over the objective; latency_without_s: the same with theta = 0",
-    "printed_latency_s: of Algorithm 2 as printed, where Table 9 has the heuristic; adabits_latency_s: of adabits, which "
-      .. "it starts from, in adabits' own order and micro-batches",
+    "printed_latency_s: of Algorithm 2 as printed, where Table 9 has the heuristic; adabits_latency_s: of adabits, "
+      .. "which it starts from, in adabits' own order and micro-batches",
     "the published script has theta 50000 for cluster 3, where 1 is printed",
   },
   time_limit_s = 120,

@@ -182,10 +182,10 @@ local function block_orders(problem)
   return orders
 end
 
---- Plans a problem by eqs. (4) to (16) as printed, a programme for each order by blocks of device types and each prefill
---- micro-batch that divides the decode one, as the published code enumerates them; CBC has `limit_s` for each. Decides
---- `group` layers together. The best plan, or nil and why; and what came of the programmes: { programmes, proven,
---- with_plan, solve_s }.
+--- Plans a problem by eqs. (4) to (16) as printed, a programme for each order by blocks of device types and each
+--- prefill micro-batch that divides the decode one, as the published code enumerates them; CBC has `limit_s` for each.
+--- Decides `group` layers together. The best plan, or nil and why; and what came of the programmes: { programmes,
+--- proven, with_plan, solve_s }.
 function M.plan_by_printed_programmes(problem, limit_s, group)
   local best, why
   local outcome = { programmes = 0, proven = 0, with_plan = 0, solve_s = 0 }
