@@ -1,8 +1,9 @@
 -- SplitQuant, Table VI: deciding layers in pairs, one by one, or by the bitwidth-transfer heuristic.
 --
 -- group2 and group1 are the exact search here, which needs no time limit: the paper's ILP had 60 s per run and lost to
--- the heuristic where they ran out. The table is LLM-PQ's Table 8 without one cluster. Its largest overheads, 204.59 s
--- and 127.28 s, are beyond the 115.98 s that Sec. VI-A gives as the longest.
+-- the heuristic where they ran out; experiments/planner/time_limit.lua imitates that. The table is LLM-PQ's Table 8
+-- without one cluster. Its largest overheads, 204.59 s and 127.28 s, are beyond the 115.98 s that Sec. VI-A gives as
+-- the longest.
 local ts = require "tessera"
 local splitquant = require "tessera.papers.splitquant"
 

@@ -13,8 +13,8 @@ namespace {
 
 class HeuristicPlanner final : public Planner {
  public:
-  explicit HeuristicPlanner(std::unique_ptr<Heuristic> heuristic)
-      : heuristic_(std::move(heuristic)) {}
+  HeuristicPlanner(std::unique_ptr<Heuristic> heuristic, StartSet starts)
+      : heuristic_(std::move(heuristic)), starts_(starts) {}
 
   PlannerCard card() const override {
     const HeuristicCard card = heuristic_->card();
@@ -24,7 +24,7 @@ class HeuristicPlanner final : public Planner {
   PlanResult plan(const Instance& instance, const PlanRequest& request) const override {
     if (auto refusal = refuse_hopeless(instance, request)) return *std::move(refusal);
     const Deadline deadline(request);
-    Starts starts(instance, request);
+    Starts starts(instance, request, starts_);
     PlanResult result;
     while (auto start = starts.next()) {
       PlanRequest left = starts.request();
@@ -56,12 +56,14 @@ class HeuristicPlanner final : public Planner {
   }
 
   std::unique_ptr<Heuristic> heuristic_;
+  StartSet starts_;
 };
 
 }  // namespace
 
-std::unique_ptr<Planner> make_heuristic_planner(std::unique_ptr<Heuristic> heuristic) {
-  return std::make_unique<HeuristicPlanner>(std::move(heuristic));
+std::unique_ptr<Planner> make_heuristic_planner(std::unique_ptr<Heuristic> heuristic,
+                                                StartSet starts) {
+  return std::make_unique<HeuristicPlanner>(std::move(heuristic), starts);
 }
 
 }  // namespace tessera::solver

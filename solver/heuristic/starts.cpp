@@ -55,12 +55,14 @@ std::vector<std::vector<std::size_t>> block_orders(const Instance& instance,
   return orders;
 }
 
-Starts::Starts(const Instance& instance, const PlanRequest& request)
+Starts::Starts(const Instance& instance, const PlanRequest& request, StartSet set)
     : instance_(instance),
       request_(request),
+      set_(set),
       deadline_(std::make_unique<Deadline>(request_)),
       orders_(block_orders(instance, request)),
-      pairs_(size_pairs(instance, request)) {
+      pairs_(size_pairs(instance, request)),
+      further_(instance, instance.num_devices()) {
   if (request.order || pairs_.empty()) return;
   // The order that adabits itself prefers goes first, so that no heuristic does worse than adabits.
   PlanRequest quiet = request;
@@ -81,11 +83,25 @@ PlanRequest Starts::request() const {
 }
 
 std::optional<Candidate> Starts::next() {
-  while (queue_.empty() && order_ < orders_.size() && !stopped_by_) enqueue(orders_[order_++]);
+  while (queue_.empty() && !stopped_by_) {
+    const auto order = next_order();
+    if (!order) break;
+    enqueue(*order);
+  }
   if ((stopped_by_ = deadline_->reached()) || queue_.empty()) return std::nullopt;
   Candidate next = std::move(queue_.front());
   queue_.erase(queue_.begin());
   return next;
+}
+
+std::optional<std::vector<std::size_t>> Starts::next_order() {
+  if (order_ < orders_.size()) return orders_[order_++];
+  if (set_ != StartSet::all || request_.order || pairs_.empty()) return std::nullopt;
+  auto order = further_.next();
+  while (order && std::find(orders_.begin(), orders_.end(), *order) != orders_.end()) {
+    order = further_.next();
+  }
+  return order;
 }
 
 // adabits at every pair, priced; the pairs at which it does best are the starts.
@@ -101,15 +117,16 @@ void Starts::enqueue(const std::vector<std::size_t>& order) {
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  found.resize(std::min(found.size(), kMostPairs));
+  if (set_ == StartSet::best) found.resize(std::min(found.size(), kMostPairs));
   for (auto& start : found) queue_.push_back(std::move(start.second));
 }
 
 // Quality and memory decide the start, and the sizes touch only memory: what fits at one pair is
-// the start of the others too, as long as it still fits.
+// the start of the others too, as long as it still fits. (It may not be adabits' own plan at a
+// smaller pair, which leaves layers more room; StartSet::all solves each.)
 std::optional<Candidate> Starts::start_at(const std::vector<std::size_t>& order,
                                           std::int64_t prefill, std::int64_t decode) {
-  if (last_) {
+  if (last_ && set_ == StartSet::best) {
     last_->prefill_micro_batch_size = prefill;
     last_->decode_micro_batch_size = decode;
     if (!find_violation(instance_, *last_)) return last_;

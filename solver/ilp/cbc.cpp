@@ -169,18 +169,29 @@ void set_start(const LinearModel& model, const std::vector<double>& values, CbcM
   cbc.setMIPStart(start);
 }
 
-void run(CbcModel& cbc) {
-  // CbcMain1 is what sets up CBC's default cuts and heuristics. Its own preprocessing stays off:
-  // the formulation is already reduced, and callbacks then see the original columns.
+void run(CbcModel& cbc, bool preprocess) {
+  // CbcMain1 is what sets up CBC's default cuts and heuristics. Its own preprocessing stays off for
+  // formulations that are already reduced: callbacks then see the original columns.
   CbcSolverUsefulData data;
   data.noPrinting_ = true;
   data.useSignalHandler_ = false;
   CbcMain0(cbc, data);
   // A count that is whole to 1e-6 only is worth 1e-6 of a layer's time: too coarse for the proof.
-  const char* arguments[] = {"cbc",  "-logLevel",        "0",    "-preprocess",
-                             "off",  "-randomSeed",      "1",    "-integerTolerance",
-                             "1e-9", "-primalTolerance", "1e-9", "-dualTolerance",
-                             "1e-9", "-solve",           "-quit"};
+  const char* arguments[] = {"cbc",
+                             "-logLevel",
+                             "0",
+                             "-preprocess",
+                             preprocess ? "on" : "off",
+                             "-randomSeed",
+                             "1",
+                             "-integerTolerance",
+                             "1e-9",
+                             "-primalTolerance",
+                             "1e-9",
+                             "-dualTolerance",
+                             "1e-9",
+                             "-solve",
+                             "-quit"};
   CbcMain1(
       static_cast<int>(std::size(arguments)), arguments, cbc, [](CbcModel*, int) { return 0; },
       data);
@@ -242,7 +253,7 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
     if (limits.start) set_start(model, *limits.start, cbc);
     Handler handler(&watch);
     cbc.passInEventHandler(&handler);
-    run(cbc);
+    run(cbc, limits.preprocess);
     if (watch.failure) std::rethrow_exception(watch.failure);
     const double* x = cbc.bestSolution();
     if (x != nullptr) {

@@ -16,6 +16,9 @@ struct MipLimits {
   double relative_gap = 0;
   std::optional<double> cutoff;              ///< only solutions below it are of interest
   std::optional<std::vector<double>> start;  ///< column values of a solution below the cutoff
+  /// CBC's preprocessing, for models that nobody has reduced. Incumbents are then told only at the
+  /// end, and a search that `should_stop` ended has no bound.
+  bool preprocess = false;
   /// Asked at every event of the search and every simplex iteration; true ends it.
   std::function<bool()> should_stop;
   /// Told of each new incumbent (column values) and the bound then. May throw: the search stops and

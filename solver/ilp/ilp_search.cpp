@@ -42,12 +42,16 @@ PlanResult IlpSearch::run() {
 
 void IlpSearch::start() {
   list_pairs();
-  bound_pairs();
+  if (!paper_form()) bound_pairs();
   if (request_.start) offer(*request_.start);
   find_first_plans();
 }
 
 std::optional<Violation> IlpSearch::write(const std::string& path) {
+  if (paper_form()) {
+    write_paper(path);
+    return std::nullopt;
+  }
   start();
   const Subproblem problem(instance_, request_.order, *request_.prefill_micro_batch_size,
                            *request_.decode_micro_batch_size);
@@ -110,7 +114,7 @@ void IlpSearch::bound_pairs() {
 // Primal heuristic: the first incumbent decides how much can be pruned, so the pairs of lowest
 // bound get a longer local search each.
 void IlpSearch::find_first_plans() {
-  if (base_form()) return;
+  if (base_form() || paper_form()) return;
   constexpr std::size_t kPairs = 4;
   const auto layers = static_cast<std::int64_t>(instance_.num_layers());
   for (std::size_t i = 0; i < std::min(kPairs, pairs_.size()) && !stopped(); ++i) {
@@ -148,6 +152,7 @@ void IlpSearch::solve_pairs() {
 }
 
 void IlpSearch::solve_pair(Pair& pair) {
+  if (paper_form()) return solve_paper_pair(pair);
   const auto layers = static_cast<std::int64_t>(instance_.num_layers());
   if (!base_form()) improve_locally(pair, 1000 + 300 * layers);
   const double limit = cutoff();
@@ -222,7 +227,8 @@ bool IlpSearch::stopped() {
 
 Violation IlpSearch::explain() const {
   return explain_exhausted(instance_, request_, !pairs_.empty(), deadline_.left_s(),
-                           [](const Instance& in, const PlanRequest& request) {
+                           [](const Instance& in, PlanRequest request) {
+                             request.ilp_form = IlpForm::tightened;  // the fastest says the same
                              return IlpSearch(in, request, false).run();
                            });
 }

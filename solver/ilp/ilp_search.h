@@ -45,9 +45,17 @@ class IlpSearch {
   void improve_locally(const Pair& pair, std::int64_t moves);
   void solve_pairs();
   void solve_pair(Pair& pair);
+  struct Proof {
+    double bound = 0;  ///< no plan is better
+    bool finished = false;
+  };
+  void solve_paper_pair(Pair& pair);
+  Proof solve_paper(const Subproblem& problem);
+  void write_paper(const std::string& path) const;
   /// Takes a plan if it is better. False: it breaks a constraint.
   bool offer(Candidate candidate);
   bool base_form() const { return request_.ilp_form == IlpForm::base; }
+  bool paper_form() const { return request_.ilp_form == IlpForm::paper; }
   /// The best plan so far has the pair's micro-batch sizes.
   bool is_of(const Pair& pair) const;
   double cutoff() const;

@@ -29,7 +29,8 @@ const OptionTable& model_options() {
        {.name = "form",
         .type = OptionType::choice,
         .doc = "The programme itself, or with ranges for stage times and boundaries that hold "
-               "every plan worth finding",
+               "every plan worth finding; paper: eqs. (4)-(16) as printed, for one device_order, "
+               "columns z_layer7_stage2_8bit, y_layer7_8bit, u_layer7_stage2",
         .default_text = "\"base\"",
         .choices = names_of<solver::IlpForm>()}}};
   return table;

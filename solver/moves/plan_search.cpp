@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "move_generator.h"
 #include "moves.h"
@@ -40,7 +41,7 @@ const Candidate& PlanSearch::current() const { return plan_->candidate(); }
 double PlanSearch::objective() const { return plan_->objective(); }
 bool PlanSearch::expired() const { return deadline_->reached().has_value(); }
 
-std::size_t PlanSearch::slowest_stage() const {
+std::vector<std::size_t> PlanSearch::stages_slowest_first() const {
   // How much one second more on a stage costs while it is the slowest of its phase.
   const ObjectiveCoefficients c =
       objective_coefficients(instance_, instance_.objective, current().prefill_micro_batch_size,
@@ -48,17 +49,14 @@ std::size_t PlanSearch::slowest_stage() const {
   const double prefill = c.prefill_max + c.prefill_sum;
   const double decode =
       c.decode_max + c.decode_sum + c.round * std::max(1.0, c.round_micro_batches);
-  std::size_t slowest = 0;
-  double most = -1;
-  for (std::size_t k = 0; k < plan_->num_stages(); ++k) {
-    const WorkingPlan::Stage& stage = plan_->stage(k);
-    const double weighted = prefill * stage.prefill_s + decode * stage.decode_s;
-    if (weighted > most) {
-      most = weighted;
-      slowest = k;
-    }
-  }
-  return slowest;
+  const auto weighted = [&](std::size_t k) {
+    return prefill * plan_->stage(k).prefill_s + decode * plan_->stage(k).decode_s;
+  };
+  std::vector<std::size_t> stages(plan_->num_stages());
+  std::iota(stages.begin(), stages.end(), std::size_t{0});
+  std::stable_sort(stages.begin(), stages.end(),
+                   [&](std::size_t a, std::size_t b) { return weighted(a) > weighted(b); });
+  return stages;
 }
 
 void PlanSearch::start(const MoveQuery& query) {

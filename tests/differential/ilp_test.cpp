@@ -64,6 +64,50 @@ TEST(IlpDifferential, MatchesBruteForceWithOrderAndPairSearch) {
   EXPECT_GE(tally.infeasible, 30);
 }
 
+// Eqs. (4) to (16) as printed have the same optimum.
+PlanRequest as_printed(PlanRequest request) {
+  request.ilp_form = IlpForm::paper;
+  return request;
+}
+
+TEST(IlpDifferential, PrintedFormMatchesBruteForceAtFixedOrderAndPair) {
+  Tally tally;
+  for_each_case(2001, 2300, {},
+                [&](RandomCase& c) { compare(c.in, as_printed(c.sized(true)), tally); });
+  EXPECT_GE(tally.optimal, 80);
+  EXPECT_GE(tally.infeasible, 60);
+}
+
+TEST(IlpDifferential, PrintedFormMatchesBruteForceWithOrderAndPairSearch) {
+  Tally tally;
+  for_each_case(3001, 3080, {4, 3, 3, 4},
+                [&](RandomCase& c) { compare(c.in, as_printed(c.searched()), tally); });
+  EXPECT_GE(tally.optimal, 20);
+  EXPECT_GE(tally.infeasible, 10);
+}
+
+// Larger ones than an enumeration can do, against the exact search.
+TEST(IlpDifferential, PrintedFormMatchesTheExactSearch) {
+  int optimal = 0;
+  for_each_case(4001, 4060, {14, 4, 4, 8}, [&](RandomCase& c) {
+    const PlanRequest request = c.sized(true);
+    const PlanResult exact = make_exact_planner()->plan(c.in, request);
+    PlanRequest printed = as_printed(request);
+    printed.time_limit_s = 20;
+    const PlanResult ilp = make_ilp_planner()->plan(c.in, printed);
+    ASSERT_EQ(ilp.candidate.has_value(), exact.candidate.has_value());
+    if (!exact.candidate) return;
+    const double slack = 1e-6 * std::fabs(exact.objective) + 1e-12;
+    ASSERT_TRUE(ilp.bound);
+    EXPECT_LE(*ilp.bound, exact.objective + slack);
+    EXPECT_GE(ilp.objective, exact.objective - slack);
+    if (ilp.status != SolveStatus::optimal) return;
+    EXPECT_NEAR(ilp.objective, exact.objective, slack);
+    ++optimal;
+  });
+  EXPECT_GE(optimal, 15);
+}
+
 // Equal devices, kernels that are fast at high bitwidths only, and costs of omega that reach down
 // to the solver's tolerance: its primal simplex then stops at an assertion for every third seed.
 Instance equal_devices(std::uint64_t seed) {

@@ -61,7 +61,9 @@ describe("problem:add_constraint", function()
       local n = count(plan, case[4])
       assert.is_true(n >= case[5] and n <= case[6], n .. " layers")
       assert.is_true(ts.check(plan))
-      assert.near(plan.objective, ts.plan(q, with { form = "base", planner = "ilp" }).objective, 1e-6)
+      for _, form in ipairs { "base", "paper" } do
+        assert.near(plan.objective, ts.plan(q, with { form = form, planner = "ilp" }).objective, 1e-6)
+      end
     end
   end)
 
@@ -181,7 +183,7 @@ describe("the ILP planner", function()
     local bits = {}
     for i = 1, 12 do bits[i] = 16 end
     local poor = assert(ts.plan(p, with { planner = "manual", stages = { { device = "V100-32G", bitwidths = bits } } }))
-    for _, form in ipairs { "tightened", "base" } do
+    for _, form in ipairs { "tightened", "base", "paper" } do
       local seen = {}
       local plan = ts.plan(p:with { allow_empty_stage = true }, {
         planner = "ilp", start = poor, form = form, on_incumbent = function(i) seen[#seen + 1] = i.objective end,
@@ -242,6 +244,22 @@ describe("problem:write_model", function()
         for _, mark in ipairs(marks) do assert.truthy(text:find(mark, 1, true), mark) end
       end
     end
+  end)
+
+  it("writes eqs. (4) to (16) as the papers print them, of one order", function()
+    local p = support.small_problem():add_constraint(row({ { stage = 1 } }, "<=", 7))
+    for _, extension in ipairs { ".lp", ".mps" } do
+      local path = path_of(extension)
+      assert.is_true(p:write_model(path, with { form = "paper", device_order = { "T4-16G", "V100-32G" } }))
+      local text = support.read(path)
+      os.remove(path)
+      for _, mark in ipairs { "z_layer7_stage2_8bit", "y_layer7_8bit", "u_layer7_stage2", "once_layer7",
+        "order_layer1_stage2_stage1", "memory_stage1", "prefill_time_stage2", "side1" } do
+        assert.truthy(text:find(mark, 1, true), mark)
+      end
+    end
+    raises("invalid_argument", "problem:write_model.device_order: form \"paper\" is the programme of one order",
+      function() p:write_model(path_of ".lp", with { form = "paper" }) end)
   end)
 
   it("says why there is nothing to write", function()

@@ -295,6 +295,24 @@ describe("the heuristics that ship", function()
     end
   end)
 
+  it("have Algorithm 2 as printed beside the extended one", function()
+    for _, case in ipairs {
+      { model = "opt-13b" }, { model = "opt-13b", objective = "paper", memory = "llm-pq" },
+      { model = "opt-66b", cluster = "llmpq-5", objective = "paper", memory = "llm-pq", kernel_set = "llmpq_2023_08" },
+    } do
+      local p = problem(case)
+      local plan = assert(ts.plan(p, { planner = "bitwidth_transfer_paper" }))
+      assert.equal("bitwidth_transfer_paper", plan.planner)
+      assert.is_true(ts.check(plan))
+      assert.is_true(plan.objective <= assert(ts.plan(p, { planner = "adabits" })).objective * (1 + 1e-9))
+      assert.is_true(plan.objective >= assert(ts.plan(p)).objective * (1 - 1e-6))
+      local chain = assert(ts.plan(p, { planner = { "threshold", "bitwidth_transfer_paper" } }))
+      assert.is_true(chain.objective <= assert(ts.plan(p, { planner = "threshold" })).objective)
+    end
+    raises("not_found", "unknown planner 'bitwidth_transfer_papr'; did you mean 'bitwidth_transfer_paper'",
+      function() return ts.plan(problem(), { planner = "bitwidth_transfer_papr" }) end)
+  end)
+
   it("have a template that works", function()
     local folder = require("tessera.host").installation.scripts_dir
     dofile(folder .. "/tessera/heuristics/_template.lua")

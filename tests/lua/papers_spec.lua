@@ -42,6 +42,17 @@ describe("LLM-PQ's settings", function()
     assert.is_true(quality_s > 0)
     assert.is_true(math.abs(plan.objective - bare.objective - quality_s) < 1e-6 * plan.objective)
   end)
+  it("solve the printed programmes one by one", function()
+    local problem = llmpq.problem "llmpq-2"
+    local exact = llmpq.plan_printed(problem, { planner = "exact" })
+    local plan, _, outcome = llmpq.plan_by_printed_programmes(problem, 60, 1)
+    assert.is_true(math.abs(plan.objective / exact.objective - 1) < 1e-6)
+    assert.same({ 6, 6, 6 }, { outcome.programmes, outcome.proven, outcome.with_plan }) -- one order, divisors of 32
+    local none, why
+    none, why, outcome = llmpq.plan_by_printed_programmes(llmpq.problem "llmpq-3", 0, 1)
+    assert.same({ nil, "time_limit" }, { none, why.code })
+    assert.same({ 8, 0, 0 }, { outcome.programmes, outcome.proven, outcome.with_plan }) -- two orders, divisors of 8
+  end)
   it("add schemes after each cluster's published rows", function()
     local a, b = { cluster = "a", planner = "x" }, { cluster = "b", planner = "x" }
     local more_a, more_b = { cluster = "a", planner = "y" }, { cluster = "b", planner = "y" }

@@ -1,5 +1,6 @@
--- Bitwidth transfer (LLM-PQ Algorithm 2) in Lua: the worked example of a heuristic. The same moves and the same answers
--- as `planner = "bitwidth_transfer"`, which is written in C++.
+-- Bitwidth transfer (LLM-PQ Algorithm 2, extended) in Lua: the worked example of a heuristic. The same moves and the
+-- same answers as `planner = "bitwidth_transfer"`, which is written in C++; `bitwidth_transfer_paper` is the algorithm
+-- as printed.
 --
 -- The stage that slows the pipeline down (the straggler) sheds layers to another (a pioneer) by rules: one pioneer
 -- layer of b_pi bits makes room for b_pi / b_st straggler layers of b_st bits, and goes the other way (an exchange), or

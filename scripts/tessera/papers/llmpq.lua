@@ -160,6 +160,56 @@ function M.plan_printed(problem, options)
   return planners.plan(problem:with { objective = "paper" }, given)
 end
 
+-- The orders in which the devices of a type stand together, as lists of names: what the published code goes through.
+local function block_orders(problem)
+  local count, types = {}, {}
+  for _, device in ipairs(problem.devices) do
+    if not count[device] then count[device], types[#types + 1] = 0, device end
+    count[device] = count[device] + 1
+  end
+  local orders = {}
+  local function extend(order, used)
+    if #order == #problem.devices then orders[#orders + 1] = order end
+    for _, device in ipairs(types) do
+      if not used[device] then
+        local longer, taken = { unpack(order) }, { [device] = true }
+        for _ = 1, count[device] do longer[#longer + 1] = device end
+        for name in pairs(used) do taken[name] = true end
+        extend(longer, taken)
+      end
+    end
+  end
+  extend({}, {})
+  return orders
+end
+
+--- Plans a problem by eqs. (4) to (16) as printed, a programme for each order by blocks of device types and each
+--- prefill micro-batch that divides the decode one, as the published code enumerates them; CBC has `limit_s` for each.
+--- Decides `group` layers together. The best plan, or nil and why; and what came of the programmes: { programmes,
+--- proven, with_plan, solve_s }.
+function M.plan_by_printed_programmes(problem, limit_s, group)
+  local best, why
+  local outcome = { programmes = 0, proven = 0, with_plan = 0, solve_s = 0 }
+  local decode = batch_over_stages(problem)
+  for _, order in ipairs(block_orders(problem)) do
+    for prefill = 1, decode do
+      if decode % prefill == 0 then
+        local started = core.clock()
+        local plan, reason = M.plan_printed(problem, {
+          planner = "ilp", form = "paper", group = group, device_order = order, prefill_micro_batch_size = prefill,
+          time_limit_s = limit_s,
+        })
+        outcome.programmes, outcome.solve_s = outcome.programmes + 1, outcome.solve_s + core.clock() - started
+        local proven = plan and plan.status == "optimal" or reason and reason.code == "infeasible"
+        outcome.proven, outcome.with_plan = outcome.proven + (proven and 1 or 0), outcome.with_plan + (plan and 1 or 0)
+        if plan and (not best or plan.objective < best.objective) then best = plan end
+        why = why or reason
+      end
+    end
+  end
+  return best, why, outcome
+end
+
 --- The solver that Table 9 names for a cluster, as options of plan_printed.
 function M.solver_of(cluster)
   local setting = M.settings[cluster]

@@ -622,7 +622,7 @@ local ts = {}
 ---@field prefill_micro_batch_size integer Requests per prefill micro-batch (an integer in [1, 1000000])
 ---@field decode_micro_batch_size integer Requests per decode micro-batch (an integer in [1, 1000000])
 ---@field device_order? string[] Devices by stage; default: decided inside the model
----@field form? "base"|"tightened" The programme itself, or with ranges for stage times and boundaries that hold every plan worth finding [default "base"]
+---@field form? "base"|"paper"|"tightened" The programme itself, or with ranges for stage times and boundaries that hold every plan worth finding; paper: eqs. (4)-(16) as printed, for one device_order, columns z_layer7_stage2_8bit, y_layer7_8bit, u_layer7_stage2 [default "base"]
 
 ---@class tessera.options.store.open
 ---@field read_only? boolean Neither makes nor changes any file [default false]
@@ -814,7 +814,7 @@ local ts = {}
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
 ---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan; bound and gap where there is a bound
 ---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
----@field form? "base"|"tightened" Of planner "ilp": the programme with ranges, local search and a cutoff, or as it stands; same optimum [default "tightened"]
+---@field form? "base"|"paper"|"tightened" Of planner "ilp": the programme with ranges, local search and a cutoff, as it stands (base), or as the papers print it, eqs. (4)-(16); same optimum [default "tightened"]
 
 ---@class tessera.options.plot
 ---@field kind "bars"|"lines"|"scatter"|"heatmap"|"pareto"|"cdf" cdf: share of points up to x; pareto: scatter with the front drawn

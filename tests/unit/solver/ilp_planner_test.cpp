@@ -192,7 +192,7 @@ TEST(IlpPlanner, GapIsKept) {
 TEST(IlpPlanner, StartsFromAPlan) {
   const Instance in = small_instance();
   const PlanResult best = make_ilp_planner()->plan(in, {});
-  for (const IlpForm form : {IlpForm::tightened, IlpForm::base}) {
+  for (const IlpForm form : {IlpForm::tightened, IlpForm::base, IlpForm::paper}) {
     for (const Candidate& start : {testing::small_candidate(), *best.candidate}) {
       PlanRequest request;
       request.ilp_form = form;
@@ -215,6 +215,35 @@ TEST(IlpPlanner, StartSurvivesHavingNoTime) {
   const PlanResult result = make_ilp_planner()->plan(small_instance(), request);
   EXPECT_EQ(result.status, SolveStatus::feasible);
   EXPECT_EQ(result.candidate->bit, testing::small_candidate().bit);
+}
+
+// The programme as printed is solved for itself for each order and pair: what was not solved has no
+// bound.
+TEST(IlpPlanner, PrintedFormWithoutTimeSaysNothing) {
+  PlanRequest request;
+  request.ilp_form = IlpForm::paper;
+  request.time_limit_s = 0;
+  const PlanResult none = make_ilp_planner()->plan(small_instance(), request);
+  EXPECT_EQ(none.status, SolveStatus::time_limit);
+  EXPECT_FALSE(none.candidate);
+  EXPECT_FALSE(none.bound);
+  std::atomic<bool> stop{true};
+  request.stop = &stop;
+  request.time_limit_s = 60;
+  EXPECT_EQ(make_ilp_planner()->plan(small_instance(), request).status, SolveStatus::interrupted);
+}
+
+TEST(IlpPlanner, PrintedFormKeepsACutoff) {
+  const Instance in = small_instance();
+  const double best = make_ilp_planner()->plan(in, {}).objective;
+  PlanRequest request;
+  request.ilp_form = IlpForm::paper;
+  request.cutoff = best * 0.999;
+  const PlanResult none = make_ilp_planner()->plan(in, request);
+  EXPECT_EQ(none.status, SolveStatus::infeasible);
+  EXPECT_EQ(none.violation->constraint, "cutoff");
+  request.cutoff = best * 1.001;
+  EXPECT_NEAR(make_ilp_planner()->plan(in, request).objective, best, 1e-6 * best);
 }
 
 TEST(IlpPlanner, PaperObjectiveSaysHowDecodeWasChosen) {

@@ -22,9 +22,13 @@ struct Incumbent {
   double bound = 0;
 };
 
-/// What the ILP planner hands to CBC: the bare programme, or with ranges for stage times and
-/// boundaries, local search and a cutoff. The optimum is the same.
-enum class IlpForm { tightened, base };
+/// What the ILP planner hands to CBC. The optimum is the same.
+enum class IlpForm {
+  tightened,  ///< prefix and counts, with ranges for stage times and boundaries, local search and a
+              ///< cutoff
+  base,       ///< prefix and counts, bare
+  paper       ///< eqs. (4)-(16) as printed, for every order and pair of micro-batch sizes
+};
 
 /// What is fixed and what limits the search. What is absent is searched.
 struct PlanRequest {

@@ -77,7 +77,8 @@ class PlanSearch {
   /// The time is up, or Ctrl-C was pressed.
   bool expired() const;
   /// The stage whose micro-batch times weigh most in the objective.
-  std::size_t slowest_stage() const;
+  std::size_t slowest_stage() const { return stages_slowest_first().front(); }
+  std::vector<std::size_t> stages_slowest_first() const;
 
   /// Starts handing out moves; `next` writes up to `capacity` of them and returns how many, 0 at
   /// the end. Applying or undoing ends the round.

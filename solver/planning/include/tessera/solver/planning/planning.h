@@ -189,6 +189,7 @@ inline constexpr auto tessera::kEnumNames<tessera::solver::OnError> =
 template <>
 inline constexpr auto tessera::kEnumNames<tessera::solver::IlpForm> =
     tessera::enum_names<tessera::solver::IlpForm>({{tessera::solver::IlpForm::base, "base"},
+                                                   {tessera::solver::IlpForm::paper, "paper"},
                                                    {tessera::solver::IlpForm::tightened,
                                                     "tightened"}});
 
@@ -287,8 +288,8 @@ struct tessera::Fields<tessera::solver::PlanOptions> {
                  OptionType::table},
       field<&Options::ilp_form, NotInFiles>(
           {.name = "form",
-           .doc = "Of planner \"ilp\": the programme with ranges, local search and a cutoff, or "
-                  "as it stands; same optimum",
+           .doc = "Of planner \"ilp\": the programme with ranges, local search and a cutoff, as "
+                  "it stands (base), or as the papers print it, eqs. (4)-(16); same optimum",
            .default_text = "\"tightened\"",
            .as_flag = false})};
 };
