@@ -3,8 +3,8 @@
 -- Settings as in table4.lua, eq. (4) as printed with decoding in the batch over the stages. group1 and group2 are the
 -- exact search with one layer, or two together; heuristic is our bitwidth transfer, an extension of Algorithm 2. The
 -- paper gave Gurobi 60 s for each programme; here every search ends with a proof. The printed programme under that
--- limit, and Algorithm 2 as printed, are in experiments/planner/time_limit.lua. group2_published is the plan that its logs
--- have for group = 2 on cluster 10, under our model of what it takes.
+-- limit, and Algorithm 2 as printed, are in experiments/planner/time_limit.lua. group2_published is the plan that its
+-- logs have for group = 2 on cluster 10, under our model of what it takes.
 local ts = require "tessera"
 local llmpq = require "tessera.papers.llmpq"
 
