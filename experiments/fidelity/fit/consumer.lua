@@ -1,5 +1,6 @@
 -- Operators on GPUs that people own, RTX A6000, 3090 and 4090, as LLMServingSim profiled Llama-3.1-8B on them: BF16
--- products on all three, attention on A6000 and 4090. The profiles of these boards under `vllm` and `modern`.
+-- products on all three, attention on A6000 and 4090 and of prompts on 3090. The profiles of these boards under `vllm`
+-- and `modern`.
 --
 -- A6000 and 3090 were profiled with eager PyTorch, each operator alone and without launch gaps: products are cuBLAS's,
 -- which vLLM calls too; norms and the rotary embedding are eager and are left out. The 4090 was traced in vLLM. What
@@ -23,7 +24,11 @@ local untouched = dofile(folder .. "/untouched.lua")
 local M = {}
 
 M.devices = { "A6000", "RTX-3090", "RTX-4090" }
-M.kinds = { "gemm", "prefill", "decode" }
+-- What was measured of each. Of the 3090 there are prompts without a context, and no decode.
+M.kinds_of = {
+  A6000 = { "gemm", "prefill", "decode" }, ["RTX-3090"] = { "gemm", "prefill" },
+  ["RTX-4090"] = { "gemm", "prefill", "decode" },
+}
 M.kernel_sets = { "vllm", "modern", "modern_w8a8", "modern_fp8" }
 M.source = "casys-kaist/LLMServingSim (MIT), Llama-3.1-8B"
 
@@ -91,19 +96,25 @@ end
 
 local attention_of = {}
 
--- Prompts from the layers, decode from the table of attention, where points stand twice: the first counts.
-function attention_of.A6000(phase)
-  local samples, known = {}, {}
-  if phase == "prefill" then
-    local rows, why = layer_rows "A6000"
-    if not rows then return nil, why end
-    for _, row in ipairs(rows) do
-      if row.layer == "attn" then
-        samples[#samples + 1] = attention(phase, row.degree, 1, row.tokens, 0, row.latency_s)
-      end
+-- Prompts alone, from the layers.
+local function prompts(device)
+  local rows, why = layer_rows(device)
+  if not rows then return nil, why end
+  local samples = {}
+  for _, row in ipairs(rows) do
+    if row.layer == "attn" then
+      samples[#samples + 1] = attention("prefill", row.degree, 1, row.tokens, 0, row.latency_s)
     end
-    return samples
   end
+  return samples
+end
+
+attention_of["RTX-3090"] = function() return prompts "RTX-3090" end
+
+-- Decode from the table of attention, where points stand twice: the first counts.
+function attention_of.A6000(phase)
+  if phase == "prefill" then return prompts "A6000" end
+  local samples, known = {}, {}
   for degree = 1, 2 do
     local path, why = measured.path(("a6000/a6000_llama-3.1-8b_tp%d_attention.csv"):format(degree))
     if not path then return nil, why end
@@ -143,8 +154,8 @@ function M.samples(device, kind)
     if not rows then return nil, why end
     return products_of(rows)
   end
-  if not attention_of[device] then
-    return nil, { code = "no_data", message = "nobody measured attention on " .. device }
+  if kind == "decode" and device == "RTX-3090" then
+    return nil, { code = "no_data", message = "nobody measured the attention of decode on " .. device }
   end
   return attention_of[device](kind)
 end
@@ -158,16 +169,13 @@ M.hold_out = {
 -- The fitted parts of a device, or nil and why. Nothing that is kept back is among the samples.
 function M.fitted(device)
   local found = {}
-  for _, kind in ipairs(M.kinds) do
+  for _, kind in ipairs(M.kinds_of[device]) do
     local samples, why = M.samples(device, kind)
-    if samples then
-      found[#found + 1] = ts.fit_profile {
-        device = device, kernel_set = "vllm", samples = untouched.split(samples), method = "operator",
-        hold_out = M.hold_out[kind], folds = 5, source = M.source,
-      }
-    elseif kind == "gemm" or attention_of[device] then
-      return nil, why
-    end
+    if not samples then return nil, why end
+    found[#found + 1] = ts.fit_profile {
+      device = device, kernel_set = "vllm", samples = untouched.split(samples), method = "operator",
+      hold_out = M.hold_out[kind], folds = 5, source = M.source,
+    }
   end
   return found
 end
@@ -175,8 +183,9 @@ end
 -- A device's profile under a kernel set from its fitted parts.
 function M.profile(device, kernel_set, fitted)
   return parts.documented(parts.merged(device, kernel_set, fitted),
-    attention_of[device] and "Products and attention in BF16; other bitwidths by the kernel rules' ratios"
-      or "Products in BF16; attention by the kernel set's ratios, other bitwidths by the kernel rules'",
+    device == "RTX-3090" and "Products and prompts' attention in BF16; decode's by the kernel set's ratios, other "
+      .. "bitwidths by the kernel rules'"
+      or "Products and attention in BF16; other bitwidths by the kernel rules' ratios",
     M.source)
 end
 
