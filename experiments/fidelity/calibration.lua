@@ -52,7 +52,10 @@ return ts.experiment {
   name = "fidelity/calibration",
   doc = "Products and attention of a GPU left out, from another GPU's form and 20 points: error on all others",
   grid = points,
-  quick = { source = { "trtllm" }, device = { "A100-80G" }, op = { "gemm" }, dtype = { "int8_wo" }, points = { "least_variance" } },
+  quick = {
+    source = { "trtllm" }, device = { "A100-80G" }, op = { "gemm" }, dtype = { "int8_wo" },
+    points = { "least_variance" },
+  },
   columns = { "form", "left_out", "after", "p90_after", "in_target" },
   time_limit_s = 300,
 

@@ -1,6 +1,5 @@
 #include "gemm_fit.h"
 
-#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +19,6 @@ constexpr std::size_t kTilePoints = 1500;  // enough for 26 parameters; the rest
 constexpr int kTileSteps = 20;
 constexpr double kTileScale = 0.1;       // errors beyond this count linearly
 constexpr double kTilePrecision = 0.09;  // of the prior, per squared logarithm
-constexpr int kKrigingSteps = 6;
 // Of a form taken from another GPU, chosen on both directions of the two that were measured, four
 // dtypes and a dozen draws of 20 points, one setting for all.
 constexpr double kDonorShare = 0.25;   // of its correction: most of it is its own choice of kernel
@@ -113,13 +111,7 @@ VectorXd smooth_correction(const Points& all, const GemmTiles& tiles) {
       between(i, j) = gemm_covariance(shape, points.shapes[static_cast<std::size_t>(j)]);
     }
   }
-  VectorXd weights = VectorXd::Ones(count), shares;
-  for (int step = 0; step < kKrigingSteps; ++step) {
-    MatrixXd total = between;
-    total.diagonal() += kCorrectionScale * kCorrectionScale * weights.cwiseInverse();
-    shares = total.llt().solve(target);
-    reweigh(target - between * shares, weights);
-  }
+  const VectorXd shares = kriging_shares(between, target);
   const GemmGrid& grid = gemm_grid();
   VectorXd result = VectorXd::Zero(num_gemm_features());
   for (std::size_t at = 0; at < grid.shapes.size(); ++at) {

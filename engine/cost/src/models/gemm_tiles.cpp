@@ -213,7 +213,9 @@ int num_shared_of(const GemmRates& rates) {
 Json to_json(const GemmTiles& tiles) {
   const GemmTiles::Vector& values = tiles.values();
   Json json;
-  for (int i = 0; i < num_shared_of(tiles.rates()); ++i) json[kShared[i].name] = values[i];
+  const bool is_quantised = values[kQuantiseRatio] > kNoQuantisation;
+  const int count = is_quantised ? num_shared_of(tiles.rates()) : kQuantiseRatio;
+  for (int i = 0; i < count; ++i) json[kShared[i].name] = values[i];
   json["rate_ratio"] = Json::array();
   json["setup_s"] = Json::array();
   for (int i = 0; i < GemmTiles::kNumTiles; ++i) {

@@ -37,8 +37,8 @@ struct Device {
   /// Streaming multiprocessors; absent: the FP16 rate over that of one of the architecture, which
   /// boards with a throttled rate (GeForce) make too few.
   std::optional<double> num_multiprocessors;
-  double pcie_bytes_per_s = kDefaultPcieBytesPerS;        ///< one direction
-  std::optional<double> nvlink_bytes_per_s;  ///< one direction, to any peer; absent: none
+  double pcie_bytes_per_s = kDefaultPcieBytesPerS;  ///< one direction
+  std::optional<double> nvlink_bytes_per_s;         ///< one direction, to any peer; absent: none
   /// One direction, between two cards that a bridge joins, which a node has only where it says so.
   std::optional<double> nvlink_bridge_bytes_per_s;
   std::optional<double> price_usd_per_h;  ///< public list price
