@@ -1,7 +1,7 @@
 -- Fits every shipped profile to measured data and writes it as <out>/<device>.<kernel set>.json: coefficients, and with
 -- them the source, the fitted range, the number of points and the error on points that a fit has not seen.
 --
---   tessera run experiments/fidelity/fit_profiles.lua -- datasets/profiles [modern|vllm|helix|llmpq ...]
+--   tessera run experiments/fidelity/fit_profiles.lua -- datasets/profiles [modern|vllm|helix|consumer|llmpq ...]
 --
 -- `helix` are layers, `vllm` operators, both of kernel set vllm. Without a folder it fits those of helix, prints the
 -- table and writes nothing.
@@ -11,11 +11,13 @@ local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local modern = dofile(folder .. "/fit/modern.lua")
 local llmpq = dofile(folder .. "/fit/llmpq.lua")
+local consumer = dofile(folder .. "/fit/consumer.lua")
 
 local families = {
   modern = modern.profiles,
   vllm = modern.vllm_profiles,
   helix = modern.helix_profiles,
+  consumer = consumer.profiles,
   llmpq = function()
     local samples, why = llmpq.samples()
     if not samples then return nil, why end
@@ -48,11 +50,11 @@ end
 local arguments = arg or {}
 local out = arguments[1]
 local chosen = #arguments > 1 and { unpack(arguments, 2) } or { "helix" }
-if out and #arguments == 1 then chosen = { "modern", "vllm", "helix", "llmpq" } end
+if out and #arguments == 1 then chosen = { "modern", "vllm", "helix", "consumer", "llmpq" } end
 local rows = {}
 for _, name in ipairs(chosen) do
   local make = families[name] or error(
-    "no family of profiles called " .. name .. "; known: modern, vllm, helix, llmpq", 0)
+    "no family of profiles called " .. name .. "; known: modern, vllm, helix, consumer, llmpq", 0)
   local profiles, why = make()
   if profiles then add_parts(out, profiles, rows) else print(why.message) end
 end

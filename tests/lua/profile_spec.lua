@@ -33,7 +33,7 @@ local attention = {
 local layer = { model = "opt-13b", bitwidth = 4, phase = "decode", batch_size = 8, context_tokens = 512 }
 
 describe("ts.profile", function()
-  local profile = ts.profile { device = "RTX-4090", kernel_set = "modern" }
+  local profile = ts.profile { device = "RTX-6000-Ada", kernel_set = "modern" }
 
   it("answers with seconds and what is known about them", function()
     for _, method in ipairs { "gemm_s", "attention_s", "layer_s" } do

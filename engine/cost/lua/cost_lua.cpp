@@ -24,6 +24,7 @@ void register_cost(lua_State* L) {
                             {"fit_profile", guarded<fit_profile>},
                             {"cross_validate", guarded<cross_validate>},
                             {"calibrate", guarded<calibrate>},
+                            {"design_points", guarded<design_points>},
                             {"read_profile_data", guarded<read_profile_data>}});
 }
 

@@ -32,6 +32,7 @@ int new_profile(lua_State* L);
 int fit_profile(lua_State* L);
 int cross_validate(lua_State* L);
 int calibrate(lua_State* L);
+int design_points(lua_State* L);
 int read_profile_data(lua_State* L);
 const OptionTable& profile_options();
 const OptionTable& fit_options();

@@ -59,9 +59,9 @@ std::vector<cost::Sample> samples_of(lua_State* L, const lua_kit::Options& optio
   return samples;
 }
 
-// Frameworks and GPUs are never mixed in one fit.
-void check_origin(const std::vector<cost::Sample>& samples, const Device& device,
-                  const std::string& kernel_set, const std::string& path) {
+// Frameworks and GPUs are never mixed in one fit, and what no such GPU can have measured is none.
+void check_samples(const std::vector<cost::Sample>& samples, const Device& device,
+                   const std::string& kernel_set, const std::string& path) {
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const auto differs = [&](const char* what, const std::string& has, const std::string& wanted) {
       if (has.empty() || has == wanted) return;
@@ -74,6 +74,7 @@ void check_origin(const std::vector<cost::Sample>& samples, const Device& device
     differs("device", samples[i].device, device.name);
     differs("kernel set", samples[i].kernel_set, kernel_set);
   }
+  cost::check_plausible(device, samples, path);
 }
 
 // [sample] fold: as the samples say in `fold`, else by the fields held out.
@@ -174,7 +175,7 @@ int fit_profile(lua_State* L) {
   const auto device = device_of(L, options);
   const auto samples = samples_of(L, options);
   const std::string kernel_set = options.text("kernel_set");
-  check_origin(samples, *device, kernel_set, options.path_of("samples"));
+  check_samples(samples, *device, kernel_set, options.path_of("samples"));
   const cost::KernelSet kernels =
       cost::find_kernel_set(kernel_set, core_lua::environment(L).folders);
   auto profile = std::make_shared<cost::Profile>(
@@ -188,7 +189,7 @@ int cross_validate(lua_State* L) {
   const lua_kit::Options options(L, 1, cross_validate_options(), "ts.cross_validate");
   const auto device = device_of(L, options);
   const auto samples = samples_of(L, options);
-  check_origin(samples, *device, options.text("kernel_set"), options.path_of("samples"));
+  check_samples(samples, *device, options.text("kernel_set"), options.path_of("samples"));
   if (cost::split_by_part(samples).size() > 1) {
     refuse(options.path_of("samples"),
            "of several ops, dtypes, bitwidths or phases; validate one at a time");
@@ -215,7 +216,8 @@ int calibrate(lua_State* L) {
   const auto samples = samples_of(L, options);
   const DataFolders& folders = core_lua::environment(L).folders;
   const cost::KernelSet kernels = cost::find_kernel_set(options.text("kernel_set"), folders);
-  check_origin(samples, *device, kernels.name, options.path_of("samples"));
+  check_samples(samples, *device, kernels.name, options.path_of("samples"));
+  cost::check_distinct(samples, options.path_of("samples"));
   cost::Calibration result = cost::calibrate(
       *device, kernels, samples, donors_of(L, options, *device, kernels.name),
       cost::profile_for(*device, kernels, folders), read_fit_options(options, samples));

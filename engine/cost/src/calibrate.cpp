@@ -70,6 +70,18 @@ bool is_own(const Profile& donor, const Device& device, const KernelSet& kernels
 // spread about as widely as they are large, so their mean is known to 1 / sqrt(n) of itself.
 double doubt(std::size_t num_points) { return 1 / std::sqrt(static_cast<double>(num_points)); }
 
+// The donor's part of the points' dtype; of products nobody measured there in it, that of another
+// dtype, 16 bits first, whose kernels were nearest in the runtimes that were measured.
+const ProfilePart* form_of(const Profile& donor, OpQuery query) {
+  if (const ProfilePart* part = donor.find(query)) return part;
+  if (query.op != Op::gemm) return nullptr;
+  for (const char* dtype : {"bfloat16", "float16", "fp8", "sq", "int8_wo", "int4_wo"}) {
+    query.dtype = dtype;
+    if (const ProfilePart* part = donor.find(query)) return part;
+  }
+  return nullptr;
+}
+
 // The best donor's form, or the points alone where these do clearly better. With one point there is
 // nothing to compare by: the first donor's form, scaled, goes before a fit of one point.
 Candidate best_part(const Device& device, const KernelSet& kernels,
@@ -85,14 +97,15 @@ Candidate best_part(const Device& device, const KernelSet& kernels,
     best = std::move(candidate);
   };
   const auto attempt = [&](const Profile* donor) {
-    const ProfilePart* form = donor == nullptr ? nullptr : donor->find(samples.front().query);
+    const ProfilePart* form = donor == nullptr ? nullptr : form_of(*donor, samples.front().query);
     if (donor != nullptr && form == nullptr) return;
     try {
       Candidate candidate{{}, {}, donor};
       candidate.part = fit_part(device, samples, options, form, &candidate.held_out_s);
       const bool comparable = !candidate.held_out_s.empty();
       consider(std::move(candidate));
-      if (comparable && donor != nullptr && is_own(*donor, device, kernels)) {
+      if (comparable && donor != nullptr && is_own(*donor, device, kernels) &&
+          form->dtype == samples.front().query.dtype) {
         consider(kept(*form, donor, samples));
       }
     } catch (const Error& error) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "additive.h"
@@ -118,21 +119,33 @@ double mean_error(const AttentionDevice& device, Phase phase, const AttentionVar
   return sum / static_cast<double>(samples.size());
 }
 
-// How a kernel cuts its work is no coefficient: each way is fitted and the best one kept.
+// How a kernel cuts its work is no coefficient: each way is fitted and the best one kept. A way
+// that leaves one of its kernels fewer points than terms is passed over.
 AttentionVariant fit_variant(const AttentionDevice& device, Phase phase, const Samples& samples) {
-  std::vector<AttentionVariant> candidates;
+  std::optional<AttentionVariant> best;
+  std::optional<Error> last;
+  double least = 0;
+  const auto consider = [&](auto&& fit) {
+    try {
+      AttentionVariant candidate = fit();
+      const double error = mean_error(device, phase, candidate, samples);
+      if (best && error >= least) return;
+      best = std::move(candidate);
+      least = error;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) throw;
+      last = error;
+    }
+  };
   if (phase == Phase::prefill) {
-    for (const double tile : kTiles) candidates.push_back(fit_prefill(device, tile, samples));
+    for (const double tile : kTiles) consider([&] { return fit_prefill(device, tile, samples); });
   } else {
     for (const GroupedShape& shape : kGroupedShapes) {
-      candidates.push_back(fit_decode(device, shape, samples));
+      consider([&] { return fit_decode(device, shape, samples); });
     }
   }
-  return *std::min_element(candidates.begin(), candidates.end(),
-                           [&](const AttentionVariant& a, const AttentionVariant& b) {
-                             return mean_error(device, phase, a, samples) <
-                                    mean_error(device, phase, b, samples);
-                           });
+  if (!best) throw *last;
+  return *std::move(best);
 }
 
 // What the terms of a variant leave over at its samples.

@@ -110,6 +110,17 @@ VectorXd fit_correction(const FeatureRows& rows, const VectorXd& target, int num
   return result;
 }
 
+VectorXd kriging_shares(const MatrixXd& between, const VectorXd& target) {
+  VectorXd weights = VectorXd::Ones(target.size()), shares;
+  for (int step = 0; step < kSteps; ++step) {
+    MatrixXd total = between;
+    total.diagonal() += kCorrectionScale * kCorrectionScale * weights.cwiseInverse();
+    shares = total.llt().solve(target);
+    reweigh(target - between * shares, weights);
+  }
+  return shares;
+}
+
 VectorXd rounded_correction(const VectorXd& correction) {
   VectorXd kept = correction;
   const double most = kMostPermille / kPermille;

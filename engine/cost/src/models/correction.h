@@ -21,6 +21,11 @@ void reweigh(const Eigen::VectorXd& errors, Eigen::VectorXd& weights);
 Eigen::VectorXd fit_correction(const FeatureRows& rows, const Eigen::VectorXd& target,
                                int num_features);
 
+/// A Gaussian process through `target`, [point], whose covariances are `between`: the shares that
+/// the points' covariances with another place add up to its value (kriging). Large errors count by
+/// their size here too.
+Eigen::VectorXd kriging_shares(const Eigen::MatrixXd& between, const Eigen::VectorXd& target);
+
 /// As a file keeps them: thousandths, within +-8.
 Eigen::VectorXd rounded_correction(const Eigen::VectorXd& correction);
 

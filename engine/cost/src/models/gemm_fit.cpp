@@ -1,6 +1,5 @@
 #include "gemm_fit.h"
 
-#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
 
@@ -20,12 +19,10 @@ constexpr std::size_t kTilePoints = 1500;  // enough for 26 parameters; the rest
 constexpr int kTileSteps = 20;
 constexpr double kTileScale = 0.1;       // errors beyond this count linearly
 constexpr double kTilePrecision = 0.09;  // of the prior, per squared logarithm
-constexpr int kKrigingSteps = 6;
 // Of a form taken from another GPU, chosen on both directions of the two that were measured, four
 // dtypes and a dozen draws of 20 points, one setting for all.
-constexpr double kDonorShare = 0.25;  // of its correction: most of it is its own choice of kernel
-constexpr double kDeviation = 0.2;    // of the correction from few points, a priori
-constexpr double kLengthOctaves = 3;  // over which that correction changes, in m, n and k
+constexpr double kDonorShare = 0.25;   // of its correction: most of it is its own choice of kernel
+constexpr double kOwnPrecision = 0.1;  // of what one tile moves beyond its group
 
 struct Points {
   std::vector<GemmShape> shapes;
@@ -100,13 +97,6 @@ VectorXd correction_of(const Points& points, const GemmTiles& tiles) {
   return fit_correction(rows, target, num_gemm_features());
 }
 
-// Covariance of a smooth function of log m, n and k at two shapes.
-double covariance(const GemmShape& a, const GemmShape& b) {
-  const double m = std::log2(a.m / b.m), n = std::log2(a.n / b.n), k = std::log2(a.k / b.k);
-  return kDeviation * kDeviation *
-         std::exp(-(m * m + n * n + k * k) / (2 * kLengthOctaves * kLengthOctaves));
-}
-
 // What `tiles` leave over, as a Gaussian process (kriging) that is read off at the knots: few
 // points say how the function runs between them, and nothing far from all of them.
 VectorXd smooth_correction(const Points& all, const GemmTiles& tiles) {
@@ -118,22 +108,16 @@ VectorXd smooth_correction(const Points& all, const GemmTiles& tiles) {
     const GemmShape& shape = points.shapes[static_cast<std::size_t>(i)];
     target[i] = points.log_s[static_cast<std::size_t>(i)] - log_s(tiles, shape);
     for (Index j = 0; j < count; ++j) {
-      between(i, j) = covariance(shape, points.shapes[static_cast<std::size_t>(j)]);
+      between(i, j) = gemm_covariance(shape, points.shapes[static_cast<std::size_t>(j)]);
     }
   }
-  VectorXd weights = VectorXd::Ones(count), shares;
-  for (int step = 0; step < kKrigingSteps; ++step) {
-    MatrixXd total = between;
-    total.diagonal() += kCorrectionScale * kCorrectionScale * weights.cwiseInverse();
-    shares = total.llt().solve(target);
-    reweigh(target - between * shares, weights);
-  }
+  const VectorXd shares = kriging_shares(between, target);
   const GemmGrid& grid = gemm_grid();
   VectorXd result = VectorXd::Zero(num_gemm_features());
   for (std::size_t at = 0; at < grid.shapes.size(); ++at) {
     for (Index i = 0; i < count; ++i) {
       result[grid.first + static_cast<Index>(at)] +=
-          shares[i] * covariance(grid.shapes[at], points.shapes[static_cast<std::size_t>(i)]);
+          shares[i] * gemm_covariance(grid.shapes[at], points.shapes[static_cast<std::size_t>(i)]);
     }
   }
   return result;
@@ -156,6 +140,42 @@ std::unique_ptr<GemmOperator> rounded_model(const std::string& dtype, const Gemm
 
 }  // namespace
 
+// Groups first, then every parameter by itself.
+MatrixXd gemm_scale_directions() {
+  const auto& groups = gemm_parameter_groups();
+  const auto num_groups = static_cast<Index>(groups.size());
+  constexpr int kCount = GemmTiles::kNumParameters;
+  MatrixXd directions = MatrixXd::Zero(kCount, num_groups + kCount);
+  for (Index g = 0; g < num_groups; ++g) {
+    for (const int parameter : groups[static_cast<std::size_t>(g)]) directions(parameter, g) = 1;
+  }
+  directions.rightCols(kCount).setIdentity();
+  return directions;
+}
+
+VectorXd gemm_scale_precision() {
+  const auto num_groups = static_cast<Index>(gemm_parameter_groups().size());
+  VectorXd precision = VectorXd::Constant(num_groups + GemmTiles::kNumParameters, kOwnPrecision);
+  precision.head(num_groups).setConstant(kTilePrecision);
+  return precision;
+}
+
+// Two smooth functions added up: one of the whole range, and one of where kernels change.
+double gemm_covariance(const GemmShape& a, const GemmShape& b) {
+  struct Scale {
+    double deviation, rows_octaves, sides_octaves;
+  };
+  constexpr Scale kScales[] = {{0.24, 3.5, 5}, {0.18, 1.5, 2.5}};
+  const double m = std::log2(a.m / b.m), n = std::log2(a.n / b.n), k = std::log2(a.k / b.k);
+  double sum = 0;
+  for (const Scale& scale : kScales) {
+    const double rows = m / scale.rows_octaves;
+    const double sides_squared = (n * n + k * k) / (scale.sides_octaves * scale.sides_octaves);
+    sum += scale.deviation * scale.deviation * std::exp(-(rows * rows + sides_squared) / 2);
+  }
+  return sum;
+}
+
 std::unique_ptr<GemmOperator> fit_gemm(const Device& device, const std::vector<Sample>& samples) {
   if (samples.empty()) {
     throw Error(ErrorCode::invalid_argument, "gemm operator: no samples to fit", "samples");
@@ -174,10 +194,12 @@ std::unique_ptr<GemmOperator> fit_gemm(const Device& device, const std::vector<S
 
 std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector<Sample>& samples,
                                          const GemmOperator& donor) {
-  const GemmRates rates = gemm_rates(device, donor.dtype());
+  // A dtype that nobody measured elsewhere takes the form of another, at its own widths and rate.
+  const std::string dtype = samples.empty() ? donor.dtype() : samples.front().query.dtype;
+  const GemmRates rates = gemm_rates(device, dtype);
   const VectorXd believed = kDonorShare * donor.correction();
   if (samples.empty()) {
-    return rounded_model(donor.dtype(), GemmTiles(rates, donor.tiles().values()), believed);
+    return rounded_model(dtype, GemmTiles(rates, donor.tiles().values()), believed);
   }
   Points points = points_of(samples);
   std::vector<Feature> features;
@@ -185,16 +207,11 @@ std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector
     gemm_features(points.shapes[i], rates.num_sms, features);
     points.log_s[i] -= dot(features, believed);
   }
-  const auto& groups = gemm_parameter_groups();
-  MatrixXd directions =
-      MatrixXd::Zero(GemmTiles::kNumParameters, static_cast<Index>(groups.size()));
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    for (const int parameter : groups[g]) directions(parameter, static_cast<Index>(g)) = 1;
-  }
+  const MatrixXd directions = gemm_scale_directions();
   const TileFit tile_fit{points, rates, GemmTiles::to_free(donor.tiles().values()), directions,
-                         VectorXd::Constant(directions.cols(), kTilePrecision)};
+                         gemm_scale_precision()};
   const GemmTiles tiles = tile_fit.solve();
-  return rounded_model(donor.dtype(), tiles, believed + smooth_correction(points, tiles));
+  return rounded_model(dtype, tiles, believed + smooth_correction(points, tiles));
 }
 
 }  // namespace tessera::cost::models

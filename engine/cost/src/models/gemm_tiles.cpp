@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "../counts.h"
+#include "../work.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
@@ -23,6 +25,8 @@ enum Shared {
   kReductionRatio,
   kSkinnyLaunch,
   kSkinnyCost,
+  kQuantiseRatio,
+  kQuantiseLeast,
 };
 
 struct Bounds {
@@ -45,7 +49,11 @@ constexpr std::array<SharedParameter, GemmTiles::kNumShared> kShared = {{
     {"reduction_ratio", 0.7, {1e-6, 1e6}},
     {"skinny_launch_s", 5e-6, {1e-9, 1e-2}},
     {"skinny_cost", 60, {1e-3, 1e9}},
+    {"quantise_ratio", 1, {1e-12, 1e6}},
+    {"quantise_least", 128, {1e-3, 1e6}},
 }};
+// Products of 8-bit activations that were fitted before there was a term for them: nothing.
+constexpr double kNoQuantisation = 1e-12;
 constexpr double kTypicalRateRatio = 0.7;
 constexpr double kTypicalSetupS = 1.5e-6;
 constexpr Bounds kRateBounds{1e-4, 1e4};
@@ -90,7 +98,8 @@ GemmRates gemm_rates(const Device& device, const std::string& dtype) {
   rates.bytes_per_s = work.bytes_per_s;
   rates.weight_bytes = traits.weight_bits / 8;
   rates.activation_bytes = traits.activation_bits / 8;
-  rates.num_sms = std::max(1.0, std::round(device.flop_per_s.at("fp16") / sm_flop_per_s(device)));
+  rates.num_sms = device.num_multiprocessors.value_or(
+      std::max(1.0, std::round(device.flop_per_s.at("fp16") / sm_flop_per_s(device))));
   return rates;
 }
 
@@ -157,18 +166,32 @@ double GemmTiles::tiled_s(const GemmShape& s) const {
   return best;
 }
 
+// Activations arrive in 16 bits; a short row takes as long as one of `quantise_least` values.
+double GemmTiles::quantise_s(const GemmShape& s) const {
+  if (rates_.activation_bytes >= kFp16Bytes) return 0;
+  const double row_bytes = either(s.k, values_[kQuantiseLeast]) * kFp16Bytes;
+  return s.m * row_bytes / rates_.bytes_per_s * values_[kQuantiseRatio];
+}
+
 double GemmTiles::seconds(const GemmShape& s) const {
   const double memory = memory_s(s);
   const double tiled = values_[kLaunch] + either(tiled_s(s), memory);
   // A row of the weights at a time on the ordinary cores: cheap to start, dear per row.
   const double products_s = s.m * s.n * s.k / rates_.flop_per_s * values_[kSkinnyCost];
-  return std::min(tiled, values_[kSkinnyLaunch] + either(memory, products_s));
+  return std::min(tiled, values_[kSkinnyLaunch] + either(memory, products_s)) + quantise_s(s);
 }
 
 const std::vector<std::vector<int>>& gemm_parameter_groups() {
   static const std::vector<std::vector<int>> groups = [] {
-    std::vector<std::vector<int>> result = {
-        {kLaunch, kSkinnyLaunch}, {kSplit}, {kMemoryRatio}, {kSmMemoryRatio}, {kWaveShare}, {}, {}};
+    std::vector<std::vector<int>> result = {{kLaunch, kSkinnyLaunch},
+                                            {kSplit},
+                                            {kMemoryRatio},
+                                            {kSmMemoryRatio},
+                                            {kWaveShare},
+                                            {},
+                                            {},
+                                            {kQuantiseRatio},
+                                            {kQuantiseLeast}};
     for (int i = 0; i < GemmTiles::kNumTiles; ++i) {
       result[5].push_back(kFirstRate + i);
       result[6].push_back(kFirstSetup + i);
@@ -178,10 +201,21 @@ const std::vector<std::vector<int>>& gemm_parameter_groups() {
   return groups;
 }
 
+namespace {
+
+// What quantising activations takes is of products with 8-bit ones alone.
+int num_shared_of(const GemmRates& rates) {
+  return rates.activation_bytes < kFp16Bytes ? GemmTiles::kNumShared : kQuantiseRatio;
+}
+
+}  // namespace
+
 Json to_json(const GemmTiles& tiles) {
   const GemmTiles::Vector& values = tiles.values();
   Json json;
-  for (int i = 0; i < GemmTiles::kNumShared; ++i) json[kShared[i].name] = values[i];
+  const bool is_quantised = values[kQuantiseRatio] > kNoQuantisation;
+  const int count = is_quantised ? num_shared_of(tiles.rates()) : kQuantiseRatio;
+  for (int i = 0; i < count; ++i) json[kShared[i].name] = values[i];
   json["rate_ratio"] = Json::array();
   json["setup_s"] = Json::array();
   for (int i = 0; i < GemmTiles::kNumTiles; ++i) {
@@ -193,9 +227,14 @@ Json to_json(const GemmTiles& tiles) {
 
 GemmTiles gemm_tiles_from_json(const GemmRates& rates, const Json& json, const std::string& path) {
   JsonFields fields(json, path);
-  GemmTiles::Vector values;
-  for (int i = 0; i < GemmTiles::kNumShared; ++i) {
+  GemmTiles::Vector values = GemmTiles::typical();
+  for (int i = 0; i < kQuantiseRatio; ++i) {
     values[i] = fields.number(kShared[i].name, kShared[i].bounds.least, kShared[i].bounds.most);
+  }
+  for (int i = kQuantiseRatio; i < num_shared_of(rates); ++i) {
+    const double absent = i == kQuantiseRatio ? kNoQuantisation : kShared[i].typical;
+    values[i] =
+        fields.number(kShared[i].name, kShared[i].bounds.least, kShared[i].bounds.most, absent);
   }
   const auto read = [&](const char* key, int first, const Bounds& bounds) {
     const std::vector<double> list =

@@ -20,8 +20,8 @@ struct GemmRates {
   double weight_bytes = 2, activation_bytes = 2;  ///< per element; outputs are 16 bit
   double num_sms = 1;                             ///< processors that work on tiles side by side
 };
-/// The data sheets here do not print the number of SMs: it is the FP16 rate over that of one SM of
-/// the architecture (A100 108, H100 and H200 132, V100 80, T4 40).
+/// The number of SMs where the device does not say it: the FP16 rate over that of one SM of the
+/// architecture (A100 108, H100 and H200 132, V100 80, T4 40).
 GemmRates gemm_rates(const Device& device, const std::string& dtype);
 
 /// Rows and columns of the result that one block of threads works out.
@@ -31,12 +31,12 @@ struct GemmTile {
 
 /// Seconds of a product as the fastest of a set of tiled kernels, each with its waves over the SMs
 /// and with k cut into parts for small grids, on top of the time to move the bytes; or of a kernel
-/// without tiles for a few rows. A minimum of terms that never fall when m, n or k grow, so it
-/// never falls either.
+/// without tiles for a few rows. Activations of 8 bits are quantised first, a row at a time. A
+/// minimum of terms that never fall when m, n or k grow, so it never falls either.
 class GemmTiles {
  public:
   static constexpr int kNumTiles = 9;
-  static constexpr int kNumShared = 8;
+  static constexpr int kNumShared = 10;
   static constexpr int kNumParameters = kNumShared + 2 * kNumTiles;
   using Vector = Eigen::Matrix<double, kNumParameters, 1>;
 
@@ -57,6 +57,7 @@ class GemmTiles {
  private:
   double tiled_s(const GemmShape& shape) const;
   double memory_s(const GemmShape& shape) const;
+  double quantise_s(const GemmShape& shape) const;
 
   GemmRates rates_;
   Vector values_;

@@ -6,10 +6,12 @@
 
 namespace tessera::cost::models {
 
-/// How many multiprocessors share a device's work, at least 1. Data sheets give the rate of all of
-/// them; within a generation each has the same units, so the rate of one follows from a GPU of that
-/// generation whose count is known (P100 56, V100 80, T4 40, A100 108, A10 72, L4 58, H200 132).
+/// How many multiprocessors share a device's work, at least 1. Where the device does not say: data
+/// sheets give the rate of all of them; within a generation each has the same units, so the rate of
+/// one follows from a GPU of that generation whose count is known (P100 56, V100 80, T4 40, A100
+/// 108, A10 72, L4 58, H200 132).
 inline double multiprocessors_of(const Device& device) {
+  if (device.num_multiprocessors) return *device.num_multiprocessors;
   struct Generation {
     double compute_capability, flop_per_s;  // FP16, of one multiprocessor
   };

@@ -34,8 +34,11 @@ struct Device {
   std::map<std::string, double>
       flop_per_s;  ///< dense peak by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
   double compute_capability = kDefaultComputeCapability;  ///< 7.5
-  double pcie_bytes_per_s = kDefaultPcieBytesPerS;        ///< one direction
-  std::optional<double> nvlink_bytes_per_s;  ///< one direction, to any peer; absent: none
+  /// Streaming multiprocessors; absent: the FP16 rate over that of one of the architecture, which
+  /// boards with a throttled rate (GeForce) make too few.
+  std::optional<double> num_multiprocessors;
+  double pcie_bytes_per_s = kDefaultPcieBytesPerS;  ///< one direction
+  std::optional<double> nvlink_bytes_per_s;         ///< one direction, to any peer; absent: none
   /// One direction, between two cards that a bridge joins, which a node has only where it says so.
   std::optional<double> nvlink_bridge_bytes_per_s;
   std::optional<double> price_usd_per_h;  ///< public list price
@@ -79,6 +82,12 @@ struct Fields<Device> {
                                           .min = 1,
                                           .max = 100,
                                           .in_file = InFile::defaulted}),
+      field<&Device::num_multiprocessors>(
+          {.name = "num_multiprocessors",
+           .doc = "Streaming multiprocessors; left out: by the FP16 rate and the capability",
+           .min = 1,
+           .max = 1e4,
+           .in_file = InFile::when_set}),
       field<&Device::pcie_bytes_per_s>({.name = "pcie_bytes_per_s",
                                         .doc = "PCIe bandwidth, one direction",
                                         .unit = "bytes/s",

@@ -56,6 +56,15 @@ namespace tessera::cost {
 /// Points of one part: the same op, name, dtypes, bitwidth and phase.
 std::vector<std::vector<Sample>> split_by_part(const std::vector<Sample>& samples);
 
+/// @throws Error{invalid_argument} naming `path` where the times of products or of attention cannot
+/// be this device's (the middle one below a tenth or above 500 times its data sheet's floor:
+/// another unit), or where more than a tenth of the products have matrices narrower than 16
+/// (columns swapped).
+void check_plausible(const Device& device, const std::vector<Sample>& samples,
+                     const std::string& path);
+/// @throws Error{invalid_argument} for several samples that are all of one point.
+void check_distinct(const std::vector<Sample>& samples, const std::string& path);
+
 /// Less mean held-out error; an error that is known goes before none.
 bool predicts_better(const ProfilePart& a, const ProfilePart& b);
 
