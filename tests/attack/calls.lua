@@ -47,6 +47,10 @@ M.functions = {
     object "Plan":save "plan.json"
     return { "plan.json" }
   end,
+  ["ts.load_launch"] = function()
+    object "Plan":export("json", "launch", { overwrite = true })
+    return { "launch" }
+  end,
   ["ts.check"] = function() return { object "Plan" } end,
   ["ts.simulate"] = function() return { object "Plan", { num_batches = 2 } } end,
   ["ts.picture"] = function() return { object "Plan", "picture.svg" } end,
@@ -114,6 +118,7 @@ M.methods = {
   ["tessera.Indicator:save"] = one "omega.json",
   ["tessera.Plan:explain"] = one { what_if = false, robustness = 1, time_limit_s = 0.1, as = "table" },
   ["tessera.Plan:save"] = one "plan.json",
+  ["tessera.Plan:export"] = one("vllm", "launch", { overwrite = true }),
   ["tessera.Plan:problem"] = one(),
   ["tessera.Plan:with_note"] = one "a note",
   ["tessera.Plan:quality"] = function()

@@ -184,6 +184,8 @@ void register_core(lua_State* L) {
                             {"why", lua_kit::guarded<new_why>},
                             {"error_text", lua_kit::guarded<error_text>},
                             {"write_file", lua_kit::guarded<write_text>},
+                            {"write_folder", lua_kit::guarded<write_folder>},
+                            {"folder_files", lua_kit::guarded<folder_files>},
                             {"read_file", lua_kit::guarded<read_text>},
                             {"file_kind", lua_kit::guarded<kind_of_file>},
                             {"start_read_log", lua_kit::guarded<start_log>},

@@ -51,5 +51,7 @@ int new_workload(lua_State* L);
 int document(lua_State* L);
 int document_object(lua_State* L);
 int option_reader(lua_State* L);
+int write_folder(lua_State* L);
+int folder_files(lua_State* L);
 
 }  // namespace tessera::core_lua

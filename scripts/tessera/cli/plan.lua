@@ -52,8 +52,27 @@ local function beside_text(rows)
     .. "fastest plan found that has no more omega than theirs):\n" .. lines
 end
 
+-- Writes what starts servers, and says where; nil and why where the runtime cannot run the plan.
+local function launch(plan, given)
+  return plan:export(given.launch, given.out, { version = given.runtime_version, checkpoint = given.checkpoint,
+    overwrite = given.overwrite })
+end
+
+local function check_launch(given)
+  if given.launch and not given.out then
+    core.raise("usage", "--launch writes a folder; name it with --out", "--out")
+  end
+  for _, name in ipairs { "out", "runtime_version", "checkpoint", "overwrite" } do
+    if given[name] and not given.launch then
+      core.raise("usage", ("--%s belongs to --launch"):format(name:gsub("_", "-")), "--" .. name)
+    end
+  end
+  if given.launch and given.launch ~= "json" then given.runtime = given.runtime or given.launch end
+end
+
 --- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
 function M.main(given)
+  check_launch(given)
   local description = of_table(given, "ts.problem")
   description.model = model_of(given.model)
   description.cluster = given.cluster
@@ -66,16 +85,20 @@ function M.main(given)
   local plan, why = ts.plan(problem, chosen)
   if not plan then return nil, why end
   local rows = given.beside ~= false and ts.beside(plan) or nil
+  local written, why_not
+  if given.launch then written, why_not = launch(plan, given) end
   if host.json then
     local result = plan:to_table()
-    result.beside = rows
+    result.beside, result.launch = rows, written
     host.set_result(result)
   else
     print(plan)
     if rows then terminal.say(beside_text(rows)) end
+    if written then terminal.say(("\n%s: %s\n"):format(given.out, table.concat(written.files, " "))) end
   end
   if given.save then plan:save(given.save) end
   if given.picture then ts.picture(plan, given.picture) end
+  if why_not then return nil, why_not end
   return 0
 end
 

@@ -40,6 +40,18 @@ const OptionTable& plan_options() {
                          .doc = "Shows what people run today on the same problem",
                          .default_text = "true"});
     t.options.push_back(as_text("save", "Writes the plan to this file"));
+    t.options.push_back(
+        {.name = "launch",
+         .type = OptionType::choice,
+         .doc = "Also writes what starts servers that run the plan, into the folder --out; plans "
+                "for that runtime",
+         .choices = {"vllm", "llama.cpp", "json"}});
+    t.options.push_back(as_text("out", "Folder that --launch writes"));
+    t.options.push_back(as_text("runtime_version", "Version of the runtime that --launch is for"));
+    t.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
+    t.options.push_back({.name = "overwrite",
+                         .type = OptionType::boolean,
+                         .doc = "A folder that --launch wrote before may go"});
     t.options.push_back(as_text("picture", "Writes the pipeline as an SVG picture to this file"));
     return t;
   }();
