@@ -174,6 +174,7 @@ void register_core(lua_State* L) {
                            {{"model", lua_kit::guarded<new_model>},
                             {"device", lua_kit::guarded<new_device>},
                             {"cluster", lua_kit::guarded<new_cluster>},
+                            {"cluster_from_json", lua_kit::guarded<cluster_of_text>},
                             {"workload", lua_kit::guarded<new_workload>},
                             {"names", lua_kit::guarded<names>},
                             {"data_file", lua_kit::guarded<data_file>},

@@ -46,6 +46,7 @@ void register_workload(lua_State* L);
 int new_model(lua_State* L);
 int new_device(lua_State* L);
 int new_cluster(lua_State* L);
+int cluster_of_text(lua_State* L);
 int new_workload(lua_State* L);
 
 int document(lua_State* L);

@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local resolve = require "tessera.cli.resolve"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -36,13 +37,6 @@ local function settings(problem, planner)
       planner, problem.cluster:topology())
 end
 
--- A name, a config.json or the folder that holds it, or a .gguf file.
-local function model_of(name)
-  if name:find "%.gguf$" then return ts.weights(name):model() end
-  if name:find "[/\\]" or name:find "%.json$" then return ts.model { config = name } end
-  return name
-end
-
 local function beside_text(rows)
   local lines = ts.table(rows, {
     columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup", "speedup_equal_quality",
@@ -74,7 +68,7 @@ end
 function M.main(given)
   check_launch(given)
   local description = of_table(given, "ts.problem")
-  description.model = model_of(given.model)
+  description.model = resolve.model(given.model)
   description.cluster = given.cluster
   description.workload = of_table(given, "ts.workload")
   description.quality = given.quality and { at_least = given.quality }

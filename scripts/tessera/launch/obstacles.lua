@@ -63,6 +63,10 @@ local function vllm(found, layout, engine, version)
     end
   end
   for _, stage in ipairs(engine.stages) do
+    if stage.compute_capability < 2 then
+      say(found, "launch files are for NVIDIA's GPUs, and %s is none", stage.device)
+      break
+    end
     if stage.compute_capability < 7 then
       say(found, "%s has compute capability %g; vLLM needs 7.0", stage.device, stage.compute_capability)
       break

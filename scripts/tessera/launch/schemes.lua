@@ -2,14 +2,19 @@
 
 local M = {}
 
+--- Whether a rule of a kernel set is for a device.
+function M.is_for(rule, name, compute_capability)
+  local is_listed = not rule.devices or #rule.devices == 0
+  for _, listed in ipairs(rule.devices or {}) do is_listed = is_listed or listed == name end
+  return is_listed and compute_capability >= (rule.min_compute_capability or 0)
+    and compute_capability <= (rule.max_compute_capability or math.huge)
+end
+
 -- The kernel of a bitwidth on a device: the last rule that holds there, as later ones are for newer devices.
-local function method_of(kernel_set, bitwidth, compute_capability)
+local function method_of(kernel_set, bitwidth, stage)
   local found
   for _, rule in ipairs(kernel_set.rules) do
-    if rule.bitwidth == bitwidth and compute_capability >= rule.min_compute_capability
-      and compute_capability <= (rule.max_compute_capability or math.huge) then
-      found = rule.method
-    end
+    if rule.bitwidth == bitwidth and M.is_for(rule, stage.device, stage.compute_capability) then found = rule.method end
   end
   return found
 end
@@ -24,7 +29,7 @@ end
 --- "int" (weights alone), "fp8" or "w8a8": what 8 bit means for this pipeline.
 function M.of_8_bit(layout, engine)
   for _, stage in ipairs(engine.stages) do
-    local kind = kind_of(method_of(layout.kernel_set, 8, stage.compute_capability))
+    local kind = kind_of(method_of(layout.kernel_set, 8, stage))
     if kind ~= "int" then return kind end
   end
   return "int"

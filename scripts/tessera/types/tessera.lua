@@ -1016,7 +1016,7 @@ function ts.calibration_points(options) end
 ---@return tessera.Error?
 function ts.check(plan) end
 
---- Devices on nodes: a shipped name ("llmpq-3"), a text ("3xT4-16G+1xV100-32G@100Gbps", a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
+--- Devices on nodes: a shipped name ("llmpq-3"), a file ("my.json"), a text ("3xT4-16G+1xV100-32G@100Gbps", a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
 ---@param options? tessera.options.cluster|string
 ---@return tessera.Cluster
 function ts.cluster(options) end

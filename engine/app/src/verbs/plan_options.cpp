@@ -24,10 +24,11 @@ const OptionTable& plan_options() {
     t.options.push_back(as_text(
         "model",
         "Model by name (opt-30b), or the path of a config.json, its folder or a .gguf file"));
-    t.options.push_back(as_text(
-        "cluster",
-        "Cluster by name (llmpq-3), or devices as 3xT4-16G+1xV100-32G, a node for each term; "
-        "'(2xRTX-3090+1xRTX-4090)' is one node, '@bridges' adds NVLink bridges"));
+    t.options.push_back(
+        as_text("cluster",
+                "Cluster by name (llmpq-3), a cluster file (my.json), or devices as "
+                "3xT4-16G+1xV100-32G, a node for each term; "
+                "'(2xRTX-3090+1xRTX-4090)' is one node, '@bridges' adds NVLink bridges"));
     for (OptionSpec& option : t.options) option.required = true;
     take_flags(t, core_lua::workload_options());
     take_flags(t, solver_lua::problem_options());
