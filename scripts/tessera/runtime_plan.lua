@@ -12,7 +12,7 @@ local vllm = require "tessera.launch.vllm_versions"
 
 local M = {}
 
-local most_orders = 5000 -- of devices, looked at
+local most_orders = 2000 -- of devices, tried for one problem
 local kv_bitwidths_of = { vllm = { [16] = true, [8] = true }, ["llama.cpp"] = { [16] = true, [8] = true, [4] = true } }
 
 -- What is in both lists.
@@ -64,15 +64,16 @@ local function narrowed(problem, changes)
   error(result, 0)
 end
 
--- Problems in which all that is left open can be launched but for the order of devices.
+-- Problems in which all that is left open can be launched but for the order of devices. Large degrees first: they have
+-- few stages, so a plan to beat is found soon.
 local function narrow(problem, runtime, layout)
   local degrees = runtime == "llama.cpp" and common(problem.tensor_parallel, { 1 }) or problem.tensor_parallel
   local kv, problems = kv_bitwidths(problem, runtime), {}
   local sets = bitwidth_sets(problem, runtime, layout)
-  for _, degree in ipairs(degrees) do
+  for i = #degrees, 1, -1 do
     for _, bitwidths in ipairs(sets) do
       for _, kv_bitwidth in ipairs(kv) do
-        problems[#problems + 1] = narrowed(problem, { tensor_parallel = degree, bitwidths = bitwidths,
+        problems[#problems + 1] = narrowed(problem, { tensor_parallel = degrees[i], bitwidths = bitwidths,
           kv_bitwidth = kv_bitwidth })
       end
     end
@@ -80,15 +81,54 @@ local function narrow(problem, runtime, layout)
   return problems
 end
 
--- Whether the nodes of an order of devices ("2xT4-16G@a") come one after the other.
-local function is_contiguous(order)
-  local seen, last = {}, nil
-  for _, name in ipairs(order) do
-    local node = name:match "@(.*)$"
-    if node ~= last and seen[node] then return false end
-    seen[node], last = true, node
+-- Calls visit(order) for every distinct order of `items`, until it returns false.
+local function permute(items, visit)
+  local counts, names, order = {}, {}, {}
+  for _, item in ipairs(items) do
+    if not counts[item] then names[#names + 1] = item end
+    counts[item] = (counts[item] or 0) + 1
   end
-  return true
+  local function extend()
+    if #order == #items then return visit(order) end
+    for _, name in ipairs(names) do
+      if counts[name] > 0 then
+        counts[name], order[#order + 1] = counts[name] - 1, name
+        local go_on = extend()
+        counts[name], order[#order] = counts[name] + 1, nil
+        if go_on == false then return false end
+      end
+    end
+  end
+  return extend()
+end
+
+-- Orders of devices in which every node's ("2xT4-16G@a") come one after the other: a list, and whether it has all.
+local function orders_by_node(problem)
+  local devices, nodes, orders = {}, {}, {}
+  for _, name in ipairs(problem.devices) do
+    local node = name:match "@(.*)$"
+    if not devices[node] then
+      devices[node], nodes[#nodes + 1] = {}, node
+    end
+    table.insert(devices[node], name)
+  end
+  local complete = true
+  permute(nodes, function(node_order)
+    local function extend(i, before)
+      if i > #node_order then
+        orders[#orders + 1] = before
+        complete = #orders < most_orders
+        return complete
+      end
+      return permute(devices[node_order[i]], function(own)
+        local list = { unpack(before) }
+        for _, name in ipairs(own) do list[#list + 1] = name end
+        return extend(i + 1, list)
+      end)
+    end
+    return extend(1, {})
+  end)
+  return orders, complete
 end
 
 local function with(opt, changes)
@@ -116,14 +156,14 @@ local function improve(problem, runtime, opt, solve, state)
     return false
   end
   if try {} or opt.device_order then return end
-  local ok, orders = pcall(problem.device_orders, problem, most_orders)
-  if not ok or #orders >= most_orders then state.proven = false end
-  for _, order in ipairs(ok and orders or {}) do
+  local orders, complete = orders_by_node(problem)
+  state.proven = state.proven and complete
+  for _, order in ipairs(orders) do
     if state.left() <= 0 then
       state.proven = false
       return
     end
-    if is_contiguous(order) then try { device_order = order } end
+    try { device_order = order }
   end
 end
 

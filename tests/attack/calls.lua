@@ -1,6 +1,7 @@
 -- Calls that succeed, of every documented function and method: what the random caller starts from. Each is a function
 -- that returns the list of arguments, of methods without the object.
 
+local core = require "tessera.core"
 local store = require "tessera.store"
 local ts = require "tessera"
 local values = require "values"
@@ -238,6 +239,18 @@ M.verbs = {
     return { { names = { "fake_model" }, text = "fake_model/text.txt", bitwidths = { 4 }, reference = true,
       threads = 1 } }
   end,
+  ["tessera support"] = one { names = { "opt-125m", "T4-16G", "8" }, kernel_set = "modern", context_tokens = 64 },
+  ["tessera detect"] = function()
+    core.write_file("host.txt", "name, memory.total [MiB]\nNVIDIA L4, 23034 MiB\n")
+    return { { names = { "host.txt" }, out = "cluster.json", link_gbps = 10 } }
+  end,
+  ["tessera compare"] = function()
+    object "Plan":save "plan.json"
+    core.write_file("bench.json", '{"avg_latency": 1.5}')
+    return { { names = { "plan.json", "bench.json" }, time_limit_s = 0.1 } }
+  end,
+  ["tessera quantise"] = one { names = { values.tiny }, bitwidths = { 4 }, out = "quantised", group_size = 8,
+    overwrite = true },
   ["tessera indicator"] = one { names = { values.tiny }, threads = 1, out = "omega.json" },
 }
 
@@ -254,7 +267,8 @@ M.left_out = {
 
 --- Options of methods by the names of their cards.
 M.options_of = {
-  ["plan:explain"] = "tessera.Plan:explain", ["plan:quality"] = "tessera.Plan:quality",
+  ["plan:explain"] = "tessera.Plan:explain", ["plan:export"] = "tessera.Plan:export",
+  ["plan:quality"] = "tessera.Plan:quality",
   ["map:predict"] = "tessera.QualityMap:predict",
   ["lm:generate"] = "tessera.LanguageModel:generate", ["lm:perplexity"] = "tessera.LanguageModel:perplexity",
   ["lm:zero_shot"] = "tessera.LanguageModel:zero_shot", ["lm:calibrate"] = "tessera.LanguageModel:calibrate",

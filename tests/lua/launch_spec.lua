@@ -125,7 +125,7 @@ describe("plan:export vllm", function()
     assert.is_true(ts.check(back.plan))
     assert.matches("%-%-node%-rank 1", script(path, "engine-0-node-1.sh"))
     assert.matches("%-%-headless", script(path, "engine-0-node-1.sh"))
-    assert.matches("hf download meta%-llama/Llama%-3.1%-8B\n", script(path, "checkpoint.sh"))
+    assert.matches("|| hf download meta%-llama/Llama%-3.1%-8B\n", script(path, "checkpoint.sh"))
     assert.matches("micro%-batches", script(path, "README.md"))
   end)
 
@@ -240,6 +240,59 @@ describe("plan:export vllm", function()
     raises("invalid_argument", "is older than 0.8.5",
       function() plan:export("vllm", fresh(), { version = "0.6.0" }) end)
     raises("invalid_argument", "only vllm", function() plan:export("json", fresh(), { version = "0.24.0" }) end)
+  end)
+
+  -- Runs a script of an export with stand-ins for programs: each prints its words, a line each.
+  local function run_with_stubs(path, name, ...)
+    local bin = folder .. "/bin"
+    if not core.file_kind(bin) then
+      host.make_folder(bin)
+      for _, program in ipairs { "vllm", "ray", "nginx", "hf", "tessera", "curl" } do
+        core.write_file(bin .. "/" .. program, "#!/usr/bin/env bash\necho " .. program
+          .. "\nprintf '%s\\n' \"$@\"\nenv | grep '^CUDA_\\|^VLLM_' | sort\n[ " .. program .. " != curl ]\n")
+      end
+      assert.equal(0, (host.run_program({ "bash", "-c", "chmod +x " .. shell.quote(bin) .. "/*" }, "")))
+    end
+    return host.run_program({ "env", "PATH=" .. bin .. ":" .. os.getenv "PATH", path .. "/" .. name, ... }, "")
+  end
+
+  it("starts the server with just these words, whatever the model is called", function()
+    local strange = [[it's "a" $(model) `x` \ *]]
+    local path = fresh()
+    local plan = two_nodes()
+    assert(plan:export("vllm", path, { checkpoint = strange }))
+    local status, out, err = run_with_stubs(path, "engine-0-node-0.sh")
+    assert.equal(0, status, err)
+    local words = assert(ts.load_launch(path)).engines[1].words
+    local lines = {}
+    for line in out:gmatch "[^\n]+" do lines[#lines + 1] = line end
+    assert.equal("vllm", lines[1])
+    assert.equal("serve", lines[2])
+    assert.equal(strange, lines[3])
+    for i = 4, #words do
+      assert.equal(words[i] == "$HOST_0" and "a100-80g" or words[i], lines[i - 1])
+    end
+    assert.matches("\nCUDA_VISIBLE_DEVICES=0,1\n", out)
+    assert.matches("\nVLLM_PP_LAYER_PARTITION=20,12\n", out)
+    status, out, err = run_with_stubs(path, "checkpoint.sh")
+    assert.equal(0, status, err)
+    assert.not_matches("hf", out, nil, "weights of a strange name are where the user says")
+  end)
+
+  it("waits for a limited time, and routes by share", function()
+    local plan = assert(ts.plan(problem { cluster = "(4xA100-80G)" }, { replicas = 2 }))
+    local path = fresh()
+    assert(plan:export("vllm", path))
+    local status, _, err = run_with_stubs(path, "wait.sh", "0")
+    assert.equal(1, status)
+    assert.matches("not ready after 0 s: http://127.0.0.1:8000/health", err)
+    local out
+    status, out, err = run_with_stubs(path, "router.sh")
+    assert.equal(0, status, err)
+    assert.matches("nginx\n%-c\n", out)
+    local configuration = script(path, "router.nginx.conf")
+    assert.matches("server 127.0.0.1:8000 weight=4;", configuration)
+    assert(plan:export("vllm", path, { overwrite = true }), "what a script makes later is no foreign file")
   end)
 
   it("writes flags that vLLM's own parser takes", function()

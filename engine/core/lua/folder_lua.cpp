@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core_lua.h"
+#include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/output.h"
@@ -62,6 +63,7 @@ int write_folder(lua_State* L) {
 /// folder_files(path): names of what is in a folder, sorted; nil where there is no folder.
 int folder_files(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "path");
+  check_may_read(path);
   if (file_kind(path) != FileKind::folder) return 0;
   std::vector<std::string> names;
   std::error_code error;

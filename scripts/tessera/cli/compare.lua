@@ -29,7 +29,9 @@ end
 
 local function verdict(another)
   if another.status == "time_limit" then return "whether another plan is better was not settled in the time" end
-  if another.gain_ratio <= 0.01 then return "with that, no other plan is better by more than 1 %" end
+  if another.gain_ratio <= 0.01 then
+    return "with that, no other plan of the same groups of devices is better by more than 1 %"
+  end
   local text = ("with that, another plan is better by %.2g %%: %s"):format(another.gain_ratio * 100,
     stages_text(another.stages))
   if another.is_better then return text .. "; so it is where the correction is off by its error" end

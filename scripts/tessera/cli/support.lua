@@ -54,13 +54,26 @@ local function problem_of(model, device, count, bitwidth, set, given)
   }
 end
 
--- The fewest devices of one node that hold it, by doubling, and the plan of one device; nil and why where none does.
+-- Layers dealt evenly to the devices, the whole batch in every decode step: nothing is searched.
+local function even_plan(model, device, count, bitwidth, batch_size)
+  local stages = {}
+  for k = 1, count do
+    local num_layers = math.floor(model.num_layers * k / count) - math.floor(model.num_layers * (k - 1) / count)
+    local bitwidths = {}
+    for i = 1, num_layers do bitwidths[i] = bitwidth end
+    stages[k] = { device = device.name, bitwidths = bitwidths }
+  end
+  return { planner = "manual", stages = stages, prefill_micro_batch_size = 1, decode_micro_batch_size = batch_size }
+end
+
+-- The fewest devices of one node that hold it, by doubling, and the plan on them; nil and why where none does.
 local function fewest(model, device, bitwidth, set, given)
   local first_why
   local count = 1
   while count <= math.min(most_devices, model.num_layers) do
     local ok, plan, why = pcall(function()
-      return ts.plan(problem_of(model, device, count, bitwidth, set, given), { planner = "uniform", time_limit_s = 10 })
+      return ts.plan(problem_of(model, device, count, bitwidth, set, given),
+        even_plan(model, device, count, bitwidth, given.batch_size))
     end)
     if not ok then return nil, core.error_text(plan) end
     if plan then return count, plan, first_why end

@@ -152,8 +152,9 @@ function M.checkpoint_script(layout, parts)
       lines[#lines + 1] = "# " .. one_line(weights.note)
       if weights.kind == "quantise" then
         for _, line in ipairs(making(layout, weights)) do lines[#lines + 1] = line end
-      elseif weights.id:find "^[%w%-_.]+/[%w%-_.]+$" then
-        lines[#lines + 1] = "hf download " .. shell.quote(weights.id)
+      elseif weights.id:find "^[%w%-_][%w%-_.]*/[%w%-_.]+$" then
+        local id = shell.quote(weights.id)
+        lines[#lines + 1] = ("[ -d %s ] || hf download %s"):format(id, id)
       end
     end
   end
