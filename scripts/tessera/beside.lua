@@ -29,7 +29,8 @@ core.document {
 
 -- Seconds of the fastest plan that is found with no larger omega than the baseline's; nil where none is.
 local function latency_at_quality(plan, baseline, time_limit_s)
-  local held = plan:problem():with { theta = 0, quality = { max_omega = baseline.omega * (1 + 1e-9) } }
+  local held = plan:problem():with { runtime = "tessera", theta = 0,
+    quality = { max_omega = baseline.omega * (1 + 1e-9) } }
   local planner = #held.constraints > 0 and "ilp" or "exact" -- the exact search cannot keep side constraints
   local found = planners.plan(held, { planner = planner, time_limit_s = time_limit_s })
   local latency_s = found and found.latency_s
@@ -55,6 +56,7 @@ return function(plan, opt)
   budget.object(plan, "tessera.Plan", "ts.beside.plan")
   local limit_s = read(opt).time_limit_s
   local problem, rows, clock = plan:problem(), {}, timer(limit_s)
+  if problem.runtime then problem = problem:with { runtime = "tessera" } end -- baselines are what they are
   for i, name in ipairs(shown) do
     local num_left = 2 * (#shown - i + 1) -- a baseline and a search each
     local baseline, why = planners.plan(problem, { planner = name, time_limit_s = clock.left() / num_left })

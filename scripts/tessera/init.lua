@@ -16,6 +16,7 @@ local later = {
   size = "tessera.size",
   pareto = "tessera.pareto",
   replan = "tessera.replan",
+  load_launch = "tessera.launch.reader",
   picture = "tessera.picture",
   plot = "tessera.plot",
   table = "tessera.text_table",
@@ -61,6 +62,7 @@ local ts = {
 local function load_all()
   for name in pairs(later) do local _ = ts[name] end
   require "tessera.plan_quality" -- the card of plan:quality
+  require "tessera.launch" -- the card of plan:export
 end
 
 -- Whoever asks for help wants every card.

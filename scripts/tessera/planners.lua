@@ -143,7 +143,11 @@ local function plan_by_hand(problem, opt)
     devices[i] = (fields == "table" or fields == "userdata") and stage.device or nil
   end
   if #problem:variants() > 1 and #devices > 0 then problem = solver.variant_with(problem, devices) end
-  return solver.price(problem, stages, "manual", 0)
+  local plan, why = solver.price(problem, stages, "manual", 0)
+  local found = plan and problem.runtime and require("tessera.runtime_plan").obstacles(plan, problem.runtime) or {}
+  if #found == 0 then return plan, why end
+  return nil, core.why("infeasible", ("%s cannot launch this plan: %s"):format(problem.runtime,
+    table.concat(found, "; ")))
 end
 
 -- The names in opt.planner; nil where there are none.
@@ -162,6 +166,11 @@ end
 --- A problem whose quality floor names a baseline, with that baseline's omega in place of the name; and a note.
 function M.resolve_floor(problem) return solver.resolve_floor(problem, naming {}) end
 
+local function plan_freely(problem, opt)
+  local shared, own = split_options(opt)
+  return solver.plan(problem, shared, naming(own))
+end
+
 --- Plans a problem: a plan, or nil and why (why.code: infeasible, time_limit, interrupted).
 function M.plan(problem, opt)
   if problem == nil then fail("ts.plan", "give a problem, or the fields of one") end
@@ -172,8 +181,9 @@ function M.plan(problem, opt)
   local names = check_names(opt.planner)
   if not is(problem, "tessera.Problem") then problem = solver.problem(problem) end
   if names and names[1] == "manual" and #names == 1 then return plan_by_hand(problem, opt) end
-  local shared, own = split_options(opt)
-  return solver.plan(problem, shared, naming(own))
+  local runtime = problem.runtime
+  if not runtime or runtime == "tessera" then return plan_freely(problem, opt) end
+  return require("tessera.runtime_plan").plan(problem, opt, plan_freely)
 end
 
 return M

@@ -76,6 +76,16 @@ const OptionTable& perturbed_options() {
                                    .min = 0,
                                    .max = kMaxExactInteger,
                                    .required = true},
+                                  {.name = "prefill_factor",
+                                   .doc = "Over all prefill latencies, beside the drawn ones",
+                                   .default_text = "1",
+                                   .min = 1e-6,
+                                   .max = 1e6},
+                                  {.name = "decode_factor",
+                                   .doc = "Over all decode latencies, likewise",
+                                   .default_text = "1",
+                                   .min = 1e-6,
+                                   .max = 1e6},
                                   {.name = "near_ratio",
                                    .doc = "Better plans by no more than this are not searched for",
                                    .min = 0,
@@ -88,6 +98,22 @@ const OptionTable& perturbed_options() {
                                    .max = 1e7,
                                    .required = true}}};
   return table;
+}
+
+// The stages of a candidate that hold layers.
+void push_shape(lua_State* L, const solver::Instance& instance,
+                const solver::Candidate& candidate) {
+  Json stages = Json::array();
+  for (std::size_t k = 0; k < candidate.order.size(); ++k) {
+    const std::size_t first = candidate.first_layer[k], end = candidate.first_layer[k + 1];
+    if (first == end) continue;
+    double bits = 0;
+    for (std::size_t i = first; i < end; ++i) bits += instance.bitwidths[candidate.bit[i]];
+    stages.push_back({{"device", instance.groups[candidate.order[k]].name},
+                      {"num_layers", end - first},
+                      {"mean_bitwidth", bits / static_cast<double>(end - first)}});
+  }
+  lua_kit::push_json(L, stages);
 }
 
 }  // namespace
@@ -147,16 +173,19 @@ int upgraded(lua_State* L) {
 
 /// perturbed(problem, plan, { error =, seed =, near_ratio =, time_limit_s = }): objectives of the
 /// plan and of the best plan when every latency is off by a factor; { plan_objective, objective,
-/// bound, status }. Infeasible: the plan is within near_ratio of the best, which takes less to
+/// bound, status, stages }, where stages are those of the best plan, { device, num_layers,
+/// mean_bitwidth } each. Infeasible: the plan is within near_ratio of the best, which takes less to
 /// prove than what the best is.
 int perturbed(lua_State* L) {
   const solver::Instance& instance = problem_argument(L, 1).first.instance();
   const solver::Candidate candidate =
       solver::candidate_of(instance, pipeline_of(plan_argument(L, 2), "plan"));
   const lua_kit::Options options(L, 3, perturbed_options(), "perturbed");
-  const solver::Instance changed = solver::with_latency_factors(
-      instance, solver::draw_latency_factors(instance, options.number("error"),
-                                             static_cast<std::uint64_t>(options.integer("seed"))));
+  solver::LatencyFactors factors = solver::draw_latency_factors(
+      instance, options.number("error"), static_cast<std::uint64_t>(options.integer("seed")));
+  for (double& factor : factors.prefill) factor *= options.number("prefill_factor");
+  for (double& factor : factors.decode) factor *= options.number("decode_factor");
+  const solver::Instance changed = solver::with_latency_factors(instance, std::move(factors));
   const double plan_objective = solver::evaluate(changed, candidate).objective;
   solver::PlanRequest request;
   if (plan_objective > 0) request.cutoff = plan_objective / (1 + options.number("near_ratio"));
@@ -167,7 +196,11 @@ int perturbed(lua_State* L) {
   const solver::PlanResult best = planner->plan(changed, request);
   lua_createtable(L, 0, 4);
   lua_kit::set_number(L, "plan_objective", plan_objective);
-  if (best.candidate) lua_kit::set_number(L, "objective", best.objective);
+  if (best.candidate) {
+    lua_kit::set_number(L, "objective", best.objective);
+    push_shape(L, instance, *best.candidate);
+    lua_setfield(L, -2, "stages");
+  }
   if (best.bound) lua_kit::set_number(L, "bound", *best.bound);
   lua_kit::push_text(L, name_of(best.status));
   lua_setfield(L, -2, "status");

@@ -41,7 +41,7 @@ int save(lua_State* L) {
 }
 
 // A method of the library's, the plan and its arguments on the stack; loaded when first asked for.
-int call_library(lua_State* L, int num_arguments, const char* module) {
+int call_library(lua_State* L, int num_arguments, const char* module, int num_results = 1) {
   self(L);
   lua_settop(L, num_arguments);
   lua_getglobal(L, "require");
@@ -49,8 +49,8 @@ int call_library(lua_State* L, int num_arguments, const char* module) {
   if (lua_kit::protected_call(L, 1, 1) != 0) lua_kit::throw_script_error(L);
   const lua_kit::LuaFunction method(L, -1, module);
   lua_pop(L, 1);
-  method.call(num_arguments, 1);
-  return 1;
+  method.call(num_arguments, num_results);
+  return num_results;
 }
 
 /// explain(options): the library's, which re-solves.
@@ -58,6 +58,9 @@ int explain(lua_State* L) { return call_library(L, 2, "tessera.explain"); }
 
 /// quality(model, options): the library's, which runs the model.
 int quality(lua_State* L) { return call_library(L, 3, "tessera.plan_quality"); }
+
+/// export(kind, folder, options): the library's, which writes what starts servers.
+int export_plan(lua_State* L) { return call_library(L, 4, "tessera.launch", 2); }
 
 int problem_of(lua_State* L) {
   solver_lua::push_problem(L, solver::open_again(summary_of(self(L)).problem));
@@ -202,6 +205,10 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                   {"quality", guarded<quality>,
                    "(model: tessera.LanguageModel|string, options: table): table",
                    "Perplexity with the plan's bitwidths and without, on a text; see plan:quality"},
+                  {"export", guarded<export_plan>,
+                   "(kind: \"vllm\"|\"llama.cpp\"|\"json\", folder: string, options: "
+                   "tessera.options.plan.export?): table?, tessera.Error?",
+                   "Writes what starts servers that run it; see plan:export"},
                   {"save", guarded<save>, "(path: string)",
                    "Writes it with its problem as JSON, for ts.load_plan"},
                   {"problem", guarded<problem_of>, "(): tessera.Problem", "The problem it solves"},
@@ -304,6 +311,33 @@ int planner_cards(lua_State* L) {
 int load_plan(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "ts.load_plan path");
   push_plan(L, solver::plan_from_json(read_json_file(path), path));
+  return 1;
+}
+
+/// plan_text(plan): as plan:save writes it.
+int plan_text(lua_State* L) {
+  lua_kit::push_text(L, json_text(to_json(self(L)), 1) + "\n");
+  return 1;
+}
+
+/// stage_devices(plan): of each stage the devices of its cluster (0-based) that it runs on, the
+/// first one first; of a plan with one pipeline for a serving problem.
+int stage_devices(lua_State* L) {
+  const PipelinePlan& plan = pipeline_of(self(L), "stage_devices");
+  const solver::ServingProblem* serving = plan.problem.serving();
+  if (serving == nullptr) refuse("stage_devices", "an instance has no cluster");
+  Json stages = Json::array();
+  for (const solver::PlanStage& stage : plan.stages) {
+    const auto first = static_cast<std::size_t>(stage.device_index);
+    Json devices = Json::array({first});
+    for (const solver::MeshGroup& group : solver::mesh_groups(serving->cluster, serving->mesh)) {
+      for (const auto& members : group.members) {
+        if (members.front() == first) devices = members;
+      }
+    }
+    stages.push_back(std::move(devices));
+  }
+  lua_kit::push_json(L, stages);
   return 1;
 }
 

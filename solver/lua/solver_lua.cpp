@@ -55,6 +55,8 @@ void register_solver(lua_State* L) {
                             {"planner_cards", lua_kit::guarded<planner_cards>},
                             {"price", lua_kit::guarded<price>},
                             {"load_plan", lua_kit::guarded<load_plan>},
+                            {"plan_text", lua_kit::guarded<plan_text>},
+                            {"stage_devices", lua_kit::guarded<stage_devices>},
                             {"check", lua_kit::guarded<check_plan>},
                             {"simulate", lua_kit::guarded<simulate>},
                             {"heuristic_cards", lua_kit::guarded<heuristic_cards>},

@@ -30,6 +30,8 @@ int variant_with(lua_State* L);  ///< variant_with(problem, devices): of a probl
 int planner_cards(lua_State* L);
 int price(lua_State* L);  ///< price(problem, stages, planner, solve_s) for plans made elsewhere
 int load_plan(lua_State* L);
+int plan_text(lua_State* L);
+int stage_devices(lua_State* L);
 int check_plan(lua_State* L);
 int simulate(lua_State* L);
 int heuristic_cards(lua_State* L);

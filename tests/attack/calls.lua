@@ -1,6 +1,7 @@
 -- Calls that succeed, of every documented function and method: what the random caller starts from. Each is a function
 -- that returns the list of arguments, of methods without the object.
 
+local core = require "tessera.core"
 local store = require "tessera.store"
 local ts = require "tessera"
 local values = require "values"
@@ -46,6 +47,10 @@ M.functions = {
   ["ts.load_plan"] = function()
     object "Plan":save "plan.json"
     return { "plan.json" }
+  end,
+  ["ts.load_launch"] = function()
+    object "Plan":export("json", "launch", { overwrite = true })
+    return { "launch" }
   end,
   ["ts.check"] = function() return { object "Plan" } end,
   ["ts.simulate"] = function() return { object "Plan", { num_batches = 2 } } end,
@@ -115,6 +120,7 @@ M.methods = {
   ["tessera.Indicator:save"] = one "omega.json",
   ["tessera.Plan:explain"] = one { what_if = false, robustness = 1, time_limit_s = 0.1, as = "table" },
   ["tessera.Plan:save"] = one "plan.json",
+  ["tessera.Plan:export"] = one("vllm", "launch", { overwrite = true }),
   ["tessera.Plan:problem"] = one(),
   ["tessera.Plan:with_note"] = one "a note",
   ["tessera.Plan:quality"] = function()
@@ -234,6 +240,18 @@ M.verbs = {
     return { { names = { "fake_model" }, text = "fake_model/text.txt", bitwidths = { 4 }, reference = true,
       threads = 1 } }
   end,
+  ["tessera support"] = one { names = { "opt-125m", "T4-16G", "8" }, kernel_set = "modern", context_tokens = 64 },
+  ["tessera detect"] = function()
+    core.write_file("host.txt", "name, memory.total [MiB]\nNVIDIA L4, 23034 MiB\n")
+    return { { names = { "host.txt" }, out = "cluster.json", link_gbps = 10 } }
+  end,
+  ["tessera compare"] = function()
+    object "Plan":save "plan.json"
+    core.write_file("bench.json", '{"avg_latency": 1.5}')
+    return { { names = { "plan.json", "bench.json" }, time_limit_s = 0.1 } }
+  end,
+  ["tessera quantise"] = one { names = { values.tiny }, bitwidths = { 4 }, out = "quantised", group_size = 8,
+    overwrite = true },
   ["tessera indicator"] = one { names = { values.tiny }, threads = 1, out = "omega.json" },
 }
 
@@ -251,7 +269,8 @@ M.left_out = {
 
 --- Options of methods by the names of their cards.
 M.options_of = {
-  ["plan:explain"] = "tessera.Plan:explain", ["plan:quality"] = "tessera.Plan:quality",
+  ["plan:explain"] = "tessera.Plan:explain", ["plan:export"] = "tessera.Plan:export",
+  ["plan:quality"] = "tessera.Plan:quality",
   ["map:predict"] = "tessera.QualityMap:predict",
   ["lm:generate"] = "tessera.LanguageModel:generate", ["lm:perplexity"] = "tessera.LanguageModel:perplexity",
   ["lm:zero_shot"] = "tessera.LanguageModel:zero_shot", ["lm:calibrate"] = "tessera.LanguageModel:calibrate",

@@ -12,6 +12,7 @@
 
 #include "list.h"
 #include "loads.h"
+#include "nvml.h"
 #include "run_program.h"
 #include "script.h"
 #include "strict.h"
@@ -307,6 +308,18 @@ int terminal(lua_State* L) {
   return 1;
 }
 
+/// nvml(): what the driver says of this machine's GPUs, see nvml.h; nil and why without a driver.
+int nvml(lua_State* L) {
+  const NvmlAnswer answer = ask_nvml();
+  if (!answer.gpus.has_value()) {
+    lua_pushnil(L);
+    lua_kit::push_text(L, answer.why_none);
+    return 2;
+  }
+  lua_kit::push_json(L, *answer.gpus);
+  return 1;
+}
+
 /// run_program({ "rsvg-convert", ... }, input): exit status, stdout, stderr; no shell.
 int run_program(lua_State* L) {
   const Json given = lua_kit::json_from_lua(L, 1, "tessera.host.run_program.words");
@@ -392,6 +405,7 @@ void open_host_module(Host& host) {
                             {"scripts", guarded<scripts>},
                             {"experiments", guarded<experiments>},
                             {"terminal", guarded<terminal>},
+                            {"nvml", guarded<nvml>},
                             {"run_program", guarded<run_program>}});
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");

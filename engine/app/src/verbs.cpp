@@ -5,6 +5,14 @@ namespace tessera::app {
 const std::vector<LuaVerb>& lua_verbs() {
   static const std::vector<LuaVerb> verbs{
       {"plan", "tessera.cli.plan", "", "plan and print", plan_options()},
+      {"support", "tessera.cli.support", "MODEL DEVICE [BITWIDTH]",
+       "whether a model fits and runs on a device", support_options()},
+      {"detect", "tessera.cli.detect", "HOST_FILE", "the GPUs of this machine, as a cluster file",
+       detect_options()},
+      {"compare", "tessera.cli.compare", "PLAN BENCH",
+       "a plan beside what vLLM's benchmark measured", compare_options()},
+      {"quantise", "tessera.cli.quantise", "MODEL_DIR",
+       "a quantised copy of a model that vLLM loads", quantise_verb_options()},
       {"indicator", "tessera.cli.indicator", "MODEL_DIR",
        "sensitivity of every layer of a model on disk", indicator_options()},
       {"generate", "tessera.cli.generate", "MODEL", "continue a text: generate MODEL PROMPT",

@@ -35,5 +35,9 @@ const OptionTable& report_options();
 const OptionTable& examples_options();
 const OptionTable& data_options();
 const OptionTable& man_options();
+const OptionTable& detect_options();
+const OptionTable& support_options();
+const OptionTable& compare_options();
+const OptionTable& quantise_verb_options();
 
 }  // namespace tessera::app

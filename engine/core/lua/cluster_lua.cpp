@@ -25,7 +25,8 @@ constexpr double kBytesPerSecondPerGbps = 1e9 / 8;
 const OptionTable& cluster_options() {
   static const OptionTable table{
       "ts.cluster",
-      "Devices on nodes: a shipped name (\"llmpq-3\"), a text (\"3xT4-16G+1xV100-32G@100Gbps\", a "
+      "Devices on nodes: a shipped name (\"llmpq-3\"), a file (\"my.json\"), a text "
+      "(\"3xT4-16G+1xV100-32G@100Gbps\", a "
       "node for each term; \"(2xRTX-3090+1xRTX-4090)\" is one node, \"2x(4xA100-40G)\" two, "
       "\"4xA6000@bridges\" has NVLink bridges), or entries { device, count, node = \"a\" }. "
       "Entries without a node get one each.",
@@ -289,6 +290,15 @@ std::shared_ptr<const Cluster> cluster_argument(lua_State* L, int index, const s
 
 int new_cluster(lua_State* L) {
   lua_kit::push_object<Cluster>(L, cluster_argument(L, 1, "ts.cluster"));
+  return 1;
+}
+
+/// cluster_from_json(text, path): what a cluster file with this text is; `path` is named in errors.
+int cluster_of_text(lua_State* L) {
+  const std::string path = lua_kit::check_text(L, 2, "path");
+  const Json json = parse_json(lua_kit::check_text(L, 1, "text"), path);
+  lua_kit::push_object<Cluster>(
+      L, std::make_shared<Cluster>(cluster_from_json(json, path, environment(L).folders)));
   return 1;
 }
 

@@ -46,10 +46,13 @@ void register_workload(lua_State* L);
 int new_model(lua_State* L);
 int new_device(lua_State* L);
 int new_cluster(lua_State* L);
+int cluster_of_text(lua_State* L);
 int new_workload(lua_State* L);
 
 int document(lua_State* L);
 int document_object(lua_State* L);
 int option_reader(lua_State* L);
+int write_folder(lua_State* L);
+int folder_files(lua_State* L);
 
 }  // namespace tessera::core_lua

@@ -299,6 +299,7 @@ Cluster find_cluster(const std::string& name, const DataFolders& folders,
                      const std::string& where) {
   const std::string path = folders.find("clusters", name);
   if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
+  if (name.ends_with(".json")) return cluster_from_json(read_json_file(name), name, folders);
   const std::size_t digits = name.find_first_not_of("0123456789");
   const bool counted =
       digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X');

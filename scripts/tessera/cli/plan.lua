@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local resolve = require "tessera.cli.resolve"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -36,13 +37,6 @@ local function settings(problem, planner)
       planner, problem.cluster:topology())
 end
 
--- A name, a config.json or the folder that holds it, or a .gguf file.
-local function model_of(name)
-  if name:find "%.gguf$" then return ts.weights(name):model() end
-  if name:find "[/\\]" or name:find "%.json$" then return ts.model { config = name } end
-  return name
-end
-
 local function beside_text(rows)
   local lines = ts.table(rows, {
     columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup", "speedup_equal_quality",
@@ -52,10 +46,29 @@ local function beside_text(rows)
     .. "fastest plan found that has no more omega than theirs):\n" .. lines
 end
 
+-- Writes what starts servers, and says where; nil and why where the runtime cannot run the plan.
+local function launch(plan, given)
+  return plan:export(given.launch, given.out, { version = given.runtime_version, checkpoint = given.checkpoint,
+    overwrite = given.overwrite })
+end
+
+local function check_launch(given)
+  if given.launch and not given.out then
+    core.raise("usage", "--launch writes a folder; name it with --out", "--out")
+  end
+  for _, name in ipairs { "out", "runtime_version", "checkpoint", "overwrite" } do
+    if given[name] and not given.launch then
+      core.raise("usage", ("--%s belongs to --launch"):format(name:gsub("_", "-")), "--" .. name)
+    end
+  end
+  if given.launch and given.launch ~= "json" then given.runtime = given.runtime or given.launch end
+end
+
 --- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
 function M.main(given)
+  check_launch(given)
   local description = of_table(given, "ts.problem")
-  description.model = model_of(given.model)
+  description.model = resolve.model(given.model)
   description.cluster = given.cluster
   description.workload = of_table(given, "ts.workload")
   description.quality = given.quality and { at_least = given.quality }
@@ -68,14 +81,20 @@ function M.main(given)
   if not host.json then print(plan) end
   if given.save then plan:save(given.save) end
   local rows = given.beside ~= false and ts.beside(plan) or nil
+  local written, why_not
+  if given.launch then written, why_not = launch(plan, given) end
   if host.json then
     local result = plan:to_table()
-    result.beside = rows
+    result.beside, result.launch = rows, written
     host.set_result(result)
   elseif rows then
     terminal.say(beside_text(rows))
   end
+  if written and not host.json then
+    terminal.say(("\n%s: %s\n"):format(given.out, table.concat(written.files, " ")))
+  end
   if given.picture then ts.picture(plan, given.picture) end
+  if why_not then return nil, why_not end
   return 0
 end
 

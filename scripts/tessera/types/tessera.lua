@@ -209,6 +209,7 @@ local ts = {}
 ---@field replicas tessera.Plan[]? Pipelines that share the batch; absent where there is one
 ---@field explain fun(self, options: tessera.options.plan.explain?): string|table What binds it, what a little more hardware or a lower quality would buy, and how sure the choice is; see plan:explain
 ---@field quality fun(self, model: tessera.LanguageModel|string, options: table): table Perplexity with the plan's bitwidths and without, on a text; see plan:quality
+---@field export fun(self, kind: "vllm"|"llama.cpp"|"json", folder: string, options: tessera.options.plan.export?): table?, tessera.Error? Writes what starts servers that run it; see plan:export
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
 ---@field problem fun(self): tessera.Problem The problem it solves
 ---@field with_note fun(self, text: string): tessera.Plan A copy with one more note
@@ -245,6 +246,7 @@ local ts = {}
 ---@field theta number Price of omega
 ---@field theta_unit string What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds
 ---@field allow_empty_stage boolean Middle stages may be empty
+---@field runtime string? Server that is to run the plan: only what it can launch is searched, and a note says what that costs
 ---@field constraints table[] Side constraints, as problem:add_constraint takes them
 ---@field quality table? The quality floor
 ---@field tensor_parallel integer[]? Degrees to choose from; absent for an instance
@@ -592,6 +594,11 @@ local ts = {}
 ---@field time_limit_s? number Of all solves together; the text says when it cut them short (a number in [0, 1000000] (s)) [default 5]
 ---@field seed? integer Of the latencies that are off (an integer in [0, 4294967296]) [default 0]
 
+---@class tessera.options.plan.export
+---@field version? string Of vLLM; default 0.24.0, whose kernels are measured
+---@field checkpoint? string Hugging Face id or path of the weights to serve; default: chosen
+---@field overwrite? boolean Whether an earlier export may go [default false]
+
 ---@class tessera.options.problem.add_constraint
 ---@field name string For messages
 ---@field terms table[] List of { stage or boundary, device, bitwidth, layer, coefficient = 1 }: each counts the layers that match everything given
@@ -852,6 +859,7 @@ local ts = {}
 ---@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
 ---@field quality? table Quality floor: { at_least = "uniform" } or { max_omega = x }
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
+---@field runtime? "vllm"|"llama.cpp"|"tessera" Server that is to run the plan: only what it can launch is searched, and a note says what that costs
 ---@field constraints? table[] Side constraints; see problem:add_constraint
 
 ---@class tessera.options.profile
@@ -1012,7 +1020,7 @@ function ts.calibration_points(options) end
 ---@return tessera.Error?
 function ts.check(plan) end
 
---- Devices on nodes: a shipped name ("llmpq-3"), a text ("3xT4-16G+1xV100-32G@100Gbps", a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
+--- Devices on nodes: a shipped name ("llmpq-3"), a file ("my.json"), a text ("3xT4-16G+1xV100-32G@100Gbps", a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
 ---@param options? tessera.options.cluster|string
 ---@return tessera.Cluster
 function ts.cluster(options) end
@@ -1076,6 +1084,12 @@ function ts.indicator(options) end
 ---@param options tessera.options.language_model|string
 ---@return tessera.LanguageModel
 function ts.language_model(options) end
+
+--- Reads a folder that plan:export wrote: { plan, runtime, runtime_version, engines = { { words, options, variables } } }, where options are the flags of the command that serves and variables what its script exports. Nil and why (why.code mismatch) where a script says another parallelism, split, KV type or batch than the plan beside it.
+---@param folder string That plan:export wrote
+---@return table?
+---@return tessera.Error?
+function ts.load_launch(folder) end
 
 --- Reads a plan that plan:save wrote.
 ---@param path string File

@@ -42,9 +42,9 @@ Json set_json() {
 
 TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
   const std::vector<std::string> names = datasets().list("kernel_sets");
-  ASSERT_EQ(names,
-            (std::vector<std::string>{"llmpq_2023", "llmpq_2023_08", "modern", "modern_fp8",
-                                      "modern_w8a8", "tessera", "vllm", "vllm_fp8", "vllm_v0"}));
+  ASSERT_EQ(names, (std::vector<std::string>{"llmpq_2023", "llmpq_2023_08", "modern", "modern_fp8",
+                                             "modern_w8a8", "tessera", "vllm", "vllm_fp8",
+                                             "vllm_rocm", "vllm_v0"}));
   const std::vector<std::string> devices = datasets().list("devices");
   for (const std::string& name : names) {
     const KernelSet set = find_kernel_set(name, datasets());
@@ -64,6 +64,13 @@ TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
 
 TEST(KernelSets, Availability) {
   for (const std::string& device : datasets().list("devices")) {
+    const bool is_amd = device == "MI300X";
+    EXPECT_EQ(bits("vllm_rocm", device.c_str()), is_amd ? (Bits{4, 8, 16}) : Bits{}) << device;
+    if (is_amd) {
+      EXPECT_EQ(bits("tessera", device.c_str()), Bits{});
+      EXPECT_EQ(bits("vllm", device.c_str()), Bits{});
+      continue;
+    }
     EXPECT_EQ(bits("tessera", device.c_str()), (Bits{3, 4, 8, 16})) << device;
     EXPECT_EQ(bits("llmpq_2023", device.c_str()), (Bits{3, 4, 8, 16})) << device;
     const Bits expected = device == "P100-12G" ? Bits{} : Bits{4, 8, 16};

@@ -24,10 +24,11 @@ const OptionTable& plan_options() {
     t.options.push_back(as_text(
         "model",
         "Model by name (opt-30b), or the path of a config.json, its folder or a .gguf file"));
-    t.options.push_back(as_text(
-        "cluster",
-        "Cluster by name (llmpq-3), or devices as 3xT4-16G+1xV100-32G, a node for each term; "
-        "'(2xRTX-3090+1xRTX-4090)' is one node, '@bridges' adds NVLink bridges"));
+    t.options.push_back(
+        as_text("cluster",
+                "Cluster by name (llmpq-3), a cluster file (my.json), or devices as "
+                "3xT4-16G+1xV100-32G, a node for each term; "
+                "'(2xRTX-3090+1xRTX-4090)' is one node, '@bridges' adds NVLink bridges"));
     for (OptionSpec& option : t.options) option.required = true;
     take_flags(t, core_lua::workload_options());
     take_flags(t, solver_lua::problem_options());
@@ -40,6 +41,18 @@ const OptionTable& plan_options() {
                          .doc = "Shows what people run today on the same problem",
                          .default_text = "true"});
     t.options.push_back(as_text("save", "Writes the plan to this file"));
+    t.options.push_back(
+        {.name = "launch",
+         .type = OptionType::choice,
+         .doc = "Also writes what starts servers that run the plan, into the folder --out; plans "
+                "for that runtime",
+         .choices = {"vllm", "llama.cpp", "json"}});
+    t.options.push_back(as_text("out", "Folder that --launch writes"));
+    t.options.push_back(as_text("runtime_version", "Version of the runtime that --launch is for"));
+    t.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
+    t.options.push_back({.name = "overwrite",
+                         .type = OptionType::boolean,
+                         .doc = "A folder that --launch wrote before may go"});
     t.options.push_back(as_text("picture", "Writes the pipeline as an SVG picture to this file"));
     return t;
   }();

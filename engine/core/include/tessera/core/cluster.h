@@ -158,8 +158,9 @@ Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 Device find_device(const std::string& name, const DataFolders& folders,
                    const std::string& where = {});
 
-/// The cluster file called `name`, matched in the same way; a name that starts like "3x" or with
-/// "(" is read by cluster_from_text where there is no such file.
+/// The cluster file called `name`, matched in the same way, or at the path `name`, where it ends in
+/// ".json"; a name that starts like "3x" or with "(" is read by cluster_from_text where there is no
+/// such file.
 Cluster find_cluster(const std::string& name, const DataFolders& folders,
                      const std::string& where = {});
 

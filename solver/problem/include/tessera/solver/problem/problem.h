@@ -29,6 +29,9 @@ enum class ThetaUnit {
   ms_per_raw_omega,        ///< as the papers print theta
 };
 
+/// A server that is to run the plan.
+enum class Runtime { vllm, llama_cpp, tessera };
+
 /// A model on a cluster under a workload, with the costs that price it. Nothing is left to choose;
 /// a problem with open choices is an OpenProblem.
 struct ServingProblem {
@@ -68,6 +71,8 @@ struct Problem {
   std::optional<std::string> quality_at_least;  ///< baseline whose omega is to become `max_omega`
   std::optional<bool> allow_empty_stage;  ///< absent: as the format of instance files says, else no
   std::vector<Constraint> constraints;    ///< names differ
+  /// The library in Lua plans only what it can launch; planners of the engine do not look at it.
+  std::optional<Runtime> runtime;
 
   /// Null for an instance file.
   const ServingProblem* serving() const { return std::get_if<ServingProblem>(&given); }
@@ -118,6 +123,12 @@ template <>
 inline constexpr auto kEnumNames<solver::ThetaUnit> = enum_names<solver::ThetaUnit>(
     {{solver::ThetaUnit::s_per_normalised_omega, "s_per_normalised_omega"},
      {solver::ThetaUnit::ms_per_raw_omega, "ms_per_raw_omega"}});
+
+template <>
+inline constexpr auto kEnumNames<solver::Runtime> =
+    enum_names<solver::Runtime>({{solver::Runtime::vllm, "vllm"},
+                                 {solver::Runtime::llama_cpp, "llama.cpp"},
+                                 {solver::Runtime::tessera, "tessera"}});
 
 /// The parts of a problem as files have them; a saved plan needs no data folder.
 struct ClusterInFull {
@@ -269,6 +280,10 @@ struct Fields<solver::Problem> {
                                     .default_text = "false"}),
       field<&P::may_have_empty_stages>(
           {.name = "allow_empty_stage", .doc = "Middle stages may be empty"}),
+      field<&P::runtime>({.name = "runtime",
+                          .doc = "Server that is to run the plan: only what it can launch is "
+                                 "searched, and a note says what that costs",
+                          .in_file = InFile::when_set}),
       field<&P::constraints, ListFromOne<solver::Constraint>>(
           {.name = "constraints",
            .doc = "Side constraints; see problem:add_constraint",

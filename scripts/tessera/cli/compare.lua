@@ -1,0 +1,65 @@
+-- `tessera compare`: a plan beside what vLLM's benchmarks measured of it.
+
+local compare = require "tessera.compare"
+local core = require "tessera.core"
+local host = require "tessera.host"
+local terminal = require "tessera.terminal"
+local ts = require "tessera"
+
+local M = {}
+
+local function correction_text(phase, correction)
+  local text = ("%s is %.3g of the prediction (from %s, %d run%s"):format(phase, correction.factor, correction.from,
+    correction.num_runs, correction.num_runs == 1 and "" or "s")
+  if not correction.error then return text .. "; one run says nothing of its own error)" end
+  text = text .. (", spread %.2g %%"):format(correction.error * 100)
+  if correction.left_out_error then
+    text = text .. (", worst run predicted by the others %.2g %% off"):format(correction.left_out_error * 100)
+  end
+  return text .. ")"
+end
+
+local function stages_text(stages)
+  local parts = {}
+  for i, stage in ipairs(stages) do
+    parts[i] = ("%d layers at %.3g bits on %s"):format(stage.num_layers, stage.mean_bitwidth, stage.device)
+  end
+  return table.concat(parts, ", ")
+end
+
+local function verdict(another)
+  if another.status == "time_limit" then return "whether another plan is better was not settled in the time" end
+  if another.gain_ratio <= 0.01 then
+    return "with that, no other plan of the same groups of devices is better by more than 1 %"
+  end
+  local text = ("with that, another plan is better by %.2g %%: %s"):format(another.gain_ratio * 100,
+    stages_text(another.stages))
+  if another.is_better then return text .. "; so it is where the correction is off by its error" end
+  return text .. "; where the correction is off by its error it may not be"
+end
+
+local function show(result)
+  terminal.say(ts.table(result.rows, { columns = { "file", "metric", "predicted", "measured", "ratio", "note" } }))
+  for _, remark in ipairs(result.remarks) do terminal.say(remark .. "\n") end
+  for _, phase in ipairs { "prefill", "decode" } do
+    local correction = result.corrections[phase]
+    if correction then terminal.say(correction_text(phase, correction) .. "\n") end
+  end
+  if result.another then terminal.say(verdict(result.another) .. "\n") end
+end
+
+--- @param given table the flags; names: the plan, then files of benchmarks
+function M.main(given)
+  local names = given.names
+  if #names < 2 then
+    core.raise("usage", "name a plan and what was measured: tessera compare plan.json bench.json", "tessera compare")
+  end
+  local paths = {}
+  for i = 2, #names do paths[i - 1] = names[i] end
+  local result = compare.compare(ts.load_plan(names[1]), paths, { replan = given.replan ~= false,
+    time_limit_s = given.time_limit_s or 10 })
+  if host.json then host.set_result(result) else show(result) end
+  return 0
+end
+
+return M

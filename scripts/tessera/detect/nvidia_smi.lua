@@ -1,0 +1,121 @@
+-- What nvidia-smi and a few words about the host printed, read back: the output of the commands below, in any order.
+
+local core = require "tessera.core"
+
+local M = {}
+
+--- What to run on a host whose output is to be read.
+M.commands = [[
+{ echo "host: $(hostname)"; grep MemTotal /proc/meminfo
+  nvidia-smi --query-gpu=index,name,memory.total,pcie.link.gen.max,pcie.link.width.max,compute_cap --format=csv
+  nvidia-smi topo -m; } > "$(hostname).txt"
+]]
+
+-- "GeForce RTX 3090, 24576 MiB" -> { "GeForce RTX 3090", "24576 MiB" }
+local function split(line, separator)
+  local parts = {}
+  for part in (line .. separator):gmatch("(.-)" .. separator) do parts[#parts + 1] = part:match "^%s*(.-)%s*$" end
+  return parts
+end
+
+-- "24576 MiB" -> 24576; nil for "[N/A]" and the like.
+local function number_of(text) return tonumber((text or ""):match "^[%d.]+") end
+
+-- Columns of the header by name: { name = 2, ["memory.total"] = 3 }; nil where it is no header of the query.
+local function columns_of(line)
+  local columns = {}
+  for i, title in ipairs(split(line, ",")) do columns[title:gsub("%s*%[.*%]$", "")] = i end
+  return columns["name"] and columns["memory.total"] and columns or nil
+end
+
+local function gpu_of(line, columns, path, number)
+  local values, count = split(line, ","), 0
+  for _ in pairs(columns) do count = count + 1 end
+  if #values ~= count then
+    core.refuse(path, ("line %d has %d values where its header names %d; is the output cut off?"):format(number,
+      #values, count))
+  end
+  local function value(name) return columns[name] and values[columns[name]] end
+  local memory_mib = number_of(value "memory.total")
+  if not memory_mib then
+    core.refuse(path, ("line %d: the memory '%s' is no number of MiB"):format(number, value "memory.total"))
+  end
+  return {
+    name = value "name", memory_bytes = memory_mib * 2 ^ 20, pcie_generation = number_of(value "pcie.link.gen.max"),
+    pcie_width = number_of(value "pcie.link.width.max"), compute_capability = number_of(value "compute_cap"),
+    index = number_of(value "index"),
+  }
+end
+
+-- Columns of `topo -m` that are GPUs: { [column] = GPU (1-based) }; nil where the line is no such header.
+local function topology_columns(line)
+  if not line:find "^%s+GPU0" then return nil end
+  local columns = {}
+  for i, title in ipairs(split(line, "\t")) do
+    local gpu = title:match "^GPU(%d+)$"
+    if gpu then columns[i] = tonumber(gpu) + 1 end
+  end
+  return columns
+end
+
+-- Adds a row "GPU1\tNV12\t X \tNV12 ..." to links[from][to] = "NV12".
+local function add_links(links, line, columns, path, number)
+  local cells = split(line, "\t")
+  local from = tonumber(cells[1]:match "^GPU(%d+)$") + 1
+  links[from] = {}
+  for i, to in pairs(columns) do
+    if not cells[i] or cells[i] == "" then
+      core.refuse(path, ("line %d: GPU%d has no entry for GPU%d; is the output cut off?"):format(number, from - 1,
+        to - 1))
+    end
+    links[from][to] = cells[i]
+  end
+end
+
+local function check_topology(host, path)
+  if not host.links then return end
+  local count = #host.gpus
+  for from = 1, count do
+    for to = 1, count do
+      if not (host.links[from] and host.links[from][to]) then
+        core.refuse(path, ("`nvidia-smi topo -m` says nothing of GPU%d and GPU%d, and the list has %d GPUs; is the "
+          .. "output cut off?"):format(from - 1, to - 1, count))
+      end
+    end
+  end
+end
+
+--- The host that `text` describes: { name, host_memory_bytes, gpus = { { name, memory_bytes, pcie_generation,
+--- pcie_width, compute_capability } }, links = { [from] = { [to] = "NV18" | "PIX" | ... } } }; what it does not say is
+--- absent. Raises where it lists no GPUs or is cut off. `name`: of a host that does not say its own.
+function M.parse(text, path, name)
+  local host, columns, links_columns, number = { name = name, gpus = {} }, nil, nil, 0
+  for raw in (text .. "\n"):gmatch "(.-)\r?\n" do
+    number = number + 1
+    local line = raw:gsub("\27%[[%d;]*m", "") -- topo underlines its header
+    local kib = line:match "^MemTotal:%s*(%d+) kB"
+    local new_columns, new_links = columns_of(line), topology_columns(line)
+    if line:match "^host:%s*%S" then
+      host.name = line:match "^host:%s*(%S+)"
+    elseif kib then
+      host.host_memory_bytes = tonumber(kib) * 1024
+    elseif new_columns then
+      columns = new_columns
+    elseif new_links then
+      links_columns, columns, host.links = new_links, nil, {}
+    elseif links_columns and line:find "^GPU%d+%s" then
+      add_links(host.links, line, links_columns, path, number)
+    elseif columns and line:find "%S" and line:find(",", 1, true) then
+      host.gpus[#host.gpus + 1] = gpu_of(line, columns, path, number)
+    elseif columns and line:find "%S" then
+      core.refuse(path, ("line %d, '%s', is no row of the list of GPUs; is the output cut off?"):format(number, line))
+    end
+  end
+  if #host.gpus == 0 then
+    core.refuse(path, "it lists no GPUs; `tessera detect --commands` prints what to run on the host")
+  end
+  check_topology(host, path)
+  return host
+end
+
+return M

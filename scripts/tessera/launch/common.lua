@@ -1,0 +1,164 @@
+-- What the launch files of every runtime have in common: names, hosts, waiting, the router, the step that gets the
+-- weights.
+
+local shell = require "tessera.launch.shell"
+
+local M = {}
+
+local first_port = 8000
+
+--- Where engine `index` (1-based) listens.
+function M.port(index) return first_port + index - 1 end
+
+--- Name of the script of node `rank` (0-based) of an engine.
+function M.script_name(index, rank) return ("engine-%d-node-%d.sh"):format(index - 1, rank) end
+
+--- The word that stands for a node's address; hosts.sh says it.
+function M.host(node, before, after)
+  return { variable = ("HOST_%d"):format(node - 1), before = before, after = after }
+end
+
+--- "layers 0 to 15 on 2xA100-80G; layers 16 to 31 on L4".
+function M.stages_text(stages)
+  local texts = {}
+  for i, stage in ipairs(stages) do
+    texts[i] = ("layers %d to %d on %s%s"):format(stage.first_layer, stage.first_layer + stage.num_layers - 1,
+      stage.degree > 1 and stage.degree .. "x" or "", stage.device)
+  end
+  return table.concat(texts, "; ")
+end
+
+-- Text from outside in a comment of a script: no line breaks.
+local function one_line(text) return (text:gsub("%c", " ")) end
+
+--- First lines of a script.
+function M.script_head(comment, needs_hosts)
+  local lines = { "#!/usr/bin/env bash", "# " .. one_line(comment), "set -euo pipefail", 'cd "$(dirname "$0")"' }
+  if needs_hosts then lines[#lines + 1] = ". ./hosts.sh" end
+  return lines
+end
+
+--- Addresses of the nodes: to be edited.
+function M.hosts(layout)
+  local lines = { "# Addresses of the nodes, as the others reach them. Put the real ones here, on every node alike." }
+  for i, node in ipairs(layout.nodes) do
+    local address = #layout.nodes == 1 and "127.0.0.1" or node.name
+    lines[#lines + 1] = ("HOST_%d=%s"):format(i - 1, shell.quote(address))
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+-- "http://$HOST_0:8000/health" for each engine.
+local function addresses(parts, path)
+  local words = {}
+  for i, part in ipairs(parts) do
+    words[i] = shell.quote(M.host(part.spans[1].node, "http://", ":" .. M.port(i) .. path))
+  end
+  return words
+end
+
+--- Waits until all engines answer, for a limited time.
+function M.wait_script(parts)
+  local lines = M.script_head("Waits until every engine answers: wait.sh [SECONDS].", true)
+  local more = {
+    "limit_s=${1:-1800}",
+    "end=$((SECONDS + limit_s))",
+    "for address in " .. table.concat(addresses(parts, "/health"), " ") .. "; do",
+    '  until curl --silent --fail --max-time 5 --output /dev/null "$address"; do',
+    '    if [ "$SECONDS" -ge "$end" ]; then echo "not ready after $limit_s s: $address" >&2; exit 1; fi',
+    "    sleep 2",
+    "  done",
+    '  echo "ready: $address"',
+    "done",
+  }
+  for _, line in ipairs(more) do lines[#lines + 1] = line end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+--- nginx in front of several engines: each gets requests by its share of the plan's batch.
+function M.router_script(layout, parts, port)
+  local lines = M.script_head("The one address of all engines: nginx on port " .. port .. ".", true)
+  local servers = {}
+  for i, part in ipairs(parts) do
+    servers[i] = ("    server $HOST_%d:%d weight=%d;"):format(part.spans[1].node - 1, M.port(i),
+      layout.engines[i].batch_size)
+  end
+  local more = {
+    'configuration="$PWD/router.nginx.conf"',
+    'cat > "$configuration" <<END',
+    "daemon off;",
+    "pid /tmp/tessera-router-$$.pid;",
+    "events { worker_connections 4096; }",
+    "http {",
+    "  access_log off;",
+    "  upstream engines {",
+    "    least_conn;",
+    table.concat(servers, "\n"),
+    "  }",
+    "  server {",
+    ("    listen %d;"):format(port),
+    "    location / {",
+    "      proxy_pass http://engines;",
+    "      proxy_http_version 1.1;",
+    "      proxy_set_header Connection '';",
+    "      proxy_buffering off;",
+    "      proxy_read_timeout 3600s;",
+    "    }",
+    "  }",
+    "}",
+    "END",
+    'exec nginx -c "$configuration"',
+  }
+  for _, line in ipairs(more) do lines[#lines + 1] = line end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local folders = setmetatable({}, { __mode = "k" }) -- [layout] = { [key] = folder }
+
+--- The folder in which `tessera quantise` puts the weights of an engine; engines with alike weights share one.
+function M.checkpoint_folder(layout, weights)
+  local known = folders[layout] or { count = 0 }
+  folders[layout] = known
+  if not known[weights.key] then
+    known[weights.key], known.count = ("./checkpoint-%d"):format(known.count), known.count + 1
+  end
+  return known[weights.key]
+end
+
+--- The line that puts the published weights into the folder base.
+function M.base_step(layout, weights)
+  if weights.base then return ("[ -d base ] || hf download %s --local-dir base"):format(shell.quote(weights.base)) end
+  return ("[ -d base ] || { echo %s >&2; exit 1; }"):format(
+    shell.quote(("put the weights of %s into the folder base"):format(layout.model.name)))
+end
+
+-- Lines that make one quantised copy.
+local function making(layout, weights)
+  local lines = { M.base_step(layout, weights) }
+  local options = { unpack(weights.options) }
+  options[#options + 1] = { "--out", weights.id }
+  lines[2] = ("[ -d %s ] || %s"):format(weights.id, shell.command({ "tessera", "quantise", "base" }, options))
+  return lines
+end
+
+--- Gets or makes the weights of all engines. `fetch(id)`: the command that downloads them.
+function M.checkpoint_script(layout, parts)
+  local lines = M.script_head("The weights of every engine: run it once on every node, or share the folder.", false)
+  local done = {}
+  for _, part in ipairs(parts) do
+    local weights = part.weights
+    if not done[weights.id] then
+      done[weights.id] = true
+      lines[#lines + 1] = "# " .. one_line(weights.note)
+      if weights.kind == "quantise" then
+        for _, line in ipairs(making(layout, weights)) do lines[#lines + 1] = line end
+      elseif weights.id:find "^[%w%-_][%w%-_.]*/[%w%-_.]+$" then
+        local id = shell.quote(weights.id)
+        lines[#lines + 1] = ("[ -d %s ] || hf download %s"):format(id, id)
+      end
+    end
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+return M

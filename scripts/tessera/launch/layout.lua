@@ -1,0 +1,110 @@
+-- A plan as whoever starts servers sees it: engines, a pipeline each, with stages on the numbered GPUs of nodes.
+
+local core = require "tessera.core"
+local solver = require "tessera.solver"
+
+local M = {}
+
+-- Of each device of a cluster: its node (1-based) and its number among the GPUs there (0-based).
+local function places_of(cluster)
+  local node_index, counts, places = {}, {}, {}
+  for i, node in ipairs(cluster.nodes) do node_index[node.name] = i end
+  for i, device in ipairs(cluster.devices) do
+    local node = node_index[device.node]
+    counts[node] = counts[node] or 0
+    places[i] = { node = node, gpu = counts[node], compute_capability = device.compute_capability, name = device.name }
+    counts[node] = counts[node] + 1
+  end
+  return places
+end
+
+-- `to_cluster(i)`: the device of the whole cluster (1-based) that is device i (0-based) of the pipeline's own.
+local function engine_of(plan, json, places, to_cluster)
+  local engine = {
+    batch_size = json.problem.serving.workload.batch_size, stages = {}, bitwidths = {},
+    prefill_micro_batch_size = json.prefill_micro_batch_size, decode_micro_batch_size = json.decode_micro_batch_size,
+    kv_bitwidth = json.problem.serving.kv_bitwidth, offloads = json.offload ~= nil,
+  }
+  local devices = solver.stage_devices(plan)
+  for k, stage in ipairs(json.stages) do
+    for _, bitwidth in ipairs(stage.bitwidths) do engine.bitwidths[#engine.bitwidths + 1] = bitwidth end
+    if stage.num_layers > 0 then -- a stage without layers needs no device
+      local gpus, first = {}, nil
+      for i, device in ipairs(devices[k]) do
+        local place = places[to_cluster(device)]
+        gpus[i], first = place.gpu, first or place
+      end
+      engine.stages[#engine.stages + 1] = {
+        node = first.node, gpus = gpus, degree = #gpus, device = first.name, memory = stage.memory,
+        compute_capability = first.compute_capability, first_layer = stage.first_layer,
+        num_layers = stage.num_layers, bitwidths = stage.bitwidths,
+      }
+    end
+  end
+  return engine
+end
+
+--- Neighbouring stages on one node: { { node =, stages = {...}, gpus = {...} }, ... }. A node that the pipeline leaves
+--- and comes back to is there twice.
+function M.spans(engine)
+  local spans = {}
+  for _, stage in ipairs(engine.stages) do
+    local span = spans[#spans]
+    if not span or span.node ~= stage.node then
+      span = { node = stage.node, stages = {}, gpus = {} }
+      spans[#spans + 1] = span
+    end
+    span.stages[#span.stages + 1] = stage
+    for _, gpu in ipairs(stage.gpus) do span.gpus[#span.gpus + 1] = gpu end
+  end
+  return spans
+end
+
+--- The layout; nil and why where there is nothing to start: an instance, one replica of several.
+function M.of(plan)
+  local text = solver.plan_text(plan)
+  local json = core.from_json(text)
+  local serving = json.problem.serving
+  if not serving then
+    return nil, core.why("unsupported", "the plan is of an abstract instance, which names no model and no GPUs")
+  end
+  if json.devices then
+    return nil, core.why("unsupported", "the plan is one replica of several, and knows not where its GPUs are; "
+      .. "export the plan that it belongs to")
+  end
+  local places, engines = places_of(serving.cluster), {}
+  if json.replicas then
+    for i, replica in ipairs(json.replicas) do
+      engines[i] = engine_of(plan.replicas[i], replica, places, function(d) return replica.devices[d + 1] + 1 end)
+    end
+  else
+    engines[1] = engine_of(plan, json, places, function(d) return d + 1 end)
+  end
+  return {
+    plan_text = text, model = serving.model, workload = serving.workload, kernel_set = serving.kernel_set,
+    cluster = serving.cluster, nodes = serving.cluster.nodes, engines = engines, runtime = json.problem.runtime,
+    latency_s = json.latency_s, throughput_tok_s = json.throughput_tok_s,
+  }
+end
+
+--- The layout as data: what kind json is, and what the others are compared with.
+function M.plain(layout)
+  local engines = {}
+  for i, engine in ipairs(layout.engines) do
+    local stages = {}
+    for k, stage in ipairs(engine.stages) do
+      stages[k] = {
+        node = layout.nodes[stage.node].name, device = stage.device, gpus = stage.gpus, tensor_parallel = stage.degree,
+        first_layer = stage.first_layer, num_layers = stage.num_layers, bitwidths = stage.bitwidths,
+      }
+    end
+    engines[i] = {
+      stages = stages, batch_size = engine.batch_size, kv_bitwidth = engine.kv_bitwidth,
+      prefill_micro_batch_size = engine.prefill_micro_batch_size,
+      decode_micro_batch_size = engine.decode_micro_batch_size,
+    }
+  end
+  return { model = layout.model.name, cluster = layout.cluster.name, engines = engines }
+end
+
+return M

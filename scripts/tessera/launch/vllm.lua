@@ -1,0 +1,203 @@
+-- `vllm serve` for each engine of a plan: flags, environment, a script for each node.
+
+local checkpoint = require "tessera.launch.checkpoint"
+local common = require "tessera.launch.common"
+local core = require "tessera.core"
+local layouts = require "tessera.launch.layout"
+local obstacles = require "tessera.launch.obstacles"
+local shell = require "tessera.launch.shell"
+local versions = require "tessera.launch.vllm_versions"
+
+local M = { name = "vLLM", command = "exec vllm serve" }
+
+local first_ray_port, first_master_port = 6379, 29501
+local least_share, most_share = 0.92, 0.98
+
+--- Layers of each stage: "16,16".
+local function partition_of(engine)
+  local counts = {}
+  for i, stage in ipairs(engine.stages) do counts[i] = stage.num_layers end
+  return table.concat(counts, ",")
+end
+
+-- Share of a GPU's memory that the plan needs in its fullest stage.
+local function needed_share(engine)
+  local most = 0
+  for _, stage in ipairs(engine.stages) do
+    most = math.max(most, stage.memory.total_bytes / stage.memory.capacity_bytes)
+  end
+  return most
+end
+
+local function share_of(engine)
+  return math.min(most_share, math.max(least_share, math.ceil(needed_share(engine) * 100) / 100))
+end
+
+--- Tokens that a pass may hold: the plan's prefill micro-batch, and one of every request.
+local function token_budget(layout, engine)
+  local workload = layout.workload
+  local tokens = workload.chunk_tokens or workload.max_prompt_tokens
+  return math.max(engine.prefill_micro_batch_size * tokens, engine.batch_size)
+end
+
+local function longest_request(layout)
+  local workload = layout.workload
+  return math.min(workload.max_prompt_tokens + workload.max_output_tokens, layout.model.max_context_tokens)
+end
+
+local function dtype_of(engine)
+  for _, stage in ipairs(engine.stages) do
+    if stage.compute_capability < 8 then return "half" end -- no BF16 before
+  end
+  return "auto"
+end
+
+-- What all nodes of an engine are told.
+local function shared_options(layout, engine, weights)
+  local options = {
+    { "--served-model-name", layout.model.name },
+    { "--tensor-parallel-size", engine.stages[1].degree },
+    { "--pipeline-parallel-size", #engine.stages },
+    { "--dtype", dtype_of(engine) },
+    { "--kv-cache-dtype", engine.kv_bitwidth == 8 and "fp8" or "auto" },
+    { "--gpu-memory-utilization", ("%.2f"):format(share_of(engine)) },
+    { "--max-model-len", longest_request(layout) },
+    { "--max-num-seqs", engine.batch_size },
+    { "--max-num-batched-tokens", token_budget(layout, engine) },
+    { "--enable-chunked-prefill" },
+  }
+  if weights.quantization then table.insert(options, 2, { "--quantization", weights.quantization }) end
+  return options
+end
+
+-- How ranks on several nodes find each other: options of node `rank` (0-based).
+local function joining_options(engine_index, spans, rank, with_ray)
+  if #spans == 1 then return { { "--distributed-executor-backend", "mp" } } end
+  if with_ray then return { { "--distributed-executor-backend", "ray" } } end
+  local options = {
+    { "--distributed-executor-backend", "mp" }, { "--nnodes", #spans }, { "--node-rank", rank },
+    { "--master-addr", common.host(spans[1].node) },
+    { "--master-port", first_master_port + engine_index - 1 },
+  }
+  if rank > 0 then options[#options + 1] = { "--headless" } end
+  return options
+end
+
+local function environment(engine, span)
+  local lines = {
+    "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts",
+    "export CUDA_VISIBLE_DEVICES=" .. table.concat(span.gpus, ","),
+  }
+  if #engine.stages > 1 then lines[#lines + 1] = "export VLLM_PP_LAYER_PARTITION=" .. partition_of(engine) end
+  return lines
+end
+
+-- Waits until Ray has all GPUs; the head's script goes on then.
+local function ray_head(port, num_gpus, gpus_here)
+  return {
+    ("ray start --head --port=%d --num-gpus=%d"):format(port, gpus_here),
+    "ready=no",
+    "for _ in $(seq 180); do",
+    ("  if python3 -c 'import ray, sys; ray.init(address=\"auto\", log_to_driver=False); sys.exit("
+      .. "ray.cluster_resources().get(\"GPU\", 0) < %d)' 2>/dev/null; then ready=yes; break; fi"):format(num_gpus),
+    "  sleep 5",
+    "done",
+    ("if [ \"$ready\" = no ]; then echo 'Ray has fewer than %d GPUs after 15 minutes' >&2; exit 1; fi"):format(
+      num_gpus),
+  }
+end
+
+local function append(lines, more)
+  for _, line in ipairs(more) do lines[#lines + 1] = line end
+end
+
+-- The script of node `rank` (0-based) of an engine.
+local function node_script(layout, index, engine, spans, rank, weights, with_ray)
+  local span = spans[rank + 1]
+  local lines = common.script_head(("Engine %d on node %s: %s."):format(index - 1, layout.nodes[span.node].name,
+    common.stages_text(span.stages)), #spans > 1)
+  append(lines, environment(engine, span))
+  if with_ray and rank > 0 then
+    lines[#lines + 1] = ("exec ray start --address=%s --num-gpus=%d --block"):format(
+      shell.quote(common.host(spans[1].node, nil, ":" .. first_ray_port + index - 1)), #span.gpus)
+    return lines
+  end
+  if with_ray then
+    append(lines, ray_head(first_ray_port + index - 1, #engine.stages * engine.stages[1].degree, #span.gpus))
+  end
+  local options = shared_options(layout, engine, weights)
+  append(options, joining_options(index, spans, rank, with_ray))
+  if rank == 0 then append(options, { { "--host", "0.0.0.0" }, { "--port", common.port(index) } }) end
+  lines[#lines + 1] = shell.command({ "exec", "vllm", "serve", weights.id }, options)
+  return lines
+end
+
+-- What a person has to know about one engine.
+local function limits_of(layout, engine, with_ray)
+  local limits = {
+    ("micro-batches: the plan sends %d requests through prefill and %d through decode at a time; vLLM's scheduler "
+      .. "forms its own batches, of at most %d requests and %d tokens%s."):format(engine.prefill_micro_batch_size,
+      engine.decode_micro_batch_size, engine.batch_size, token_budget(layout, engine),
+      #engine.stages > 1 and "; stages idle where all requests are in one batch" or ""),
+    "requests: the plan serves a batch that starts and ends together; vLLM takes and returns requests one by one.",
+  }
+  if not layout.workload.chunk_tokens then
+    limits[#limits + 1] = "prefill: the plan runs whole prompts in a pass; vLLM cuts the last prompt of a pass where "
+      .. "the token budget ends."
+  end
+  if #engine.stages > 1 then
+    limits[#limits + 1] = "KV cache: all stages get as many blocks as the stage with the least free memory has."
+  end
+  if needed_share(engine) > most_share then
+    limits[#limits + 1] = ("memory: the fullest stage needs %.1f %% of its GPU, and vLLM gets %.0f %%; it may admit "
+      .. "fewer requests at a time."):format(needed_share(engine) * 100, most_share * 100)
+  end
+  if with_ray then
+    limits[#limits + 1] = "node order: Ray's workers are sorted, the head's first, then nodes with fewer GPUs, then "
+      .. "by IP address. Nodes with equally many GPUs need addresses that ascend in the order of the stages."
+  end
+  return limits
+end
+
+--- Options of the engine that its commands are read back by.
+function M.expected(engine)
+  return {
+    ["--tensor-parallel-size"] = tostring(engine.stages[1].degree),
+    ["--pipeline-parallel-size"] = tostring(#engine.stages),
+    ["--kv-cache-dtype"] = engine.kv_bitwidth == 8 and "fp8" or "auto",
+    ["--max-num-seqs"] = tostring(engine.batch_size),
+  }, { VLLM_PP_LAYER_PARTITION = #engine.stages > 1 and partition_of(engine) or nil }
+end
+
+local function refuse_unknown_flags(version, script)
+  local words = shell.read_script(script, M.command)
+  local missing = words and versions.missing(version, words) or {}
+  if #missing == 0 then return end
+  core.refuse("plan:export.version", ("vLLM %s has no %s, which this plan needs"):format(version,
+    table.concat(missing, ", ")))
+end
+
+--- What to write for one engine: { files =, limits =, weights = }.
+function M.engine(layout, index, opt)
+  local engine = layout.engines[index]
+  local spans = layouts.spans(engine)
+  local with_ray = #spans > 1 and not (obstacles.has_even_nodes(engine) and versions.has_multi_node(opt.version))
+  local weights = checkpoint.choose(layout, engine, opt.checkpoint)
+  weights.id = weights.id or common.checkpoint_folder(layout, weights)
+  local files = {}
+  for rank = 0, #spans - 1 do
+    local text = table.concat(node_script(layout, index, engine, spans, rank, weights, with_ray), "\n") .. "\n"
+    refuse_unknown_flags(opt.version, text)
+    files[#files + 1] = { name = common.script_name(index, rank), text = text, executable = true }
+  end
+  return { files = files, limits = limits_of(layout, engine, with_ray), weights = weights, spans = spans }
+end
+
+--- The version in force, checked.
+function M.version(version)
+  local chosen = version or versions.default
+  local nearest, is_newer = versions.nearest(chosen, "plan:export.version")
+  return chosen, is_newer and ("flags: %s is newer than %s, the newest whose flags are known."):format(chosen, nearest)
+end
+
+return M
