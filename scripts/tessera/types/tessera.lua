@@ -55,6 +55,7 @@ local ts = {}
 ---@field memory_bytes_per_s number Peak memory bandwidth (bytes/s)
 ---@field flop_per_s table<string, number> Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4 (FLOP/s)
 ---@field compute_capability number CUDA compute capability, such as 7.5
+---@field num_multiprocessors number? Streaming multiprocessors; left out: by the FP16 rate and the capability
 ---@field pcie_bytes_per_s number PCIe bandwidth, one direction (bytes/s)
 ---@field nvlink_bytes_per_s number? NVLink bandwidth to one peer, one direction (bytes/s)
 ---@field nvlink_bridge_bytes_per_s number? NVLink bandwidth between two cards joined by a bridge, one direction (bytes/s)
@@ -657,8 +658,11 @@ local ts = {}
 ---@class tessera.options.calibration_points
 ---@field device string Name of a device
 ---@field kernel_set? string What the products are run with [default "modern"]
----@field dtype string bfloat16, int8_wo, int4_wo, sq, fp8 ...
+---@field dtype? string bfloat16, int8_wo, int4_wo, sq, fp8 ...
+---@field dtypes? string[] Several of these, in place of dtype
 ---@field count? integer How many (an integer in [1, 1000] (points)) [default 20]
+---@field design? string What they make small: the mean variance of what a calibration predicts; the volume of its parameters' confidence region; or none, points spread evenly over the logarithms [default "least_variance"]
+---@field candidates? table[] Products { dtype, m, n, k } or attention to choose from, in place of the ranges and dtypes
 ---@field max_m? integer Most tokens of a pass; the least is 1 (an integer in [2, 1000000] (rows)) [default 8192]
 ---@field min_side? integer Least n and k (an integer in [64, 65536]) [default 256]
 ---@field max_side? integer Largest n and k (an integer in [128, 1000000]) [default 32768]
@@ -702,6 +706,7 @@ local ts = {}
 ---@field memory_bytes_per_s? number Peak memory bandwidth (a number in [1000000, 1e+15] (bytes/s))
 ---@field flop_per_s? table<string, number> Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
 ---@field compute_capability? number CUDA compute capability, such as 7.5 (a number in [1, 100])
+---@field num_multiprocessors? number Streaming multiprocessors; left out: by the FP16 rate and the capability (a number in [1, 10000])
 ---@field pcie_bytes_per_s? number PCIe bandwidth, one direction (a number in [1000000, 1e+15] (bytes/s))
 ---@field nvlink_bytes_per_s? number NVLink bandwidth to one peer, one direction (a number in [1000000, 1e+15] (bytes/s))
 ---@field nvlink_bridge_bytes_per_s? number NVLink bandwidth between two cards joined by a bridge, one direction (a number in [1000000, 1e+15] (bytes/s))
@@ -1009,7 +1014,7 @@ function ts.beside(plan, options) end
 ---@return tessera.Profile
 function ts.calibrate(options) end
 
---- Matrix products to measure before ts.calibrate: spread evenly over the logarithms of m, n and k, so that start-up, memory and arithmetic each bound some of them. Samples that lack only latency_s; the first ones of a longer list are a shorter list.
+--- What to measure before ts.calibrate, in the order in which to measure it: the products (or the attention) of a list of candidates that leave the least doubt about all of them. Samples that lack only latency_s; the first ones of a longer list are a shorter list. Several dtypes share the points.
 ---@param options tessera.options.calibration_points
 ---@return table[]
 function ts.calibration_points(options) end
