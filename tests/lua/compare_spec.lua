@@ -1,7 +1,9 @@
 -- tessera compare: benchmarks as vLLM writes them against a plan; what is fitted, said and refused.
 
+local bench = require "tessera.compare.bench"
 local compare = require "tessera.compare"
 local core = require "tessera.core"
+local measured = require "tessera.measured"
 local support = require "support"
 local ts = require "tessera"
 local raises = support.raises
@@ -52,6 +54,16 @@ local function row_of(result, metric)
 end
 
 describe("tessera compare", function()
+  it("asks for keys that all versions of the benchmark write", function()
+    local path, why = measured.path "vllm/flags.json"
+    if not path then return pending(why.message) end
+    for version, lists in pairs(core.from_json(core.read_file(path))) do
+      local has = {}
+      for _, key in ipairs(lists.bench) do has[key] = true end
+      for _, key in ipairs(bench.serve_keys) do assert.is_true(has[key], version .. " " .. key) end
+    end
+  end)
+
   it("puts measured beside predicted", function()
     local result = compared { serve(nil, { prefill = 2, decode = 1.25 }) }
     assert.near(1.25, row_of(result, "tpot_s").ratio, 1e-6)
