@@ -308,6 +308,59 @@ describe("plan:export vllm", function()
   end)
 end)
 
+describe("any plan that a runtime runs", function()
+  local seed = tonumber(os.getenv "TESSERA_TEST_SEED") or 20261123
+
+  -- Nodes of the same or of different GPUs, a degree that divides them all, layers and bitwidths at random.
+  local function random_plan()
+    local types = { "A100-80G", "L40S", "L4" }
+    local degree, cluster, stages = ({ 1, 2, 4 })[math.random(3)], { link_gbps = 100 }, {}
+    for node = 1, math.random(1, 3) do
+      local device, groups = types[math.random(#types)], math.random(1, 2)
+      cluster[node] = { device, groups * degree, node = ("host %d"):format(node) }
+      for _ = 1, groups do
+        stages[#stages + 1] = { device = (degree > 1 and degree .. "x" or "") .. device .. "@host " .. node,
+          bitwidths = {} }
+      end
+    end
+    for _ = 1, 32 do
+      local bitwidths = stages[math.random(#stages)].bitwidths
+      bitwidths[#bitwidths + 1] = ({ 4, 8, 16 })[math.random(3)]
+    end
+    for k, empty in ipairs(stages) do
+      if #empty.bitwidths == 0 then -- every stage holds a layer
+        local donor = stages[k % #stages + 1]
+        for _, other in ipairs(stages) do if #other.bitwidths > #donor.bitwidths then donor = other end end
+        empty.bitwidths[1] = table.remove(donor.bitwidths)
+      end
+    end
+    return ts.plan(problem { cluster = cluster, tensor_parallel = degree }, { planner = "manual", stages = stages,
+      prefill_micro_batch_size = math.random(1, 8), decode_micro_batch_size = math.random(1, 8) })
+  end
+
+  it("reads back, in bash's eyes too, or is declined with a reason", function()
+    math.randomseed(seed)
+    local written_count = 0
+    for i = 1, 40 do
+      local plan = assert(random_plan(), ("TESSERA_TEST_SEED=%d, plan %d"):format(seed, i))
+      for _, kind in ipairs { "vllm", "llama.cpp", "json" } do
+        local path = fresh()
+        local written, why = plan:export(kind, path)
+        if written then
+          written_count = written_count + 1
+          checked_by_bash(path, written.files)
+          local back = assert(ts.load_launch(path))
+          assert.is_true(back.plan == plan, ("TESSERA_TEST_SEED=%d, plan %d, %s"):format(seed, i, kind))
+        else
+          assert.equal("unsupported", why.code)
+          assert.is_true(kind ~= "json")
+        end
+      end
+    end
+    assert.is_true(written_count >= 60)
+  end)
+end)
+
 describe("ts.load_launch", function()
   it("finds a script that says something else", function()
     local path = fresh()
