@@ -109,6 +109,21 @@ describe("tessera compare", function()
     assert.matches("do not say batch and lengths", result.remarks[1])
   end)
 
+  it("takes replicas for what they are together", function()
+    local two = assert(ts.plan(problem { cluster = "(2xA100-80G)" }, { replicas = 2 }))
+    local one = assert(ts.plan(problem { workload = { prompt_tokens = 512, output_tokens = 64, batch_size = 8 } },
+      { planner = "manual", stages = two.replicas[1].stages,
+        prefill_micro_batch_size = two.replicas[1].prefill_micro_batch_size,
+        decode_micro_batch_size = two.replicas[1].decode_micro_batch_size }))
+    local run = ts.simulate(one)
+    local result = compare.compare(two, { file(serve { mean_tpot_ms = run.tpot_s * 1.1e3,
+      output_throughput = run.throughput_tok_s * 2 }) }, { replan = true, time_limit_s = 1 })
+    assert.near(1.1, row_of(result, "tpot_s").ratio, 1e-6)
+    assert.near(1, row_of(result, "throughput_tok_s").ratio, 1e-6)
+    assert.matches("one engine only", result.remarks[1])
+    assert.is_nil(result.another)
+  end)
+
   it("says whether another plan would be better", function()
     local opt = { replan = true, time_limit_s = 30 }
     local same = compared({ serve() }, opt)
