@@ -1,7 +1,9 @@
 -- tessera compare: benchmarks as vLLM writes them against a plan; what is fitted, said and refused.
 
+local bench = require "tessera.compare.bench"
 local compare = require "tessera.compare"
 local core = require "tessera.core"
+local measured = require "tessera.measured"
 local support = require "support"
 local ts = require "tessera"
 local raises = support.raises
@@ -52,6 +54,16 @@ local function row_of(result, metric)
 end
 
 describe("tessera compare", function()
+  it("asks for keys that all versions of the benchmark write", function()
+    local path, why = measured.path "vllm/flags.json"
+    if not path then return pending(why.message) end
+    for version, lists in pairs(core.from_json(core.read_file(path))) do
+      local has = {}
+      for _, key in ipairs(lists.bench) do has[key] = true end
+      for _, key in ipairs(bench.serve_keys) do assert.is_true(has[key], version .. " " .. key) end
+    end
+  end)
+
   it("puts measured beside predicted", function()
     local result = compared { serve(nil, { prefill = 2, decode = 1.25 }) }
     assert.near(1.25, row_of(result, "tpot_s").ratio, 1e-6)
@@ -95,6 +107,21 @@ describe("tessera compare", function()
     assert.near(1.5, result.corrections.decode.factor, 1e-6)
     assert.near(1.5, result.corrections.prefill.factor, 1e-6)
     assert.matches("do not say batch and lengths", result.remarks[1])
+  end)
+
+  it("takes replicas for what they are together", function()
+    local two = assert(ts.plan(problem { cluster = "(2xA100-80G)" }, { replicas = 2 }))
+    local one = assert(ts.plan(problem { workload = { prompt_tokens = 512, output_tokens = 64, batch_size = 8 } },
+      { planner = "manual", stages = two.replicas[1].stages,
+        prefill_micro_batch_size = two.replicas[1].prefill_micro_batch_size,
+        decode_micro_batch_size = two.replicas[1].decode_micro_batch_size }))
+    local run = ts.simulate(one)
+    local result = compare.compare(two, { file(serve { mean_tpot_ms = run.tpot_s * 1.1e3,
+      output_throughput = run.throughput_tok_s * 2 }) }, { replan = true, time_limit_s = 1 })
+    assert.near(1.1, row_of(result, "tpot_s").ratio, 1e-6)
+    assert.near(1, row_of(result, "throughput_tok_s").ratio, 1e-6)
+    assert.matches("one engine only", result.remarks[1])
+    assert.is_nil(result.another)
   end)
 
   it("says whether another plan would be better", function()

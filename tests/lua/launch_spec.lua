@@ -175,6 +175,12 @@ describe("plan:export vllm", function()
     assert.equal("./checkpoint-0", id)
     assert.matches("tessera quantise base", step)
     assert.matches("%-%-bitwidths 8,8,8,8,8,8,8,8,4,4", step)
+    local deepseek = assert(ts.plan(problem { model = "deepseek-v3", cluster = "2x(8xH200-141G)", tensor_parallel = 8,
+      bitwidths = { 8, 16 } }))
+    local path = fresh()
+    assert(deepseek:export("vllm", path))
+    assert.equal("deepseek-ai/DeepSeek-V3", assert(ts.load_launch(path)).engines[1].words[4])
+    assert.matches("as published, which are FP8", script(path, "checkpoint.sh"))
     local shape = support.changed(core.from_json(core.read_file(core.data_file("models", "llama-3.1-8b"))).config)
     local file = support.temporary(core.to_json { name = "mine", config = shape })
     os.rename(file, file .. ".json")
@@ -305,6 +311,59 @@ describe("plan:export vllm", function()
     if status == 3 then return pending("Python has no vLLM: " .. out) end
     assert.equal(0, status, err)
     assert.same({}, core.from_json(out).errors)
+  end)
+end)
+
+describe("any plan that a runtime runs", function()
+  local seed = tonumber(os.getenv "TESSERA_TEST_SEED") or 20261123
+
+  -- Nodes of the same or of different GPUs, a degree that divides them all, layers and bitwidths at random.
+  local function random_plan()
+    local types = { "A100-80G", "L40S", "L4" }
+    local degree, cluster, stages = ({ 1, 2, 4 })[math.random(3)], { link_gbps = 100 }, {}
+    for node = 1, math.random(1, 3) do
+      local device, groups = types[math.random(#types)], math.random(1, 2)
+      cluster[node] = { device, groups * degree, node = ("host %d"):format(node) }
+      for _ = 1, groups do
+        stages[#stages + 1] = { device = (degree > 1 and degree .. "x" or "") .. device .. "@host " .. node,
+          bitwidths = {} }
+      end
+    end
+    for _ = 1, 32 do
+      local bitwidths = stages[math.random(#stages)].bitwidths
+      bitwidths[#bitwidths + 1] = ({ 4, 8, 16 })[math.random(3)]
+    end
+    for k, empty in ipairs(stages) do
+      if #empty.bitwidths == 0 then -- every stage holds a layer
+        local donor = stages[k % #stages + 1]
+        for _, other in ipairs(stages) do if #other.bitwidths > #donor.bitwidths then donor = other end end
+        empty.bitwidths[1] = table.remove(donor.bitwidths)
+      end
+    end
+    return ts.plan(problem { cluster = cluster, tensor_parallel = degree }, { planner = "manual", stages = stages,
+      prefill_micro_batch_size = math.random(1, 8), decode_micro_batch_size = math.random(1, 8) })
+  end
+
+  it("reads back, in bash's eyes too, or is declined with a reason", function()
+    math.randomseed(seed)
+    local written_count = 0
+    for i = 1, 40 do
+      local plan = assert(random_plan(), ("TESSERA_TEST_SEED=%d, plan %d"):format(seed, i))
+      for _, kind in ipairs { "vllm", "llama.cpp", "json" } do
+        local path = fresh()
+        local written, why = plan:export(kind, path)
+        if written then
+          written_count = written_count + 1
+          checked_by_bash(path, written.files)
+          local back = assert(ts.load_launch(path))
+          assert.is_true(back.plan == plan, ("TESSERA_TEST_SEED=%d, plan %d, %s"):format(seed, i, kind))
+        else
+          assert.equal("unsupported", why.code)
+          assert.is_true(kind ~= "json")
+        end
+      end
+    end
+    assert.is_true(written_count >= 60)
   end)
 end)
 

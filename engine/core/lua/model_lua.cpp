@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <cctype>
 #include <filesystem>
+#include <string_view>
 
 #include "core_lua.h"
 #include "tessera/core/error.h"
@@ -17,8 +19,8 @@ namespace {
 const OptionTable& model_options() {
   static const OptionTable table = lua_kit::option_table<ModelSpec>(
       {"ts.model",
-       "A decoder-only architecture: a shipped name (\"opt-30b\"), a Hugging Face config.json, or "
-       "sizes.",
+       "A decoder-only architecture: a shipped name (\"opt-30b\"), the Hugging Face id of one that "
+       "ships, a config.json or the folder that holds it, or sizes.",
        "tessera.Model",
        {{.name = "config",
          .type = OptionType::text,
@@ -48,15 +50,75 @@ ModelShape model_from_options(const lua_kit::Options& options) {
   return model_from_spec(spec);
 }
 
-ModelShape model_from_file(const lua_kit::Options& options) {
-  namespace fs = std::filesystem;
-  options.refuse_others({"config", "name"}, "the config file says it; leave it out");
-  fs::path file = options.text("config");
+/// Of a config.json, or of the folder that holds it.
+ModelShape model_at(std::filesystem::path file) {
   std::error_code ignored;
-  if (fs::is_directory(file, ignored)) file /= "config.json";
-  ModelShape model = model_from_json(read_json_file(file.string()), file.string());
+  if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
+  return model_from_json(read_json_file(file.string()), file.string());
+}
+
+ModelShape model_from_file(const lua_kit::Options& options) {
+  options.refuse_others({"config", "name"}, "the config file says it; leave it out");
+  ModelShape model = model_at(options.text("config"));
   if (options.given("name")) model.name = options.text("name");
   return model;
+}
+
+// What fine-tuned copies of one shape have at their ends is no part of it.
+std::string stem_of(std::string id) {
+  for (char& c : id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view suffix : {"-instruct", "-chat", "-it", "-hf", "-base"}) {
+      if (!id.ends_with(suffix)) continue;
+      id.resize(id.size() - suffix.size());
+      again = true;
+    }
+  }
+  return id;
+}
+
+/// File of the shipped model with this Hugging Face id, or else of one whose id differs in
+/// "-Instruct" and the like alone; "" where there is none.
+std::string file_of_id(const std::string& id, const DataFolders& folders) {
+  constexpr std::string_view kHub = "https://huggingface.co/";
+  std::string alike;
+  for (const std::string& name : folders.list("models")) {
+    const std::string file = folders.find("models", name);
+    const Json json = read_json_file(file);
+    const auto source = json.is_object() ? json.find("source") : json.end();
+    if (source == json.end() || !source->is_string()) continue;
+    const std::string text = source->get<std::string>();
+    if (!text.starts_with(kHub)) continue;
+    const std::string own = text.substr(kHub.size(), text.find(' ') - kHub.size());
+    if (own == id) return file;
+    if (alike.empty() && stem_of(own) == stem_of(id)) alike = file;
+  }
+  return alike;
+}
+
+/// A path wins over a name: "dir/", "x/config.json"; then names and Hugging Face ids.
+ModelShape model_named(const std::string& name, const DataFolders& folders,
+                       const std::string& where) {
+  const bool has_slash = name.find('/') != std::string::npos;
+  if (name.ends_with(".gguf")) {
+    refuse(where, "{} is a file of weights; give ts.weights({}):model()", quote(name), quote(name));
+  }
+  if (name.ends_with(".json") || (has_slash && file_kind(name) != FileKind::none)) {
+    return model_at(name);
+  }
+  std::string file = has_slash ? file_of_id(name, folders) : "";
+  if (file.empty() && has_slash) {
+    const std::string last = name.substr(name.rfind('/') + 1);
+    throw Error(
+        ErrorCode::not_found,
+        fmt::format("{}: unknown model {}: no such file, and no model with this Hugging Face id "
+                    "ships{}; give the path of its config.json",
+                    where, quote(name), did_you_mean(stem_of(last), folders.list("models"))),
+        where);
+  }
+  if (file.empty()) file = folders.require("models", name, where);
+  return model_from_json(read_json_file(file), file);
 }
 
 double bitwidth_argument(lua_State* L) {
@@ -103,9 +165,8 @@ namespace core_lua {
 std::shared_ptr<const ModelShape> model_argument(lua_State* L, int index, const std::string& path) {
   if (const auto* held = lua_kit::test_object<ModelShape>(L, index)) return *held;
   if (lua_type(L, index) == LUA_TSTRING) {
-    const std::string file =
-        environment(L).folders.require("models", lua_kit::check_text(L, index, path), path);
-    return std::make_shared<ModelShape>(model_from_json(read_json_file(file), file));
+    return std::make_shared<ModelShape>(
+        model_named(lua_kit::check_text(L, index, path), environment(L).folders, path));
   }
   const lua_kit::Options options(L, index, model_options(), path);
   return std::make_shared<ModelShape>(options.given("config") ? model_from_file(options)

@@ -6,7 +6,8 @@ local core = require "tessera.core"
 
 local M = {}
 
-local serve_keys = { "completed", "total_input_tokens", "total_output_tokens", "request_throughput",
+--- What every `vllm bench serve` writes.
+M.serve_keys = { "completed", "total_input_tokens", "total_output_tokens", "request_throughput",
   "output_throughput" }
 
 local function number_at(json, key, path, low)
@@ -25,7 +26,7 @@ end
 
 -- One run under load.
 local function serve(json, path)
-  for _, key in ipairs(serve_keys) do number_at(json, key, path) end
+  for _, key in ipairs(M.serve_keys) do number_at(json, key, path) end
   local completed = number_at(json, "completed", path, 1)
   local rate = json.request_rate
   return {

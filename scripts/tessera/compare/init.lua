@@ -35,6 +35,36 @@ local function replanned(plan, workload)
     decode_micro_batch_size = math.min(plan.decode_micro_batch_size, workload.batch_size) })
 end
 
+local order = { "measured", "fitted", "published", "modelled" } -- surest first
+
+local function less_sure(a, b)
+  for i = #order, 1, -1 do
+    if a == order[i] or b == order[i] then return order[i] end
+  end
+end
+
+-- What a plan predicts for a workload; of one with replicas, each with its share of the requests. Nil and why.
+local function predict_workload(plan, workload)
+  local engines, total = plan.replicas or { plan }, 0
+  for _, engine in ipairs(engines) do total = total + engine:problem().workload.batch_size end
+  local sum = { ttft_s = 0, tpot_s = 0, e2e_s = 0, throughput_tok_s = 0, requests = 0, error = 0 }
+  for _, engine in ipairs(engines) do
+    local share = engine:problem().workload.batch_size / total
+    local own = { prompt_tokens = workload.prompt_tokens, output_tokens = workload.output_tokens,
+      batch_size = round(workload.batch_size * share) }
+    local same, why = replanned(engine, own)
+    if not same then return nil, why end
+    local run = solver.simulate(same)
+    sum.ttft_s, sum.tpot_s = sum.ttft_s + run.ttft_s * own.batch_size, sum.tpot_s + run.tpot_s * own.batch_size
+    sum.e2e_s = math.max(sum.e2e_s, run.total_s)
+    sum.throughput_tok_s, sum.requests = sum.throughput_tok_s + run.throughput_tok_s, sum.requests + own.batch_size
+    sum.provenance = less_sure(sum.provenance, same.provenance)
+    sum.error = sum.error and same.error and math.max(sum.error, same.error) -- of all or of none
+  end
+  sum.ttft_s, sum.tpot_s = sum.ttft_s / sum.requests, sum.tpot_s / sum.requests
+  return sum
+end
+
 -- What the plan predicts for a run; nil and why.
 local function predict(plan, run)
   local own = plan:problem().workload
@@ -47,12 +77,10 @@ local function predict(plan, run)
     workload = { prompt_tokens = round(run.prompt_tokens), output_tokens = round(run.output_tokens),
       batch_size = concurrency or own.batch_size }
   end
-  local same, why = replanned(plan, workload)
-  if not same then return nil, why.message end
-  local simulated = solver.simulate(same)
-  return { workload = workload, how = how, ttft_s = simulated.ttft_s, tpot_s = simulated.tpot_s,
-    e2e_s = simulated.total_s, throughput_tok_s = simulated.throughput_tok_s, provenance = same.provenance,
-    error = same.error }
+  local predicted, why = predict_workload(plan, workload)
+  if not predicted then return nil, why.message end
+  predicted.workload, predicted.how = workload, how
+  return predicted
 end
 
 -- Metrics of a run that are comparable with a prediction, and why others are not.
@@ -147,9 +175,6 @@ end
 
 --- Compares a plan with runs. `opt`: replan, time_limit_s. Returns { rows, corrections, runs, another, remarks }.
 function M.compare(plan, paths, opt)
-  if plan.replicas then
-    core.refuse("tessera compare", "the plan has replicas; measure one engine and give a plan of one (plan.replicas)")
-  end
   local model = plan:problem().model
   if not model then core.refuse("tessera compare", "the plan is of an instance, which no server runs") end
   local result = { rows = {}, runs = {}, remarks = {} }
@@ -173,7 +198,9 @@ function M.compare(plan, paths, opt)
     end
   end
   result.corrections = corrections_of(result.rows)
-  if opt.replan and (result.corrections.decode or result.corrections.prefill) then
+  if opt.replan and plan.replicas then
+    result.remarks[#result.remarks + 1] = "whether another plan is better is looked at for one engine only"
+  elseif opt.replan and (result.corrections.decode or result.corrections.prefill) then
     result.another = judge(plan, result.corrections, opt.time_limit_s)
   end
   return result

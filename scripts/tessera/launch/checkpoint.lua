@@ -27,6 +27,18 @@ local public = {
   { pattern = "^Qwen/Qwen3%-([%d.]+B)$", int = { [4] = "Qwen/Qwen3-%s-AWQ" }, fp8 = "Qwen/Qwen3-%s-FP8" },
 }
 
+-- Models whose own weights are quantised: bits, and what they are called.
+local quantised_at_birth = {
+  { pattern = "^deepseek%-ai/DeepSeek%-V3", bitwidth = 8, name = "FP8" },
+  { pattern = "^openai/gpt%-oss", bitwidth = 4, name = "MXFP4" },
+}
+
+local function birth_of(id)
+  for _, entry in ipairs(quantised_at_birth) do
+    if id and id:find(entry.pattern) then return entry end
+  end
+end
+
 --- The Hugging Face id that a model's sheet names; nil where it names none.
 function M.base_id(model) return (model.source or ""):match "^https://huggingface%.co/([%w%-_.]+/[%w%-_.]+)" end
 
@@ -70,6 +82,11 @@ function M.choose(layout, engine, given)
   local _, uniform = schemes.bitwidths(engine)
   local kind = schemes.of_8_bit(layout, engine)
   if given then return { kind = "given", id = given, note = "as given; its bitwidths have to be the plan's" } end
+  local birth = birth_of(id)
+  if birth and math.min(unpack(engine.bitwidths)) >= birth.bitwidth then
+    return { kind = "as_published", id = id, note = ("the weights as published, which are %s; layers that the plan has "
+      .. "at more than %d bits are served so too"):format(birth.name, birth.bitwidth) }
+  end
   if uniform == 16 then
     return { kind = "as_published", id = id or layout.model.name,
       note = id and "the weights as published" or "the plan's model says not where its weights are; give --checkpoint" }
@@ -84,7 +101,11 @@ function M.choose(layout, engine, given)
     return { kind = "online", id = id or layout.model.name, quantization = "fp8",
       note = "vLLM makes FP8 of the published weights while it loads them" }
   end
-  return made(layout, engine, id, uniform == 8 and kind or "int")
+  local weights = made(layout, engine, id, uniform == 8 and kind or "int")
+  if birth then
+    weights.note = ("%s; published in %s, which has to be expanded to 16 bits first"):format(weights.note, birth.name)
+  end
+  return weights
 end
 
 return M

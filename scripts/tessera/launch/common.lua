@@ -22,8 +22,9 @@ end
 function M.stages_text(stages)
   local texts = {}
   for i, stage in ipairs(stages) do
-    texts[i] = ("layers %d to %d on %s%s"):format(stage.first_layer, stage.first_layer + stage.num_layers - 1,
-      stage.degree > 1 and stage.degree .. "x" or "", stage.device)
+    local last = stage.first_layer + stage.num_layers - 1
+    local layers = stage.num_layers == 1 and "layer " .. last or ("layers %d to %d"):format(stage.first_layer, last)
+    texts[i] = ("%s on %s%s"):format(layers, stage.degree > 1 and stage.degree .. "x" or "", stage.device)
   end
   return table.concat(texts, "; ")
 end

@@ -1108,7 +1108,7 @@ function ts.load_plan(path) end
 ---@return tessera.Plan|tessera.Error
 function ts.max_batch(problem, options) end
 
---- A decoder-only architecture: a shipped name ("opt-30b"), a Hugging Face config.json, or sizes.
+--- A decoder-only architecture: a shipped name ("opt-30b"), the Hugging Face id of one that ships, a config.json or the folder that holds it, or sizes.
 ---@param options? tessera.options.model|string
 ---@return tessera.Model
 function ts.model(options) end
