@@ -118,10 +118,10 @@ local function bands_of(rows)
   return bands
 end
 
-local weights_source = "Rises of the loss (ln of the perplexity over that at 16 bits, same text) published for whole "
-  .. "models: tables of GPTQ, AWQ, EfficientQAT, RPTQ, LLM.int8, SmoothQuant, QServe, Marlin, torchao, Model-Optimizer, "
-  .. "AutoRound, llama.cpp (MIT), and divergences of Thireus/GGUF-Tool-Suite (MIT) times the units' rise_per_kl. Only "
-  .. "these coefficients are kept. fit_quality.lua says how."
+local weights_source = "Rises of the loss (ln of the perplexity over that at 16 bits, same text), as published of "
+  .. "whole models: tables of GPTQ, AWQ, EfficientQAT, RPTQ, LLM.int8, SmoothQuant, QServe, Marlin, torchao, "
+  .. "Model-Optimizer, AutoRound, llama.cpp (MIT), and divergences of Thireus/GGUF-Tool-Suite (MIT) times the "
+  .. "units' rise_per_kl. Only these coefficients are kept. fit_quality.lua says how."
 
 local function table_of(name, doc, rows)
   local fit = levels.fit(rows)

@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
+local reachable = require "tessera.quality.reachable"
 local registry = require "tessera.registry"
 local search_object = require "tessera.search"
 local sorted_keys = require "tessera.sorted_keys"
@@ -173,7 +174,11 @@ function M.plan(problem, opt)
   if not is(problem, "tessera.Problem") then problem = solver.problem(problem) end
   if names and names[1] == "manual" and #names == 1 then return plan_by_hand(problem, opt) end
   local shared, own = split_options(opt)
-  return solver.plan(problem, shared, naming(own))
+  local plan, why = solver.plan(problem, shared, naming(own))
+  if plan then return plan end
+  return nil, reachable.explain(problem, why, function(other, settings)
+    return solver.plan(other, settings, naming {})
+  end)
 end
 
 return M

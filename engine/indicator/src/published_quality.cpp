@@ -279,7 +279,7 @@ class Reader {
     if (uses_weights_ || !uses_activations_) weaken(tables_.weights, weights_);
     if (uses_activations_) weaken(tables_.activations, activations_);
     const std::string& generation = weights_.generation;
-    const std::string who = levels.grade == QualityGrade::measured  ? "this model's own, published"
+    const std::string who = levels.grade == QualityGrade::measured  ? "this model"
                             : levels.grade == QualityGrade::sibling ? "other sizes of " + generation
                             : levels.grade == QualityGrade::family
                                 ? "other generations of its family"

@@ -9,8 +9,9 @@
 --            and FP8
 -- and names of llama.cpp's types, which link families that nobody measured otherwise.
 --
--- Left out: SpinQuant's table (one decimal), perplexities that fell (noise, without a logarithm), rounding to nearest by channel (it diverges on OPT and
--- Llama-3-70B), and baselines that are themselves near 4 bits (GLM-4.5 and 4.7, DeepSeek).
+-- Left out: SpinQuant's table (one decimal), perplexities that fell (noise, without a logarithm),
+-- rounding to nearest by channel (it diverges on OPT and Llama-3-70B), and baselines that are themselves near 4 bits
+-- (GLM-4.5 and 4.7, DeepSeek).
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local families = dofile(folder .. "/families.lua")

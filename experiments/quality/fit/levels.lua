@@ -1,12 +1,17 @@
 -- How far a model's loss rises at a bitwidth, from those of others:
---   ln nats = level of method and bitwidth + slope ln(parameters / 7e9) + effect of generation + effect of model + noise
--- Effects are shrunk towards 0 by one pseudo-observation each, so that a generation with one model, or a model with one
--- number, is not taken at its word. The levels are means over models, not over rows: papers measure what others have.
+--   ln nats = level of method and bitwidth + slope ln(size / 7e9) + effect of generation + effect of model + noise
+-- Effects are shrunk towards 0 by half a generation and one number of a model, so that a generation with one model, or
+-- a model with one number, is not taken at its word. Levels are means over models, not over rows: papers measure what
+-- others have.
 --
--- The band of a grade is what 90 % of the numbers stay within that a fit without them predicts, each thing left out
--- counting the same: a family (grade unknown), a generation (family), a model (sibling), a method of a model (measured).
+-- The band of a grade is what 90 % of the numbers stay within that a fit without them predicts, where a family (grade
+-- unknown), a generation (family), a model (sibling) or a method of a model (measured) is left out at a time.
+
+local student_t = require "tessera.quality.student_t"
 
 local M = {}
+
+local normal_90 = 1.645 -- within which a normal deviate stays with probability 0.9
 
 local slope_is_shrunk_by = 1
 
@@ -166,8 +171,22 @@ local function quantile(all, share)
   end
 end
 
+-- How much wider a band has to be because few groups say how far groups are apart: Student's t over the normal
+-- quantile for the next group's mean, on the part of the variance that lies between groups.
+local function for_few(groups)
+  local between, within, count = 0, 0, #groups
+  if count < 2 then return 1 end
+  for _, group in ipairs(groups) do
+    local middle, square = mean(group.misses), 0
+    for _, miss in ipairs(group.misses) do square = square + (miss - middle) ^ 2 end
+    between, within = between + middle ^ 2 / count, within + square / #group.misses / count
+  end
+  local factor = student_t.within(0.9, count - 1) / normal_90 * math.sqrt(1 + 1 / count)
+  return math.sqrt((between * factor ^ 2 + within) / (between + within))
+end
+
 --- The half width (a logarithm) that holds `share` of the misses, both with every group of the same weight and with
---- every miss.
+--- every miss; wider where the groups are few.
 function M.half_width(groups, share)
   local by_group, by_miss = {}, {}
   for _, group in ipairs(groups) do
@@ -177,7 +196,7 @@ function M.half_width(groups, share)
       by_miss[#by_miss + 1] = { size = size, weight = 1 }
     end
   end
-  return math.max(quantile(by_group, share), quantile(by_miss, share))
+  return math.max(quantile(by_group, share), quantile(by_miss, share)) * for_few(groups)
 end
 
 --- Share of all misses inside of a half width, and the number of them.

@@ -78,9 +78,9 @@ function M.recovery_per_rise()
   end
   local ratio, num_models = median(values), 0
   for _ in pairs(models) do num_models = num_models + 1 end
-  local factor, inside = 1, 0
+  local factor = 1
   while factor < 100 do
-    inside = 0
+    local inside = 0
     for _, pair in ipairs(list) do inside = inside + (recovers(pair, ratio, factor) and 1 or 0) end
     if inside >= 0.9 * #list then break end
     factor = factor * 1.02
@@ -201,8 +201,8 @@ function M.roles()
   return roles
 end
 
---- The factor by which the sum of single tensors' divergences misses that of all at once: below 1.5 nats (a plan's range
---- ends far below), 90 % of the rows.
+--- The factor by which the sum of single tensors' divergences misses that of all at once: below 1.5 nats (plans are far
+--- below), 90 % of the rows.
 function M.additivity()
   local misses = {}
   for row in csv.rows((measured.folder()) .. "/quality/additivity.csv") do
