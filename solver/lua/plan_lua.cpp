@@ -64,7 +64,7 @@ int measure_quality(lua_State* L) {
 }
 
 int quality_text(lua_State* L) {
-  lua_getfield(L, 1, "text");
+  lua_kit::push_field(L, 1, "text", "plan.quality");
   return 1;
 }
 

@@ -5,12 +5,10 @@
 #include <vector>
 
 #include "tessera/core/error.h"
-#include "tessera/indicator/published_quality.h"
+#include "tessera/core/published_quality.h"
 
 namespace tessera::solver_lua {
 namespace {
-
-using indicator::WeightFormat;
 
 WeightFormat format_of(const cost::KernelRule& rule) {
   // LLM.int8 keeps the activations that matter in 16 bits, and loses no more than weights alone.
@@ -68,10 +66,10 @@ void set_quality(solver::Problem& problem, const DataFolders& folders, bool in_n
   if (given.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return;
   const std::string& origin = given.kind == kQualityIndicator ? given.variant : given.kind;
   const bool is_own = origin == "loss" || origin == "divergence";
-  QualityLevels levels = indicator::published_quality(serving.model, formats_of(serving),
-                                                      serving.quantisation, folders);
+  QualityLevels levels =
+      published_quality(serving.model, formats_of(serving), serving.quantisation, folders);
   if (is_own && covers(given, serving)) {
-    const double spread = indicator::additivity_spread(folders);
+    const double spread = additivity_spread(folders);
     levels = measured_levels(levels, given, spread);
   }
   const bool is_bound = problem.bound.is_set();

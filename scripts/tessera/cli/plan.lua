@@ -25,13 +25,13 @@ end
 local function quality_words(quality)
   local words = {}
   if quality.max_perplexity_increase then
-    words[#words + 1] = ("perplexity at most %g %% above"):format(100 * quality.max_perplexity_increase)
+    words[#words + 1] = ("perplexity at most %g %% above 16 bits"):format(100 * quality.max_perplexity_increase)
   end
   if quality.min_accuracy_recovery then
-    words[#words + 1] = ("accuracy at least %g %%"):format(100 * quality.min_accuracy_recovery)
+    words[#words + 1] = ("accuracy at least %g %% of 16 bits"):format(100 * quality.min_accuracy_recovery)
   end
   if #words == 0 then return ("quality floor %s"):format(quality.at_least) end
-  return table.concat(words, ", ") .. " of 16 bits"
+  return table.concat(words, ", ")
 end
 
 local function settings(problem, planner)

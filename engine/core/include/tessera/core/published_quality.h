@@ -10,7 +10,7 @@
 #include "tessera/core/model_shape.h"
 #include "tessera/core/quality.h"
 
-namespace tessera::indicator {
+namespace tessera {
 
 /// How a runtime holds the weights of a bitwidth, as far as quality goes.
 enum class WeightFormat {
@@ -35,4 +35,4 @@ QualityLevels published_quality(const ModelShape& model,
 /// How far sums of single layers' losses miss that of all together: a factor, 90 %.
 double additivity_spread(const DataFolders& folders);
 
-}  // namespace tessera::indicator
+}  // namespace tessera

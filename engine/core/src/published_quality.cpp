@@ -1,4 +1,4 @@
-#include "tessera/indicator/published_quality.h"
+#include "tessera/core/published_quality.h"
 
 #include <fmt/format.h>
 
@@ -249,8 +249,7 @@ class Reader {
         weights_(effect_of(tables.weights, model)),
         activations_(effect_of(tables.activations, model)) {}
 
-  double nats(std::int32_t bitwidth, indicator::WeightFormat format) {
-    using indicator::WeightFormat;
+  double nats(std::int32_t bitwidth, WeightFormat format) {
     if (bitwidth >= 16) return 0;
     const bool with_activations =
         format == WeightFormat::int8_activations || format == WeightFormat::fp8_activations;
@@ -302,8 +301,6 @@ class Reader {
 
 }  // namespace
 
-namespace indicator {
-
 QualityLevels published_quality(const ModelShape& model,
                                 const std::map<std::int32_t, std::vector<WeightFormat>>& formats,
                                 std::string_view method, const DataFolders& folders) {
@@ -340,5 +337,4 @@ double additivity_spread(const DataFolders& folders) {
   return tables_of(folders).additivity_spread;
 }
 
-}  // namespace indicator
 }  // namespace tessera
