@@ -162,12 +162,14 @@ local function unit_table()
     { "name", "units" },
     { "doc", "Rise of the loss per nat of divergence; -ln(recovery of accuracy) per nat of rise; what the last layer "
       .. "and each tenth of the layers lose, over the mean layer; what a weight of each matrix costs, over the mean "
-      .. "weight; how far sums of single tensors miss. spread: a factor that holds 90 %" },
+      .. "weight; how far sums of single tensors miss, "
+      .. "and those of mixed models after one scale. spread: a factor that holds 90 %" },
     { "source", "Thireus/GGUF-Tool-Suite (MIT; single tensors at 1.6 to 2.6 bits), llama.cpp (MIT), AutoRound "
       .. "(Apache-2.0), EfficientQAT" },
     { "rise_per_kl", rounded_all(units.rise_per_kl()) },
     { "recovery_per_rise", rounded_all(units.recovery_per_rise()) },
-    { "additivity", rounded_all(units.additivity()) }, { "last_layer", rounded_all(last) },
+    { "additivity", rounded_all(units.additivity()) }, { "mixing", rounded_all(units.mixing()) },
+    { "last_layer", rounded_all(last) },
     { "tenths", rounded_list(tenths) }, { "roles", rounded_list(units.roles()) },
   }
 end

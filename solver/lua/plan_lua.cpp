@@ -73,11 +73,11 @@ int quality_text(lua_State* L) {
 void push_quality(lua_State* L, const Plan& plan) {
   const std::optional<Quality>& quality = summary_of(plan).quality;
   lua_newtable(L);
-  if (quality) {
-    lua_kit::set_fields(L, *quality);
-    lua_kit::push_text(L, in_words(*quality));
-    lua_setfield(L, -2, "text");
-  }
+  if (quality) lua_kit::set_fields(L, *quality);
+  lua_kit::push_text(L, quality ? name_of(quality->grade) : name_of(QualityGrade::unknown));
+  lua_setfield(L, -2, "grade");
+  lua_kit::push_text(L, quality ? in_words(*quality) : "an instance knows no model");
+  lua_setfield(L, -2, "text");
   if (luaL_newmetatable(L, "tessera.PlanQuality") != 0) {
     lua_pushcfunction(L, lua_kit::guarded<measure_quality>);
     lua_setfield(L, -2, "__call");

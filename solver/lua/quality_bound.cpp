@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "tessera/core/error.h"
@@ -39,6 +40,25 @@ std::map<std::int32_t, std::vector<WeightFormat>> formats_of(
   return formats;
 }
 
+/// A loss that ran the model is over the model at 16 bits, where nothing is lost.
+void add_16_bits(Indicator& losses) {
+  if (losses.has(16) || losses.bitwidths.back() > 16) return;
+  const std::size_t before = losses.bitwidths.size();
+  std::vector<double> omega, error;
+  for (std::size_t layer = 0; layer < losses.num_layers; ++layer) {
+    for (std::size_t b = 0; b <= before; ++b) {
+      const std::size_t i = layer * before + b;
+      omega.push_back(b < before ? losses.omega[i] : 0);
+      if (!losses.standard_error.empty()) {
+        error.push_back(b < before ? losses.standard_error[i] : 0);
+      }
+    }
+  }
+  losses.bitwidths.push_back(16);
+  losses.omega = std::move(omega);
+  losses.standard_error = std::move(error);
+}
+
 bool covers(const Indicator& indicator, const solver::ServingProblem& serving) {
   if (indicator.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return false;
   return std::all_of(serving.bitwidths.begin(), serving.bitwidths.end(),
@@ -61,6 +81,7 @@ double normaliser(const solver::Problem& problem) {
 
 void set_quality(solver::Problem& problem, const DataFolders& folders, bool in_nats) {
   solver::ServingProblem& serving = *problem.serving();
+  if (is_measured_loss(serving.indicator)) add_16_bits(serving.indicator);
   const Indicator given = serving.indicator;
   // An indicator of another model is refused when the problem is lowered.
   if (given.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return;

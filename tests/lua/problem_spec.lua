@@ -85,7 +85,7 @@ describe("ts.problem", function()
       { { kv_bitwidth = 0 }, "out_of_range", "(bits)" },
       { { allow_empty_stage = "yes" }, "invalid_argument", "true or false" },
       { { quality = 3 }, "invalid_argument", "ts.problem.quality" },
-      { { quality = {} }, "invalid_argument", "give one of max_perplexity_increase" },
+      { { quality = {} }, "invalid_argument", "give one of max_perplexity" },
       { { quality = { at_least = "uniform", max_omega = 1 } }, "invalid_argument", "give one of max_perplexity_increase" },
       { { quality = { max_omega = support.nan } }, "invalid_argument", "NaN" },
       { { quality = { atleast = "uniform" } }, "invalid_argument", "did you mean 'at_least'" },

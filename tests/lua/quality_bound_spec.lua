@@ -192,8 +192,8 @@ describe("a bound on quality", function()
 
   it("takes a model's own losses", function()
     local omega = {}
-    for layer = 1, 24 do omega[layer] = { 0.03, 0.008 * layer / 12, 0.0003, 0 } end
-    core.write_file("own.json", core.to_json { kind = "divergence", bitwidths = { 3, 4, 8, 16 }, omega = omega })
+    for layer = 1, 24 do omega[layer] = { 0.03, 0.008 * layer / 12, 0.0003 } end
+    core.write_file("own.json", core.to_json { kind = "divergence", bitwidths = { 3, 4, 8 }, omega = omega })
     local p = problem { indicator = "own.json" }
     local plan = assert(ts.plan(p, { planner = "uniform" }))
     assert.equal("measured", plan.quality.grade)

@@ -52,7 +52,7 @@ struct Tables {
   std::vector<LossLevel> kv;
   double kv_spread = 1;
   double rise_per_kl = 1, rise_per_kl_spread = 1, recovery_per_rise = 1,
-         recovery_per_rise_spread = 1, additivity_spread = 1, last_layer = 1;
+         recovery_per_rise_spread = 1, additivity_spread = 1, mixing_spread = 1, last_layer = 1;
 };
 
 double positive(JsonFields& fields, const char* name) { return fields.number(name, 1e-9, 1e9); }
@@ -136,6 +136,8 @@ Tables read_tables(const DataFolders& folders) {
   pair_of("recovery_per_rise", tables.recovery_per_rise, tables.recovery_per_rise_spread);
   JsonFields additivity(units.at("additivity"), units.path_of("additivity"));
   tables.additivity_spread = additivity.number("spread", 1, 1e6);
+  JsonFields mixing(units.at("mixing"), units.path_of("mixing"));
+  tables.mixing_spread = mixing.number("spread", 1, 1e6);
   JsonFields last(units.at("last_layer"), units.path_of("last_layer"));
   tables.last_layer = positive(last, "ratio");
   return tables;
@@ -320,6 +322,8 @@ QualityLevels published_quality(const ModelShape& model,
     levels.nats[b - 1] = std::max(levels.nats[b - 1], levels.nats[b]);
   }
   reader.finish(levels);
+  // Levels are of models with one bitwidth; plans mix them.
+  levels.spread = std::exp(std::hypot(std::log(levels.spread), std::log(tables.mixing_spread)));
   const std::vector<LossLevel> kv = ascending(tables.kv);
   for (std::int32_t bitwidth = kMinKvBitwidth; bitwidth <= kMaxKvBitwidth; ++bitwidth) {
     levels.kv_nats.push_back(bitwidth >= 16 ? 0 : interpolated(kv, bitwidth));

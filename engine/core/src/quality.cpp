@@ -128,6 +128,7 @@ Quality quality_of(const QualityLevels& levels, double weights_nats, double kv_n
   Quality quality;
   quality.grade = levels.grade;
   quality.source = levels.source;
+  if (kv_nats > 0) quality.source += "; of the KV cache, of all families";
   const double mid = std::min(weights_nats + kv_nats, kMostNats);
   if (mid <= 0) return quality;
   const Ends rise = ends(levels, weights_nats, kv_nats, 1);

@@ -272,7 +272,7 @@ struct Fields<solver::Problem> {
           {.name = "quality",
            .doc = "What may be lost: { max_perplexity_increase = 0.01 } (at most 1 % above), "
                   "{ min_accuracy_recovery = 0.99 }, { at_least = \"uniform\" } or { "
-                  "max_omega = x }; see ts.problem.quality",
+                  "max_omega = x }; see tessera help quality",
            .option_type = "table",
            .as_flag = false},
           OptionType::table},
