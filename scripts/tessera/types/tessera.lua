@@ -213,14 +213,14 @@ local ts = {}
 ---@field problem fun(self): tessera.Problem The problem it solves
 ---@field with_note fun(self, text: string): tessera.Plan A copy with one more note
 
---- What a plan does to the model, over the model at 16 bits, from published or own measurements; `tessera help quality`. Called, as plan:quality(model, options), it is measured on a text. Of an abstract instance it has no fields.
+--- What a plan does to the model, over the model at 16 bits, from published or own measurements; `tessera help quality`. Called, as plan:quality(model, options), it is measured on a text. Of an abstract instance it has no numbers.
 ---@class tessera.PlanQuality
 ---@field perplexity_increase { low: number, mid: number, high: number }? Ratio less 1: 0.01 is 1 %; low to high holds 90 %
 ---@field accuracy_recovery { low: number, mid: number, high: number }? Ratio, of averages of tasks
 ---@field kl_nats { low: number, mid: number, high: number }? Divergence per token (nats)
----@field grade string? How close the measurements are: measured, sibling, family or unknown
+---@field grade string How close the measurements are: measured, sibling, family or unknown
 ---@field source string? What the numbers rest on
----@field text string? All of it in one line
+---@field text string All of it in one line
 
 --- What ts.register_planner takes.
 ---@class tessera.PlannerCard
@@ -858,7 +858,7 @@ local ts = {}
 ---@field objective? "steady"|"paper" steady: the pipeline's steady state; paper: eq. (4) as printed [default "steady"]
 ---@field theta? number Price of quality loss; 0 with a quality floor, the file's own with an instance (a number in [0, 1000000000000]) [default 1]
 ---@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
----@field quality? table What may be lost: { max_perplexity_increase = 0.01 } (at most 1 % above), { min_accuracy_recovery = 0.99 }, { at_least = "uniform" } or { max_omega = x }; see ts.problem.quality
+---@field quality? table What may be lost: { max_perplexity_increase = 0.01 } (at most 1 % above), { min_accuracy_recovery = 0.99 }, { at_least = "uniform" } or { max_omega = x }; see tessera help quality
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field constraints? table[] Side constraints; see problem:add_constraint
 
