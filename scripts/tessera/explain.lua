@@ -83,7 +83,7 @@ end
 
 -- A floor 10 % looser, or half of theta: what that does to latency and omega.
 local function lower_quality(problem, best, clock)
-  local floor = problem.quality and problem.quality.max_omega
+  local floor = problem.max_omega
   local row, changed = { kind = "quality" }
   if floor then
     row.name, row.change = "floor", ("quality floor 10 %% looser (omega %.4g)"):format(floor + 0.1 * math.abs(floor))

@@ -35,7 +35,14 @@ local function names(kind)
   return function() return table.concat(core.names(kind), "\n") .. "\n" end
 end
 
+local function words(topic)
+  return function() return require("tessera.quality.words")[topic] end
+end
+
 local topics = {
+  quality = { "What a plan does to perplexity and accuracy, and how to bound it.", words "quality" },
+  omega = { "How much quality a plan loses, as the planner counts it.", words "omega" },
+  theta = { "The price of omega, for research.", words "theta" },
   planners = { "Planners and the options of their own.", planners },
   models = { "Models that ship, or lie in TESSERA_PATH.", names "models" },
   devices = { "Devices that ship, or lie in TESSERA_PATH.", names "devices" },
@@ -46,7 +53,8 @@ local topics = {
 
 core.document {
   name = "ts.help_topic", doc = "What `tessera help TOPIC` prints of the topics that Lua knows.",
-  parameters = { { "topic", "string", "planners, models, devices, clusters, workloads or kernel_sets" } },
+  parameters = { { "topic", "string",
+    "planners, models, devices, clusters, workloads, kernel_sets, quality, omega or theta" } },
   returns = "string?",
 }
 core.document {

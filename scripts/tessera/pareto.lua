@@ -212,7 +212,7 @@ return function(problem, given)
   local opt = read(given)
   local clock = budget.new(opt.time_limit_s)
   problem = planners.resolve_floor(problem):with { objective = "steady" }
-  local floor = problem.quality and problem.quality.max_omega
+  local floor = problem.max_omega
   local single = problem.cluster and problem:with { tensor_parallel = 1, theta = problem.theta } or problem
   local usd = opt.price ~= "none" and prices.of_problem(single, opt.prices, path .. ".prices") or {}
   local subsets, groups = subsets_of(problem, single, opt, usd, clock)

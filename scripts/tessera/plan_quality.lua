@@ -54,6 +54,22 @@ local function settings_of(opt)
   return table.concat(words, " ")
 end
 
+core.document_object {
+  name = "tessera.PlanQuality",
+  doc = "What a plan does to the model, over the model at 16 bits, from published or own measurements; `tessera help "
+    .. "quality`. Called, as plan:quality(model, options), it is measured on a text. Of an abstract instance it has no "
+    .. "numbers.",
+  fields = {
+    { "perplexity_increase", "{ low: number, mid: number, high: number }?", "Ratio less 1: 0.01 is 1 %; low to high "
+      .. "holds 90 %" },
+    { "accuracy_recovery", "{ low: number, mid: number, high: number }?", "Ratio, of averages of tasks" },
+    { "kl_nats", "{ low: number, mid: number, high: number }?", "Divergence per token (nats)" },
+    { "grade", "string", "How close the measurements are: measured, sibling, family or unknown" },
+    { "source", "string?", "What the numbers rest on" },
+    { "text", "string", "All of it in one line" },
+  },
+}
+
 core.document {
   name = "plan:quality",
   doc = "What the plan's bitwidths do to the model: it runs with them and as it is, on one text. Options are those of "

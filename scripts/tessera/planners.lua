@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
+local reachable = require "tessera.quality.reachable"
 local registry = require "tessera.registry"
 local search_object = require "tessera.search"
 local sorted_keys = require "tessera.sorted_keys"
@@ -182,8 +183,16 @@ function M.plan(problem, opt)
   if not is(problem, "tessera.Problem") then problem = solver.problem(problem) end
   if names and names[1] == "manual" and #names == 1 then return plan_by_hand(problem, opt) end
   local runtime = problem.runtime
-  if not runtime or runtime == "tessera" then return plan_freely(problem, opt) end
-  return require("tessera.runtime_plan").plan(problem, opt, plan_freely)
+  local plan, why
+  if not runtime or runtime == "tessera" then
+    plan, why = plan_freely(problem, opt)
+  else
+    plan, why = require("tessera.runtime_plan").plan(problem, opt, plan_freely)
+  end
+  if plan then return plan end
+  return nil, reachable.explain(problem, why, function(other, settings)
+    return solver.plan(other, settings, naming {})
+  end)
 end
 
 return M

@@ -34,7 +34,7 @@ local read = options.card {
     { name = "target", type = "table", lua_type = "{ latency_s: number?, throughput_tok_s: number? }", required = true,
       doc = "{ throughput_tok_s = } or { latency_s = } of the whole batch, or both" },
     { name = "quality", type = "table",
-      doc = "{ max_omega = x } or { at_least = \"none\" }; default: 4 bits throughout, max_omega = 1" },
+      doc = "As for ts.problem, but for baselines; default: 4 bits throughout, max_omega = 1" },
     { name = "max_devices", type = "integer", default = 8, min = 1, max = 64, doc = "In all" },
     { name = "devices_per_node", type = "integer", min = 1, max = 64,
       doc = "Devices of a type on one node; default: all of them" },

@@ -56,8 +56,36 @@ int call_library(lua_State* L, int num_arguments, const char* module, int num_re
 /// explain(options): the library's, which re-solves.
 int explain(lua_State* L) { return call_library(L, 2, "tessera.explain"); }
 
-/// quality(model, options): the library's, which runs the model.
-int quality(lua_State* L) { return call_library(L, 3, "tessera.plan_quality"); }
+/// plan:quality(model, options), which is plan.quality(plan, model, options): the library's, which
+/// runs the model. Argument 1 is the record that is called.
+int measure_quality(lua_State* L) {
+  lua_remove(L, 1);
+  return call_library(L, 3, "tessera.plan_quality");
+}
+
+int quality_text(lua_State* L) {
+  lua_kit::push_field(L, 1, "text", "plan.quality");
+  return 1;
+}
+
+/// What the plan does to the model, as a record that can be called to measure it. A problem without
+/// a model has no numbers.
+void push_quality(lua_State* L, const Plan& plan) {
+  const std::optional<Quality>& quality = summary_of(plan).quality;
+  lua_newtable(L);
+  if (quality) lua_kit::set_fields(L, *quality);
+  lua_kit::push_text(L, quality ? name_of(quality->grade) : name_of(QualityGrade::unknown));
+  lua_setfield(L, -2, "grade");
+  lua_kit::push_text(L, quality ? in_words(*quality) : "an instance knows no model");
+  lua_setfield(L, -2, "text");
+  if (luaL_newmetatable(L, "tessera.PlanQuality") != 0) {
+    lua_pushcfunction(L, lua_kit::guarded<measure_quality>);
+    lua_setfield(L, -2, "__call");
+    lua_pushcfunction(L, lua_kit::guarded<quality_text>);
+    lua_setfield(L, -2, "__tostring");
+  }
+  lua_setmetatable(L, -2);
+}
 
 /// export(kind, folder, options): the library's, which writes what starts servers.
 int export_plan(lua_State* L) { return call_library(L, 4, "tessera.launch", 2); }
@@ -184,6 +212,12 @@ std::vector<lua_kit::ObjectField<Plan>> other_plan_fields() {
            "What came of each open choice: name, status, objective, latency_s, bound, message; "
            "absent where nothing was open",
            solver_lua::push_candidates},
+          {"quality",
+           "tessera.PlanQuality|fun(self: tessera.Plan, model: tessera.LanguageModel|string, "
+           "options: table): table",
+           "What it does to the model, from published or own measurements; called, as "
+           "plan:quality(model, options), it is measured on a text",
+           push_quality},
           {"replicas", "tessera.Plan[]?",
            "Pipelines that share the batch; absent where there is one", solver_lua::push_replicas}};
 }
@@ -202,9 +236,6 @@ const lua_kit::ObjectType<Plan>& lua_kit::object_type<Plan>() {
                    "(options: tessera.options.plan.explain?): string|table",
                    "What binds it, what a little more hardware or a lower quality would buy, and "
                    "how sure the choice is; see plan:explain"},
-                  {"quality", guarded<quality>,
-                   "(model: tessera.LanguageModel|string, options: table): table",
-                   "Perplexity with the plan's bitwidths and without, on a text; see plan:quality"},
                   {"export", guarded<export_plan>,
                    "(kind: \"vllm\"|\"llama.cpp\"|\"json\", folder: string, options: "
                    "tessera.options.plan.export?): table?, tessera.Error?",

@@ -57,6 +57,10 @@ void push_quality(lua_State* L, const OpenProblem& p) {
     return;
   }
   lua_newtable(L);
+  if (problem.bound.is_set()) {
+    lua_kit::set_fields(L, problem.bound);
+    return;
+  }
   if (problem.quality_at_least) {
     lua_kit::push_text(L, *problem.quality_at_least);
     lua_setfield(L, -2, "at_least");
@@ -157,7 +161,11 @@ std::vector<ProblemField> instance_fields() {
 /// What is open, and the floor, which is one table.
 std::vector<ProblemField> other_fields() {
   return {
-      {"quality", "table?", "The quality floor", push_quality},
+      {"quality", "table?", "The quality floor, as it was given", push_quality},
+      {"max_omega", "number?", "Largest omega of a plan, which a floor in other words becomes too",
+       [](lua_State* L, const OpenProblem& p) {
+         lua_kit::push_value(L, p.first.problem().max_omega);
+       }},
       {"tensor_parallel", "integer[]?", "Degrees to choose from; absent for an instance",
        push_degrees},
       {"kv_bitwidths", "integer[]?", "Of the KV cache, to choose from (bits)", push_kv_bitwidths}};

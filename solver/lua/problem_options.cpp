@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core_lua.h"
 #include "cost_lua.h"
 #include "indicator_lua.h"
 #include "problem_lua.h"
+#include "quality_bound.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
@@ -30,7 +33,19 @@ const OptionTable& quality_options() {
       "ts.problem.quality",
       "A quality floor instead of a price on omega.",
       "",
-      {{.name = "at_least",
+      {{.name = "max_perplexity_increase",
+        .doc = "Perplexity over that at 16 bits, less 1: 0.01 is 1 %. omega then is in nats of "
+               "published or own losses",
+        .unit = "ratio"},
+       {.name = "min_accuracy_recovery",
+        .doc = "Accuracy over that at 16 bits, of averages of tasks: 0.99 is 99 %",
+        .unit = "ratio"},
+       {.name = "at",
+        .type = OptionType::choice,
+        .doc = "End of the band that keeps the bound: high, the unfavourable one, or mid",
+        .default_text = "\"high\"",
+        .choices = {"high", "mid"}},
+       {.name = "at_least",
         .type = OptionType::text,
         .doc = "Baseline whose omega may not be exceeded; \"none\" lifts the floor"},
        {.name = "max_omega",
@@ -40,12 +55,58 @@ const OptionTable& quality_options() {
   return table;
 }
 
+/// What was probably meant by a percentage where a ratio belongs.
+[[noreturn]] void refuse_ratio(const std::string& path, double value, const char* range,
+                               double meant) {
+  refuse(ErrorCode::out_of_range, path, "{} is outside {}; it is a ratio: {} % is {}",
+         format_number(value), range, format_number(std::fabs(value)), format_number(meant));
+}
+
+/// max_perplexity_increase and min_accuracy_recovery, either or both.
+QualityBound read_bound(const lua_kit::Options& quality) {
+  QualityBound bound;
+  if (quality.given("max_perplexity_increase")) {
+    const double value = quality.number("max_perplexity_increase");
+    const std::string path = quality.path_of("max_perplexity_increase");
+    if (value < 0) {
+      refuse(ErrorCode::out_of_range, path,
+             "{} is negative; no plan is promised to be better than the model at 16 bits: give a "
+             "ratio in [0, 1), 0.01 is 1 %",
+             format_number(value));
+    }
+    if (value >= 1) refuse_ratio(path, value, "[0, 1)", value / 100);
+    bound.max_perplexity_increase = value;
+  }
+  if (quality.given("min_accuracy_recovery")) {
+    const double value = quality.number("min_accuracy_recovery");
+    const std::string path = quality.path_of("min_accuracy_recovery");
+    if (value > 1) refuse_ratio(path, value, "(0, 1]", value / 100);
+    if (value <= 0) {
+      refuse(ErrorCode::out_of_range, path,
+             "{} is not positive; give a ratio in (0, 1], 0.99 is 99 %", format_number(value));
+    }
+    bound.min_accuracy_recovery = value;
+  }
+  if (quality.given("at")) bound.at = *named<BoundAt>(quality.choice("at"));
+  return bound;
+}
+
 void read_quality(lua_State* L, const lua_kit::Options& options, solver::Problem& problem) {
   options.push("quality");
   const lua_kit::Options quality(L, lua_gettop(L), quality_options(), options.path_of("quality"));
-  if (quality.given("at_least") == quality.given("max_omega")) {
-    refuse(options.path_of("quality"), "give either at_least = \"uniform\" or max_omega = x");
+  const QualityBound bound = read_bound(quality);
+  const int given = (bound.is_set() ? 1 : 0) + (quality.given("at_least") ? 1 : 0) +
+                    (quality.given("max_omega") ? 1 : 0);
+  if (given != 1) {
+    refuse(options.path_of("quality"),
+           "give one of max_perplexity_increase = 0.01 (with or without min_accuracy_recovery = "
+           "0.99), at_least = \"uniform\", max_omega = x");
   }
+  if (quality.given("at") && !bound.is_set()) {
+    refuse(quality.path_of("at"),
+           "it says how max_perplexity_increase or min_accuracy_recovery is kept; give one");
+  }
+  problem.bound = bound;
   problem.quality_at_least.reset();
   problem.max_omega.reset();
   if (quality.given("at_least") && quality.text("at_least") != "none") {
@@ -139,8 +200,9 @@ void read_profiles(lua_State* L, const lua_kit::Options& options, solver::Servin
   serving.profiles = std::move(chosen);
 }
 
-/// What is to be served and on what, from the options that are there.
-void read_serving(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving,
+/// What is to be served and on what, from the options that are there. Whether its omega was in nats
+/// before, and is to stay so.
+bool read_serving(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving,
                   solver::Choices& choices) {
   read_part(L, options, "model", core_lua::model_argument, serving.model);
   read_part(L, options, "cluster", core_lua::cluster_argument, serving.cluster);
@@ -156,7 +218,10 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
   if (options.given("kv_omega")) read_kv_omega(L, options, serving);
   check_record(serving, options.field_path());
   // The default indicator covers whatever layers and bitwidths there are, so it follows them.
-  const bool by_default = serving.indicator.kind.empty() || serving.indicator.kind == "constant";
+  const bool by_default =
+      serving.indicator.kind.empty() || serving.indicator.kind == "constant" ||
+      (serving.indicator.kind == kQualityIndicator && serving.indicator.variant.empty());
+  const bool was_in_nats = serving.indicator.kind == kQualityIndicator;
   if (options.given("indicator") || by_default) {
     options.push("indicator");
     serving.indicator = *indicator_lua::indicator_argument(
@@ -164,6 +229,7 @@ void read_serving(lua_State* L, const lua_kit::Options& options, solver::Serving
         static_cast<std::size_t>(serving.model.num_layers), serving.bitwidths);
     lua_pop(L, 1);
   }
+  return was_in_nats && !options.given("indicator");
 }
 
 /// What is served and on what, and what is left open of it.
@@ -204,6 +270,7 @@ solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options) 
   read_goal(L, options, problem);
   if (options.given("instance")) {
     read_instance(options, problem);
+    refuse_bound(problem, options.path_of("quality"));
     return solver::open_problem(std::move(problem), {});
   }
   for (const char* name : {"model", "cluster"}) {
@@ -213,6 +280,7 @@ solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options) 
   }
   solver::Choices choices;
   read_serving(L, options, problem.given.emplace<solver::ServingProblem>(), choices);
+  set_quality(problem, core_lua::environment(L).folders, false);
   return solver::open_problem(std::move(problem), std::move(choices));
 }
 
@@ -225,9 +293,11 @@ solver::OpenProblem changed(lua_State* L, const lua_kit::Options& options,
     refuse(options.path_of("instance"), "load another instance with ts.problem");
   }
   if (solver::ServingProblem* serving = problem.serving()) {
-    read_serving(L, options, *serving, choices);
+    const bool in_nats = read_serving(L, options, *serving, choices);
+    set_quality(problem, core_lua::environment(L).folders, in_nats);
   } else {
     refuse_serving_options(options);
+    refuse_bound(problem, options.path_of("quality"));
   }
   return solver::open_problem(std::move(problem), std::move(choices));
 }

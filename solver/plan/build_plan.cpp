@@ -149,7 +149,12 @@ PipelinePlan build_plan(const LoweredProblem& problem, const PlanResult& result,
   }
   plan.notes = result.notes;
   add_stages(plan, candidate, evaluation);
-  if (problem.serving() != nullptr) set_origin(plan, candidate);
+  if (problem.serving() != nullptr) {
+    set_origin(plan, candidate);
+    std::vector<std::int32_t> bitwidths;
+    for (const std::size_t bit : candidate.bit) bitwidths.push_back(instance.bitwidths[bit]);
+    plan.quality = quality_of(*problem.serving(), bitwidths);
+  }
   return plan;
 }
 

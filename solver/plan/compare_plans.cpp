@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/solver/instance/numbers.h"
@@ -44,6 +45,16 @@ std::vector<Printed> printed_numbers(const PipelinePlan& plan) {
                                {"mean_bitwidth", plan.mean_bitwidth}}) {
     numbers.push_back(total);
   }
+  if (plan.quality) {
+    const Quality& quality = *plan.quality;
+    for (const auto& [name, band] : {std::pair{"perplexity_increase", quality.perplexity_increase},
+                                     {"accuracy_recovery", quality.accuracy_recovery},
+                                     {"kl_nats", quality.kl_nats}}) {
+      numbers.push_back({fmt::format("quality.{}.low", name), band.low});
+      numbers.push_back({fmt::format("quality.{}.mid", name), band.mid});
+      numbers.push_back({fmt::format("quality.{}.high", name), band.high});
+    }
+  }
   return numbers;
 }
 
@@ -75,6 +86,9 @@ std::optional<Violation> find_wrong_device(const PipelinePlan& plan, const Pipel
 std::optional<Violation> find_difference(const PipelinePlan& plan, const PipelinePlan& fresh) {
   if (auto violation = find_wrong_device(plan, fresh)) return violation;
   const std::vector<Printed> printed = printed_numbers(plan), computed = printed_numbers(fresh);
+  if (printed.size() > computed.size()) {
+    return Violation{"quality", "its quality rests on nothing that its problem knows"};
+  }
   for (std::size_t i = 0; i < printed.size(); ++i) {
     if (near(printed[i].value, computed[i].value)) continue;
     return wrong(printed[i].name, printed[i].value, computed[i].value);

@@ -13,6 +13,17 @@ Problem without_mesh(Problem whole) {
   return whole;
 }
 
+// A request may meet any of them: the one whose loss is largest.
+std::optional<Quality> worst_of(const std::vector<PipelinePlan>& replicas) {
+  const auto nats = [](const PipelinePlan& plan) {
+    return plan.quality ? plan.quality->kl_nats.high : -1;
+  };
+  return std::max_element(
+             replicas.begin(), replicas.end(),
+             [&](const PipelinePlan& a, const PipelinePlan& b) { return nats(a) < nats(b); })
+      ->quality;
+}
+
 }  // namespace
 
 ReplicatedPlan join_replicas(const Problem& problem, std::vector<PipelinePlan> replicas,
@@ -31,6 +42,7 @@ ReplicatedPlan join_replicas(const Problem& problem, std::vector<PipelinePlan> r
   const Workload& workload = problem.serving()->workload;
   plan.throughput_tok_s = static_cast<double>(workload.batch_size) * workload.output_tokens /
                           std::max(plan.latency_s, 1e-12);
+  plan.quality = worst_of(replicas);
   plan.provenance = replicas.front().provenance;
   plan.error = replicas.front().error;
   for (const PipelinePlan& replica :

@@ -206,6 +206,10 @@ std::string describe(const Plan& plan) {
                         format_seconds(p.latency_s), p.throughput_tok_s, p.mean_bitwidth,
                         format_number(p.omega, 4))) +
       "\n";
+  if (p.quality) {
+    text +=
+        fmt::format("  quality: {}; grade {}\n", in_words(*p.quality), name_of(p.quality->grade));
+  }
   text += fmt::format(
       "  latencies are {}{}\n", name_of(p.provenance),
       p.error ? fmt::format(", held-out error {:.1f} %", 100 * *p.error) : why_no_error(p));

@@ -47,6 +47,11 @@ std::vector<double> kv_omega(const ServingProblem& serving) {
   if (given != serving.kv_omega.end()) return given->second;
   if (serving.kv_bitwidth >= 16) return std::vector<double>(layers, 0);
   const Indicator& indicator = serving.indicator;
+  if (indicator.kind == kQualityIndicator && serving.levels) {
+    const QualityLevels& levels = *serving.levels;
+    const double nats = levels.kv_weight * levels.kv_at(serving.kv_bitwidth);
+    return std::vector<double>(layers, nats / static_cast<double>(layers));
+  }
   const std::int32_t reference = reference_of(indicator);
   const double mean = total_at(indicator, reference) / static_cast<double>(layers);
   const double ratio = step_variance(serving.kv_bitwidth) / step_variance(4);

@@ -95,6 +95,7 @@ M.make = {
   ["tessera.Indicator"] = function() return ts.indicator { kind = "constant", model = "opt-125m" } end,
   ["tessera.Problem"] = problem,
   ["tessera.Plan"] = plan,
+  ["tessera.PlanQuality"] = function() return plan().quality end,
   ["tessera.Stage"] = function() return plan().stages[1] end,
   ["tessera.StageMemory"] = function() return plan().stages[1].memory end,
   ["tessera.Run"] = function() return ts.simulate(plan()) end,

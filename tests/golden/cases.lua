@@ -42,6 +42,7 @@ local cases = {
   ["opt-13b-chunked"] = { opt_13b { workload = workload(16, { chunk_tokens = 200 }) }, given(2, 8) },
   ["opt-13b-searched-sizes"] = { opt_13b { workload = workload(4) }, {} },
   ["opt-13b-max-omega"] = { opt_13b { theta = 0, quality = { max_omega = 0.5 } }, given(4, 8) },
+  ["opt-13b-perplexity-bound"] = { opt_13b { quality = { max_perplexity_increase = 0.02 } }, given(4, 8) },
   ["opt-13b-uniform-floor"] = { opt_13b { theta = 0, quality = { at_least = "uniform" } }, given(4, 8) },
   ["opt-13b-llm-pq-memory"] = {
     opt_13b { memory = "llm-pq", kernel_set = "llmpq_2023", cluster = { { "P100-12G", 1 }, { "V100-32G", 1 } } },

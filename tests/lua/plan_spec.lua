@@ -13,7 +13,7 @@ describe("a plan", function()
       planner = "string", device_order = "list", prefill_micro_batch_size = "integer",
       decode_micro_batch_size = "integer", latency_s = "number", throughput_tok_s = "number", omega = "number",
       mean_bitwidth = "number", provenance = "string", error = "number?", stages = "list", notes = "list",
-      offload = "table?",
+      offload = "table?", quality = "table",
       kv_bitwidth = "number?", kv_omega = "number?", candidates = "list?", replicas = "list?", devices = "list?",
     })
   end)

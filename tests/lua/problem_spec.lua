@@ -9,7 +9,7 @@ local fields = {
   quality = "table?", memory = "string?", kernel_set = "string?", kv_bitwidth = "number?",
   tensor_parallel = "list?", kv_bitwidths = "list?",
   allow_empty_stage = "boolean", num_layers = "integer", batch_size = "integer", devices = "list",
-  constraints = "list",
+  constraints = "list", quantisation = "string?", max_omega = "number?",
 }
 
 -- Two layers on one device each of two types, tokens in whole seconds.
@@ -85,8 +85,8 @@ describe("ts.problem", function()
       { { kv_bitwidth = 0 }, "out_of_range", "(bits)" },
       { { allow_empty_stage = "yes" }, "invalid_argument", "true or false" },
       { { quality = 3 }, "invalid_argument", "ts.problem.quality" },
-      { { quality = {} }, "invalid_argument", "either at_least" },
-      { { quality = { at_least = "uniform", max_omega = 1 } }, "invalid_argument", "either at_least" },
+      { { quality = {} }, "invalid_argument", "give one of max_perplexity" },
+      { { quality = { at_least = "uniform", max_omega = 1 } }, "invalid_argument", "give one of max_perplexity_increase" },
       { { quality = { max_omega = support.nan } }, "invalid_argument", "NaN" },
       { { quality = { atleast = "uniform" } }, "invalid_argument", "did you mean 'at_least'" },
       { { indicator = 3 }, "invalid_argument", "ts.problem.indicator" },

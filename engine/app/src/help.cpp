@@ -120,7 +120,10 @@ std::optional<std::string> library_help(Host& host, const std::string& topic) {
 }  // namespace
 
 std::optional<std::string> help_topic(Host& host, const std::string& topic) {
-  if (auto text = reference_help(host, topic)) return text;
+  if (auto text = reference_help(host, topic)) {
+    const auto words = library_help(host, topic);  // "quality" is a verb, and a thing to know of
+    return words ? *words + "\n" + *text : text;
+  }
   if (auto text = library_help(host, topic)) return text;
   return reference_help(host, topic);  // loading the library has added its own functions
 }

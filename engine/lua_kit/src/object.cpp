@@ -124,6 +124,8 @@ void plain_value(lua_State* L, int depth) {
     // The getter has just made this table, so it is ours to change; assigning to existing keys is
     // allowed while traversing.
     const int table = lua_gettop(L);
+    lua_pushnil(L);  // a record that can be called is none here
+    lua_setmetatable(L, table);
     for (lua_pushnil(L); lua_next(L, table) != 0;) {
       plain_value(L, depth + 1);
       lua_pushvalue(L, -2);

@@ -23,9 +23,21 @@ local function chain_of(text)
   return names
 end
 
+local function quality_words(quality)
+  local words = {}
+  if quality.max_perplexity_increase then
+    words[#words + 1] = ("perplexity at most %g %% above 16 bits"):format(100 * quality.max_perplexity_increase)
+  end
+  if quality.min_accuracy_recovery then
+    words[#words + 1] = ("accuracy at least %g %% of 16 bits"):format(100 * quality.min_accuracy_recovery)
+  end
+  if #words == 0 then return ("quality floor %s"):format(quality.at_least) end
+  return table.concat(words, ", ")
+end
+
 local function settings(problem, planner)
   local w = problem.workload
-  local quality = problem.quality and ("quality floor %s"):format(problem.quality.at_least)
+  local quality = problem.quality and quality_words(problem.quality)
     or ("theta %g %s"):format(problem.theta, problem.theta_unit)
   return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %s bit, "
     .. "tensor parallelism %s, objective %s, %s, memory %s, kernel set %s, planner %s\n"
@@ -35,6 +47,15 @@ local function settings(problem, planner)
       table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "),
       table.concat(problem.tensor_parallel, " or "), problem.objective, quality, problem.memory, problem.kernel_set,
       planner, problem.cluster:topology())
+end
+
+-- A planner's name, or bounds in users' words: ts.problem says what is wrong with both.
+local function quality_of(given)
+  if not (given.quality or given.max_perplexity_increase or given.min_accuracy_recovery) then return nil end
+  return {
+    at_least = given.quality, max_perplexity_increase = given.max_perplexity_increase,
+    min_accuracy_recovery = given.min_accuracy_recovery,
+  }
 end
 
 local function beside_text(rows)
@@ -71,7 +92,7 @@ function M.main(given)
   description.model = resolve.model(given.model)
   description.cluster = given.cluster
   description.workload = of_table(given, "ts.workload")
-  description.quality = given.quality and { at_least = given.quality }
+  description.quality = quality_of(given)
   local problem = ts.problem(description)
   if not host.json then terminal.out:write(settings(problem, given.planner or ts.default_planner)) end
   local chosen = of_table(given, "ts.plan")

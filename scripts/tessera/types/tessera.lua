@@ -207,6 +207,7 @@ local ts = {}
 ---@field kv_bitwidth integer? Of the KV cache (bits); absent for an instance, and where replicas differ
 ---@field kv_omega number? Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth
 ---@field candidates table[]? What came of each open choice: name, status, objective, latency_s, bound, message; absent where nothing was open
+---@field quality tessera.PlanQuality|fun(self: tessera.Plan, model: tessera.LanguageModel|string, options: table): table What it does to the model, from published or own measurements; called, as plan:quality(model, options), it is measured on a text
 ---@field replicas tessera.Plan[]? Pipelines that share the batch; absent where there is one
 ---@field explain fun(self, options: tessera.options.plan.explain?): string|table What binds it, what a little more hardware or a lower quality would buy, and how sure the choice is; see plan:explain
 ---@field quality fun(self, model: tessera.LanguageModel|string, options: table): table Perplexity with the plan's bitwidths and without, on a text; see plan:quality
@@ -214,6 +215,15 @@ local ts = {}
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
 ---@field problem fun(self): tessera.Problem The problem it solves
 ---@field with_note fun(self, text: string): tessera.Plan A copy with one more note
+
+--- What a plan does to the model, over the model at 16 bits, from published or own measurements; `tessera help quality`. Called, as plan:quality(model, options), it is measured on a text. Of an abstract instance it has no numbers.
+---@class tessera.PlanQuality
+---@field perplexity_increase { low: number, mid: number, high: number }? Ratio less 1: 0.01 is 1 %; low to high holds 90 %
+---@field accuracy_recovery { low: number, mid: number, high: number }? Ratio, of averages of tasks
+---@field kl_nats { low: number, mid: number, high: number }? Divergence per token (nats)
+---@field grade string How close the measurements are: measured, sibling, family or unknown
+---@field source string? What the numbers rest on
+---@field text string All of it in one line
 
 --- What ts.register_planner takes.
 ---@class tessera.PlannerCard
@@ -243,13 +253,15 @@ local ts = {}
 ---@field kernel_set string? Kernels that the latencies assume
 ---@field memory string? Memory model
 ---@field kv_bitwidth integer? Of the KV cache; the first where it is open (bits)
+---@field quantisation string? How checkpoints are rounded, for what plans say of quality: gptq (calibrated, also AWQ and the like) or rtn (to nearest)
 ---@field objective string steady: the pipeline's steady state; paper: eq. (4) as printed
 ---@field theta number Price of omega
 ---@field theta_unit string What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds
 ---@field allow_empty_stage boolean Middle stages may be empty
 ---@field runtime string? Server that is to run the plan: only what it can launch is searched, and a note says what that costs
 ---@field constraints table[] Side constraints, as problem:add_constraint takes them
----@field quality table? The quality floor
+---@field quality table? The quality floor, as it was given
+---@field max_omega number? Largest omega of a plan, which a floor in other words becomes too
 ---@field tensor_parallel integer[]? Degrees to choose from; absent for an instance
 ---@field kv_bitwidths integer[]? Of the KV cache, to choose from (bits)
 ---@field with fun(self, changes: table): tessera.Problem A copy with options of ts.problem changed
@@ -856,13 +868,14 @@ local ts = {}
 ---@field profiles? (tessera.Profile|string)[] For the cluster's devices, a list of profiles or of their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
+---@field quantisation? "gptq"|"rtn" How checkpoints are rounded, for what plans say of quality: gptq (calibrated, also AWQ and the like) or rtn (to nearest) [default "gptq"]
 ---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
 ---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
 ---@field instance? string Abstract instance file, instead of model, cluster and workload
 ---@field objective? "steady"|"paper" steady: the pipeline's steady state; paper: eq. (4) as printed [default "steady"]
 ---@field theta? number Price of quality loss; 0 with a quality floor, the file's own with an instance (a number in [0, 1000000000000]) [default 1]
 ---@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
----@field quality? table Quality floor: { at_least = "uniform" } or { max_omega = x }
+---@field quality? table What may be lost: { max_perplexity_increase = 0.01 } (at most 1 % above), { min_accuracy_recovery = 0.99 }, { at_least = "uniform" } or { max_omega = x }; see tessera help quality
 ---@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
 ---@field runtime? "vllm"|"llama.cpp"|"tessera" Server that is to run the plan: only what it can launch is searched, and a note says what that costs
 ---@field constraints? table[] Side constraints; see problem:add_constraint
@@ -941,7 +954,7 @@ local ts = {}
 ---@field workload tessera.Workload|string|table Workload, or its name
 ---@field devices table What may be bought: { "T4-16G", { "A100-40G", 4 } }, at most 4 of the latter
 ---@field target { latency_s: number?, throughput_tok_s: number? } { throughput_tok_s = } or { latency_s = } of the whole batch, or both
----@field quality? table { max_omega = x } or { at_least = "none" }; default: 4 bits throughout, max_omega = 1
+---@field quality? table As for ts.problem, but for baselines; default: 4 bits throughout, max_omega = 1
 ---@field max_devices? integer In all (an integer in [1, 64]) [default 8]
 ---@field devices_per_node? integer Devices of a type on one node; default: all of them (an integer in [1, 64])
 ---@field link_gbps? number Network between nodes (a number in [0.001, 1000000] (Gb/s)) [default 100]
@@ -1066,7 +1079,7 @@ function ts.fit_profile(options) end
 function ts.grid(grid) end
 
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
----@param topic string planners, models, devices, clusters, workloads or kernel_sets
+---@param topic string planners, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
 ---@return string?
 function ts.help_topic(topic) end
 

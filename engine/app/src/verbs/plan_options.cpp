@@ -34,6 +34,12 @@ const OptionTable& plan_options() {
     take_flags(t, solver_lua::problem_options());
     t.options.push_back(
         as_text("quality", "Quality floor: a planner whose omega may not be exceeded (uniform)"));
+    t.options.push_back({.name = "max_perplexity_increase",
+                         .doc = "Quality: perplexity over that at 16 bits, less 1; 0.01 is 1 %",
+                         .unit = "ratio"});
+    t.options.push_back({.name = "min_accuracy_recovery",
+                         .doc = "Quality: accuracy over that at 16 bits; 0.99 is 99 %",
+                         .unit = "ratio"});
     t.options.push_back(as_text("indicator", "Indicator as a JSON or CSV file"));
     take_flags(t, solver_lua::plan_options());
     t.options.push_back({.name = "beside",

@@ -10,6 +10,7 @@
 #include "tessera/core/enum_names.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/provenance.h"
+#include "tessera/core/quality.h"
 #include "tessera/core/record.h"
 #include "tessera/solver/offload/offload_shares.h"
 #include "tessera/solver/problem/lowered_problem.h"
@@ -81,6 +82,7 @@ struct PlanSummary {
   double omega = 0;             ///< in the problem's units (normalised unless theta_unit says raw)
   double mean_bitwidth = 0;
   Provenance provenance = Provenance::modelled;
+  std::optional<Quality> quality;         ///< what it does to the model; absent for an instance
   std::optional<double> error;            ///< held-out relative error of the latency
   std::vector<std::string> notes;         ///< fallbacks taken, defaults in force that matter
   std::vector<PlanCandidate> candidates;  ///< of a problem with open choices; else empty
@@ -285,6 +287,10 @@ struct Fields<solver::PipelinePlan> {
           {.name = "mean_bitwidth", .doc = "Over the layers", .unit = "bits", .min = 0, .max = 64}),
       field<&P::provenance>({.name = "provenance",
                              .doc = "Of the latencies: measured, fitted, published or modelled"}),
+      field<&P::quality>({.name = "quality",
+                          .doc = "What the plan does to the model",
+                          .in_file = InFile::when_set,
+                          .in_scripts = false}),
       field<&P::error>({.name = "error",
                         .doc = "Held-out relative error of the latency, where known",
                         .min = 0,

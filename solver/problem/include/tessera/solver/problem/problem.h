@@ -13,6 +13,7 @@
 #include "tessera/core/indicator.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/model_shape.h"
+#include "tessera/core/quality.h"
 #include "tessera/core/record.h"
 #include "tessera/core/workload.h"
 #include "tessera/cost/kernel_set.h"
@@ -50,6 +51,10 @@ struct ServingProblem {
   /// Quality lost by a KV cache of a bitwidth, [bitwidth][num_layers], in the indicator's units.
   /// What is absent has the default of `kv_omega`.
   std::map<std::int32_t, std::vector<double>> kv_omega;
+  std::string quantisation = "gptq";  ///< how checkpoints are rounded, for `levels`
+  /// What is known of the model's losses at the bitwidths; absent: nobody asked, as in files of
+  /// before.
+  std::optional<QualityLevels> levels;
   std::optional<Mesh> mesh;  ///< tensor-parallel groups; absent: every device on its own
 
   const std::string& kernel_set_name() const { return kernel_set.name; }
@@ -67,7 +72,8 @@ struct Problem {
   Objective objective = Objective::steady;
   std::optional<double> theta;  ///< price of omega; absent: see theta_in_force
   ThetaUnit theta_unit = ThetaUnit::s_per_normalised_omega;
-  std::optional<double> max_omega;              ///< in the units of the plan's omega
+  std::optional<double> max_omega;  ///< in the units of the plan's omega
+  QualityBound bound;  ///< what `max_omega` is made of, where it is set; in the users' words
   std::optional<std::string> quality_at_least;  ///< baseline whose omega is to become `max_omega`
   std::optional<bool> allow_empty_stage;  ///< absent: as the format of instance files says, else no
   std::vector<Constraint> constraints;    ///< names differ
@@ -106,6 +112,11 @@ Instance lower(const Problem& problem);
 /// names.
 std::vector<std::size_t> order_from_names(const Instance& instance,
                                           const std::vector<std::string>& names);
+
+/// Losses of a plan's layers and of its KV cache (nats), [layer] bitwidths given; nothing where
+/// `levels` are absent.
+std::optional<Quality> quality_of(const ServingProblem& serving,
+                                  const std::vector<std::int32_t>& bitwidths);
 
 /// What the KV cache's bitwidth adds to the omega of every plan, in the plan's units; 0 for an
 /// instance file.
@@ -219,6 +230,18 @@ struct Fields<solver::ServingProblem> {
            .in_scripts = false,
            .option_type = "table",
            .as_flag = false}),
+      field<&S::quantisation>(
+          {.name = "quantisation",
+           .doc = "How checkpoints are rounded, for what plans say of quality: gptq (calibrated, "
+                  "also AWQ and the like) or rtn (to nearest)",
+           .in_file = InFile::when_set,
+           .as_option = AsOption::defaulted,
+           .choices = quantisation_methods}),
+      field<&S::levels>({.name = "levels",
+                         .doc = "Known losses at the bitwidths",
+                         .in_file = InFile::when_set,
+                         .as_option = AsOption::never,
+                         .in_scripts = false}),
       field<&S::mesh>({.name = "mesh",
                        .doc = "Degrees of the tensor-parallel groups",
                        .unit = "devices",
@@ -256,11 +279,14 @@ struct Fields<solver::Problem> {
                              .doc = "What theta multiplies: omega scaled so that 4 bits throughout "
                                     "cost 1 s, or raw omega and milliseconds",
                              .as_option = AsOption::defaulted}),
-      OptionOnly{{.name = "quality",
-                  .doc = "Quality floor: { at_least = \"uniform\" } or { max_omega = x }",
-                  .option_type = "table",
-                  .as_flag = false},
-                 OptionType::table},
+      OptionOnly{
+          {.name = "quality",
+           .doc = "What may be lost: { max_perplexity_increase = 0.01 } (at most 1 % above), "
+                  "{ min_accuracy_recovery = 0.99 }, { at_least = \"uniform\" } or { "
+                  "max_omega = x }; see tessera help quality",
+           .option_type = "table",
+           .as_flag = false},
+          OptionType::table},
       field<&P::max_omega>({.name = "max_omega",
                             .doc = "Largest sum of omega, in the plan's units",
                             .min = 0,
@@ -268,6 +294,11 @@ struct Fields<solver::Problem> {
                             .in_file = InFile::when_set,
                             .as_option = AsOption::never,
                             .in_scripts = false}),
+      field<&P::bound>({.name = "bound",
+                        .doc = "What max_omega was made of",
+                        .in_file = InFile::when_set,
+                        .as_option = AsOption::never,
+                        .in_scripts = false}),
       field<&P::quality_at_least>({.name = "quality_at_least",
                                    .doc = "Baseline whose omega may not be exceeded",
                                    .in_file = InFile::when_set,

@@ -1,0 +1,202 @@
+-- The measured losses that levels are fitted to, from the folder of measured data: one row per published number.
+--
+-- A row: generation, family, model, params_b, method, bitwidth, nats (the rise of the loss, ln of the perplexity's
+-- ratio), source. `method` is the class that a plan's bitwidth is assumed to be of:
+--   gptq     one scale per 128 weights, calibrated: GPTQ, AWQ, OmniQuant, AutoRound
+--   rtn      one scale per 128 weights, to the nearest
+--   channel  GPTQ with one scale per output channel
+--   w8, int8, fp8   8-bit weights alone (by divergence: the perplexity moves by chance), and with activations in INT8
+--            and FP8
+-- and names of llama.cpp's types, which link families that nobody measured otherwise.
+--
+-- Left out: SpinQuant's table (one decimal), perplexities that fell (noise, without a logarithm),
+-- rounding to nearest by channel (it diverges on OPT and Llama-3-70B), and baselines that are themselves near 4 bits
+-- (GLM-4.5 and 4.7, DeepSeek).
+
+local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local families = dofile(folder .. "/families.lua")
+local csv = dofile(folder .. "/../../fidelity/fit/csv.lua")
+local measured = require "tessera.measured"
+
+local M = {}
+
+-- Median of ln ratio over divergence where both are above 0.003 nats, as units.lua finds it.
+M.rise_per_divergence = 0.87
+
+local calibrated = {
+  GPTQ = true, AWQ = true, ["GPTQ-R"] = true, AutoRound = true, ["AutoRound-1k"] = true, OmniQuant = true,
+  ["AWQ-HQQ"] = true,
+}
+local with_activations = {
+  SmoothQuant = "int8", ["SmoothQuant-O1"] = "int8", ["SmoothQuant-O2"] = "int8", ["SmoothQuant-O3"] = "int8",
+  ["INT8-dynamic"] = "int8", ["FP8-rowwise"] = "fp8",
+}
+local gguf = { Q4_0 = "q4_0", Q4_K_S = "q4_k_s", Q4_K_M = "q4_k_m", Q3_K_M = "q3_k_m", Q3_K_S = "q3_k_s" }
+
+-- The class and bitwidth of a row of weight_ppl.csv, or nil where it is of none.
+local function class_of(row)
+  local wbits, abits = tonumber(row.wbits), tonumber(row.abits)
+  if abits == 8 and wbits == 8 then return with_activations[row.method], 8 end
+  if row.source == "spinquant" then return nil end
+  if abits ~= 16 or (row.kvbits or "16") ~= "16" and row.kvbits ~= "" then return nil end
+  if gguf[row.method] then return gguf[row.method], 4 end
+  if wbits ~= 3 and wbits ~= 4 then return nil end
+  if row.group == "128" then
+    if calibrated[row.method] then return "gptq", wbits end
+    if row.method == "RTN" or row.method == "HQQ" then return "rtn", wbits end
+  elseif row.group == "channel" and row.method == "GPTQ" then
+    return "channel", wbits
+  end
+end
+
+local function add(rows, generation, row)
+  if not generation or not row.nats or row.nats <= 0 then return end
+  row.generation, row.family = generation.name, generation.family
+  rows[#rows + 1] = row
+end
+
+local function add_perplexities(rows, path)
+  for row in csv.rows(path) do
+    local method, bitwidth = class_of(row)
+    local params_b = tonumber(row.params_b)
+    if method and params_b then
+      add(rows, families.of(row.family), {
+        model = row.model, params_b = params_b, method = method, bitwidth = bitwidth, nats = tonumber(row.ln_ratio),
+        source = row.source, metric = row.dataset,
+      })
+    end
+  end
+end
+
+local uniform_types = {
+  q4_0 = "q4_0", q4_K = "q4_k", q4_k_r4 = "q4_k", q3_K = "q3_k", q3_k_r4 = "q3_k", iq4_nl = "iq4", iq4_xs = "iq4",
+  q8_0 = "w8",
+}
+
+local function baselines(path)
+  local list = {}
+  for row in csv.rows(path) do list[row.model] = row end
+  return list
+end
+
+-- Total parameters that a name says (10^9): the number before the first "B".
+local function params_of(model) return tonumber(model:match "%-([%d.]+)B") end
+
+local function add_divergences(rows, path, base)
+  for row in csv.rows(path) do
+    local method, known = uniform_types[row.qtype], base[row.model]
+    local is_fine = known and (known.baseline_qtype == "bf16" or known.baseline_qtype == "q8_0")
+    -- q8_0 against itself says nothing of 8 bits.
+    if method == "w8" and known and known.baseline_qtype ~= "bf16" then is_fine = false end
+    if method and is_fine and row.measured == "1" and params_of(row.model) then
+      add(rows, families.of(nil, row.model), {
+        model = row.model, params_b = params_of(row.model), method = method, bitwidth = method == "w8" and 8 or 4,
+        nats = tonumber(row.kld) * M.rise_per_divergence, source = "ik_llama.cpp", metric = "kld",
+      })
+    end
+  end
+end
+
+local llamacpp_types = {
+  q4_0 = "q4_0", iq4_NL = "iq4", iq4_XS = "iq4", q4_K_S = "q4_k_s", q4_K_M = "q4_k_m", q3_K_M = "q3_k_m",
+  q3_K_S = "q3_k_s", q8_0 = "w8",
+}
+local llamacpp_models = { ["llama-3-8b"] = { "llama3", 8 }, ["llama-2-7b"] = { "llama2", 7 } }
+
+local function add_llamacpp(rows, path)
+  for row in csv.rows(path) do
+    local known, method = llamacpp_models[row.model], llamacpp_types[row.qtype]
+    if known and method then
+      local nats = method == "w8" and tonumber(row.kld) * M.rise_per_divergence or tonumber(row.ln_ratio)
+      add(rows, families.of(known[1]), {
+        model = row.model, params_b = known[2], method = method, bitwidth = method == "w8" and 8 or 4, nats = nats,
+        source = "llama.cpp", metric = "wikitext2",
+      })
+    end
+  end
+end
+
+--- Rows of weights alone, and of weights with activations; or nil and why there are no data.
+function M.rows()
+  local dir, why = measured.folder()
+  if not dir then return nil, why end
+  local all, weights, activations = {}, {}, {}
+  add_perplexities(all, dir .. "/quality/weight_ppl.csv")
+  add_divergences(all, dir .. "/quality/uniform_kld.csv", baselines(dir .. "/quality/tensor_kld_baselines.csv"))
+  add_llamacpp(all, dir .. "/quality/llamacpp_kld.csv")
+  for _, row in ipairs(all) do
+    local list = (row.method == "int8" or row.method == "fp8") and activations or weights
+    list[#list + 1] = row
+  end
+  return weights, activations
+end
+
+--- ln(ratio of perplexities) over divergence, where both come from one run and are above 0.003 nats.
+function M.rises_per_divergence()
+  local dir, why = measured.folder()
+  if not dir then return nil, why end
+  local found, base = {}, baselines(dir .. "/quality/tensor_kld_baselines.csv")
+  local function take(model, kld, rise)
+    if kld and rise and kld > 0.003 and kld < 0.5 and rise > 0.003 then
+      found[#found + 1] = { family = model, value = rise / kld }
+    end
+  end
+  for row in csv.rows(dir .. "/quality/llamacpp_kld.csv") do
+    if llamacpp_models[row.model] then take(row.model, tonumber(row.kld), tonumber(row.ln_ratio)) end
+  end
+  for row in csv.rows(dir .. "/quality/uniform_kld.csv") do
+    local known = base[row.model]
+    if row.measured == "1" and known and known.baseline_qtype == "bf16" and tonumber(row.ppl) then
+      take(row.model, tonumber(row.kld), math.log(tonumber(row.ppl) / tonumber(known.ppl)))
+    end
+  end
+  return found
+end
+
+local kv_classes = { [8] = 8, [8.5] = 8, [4] = 4, [4.5] = 4, [4.33] = 4, [3] = 3, [3.33] = 3, [3.5] = 3, [2] = 2,
+  [2.33] = 2 }
+
+--- Rises of the loss by keys and values alone, both at 8, 4, 3 or 2 bits: { family, model, bitwidth, nats, source }.
+function M.kv_rows()
+  local path, why = measured.path "quality/kv_cache.csv"
+  if not path then return nil, why end
+  local rows = {}
+  for row in csv.rows(path) do
+    local k, v, base, value = tonumber(row.k_bits), tonumber(row.v_bits), tonumber(row.base), tonumber(row.value)
+    -- 5,120 tokens are too few: exllamav2's table.
+    local few = row.source == "exllamav2"
+    if row.metric == "ppl" and k and k == v and kv_classes[k] and base and value and value > base and not few then
+      rows[#rows + 1] = {
+        family = row.model:match "^[%a]+", model = row.model, bitwidth = kv_classes[k], nats = math.log(value / base),
+        source = row.source,
+      }
+    end
+  end
+  return rows
+end
+
+-- Averages of several tasks, and MMLU: single tasks scatter too much to say anything of a plan.
+local averages = {
+  avg11 = true, ["avg5-zeroshot"] = true, ["avg8-zeroshot"] = true, ["openllm-v1"] = true, ["openllm-v2"] = true,
+  mmlu = true, avg12 = true,
+}
+
+--- Recoveries of accuracy of the classes that `rows` have: { generation, family, model, method, bitwidth, recovery }.
+function M.accuracy_rows()
+  local path, why = measured.path "quality/weight_accuracy.csv"
+  if not path then return nil, why end
+  local rows = {}
+  for row in csv.rows(path) do
+    local method, bitwidth = class_of(row)
+    local recovery, generation = tonumber(row.recovery), families.of(row.family)
+    if method and recovery and generation and averages[row.metric] and bitwidth < 8 then
+      rows[#rows + 1] = {
+        generation = generation.name, family = generation.family, model = row.model, method = method,
+        bitwidth = bitwidth, recovery = recovery, metric = row.metric, source = row.source,
+      }
+    end
+  end
+  return rows
+end
+
+return M

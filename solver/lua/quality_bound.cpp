@@ -1,0 +1,117 @@
+#include "quality_bound.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tessera/core/error.h"
+#include "tessera/core/published_quality.h"
+
+namespace tessera::solver_lua {
+namespace {
+
+WeightFormat format_of(const cost::KernelRule& rule) {
+  // LLM.int8 keeps the activations that matter in 16 bits, and loses no more than weights alone.
+  const bool keeps_outliers = rule.method.find("llm.int8") != std::string::npos;
+  if (rule.compute_dtype == "int8" && !keeps_outliers) return WeightFormat::int8_activations;
+  if (rule.compute_dtype == "fp8") return WeightFormat::fp8_activations;
+  if (rule.method == "gptq-cuda-2023") return WeightFormat::per_channel;
+  return WeightFormat::weights_only;
+}
+
+/// How the cluster's devices hold each bitwidth; 4 bits are there as well, since omega is
+/// normalised at them.
+std::map<std::int32_t, std::vector<WeightFormat>> formats_of(
+    const solver::ServingProblem& serving) {
+  std::map<std::int32_t, std::vector<WeightFormat>> formats;
+  std::vector<std::int32_t> bitwidths = serving.bitwidths;
+  bitwidths.push_back(4);
+  for (const std::int32_t bitwidth : bitwidths) {
+    std::vector<WeightFormat>& found = formats[bitwidth];
+    for (const ClusterDevice& slot : serving.cluster.devices) {
+      const cost::KernelRule* rule = serving.kernel_set.find(slot.device, bitwidth);
+      if (rule == nullptr) continue;
+      const WeightFormat format = format_of(*rule);
+      if (std::find(found.begin(), found.end(), format) == found.end()) found.push_back(format);
+    }
+    if (found.empty()) found.push_back(WeightFormat::weights_only);
+  }
+  return formats;
+}
+
+/// A loss that ran the model is over the model at 16 bits, where nothing is lost.
+void add_16_bits(Indicator& losses) {
+  if (losses.has(16) || losses.bitwidths.back() > 16) return;
+  const std::size_t before = losses.bitwidths.size();
+  std::vector<double> omega, error;
+  for (std::size_t layer = 0; layer < losses.num_layers; ++layer) {
+    for (std::size_t b = 0; b <= before; ++b) {
+      const std::size_t i = layer * before + b;
+      omega.push_back(b < before ? losses.omega[i] : 0);
+      if (!losses.standard_error.empty()) {
+        error.push_back(b < before ? losses.standard_error[i] : 0);
+      }
+    }
+  }
+  losses.bitwidths.push_back(16);
+  losses.omega = std::move(omega);
+  losses.standard_error = std::move(error);
+}
+
+bool covers(const Indicator& indicator, const solver::ServingProblem& serving) {
+  if (indicator.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return false;
+  return std::all_of(serving.bitwidths.begin(), serving.bitwidths.end(),
+                     [&](std::int32_t bitwidth) { return indicator.has(bitwidth); });
+}
+
+/// Normalised as the planner's omega is.
+double normaliser(const solver::Problem& problem) {
+  if (problem.theta_unit != solver::ThetaUnit::s_per_normalised_omega) return 1;
+  const Indicator& losses = problem.serving()->indicator;
+  const std::int32_t reference = losses.has(4) ? 4 : losses.bitwidths.front();
+  double total = 0;
+  for (std::size_t layer = 0; layer < losses.num_layers; ++layer) {
+    total += losses.at(layer, reference);
+  }
+  return total > 0 ? 1 / total : 1;
+}
+
+}  // namespace
+
+void set_quality(solver::Problem& problem, const DataFolders& folders, bool in_nats) {
+  solver::ServingProblem& serving = *problem.serving();
+  if (is_measured_loss(serving.indicator)) add_16_bits(serving.indicator);
+  const Indicator given = serving.indicator;
+  // An indicator of another model is refused when the problem is lowered.
+  if (given.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return;
+  const std::string& origin = given.kind == kQualityIndicator ? given.variant : given.kind;
+  const bool is_own = origin == "loss" || origin == "divergence";
+  QualityLevels levels =
+      published_quality(serving.model, formats_of(serving), serving.quantisation, folders);
+  if (is_own && covers(given, serving)) {
+    const double spread = additivity_spread(folders);
+    levels = measured_levels(levels, given, spread);
+  }
+  const bool is_bound = problem.bound.is_set();
+  const double most = is_bound ? most_nats(levels, problem.bound) : 0;
+  if (is_bound || in_nats) {
+    if (given.kind != kQualityIndicator || !is_own) {
+      serving.indicator = losses_by_layer(levels, given);
+      if (given.kind == kQualityIndicator) serving.indicator.variant = given.variant;
+    }
+    serving.levels = std::move(levels);
+    if (is_bound) problem.max_omega = most * normaliser(problem);
+    return;
+  }
+  serving.levels = std::move(levels);
+}
+
+void refuse_bound(const solver::Problem& problem, const std::string& path) {
+  if (!problem.bound.is_set()) return;
+  refuse(path,
+         "an instance file knows no model, so nothing is known of perplexity or accuracy; give "
+         "max_omega = x");
+}
+
+}  // namespace tessera::solver_lua
