@@ -210,7 +210,6 @@ local ts = {}
 ---@field quality tessera.PlanQuality|fun(self: tessera.Plan, model: tessera.LanguageModel|string, options: table): table What it does to the model, from published or own measurements; called, as plan:quality(model, options), it is measured on a text
 ---@field replicas tessera.Plan[]? Pipelines that share the batch; absent where there is one
 ---@field explain fun(self, options: tessera.options.plan.explain?): string|table What binds it, what a little more hardware or a lower quality would buy, and how sure the choice is; see plan:explain
----@field quality fun(self, model: tessera.LanguageModel|string, options: table): table Perplexity with the plan's bitwidths and without, on a text; see plan:quality
 ---@field export fun(self, kind: "vllm"|"llama.cpp"|"json", folder: string, options: tessera.options.plan.export?): table?, tessera.Error? Writes what starts servers that run it; see plan:export
 ---@field save fun(self, path: string) Writes it with its problem as JSON, for ts.load_plan
 ---@field problem fun(self): tessera.Problem The problem it solves
