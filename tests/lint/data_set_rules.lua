@@ -30,9 +30,9 @@ local function first_mark(text)
   return first
 end
 
--- Whether a name as it stands in a script, %s and cut ends included, can be the path of one of the sets' files.
+-- Whether a name as it stands in a script, %s, %d and cut ends included, can be the path of one of the sets' files.
 local function may_be_of(name, sets)
-  local pattern = "^" .. name:gsub("%%s", "\0"):gsub("%p", "%%%0"):gsub("%z", ".-")
+  local pattern = "^" .. name:gsub("%%[ds]", "\0"):gsub("%p", "%%%0"):gsub("%z", ".-")
   for _, set in ipairs(sets) do
     for _, entry in ipairs(set.files) do
       if entry.path:find(pattern) then return true end

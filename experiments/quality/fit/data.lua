@@ -116,14 +116,25 @@ local function add_llamacpp(rows, path)
   end
 end
 
+-- Paths of the tables of whole models, by name; or nil and why there are no data.
+local function tables()
+  local found = {}
+  for _, name in ipairs { "weight_ppl", "uniform_kld", "tensor_kld_baselines", "llamacpp_kld" } do
+    local path, why = measured.path("quality/" .. name .. ".csv")
+    if not path then return nil, why end
+    found[name] = path
+  end
+  return found
+end
+
 --- Rows of weights alone, and of weights with activations; or nil and why there are no data.
 function M.rows()
-  local dir, why = measured.folder()
-  if not dir then return nil, why end
+  local at, why = tables()
+  if not at then return nil, why end
   local all, weights, activations = {}, {}, {}
-  add_perplexities(all, dir .. "/quality/weight_ppl.csv")
-  add_divergences(all, dir .. "/quality/uniform_kld.csv", baselines(dir .. "/quality/tensor_kld_baselines.csv"))
-  add_llamacpp(all, dir .. "/quality/llamacpp_kld.csv")
+  add_perplexities(all, at.weight_ppl)
+  add_divergences(all, at.uniform_kld, baselines(at.tensor_kld_baselines))
+  add_llamacpp(all, at.llamacpp_kld)
   for _, row in ipairs(all) do
     local list = (row.method == "int8" or row.method == "fp8") and activations or weights
     list[#list + 1] = row
@@ -133,18 +144,18 @@ end
 
 --- ln(ratio of perplexities) over divergence, where both come from one run and are above 0.003 nats.
 function M.rises_per_divergence()
-  local dir, why = measured.folder()
-  if not dir then return nil, why end
-  local found, base = {}, baselines(dir .. "/quality/tensor_kld_baselines.csv")
+  local at, why = tables()
+  if not at then return nil, why end
+  local found, base = {}, baselines(at.tensor_kld_baselines)
   local function take(model, kld, rise)
     if kld and rise and kld > 0.003 and kld < 0.5 and rise > 0.003 then
       found[#found + 1] = { family = model, value = rise / kld }
     end
   end
-  for row in csv.rows(dir .. "/quality/llamacpp_kld.csv") do
+  for row in csv.rows(at.llamacpp_kld) do
     if llamacpp_models[row.model] then take(row.model, tonumber(row.kld), tonumber(row.ln_ratio)) end
   end
-  for row in csv.rows(dir .. "/quality/uniform_kld.csv") do
+  for row in csv.rows(at.uniform_kld) do
     local known = base[row.model]
     if row.measured == "1" and known and known.baseline_qtype == "bf16" and tonumber(row.ppl) then
       take(row.model, tonumber(row.kld), math.log(tonumber(row.ppl) / tonumber(known.ppl)))

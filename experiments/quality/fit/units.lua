@@ -116,7 +116,7 @@ end
 -- Single tensors of a model and type, without what their logits' 16 bits make of nothing.
 local function tensor_groups()
   local rows = {}
-  for row in csv.rows((measured.folder()) .. "/quality/tensor_kld.csv") do
+  for row in csv.rows(assert(measured.path "quality/tensor_kld.csv")) do
     local is_ternary = row.qtype:find "_bn$"
     if not is_ternary and tonumber(row.kld) then rows[#rows + 1] = row end
   end
@@ -205,7 +205,7 @@ end
 --- below), 90 % of the rows.
 function M.additivity()
   local misses = {}
-  for row in csv.rows((measured.folder()) .. "/quality/additivity.csv") do
+  for row in csv.rows(assert(measured.path "quality/additivity.csv")) do
     local all, ratio = tonumber(row.measured_kld_all_at_once), tonumber(row.ratio_high)
     if row.same_chunks == "1" and all < 1.5 then misses[#misses + 1] = math.log(ratio) end
   end
@@ -217,7 +217,7 @@ local fewest_recipes = 6
 -- Recipes by model, those whose rise is above the noise of perplexities, 0.02 nats.
 local function recipes_by_model()
   local rows = {}
-  for row in csv.rows((measured.folder()) .. "/quality/mixed_recipes.csv") do
+  for row in csv.rows(assert(measured.path "quality/mixed_recipes.csv")) do
     local rise, sum = tonumber(row.ln_ratio), tonumber(row.sum_kld_predicted)
     if rise and sum and rise > 0.02 and sum > 0 then
       rows[#rows + 1] = { model = row.model, ratio = math.log(rise / sum) }
