@@ -273,7 +273,7 @@ TEST_F(BadInput, SavingToStdoutWritesThereAndReplacesNothing) {
 TEST_F(BadInput, Scripts) {
   expect_refusal(run_program({path("absent.lua")}), 1, "No such file or directory");
   expect_refusal(run_program({""}), 1, "cannot read ''");
-  expect_refusal(run_program({folder_.string()}), 1, "Is a directory");
+  expect_refusal(run_program({folder_.string()}), 1, "a folder, not a script");
   expect_refusal(run_program({file("code.luac", "\x1bLJ\x02\x0a")}), 1, "bytecode is not loaded");
   expect_refusal(run_program({file("elf",
                                    "\x7f"

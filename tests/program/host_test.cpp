@@ -159,7 +159,7 @@ TEST_F(Host, RefusesWhatIsNoScript) {
     EXPECT_EQ(std::count(p.err.begin(), p.err.end(), '\n'), 3) << p.err;
   };
   refused((folder_ / "absent.lua").string(), "No such file");
-  refused(folder_.string(), "Is a directory");
+  refused(folder_.string(), "a folder, not a script; `tessera list`");
   refused(file("nul.lua", std::string("print(1)\0", 9)), "NUL byte at offset 8");
   refused(TESSERA_PROGRAM, "");
   refused(file("huge.lua", std::string((16u << 20) + 1, ' ')), "the limit is 16.0 MiB");

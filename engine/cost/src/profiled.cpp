@@ -147,7 +147,8 @@ class Profiled final : public ProfiledModel {
     if (query.op == Op::all_reduce && query.name.empty()) {
       return predict_sum(query, link, profile_.get());
     }
-    if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
+    if (const ProfilePart* part = profile_->find(query))
+      return possible(predict(*part, query), query);
     if (is_collective(query.op)) return modelled_collective(query, link);
     if (query.op == Op::send_recv) {
       return {{transfer_s(query.bytes, link, nullptr), Provenance::modelled, {}}, "link", {}};
@@ -162,7 +163,9 @@ class Profiled final : public ProfiledModel {
       other.kv_dtype.clear();
       const ProfilePart* part = profile_->find(other);
       if (part == nullptr) continue;
-      return carried(predict(*part, other), floor_s / work_of(profile_->device, other).floor_s());
+      return possible(
+          carried(predict(*part, other), floor_s / work_of(profile_->device, other).floor_s()),
+          query);
     }
     return {{floor_s / floor_ratio(query), Provenance::modelled, std::nullopt}, "roofline", {}};
   }
@@ -173,6 +176,19 @@ class Profiled final : public ProfiledModel {
     from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
     from.seconds.error.reset();
     return from;
+  }
+
+  /// A product that is carried beyond what was measured takes no less than reading its weights at
+  /// the memory's rate, or computing at the fastest unit's.
+  Prediction possible(Prediction price, const OpQuery& query) const {
+    if (query.op != Op::gemm || price.seconds.provenance != Provenance::modelled) return price;
+    double fastest = 0;
+    for (const auto& [dtype, rate] : profile_->device.flop_per_s) fastest = std::max(fastest, rate);
+    const double bytes = query.n * query.k * dtype_traits(query.dtype).weight_bits / 8;
+    const double least_s = std::max(2 * query.m * query.n * query.k / fastest,
+                                    bytes / profile_->device.memory_bytes_per_s);
+    price.seconds.value = std::max(price.seconds.value, least_s);
+    return price;
   }
 
   /// A time of one dtype or bitwidth taken over for another.

@@ -100,7 +100,7 @@ function M.main(given)
   local plan, why = ts.plan(problem, chosen)
   if not plan then return nil, why end
   if not host.json then print(plan) end
-  if given.save then plan:save(given.save) end
+  if given.save and not host.json then plan:save(given.save) end -- before what may be long
   local rows = given.beside ~= false and ts.beside(plan) or nil
   local written, why_not
   if given.launch then written, why_not = launch(plan, given) end
@@ -108,6 +108,7 @@ function M.main(given)
     local result = plan:to_table()
     result.beside, result.launch = rows, written
     host.set_result(result)
+    if given.save then plan:save(given.save) end
   elseif rows then
     terminal.say(beside_text(rows))
   end

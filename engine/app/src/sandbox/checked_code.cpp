@@ -36,8 +36,10 @@ constexpr std::string_view kLentModules[] = {"tessera",
                                              "tessera.papers.indicator_rows",
                                              "tessera.papers.indicators_on_disk",
                                              "tessera.papers.llmpq",
+                                             "tessera.papers.logged_runs",
                                              "tessera.papers.similar_latency",
                                              "tessera.papers.splitquant",
+                                             "tessera.papers.splitquant_vllm",
                                              "tessera.papers.thirds_on_disk"};
 
 std::string piece_by_piece(lua_State* L) {
