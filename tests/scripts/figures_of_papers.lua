@@ -126,6 +126,13 @@ return function(env)
     return 100 * (env.value("llmpq/table9", "latency_s", { cluster = "llmpq-" .. cluster }) / print - 1)
   end
 
+  --- The same of Algorithm 2 as printed.
+  function env.printed_heuristic_difference(cluster)
+    local where = { cluster = "llmpq-" .. cluster, planner = "llm_pq" }
+    local print = env.printed("llmpq/table4", "latency_s", where) or env.printed("llmpq/table5", "latency_s", where)
+    return 100 * (env.value("llmpq/table9", "printed_latency_s", { cluster = "llmpq-" .. cluster }) / print - 1)
+  end
+
   --- Least and largest throughput of a planner over another one's, on these clusters.
   function env.range_of_gains(name, of, over, clusters)
     local list = {}

@@ -36,7 +36,7 @@ M.notes = {
 
 --- Why FlexGen-int8 is ahead more often here than in print.
 M.flexgen_reason = "FlexGen's cost model overlaps all transfers with compute, and computes at FP16's rate; what the "
-  .. "paper measured does not, and is 1.4 to 6.7 times slower"
+  .. "paper measured does not, and is 1.4 to 6.6 times slower"
 
 --- Why plans on A100s, and BLOOM's, do not take what is printed.
 M.a100_reason = "LLM.int8 has no row for an A100, which cluster 2 is; no layer of BLOOM-176b was measured at all"
