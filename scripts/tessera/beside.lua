@@ -1,4 +1,7 @@
 -- ts.beside(plan): what people run today on the same problem, so that every plan stands beside it.
+--
+-- Rows of vLLM: as it comes, at the highest bitwidth that fits; at the plan's own mean bits; and with tensor
+-- parallelism, at the degree that suits it best, at the highest bitwidth and at 8 bits: what most people run on a node.
 
 local bits_by_layers = require "tessera.bits_by_layers"
 local budget = require "tessera.budget"
@@ -7,7 +10,7 @@ local options = require "tessera.options"
 local planners = require "tessera.planners"
 local timer = require "tessera.timer"
 
-local shown = { "vllm_even", "memory_split", "flops_split", "best_homogeneous" }
+local rules = { "memory_split", "flops_split", "best_homogeneous" }
 
 local read = options.reader("ts.beside", {
   time_limit_s = { type = "number", default = 2, min = 0, max = 1e7, doc = "For all baselines together (s)" },
@@ -15,11 +18,13 @@ local read = options.reader("ts.beside", {
 
 core.document {
   name = "ts.beside",
-  doc = "What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each "
-    .. "as { planner, status, latency_s, throughput_tok_s, bits, omega, mean_bitwidth, speedup, speedup_equal_quality, "
-    .. "note }; speedup is its latency over the plan's, speedup_equal_quality its latency over that of the fastest "
-    .. "plan found that loses no more quality than it does (the search held to its omega, theta 0). Where one has no "
-    .. "plan, status is infeasible or time_limit and note says why.",
+  doc = "What people run today on the plan's problem: vllm_even, the same at the plan's own mean bits "
+    .. "(vllm_even_4bit), with tensor parallelism where devices of a node are alike (vllm_tp8, and at 8 bits "
+    .. "vllm_tp8_fp8, _w8a8 or _8bit), memory_split, flops_split and best_homogeneous. Each is { planner, status, "
+    .. "latency_s, throughput_tok_s, bits, omega, mean_bitwidth, speedup_equal_quality, speedup, note }; "
+    .. "speedup_equal_quality is its latency over that of the fastest plan found that loses no more quality than it "
+    .. "does (the search held to its omega, theta 0), speedup its latency over the plan's. Where one has no plan, "
+    .. "status is infeasible or time_limit and note says why.",
   parameters = {
     { "plan", "tessera.Plan", "Any plan" },
     { "options?", "{ time_limit_s: number }", "For all of them together; default 2" },
@@ -47,18 +52,79 @@ local function own_notes(baseline)
   return table.concat(list, "; ")
 end
 
-local function row_of(name, plan, baseline, why, time_limit_s)
+local function row_of(name, plan, baseline, why, at_quality, time_limit_s)
   if not baseline then
     local prefix = why.code == "infeasible" and "does not fit: " or ""
     return { planner = name, status = why.code, note = prefix .. why.message }
   end
-  local held_s = latency_at_quality(plan, baseline, time_limit_s)
+  local key = ("%.9g"):format(baseline.omega)
+  at_quality[key] = at_quality[key] or latency_at_quality(plan, baseline, time_limit_s)
+  local held_s = at_quality[key]
   return {
     planner = name, status = baseline.status, latency_s = baseline.latency_s,
     throughput_tok_s = baseline.throughput_tok_s, bits = bits_by_layers(baseline), omega = baseline.omega,
-    mean_bitwidth = baseline.mean_bitwidth, speedup = baseline.latency_s / plan.latency_s,
-    speedup_equal_quality = held_s and baseline.latency_s / held_s, note = own_notes(baseline),
+    mean_bitwidth = baseline.mean_bitwidth, speedup_equal_quality = held_s and baseline.latency_s / held_s,
+    speedup = baseline.latency_s / plan.latency_s, note = own_notes(baseline),
   }
+end
+
+-- What a set of kernels calls 8 bits.
+local function name_of_8_bits(kernel_set)
+  return kernel_set:match "fp8" or kernel_set:match "w8a8" or "8bit"
+end
+
+-- vLLM's plan of least latency over the degrees of tensor parallelism, and that degree; nil where no two devices make a
+-- group that holds the model.
+local function with_tensor_parallelism(problem, clock)
+  local best, best_degree
+  local degree = 2
+  while degree <= #problem.devices do
+    local ok, other = pcall(problem.with, problem, { tensor_parallel = degree, theta = 0 })
+    local plan = ok and planners.plan(other, { planner = "vllm_even", time_limit_s = clock.left() / 8 })
+    if plan and plan.stages[1].device:find "^%d+x" and (not best or plan.latency_s < best.latency_s) then
+      best, best_degree = plan, degree
+    end
+    degree = 2 * degree
+  end
+  return best, best_degree
+end
+
+-- Those of vLLM: { name, plan or nil, why }. `own_bitwidth`: the one nearest to the plan's mean.
+local function of_vllm(problem, own_bitwidth, clock)
+  local function even(bitwidth)
+    local settings = bitwidth and problem:with { bitwidths = { bitwidth }, theta = 0 } or problem
+    return planners.plan(settings, { planner = "vllm_even", time_limit_s = clock.left() / 8 })
+  end
+  local as_it_comes, why = even()
+  local list = { { "vllm_even", as_it_comes, why } }
+  local is_known = not as_it_comes or math.abs(as_it_comes.mean_bitwidth - own_bitwidth) < 1e-6
+  if is_known or not problem.tensor_parallel then return list end
+  list[2] = { ("vllm_even_%dbit"):format(own_bitwidth), even(own_bitwidth) }
+  return list
+end
+
+local function of_groups(problem, clock)
+  if not problem.tensor_parallel then return {} end -- an instance has no devices to group
+  local list = {}
+  local best, degree = with_tensor_parallelism(problem, clock)
+  if best then list[1] = { ("vllm_tp%d"):format(degree), best } end
+  local has_8_bits = false
+  for _, bitwidth in ipairs(problem.bitwidths) do has_8_bits = has_8_bits or bitwidth == 8 end
+  if best and math.abs(best.mean_bitwidth - 8) > 1e-6 and has_8_bits then
+    local plan, own = with_tensor_parallelism(problem:with { bitwidths = { 8 } }, clock)
+    if plan then
+      list[#list + 1] = { ("vllm_tp%d_%s"):format(own, name_of_8_bits(problem.kernel_set)), plan }
+    end
+  end
+  return list
+end
+
+local function nearest(bitwidths, mean)
+  local best = bitwidths[1]
+  for _, bitwidth in ipairs(bitwidths) do
+    if math.abs(bitwidth - mean) < math.abs(best - mean) then best = bitwidth end
+  end
+  return best
 end
 
 return function(plan, opt)
@@ -66,10 +132,16 @@ return function(plan, opt)
   local limit_s = read(opt).time_limit_s
   local problem, rows, clock = plan:problem(), {}, timer(limit_s)
   if problem.runtime then problem = problem:with { runtime = "tessera" } end -- baselines are what they are
-  for i, name in ipairs(shown) do
-    local num_left = 2 * (#shown - i + 1) -- a baseline and a search each
-    local baseline, why = planners.plan(problem, { planner = name, time_limit_s = clock.left() / num_left })
-    rows[i] = row_of(name, plan, baseline, why, clock.left() / (num_left - 1))
+  local found = of_vllm(problem, nearest(problem.bitwidths, plan.mean_bitwidth), clock)
+  for _, entry in ipairs(of_groups(problem, clock)) do found[#found + 1] = entry end
+  for i, name in ipairs(rules) do
+    local share = #rules - i + 1 + #found -- what is left is for these and a search for each row
+    local baseline, why = planners.plan(problem, { planner = name, time_limit_s = clock.left() / share })
+    found[#found + 1] = { name, baseline, why }
+  end
+  local at_quality = {} -- by omega: rows of the same bits are held to the same
+  for i, entry in ipairs(found) do
+    rows[i] = row_of(entry[1], plan, entry[2], entry[3], at_quality, clock.left() / (#found - i + 1))
   end
   return rows
 end

@@ -251,7 +251,9 @@ describe("an instance", function()
       local _, sum = counts_of(plan)
       assert.equal(problem.num_layers, sum)
     end
-    assert.equal(4, #ts.beside(assert(ts.plan(problem, { planner = "uniform" }))))
+    local rows = ts.beside(assert(ts.plan(problem, { planner = "uniform" })))
+    assert.equal(4, #rows) -- no groups of devices that nothing is known of
+    assert.equal("best_homogeneous", rows[4].planner)
   end)
 
   it("is split by the speed of a layer where no data sheet is", function()
@@ -307,13 +309,54 @@ describe("ts.beside", function()
     local names = {}
     for i, row in ipairs(rows) do
       names[i] = row.planner
-      local plan = assert(ts.plan(support.small_problem(), { planner = row.planner }))
+      local problem, name = support.small_problem(), row.planner
+      if name:find "bit$" then
+        problem, name = problem:with { bitwidths = { tonumber(name:match "(%d+)bit$") }, theta = 0 }, "vllm_even"
+      end
+      local plan = assert(ts.plan(problem, { planner = name }))
       assert.equal(plan.latency_s, row.latency_s)
       assert.equal(plan.omega, row.omega)
       assert.equal(row.latency_s / support.small_plan().latency_s, row.speedup)
       assert.is_true(#row.note > 0)
     end
     assert.same({ "vllm_even", "memory_split", "flops_split", "best_homogeneous" }, names)
+  end)
+
+  it("has vLLM at the plan's own bits, and with groups of devices that are alike", function()
+    local problem = ts.problem {
+      model = "llama-3-8b", cluster = "2xA100-80G", kernel_set = "modern_fp8", bitwidths = { 4, 8, 16 },
+      workload = { batch_size = 4, prompt_tokens = 64, output_tokens = 8 },
+    }
+    local plan = assert(ts.plan(problem, { planner = "uniform" }))
+    local function names(of)
+      local list, by_name = {}, {}
+      for i, row in ipairs(of) do list[i], by_name[row.planner] = row.planner, row end
+      return list, by_name
+    end
+    local list, row = names(ts.beside(plan, { time_limit_s = 30 }))
+    assert.same({ "vllm_even", "vllm_tp2", "memory_split", "flops_split", "best_homogeneous" }, list)
+    local grouped = assert(ts.plan(problem:with { tensor_parallel = 2, theta = 0 }, { planner = "vllm_even" }))
+    assert.equal(grouped.latency_s, row.vllm_tp2.latency_s)
+    assert.equal(grouped.latency_s / plan.latency_s, row.vllm_tp2.speedup)
+    local bits = {}
+    for layer = 1, 16 do bits[layer] = layer == 1 and 16 or 4 end -- 4.75 in the mean
+    local four = assert(ts.plan(problem, {
+      planner = "manual", prefill_micro_batch_size = 1, decode_micro_batch_size = 2,
+      stages = { { device = "A100-80G", bitwidths = bits }, { device = "A100-80G", bitwidths = bits } },
+    }))
+    list, row = names(ts.beside(four, { time_limit_s = 30 }))
+    assert.same({ "vllm_even", "vllm_even_4bit", "vllm_tp2", "memory_split", "flops_split", "best_homogeneous" }, list)
+    assert.equal("32 x 4-bit", row.vllm_even_4bit.bits)
+    -- An H100 has a kernel for 8 bits in this set.
+    list, row = names(ts.beside(assert(ts.plan(problem:with { cluster = "4xH100-80G" }, { planner = "uniform" })),
+      { time_limit_s = 30 }))
+    local eight
+    for _, name in ipairs(list) do eight = name:match "^vllm_tp%d+_fp8$" or eight end
+    assert.equal("32 x 8-bit", row[eight].bits)
+    -- No two of a kind in a node: no groups.
+    local pair = problem:with { cluster = "1xA100-80G+1xH100-80G" }
+    list = names(ts.beside(assert(ts.plan(pair, { planner = "uniform" })), { time_limit_s = 30 }))
+    for _, name in ipairs(list) do assert.is_nil(name:find "tp") end
   end)
 
   it("says where one does not fit or came too late", function()

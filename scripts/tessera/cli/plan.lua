@@ -58,13 +58,29 @@ local function quality_of(given)
   }
 end
 
-local function beside_text(rows)
+-- What to search as well where groups of GPUs do better than the plan.
+local function advice(rows, problem)
+  local degrees = problem.tensor_parallel
+  if not degrees or #degrees > 1 then return "" end
+  for _, row in ipairs(rows) do
+    local degree = tonumber(row.planner:match "^vllm_tp(%d+)")
+    if degree and row.speedup and row.speedup < 0.995 then
+      local list = {}
+      for power = 0, math.floor(math.log(degree) / math.log(2) + 0.5) do list[#list + 1] = tostring(2 ^ power) end
+      return ("%s is faster than this plan; search groups as well: --tensor-parallel %s\n"):format(row.planner,
+        table.concat(list, ","))
+    end
+  end
+  return ""
+end
+
+local function beside_text(rows, problem)
   local lines = ts.table(rows, {
-    columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup", "speedup_equal_quality",
+    columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup_equal_quality", "speedup",
       "note" },
   }):gsub("([^\n]+)\n", "  %1\n")
-  return "What people run today on the same problem (speedup: of this plan over theirs; speedup_equal_quality: of the\n"
-    .. "fastest plan found that has no more omega than theirs):\n" .. lines
+  return "What people run today on the same problem (speedup_equal_quality: of the fastest plan found that has no "
+    .. "more\nomega than theirs; speedup: of this plan):\n" .. lines .. advice(rows, problem)
 end
 
 -- Writes what starts servers, and says where; nil and why where the runtime cannot run the plan.
@@ -110,7 +126,7 @@ function M.main(given)
     host.set_result(result)
     if given.save then plan:save(given.save) end
   elseif rows then
-    terminal.say(beside_text(rows))
+    terminal.say(beside_text(rows, problem))
   end
   if written and not host.json then
     terminal.say(("\n%s: %s\n"):format(given.out, table.concat(written.files, " ")))

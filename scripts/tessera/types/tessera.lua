@@ -1015,7 +1015,7 @@ local ts = {}
 ---@field lengths? string CSV file of requests (Azure's, Vidur's and ShareGPT's columns, or two lengths per line): planners use the means, ts.simulate the whole distribution and, where there are any, arrivals
 ---@field source? string Where the figures come from
 
---- What people run today on the plan's problem: vllm_even, memory_split, flops_split and best_homogeneous, each as { planner, status, latency_s, throughput_tok_s, bits, omega, mean_bitwidth, speedup, speedup_equal_quality, note }; speedup is its latency over the plan's, speedup_equal_quality its latency over that of the fastest plan found that loses no more quality than it does (the search held to its omega, theta 0). Where one has no plan, status is infeasible or time_limit and note says why.
+--- What people run today on the plan's problem: vllm_even, the same at the plan's own mean bits (vllm_even_4bit), with tensor parallelism where devices of a node are alike (vllm_tp8, and at 8 bits vllm_tp8_fp8, _w8a8 or _8bit), memory_split, flops_split and best_homogeneous. Each is { planner, status, latency_s, throughput_tok_s, bits, omega, mean_bitwidth, speedup_equal_quality, speedup, note }; speedup_equal_quality is its latency over that of the fastest plan found that loses no more quality than it does (the search held to its omega, theta 0), speedup its latency over the plan's. Where one has no plan, status is infeasible or time_limit and note says why.
 ---@param plan tessera.Plan Any plan
 ---@param options? { time_limit_s: number } For all of them together; default 2
 ---@return table[]
