@@ -49,7 +49,7 @@ local function own_notes(baseline)
   for _, note in ipairs(baseline.notes) do
     if not note:find "^latencies outside" then list[#list + 1] = note end
   end
-  return table.concat(list, "; ")
+  return list
 end
 
 local function row_of(name, plan, baseline, why, at_quality, time_limit_s)
@@ -59,12 +59,15 @@ local function row_of(name, plan, baseline, why, at_quality, time_limit_s)
   end
   local key = ("%.9g"):format(baseline.omega)
   at_quality[key] = at_quality[key] or latency_at_quality(plan, baseline, time_limit_s)
-  local held_s = at_quality[key]
+  local held_s, notes = at_quality[key], own_notes(baseline)
+  if not held_s then
+    notes[#notes + 1] = "not compared at equal quality: no plan of its omega was found in the time that was left"
+  end
   return {
     planner = name, status = baseline.status, latency_s = baseline.latency_s,
     throughput_tok_s = baseline.throughput_tok_s, bits = bits_by_layers(baseline), omega = baseline.omega,
     mean_bitwidth = baseline.mean_bitwidth, speedup_equal_quality = held_s and baseline.latency_s / held_s,
-    speedup = baseline.latency_s / plan.latency_s, note = own_notes(baseline),
+    speedup = baseline.latency_s / plan.latency_s, note = table.concat(notes, "; "),
   }
 end
 
@@ -135,8 +138,9 @@ return function(plan, opt)
   local found = of_vllm(problem, nearest(problem.bitwidths, plan.mean_bitwidth), clock)
   for _, entry in ipairs(of_groups(problem, clock)) do found[#found + 1] = entry end
   for i, name in ipairs(rules) do
-    local share = #rules - i + 1 + #found -- what is left is for these and a search for each row
-    local baseline, why = planners.plan(problem, { planner = name, time_limit_s = clock.left() / share })
+    -- Splits take milliseconds, the last a search for each type of device; the rest is for one at each row's quality.
+    local baseline, why = planners.plan(problem, { planner = name,
+      time_limit_s = (i < #rules and 0.1 or 0.6) * clock.left() })
     found[#found + 1] = { name, baseline, why }
   end
   local at_quality = {} -- by omega: rows of the same bits are held to the same

@@ -58,20 +58,26 @@ local function quality_of(given)
   }
 end
 
--- What to search as well where groups of GPUs do better than the plan.
+local least_gain = 0.995 -- of the plan's latency: less is no reason to search again
+
+-- What to search as well where others do better than the plan: groups of GPUs, or fewer of them.
 local function advice(rows, problem)
-  local degrees = problem.tensor_parallel
-  if not degrees or #degrees > 1 then return "" end
+  local lines = {}
+  local degrees, is_grouped = problem.tensor_parallel, false
   for _, row in ipairs(rows) do
     local degree = tonumber(row.planner:match "^vllm_tp(%d+)")
-    if degree and row.speedup and row.speedup < 0.995 then
+    local is_better = row.speedup and row.speedup < least_gain
+    if is_better and degree and degrees and #degrees == 1 and not is_grouped then
       local list = {}
       for power = 0, math.floor(math.log(degree) / math.log(2) + 0.5) do list[#list + 1] = tostring(2 ^ power) end
-      return ("%s is faster than this plan; search groups as well: --tensor-parallel %s\n"):format(row.planner,
-        table.concat(list, ","))
+      lines[#lines + 1] = ("%s is faster than this plan; search groups as well: --tensor-parallel %s\n"):format(
+        row.planner, table.concat(list, ","))
+      is_grouped = true
+    elseif is_better and row.planner == "best_homogeneous" and not problem.allow_empty_stage then
+      lines[#lines + 1] = "Fewer devices are faster than all: --allow-empty-stage lets the search leave some out\n"
     end
   end
-  return ""
+  return table.concat(lines)
 end
 
 local function beside_text(rows, problem)
