@@ -6,6 +6,7 @@
 -- Without a folder it prints the tables and writes nothing. Run twice, it writes the same bytes.
 local ts = require "tessera"
 local core = require "tessera.core"
+local sorted_keys = require "tessera.sorted_keys"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local data = dofile(folder .. "/fit/data.lua")
 local families = dofile(folder .. "/fit/families.lua")
@@ -30,20 +31,13 @@ local function text_of(fields)
   return "{\n" .. table.concat(lines, ",\n") .. "\n}\n"
 end
 
-local function sorted(map)
-  local names = {}
-  for name in pairs(map) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
-
 local function levels_of(fit, rows)
   local count, list = {}, {}
   for _, row in ipairs(rows) do
     local key = row.method .. " " .. row.bitwidth
     count[key] = (count[key] or 0) + 1
   end
-  for _, key in ipairs(sorted(fit.levels)) do
+  for _, key in ipairs(sorted_keys(fit.levels)) do
     local method, bitwidth = key:match "^(%S+) (%d+)$"
     list[#list + 1] = { method = method, bitwidth = tonumber(bitwidth), nats = rounded(math.exp(fit.levels[key])),
       rows = count[key] }
@@ -68,7 +62,7 @@ local function models_of(fit, rows)
   local generation = {}
   for _, row in ipairs(rows) do generation[row.model:lower()] = row.generation end
   local list = {}
-  for _, name in ipairs(sorted(fit.models)) do
+  for _, name in ipairs(sorted_keys(fit.models)) do
     list[#list + 1] = { name = name:lower(), generation = generation[name:lower()],
       ratio = rounded(math.exp(fit.models[name])) }
   end
@@ -184,7 +178,7 @@ local tables = {
     activations),
   kv_cache = kv_table(), units = unit_table(),
 }
-for _, name in ipairs(sorted(tables)) do
+for _, name in ipairs(sorted_keys(tables)) do
   local text = text_of(tables[name])
   if out then core.write_file(("%s/%s.json"):format(out, name), text) end
   for _, field in ipairs(tables[name]) do

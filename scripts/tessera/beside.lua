@@ -58,8 +58,8 @@ local function row_of(name, plan, baseline, why, at_quality, time_limit_s)
     return { planner = name, status = why.code, note = prefix .. why.message }
   end
   local key = ("%.9g"):format(baseline.omega)
-  at_quality[key] = at_quality[key] or latency_at_quality(plan, baseline, time_limit_s)
-  local held_s, notes = at_quality[key], own_notes(baseline)
+  if at_quality[key] == nil then at_quality[key] = latency_at_quality(plan, baseline, time_limit_s) or false end
+  local held_s, notes = at_quality[key] or nil, own_notes(baseline)
   if not held_s then
     notes[#notes + 1] = "not compared at equal quality: no plan of its omega was found in the time that was left"
   end

@@ -68,8 +68,8 @@ local function advice(rows, problem)
     local degree = tonumber(row.planner:match "^vllm_tp(%d+)")
     local is_better = row.speedup and row.speedup < least_gain
     if is_better and degree and degrees and #degrees == 1 and not is_grouped then
-      local list = {}
-      for power = 0, math.floor(math.log(degree) / math.log(2) + 0.5) do list[#list + 1] = tostring(2 ^ power) end
+      local list, size = {}, 1
+      while size <= degree do list[#list + 1], size = tostring(size), 2 * size end
       lines[#lines + 1] = ("%s is faster than this plan; search groups as well: --tensor-parallel %s\n"):format(
         row.planner, table.concat(list, ","))
       is_grouped = true

@@ -58,6 +58,12 @@ local function addresses(parts, path)
   return words
 end
 
+-- Text of a script: its head, and what follows.
+local function script_of(head, more)
+  for _, line in ipairs(more) do head[#head + 1] = line end
+  return table.concat(head, "\n") .. "\n"
+end
+
 --- Waits until all engines answer, for a limited time.
 function M.wait_script(parts)
   local lines = M.script_head("Waits until every engine answers: wait.sh [SECONDS].", true)
@@ -72,8 +78,7 @@ function M.wait_script(parts)
     '  echo "ready: $address"',
     "done",
   }
-  for _, line in ipairs(more) do lines[#lines + 1] = line end
-  return table.concat(lines, "\n") .. "\n"
+  return script_of(lines, more)
 end
 
 --- nginx in front of several engines: each gets requests by its share of the plan's batch.
@@ -110,8 +115,7 @@ function M.router_script(layout, parts, port)
     "END",
     'exec nginx -c "$configuration"',
   }
-  for _, line in ipairs(more) do lines[#lines + 1] = line end
-  return table.concat(lines, "\n") .. "\n"
+  return script_of(lines, more)
 end
 
 local folders = setmetatable({}, { __mode = "k" }) -- [layout] = { [key] = folder }

@@ -4,6 +4,7 @@
 local llmpq = require "tessera.papers.llmpq"
 local measure = require "tessera.quality.measure"
 local on_disk = require "tessera.papers.indicators_on_disk"
+local plan_bitwidths = require "tessera.plan_bitwidths"
 local rank = require "tessera.rank_correlation"
 local scaled_cluster = require "tessera.papers.scaled_cluster"
 local similar_latency = require "tessera.papers.similar_latency"
@@ -19,7 +20,7 @@ local function judged(own, problem, subject, context)
   row.overhead_s, row.weights_s, row.statistics_s = own.overhead_s, own.weights_s, own.statistics_s
   row.latency_s, row.mean_bitwidth = plan.latency_s, plan.mean_bitwidth
   local truth = on_disk.truth(subject, context.output_dir)
-  row.output_error = on_disk.lost(on_disk.bitwidths_of(plan), truth.output_error)
+  row.output_error = on_disk.lost(plan_bitwidths(plan), truth.output_error)
   row.spearman = on_disk.agreement(own, truth.output_error, rank.spearman)
   row.kendall = on_disk.agreement(own, truth.output_error, rank.kendall)
   row.spearman_kl = on_disk.agreement(own, truth.divergence, rank.spearman)

@@ -66,15 +66,6 @@ function M.lost(bitwidths, of)
   return sum
 end
 
---- The bitwidths of a plan, layer by layer.
-function M.bitwidths_of(plan)
-  local list = {}
-  for _, stage in ipairs(plan.stages) do
-    for _, bitwidth in ipairs(stage.bitwidths) do list[#list + 1] = bitwidth end
-  end
-  return list
-end
-
 --- The bitwidths of least omega of those whose mean is at most `mean`: for every sum of bits, the best layer by layer.
 function M.chosen_at(mean, of)
   local least = { [0] = { omega = 0 } }

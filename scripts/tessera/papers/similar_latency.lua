@@ -2,6 +2,7 @@
 -- 6.5), and then what the plans lose is compared.
 
 local gptq_errors = require "tessera.papers.gptq_errors"
+local plan_bitwidths = require "tessera.plan_bitwidths"
 local planners = require "tessera.planners"
 
 local M = {}
@@ -26,11 +27,7 @@ end
 
 --- The measured GPTQ error of a plan; nil without the data.
 function M.gptq_error(plan, model)
-  local bitwidths = {}
-  for _, stage in ipairs(plan.stages) do
-    for _, bitwidth in ipairs(stage.bitwidths) do bitwidths[#bitwidths + 1] = bitwidth end
-  end
-  return gptq_errors.of(bitwidths, model)
+  return gptq_errors.of(plan_bitwidths(plan), model)
 end
 
 --- The claim that on each of the clusters the plan of the measured sensitivity loses less than the random one's. The

@@ -4,6 +4,7 @@
 -- standard error of the differences token by token, far smaller than that of the loss.
 
 local language_model = require "tessera.language_model"
+local plan_bitwidths = require "tessera.plan_bitwidths"
 local subjects = require "tessera.quality.subject"
 local summary = require "tessera.quality.summary"
 
@@ -42,11 +43,7 @@ local plans = {} -- rows by model and bitwidths: planners that agree are measure
 
 -- What of a plan the model runs with.
 local function signature(subject, plan)
-  local parts = { subject.path, tostring(plan.kv_bitwidth) }
-  for _, stage in ipairs(plan.stages) do
-    for _, bitwidth in ipairs(stage.bitwidths) do parts[#parts + 1] = tostring(bitwidth) end
-  end
-  return table.concat(parts, " ")
+  return ("%s %s %s"):format(subject.path, tostring(plan.kv_bitwidth), table.concat(plan_bitwidths(plan), " "))
 end
 
 --- Columns of the model with `changes`, options of ts.language_model such as bitwidths or plan:
