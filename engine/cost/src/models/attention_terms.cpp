@@ -6,7 +6,6 @@
 
 #include "../counts.h"
 #include "../work.h"
-#include "multiprocessors.h"
 
 namespace tessera::cost::models {
 namespace {
