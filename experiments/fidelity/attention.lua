@@ -10,7 +10,7 @@
 -- steps over an FP8 cache of a few us scatter by 20 % from run to run.
 local ts = require "tessera"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-local attention = dofile(here .. "/fit/attention.lua")
+local attention, untouched = dofile(here .. "/fit/attention.lua"), dofile(here .. "/fit/untouched.lua")
 
 local few = 20
 local splits = { "batch", "length", "cell" }
@@ -21,7 +21,7 @@ local function parts_of(device, phase)
   local samples, why = attention.samples(device, phase)
   if not samples then return nil, why end
   local parts, names = {}, {}
-  local by_dtype, dtypes = attention.by_dtype(samples)
+  local by_dtype, dtypes = attention.by_dtype((untouched.split(samples)))
   for _, dtype in ipairs(dtypes) do
     for _, sample in ipairs(by_dtype[dtype]) do
       local window = sample.window or 0
