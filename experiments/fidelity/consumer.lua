@@ -56,8 +56,11 @@ return ts.experiment {
   check = function(t)
     if why then return t:skip("not checked: " .. why.message) end
     for _, device in ipairs { "A6000", "RTX-3090", "RTX-4090" } do
+      local below = device == "A6000"
       t:expect_all {
         column = "error_ratio", at_least = -0.1, at_most = 0.1, where = { device = device },
+        not_reproduced = below and "attention is the 4090's by data sheet, and nothing waits for a launch" or nil,
+        here = below and { -0.115, -0.1 } or nil,
       }
     end
   end,

@@ -6,7 +6,8 @@
 -- `helix` are layers, `vllm` operators, both of kernel set vllm. Without a folder it fits those of helix, prints the
 -- table and writes nothing.
 --
--- One file per source stands under fit/. Run twice, it writes the same bytes.
+-- One file per source stands under fit/. Run twice, it writes the same bytes: the first time `vllm` takes its
+-- weight-only products from the profiles of `modern` that shipped before.
 local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local modern = dofile(folder .. "/fit/modern.lua")

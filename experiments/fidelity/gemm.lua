@@ -6,7 +6,7 @@ local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local errors_row = dofile(folder .. "/fit/errors.lua").row
-local aiconfigurator = dofile(folder .. "/fit/aiconfigurator.lua")
+local aiconfigurator, untouched = dofile(folder .. "/fit/aiconfigurator.lua"), dofile(folder .. "/fit/untouched.lua")
 
 -- Fold 0: what a gap as wide as the table's would leave out.
 local function in_gap(sample) return sample.n > 8192 and sample.n < 65536 end
@@ -30,8 +30,8 @@ return ts.experiment {
   run = function(point)
     local by_dtype, why = aiconfigurator.gemm(point.device)
     if not by_dtype then return { status = why.code } end
-    local samples = by_dtype[point.dtype]
-    if not samples then return { status = "no_data" } end
+    if not by_dtype[point.dtype] then return { status = "no_data" } end
+    local samples = untouched.split(by_dtype[point.dtype])
     local gap = point.hold_out == "gap"
     if gap then
       for _, sample in ipairs(samples) do sample.fold = in_gap(sample) and 0 or 1 end

@@ -4,7 +4,7 @@ local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local errors_row = dofile(folder .. "/fit/errors.lua").row
-local vllm = dofile(folder .. "/fit/vllm.lua")
+local vllm, untouched = dofile(folder .. "/fit/vllm.lua"), dofile(folder .. "/fit/untouched.lua")
 
 local target = { 0.05, 0.15 }
 
@@ -12,7 +12,7 @@ local function samples_of(device, kind, dtype)
   local all, why = vllm.samples(device, kind)
   if not all then return nil, why end
   local chosen = {}
-  for _, sample in ipairs(all) do
+  for _, sample in ipairs((untouched.split(all))) do
     local name = kind == "gemm" and sample.dtype or sample.kv_dtype
     if name == dtype then chosen[#chosen + 1] = sample end
   end

@@ -17,7 +17,8 @@ describe("ts.device", function()
   it("has the fields of the contract", function()
     local expected = {
       name = "string", full_name = "string", memory_bytes = "number", memory_bytes_per_s = "number",
-      flop_per_s = "table", compute_capability = "number", pcie_bytes_per_s = "number", nvlink_bytes_per_s = "number?",
+      flop_per_s = "table", compute_capability = "number", num_multiprocessors = "number?",
+      pcie_bytes_per_s = "number", nvlink_bytes_per_s = "number?",
       price_usd_per_h = "number?", price_source = "string", source = "string",
     }
     support.is_object(ts.device "T4-16G", "tessera.Device", expected)
@@ -31,6 +32,7 @@ describe("ts.device", function()
     assert.near(320e9, t4.memory_bytes_per_s, 1e9)
     assert.near(65e12, t4.flop_per_s.fp16, 1e12)
     assert.equal(130e12, t4.flop_per_s.int8)
+    assert.equal(40, t4.num_multiprocessors)
     assert.matches("^device T4%-16G: 1%d%.%d%d GiB", tostring(t4))
   end)
 

@@ -36,15 +36,17 @@ Json any_variant(Phase phase) {
          "pairs_above_16", "queries", "keys", "rotation", "queries_above"});
     return variant;
   }
+  variant["kernel"] = *rc::gen::element("xqa", "flash", "per_query");
   variant["occupancy"] = *rc::gen::element(1, 2, 3);
   variant["min_blocks"] = *rc::gen::element(0.0, 0.25, 1.0);
   variant["per_head"] =
       any_terms({"first_tokens", "splitting", "blocks", "blocks_above_1", "blocks_above_4",
                  "tokens_to_16", "tokens_to_128", "stream_above_128", "stream_above_256",
                  "read_above_256", "read_above_1024", "kv", "kv_above_256", "kv_above_1024"});
-  variant["grouped"] = any_terms({"block_tokens", "splitting", "log_tokens", "waves",
-                                  "waves_x_tiles", "blocks", "blocks_above_8", "blocks_x_group",
-                                  "read_in_waves", "read", "read_x_tiles", "read_x_group", "kv"});
+  variant["grouped"] =
+      any_terms({"block_tokens", "splitting", "log_tokens", "waves", "waves_x_tiles", "blocks",
+                 "blocks_above_8", "blocks_x_group", "read_in_waves", "read", "read_x_tiles",
+                 "read_x_group", "kv", "reordering"});
   return variant;
 }
 

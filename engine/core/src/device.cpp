@@ -44,6 +44,20 @@ void read_memory_units(JsonFields& fields, const std::string& path, Device& devi
   if (!given) fields.at("memory_bytes");
 }
 
+// What one multiprocessor of an architecture does, from the white papers: products and sums per
+// clock of its FP32 lanes and of its tensor cores (FP16), and a usual boost clock.
+struct Architecture {
+  double compute_capability;
+  double fp32_flop, fp16_flop;
+  double clock_hz;
+};
+constexpr Architecture kArchitectures[] = {
+    {12, 256, 1024, 2.45e9},  {10, 256, 8192, 1.9e9},   {9, 256, 4096, 1.9e9},
+    {8.9, 256, 1024, 2.5e9},  {8.6, 256, 1024, 1.75e9}, {8, 128, 2048, 1.41e9},
+    {7.5, 128, 1024, 1.59e9}, {7, 128, 1024, 1.53e9},   {6, 128, 256, 1.3e9},
+    {1, 256, 2048, 2.1e9},  // CDNA 3, by the sign of what is not NVIDIA's
+};
+
 }  // namespace
 
 std::vector<std::string_view> flop_dtypes() { return {std::begin(kDtypes), std::end(kDtypes)}; }
@@ -92,6 +106,18 @@ Device device_from_json(const Json& json, const std::string& path) {
   fields.finish();
   check_record(device, FieldPath{path});
   return device;
+}
+
+double multiprocessors_of(const Device& device) {
+  if (device.num_multiprocessors) return *device.num_multiprocessors;
+  const Architecture* known = std::find_if(
+      std::begin(kArchitectures), std::prev(std::end(kArchitectures)),
+      [&](const Architecture& a) { return device.compute_capability >= a.compute_capability; });
+  const auto fp32 = device.flop_per_s.find("fp32");
+  const double count = fp32 != device.flop_per_s.end()
+                           ? fp32->second / (known->fp32_flop * known->clock_hz)
+                           : device.flop_per_s.at("fp16") / (known->fp16_flop * known->clock_hz);
+  return std::max(1.0, std::round(count));
 }
 
 Device find_device(const std::string& name, const DataFolders& folders, const std::string& where) {

@@ -1,9 +1,10 @@
 -- GEMM latencies that ai-dynamo/aiconfigurator measured with TensorRT-LLM: a CSV per GPU, a row per (dtype, m, n, k).
+-- Shapes of the untouched split are in the samples, and in no fit.
 
 local ts = require "tessera"
 local measured = require "tessera.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local csv = dofile(folder .. "/csv.lua")
+local csv, untouched = dofile(folder .. "/csv.lua"), dofile(folder .. "/untouched.lua")
 
 local M = {}
 
@@ -42,7 +43,7 @@ function M.profile(device)
   if not by_dtype then return nil, why end
   local samples = {}
   for _, dtype in ipairs { "bfloat16", "int8_wo", "int4_wo", "sq", "fp8", "fp8_block" } do
-    for _, sample in ipairs(by_dtype[dtype] or {}) do samples[#samples + 1] = sample end
+    for _, sample in ipairs((untouched.split(by_dtype[dtype] or {}))) do samples[#samples + 1] = sample end
   end
   return ts.fit_profile {
     device = device, kernel_set = "modern", samples = samples, method = "operator", hold_out = { "n", "k" },

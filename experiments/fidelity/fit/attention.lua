@@ -10,6 +10,8 @@
 
 local ts = require "tessera"
 local measured = require "tessera.measured"
+local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local untouched = dofile(folder .. "/untouched.lua")
 
 local M = {}
 
@@ -40,14 +42,16 @@ function M.by_dtype(samples)
   return parts, names
 end
 
--- A device's attention parts, whole batch sizes held out; nil and why without the data.
+-- A device's attention parts, whole batch sizes held out, without the geometries of the untouched split; nil and why
+-- without the data.
 function M.profiles(device)
   local profiles = {}
   for _, phase in ipairs(phases) do
     local samples, why = M.samples(device, phase)
     if not samples then return nil, why end
     profiles[#profiles + 1] = ts.fit_profile {
-      device = device, kernel_set = "modern", samples = samples, method = "operator", hold_out = { "batch_size" },
+      device = device, kernel_set = "modern", samples = untouched.split(samples), method = "operator",
+      hold_out = { "batch_size" },
       source = "ai-dynamo/aiconfigurator (Apache-2.0), TensorRT-LLM "
         .. (device == "A100-80G" and "1.0.0" or "1.2.0rc5"),
     }

@@ -3,7 +3,8 @@
 --
 -- A tenth of the shapes, by a hash that was written down before anybody looked at their errors: of (n, k) for products,
 -- of (heads, KV heads, head size) for attention, so a shape is kept back on every GPU, for every dtype and number of
--- rows. Untouched means from then on: the profiles that ship for A100, H200 and RTX PRO 6000 were fitted to all shapes.
+-- rows. Untouched means from then on: models of before were chosen by splits that had these shapes among others. What
+-- ships was fitted without them.
 --
 -- local untouched = dofile "experiments/fidelity/fit/untouched.lua"; local seen, kept_back = untouched.split(samples)
 

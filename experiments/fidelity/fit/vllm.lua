@@ -8,6 +8,7 @@ local ts = require "tessera"
 local measured = require "tessera.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv, parts = dofile(folder .. "/csv.lua"), dofile(folder .. "/parts.lua")
+local untouched = dofile(folder .. "/untouched.lua")
 local collectives, experts = dofile(folder .. "/collectives.lua"), dofile(folder .. "/experts.lua")
 
 local M = {}
@@ -67,12 +68,13 @@ end
 local heads = { "num_heads", "num_kv_heads" }
 M.hold_out = { gemm = { "n", "k" }, prefill = heads, decode = heads }
 
--- A device's parts of a kind, or nil and why.
+-- A device's parts of a kind, without the shapes of the untouched split, or nil and why.
 function M.profile(device, kind)
   local samples, why = M.samples(device, kind)
   if not samples then return nil, why end
   return ts.fit_profile {
-    device = device, kernel_set = "vllm", samples = samples, method = "operator", hold_out = M.hold_out[kind],
+    device = device, kernel_set = "vllm", samples = untouched.split(samples), method = "operator",
+    hold_out = M.hold_out[kind],
   }
 end
 

@@ -55,7 +55,7 @@ local ts = {}
 ---@field memory_bytes_per_s number Peak memory bandwidth (bytes/s)
 ---@field flop_per_s table<string, number> Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4 (FLOP/s)
 ---@field compute_capability number CUDA compute capability, such as 7.5
----@field num_multiprocessors number? Streaming multiprocessors; left out: by the FP16 rate and the capability
+---@field num_multiprocessors number? Streaming multiprocessors; left out: by the FP32 rate and the capability
 ---@field pcie_bytes_per_s number PCIe bandwidth, one direction (bytes/s)
 ---@field nvlink_bytes_per_s number? NVLink bandwidth to one peer, one direction (bytes/s)
 ---@field nvlink_bridge_bytes_per_s number? NVLink bandwidth between two cards joined by a bridge, one direction (bytes/s)
@@ -717,7 +717,7 @@ local ts = {}
 ---@field memory_bytes_per_s? number Peak memory bandwidth (a number in [1000000, 1e+15] (bytes/s))
 ---@field flop_per_s? table<string, number> Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
 ---@field compute_capability? number CUDA compute capability, such as 7.5 (a number in [1, 100])
----@field num_multiprocessors? number Streaming multiprocessors; left out: by the FP16 rate and the capability (a number in [1, 10000])
+---@field num_multiprocessors? number Streaming multiprocessors; left out: by the FP32 rate and the capability (a number in [1, 10000])
 ---@field pcie_bytes_per_s? number PCIe bandwidth, one direction (a number in [1000000, 1e+15] (bytes/s))
 ---@field nvlink_bytes_per_s? number NVLink bandwidth to one peer, one direction (a number in [1000000, 1e+15] (bytes/s))
 ---@field nvlink_bridge_bytes_per_s? number NVLink bandwidth between two cards joined by a bridge, one direction (a number in [1000000, 1e+15] (bytes/s))

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,27 @@ TEST(Devices, EveryShippedFileLoadsWithinSaneRanges) {
     EXPECT_GT(device.nvlink_bridge_bytes_per_s.value_or(1e12), 15.75e9);
     EXPECT_FALSE(device.nvlink_bytes_per_s && device.nvlink_bridge_bytes_per_s);
     EXPECT_EQ(device.price_usd_per_h.has_value(), !device.price_source.empty());
+    ASSERT_TRUE(device.num_multiprocessors);
+    EXPECT_EQ(*device.num_multiprocessors, std::floor(*device.num_multiprocessors));
   }
+}
+
+// A sheet that does not count its multiprocessors has them from its FP32 rate, near enough.
+TEST(Devices, MultiprocessorsFollowFromTheRateWithinAFifth) {
+  for (const std::string& name : datasets().list("devices")) {
+    SCOPED_TRACE(name);
+    Device device = find_device(name, datasets());
+    const double counted = multiprocessors_of(device);
+    EXPECT_EQ(counted, *device.num_multiprocessors);
+    device.num_multiprocessors.reset();
+    EXPECT_NEAR(multiprocessors_of(device) / counted, 1, 0.2);
+  }
+  Device device = find_device("V100-32G", datasets());
+  device.num_multiprocessors.reset();
+  device.flop_per_s.erase("fp32");
+  EXPECT_EQ(multiprocessors_of(device), 80);
+  device.flop_per_s["fp16"] = 1e6;
+  EXPECT_EQ(multiprocessors_of(device), 1);
 }
 
 TEST(Devices, UsableMemoryIsWhatTheAuthorsLogged) {

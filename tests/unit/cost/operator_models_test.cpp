@@ -132,6 +132,65 @@ TEST(AttentionOperator, SharedKeysAreReadOnce) {
   EXPECT_LT(shared, own / 4);
 }
 
+Json decode_kernel(const char* name, double tile_tokens) {
+  return {{"dtype", "bfloat16"},
+          {"phase", "decode"},
+          {"variants",
+           Json::array({{{"head_dim", 128},
+                         {"tile_tokens", tile_tokens},
+                         {"occupancy", 2},
+                         {"min_blocks", 0},
+                         {"kernel", name},
+                         {"per_head", {{"launch", 10}}},
+                         {"grouped",
+                          {{"launch", 6}, {"splitting", 2}, {"read", 0.9}, {"reordering", 6}}}}})}};
+}
+
+// FlashAttention 2 splits the context of heads that share keys, over whatever runs at a time, and
+// copies the queries of several sequences; heads that share none read theirs in one block each.
+TEST(AttentionOperator, FlashDecodeSplitsContextsOfSharedKeys) {
+  const auto model = attention().read(a100(), decode_kernel("flash", 128), "test");
+  const auto at = [&](double batch_size, double context, double num_heads, double num_kv_heads) {
+    return model->seconds(
+        attention_query(Phase::decode, batch_size, 1, context - 1, num_heads, num_kv_heads));
+  };
+  // One block on one of 108 multiprocessors against 16 of them, 2 x 108 in all.
+  EXPECT_GT(at(1, 65536, 8, 8), 8 * at(1, 65536, 8, 4));
+  EXPECT_NEAR(at(1, 65536, 8, 8) / at(1, 32768, 8, 8), 2, 0.02);
+  EXPECT_DOUBLE_EQ(at(1, 65536, 8, 8), at(4, 65536, 8, 8));  // 32 blocks run at a time
+  EXPECT_NEAR(at(2, 64, 8, 4) - at(1, 64, 8, 4), 6e-6, 1e-12);
+  EXPECT_DOUBLE_EQ(at(2, 64, 8, 1), at(1, 64, 8, 1));  // one KV head: nothing to reorder
+  EXPECT_DOUBLE_EQ(at(2, 64, 8, 8), at(1, 64, 8, 8));
+}
+
+// A kernel that knows neither groups nor splits reads whole tiles, once for every query head.
+TEST(AttentionOperator, KernelsPerQueryReadEveryContextWhole) {
+  const auto model = attention().read(a100(), decode_kernel("per_query", 32), "test");
+  const auto at = [&](double batch_size, double context, double num_kv_heads) {
+    return model->seconds(
+        attention_query(Phase::decode, batch_size, 1, context - 1, 32, num_kv_heads));
+  };
+  EXPECT_DOUBLE_EQ(at(8, 2048, 4), at(8, 2048, 32));
+  EXPECT_DOUBLE_EQ(at(1, 65, 8), at(1, 96, 8));
+  EXPECT_GT(at(1, 97, 8), at(1, 96, 8));
+  EXPECT_DOUBLE_EQ(at(1, 65536, 8), at(3, 65536, 8));  // 96 of 108
+  EXPECT_GT(at(8, 65536, 8), 2 * at(1, 65536, 8));
+}
+
+// The kernel that made a table is found by its errors, written, and read back.
+TEST(AttentionOperator, FindsTheDecodeKernelOfATable) {
+  for (const char* name : {"flash", "per_query"}) {
+    const auto truth =
+        attention().read(a100(), decode_kernel(name, name[0] == 'f' ? 128 : 32), "t");
+    const auto samples = attention_samples(*truth, Phase::decode);
+    const auto fitted = attention().fit(a100(), samples, nullptr);
+    EXPECT_LT(worst_error(*fitted, samples), 0.02) << name;
+    const Json json = fitted->coefficients();
+    EXPECT_EQ(json["variants"][0].value("kernel", "xqa"), name);
+    EXPECT_EQ(attention().read(a100(), json, "again")->coefficients(), json);
+  }
+}
+
 TEST(AttentionOperator, TwentyPointsCarryItToAnotherGpu) {
   for (const auto& [phase, text] :
        {std::pair{Phase::decode, kDecodeAttention}, std::pair{Phase::prefill, kPrefillAttention}}) {
@@ -179,6 +238,11 @@ TEST(AttentionOperator, NamesWhatDoesNotDo) {
   expect_error(invalid, {"variants[0]: prefill", "lanch"},
                read(R"({"dtype": "fp8", "phase": "prefill", "variants": [
                      {"head_dim": 128, "tile_tokens": 64, "prefill": {"lanch": 3}}]})"));
+  expect_error(invalid, {"variants[0]: kernel", "flush", "'xqa', 'flash', 'per_query'"}, [] {
+    Json json = decode_kernel("flash", 128);
+    json["variants"][0]["kernel"] = "flush";
+    attention().read(a100(), json, "test");
+  });
   expect_error(invalid, {"no coefficient is positive"},
                read(R"({"dtype": "fp8", "phase": "prefill", "variants": [
                      {"head_dim": 128, "tile_tokens": 64, "prefill": {}}]})"));

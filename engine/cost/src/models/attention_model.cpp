@@ -28,7 +28,7 @@ double prefill_s(const AttentionDevice& device, const AttentionVariant& variant,
 double decode_s(const AttentionDevice& device, const AttentionVariant& variant,
                 const OpQuery& query) {
   const double per_head = per_head_terms(device, query).dot(variant.per_head);
-  if (!grouped_fits(query)) return per_head;
+  if (!grouped_fits(variant.grouped, query)) return per_head;
   const double by_group = grouped_terms(device, variant.grouped, query).dot(variant.by_group);
   if (grouped_chosen(device, variant.grouped, query)) return by_group;
   return std::min(per_head, by_group);
@@ -51,6 +51,9 @@ Json to_json(Phase phase, const AttentionVariant& variant) {
   json["tile_tokens"] = variant.grouped.tile_tokens;
   json["occupancy"] = variant.grouped.occupancy;
   json["min_blocks"] = variant.grouped.min_blocks;
+  if (variant.grouped.kernel != GroupedKernel::xqa) {
+    json["kernel"] = name_of(variant.grouped.kernel);
+  }
   json["per_head"] = models::to_json(per_head_terms(), variant.per_head);
   json["grouped"] = models::to_json(grouped_terms(), variant.by_group);
   add_correction(variant, json);
@@ -70,6 +73,7 @@ AttentionVariant read_variant(const Json& json, const std::string& path, Phase p
   } else {
     variant.grouped = {tile, fields.number("occupancy", 1, 64),
                        fields.number("min_blocks", 0, 1024)};
+    if (fields.has("kernel")) variant.grouped.kernel = read_field<GroupedKernel>(fields, "kernel");
     variant.per_head =
         coefficients_from_json(per_head_terms(), fields.at("per_head"), fields.path_of("per_head"));
     variant.by_group =

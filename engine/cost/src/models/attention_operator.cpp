@@ -29,8 +29,13 @@ constexpr std::size_t kCorrectedSamples = 200;
 // does much better between the three GPUs that vLLM's kernels were measured on.
 constexpr double kDonorShare = 0.25;
 constexpr double kTiles[] = {64, 128};
-constexpr GroupedShape kGroupedShapes[] = {
-    {128, 1, 0.25}, {128, 1, 0}, {64, 2, 0.25}, {64, 2, 0}, {64, 3, 0}};
+constexpr GroupedShape kGroupedShapes[] = {{128, 1, 0.25},
+                                           {128, 1, 0},
+                                           {64, 2, 0.25},
+                                           {64, 2, 0},
+                                           {64, 3, 0},
+                                           {128, 2, 0, GroupedKernel::flash},
+                                           {32, 1, 0, GroupedKernel::per_query}};
 
 // [sample, term] and [sample].
 struct Rows {

@@ -6,7 +6,6 @@
 
 #include "../counts.h"
 #include "../work.h"
-#include "multiprocessors.h"
 
 namespace tessera::cost::models {
 namespace {
@@ -14,17 +13,16 @@ namespace {
 using Eigen::VectorXd;
 
 constexpr double kMicrosecond = 1e-6;
-constexpr double kHeadsPerTile = 16;
 constexpr double kMinGroup = 2, kMaxGroup = 32;  // that XQA is built for
-// TensorRT-LLM: tokens that a split has at least, and waves of blocks that splitting aims at.
-constexpr double kMinSplitTokens = 128;
-constexpr double kSplitWaves = 8;
+constexpr double kMinSplitTokens = 128;          // that a split has at least
 // Rounding to waves must not see what floating point adds to a whole number.
 constexpr double kWhole = 1e-9;
 
 double above(double value, double limit) { return std::max(value - limit, 0.0); }
 
 double waves(double blocks) { return std::max(1.0, std::ceil(blocks - kWhole)); }
+
+double whole_tiles(double tokens, double tile) { return waves(tokens / tile) * tile; }
 
 // 0 up to half of `tokens`, 1 from there on, straight in the logarithm.
 double turned_on(double value, double tokens) {
@@ -46,6 +44,28 @@ double token_s(const AttentionDevice& device, const OpQuery& q, double bytes) {
   return 2 * q.head_dim * bytes / device.bytes_per_s * device.multiprocessors;
 }
 
+double group_of(const OpQuery& q) { return q.num_heads / q.num_kv_heads; }
+
+// What a kernel makes of a query's heads.
+struct Cut {
+  double heads;           // with blocks of their own, of one sequence
+  double group;           // query heads that one of these serves
+  double heads_per_tile;  // of the group
+  double split_blocks;    // per multiprocessor, that splitting aims at; 0: contexts stay whole
+};
+
+Cut cut_of(const GroupedShape& shape, const OpQuery& q) {
+  switch (shape.kernel) {
+    case GroupedKernel::xqa:
+      return {q.num_kv_heads, group_of(q), 16, 8};
+    case GroupedKernel::flash:
+      return {q.num_kv_heads, group_of(q), 64, group_of(q) > 1 ? 2.0 : 0.0};
+    case GroupedKernel::per_query:
+      break;
+  }
+  return {q.num_heads, 1, 1, 0};
+}
+
 // How a context is split over blocks, all per multiprocessor.
 struct Split {
   double blocks = 1;       // of all splits
@@ -57,10 +77,13 @@ struct Split {
 
 Split split_of(const AttentionDevice& device, const GroupedShape& shape, const OpQuery& q,
                double context) {
-  const double heads = q.batch_size * q.num_kv_heads / device.multiprocessors;
-  const double splits = std::max(1.0, std::min(context / kMinSplitTokens, kSplitWaves / heads));
+  const Cut cut = cut_of(shape, q);
+  const double heads = q.batch_size * cut.heads / device.multiprocessors;
+  const double splits =
+      std::max(1.0, std::min(context / kMinSplitTokens, cut.split_blocks / heads));
   Split split;
-  split.tokens = std::max(context / splits, shape.tile_tokens);
+  split.tokens = cut.split_blocks > 0 ? std::max(context / splits, shape.tile_tokens)
+                                      : whole_tiles(context, shape.tile_tokens);
   split.blocks = std::max(heads * splits, 1.0);
   split.waves = shape.occupancy * waves(heads * splits / shape.occupancy);
   split.read = split.waves * split.tokens;
@@ -134,33 +157,38 @@ const std::vector<Term>& grouped_terms() {
                                           {"read", 0.15},
                                           {"read_x_tiles", 0.15},
                                           {"read_x_group", 0},
-                                          {"kv", 0}};
+                                          {"kv", 0},
+                                          {"reordering", 0}};
   return terms;
 }
 
 VectorXd grouped_terms(const AttentionDevice& device, const GroupedShape& shape, const OpQuery& q) {
   const double context = q.context_tokens + q.tokens;
   const Split split = split_of(device, shape, q, context);
-  const double group = q.num_heads / q.num_kv_heads;
-  const double more_tiles = std::ceil(group / kHeadsPerTile - kWhole) - 1;
+  const Cut cut = cut_of(shape, q);
+  const double more_tiles = std::ceil(cut.group / cut.heads_per_tile - kWhole) - 1;
   const double us = kMicrosecond;
+  const double split_us = cut.split_blocks > 0 ? us : 0;
   const double head_s = token_s(device, q, kFp16Bytes), kv_s = token_s(device, q, kv_bytes(q));
   const double kv = q.batch_size * q.num_kv_heads * seen(q, context) / device.multiprocessors;
-  return vector_of({us, head_s * split.tokens, us * turned_on(context, 256),
-                    us * std::log2(std::max(context / kMinSplitTokens, 1.0)), us * split.waves,
-                    us * split.waves * more_tiles, us * split.blocks, us * above(split.blocks, 8),
-                    us * split.blocks * group, kv_s * split.read, kv_s * split.smooth_read,
-                    head_s * split.read * more_tiles, head_s * split.smooth_read * group,
-                    kv_s * kv});
+  // Queries of a group become rows of one head: copied there and back, but for a single sequence.
+  const bool reorders = shape.kernel == GroupedKernel::flash && cut.group > 1 && q.batch_size > 1 &&
+                        q.num_kv_heads > 1;
+  return vector_of({us, head_s * split.tokens, split_us * turned_on(context, 256),
+                    split_us * std::log2(std::max(context / kMinSplitTokens, 1.0)),
+                    us * split.waves, us * split.waves * more_tiles, us * split.blocks,
+                    us * above(split.blocks, 8), us * split.blocks * cut.group, kv_s * split.read,
+                    kv_s * split.smooth_read, head_s * split.read * more_tiles,
+                    head_s * split.smooth_read * cut.group, kv_s * kv, reorders ? us : 0});
 }
 
-bool grouped_fits(const OpQuery& q) {
-  const double group = q.num_heads / q.num_kv_heads;
-  return group >= kMinGroup && group <= kMaxGroup;
+bool grouped_fits(const GroupedShape& shape, const OpQuery& q) {
+  if (shape.kernel != GroupedKernel::xqa) return true;
+  return group_of(q) >= kMinGroup && group_of(q) <= kMaxGroup;
 }
 
 bool grouped_chosen(const AttentionDevice& device, const GroupedShape& shape, const OpQuery& q) {
-  if (!grouped_fits(q)) return false;
+  if (!grouped_fits(shape, q)) return false;
   const double splits =
       std::max(1.0, std::floor((q.context_tokens + q.tokens) / kMinSplitTokens + kWhole));
   return q.batch_size * q.num_kv_heads * splits >= shape.min_blocks * device.multiprocessors;

@@ -27,23 +27,32 @@ double kv_bytes(const OpQuery& query);
 const std::vector<Term>& per_head_terms();
 Eigen::VectorXd per_head_terms(const AttentionDevice& device, const OpQuery& query);
 
+/// Whose grouped decode kernel it is: what a thread block serves, and how contexts are split.
+/// - xqa (TensorRT-LLM): a block per KV head of 2 to 32 query heads, in matrix tiles of 16; splits
+///   fill every multiprocessor 8 times.
+/// - flash (FlashAttention 2, as vLLM calls it): a block per KV head of any group, in tiles of 64;
+///   splits fill every multiprocessor twice; the context of heads that share no keys stays whole.
+/// - per_query (kernels that know neither): a block per query head, which reads its whole context.
+enum class GroupedKernel { xqa, flash, per_query };
+
 /// How a grouped decode kernel cuts its work.
 struct GroupedShape {
-  double tile_tokens = 128;  ///< a block reads at least so many
+  double tile_tokens = 128;  ///< a block reads at least so many, whole contexts in multiples of it
   double occupancy = 1;      ///< blocks that run on one multiprocessor at a time
   /// Blocks per multiprocessor from which on the runtime chooses this kernel.
   double min_blocks = 0.25;
+  GroupedKernel kernel = GroupedKernel::xqa;
 };
 
-/// Decode, one thread block per sequence, KV head and split (TensorRT-LLM's XQA): the query heads
-/// of a group share what is read, in matrix tiles of 16 heads. A context of L tokens is split into
-/// min(L / 128, what fills every multiprocessor 8 times), as the published runtime does; rounding
-/// is left out so that the time never falls.
+/// Decode, one thread block per sequence, head and split: the query heads of a group share what is
+/// read, in matrix tiles. A context of L tokens is split into min(L / 128, what fills every
+/// multiprocessor as often as the kernel wants), as the published runtimes do; rounding is left out
+/// so that the time never falls.
 const std::vector<Term>& grouped_terms();
 Eigen::VectorXd grouped_terms(const AttentionDevice& device, const GroupedShape& shape,
                               const OpQuery& query);
-/// The group sizes that such kernels are built for.
-bool grouped_fits(const OpQuery& query);
+/// The group sizes that the kernel is built for.
+bool grouped_fits(const GroupedShape& shape, const OpQuery& query);
 /// Whether the runtime chooses it.
 bool grouped_chosen(const AttentionDevice& device, const GroupedShape& shape, const OpQuery& query);
 
@@ -59,3 +68,12 @@ Eigen::VectorXd prefill_context_terms(const AttentionDevice& device, double tile
                                       const OpQuery& query);
 
 }  // namespace tessera::cost::models
+
+namespace tessera {
+template <>
+inline constexpr auto kEnumNames<cost::models::GroupedKernel> =
+    enum_names<cost::models::GroupedKernel>({{cost::models::GroupedKernel::xqa, "xqa"},
+                                             {cost::models::GroupedKernel::flash, "flash"},
+                                             {cost::models::GroupedKernel::per_query,
+                                              "per_query"}});
+}  // namespace tessera

@@ -10,7 +10,6 @@
 #include "../counts.h"
 #include "../expert_loads.h"
 #include "models.h"
-#include "multiprocessors.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 

@@ -73,18 +73,6 @@ constexpr std::array<double, 7> kSplits = {1, 2, 3, 4, 6, 8, 12};
 // A larger power would follow the slower of the two more closely, a smaller one add them up.
 double either(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
 
-// FP16 tensor operations per second of one SM at its boost clock, from the data sheets.
-double sm_flop_per_s(const Device& device) {
-  const double capability = device.compute_capability;
-  if (capability >= 10) return 15.2e12;   // B200: 2250e12 / 148
-  if (capability >= 9) return 7.495e12;   // H100, H200: 989.4e12 / 132
-  if (capability >= 8.9) return 2.55e12;  // L40S: 362e12 / 142
-  if (capability >= 8.6) return 1.8e12;   // A10: 125e12 / 72, A6000: 155e12 / 84
-  if (capability >= 8) return 2.889e12;   // A100: 312e12 / 108
-  if (capability >= 7) return 1.5625e12;  // V100: 125e12 / 80, T4: 65e12 / 40
-  return 0.334e12;                        // P100: 18.7e12 / 56
-}
-
 }  // namespace
 
 GemmRates gemm_rates(const Device& device, const std::string& dtype) {
@@ -98,8 +86,7 @@ GemmRates gemm_rates(const Device& device, const std::string& dtype) {
   rates.bytes_per_s = work.bytes_per_s;
   rates.weight_bytes = traits.weight_bits / 8;
   rates.activation_bytes = traits.activation_bits / 8;
-  rates.num_sms = device.num_multiprocessors.value_or(
-      std::max(1.0, std::round(device.flop_per_s.at("fp16") / sm_flop_per_s(device))));
+  rates.num_sms = multiprocessors_of(device);
   return rates;
 }
 

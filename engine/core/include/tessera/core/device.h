@@ -34,8 +34,7 @@ struct Device {
   std::map<std::string, double>
       flop_per_s;  ///< dense peak by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
   double compute_capability = kDefaultComputeCapability;  ///< 7.5
-  /// Streaming multiprocessors; absent: the FP16 rate over that of one of the architecture, which
-  /// boards with a throttled rate (GeForce) make too few.
+  /// Streaming multiprocessors (compute units of AMD's); absent: see multiprocessors_of.
   std::optional<double> num_multiprocessors;
   double pcie_bytes_per_s = kDefaultPcieBytesPerS;  ///< one direction
   std::optional<double> nvlink_bytes_per_s;         ///< one direction, to any peer; absent: none
@@ -84,7 +83,7 @@ struct Fields<Device> {
                                           .in_file = InFile::defaulted}),
       field<&Device::num_multiprocessors>(
           {.name = "num_multiprocessors",
-           .doc = "Streaming multiprocessors; left out: by the FP16 rate and the capability",
+           .doc = "Streaming multiprocessors; left out: by the FP32 rate and the capability",
            .min = 1,
            .max = 1e4,
            .in_file = InFile::when_set}),
@@ -127,5 +126,11 @@ Json to_json(const Device& device);
 /// nvidia-smi prints) or memory_gib instead; compute_capability and pcie_bytes_per_s have defaults.
 /// @throws Error{invalid_argument | out_of_range} with file and field named.
 Device device_from_json(const Json& json, const std::string& path);
+
+/// How many multiprocessors share the device's work, at least 1. Where its sheet does not say, they
+/// are estimated: the FP32 rate over what one of its architecture does at the usual boost clock,
+/// within a fifth of what every shipped sheet says; without an FP32 rate the FP16 one, which boards
+/// that throttle it (GeForce, H20) make too few by half and more.
+double multiprocessors_of(const Device& device);
 
 }  // namespace tessera
