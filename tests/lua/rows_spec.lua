@@ -51,7 +51,7 @@ describe("tessera.rows", function()
       rows.sheet { row("exact", 4, { latency_s = 1.5 }) })
     assert.same({ "planner", "n", "status", "latency_s", "ok", "widths", "error" },
       rows.sheet(list, { keys = { "planner", "n" }, error = true }).columns)
-    assert.same({ "n", "planner", "status" }, rows.sheet(list, { columns = { "status" } }).columns)
+    assert.same({ "status", "n" }, rows.sheet(list, { columns = { "status", "n" } }).columns)
   end)
 end)
 
@@ -91,24 +91,17 @@ describe("tessera.sheet", function()
 ]=], sheet.markdown(nasty))
   end)
 
-  it("writes LaTeX without commands of users", function()
-    local text = sheet.latex(nasty)
-    assert.equal("\\begin{tabular}{lrl}\n\\toprule\n", text:match "^.-\n.-\n")
-    assert.truthy(text:find("\n\\textbackslash{}\\{\\$\\&\\#\\%\\_\\textasciicircum{}\\textasciitilde{}"
-      .. "\\textless{}\\textgreater{}\\}", 1, true))
-    assert.truthy(text:find("a\\textbar{}b, ''c'' d", 1, true))
-    assert.truthy(text:find("\n{}[x]", 1, true), "a bracket after the end of a line is its argument")
-    assert.truthy(text:find("\\bottomrule\n\\end{tabular}\n$"))
-    assert.equal(
-      "\\begin{tabular}{lr}\n\\toprule\nplanner & latency\\_s \\\\\n\\midrule\nexact   &        1.5 \\\\\n"
-      .. "uniform &         20 \\\\\n\\bottomrule\n\\end{tabular}\n",
-      sheet.latex { columns = { "planner", "latency_s" }, lines = { { "exact", 1.5 }, { "uniform", 20 } } })
-  end)
-
   it("shows a table, long cells cut", function()
-    assert.equal("a  a'\n1   2\n", sheet.table { columns = { "a", "a" }, lines = { { 1, 2 } } })
+    assert.equal("a  a\n1  2\n", sheet.table { columns = { "a", "a" }, lines = { { 1, 2 } } })
     assert.equal("a\n" .. ("é"):rep(41) .. "...\n", sheet.table { columns = { "a" }, lines = { { ("é"):rep(60) } } })
     assert.equal("a\n[4,8]\n", sheet.table { columns = { "a" }, lines = { { { 4, 8 } } } })
+  end)
+
+  it("leaves out the columns that a terminal has no room for, and names them", function()
+    local page = { columns = { "cluster", "x_s", "note" }, lines = { { "c1", 1.5, "long enough" } } }
+    assert.equal("cluster  x_s\nc1       1.5\n(left out for the width of 24: note)\n", sheet.table(page, 24))
+    assert.equal("cluster  x_s  note\nc1       1.5  long enough\n", sheet.table(page, 25))
+    assert.equal("cluster\nc1\n(left out for the width of 1: x_s, note)\n", sheet.table(page, 1))
   end)
 end)
 

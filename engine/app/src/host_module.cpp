@@ -304,6 +304,8 @@ int terminal(lua_State* L) {
   lua_kit::set_boolean(L, "is_terminal", facts.is_terminal);
   lua_kit::set_boolean(L, "redraws", facts.redraws);
   lua_kit::set_integer(L, "columns", facts.columns);
+  lua_kit::set_boolean(L, "knows_columns", facts.knows_columns);
+  lua_kit::set_boolean(L, "utf8", facts.utf8);
   lua_kit::set_boolean(L, "colour", facts.colour);
   return 1;
 }
