@@ -85,30 +85,6 @@ local function list(file, given)
   deliver(written(page, given), given)
 end
 
-local function names_of(file)
-  local names = {}
-  for i, entry in ipairs(experiments_of(file)) do names[i] = entry.experiment end
-  table.sort(names)
-  return names
-end
-
--- The run that is asked for, and all runs of the experiment.
-local function find_run(file, name, wanted)
-  local runs = file:runs { experiment = name }
-  if #runs == 0 then
-    core.raise("not_found", ("%s has no experiment '%s'%s"):format(file.path, name,
-      core.did_you_mean(name, names_of(file))), name)
-  end
-  if not wanted then return runs[#runs], runs end
-  local ids = {}
-  for i, run in ipairs(runs) do
-    if run.id == wanted then return run, runs end
-    ids[i] = tostring(run.id)
-  end
-  core.raise("not_found", ("%s in %s has no run %s; it has %s"):format(name, file.path, tostring(wanted),
-    table.concat(ids, ", ")), "--run")
-end
-
 -- What the paper printed, where it is to stand beside the rows.
 local function printed_of(run, given) return given.paper ~= false and published.of(run.declaration.paper) or nil end
 
@@ -225,7 +201,7 @@ local function check_format_flags(format, given)
 end
 
 local function show(file, name, given)
-  local run, runs = find_run(file, name, given.run)
+  local run, runs = selection.run(file, name, given.run)
   local printed, format = printed_of(run, given), format_of(given)
   check_format_flags(format, given)
   local found = rows_of(file, run, given, printed)
@@ -255,7 +231,7 @@ end
 local function side(file, name, word)
   local id = as_number(word)
   local from = id and file or store.open(word, { read_only = true })
-  local run = find_run(from, name, id)
+  local run = selection.run(from, name, id)
   return stored_rows.rows(from, run, {}), id and "run " .. id or ("%s (run %d)"):format(word, run.id)
 end
 
@@ -263,7 +239,7 @@ local function diff(file, name, given)
   local rows_diff = require "tessera.rows_diff"
   local words = given.diff
   if #words > 2 then fail("--diff", "two runs, one run, or one other results file belong here") end
-  local newest = find_run(file, name, given.run)
+  local newest = selection.run(file, name, given.run)
   local first, first_name = side(file, name, words[1])
   local second, second_name = side(file, name, words[2] or tostring(newest.id))
   local result = rows_diff.compare(selection.where(first, given.where), selection.where(second, given.where),
