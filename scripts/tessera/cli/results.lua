@@ -167,8 +167,9 @@ end
 
 -- Names of the columns behind status: ours, with the paper's beside.
 local function others_of(run, found, printed)
-  local names, ours = {}, {}
-  for _, name in ipairs(rows.columns(found)) do ours[name] = not published.split(name) or nil end
+  local names, ours, is_key = {}, {}, {}
+  for _, name in ipairs(rows.keys(found)) do is_key[name] = true end
+  for _, name in ipairs(rows.columns(found)) do ours[name] = not is_key[name] and not published.split(name) or nil end
   local function add(name)
     if ours[name] then names[#names + 1], ours[name] = name, nil end
   end

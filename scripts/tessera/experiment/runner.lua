@@ -6,6 +6,7 @@ local host = require "tessera.host"
 local store = require "tessera.store"
 local terminal = require "tessera.terminal"
 local workers = require "tessera.workers"
+local assumptions = require "tessera.experiment.assumptions"
 local claims = require "tessera.experiment.claims"
 local grid = require "tessera.experiment.grid"
 local point = require "tessera.experiment.point"
@@ -112,7 +113,7 @@ local function settings_of(experiment, options, files, database, num_open)
   return {
     script = files[1], arguments = host.arguments, run_options = options, quick = options.quick or false, jobs = jobs,
     time_limit_s = options.point_time_limit_s or experiment.time_limit_s,
-    memory_bytes = memory_bytes,
+    memory_bytes = memory_bytes, parameters = experiment.parameters,
     output_dir = (database:match "^(.+)%.[^./]+$" or database) .. "-files/" .. experiment.name,
   }
 end
@@ -245,10 +246,15 @@ end
 --- Sweeps the experiment as the flags of `tessera run` say: 0; 1 where a point or a claim failed; 130 after Ctrl-C; and
 --- the id of the run. `how.brief`: of what came out only failures are printed.
 function M.sweep(experiment, options, how)
+  experiment = assumptions.changed(experiment, options)
   local files = host.loaded_files()
   local shard = shards.choose(options.shard)
   local database = M.database(options)
   local items = chosen_items(experiment, options, shard)
+  if experiment.changes then say(("%s: %s"):format(experiment.name, experiment.changes)) end
+  if options.quick and not experiment.quick then
+    say(("%s: it declares no `quick`, so all of its points run"):format(experiment.name))
+  end
   local status, run_id = 0, nil
   if options.dry_run then
     dry_run(experiment, items, options, database, shard)
