@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "file_lock.h"
 #include "list.h"
 #include "loads.h"
 #include "nvml.h"
@@ -343,6 +344,21 @@ int run_program(lua_State* L) {
   return 3;
 }
 
+/// lock_file(path): true, or false and who has it; see file_lock.h.
+int lock(lua_State* L) {
+  const auto holder = lock_file(lua_kit::check_text(L, 1, "tessera.host.lock_file.path"));
+  lua_pushboolean(L, !holder.has_value());
+  if (!holder.has_value()) return 1;
+  lua_kit::push_text(L, *holder);
+  return 2;
+}
+
+/// unlock_file(path)
+int unlock(lua_State* L) {
+  unlock_file(lua_kit::check_text(L, 1, "tessera.host.unlock_file.path"));
+  return 0;
+}
+
 void set_facts(const Host& host) {
   lua_State* L = host.state();
   lua_kit::set_boolean(L, "json", host.settings().json);
@@ -407,6 +423,8 @@ void open_host_module(Host& host) {
                             {"scripts", guarded<scripts>},
                             {"experiments", guarded<experiments>},
                             {"terminal", guarded<terminal>},
+                            {"lock_file", guarded<lock>},
+                            {"unlock_file", guarded<unlock>},
                             {"nvml", guarded<nvml>},
                             {"run_program", guarded<run_program>}});
   lua_getglobal(L, "require");

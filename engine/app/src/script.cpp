@@ -95,7 +95,9 @@ void load_script(lua_State* L, const std::string& path) {
            "returns ts.collection {{ scripts = {{ \"{}\" }} }} runs them all",
            fs::path(found + "/").lexically_normal().parent_path().filename().string());
   }
-  if (file_kind(found) == FileKind::none && !fs::exists(found, ignored)) {
+  // A path says where it should be, and reading it why it is not there.
+  const bool is_name = !found.empty() && found.front() != '/';
+  if (is_name && fs::symlink_status(found, ignored).type() == fs::file_type::not_found) {
     refuse_missing(Host::of(L).installation(), found);
   }
   std::string code = read_file(found, kMaxScriptBytes);

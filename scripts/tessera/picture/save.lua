@@ -17,7 +17,7 @@ local function converted(svg, kind, who)
   local ok, status, file, message = pcall(host.run_program, words, svg)
   if not ok then
     core.raise("not_found", ("%s: %s files are made by rsvg-convert, which cannot be started (%s); install the "
-      .. "package librsvg2-bin (bash scripts/setup.sh pictures), or save as .svg"):format(who, kind:upper(),
+      .. "package librsvg2-bin, or save as .svg (bash scripts/setup.sh pictures installs it)"):format(who, kind:upper(),
       tostring(status)), who)
   end
   if status ~= 0 then

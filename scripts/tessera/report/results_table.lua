@@ -6,6 +6,7 @@ local columns_of = require "tessera.report.columns"
 local data = require "tessera.plot.data"
 local html = require "tessera.report.html"
 local marks = require "tessera.report.marks"
+local paths = require "tessera.report.paths"
 local units = require "tessera.units"
 
 local h = html.h
@@ -73,7 +74,7 @@ local function failure(row)
   local text = row.error or ""
   if meta.traceback and meta.traceback ~= "" then text = text .. "\n" .. meta.traceback end
   if meta.log and meta.log ~= "" then text = text .. "\n\noutput:\n" .. meta.log end
-  return text ~= "" and text or nil
+  return text ~= "" and paths.within(text) or nil
 end
 
 local fine = { done = true, optimal = true, feasible = true }
