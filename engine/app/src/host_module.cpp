@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "drawings.h"
 #include "file_lock.h"
 #include "list.h"
 #include "loads.h"
@@ -73,7 +74,8 @@ void check_written(bool written, std::FILE* stream) {
 // With --json stdout belongs to the data, and what a script says goes to stderr.
 int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
-  const ColourScope colours(terminal_facts(::fileno(stream)).colour);
+  const Terminal facts = terminal_facts(::fileno(stream));
+  const ColourScope colours(facts.colour);
   const int num_arguments = lua_gettop(L);
   std::string line;
   for (int i = 1; i <= num_arguments; ++i) {
@@ -83,7 +85,8 @@ int print(lua_State* L) {
     if (i > 1) line += '\t';
     line += lua_kit::check_text(L, -1, "print");
   }
-  check_written(write_styled(stream, line + '\n'), stream);
+  line += '\n';
+  check_written(write_styled(stream, facts.utf8 ? line : ascii_drawings(line)), stream);
   return 0;
 }
 
@@ -103,7 +106,8 @@ int write(lua_State* L) {
 int write_with_styles(lua_State* L) {
   std::FILE* stream = stream_argument(L);
   const std::string text = lua_kit::check_text(L, 2, "tessera.host.write_styled.text");
-  check_written(write_styled(stream, text), stream);
+  const bool utf8 = terminal_facts(::fileno(stream)).utf8;
+  check_written(write_styled(stream, utf8 ? text : ascii_drawings(text)), stream);
   return 0;
 }
 

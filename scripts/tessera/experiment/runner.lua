@@ -147,7 +147,7 @@ local function record_of(item, row, script_hash, hash)
   }
 end
 
--- The records whose points have no row that counts: another sweep, of other flags, may have had some of the same points.
+-- The records whose points have no row that counts: another sweep, of other flags, may have had some of them too.
 local function without_stored(file, run, records)
   local status_of, failed_keys = file:keys(run.id)
   local left = {}
