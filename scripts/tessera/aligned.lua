@@ -27,38 +27,54 @@ local function measure(rows, names, headings)
   return widths, numeric
 end
 
--- How many columns fit, the first always.
-local function num_fitting(widths, limit)
-  local total = widths[1] or 0
-  for c = 2, #widths do
-    total = total + 2 + widths[c]
-    if total > limit then return c - 1 end
+local gap = 2 -- characters between columns
+
+-- The columns of each block: the first `num_keys` in every one, so that a line says what it is of, unless they leave
+-- nothing to the others; and of those as many as fit, one at least.
+local function blocks_of(widths, limit, num_keys)
+  local keys, key_width = {}, 0
+  for c = 1, math.min(num_keys, #widths) do
+    if key_width + widths[c] + gap > limit / 2 then break end
+    keys[c], key_width = c, key_width + widths[c] + gap
   end
-  return #widths
+  local blocks, total = { { unpack(keys) } }, key_width - gap
+  for c = #keys + 1, #widths do
+    local block = blocks[#blocks]
+    if total + gap + widths[c] > limit and #block > #keys then
+      block = { unpack(keys) }
+      blocks[#blocks + 1], total = block, key_width - gap
+    end
+    block[#block + 1], total = c, total + gap + widths[c]
+  end
+  return blocks
+end
+
+local function one_block(widths)
+  local columns = {}
+  for c = 1, #widths do columns[c] = c end
+  return { columns }
 end
 
 --- The rows' fields `names` as text under `headings`. Where a line may have `limit` characters, columns that do not fit
---- are left out and named beneath.
-return function(rows, names, headings, limit)
+--- stand below in blocks of their own, behind the first `num_keys` once more.
+return function(rows, names, headings, limit, num_keys)
   local widths, numeric = measure(rows, names, headings)
-  local shown, lines = limit and num_fitting(widths, limit) or #names, {}
-  local function line(text_of)
-    local parts = {}
-    for c = 1, shown do
-      local text = text_of(c)
-      local pad = (" "):rep(widths[c] - width(text))
-      parts[c] = numeric[c] and pad .. text or text .. pad
+  local blocks, lines = limit and blocks_of(widths, limit, num_keys or 1) or one_block(widths), {}
+  for b, columns in ipairs(blocks) do
+    local function line(text_of)
+      local parts = {}
+      for i, c in ipairs(columns) do
+        local text = text_of(c)
+        local pad = (" "):rep(widths[c] - width(text))
+        parts[i] = numeric[c] and pad .. text or text .. pad
+      end
+      lines[#lines + 1] = escape.trimmed(table.concat(parts, (" "):rep(gap)))
     end
-    lines[#lines + 1] = escape.trimmed(table.concat(parts, "  "))
-  end
-  line(function(c) return cell(headings[c]) end)
-  for _, row in ipairs(rows) do
-    line(function(c) return cell(row_fields.value(row, names[c])) end)
-  end
-  if shown < #names then
-    local left_out = {}
-    for c = shown + 1, #names do left_out[#left_out + 1] = cell(headings[c]) end
-    lines[#lines + 1] = ("(left out for the width of %d: %s)"):format(limit, table.concat(left_out, ", "))
+    if b > 1 then lines[#lines + 1] = "" end
+    line(function(c) return cell(headings[c]) end)
+    for _, row in ipairs(rows) do
+      line(function(c) return cell(row_fields.value(row, names[c])) end)
+    end
   end
   return table.concat(lines, "\n") .. "\n"
 end

@@ -143,7 +143,7 @@ end
 --- failures' messages; `meta`: also where rows come from.
 function M.sheet(list, opt)
   local found = getters(list, opt or {})
-  local result = { columns = {}, lines = {} }
+  local result = { columns = {}, lines = {}, num_keys = not (opt and opt.columns) and #M.keys(list) or nil }
   for c, getter in ipairs(found) do result.columns[c] = getter[1] end
   for c, name in ipairs(result.columns) do
     local kind = published.split(name)

@@ -1,7 +1,8 @@
 -- A sheet is a list of column names and a list of lines, each with a value (or nil) per column:
--- { columns = { "planner", "latency_s" }, lines = { { "exact", 1.5 } } }. By the number of a column it may have
--- `headings` (what people read above it), `percent` (true: its ratios are differences, read as "+12.5 %") and `best`
--- (true, by line: the value stands bold). This file writes it as text, CSV and Markdown; tessera.latex as LaTeX.
+-- { columns = { "planner", "latency_s" }, lines = { { "exact", 1.5 } } }. Its first `num_keys` columns (1) say what a
+-- line is of. By the number of a column it may have `headings` (what people read above it), `percent` (true: its ratios
+-- are differences, read as "+12.5 %") and `best` (true, by line: the value stands bold). This file writes it as text,
+-- CSV and Markdown; tessera.latex as LaTeX.
 
 local aligned = require "tessera.aligned"
 local store = require "tessera.store"
@@ -137,7 +138,7 @@ local function cut(value)
   return text:sub(1, at - 1) .. "..."
 end
 
---- Aligned text for the terminal; long cells are cut. `width`: of the terminal, into which columns are fitted.
+--- Aligned text for the terminal; long cells are cut. `width`: of the terminal; columns beyond it stand below.
 function M.table(sheet, width)
   local lines, names, headings, plain = {}, {}, {}, {}
   for c = 1, #sheet.columns do
@@ -150,7 +151,7 @@ function M.table(sheet, width)
     lines[l] = {}
     for c, name in ipairs(names) do lines[l][name] = cut(shown(sheet, line, c)) end
   end
-  return aligned(lines, names, headings, width or terminal.limit())
+  return aligned(lines, names, headings, width or terminal.limit(), sheet.num_keys)
 end
 
 return M

@@ -47,8 +47,8 @@ describe("tessera.rows", function()
   end)
 
   it("makes sheets", function()
-    assert.same({ columns = { "n", "planner", "status", "latency_s" }, lines = { { 4, "exact", "optimal", 1.5 } } },
-      rows.sheet { row("exact", 4, { latency_s = 1.5 }) })
+    assert.same({ columns = { "n", "planner", "status", "latency_s" }, lines = { { 4, "exact", "optimal", 1.5 } },
+      num_keys = 2 }, rows.sheet { row("exact", 4, { latency_s = 1.5 }) })
     assert.same({ "planner", "n", "status", "latency_s", "ok", "widths", "error" },
       rows.sheet(list, { keys = { "planner", "n" }, error = true }).columns)
     assert.same({ "status", "n" }, rows.sheet(list, { columns = { "status", "n" } }).columns)
@@ -97,11 +97,16 @@ describe("tessera.sheet", function()
     assert.equal("a\n[4,8]\n", sheet.table { columns = { "a" }, lines = { { { 4, 8 } } } })
   end)
 
-  it("leaves out the columns that a terminal has no room for, and names them", function()
+  it("puts the columns that a terminal has no room for below, behind the keys", function()
     local page = { columns = { "cluster", "x_s", "note" }, lines = { { "c1", 1.5, "long enough" } } }
-    assert.equal("cluster  x_s\nc1       1.5\n(left out for the width of 24: note)\n", sheet.table(page, 24))
+    assert.equal("cluster  x_s\nc1       1.5\n\ncluster  note\nc1       long enough\n", sheet.table(page, 24))
     assert.equal("cluster  x_s  note\nc1       1.5  long enough\n", sheet.table(page, 25))
-    assert.equal("cluster\nc1\n(left out for the width of 1: x_s, note)\n", sheet.table(page, 1))
+    assert.equal("cluster\nc1\n\nx_s\n1.5\n\nnote\nlong enough\n", sheet.table(page, 1))
+    page.num_keys = 2
+    assert.equal("cluster  x_s  note\nc1       1.5  long enough\n", sheet.table(page, 25))
+    page.columns[4], page.lines[1][4] = "more", "word"
+    assert.equal("cluster  x_s  note\nc1       1.5  long enough\n\ncluster  x_s  more\nc1       1.5  word\n",
+      sheet.table(page, 28))
   end)
 end)
 
