@@ -8,10 +8,11 @@ build_packages=(
 # What runs models: Unicode and SentencePiece, for tokenizers. What trains them, and runs them on GPUs: LibTorch.
 tokenizer_packages=(libicu-dev libsentencepiece-dev)
 models_packages=(libtorch-dev "${tokenizer_packages[@]}")
+# rsvg-convert, which makes the PDF and PNG files of plots and pictures.
+pictures_packages=(librsvg2-bin fonts-dejavu-core)
 test_packages=(
-  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted
-  librsvg2-bin                # rsvg-convert, which ts.plot and ts.picture make PNG files with
-  chromium fonts-dejavu-core  # reports are looked at in a browser; without it those tests are skipped
+  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted "${pictures_packages[@]}"
+  chromium  # reports are looked at in a browser; without it those tests are skipped
 )
 lint_packages=(clang-format lua-check)
 fuzz_packages=(clang libclang-rt-dev) # the second has libFuzzer; apt only recommends it

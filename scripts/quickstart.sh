@@ -6,7 +6,7 @@ set -euo pipefail
 called_from=$PWD
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-groups=(build) models=OFF
+groups=(build pictures) models=OFF
 if [ "${1:-}" = --models ]; then
   groups+=(models) models=ON
   shift

@@ -178,5 +178,10 @@ return ts.experiment {
       end
     end
   end,
-  plots = { { kind = "bars", x = "part", y = "median_error_ratio", by = "split" } },
+  plots = {
+    { kind = "bars", x = "part", y = "median_error_ratio", by = "split", facet = "device",
+      where = { phase = "prefill" } },
+    { kind = "bars", x = "part", y = "median_error_ratio", by = "split", facet = "device",
+      where = { phase = "decode" } },
+  },
 }

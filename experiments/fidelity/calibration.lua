@@ -74,5 +74,5 @@ return ts.experiment {
     }
   end,
 
-  plots = { { kind = "bars", x = "dtype", y = "after", by = "points" } },
+  plots = { { kind = "cdf", x = "after", by = "points", facet = "op" } },
 }

@@ -99,5 +99,5 @@ return ts.experiment {
     return errors_row(errors, target[point.left_out])
   end,
 
-  plots = { { kind = "bars", x = "source", y = "median", by = "left_out" } },
+  plots = { { kind = "bars", x = "source", y = "median", by = "left_out", facet = "kernel" } },
 }

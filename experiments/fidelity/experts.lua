@@ -145,5 +145,5 @@ return ts.experiment {
     return row
   end,
 
-  plots = { { kind = "bars", x = "source", y = "median", by = "left_out" } },
+  plots = { { kind = "bars", x = "source", y = "median", by = "left_out", facet = "dtype" } },
 }

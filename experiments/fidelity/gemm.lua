@@ -52,5 +52,5 @@ return ts.experiment {
     return row
   end,
 
-  plots = { { kind = "bars", x = "dtype", y = "p90", by = "hold_out" } },
+  plots = { { kind = "bars", x = "dtype", y = "p90", by = "hold_out", facet = "device" } },
 }

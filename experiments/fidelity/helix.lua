@@ -126,6 +126,6 @@ return ts.experiment {
   end,
   plots = {
     { kind = "scatter", x = "measured_s", y = "predicted_s", by = "device", log_x = true, log_y = true },
-    { kind = "lines", x = "size", y = "predicted_s", by = "device" },
+    { kind = "lines", x = "size", y = "predicted_s", by = "device", facet = "phase", where = { split = "third" } },
   },
 }

@@ -46,5 +46,5 @@ return ts.experiment {
     return errors_row(left_out.errors(profile, left_out.thinned(kept_back)), limits[point.by])
   end,
 
-  plots = { { kind = "bars", x = "dtype", y = "median", by = "by" } },
+  plots = { { kind = "cdf", x = "median", by = "by", facet = "op" } },
 }

@@ -58,5 +58,5 @@ return ts.experiment {
     return errors_row(errors_of(point, samples), target)
   end,
 
-  plots = { { kind = "bars", x = "device", y = "median", by = "kind" } },
+  plots = { { kind = "bars", x = "device", y = "median", by = "kind", facet = "dtype" } },
 }

@@ -99,5 +99,5 @@ return ts.experiment {
         100 * worst.error_ratio), { value = sum / #rows })
     t:expect_all { column = "between", equals = true, where = { kind = "latency" } }
   end,
-  plots = { { kind = "bars", x = "case", y = "error_ratio", by = "kind" } },
+  plots = { { kind = "bars", x = "case", y = "error_ratio", by = "kind", facet = "model" } },
 }

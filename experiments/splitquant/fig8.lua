@@ -44,5 +44,5 @@ return ts.experiment {
     shipped.expect_mean(t, "llmpq_2023_08", 0.06)
     shipped.expect_mean(t, "llmpq_2023", 0.06)
   end,
-  plots = { { kind = "bars", x = "model", y = "error_ratio", by = "case" } },
+  plots = { { kind = "bars", x = "model", y = "error_ratio", by = "case", facet = "kind" } },
 }

@@ -96,5 +96,8 @@ return ts.experiment {
       at_most = 2, where = { model = "qwen2.5-14b" },
     }
   end,
-  plots = { { kind = "bars", x = "cluster", y = "speedup", by = "planner" } },
+  plots = {
+    { kind = "bars", x = "cluster", y = "speedup", by = "planner", facet = "model", where = { workload = "cnn" } },
+    { kind = "bars", x = "cluster", y = "speedup", by = "planner", facet = "model", where = { workload = "loogle" } },
+  },
 }

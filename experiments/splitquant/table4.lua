@@ -134,5 +134,5 @@ return ts.experiment {
     gain("splitquant-10", "exact_int8", "het", 1.16, { 1.28, 1.33 }, "with INT8 taken as free, as the paper takes it, "
       .. "more requests fit than print says")
   end,
-  plots = { { kind = "bars", x = "mesh", y = "throughput_tok_s", by = "planner" } },
+  plots = { { kind = "bars", x = "mesh", y = "throughput_tok_s", by = "planner", facet = "cluster" } },
 }

@@ -2,6 +2,7 @@
 -- throughput_tok_s = 12.5 }; a point that failed has `error` in place of columns.
 
 local core = require "tessera.core"
+local published = require "tessera.published"
 
 local M = {}
 
@@ -121,12 +122,14 @@ local function getters(list, opt)
   local found = {}
   local function add(name, get) found[#found + 1] = { name, get } end
   local function add_value(name) add(name, function(row) return M.value(row, name) end) end
-  for _, key in ipairs(M.keys(list, opt.keys)) do add(key, function(row) return row.point[key] end) end
   if opt.columns then
     for _, name in ipairs(opt.columns) do add_value(name) end
   else
+    for _, key in ipairs(M.keys(list, opt.keys)) do add(key, function(row) return row.point[key] end) end
     add_value "status"
-    for _, name in ipairs(M.columns(list, opt.declared)) do add(name, function(row) return row[name] end) end
+    for _, name in ipairs(opt.others or M.columns(list, opt.declared)) do
+      add(name, function(row) return row[name] end)
+    end
   end
   if opt.error then add("error", function(row) return row.error end) end
   for _, column in ipairs(opt.meta and meta_columns or {}) do
@@ -135,12 +138,21 @@ local function getters(list, opt)
   return found
 end
 
---- Rows as a sheet (see tessera.sheet): point keys first, then status and columns, or only `columns`. `keys` and
---- `declared`: names whose order comes first; `error`: also the failures' messages; `meta`: also where rows come from.
+--- Rows as a sheet (see tessera.sheet): point keys first, then status and columns, or exactly `columns`. `keys` and
+--- `declared`: names whose order comes first; `others`: the names behind status, all of them; `error`: also the
+--- failures' messages; `meta`: also where rows come from.
 function M.sheet(list, opt)
   local found = getters(list, opt or {})
-  local result = { columns = {}, lines = {} }
+  local result = { columns = {}, lines = {}, num_keys = not (opt and opt.columns) and #M.keys(list) or nil }
   for c, getter in ipairs(found) do result.columns[c] = getter[1] end
+  for c, name in ipairs(result.columns) do
+    local kind = published.split(name)
+    if kind then
+      result.headings, result.percent = result.headings or {}, result.percent or {}
+      result.headings[c] = published.heading(name, result.columns)
+      result.percent[c] = kind == "diff" or nil
+    end
+  end
   for l, row in ipairs(list) do
     local line = {}
     for c, getter in ipairs(found) do line[c] = getter[2](row) end

@@ -1,10 +1,12 @@
 -- A sheet is a list of column names and a list of lines, each with a value (or nil) per column:
--- { columns = { "planner", "latency_s" }, lines = { { "exact", 1.5 } } }. This file writes it as text, CSV, Markdown
--- and LaTeX.
+-- { columns = { "planner", "latency_s" }, lines = { { "exact", 1.5 } } }. Its first `num_keys` columns (1) say what a
+-- line is of. By the number of a column it may have `headings` (what people read above it), `percent` (true: its ratios
+-- are differences, read as "+12.5 %") and `best` (true, by line: the value stands bold). This file writes it as text,
+-- CSV and Markdown; tessera.latex as LaTeX.
 
+local aligned = require "tessera.aligned"
 local store = require "tessera.store"
 local terminal = require "tessera.terminal"
-local text_table = require "tessera.text_table"
 
 local M = {}
 
@@ -26,8 +28,8 @@ local function exact(value)
   return tostring(value)
 end
 
--- Four digits, for people.
-local function short(value)
+--- Four digits, for people.
+function M.short(value)
   if type(value) == "number" then
     if value == math.floor(value) and math.abs(value) < 1e15 then return ("%d"):format(value) end
     return ("%.4g"):format(value)
@@ -35,7 +37,18 @@ local function short(value)
   return exact(value)
 end
 
-local function numeric_columns(sheet)
+--- What people read above a column.
+function M.heading(sheet, c) return sheet.headings and sheet.headings[c] or sheet.columns[c] end
+
+-- What people read in a cell.
+local function shown(sheet, line, c)
+  local value = line[c]
+  if sheet.percent and sheet.percent[c] and type(value) == "number" then return ("%+.1f %%"):format(100 * value) end
+  return value
+end
+
+--- Whether each column has numbers and nothing else.
+function M.numeric_columns(sheet)
   local numeric = {}
   for c in ipairs(sheet.columns) do
     numeric[c] = #sheet.lines > 0
@@ -72,11 +85,14 @@ end
 -- Cells of all lines, headings first, each column padded to one width; numbers to the right.
 local function padded(sheet, escape, numeric)
   local cells, widths = { {} }, {}
-  for c, name in ipairs(sheet.columns) do cells[1][c] = escape(name) end
+  for c = 1, #sheet.columns do cells[1][c] = escape(M.heading(sheet, c)) end
   for l, line in ipairs(sheet.lines) do
     cells[l + 1] = {}
     for c = 1, #sheet.columns do
-      cells[l + 1][c] = type(line[c]) == "number" and short(line[c]) or escape(short(line[c]))
+      local value = shown(sheet, line, c)
+      local text = type(value) == "number" and M.short(value) or escape(M.short(value))
+      if sheet.best and sheet.best[c] and sheet.best[c][l] then text = "**" .. text .. "**" end
+      cells[l + 1][c] = text
     end
   end
   for c = 1, #sheet.columns do
@@ -97,7 +113,7 @@ end
 
 --- A pipe table. Names of columns stand in code quotes' place as they are, without markup.
 function M.markdown(sheet)
-  local numeric = numeric_columns(sheet)
+  local numeric = M.numeric_columns(sheet)
   local cells, widths = padded(sheet, markdown_text, numeric)
   local rule = {}
   for c, w in ipairs(widths) do rule[c] = numeric[c] and ("-"):rep(w - 1) .. ":" or ("-"):rep(w) end
@@ -106,35 +122,6 @@ function M.markdown(sheet)
     out[#out + 1] = "| " .. table.concat(line, " | ") .. " |\n"
     if l == 1 then out[#out + 1] = "| " .. table.concat(rule, " | ") .. " |\n" end
   end
-  return table.concat(out)
-end
-
-local latex_marks = {
-  ["\\"] = "\\textbackslash{}", ["{"] = "\\{", ["}"] = "\\}", ["$"] = "\\$", ["&"] = "\\&", ["#"] = "\\#",
-  ["%"] = "\\%", ["_"] = "\\_", ["^"] = "\\textasciicircum{}", ["~"] = "\\textasciitilde{}",
-  ["<"] = "\\textless{}", [">"] = "\\textgreater{}", ["|"] = "\\textbar{}",
-  ['"'] = "''", -- \\textquotedbl would need another font encoding
-}
-
-local function latex_text(text)
-  return (text:gsub("\r?\n", " "):gsub("%c", "?"):gsub('[\\{}$&#%%_^~<>|"]', latex_marks))
-end
-
---- A tabular for the package booktabs.
-function M.latex(sheet)
-  local numeric = numeric_columns(sheet)
-  local cells = padded(sheet, latex_text, numeric)
-  local spec = {}
-  for c = 1, #sheet.columns do spec[c] = numeric[c] and "r" or "l" end
-  local out = { ("\\begin{tabular}{%s}\n\\toprule\n"):format(table.concat(spec)) }
-  for l, line in ipairs(cells) do
-    local text = table.concat(line, " & ") .. " \\\\\n"
-    -- A bracket after \\ would be read as its argument.
-    if line[1] and line[1]:find "^%s*%[" then text = "{}" .. text end
-    out[#out + 1] = text
-    if l == 1 then out[#out + 1] = "\\midrule\n" end
-  end
-  out[#out + 1] = "\\bottomrule\n\\end{tabular}\n"
   return table.concat(out)
 end
 
@@ -151,20 +138,20 @@ local function cut(value)
   return text:sub(1, at - 1) .. "..."
 end
 
---- Aligned text for the terminal; long cells are cut.
-function M.table(sheet)
-  local lines, names, plain = {}, {}, {}
-  for c, name in ipairs(sheet.columns) do
+--- Aligned text for the terminal; long cells are cut. `width`: of the terminal; columns beyond it stand below.
+function M.table(sheet, width)
+  local lines, names, headings, plain = {}, {}, {}, {}
+  for c = 1, #sheet.columns do
     -- Two columns may have one name, and fields of a table may not.
-    local unique = name
+    local unique = sheet.columns[c]
     while plain[unique] do unique = unique .. "'" end
-    plain[unique], names[c] = true, unique
+    plain[unique], names[c], headings[c] = true, unique, M.heading(sheet, c)
   end
   for l, line in ipairs(sheet.lines) do
     lines[l] = {}
-    for c, name in ipairs(names) do lines[l][name] = cut(line[c]) end
+    for c, name in ipairs(names) do lines[l][name] = cut(shown(sheet, line, c)) end
   end
-  return text_table(lines, { columns = names })
+  return aligned(lines, names, headings, width or terminal.limit(), sheet.num_keys)
 end
 
 return M

@@ -9,6 +9,12 @@ local M = {}
 --- time, since windows change their size.
 M.facts = host.terminal
 
+--- How many characters a line of stdout may have: on a terminal, and where COLUMNS says so; nil for files and pipes.
+function M.limit()
+  local facts = M.facts()
+  return facts.knows_columns and facts.columns or nil
+end
+
 local Stream = {}
 Stream.__index = Stream
 

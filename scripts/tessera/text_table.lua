@@ -1,22 +1,12 @@
 -- ts.table(rows, { columns = { "a", "b" } }): rows as aligned text, numbers to four digits, missing values as "-". Rows
 -- of results have their point's values as columns, before the others.
 
+local aligned = require "tessera.aligned"
 local core = require "tessera.core"
-local escape = require "tessera.escape"
 local options = require "tessera.options"
 local row_fields = require "tessera.rows"
-local width = require("tessera.terminal").width
 
 local fail = core.refuse
-
-local function cell(value)
-  if value == nil then return "-" end
-  if type(value) == "number" then
-    if value == math.floor(value) and math.abs(value) < 1e15 then return ("%d"):format(value) end
-    return ("%.4g"):format(value)
-  end
-  return (tostring(value):gsub("%c", "?"))
-end
 
 -- The keys of every point, then every other field of every row, sorted.
 local function all_columns(rows)
@@ -64,27 +54,5 @@ core.document {
 return function(rows, opt)
   options.list(rows, "ts.table", "a list of rows", options.item_of "table")
   local columns = columns_of(rows, opt)
-  local widths, numeric, lines = {}, {}, {}
-  for c, name in ipairs(columns) do
-    widths[c], numeric[c] = width(cell(name)), true
-    for _, row in ipairs(rows) do
-      local value = row_fields.value(row, name)
-      widths[c] = math.max(widths[c], width(cell(value)))
-      numeric[c] = numeric[c] and (value == nil or type(value) == "number")
-    end
-  end
-  local function line(text_of)
-    local parts = {}
-    for c, name in ipairs(columns) do
-      local text = text_of(name)
-      local pad = (" "):rep(widths[c] - width(text))
-      parts[c] = numeric[c] and pad .. text or text .. pad
-    end
-    lines[#lines + 1] = escape.trimmed(table.concat(parts, "  "))
-  end
-  line(cell)
-  for _, row in ipairs(rows) do
-    line(function(name) return cell(row_fields.value(row, name)) end)
-  end
-  return table.concat(lines, "\n") .. "\n"
+  return aligned(rows, columns, columns)
 end

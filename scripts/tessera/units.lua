@@ -82,6 +82,22 @@ function M.number(value)
   return ("%.4g"):format(value)
 end
 
+--- A format with digits after the point that all numbers of a column share, so that they align: four digits of the
+--- largest. Nil where all are whole, and where some number would then lose nearly all of its own. `sizes`: their
+--- absolute values; `worth`: what one of the unit is worth.
+function M.shared_format(sizes, worth)
+  local most, whole = 0, true
+  for _, size in ipairs(sizes) do
+    most, whole = math.max(most, size / worth), whole and size / worth == math.floor(size / worth)
+  end
+  if whole or most == 0 or most >= 1e4 then return nil end
+  local decimals = math.max(3 - math.floor(math.log10(most)), 0)
+  for _, size in ipairs(sizes) do
+    if size > 0 and size / worth < 10 ^ (1 - decimals) then return nil end
+  end
+  return decimals <= 6 and ("%%.%df"):format(decimals) or nil
+end
+
 --- The number with its unit: "12.5 GiB".
 function M.value(value, unit)
   local text = M.number(value / unit.worth)

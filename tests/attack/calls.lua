@@ -234,6 +234,7 @@ M.verbs = {
   ["tessera plan"] = one { model = "opt-125m", cluster = "2xT4-16G", prompt_tokens = 32, output_tokens = 8,
     batch_size = 4, time_limit_s = 0.2, beside = false },
   ["tessera results"] = one { names = { "attack/one" }, results = "attack.db", out = "rows.txt" },
+  ["tessera plot"] = one { names = { "attack/one" }, results = "attack.db", out = "plots", format = "svg" },
   ["tessera report"] = one { names = { "attack/one" }, results = "attack.db", out = "report.html" },
   ["tessera quality"] = function()
     object "LanguageModel"

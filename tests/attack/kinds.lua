@@ -182,6 +182,9 @@ local function use_results(path, random)
   require("tessera.cli.results").main { names = random:pick { {}, { "attack/one" } }, results = path,
     format = random:pick { "table", "json", "csv", "markdown", "latex" }, meta = random:once_in(2) or nil,
     out = out "rows.txt" }
+  if random:once_in(2) then
+    require("tessera.cli.plot").main { names = { "attack/one" }, results = path, out = out "plots", format = "svg" }
+  end
   if random:once_in(2) then require("tessera.report").write { results = path, out = out "report.html" } end
   if random:once_in(4) then
     local into = store.open(out "into.db")
@@ -213,6 +216,7 @@ local function write_results(path)
   local run = file:start_run { experiment = "attack/one", script_path = "one.lua", script_text = "return 1",
     script_hash = ("a"):rep(64), git_commit = ("b"):rep(40), seed = 7, machine = { host = "h", cpus = 2 },
     declaration = { name = "attack/one", doc = "One line", keys = { "i" }, columns = { "x_s", "note" },
+      paper = { keys = { "i" }, columns = { "x_s" }, rows = { { point = { i = 1 }, x_s = 0.5 } } },
       notes = { "a note" }, plots = { { kind = "lines", x = "i", y = "x_s" } } } }
   local plan = assert(ts.plan(problem_of {}, { planner = "uniform" }))
   for i = 1, 6 do

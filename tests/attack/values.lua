@@ -124,7 +124,7 @@ M.make = {
   end,
   ["tessera.QualityMap"] = function() return ts.quality_map { points = quality_points() } end,
   ["tessera.Experiment"] = experiment,
-  ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s" } end,
+  ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s", by = "p" } end,
   ["tessera.Results"] = function() return ts.results("attack/one", { db = "attack.db" }) end,
   ["tessera.ResultStore"] = filled_store,
   ["tessera.Collection"] = function() return ts.collection { name = "c", scripts = { "readers.lua" } } end,

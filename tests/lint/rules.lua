@@ -370,6 +370,7 @@ end
 local may_write = {
   ["engine/core/src/output_file.cpp"] = "the place",
   ["engine/core/src/output_folder.cpp"] = "the place",
+  ["engine/app/src/file_lock.cpp"] = "the lock is the open file itself, which whoever waits has to see at once",
   ["engine/app/src/repl.cpp"] = "libedit saves the history, to the scratch name of an OutputFile",
 }
 local writers_in_cpp = {

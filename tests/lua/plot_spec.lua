@@ -189,7 +189,7 @@ describe("ts.plot", function()
   it("saves what the name says", function()
     local plot = ts.plot(specs.bars)
     local base = support.temporary()
-    for _, kind in ipairs { "svg", "txt", "png" } do
+    for _, kind in ipairs { "svg", "txt", "png", "pdf", "tex" } do
       local path = base .. "." .. kind
       plot:save(path)
       local content = support.read(path)
@@ -197,8 +197,10 @@ describe("ts.plot", function()
       if kind == "svg" then assert.equal(plot:svg(), content) end
       if kind == "txt" then assert.equal(plot:text(100), content) end
       if kind == "png" then assert.equal("\137PNG\r\n\26\n", content:sub(1, 8)) end
+      if kind == "pdf" then assert.equal("%PDF-", content:sub(1, 5)) end
+      if kind == "tex" then assert.truthy(content:find("\\begin{tikzpicture}", 1, true)) end
     end
-    raises("invalid_argument", "ends in none of .svg, .png, .txt", function() plot:save "x.pdf" end)
+    raises("invalid_argument", "ends in none of .svg, .pdf, .png, .tex, .txt", function() plot:save "x.eps" end)
     raises("invalid_argument", "a path belongs here", function() plot:save() end)
   end)
 

@@ -47,11 +47,11 @@ describe("tessera.rows", function()
   end)
 
   it("makes sheets", function()
-    assert.same({ columns = { "n", "planner", "status", "latency_s" }, lines = { { 4, "exact", "optimal", 1.5 } } },
-      rows.sheet { row("exact", 4, { latency_s = 1.5 }) })
+    assert.same({ columns = { "n", "planner", "status", "latency_s" }, lines = { { 4, "exact", "optimal", 1.5 } },
+      num_keys = 2 }, rows.sheet { row("exact", 4, { latency_s = 1.5 }) })
     assert.same({ "planner", "n", "status", "latency_s", "ok", "widths", "error" },
       rows.sheet(list, { keys = { "planner", "n" }, error = true }).columns)
-    assert.same({ "n", "planner", "status" }, rows.sheet(list, { columns = { "status" } }).columns)
+    assert.same({ "status", "n" }, rows.sheet(list, { columns = { "status", "n" } }).columns)
   end)
 end)
 
@@ -91,24 +91,22 @@ describe("tessera.sheet", function()
 ]=], sheet.markdown(nasty))
   end)
 
-  it("writes LaTeX without commands of users", function()
-    local text = sheet.latex(nasty)
-    assert.equal("\\begin{tabular}{lrl}\n\\toprule\n", text:match "^.-\n.-\n")
-    assert.truthy(text:find("\n\\textbackslash{}\\{\\$\\&\\#\\%\\_\\textasciicircum{}\\textasciitilde{}"
-      .. "\\textless{}\\textgreater{}\\}", 1, true))
-    assert.truthy(text:find("a\\textbar{}b, ''c'' d", 1, true))
-    assert.truthy(text:find("\n{}[x]", 1, true), "a bracket after the end of a line is its argument")
-    assert.truthy(text:find("\\bottomrule\n\\end{tabular}\n$"))
-    assert.equal(
-      "\\begin{tabular}{lr}\n\\toprule\nplanner & latency\\_s \\\\\n\\midrule\nexact   &        1.5 \\\\\n"
-      .. "uniform &         20 \\\\\n\\bottomrule\n\\end{tabular}\n",
-      sheet.latex { columns = { "planner", "latency_s" }, lines = { { "exact", 1.5 }, { "uniform", 20 } } })
-  end)
-
   it("shows a table, long cells cut", function()
-    assert.equal("a  a'\n1   2\n", sheet.table { columns = { "a", "a" }, lines = { { 1, 2 } } })
+    assert.equal("a  a\n1  2\n", sheet.table { columns = { "a", "a" }, lines = { { 1, 2 } } })
     assert.equal("a\n" .. ("é"):rep(41) .. "...\n", sheet.table { columns = { "a" }, lines = { { ("é"):rep(60) } } })
     assert.equal("a\n[4,8]\n", sheet.table { columns = { "a" }, lines = { { { 4, 8 } } } })
+  end)
+
+  it("puts the columns that a terminal has no room for below, behind the keys", function()
+    local page = { columns = { "cluster", "x_s", "note" }, lines = { { "c1", 1.5, "long enough" } } }
+    assert.equal("cluster  x_s\nc1       1.5\n\ncluster  note\nc1       long enough\n", sheet.table(page, 24))
+    assert.equal("cluster  x_s  note\nc1       1.5  long enough\n", sheet.table(page, 25))
+    assert.equal("cluster\nc1\n\nx_s\n1.5\n\nnote\nlong enough\n", sheet.table(page, 1))
+    page.num_keys = 2
+    assert.equal("cluster  x_s  note\nc1       1.5  long enough\n", sheet.table(page, 25))
+    page.columns[4], page.lines[1][4] = "more", "word"
+    assert.equal("cluster  x_s  note\nc1       1.5  long enough\n\ncluster  x_s  more\nc1       1.5  word\n",
+      sheet.table(page, 28))
   end)
 end)
 

@@ -108,18 +108,17 @@ TEST_F(ResultsVerb, ExportsCsvMarkdownAndLatex) {
             "c3,exact,optimal,21,\"a|b_c, \"\"d\"\"\",\r\n"
             "c3,uniform,crashed,,,\"signal 11\nin CBC\"\r\n");
   EXPECT_EQ(shown({"llmpq/table4", "--format", "markdown", "--columns", "throughput_tok_s"}),
-            "| cluster | planner | throughput\\_tok\\_s |\n"
-            "| ------- | ------- | -----------------: |\n"
-            "| c1      | exact   |               10.5 |\n"
-            "| c3      | exact   |                 21 |\n"
-            "| c3      | uniform |                    |\n");
-  EXPECT_EQ(shown({"llmpq/table4", "--format", "latex", "--columns", "throughput_tok_s,note",
-                   "--limit", "1"}),
-            "\\begin{tabular}{llrl}\n\\toprule\n"
-            "cluster & planner & throughput\\_tok\\_s & note                   \\\\\n"
-            "\\midrule\n"
-            "c1      & exact   &               10.5 & a\\textbar{}b\\_c, ''d'' \\\\\n"
-            "\\bottomrule\n\\end{tabular}\n");
+            "| throughput\\_tok\\_s |\n"
+            "| -----------------: |\n"
+            "|               10.5 |\n"
+            "|                 21 |\n"
+            "|                    |\n");
+  EXPECT_THAT(shown({"llmpq/table4", "--format", "latex", "--columns", "throughput_tok_s,note",
+                     "--limit", "1", "--caption", ""}),
+              testing::EndsWith("\\begin{tabular}{\n  S[table-format = 2.2]\n  l\n}\n\\toprule\n"
+                                "{throughput (tok/s)} & note \\\\\n\\midrule\n"
+                                "10.50 & a\\textbar{}b\\_c, ''d'' \\\\\n"
+                                "\\bottomrule\n\\end{tabular}\n"));
   EXPECT_EQ(shown({"llmpq/table4", "--format", "csv", "--out", "t.csv"}), "");
   EXPECT_THAT(read(path("t.csv")), StartsWith("cluster,planner,"));
 }

@@ -10,6 +10,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "drawings.h"
+#include "file_lock.h"
 #include "list.h"
 #include "loads.h"
 #include "nvml.h"
@@ -72,7 +74,8 @@ void check_written(bool written, std::FILE* stream) {
 // With --json stdout belongs to the data, and what a script says goes to stderr.
 int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
-  const ColourScope colours(terminal_facts(::fileno(stream)).colour);
+  const Terminal facts = terminal_facts(::fileno(stream));
+  const ColourScope colours(facts.colour);
   const int num_arguments = lua_gettop(L);
   std::string line;
   for (int i = 1; i <= num_arguments; ++i) {
@@ -82,7 +85,8 @@ int print(lua_State* L) {
     if (i > 1) line += '\t';
     line += lua_kit::check_text(L, -1, "print");
   }
-  check_written(write_styled(stream, line + '\n'), stream);
+  line += '\n';
+  check_written(write_styled(stream, facts.utf8 ? line : ascii_drawings(line)), stream);
   return 0;
 }
 
@@ -102,7 +106,8 @@ int write(lua_State* L) {
 int write_with_styles(lua_State* L) {
   std::FILE* stream = stream_argument(L);
   const std::string text = lua_kit::check_text(L, 2, "tessera.host.write_styled.text");
-  check_written(write_styled(stream, text), stream);
+  const bool utf8 = terminal_facts(::fileno(stream)).utf8;
+  check_written(write_styled(stream, utf8 ? text : ascii_drawings(text)), stream);
   return 0;
 }
 
@@ -304,6 +309,8 @@ int terminal(lua_State* L) {
   lua_kit::set_boolean(L, "is_terminal", facts.is_terminal);
   lua_kit::set_boolean(L, "redraws", facts.redraws);
   lua_kit::set_integer(L, "columns", facts.columns);
+  lua_kit::set_boolean(L, "knows_columns", facts.knows_columns);
+  lua_kit::set_boolean(L, "utf8", facts.utf8);
   lua_kit::set_boolean(L, "colour", facts.colour);
   return 1;
 }
@@ -339,6 +346,21 @@ int run_program(lua_State* L) {
   lua_kit::push_text(L, result.out);
   lua_kit::push_text(L, result.err);
   return 3;
+}
+
+/// lock_file(path): true, or false and who has it; see file_lock.h.
+int lock(lua_State* L) {
+  const auto holder = lock_file(lua_kit::check_text(L, 1, "tessera.host.lock_file.path"));
+  lua_pushboolean(L, !holder.has_value());
+  if (!holder.has_value()) return 1;
+  lua_kit::push_text(L, *holder);
+  return 2;
+}
+
+/// unlock_file(path)
+int unlock(lua_State* L) {
+  unlock_file(lua_kit::check_text(L, 1, "tessera.host.unlock_file.path"));
+  return 0;
 }
 
 void set_facts(const Host& host) {
@@ -405,6 +427,8 @@ void open_host_module(Host& host) {
                             {"scripts", guarded<scripts>},
                             {"experiments", guarded<experiments>},
                             {"terminal", guarded<terminal>},
+                            {"lock_file", guarded<lock>},
+                            {"unlock_file", guarded<unlock>},
                             {"nvml", guarded<nvml>},
                             {"run_program", guarded<run_program>}});
   lua_getglobal(L, "require");

@@ -119,6 +119,12 @@ ExitStatus print_list(const Command& command) {
     print_text(shown_json(rows, 2) + "\n");
   } else if (found.empty()) {
     print_text("no experiments found\n");
+  } else {
+    print_text(
+        fmt::format("\nThose that ship lie in {}. `tessera examples NAME` copies one, to be "
+                    "changed; `tessera run "
+                    "NAME --set theta=10 --as mine` changes one assumption.\n",
+                    host.installation().experiments_dir));
   }
   return flush_stdout(kDone);
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "host.h"
+#include "list.h"
 #include "loads.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
@@ -20,6 +21,20 @@ namespace {
 constexpr std::uint64_t kMaxScriptBytes = 16u << 20;
 
 const char kGlobalsKey = 0;
+
+// "; did you mean 'splitquant/table6'?" of the experiments that ship.
+[[noreturn]] void refuse_missing(const Installation& installation, const std::string& path) {
+  std::vector<std::string> names;
+  for (const Listed& known : list_scripts(installation.experiments_dir, false)) {
+    names.push_back(known.name);
+  }
+  const bool is_near = !nearest_names(path, names, 1).empty();
+  throw Error(ErrorCode::not_found,
+              fmt::format("there is no script {}, here or among the experiments that ship{}; "
+                          "`tessera list` names those",
+                          quote(path), is_near ? did_you_mean(path, names) : ""),
+              path);
+}
 
 }  // namespace
 
@@ -79,6 +94,11 @@ void load_script(lua_State* L, const std::string& path) {
            "a folder, not a script; `tessera list` names the experiments in it, and a script that "
            "returns ts.collection {{ scripts = {{ \"{}\" }} }} runs them all",
            fs::path(found + "/").lexically_normal().parent_path().filename().string());
+  }
+  // A path says where it should be, and reading it why it is not there.
+  const bool is_name = !found.empty() && found.front() != '/';
+  if (is_name && fs::symlink_status(found, ignored).type() == fs::file_type::not_found) {
+    refuse_missing(Host::of(L).installation(), found);
   }
   std::string code = read_file(found, kMaxScriptBytes);
   // "#!" lines and byte order marks are for others; the line count stays.

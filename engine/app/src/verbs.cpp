@@ -24,6 +24,8 @@ const std::vector<LuaVerb>& lua_verbs() {
       {"results", "tessera.cli.results", "NAME", "what experiments have stored: tables, exports",
        results_options()},
       {"report", "tessera.cli.report", "NAME", "stored results as one HTML file", report_options()},
+      {"plot", "tessera.cli.plot", "NAME", "plots of stored results: on the terminal, as files",
+       plot_options()},
       {"examples", "tessera.cli.examples", "NAME", "worked examples: lists them, copies one",
        examples_options()},
       {"data", "tessera.cli.data", "NAME",

@@ -32,6 +32,7 @@ const OptionTable& quality_verb_options();
 const OptionTable& bench_verb_options();
 const OptionTable& results_options();
 const OptionTable& report_options();
+const OptionTable& plot_options();
 const OptionTable& examples_options();
 const OptionTable& data_options();
 const OptionTable& man_options();

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <set>
 
 #include "files.h"
@@ -284,6 +285,13 @@ void Database::fail(int code) const {
   if ((code & 0xFF) == SQLITE_CANTOPEN) {
     if (const auto problem = problem_beside(file_)) {
       refuse_file(ErrorCode::io, path_, *problem);
+    }
+    if (::access(file_.c_str(), F_OK) != 0) {
+      const int reason = connection_ != nullptr ? sqlite3_system_errno(connection_) : 0;
+      refuse_file(ErrorCode::io, path_,
+                  fmt::format("cannot be made{}{}; its folder takes no files of yours, so name "
+                              "another with --results FILE",
+                              reason != 0 ? ": " : "", reason != 0 ? std::strerror(reason) : ""));
     }
   }
   refuse_file(ErrorCode::io, path_, advice(code, detail));

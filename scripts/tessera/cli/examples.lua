@@ -1,4 +1,5 @@
--- `tessera examples`: lists the worked examples, or copies some with the data that they read.
+-- `tessera examples`: lists the worked examples, or copies some, or experiments that ship, with the files that they
+-- read.
 
 local core = require "tessera.core"
 local exists = require "tessera.files".exists
@@ -19,34 +20,41 @@ local function worked_examples()
   return found
 end
 
--- "examples/01_first_plan", with or without folder and .lua.
-local function find(name, all)
-  local wanted, known, matches = name:gsub("%.lua$", ""), {}, {}
+-- "examples/01_first_plan" or "splitquant/table6", with or without folder and .lua. Worked examples come before others
+-- of their name.
+local function find(name, examples)
+  local wanted, known = name:gsub("%.lua$", ""), {}
   local has_folder = wanted:find("/", 1, true)
-  for _, script in ipairs(all) do
-    local short = script.name:match "[^/]+$"
-    known[has_folder and script.name or short] = true
-    if wanted == script.name or wanted == short then matches[#matches + 1] = script end
+  for _, all in ipairs { examples, host.experiments() } do
+    local matches = {}
+    for _, script in ipairs(all) do
+      local short = script.name:match "[^/]+$"
+      known[has_folder and script.name or short] = true
+      if wanted == script.name or wanted == short then matches[#matches + 1] = script end
+    end
+    if #matches == 1 then return matches[1] end
+    if #matches > 1 then
+      core.raise("usage", ("several examples are called '%s'; say which: %s or %s"):format(name,
+        matches[1].name, matches[2].name), name)
+    end
   end
-  if #matches == 1 then return matches[1] end
-  if #matches > 1 then
-    core.raise("usage", ("several examples are called '%s'; say which: %s or %s"):format(name,
-      matches[1].name, matches[2].name), name)
-  end
-  core.raise("not_found", ("there is no example '%s'%s; `tessera examples` lists them"):format(name,
-    core.did_you_mean(wanted, sorted_keys(known))), name)
+  core.raise("not_found", ("there is no example '%s'%s; `tessera examples` lists them, `tessera list` all experiments")
+    :format(name, core.did_you_mean(wanted, sorted_keys(known))), name)
 end
 
--- The script and the files that it reads from the folder `data` beside it: { from, to }.
+-- The script and the files beside it that it names, "data/my-gpu.json", and those that they name: { from, to }.
 local function files_of(script, target)
   local folder, name = script.path:match "^(.*)/([^/]+)$"
-  local files, seen = { { from = script.path, to = target .. "/" .. name } }, {}
-  for data in core.read_file(script.path):gmatch "data/[%w_%-][%w_.%-]*" do
-    if not seen[data] and exists(folder .. "/" .. data) then
-      files[#files + 1] = { from = folder .. "/" .. data, to = target .. "/" .. data }
+  local files, seen = {}, {}
+  local function add(path)
+    if seen[path] then return end
+    seen[path], files[#files + 1] = true, { from = folder .. "/" .. path, to = target .. "/" .. path }
+    if not path:find "%.lua$" then return end
+    for other in core.read_file(folder .. "/" .. path):gmatch '["/]([%w_%-]+/[%w_%-][%w_.%-]*)' do
+      if core.file_kind(folder .. "/" .. other) == "file" then add(other) end
     end
-    seen[data] = true
   end
+  add(name)
   return files
 end
 
@@ -67,20 +75,24 @@ local function list(all)
   local width = 0
   for _, script in ipairs(all) do width = math.max(width, #script.name) end
   for _, script in ipairs(all) do print(("%-" .. width .. "s  %s"):format(script.name, script.doc)) end
-  print "\n`tessera examples NAME` copies one into this folder, with its data."
+  print("\n`tessera examples NAME` copies one into this folder, with its data; so it does with an experiment of "
+    .. "`tessera list`.")
 end
 
 --- @param given table names, to, force
 function M.main(given)
   local all = worked_examples()
   if #given.names == 0 then return list(all) end
-  local target, files, scripts = (given.to or "."):gsub("/+$", ""), {}, {}
+  local target, files, scripts, originals = (given.to or "."):gsub("/+$", ""), {}, {}, {}
   if target == "" then target = "/" end
   for _, name in ipairs(given.names) do
-    for i, file in ipairs(files_of(find(name, all), target)) do
+    local script = find(name, all)
+    for i, file in ipairs(files_of(script, target)) do
       files[#files + 1] = file
       if i == 1 then scripts[#scripts + 1] = file.to end
     end
+    local declares = core.read_file(script.path):match 'ts%.experiment {%s*name = "([^"]+)"'
+    originals[#scripts] = declares or false
   end
   copy(files, given.force)
   if host.json then
@@ -89,7 +101,13 @@ function M.main(given)
     return host.set_result { scripts = scripts, files = copied }
   end
   for _, file in ipairs(files) do print("wrote " .. file.to) end
-  for _, script in ipairs(scripts) do print("run it: tessera " .. script:gsub("^%./", "")) end
+  for i, script in ipairs(scripts) do
+    print("run it: tessera " .. script:gsub("^%./", ""))
+    if originals[i] then
+      print(("its rows are stored as %s, like the original's: give it another `name` before you change it")
+        :format(originals[i]))
+    end
+  end
 end
 
 return M

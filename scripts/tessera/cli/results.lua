@@ -1,8 +1,11 @@
 -- `tessera results [NAME]`: what is stored, as tables and exports.
 
+local best = require "tessera.cli.best"
 local core = require "tessera.core"
 local escape = require "tessera.escape"
 local host = require "tessera.host"
+local latex = require "tessera.latex"
+local published = require "tessera.published"
 local store = require "tessera.store"
 local rows = require "tessera.rows"
 local selection = require "tessera.cli.selection"
@@ -13,6 +16,8 @@ local text_table = require "tessera.text_table"
 local verdict = require "tessera.experiment.verdict"
 
 local M = {}
+
+local to_bold = { latex = true, markdown = true }
 
 local function fail(flag, text) core.raise("usage", ("%s: %s"):format(flag, text), flag) end
 
@@ -31,6 +36,13 @@ local function deliver(text, given)
 end
 
 local function format_of(given) return host.json and "json" or given.format or "table" end
+
+-- A sheet of something else than rows.
+local function written(page, given)
+  local format = format_of(given)
+  if format == "latex" then return latex.write(page, { caption = given.caption, label = given.label }) end
+  return sheet[format](page)
+end
 
 -- "5 of 8 claims passed, 2 not reproduced, 1 skipped; 3 notes": of the claims' counts by status.
 local function passed_text(tally, noun)
@@ -70,49 +82,34 @@ local function list(file, given)
         differs = e.claims_not_reproduced, note = e.claims_notes } or nil, rows.time_text(e.changed_at) }
   end
   if #found == 0 then note(given.results .. " holds no experiments yet") end
-  deliver(sheet[format_of(given)](page), given)
+  deliver(written(page, given), given)
 end
 
-local function names_of(file)
-  local names = {}
-  for i, entry in ipairs(experiments_of(file)) do names[i] = entry.experiment end
-  table.sort(names)
-  return names
-end
+-- What the paper printed, where it is to stand beside the rows.
+local function printed_of(run, given) return given.paper ~= false and published.of(run.declaration.paper) or nil end
 
--- The run that is asked for, and all runs of the experiment.
-local function find_run(file, name, wanted)
-  local runs = file:runs { experiment = name }
-  if #runs == 0 then
-    core.raise("not_found", ("%s has no experiment '%s'%s"):format(file.path, name,
-      core.did_you_mean(name, names_of(file))), name)
-  end
-  if not wanted then return runs[#runs], runs end
-  local ids = {}
-  for i, run in ipairs(runs) do
-    if run.id == wanted then return run, runs end
-    ids[i] = tostring(run.id)
-  end
-  core.raise("not_found", ("%s in %s has no run %s; it has %s"):format(name, file.path, tostring(wanted),
-    table.concat(ids, ", ")), "--run")
-end
-
-local function rows_of(file, run, given)
+local function rows_of(file, run, given, printed)
   local options = { meta = given.meta or given.failed }
   if not selection.needs_all(given) then options.failed, options.limit = given.failed, given.limit end
-  local found = selection.select(stored_rows.rows(file, run, options), given)
+  local all = published.annotate(stored_rows.rows(file, run, options), printed)
+  given.columns = published.expand(given.columns, printed, all)
+  local found = selection.select(all, given)
   if #found == 0 and run.num_points > 0 then note(("none of the %d rows fits"):format(run.num_points)) end
   return found
 end
 
-local function with_columns(found, columns)
-  if not columns then return found end
+-- The rows as JSON shows them; with `columns` these alone beside what names a row.
+local function json_rows(found, columns)
   local result = {}
   for i, row in ipairs(found) do
-    result[i] = { point = row.point, status = row.status, error = row.error, meta = row.meta }
-    for _, name in ipairs(columns) do
-      if row.point[name] == nil then result[i][name] = row[name] end
+    local kept = row
+    if columns then
+      kept = { point = row.point, status = row.status, error = row.error, meta = row.meta }
+      for _, name in ipairs(columns) do
+        if row.point[name] == nil then kept[name] = row[name] end
+      end
     end
+    result[i] = published.nested(kept)
   end
   return result
 end
@@ -168,16 +165,60 @@ local function heading(run, runs)
     rows.time_text(run.changed_at), script, commit, count(run.num_points, "point"), run.num_failed, doc)
 end
 
+-- Names of the columns behind status: ours, with the paper's beside.
+local function others_of(run, found, printed)
+  local names, ours, is_key = {}, {}, {}
+  for _, name in ipairs(rows.keys(found)) do is_key[name] = true end
+  for _, name in ipairs(rows.columns(found)) do ours[name] = not is_key[name] and not published.split(name) or nil end
+  local function add(name)
+    if ours[name] then names[#names + 1], ours[name] = name, nil end
+  end
+  for _, name in ipairs(run.declaration.columns or {}) do
+    for _, column in ipairs(printed and printed.columns or {}) do
+      ours[name] = ours[name] or column == name or nil
+    end
+    add(name)
+  end
+  for _, name in ipairs(rows.columns(found)) do add(name) end
+  return published.beside(names, found, printed)
+end
+
+local function caption_of(run, given)
+  local label = given.label or latex.label(run.experiment)
+  local commit = run.git_commit ~= "" and ", commit " .. run.git_commit:sub(1, 12) or ""
+  local script = run.script_hash ~= "" and ", script " .. run.script_hash:sub(1, 12) or ""
+  return {
+    caption = given.caption or (run.declaration.doc or "") ~= "" and run.declaration.doc or run.experiment,
+    label = label,
+    source = ("%s, run %d%s%s"):format(run.experiment, run.id, script, commit),
+  }
+end
+
+local function check_format_flags(format, given)
+  if (given.caption or given.label) and format ~= "latex" then
+    fail(given.caption and "--caption" or "--label", "only --format latex has one")
+  end
+  if given.best and not to_bold[format] then fail("--best", "it belongs to --format latex or markdown") end
+end
+
 local function show(file, name, given)
-  local run, runs = find_run(file, name, given.run)
-  local found = rows_of(file, run, given)
-  local format = format_of(given)
-  if format == "json" then return deliver(store.json(with_columns(found, given.columns)), given) end
-  local page = rows.sheet(found, { keys = run.declaration.keys, declared = run.declaration.columns,
-    columns = given.columns, meta = given.meta, error = format == "csv" and run.num_failed > 0 })
-  local text = sheet[format](page)
-  if format == "table" then
-    text = heading(run, runs) .. text .. failures(found, given.failed) .. claims_text(run)
+  local run, runs = selection.run(file, name, given.run)
+  local printed, format = printed_of(run, given), format_of(given)
+  check_format_flags(format, given)
+  local found = rows_of(file, run, given, printed)
+  if format == "json" then return deliver(store.json(json_rows(found, given.columns)), given) end
+  local page = rows.sheet(found, { keys = run.declaration.keys, others = others_of(run, found, printed),
+    columns = given.columns, meta = given.meta,
+    error = format == "csv" and not given.columns and run.num_failed > 0 })
+  best.mark(page, given)
+  local text
+  if format == "latex" then
+    text = latex.write(page, caption_of(run, given))
+  elseif format == "table" then
+    text = heading(run, runs) .. sheet.table(page, given.out and math.huge) .. failures(found, given.failed)
+      .. claims_text(run)
+  else
+    text = sheet[format](page)
   end
   deliver(text, given)
 end
@@ -191,7 +232,7 @@ end
 local function side(file, name, word)
   local id = as_number(word)
   local from = id and file or store.open(word, { read_only = true })
-  local run = find_run(from, name, id)
+  local run = selection.run(from, name, id)
   return stored_rows.rows(from, run, {}), id and "run " .. id or ("%s (run %d)"):format(word, run.id)
 end
 
@@ -199,7 +240,7 @@ local function diff(file, name, given)
   local rows_diff = require "tessera.rows_diff"
   local words = given.diff
   if #words > 2 then fail("--diff", "two runs, one run, or one other results file belong here") end
-  local newest = find_run(file, name, given.run)
+  local newest = selection.run(file, name, given.run)
   local first, first_name = side(file, name, words[1])
   local second, second_name = side(file, name, words[2] or tostring(newest.id))
   local result = rows_diff.compare(selection.where(first, given.where), selection.where(second, given.where),
@@ -210,7 +251,7 @@ local function diff(file, name, given)
   elseif format == "table" then
     deliver(rows_diff.text(result, first_name, second_name), given)
   else
-    deliver(sheet[format](rows_diff.sheet(result)), given)
+    deliver(written(rows_diff.sheet(result), given), given)
   end
 end
 

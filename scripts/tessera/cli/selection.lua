@@ -1,4 +1,4 @@
--- Which rows the flags --where, --failed, --columns, --sort and --limit ask for.
+-- Which run and rows the flags --where, --failed, --columns, --sort and --limit ask for.
 
 local core = require "tessera.core"
 local rows = require "tessera.rows"
@@ -88,6 +88,33 @@ function M.select(all, given)
   if given.sort then sort(found, given.sort) end
   for i = #found, (given.limit or math.huge) + 1, -1 do found[i] = nil end
   return found
+end
+
+local function names_of(file)
+  local names, seen = {}, {}
+  for _, run in ipairs(file:runs()) do
+    if not seen[run.experiment] then names[#names + 1] = run.experiment end
+    seen[run.experiment] = true
+  end
+  table.sort(names)
+  return names
+end
+
+--- The run of an experiment that is asked for (the newest), and all of its runs.
+function M.run(file, name, wanted)
+  local runs = file:runs { experiment = name }
+  if #runs == 0 then
+    core.raise("not_found", ("%s has no experiment '%s'%s"):format(file.path, name,
+      core.did_you_mean(name, names_of(file))), name)
+  end
+  if not wanted then return runs[#runs], runs end
+  local ids = {}
+  for i, run in ipairs(runs) do
+    if run.id == wanted then return run, runs end
+    ids[i] = tostring(run.id)
+  end
+  core.raise("not_found", ("%s in %s has no run %s; it has %s"):format(name, file.path, tostring(wanted),
+    table.concat(ids, ", ")), "--run")
 end
 
 return M

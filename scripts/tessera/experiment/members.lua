@@ -60,6 +60,9 @@ function M.run(collection, options)
   if options.where then
     core.raise("usage", "--where: the experiments of a collection have different keys; run one of them", "--where")
   end
+  if options.set then
+    core.raise("usage", "--set: the experiments of a collection have different assumptions; run one of them", "--set")
+  end
   local started = core.clock()
   local status, ids, broken = sweep(collection, options)
   for _, line in ipairs(broken) do say("tessera: " .. line) end

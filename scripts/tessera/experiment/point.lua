@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local store = require "tessera.store"
+local assumptions = require "tessera.experiment.assumptions"
 
 local M = {}
 
@@ -100,16 +101,30 @@ local function context_of(item, settings)
   })
 end
 
+local planned = { done = true, optimal = true, feasible = true }
+
+-- A row that says nothing of what was to be changed would pass for one that does.
+local function checked(row, not_received)
+  if #not_received == 0 or not planned[row.status] then return row end
+  return failure(("--set %s: no problem of this point has taken it: the experiment makes its problems in another way; "
+    .. "copy it and change it there (tessera examples NAME)"):format(table.concat(not_received, ", ")))
+end
+
 --- Runs the point: { status, columns, artefacts, provenance, error_ratio, inputs } or, where it failed, { status,
---- error, traceback, inputs }. `item`: point and seed; `settings`: time_limit_s, memory_bytes, quick, output_dir.
+--- error, traceback, inputs }. `item`: point and seed; `settings`: time_limit_s, memory_bytes, quick, output_dir and
+--- parameters: names in the point that are for its problems, and not for the script.
 function M.run(experiment, item, settings)
   math.randomseed(item.seed)
   local context = context_of(item, settings)
   local point = {}
   for key, value in pairs(item.point) do point[key] = value end
-  local ok, answer, why
+  local parameters = settings.parameters or {}
+  for _, name in ipairs(parameters) do point[name] = nil end
+  local ok, answer, why, not_received
   local in_time = host.limited(settings.time_limit_s, ("point %s"):format(item.text), function()
-    ok, answer, why = xpcall(experiment.run, handler, point, context)
+    not_received, ok, answer, why = assumptions.receive(item.point, parameters, function()
+      return xpcall(experiment.run, handler, point, context)
+    end)
   end)
   if not ok then
     collectgarbage() -- what filled the memory is in nobody's hands any more
@@ -121,7 +136,7 @@ function M.run(experiment, item, settings)
     row = failure(("stopped at its time limit of %g s"):format(settings.time_limit_s))
     row.status = "time_limit"
   elseif ok then
-    row = row_of(answer, why)
+    row = checked(row_of(answer, why), not_received)
   elseif answer.memory then
     row = failure(memory_message(settings.memory_bytes), answer.traceback)
     row.status = "out_of_memory"

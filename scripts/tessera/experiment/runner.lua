@@ -6,8 +6,10 @@ local host = require "tessera.host"
 local store = require "tessera.store"
 local terminal = require "tessera.terminal"
 local workers = require "tessera.workers"
+local assumptions = require "tessera.experiment.assumptions"
 local claims = require "tessera.experiment.claims"
 local grid = require "tessera.experiment.grid"
+local lock = require "tessera.experiment.lock"
 local point = require "tessera.experiment.point"
 local progress = require "tessera.experiment.progress"
 local runs = require "tessera.experiment.runs"
@@ -112,7 +114,7 @@ local function settings_of(experiment, options, files, database, num_open)
   return {
     script = files[1], arguments = host.arguments, run_options = options, quick = options.quick or false, jobs = jobs,
     time_limit_s = options.point_time_limit_s or experiment.time_limit_s,
-    memory_bytes = memory_bytes,
+    memory_bytes = memory_bytes, parameters = experiment.parameters,
     output_dir = (database:match "^(.+)%.[^./]+$" or database) .. "-files/" .. experiment.name,
   }
 end
@@ -145,6 +147,27 @@ local function record_of(item, row, script_hash, hash)
   }
 end
 
+-- The records whose points have no row that counts: another sweep, of other flags, may have had some of them too.
+local function without_stored(file, run, records)
+  local status_of, failed_keys = file:keys(run.id)
+  local left = {}
+  for _, record in ipairs(records) do
+    local key = store.key(record.point)
+    if not status_of[key] or failed_keys[key] then left[#left + 1] = record end
+  end
+  return left
+end
+
+local function add_all(file, run, records, bar)
+  local ok, problem = pcall(file.add_all, file, run.id, records)
+  if ok then return end
+  local left = without_stored(file, run, records)
+  if #left == #records then error(problem, 0) end
+  file:add_all(run.id, left)
+  bar.note(("%s stored by another sweep meanwhile; its rows are kept"):format(#records - #left == 1 and "1 point was"
+    or ("%d points were"):format(#records - #left)))
+end
+
 -- What keeps finished points: stores their rows, then counts them.
 local function keeper(file, run, spec, bar)
   local hash = hasher()
@@ -152,7 +175,7 @@ local function keeper(file, run, spec, bar)
   return function(finished)
     local records = {}
     for i, pair in ipairs(finished) do records[i] = record_of(pair[1], pair[2], script_hash, hash) end
-    file:add_all(run.id, records)
+    add_all(file, run, records, bar)
     for _, pair in ipairs(finished) do
       local item, row = pair[1], pair[2]
       local stored = { point = item.point, status = row.status, error = row.error }
@@ -220,7 +243,11 @@ local function sweep_items(experiment, options, files, items, shard, database, b
     item.message = core.to_json { index = item.index, point = item.point, seed = item.seed, text = item.text }
   end
   local bar = progress.new(#open, experiment)
-  if #open > 0 then sweep.run(experiment, open, settings, bar, keeper(file, run, spec, bar)) end
+  if #open > 0 then
+    lock.with(database, run, options, shard, function()
+      sweep.run(experiment, open, settings, bar, keeper(file, run, spec, bar))
+    end)
+  end
   local status
   if host.interrupted() then
     say(("%s: stopped, %d of %d points are stored in %s; the same command goes on"):format(experiment.name,
@@ -245,10 +272,15 @@ end
 --- Sweeps the experiment as the flags of `tessera run` say: 0; 1 where a point or a claim failed; 130 after Ctrl-C; and
 --- the id of the run. `how.brief`: of what came out only failures are printed.
 function M.sweep(experiment, options, how)
+  experiment = assumptions.changed(experiment, options)
   local files = host.loaded_files()
   local shard = shards.choose(options.shard)
   local database = M.database(options)
   local items = chosen_items(experiment, options, shard)
+  if experiment.changes then say(("%s: %s"):format(experiment.name, experiment.changes)) end
+  if options.quick and not experiment.quick then
+    say(("%s: it declares no `quick`, so all of its points run"):format(experiment.name))
+  end
   local status, run_id = 0, nil
   if options.dry_run then
     dry_run(experiment, items, options, database, shard)

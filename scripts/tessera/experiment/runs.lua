@@ -28,6 +28,7 @@ end
 function M.spec(experiment, files, options, shard)
   local spec = origin.of(files[1])
   spec.script_hash = M.script_hash(files)
+  if experiment.set then spec.script_hash = store.sha256(spec.script_hash .. "\n" .. experiment.identity) end
   spec.experiment, spec.seed, spec.quick = experiment.name, experiment.seed, options.quick or false
   spec.shard = shard and shard.text or nil
   spec.declaration = {
@@ -35,7 +36,7 @@ function M.spec(experiment, files, options, shard)
     points = options.quick and #experiment.quick_points or #experiment.points, plots = experiment.plots,
     notes = experiment.notes,
     paper = experiment.paper, paper_source = experiment.paper and experiment.paper.source,
-    time_limit_s = experiment.time_limit_s,
+    time_limit_s = experiment.time_limit_s, set = experiment.set, of = experiment.of,
   }
   return spec
 end
@@ -60,7 +61,8 @@ end
 -- What to do where the script has changed since the run: "new" or "mix".
 local function decide(run, options)
   if options.mix then return "mix" end
-  local message = ("the script has changed since run %d, which has %d rows"):format(run.id, run.num_points)
+  local message = ("%s changed since run %d, which has %d rows"):format(options.set
+    and "the script or what --set changes has" or "the script has", run.id, run.num_points)
   if host.terminal("stdin").is_terminal and host.terminal("stderr").is_terminal and not host.json then
     local answer = ask("tessera: " .. message)
     if answer == "f" then return "new" end

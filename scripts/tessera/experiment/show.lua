@@ -1,6 +1,6 @@
 -- What a sweep prints at its end: rows, failures, claims.
 
-local core = require "tessera.core"
+local published = require "tessera.published"
 local rows = require "tessera.rows"
 local sheet = require "tessera.sheet"
 local grid = require "tessera.experiment.grid"
@@ -10,67 +10,11 @@ local M = {}
 
 local max_rows, max_failures = 60, 5
 
-local function published_row(paper, point)
-  for _, row in ipairs(paper and paper.rows or {}) do
-    local same = true
-    for key, value in pairs(row.point) do same = same and point[key] == value end
-    if same then return row end
-  end
-end
-
--- "+12.3 %" of ours against the published number.
-local function difference(ours, theirs)
-  if type(ours) ~= "number" or type(theirs) ~= "number" or theirs == 0 then return nil end
-  return ("%+.1f %%"):format(100 * (ours / theirs - 1))
-end
-
-local function scalar(value)
-  if type(value) == "table" then return core.to_json(value) end
-  return value
-end
-
--- Published columns with numbers, which stand beside ours.
-local function published_numbers(paper)
-  local is_number = {}
-  for _, column in ipairs(paper and paper.columns or {}) do
-    for _, row in ipairs(paper.rows) do is_number[column] = is_number[column] or type(row[column]) == "number" end
-  end
-  return is_number
-end
-
--- Whether any of our rows has this column: one that only the paper has stands alone.
-local function is_ours(list, column)
-  for _, row in ipairs(list) do
-    if row[column] ~= nil then return true end
-  end
-  return false
-end
-
--- The table as a sheet (see tessera.sheet).
+-- The table as a sheet (see tessera.sheet): what is declared, the published numbers beside ours.
 local function sheet_of(experiment, list)
-  local columns, getters = {}, {}
-  local function add(name, get) columns[#columns + 1], getters[#getters + 1] = name, get end
-  for _, key in ipairs(experiment.keys) do add(key, function(row) return tostring(row.point[key]) end) end
-  add("status", function(row) return row.status end)
-  local published = published_numbers(experiment.paper)
-  for _, column in ipairs(experiment.columns or rows.columns(list)) do
-    if published[column] and not is_ours(list, column) then
-      add(column .. " (paper)", function(_, paper) return paper[column] end)
-    else
-      if published[column] then add("paper", function(_, paper) return paper[column] end) end
-      add(column, function(row) return scalar(row[column]) end)
-      if published[column] then
-        add("diff", function(row, paper) return difference(row[column], paper[column]) end)
-      end
-    end
-  end
-  local lines = {}
-  for i, row in ipairs(list) do
-    local paper, line = published_row(experiment.paper, row.point) or {}, {}
-    for c, get in ipairs(getters) do line[c] = get(row, paper) end
-    lines[i] = line
-  end
-  return { columns = columns, lines = lines }
+  local printed, names = published.of(experiment.paper), experiment.columns or rows.columns(list)
+  published.annotate(list, printed)
+  return rows.sheet(list, { keys = experiment.keys, others = published.beside(names, list, printed) })
 end
 
 --- The rows as a table, as many as fit a screen or two.

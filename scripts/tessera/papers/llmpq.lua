@@ -1,6 +1,7 @@
 -- LLM-PQ's evaluation as its Sec. 6.1 and appendix set it up: what runs on which cluster, with which kernels, memory
 -- model, theta and solver. The scripts of experiments/llmpq share it; its Tables 3 and 9 are the data behind it.
 
+local assumptions = require "tessera.experiment.assumptions"
 local bits_by_layers = require "tessera.bits_by_layers"
 local core = require "tessera.core"
 local logged_runs = require "tessera.papers.logged_runs"
@@ -146,7 +147,7 @@ function M.problem(cluster, changes)
     theta = setting.theta, theta_unit = "ms_per_raw_omega",
   }
   for key, value in pairs(changes or {}) do given[key] = value end
-  return solver.problem(given)
+  return solver.problem(assumptions.apply(given))
 end
 
 -- The batch over the stages, which the paper's method and most of its baselines decode in.

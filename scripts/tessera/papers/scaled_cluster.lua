@@ -1,6 +1,7 @@
 -- A paper's cluster for a model far smaller than the paper's: the same GPUs, links and nodes with less memory, so that
 -- memory binds as it does in print.
 
+local assumptions = require "tessera.experiment.assumptions"
 local core = require "tessera.core"
 local planners = require "tessera.planners"
 local solver = require "tessera.solver"
@@ -32,7 +33,7 @@ function M.problem(given)
   local function at(share)
     local own = { cluster = with_share(cluster:to_table(), share) }
     for key, value in pairs(given) do own[key] = own[key] or value end
-    return solver.problem(own)
+    return solver.problem(assumptions.apply(own))
   end
   local function fits(share)
     local plan = planners.plan(at(share), { planner = "adabits", time_limit_s = 20 })

@@ -1,6 +1,7 @@
 -- SplitQuant's custom backend as its Sec. VI-A sets it up: which model a cluster serves, with which kernels and memory
 -- model. The scripts of experiments/splitquant share it.
 
+local assumptions = require "tessera.experiment.assumptions"
 local core = require "tessera.core"
 local llmpq = require "tessera.papers.llmpq"
 local paper = require "tessera.experiment.paper"
@@ -41,7 +42,7 @@ function M.problem(cluster, changes)
       "tessera.papers.splitquant")
   end
   if not given.theta and not given.quality then given.theta = 1 end
-  return solver.problem(given)
+  return solver.problem(assumptions.apply(given))
 end
 
 --- The columns that all of them have, of what ts.plan returned for a problem.

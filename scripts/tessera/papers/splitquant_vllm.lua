@@ -6,6 +6,7 @@
 --
 -- A setting: { model, cluster, prompt_tokens, output_tokens, tensor_parallel, chunk_tokens (nil: prompts whole) }.
 
+local assumptions = require "tessera.experiment.assumptions"
 local core = require "tessera.core"
 local indicator = require "tessera.indicator"
 local max_batch = require "tessera.max_batch"
@@ -31,7 +32,7 @@ local function problem_of(setting, batch_size, changes)
     },
   }
   for key, value in pairs(changes or {}) do fields[key] = value end
-  return solver.problem(fields)
+  return solver.problem(assumptions.apply(fields))
 end
 
 -- The plan of a baseline for the largest batch that fits, and the batch; nil and why where not one request does.

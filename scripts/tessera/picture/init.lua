@@ -1,5 +1,5 @@
--- ts.picture(plan, path): the pipeline as an SVG or PNG file. Layers run from left to right, one row per stage, each
--- layer coloured by its bitwidth; below them what the stage holds in memory, beside them what a micro-batch takes.
+-- ts.picture(plan, path): the pipeline as an SVG, PDF or PNG file. Layers run from left to right, one row per stage,
+-- each layer coloured by its bitwidth; below them what the stage holds in memory, beside them what a micro-batch takes.
 
 local budget = require "tessera.budget"
 local core = require "tessera.core"
@@ -9,7 +9,7 @@ core.document {
   doc = "Writes the plan's pipeline as a picture: layers by bitwidth, memory by component, stage times. Replicas stand "
     .. "below one another.",
   parameters = { { "plan", "tessera.Plan", "Any plan" },
-    { "path", "string", "File to write: PNG where it ends in .png (made by rsvg-convert), else SVG" } },
+    { "path", "string", "File to write: PNG or PDF where it ends in .png or .pdf (made by rsvg-convert), else SVG" } },
 }
 
 return function(plan, path)

@@ -178,6 +178,13 @@ function Page:text(x, y, content, given)
     tip, escape.xml(content))
 end
 
+--- What another page shows, moved so that its corner is at (x, y).
+function Page:place(other, x, y)
+  self.uses_hatch = self.uses_hatch or other.uses_hatch
+  self.parts[#self.parts + 1] = ('<g transform="translate(%s %s)">%s</g>'):format(number(x), number(y),
+    table.concat(other.parts, "\n"))
+end
+
 --- The colour of series `index`, 1 to 8: there are no more that readers could tell apart.
 function M.slot(index) return (index - 1) % #M.series_colours + 1 end
 

@@ -12,7 +12,8 @@ local function swatch(index)
   return function(page, x, y) page:rect(x - 6, y - 5, 12, 11, { class = "ts-f" .. svg.slot(index), rx = "2" }) end
 end
 
-local function legend_of(data)
+--- Name and swatch of every series.
+function M.legend(data)
   local entries = {}
   if #data.series > 1 or data.series[1].name ~= "" then
     for i, series in ipairs(data.series) do entries[i] = { name = series.name, draw = swatch(i) } end
@@ -28,7 +29,7 @@ local function bar(frame, index, item, x, width, unit, tip)
     { class = "ts-f" .. svg.slot(index), rx = width > 6 and "2" or nil, tip = tip })
   if index > #svg.series_colours then frame.page:hatched(x, top, width, height, { opacity = "0.7", tip = tip }) end
   local text = units.number(item.y / unit.worth)
-  if svg.text_width(text, 11) < width + 8 then
+  if svg.text_width(text, 11) < width + 2 then
     frame.page:text(x + width / 2, y > zero and y + 13 or y - 5, text,
       { class = "ts-text ts-small ts-halo", ["text-anchor"] = "middle" })
   end
@@ -86,7 +87,7 @@ function M.draw(data, opt)
   else y_axis = axis.numbers((low or 0) / unit.worth, (high or 1) / unit.worth, { zero = true }) end
   local missing = read.missing_text(data)
   local frame = frames.new(opt, {
-    x_axis = axis.words(data.x_words), y_axis = y_axis, legend = legend_of(data),
+    x_axis = axis.words(data.x_words), y_axis = y_axis, legend = M.legend(data),
     x_label = opt.x_label or units.of(opt.x, 1).label, y_label = opt.y_label or unit.label, summary = opt.summary,
     note = missing and "hatched, no number: " .. missing,
   })

@@ -69,7 +69,8 @@ local function sort_numbers(order, list, column)
   for i, text in ipairs(order.list) do order.index[text] = i end
 end
 
-local function category_order(list, column)
+--- Words of a column, numbers by size: { list, index, of }.
+function M.category_order(list, column)
   local order = new_order()
   for _, row in ipairs(list) do order.of(word(rows.value(row, column))) end
   sort_numbers(order, list, column)
@@ -83,9 +84,9 @@ function M.read(opt)
   local by_word = opt.kind == "bars" or heat or not all_numbers(opt.rows, opt.x)
   if opt.kind == "pareto" or opt.kind == "cdf" or (opt.kind == "scatter" and opt.log_x) then by_word = false end
   local data = { series = {}, num_points = 0 }
-  local x_order = by_word and category_order(opt.rows, opt.x)
-  local y_order = heat and category_order(opt.rows, opt.y)
-  local names = opt.by and category_order(opt.rows, opt.by) or { list = { "" }, index = { [""] = 1 } }
+  local x_order = by_word and M.category_order(opt.rows, opt.x)
+  local y_order = heat and M.category_order(opt.rows, opt.y)
+  local names = opt.by and M.category_order(opt.rows, opt.by) or { list = { "" }, index = { [""] = 1 } }
   for i, name in ipairs(names.list) do data.series[i] = { name = name, points = {}, missing = {} } end
   for _, row in ipairs(opt.rows) do
     local series = data.series[names.index[opt.by and word(rows.value(row, opt.by)) or ""]]
@@ -107,8 +108,9 @@ function M.read(opt)
   return data
 end
 
---- Least and largest of `field` over all points, nil where there are none.
+--- Least and largest of `field` over all points, nil where there are none; of a facet, those of all facets.
 function M.range(data, field)
+  data = data.whole or data
   local low, high
   for _, series in ipairs(data.series) do
     for _, point in ipairs(series.points) do

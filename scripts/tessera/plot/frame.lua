@@ -84,7 +84,7 @@ end
 function M.new(opt, parts)
   local frame = { page = svg.page(opt.width, opt.height, parts.summary), top = 12 }
   title(frame, opt)
-  legend(frame, parts.legend or {}, opt)
+  legend(frame, not opt.no_legend and parts.legend or {}, opt)
   frame.page:text(pad, frame.top + 10, svg.fit(parts.y_label, opt.width - 2 * pad, 11), { class = "ts-muted ts-small" })
   frame.top = frame.top + 24
   local most = math.min(widest(parts.y_axis, 11), parts.y_axis.categories and 180 or 90)
@@ -114,6 +114,14 @@ function M.new(opt, parts)
   end
   frame.page:line(frame.left, frame.bottom, frame.right, frame.bottom, { class = "ts-axis" })
   return frame
+end
+
+--- A page with title and legend alone, and where they end: the head of small multiples.
+function M.heading(opt, entries)
+  local frame = { page = svg.page(opt.width, opt.height, opt.summary), top = 12 }
+  title(frame, opt)
+  legend(frame, entries, opt)
+  return frame.page, frame.top
 end
 
 --- A picture that says why there is nothing to see.

@@ -72,6 +72,9 @@ local function draw_cell(frame, data, item, size, scale, opt)
   end
 end
 
+--- Its colours are explained above each.
+function M.legend() return {} end
+
 function M.draw(data, opt)
   local low, high = read.range(data, "value")
   local unit = units.of(opt.value, math.max(math.abs(low or 0), math.abs(high or 0)))

@@ -1,4 +1,4 @@
--- ts.plot { ... }: rows of results as a picture, in the terminal (print), as SVG, PNG or text.
+-- ts.plot { ... }: rows of results as a picture, in the terminal (print), as SVG, PDF, PNG, LaTeX or text.
 -- The cards are here; what draws is loaded with the first plot, so that scripts without plots start faster.
 
 local core = require "tessera.core"
@@ -10,9 +10,9 @@ local directions = { "lower", "higher" }
 
 local read = options.card {
   name = path,
-  doc = "A picture of rows: print shows it in the terminal; :save \"x.svg\", \"x.png\" (by rsvg-convert) or \"x.txt\" "
-    .. "writes it; :svg() and :text() give it as a string. A column is looked up in the row, then in its point. Rows "
-    .. "without a number are shown as such, with their status.",
+  doc = "A picture of rows: print shows it in the terminal; :save \"x.svg\", \"x.pdf\", \"x.png\" (both by "
+    .. "rsvg-convert), \"x.tex\" (pgfplots) or \"x.txt\" writes it; :svg() and :text() give it as a string. A column "
+    .. "is looked up in the row, then in its point. Rows without a number are shown as such, with their status.",
   parameters = {}, returns = "tessera.Plot",
   options = {
     { name = "kind", type = "choice", required = true, choices = kinds,
@@ -24,6 +24,9 @@ local read = options.card {
     { name = "x", type = "string", bytes = true, required = true, doc = "Column along x; words become categories" },
     { name = "y", type = "string", bytes = true, doc = "Column along y; all kinds but cdf need it" },
     { name = "by", type = "string", bytes = true, doc = "Column whose values are the series" },
+    { name = "facet", type = "string", bytes = true,
+      doc = "Column with a small plot per value, all with the same axes: lines, bars and heat maps refuse rows that "
+        .. "differ in what they would not show" },
     { name = "value", type = "string", bytes = true, doc = "Column that colours the cells of a heatmap" },
     { name = "title", type = "string", bytes = true, doc = "Above the plot" },
     { name = "x_label", type = "string", bytes = true,
@@ -45,7 +48,7 @@ core.document_object {
   methods = {
     { "svg", "(inside: boolean?): string", "The picture as SVG; inside: for a HTML page that has the style already" },
     { "text", "(columns: integer?): string", "The picture as text of so many columns; default: those of the terminal" },
-    { "save", "(path: string)", "Writes it as .svg, .png (by rsvg-convert) or .txt" },
+    { "save", "(path: string)", "Writes it as .svg, .pdf and .png (by rsvg-convert), .tex (pgfplots) or .txt" },
   },
 }
 

@@ -3,7 +3,9 @@
 local core = require "tessera.core"
 local curves = require "tessera.plot.curves"
 local escape = require "tessera.escape"
+local facets = require "tessera.plot.facets"
 local frames = require "tessera.plot.frame"
+local hidden = require "tessera.plot.hidden"
 local options = require "tessera.options"
 local read_data = require "tessera.plot.data"
 local rows = require "tessera.rows"
@@ -48,13 +50,38 @@ local function check_column(opt, option)
   end
 end
 
+-- One line through two clusters, or two bars of one place, is a wrong picture without any mark of it.
+local function check_hidden(opt)
+  local columns = hidden.columns(opt)
+  if not columns then return end
+  local column = columns[1]
+  local values = hidden.values(opt.rows, column)
+  local few = table.concat(values, ", ", 1, math.min(#values, 4)) .. (#values > 4 and ", ..." or "")
+  local harm = opt.kind == "lines" and "one line would go through all of them"
+    or "their marks would stand for one thing"
+  local series = not opt.by and opt.kind ~= "heatmap" and (", or by = \"%s\" for a series of each"):format(column) or ""
+  fail("rows", ("they differ in %s, which the plot does not show: %s. Give facet = \"%s\" for a small plot of each "
+    .. "(%s), where = { %s = ... } for one%s"):format(table.concat(columns, ", "), harm, column, few, column, series))
+end
+
+local function check_facet(opt)
+  if not opt.facet then return end
+  local count = #hidden.values(opt.rows, opt.facet)
+  if count > facets.most then
+    fail("facet", ("%d values of %s are too many small plots, %d at most; choose with where"):format(count, opt.facet,
+      facets.most))
+  end
+end
+
 local needs = { heatmap = { "y", "value" }, cdf = {} }
 
 local function check(opt)
   for _, option in ipairs(needs[opt.kind] or { "y" }) do
     if not opt[option] then fail(option, ("missing; kind = \"%s\" needs a column here"):format(opt.kind)) end
   end
-  for _, option in ipairs { "x", "y", "by", "value" } do check_column(opt, option) end
+  for _, option in ipairs { "x", "y", "by", "value", "facet" } do check_column(opt, option) end
+  check_hidden(opt)
+  check_facet(opt)
 end
 
 -- { model = "opt-30b", bitwidth = { 4, 8 } } is "bitwidth 4, 8; model opt-30b".
@@ -81,7 +108,7 @@ local function summary_of(opt, data)
     or opt.kind == "heatmap" and ("%s over %s and %s"):format(opt.value, opt.x, opt.y)
     or ("%s over %s"):format(opt.y, opt.x)
   return ("%s%s: %s%s, %d points"):format(opt.title and opt.title .. ". " or "", opt.kind, what,
-    opt.by and " by " .. opt.by or "", data.num_points)
+    (opt.by and " by " .. opt.by or "") .. (opt.facet and " per " .. opt.facet or ""), data.num_points)
 end
 
 local drawers = { bars = "tessera.plot.bars", heatmap = "tessera.plot.heatmap" }
@@ -106,7 +133,9 @@ end
 local function page_of(plot)
   local self = state_of(plot)
   if self.why_empty then return frames.empty(self.opt, self.why_empty) end
-  return require(drawers[self.opt.kind] or "tessera.plot.xy").draw(self.data, self.opt)
+  local drawer = require(drawers[self.opt.kind] or "tessera.plot.xy")
+  if not self.opt.facet then return drawer.draw(self.data, self.opt) end
+  return facets.draw(self.data, self.opt, drawer.draw, drawer.legend(self.data, self.opt))
 end
 
 --- The picture as SVG text; `inside`: for a HTML page that has the style already.
@@ -119,12 +148,24 @@ function methods.text(plot, columns)
     read_columns { columns = columns }
     facts = { columns = columns, colour = false }
   end
-  return text.draw(self.data, self.opt, facts, self.why_empty)
+  if not self.opt.facet or self.why_empty then return text.draw(self.data, self.opt, facts, self.why_empty) end
+  local parts = self.opt.title and { self.opt.title .. "\n" } or {}
+  for _, part in ipairs(facets.split(self.data, self.opt)) do
+    parts[#parts + 1] = text.draw(part.data, facets.options(self.opt, part.name), facts,
+      part.data.num_points == 0 and (read_data.missing_text(part.data) or "no rows"))
+  end
+  return table.concat(parts, "\n")
 end
 
 function methods.save(plot, file)
   state_of(plot)
-  save("plot:save", file, { svg = function() return plot:svg() end, txt = function() return plot:text(100) end })
+  save("plot:save", file, {
+    svg = function() return plot:svg() end, txt = function() return plot:text(100) end,
+    tex = function()
+      local self = state_of(plot)
+      return require "tessera.plot.pgf"(self.data, self.opt, self.why_empty)
+    end,
+  })
 end
 
 --- opt: the read options of ts.plot.

@@ -22,7 +22,8 @@ local function swatch(index, lines)
   end
 end
 
-local function legend_of(data, opt)
+--- Name and swatch of every series.
+function M.legend(data, opt)
   local entries = {}
   if #data.series > 1 or data.series[1].name ~= "" then
     for i, series in ipairs(data.series) do
@@ -109,7 +110,7 @@ function M.draw(data, opt)
   local x_axis, x_unit, y_axis, y_unit = axes(data, opt)
   local missing = read.missing_text(data)
   local frame = frames.new(opt, {
-    x_axis = x_axis, y_axis = y_axis, legend = legend_of(data, opt), summary = opt.summary,
+    x_axis = x_axis, y_axis = y_axis, legend = M.legend(data, opt), summary = opt.summary,
     x_label = opt.x_label or x_unit.label, y_label = opt.y_label or y_unit.label,
     note = missing and "not shown: " .. missing, right = opt.kind == "lines" and #data.series > 1 and 70 or 14,
   })

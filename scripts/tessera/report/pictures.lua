@@ -5,15 +5,15 @@ local data = require "tessera.plot.data"
 local html = require "tessera.report.html"
 local pipeline = require "tessera.picture.pipeline"
 local plot = require "tessera.plot"
-local rows = require "tessera.rows"
 local units = require "tessera.units"
+local specs = require "tessera.report.specs"
 local store_module = require "tessera.store"
 local timeline = require "tessera.picture.timeline"
 
 local h = html.h
 local M = {}
 
-local max_facets, max_bars, max_pictures = 4, 60, 6
+local max_pictures = 6
 
 --- A picture that one Tab reaches; arrow keys then move through its marks.
 local function figure(svg, caption)
@@ -42,81 +42,10 @@ local function drawn(spec, list)
   return h("p", { class = "problem" }, "A plot of the declaration cannot be drawn: " .. why)
 end
 
-local function distinct(list, name)
-  local seen, values = {}, {}
-  for _, row in ipairs(list) do
-    local word = data.word(rows.value(row, name))
-    if not seen[word] then values[#values + 1] = word end
-    seen[word] = true
-  end
-  return values
-end
-
--- What a run is about: throughput where it has one, else the first returned column with a better end, else any number.
-local function goal(list, names)
-  for _, name in ipairs(names) do
-    if name:find "_tok_s$" and columns_of.any_number(list, name) then return name end
-  end
-  for _, name in ipairs(names) do
-    if units.better(name) and columns_of.any_number(list, name) then return name end
-  end
-  for _, name in ipairs(names) do
-    if columns_of.any_number(list, name) then return name end
-  end
-end
-M.goal = goal
-
-local function default_spec(list, keys, y)
-  local x, by = keys[1], keys[2]
-  if #list == 0 or not x then return nil end
-  local num_x, num_by = #distinct(list, x), by and #distinct(list, by) or 1
-  if num_by > 12 then by, num_by = nil, 1 end
-  local number = columns_of.any_number(list, x)
-  if number and num_x > 2 then return { kind = "lines", x = x, y = y, by = by } end
-  if num_x * num_by > max_bars then return { kind = "cdf", x = y, by = by } end
-  return { kind = "bars", x = x, y = y, by = by }
-end
-
--- One plot per combination of the keys beyond the second, as far as that can be looked at.
-local function default_plots(list, keys, y)
-  local facets, order = {}, {}
-  for _, row in ipairs(list) do
-    local parts = {}
-    for i = 3, #keys do parts[#parts + 1] = ("%s %s"):format(keys[i], data.word(rows.value(row, keys[i]))) end
-    local name = table.concat(parts, ", ")
-    if not facets[name] then
-      facets[name] = {}
-      order[#order + 1] = name
-    end
-    table.insert(facets[name], row)
-  end
-  local result = {}
-  for i, name in ipairs(order) do
-    if i > max_facets then break end
-    local spec = default_spec(facets[name], keys, y)
-    if spec then
-      if name ~= "" then spec.title = name end
-      result[#result + 1] = drawn(spec, facets[name])
-    end
-  end
-  if #order > max_facets then
-    result[#result + 1] = h("p", { class = "muted" }, ("%d of %d combinations of %s are shown; declare plots to "
-      .. "choose."):format(max_facets, #order, table.concat(keys, ", ", 3)))
-  end
-  return result
-end
-
 function M.plots(run, list)
-  local declared = run.declaration.plots
   local result = {}
-  if type(declared) == "table" and #declared > 0 then
-    for i, spec in ipairs(declared) do result[i] = drawn(spec, list) end
-    return result
-  end
-  local keys, names = columns_of.names(run, list)
-  local y = goal(list, names)
-  if not y then return {} end
-  return default_plots(list, keys, y)
+  for i, spec in ipairs(specs.of(run, list)) do result[i] = drawn(spec, list) end
+  return result
 end
 
 -- Rows with the best one first.
@@ -166,7 +95,7 @@ end
 function M.artefacts(store, run, list)
   local keys, names = columns_of.names(run, list)
   local result, more = {}, 0
-  for _, row in ipairs(best_first(list, goal(list, names))) do
+  for _, row in ipairs(best_first(list, specs.goal(list, names))) do
     if #result == max_pictures then
       more = #list - max_pictures
       break

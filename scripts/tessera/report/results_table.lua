@@ -6,6 +6,7 @@ local columns_of = require "tessera.report.columns"
 local data = require "tessera.plot.data"
 local html = require "tessera.report.html"
 local marks = require "tessera.report.marks"
+local paths = require "tessera.report.paths"
 local units = require "tessera.units"
 
 local h = html.h
@@ -15,7 +16,7 @@ local plain_rows = 1000
 
 local role_words = { paper = "paper", ours = "ours", diff = "diff (%)" }
 
-local function finite_values(list, column)
+local function sizes(list, column)
   local values = {}
   for _, row in ipairs(list) do
     local value = column.value(row)
@@ -32,25 +33,12 @@ local function largest(values)
   return most
 end
 
--- Digits after the point that all numbers of a column share, so that they align: four digits of the largest. Nil where
--- some number would then lose nearly all of its own.
-local function shared_decimals(values, worth)
-  local most, whole = largest(values) / worth, true
-  for _, value in ipairs(values) do whole = whole and value / worth == math.floor(value / worth) end
-  if whole or most == 0 or most >= 1e4 then return nil end
-  local decimals = math.max(3 - math.floor(math.log10(most)), 0)
-  for _, value in ipairs(values) do
-    if value > 0 and value / worth < 10 ^ (1 - decimals) then return nil end
-  end
-  return decimals <= 6 and ("%%.%df"):format(decimals) or nil
-end
-
 -- Labels and units; paper and ours in the same unit.
 local function prepare(columns, list)
   local shared = {}
   for _, column in ipairs(columns) do
     if column.number and column.role ~= "diff" then
-      shared[column.name] = math.max(shared[column.name] or 0, largest(finite_values(list, column)))
+      shared[column.name] = math.max(shared[column.name] or 0, largest(sizes(list, column)))
     end
   end
   for _, column in ipairs(columns) do
@@ -58,7 +46,7 @@ local function prepare(columns, list)
     elseif column.role == "diff" then column.unit = { label = column.name, worth = 1 }
     elseif column.number then column.unit = units.of(column.name, shared[column.name]) end
     if column.unit and column.role ~= "diff" then
-      column.format = shared_decimals(finite_values(list, column), column.unit.worth)
+      column.format = units.shared_format(sizes(list, column), column.unit.worth)
     end
     column.label = column.label or (column.unit and column.unit.label) or column.name:gsub("_", " ")
     if column.role == "diff" then column.label = units.of(column.name, shared[column.name] or 0).label end
@@ -86,7 +74,7 @@ local function failure(row)
   local text = row.error or ""
   if meta.traceback and meta.traceback ~= "" then text = text .. "\n" .. meta.traceback end
   if meta.log and meta.log ~= "" then text = text .. "\n\noutput:\n" .. meta.log end
-  return text ~= "" and text or nil
+  return text ~= "" and paths.within(text) or nil
 end
 
 local fine = { done = true, optimal = true, feasible = true }

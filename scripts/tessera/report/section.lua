@@ -2,6 +2,7 @@
 
 local data = require "tessera.plot.data"
 local html = require "tessera.report.html"
+local paths = require "tessera.report.paths"
 local pictures = require "tessera.report.pictures"
 local results_table = require "tessera.report.results_table"
 local rows = require "tessera.rows"
@@ -81,7 +82,7 @@ local function inputs(list)
   for _, row in ipairs(list) do
     for _, input in ipairs((row.meta or {}).inputs or {}) do
       local path, hash = input.path or input[1], input.sha256 or input[2]
-      local text = ("%s (sha256 %s)"):format(data.word(path), data.word(hash):sub(1, 12))
+      local text = ("%s (sha256 %s)"):format(paths.shown(data.word(path)), data.word(hash):sub(1, 12))
       if not seen[text] then items[#items + 1] = text end
       seen[text] = true
     end
@@ -106,7 +107,7 @@ end
 
 local function origin(run, list)
   local declared = run.declaration
-  local script = run.script_path ~= "" and run.script_path or "a script"
+  local script = run.script_path ~= "" and paths.shown(run.script_path) or "a script"
   return h("details", nil, h("summary", nil, "How it was made: " .. script),
     facts {
       { "run", ("%d, started %s%s"):format(run.id, day(run.created_at) or "at an unknown time",

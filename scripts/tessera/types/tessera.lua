@@ -236,7 +236,7 @@ local ts = {}
 ---@class tessera.Plot
 ---@field svg fun(self, inside: boolean?): string The picture as SVG; inside: for a HTML page that has the style already
 ---@field text fun(self, columns: integer?): string The picture as text of so many columns; default: those of the terminal
----@field save fun(self, path: string) Writes it as .svg, .png (by rsvg-convert) or .txt
+---@field save fun(self, path: string) Writes it as .svg, .pdf and .png (by rsvg-convert), .tex (pgfplots) or .txt
 
 --- What is to be planned and what counts as good.
 ---@class tessera.Problem
@@ -846,6 +846,7 @@ local ts = {}
 ---@field x string Column along x; words become categories
 ---@field y? string Column along y; all kinds but cdf need it
 ---@field by? string Column whose values are the series
+---@field facet? string Column with a small plot per value, all with the same axes: lines, bars and heat maps refuse rows that differ in what they would not show
 ---@field value? string Column that colours the cells of a heatmap
 ---@field title? string Above the plot
 ---@field x_label? string Default: the column with its unit, as in "latency (s)"
@@ -1139,7 +1140,7 @@ function ts.pareto(problem, options) end
 
 --- Writes the plan's pipeline as a picture: layers by bitwidth, memory by component, stage times. Replicas stand below one another.
 ---@param plan tessera.Plan Any plan
----@param path string File to write: PNG where it ends in .png (made by rsvg-convert), else SVG
+---@param path string File to write: PNG or PDF where it ends in .png or .pdf (made by rsvg-convert), else SVG
 function ts.picture(plan, path) end
 
 --- Plans a problem. What is not given is searched.
@@ -1153,7 +1154,7 @@ function ts.plan(problem, options) end
 ---@return table[]
 function ts.planners() end
 
---- A picture of rows: print shows it in the terminal; :save "x.svg", "x.png" (by rsvg-convert) or "x.txt" writes it; :svg() and :text() give it as a string. A column is looked up in the row, then in its point. Rows without a number are shown as such, with their status.
+--- A picture of rows: print shows it in the terminal; :save "x.svg", "x.pdf", "x.png" (both by rsvg-convert), "x.tex" (pgfplots) or "x.txt" writes it; :svg() and :text() give it as a string. A column is looked up in the row, then in its point. Rows without a number are shown as such, with their status.
 ---@param options tessera.options.plot
 ---@return tessera.Plot
 function ts.plot(options) end

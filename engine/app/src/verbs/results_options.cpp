@@ -21,7 +21,15 @@ const OptionTable& results_options() {
            .doc = "Which run. Default: the newest",
            .min = 1,
            .max = 9007199254740991.0},
-          {.name = "columns", .type = text_list, .doc = "Columns to show, in this order"},
+          {.name = "columns",
+           .type = text_list,
+           .doc = "Exactly these columns, in this order; paper and diff are the published numbers "
+                  "beside the column that stands next to them, paper.NAME those of one column"},
+          {.name = "paper",
+           .type = boolean,
+           .doc = "The published numbers beside ours, and the difference, where the experiment has "
+                  "some; --no-paper leaves them out",
+           .default_text = "true"},
           {.name = "sort", .type = text, .doc = "Column to sort by; -column for descending"},
           {.name = "limit", .type = integer, .doc = "Rows to show at most", .min = 0, .max = 1e9},
           {.name = "failed", .type = boolean, .doc = "Only failed points, with their tracebacks"},
@@ -31,6 +39,19 @@ const OptionTable& results_options() {
            .doc = "How rows are written",
            .default_text = "\"table\"",
            .choices = {"table", "json", "csv", "markdown", "latex"}},
+          {.name = "caption",
+           .type = text,
+           .doc = "Of the LaTeX table; empty: the tabular alone. Default: what the experiment says "
+                  "of itself"},
+          {.name = "label", .type = text, .doc = "Of the LaTeX table. Default: tab:NAME"},
+          {.name = "best",
+           .type = text_list,
+           .doc =
+               "Columns whose best value stands bold, in LaTeX and Markdown: NAME, NAME=lower or "
+               "NAME=higher where the name does not tell, or all"},
+          {.name = "best_per",
+           .type = text_list,
+           .doc = "With --best: the best of the rows that are alike in these columns"},
           {.name = "out", .type = text, .doc = "Writes to this file instead"},
           {.name = "diff",
            .type = text_list,

@@ -13,6 +13,14 @@ const OptionTable& run_options() {
           {.name = "where",
            .type = text_list,
            .doc = "Only points with these values: key=value, or key=value,value; repeatable"},
+          {.name = "set",
+           .type = text_list,
+           .doc = "Changes an assumption: name=value, or name=value,value; of the grid, or of "
+                  "ts.problem for the problems of the papers' experiments; repeatable"},
+          {.name = "as",
+           .type = text,
+           .doc = "Name that the results of --set are stored under. Default: the experiment's, and "
+                  "what is set"},
           {.name = "dry_run", .type = boolean, .doc = "Says what would run, and runs nothing"},
           {.name = "jobs",
            .type = integer,
