@@ -44,8 +44,14 @@ std::string memory_bar(const StageMemory& memory) {
   return paint(tone, used) + paint(Tone::faint, left);
 }
 
-std::string status_word(PlanStatus status) {
-  return paint(status == PlanStatus::optimal ? Tone::good : Tone::warning, name_of(status));
+// "feasible, cut short by its time limit"
+std::string status_words(const PlanSummary& plan) {
+  std::string words(name_of(plan.status));
+  if (plan.stopped_by) {
+    words += *plan.stopped_by == PlanStop::interrupted ? ", interrupted"
+                                                       : ", cut short by its time limit";
+  }
+  return paint(plan.status == PlanStatus::optimal ? Tone::good : Tone::warning, words);
 }
 
 std::string proof(const PlanSummary& plan) {
@@ -196,9 +202,8 @@ std::string summarise(const Plan& plan) {
 
 std::string describe(const Plan& plan) {
   const PlanSummary& p = summary_of(plan);
-  std::string text =
-      fmt::format("Plan for {} by {}: {}, {} ({})\n", title_of(p.problem.problem()), p.planner,
-                  status_word(p.status), proof(p), format_seconds(p.solve_s));
+  std::string text = fmt::format("Plan for {} by {}: {}, {} ({})\n", title_of(p.problem.problem()),
+                                 p.planner, status_words(p), proof(p), format_seconds(p.solve_s));
   text += std::visit([](const auto& one) { return describe_parts(one); }, plan);
   text +=
       paint(Tone::bold,

@@ -150,11 +150,11 @@ local ts = {}
 
 --- A small change of a plan, priced. Read-only; valid until the next step of its search.
 ---@class tessera.Move
----@field kind string shift, swap, retype, rule, micro_batch or order
+---@field kind string shift: the num_layers layers from first_layer on, next to a boundary, go to the neighbouring stage with their bitwidths. retype: layer first_layer becomes to_bitwidth. swap: two layers, of one stage or of two, trade bitwidths. rule: bitwidth transfer (Algorithm 2 of LLM-PQ): num_layers layers of from_bitwidth leave a slow stage for any other, which gives layers of to_bitwidth back, or narrows its own to make room. micro_batch: num_layers is the new size, of prefill where first_layer is 0, of decode where it is 1. order: two stages trade devices
 ---@field from_stage integer Stage that gives layers (0-based)
 ---@field to_stage integer Stage that takes layers (0-based)
 ---@field first_layer integer First layer it concerns (0-based)
----@field num_layers integer Layers it concerns
+---@field num_layers integer Layers it concerns; of micro_batch the new size (requests)
 ---@field from_bitwidth integer Of the layers before (bits)
 ---@field to_bitwidth integer Of the layers after (bits)
 ---@field fits boolean Every memory limit and the quality floor hold afterwards
@@ -186,6 +186,7 @@ local ts = {}
 --- Which layers run where, at which bitwidths, in which micro-batches, and what that costs.
 ---@class tessera.Plan
 ---@field status string optimal (proven) or feasible
+---@field stopped_by string? What cut the search short: time_limit or interrupted; another run may end elsewhere. Absent where it came to its end
 ---@field planner string Who made it
 ---@field objective number What the planner minimised (s)
 ---@field bound number? No plan of the search is below it (s)
@@ -386,7 +387,12 @@ local ts = {}
 
 --- What a heuristic is given: a plan that fits, and the moves from it.
 ---@class tessera.Search
----@field moves fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move? Iterates over moves of the plan at hand, in a fixed order
+---@field moves fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move? Iterates over moves of the plan at hand, in a fixed order; kinds: see tessera.Move. Moves that do not fit are among them, except rules
+---@field random_move fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil, fits: boolean? }?): tessera.Move? A copy of one of those moves, each as likely as the others; with fits = true of those that fit; nil where there is none. The others are not priced, so a draw is cheap; rules alone have to be, once for each step
+---@field count fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): integer How many moves that is
+---@field stages fun(self): table[] The plan at hand: for each stage device, first_layer (0-based), num_layers, bitwidths (a list, one per layer), prefill_s, decode_s (one micro-batch), memory_bytes, memory_left_bytes
+---@field micro_batch_sizes fun(self): integer, integer Of the plan at hand: prefill, decode (requests)
+---@field omega fun(self): number Of the plan at hand, in the units that theta multiplies
 ---@field apply fun(self, move: tessera.Move) Makes the step; the engine checks it again and prices it anew
 ---@field undo fun(self): boolean Takes the last step back; false where there is none
 ---@field evaluate fun(self, move: tessera.Move): table The move priced from scratch
@@ -833,7 +839,7 @@ local ts = {}
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
 ---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
 ---@field group? integer Neighbouring layers decided together, by planners of the engine (an integer in [1, 1000000] (layers)) [default 1]
----@field on_error? "stop"|"continue" When a heuristic of a chain fails: stop with its error, or continue from the best plan so far, with a note [default "stop"]
+---@field on_error? "stop"|"continue" When a heuristic fails by an error of its own: stop raises it (ts.plan returns nil only for expected outcomes), continue goes on from the best plan so far, with a note [default "stop"]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
 ---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan; bound and gap where there is a bound
 ---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
@@ -1189,7 +1195,7 @@ function ts.quantise_model(options) end
 ---@return table[]
 function ts.read_profile_data(path, options) end
 
---- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
+--- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }. An error in improve is raised by ts.plan, unless its on_error is "continue"; one that is cut short leaves the best plan so far, which says so in stopped_by.
 ---@param card tessera.HeuristicCard name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
 ---@return tessera.HeuristicCard
 function ts.register_heuristic(card) end
