@@ -20,6 +20,7 @@
 #include "tessera/core/access.h"
 #include "tessera/core/colour.h"
 #include "tessera/core/error.h"
+#include "tessera/core/layout.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
@@ -72,7 +73,9 @@ void check_written(bool written, std::FILE* stream) {
 // With --json stdout belongs to the data, and what a script says goes to stderr.
 int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
-  const ColourScope colours(terminal_facts(::fileno(stream)).colour);
+  const Terminal facts = terminal_facts(::fileno(stream));
+  const ColourScope colours(facts.colour);
+  const WidthScope width(static_cast<std::size_t>(facts.limit));
   const int num_arguments = lua_gettop(L);
   std::string line;
   for (int i = 1; i <= num_arguments; ++i) {
@@ -104,6 +107,15 @@ int write_with_styles(lua_State* L) {
   const std::string text = lua_kit::check_text(L, 2, "tessera.host.write_styled.text");
   check_written(write_styled(stream, text), stream);
   return 0;
+}
+
+/// wrapped(stream, text): lines too long for the stream broken at spaces; as it is where the width
+/// is not known.
+int wrap_text(lua_State* L) {
+  const Terminal facts = terminal_facts(::fileno(stream_argument(L)));
+  const std::string text = lua_kit::check_text(L, 2, "tessera.host.wrapped.text");
+  lua_kit::push_text(L, wrapped(text, static_cast<std::size_t>(facts.limit)));
+  return 1;
 }
 
 /// erase_line(stream): takes the line away that the cursor is in.
@@ -304,6 +316,8 @@ int terminal(lua_State* L) {
   lua_kit::set_boolean(L, "is_terminal", facts.is_terminal);
   lua_kit::set_boolean(L, "redraws", facts.redraws);
   lua_kit::set_integer(L, "columns", facts.columns);
+  lua_kit::set_integer(L, "limit", facts.limit);
+  lua_kit::set_boolean(L, "unicode", draws_unicode());
   lua_kit::set_boolean(L, "colour", facts.colour);
   return 1;
 }
@@ -385,6 +399,7 @@ void open_host_module(Host& host) {
                             {"write", guarded<write>},
                             {"write_styled", guarded<write_with_styles>},
                             {"erase_line", guarded<erase>},
+                            {"wrapped", guarded<wrap_text>},
                             {"without_exit", guarded<without_exit>},
                             {"stop", guarded<stop>},
                             {"strict", guarded<strict>},

@@ -22,10 +22,10 @@ Terminal terminal_facts(int fd) {
   facts.is_terminal = ::isatty(fd) == 1;
   winsize size{};
   if (facts.is_terminal && ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    facts.columns = size.ws_col;
+    facts.limit = facts.columns = size.ws_col;
   } else if (const int columns = std::atoi(std::string(variable("COLUMNS")).c_str());
              columns > 0 && columns < 10'000) {
-    facts.columns = columns;
+    facts.limit = facts.columns = columns;
   }
   facts.redraws = facts.is_terminal && variable("TERM") != "dumb";
   // https://no-color.org: any value but the empty one counts.

@@ -6,6 +6,7 @@ namespace tessera::app {
 struct Terminal {
   bool is_terminal = false;
   int columns = 80;      ///< of the terminal; COLUMNS where set; 80 where neither is known
+  int limit = 0;         ///< the same, but 0 where neither is known: a file takes any width
   bool redraws = false;  ///< a terminal on which a line can be drawn anew; TERM=dumb cannot
   bool colour = false;   ///< a terminal that shows colours, and NO_COLOR is not set
 };
