@@ -2,7 +2,6 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
-local resolve = require "tessera.cli.resolve"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -139,7 +138,7 @@ end
 function M.main(given)
   check_launch(given)
   local description = of_table(given, "ts.problem")
-  description.model = resolve.model(given.model)
+  description.model = given.model
   description.cluster = given.cluster
   description.workload = of_table(given, "ts.workload")
   description.quality = quality_of(given)

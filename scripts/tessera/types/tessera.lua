@@ -802,7 +802,7 @@ local ts = {}
 ---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
 
 ---@class tessera.options.model
----@field config? string Path of a config.json, or of the folder that holds it
+---@field config? string Path of a config.json, of the folder that holds it, or of a file of weights
 ---@field name? string Name to refer to it by
 ---@field family? string Whose conventions hold for norms, biases and positions: opt, llama, qwen2, ...
 ---@field num_layers? integer Decoder layers (an integer in [1, 10000])
@@ -1043,7 +1043,7 @@ function ts.calibration_points(options) end
 ---@return tessera.Error?
 function ts.check(plan) end
 
---- Devices on nodes: a shipped name ("llmpq-3"), a file ("my.json"), a text ("3xT4-16G+1xV100-32G@100Gbps", a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
+--- Devices on nodes: a shipped name ("llmpq-3"), a file ("my.json"), a text ("3xT4-16G+1xV100-32G@100Gbps", also "3 x T4-16G, 1 x V100-32G" or a device alone: a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
 ---@param options? tessera.options.cluster|string
 ---@return tessera.Cluster
 function ts.cluster(options) end
@@ -1126,7 +1126,7 @@ function ts.load_plan(path) end
 ---@return tessera.Plan|tessera.Error
 function ts.max_batch(problem, options) end
 
---- A decoder-only architecture: a shipped name ("opt-30b"), the Hugging Face id of one that ships, a config.json or the folder that holds it, or sizes.
+--- A decoder-only architecture: a path (a config.json, the folder that holds it, a .gguf or .safetensors file), a shipped name ("opt-30b"), the Hugging Face id of one that ships, or sizes. A path that exists wins over a name.
 ---@param options? tessera.options.model|string
 ---@return tessera.Model
 function ts.model(options) end
