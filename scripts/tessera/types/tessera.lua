@@ -937,6 +937,7 @@ local ts = {}
 
 ---@class tessera.options.replan
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
+---@field source_bytes_per_s? number What a node reads of weights that lie outside the GPUs (a disk, a file server), where the cluster does not say disk_bytes_per_s; without either 2 GB/s, and transfer_assumes says so (a number in [1000, 1e+15] (bytes/s))
 ---@field lost? integer[] device_index of stages whose devices are gone, where type and node do not say which (a list, each item an integer)
 ---@field time_limit_s? number Of both searches together (a number in [0, 1000000] (s)) [default 60]
 
@@ -1084,7 +1085,7 @@ function ts.fit_profile(options) end
 function ts.grid(grid) end
 
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
----@param topic string planners, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
+---@param topic string planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
 ---@return string?
 function ts.help_topic(topic) end
 
@@ -1205,7 +1206,7 @@ function ts.register_heuristic(card) end
 ---@return tessera.PlannerCard
 function ts.register_planner(card) end
 
---- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s (from the devices that still hold a layer or from the node's disk, whichever is faster) and transfer_assumes (nil where every disk's rate is said), optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.
+--- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s, transfer_assumes (nil where nothing had to be), requantised_layers, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why. transfer_s is the longest that a device, a node's disk or its network is busy: a layer comes from a device that holds it at its bitwidth, over the slower of PCIe and the link between them, or from the disk of its node, over the slower of PCIe and that; whichever is faster. Nothing is quantised meanwhile: weights at a bitwidth that no device held (requantised_layers) are taken to lie on the disk.
 ---@param plan tessera.Plan The plan that runs now
 ---@param cluster tessera.Cluster|string|table|tessera.Problem What is there now; a problem for plans of instances
 ---@param options? tessera.options.replan
