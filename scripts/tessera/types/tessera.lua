@@ -329,6 +329,7 @@ local ts = {}
 ---@field bytes_before integer Of all tensors of the model
 ---@field bytes_after integer Of all tensors of the copy
 ---@field seconds number Time it took (s)
+---@field notes string[] What whoever loads it should know
 ---@field matrices table[] { tensor, layer_index, bitwidth, method, mse, max_error, output_error, rtn_output_error } of each, the last two where calibration gave them
 
 --- An open file of results.
