@@ -35,8 +35,8 @@ function M.width(text) return select(2, text:gsub("[^\128-\191]", "")) end
 
 -- What stands in a locale that is none of UTF-8 for what the library draws.
 local ascii = {}
-local pairs_of = "█# ▉# ▊# ▋# ▌# ▍- ▎- ▏- ▓% ▒+ ░. ·. …~ "
-  .. "╱/ │| ┤+ └+ ─- ●o ■# ▲^ ◆* ▼v ✕x ✚+ ○0"
+local pairs_of = "█# ▉# ▊# ▋# ▌# ▍- ▎- ▏- ▇# ▆* ▅+ ▄= ▃- ▂. ▁_ "
+  .. "▓% ▒+ ░. ·. …~ ╱/ │| ┤+ └+ ─- ●o ■# ▲^ ◆* ▼v ✕x ✚+ ○0"
 for character, plain in pairs_of:gmatch "(%S+)(%S)" do ascii[character] = plain end
 
 --- `text` with what the library draws in ASCII, where the locale has no more; other characters stay.
