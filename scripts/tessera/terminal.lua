@@ -1,12 +1,12 @@
 -- What stdout and stderr are, and text laid out for them. Colour appears on a terminal only, and not where NO_COLOR is
--- set; what is drawn is ASCII where the locale is set and is none of UTF-8.
+-- set.
 
 local host = require "tessera.host"
 
 local M = {}
 
---- facts(stream): is_terminal, redraws, columns, limit (columns, but 0 where nobody says), colour, unicode of "stdout"
---- (default), "stderr" or "stdin"; asked anew each time, since windows change their size.
+--- facts(stream): is_terminal, redraws, columns, colour of "stdout" (default), "stderr" or "stdin"; asked anew each
+--- time, since windows change their size.
 M.facts = host.terminal
 
 local Stream = {}
@@ -33,21 +33,6 @@ function M.say(...) print((table.concat({ ... }):gsub("\n$", ""))) end
 --- Characters, not bytes: every byte of UTF-8 but those that continue a character.
 function M.width(text) return select(2, text:gsub("[^\128-\191]", "")) end
 
--- What stands in a locale that is none of UTF-8 for what the library draws.
-local ascii = {}
-local pairs_of = "█# ▉# ▊# ▋# ▌# ▍- ▎- ▏- ▇# ▆* ▅+ ▄= ▃- ▂. ▁_ "
-  .. "▓% ▒+ ░. ·. …~ ╱/ │| ┤+ └+ ─- ●o ■# ▲^ ◆* ▼v ✕x ✚+ ○0"
-for character, plain in pairs_of:gmatch "(%S+)(%S)" do ascii[character] = plain end
-
---- `text` with what the library draws in ASCII, where the locale has no more; other characters stay.
-function M.drawn(text, facts)
-  if (facts or M.facts()).unicode ~= false then return text end
-  return (text:gsub("[\194-\244][\128-\191]*", function(character)
-    local dots = character:find "^\226[\160-\163]" -- a cell of Braille
-    return ascii[character] or dots and "." or nil
-  end))
-end
-
 --- Lines too long for stdout broken at spaces; as they are where its width is not known.
 function M.wrapped(text) return host.wrapped("stdout", text) end
 
@@ -59,7 +44,7 @@ function M.fit(text, width)
     if #parts == width - 1 then break end
     parts[#parts + 1] = character
   end
-  return table.concat(parts) .. M.drawn "…"
+  return table.concat(parts) .. "…"
 end
 
 --- Cut or padded to exactly `width` characters; `right` puts the padding in front.
@@ -83,8 +68,7 @@ end
 --- `cells` characters, of which a share from 0 to 1 is filled in a colour.
 function M.bar(share, cells, style, facts)
   local filled = math.floor(cells * share)
-  return M.paint(M.drawn("█", facts):rep(filled), style, facts)
-    .. M.paint(M.drawn("░", facts):rep(cells - filled), "dim", facts)
+  return M.paint(("█"):rep(filled), style, facts) .. M.paint(("░"):rep(cells - filled), "dim", facts)
 end
 
 return M

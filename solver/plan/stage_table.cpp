@@ -42,14 +42,9 @@ std::string memory_bar(const StageMemory& memory, std::size_t width) {
   const double share = used_ratio(memory);
   const auto cells = static_cast<double>(width);
   const auto filled = static_cast<std::size_t>(std::clamp(share * cells + 0.5, 0.0, cells));
-  const bool unicode = draws_unicode();
   std::string used, left;
   for (std::size_t i = 0; i < width; ++i) {
-    if (i < filled) {
-      used += unicode ? "█" : "#";
-    } else {
-      left += unicode ? "░" : ".";
-    }
+    (i < filled ? used : left) += i < filled ? "█" : "░";
   }
   const Tone tone = share > 0.97 ? Tone::bad : share > 0.85 ? Tone::warning : Tone::good;
   return paint(tone, used) + paint(Tone::faint, left);

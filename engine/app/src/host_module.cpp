@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "drawings.h"
 #include "list.h"
 #include "loads.h"
 #include "nvml.h"
@@ -75,7 +76,7 @@ int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
   const Terminal facts = terminal_facts(::fileno(stream));
   const ColourScope colours(facts.colour);
-  const WidthScope width(static_cast<std::size_t>(facts.limit));
+  const WidthScope width(facts.knows_columns ? static_cast<std::size_t>(facts.columns) : 0);
   const int num_arguments = lua_gettop(L);
   std::string line;
   for (int i = 1; i <= num_arguments; ++i) {
@@ -85,7 +86,8 @@ int print(lua_State* L) {
     if (i > 1) line += '\t';
     line += lua_kit::check_text(L, -1, "print");
   }
-  check_written(write_styled(stream, line + '\n'), stream);
+  line += '\n';
+  check_written(write_styled(stream, facts.utf8 ? line : ascii_drawings(line)), stream);
   return 0;
 }
 
@@ -105,7 +107,8 @@ int write(lua_State* L) {
 int write_with_styles(lua_State* L) {
   std::FILE* stream = stream_argument(L);
   const std::string text = lua_kit::check_text(L, 2, "tessera.host.write_styled.text");
-  check_written(write_styled(stream, text), stream);
+  const bool utf8 = terminal_facts(::fileno(stream)).utf8;
+  check_written(write_styled(stream, utf8 ? text : ascii_drawings(text)), stream);
   return 0;
 }
 
@@ -114,7 +117,8 @@ int write_with_styles(lua_State* L) {
 int wrap_text(lua_State* L) {
   const Terminal facts = terminal_facts(::fileno(stream_argument(L)));
   const std::string text = lua_kit::check_text(L, 2, "tessera.host.wrapped.text");
-  lua_kit::push_text(L, wrapped(text, static_cast<std::size_t>(facts.limit)));
+  lua_kit::push_text(
+      L, facts.knows_columns ? wrapped(text, static_cast<std::size_t>(facts.columns)) : text);
   return 1;
 }
 
@@ -316,8 +320,8 @@ int terminal(lua_State* L) {
   lua_kit::set_boolean(L, "is_terminal", facts.is_terminal);
   lua_kit::set_boolean(L, "redraws", facts.redraws);
   lua_kit::set_integer(L, "columns", facts.columns);
-  lua_kit::set_integer(L, "limit", facts.limit);
-  lua_kit::set_boolean(L, "unicode", draws_unicode());
+  lua_kit::set_boolean(L, "knows_columns", facts.knows_columns);
+  lua_kit::set_boolean(L, "utf8", facts.utf8);
   lua_kit::set_boolean(L, "colour", facts.colour);
   return 1;
 }

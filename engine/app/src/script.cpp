@@ -21,16 +21,6 @@ constexpr std::uint64_t kMaxScriptBytes = 16u << 20;
 
 const char kGlobalsKey = 0;
 
-std::string read_script(const std::string& path) {
-  try {
-    return read_file(path, kMaxScriptBytes);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-    throw Error(ErrorCode::not_found,
-                error.message() + "; `tessera list` names the scripts that ship", error.where());
-  }
-}
-
 }  // namespace
 
 std::string find_script(const Installation& installation, const std::string& path) {
@@ -90,7 +80,7 @@ void load_script(lua_State* L, const std::string& path) {
            "returns ts.collection {{ scripts = {{ \"{}\" }} }} runs them all",
            fs::path(found + "/").lexically_normal().parent_path().filename().string());
   }
-  std::string code = read_script(found);
+  std::string code = read_file(found, kMaxScriptBytes);
   // "#!" lines and byte order marks are for others; the line count stays.
   if (code.rfind("\xEF\xBB\xBF", 0) == 0) code.erase(0, 3);
   if (!code.empty() && code.front() == '#') code.insert(0, "--");

@@ -5,10 +5,11 @@ namespace tessera::app {
 /// What a standard stream is, for whoever lays out text.
 struct Terminal {
   bool is_terminal = false;
-  int columns = 80;      ///< of the terminal; COLUMNS where set; 80 where neither is known
-  int limit = 0;         ///< the same, but 0 where neither is known: a file takes any width
-  bool redraws = false;  ///< a terminal on which a line can be drawn anew; TERM=dumb cannot
-  bool colour = false;   ///< a terminal that shows colours, and NO_COLOR is not set
+  int columns = 80;            ///< of the terminal; COLUMNS where set; 80 where neither is known
+  bool knows_columns = false;  ///< what `columns` says is known
+  bool redraws = false;        ///< a terminal on which a line can be drawn anew; TERM=dumb cannot
+  bool utf8 = true;     ///< unless LC_ALL, LC_CTYPE or LANG names a locale that is not in UTF-8
+  bool colour = false;  ///< a terminal that shows colours, and NO_COLOR is not set
 };
 /// @param fd STDOUT_FILENO or STDERR_FILENO
 Terminal terminal_facts(int fd);

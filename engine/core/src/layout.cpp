@@ -1,9 +1,6 @@
 #include "tessera/core/layout.h"
 
 #include <algorithm>
-#include <cstdlib>
-
-#include "tessera/core/text.h"
 
 namespace tessera {
 namespace {
@@ -78,16 +75,6 @@ std::string wrapped(std::string_view text, std::size_t columns) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return result;
-}
-
-bool draws_unicode() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') continue;
-    const std::string locale = lower(value);
-    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
-  }
-  return true;
 }
 
 }  // namespace tessera

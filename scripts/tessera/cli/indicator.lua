@@ -73,7 +73,7 @@ end
 
 local function show(indicator)
   print(("%s\n%s\n"):format(tostring(indicator), indicator.source))
-  terminal.say(terminal.drawn(M.heatmap(indicator)))
+  terminal.say(M.heatmap(indicator))
   local parts = ""
   if indicator.weights_s + indicator.statistics_s > 0 then
     parts = (": %.3g s over the weights, %.3g s over the statistics"):format(

@@ -83,12 +83,12 @@ end
 local function fitted_table(rows)
   local columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup_equal_quality", "speedup",
     "note" }
-  local limit = terminal.facts().limit
+  local facts = terminal.facts()
   for _, dispensable in ipairs { "note", "bits", "omega", "throughput_tok_s", false } do
     local widest = 0
     local lines = ts.table(rows, { columns = columns }):gsub("([^\n]+)\n", "  %1\n")
     for line in lines:gmatch "[^\n]+" do widest = math.max(widest, terminal.width(line)) end
-    if limit == 0 or widest <= limit or not dispensable then return lines end
+    if not facts.knows_columns or widest <= facts.columns or not dispensable then return lines end
     for i, name in ipairs(columns) do
       if name == dispensable then table.remove(columns, i) end
     end
@@ -99,7 +99,7 @@ local function beside_text(rows, problem)
   local lines = fitted_table(rows)
   local intro = "What people run today on the same problem (speedup_equal_quality: of the fastest plan found that "
     .. "has no more\nomega than theirs; speedup: of this plan):\n"
-  if terminal.facts().limit > 0 then intro = intro:gsub("\n(.)", " %1") end
+  if terminal.facts().knows_columns then intro = intro:gsub("\n(.)", " %1") end
   return terminal.wrapped(intro) .. lines .. terminal.wrapped(advice(rows, problem))
 end
 

@@ -3,7 +3,6 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
-local planners = require "tessera.planners"
 local store = require "tessera.store"
 
 local M = {}
@@ -105,7 +104,7 @@ end
 --- error, traceback, inputs }. `item`: point and seed; `settings`: time_limit_s, memory_bytes, quick, output_dir.
 function M.run(experiment, item, settings)
   math.randomseed(item.seed)
-  planners.stopped_by = nil
+  require("tessera.planners").stopped_by = nil
   local context = context_of(item, settings)
   local point = {}
   for key, value in pairs(item.point) do point[key] = value end
@@ -124,13 +123,15 @@ function M.run(experiment, item, settings)
     row.status = "time_limit"
   elseif ok then
     row = row_of(answer, why)
-    -- A row that rests on a plan that was cut short may come out otherwise next time.
-    if row.columns and row.columns.stopped_by == nil then row.columns.stopped_by = planners.stopped_by end
   elseif answer.memory then
     row = failure(memory_message(settings.memory_bytes), answer.traceback)
     row.status = "out_of_memory"
   else
     row = failure(answer.message, answer.traceback)
+  end
+  -- A row that rests on a plan that was cut short may come out otherwise next time.
+  if row.columns and row.columns.stopped_by == nil then
+    row.columns.stopped_by = require("tessera.planners").stopped_by
   end
   row.inputs = inputs()
   return row

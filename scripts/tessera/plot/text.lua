@@ -215,7 +215,7 @@ function M.draw(data, opt, facts, why_empty)
     foot(lines, data)
   end
   for i, text in ipairs(lines) do lines[i] = escape.trimmed(text) end
-  return terminal.drawn(table.concat(lines, "\n") .. "\n", facts)
+  return table.concat(lines, "\n") .. "\n"
 end
 
 return M

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tessera/core/colour.h"
 
 namespace tessera {
@@ -35,21 +33,6 @@ TEST(Layout, WidthsNest) {
     EXPECT_EQ(text_columns(), 40u);
   }
   EXPECT_EQ(text_columns(), 80u);
-}
-
-TEST(Layout, DrawsInTheLocalesCharacters) {
-  const auto draws_in = [](const char* all, const char* language) {
-    ::setenv("LC_ALL", all, 1);
-    ::setenv("LC_CTYPE", "", 1);
-    ::setenv("LANG", language, 1);
-    return draws_unicode();
-  };
-  EXPECT_TRUE(draws_in("", ""));
-  EXPECT_TRUE(draws_in("", "en_US.UTF-8"));
-  EXPECT_TRUE(draws_in("C.utf8", "C"));
-  EXPECT_FALSE(draws_in("C", "en_US.UTF-8"));
-  EXPECT_FALSE(draws_in("", "de_DE.ISO-8859-1"));
-  EXPECT_FALSE(draws_in("", "POSIX"));
 }
 
 }  // namespace

@@ -32,8 +32,4 @@ std::string wrapped(std::string_view text, std::size_t columns);
 /// width.
 std::size_t shown_width(std::string_view text);
 
-/// Whether characters beyond ASCII may be drawn: false where the locale (LC_ALL, else LC_CTYPE,
-/// else LANG) is set and is none of UTF-8. What others wrote is shown as it is in any case.
-bool draws_unicode();
-
 }  // namespace tessera
