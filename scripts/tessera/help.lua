@@ -39,7 +39,45 @@ local function words(topic)
   return function() return require("tessera.quality.words")[topic] end
 end
 
+local function moves()
+  return [[
+A heuristic changes a plan by moves: search:moves { kinds = { "shift" } } hands out all of a kind, priced;
+search:random_move { kinds = ..., fits = true } draws one, each as likely as the others.
+
+  shift        1, 2, 4 or 8 layers next to a boundary go to the neighbouring stage, with their bitwidths
+  retype       one layer gets another bitwidth
+  swap         two layers, of one stage or of two, trade bitwidths
+  rule         bitwidth transfer, Algorithm 2 of LLM-PQ: layers of one bitwidth leave a slow stage (the straggler)
+               for any other (the pioneer), which gives fewer layers of a wider bitwidth back, or narrows some of its
+               own to make room. It reaches in one step what shift and retype reach through plans that do not fit
+  micro_batch  another size of the micro-batches of prefill or decode
+  order        two stages trade devices
+
+What the caller of ts.plan fixed (device_order, micro-batch sizes) has no moves. Rules are handed out only where they
+fit; of the others move.fits says so. The fields of a move: `tessera help tessera.Move`; the search:
+`tessera help tessera.Search`.
+]]
+end
+
+local function heuristics()
+  return [[
+A heuristic improves a plan that fits. ts.register_heuristic { name =, doc =, options =, improve = function(search, opt)
+end } adds one; ts.plan(problem, { planner = { "adabits", name } }) runs it. In a folder `heuristics` of TESSERA_PATH it
+is found by itself.
+
+  tessera help moves                   what a step is
+  tessera help tessera.Search          what improve is given: moves, random_move, apply, undo, stages, best
+  tessera help planners                those that are there, with their options
+  tessera examples tutorial/04_heuristic examples/09_annealing   two to copy
+
+The seed of ts.plan decides what search:random and search:random_move draw, so a run can be repeated; one that a time
+limit cut short cannot, and its plan says so: plan.stopped_by, and the column stopped_by of an experiment's row.
+]]
+end
+
 local topics = {
+  moves = { "What heuristics change a plan by: shift, retype, swap, rule, micro_batch, order.", moves },
+  heuristics = { "How to write one, and where to look.", heuristics },
   quality = { "What a plan does to perplexity and accuracy, and how to bound it.", words "quality" },
   omega = { "How much quality a plan loses, as the planner counts it.", words "omega" },
   theta = { "The price of omega, for research.", words "theta" },
@@ -54,7 +92,7 @@ local topics = {
 core.document {
   name = "ts.help_topic", doc = "What `tessera help TOPIC` prints of the topics that Lua knows.",
   parameters = { { "topic", "string",
-    "planners, models, devices, clusters, workloads, kernel_sets, quality, omega or theta" } },
+    "planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta" } },
   returns = "string?",
 }
 core.document {

@@ -13,6 +13,7 @@ local sorted_keys = require "tessera.sorted_keys"
 local M = {
   default = registry.default, list = registry.list, add = registry.add_planner,
   register = registry.register_planner, register_heuristic = registry.register_heuristic,
+  stopped_by = nil, -- what cut short a plan made since this was last cleared
 }
 
 local fail = core.refuse
@@ -189,7 +190,10 @@ function M.plan(problem, opt)
   else
     plan, why = require("tessera.runtime_plan").plan(problem, opt, plan_freely)
   end
-  if plan then return plan end
+  if plan then
+    M.stopped_by = M.stopped_by or plan.stopped_by
+    return plan
+  end
   return nil, reachable.explain(problem, why, function(other, settings)
     return solver.plan(other, settings, naming {})
   end)

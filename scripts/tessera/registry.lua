@@ -189,7 +189,9 @@ end
 
 core.document {
   name = "ts.register_heuristic", doc = "Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its "
-    .. "name then works as `planner =`, alone or in a chain { \"adabits\", name }.",
+    .. "name then works as `planner =`, alone or in a chain { \"adabits\", name }. An error in improve is raised by "
+    .. "ts.plan, unless its on_error is \"continue\"; one that is cut short leaves the best plan so far, which says so "
+    .. "in stopped_by.",
   parameters = { { "card", "tessera.HeuristicCard",
     "name, doc, source, options, improve = function(search, opt), starts = \"one\" (adabits' plan) or \"every\" "
     .. "(that of every order of device types and pair of micro-batch sizes; the best answer counts)" } },

@@ -94,25 +94,37 @@ local function figures(move, method)
     move.to_bitwidth, move.other_layer, move.pioneer_layers, move.pioneer_bitwidth
 end
 
-local query_fields = { from = true, to = true, kinds = true }
+-- from, to and kinds of a query, as the engine takes them, and whether only moves that fit are asked for.
+local function asked(query, method, known)
+  local where = "search:" .. method
+  if query == nil then return end
+  if type(query) ~= "table" then
+    core.raise("invalid_argument", ("%s: a table { %s = } belongs here, not a %s"):format(where,
+      table.concat(known, " =, "), type(query)), where)
+  end
+  for name in pairs(query) do
+    local found = false
+    for _, field in ipairs(known) do found = found or field == name end
+    if not found then
+      core.raise("invalid_argument", ("%s: unknown option '%s'%s"):format(where, tostring(name),
+        core.did_you_mean(tostring(name), known)), where)
+    end
+  end
+  if query.fits ~= nil and type(query.fits) ~= "boolean" then
+    core.raise("invalid_argument", ("%s.fits: true or false belongs here, not a %s"):format(where,
+      type(query.fits)), where .. ".fits")
+  end
+  return query.from, query.to, type(query.kinds) == "string" and { query.kinds } or query.kinds, query.fits
+end
+
+local of_moves = { "from", "kinds", "to" }
+local of_random_move = { "fits", "from", "kinds", "to" }
 
 --- Iterates over moves of the plan at hand, in a fixed order.
 function Search:moves(query)
   local hidden = of(self, "moves")
-  if query ~= nil and type(query) ~= "table" then
-    core.raise("invalid_argument", "search:moves: a table { from =, to =, kinds = } belongs here, not a "
-      .. type(query), "search:moves")
-  end
-  for name in pairs(query or {}) do
-    if not query_fields[name] then
-      core.raise("invalid_argument", ("search:moves: unknown option '%s'%s"):format(tostring(name),
-        core.did_you_mean(tostring(name), { "from", "kinds", "to" })), "search:moves")
-    end
-  end
   local state = hidden.state
-  local asked = query and query.kinds
-  if type(asked) == "string" then asked = { asked } end
-  state:start(query and query.from, query and query.to, asked)
+  state:start(asked(query, "moves", of_moves))
   hidden.round = hidden.round + 1
   local round, block, count, i = hidden.round, nil, 0, 0
   return function()
@@ -129,6 +141,17 @@ function Search:moves(query)
     i = i + 1
     return lend(block + (i - 1))
   end
+end
+
+--- How many moves search:moves would hand out.
+function Search:count(query)
+  return of(self, "count").state:count(asked(query, "count", of_moves))
+end
+
+--- A copy of one of the moves that search:moves would hand out, each as likely as the others; nil where there is none.
+function Search:random_move(query)
+  local address = of(self, "random_move").state:random_move(asked(query, "random_move", of_random_move))
+  return address and keep(ffi.cast(view, address)) or nil
 end
 
 --- Makes the step. The engine checks it again, and prices it anew.
@@ -165,7 +188,9 @@ end
 --- The best plan met so far.
 function Search:best() return of(self, "best").state:plan() end
 
-for _, name in ipairs { "slowest_stage", "objective", "expired", "moves_made", "random" } do
+for _, name in ipairs {
+  "slowest_stage", "objective", "omega", "stages", "micro_batch_sizes", "expired", "moves_made", "random",
+} do
   Search[name] = function(self)
     local state = of(self, name).state
     return state[name](state)
@@ -189,11 +214,16 @@ local shell = {
 core.document_object {
   name = "tessera.Move", doc = "A small change of a plan, priced. Read-only; valid until the next step of its search.",
   fields = {
-    { "kind", "string", "shift, swap, retype, rule, micro_batch or order" },
+    { "kind", "string", "shift: the num_layers layers from first_layer on, next to a boundary, go to the "
+      .. "neighbouring stage with their bitwidths. retype: layer first_layer becomes to_bitwidth. swap: two layers, of "
+      .. "one stage or of two, trade bitwidths. rule: bitwidth transfer (Algorithm 2 of LLM-PQ): num_layers layers of "
+      .. "from_bitwidth leave a slow stage for any other, which gives layers of to_bitwidth back, or narrows its own "
+      .. "to make room. micro_batch: num_layers is the new size, of prefill where first_layer is 0, of decode where it "
+      .. "is 1. order: two stages trade devices" },
     { "from_stage", "integer", "Stage that gives layers (0-based)" },
     { "to_stage", "integer", "Stage that takes layers (0-based)" },
     { "first_layer", "integer", "First layer it concerns (0-based)" },
-    { "num_layers", "integer", "Layers it concerns" },
+    { "num_layers", "integer", "Layers it concerns; of micro_batch the new size (requests)" },
     { "from_bitwidth", "integer", "Of the layers before (bits)" },
     { "to_bitwidth", "integer", "Of the layers after (bits)" },
     { "fits", "boolean", "Every memory limit and the quality floor hold afterwards" },
@@ -213,7 +243,18 @@ core.document_object {
   fields = {},
   methods = {
     { "moves", "(query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move?",
-      "Iterates over moves of the plan at hand, in a fixed order" },
+      "Iterates over moves of the plan at hand, in a fixed order; kinds: see tessera.Move. Moves that do not fit are "
+      .. "among them, except rules" },
+    { "random_move",
+      "(query: { from: integer?, to: integer?, kinds: string|string[]|nil, fits: boolean? }?): tessera.Move?",
+      "A copy of one of those moves, each as likely as the others; with fits = true of those that fit; nil where there "
+      .. "is none. The others are not priced, so a draw is cheap; rules alone have to be, once for each step" },
+    { "count", "(query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): integer",
+      "How many moves that is" },
+    { "stages", "(): table[]", "The plan at hand: for each stage device, first_layer (0-based), num_layers, bitwidths "
+      .. "(a list, one per layer), prefill_s, decode_s (one micro-batch), memory_bytes, memory_left_bytes" },
+    { "micro_batch_sizes", "(): integer, integer", "Of the plan at hand: prefill, decode (requests)" },
+    { "omega", "(): number", "Of the plan at hand, in the units that theta multiplies" },
     { "apply", "(move: tessera.Move)", "Makes the step; the engine checks it again and prices it anew" },
     { "undo", "(): boolean", "Takes the last step back; false where there is none" },
     { "evaluate", "(move: tessera.Move): table", "The move priced from scratch" },

@@ -39,6 +39,9 @@ function M.say(...) print((table.concat({ ... }):gsub("\n$", ""))) end
 --- Characters, not bytes: every byte of UTF-8 but those that continue a character.
 function M.width(text) return select(2, text:gsub("[^\128-\191]", "")) end
 
+--- Lines too long for stdout broken at spaces; as they are where its width is not known.
+function M.wrapped(text) return host.wrapped("stdout", text) end
+
 --- The first `width` characters; "…" ends what was cut.
 function M.fit(text, width)
   if M.width(text) <= width then return text end

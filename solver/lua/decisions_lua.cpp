@@ -51,7 +51,12 @@ const OptionTable& replan_options() {
                                    .unit = "s",
                                    .min = 0,
                                    .max = 1e7,
-                                   .required = true}}};
+                                   .required = true},
+                                  {.name = "source_bytes_per_s",
+                                   .doc = "Disk of nodes that do not say it",
+                                   .unit = "bytes/s",
+                                   .min = 1e3,
+                                   .max = 1e15}}};
   return table;
 }
 
@@ -167,13 +172,19 @@ int replan(lua_State* L) {
                       solver::least_moved_bytes(instance, holdings, weights));
   const auto fresh = solver::count_moves(instance, request.optimum, holdings, weights);
   lua_kit::set_number(L, "optimum_moved_bytes", fresh.moved_bytes);
-  if (const solver::ServingProblem* serving = p.serving()) {
+  if (p.serving() != nullptr) {
+    solver::ServingProblem serving = *p.serving();
+    for (Node& node : serving.cluster.nodes) {
+      if (!node.disk_bytes_per_s && options.given("source_bytes_per_s"))
+        node.disk_bytes_per_s = options.number("source_bytes_per_s");
+    }
     const solver::Transfer transfer =
-        solver::transfer(*serving, instance, found.plan, found.moves, holdings, weights);
+        solver::transfer(serving, instance, found.plan, found.moves, holdings, weights);
     lua_kit::set_number(L, "transfer_s", transfer.seconds);
     if (!transfer.nodes_with_assumed_disk.empty()) {
       lua_kit::set_text(L, "transfer_assumes",
-                        fmt::format("the disk of {} reads {:g} GB/s; say disk_bytes_per_s",
+                        fmt::format("the disk of {} reads {:g} GB/s; say disk_bytes_per_s "
+                                    "of its node, or source_bytes_per_s",
                                     join(transfer.nodes_with_assumed_disk, ", "),
                                     solver::kAssumedDiskBytesPerS / 1e9));
     }

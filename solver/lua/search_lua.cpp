@@ -25,7 +25,8 @@ namespace tessera {
 
 namespace solver_lua {
 
-using MoveBlock = std::array<solver::Move, 256>;
+/// What a round hands out at a time; the last place is for the move that was drawn.
+using MoveBlock = std::array<solver::Move, 257>;
 
 /// Blocks outlive the searches that they served: a script may look at a move that it should have
 /// forgotten, and must then read a wrong move, not freed memory.
@@ -75,47 +76,114 @@ const ScriptSearch& self(lua_State* L) {
   return *lua_kit::check_object<ScriptSearch>(L, 1, "search");
 }
 
-std::uint32_t kinds_argument(lua_State* L, int index) {
+std::uint32_t kinds_argument(lua_State* L, int index, const std::string& where) {
   if (lua_isnoneornil(L, index)) return solver::MoveQuery{}.kinds;
   std::uint32_t kinds = 0;
   std::vector<std::string> names;
   for (int k = 0; k < solver::kNumMoveKinds; ++k) {
     names.emplace_back(name_of(static_cast<solver::MoveKind>(k)));
   }
-  lua_kit::for_each_item(L, index, "search:moves.kinds", [&](std::size_t, const std::string& path) {
+  lua_kit::for_each_item(L, index, where, [&](std::size_t, const std::string& path) {
     const std::string name = lua_kit::check_text(L, -1, path);
     const auto it = std::find(names.begin(), names.end(), name);
     if (it == names.end()) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: no kind of move is called {}{}", path, quote(name),
                               did_you_mean(name, names)),
-                  "search:moves.kinds");
+                  where);
     }
     kinds |= 1u << (it - names.begin());
   });
   return kinds;
 }
 
-std::optional<std::size_t> stage_argument(lua_State* L, int index, const char* name) {
+std::optional<std::size_t> stage_argument(lua_State* L, int index, const std::string& name) {
   if (lua_isnoneornil(L, index)) return std::nullopt;
   return static_cast<std::size_t>(lua_kit::check_integer(L, index, name, 0, 1e6));
 }
 
+/// Arguments 2 to 4: from, to, kinds.
+solver::MoveQuery query_arguments(lua_State* L, const std::string& method) {
+  solver::MoveQuery query;
+  query.from_stage = stage_argument(L, 2, method + ".from");
+  query.to_stage = stage_argument(L, 3, method + ".to");
+  query.kinds = kinds_argument(L, 4, method + ".kinds");
+  return query;
+}
+
 /// start(from, to, kinds)
 int start(lua_State* L) {
-  solver::MoveQuery query;
-  query.from_stage = stage_argument(L, 2, "search:moves.from");
-  query.to_stage = stage_argument(L, 3, "search:moves.to");
-  query.kinds = kinds_argument(L, 4);
-  self(L).of->search.start(query);
+  self(L).of->search.start(query_arguments(L, "search:moves"));
   return 0;
+}
+
+/// count(from, to, kinds)
+int count(lua_State* L) {
+  const auto n = self(L).of->search.count(query_arguments(L, "search:count"));
+  lua_pushinteger(L, static_cast<lua_Integer>(n));
+  return 1;
+}
+
+/// random_move(from, to, kinds, fits): address of the move; nothing where there is none.
+int random_move(lua_State* L) {
+  const ScriptSearch& s = self(L);
+  const solver::MoveQuery query = query_arguments(L, "search:random_move");
+  const auto move = s.of->search.random_move(query, lua_toboolean(L, 5) != 0);
+  if (!move) return 0;
+  s.block->back() = *move;
+  lua_pushlightuserdata(L, &s.block->back());
+  return 1;
+}
+
+/// stages(): of the plan at hand.
+int stages(lua_State* L) {
+  lua_newtable(L);
+  int k = 0;
+  for (const solver::SearchStage& stage : self(L).of->search.stages()) {
+    lua_createtable(L, 0, 8);
+    lua_kit::push_text(L, stage.device);
+    lua_setfield(L, -2, "device");
+    const std::pair<const char*, double> numbers[] = {
+        {"first_layer", static_cast<double>(stage.first_layer)},
+        {"num_layers", static_cast<double>(stage.num_layers)},
+        {"prefill_s", stage.prefill_s},
+        {"decode_s", stage.decode_s},
+        {"memory_bytes", stage.memory_bytes},
+        {"memory_left_bytes", stage.memory_left_bytes}};
+    for (const auto& [name, value] : numbers) {
+      lua_pushnumber(L, value);
+      lua_setfield(L, -2, name);
+    }
+    lua_createtable(L, static_cast<int>(stage.bitwidths.size()), 0);
+    for (std::size_t i = 0; i < stage.bitwidths.size(); ++i) {
+      lua_pushinteger(L, stage.bitwidths[i]);
+      lua_rawseti(L, -2, static_cast<int>(i) + 1);
+    }
+    lua_setfield(L, -2, "bitwidths");
+    lua_rawseti(L, -2, ++k);
+  }
+  return 1;
+}
+
+/// micro_batch_sizes(): prefill, decode
+int micro_batch_sizes(lua_State* L) {
+  const solver::Candidate& c = self(L).of->search.current();
+  lua_kit::push_integer(L, c.prefill_micro_batch_size);
+  lua_kit::push_integer(L, c.decode_micro_batch_size);
+  return 2;
+}
+
+int omega(lua_State* L) {
+  lua_pushnumber(L, self(L).of->search.omega());
+  return 1;
 }
 
 /// next(): address and number of the next moves.
 int next(lua_State* L) {
   const ScriptSearch& s = self(L);
   lua_pushlightuserdata(L, s.block->data());
-  lua_pushinteger(L, static_cast<lua_Integer>(s.of->search.next(s.block->data(), s.block->size())));
+  lua_pushinteger(
+      L, static_cast<lua_Integer>(s.of->search.next(s.block->data(), s.block->size() - 1)));
   return 2;
 }
 
@@ -205,19 +273,27 @@ const lua_kit::ObjectType<ScriptSearch>& lua_kit::object_type<ScriptSearch>() {
       .name = "tessera.SearchState",
       .doc = "What the search object of a heuristic stands on; scripts use the object.",
       .fields = {},
-      .methods = {{"start", guarded<start>, "(from: integer?, to: integer?, kinds: string[]?)", ""},
-                  {"next", guarded<next>, "(): lightuserdata, integer", ""},
-                  {"apply", guarded<apply>, "(...: integer)", ""},
-                  {"evaluate", guarded<evaluate>, "(...: integer): boolean, number", ""},
-                  {"undo", guarded<undo>, "(): boolean", ""},
-                  {"perturb", guarded<perturb>, "(strength: number)", ""},
-                  {"slowest_stage", guarded<slowest_stage>, "(): integer", ""},
-                  {"objective", guarded<objective>, "(): number", ""},
-                  {"expired", guarded<expired>, "(): boolean", ""},
-                  {"moves_made", guarded<moves_made>, "(): integer", ""},
-                  {"random", guarded<random>, "(): number", ""},
-                  {"best_objective", guarded<best_objective>, "(): number", ""},
-                  {"plan", guarded<best_plan>, "(): tessera.Plan", ""}},
+      .methods =
+          {{"start", guarded<start>, "(from: integer?, to: integer?, kinds: string[]?)", ""},
+           {"next", guarded<next>, "(): lightuserdata, integer", ""},
+           {"count", guarded<count>, "(from: integer?, to: integer?, kinds: string[]?): integer",
+            ""},
+           {"random_move", guarded<random_move>,
+            "(from: integer?, to: integer?, kinds: string[]?, fits: boolean?): lightuserdata?", ""},
+           {"stages", guarded<stages>, "(): table", ""},
+           {"micro_batch_sizes", guarded<micro_batch_sizes>, "(): integer, integer", ""},
+           {"omega", guarded<omega>, "(): number", ""},
+           {"apply", guarded<apply>, "(...: integer)", ""},
+           {"evaluate", guarded<evaluate>, "(...: integer): boolean, number", ""},
+           {"undo", guarded<undo>, "(): boolean", ""},
+           {"perturb", guarded<perturb>, "(strength: number)", ""},
+           {"slowest_stage", guarded<slowest_stage>, "(): integer", ""},
+           {"objective", guarded<objective>, "(): number", ""},
+           {"expired", guarded<expired>, "(): boolean", ""},
+           {"moves_made", guarded<moves_made>, "(): integer", ""},
+           {"random", guarded<random>, "(): number", ""},
+           {"best_objective", guarded<best_objective>, "(): number", ""},
+           {"plan", guarded<best_plan>, "(): tessera.Plan", ""}},
       .summary = [](const ScriptSearch& s) {
         return fmt::format("search: objective {:.6g} s after {} moves", s.of->search.objective(),
                            s.of->search.moves_made());

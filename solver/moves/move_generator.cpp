@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "moves.h"
 
@@ -60,6 +61,45 @@ std::size_t MoveGenerator::next(Move* block, std::size_t capacity) {
   return written;
 }
 
+void MoveGenerator::count_sources() {
+  if (counted_) return;
+  counted_ = true;
+  std::size_t end = 0;
+  for (int k = 0; k < kNumMoveKinds; ++k) {
+    const auto kind = static_cast<MoveKind>(k);
+    for (std::size_t s = 0; query_.wants(kind) && s < num_sources(kind); ++s) {
+      const bool rule = kind == MoveKind::rule;
+      moves_.clear();
+      fill(kind, s, rule ? kAll : kNone);
+      const std::size_t n = rule ? moves_.size() : position_;
+      if (n == 0) continue;
+      sources_.push_back({kind, s, end, end + n, std::exchange(moves_, {})});
+      end += n;
+    }
+  }
+}
+
+std::size_t MoveGenerator::count() {
+  count_sources();
+  return sources_.empty() ? 0 : sources_.back().end;
+}
+
+Move MoveGenerator::at(std::size_t index) {
+  count_sources();
+  const auto source = std::partition_point(sources_.begin(), sources_.end(),
+                                           [&](const Source& s) { return s.end <= index; });
+  if (source->kind == MoveKind::rule) return source->rules[index - source->begin];
+  moves_.clear();
+  fill(source->kind, source->source, index - source->begin);
+  return moves_.front();
+}
+
+/// Whether the next move of the source is to be priced.
+bool MoveGenerator::wanted() {
+  const std::size_t at = position_++;
+  return only_ == kAll || only_ == at;
+}
+
 std::size_t MoveGenerator::num_sources(MoveKind kind) const {
   switch (kind) {
     case MoveKind::shift:
@@ -77,7 +117,9 @@ std::size_t MoveGenerator::num_sources(MoveKind kind) const {
   return 0;
 }
 
-void MoveGenerator::fill(MoveKind kind, std::size_t source) {
+void MoveGenerator::fill(MoveKind kind, std::size_t source, std::size_t only) {
+  only_ = only;
+  position_ = 0;
   switch (kind) {
     case MoveKind::shift:
       return shifts(source + 1);
@@ -143,7 +185,7 @@ void MoveGenerator::shift_towards(std::size_t from, std::size_t to) {
     gained.decode_s += there.decode_s;
     gained.bytes += there.bytes;
     runs = runs && plan_.runs(to, bit);
-    if ((n & (n - 1)) != 0) continue;  // 1, 2, 4, 8 layers
+    if ((n & (n - 1)) != 0 || !wanted()) continue;  // 1, 2, 4, 8 layers
     Move move = named(MoveKind::shift, from, to);
     move.first_layer = static_cast<std::int32_t>(to > from ? layer : c.first_layer[from]);
     move.num_layers = static_cast<std::int32_t>(n);
@@ -158,7 +200,7 @@ void MoveGenerator::retypes(std::size_t layer) {
   const std::size_t old = plan_.candidate().bit[layer];
   const Stage before = plan_.layer_on(stage, layer, old);
   for (std::size_t bit = 0; bit < in.num_bits(); ++bit) {
-    if (bit == old || !plan_.runs(stage, bit)) continue;
+    if (bit == old || !plan_.runs(stage, bit) || !wanted()) continue;
     const Stage after = plan_.layer_on(stage, layer, bit);
     Stage sums = plan_.stage(stage);
     sums.prefill_s += after.prefill_s - before.prefill_s;
@@ -181,7 +223,7 @@ void MoveGenerator::swaps(std::size_t layer) {
   for (std::size_t other = layer + 1; other < stage_of_.size(); ++other) {
     const std::size_t b = stage_of_[other], bit_b = c.bit[other];
     if (bit_a == bit_b || !(asked(a, b) || asked(b, a))) continue;
-    if (!plan_.runs(a, bit_b) || !plan_.runs(b, bit_a)) continue;
+    if (!plan_.runs(a, bit_b) || !plan_.runs(b, bit_a) || !wanted()) continue;
     const Stage a_after = plan_.layer_on(a, layer, bit_b);
     const Stage b_before = plan_.layer_on(b, other, bit_b);
     const Stage b_after = plan_.layer_on(b, other, bit_a);
@@ -320,6 +362,7 @@ void MoveGenerator::sizes(bool decode) {
     if (eta > xi || (eta == c.prefill_micro_batch_size && xi == c.decode_micro_batch_size)) {
       continue;
     }
+    if (!wanted()) continue;
     Move move = named(MoveKind::micro_batch, 0, 0);
     move.first_layer = decode ? 1 : 0;
     move.num_layers = static_cast<std::int32_t>(size);
@@ -331,6 +374,7 @@ void MoveGenerator::orders(std::size_t stage) {
   const auto& order = plan_.candidate().order;
   for (std::size_t other = stage + 1; other < order.size(); ++other) {
     if (order[stage] == order[other] || !(asked(stage, other) || asked(other, stage))) continue;
+    if (!wanted()) continue;
     moves_.push_back(priced(plan_, named(MoveKind::order, stage, other)));
   }
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -39,7 +38,28 @@ PlanSearch::~PlanSearch() = default;
 
 const Candidate& PlanSearch::current() const { return plan_->candidate(); }
 double PlanSearch::objective() const { return plan_->objective(); }
-bool PlanSearch::expired() const { return deadline_->reached().has_value(); }
+double PlanSearch::omega() const { return plan_->omega(); }
+std::optional<SolveStatus> PlanSearch::stopped_by() const { return deadline_->reached(); }
+
+std::vector<SearchStage> PlanSearch::stages() const {
+  const Candidate& c = current();
+  std::vector<SearchStage> stages(plan_->num_stages());
+  for (std::size_t k = 0; k < stages.size(); ++k) {
+    const WorkingPlan::Stage& sums = plan_->stage(k);
+    SearchStage& stage = stages[k];
+    stage.device = instance_.groups[c.order[k]].name;
+    stage.first_layer = c.first_layer[k];
+    stage.num_layers = size_of(c, k);
+    for (std::size_t i = c.first_layer[k]; i < c.first_layer[k + 1]; ++i) {
+      stage.bitwidths.push_back(instance_.bitwidths[c.bit[i]]);
+    }
+    stage.prefill_s = sums.prefill_s;
+    stage.decode_s = sums.decode_s;
+    stage.memory_bytes = sums.bytes;
+    stage.memory_left_bytes = sums.usable_bytes - sums.bytes;
+  }
+  return stages;
+}
 
 std::vector<std::size_t> PlanSearch::stages_slowest_first() const {
   // How much one second more on a stage costs while it is the slowest of its phase.
@@ -59,7 +79,7 @@ std::vector<std::size_t> PlanSearch::stages_slowest_first() const {
   return stages;
 }
 
-void PlanSearch::start(const MoveQuery& query) {
+std::unique_ptr<MoveGenerator> PlanSearch::generator_for(const MoveQuery& query) const {
   for (const auto& stage : {query.from_stage, query.to_stage}) {
     if (stage && *stage >= plan_->num_stages()) {
       throw Error(ErrorCode::out_of_range,
@@ -67,11 +87,42 @@ void PlanSearch::start(const MoveQuery& query) {
                               plan_->num_stages()));
     }
   }
-  generator_ = std::make_unique<MoveGenerator>(*plan_, query, request_);
+  return std::make_unique<MoveGenerator>(*plan_, query, request_);
 }
+
+void PlanSearch::start(const MoveQuery& query) { generator_ = generator_for(query); }
 
 std::size_t PlanSearch::next(Move* block, std::size_t capacity) {
   return generator_ ? generator_->next(block, capacity) : 0;
+}
+
+MoveGenerator& PlanSearch::sampler(const MoveQuery& query) {
+  if (!sampler_ || !(sampled_ == query)) {
+    sampler_ = generator_for(query);
+    sampled_ = query;
+  }
+  return *sampler_;
+}
+
+std::size_t PlanSearch::count(const MoveQuery& query) { return sampler(query).count(); }
+
+std::optional<Move> PlanSearch::random_move(const MoveQuery& query, bool fitting) {
+  MoveGenerator& moves = sampler(query);
+  const auto last = static_cast<std::int64_t>(moves.count()) - 1;
+  if (last < 0) return std::nullopt;
+  // Drawing again until one fits is uniform as well, and cheap unless few do.
+  constexpr int kDraws = 64;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const Move move = moves.at(static_cast<std::size_t>(rng_.integer(0, last)));
+    if (move.fits || !fitting) return move;
+  }
+  std::vector<Move> all;
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(last); ++i) {
+    const Move move = moves.at(i);
+    if (move.fits) all.push_back(move);
+  }
+  if (all.empty()) return std::nullopt;
+  return all[static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(all.size()) - 1))];
 }
 
 Move PlanSearch::evaluate(const Move& move) const { return priced(*plan_, move); }
@@ -92,6 +143,7 @@ void PlanSearch::apply(const Move& move) {
 
 void PlanSearch::adopt(Candidate candidate) {
   generator_.reset();
+  sampler_.reset();
   plan_ = std::make_unique<WorkingPlan>(instance_, std::move(candidate));
   if (plan_->objective() >= best_objective_) return;
   best_ = plan_->candidate();
@@ -113,23 +165,14 @@ bool PlanSearch::undo() {
 void PlanSearch::perturb(double strength) {
   const auto wanted =
       static_cast<std::int64_t>(std::ceil(strength * static_cast<double>(instance_.num_layers())));
-  std::array<Move, 256> block;
+  MoveQuery query;
+  query.kinds = (1u << static_cast<int>(MoveKind::shift)) |
+                (1u << static_cast<int>(MoveKind::retype)) |
+                (1u << static_cast<int>(MoveKind::swap));
   for (std::int64_t step = 0; step < wanted; ++step) {
-    // Reservoir of one: every move that fits is as likely as the others.
-    MoveQuery query;
-    query.kinds = (1u << static_cast<int>(MoveKind::shift)) |
-                  (1u << static_cast<int>(MoveKind::retype)) |
-                  (1u << static_cast<int>(MoveKind::swap));
-    start(query);
-    Move chosen;
-    std::int64_t seen = 0;
-    while (const std::size_t n = next(block.data(), block.size())) {
-      for (std::size_t i = 0; i < n; ++i) {
-        if (block[i].fits && rng_.integer(0, seen++) == 0) chosen = block[i];
-      }
-    }
-    if (seen == 0) return;
-    apply(chosen);
+    const auto move = random_move(query, true);
+    if (!move) return;
+    apply(*move);
   }
 }
 

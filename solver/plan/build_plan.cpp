@@ -137,6 +137,7 @@ PipelinePlan build_plan(const LoweredProblem& problem, const PlanResult& result,
   plan.status = result.status == SolveStatus::optimal && plan.gap.value_or(0) <= kOptimalGap
                     ? PlanStatus::optimal
                     : PlanStatus::feasible;
+  if (result.stopped_by) plan.stopped_by = named<PlanStop>(name_of(*result.stopped_by));
   plan.solve_s = result.solve_s;
   plan.prefill_micro_batch_size = candidate.prefill_micro_batch_size;
   plan.decode_micro_batch_size = candidate.decode_micro_batch_size;

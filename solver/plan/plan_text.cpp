@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "offload_text.h"
+#include "stage_table.h"
 #include "tessera/core/colour.h"
 #include "tessera/core/error.h"
+#include "tessera/core/layout.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/solver/plan/build_plan.h"
@@ -15,37 +16,14 @@
 namespace tessera::solver {
 namespace {
 
-/// "16 x 8-bit, 4 x 4-bit", highest first.
-std::string bitwidth_counts(const PlanStage& stage) {
-  std::map<std::int32_t, int, std::greater<>> counts;
-  for (std::int32_t bit : stage.bitwidths) ++counts[bit];
-  std::vector<std::string> parts;
-  for (const auto& [bit, count] : counts) parts.push_back(fmt::format("{} x {}-bit", count, bit));
-  return parts.empty() ? "-" : join(parts, ", ");
-}
-
-std::string layer_range(const PlanStage& stage) {
-  if (stage.num_layers == 0) return "none";
-  return fmt::format("{}-{}", stage.first_layer, stage.first_layer + stage.num_layers - 1);
-}
-
-// An instance's device may have no memory, and hold a stage of none.
-double used_ratio(const StageMemory& memory) {
-  return memory.capacity_bytes > 0 ? memory.total_bytes / memory.capacity_bytes : 0;
-}
-
-std::string memory_bar(const StageMemory& memory) {
-  constexpr int kWidth = 20;
-  const int filled = std::clamp(static_cast<int>(used_ratio(memory) * kWidth + 0.5), 0, kWidth);
-  std::string used, left;
-  for (int i = 0; i < kWidth; ++i) (i < filled ? used : left) += i < filled ? "█" : "░";
-  const double ratio = used_ratio(memory);
-  const Tone tone = ratio > 0.97 ? Tone::bad : ratio > 0.85 ? Tone::warning : Tone::good;
-  return paint(tone, used) + paint(Tone::faint, left);
-}
-
-std::string status_word(PlanStatus status) {
-  return paint(status == PlanStatus::optimal ? Tone::good : Tone::warning, name_of(status));
+// "feasible, cut short by its time limit"
+std::string status_words(const PlanSummary& plan) {
+  std::string words(name_of(plan.status));
+  if (plan.stopped_by) {
+    words += *plan.stopped_by == PlanStop::interrupted ? ", interrupted"
+                                                       : ", cut short by its time limit";
+  }
+  return paint(plan.status == PlanStatus::optimal ? Tone::good : Tone::warning, words);
 }
 
 std::string proof(const PlanSummary& plan) {
@@ -58,24 +36,7 @@ std::string proof(const PlanSummary& plan) {
 }
 
 std::string describe_stages(const PipelinePlan& plan) {
-  std::size_t device_width = 6, bits_width = 9;
-  for (const PlanStage& stage : plan.stages) {
-    device_width = std::max(device_width, stage.device.size());
-    bits_width = std::max(bits_width, bitwidth_counts(stage).size());
-  }
-  std::string text =
-      paint(Tone::faint,
-            fmt::format("  stage  {:<{}}  layers   {:<{}}  {:>9}  {:>9}  memory", "device",
-                        device_width, "bitwidths", bits_width, "prefill", "decode")) +
-      "\n";
-  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const PlanStage& stage = plan.stages[k];
-    text += fmt::format("  {:>5}  {:<{}}  {:<7}  {:<{}}  {:>9}  {:>9}  {} {} of {} ({:.0f} %)\n", k,
-                        stage.device, device_width, layer_range(stage), bitwidth_counts(stage),
-                        bits_width, format_seconds(stage.prefill_s), format_seconds(stage.decode_s),
-                        memory_bar(stage.memory), format_bytes(stage.memory.total_bytes),
-                        format_bytes(stage.memory.capacity_bytes), 100 * used_ratio(stage.memory));
-  }
+  std::string text = stage_table(plan);
   if (plan.offload) text += describe_offload(plan);
   return text + fmt::format("  micro-batches: prefill {}, decode {}\n",
                             plan.prefill_micro_batch_size, plan.decode_micro_batch_size);
@@ -94,20 +55,34 @@ std::string describe_parts(const PipelinePlan& plan) {
   return describe_stages(plan) + describe_kv_cache(plan.problem.problem());
 }
 
+/// " 8 requests on 1xA100-80G, 1.17 s" and what is below that line: alike where replicas are.
+std::string describe_replica(const PipelinePlan& replica, std::size_t index) {
+  const ServingProblem* part = replica.problem.serving();
+  if (part == nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("replica {} is of an instance file, which has no replicas", index),
+                "plan.replicas");
+  }
+  return fmt::format(" {} requests on {}, {}\n", part->workload.batch_size, part->cluster.name,
+                     format_seconds(replica.latency_s)) +
+         describe_parts(replica);
+}
+
+// Neighbours that look the same share a block.
 std::string describe_parts(const ReplicatedPlan& plan) {
+  const std::size_t n = plan.replicas.size();
+  std::vector<std::string> blocks;
+  for (std::size_t r = 0; r < n; ++r) {
+    blocks.push_back(describe_replica(plan.replicas[r], r + 1));
+  }
   std::string text;
-  for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
-    const PipelinePlan& replica = plan.replicas[r];
-    const ServingProblem* part = replica.problem.serving();
-    if (part == nullptr) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("replica {} is of an instance file, which has no replicas", r + 1),
-                  "plan.replicas");
-    }
-    text += fmt::format(" replica {} of {}: {} requests on {}, {}\n", r + 1, plan.replicas.size(),
-                        part->workload.batch_size, part->cluster.name,
-                        format_seconds(replica.latency_s));
-    text += describe_parts(replica);
+  for (std::size_t r = 0; r < n;) {
+    std::size_t end = r + 1;
+    while (end < n && blocks[end] == blocks[r]) ++end;
+    text += end - r == 1 ? fmt::format(" replica {} of {}:", r + 1, n)
+                         : fmt::format(" replicas {}-{} of {}, each", r + 1, end, n);
+    text += blocks[r];
+    r = end;
   }
   return text;
 }
@@ -196,9 +171,8 @@ std::string summarise(const Plan& plan) {
 
 std::string describe(const Plan& plan) {
   const PlanSummary& p = summary_of(plan);
-  std::string text =
-      fmt::format("Plan for {} by {}: {}, {} ({})\n", title_of(p.problem.problem()), p.planner,
-                  status_word(p.status), proof(p), format_seconds(p.solve_s));
+  std::string text = fmt::format("Plan for {} by {}: {}, {} ({})\n", title_of(p.problem.problem()),
+                                 p.planner, status_words(p), proof(p), format_seconds(p.solve_s));
   text += std::visit([](const auto& one) { return describe_parts(one); }, plan);
   text +=
       paint(Tone::bold,
@@ -215,7 +189,7 @@ std::string describe(const Plan& plan) {
       p.error ? fmt::format(", held-out error {:.1f} %", 100 * *p.error) : why_no_error(p));
   text += describe_candidates(p);
   for (const std::string& note : p.notes) text += "  note: " + note + "\n";
-  return text;
+  return wrapped(text, text_columns());
 }
 
 std::string explain(const Plan& plan) {

@@ -92,6 +92,10 @@ PlanOutcome plan_from_every_start(const NamedPlanner& heuristic, const LoweredPr
                   "", std::nullopt};
   }
   Plan plan = plan_of(*best, clock.elapsed_s());
+  // A start that there was no time for might have led to a better plan.
+  if (const auto status = starts.stopped_by()) {
+    summary_of(plan).stopped_by = named<PlanStop>(name_of(*status));
+  }
   add_notes(plan, notes);
   return plan;
 }
@@ -103,6 +107,7 @@ Plan plan_of(const ImprovingSearch& improved, double solve_s) {
   result.status = SolveStatus::feasible;
   result.candidate = improved.search.best();
   result.objective = improved.search.best_objective();
+  result.stopped_by = improved.search.stopped_by();
   result.solve_s = solve_s;
   return build_plan(improved.problem, result, improved.planner);
 }
@@ -130,6 +135,7 @@ PlanOutcome plan_by_chain(const std::vector<NamedPlanner>& chain, const LoweredP
       notes.push_back(*note);
     Plan improved = plan_of(*search, clock.elapsed_s());
     add_notes(improved, summary_of(plan).notes);
+    if (const auto stop = summary_of(plan).stopped_by) summary_of(improved).stopped_by = stop;
     plan = std::move(improved);
   }
   add_notes(plan, notes);

@@ -98,6 +98,12 @@ bool was_stopped(const PlanCandidate& candidate) {
   return candidate.status == "time_limit" || candidate.status == "interrupted";
 }
 
+/// What cut the search of a variant short, if anything did.
+std::optional<PlanStop> stop_of(const PlanOutcome& outcome) {
+  if (const auto* made = std::get_if<Plan>(&outcome)) return summary_of(*made).stopped_by;
+  return named<PlanStop>(std::get<NoPlan>(outcome).code);
+}
+
 /// Infeasible variants have no bound because they have no plan; others without one leave the search
 /// without one.
 std::optional<double> least_bound(const std::vector<PlanCandidate>& candidates) {
@@ -150,6 +156,7 @@ PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,
   std::optional<Plan> best;
   std::vector<PlanCandidate> candidates;
   std::vector<NoPlan> reasons;
+  std::optional<PlanStop> stopped_by;
   std::optional<double> cutoff = options.cutoff;
   for (std::size_t i = 0; i < variants.problems.size(); ++i) {
     PlanOptions own = options;
@@ -158,6 +165,7 @@ PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,
     own.news_below = cutoff.value_or(std::numeric_limits<double>::infinity());
     PlanOutcome outcome = plan_one(variants.problems[i], own);
     candidates.push_back(candidate_of(variants.names[i], outcome, own.cutoff));
+    if (!stopped_by) stopped_by = stop_of(outcome);
     auto* made = std::get_if<Plan>(&outcome);
     reasons.push_back(made != nullptr ? NoPlan{} : std::get<NoPlan>(outcome));
     if (made == nullptr) continue;
@@ -171,7 +179,8 @@ PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,
   }
   if (!best) return why_none(candidates, reasons, options.cutoff);
   candidates.insert(candidates.end(), unpriced.begin(), unpriced.end());
-  SearchFacts facts{is_proven(candidates), least_bound(candidates), clock.elapsed_s(), {}};
+  SearchFacts facts{
+      is_proven(candidates), least_bound(candidates), clock.elapsed_s(), {}, stopped_by};
   if (candidates.size() > 1) facts.candidates = std::move(candidates);
   set_facts(summary_of(*best), std::move(facts));
   add_notes(*best, variants.notes);

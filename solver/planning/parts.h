@@ -57,6 +57,7 @@ struct SearchFacts {
   std::optional<double> bound;
   double solve_s = 0;
   std::vector<PlanCandidate> candidates;
+  std::optional<PlanStop> stopped_by;  ///< any of its solves
 };
 void set_facts(PlanSummary& plan, SearchFacts facts);
 

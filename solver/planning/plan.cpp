@@ -22,6 +22,7 @@ NoPlan none_below(double cutoff) {
 
 void set_facts(PlanSummary& plan, SearchFacts facts) {
   plan.status = facts.proven ? PlanStatus::optimal : PlanStatus::feasible;
+  plan.stopped_by = facts.proven ? std::nullopt : facts.stopped_by;
   plan.solve_s = facts.solve_s;
   plan.bound.reset();
   plan.gap.reset();

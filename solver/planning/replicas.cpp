@@ -56,6 +56,11 @@ class PartPlanner {
   /// Whether everything so far is proven, and what it took otherwise.
   bool proven() const { return proven_; }
   void leave_unproven() { proven_ = false; }
+  void run_out_of_time() {
+    proven_ = false;
+    stopped_by_ = PlanStop::time_limit;
+  }
+  std::optional<PlanStop> stopped_by() const { return stopped_by_; }
 
   /// The plan of a share of the batch on a part of the cluster; null where none is below the
   /// cutoff.
@@ -140,6 +145,7 @@ class PartPlanner {
     if (auto* made = std::get_if<Plan>(&outcome)) {
       const PlanSummary& plan = summary_of(*made);
       if (plan.status != PlanStatus::optimal && !gap) proven_ = false;  // `serves` takes any plan
+      if (!stopped_by_) stopped_by_ = plan.stopped_by;
       known.at_most = std::min(known.at_most.value_or(kInfinity), plan.objective);
       if (plan.objective < cutoff) return std::make_shared<const Plan>(std::move(*made));
       known.at_least = plan.objective;  // of a planner that does not know of the cutoff
@@ -150,6 +156,7 @@ class PartPlanner {
     if (why.code != "infeasible") {
       proven_ = false;
       stopped_ = why;
+      if (!stopped_by_) stopped_by_ = named<PlanStop>(why.code);
     }
     if (!why_) why_ = why;
     return nullptr;
@@ -162,6 +169,7 @@ class PartPlanner {
   std::map<std::pair<std::string, std::int64_t>, Known> known_;
   bool proven_ = true;
   std::optional<NoPlan> stopped_, why_;
+  std::optional<PlanStop> stopped_by_;
 };
 
 /// The largest share that a part serves below the cutoff, at most `high`; its objective does not
@@ -230,7 +238,7 @@ std::optional<Sharing> share_by_bisection(PartPlanner& plans, const Split& split
     cutoff = found.worst();
     best = std::move(found);
   }
-  plans.leave_unproven();
+  plans.run_out_of_time();
   return best;
 }
 
@@ -312,7 +320,7 @@ Found search(const ServingProblem& serving, bool monotone, const PlanOptions& op
     }
     for (const Split& split : list.splits) {
       if (plans.late()) {
-        plans.leave_unproven();
+        plans.run_out_of_time();
         break;
       }
       ++tried;
@@ -338,7 +346,8 @@ Plan finish(const OpenProblem& whole, const Sharing& best, PartPlanner& plans) {
   }
   double worst = -kInfinity;
   for (const PipelinePlan& replica : replicas) worst = std::max(worst, replica.objective);
-  SearchFacts facts{plans.proven(), std::nullopt, plans.clock().elapsed_s(), {}};
+  SearchFacts facts{
+      plans.proven(), std::nullopt, plans.clock().elapsed_s(), {}, plans.stopped_by()};
   if (plans.proven()) facts.bound = worst - 1e-9 * std::fabs(worst);
   if (replicas.size() == 1) {
     set_facts(replicas.front(), std::move(facts));

@@ -57,8 +57,7 @@ describe("tessera plan --launch", function()
     assert.matches("no model with this Hugging Face id ships", err)
     assert.equal("llama-3.1-8b", require "tessera".problem { model = "meta-llama/Llama-3.1-8B-Instruct",
       cluster = "1xL4" }.model.name)
-    support.raises("invalid_argument", "give ts.weights('x.gguf'):model()",
-      function() require "tessera".model "x.gguf" end)
+    support.raises("not_found", "'x.gguf': no such file or folder", function() require "tessera".model "x.gguf" end)
     support.raises("not_found", "no_such.json", function() require "tessera".model "./no_such.json" end)
   end)
 end)

@@ -41,6 +41,25 @@ describe("ts.experiment", function()
     assert.equal(2, #e.quick_points)
   end)
 
+  it("says in the row that a plan was cut short", function()
+    ts.register_heuristic { name = "endless", doc = "d", improve = function(search)
+      while not search:expired() do search:perturb(0.1) end
+    end }
+    local problem = ts.problem { model = "opt-125m", cluster = "2xT4-16G", bitwidths = { 4, 8 } }
+    local function row(planner, own)
+      local e = declared { run = function()
+        local plan = assert(ts.plan(problem, { planner = planner, time_limit_s = 0.05 }))
+        return { status = plan.status, stopped_by = own }
+      end }
+      return point.run(e, { point = {}, seed = 1, index = 1, text = "one" }, { time_limit_s = 60 })
+    end
+    local cut = row { "adabits", "endless" }
+    assert.equal("feasible", cut.status)
+    assert.equal("time_limit", cut.columns.stopped_by)
+    assert.is_nil(row("adabits").columns.stopped_by)
+    assert.equal("mine", row({ "adabits", "endless" }, "mine").columns.stopped_by)
+  end)
+
   for _, case in ipairs {
     { { gird = {} }, "unknown option 'gird'; did you mean 'grid'" },
     { { name = "no spaces" }, "'no spaces' is no name" }, { { name = "a/../b" }, "is no name" },

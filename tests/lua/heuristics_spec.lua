@@ -156,8 +156,86 @@ describe("a search", function()
     assert.is_true(drawn[1] ~= drawn[3])
   end)
 
+  it("draws moves of the kinds asked for, the same for a seed", function()
+    local function improve_into(list)
+      return function(search)
+        for _ = 1, 40 do
+          local move = search:random_move { kinds = { "retype", "shift" }, fits = true }
+          assert.truthy(move.kind == "retype" or move.kind == "shift")
+          assert.is_true(move.fits)
+          assert.near(search:evaluate(move).objective_delta, move.objective_delta, 1e-9 * search:objective())
+          list[#list + 1] = tostring(move)
+          if #list % 4 == 0 then search:apply(move) end
+        end
+        local stage = search:slowest_stage()
+        local all = 0
+        for _ in search:moves { kinds = "swap", from = stage } do all = all + 1 end
+        assert.equal(all, search:count { kinds = "swap", from = stage })
+        assert.is_true(all < search:count())
+        -- A draw neither ends a round nor changes what was drawn before.
+        local first = search:random_move()
+        local text = tostring(first)
+        for _ in search:moves { kinds = "retype" } do search:random_move { kinds = "shift" } end
+        assert.equal(text, tostring(first))
+        assert.is_nil(search:random_move { kinds = "shift", from = 0, to = 0 })
+      end
+    end
+    local a, b, c = {}, {}, {}
+    assert(with_search(improve_into(a), { seed = 5 }))
+    assert(with_search(improve_into(b), { seed = 5 }))
+    assert(with_search(improve_into(c), { seed = 6 }))
+    assert.same(a, b)
+    assert.is_true(table.concat(a) ~= table.concat(c))
+  end)
+
+  it("shows the plan at hand", function()
+    local function agree(search)
+      local stages, layer, theta_omega = search:stages(), 0, search:objective()
+      for k, stage in ipairs(stages) do
+        assert.equal(layer, stage.first_layer)
+        assert.equal(stage.num_layers, #stage.bitwidths)
+        assert.is_true(stage.memory_left_bytes >= -1)
+        assert.is_true(stage.prefill_s > 0 and stage.decode_s > 0, k)
+        layer = layer + stage.num_layers
+      end
+      assert.equal(40, layer)
+      assert.is_true(theta_omega > search:omega())
+    end
+    assert(with_search(function(search)
+      local best, prefill, decode = search:best(), search:micro_batch_sizes()
+      assert.equal(best.prefill_micro_batch_size, prefill)
+      assert.equal(best.decode_micro_batch_size, decode)
+      assert.near(best.omega, search:omega(), 1e-12)
+      for k, stage in ipairs(search:stages()) do
+        local shown = best.stages[k]
+        assert.equal(shown.device, stage.device)
+        assert.same(shown.bitwidths, stage.bitwidths)
+        assert.near(shown.prefill_s, stage.prefill_s, 1e-12)
+        assert.near(shown.decode_s, stage.decode_s, 1e-12)
+        local memory = shown.memory
+        assert.near(memory.capacity_bytes - memory.total_bytes, stage.memory_left_bytes, 16)
+      end
+      agree(search)
+      local before = search:stages()
+      local move = search:random_move { kinds = "retype", fits = true }
+      search:apply(move)
+      agree(search)
+      local place = move.first_layer - before[move.from_stage + 1].first_layer + 1
+      assert.equal(move.from_bitwidth, before[move.from_stage + 1].bitwidths[place])
+      assert.equal(move.to_bitwidth, search:stages()[move.from_stage + 1].bitwidths[place])
+    end))
+  end)
+
   it("names what is wrong with a call", function()
     local checks = {
+      { "unknown option 'fit'; did you mean 'fits'", function(s) s:random_move { fit = true } end },
+      { "search:random_move.fits: true or false belongs here, not a number",
+        function(s) s:random_move { fits = 1 } end },
+      { "search:random_move.kinds[1]: no kind of move is called 'shfit'",
+        function(s) s:random_move { kinds = "shfit" } end },
+      { "unknown option 'fits'", function(s) s:count { fits = true } end },
+      { "numbered from 0", function(s) s:count { from = 7 } end, "out_of_range" },
+      { "call it with a colon", function(s) return s.stages() end },
       { "read-only", function(s) s.moves = 3 end }, { "search:mvoes does not exist; did you mean 'moves'",
         function(s) return s.mvoes end },
       { "call it with a colon", function(s) return s.objective() end },
@@ -252,6 +330,9 @@ describe("a heuristic that misbehaves", function()
       while true do search:perturb(0.1) end
     end, { time_limit_s = 0.2 }))
     assert.truthy(plan.notes[#plan.notes]:find "time limit")
+    assert.equal("time_limit", plan.stopped_by)
+    assert.truthy(tostring(plan):find("feasible", 1, true))
+    assert.is_nil(assert(with_search(greedy)).stopped_by)
     assert.is_true(ts.check(plan))
     ts.register_planner { name = "slow", doc = "Never ends", plan = function(p)
       while true do p:micro_batch_sizes() end

@@ -112,6 +112,7 @@ describe("ts.quantise_model", function()
     }
     support.is_object(summary, "tessera.QuantisedModel", {
       out = "string", bytes_before = "integer", bytes_after = "integer", seconds = "number", matrices = "table",
+      notes = "table",
     })
     assert.matches("quantised model .* %d+ matrices, .* where they took", tostring(summary))
     assert.equal(out, summary.out)
@@ -123,6 +124,20 @@ describe("ts.quantise_model", function()
     raises("io", "overwrite = true", function()
       return ts.quantise_model { model = data, bitwidths = 4, granularity = "channel", out = out }
     end)
+  end)
+
+  it("says what whoever loads the copy should know", function()
+    local function notes(bitwidths)
+      local summary = ts.quantise_model { model = data, bitwidths = bitwidths, granularity = "channel", out = out,
+        overwrite = true }
+      return table.concat(summary.notes, "\n")
+    end
+    assert.matches("no tokenizer lies beside the model", notes(4))
+    assert.not_matches("3 bits", notes(4))
+    local text = notes { 3, 4, 4, 8, 8, 16 }
+    assert.matches("layers of 3 bits: transformers loads them, vLLM only in versions", text)
+    local stored = assert(io.open(out .. "/tessera_quantisation.json")):read "*a"
+    assert.matches("layers of 3 bits", stored)
   end)
 
   it("takes the bitwidths of a plan, layer by layer", function()

@@ -111,14 +111,22 @@ describe("ts.replan", function()
 
   it("loads no faster than the disk that a node says, and PCIe behind it", function()
     local earlier = ts.plan(serving())
-    local function moves_with(disk_bytes_per_s)
+    local function moves_with(disk_bytes_per_s, options)
       local now = { { "T4-16G", 1, node = "a" }, { "P100-12G", 1, node = "b" }, link_gbps = 10 }
       now.disk_bytes_per_s = disk_bytes_per_s
-      local _, moves = assert(ts.replan(earlier, now))
+      local _, moves = assert(ts.replan(earlier, now, options))
       return moves
     end
+    local function of_disk(moves) return (moves.transfer_assumes or ""):find "the disk of" end
     local assumed, slow, fast = moves_with(nil), moves_with(0.5e9), moves_with(1e12)
-    assert.is_nil(slow.transfer_assumes)
+    assert.is_nil(of_disk(slow))
+    assert.truthy(of_disk(assumed))
+    local source = moves_with(nil, { source_bytes_per_s = 0.5e9 })
+    assert.equal(slow.transfer_s, source.transfer_s)
+    assert.is_nil(of_disk(source))
+    assert.equal(fast.transfer_s, moves_with(1e12, { source_bytes_per_s = 0.5e9 }).transfer_s)
+    support.raises("out_of_range", "ts.replan.source_bytes_per_s", function() moves_with(nil,
+      { source_bytes_per_s = 0 }) end)
     assert.equal(assumed.moved_bytes, slow.moved_bytes)
     assert.is_true(slow.transfer_s > assumed.transfer_s and assumed.transfer_s > fast.transfer_s)
     -- A disk without end still goes through PCIe.
@@ -145,6 +153,12 @@ describe("ts.replan", function()
       assert.is_true(moves.transfer_s >= moves.moved_bytes / 3 / 15.75e9)
       assert.matches("the disk of .* reads 2 GB/s; say disk_bytes_per_s", moves.transfer_assumes)
       assert.matches("replanned: .* loaded anew", plan.notes[1])
+      local before, after, changed = {}, {}, 0
+      for _, stage in ipairs(earlier.stages) do for _, b in ipairs(stage.bitwidths) do before[#before + 1] = b end end
+      for _, stage in ipairs(plan.stages) do for _, b in ipairs(stage.bitwidths) do after[#after + 1] = b end end
+      for i, bitwidth in ipairs(after) do changed = changed + (bitwidth ~= before[i] and 1 or 0) end
+      assert.equal(changed, moves.requantised_layers)
+      assert.equal(changed > 0, moves.transfer_assumes:find("weights of " .. changed .. " layers", 1, true) ~= nil)
     end
   end)
 

@@ -47,6 +47,47 @@ TEST_F(HostJson, Plan) {
   }
 }
 
+TEST_F(HostJson, PlanSaysWhatItIsAPlanOf) {
+  Words words = kPlan;
+  words.insert(words.end(), {"--theta", "2", "--kernel-set", "tessera", "--no-beside"});
+  const json plan = value_of(run_program(words));
+  const json& problem = plan.at("problem");
+  EXPECT_EQ(problem.at("model"), "opt-125m");
+  EXPECT_EQ(problem.at("cluster"), "1xT4-16G+1xV100-32G");
+  EXPECT_EQ(problem.at("kernel_set"), "tessera");
+  EXPECT_EQ(problem.at("theta"), 2);
+  EXPECT_EQ(problem.at("objective"), "steady");
+  EXPECT_EQ(problem.at("workload").at("batch_size"), 2);
+  EXPECT_EQ(problem.at("bitwidths"), json::array({3, 4, 8, 16}));
+  EXPECT_GT(plan.at("ttft_s"), 0);
+  EXPECT_LT(plan.at("ttft_s"), plan.at("latency_s"));
+  EXPECT_GT(plan.at("tpot_s"), 0);
+}
+
+json error_of(const Words& words, int status) {
+  const Process p = run_program(words);
+  EXPECT_EQ(p.status, status) << p.err;
+  EXPECT_THAT(p.err, testing::StartsWith("tessera: "));
+  const json value = json::parse(p.out, nullptr, false);
+  EXPECT_TRUE(value.is_object() && value.contains("error")) << p.out;
+  return value.at("error");
+}
+
+TEST_F(HostJson, ErrorsAreDataToo) {
+  json error = error_of({"plan", "--json", "--model", "opt-125n", "--cluster", "1xT4-16G"}, 1);
+  EXPECT_EQ(error.at("code"), "not_found");
+  EXPECT_THAT(error.at("message"), testing::HasSubstr("did you mean 'opt-125m'"));
+  EXPECT_EQ(error.at("where"), "ts.problem.model");
+  error = error_of({"plan", "--json", "--model", "opt-175b", "--cluster", "1xT4-16G"}, 3);
+  EXPECT_EQ(error.at("code"), "infeasible");
+  EXPECT_EQ(error.at("constraint"), "memory");
+  EXPECT_EQ(error_of({"plan", "--json", "--no-such-flag"}, 2).at("code"), "usage");
+  EXPECT_EQ(error_of({"--json", path("none.lua")}, 1).at("code"), "not_found");
+  EXPECT_THAT(error_of({"--json", "-e", "error 'a\255b'"}, 1).at("message"),
+              testing::HasSubstr("a\uFFFDb"));
+  EXPECT_EQ(error_of({"--json", "-e", "x ="}, 1).at("code"), "script");
+}
+
 TEST_F(HostJson, PlanWithOpenChoicesAndReplicas) {
   const Words words = {
       "plan",         "--model", "opt-125m",      "--cluster", "2xT4-16G",          "--json",
@@ -78,7 +119,7 @@ TEST_F(HostJson, PlanThatDoesNotExist) {
   const Process p = run_program(
       {"plan", "--json", "--model", "opt-175b", "--cluster", "1xT4-16G", "--batch-size", "1"});
   expect_refusal(p, 3, "GiB");
-  EXPECT_THAT(p.out, IsEmpty());
+  EXPECT_TRUE(json::parse(p.out).contains("error"));
   EXPECT_THAT(p.err, testing::HasSubstr("code:  infeasible"));
 }
 
@@ -115,6 +156,7 @@ TEST_F(HostJson, CodeWithAResult) {
   EXPECT_EQ(result_of("return { a = { 1, 'x' } }, 'only the first'"),
             json::parse(R"({"a": [1, "x"]})"));
   EXPECT_EQ(result_of("return require 'tessera'.model 'opt-125m'").at("num_layers"), 12);
+  EXPECT_EQ(result_of("return ts.model 'opt-125m'").at("num_layers"), 12);
   EXPECT_EQ(result_of("require 'tessera.host'.set_result(3) os.exit(0)"), 3);
   const Process chatter = run_program({"--json", "-e", "print 'chatter' return {}"});
   EXPECT_EQ(chatter.out, "[]\n");
@@ -126,7 +168,7 @@ TEST_F(HostJson, CodeWithAResult) {
                            "return { 1, x = 2 }", "return { [true] = 1 }"}) {
     const Process p = run_program({"--json", "-e", code});
     expect_refusal(p, 1, "result");
-    EXPECT_THAT(p.out, IsEmpty()) << code;
+    EXPECT_TRUE(json::parse(p.out).contains("error")) << code;
   }
 }
 

@@ -114,11 +114,14 @@ TEST_F(HostTerminal, CompletesRemembersAndSurvivesCtrlC) {
   type("\x03");
   shows("^C");
   shows("tessera> ");
-  type("jit.off() while true do end\n");
+  type("kept = 41 while true do end\n");
   shows("end\r\n");
   usleep(200'000);
   type("\x03");
   shows("interrupted by Ctrl-C");
+  shows("tessera> ");
+  type("kept + 1\n");
+  shows("42");
   shows("tessera> ");
   type("for i = 1, 1 do\n");
   shows(".. ");
@@ -129,7 +132,7 @@ TEST_F(HostTerminal, CompletesRemembersAndSurvivesCtrlC) {
   EXPECT_EQ(status(), 0);
   std::ifstream history(folder_ / "tessera" / "history");
   const std::string text{std::istreambuf_iterator<char>(history), {}};
-  EXPECT_THAT(text, HasSubstr("jit.off()"));
+  EXPECT_THAT(text, HasSubstr("kept\\040="));
 }
 
 TEST_F(HostTerminal, CompletesOptionsDescribesTimesAndReloads) {
@@ -166,10 +169,19 @@ TEST_F(HostTerminal, CompletesOptionsDescribesTimesAndReloads) {
   EXPECT_EQ(status(), 0);
 }
 
+TEST_F(HostTerminal, EndsByTheWordsForIt) {
+  shows("tessera> ");
+  type("help ts.tensor\n");
+  shows("Numbers of your own");
+  shows("tessera> ");
+  type("quit()\n");
+  EXPECT_EQ(status(), 0);
+}
+
 TEST_F(HostTerminal, EndsACompiledLoopAtTheSecondCtrlC) {
   shows("tessera> ");
-  type("while true do end\n");
-  shows("end\r\n");
+  type("loadstring('while true do end')()\n");
+  shows("()\r\n");
   usleep(200'000);
   type("\x03");
   usleep(200'000);

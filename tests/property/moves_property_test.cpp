@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "brute_force.h"
 #include "random_instance.h"
@@ -110,6 +111,72 @@ TEST(MovesProperty, AppliedMovesGiveWhatTheyPromiseAndComeBack) {
     EXPECT_EQ(search.moves_made(), 0);
   }
   EXPECT_GT(applied, 300);
+}
+
+std::vector<Move> all_moves(PlanSearch& search, const MoveQuery& query) {
+  search.start(query);
+  std::array<Move, 7> block;
+  std::vector<Move> all;
+  while (const std::size_t n = search.next(block.data(), block.size())) {
+    all.insert(all.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(n));
+  }
+  return all;
+}
+
+// The numbers that make a move what it is.
+auto key_of(const Move& m) {
+  return std::array{m.kind,           m.from_stage,      m.to_stage,    m.first_layer,
+                    m.num_layers,     m.from_bitwidth,   m.to_bitwidth, m.other_layer,
+                    m.pioneer_layers, m.pioneer_bitwidth};
+}
+
+TEST(MovesProperty, RandomMovesAreThoseOfTheRoundEachAsLikely) {
+  int examined = 0;
+  for (std::uint64_t seed = 8601; seed <= 8660; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomInstance random(seed, {8, 4, 3, 4});
+    const Instance in = random.make();
+    auto start = feasible_plan(in);
+    if (!start) continue;
+    PlanRequest request;
+    request.seed = seed;
+    PlanSearch search(in, *std::move(start), request);
+    for (std::uint32_t kinds : {1u, 2u, 4u, 8u, 16u, 32u, 63u}) {
+      MoveQuery query;
+      query.kinds = kinds;
+      if (seed % 3 == 0) query.from_stage = search.slowest_stage();
+      const std::vector<Move> all = all_moves(search, query);
+      ASSERT_EQ(search.count(query), all.size());
+      for (const bool fitting : {false, true}) {
+        std::map<decltype(key_of(Move{})), int> drawn;
+        std::map<decltype(key_of(Move{})), Move> known;
+        for (const Move& move : all) {
+          if (move.fits || !fitting) known.emplace(key_of(move), move);
+        }
+        if (known.empty()) {
+          EXPECT_FALSE(search.random_move(query, fitting));
+          continue;
+        }
+        const std::size_t draws = 20 * known.size();
+        for (std::size_t i = 0; i < draws; ++i) {
+          const auto move = search.random_move(query, fitting);
+          ASSERT_TRUE(move);
+          const auto of_round = known.find(key_of(*move));
+          ASSERT_NE(of_round, known.end());
+          EXPECT_EQ(move->objective_delta, of_round->second.objective_delta);
+          EXPECT_EQ(move->fits, of_round->second.fits);
+          ++drawn[key_of(*move)];
+        }
+        // Chi-squared with n - 1 degrees of freedom, six standard deviations above its mean.
+        double chi = 0;
+        for (const auto& [key, move] : known) chi += (drawn[key] - 20.0) * (drawn[key] - 20.0) / 20;
+        const double freedom = static_cast<double>(known.size()) - 1;
+        EXPECT_LE(chi, freedom + 6 * std::sqrt(2 * freedom + 1)) << known.size() << " moves";
+        ++examined;
+      }
+    }
+  }
+  EXPECT_GT(examined, 200);
 }
 
 TEST(MovesProperty, NonsenseMovesAreRefused) {

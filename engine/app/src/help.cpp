@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "tessera/core/json.h"
@@ -33,7 +35,10 @@ bool push_library_function(lua_State* L, const char* name) {
 using Topics = std::map<std::string, std::string>;  // name and one line
 
 std::optional<std::string> reference_help(Host& host, const std::string& topic) {
-  for (const std::string& name : {topic, "ts." + topic, "tessera." + topic, "tessera " + topic}) {
+  std::string object = "tessera." + topic;  // "search" means tessera.Search as well
+  if (object.size() > 8) object[8] = static_cast<char>(std::toupper(object[8]));
+  for (const std::string& name :
+       {topic, "ts." + topic, "tessera." + topic, "tessera " + topic, object}) {
     if (auto text = host.reference().help(name)) return text;
   }
   return std::nullopt;
@@ -90,12 +95,66 @@ std::string usage_text() {
          "TESSERA_PATH: folders (separated by ':') with modules, data and experiments of yours.\n";
 }
 
-std::string help_overview(Host& host) {
-  std::string text = usage_text() + "\nTopics:\n";
-  for (const auto& [name, line] : all_topics(host)) {
-    text += fmt::format("  {:<28}{}\n", name, line);
+namespace {
+
+enum class Group { concepts, functions, objects, verbs, methods };
+
+Group group_of(const std::string& topic) {
+  if (topic.starts_with("tessera ")) return Group::verbs;
+  if (topic.starts_with("tessera.")) return Group::objects;
+  if (topic.starts_with("ts.")) return Group::functions;
+  const bool of_method = topic.find_first_of(":.") != std::string::npos;
+  return of_method ? Group::methods : Group::concepts;
+}
+
+constexpr std::size_t kLine = 100;
+
+/// A line for each: its name and as much of what is said of it as fits.
+std::string described(const Topics& topics, Group group) {
+  std::string text;
+  for (const auto& [name, line] : topics) {
+    if (group_of(name) != group) continue;
+    const std::size_t room = kLine - 2 - std::max<std::size_t>(name.size() + 1, 26);
+    const bool whole = line.size() <= room;
+    const std::size_t end = whole ? line.size() : line.rfind(' ', room - 3);
+    text += fmt::format("  {:<25} {}{}\n", name, line.substr(0, end), whole ? "" : "...");
   }
   return text;
+}
+
+/// The names alone, as many to a line as fit.
+std::string named_only(const Topics& topics, Group group) {
+  std::string text;
+  for (const auto& topic : topics) {
+    if (group_of(topic.first) == group) text += (text.empty() ? "" : "   ") + topic.first;
+  }
+  std::string lines;
+  while (!text.empty()) {
+    std::size_t end = text.size() <= kLine - 2 ? text.size() : text.rfind("   ", kLine - 2);
+    lines += "  " + text.substr(0, end) + "\n";
+    text.erase(0, std::min(text.find_first_not_of(' ', end), text.size()));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string help_overview(Host& host) {
+  const Topics topics = all_topics(host);
+  return usage_text() +
+         "\nStart here:\n"
+         "  tessera plan --model llama-3.1-8b --cluster 2xA100-80G    a first plan\n"
+         "  tessera man tutorial      six steps to experiments of your own; tessera man lists all "
+         "pages\n"
+         "  tessera examples          scripts to copy\n"
+         "  tessera support llama-3.1-8b L4    what fits and runs on a GPU\n"
+         "\nConcepts, and what ships (tessera help TOPIC for each of these and below):\n" +
+         described(topics, Group::concepts) +
+         "\nThe library (`ts` in scripts and at the prompt):\n" +
+         described(topics, Group::functions) + "\nObjects that it returns or takes:\n" +
+         named_only(topics, Group::objects) + "\nMethods with options of their own:\n" +
+         named_only(topics, Group::methods) + "\nVerbs with flags (also tessera VERB --help):\n" +
+         named_only(topics, Group::verbs);
 }
 
 namespace {

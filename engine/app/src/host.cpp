@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "bindings.h"
 #include "host_module.h"
@@ -125,6 +126,19 @@ void print_error(const lua_kit::ErrorReport& report) {
   write_styled(stderr, text);
 }
 
+Json error_json(const lua_kit::ErrorReport& report) {
+  Json fields = {{"code", report.code}, {"message", report.message}};
+  const std::pair<const char*, const std::string&> more[] = {{"where", report.where},
+                                                             {"constraint", report.constraint},
+                                                             {"at", report.at},
+                                                             {"cause", report.cause}};
+  for (const auto& [name, text] : more) {
+    if (!text.empty()) fields[name] = text;
+  }
+  // A message may quote bytes that are no text.
+  return Json::parse(Json{{"error", fields}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 void* Host::allocate(void* memory, void* block, std::size_t old_size, std::size_t new_size) {
   auto* budget = static_cast<Memory*>(memory);
   if (new_size == 0) {
@@ -213,18 +227,23 @@ ExitStatus Host::run_file(const std::string& path) {
   try {
     load_script(L_, path);
   } catch (const Error& error) {
-    print_error({std::string(name_of(error.code())), error.message(), error.where()});
+    tell_error({std::string(name_of(error.code())), error.message(), error.where()});
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
   return call(static_cast<int>(settings_.arguments.size()), 1);
 }
 
+// With `ts`, as the prompt has it, where the code speaks of it.
 ExitStatus Host::run_code(const std::string& code) {
+  static const std::regex says_ts("\\bts\\b");
+  if (std::regex_search(code, says_ts)) {
+    if (const ExitStatus status = open_ts(); status != kDone) return status;
+  }
   try {
     load_text(L_, code, "=(command line)");
   } catch (const Error& error) {
-    print_error({std::string(name_of(error.code())), error.message()});
+    tell_error({std::string(name_of(error.code())), error.message()});
     return kFailed;
   }
   for (const std::string& argument : settings_.arguments) lua_kit::push_text(L_, argument);
@@ -233,6 +252,23 @@ ExitStatus Host::run_code(const std::string& code) {
   lua_pushcfunction(L_, lua_kit::guarded<tessera::app::set_result>);
   lua_insert(L_, -2);
   return call(1, 0);
+}
+
+ExitStatus Host::open_ts() {
+  lua_pushliteral(L_, "ts");
+  lua_getglobal(L_, "require");
+  lua_pushliteral(L_, "tessera");
+  if (const ExitStatus status = call(1, 1); status != kDone) {
+    lua_settop(L_, 0);
+    return status;
+  }
+  lua_rawset(L_, LUA_GLOBALSINDEX);
+  return kDone;
+}
+
+void Host::tell_error(const lua_kit::ErrorReport& report) {
+  print_error(report);
+  if (settings_.json && !result_) set_result(error_json(report));
 }
 
 ExitStatus Host::call(int num_arguments, int num_results) {
@@ -249,7 +285,7 @@ ExitStatus Host::report_error() {
   lua_pop(L_, 1);
   const ExitStatus status = interrupted ? kInterrupted : status_of(report.code);
   if (status == kInterrupted) lua_kit::interrupt::print_incumbent();
-  print_error(report);
+  tell_error(report);
   memory_.limit -= kReserve;
   return status;
 }

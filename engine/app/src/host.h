@@ -58,7 +58,10 @@ class Host {
   /// Calls the function below `num_arguments` on the stack; errors are printed.
   ExitStatus call(int num_arguments, int num_results);
 
+  /// Makes the library the global `ts`, as the prompt and `-e` have it.
+  ExitStatus open_ts();
   /// Prints the error on top of the stack to stderr and pops it; the status that it stands for.
+  /// With --json it is the result as well, unless there is one.
   ExitStatus report_error();
 
   /// Collects garbage, prints the JSON result, flushes stdout; the status of the whole run.
@@ -81,6 +84,7 @@ class Host {
     std::size_t used = 0, limit = 0;
   };
   static void* allocate(void* memory, void* block, std::size_t old_size, std::size_t new_size);
+  void tell_error(const lua_kit::ErrorReport& report);
   void stitch_no_traces();
   void set_package_path();
   void set_arguments();
@@ -123,5 +127,7 @@ void print_out_of_memory();
 
 /// "tessera: <message>" with code, where, position, cause and traceback on further lines.
 void print_error(const lua_kit::ErrorReport& report);
+/// { "error": { "code", "message" and what else is known: "where", "constraint", "at", "cause" } }
+Json error_json(const lua_kit::ErrorReport& report);
 
 }  // namespace tessera::app

@@ -22,6 +22,7 @@
 #include "tessera/core/access.h"
 #include "tessera/core/colour.h"
 #include "tessera/core/error.h"
+#include "tessera/core/layout.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
@@ -76,6 +77,7 @@ int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
   const Terminal facts = terminal_facts(::fileno(stream));
   const ColourScope colours(facts.colour);
+  const WidthScope width(facts.knows_columns ? static_cast<std::size_t>(facts.columns) : 0);
   const int num_arguments = lua_gettop(L);
   std::string line;
   for (int i = 1; i <= num_arguments; ++i) {
@@ -109,6 +111,16 @@ int write_with_styles(lua_State* L) {
   const bool utf8 = terminal_facts(::fileno(stream)).utf8;
   check_written(write_styled(stream, utf8 ? text : ascii_drawings(text)), stream);
   return 0;
+}
+
+/// wrapped(stream, text): lines too long for the stream broken at spaces; as it is where the width
+/// is not known.
+int wrap_text(lua_State* L) {
+  const Terminal facts = terminal_facts(::fileno(stream_argument(L)));
+  const std::string text = lua_kit::check_text(L, 2, "tessera.host.wrapped.text");
+  lua_kit::push_text(
+      L, facts.knows_columns ? wrapped(text, static_cast<std::size_t>(facts.columns)) : text);
+  return 1;
 }
 
 /// erase_line(stream): takes the line away that the cursor is in.
@@ -407,6 +419,7 @@ void open_host_module(Host& host) {
                             {"write", guarded<write>},
                             {"write_styled", guarded<write_with_styles>},
                             {"erase_line", guarded<erase>},
+                            {"wrapped", guarded<wrap_text>},
                             {"without_exit", guarded<without_exit>},
                             {"stop", guarded<stop>},
                             {"strict", guarded<strict>},

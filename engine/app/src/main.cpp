@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "command_line.h"
 #include "help.h"
@@ -195,6 +197,16 @@ ExitStatus run(const Command& command) {
   return kUsage;
 }
 
+/// What went wrong as data, for who asked for --json; before the command line was understood, too.
+void print_error_json(int argc, char** argv, const lua_kit::ErrorReport& report) {
+  const bool json = std::any_of(argv + 1, argv + argc, [](const char* argument) {
+    return std::string_view(argument) == "--json";
+  });
+  if (!json) return;
+  print_text(shown_json(error_json(report), 2) + "\n");
+  flush_stdout(kFailed);
+}
+
 int run_main(int argc, char** argv) {
   try {
     if (is_worker(argc, argv)) return run_worker(argv[1]);
@@ -205,9 +217,13 @@ int run_main(int argc, char** argv) {
       return flush_stdout(kDone);
     }
     write_text(stderr, fmt::format("tessera: {}\nTry 'tessera help'.\n", usage.message));
+    print_error_json(argc, argv, {"usage", usage.message});
     return usage.status;
   } catch (const Error& error) {
-    print_error({std::string(name_of(error.code())), error.message(), error.where(), "", "", ""});
+    const lua_kit::ErrorReport report{std::string(name_of(error.code())), error.message(),
+                                      error.where()};
+    print_error(report);
+    print_error_json(argc, argv, report);
   } catch (const std::bad_alloc&) {
     print_out_of_memory();
   } catch (const std::exception& error) {

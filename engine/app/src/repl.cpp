@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <histedit.h>
+#include <luajit.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -236,6 +237,9 @@ Parsed parse(lua_State* L, std::string code) {
 
 bool evaluate(Host& host, bool timed) {
   lua_State* L = host.state();
+  // A compiled loop that calls nothing looks at no hook, so Ctrl-C could only end the program.
+  // What is typed at a prompt, and the functions defined in it, is interpreted instead.
+  luaJIT_setmode(L, -1, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
   const auto start = std::chrono::steady_clock::now();
   host.watchdog().set_policy(interrupt::Policy::second_signal);
   const bool done = host.call(0, LUA_MULTRET) == kDone;
@@ -317,11 +321,8 @@ void open_prompt_globals(Host& host) {
   lua_pushliteral(L, "help");
   lua_pushcfunction(L, guarded<show_help>);
   lua_rawset(L, -3);
-  lua_pushliteral(L, "ts");
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera");
-  if (host.call(1, 1) == kDone) lua_rawset(L, -3);
   lua_settop(L, 0);
+  host.open_ts();
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.prompt");
   if (host.call(1, 1) == kDone) {
@@ -334,6 +335,33 @@ void open_prompt_globals(Host& host) {
   lua_settop(L, 0);
 }
 
+std::string trimmed(const std::string& line) {
+  const std::size_t first = line.find_first_not_of(" \t;");
+  if (first == std::string::npos) return "";
+  return line.substr(first, line.find_last_not_of(" \t;") - first + 1);
+}
+
+bool ends_session(const std::string& line) {
+  const std::string word = trimmed(line);
+  return word == "exit" || word == "quit" || word == "exit()" || word == "quit()";
+}
+
+// `help` alone, and `help ts.plan` or `help plan` without parentheses; false for any other line.
+bool ask_help(Host& host, const std::string& line) {
+  const std::string text = trimmed(line);
+  if (text == "help") {
+    write_text(stdout, help_overview(host));
+    return true;
+  }
+  if (!text.starts_with("help ")) return false;
+  const std::string topic = trimmed(text.substr(5));
+  if (topic.find_first_of("\"'([{=") != std::string::npos) return false;
+  const auto known = help_topic(host, topic);
+  write_text(stdout,
+             known.value_or("no help on '" + topic + "'" + nearest_topics(host, topic) + "\n"));
+  return true;
+}
+
 // Adds one line to the code so far; runs it when complete. False where that fails.
 bool take_line(Host& host, LineEditor* terminal, std::string& code, const std::string& line) {
   static bool timed = false;
@@ -341,6 +369,10 @@ bool take_line(Host& host, LineEditor* terminal, std::string& code, const std::s
   if (code.empty() && line == ":time") {
     timed = !timed;
     write_text(stdout, timed ? "prints the time of every line\n" : "prints no times\n");
+    return true;
+  }
+  if (code.empty() && ask_help(host, line)) {
+    if (terminal != nullptr) terminal->remember(line);
     return true;
   }
   if (!code.empty()) code += '\n';
@@ -371,8 +403,9 @@ ExitStatus run_repl(Host& host) {
   std::unique_ptr<LineEditor> terminal;
   if (::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)) {
     terminal = std::make_unique<LineEditor>(host.state());
-    write_text(stdout, fmt::format("tessera {}; help() and describe(value) explain, Ctrl-D ends\n",
-                                   version_fields()[0].second));
+    write_text(stdout,
+               fmt::format("tessera {}; help and describe(value) explain, exit or Ctrl-D ends\n",
+                           version_fields()[0].second));
   }
   std::string code, line;
   bool all_done = true;
@@ -386,6 +419,7 @@ ExitStatus run_repl(Host& host) {
       code.clear();
       continue;
     }
+    if (code.empty() && ends_session(line)) break;
     all_done = take_line(host, terminal.get(), code, line) && all_done;
   }
   // Whoever types has seen what failed; a program that pipes lines in looks at the status.

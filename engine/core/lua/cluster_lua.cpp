@@ -26,7 +26,7 @@ const OptionTable& cluster_options() {
   static const OptionTable table{
       "ts.cluster",
       "Devices on nodes: a shipped name (\"llmpq-3\"), a file (\"my.json\"), a text "
-      "(\"3xT4-16G+1xV100-32G@100Gbps\", a "
+      "(\"3xT4-16G+1xV100-32G@100Gbps\", also \"3 x T4-16G, 1 x V100-32G\" or a device alone: a "
       "node for each term; \"(2xRTX-3090+1xRTX-4090)\" is one node, \"2x(4xA100-40G)\" two, "
       "\"4xA6000@bridges\" has NVLink bridges), or entries { device, count, node = \"a\" }. "
       "Entries without a node get one each.",

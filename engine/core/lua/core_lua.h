@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <lua.hpp>
 #include <memory>
 #include <string>
@@ -19,6 +20,8 @@ namespace tessera::core_lua {
 struct Environment {
   DataFolders folders;
   lua_kit::Reference& reference;
+  /// The architecture that a file of weights speaks of; set by the bindings of weights.
+  std::function<ModelShape(const std::string& path)> model_of_weights = {};
 };
 
 void set_environment(lua_State* L, Environment* environment);

@@ -19,12 +19,14 @@ namespace {
 const OptionTable& model_options() {
   static const OptionTable table = lua_kit::option_table<ModelSpec>(
       {"ts.model",
-       "A decoder-only architecture: a shipped name (\"opt-30b\"), the Hugging Face id of one that "
-       "ships, a config.json or the folder that holds it, or sizes.",
+       "A decoder-only architecture: a path (a config.json, the folder that holds it, a .gguf or "
+       ".safetensors file), a shipped name (\"opt-30b\"), the Hugging Face id of one that ships, "
+       "or "
+       "sizes. A path that exists wins over a name.",
        "tessera.Model",
        {{.name = "config",
          .type = OptionType::text,
-         .doc = "Path of a config.json, or of the folder that holds it"}},
+         .doc = "Path of a config.json, of the folder that holds it, or of a file of weights"}},
        "string"});
   return table;
 }
@@ -50,16 +52,35 @@ ModelShape model_from_options(const lua_kit::Options& options) {
   return model_from_spec(spec);
 }
 
-/// Of a config.json, or of the folder that holds it.
-ModelShape model_at(std::filesystem::path file) {
+bool is_weights(const std::filesystem::path& file) {
+  return file.extension() == ".gguf" || file.extension() == ".safetensors";
+}
+
+/// Whether a .gguf file lies in the folder.
+bool holds_weights(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == ".gguf") return true;
+  }
+  return false;
+}
+
+/// Of a config.json, the folder that holds it, or a file of weights.
+ModelShape model_at(std::filesystem::path file, const core_lua::Environment& environment) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
+  if (std::filesystem::is_directory(file, ignored)) {
+    const bool configured = std::filesystem::exists(file / "config.json", ignored);
+    if (!configured && holds_weights(file)) return environment.model_of_weights(file.string());
+    file /= "config.json";
+  }
+  if (is_weights(file)) return environment.model_of_weights(file.string());
   return model_from_json(read_json_file(file.string()), file.string());
 }
 
-ModelShape model_from_file(const lua_kit::Options& options) {
+ModelShape model_from_file(const lua_kit::Options& options, const core_lua::Environment& all) {
   options.refuse_others({"config", "name"}, "the config file says it; leave it out");
-  ModelShape model = model_at(options.text("config"));
+  ModelShape model = model_at(options.text("config"), all);
   if (options.given("name")) model.name = options.text("name");
   return model;
 }
@@ -97,16 +118,23 @@ std::string file_of_id(const std::string& id, const DataFolders& folders) {
   return alike;
 }
 
-/// A path wins over a name: "dir/", "x/config.json"; then names and Hugging Face ids.
-ModelShape model_named(const std::string& name, const DataFolders& folders,
+/// Whether `name` is a path that speaks of a model. A folder of the name of a model that has no
+/// config.json in it is something else.
+bool is_path_of_model(const std::string& name, bool has_slash) {
+  if (name.ends_with(".json") || is_weights(name)) return true;
+  if (file_kind(name) == FileKind::none) return false;
+  std::error_code ignored;
+  return has_slash ||
+         std::filesystem::exists(std::filesystem::path(name) / "config.json", ignored) ||
+         holds_weights(name);
+}
+
+/// A path wins over a name: "dir", "x/config.json", "x.gguf"; then names and Hugging Face ids.
+ModelShape model_named(const std::string& name, const core_lua::Environment& environment,
                        const std::string& where) {
+  const DataFolders& folders = environment.folders;
   const bool has_slash = name.find('/') != std::string::npos;
-  if (name.ends_with(".gguf")) {
-    refuse(where, "{} is a file of weights; give ts.weights({}):model()", quote(name), quote(name));
-  }
-  if (name.ends_with(".json") || (has_slash && file_kind(name) != FileKind::none)) {
-    return model_at(name);
-  }
+  if (is_path_of_model(name, has_slash)) return model_at(name, environment);
   std::string file = has_slash ? file_of_id(name, folders) : "";
   if (file.empty() && has_slash) {
     const std::string last = name.substr(name.rfind('/') + 1);
@@ -166,11 +194,12 @@ std::shared_ptr<const ModelShape> model_argument(lua_State* L, int index, const 
   if (const auto* held = lua_kit::test_object<ModelShape>(L, index)) return *held;
   if (lua_type(L, index) == LUA_TSTRING) {
     return std::make_shared<ModelShape>(
-        model_named(lua_kit::check_text(L, index, path), environment(L).folders, path));
+        model_named(lua_kit::check_text(L, index, path), environment(L), path));
   }
   const lua_kit::Options options(L, index, model_options(), path);
-  return std::make_shared<ModelShape>(options.given("config") ? model_from_file(options)
-                                                              : model_from_options(options));
+  return std::make_shared<ModelShape>(options.given("config")
+                                          ? model_from_file(options, environment(L))
+                                          : model_from_options(options));
 }
 
 int new_model(lua_State* L) {

@@ -295,20 +295,33 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
   return cluster;
 }
 
+namespace {
+
+/// "3x...", "3 x ...", "(...)", or terms with something between them: no cluster has such a name.
+bool looks_like_text(const std::string& name) {
+  const std::size_t digits = name.find_first_not_of(" 0123456789");
+  if (digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X')) {
+    return true;
+  }
+  return name.starts_with('(') || name.find_first_of("+,") != std::string::npos;
+}
+
+}  // namespace
+
 Cluster find_cluster(const std::string& name, const DataFolders& folders,
                      const std::string& where) {
   const std::string path = folders.find("clusters", name);
   if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
   if (name.ends_with(".json")) return cluster_from_json(read_json_file(name), name, folders);
-  const std::size_t digits = name.find_first_not_of("0123456789");
-  const bool counted =
-      digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X');
-  if (counted || name.starts_with('(')) return cluster_from_text(name, folders);
+  if (looks_like_text(name) || !folders.find("devices", name).empty()) {
+    return cluster_from_text(name, folders);
+  }
+  std::vector<std::string> known = folders.list("clusters");
+  for (std::string& device : folders.list("devices")) known.push_back(std::move(device));
   throw Error(ErrorCode::not_found,
               fmt::format("{}{}unknown cluster {}{}; a cluster can also be written out, as in "
                           "'3xT4-16G+1xV100-32G@100Gbps'",
-                          where, where.empty() ? "" : ": ", quote(name),
-                          did_you_mean(name, folders.list("clusters"))),
+                          where, where.empty() ? "" : ": ", quote(name), did_you_mean(name, known)),
               where);
 }
 

@@ -51,15 +51,16 @@ double parse_network(std::string_view rate, std::string_view whole) {
   return gbps / 8 * 1e9;
 }
 
-// "a+(b+c)" at its marks outside parentheses: "a", "(b+c)".
-std::vector<std::string_view> cut_at(std::string_view text, char mark, std::string_view whole) {
+// "a+(b+c)" at its marks (any of them) outside parentheses: "a", "(b+c)".
+std::vector<std::string_view> cut_at(std::string_view text, std::string_view marks,
+                                     std::string_view whole) {
   std::vector<std::string_view> parts;
   std::size_t begin = 0;
   int depth = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '(' && ++depth > 1) refuse_text(whole, "parentheses within parentheses");
     if (text[i] == ')' && --depth < 0) refuse_text(whole, "')' without '(' before it");
-    if (text[i] != mark || depth > 0) continue;
+    if (marks.find(text[i]) == std::string_view::npos || depth > 0) continue;
     parts.push_back(trimmed(text.substr(begin, i - begin)));
     begin = i + 1;
   }
@@ -73,15 +74,17 @@ struct Term {
   std::string_view what;
 };
 
-// "3xT4-16G"; `place` is "term 1" for the message.
+constexpr const char* kBetweenTerms = "+,";
+
+// "3xT4-16G", "3 x T4-16G", or "T4-16G" for one; `place` is "term 1" for the message.
 Term parse_term(std::string_view term, const std::string& place, std::string_view whole) {
   if (term.empty()) {
     refuse_text(whole, fmt::format("{} is empty; write COUNTxDEVICE, {}", place, kExample));
   }
   const std::size_t digits = std::min(term.find_first_not_of("0123456789"), term.size());
-  const bool counted =
-      digits > 0 && digits < term.size() && (term[digits] == 'x' || term[digits] == 'X');
-  if (!counted) {
+  if (digits == 0 && term.front() != '(' && term.front() != '-') return {1, term};
+  const std::string_view rest = trimmed(term.substr(digits));
+  if (digits == 0 || rest.empty() || (rest.front() != 'x' && rest.front() != 'X')) {
     refuse_text(whole,
                 fmt::format("{} is {}; write COUNTxDEVICE, {}", place, quote(term), kExample));
   }
@@ -93,7 +96,7 @@ Term parse_term(std::string_view term, const std::string& place, std::string_vie
                             quote(term.substr(0, digits), 20), kMaxClusterDevices),
                 ErrorCode::out_of_range);
   }
-  result.what = trimmed(term.substr(digits + 1));
+  result.what = trimmed(rest.substr(1));
   if (result.what.empty()) {
     refuse_text(whole, fmt::format("{} is {}, without a device; write COUNTxDEVICE, {}", place,
                                    quote(term), kExample));
@@ -119,7 +122,7 @@ class NodeReader {
     }
     std::vector<ClusterDevices> devices;
     const std::string_view inside = node.what.substr(1, node.what.size() - 2);
-    for (const std::string_view term : cut_at(inside, '+', whole_)) {
+    for (const std::string_view term : cut_at(inside, kBetweenTerms, whole_)) {
       devices.push_back(
           parse_device(term, fmt::format("term {} of {}", devices.size() + 1, quote(node.what))));
     }
@@ -164,6 +167,16 @@ class NodeReader {
   std::set<std::string> taken_;
 };
 
+// "2 x A100-80G, 4 x L4 @ 100 Gb/s" as "2xA100-80G+4xL4@100Gb/s".
+std::string tidy(std::string_view text) {
+  std::string name;
+  for (const char c : text) {
+    if (std::isspace(static_cast<unsigned char>(c))) continue;
+    name += c == ',' ? '+' : c;
+  }
+  return name;
+}
+
 // What stands after an '@': "100Gbps" or "bridges".
 void read_suffixes(std::span<const std::string_view> suffixes, std::string_view whole,
                    Cluster& cluster) {
@@ -191,11 +204,11 @@ Cluster cluster_from_text(std::string_view text, const DataFolders& folders) {
         ErrorCode::out_of_range);
   }
   Cluster cluster;
-  cluster.name = std::string(whole);
-  const std::vector<std::string_view> parts = cut_at(whole, '@', whole);
+  cluster.name = tidy(whole);
+  const std::vector<std::string_view> parts = cut_at(whole, "@", whole);
   NodeReader reader(whole, folders, cluster);
   std::size_t number = 0;
-  for (const std::string_view node : cut_at(parts.front(), '+', whole)) {
+  for (const std::string_view node : cut_at(parts.front(), kBetweenTerms, whole)) {
     reader.add(node, fmt::format("term {}", ++number));
   }
   read_suffixes(std::span(parts).subspan(1), whole, cluster);

@@ -93,10 +93,10 @@ std::optional<Columns> named_columns(const CsvReader& csv) {
   return columns;
 }
 
-class Reader {
+class RequestReader {
  public:
-  Reader(std::string_view text, const std::string& path, std::int64_t max_prompt,
-         std::int64_t max_output)
+  RequestReader(std::string_view text, const std::string& path, std::int64_t max_prompt,
+                std::int64_t max_output)
       : text_(text), path_(path), max_prompt_(max_prompt), max_output_(max_output) {}
 
   RequestTrace read() {
@@ -228,7 +228,7 @@ double RequestTrace::mean_context_tokens() const {
 RequestTrace read_requests(const std::string& path, std::int64_t max_prompt_tokens,
                            std::int64_t max_output_tokens) {
   const std::string text = read_file(path, kLargestFile);
-  return Reader(text, path, max_prompt_tokens, max_output_tokens).read();
+  return RequestReader(text, path, max_prompt_tokens, max_output_tokens).read();
 }
 
 std::string to_text(const RequestTrace& trace) {

@@ -41,7 +41,7 @@ std::shared_ptr<const weights::Weights> weights_of(const lua_kit::Options& optio
   if (path.empty() || (!is_path(path) && !std::filesystem::exists(path, ignored))) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: kind '{}' is made from weights; give the folder of the model's "
-                            "safetensors files, or a .gguf file, where {} names an architecture",
+                            "safetensors files, or a .gguf file; {} is no path on this machine",
                             options.path_of("model"), options.choice("kind"),
                             path.empty() ? "a model object" : "'" + path + "'"),
                 options.path_of("model"));
@@ -103,8 +103,6 @@ std::vector<std::int32_t> bitwidths_of(const lua_kit::Options& options) {
 }
 
 std::int64_t num_layers_of(const lua_kit::Options& options) {
-  const std::string text = model_text(options);
-  if (is_path(text)) return weights::model_of(*weights::Weights::open(text)).num_layers;
   lua_State* L = options.state();
   options.push("model");
   const auto model = core_lua::model_argument(L, -1, options.path_of("model"));

@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <typeinfo>
 
@@ -214,10 +215,36 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
   set_given_text(L, "cause", causes_of(exception));
 }
 
+/// Replaces the traceback on top by one without LuaJIT's own functions, which it can name by
+/// addresses only: "[builtin#19]: at 0x7f..". Nothing is kept where memory is short.
+void drop_builtin_frames(lua_State* L) {
+  const char* text = lua_tostring(L, -1);
+  if (text == nullptr || std::strstr(text, "[builtin#") == nullptr) return;
+  luaL_Buffer kept;
+  luaL_buffinit(L, &kept);
+  bool any = false;  // of the lines below the title
+  for (const char* line = text; *line != '\0';) {
+    const char* end = std::strchr(line, '\n');
+    const std::size_t length = end == nullptr ? std::strlen(line) : end + 1 - line;
+    if (std::strncmp(line, "\t[builtin#", 10) != 0) {
+      luaL_addlstring(&kept, line, length);
+      any = any || *line == '\t';
+    }
+    line += length;
+  }
+  luaL_pushresult(&kept);
+  if (!any) {
+    lua_pop(L, 1);
+    lua_pushliteral(L, "");
+  }
+  lua_remove(L, -2);
+}
+
 int traceback_handler(lua_State* L) {
   lua_settop(L, 1);
   // First, because after a stack overflow there is room for little more.
   luaL_traceback(L, L, nullptr, 1);
+  drop_builtin_frames(L);
   if (!is_error_object(L, 1)) {
     // Whatever was raised keeps its identity; the traceback travels beside it.
     lua_createtable(L, 0, 3);

@@ -51,6 +51,7 @@ std::string describe_result(const CheckpointSummary& s) {
     if (group.calibrated) text += fmt::format(", output error {:.4g}", group.output_error);
     if (group.compared) text += fmt::format(", {:.4g} by round-to-nearest", group.rtn_output_error);
   }
+  for (const std::string& note : s.notes) text += "\n  note: " + note;
   return text;
 }
 

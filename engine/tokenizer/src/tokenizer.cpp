@@ -29,7 +29,8 @@ std::shared_ptr<const Tokenizer> load_file(const std::string& path) {
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::string& path) {
   if (file_kind(path) == FileKind::none) {
-    refuse(ErrorCode::not_found, quote(path, 300), "there is no such file or folder");
+    refuse(ErrorCode::not_found, quote(path, 300),
+           "no such file or folder; a tokenizer is read from the model's folder on this machine");
   }
   if (file_kind(path) != FileKind::folder) return load_file(path);
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {

@@ -170,6 +170,9 @@ void register_weights(lua_State* L) {
   lua_kit::register_object<Weights>(L);
   core_lua::environment(L).reference.add_object<Weights>();
   core_lua::environment(L).reference.add(weights_options());
+  core_lua::environment(L).model_of_weights = [](const std::string& path) {
+    return weights::model_of(*Weights::open(path));
+  };
   register_tensor(L);
   lua_kit::register_module(
       L, "tessera.weights",

@@ -171,6 +171,18 @@ std::vector<std::string> files_of_index(const Json& weight_map, const std::strin
   return files;
 }
 
+namespace {
+
+// Names and ids are welcome where an architecture is wanted; weights are never fetched.
+[[noreturn]] void refuse_missing(const std::string& path) {
+  refuse(ErrorCode::not_found, quote(path, 300),
+         "no such file or folder; weights are read from this machine: give the folder with the "
+         "model's safetensors files, or a .gguf file (`hf download ID --local-dir DIR` makes the "
+         "folder of a Hugging Face id)");
+}
+
+}  // namespace
+
 Source find_source(const std::string& path) {
   if (path.find('\0') != std::string::npos) {
     throw Error(ErrorCode::invalid_argument,
@@ -179,6 +191,7 @@ Source find_source(const std::string& path) {
   check_may_read(path);
   std::error_code error;
   if (fs::is_directory(path, error)) return folder_source(path);
+  if (file_kind(path) == FileKind::none && !fs::exists(path, error)) refuse_missing(path);
   const fs::path file(path);
   Source source;
   const fs::path config = file.parent_path() / kConfigName;

@@ -2,7 +2,6 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
-local resolve = require "tessera.cli.resolve"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -80,13 +79,28 @@ local function advice(rows, problem)
   return table.concat(lines)
 end
 
+-- The rows as a table no wider than stdout: what explains a row goes first.
+local function fitted_table(rows)
+  local columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup_equal_quality", "speedup",
+    "note" }
+  local facts = terminal.facts()
+  for _, dispensable in ipairs { "note", "bits", "omega", "throughput_tok_s", false } do
+    local widest = 0
+    local lines = ts.table(rows, { columns = columns }):gsub("([^\n]+)\n", "  %1\n")
+    for line in lines:gmatch "[^\n]+" do widest = math.max(widest, terminal.width(line)) end
+    if not facts.knows_columns or widest <= facts.columns or not dispensable then return lines end
+    for i, name in ipairs(columns) do
+      if name == dispensable then table.remove(columns, i) end
+    end
+  end
+end
+
 local function beside_text(rows, problem)
-  local lines = ts.table(rows, {
-    columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup_equal_quality", "speedup",
-      "note" },
-  }):gsub("([^\n]+)\n", "  %1\n")
-  return "What people run today on the same problem (speedup_equal_quality: of the fastest plan found that has no "
-    .. "more\nomega than theirs; speedup: of this plan):\n" .. lines .. advice(rows, problem)
+  local lines = fitted_table(rows)
+  local intro = "What people run today on the same problem (speedup_equal_quality: of the fastest plan found that "
+    .. "has no more\nomega than theirs; speedup: of this plan):\n"
+  if terminal.facts().knows_columns then intro = intro:gsub("\n(.)", " %1") end
+  return terminal.wrapped(intro) .. lines .. terminal.wrapped(advice(rows, problem))
 end
 
 -- Writes what starts servers, and says where; nil and why where the runtime cannot run the plan.
@@ -107,16 +121,29 @@ local function check_launch(given)
   if given.launch and given.launch ~= "json" then given.runtime = given.runtime or given.launch end
 end
 
+-- The plan as data that says what it is a plan of, and what a request sees of it.
+local function as_data(plan, problem)
+  local data, of = plan:to_table(), problem:to_table()
+  of.model, of.cluster, of.devices = problem.model.name, problem.cluster.name, nil
+  of.name, of.batch_size, of.constraints = nil, nil, nil
+  data.problem = of
+  if not plan.offload then -- an offloading plan is priced by a model that nothing here simulates
+    local run = ts.simulate(plan)
+    data.ttft_s, data.tpot_s = run.ttft_s, run.tpot_s
+  end
+  return data
+end
+
 --- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
 function M.main(given)
   check_launch(given)
   local description = of_table(given, "ts.problem")
-  description.model = resolve.model(given.model)
+  description.model = given.model
   description.cluster = given.cluster
   description.workload = of_table(given, "ts.workload")
   description.quality = quality_of(given)
   local problem = ts.problem(description)
-  if not host.json then terminal.out:write(settings(problem, given.planner or ts.default_planner)) end
+  if not host.json then terminal.out:write(terminal.wrapped(settings(problem, given.planner or ts.default_planner))) end
   local chosen = of_table(given, "ts.plan")
   chosen.planner = chain_of(chosen.planner)
   local plan, why = ts.plan(problem, chosen)
@@ -127,7 +154,7 @@ function M.main(given)
   local written, why_not
   if given.launch then written, why_not = launch(plan, given) end
   if host.json then
-    local result = plan:to_table()
+    local result = as_data(plan, problem)
     result.beside, result.launch = rows, written
     host.set_result(result)
     if given.save then plan:save(given.save) end

@@ -147,7 +147,7 @@ end
 function M.main(given)
   local model_name, device_name, bitwidth = words_of(given)
   given.batch_size = given.batch_size or 1
-  local model = require "tessera.cli.resolve".model(model_name)
+  local model = ts.model(model_name)
   local device = ts.device(device_name)
   given.context_tokens = given.context_tokens or math.min(4096, model.max_context_tokens)
   if given.context_tokens > model.max_context_tokens then

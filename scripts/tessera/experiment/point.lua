@@ -115,6 +115,7 @@ end
 --- parameters: names in the point that are for its problems, and not for the script.
 function M.run(experiment, item, settings)
   math.randomseed(item.seed)
+  require("tessera.planners").stopped_by = nil
   local context = context_of(item, settings)
   local point = {}
   for key, value in pairs(item.point) do point[key] = value end
@@ -142,6 +143,10 @@ function M.run(experiment, item, settings)
     row.status = "out_of_memory"
   else
     row = failure(answer.message, answer.traceback)
+  end
+  -- A row that rests on a plan that was cut short may come out otherwise next time.
+  if row.columns and row.columns.stopped_by == nil then
+    row.columns.stopped_by = require("tessera.planners").stopped_by
   end
   row.inputs = inputs()
   return row

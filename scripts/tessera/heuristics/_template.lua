@@ -16,7 +16,9 @@ return ts.register_heuristic {
   --   search:moves { from = stage, to = stage, kinds = { "shift", "swap", "retype", "rule", "micro_batch", "order" } }
   --   move.kind from_stage to_stage first_layer num_layers from_bitwidth to_bitwidth fits
   --   move.objective_delta prefill_delta_s decode_delta_s omega_delta memory_delta_bytes
+  --   search:random_move { kinds = ..., fits = true } count { ... } stages() micro_batch_sizes() omega()
   --   search:apply(move) undo() perturb(strength) evaluate(move) objective() best() slowest_stage() random()
+  -- An error in improve is raised by ts.plan, unless its on_error is "continue".
   improve = function(search, opt)
     while search:moves_made() < opt.max_moves and not search:expired() do
       local best

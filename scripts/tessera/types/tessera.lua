@@ -150,11 +150,11 @@ local ts = {}
 
 --- A small change of a plan, priced. Read-only; valid until the next step of its search.
 ---@class tessera.Move
----@field kind string shift, swap, retype, rule, micro_batch or order
+---@field kind string shift: the num_layers layers from first_layer on, next to a boundary, go to the neighbouring stage with their bitwidths. retype: layer first_layer becomes to_bitwidth. swap: two layers, of one stage or of two, trade bitwidths. rule: bitwidth transfer (Algorithm 2 of LLM-PQ): num_layers layers of from_bitwidth leave a slow stage for any other, which gives layers of to_bitwidth back, or narrows its own to make room. micro_batch: num_layers is the new size, of prefill where first_layer is 0, of decode where it is 1. order: two stages trade devices
 ---@field from_stage integer Stage that gives layers (0-based)
 ---@field to_stage integer Stage that takes layers (0-based)
 ---@field first_layer integer First layer it concerns (0-based)
----@field num_layers integer Layers it concerns
+---@field num_layers integer Layers it concerns; of micro_batch the new size (requests)
 ---@field from_bitwidth integer Of the layers before (bits)
 ---@field to_bitwidth integer Of the layers after (bits)
 ---@field fits boolean Every memory limit and the quality floor hold afterwards
@@ -186,6 +186,7 @@ local ts = {}
 --- Which layers run where, at which bitwidths, in which micro-batches, and what that costs.
 ---@class tessera.Plan
 ---@field status string optimal (proven) or feasible
+---@field stopped_by string? What cut the search short: time_limit or interrupted; another run may end elsewhere. Absent where it came to its end
 ---@field planner string Who made it
 ---@field objective number What the planner minimised (s)
 ---@field bound number? No plan of the search is below it (s)
@@ -328,6 +329,7 @@ local ts = {}
 ---@field bytes_before integer Of all tensors of the model
 ---@field bytes_after integer Of all tensors of the copy
 ---@field seconds number Time it took (s)
+---@field notes string[] What whoever loads it should know
 ---@field matrices table[] { tensor, layer_index, bitwidth, method, mse, max_error, output_error, rtn_output_error } of each, the last two where calibration gave them
 
 --- An open file of results.
@@ -386,7 +388,12 @@ local ts = {}
 
 --- What a heuristic is given: a plan that fits, and the moves from it.
 ---@class tessera.Search
----@field moves fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move? Iterates over moves of the plan at hand, in a fixed order
+---@field moves fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move? Iterates over moves of the plan at hand, in a fixed order; kinds: see tessera.Move. Moves that do not fit are among them, except rules
+---@field random_move fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil, fits: boolean? }?): tessera.Move? A copy of one of those moves, each as likely as the others; with fits = true of those that fit; nil where there is none. The others are not priced, so a draw is cheap; rules alone have to be, once for each step
+---@field count fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): integer How many moves that is
+---@field stages fun(self): table[] The plan at hand: for each stage device, first_layer (0-based), num_layers, bitwidths (a list, one per layer), prefill_s, decode_s (one micro-batch), memory_bytes, memory_left_bytes
+---@field micro_batch_sizes fun(self): integer, integer Of the plan at hand: prefill, decode (requests)
+---@field omega fun(self): number Of the plan at hand, in the units that theta multiplies
 ---@field apply fun(self, move: tessera.Move) Makes the step; the engine checks it again and prices it anew
 ---@field undo fun(self): boolean Takes the last step back; false where there is none
 ---@field evaluate fun(self, move: tessera.Move): table The move priced from scratch
@@ -796,7 +803,7 @@ local ts = {}
 ---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
 
 ---@class tessera.options.model
----@field config? string Path of a config.json, or of the folder that holds it
+---@field config? string Path of a config.json, of the folder that holds it, or of a file of weights
 ---@field name? string Name to refer to it by
 ---@field family? string Whose conventions hold for norms, biases and positions: opt, llama, qwen2, ...
 ---@field num_layers? integer Decoder layers (an integer in [1, 10000])
@@ -833,7 +840,7 @@ local ts = {}
 ---@field gap? number Relative gap between plan and bound at which to stop (a number in [0, 1]) [default 0]
 ---@field threads? integer Threads of planners that use several; 0: one per core (an integer in [0, 1024]) [default 0]
 ---@field group? integer Neighbouring layers decided together, by planners of the engine (an integer in [1, 1000000] (layers)) [default 1]
----@field on_error? "stop"|"continue" When a heuristic of a chain fails: stop with its error, or continue from the best plan so far, with a note [default "stop"]
+---@field on_error? "stop"|"continue" When a heuristic fails by an error of its own: stop raises it (ts.plan returns nil only for expected outcomes), continue goes on from the best plan so far, with a note [default "stop"]
 ---@field seed? integer Seed of planners that draw (an integer in [0, 9.0072e+15]) [default 0]
 ---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan; bound and gap where there is a bound
 ---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
@@ -932,6 +939,7 @@ local ts = {}
 
 ---@class tessera.options.replan
 ---@field tolerance? number How far above the best objective the plan may be, as a ratio (a number in [0, 100]) [default 0.01]
+---@field source_bytes_per_s? number What a node reads of weights that lie outside the GPUs (a disk, a file server), where the cluster does not say disk_bytes_per_s; without either 2 GB/s, and transfer_assumes says so (a number in [1000, 1e+15] (bytes/s))
 ---@field lost? integer[] device_index of stages whose devices are gone, where type and node do not say which (a list, each item an integer)
 ---@field time_limit_s? number Of both searches together (a number in [0, 1000000] (s)) [default 60]
 
@@ -1038,7 +1046,7 @@ function ts.calibration_points(options) end
 ---@return tessera.Error?
 function ts.check(plan) end
 
---- Devices on nodes: a shipped name ("llmpq-3"), a file ("my.json"), a text ("3xT4-16G+1xV100-32G@100Gbps", a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
+--- Devices on nodes: a shipped name ("llmpq-3"), a file ("my.json"), a text ("3xT4-16G+1xV100-32G@100Gbps", also "3 x T4-16G, 1 x V100-32G" or a device alone: a node for each term; "(2xRTX-3090+1xRTX-4090)" is one node, "2x(4xA100-40G)" two, "4xA6000@bridges" has NVLink bridges), or entries { device, count, node = "a" }. Entries without a node get one each.
 ---@param options? tessera.options.cluster|string
 ---@return tessera.Cluster
 function ts.cluster(options) end
@@ -1079,7 +1087,7 @@ function ts.fit_profile(options) end
 function ts.grid(grid) end
 
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
----@param topic string planners, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
+---@param topic string planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
 ---@return string?
 function ts.help_topic(topic) end
 
@@ -1121,7 +1129,7 @@ function ts.load_plan(path) end
 ---@return tessera.Plan|tessera.Error
 function ts.max_batch(problem, options) end
 
---- A decoder-only architecture: a shipped name ("opt-30b"), the Hugging Face id of one that ships, a config.json or the folder that holds it, or sizes.
+--- A decoder-only architecture: a path (a config.json, the folder that holds it, a .gguf or .safetensors file), a shipped name ("opt-30b"), the Hugging Face id of one that ships, or sizes. A path that exists wins over a name.
 ---@param options? tessera.options.model|string
 ---@return tessera.Model
 function ts.model(options) end
@@ -1190,7 +1198,7 @@ function ts.quantise_model(options) end
 ---@return table[]
 function ts.read_profile_data(path, options) end
 
---- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }.
+--- Adds a heuristic written in Lua: it improves a plan that fits, by moves. Its name then works as `planner =`, alone or in a chain { "adabits", name }. An error in improve is raised by ts.plan, unless its on_error is "continue"; one that is cut short leaves the best plan so far, which says so in stopped_by.
 ---@param card tessera.HeuristicCard name, doc, source, options, improve = function(search, opt), starts = "one" (adabits' plan) or "every" (that of every order of device types and pair of micro-batch sizes; the best answer counts)
 ---@return tessera.HeuristicCard
 function ts.register_heuristic(card) end
@@ -1200,7 +1208,7 @@ function ts.register_heuristic(card) end
 ---@return tessera.PlannerCard
 function ts.register_planner(card) end
 
---- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s (from the devices that still hold a layer or from the node's disk, whichever is faster) and transfer_assumes (nil where every disk's rate is said), optimum (a plan), optimum_moved_bytes, stopped. Or nil and why.
+--- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s, transfer_assumes (nil where nothing had to be), requantised_layers, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why. transfer_s is the longest that a device, a node's disk or its network is busy: a layer comes from a device that holds it at its bitwidth, over the slower of PCIe and the link between them, or from the disk of its node, over the slower of PCIe and that; whichever is faster. Nothing is quantised meanwhile: weights at a bitwidth that no device held (requantised_layers) are taken to lie on the disk.
 ---@param plan tessera.Plan The plan that runs now
 ---@param cluster tessera.Cluster|string|table|tessera.Problem What is there now; a problem for plans of instances
 ---@param options? tessera.options.replan

@@ -266,7 +266,7 @@ TEST(Clusters, BadSelfContainedFieldsAreNamed) {
 
 TEST(ClusterText, Terms) {
   const Cluster cluster = cluster_from_text(" 3xT4-16G + 1xV100-32G @ 800 Gb/s ", datasets());
-  EXPECT_EQ(cluster.name, "3xT4-16G + 1xV100-32G @ 800 Gb/s");
+  EXPECT_EQ(cluster.name, "3xT4-16G+1xV100-32G@800Gb/s");
   ASSERT_EQ(cluster.devices.size(), 4u);
   ASSERT_EQ(cluster.nodes.size(), 2u);
   EXPECT_EQ(cluster.nodes[0].name, "t4-16g");
@@ -325,12 +325,15 @@ TEST(ClusterText, MalformedTextsSayWhatIsWrong) {
   const auto range = ErrorCode::out_of_range;
   bad(invalid, "", {"empty"});
   bad(invalid, "  ", {"empty"});
-  bad(invalid, "T4-16G", {"term 1 is 'T4-16G'", "COUNTxDEVICE"});
+  bad(invalid, "3 T4-16G", {"term 1 is '3 T4-16G'", "COUNTxDEVICE"});
+  bad(ErrorCode::not_found, "T5-16G", {"term 1: unknown device 'T5-16G'"});
+  bad(invalid, "1xL4,,1xL4", {"term 2 is empty"});
+  bad(invalid, "3 x ", {"term 1 is '3 x'", "without a device"});
   bad(invalid, "3xT4-16G+", {"term 2 is empty"});
   bad(invalid, "+3xT4-16G", {"term 1 is empty"});
   bad(invalid, "3xT4-16G++1xL4", {"term 2 is empty"});
   bad(invalid, "3x", {"term 1 is '3x'", "without a device"});
-  bad(invalid, "xT4-16G", {"term 1"});
+  bad(ErrorCode::not_found, "xT4-16G", {"term 1", "'T4-16G'"});
   bad(invalid, "-3xT4-16G", {"term 1 is '-3xT4-16G'"});
   bad(invalid, "3.5xT4-16G", {"term 1"});
   bad(range, "0xT4-16G", {"'0' devices", "1 to 4096"});
@@ -363,7 +366,28 @@ TEST(ClusterText, MalformedTextsSayWhatIsWrong) {
   bad(range, std::string(70000, '+'), {"the limit is"});
 }
 
+TEST(ClusterText, IsReadAsPeopleWriteIt) {
+  const Cluster tidy = cluster_from_text("2xA100-80G+4xL4", datasets());
+  for (const char* text : {"2 x A100-80G + 4 x L4", "2xA100-80G,4xL4", "2 X a100-80g , 4xL4"}) {
+    SCOPED_TRACE(text);
+    const Cluster same = find_cluster(text, datasets());
+    ASSERT_EQ(same.nodes.size(), 2u);
+    ASSERT_EQ(same.devices.size(), 6u);
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(same.devices[i].device.name, tidy.devices[i].device.name);
+      EXPECT_EQ(same.devices[i].node_index, tidy.devices[i].node_index);
+    }
+  }
+  EXPECT_EQ(find_cluster("2 x A100-80G, 4 x L4 @ 10 Gbps", datasets()).name,
+            "2xA100-80G+4xL4@10Gbps");
+  EXPECT_EQ(find_cluster("A100-80G", datasets()).devices.size(), 1u);
+  EXPECT_EQ(find_cluster("A100-80G + L4", datasets()).nodes.size(), 2u);
+  EXPECT_EQ(find_cluster("(2 x RTX-3090, RTX-4090)", datasets()).nodes.size(), 1u);
+}
+
 TEST(Clusters, NamesAndTexts) {
+  expect_error(ErrorCode::not_found, {"unknown cluster 'A100-88G'", "'A100-80G'"},
+               [] { find_cluster("A100-88G", datasets()); });
   EXPECT_EQ(find_cluster("LLMPQ_3", datasets()).name, "llmpq-3");
   EXPECT_EQ(find_cluster("2xL4@50Gbps", datasets()).devices.size(), 2u);
   expect_error(ErrorCode::not_found, {"unknown cluster 'llmpq-33'", "'llmpq-3'", "3xT4-16G"},

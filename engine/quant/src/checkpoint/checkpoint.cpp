@@ -34,7 +34,7 @@ void check_request(const CheckpointRequest& request, const weights::Weights& mod
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} is GGUF, which vLLM and llama.cpp read as it is, quantised or not; "
                             "a checkpoint is made from the model's folder with safetensors, "
-                            "config.json and tokenizer",
+                            "config.json and tokenizer (scripts/convert_gguf.py makes one of it)",
                             quote(request.model, 300)),
                 "model");
   }
@@ -119,6 +119,7 @@ class Run {
       writer.finish();
     }
     copy_files(folder.scratch_path());
+    summary_.notes = notes();
     summary_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     write_file(folder.scratch_path() + "/config.json", json_text(config(), 2) + "\n");
@@ -128,6 +129,25 @@ class Run {
   }
 
  private:
+  std::vector<std::string> notes() const {
+    std::vector<std::string> notes;
+    if (!holds_tokenizer(copied_files_)) {
+      notes.push_back(
+          "no tokenizer lies beside the model (tokenizer.json, tokenizer.model or vocab.json); "
+          "servers want one: copy it into the folder");
+    }
+    // vLLM's compressed_tensors_wNa16.py lists the bitwidths that it loads; SGLang's copy, too.
+    const bool three_bits = std::any_of(matrices_.begin(), matrices_.end(),
+                                        [](const auto& m) { return m.scheme.bitwidth == 3; });
+    if (three_bits) {
+      notes.push_back(
+          "layers of 3 bits: transformers loads them, vLLM only in versions whose "
+          "compressed-tensors "
+          "takes 2 to 8 bits; older ones and SGLang load 4 and 8 alone");
+    }
+    return notes;
+  }
+
   bool as_int8() const { return request_.method == Method::smoothquant; }
 
   std::vector<weights::TensorSpec> tensor_specs() const {

@@ -56,4 +56,10 @@ std::vector<std::string> files_to_copy(const std::string& model) {
   return names;
 }
 
+bool holds_tokenizer(const std::vector<std::string>& files) {
+  return std::any_of(files.begin(), files.end(), [](const std::string& name) {
+    return name == "tokenizer.json" || name == "tokenizer.model" || name == "vocab.json";
+  });
+}
+
 }  // namespace tessera::quant

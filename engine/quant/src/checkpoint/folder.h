@@ -17,4 +17,7 @@ inline constexpr const char* kResultFile = "tessera_quantisation.json";
 /// in any format, config.json, hidden files and folders.
 std::vector<std::string> files_to_copy(const std::string& model);
 
+/// Whether a tokenizer is among these files: of tokenizers, SentencePiece, or GPT-2's vocabulary.
+bool holds_tokenizer(const std::vector<std::string>& files);
+
 }  // namespace tessera::quant

@@ -148,7 +148,8 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
 /// option or file for the message. @throws Error{invalid_argument} where no node has such cards.
 void join_by_bridges(Cluster& cluster, const std::string& where);
 
-/// "3xT4-16G+1xV100-32G": each term is a node of its own. "(2xRTX-3090+1xRTX-4090)" is one node,
+/// "3xT4-16G+1xV100-32G", also with spaces or commas: each term is a node of its own; a device
+/// alone is one. "(2xRTX-3090+1xRTX-4090)" is one node,
 /// "2x(4xA100-40G)" two alike. After them "@100Gbps" sets the network, "@bridges" joins cards by
 /// NVLink bridges. @throws Error{invalid_argument | out_of_range | not_found} naming the term.
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
@@ -159,8 +160,7 @@ Device find_device(const std::string& name, const DataFolders& folders,
                    const std::string& where = {});
 
 /// The cluster file called `name`, matched in the same way, or at the path `name`, where it ends in
-/// ".json"; a name that starts like "3x" or with "(" is read by cluster_from_text where there is no
-/// such file.
+/// ".json"; else what looks like a text, and the name of a device, is read by cluster_from_text.
 Cluster find_cluster(const std::string& name, const DataFolders& folders,
                      const std::string& where = {});
 

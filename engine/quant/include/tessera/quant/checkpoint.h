@@ -46,6 +46,7 @@ struct CheckpointSummary {
   std::uint64_t bytes_before = 0, bytes_after = 0;  ///< of all tensors
   std::vector<MatrixReport> matrices;
   double seconds = 0;
+  std::vector<std::string> notes;  ///< what whoever loads the copy should know
 };
 
 }  // namespace tessera::quant
@@ -100,6 +101,9 @@ struct Fields<quant::CheckpointSummary> {
       field<&Summary::bytes_before>({.name = "bytes_before", .doc = "Of all tensors of the model"}),
       field<&Summary::bytes_after>({.name = "bytes_after", .doc = "Of all tensors of the copy"}),
       field<&Summary::seconds, NotInFiles>({.name = "seconds", .doc = "Time it took", .unit = "s"}),
+      field<&Summary::notes>({.name = "notes",
+                              .doc = "What whoever loads it should know",
+                              .in_file = InFile::when_set}),
       field<&Summary::matrices>(
           {.name = "matrices",
            .doc = "{ tensor, layer_index, bitwidth, method, mse, max_error, output_error, "

@@ -55,6 +55,18 @@ struct MoveQuery {
   std::optional<std::size_t> from_stage, to_stage;
   std::uint32_t kinds = (1u << kNumMoveKinds) - 1;  ///< bit set of MoveKind
   bool wants(MoveKind kind) const { return ((kinds >> static_cast<int>(kind)) & 1u) != 0; }
+
+  friend bool operator==(const MoveQuery&, const MoveQuery&) = default;
+};
+
+/// A stage of the plan that a search is at.
+struct SearchStage {
+  std::string device;
+  std::size_t first_layer = 0, num_layers = 0;
+  std::vector<std::int32_t> bitwidths;  ///< [num_layers]
+  double prefill_s = 0, decode_s = 0;   ///< one micro-batch
+  double memory_bytes = 0;              ///< in use, what does not depend on layers included
+  double memory_left_bytes = 0;         ///< of what is usable
 };
 
 /// A feasible plan and the steps that lead on from it. What heuristics work on, in C++ and in Lua.
@@ -75,15 +87,27 @@ class PlanSearch {
   std::int64_t moves_made() const { return moves_made_; }
   Rng& random() { return rng_; }
   /// The time is up, or Ctrl-C was pressed.
-  bool expired() const;
+  bool expired() const { return stopped_by().has_value(); }
+  std::optional<SolveStatus> stopped_by() const;
   /// The stage whose micro-batch times weigh most in the objective.
   std::size_t slowest_stage() const { return stages_slowest_first().front(); }
   std::vector<std::size_t> stages_slowest_first() const;
+  /// Of the plan at hand, in pipeline order.
+  std::vector<SearchStage> stages() const;
+  /// Of the plan at hand, in the units that theta multiplies.
+  double omega() const;
 
   /// Starts handing out moves; `next` writes up to `capacity` of them and returns how many, 0 at
   /// the end. Applying or undoing ends the round.
   void start(const MoveQuery& query);
   std::size_t next(Move* block, std::size_t capacity);
+
+  /// How many moves a round hands out. Except for rules, none is priced.
+  std::size_t count(const MoveQuery& query);
+  /// One of the round's moves, each as likely as the others (`fitting`: of those that fit), drawn
+  /// by random(); absent where there is none. Drawing does not end a round, and what was counted
+  /// for it serves until the next step.
+  std::optional<Move> random_move(const MoveQuery& query, bool fitting);
 
   /// The move priced from scratch: what `next` computes incrementally.
   Move evaluate(const Move& move) const;
@@ -97,6 +121,8 @@ class PlanSearch {
 
  private:
   void adopt(Candidate candidate);
+  std::unique_ptr<MoveGenerator> generator_for(const MoveQuery& query) const;
+  MoveGenerator& sampler(const MoveQuery& query);
 
   const Instance& instance_;
   PlanRequest request_;
@@ -104,6 +130,8 @@ class PlanSearch {
   Rng rng_;
   std::unique_ptr<WorkingPlan> plan_;
   std::unique_ptr<MoveGenerator> generator_;
+  std::unique_ptr<MoveGenerator> sampler_;  ///< counted for sampled_, on the plan at hand
+  MoveQuery sampled_;
   std::vector<Candidate> history_;
   Candidate best_;
   double best_objective_ = 0;

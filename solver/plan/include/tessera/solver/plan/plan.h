@@ -19,6 +19,9 @@ namespace tessera::solver {
 
 enum class PlanStatus { optimal, feasible };
 
+/// What ended a search before it was done. Another run may then end elsewhere.
+enum class PlanStop { time_limit, interrupted };
+
 struct StageMemory {
   double weight_bytes =
       0;  ///< decoder layers at their bitwidths, with quantisation metadata and norms
@@ -71,6 +74,7 @@ struct PlanSummary {
 
   LoweredProblem problem;
   PlanStatus status = PlanStatus::feasible;
+  std::optional<PlanStop> stopped_by;  ///< absent: the search came to its end
   std::string planner;
   double objective = 0;  ///< s (with theta * omega inside)
   std::optional<double>
@@ -147,6 +151,9 @@ namespace tessera {
 template <>
 inline constexpr auto kEnumNames<solver::PlanStatus> = enum_names<solver::PlanStatus>(
     {{solver::PlanStatus::optimal, "optimal"}, {solver::PlanStatus::feasible, "feasible"}});
+template <>
+inline constexpr auto kEnumNames<solver::PlanStop> = enum_names<solver::PlanStop>(
+    {{solver::PlanStop::time_limit, "time_limit"}, {solver::PlanStop::interrupted, "interrupted"}});
 
 template <>
 struct Fields<solver::StageMemory> {
@@ -241,6 +248,10 @@ struct Fields<solver::PipelinePlan> {
   using P = solver::PipelinePlan;
   static constexpr auto list = std::tuple{
       field<&P::status>({.name = "status", .doc = "optimal (proven) or feasible"}),
+      field<&P::stopped_by>({.name = "stopped_by",
+                             .doc = "What cut the search short: time_limit or interrupted; another "
+                                    "run may end elsewhere. Absent where it came to its end",
+                             .in_file = InFile::when_set}),
       field<&P::planner>({.name = "planner", .doc = "Who made it"}),
       field<&P::objective>({.name = "objective",
                             .doc = "What the planner minimised",

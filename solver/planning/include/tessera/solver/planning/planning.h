@@ -266,8 +266,9 @@ struct tessera::Fields<tessera::solver::PlanOptions> {
            .as_option = AsOption::defaulted}),
       field<&Options::on_error, NotInFiles>(
           {.name = "on_error",
-           .doc = "When a heuristic of a chain fails: stop with its error, or continue from the "
-                  "best plan so far, with a note",
+           .doc = "When a heuristic fails by an error of its own: stop raises it (ts.plan returns "
+                  "nil only for expected outcomes), continue goes on from the best plan so far, "
+                  "with a note",
            .as_option = AsOption::defaulted,
            .as_flag = false}),
       field<&Options::seed, NotInFiles>({.name = "seed",
