@@ -71,6 +71,13 @@ double KernelSet::padded_rows(double sequences) const {
   return at == graph_batch_sizes.end() ? sequences : *at;
 }
 
+bool KernelSet::reads_kv(const Device& device, std::int32_t bitwidth) const {
+  if (bitwidth == 16 || kv_rules.empty()) return true;
+  return std::any_of(kv_rules.begin(), kv_rules.end(), [&](const KvRule& rule) {
+    return rule.bitwidth == bitwidth && device.compute_capability >= rule.min_compute_capability;
+  });
+}
+
 std::vector<std::int32_t> KernelSet::bitwidths_on(const Device& device) const {
   std::set<std::int32_t> bitwidths;
   for (const KernelRule& rule : rules) {

@@ -34,10 +34,18 @@ struct KernelRule {
   std::string source;
 };
 
+/// A KV cache that attention reads at fewer bits than 16, and the devices that have it.
+struct KvRule {
+  std::int32_t bitwidth = 8;
+  double min_compute_capability = 0;  ///< inclusive
+};
+
 /// Which bitwidths run on which device, and how well: data, not code.
 struct KernelSet {
   std::string name, doc, source;
   Provenance provenance = Provenance::modelled;
+  std::string runtime;  ///< that has these kernels ("vllm"); empty: none that is public
+  std::optional<std::int32_t> auto_rank;  ///< see recommended_kernel_sets; absent: never
   std::string profiles_of;      ///< the kernel set whose profiles price it; empty: its own
   double layer_overhead_s = 0;  ///< per decoder layer: norms, residuals, launches
   double host_step_s = 0;       ///< of a step, before its first layer: scheduling, inputs, sampling
@@ -51,12 +59,15 @@ struct KernelSet {
   double attention_flop_ratio = 0.4;
   double attention_memory_ratio = 0.6;
   std::vector<KernelRule> rules;
+  std::vector<KvRule> kv_rules;  ///< empty: nobody asked, so every cache is taken to run
 
   /// The rule for a bitwidth on a device, or nullptr: no kernel, so no planner may choose it. Among
   /// the rules that apply, one that names the device goes first, then the highest
   /// min_compute_capability. A rule whose compute_dtype the device has no rate for does not apply.
   const KernelRule* find(const Device& device, std::int32_t bitwidth) const;
   std::vector<std::int32_t> bitwidths_on(const Device& device) const;  ///< ascending
+  /// Whether attention on a device reads a KV cache of this bitwidth; all read 16 bits.
+  bool reads_kv(const Device& device, std::int32_t bitwidth) const;
   /// A layer as decode attention meets it on a device: with `kv_per_query_head` every query head
   /// has keys and values of its own to read. The matrices stay as they are.
   LayerShape as_decoded(const LayerShape& layer, const Device& device) const;
@@ -139,6 +150,19 @@ struct Fields<cost::KernelRule> {
 };
 
 template <>
+struct Fields<cost::KvRule> {
+  using Rule = cost::KvRule;
+  static constexpr auto list = std::tuple{
+      field<&Rule::bitwidth>(
+          {.name = "bitwidth", .doc = "Of the KV cache", .unit = "bits", .min = 2, .max = 15}),
+      field<&Rule::min_compute_capability>({.name = "min_compute_capability",
+                                            .doc = "Least capability that attention reads it on",
+                                            .min = 0,
+                                            .max = 100,
+                                            .in_file = InFile::defaulted})};
+};
+
+template <>
 struct Fields<cost::KernelSet> {
   using Set = cost::KernelSet;
   static constexpr double kMinRatio = Fields<cost::KernelRule>::kMinRatio;
@@ -147,6 +171,15 @@ struct Fields<cost::KernelSet> {
       field<&Set::doc>({.name = "doc", .doc = "What it is", .in_file = InFile::when_set}),
       field<&Set::provenance>(
           {.name = "provenance", .doc = "Of its figures", .in_file = InFile::defaulted}),
+      field<&Set::runtime>({.name = "runtime",
+                            .doc = "Public runtime that has these kernels",
+                            .in_file = InFile::when_set}),
+      field<&Set::auto_rank>({.name = "auto_rank",
+                              .doc = "Among sets that suit a cluster kernel_set = \"auto\" takes "
+                                     "the least; left out: never this one",
+                              .min = 1,
+                              .max = 1000,
+                              .in_file = InFile::when_set}),
       field<&Set::profiles_of>({.name = "profiles_of",
                                 .doc = "Kernel set whose profiles price it; left out: its own",
                                 .in_file = InFile::when_set}),
@@ -190,6 +223,9 @@ struct Fields<cost::KernelSet> {
            .max = 1,
            .in_file = InFile::defaulted}),
       field<&Set::rules>({.name = "rules", .doc = "By bitwidth and devices"}),
+      field<&Set::kv_rules>({.name = "kv_rules",
+                             .doc = "KV caches of fewer than 16 bits; left out: all run everywhere",
+                             .in_file = InFile::when_set}),
       field<&Set::source>(
           {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set})};
   /// No two rules may match a device equally well.

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "tessera/cost/kernel_set.h"
+
+namespace tessera::cost {
+
+/// The name that stands for `recommended_kernel_sets`.
+inline constexpr std::string_view kAutoKernelSet = "auto";
+
+/// The kernel sets among which a plan for these devices is to be looked for, the best first: of the
+/// public runtime that is preferred (KernelSet::auto_rank) and has a kernel for some of the
+/// bitwidths on some of the devices, those that are priced by the same profiles, without those that
+/// `needed_kernel_sets` leaves out. Never empty.
+/// @param runtime where not empty, only sets of this runtime are looked at, where one has a kernel
+/// @throws Error{unsupported} where no set has a kernel on any of the devices
+std::vector<KernelSet> recommended_kernel_sets(const std::vector<Device>& devices,
+                                               const std::vector<std::int32_t>& bitwidths,
+                                               std::string_view runtime,
+                                               const DataFolders& folders);
+
+/// The sets without those that have nothing of their own on these devices: a set before has a
+/// kernel wherever they have one, or one behind has just the same. In the same order; never empty
+/// if `sets` is not.
+std::vector<KernelSet> needed_kernel_sets(const std::vector<KernelSet>& sets,
+                                          const std::vector<Device>& devices,
+                                          const std::vector<std::int32_t>& bitwidths);
+
+}  // namespace tessera::cost

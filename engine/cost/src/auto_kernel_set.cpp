@@ -1,0 +1,103 @@
+#include "tessera/cost/auto_kernel_set.h"
+
+#include <algorithm>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::cost {
+namespace {
+
+bool has_kernel(const KernelSet& set, const std::vector<Device>& devices,
+                const std::vector<std::int32_t>& bitwidths) {
+  return std::any_of(devices.begin(), devices.end(), [&](const Device& device) {
+    return std::any_of(bitwidths.begin(), bitwidths.end(), [&](std::int32_t bitwidth) {
+      return set.find(device, bitwidth) != nullptr;
+    });
+  });
+}
+
+// Whether `other` has a kernel wherever `set` has one on these devices, the same one if asked.
+bool has_all_of(const KernelSet& other, const KernelSet& set, bool the_same,
+                const std::vector<Device>& devices, const std::vector<std::int32_t>& bitwidths) {
+  return std::all_of(devices.begin(), devices.end(), [&](const Device& device) {
+    return std::all_of(bitwidths.begin(), bitwidths.end(), [&](std::int32_t bitwidth) {
+      const KernelRule* own = set.find(device, bitwidth);
+      const KernelRule* others = other.find(device, bitwidth);
+      if (own == nullptr) return true;
+      return others != nullptr && (!the_same || others->method == own->method);
+    });
+  });
+}
+
+// A broken file that nobody named cannot spoil a plan; who names it is told what is wrong with it.
+std::vector<KernelSet> ranked_sets(const DataFolders& folders) {
+  std::vector<KernelSet> sets;
+  for (const std::string& name : folders.list("kernel_sets")) {
+    try {
+      KernelSet set = find_kernel_set(name, folders);
+      if (set.auto_rank) sets.push_back(std::move(set));
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  std::stable_sort(sets.begin(), sets.end(), [](const KernelSet& a, const KernelSet& b) {
+    return *a.auto_rank < *b.auto_rank;
+  });
+  return sets;
+}
+
+[[noreturn]] void refuse_devices(const std::vector<Device>& devices) {
+  std::vector<std::string> names;
+  for (const Device& device : devices) {
+    if (std::find(names.begin(), names.end(), device.name) == names.end()) {
+      names.push_back(device.name);
+    }
+  }
+  refuse(ErrorCode::unsupported, "kernel_set",
+         "no kernel set has a kernel for these bitwidths on {}; give other bitwidths, or name a "
+         "kernel set",
+         join(names, ", "));
+}
+
+}  // namespace
+
+std::vector<KernelSet> recommended_kernel_sets(const std::vector<Device>& devices,
+                                               const std::vector<std::int32_t>& bitwidths,
+                                               std::string_view runtime,
+                                               const DataFolders& folders) {
+  const std::vector<KernelSet> sets = ranked_sets(folders);
+  const auto first_of = [&](std::string_view wanted) {
+    return std::find_if(sets.begin(), sets.end(), [&](const KernelSet& set) {
+      return (wanted.empty() || set.runtime == wanted) && has_kernel(set, devices, bitwidths);
+    });
+  };
+  auto best = first_of(runtime);
+  if (best == sets.end()) best = first_of({});
+  if (best == sets.end()) refuse_devices(devices);
+  std::vector<KernelSet> alike;
+  std::copy_if(best, sets.end(), std::back_inserter(alike), [&](const KernelSet& set) {
+    return set.runtime == best->runtime && set.profile_set() == best->profile_set();
+  });
+  return needed_kernel_sets(alike, devices, bitwidths);
+}
+
+std::vector<KernelSet> needed_kernel_sets(const std::vector<KernelSet>& sets,
+                                          const std::vector<Device>& devices,
+                                          const std::vector<std::int32_t>& bitwidths) {
+  std::vector<KernelSet> needed;
+  for (const KernelSet& set : sets) {
+    const bool is_covered = std::any_of(needed.begin(), needed.end(), [&](const KernelSet& better) {
+      return has_all_of(better, set, false, devices, bitwidths);
+    });
+    if (is_covered) continue;
+    // A better set may lack what this one has, and have nothing of its own: FP8 on older devices.
+    std::erase_if(needed, [&](const KernelSet& better) {
+      return has_all_of(set, better, true, devices, bitwidths);
+    });
+    needed.push_back(set);
+  }
+  return needed;
+}
+
+}  // namespace tessera::cost
