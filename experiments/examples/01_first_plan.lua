@@ -1,11 +1,10 @@
--- The first plan: OPT-30b on three T4s and one V100, beside the Uniform baseline.
+-- The first plan: Qwen2.5-32B on three T4s and one V100, beside the Uniform baseline.
 local ts = require "tessera"
 
 local problem = ts.problem {
-  model = "opt-30b",
+  model = "qwen2.5-32b",
   cluster = ts.cluster { { "T4-16G", 3 }, { "V100-32G", 1 }, link_gbps = 800 },
   workload = ts.workload { prompt_tokens = 512, output_tokens = 100, batch_size = 32 },
-  bitwidths = { 3, 4, 8, 16 },
   theta = 1, -- seconds that one would pay to avoid the quality loss of 4 bits throughout
 }
 

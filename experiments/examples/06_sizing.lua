@@ -16,7 +16,7 @@ local problem = ts.problem {
   model = "opt-13b", workload = workload, theta = 1, bitwidths = { 4, 8, 16 },
   cluster = { { "T4-16G", 2, node = "a" }, { "L4", 1, node = "b" }, link_gbps = 10 },
 }
-local plan = assert(ts.plan(problem, { time_limit_s = 4 }))
+local plan = assert(ts.plan(problem, { replicas = 1, time_limit_s = 4 }))
 print(plan)
 print(plan:explain { robustness = 5 })
 

@@ -50,7 +50,7 @@ end
 
 local function planned(run, int8)
   local problem = ts.problem {
-    model = run.model, cluster = "llmpq-" .. run.cluster:sub(2), bitwidths = { 3, 4, 8, 16 }, memory = "llm-pq",
+    model = run.model, cluster = "llmpq-" .. run.cluster:sub(2), preset = "splitquant",
     workload = { prompt_tokens = run.s, output_tokens = run.tokens, batch_size = run.batch },
     kernel_set = kernel_set_of(run), profiles = profiles_of(run, int8),
   }

@@ -30,8 +30,9 @@ return ts.experiment {
     if point.arrivals == "trace" and not workload.has_arrivals then return { status = "no_arrivals" } end
     local plan, reason = ts.plan(ts.problem {
       model = "llama-2-13b", cluster = { { "V100-32G", 2 }, { "A100-40G", 1, node = "b" }, link_gbps = 800 },
-      workload = workload, kernel_set = "vllm", bitwidths = { 4, 8, 16 }, theta = 0.1,
-    }, { time_limit_s = 30 })
+      workload = workload, kernel_set = "vllm", bitwidths = { 4, 8, 16 }, tensor_parallel = 1, use_all_devices = true,
+      theta = 0.1,
+    }, { replicas = 1, time_limit_s = 30 })
     if not plan then return { status = reason.code } end
     local run = ts.simulate(plan, {
       batching = point.batching, arrivals = point.arrivals, num_batches = 12, record = false, seed = 7,

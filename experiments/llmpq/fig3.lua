@@ -12,7 +12,7 @@ local output_tokens = 32
 -- Seconds of a layer in prefill, and in one decoding step at the mean context.
 local function layer_s(device, point)
   local problem = ts.problem {
-    model = point.model, cluster = { { device, 1 } }, kernel_set = llmpq.kernel_set, theta = 0,
+    model = point.model, cluster = { { device, 1 } }, preset = "splitquant", theta = 0,
     workload = ts.workload { prompt_tokens = point.prompt_tokens, output_tokens = output_tokens, batch_size = 8 },
   }
   local facts = problem:device_facts {

@@ -8,7 +8,7 @@ local llmpq = require "tessera.papers.llmpq"
 -- Seconds of one layer by bitwidth, in prefill and in the first decoding step.
 local function layer_s(point)
   local problem = ts.problem {
-    model = "opt-30b", cluster = { { point.device, 1 } }, kernel_set = llmpq.kernel_set, theta = 0,
+    model = "opt-30b", cluster = { { point.device, 1 } }, preset = "splitquant", theta = 0,
     workload = ts.workload { prompt_tokens = 512, output_tokens = 2, batch_size = point.batch_size },
   }
   local facts = problem:device_facts {

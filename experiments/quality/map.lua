@@ -38,7 +38,7 @@ local function plan_of(subject, point, folder)
   for bitwidth in point.bits:gmatch "%d" do set[#set + 1] = tonumber(bitwidth) end
   local bitwidths = plans.shuffled(subject.num_layers, set, 100 * #set + 10 * set[1] + point.draw)
   local problem = ts.problem {
-    model = subject.model, cluster = "1xV100-32G", kernel_set = "llmpq_2023_08", bitwidths = indicators.bitwidths,
+    model = subject.model, cluster = "1xV100-32G", preset = "splitquant", bitwidths = indicators.bitwidths,
     indicator = indicators.object(point.indicator, subject, folder),
     workload = { batch_size = 1, prompt_tokens = 128, output_tokens = 64 },
   }

@@ -24,8 +24,7 @@ local function problem_of(subject, folder)
   end
   return scaled_cluster.problem {
     cluster = "llmpq-9", model = subject.model, bitwidths = indicators.bitwidths, indicator = table_of, theta = 0,
-    workload = { batch_size = 32, prompt_tokens = 128, output_tokens = 64 }, memory = "llm-pq",
-    kernel_set = "llmpq_2023_08", theta_unit = "s_per_normalised_omega",
+    workload = { batch_size = 32, prompt_tokens = 128, output_tokens = 64 }, preset = "splitquant",
   }
 end
 

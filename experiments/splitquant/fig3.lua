@@ -14,7 +14,7 @@ local batch_size, output_tokens = 8, 32
 -- Seconds of a layer per phase on a device by bitwidth.
 local function layer_times(model, device, prompt_tokens)
   local problem = ts.problem {
-    model = model, cluster = { { device, 1 } }, kernel_set = splitquant.kernel_set, theta = 0,
+    model = model, cluster = { { device, 1 } }, preset = "splitquant", theta = 0,
     workload = { prompt_tokens = prompt_tokens, output_tokens = output_tokens, batch_size = batch_size },
   }
   local facts = problem:device_facts {

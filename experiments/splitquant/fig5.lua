@@ -40,7 +40,7 @@ return ts.experiment {
   run = function(point)
     local size = point.batch_size
     local problem = ts.problem {
-      model = "opt-30b", cluster = { { point.device, 1 } }, kernel_set = splitquant.kernel_set, theta = 0,
+      model = "opt-30b", cluster = { { point.device, 1 } }, preset = "splitquant", theta = 0,
       workload = { prompt_tokens = 512, output_tokens = 2, batch_size = size },
     }
     local facts = problem:device_facts {

@@ -36,11 +36,13 @@ core.document {
 local function latency_at_quality(plan, baseline, time_limit_s)
   local held = plan:problem():with { runtime = "tessera", theta = 0,
     quality = { max_omega = baseline.omega * (1 + 1e-9) } }
-  local planner = #held.constraints > 0 and "ilp" or "exact" -- the exact search cannot keep side constraints
-  local found = planners.plan(held, { planner = planner, time_limit_s = time_limit_s })
-  local latency_s = found and found.latency_s
-  if plan.omega <= baseline.omega then latency_s = math.min(latency_s or math.huge, plan.latency_s) end
-  return latency_s
+  local known_s = plan.omega <= baseline.omega and plan.latency_s or math.huge
+  -- With theta 0 the steady objective is the latency, so that only plans below the known one are of interest.
+  local cutoff = held.objective == "steady" and known_s < math.huge and known_s or nil
+  local found, why = planners.plan(held, { time_limit_s = time_limit_s, cutoff = cutoff })
+  if found then return math.min(found.latency_s, known_s) end
+  local is_settled = why.code == "infeasible" and cutoff
+  return (is_settled or known_s < math.huge) and known_s or nil
 end
 
 -- What a baseline says of itself; how sure its prices are is said of the plan, and holds for all.
@@ -76,12 +78,12 @@ local function name_of_8_bits(kernel_set)
   return kernel_set:match "fp8" or kernel_set:match "w8a8" or "8bit"
 end
 
--- vLLM's plan of least latency over the degrees of tensor parallelism, and that degree; nil where no two devices make a
--- group that holds the model.
+-- vLLM's plan of least latency over the degrees of tensor parallelism, and that degree, on the devices that make whole
+-- groups; nil where no two devices make a group that holds the model.
 local function with_tensor_parallelism(problem, clock)
   local best, best_degree
-  local degree = 2
-  while degree <= #problem.devices do
+  local degree, num_gpus = 2, #problem.cluster.devices
+  while degree <= num_gpus do
     local ok, other = pcall(problem.with, problem, { tensor_parallel = degree, theta = 0 })
     local plan = ok and planners.plan(other, { planner = "vllm_even", time_limit_s = clock.left() / 8 })
     if plan and plan.stages[1].device:find "^%d+x" and (not best or plan.latency_s < best.latency_s) then
@@ -135,11 +137,12 @@ return function(plan, opt)
   local limit_s = read(opt).time_limit_s
   local problem, rows, clock = plan:problem(), {}, timer(limit_s)
   if problem.runtime then problem = problem:with { runtime = "tessera" } end -- baselines are what they are
-  local found = of_vllm(problem, nearest(problem.bitwidths, plan.mean_bitwidth), clock)
+  local each = problem.tensor_parallel and problem:with { tensor_parallel = 1, use_all_devices = true } or problem
+  local found = of_vllm(each, nearest(problem.bitwidths, plan.mean_bitwidth), clock)
   for _, entry in ipairs(of_groups(problem, clock)) do found[#found + 1] = entry end
   for i, name in ipairs(rules) do
     -- Splits take milliseconds, the last a search for each type of device; the rest is for one at each row's quality.
-    local baseline, why = planners.plan(problem, { planner = name,
+    local baseline, why = planners.plan(each, { planner = name,
       time_limit_s = (i < #rules and 0.1 or 0.6) * clock.left() })
     found[#found + 1] = { name, baseline, why }
   end

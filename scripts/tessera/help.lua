@@ -59,6 +59,23 @@ fit; of the others move.fits says so. The fields of a move: `tessera help tesser
 ]]
 end
 
+local function presets()
+  return [[
+ts.problem { preset = "name" } and `tessera plan --preset name` set what a description leaves out.
+
+  recommended  the default: kernel_set "auto" (the best measured set of a public runtime that has kernels on the
+               devices: vLLM's), bitwidths 4, 8 and 16, a KV cache of 16 bits, or of 8 where the kernels are known to
+               read it; powers of two of tensor parallelism, one for all stages of a pipeline; any number of
+               replicas; devices may be left out
+  splitquant   as the custom backend of SplitQuant (Sec. VI-A): kernel set llmpq_2023_08, bitwidths 3, 4, 8 and 16, a
+               KV cache of 16 bits, one pipeline in which every device holds layers on its own, LLM-PQ's memory model
+  llm-pq       the same with objective "paper" and theta in milliseconds per raw omega, as LLM-PQ prints them
+
+Any option beside it counts: ts.problem { preset = "splitquant", kernel_set = "vllm", ... }. One step back from the
+recommended: use_all_devices = true, tensor_parallel = 1, kv_bitwidth = 16, and ts.plan(problem, { replicas = 1 }).
+]]
+end
+
 local function heuristics()
   return [[
 A heuristic improves a plan that fits. ts.register_heuristic { name =, doc =, options =, improve = function(search, opt)
@@ -81,6 +98,7 @@ local topics = {
   quality = { "What a plan does to perplexity and accuracy, and how to bound it.", words "quality" },
   omega = { "How much quality a plan loses, as the planner counts it.", words "omega" },
   theta = { "The price of omega, for research.", words "theta" },
+  presets = { "What a problem is made of where nothing is said: recommended, splitquant, llm-pq.", presets },
   planners = { "Planners and the options of their own.", planners },
   models = { "Models that ship, or lie in TESSERA_PATH.", names "models" },
   devices = { "Devices that ship, or lie in TESSERA_PATH.", names "devices" },
@@ -92,7 +110,8 @@ local topics = {
 core.document {
   name = "ts.help_topic", doc = "What `tessera help TOPIC` prints of the topics that Lua knows.",
   parameters = { { "topic", "string",
-    "planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta" } },
+    "presets, planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta",
+  } },
   returns = "string?",
 }
 core.document {

@@ -12,6 +12,7 @@ require "tessera.explain" -- the card of plan:explain
 -- has it in a field.
 local later = {
   beside = "tessera.beside",
+  device_changes = "tessera.device_changes",
   max_batch = "tessera.max_batch",
   size = "tessera.size",
   pareto = "tessera.pareto",

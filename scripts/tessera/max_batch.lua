@@ -81,7 +81,7 @@ return function(problem, given)
       path, low, high))
   end
   local plan, reason = clock.solve(at(low), { prefill_micro_batch_size = opt.prefill_micro_batch_size,
-    decode_micro_batch_size = opt.decode_micro_batch_size })
+    decode_micro_batch_size = opt.decode_micro_batch_size, replicas = 1 })
   if not plan then return nil, reason end
   if low < opt.max_batch_size then return low, plan end
   return low, plan:with_note(("max_batch_size = %d was the limit, not memory"):format(low))

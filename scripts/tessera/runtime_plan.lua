@@ -34,14 +34,10 @@ function M.obstacles(plan, runtime)
 end
 
 -- Sets of bitwidths that one checkpoint can have: with whole integers all, else 8 bit alone or not at all.
-local function bitwidth_sets(problem, runtime, layout)
+local function bitwidth_sets(problem, runtime)
   if runtime == "llama.cpp" then return { common(problem.bitwidths, { 3, 4, 8, 16 }) } end
-  local kind, sets = "int", {}
-  for _, engine in ipairs(layout.engines) do
-    local own = schemes.of_8_bit(layout, engine)
-    if own ~= "int" then kind = own end
-  end
-  for _, allowed in ipairs(kind == "int" and { { 4, 8, 16 } } or { { 8 }, { 4, 16 } }) do
+  local sets = {}
+  for _, allowed in ipairs(schemes.has_integers_alone(problem) and { { 4, 8, 16 } } or { { 8 }, { 4, 16 } }) do
     local set = common(problem.bitwidths, allowed)
     if #set > 0 then sets[#sets + 1] = set end
   end
@@ -66,15 +62,17 @@ end
 
 -- Problems in which all that is left open can be launched but for the order of devices. Large degrees first: they have
 -- few stages, so a plan to beat is found soon.
-local function narrow(problem, runtime, layout)
+local function narrow(problem, runtime)
   local degrees = runtime == "llama.cpp" and common(problem.tensor_parallel, { 1 }) or problem.tensor_parallel
   local kv, problems = kv_bitwidths(problem, runtime), {}
-  local sets = bitwidth_sets(problem, runtime, layout)
-  for i = #degrees, 1, -1 do
-    for _, bitwidths in ipairs(sets) do
-      for _, kv_bitwidth in ipairs(kv) do
-        problems[#problems + 1] = narrowed(problem, { tensor_parallel = degrees[i], bitwidths = bitwidths,
-          kv_bitwidth = kv_bitwidth })
+  for _, kernel_set in ipairs(problem.kernel_sets) do
+    local own = problem:with { kernel_set = kernel_set, kv_bitwidth = 16 }
+    for i = #degrees, 1, -1 do
+      for _, bitwidths in ipairs(bitwidth_sets(own, runtime)) do
+        for _, kv_bitwidth in ipairs(kv) do
+          problems[#problems + 1] = narrowed(own, { tensor_parallel = degrees[i], bitwidths = bitwidths,
+            kv_bitwidth = kv_bitwidth })
+        end
       end
     end
   end
@@ -195,8 +193,8 @@ function M.plan(problem, opt, solve)
     return free:with_note(("runtime %s: the free optimum can be launched as it is"):format(runtime))
   end
   local layout, no_layout = layouts.of(free)
-  if not layout then return nil, no_layout end
-  for _, narrower in ipairs(narrow(problem, runtime, layout)) do improve(narrower, runtime, opt, solve, state) end
+  if not layout then return nil, no_layout end -- an abstract instance has none
+  for _, narrower in ipairs(narrow(problem, runtime)) do improve(narrower, runtime, opt, solve, state) end
   if state.best then
     local plan = state.best:with_note(note_of(runtime, free, state.best))
     return state.proven and plan or plan:with_note("runtime: not all orders of devices that can be launched were tried")

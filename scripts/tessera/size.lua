@@ -2,8 +2,9 @@
 --
 -- Mixes are multisets of device types, looked at in order of price (for the cheapest) and of number (for the fewest).
 -- Each is refused by a bound that costs microseconds or by an exact solve, until the first that meets the target: every
--- mix before it was refused, so nothing cheaper, or smaller, exists. More devices are not always better, since every
--- device holds a layer, so no mix is refused for the sake of another.
+-- mix before it was refused, so nothing cheaper, or smaller, exists. Every device of a mix holds layers, on its own,
+-- and all mixes run the kernels that suit all the types. More devices are not always better, so no mix is refused for
+-- the sake of another.
 
 local core = require "tessera.core"
 local planners = require "tessera.planners"
@@ -46,7 +47,7 @@ local read = options.card {
     { name = "indicator", type = "any", lua_type = "tessera.Indicator|string|table", doc = "As for ts.problem" },
     { name = "kernel_set", type = "string", doc = "As for ts.problem" },
     { name = "memory", type = "string", doc = "As for ts.problem" },
-    { name = "kv_bitwidth", type = "integer", unit = "bits", min = 2, max = 16, doc = "As for ts.problem" },
+    { name = "kv_bitwidth", type = "integer", unit = "bits", min = 2, max = 16, doc = "Of the KV cache; default: 16" },
     { name = "time_limit_s", type = "number", unit = "s", default = 60, min = 0, max = 1e6,
       doc = "Of all solves together" },
   },
@@ -115,8 +116,8 @@ end
 local function problem_of(cluster, opt)
   local quality = opt.quality or { max_omega = 1 }
   return solver.problem { model = opt.model, cluster = cluster, workload = opt.workload, bitwidths = opt.bitwidths,
-    indicator = opt.indicator, kernel_set = opt.kernel_set, memory = opt.memory, kv_bitwidth = opt.kv_bitwidth,
-    quality = quality, theta = 0 }
+    indicator = opt.indicator, kernel_set = opt.kernel_set, memory = opt.memory, kv_bitwidth = opt.kv_bitwidth or 16,
+    tensor_parallel = 1, use_all_devices = true, quality = quality, theta = 0 }
 end
 
 -- Every multiset within the limits: { counts =, number =, usd_per_h = }.
@@ -227,7 +228,9 @@ return function(given)
   for t in ipairs(types) do ones[t] = 1 end
   for i, mix in ipairs(mixes) do lists[i] = mix.counts end
   -- One node a device: groups of the problem are the types, in order.
-  local bounds = solver.mix_bounds(problem_of(cluster_of(types, ones, opt), opt), lists)
+  local one_of_each = problem_of(cluster_of(types, ones, opt), opt)
+  opt.kernel_set = one_of_each.kernel_set
+  local bounds = solver.mix_bounds(one_of_each, lists)
   for i, mix in ipairs(mixes) do mix.bound_s = bounds[i] end
   local result = {}
   sort(mixes, "usd_per_h", "number")

@@ -90,34 +90,45 @@ double FluidBound::evaluate(const Multipliers& at, const std::vector<double>& me
   return value;
 }
 
-// Embedding and LM head stand where they cost least.
-double FluidBound::add_ends(const std::vector<double>& memory_price, Fluid& fluid) const {
-  const bool single = space_.num_positions() == 1;
-  const Weights& w = fluid.weights;
-  double value = 0;
-  for (const StagePlace end : {StagePlace::first, StagePlace::last}) {
-    if (single && end == StagePlace::last) break;
-    const StagePlace place = single ? StagePlace::only : end;
-    std::size_t best_kind = 0;
-    double best = kInfinity;
-    for (std::size_t k = 0; k < memory_.size(); ++k) {
-      if (space_.kinds()[k].count == 0) continue;
-      if (space_.order()) {
-        const auto& order = *space_.order();
-        if (space_.kind_of(is_first(place) ? order.front() : order.back()) != k) continue;
-      }
-      const double p = w.prefill[k] * pair_.prefill_end_s[k][place] +
-                       w.decode[k] * pair_.decode_end_s[k][place] +
-                       memory_price[k] * memory_[k].extra[place];
-      if (p < best) {
-        best = p;
-        best_kind = k;
-      }
+// Where an end of the pipeline costs least.
+FluidBound::End FluidBound::cheapest_end(StagePlace place, const std::vector<double>& memory_price,
+                                         const Weights& w) const {
+  End end{place, 0, kInfinity};
+  for (std::size_t k = 0; k < memory_.size(); ++k) {
+    if (space_.kinds()[k].count == 0) continue;
+    if (space_.order()) {
+      const auto& order = *space_.order();
+      if (space_.kind_of(is_first(place) ? order.front() : order.back()) != k) continue;
     }
-    value += best;
-    fluid.usage.prefill[best_kind] += pair_.prefill_end_s[best_kind][place];
-    fluid.usage.decode[best_kind] += pair_.decode_end_s[best_kind][place];
-    fluid.bytes[best_kind] += memory_[best_kind].extra[place];
+    const double price = w.prefill[k] * pair_.prefill_end_s[k][place] +
+                         w.decode[k] * pair_.decode_end_s[k][place] +
+                         memory_price[k] * memory_[k].extra[place];
+    if (price < end.price) end = {place, k, price};
+  }
+  return end;
+}
+
+// Embedding and LM head stand where they cost least: on two devices, or both on one.
+double FluidBound::add_ends(const std::vector<double>& memory_price, Fluid& fluid) const {
+  std::vector<End> ends;
+  double value = kInfinity;
+  const auto consider = [&](const std::vector<StagePlace>& places) {
+    std::vector<End> found;
+    double sum = 0;
+    for (const StagePlace place : places) {
+      found.push_back(cheapest_end(place, memory_price, fluid.weights));
+      sum += found.back().price;
+    }
+    if (sum >= value) return;
+    value = sum;
+    ends = std::move(found);
+  };
+  if (space_.num_positions() > 1) consider({StagePlace::first, StagePlace::last});
+  if (space_.least_stages() == 1) consider({StagePlace::only});
+  for (const End& end : ends) {
+    fluid.usage.prefill[end.kind] += pair_.prefill_end_s[end.kind][end.place];
+    fluid.usage.decode[end.kind] += pair_.decode_end_s[end.kind][end.place];
+    fluid.bytes[end.kind] += memory_[end.kind].extra[end.place];
   }
   return value;
 }

@@ -56,6 +56,14 @@ class FluidBound {
   };
   double evaluate(const Multipliers& at, const std::vector<double>& memory_price, const Box& box,
                   Fluid& fluid) const;
+  // A stage at an end, or the only one, where it costs least.
+  struct End {
+    StagePlace place = StagePlace::only;
+    std::size_t kind = 0;
+    double price = kInfinity;
+  };
+  End cheapest_end(StagePlace place, const std::vector<double>& memory_price,
+                   const Weights& weights) const;
   double add_ends(const std::vector<double>& memory_price, Fluid& fluid) const;
   void retreat();
   void step(double value, const Fluid& fluid);

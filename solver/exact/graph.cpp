@@ -38,6 +38,7 @@ Graph Graph::counts(const SearchSpace& space) {
   const auto& kinds = space.kinds();
   const bool subsets = space.instance().allow_empty_stage;
   const std::size_t devices = space.num_positions();
+  const std::size_t least = space.least_stages();
   std::vector<std::size_t> stride, used(kinds.size(), 0), most;
   std::size_t states = 1;
   for (const DeviceKind& kind : kinds) {
@@ -55,7 +56,7 @@ Graph Graph::counts(const SearchSpace& space) {
         graph.transitions_.push_back(
             transition(s + stride[k], k, group, stage_place(first, false), false));
       }
-      if (done + 1 == devices || (subsets && !first)) {
+      if (done + 1 == devices || (subsets && done + 1 >= least)) {
         graph.transitions_.push_back(transition(0, k, group, stage_place(first, true), false));
       }
     }
@@ -70,6 +71,7 @@ Graph Graph::linked(const SearchSpace& space) {
   const auto& groups = space.instance().groups;
   const bool subsets = space.instance().allow_empty_stage;
   const std::size_t devices = space.num_positions(), n = groups.size();
+  const std::size_t least = space.least_stages();
   std::vector<std::size_t> stride, used(n, 0), most;
   std::size_t codes = 1;
   for (const DeviceGroup& group : groups) {
@@ -91,7 +93,7 @@ Graph Graph::linked(const SearchSpace& space) {
           graph.transitions_.push_back(transition((code + stride[g]) * n + g, kind, g,
                                                   stage_place(first, false), subsets && !first));
         }
-        if (done + 1 == devices || (subsets && !first)) {
+        if (done + 1 == devices || (subsets && done + 1 >= least)) {
           graph.transitions_.push_back(transition(0, kind, g, stage_place(first, true), false));
         }
       }
@@ -107,6 +109,7 @@ Graph Graph::blocks(const SearchSpace& space) {
   Graph graph;
   const auto& groups = space.instance().groups;
   const bool subsets = space.instance().allow_empty_stage;
+  const bool singles = space.least_stages() == 1;
   const std::size_t n = groups.size();
   std::size_t most = 1;
   for (const DeviceGroup& group : groups) {
@@ -124,7 +127,7 @@ Graph Graph::blocks(const SearchSpace& space) {
       graph.transitions_.push_back(transition(state_of(after, g, used), kind, g,
                                               stage_place(first, false), subsets && !first));
     }
-    if (full || (subsets && !first)) {
+    if (full || (subsets && (!first || singles))) {
       graph.transitions_.push_back(transition(0, kind, g, stage_place(first, true), false));
     }
   };

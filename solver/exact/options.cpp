@@ -53,10 +53,8 @@ class OptionBuilder {
       const std::size_t i = table_.index_of(shape, start);
       if (i < shape.starts.size()) ranges.push_back({place, i, i + 1});
     };
-    if (positions == 1) {
-      if (shape.length == layers) add_at(StagePlace::only, 0);
-      return ranges;
-    }
+    if (space_.least_stages() == 1 && shape.length == layers) add_at(StagePlace::only, 0);
+    if (positions == 1) return ranges;
     if (positions > 2) ranges.push_back({StagePlace::middle, 0, shape.starts.size()});
     add_at(StagePlace::first, 0);
     add_at(StagePlace::last, layers - shape.length);

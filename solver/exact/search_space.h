@@ -55,6 +55,8 @@ class SearchSpace {
   std::size_t num_layers() const { return instance_.num_layers(); }
   std::size_t num_cells() const { return cells_; }
   std::size_t num_positions() const { return positions_; }
+  /// Fewest stages of a plan.
+  std::size_t least_stages() const { return order_ ? positions_ : instance_.least_stages(); }
   bool allowed(std::size_t kind, std::size_t cell) const {
     return instance_.allowed_at(kinds_[kind].group, cell % instance_.num_bits());
   }

@@ -36,6 +36,7 @@ IlpSearch::IlpSearch(const Instance& instance, const PlanRequest& request, bool 
 
 PlanResult IlpSearch::run() {
   start();
+  solve_single_stages();
   solve_pairs();
   return finish();
 }
@@ -139,6 +140,28 @@ void IlpSearch::improve_locally(const Pair& pair, std::int64_t moves) {
   }
 }
 
+// The programme with free orders has a first and a last stage; one that is both is a programme of
+// its own, a small one, for each group.
+void IlpSearch::solve_single_stages() {
+  const bool free = !paper_form() && !request_.order && instance_.num_devices() > 1;
+  if (!free || instance_.least_stages() > 1 || pairs_.empty()) return;
+  for (std::size_t g = 0; g < instance_.groups.size() && !stopped(); ++g) {
+    PlanRequest request = request_;
+    request.order = {g};
+    request.start.reset();
+    request.on_incumbent = nullptr;
+    request.time_limit_s = deadline_.left_s();
+    if (best_) request.cutoff = best_objective_;
+    if (instance_.objective == Objective::paper) {
+      request.decode_micro_batch_size = pairs_.front().decode;
+    }
+    PlanResult result = IlpSearch(instance_, request, false).run();
+    if (result.stopped_by) single_stage_bound_ = std::min(single_stage_bound_, -kFree);
+    if (result.bound) single_stage_bound_ = std::min(single_stage_bound_, *result.bound);
+    if (result.candidate && !offer(*std::move(result.candidate))) gave_up_ = true;
+  }
+}
+
 void IlpSearch::solve_pairs() {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     if (stopped()) return;
@@ -215,7 +238,7 @@ double IlpSearch::cutoff() const {
 }
 
 double IlpSearch::bound() const {
-  double least = kFree;
+  double least = single_stage_bound_;
   for (const Pair& pair : pairs_) least = std::min(least, pair.bound);
   return std::min(least, best_ ? best_objective_ : request_.cutoff.value_or(kFree));
 }

@@ -43,6 +43,7 @@ class IlpSearch {
   void bound_pairs();
   void find_first_plans();
   void improve_locally(const Pair& pair, std::int64_t moves);
+  void solve_single_stages();
   void solve_pairs();
   void solve_pair(Pair& pair);
   struct Proof {
@@ -71,7 +72,8 @@ class IlpSearch {
   std::vector<Pair> pairs_;
   std::optional<Candidate> best_;
   double best_objective_ = 0;
-  bool gave_up_ = false;  ///< the library could not decide some pair
+  double single_stage_bound_ = kFree;  ///< of plans on one group alone, where they count
+  bool gave_up_ = false;               ///< the library could not decide some pair
   std::optional<SolveStatus> stopped_by_;
   std::vector<std::string> notes_;
 };

@@ -25,9 +25,7 @@ void IlpSearch::solve_paper_pair(Pair& pair) {
   if (request_.order) {
     solve(*request_.order);
   } else {
-    const std::size_t devices = instance_.num_devices();
-    DeviceOrders orders(instance_,
-                        instance_.allow_empty_stage ? std::min<std::size_t>(2, devices) : devices);
+    DeviceOrders orders(instance_, instance_.least_stages());
     while (const auto order = orders.next()) {
       if (stopped()) {
         all = false;

@@ -70,6 +70,9 @@ class Floors {
     const bool only = groups_.size() == 1;
     if (!free_order()) return {place_at(position, groups_.size())};
     if (only) return {StagePlace::only};
+    if (instance_.least_stages() == 1) {
+      return {StagePlace::middle, StagePlace::first, StagePlace::last, StagePlace::only};
+    }
     return {StagePlace::middle, StagePlace::first, StagePlace::last};
   }
 
@@ -153,8 +156,7 @@ Check check_devices(const Instance& instance, const PlanRequest& request) {
 Check check_layers(const Instance& instance, const Floors& floors) {
   const std::size_t devices = floors.groups().size();
   // First and last stage are never empty; the others only where that is asked for.
-  const std::size_t needed =
-      instance.allow_empty_stage ? std::min<std::size_t>(devices, 2) : devices;
+  const std::size_t needed = std::min(devices, instance.least_stages());
   if (instance.num_layers() >= needed) return std::nullopt;
   return hopeless("layers",
                   fmt::format("{} decoder layers for {} stages that hold at least one each; use "

@@ -29,6 +29,12 @@ std::size_t Instance::num_devices() const {
   return devices;
 }
 
+std::size_t Instance::least_stages() const {
+  const std::size_t devices = num_devices();
+  if (!allow_empty_stage) return devices;
+  return std::min<std::size_t>(devices, allow_single_stage ? 1 : 2);
+}
+
 double Instance::fixed_bytes(std::size_t group, StagePlace place, const PhaseCosts& prefill_costs,
                              const PhaseCosts& decode_costs) const {
   return embedding_bytes_at(group, place) +
@@ -69,7 +75,7 @@ std::vector<std::int64_t> useful_micro_batch_sizes(const Instance& instance) {
     end = count > 1 ? ceil_div(instance.batch_size, count - 1) : instance.batch_size + 1;
     const std::size_t smallest = sizes.size();
     sizes.push_back(size);
-    if (instance.monotone_costs) continue;
+    if (instance.monotone_costs || instance.batch_size > kMostSizesPriced) continue;
     for (std::int64_t larger = size + 1; larger < end; ++larger) {
       // Both phases share the list: the decode size may not fall below a prefill size that is kept.
       const bool useless =

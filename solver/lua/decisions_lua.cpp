@@ -111,6 +111,33 @@ int device_groups(lua_State* L) {
   return 1;
 }
 
+/// on_devices(problem, { index, ... }): the problem on these devices of its cluster (0-based), its
+/// choices open again.
+int on_devices(lua_State* L) {
+  const solver::OpenProblem& p = problem_argument(L, 1);
+  const solver::ServingProblem* serving = p.first.serving();
+  if (serving == nullptr) refuse("on_devices", "an instance has no cluster");
+  std::vector<std::size_t> devices;
+  lua_kit::for_each_item(L, 2, "devices", [&](std::size_t, const std::string& path) {
+    const double last = static_cast<double>(serving->cluster.devices.size()) - 1;
+    devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, path, 0, last)));
+  });
+  push_problem(L, solver::part_of(p, devices, serving->workload.batch_size));
+  return 1;
+}
+
+/// with_one_more(problem, index): the problem with one more device beside one of its cluster's
+/// (0-based), on the same node, its choices open again.
+int with_one_more(lua_State* L) {
+  const solver::OpenProblem& p = problem_argument(L, 1);
+  const solver::ServingProblem* serving = p.first.serving();
+  if (serving == nullptr) refuse("with_one_more", "an instance has no cluster");
+  const double last = static_cast<double>(serving->cluster.devices.size()) - 1;
+  const auto index = static_cast<std::size_t>(lua_kit::check_integer(L, 2, "index", 0, last));
+  push_problem(L, solver::with_one_more(p, index));
+  return 1;
+}
+
 /// with_devices(problem, counts): the problem on some of its devices.
 int with_devices(lua_State* L) {
   const solver::OpenProblem& p = problem_argument(L, 1);

@@ -51,6 +51,12 @@ int write_model(lua_State* L) {
     *size = micro_batch_size(options, name, instance);
   }
   request.ilp_form = *named<solver::IlpForm>(options.choice("form"));
+  if (!request.order && instance.num_devices() > 1 && instance.least_stages() == 1) {
+    throw Error(ErrorCode::invalid_argument,
+                "problem:write_model: no one programme holds plans on one device and on several; "
+                "give device_order, or set use_all_devices = true in the problem",
+                "problem:write_model.device_order");
+  }
   if (const auto violation = solver::write_model(instance, request, path)) {
     return push_why(L, "infeasible", violation->message, violation->constraint);
   }

@@ -38,13 +38,26 @@ std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::
 
 }  // namespace
 
-void read_choices(const lua_kit::Options& options, const solver::ServingProblem& serving,
-                  solver::Choices& choices) {
+void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving,
+                  std::vector<cost::KernelSet>& kernel_sets, solver::Choices& choices) {
   lua_kit::read_options(options, choices);
   check_record(choices, options.field_path());
+  if (options.given("kv_bitwidth")) choices.follows_cluster.kv_bitwidths = false;
   if (options.given("tensor_parallel")) {
+    choices.follows_cluster.tensor_parallel = false;
+    if (!options.given("uniform_degree")) choices.uniform_degree = false;
     std::sort(choices.tensor_parallel->begin(), choices.tensor_parallel->end());
-  } else if (options.given("model") || options.given("cluster")) {
+  }
+  if (!choices.follows_cluster.kv_bitwidths) {
+    // Who names the bitwidth knows where his kernels read it: it is priced on every device.
+    serving.kernel_set.kv_rules.clear();
+    for (cost::KernelSet& kernels : kernel_sets) kernels.kv_rules.clear();
+  }
+  const bool other_place = options.given("model") || options.given("cluster");
+  if (!other_place && !options.given("kernel_set") && !options.given("runtime")) return;
+  solver::follow_cluster(
+      serving, kernel_sets.empty() ? std::vector{serving.kernel_set} : kernel_sets, choices);
+  if (other_place && !options.given("tensor_parallel")) {
     choices.tensor_parallel = degrees_of(serving, choices);  // another cluster has other meshes
   }
 }

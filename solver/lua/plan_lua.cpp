@@ -91,7 +91,8 @@ void push_quality(lua_State* L, const Plan& plan) {
 int export_plan(lua_State* L) { return call_library(L, 4, "tessera.launch", 2); }
 
 int problem_of(lua_State* L) {
-  solver_lua::push_problem(L, solver::open_again(summary_of(self(L)).problem));
+  const solver::PlanSummary& plan = summary_of(self(L));
+  solver_lua::push_problem(L, solver::open_again(plan.problem, plan.left_open));
   return 1;
 }
 
@@ -190,6 +191,17 @@ solver::PlanResult price_by_hand(const LoweredProblem& p, solver::Candidate cand
 }
 
 /// Of every plan, as its file has them.
+void push_unused_devices(lua_State* L, const Plan& plan) {
+  const solver::ServingProblem* serving = summary_of(plan).problem.serving();
+  if (serving == nullptr) return lua_pushnil(L);
+  std::vector<std::string> names;
+  for (const std::size_t i : solver::unused_devices(plan)) {
+    const ClusterDevice& slot = serving->cluster.devices[i];
+    names.push_back(slot.device.name + "@" + serving->cluster.nodes[slot.node_index].name);
+  }
+  lua_kit::push_texts(L, names);
+}
+
 std::vector<lua_kit::ObjectField<Plan>> file_fields() {
   constexpr auto show = [](const Plan& plan, auto&& read) {
     if (const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&plan)) {
@@ -218,6 +230,9 @@ std::vector<lua_kit::ObjectField<Plan>> other_plan_fields() {
            "What it does to the model, from published or own measurements; called, as "
            "plan:quality(model, options), it is measured on a text",
            push_quality},
+          {"unused_devices", "string[]?",
+           "Devices that run nothing of it, with their nodes (\"L4@a\"); absent for an instance",
+           push_unused_devices},
           {"replicas", "tessera.Plan[]?",
            "Pipelines that share the batch; absent where there is one", solver_lua::push_replicas}};
 }

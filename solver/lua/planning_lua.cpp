@@ -108,9 +108,7 @@ solver::PlanOptions plan_options_at(lua_State* L, const lua_kit::Options& option
   }
   if (options.given("replicas")) {
     options.push("replicas");
-    const bool one =
-        lua_type(L, -1) == LUA_TNUMBER && lua_kit::any_number(L, -1, "ts.plan.replicas") == 1;
-    if (!one) plan.replicas = replicas_at(L, lua_gettop(L), options.path_of("replicas"));
+    plan.replicas = replicas_at(L, lua_gettop(L), options.path_of("replicas"));
     lua_pop(L, 1);
   }
   if (options.push("start"))

@@ -83,6 +83,15 @@ void push_kv_bitwidths(lua_State* L, const OpenProblem& p) {
   });
 }
 
+void push_kernel_sets(lua_State* L, const OpenProblem& p) {
+  push_serving(L, p, [&](const solver::ServingProblem& serving) {
+    std::vector<std::string> names;
+    for (const cost::KernelSet& set : p.kernel_sets) names.push_back(set.name);
+    if (names.empty()) names.push_back(serving.kernel_set.name);
+    lua_kit::push_texts(L, names);
+  });
+}
+
 // A tensor-parallel group stands for its devices, under its first one.
 std::vector<std::string> device_names(const solver::ServingProblem& serving) {
   const Cluster& cluster = serving.cluster;
@@ -168,7 +177,14 @@ std::vector<ProblemField> other_fields() {
        }},
       {"tensor_parallel", "integer[]?", "Degrees to choose from; absent for an instance",
        push_degrees},
-      {"kv_bitwidths", "integer[]?", "Of the KV cache, to choose from (bits)", push_kv_bitwidths}};
+      {"uniform_degree", "boolean?",
+       "All stages of a pipeline have the same degree; absent for an instance",
+       [](lua_State* L, const OpenProblem& p) {
+         if (p.first.serving() == nullptr) return lua_pushnil(L);
+         lua_pushboolean(L, p.choices.uniform_degree ? 1 : 0);
+       }},
+      {"kv_bitwidths", "integer[]?", "Of the KV cache, to choose from (bits)", push_kv_bitwidths},
+      {"kernel_sets", "string[]?", "Kernel sets to choose from", push_kernel_sets}};
 }
 
 }  // namespace

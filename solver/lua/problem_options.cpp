@@ -11,9 +11,11 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/auto_kernel_set.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
+#include "tessera/solver/problem/preset.h"
 
 namespace tessera {
 
@@ -117,9 +119,26 @@ void read_quality(lua_State* L, const lua_kit::Options& options, solver::Problem
   if (!options.given("theta")) problem.theta.reset();  // another floor, another default
 }
 
+/// Which devices must hold layers: the last word, of two that go together, is the script's.
+void read_use_of_devices(const lua_kit::Options& options, solver::Problem& problem) {
+  const bool given_stages = options.given("allow_empty_stage");
+  const bool given_devices = options.given("use_all_devices");
+  if (given_stages && given_devices && *problem.allow_empty_stage == *problem.use_all_devices) {
+    refuse(options.path_of("use_all_devices"),
+           *problem.use_all_devices
+               ? "every device is to hold a layer, and allow_empty_stage lets stages be empty; "
+                 "leave one of them out"
+               : "devices may be left out, and allow_empty_stage = false lets no stage be empty; "
+                 "leave one of them out");
+  }
+  if (given_stages && !given_devices) problem.use_all_devices.reset();
+  if (given_devices && !given_stages) problem.allow_empty_stage.reset();
+}
+
 /// What counts as good, from the options that are there.
 void read_goal(lua_State* L, const lua_kit::Options& options, solver::Problem& problem) {
   lua_kit::read_options(options, problem);
+  read_use_of_devices(options, problem);
   if (options.given("quality")) read_quality(L, options, problem);
   if (options.push("constraints")) {
     problem.constraints = constraints_argument(L, lua_gettop(L), options.path_of("constraints"));
@@ -200,21 +219,67 @@ void read_profiles(lua_State* L, const lua_kit::Options& options, solver::Servin
   serving.profiles = std::move(chosen);
 }
 
+/// The kernel set of the first of the profiles that a script gives; empty where it gives none.
+std::string kernel_set_of_profiles(lua_State* L, const lua_kit::Options& options) {
+  std::string name;
+  if (options.push("profiles") && lua_istable(L, -1)) {
+    lua_kit::push_item(L, lua_gettop(L), 1, options.path_of("profiles"));
+    if (!lua_isnil(L, -1)) {
+      const std::string where = options.path_of("profiles") + "[1]";
+      name = cost_lua::profile_argument(L, lua_gettop(L), where)->profile->kernel_set;
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return name;
+}
+
+std::string_view runtime_name(const solver::Problem& problem) {
+  return problem.runtime ? name_of(*problem.runtime) : std::string_view{};
+}
+
+/// The named kernel set; else, where none was ever named, those that suit the devices, the first of
+/// them in force.
+void read_kernel_set(lua_State* L, const lua_kit::Options& options, solver::Problem& problem,
+                     solver::Choices& choices, std::vector<cost::KernelSet>& kernel_sets) {
+  solver::ServingProblem& serving = *problem.serving();
+  const DataFolders& folders = core_lua::environment(L).folders;
+  bool& follows = choices.follows_cluster.kernel_set;
+  std::string name = kernel_set_of_profiles(L, options);
+  if (options.given("kernel_set")) {
+    name = options.text("kernel_set");
+    follows = name == cost::kAutoKernelSet;
+  }
+  if (!name.empty() && name != cost::kAutoKernelSet) {
+    kernel_sets.clear();
+    serving.kernel_set = cost::find_kernel_set(name, folders);
+    return;
+  }
+  if (!follows) return;
+  const bool is_new = serving.kernel_set.name.empty();
+  const bool changes = options.given("kernel_set") || options.given("cluster") ||
+                       options.given("runtime") || options.given("bitwidths");
+  if (!is_new && !changes) return;
+  std::vector<Device> devices;
+  for (const ClusterDevice& slot : serving.cluster.devices) devices.push_back(slot.device);
+  kernel_sets =
+      cost::recommended_kernel_sets(devices, serving.bitwidths, runtime_name(problem), folders);
+  serving.kernel_set = kernel_sets.front();
+}
+
 /// What is to be served and on what, from the options that are there. Whether its omega was in nats
 /// before, and is to stay so.
-bool read_serving(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving,
-                  solver::Choices& choices) {
+bool read_serving(lua_State* L, const lua_kit::Options& options, solver::Problem& problem,
+                  solver::Choices& choices, std::vector<cost::KernelSet>& kernel_sets) {
+  solver::ServingProblem& serving = *problem.serving();
   read_part(L, options, "model", core_lua::model_argument, serving.model);
   read_part(L, options, "cluster", core_lua::cluster_argument, serving.cluster);
   read_part(L, options, "workload", core_lua::workload_argument, serving.workload);
   lua_kit::read_options(options, serving);
   std::sort(serving.bitwidths.begin(), serving.bitwidths.end());
-  if (options.has("kernel_set")) {
-    serving.kernel_set =
-        cost::find_kernel_set(options.text("kernel_set"), core_lua::environment(L).folders);
-  }
+  read_kernel_set(L, options, problem, choices, kernel_sets);
   read_profiles(L, options, serving);
-  read_choices(options, serving, choices);
+  read_choices(options, serving, kernel_sets, choices);
   if (options.given("kv_omega")) read_kv_omega(L, options, serving);
   check_record(serving, options.field_path());
   // The default indicator covers whatever layers and bitwidths there are, so it follows them.
@@ -253,6 +318,11 @@ void refuse_serving_options(const lua_kit::Options& options) {
 
 void read_instance(const lua_kit::Options& options, solver::Problem& problem) {
   refuse_serving_options(options);
+  for (const char* name : {"preset", "use_all_devices"}) {
+    if (!options.given(name)) continue;
+    refuse(options.path_of(name), "an instance file has no devices to choose from; leave out {}",
+           name);
+  }
   const std::string path = options.text("instance");
   const auto content = std::make_shared<const Json>(read_json_file(path));
   problem.given = solver::InstanceFile{content, path};
@@ -267,8 +337,8 @@ const OptionTable& problem_options() {
 
 solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options) {
   solver::Problem problem;
-  read_goal(L, options, problem);
   if (options.given("instance")) {
+    read_goal(L, options, problem);
     read_instance(options, problem);
     refuse_bound(problem, options.path_of("quality"));
     return solver::open_problem(std::move(problem), {});
@@ -279,27 +349,42 @@ solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options) 
                 options.path_of(name));
   }
   solver::Choices choices;
-  read_serving(L, options, problem.given.emplace<solver::ServingProblem>(), choices);
+  solver::ServingProblem& serving = problem.given.emplace<solver::ServingProblem>();
+  const solver::Preset preset = *named<solver::Preset>(options.choice("preset"));
+  solver::set_defaults(preset, problem, serving, choices);
+  read_goal(L, options, problem);
+  const std::string_view kernel_set = solver::kernel_set_of(preset);
+  if (kernel_set != cost::kAutoKernelSet && !options.given("kernel_set")) {
+    serving.kernel_set =
+        cost::find_kernel_set(std::string(kernel_set), core_lua::environment(L).folders);
+  }
+  std::vector<cost::KernelSet> kernel_sets;
+  read_serving(L, options, problem, choices, kernel_sets);
   set_quality(problem, core_lua::environment(L).folders, false);
-  return solver::open_problem(std::move(problem), std::move(choices));
+  return solver::open_problem(std::move(problem), std::move(choices), std::move(kernel_sets));
 }
 
 solver::OpenProblem changed(lua_State* L, const lua_kit::Options& options,
                             const solver::OpenProblem& before) {
   solver::Problem problem = before.first.problem();
   solver::Choices choices = before.choices;
+  std::vector<cost::KernelSet> kernel_sets = before.kernel_sets;
   read_goal(L, options, problem);
   if (options.given("instance")) {
     refuse(options.path_of("instance"), "load another instance with ts.problem");
   }
-  if (solver::ServingProblem* serving = problem.serving()) {
-    const bool in_nats = read_serving(L, options, *serving, choices);
+  if (options.given("preset")) {
+    refuse(options.path_of("preset"),
+           "it sets defaults where a problem begins: give it to ts.problem");
+  }
+  if (problem.serving() != nullptr) {
+    const bool in_nats = read_serving(L, options, problem, choices, kernel_sets);
     set_quality(problem, core_lua::environment(L).folders, in_nats);
   } else {
     refuse_serving_options(options);
     refuse_bound(problem, options.path_of("quality"));
   }
-  return solver::open_problem(std::move(problem), std::move(choices));
+  return solver::open_problem(std::move(problem), std::move(choices), std::move(kernel_sets));
 }
 
 }  // namespace solver_lua

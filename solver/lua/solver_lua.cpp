@@ -67,6 +67,8 @@ void register_solver(lua_State* L) {
                             {"perturbed", lua_kit::guarded<perturbed>},
                             {"device_groups", lua_kit::guarded<device_groups>},
                             {"with_devices", lua_kit::guarded<with_devices>},
+                            {"on_devices", lua_kit::guarded<on_devices>},
+                            {"with_one_more", lua_kit::guarded<with_one_more>},
                             {"mix_bounds", lua_kit::guarded<mix_bounds>},
                             {"replan", lua_kit::guarded<replan>}});
 }

@@ -43,6 +43,8 @@ int upgraded(lua_State* L);
 int perturbed(lua_State* L);
 int device_groups(lua_State* L);
 int with_devices(lua_State* L);
+int on_devices(lua_State* L);
+int with_one_more(lua_State* L);
 int mix_bounds(lua_State* L);
 int replan(lua_State* L);
 void register_problem(lua_State* L);

@@ -26,6 +26,7 @@ bool is_part(const Problem& whole, const PipelinePlan& replica) {
   Problem expected = on_devices(whole, devices, part->workload.batch_size);
   expected.serving()->mesh = part->mesh;
   expected.serving()->kv_bitwidth = part->kv_bitwidth;
+  expected.serving()->kernel_set = part->kernel_set;
   return LoweredProblem(std::move(expected)) == replica.problem;
 }
 

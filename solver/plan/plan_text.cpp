@@ -87,20 +87,59 @@ std::string describe_parts(const ReplicatedPlan& plan) {
   return text;
 }
 
-std::string describe_candidates(const PlanSummary& plan) {
-  std::string text;
-  std::size_t width = 0;
-  for (const PlanCandidate& c : plan.candidates) width = std::max(width, c.name.size());
-  for (const PlanCandidate& c : plan.candidates) {
-    std::string outcome = c.message;
-    if (c.objective) {
-      outcome = fmt::format("objective {}, latency {}, {}", format_seconds(*c.objective),
-                            format_seconds(c.latency_s.value_or(0)), c.status);
-    } else if (c.status == "cutoff") {
-      outcome = "proven to be no better";
+std::string counted(std::size_t count, const std::string& what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// "  left out: 4 x L4, 2 x T4-16G"
+std::string describe_unused(const Plan& plan) {
+  const std::vector<std::size_t> unused = unused_devices(plan);
+  if (unused.empty()) return "";
+  std::vector<std::pair<std::string, std::size_t>> counts;
+  for (const std::size_t i : unused) {
+    const std::string& name = summary_of(plan).problem.serving()->cluster.devices[i].device.name;
+    const auto known = std::find_if(counts.begin(), counts.end(),
+                                    [&](const auto& count) { return count.first == name; });
+    if (known != counts.end()) {
+      ++known->second;
+    } else {
+      counts.emplace_back(name, 1);
     }
-    text += fmt::format("  {} {:<{}}  {}\n", text.empty() ? "choices:" : "        ", c.name, width,
-                        outcome);
+  }
+  std::vector<std::string> words;
+  for (const auto& [name, count] : counts) words.push_back(fmt::format("{} x {}", count, name));
+  return fmt::format("  left out: {}\n", join(words, ", "));
+}
+
+// Those that were solved or failed, each; of those that others ruled out, how many.
+std::string describe_candidates(const PlanSummary& plan) {
+  const auto is_ruled_out = [](const PlanCandidate& c) {
+    return !c.objective && c.status == "cutoff";
+  };
+  std::size_t width = 0, ruled_out = 0;
+  for (const PlanCandidate& c : plan.candidates) {
+    if (is_ruled_out(c)) {
+      ++ruled_out;
+    } else {
+      width = std::max(width, c.name.size());
+    }
+  }
+  std::vector<std::string> lines;
+  for (const PlanCandidate& c : plan.candidates) {
+    if (is_ruled_out(c)) continue;
+    const std::string outcome =
+        c.objective ? fmt::format("objective {}, latency {}, {}", format_seconds(*c.objective),
+                                  format_seconds(c.latency_s.value_or(0)), c.status)
+                    : c.message;
+    lines.push_back(fmt::format("{:<{}}  {}", c.name, width, outcome));
+  }
+  if (ruled_out > 0) {
+    lines.push_back(fmt::format("{} {} proven to be no better", counted(ruled_out, "other"),
+                                ruled_out == 1 ? "is" : "are"));
+  }
+  std::string text;
+  for (const std::string& line : lines) {
+    text += fmt::format("  {} {}\n", text.empty() ? "choices:" : "        ", line);
   }
   return text;
 }
@@ -111,10 +150,6 @@ std::string why_no_error(const PlanSummary& plan) {
   const bool has_profiles = serving != nullptr && !serving->profiles.empty();
   return has_profiles ? ": not all of them were measured, so no error is known"
                       : ": no measurement stands behind them yet";
-}
-
-std::string counted(std::size_t count, const std::string& what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string size_of(const PipelinePlan& plan) { return counted(plan.stages.size(), "stage"); }
@@ -174,6 +209,7 @@ std::string describe(const Plan& plan) {
   std::string text = fmt::format("Plan for {} by {}: {}, {} ({})\n", title_of(p.problem.problem()),
                                  p.planner, status_words(p), proof(p), format_seconds(p.solve_s));
   text += std::visit([](const auto& one) { return describe_parts(one); }, plan);
+  text += describe_unused(plan);
   text +=
       paint(Tone::bold,
             fmt::format("  latency {}   throughput {:.1f} tok/s   mean bitwidth {:.2f}   omega {}",

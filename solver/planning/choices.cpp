@@ -4,12 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "parts.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/solver/instance/mix_bound.h"
 
 namespace tessera::solver {
 namespace {
@@ -33,17 +35,6 @@ Variants with_devices(const OpenProblem& problem,
   }
   if (kept.problems.empty()) throw *first_error;
   return kept;
-}
-
-/// Why no time can be said of a variant; absent where it can.
-std::optional<Error> why_not_priced(const LoweredProblem& problem) {
-  try {
-    problem.instance().prefill(1);
-    problem.instance().decode(1);
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error;
-  }
 }
 
 /// Takes the variants out that cannot be priced, and returns what is to be said of them. One alone
@@ -72,6 +63,25 @@ std::vector<PlanCandidate> take_unpriced(Variants& variants) {
   variants.problems = std::move(priced.problems);
   variants.names = std::move(priced.names);
   return unpriced;
+}
+
+/// Indices of the variants with a lower bound on the objective each, the most promising first.
+std::vector<std::pair<double, std::size_t>> by_bound(const Variants& variants) {
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t i = 0; i < variants.problems.size(); ++i) {
+    const Instance& instance = variants.problems[i].instance();
+    double bound = -std::numeric_limits<double>::infinity();
+    if (instance.objective == Objective::steady && variants.problems.size() > 1 &&
+        MixBound::is_quick(instance)) {
+      std::vector<std::int64_t> counts;
+      for (const DeviceGroup& group : instance.groups) counts.push_back(group.count);
+      bound = MixBound(instance).objective(counts, instance.batch_size);
+    }
+    order.emplace_back(bound, i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  return order;
 }
 
 PlanCandidate candidate_of(const std::string& name, const PlanOutcome& outcome,
@@ -142,6 +152,16 @@ NoPlan why_none(const std::vector<PlanCandidate>& candidates, const std::vector<
 
 }  // namespace
 
+std::optional<Error> why_not_priced(const LoweredProblem& problem) {
+  try {
+    problem.instance().prefill(1);
+    problem.instance().decode(1);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
 LoweredProblem variant_with(const OpenProblem& problem, const std::vector<std::string>& devices) {
   return with_devices(problem, devices).problems.front();
 }
@@ -154,20 +174,21 @@ PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,
     return plan_one(variants.problems.front(), options);
   const PlanningClock clock(options);
   std::optional<Plan> best;
-  std::vector<PlanCandidate> candidates;
-  std::vector<NoPlan> reasons;
+  std::vector<PlanCandidate> candidates(variants.problems.size());
+  std::vector<NoPlan> reasons(variants.problems.size());
   std::optional<PlanStop> stopped_by;
   std::optional<double> cutoff = options.cutoff;
-  for (std::size_t i = 0; i < variants.problems.size(); ++i) {
+  for (const auto& [bound, i] : by_bound(variants)) {
     PlanOptions own = options;
     own.cutoff = options.every_candidate ? options.cutoff : cutoff;
     own.time_limit_s = clock.left_s();
     own.news_below = cutoff.value_or(std::numeric_limits<double>::infinity());
-    PlanOutcome outcome = plan_one(variants.problems[i], own);
-    candidates.push_back(candidate_of(variants.names[i], outcome, own.cutoff));
+    PlanOutcome outcome = own.cutoff && bound >= *own.cutoff ? none_below(*own.cutoff)
+                                                             : plan_one(variants.problems[i], own);
+    candidates[i] = candidate_of(variants.names[i], outcome, own.cutoff);
     if (!stopped_by) stopped_by = stop_of(outcome);
     auto* made = std::get_if<Plan>(&outcome);
-    reasons.push_back(made != nullptr ? NoPlan{} : std::get<NoPlan>(outcome));
+    if (made == nullptr) reasons[i] = std::get<NoPlan>(outcome);
     if (made == nullptr) continue;
     const double objective = summary_of(*made).objective;
     if (!cutoff || objective < *cutoff) {

@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tessera/core/error.h"
 #include "tessera/solver/planning/planning.h"
 
 /// The layers of `plan`, each around the next: replicas, open choices, a chain of planners.
@@ -37,6 +39,9 @@ using PlanPart = std::function<PlanOutcome(const OpenProblem&, const PlanOptions
 /// The chain: a planner, then heuristics that improve its plan.
 PlanOutcome plan_by_chain(const std::vector<NamedPlanner>& chain, const LoweredProblem& problem,
                           const PlanOptions& options);
+
+/// Why no time can be said of a problem; absent where it can.
+std::optional<Error> why_not_priced(const LoweredProblem& problem);
 
 /// Every way to settle the open choices; the best plan with what came of the others.
 PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,

@@ -82,21 +82,39 @@ std::vector<NamedPlanner> chain_for(const Problem& problem, const PlanOptions& o
 
 }  // namespace
 
-PlanOutcome plan(const OpenProblem& open, const PlanOptions& options, const PlannerSet& planners) {
+/// Whether pipelines that share the batch are looked for though nobody says how many: where neither
+/// a planner nor anything of one pipeline is asked for.
+bool may_replicate(const OpenProblem& open, const PlanOptions& options) {
+  const ServingProblem* serving = open.first.serving();
+  if (!open.choices.may_replicate || options.replicas || serving == nullptr) return false;
+  return !options.planners && open.first.problem().constraints.empty() && !options.device_order &&
+         !options.prefill_micro_batch_size && !options.decode_micro_batch_size && !options.start &&
+         open.first.problem().objective == Objective::steady &&
+         serving->cluster.devices.size() > 1 && serving->workload.batch_size > 1;
+}
+
+PlanOutcome plan(const OpenProblem& open, const PlanOptions& asked, const PlannerSet& planners) {
   std::vector<std::string> notes;
-  const std::vector<NamedPlanner> chain = chain_for(open.first.problem(), options, planners, notes);
-  const ResolvedFloor floor = resolve_floor(open, options, planners);
+  const std::vector<NamedPlanner> chain = chain_for(open.first.problem(), asked, planners, notes);
+  PlanOptions options = asked;
+  if (may_replicate(open, options)) options.replicas = ReplicaNumbers{true, {}};
+  if (options.replicas && options.replicas->numbers == std::vector<std::int64_t>{1}) {
+    options.replicas.reset();
+  }
+  OpenProblem priced_once = open;
+  priced_once.times = std::make_shared<SharedTimes>();
+  const ResolvedFloor floor = resolve_floor(priced_once, asked, planners);
   if (floor.note) notes.push_back(*floor.note);
   const NamedPlanner& first = chain.front();
   const bool alone = chain.size() == 1;
   const bool keeps_cutoff = alone && first.planner && first.planner->keeps_cutoff();
-  const PlanOne by_chain = [&](const LoweredProblem& problem, const PlanOptions& asked) {
-    PlanOptions known = asked;
+  const PlanOne by_chain = [&](const LoweredProblem& problem, const PlanOptions& own) {
+    PlanOptions known = own;
     if (!keeps_cutoff) known.cutoff.reset();
     return plan_by_chain(chain, problem, known);
   };
-  const PlanPart by_choices = [&](const OpenProblem& problem, const PlanOptions& asked) {
-    return plan_choices(problem, asked, by_chain);
+  const PlanPart by_choices = [&](const OpenProblem& problem, const PlanOptions& own) {
+    return plan_choices(problem, own, by_chain);
   };
   const bool proves = alone && first.planner && first.planner->proves();
   PlanOutcome outcome = options.replicas ? plan_replicas(floor.problem, options, proves, by_choices)
@@ -106,6 +124,10 @@ PlanOutcome plan(const OpenProblem& open, const PlanOptions& options, const Plan
   if (options.cutoff && summary_of(*found).objective >= *options.cutoff)
     return none_below(*options.cutoff);
   add_notes(*found, notes);
+  if (open.first.serving() != nullptr) {
+    Choices& left_open = summary_of(*found).left_open.emplace(open.choices);
+    left_open.follows_cluster = {};  // the plan is of this cluster
+  }
   return outcome;
 }
 

@@ -13,202 +13,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
 
+#include "best_split.h"
+#include "part_bound.h"
+#include "part_planner.h"
 #include "parts.h"
-#include "splits.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/solver/instance/numbers.h"
 #include "tessera/solver/plan/build_plan.h"
 
 namespace tessera::solver {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const std::string kPath = "ts.plan.replicas";
-
-/// A split with a plan of each part; parts that are alike share one, made on the first one's
-/// devices.
-struct Sharing {
-  Split split;
-  std::vector<std::int64_t> shares;  ///< [part] requests
-  std::vector<std::shared_ptr<const Plan>> plans;
-
-  double worst() const {
-    double objective = -kInfinity;
-    for (const auto& plan : plans) objective = std::max(objective, summary_of(*plan).objective);
-    return objective;
-  }
-};
-
-/// Plans of parts of the cluster, by what the part holds and its share of the batch, each made
-/// once.
-class PartPlanner {
- public:
-  PartPlanner(const OpenProblem& whole, const PlanOptions& options, const PlanPart& plan_part)
-      : whole_(whole), options_(options), plan_part_(plan_part), clock_(options) {}
-
-  const PlanningClock& clock() const { return clock_; }
-  bool late() const { return clock_.late(); }
-  /// Whether everything so far is proven, and what it took otherwise.
-  bool proven() const { return proven_; }
-  void leave_unproven() { proven_ = false; }
-  void run_out_of_time() {
-    proven_ = false;
-    stopped_by_ = PlanStop::time_limit;
-  }
-  std::optional<PlanStop> stopped_by() const { return stopped_by_; }
-
-  /// The plan of a share of the batch on a part of the cluster; null where none is below the
-  /// cutoff.
-  std::shared_ptr<const Plan> plan(const ClusterPart& part, std::int64_t share, double cutoff) {
-    Known& known = known_[{part.key, share}];
-    if (known.plan && summary_of(*known.plan).objective < cutoff) return known.plan;
-    auto plan = ask(part, share, cutoff, std::nullopt);
-    if (!plan) return nullptr;
-    known.plan = plan;
-    known.devices = part.devices;
-    known.at_least.reset();
-    if (options_.gap == 0) known.at_least = summary_of(*plan).objective;
-    return plan;
-  }
-
-  /// Whether any plan of it is below the cutoff, which is soon told.
-  bool serves(const ClusterPart& part, std::int64_t share, double cutoff) {
-    const Known& known = known_[{part.key, share}];
-    if (known.at_most && *known.at_most < cutoff) return true;
-    return ask(part, share, cutoff, 1) != nullptr;
-  }
-
-  /// The plan of a share that was found, on exactly these devices.
-  Plan standing_on(const ClusterPart& part, std::int64_t share) {
-    const Known& known = known_.at({part.key, share});
-    if (known.devices == part.devices) return *known.plan;
-    return std::get<Plan>(make(part, share, kInfinity, clock_.limit_s(), std::nullopt));
-  }
-
-  NoPlan why_none() const {
-    if (stopped_) return *stopped_;
-    if (late()) {
-      return {"time_limit", "no plan was found within the time limit; raise time_limit_s", "",
-              std::nullopt};
-    }
-    return why_.value_or(NoPlan{"infeasible", "the cluster cannot be split into as many replicas",
-                                "", std::nullopt});
-  }
-
- private:
-  struct Known {
-    std::shared_ptr<const Plan> plan;
-    std::vector<std::size_t> devices;         ///< that the plan stands on
-    std::optional<double> at_least, at_most;  ///< of the best objective
-  };
-
-  PlanOutcome make(const ClusterPart& part, std::int64_t share, double cutoff, double time_limit_s,
-                   std::optional<double> gap) const {
-    PlanOptions own = options_;
-    own.replicas.reset();
-    own.on_incumbent = nullptr;
-    own.every_candidate = false;
-    own.cutoff = cutoff < kInfinity ? std::optional<double>(cutoff) : std::nullopt;
-    own.time_limit_s = time_limit_s;
-    own.gap = gap.value_or(options_.gap);
-    const std::pair<const char*, std::optional<std::int64_t>> sizes[] = {
-        {"prefill_micro_batch_size", own.prefill_micro_batch_size},
-        {"decode_micro_batch_size", own.decode_micro_batch_size}};
-    for (const auto& [name, size] : sizes) {
-      if (!size || *size <= share) continue;
-      return NoPlan{"infeasible", fmt::format("{} requests are fewer than {}", share, name),
-                    "micro_batch", std::nullopt};
-    }
-    if (part.devices.size() == whole_.first.problem().serving()->cluster.devices.size())
-      return plan_part_(whole_, own);
-    std::optional<OpenProblem> on_part;
-    try {
-      on_part = part_of(whole_, part.devices, share);
-    } catch (const Error& error) {
-      if (error.where() != "tensor_parallel") throw;
-      return NoPlan{"infeasible", error.what(), "tensor_parallel", std::nullopt};
-    }
-    return plan_part_(*on_part, own);
-  }
-
-  /// A plan below the cutoff, within the gap; what is learnt is kept.
-  std::shared_ptr<const Plan> ask(const ClusterPart& part, std::int64_t share, double cutoff,
-                                  std::optional<double> gap) {
-    Known& known = known_[{part.key, share}];
-    if (known.at_least && *known.at_least >= cutoff) return nullptr;
-    PlanOutcome outcome = make(part, share, cutoff, clock_.left_s(), gap);
-    if (auto* made = std::get_if<Plan>(&outcome)) {
-      const PlanSummary& plan = summary_of(*made);
-      if (plan.status != PlanStatus::optimal && !gap) proven_ = false;  // `serves` takes any plan
-      if (!stopped_by_) stopped_by_ = plan.stopped_by;
-      known.at_most = std::min(known.at_most.value_or(kInfinity), plan.objective);
-      if (plan.objective < cutoff) return std::make_shared<const Plan>(std::move(*made));
-      known.at_least = plan.objective;  // of a planner that does not know of the cutoff
-      return nullptr;
-    }
-    const NoPlan& why = std::get<NoPlan>(outcome);
-    known.at_least = why.constraint == "cutoff" ? cutoff : kInfinity;
-    if (why.code != "infeasible") {
-      proven_ = false;
-      stopped_ = why;
-      if (!stopped_by_) stopped_by_ = named<PlanStop>(why.code);
-    }
-    if (!why_) why_ = why;
-    return nullptr;
-  }
-
-  const OpenProblem& whole_;
-  const PlanOptions& options_;
-  const PlanPart& plan_part_;
-  PlanningClock clock_;
-  std::map<std::pair<std::string, std::int64_t>, Known> known_;
-  bool proven_ = true;
-  std::optional<NoPlan> stopped_, why_;
-  std::optional<PlanStop> stopped_by_;
-};
-
-/// The largest share that a part serves below the cutoff, at most `high`; its objective does not
-/// fall with the share.
-std::int64_t largest_share(PartPlanner& plans, const ClusterPart& part, std::int64_t high,
-                           double cutoff) {
-  std::int64_t low = 0;
-  while (low < high) {
-    const std::int64_t middle = (low + high + 1) / 2;
-    if (plans.serves(part, middle, cutoff)) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
-
-/// Shares in proportion to what each part could serve, which sum to the batch.
-std::vector<std::int64_t> in_proportion(const std::vector<std::int64_t>& most, std::int64_t batch) {
-  const auto sum = static_cast<double>(std::accumulate(most.begin(), most.end(), std::int64_t{0}));
-  std::vector<std::int64_t> shares;
-  std::int64_t left = batch;
-  for (const std::int64_t number : most) {
-    const double share = static_cast<double>(batch) * static_cast<double>(number) / sum;
-    shares.push_back(std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(share))));
-    left -= shares.back();
-  }
-  while (left != 0) {
-    const std::int64_t step = left > 0 ? 1 : -1;
-    for (std::size_t r = 0; r < shares.size() && left != 0; ++r) {
-      const std::int64_t next = shares[r] + step;
-      if (next < 1 || next > most[r]) continue;
-      shares[r] = next;
-      left -= step;
-    }
-  }
-  return shares;
-}
 
 /// Best shares of a split where objectives do not fall with the share: as long as the parts
 /// together could serve the batch below the best so far, some shares are better.
@@ -225,7 +46,7 @@ std::optional<Sharing> share_by_bisection(PartPlanner& plans, const Split& split
   while (!plans.late()) {
     std::int64_t sum = 0;
     for (std::size_t r = 0; r < split.size(); ++r) {
-      most[r] = largest_share(plans, split[r], most[r], cutoff);
+      most[r] = plans.largest_share(split[r], most[r], cutoff);
       if (most[r] == 0) return best;
       sum += most[r];
     }
@@ -304,6 +125,154 @@ struct Found {
   std::vector<std::string> notes;
 };
 
+/// Searches all splits at once, where objectives do not fall with the share: of the splits that
+/// might serve the batch below the best so far, by the bounds of their parts, one is planned; it is
+/// better, or one of its parts serves less than its bound said. Ends when no split is left.
+class AllSplits {
+ public:
+  AllSplits(const OpenProblem& whole, const PlanOptions& options, PartPlanner& plans)
+      : serving_(*whole.first.serving()),
+        batch_(serving_.workload.batch_size),
+        options_(options),
+        plans_(plans),
+        alike_(alike_devices(serving_.cluster)),
+        names_(serving_.cluster, alike_),
+        splits_(counts_of(alike_), whole.first.problem().may_leave_out()),
+        bound_(whole, alike_),
+        cutoff_(options.cutoff.value_or(kInfinity)),
+        most_(splits_.parts().size(), batch_) {}
+
+  Found run() {
+    if (cutoff_ == kInfinity) try_best_of_bounds();
+    while (true) {
+      if (plans_.late()) {
+        plans_.run_out_of_time();
+        break;
+      }
+      for (std::size_t i = 0; i < most_.size(); ++i) {
+        most_[i] = bound_.most_served(splits_.parts()[i], most_[i], cutoff_);
+      }
+      const std::vector<std::size_t> parts = served_by(most_);
+      if (parts.empty()) break;
+      try_split(parts, most_);
+    }
+    if (!splits_.is_complete()) {
+      plans_.leave_unproven();
+      found_.notes.push_back(
+          "replicas: of many unlike devices only some numbers were tried in one pipeline");
+    }
+    found_.notes.push_back(fmt::format(
+        "replicas: best of any number; {} ways of splitting the cluster planned, the others {}",
+        tried_, plans_.proven() ? "are proven to be no better" : "may be better"));
+    if (!found_.best) plans_.plan(whole(), batch_, cutoff_);  // which says why there is none
+    if (found_.best && found_.best->split.size() == 1) stand_on_whole();
+    return std::move(found_);
+  }
+
+ private:
+  static Counts counts_of(const std::vector<AlikeDevices>& alike) {
+    Counts counts;
+    for (const AlikeDevices& same : alike) counts.push_back(same.devices.size());
+    return counts;
+  }
+
+  /// Parts that together may serve the batch, the most first; empty: no split does.
+  std::vector<std::size_t> served_by(const std::vector<std::int64_t>& most) const {
+    std::vector<std::size_t> parts = splits_.best(most);
+    std::stable_sort(parts.begin(), parts.end(),
+                     [&](std::size_t a, std::size_t b) { return most[a] > most[b]; });
+    if (parts.size() > static_cast<std::size_t>(batch_))
+      parts.resize(static_cast<std::size_t>(batch_));
+    std::int64_t sum = 0;
+    for (const std::size_t part : parts) sum += most[part];
+    if (sum < batch_) parts.clear();
+    return parts;
+  }
+
+  /// One pipeline is planned as one of the whole cluster, with devices left out.
+  void stand_on_whole() {
+    const ClusterPart& part = found_.best->split.front();
+    if (part.devices.size() == serving_.cluster.devices.size()) return;
+    auto plan = plans_.plan(whole(), batch_, cutoff_ + 1e-9 * std::fabs(cutoff_));
+    if (plan) found_.best = Sharing{{whole()}, {batch_}, {std::move(plan)}};
+  }
+
+  ClusterPart whole() const { return place({counts_of(alike_)}, alike_, names_).front(); }
+
+  /// The split that would be best if the bounds were true, as a start.
+  void try_best_of_bounds() {
+    std::vector<std::int64_t> most;
+    const auto at = [&](double cutoff) {
+      most.clear();
+      for (const Counts& part : splits_.parts()) {
+        most.push_back(bound_.most_served(part, batch_, cutoff));
+      }
+      return served_by(most);
+    };
+    constexpr double kLeastS = 1e-6, kMostS = 1e9, kNear = 1.02;
+    double low = kLeastS, high = kMostS;
+    while (high / low > kNear) {
+      const double middle = std::sqrt(low * high);
+      (at(middle).empty() ? low : high) = middle;
+    }
+    const std::vector<std::size_t> parts = at(high);
+    if (!parts.empty()) try_split(parts, most);
+  }
+
+  /// Plans a split below the cutoff, or lowers what a part of it serves at most.
+  void try_split(const std::vector<std::size_t>& parts, const std::vector<std::int64_t>& most) {
+    ++tried_;
+    std::vector<Counts> counts;
+    std::vector<std::int64_t> of_parts;
+    for (const std::size_t part : parts) {
+      counts.push_back(splits_.parts()[part]);
+      of_parts.push_back(most[part]);
+    }
+    Sharing sharing{place(counts, alike_, names_), in_proportion(of_parts, batch_), {}};
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      if (plans_.serves(sharing.split[r], sharing.shares[r], cutoff_)) continue;
+      most_[parts[r]] = plans_.largest_share(sharing.split[r], sharing.shares[r] - 1, cutoff_);
+      return;
+    }
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      sharing.plans.push_back(plans_.plan(sharing.split[r], sharing.shares[r], cutoff_));
+      if (!sharing.plans.back()) {  // there was one, but no time is left to find it again
+        plans_.run_out_of_time();
+        most_[parts[r]] = 0;
+        return;
+      }
+    }
+    cutoff_ = sharing.worst();
+    found_.best = std::move(sharing);
+    if (options_.on_incumbent) options_.on_incumbent({cutoff_, std::nullopt});
+  }
+
+  const ServingProblem& serving_;
+  const std::int64_t batch_;
+  const PlanOptions& options_;
+  PartPlanner& plans_;
+  const std::vector<AlikeDevices> alike_;
+  const PartNames names_;
+  const BestSplit splits_;
+  const PartBound bound_;
+  double cutoff_;
+  std::vector<std::int64_t> most_;  ///< [part] requests that it serves below the cutoff at most
+  std::size_t tried_ = 0;
+  Found found_;
+};
+
+/// Whether the bounds of AllSplits hold.
+bool may_search_all(const OpenProblem& whole, const PlanOptions& options, bool monotone) {
+  const auto& degrees = whole.choices.tensor_parallel;
+  const bool one_degree = whole.choices.uniform_degree || (degrees && degrees->size() == 1);
+  const ServingProblem& serving = *whole.first.serving();
+  const bool may_drop =
+      whole.first.problem().may_leave_out() ||
+      static_cast<std::int64_t>(serving.cluster.devices.size()) <= serving.workload.batch_size;
+  return monotone && options.replicas->all && one_degree && may_drop &&
+         whole.first.problem().constraints.empty();
+}
+
 Found search(const ServingProblem& serving, bool monotone, const PlanOptions& options,
              const std::vector<std::int64_t>& numbers, PartPlanner& plans) {
   Found found;
@@ -353,12 +322,21 @@ Plan finish(const OpenProblem& whole, const Sharing& best, PartPlanner& plans) {
     set_facts(replicas.front(), std::move(facts));
     return std::move(replicas.front());
   }
+  const auto [least, most] = std::minmax_element(
+      replicas.begin(), replicas.end(),
+      [](const PipelinePlan& a, const PipelinePlan& b) { return a.omega < b.omega; });
+  const bool alike = most->omega - least->omega <= 0.1 * std::fabs(most->omega);
+  const std::string unlike = fmt::format(
+      "replicas differ in quality, omega {} to {}: the worst stands for all, and a "
+      "quality floor holds for each",
+      format_number(least->omega, 3), format_number(most->omega, 3));
   for (std::size_t r = 0; r < replicas.size(); ++r) {
     replicas[r].devices.emplace(best.split[r].devices.begin(), best.split[r].devices.end());
   }
   const std::string planner = replicas.front().planner;
   ReplicatedPlan plan = join_replicas(whole.first.problem(), std::move(replicas), planner);
   set_facts(plan, std::move(facts));
+  if (!alike) plan.notes.push_back(unlike);
   return plan;
 }
 
@@ -382,7 +360,9 @@ PlanOutcome plan_replicas(const OpenProblem& problem, const PlanOptions& options
                         !options.prefill_micro_batch_size && !options.decode_micro_batch_size &&
                         proves;
   PartPlanner plans(problem, options, plan_part);
-  const Found found = search(*serving, monotone, options, numbers, plans);
+  const Found found = may_search_all(problem, options, monotone)
+                          ? AllSplits(problem, options, plans).run()
+                          : search(*serving, monotone, options, numbers, plans);
   if (!found.best) return plans.why_none();
   Plan plan = finish(problem, *found.best, plans);
   add_notes(plan, found.notes);

@@ -12,80 +12,11 @@
 namespace tessera::solver {
 namespace {
 
-/// Devices of one type on one node, in cluster order.
-struct AlikeDevices {
-  std::string type;
-  std::size_t node_index = 0;
-  std::vector<std::size_t> devices;
-};
-using Counts = std::vector<std::size_t>;  ///< [alike] how many a part takes
-
-std::vector<AlikeDevices> alike_devices(const Cluster& cluster) {
-  std::vector<AlikeDevices> all;
-  for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
-    const ClusterDevice& slot = cluster.devices[i];
-    const auto known = std::find_if(all.begin(), all.end(), [&](const AlikeDevices& alike) {
-      return alike.type == slot.device.name && alike.node_index == slot.node_index;
-    });
-    AlikeDevices& alike = known != all.end() ? *known : all.emplace_back();
-    alike.type = slot.device.name;
-    alike.node_index = slot.node_index;
-    alike.devices.push_back(i);
-  }
-  return all;
-}
-
 std::size_t total(const Counts& counts) {
   std::size_t sum = 0;
   for (const std::size_t count : counts) sum += count;
   return sum;
 }
-
-/// Names parts so that those which no planner can tell apart have the same name.
-class PartNames {
- public:
-  PartNames(const Cluster& cluster, const std::vector<AlikeDevices>& alike)
-      : cluster_(cluster), alike_(alike) {}
-
-  std::string of(const Counts& counts) const {
-    std::set<std::size_t> nodes;
-    for (std::size_t k = 0; k < counts.size(); ++k) {
-      if (counts[k] > 0) nodes.insert(alike_[k].node_index);
-    }
-    std::vector<std::string> keys;
-    for (const std::size_t node : nodes) keys.push_back(of_node(counts, node));
-    std::sort(keys.begin(), keys.end());
-    return join(keys, " | ");
-  }
-
- private:
-  // What the part has of a node: types, how many, the links among them, host memory.
-  std::string of_node(const Counts& counts, std::size_t node) const {
-    std::vector<std::size_t> present;
-    for (std::size_t k = 0; k < counts.size(); ++k) {
-      if (alike_[k].node_index == node && counts[k] > 0) present.push_back(k);
-    }
-    std::sort(present.begin(), present.end(),
-              [&](std::size_t a, std::size_t b) { return alike_[a].type < alike_[b].type; });
-    std::vector<std::string> facts;
-    for (std::size_t i = 0; i < present.size(); ++i) {
-      const std::size_t a = present[i];
-      facts.push_back(fmt::format("{} x {}", alike_[a].type, counts[a]));
-      for (std::size_t j = i; j < present.size(); ++j) {
-        if (i == j && counts[a] < 2) continue;
-        const std::size_t from = alike_[a].devices[0];
-        const std::size_t to = alike_[present[j]].devices[i == j ? 1 : 0];
-        facts.push_back(fmt::format("{:.17g}", cluster_.link(from, to).bytes_per_s));
-      }
-    }
-    const auto& memory = cluster_.nodes[node].host_memory_bytes;
-    facts.push_back(memory ? fmt::format("{:.17g}", *memory) : "unknown");
-    return join(facts, " ");
-  }
-
-  const Cluster& cluster_;
-  const std::vector<AlikeDevices>& alike_;
-};
 
 /// Lists the ways of cutting counts into parts, each way once: with its parts in descending order.
 class Cutting {
@@ -137,7 +68,7 @@ class Collection {
       : alike_(alike), names_(cluster, alike) {}
 
   void add(const std::vector<Counts>& parts) {
-    Split split = placed(parts);
+    Split split = place(parts, alike_, names_);
     std::vector<std::string> keys;
     for (const ClusterPart& part : split) keys.push_back(part.key);
     std::sort(keys.begin(), keys.end());
@@ -147,29 +78,82 @@ class Collection {
   std::vector<Split> splits;
 
  private:
-  // The first of alike devices go to the first part that has some.
-  Split placed(const std::vector<Counts>& parts) const {
-    Counts used(alike_.size());
-    Split split;
-    for (const Counts& counts : parts) {
-      ClusterPart& part = split.emplace_back();
-      part.key = names_.of(counts);
-      for (std::size_t k = 0; k < counts.size(); ++k) {
-        for (std::size_t i = 0; i < counts[k]; ++i) {
-          part.devices.push_back(alike_[k].devices[used[k]++]);
-        }
-      }
-      std::sort(part.devices.begin(), part.devices.end());
-    }
-    return split;
-  }
-
   const std::vector<AlikeDevices>& alike_;
   PartNames names_;
   std::set<std::string> seen_;
 };
 
 }  // namespace
+
+std::vector<AlikeDevices> alike_devices(const Cluster& cluster) {
+  std::vector<AlikeDevices> all;
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
+    const ClusterDevice& slot = cluster.devices[i];
+    const auto known = std::find_if(all.begin(), all.end(), [&](const AlikeDevices& alike) {
+      return alike.type == slot.device.name && alike.node_index == slot.node_index;
+    });
+    AlikeDevices& alike = known != all.end() ? *known : all.emplace_back();
+    alike.type = slot.device.name;
+    alike.node_index = slot.node_index;
+    alike.devices.push_back(i);
+  }
+  return all;
+}
+
+PartNames::PartNames(const Cluster& cluster, const std::vector<AlikeDevices>& alike)
+    : cluster_(cluster), alike_(alike) {}
+
+std::string PartNames::of(const Counts& counts) const {
+  std::set<std::size_t> nodes;
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    if (counts[k] > 0) nodes.insert(alike_[k].node_index);
+  }
+  std::vector<std::string> keys;
+  for (const std::size_t node : nodes) keys.push_back(of_node(counts, node));
+  std::sort(keys.begin(), keys.end());
+  return join(keys, " | ");
+}
+
+// What the part has of a node: types, how many, the links among them, host memory.
+std::string PartNames::of_node(const Counts& counts, std::size_t node) const {
+  std::vector<std::size_t> present;
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    if (alike_[k].node_index == node && counts[k] > 0) present.push_back(k);
+  }
+  std::sort(present.begin(), present.end(),
+            [&](std::size_t a, std::size_t b) { return alike_[a].type < alike_[b].type; });
+  std::vector<std::string> facts;
+  for (std::size_t i = 0; i < present.size(); ++i) {
+    const std::size_t a = present[i];
+    facts.push_back(fmt::format("{} x {}", alike_[a].type, counts[a]));
+    for (std::size_t j = i; j < present.size(); ++j) {
+      if (i == j && counts[a] < 2) continue;
+      const std::size_t from = alike_[a].devices[0];
+      const std::size_t to = alike_[present[j]].devices[i == j ? 1 : 0];
+      facts.push_back(fmt::format("{:.17g}", cluster_.link(from, to).bytes_per_s));
+    }
+  }
+  const auto& memory = cluster_.nodes[node].host_memory_bytes;
+  facts.push_back(memory ? fmt::format("{:.17g}", *memory) : "unknown");
+  return join(facts, " ");
+}
+
+Split place(const std::vector<Counts>& parts, const std::vector<AlikeDevices>& alike,
+            const PartNames& names) {
+  Counts used(alike.size());
+  Split split;
+  for (const Counts& counts : parts) {
+    ClusterPart& part = split.emplace_back();
+    part.key = names.of(counts);
+    for (std::size_t k = 0; k < counts.size(); ++k) {
+      for (std::size_t i = 0; i < counts[k]; ++i) {
+        part.devices.push_back(alike[k].devices[used[k]++]);
+      }
+    }
+    std::sort(part.devices.begin(), part.devices.end());
+  }
+  return split;
+}
 
 Splits list_splits(const Cluster& cluster, std::size_t num_parts) {
   const std::vector<AlikeDevices> alike = alike_devices(cluster);

@@ -54,7 +54,7 @@ void set_bytes(Instance& instance, const ServingProblem& serving,
   }
 }
 
-Instance lower_serving(const Problem& problem) {
+Instance lower_serving(const Problem& problem, std::shared_ptr<SharedTimes> times) {
   const ServingProblem& serving = *problem.serving();
   check_record(serving, FieldPath{"problem", "."});
   const cost::MemoryQuery query = memory_query(serving);
@@ -63,7 +63,7 @@ Instance lower_serving(const Problem& problem) {
   instance.bitwidths = serving.bitwidths;
   instance.layer_class = serving.model.layer_class;
   instance.num_classes = static_cast<std::int32_t>(serving.model.layer_classes.size());
-  const auto costs = std::make_shared<ServingCosts>(serving);
+  const auto costs = std::make_shared<ServingCosts>(serving, std::move(times));
   const std::vector<std::int32_t>& degrees = costs->degrees();
   for (const MeshGroup& group : costs->groups()) {
     const ClusterDevice& slot = serving.cluster.devices[group.members.front().front()];
@@ -73,7 +73,9 @@ Instance lower_serving(const Problem& problem) {
                                static_cast<std::int32_t>(group.members.size()),
                                group.degree * usable, static_cast<std::size_t>(row)});
     for (std::int32_t bit : serving.bitwidths) {
-      instance.allowed.push_back(serving.kernel_set.find(slot.device, bit) != nullptr ? 1 : 0);
+      const bool runs = serving.kernel_set.find(slot.device, bit) != nullptr &&
+                        serving.kernel_set.reads_kv(slot.device, serving.kv_bitwidth);
+      instance.allowed.push_back(runs ? 1 : 0);
     }
   }
   set_bytes(instance, serving, degrees);
@@ -91,15 +93,16 @@ Instance lower_serving(const Problem& problem) {
 
 }  // namespace
 
-Instance lower(const Problem& problem) {
+Instance lower(const Problem& problem, std::shared_ptr<SharedTimes> times) {
   const InstanceFile* file = problem.instance_file();
-  Instance instance =
-      file == nullptr ? lower_serving(problem) : instance_from_json(*file->content, file->path);
+  Instance instance = file == nullptr ? lower_serving(problem, std::move(times))
+                                      : instance_from_json(*file->content, file->path);
   instance.objective = problem.objective;
   const double theta = problem.theta_in_force();
   instance.theta = problem.theta_unit == ThetaUnit::ms_per_raw_omega ? theta * 1e-3 : theta;
   instance.max_omega = problem.max_omega;
   instance.allow_empty_stage = problem.may_have_empty_stages();
+  instance.allow_single_stage = problem.may_leave_out();
   for (std::size_t i = 0; i < problem.constraints.size(); ++i) {
     instance.rows.push_back(
         resolve(problem.constraints[i], instance, fmt::format("problem.constraints[{}]", i + 1)));

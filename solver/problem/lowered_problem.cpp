@@ -9,16 +9,17 @@ namespace tessera::solver {
 
 struct LoweredProblem::State {
   Problem problem;
+  std::shared_ptr<SharedTimes> times;
   std::optional<Instance> instance;
 };
 
-LoweredProblem::LoweredProblem(Problem problem)
-    : state_(std::make_shared<State>(State{std::move(problem), std::nullopt})) {}
+LoweredProblem::LoweredProblem(Problem problem, std::shared_ptr<SharedTimes> times)
+    : state_(std::make_shared<State>(State{std::move(problem), std::move(times), std::nullopt})) {}
 
 const Problem& LoweredProblem::problem() const { return state_->problem; }
 
 const Instance& LoweredProblem::instance() const {
-  if (!state_->instance) state_->instance = lower(state_->problem);
+  if (!state_->instance) state_->instance = lower(state_->problem, state_->times);
   return *state_->instance;
 }
 

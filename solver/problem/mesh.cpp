@@ -32,29 +32,30 @@ std::vector<std::vector<std::size_t>> alike(const Cluster& cluster) {
 void check_mesh(const std::vector<std::vector<std::size_t>>& sets, const Mesh& mesh) {
   bool fits = mesh.size() == sets.size();
   for (std::size_t s = 0; fits && s < sets.size(); ++s) {
-    fits = std::accumulate(mesh[s].begin(), mesh[s].end(), std::size_t{0}) == sets[s].size() &&
+    fits = std::accumulate(mesh[s].begin(), mesh[s].end(), std::size_t{0}) <= sets[s].size() &&
            std::is_sorted(mesh[s].rbegin(), mesh[s].rend());
   }
   if (fits) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("mesh: one list of degrees, largest first, is needed for each of the {} "
-                          "pairs of device type and node, with sum as many as there are",
+                          "pairs of device type and node, with sum no more than there are",
                           sets.size()),
               "mesh");
 }
 
-// Ways to write `count` as a sum of degrees, none above `largest`; most small degrees first.
-void cut(std::int32_t count, std::int32_t largest, const Degrees& ascending, Degrees& prefix,
-         std::vector<Degrees>& found) {
+// Ways to write `count`, or what it has less than the smallest degree above that, as a sum of
+// degrees, none above `largest`; most small degrees first.
+void cut(std::int32_t count, std::int32_t largest, const Degrees& ascending, bool may_leave_out,
+         Degrees& prefix, std::vector<Degrees>& found) {
   if (found.size() > kMostMeshes) return;
-  if (count == 0) {
+  if (count == 0 || (may_leave_out && count < ascending.front())) {
     found.push_back(prefix);
     return;
   }
   for (const std::int32_t degree : ascending) {
     if (degree > std::min(count, largest)) break;
     prefix.push_back(degree);
-    cut(count - degree, degree, ascending, prefix, found);
+    cut(count - degree, degree, ascending, may_leave_out, prefix, found);
     prefix.pop_back();
   }
 }
@@ -77,13 +78,26 @@ std::optional<std::vector<Mesh>> combine(const std::vector<std::vector<Degrees>>
 }
 
 std::vector<Degrees> same_throughout(std::int32_t count, const Degrees& degrees,
-                                     std::int32_t largest) {
+                                     std::int32_t largest, bool may_leave_out) {
   std::vector<Degrees> found;
   for (const std::int32_t degree : degrees) {
-    if (degree > largest || count % degree != 0) continue;
+    if (degree > largest || (count % degree != 0 && !may_leave_out)) continue;
     found.emplace_back(static_cast<std::size_t>(count / degree), degree);
   }
   return found;
+}
+
+// The mesh with one degree for the whole cluster; absent where it does not divide.
+std::optional<Mesh> mesh_of_degree(const std::vector<std::vector<std::size_t>>& sets,
+                                   std::int32_t degree, bool may_leave_out) {
+  Mesh mesh;
+  for (const auto& set : sets) {
+    const auto of_set =
+        same_throughout(static_cast<std::int32_t>(set.size()), {degree}, degree, may_leave_out);
+    if (of_set.empty()) return std::nullopt;
+    mesh.push_back(of_set.front());
+  }
+  return mesh;
 }
 
 Degrees usable_degrees(const ModelShape& model, const std::vector<std::vector<std::size_t>>& sets,
@@ -114,9 +128,10 @@ Degrees usable_degrees(const ModelShape& model, const std::vector<std::vector<st
 
 // Fewer meshes than all of them, where these are too many.
 std::vector<Mesh> list_fewer(const std::vector<std::vector<std::size_t>>& sets,
-                             const Degrees& degrees, std::vector<std::string>& notes) {
+                             const Degrees& degrees, bool may_leave_out,
+                             std::vector<std::string>& notes) {
   const auto same = [&](const std::vector<std::size_t>& set, std::int32_t largest) {
-    return same_throughout(static_cast<std::int32_t>(set.size()), degrees, largest);
+    return same_throughout(static_cast<std::int32_t>(set.size()), degrees, largest, may_leave_out);
   };
   std::vector<std::vector<Degrees>> choices;
   for (const auto& set : sets) choices.push_back(same(set, degrees.back()));
@@ -191,14 +206,22 @@ std::string mesh_name(const Cluster& cluster, const std::optional<Mesh>& mesh) {
 }
 
 MeshChoices list_meshes(const ModelShape& model, const Cluster& cluster,
-                        const std::vector<std::int32_t>& degrees) {
+                        const std::vector<std::int32_t>& degrees, const MeshRules& rules) {
   MeshChoices choices;
   const auto sets = alike(cluster);
   const Degrees usable = usable_degrees(model, sets, degrees, choices.notes);
+  if (rules.one_degree) {
+    for (const std::int32_t degree : usable) {
+      if (auto mesh = mesh_of_degree(sets, degree, rules.may_leave_out))
+        choices.meshes.push_back(*std::move(mesh));
+    }
+    if (!choices.meshes.empty()) return choices;
+  }
   std::vector<std::vector<Degrees>> cuts;
   for (const auto& set : sets) {
     Degrees prefix;
-    cut(static_cast<std::int32_t>(set.size()), usable.back(), usable, prefix, cuts.emplace_back());
+    cut(static_cast<std::int32_t>(set.size()), usable.back(), usable, rules.may_leave_out, prefix,
+        cuts.emplace_back());
     if (!cuts.back().empty()) continue;
     const ClusterDevice& slot = cluster.devices[set.front()];
     throw Error(ErrorCode::invalid_argument,
@@ -209,7 +232,8 @@ MeshChoices list_meshes(const ModelShape& model, const Cluster& cluster,
                 "tensor_parallel");
   }
   auto all = combine(cuts);
-  choices.meshes = all ? *std::move(all) : list_fewer(sets, usable, choices.notes);
+  choices.meshes =
+      all ? *std::move(all) : list_fewer(sets, usable, rules.may_leave_out, choices.notes);
   return choices;
 }
 

@@ -7,7 +7,10 @@
 #include <set>
 
 #include "tessera/core/error.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/auto_kernel_set.h"
+#include "tessera/cost/tensor_parallel.h"
 
 namespace tessera::solver {
 namespace {
@@ -15,7 +18,7 @@ namespace {
 // A mesh of single devices is no mesh, so that problems without one stay as they are.
 std::optional<Mesh> normalised(const Mesh& mesh) {
   for (const auto& degrees : mesh) {
-    if (degrees.front() > 1) return mesh;  // largest first
+    if (degrees.empty() || degrees.front() > 1) return mesh;  // largest first
   }
   return std::nullopt;
 }
@@ -54,67 +57,162 @@ std::vector<std::int32_t> degrees_of(const std::optional<Mesh>& mesh) {
   return {degrees.begin(), degrees.end()};
 }
 
+bool somebody_reads_kv(const cost::KernelSet& kernels, const Cluster& cluster,
+                       std::int32_t bitwidth) {
+  return std::any_of(
+      cluster.devices.begin(), cluster.devices.end(),
+      [&](const ClusterDevice& slot) { return kernels.reads_kv(slot.device, bitwidth); });
+}
+
 // The ways to settle each choice; a settled one has one way.
 struct Ways {
   std::vector<std::optional<Mesh>> meshes;
   std::vector<std::int32_t> kv_bitwidths;
+  std::vector<cost::KernelSet> kernel_sets;
   std::vector<std::string> notes;
 };
 
-Ways ways_of(const ServingProblem& serving, const Choices& choices) {
+// Takes the bitwidths out that no kernel set has on any device. @throws Error{invalid_argument}
+// where none is left.
+void keep_readable(Ways& ways, const Cluster& cluster) {
+  std::vector<std::int32_t> kept;
+  std::vector<std::string> reasons;
+  for (const std::int32_t bitwidth : ways.kv_bitwidths) {
+    const bool is_read = std::any_of(
+        ways.kernel_sets.begin(), ways.kernel_sets.end(),
+        [&](const cost::KernelSet& set) { return somebody_reads_kv(set, cluster, bitwidth); });
+    if (is_read) {
+      kept.push_back(bitwidth);
+    } else {
+      reasons.push_back(fmt::format("a KV cache of {} bits left out: kernel set {} has none on {}",
+                                    bitwidth, ways.kernel_sets.front().name, cluster.name));
+    }
+  }
+  if (kept.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("kv_bitwidth: {}; give 16, or another kernel set", join(reasons, "; ")),
+                "kv_bitwidth");
+  }
+  ways.kv_bitwidths = std::move(kept);
+  ways.notes.insert(ways.notes.end(), reasons.begin(), reasons.end());
+}
+
+Ways ways_of(const Problem& problem, const Choices& choices,
+             const std::vector<cost::KernelSet>& kernel_sets) {
+  const ServingProblem& serving = *problem.serving();
   Ways ways;
   if (choices.tensor_parallel) {
-    MeshChoices listed = list_meshes(serving.model, serving.cluster, *choices.tensor_parallel);
+    const MeshRules rules{choices.uniform_degree, problem.may_leave_out()};
+    MeshChoices listed =
+        list_meshes(serving.model, serving.cluster, *choices.tensor_parallel, rules);
     for (const Mesh& mesh : listed.meshes) ways.meshes.push_back(normalised(mesh));
     ways.notes = std::move(listed.notes);
   } else {
     ways.meshes = {serving.mesh};
   }
+  std::vector<std::string> of_meshes = ways.notes;
   ways.kv_bitwidths = choices.kv_bitwidths.value_or(std::vector{serving.kv_bitwidth});
+  ways.kernel_sets = kernel_sets.empty() ? std::vector{serving.kernel_set} : kernel_sets;
+  keep_readable(ways, serving.cluster);
+  if (choices.follows_cluster.kv_bitwidths) ways.notes = std::move(of_meshes);
   return ways;
 }
 
+std::vector<Device> devices_of(const Cluster& cluster) {
+  std::vector<Device> devices;
+  for (const ClusterDevice& slot : cluster.devices) devices.push_back(slot.device);
+  return devices;
+}
+
 }  // namespace
+
+std::vector<std::int32_t> usual_degrees(const ModelShape& model, const Cluster& cluster) {
+  std::map<std::pair<std::string, std::size_t>, std::int32_t> counts;
+  std::int32_t most = 1;
+  for (const ClusterDevice& slot : cluster.devices) {
+    most = std::max(most, ++counts[{slot.device.name, slot.node_index}]);
+  }
+  std::vector<std::int32_t> degrees;
+  for (std::int32_t degree = 1; degree <= most; degree *= 2) {
+    if (!cost::why_not_sharded(model, degree)) degrees.push_back(degree);
+  }
+  return degrees;
+}
+
+std::vector<std::int32_t> usual_kv_bitwidths(const std::vector<cost::KernelSet>& kernel_sets,
+                                             const Cluster& cluster) {
+  std::vector<std::int32_t> bitwidths = {16};
+  for (const cost::KernelSet& kernels : kernel_sets) {
+    for (const cost::KvRule& rule : kernels.kv_rules) {
+      const bool known =
+          std::find(bitwidths.begin(), bitwidths.end(), rule.bitwidth) != bitwidths.end();
+      if (!known && somebody_reads_kv(kernels, cluster, rule.bitwidth)) {
+        bitwidths.push_back(rule.bitwidth);
+      }
+    }
+  }
+  return bitwidths;
+}
+
+void follow_cluster(const ServingProblem& serving, const std::vector<cost::KernelSet>& kernel_sets,
+                    Choices& choices) {
+  if (choices.follows_cluster.tensor_parallel) {
+    choices.tensor_parallel = usual_degrees(serving.model, serving.cluster);
+  }
+  if (choices.follows_cluster.kv_bitwidths) {
+    choices.kv_bitwidths = usual_kv_bitwidths(kernel_sets, serving.cluster);
+  }
+}
 
 std::vector<std::int32_t> degrees_of(const ServingProblem& serving, const Choices& choices) {
   return choices.tensor_parallel ? *choices.tensor_parallel : degrees_of(serving.mesh);
 }
 
-OpenProblem open_problem(Problem problem, Choices choices) {
+OpenProblem open_problem(Problem problem, Choices choices, std::vector<cost::KernelSet> kernel_sets,
+                         std::shared_ptr<SharedTimes> times) {
   if (ServingProblem* serving = problem.serving()) {
-    const Ways ways = ways_of(*serving, choices);
+    const Ways ways = ways_of(problem, choices, kernel_sets);
     serving->mesh = ways.meshes.front();
     serving->kv_bitwidth = ways.kv_bitwidths.front();
+    serving->kernel_set = ways.kernel_sets.front();
   }
-  return {LoweredProblem(std::move(problem)), std::move(choices)};
+  LoweredProblem first(std::move(problem), times);
+  return {std::move(first), std::move(choices), std::move(kernel_sets), std::move(times)};
 }
 
-OpenProblem open_again(const LoweredProblem& problem) {
+OpenProblem open_again(const LoweredProblem& problem, const std::optional<Choices>& left_open) {
   Choices choices;
   if (const ServingProblem* serving = problem.serving()) {
-    choices.tensor_parallel = degrees_of(serving->mesh);
+    if (left_open) choices = *left_open;
+    if (!choices.tensor_parallel) choices.tensor_parallel = degrees_of(serving->mesh);
+    choices.follows_cluster.kv_bitwidths = false;
     choices.kv_bitwidths = {serving->kv_bitwidth};
   }
-  return {problem, std::move(choices)};
+  return {problem, std::move(choices), {}, nullptr};
 }
 
 Variants list_variants(const OpenProblem& open) {
   const Problem& problem = open.first.problem();
   const ServingProblem* serving = problem.serving();
   if (serving == nullptr) return {{open.first}, {""}, {}};
-  Ways ways = ways_of(*serving, open.choices);
+  Ways ways = ways_of(problem, open.choices, open.kernel_sets);
   Variants variants;
   variants.notes = std::move(ways.notes);
-  for (const std::optional<Mesh>& mesh : ways.meshes) {
-    for (const std::int32_t kv_bitwidth : ways.kv_bitwidths) {
-      Problem variant = problem;
-      variant.serving()->mesh = mesh;
-      variant.serving()->kv_bitwidth = kv_bitwidth;
-      variants.problems.emplace_back(std::move(variant));
-      std::vector<std::string> parts;
-      if (ways.meshes.size() > 1) parts.push_back(mesh_name(serving->cluster, mesh));
-      if (ways.kv_bitwidths.size() > 1) parts.push_back(fmt::format("KV {} bit", kv_bitwidth));
-      variants.names.push_back(join(parts, ", "));
+  for (const cost::KernelSet& kernels : ways.kernel_sets) {
+    for (const std::optional<Mesh>& mesh : ways.meshes) {
+      for (const std::int32_t kv_bitwidth : ways.kv_bitwidths) {
+        if (!somebody_reads_kv(kernels, serving->cluster, kv_bitwidth)) continue;
+        Problem variant = problem;
+        variant.serving()->mesh = mesh;
+        variant.serving()->kv_bitwidth = kv_bitwidth;
+        variant.serving()->kernel_set = kernels;
+        variants.problems.emplace_back(std::move(variant), open.times);
+        std::vector<std::string> parts;
+        if (ways.meshes.size() > 1) parts.push_back(mesh_name(serving->cluster, mesh));
+        if (ways.kv_bitwidths.size() > 1) parts.push_back(fmt::format("KV {} bit", kv_bitwidth));
+        if (ways.kernel_sets.size() > 1) parts.push_back(kernels.name);
+        variants.names.push_back(join(parts, ", "));
+      }
     }
   }
   return variants;
@@ -129,17 +227,73 @@ Problem on_devices(Problem problem, const std::vector<std::size_t>& devices,
   return problem;
 }
 
+OpenProblem with_one_more(const OpenProblem& open, std::size_t device) {
+  Problem larger = open.first.problem();
+  ServingProblem& serving = *larger.serving();
+  Cluster& cluster = serving.cluster;
+  const auto at = cluster.devices.begin() + static_cast<std::ptrdiff_t>(device);
+  const ClusterDevice slot = *at;
+  cluster.devices.insert(at + 1, slot);
+  cluster.name = title_of(cluster);
+  serving.mesh.reset();
+  Choices choices = open.choices;
+  choices.tensor_parallel = degrees_of(*open.first.serving(), open.choices);
+  if (choices.follows_cluster.tensor_parallel) {
+    choices.tensor_parallel = usual_degrees(serving.model, cluster);
+  }
+  return open_problem(std::move(larger), std::move(choices), open.kernel_sets, nullptr);
+}
+
 OpenProblem part_of(const OpenProblem& open, const std::vector<std::size_t>& devices,
                     std::int64_t batch_size) {
   const Problem& whole = open.first.problem();
   Choices choices = open.choices;
   choices.tensor_parallel = degrees_of(*whole.serving(), choices);
-  return open_problem(on_devices(whole, devices, batch_size), std::move(choices));
+  Problem part = on_devices(whole, devices, batch_size);
+  // All parts keep their caches alike, so the bitwidths stay those of the whole cluster.
+  const ServingProblem& serving = *part.serving();
+  if (choices.follows_cluster.tensor_parallel) {
+    choices.tensor_parallel = usual_degrees(serving.model, serving.cluster);
+  }
+  std::vector<cost::KernelSet> kernel_sets =
+      cost::needed_kernel_sets(open.kernel_sets, devices_of(serving.cluster), serving.bitwidths);
+  return open_problem(std::move(part), std::move(choices), std::move(kernel_sets), open.times);
 }
 
 }  // namespace tessera::solver
 
 namespace tessera {
+
+Json JsonValue<solver::Choices>::write(const solver::Choices& choices) {
+  Json json = Json::object();
+  if (choices.tensor_parallel) json["tensor_parallel"] = *choices.tensor_parallel;
+  json["uniform_degree"] = choices.uniform_degree;
+  if (choices.kv_bitwidths) json["kv_bitwidths"] = *choices.kv_bitwidths;
+  json["replicas"] = choices.may_replicate;
+  return json;
+}
+
+solver::Choices JsonValue<solver::Choices>::read(const Json& json, const std::string& path,
+                                                 const FieldSpec&) {
+  JsonFields fields(json, path);
+  solver::Choices choices;
+  const auto list = [&](const char* name, std::int32_t least, std::int32_t most) {
+    std::optional<std::vector<std::int32_t>> numbers;
+    if (!fields.has(name)) return numbers;
+    numbers.emplace();
+    for (const double number : json_numbers(fields.at(name), fields.path_of(name), least, most)) {
+      numbers->push_back(static_cast<std::int32_t>(number));
+    }
+    return numbers;
+  };
+  choices.tensor_parallel = list("tensor_parallel", 1, 64);
+  choices.kv_bitwidths = list("kv_bitwidths", kMinKvBitwidth, kMaxKvBitwidth);
+  choices.uniform_degree = fields.boolean("uniform_degree", false);
+  choices.may_replicate = fields.boolean("replicas", false);
+  fields.finish();
+  check_record(choices, FieldPath{path, "."});
+  return choices;
+}
 
 void Fields<solver::Choices>::check(const solver::Choices& choices, const FieldPath& path) {
   const auto distinct = [&](const std::optional<std::vector<std::int32_t>>& ways,

@@ -1,5 +1,7 @@
 #include "serving_costs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/core/error.h"
@@ -23,12 +25,15 @@ Link slowest_step(const Cluster& cluster, const std::vector<std::vector<std::siz
 
 }  // namespace
 
-ServingCosts::ServingCosts(const ServingProblem& serving)
-    : serving_(serving), groups_(mesh_groups(serving.cluster, serving.mesh)) {
+ServingCosts::ServingCosts(const ServingProblem& serving, std::shared_ptr<SharedTimes> times)
+    : serving_(serving),
+      groups_(mesh_groups(serving.cluster, serving.mesh)),
+      times_(times ? std::move(times) : std::make_shared<SharedTimes>()) {
   for (const MeshGroup& group : groups_) {
     if (const auto reason = cost::why_not_sharded(serving_.model, group.degree)) {
       throw Error(ErrorCode::invalid_argument, "mesh: " + *reason, "mesh");
     }
+    kinds_.push_back(times_->number_of(kind_of(models_.size())));
     models_.push_back(latency_model_of(serving_, group.members.front()));
     if (std::find(degrees_.begin(), degrees_.end(), group.degree) != degrees_.end()) continue;
     degrees_.push_back(group.degree);
@@ -56,33 +61,58 @@ PhaseCosts ServingCosts::compute(double size, cost::Phase phase) const {
   for (const cost::LayerWork& unit : work) rows += size * unit.tokens / count;
   PhaseCosts costs;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    add_layers(costs, g, work);
-    const double embedding =
-        serving_.kernel_set.host_s(size) + models_[g]->embedding_s(serving_.model, rows);
-    const double head = models_[g]->lm_head_s(serving_.model, size) / count;
+    const GroupTimes& times = times_->get(kinds_[g], phase, static_cast<std::int64_t>(size),
+                                          [&] { return times_of(g, size, rows, work); });
+    costs.layer_s.insert(costs.layer_s.end(), times.layer_s.begin(), times.layer_s.end());
     const bool both_first = serving_.memory == cost::MemoryPreset::llm_pq;
-    costs.first_s.push_back(both_first ? embedding + head : embedding);
-    costs.last_s.push_back(both_first ? 0 : head);
+    costs.first_s.push_back(both_first ? times.embedding_s + times.head_s : times.embedding_s);
+    costs.last_s.push_back(both_first ? 0 : times.head_s);
   }
   add_links(costs, rows * static_cast<double>(serving_.model.hidden_size) * kActivationBytes);
   add_activations(costs, static_cast<std::int64_t>(size), phase);
   return costs;
 }
 
-void ServingCosts::add_layers(PhaseCosts& costs, std::size_t g,
-                              const std::vector<cost::LayerWork>& work) const {
-  const Device& device = serving_.cluster.devices[groups_[g].members.front().front()].device;
+const Device& ServingCosts::device_of(std::size_t g) const {
+  return serving_.cluster.devices[groups_[g].members.front().front()].device;
+}
+
+bool ServingCosts::has_kernels(std::size_t g) const {
+  return std::any_of(serving_.bitwidths.begin(), serving_.bitwidths.end(),
+                     [&](std::int32_t bitwidth) {
+                       return serving_.kernel_set.find(device_of(g), bitwidth) != nullptr;
+                     });
+}
+
+// All that the times of a group depend on, besides what problems that share times have in common.
+std::string ServingCosts::kind_of(std::size_t g) const {
+  const std::vector<std::size_t>& members = groups_[g].members.front();
+  const Link link = slowest_link(serving_.cluster, members, members);
+  return fmt::format("{} x {} over {} {:.17g} {:.17g}, {} {} bit", members.size(),
+                     device_of(g).name, link.kind, link.bytes_per_s, link.latency_s,
+                     serving_.kernel_set.name, serving_.kv_bitwidth);
+}
+
+GroupTimes ServingCosts::times_of(std::size_t g, double size, double rows,
+                                  const std::vector<cost::LayerWork>& work) const {
+  const auto count = static_cast<double>(work.size());
+  GroupTimes times;
   for (const LayerShape& layer : serving_.model.layer_classes) {
-    for (std::int32_t bit : serving_.bitwidths) {
+    for (const std::int32_t bit : serving_.bitwidths) {
       double total = 0;
-      if (serving_.kernel_set.find(device, bit) != nullptr) {
+      if (serving_.kernel_set.find(device_of(g), bit) != nullptr) {
         for (const cost::LayerWork& unit : work) {
           total += models_[g]->layer_s(layer, bit, serving_.kv_bitwidth, unit);
         }
       }
-      costs.layer_s.push_back(total / static_cast<double>(work.size()));
+      times.layer_s.push_back(total / count);
     }
   }
+  if (!has_kernels(g)) return times;  // no layer may be there, so nobody asks for its ends
+  times.embedding_s =
+      serving_.kernel_set.host_s(size) + models_[g]->embedding_s(serving_.model, rows);
+  times.head_s = models_[g]->lm_head_s(serving_.model, size) / count;
+  return times;
 }
 
 void ServingCosts::add_links(PhaseCosts& costs, double bytes) const {

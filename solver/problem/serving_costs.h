@@ -14,7 +14,9 @@ namespace tessera::solver {
 /// Costs of one serving problem by micro-batch size; computed on demand and kept.
 class ServingCosts {
  public:
-  explicit ServingCosts(const ServingProblem& serving);
+  /// @param times of problems like it, shared; null: its own
+  explicit ServingCosts(const ServingProblem& serving,
+                        std::shared_ptr<SharedTimes> times = nullptr);
 
   const PhaseCosts& prefill(std::int64_t size) { return get(prefill_, size, cost::Phase::prefill); }
   const PhaseCosts& decode(std::int64_t size) { return get(decode_, size, cost::Phase::decode); }
@@ -28,8 +30,13 @@ class ServingCosts {
  private:
   const PhaseCosts& get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
                         cost::Phase phase);
+  const Device& device_of(std::size_t g) const;
+  /// Whether the group's devices run any of the bitwidths.
+  bool has_kernels(std::size_t g) const;
   PhaseCosts compute(double size, cost::Phase phase) const;
-  void add_layers(PhaseCosts& costs, std::size_t g, const std::vector<cost::LayerWork>& work) const;
+  std::string kind_of(std::size_t g) const;
+  GroupTimes times_of(std::size_t g, double size, double rows,
+                      const std::vector<cost::LayerWork>& work) const;
   void add_links(PhaseCosts& costs, double bytes) const;
   void add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const;
 
@@ -38,6 +45,8 @@ class ServingCosts {
   std::vector<std::int32_t> degrees_;
   std::vector<ModelShape> shards_;  ///< [degree] what one member holds
   std::vector<std::unique_ptr<cost::LatencyModel>> models_;
+  std::shared_ptr<SharedTimes> times_;
+  std::vector<std::size_t> kinds_;  ///< [group] of `times_`
   std::map<std::int64_t, PhaseCosts> prefill_, decode_;
 };
 

@@ -55,6 +55,7 @@ M.functions = {
   ["ts.check"] = function() return { object "Plan" } end,
   ["ts.simulate"] = function() return { object "Plan", { num_batches = 2 } } end,
   ["ts.picture"] = function() return { object "Plan", "picture.svg" } end,
+  ["ts.device_changes"] = function() return { object "Plan", { time_limit_s = 0.1 } } end,
   ["ts.beside"] = function() return { object "Plan", { time_limit_s = 0.1 } } end,
   ["ts.replan"] = function() return { object "Plan", "1xA100-80G", { time_limit_s = 0.1 } } end,
   ["ts.max_batch"] = function() return { object "Problem", { max_batch_size = 8, time_limit_s = 0.1 } } end,

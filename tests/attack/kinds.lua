@@ -48,7 +48,8 @@ local function use_problem(problem, random)
   local plan, why = ts.plan(problem, options)
   if plan then use_plan(plan, random) else verdict.why(why) end
   if plan and random:once_in(8) then
-    local written, reason = problem:write_model(out "model.lp", { prefill_micro_batch_size = 1,
+    local whole = problem.cluster and problem:with { use_all_devices = true } or problem
+    local written, reason = whole:write_model(out "model.lp", { prefill_micro_batch_size = 1,
       decode_micro_batch_size = 1 })
     if not written then verdict.why(reason) end
   end

@@ -12,6 +12,7 @@ local hostile = "</script><script>window.hacked=1</script><!-- \226\128\168 ]]> 
 local plan = assert(ts.plan(ts.problem {
   model = "opt-13b", cluster = { { "T4-16G", 2, node = "a" }, { "V100-32G", 1, node = "b" }, link_gbps = 100 },
   workload = { prompt_tokens = 256, output_tokens = 16, batch_size = 16 }, bitwidths = { 4, 8, 16 }, theta = 1,
+  preset = "splitquant", -- several stages, which make many marks
 }))
 
 local clusters, planners = { "llmpq-1", "llmpq-3" }, { "uniform", "pipeedge", "exact" }

@@ -132,6 +132,7 @@ double infeasibility(const LinearModel& model, const std::vector<double>& x) {
 TEST(Formulation, HoldsEveryPlanThatTheCheckerAccepts) {
   int encoded = 0;
   for_each_case(2001, 2300, {}, [&](RandomCase& c) {
+    c.in.allow_single_stage = false;  // a programme is of several stages, or of an order
     if (c.seed % 3 == 0) c.in.rows = c.random.rows(c.in);
     const PlanRequest request = c.sized(c.seed % 2 == 0);
     const PlanResult result = make_ilp_planner()->plan(c.in, request);
@@ -165,6 +166,7 @@ TEST_P(ModelFile, RoundTripKeepsTheOptimum) {
   const std::string path = this->path(std::string("model") + GetParam());
   int compared = 0, infeasible = 0;
   for_each_case(3001, 3160, {}, [&](RandomCase& c) {
+    c.in.allow_single_stage = false;
     if (c.seed % 3 == 0) c.in.rows = c.random.rows(c.in);
     PlanRequest request = c.sized(c.seed % 4 < 2);
     request.ilp_form = form_of(c.seed);

@@ -78,7 +78,8 @@ Json compute(const std::string& name, const Json* kept) {
     if (now["solved"].contains(key)) solved[key] = now["solved"][key];
   }
   Json result{{"solved", solved}, {"plan", nullptr}, {"priced", nullptr}};
-  if (kept == nullptr && now["solved"].contains("stages")) {
+  const Json& found = now["solved"];  // of several pipelines there is nothing to price by hand
+  if (kept == nullptr && found.contains("stages") && !found["stages"].empty()) {
     result["plan"] = by_hand(now["solved"]);
     now = run({name, result["plan"].get<std::string>()});
   } else if (has_plan) {

@@ -323,10 +323,10 @@ describe("ts.beside", function()
   end)
 
   it("has vLLM at the plan's own bits, and with groups of devices that are alike", function()
-    local problem = ts.problem {
+    local problem = ts.problem(support.settled {
       model = "llama-3-8b", cluster = "2xA100-80G", kernel_set = "modern_fp8", bitwidths = { 4, 8, 16 },
       workload = { batch_size = 4, prompt_tokens = 64, output_tokens = 8 },
-    }
+    })
     local plan = assert(ts.plan(problem, { planner = "uniform" }))
     local function names(of)
       local list, by_name = {}, {}

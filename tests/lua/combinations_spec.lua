@@ -8,7 +8,7 @@ local function problem(changes)
   local description = { model = "opt-1.3b", cluster = "4xT4-16G", bitwidths = { 4, 16 },
     workload = { prompt_tokens = 512, output_tokens = 32, batch_size = 8 } }
   for key, value in pairs(changes) do description[key] = value end
-  return ts.problem(description)
+  return ts.problem(support.settled(description))
 end
 
 local function constrained(changes)
@@ -88,8 +88,9 @@ end)
 
 describe("plan:explain of an offloading plan", function()
   it("leaves it to FlexGen's cost model", function()
-    local p = ts.problem { model = "opt-13b", workload = { prompt_tokens = 512, output_tokens = 32, batch_size = 8 },
-      cluster = ts.cluster { { "T4-16G", 2, node = "a" }, host_memory_gib = 64 } }
+    local p = ts.problem(support.settled { model = "opt-13b",
+      workload = { prompt_tokens = 512, output_tokens = 32, batch_size = 8 },
+      cluster = ts.cluster { { "T4-16G", 2, node = "a" }, host_memory_gib = 64 } })
     local e = assert(ts.plan(p, { planner = "flexgen" })):explain { as = "table", time_limit_s = 100 }
     assert.same({}, e.binds) -- the pipeline's own model would have memory overrun
     assert.is_nil(e.robustness)

@@ -9,10 +9,10 @@ local ts = require "tessera"
 local raises = support.raises
 
 local function problem(changes)
-  return ts.problem(support.changed({
+  return ts.problem(support.settled(support.changed({
     model = "llama-3.1-8b", cluster = "1xA100-80G", kernel_set = "vllm", bitwidths = { 16 },
     workload = { prompt_tokens = 512, output_tokens = 64, batch_size = 16 },
-  }, changes))
+  }, changes)))
 end
 
 local plan
@@ -130,8 +130,9 @@ describe("tessera compare", function()
     assert.is_true(same.another.gain_ratio <= 0.01)
     assert.is_false(same.another.is_better)
     -- Two kinds of devices, planned for long prompts: a decode that is 50 times as slow wants another split.
-    local mixed = ts.problem { model = "llama-3.1-8b", cluster = "(1xA100-80G+1xL4)", kernel_set = "vllm",
-      bitwidths = { 8, 16 }, theta = 0, workload = { prompt_tokens = 2000, output_tokens = 8, batch_size = 16 } }
+    local mixed = ts.problem(support.settled { model = "llama-3.1-8b", cluster = "(1xA100-80G+1xL4)",
+      kernel_set = "vllm",
+      bitwidths = { 8, 16 }, theta = 0, workload = { prompt_tokens = 2000, output_tokens = 8, batch_size = 16 } })
     local own = assert(ts.plan(mixed))
     local run = ts.simulate(own)
     local result = compare.compare(own, { file {

@@ -103,7 +103,8 @@ describe("tessera detect", function()
     status, err = fails("detect", folder .. "/a.json", b, "--out", folder .. "/all.json")
     assert.equal(0, status, err)
     local text
-    status, text, err = run("plan", "--model", "opt-1.3b", "--cluster", folder .. "/all.json", "--no-beside", "--json")
+    status, text, err = run("plan", "--model", "opt-1.3b", "--cluster", folder .. "/all.json", "--no-beside", "--json",
+      "--use-all-devices", "--replicas", "1")
     assert.equal(0, status, err)
     assert.equal(2, #core.from_json(text).stages)
     status, err = fails("detect", folder .. "/nothing.txt")

@@ -48,7 +48,8 @@ describe("nvidia-smi's output", function()
     local cluster = cluster_of(node)
     assert.equal(8, #cluster.devices)
     assert.equal("nvlink", cluster:link(0, 7).kind)
-    assert(ts.plan(ts.problem { model = "opt-1.3b", cluster = cluster, kernel_set = "vllm", bitwidths = { 8, 16 } }))
+    assert(ts.plan(ts.problem(support.settled { model = "opt-1.3b", cluster = cluster, kernel_set = "vllm",
+      bitwidths = { 8, 16 } })))
   end)
 
   it("says where NVLink is not there although the card has it", function()

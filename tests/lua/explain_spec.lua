@@ -20,8 +20,8 @@ end
 
 -- Memory is short and the network slow, so that more of either helps.
 local function problem(changes, batch_size)
-  return ts.problem { model = "opt-13b", cluster = cluster(changes), theta = 10,
-    workload = { prompt_tokens = 1072, output_tokens = 16, batch_size = batch_size or 16 }, bitwidths = { 4, 8, 16 } }
+  return ts.problem(support.settled { model = "opt-13b", cluster = cluster(changes), theta = 10,
+    workload = { prompt_tokens = 1072, output_tokens = 16, batch_size = batch_size or 16 }, bitwidths = { 4, 8, 16 } })
 end
 
 local function best(p) return assert(ts.plan(p)).objective end

@@ -9,7 +9,7 @@ local function problem(changes)
     workload = { prompt_tokens = 128, output_tokens = 32, batch_size = 8 }, bitwidths = { 4, 8, 16 },
   }
   for key, value in pairs(changes or {}) do description[key] = value end
-  return ts.problem(description)
+  return ts.problem(support.settled(description))
 end
 
 local function register(improve, changes)

@@ -9,7 +9,7 @@ local function problem(changes)
     workload = { prompt_tokens = 512, output_tokens = 100, batch_size = 32 },
   }
   for key, value in pairs(changes or {}) do fields[key] = value end
-  return ts.problem(fields)
+  return ts.problem(support.settled(fields))
 end
 
 local function only_plan(p)

@@ -7,7 +7,7 @@ local function problem(changes)
   local description = { model = "opt-1.3b", cluster = { { "T4-16G", 1, node = "a" }, { "P100-12G", 1, node = "b" } },
     workload = { prompt_tokens = 1500, output_tokens = 100, batch_size = 2 }, bitwidths = { 4, 16 } }
   for key, value in pairs(changes or {}) do description[key] = value end
-  return ts.problem(description)
+  return ts.problem(support.settled(description))
 end
 
 local function with_batch(p, batch_size)

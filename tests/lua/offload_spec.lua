@@ -17,7 +17,7 @@ local function problem_with(changes)
       description[key] = value
     end
   end
-  return ts.problem(description)
+  return ts.problem(support.settled(description))
 end
 
 local plan

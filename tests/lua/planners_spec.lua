@@ -213,9 +213,9 @@ end)
 
 describe("the baselines", function()
   it("stop at the time limit and say so", function()
-    local problem = ts.problem {
+    local problem = ts.problem(support.settled {
       model = "opt-125m", cluster = "4xT4-16G", workload = { prompt_tokens = 16, output_tokens = 4, batch_size = 4096 },
-    }
+    })
     for _, name in ipairs { "uniform", "het" } do
       local none, why = ts.plan(problem, { planner = name, time_limit_s = 0 })
       assert.is_nil(none)

@@ -7,8 +7,9 @@ local fields = {
   name = "string", model = "tessera.Model?", cluster = "tessera.Cluster?", workload = "tessera.Workload?",
   indicator = "tessera.Indicator?", bitwidths = "list", objective = "string", theta = "number", theta_unit = "string",
   quality = "table?", memory = "string?", kernel_set = "string?", kv_bitwidth = "number?",
-  tensor_parallel = "list?", kv_bitwidths = "list?",
-  allow_empty_stage = "boolean", num_layers = "integer", batch_size = "integer", devices = "list",
+  tensor_parallel = "list?", uniform_degree = "boolean?", kv_bitwidths = "list?", kernel_sets = "list?",
+  allow_empty_stage = "boolean", use_all_devices = "boolean", num_layers = "integer",
+  batch_size = "integer", devices = "list",
   constraints = "list", quantisation = "string?", max_omega = "number?",
 }
 
@@ -31,12 +32,14 @@ describe("ts.problem", function()
 
   it("has the defaults of the contract", function()
     local p = ts.problem { model = "opt-125m", cluster = "1xT4-16G" }
-    assert.same({ 3, 4, 8, 16 }, p.bitwidths)
+    assert.same({ 4, 8, 16 }, p.bitwidths)
     assert.equal("steady", p.objective)
     assert.equal(1, p.theta)
     assert.equal("physical", p.memory)
     assert.equal(16, p.kv_bitwidth)
-    assert.is_false(p.allow_empty_stage)
+    assert.is_false(p.use_all_devices)
+    assert.is_true(p.allow_empty_stage)
+    assert.equal("vllm", p.kernel_set)
     assert.equal(12, p.num_layers)
     assert.equal(p.workload.batch_size, p.batch_size)
     assert.equal(0, ts.problem { model = "opt-125m", cluster = "1xT4-16G", quality = { max_omega = 1 } }.theta)

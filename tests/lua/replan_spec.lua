@@ -58,8 +58,8 @@ local changes = { -- before, after: counts of A, B, C
 local cluster = { { "T4-16G", 2, node = "a" }, { "P100-12G", 1, node = "b" }, link_gbps = 10 }
 
 local function serving()
-  return ts.problem { model = "opt-13b", cluster = cluster, bitwidths = { 4, 8, 16 },
-    workload = { prompt_tokens = 256, output_tokens = 16, batch_size = 8 } }
+  return ts.problem(support.settled { model = "opt-13b", cluster = cluster, bitwidths = { 4, 8, 16 },
+    workload = { prompt_tokens = 256, output_tokens = 16, batch_size = 8 } })
 end
 
 describe("ts.replan", function()

@@ -19,7 +19,7 @@ local function problem(num_devices, changes)
     workload = { prompt_tokens = 64, output_tokens = 20, batch_size = 5 },
   }
   for key, value in pairs(changes or {}) do fields[key] = value end
-  return ts.problem(fields)
+  return ts.problem(support.settled(fields))
 end
 
 -- Every way of giving each device to one of `num` parts, none of them empty; each set of parts once.
@@ -97,6 +97,58 @@ local function check_against_enumeration(whole, num_devices, num, options)
   return plan
 end
 
+-- Clusters of any kind with what is open by default: all splits at once by their bounds, against one after the other.
+describe("replicas of any number", function()
+  local names = { "T4-16G", "L4", "A100-80G", "V100-32G", "H200-141G", "RTX-3090" }
+  local models = { "llama-3.1-8b", "opt-13b", "qwen2.5-7b", "llama-2-13b" }
+
+  local function draw()
+    local parts, num_devices = {}, 0
+    for i = 1, math.random(1, 3) do
+      local count = math.random(1, 3)
+      num_devices = num_devices + count
+      parts[i] = ("%dx%s"):format(count, names[math.random(#names)])
+    end
+    local fields = { model = models[math.random(#models)], cluster = table.concat(parts, "+"), workload = {
+      batch_size = math.random(2, 16), prompt_tokens = 128 * math.random(1, 8), output_tokens = math.random(20, 200),
+    } }
+    if math.random(3) == 1 then fields.use_all_devices = true end
+    if math.random(3) == 1 then
+      fields.quality = { max_omega = math.random() }
+    else
+      fields.theta = ({ 0, 1, 10 })[math.random(3)]
+    end
+    return fields, num_devices
+  end
+
+  it("are as good as the best of each number", function()
+    local seed = tonumber(os.getenv "TESSERA_SEED") or os.time()
+    math.randomseed(seed)
+    local with_replicas, unproven = 0, 0
+    for i = 1, 16 do
+      local fields, num_devices = draw()
+      local at = ("seed %d, draw %d: %s on %s"):format(seed, i, fields.model, fields.cluster)
+      local any, numbers = ts.problem(fields), {}
+      for r = 1, math.min(num_devices, fields.workload.batch_size) do numbers[r] = r end
+      local plan, why = ts.plan(any, { time_limit_s = 10 })
+      local other, why_not = ts.plan(any, { replicas = numbers, time_limit_s = 10 })
+      if plan and other then
+        assert(ts.check(plan))
+        if plan.status == "optimal" and other.status == "optimal" then
+          assert.near(other.objective, plan.objective, 1e-8 * math.abs(other.objective), at)
+        else
+          unproven = unproven + 1
+        end
+        if plan.replicas then with_replicas = with_replicas + 1 end
+      else
+        assert.equal(why_not and why_not.code, why and why.code, at)
+      end
+    end
+    assert.is_true(with_replicas >= 3, "seed " .. seed)
+    assert.is_true(unproven <= 3, "seed " .. seed)
+  end)
+end)
+
 describe("replicas", function()
   after_each(support.remove_files)
 
@@ -127,10 +179,10 @@ describe("replicas", function()
     local plan = check_against_enumeration(problem(3, { tensor_parallel = { 1, 2 } }), 3, 2)
     assert.is_true(ts.check(plan))
     -- A group is never split: alone, a T4 has nothing to be in a group with.
-    local pairs_only = ts.problem {
+    local pairs_only = ts.problem(support.settled {
       model = "opt-1.3b", cluster = { { "T4-16G", 4, node = "a" } }, tensor_parallel = 2,
       workload = { prompt_tokens = 64, output_tokens = 20, batch_size = 5 },
-    }
+    })
     local two = assert(ts.plan(pairs_only, { replicas = 2 }))
     for _, replica in ipairs(two.replicas) do assert.same({ "2xT4-16G" }, replica.device_order) end
     declines("infeasible", "no degree is left for opt-1.3b", ts.plan(pairs_only, { replicas = 3 }))
@@ -229,14 +281,14 @@ describe("replicas", function()
   end)
 
   it("fall back to equal parts of big clusters, and say so", function()
-    local big = ts.problem {
+    local big = ts.problem(support.settled {
       model = "opt-125m", workload = { prompt_tokens = 16, output_tokens = 2, batch_size = 4 }, bitwidths = { 16 },
       cluster = {
         { "T4-16G", 8, node = "a" }, { "V100-32G", 8, node = "b" }, { "P100-12G", 8, node = "c" },
         { "A100-40G", 8, node = "d" },
       },
       allow_empty_stage = true,
-    }
+    })
     local plan = assert(ts.plan(big, { replicas = 4, planner = "uniform", device_order = nil }))
     assert.equal(4, #plan.replicas)
     assert.truthy(plan.notes[1]:find("only equal parts were tried", 1, true))
@@ -275,7 +327,8 @@ describe("replicas", function()
   end)
 
   it("say why there is none", function()
-    declines("infeasible", "", ts.plan(ts.problem { model = "opt-66b", cluster = "2xT4-16G" }, { replicas = 2 }))
+    declines("infeasible", "",
+      ts.plan(ts.problem(support.settled { model = "opt-66b", cluster = "2xT4-16G" }), { replicas = 2 }))
     declines("infeasible", "cutoff", ts.plan(problem(3), { replicas = 2, cutoff = 1e-6 }))
   end)
 end)

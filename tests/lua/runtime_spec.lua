@@ -6,10 +6,10 @@ local support = require "support"
 local ts = require "tessera"
 
 local function problem(changes)
-  return ts.problem(support.changed({
+  return ts.problem(support.settled(support.changed({
     model = "opt-1.3b", cluster = "(2xA100-40G)+1xL4", kernel_set = "vllm", bitwidths = { 4, 8, 16 },
     tensor_parallel = { 1, 2 }, workload = { prompt_tokens = 512, output_tokens = 64, batch_size = 32 },
-  }, changes))
+  }, changes)))
 end
 
 local function notes(plan) return table.concat(plan.notes, "\n") end

@@ -22,8 +22,8 @@ local function every_mix(max_devices, max_omega)
       if t4 > 0 then cluster[#cluster + 1] = { "T4-16G", t4, node = "t" } end
       if a10 > 0 then cluster[#cluster + 1] = { "A10", a10, node = "a" } end
       if #cluster > 0 then
-        local problem = ts.problem { model = "opt-6.7b", workload = workload, cluster = cluster,
-          bitwidths = { 4, 8, 16 }, quality = { max_omega = max_omega } }
+        local problem = ts.problem(support.settled { model = "opt-6.7b", workload = workload, cluster = cluster,
+          bitwidths = { 4, 8, 16 }, quality = { max_omega = max_omega } })
         local plan = ts.plan(problem)
         mixes[#mixes + 1] = { number = t4 + a10, price = t4 * 0.35 + a10 * 0.75,
           latency_s = plan and plan.latency_s or math.huge }
@@ -47,7 +47,8 @@ describe("ts.size", function()
       local mixes = every_mix(4, max_omega)
       local met = 0
       for _, latency_s in ipairs { 0.3, 0.6, 0.8, 1, 1.3, 1.6, 2, 3 } do
-        local result, why = ask { target = { latency_s = latency_s }, quality = { max_omega = max_omega } }
+        local result, why = ask { target = { latency_s = latency_s }, quality = { max_omega = max_omega },
+          kernel_set = "tessera" }
         local price, number = least(mixes, "price", latency_s), least(mixes, "number", latency_s)
         if price == math.huge then
           declines("infeasible", "none of the 14 mixes", result, why)
@@ -69,9 +70,9 @@ describe("ts.size", function()
   end)
 
   it("bounds every mix from below", function()
-    local problem = ts.problem { model = "opt-6.7b", workload = workload, bitwidths = { 4, 8, 16 },
+    local problem = ts.problem(support.settled { model = "opt-6.7b", workload = workload, bitwidths = { 4, 8, 16 },
       cluster = { { "T4-16G", 2, node = "t" }, { "A10", 1, node = "a" }, { "P100-12G", 1, node = "p" } },
-      quality = { max_omega = 0.5 } }
+      quality = { max_omega = 0.5 } })
     local lists = {}
     for t4 = 0, 2 do
       for a10 = 0, 1 do

@@ -24,6 +24,14 @@ function M.declines(code, text, result, why)
   return why
 end
 
+--- A description of a problem with what it leaves out settled: every device on its own, holding layers, the kernels
+--- that run everywhere, the papers' bitwidths. For what is about planners, not about defaults.
+function M.settled(description)
+  local own = { preset = "splitquant", kernel_set = "tessera", memory = "physical" }
+  for key, value in pairs(description) do own[key] = value end
+  return own
+end
+
 local function check_type(name, expected, value)
   local optional = expected:sub(-1) == "?"
   if optional and value == nil then return end
@@ -99,10 +107,10 @@ end
 
 --- A problem that plans in a moment.
 function M.small_problem(changes)
-  return require("tessera").problem(M.changed({
+  return require("tessera").problem(M.settled(M.changed({
     model = "opt-125m", cluster = { { "T4-16G", 1, node = "a" }, { "V100-32G", 1, node = "b" }, link_gbps = 100 },
     workload = { prompt_tokens = 64, output_tokens = 8, batch_size = 4 }, bitwidths = { 4, 8, 16 },
-  }, changes))
+  }, changes)))
 end
 
 --- Calls `use(problem, plan)` with a small plan made once.

@@ -11,7 +11,7 @@ local function problem(changes)
     workload = { prompt_tokens = 64, output_tokens = 20, batch_size = 4 },
   }
   for key, value in pairs(changes or {}) do fields[key] = value end
-  return ts.problem(fields)
+  return ts.problem(support.settled(fields))
 end
 
 local function names(candidates)
@@ -93,7 +93,7 @@ describe("tensor_parallel", function()
     end
     local mesh = '"mesh": %[%s*%[[^%]]*%]%s*%]'
     broken(mesh, '"mesh": 3', "mesh: an array belongs here")
-    broken(mesh, '"mesh": [[2, 1]]', "mesh: one list of degrees, largest first")
+    broken(mesh, '"mesh": [[4, 1]]', "mesh: one list of degrees, largest first")
     broken(mesh, '"mesh": [[0, 4]]', "mesh[0]")
     broken(mesh, '"mesh": [[3, 1]]', "32 heads do not divide by 3")
     broken(mesh, '"mesh": [[1, 1, 1, 1]]', "xV100-32G")
@@ -176,7 +176,7 @@ describe("tensor_parallel", function()
 
   it("says why no choice has a plan", function()
     local why = declines("infeasible", "no choice has a plan; 2 of T4-16G: ",
-      ts.plan(ts.problem { model = "opt-66b", cluster = "2xT4-16G", tensor_parallel = { 1, 2 } }))
+      ts.plan(ts.problem(support.settled { model = "opt-66b", cluster = "2xT4-16G", tensor_parallel = { 1, 2 } })))
     assert.truthy(why.message:find("2xT4-16G: ", 1, true))
     assert.truthy(why.constraint)
   end)

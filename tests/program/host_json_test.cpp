@@ -58,7 +58,7 @@ TEST_F(HostJson, PlanSaysWhatItIsAPlanOf) {
   EXPECT_EQ(problem.at("theta"), 2);
   EXPECT_EQ(problem.at("objective"), "steady");
   EXPECT_EQ(problem.at("workload").at("batch_size"), 2);
-  EXPECT_EQ(problem.at("bitwidths"), json::array({3, 4, 8, 16}));
+  EXPECT_EQ(problem.at("bitwidths"), json::array({4, 8, 16}));
   EXPECT_GT(plan.at("ttft_s"), 0);
   EXPECT_LT(plan.at("ttft_s"), plan.at("latency_s"));
   EXPECT_GT(plan.at("tpot_s"), 0);

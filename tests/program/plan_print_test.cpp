@@ -14,7 +14,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 std::vector<std::string> plan_words(const std::string& cluster) {
-  return {"plan", "--model", "opt-30b", "--cluster", cluster, "--no-beside"};
+  return {"plan",     "--model",    "opt-30b",  "--cluster", cluster,        "--no-beside",
+          "--preset", "splitquant", "--memory", "physical",  "--kernel-set", "tessera"};
 }
 
 std::string printed(const std::vector<std::string>& words, const std::string& name,

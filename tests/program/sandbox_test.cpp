@@ -234,7 +234,8 @@ TEST_F(Sandbox, PlansSimulatesAndSaves) {
       "plan = assert(ts.plan(problem, { planner = 'exact' })) plan:save 'x-out/plan.json' "
       "ts.picture(plan, 'x-out/plan.svg') ts.simulate(plan):save_trace 'x-out/trace.json' "
       "assert(ts.plan(problem, { planner = { 'adabits', 'bitwidth_transfer_lua' } })) "
-      "for _, kind in ipairs { 'lp', 'mps' } do assert(problem:write_model('x-out/model.' .. kind, "
+      "local whole = problem:with { use_all_devices = true } "
+      "for _, kind in ipairs { 'lp', 'mps' } do assert(whole:write_model('x-out/model.' .. kind, "
       "{ prefill_micro_batch_size = 2, decode_micro_batch_size = 4 })) end "
       "assert(ts.check(ts.load_plan 'x-out/plan.json')) print(plan.status)");
   EXPECT_EQ(p.status, 0) << p.err;

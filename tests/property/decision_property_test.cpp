@@ -7,6 +7,7 @@
 #include "random_instance.h"
 #include "tessera/solver/exact/exact_planner.h"
 #include "tessera/solver/instance/mix_bound.h"
+#include "tessera/solver/instance/numbers.h"
 #include "tessera/solver/instance/planner.h"
 #include "tessera/solver/plan/binding.h"
 #include "tessera/solver/plan/what_if.h"
@@ -37,6 +38,32 @@ TEST(MixBoundProperty, NoPlanIsFaster) {
     EXPECT_GT(bound, 0);
   }
   EXPECT_GE(plans, 50);
+}
+
+// Priced quality, devices that may be left out, floors; and shares of the requests.
+TEST(MixBoundProperty, NoPlanHasALowerObjective) {
+  int plans = 0, near = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Instance in = RandomInstance(seed, {}).make();
+    in.objective = Objective::steady;
+    std::vector<std::int64_t> counts;
+    for (const DeviceGroup& group : in.groups) counts.push_back(group.count);
+    const MixBound bound(in, &in);
+    for (const std::int64_t share : {in.batch_size, (in.batch_size + 1) / 2}) {
+      Instance of_share = in;  // which holds as many bytes, as the bound was told
+      of_share.batch_size = share;
+      const PlanResult best = solve(of_share);
+      const double least = bound.objective(counts, share);
+      EXPECT_FALSE(std::isnan(least));
+      if (!best.candidate) continue;
+      ++plans;
+      EXPECT_LE(least, best.objective + 1e-9 * std::fabs(best.objective)) << "share " << share;
+      if (least >= 0.7 * best.objective) ++near;
+    }
+  }
+  EXPECT_GE(plans, 100);
+  EXPECT_GE(near, plans / 4);  // a bound that is far below tells nothing
 }
 
 TEST(WhatIfProperty, MoreMemoryIsNeverWorse) {

@@ -166,10 +166,10 @@ function M.environment(path)
     local ts = require "tessera"
     local beside = ts.beside
     ts.beside = function(plan) return beside(plan, { time_limit_s = 60 }) end
-    require("tessera.cli.plan").main { model = "opt-30b", cluster = "3xT4-16G+1xV100-32G" }]]
+    require("tessera.cli.plan").main { model = "qwen2.5-32b", cluster = "3xT4-16G+1xV100-32G" }]]
   local outputs = {}
 
-  --- What the program prints of the first plan: of `tessera plan --model opt-30b --cluster 3xT4-16G+1xV100-32G`.
+  --- What the program prints of the first plan: of `tessera plan --model qwen2.5-32b --cluster 3xT4-16G+1xV100-32G`.
   function env.plan_text(flag)
     local words = { host.program, "-e", first_plan, flag }
     local key = flag or ""

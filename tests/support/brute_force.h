@@ -40,14 +40,14 @@ class BruteForce {
       devices += static_cast<std::size_t>(g.count);
     }
     std::vector<std::size_t> prefix;
-    extend(left, prefix, in_.allow_empty_stage ? std::min<std::size_t>(2, devices) : devices,
-           found);
+    const std::size_t fewest = in_.allow_single_stage ? 1 : 2;
+    extend(left, prefix, in_.allow_empty_stage ? std::min(fewest, devices) : devices, found);
     return found;
   }
 
   void extend(std::vector<std::int32_t>& left, std::vector<std::size_t>& prefix, std::size_t least,
               std::set<std::vector<std::size_t>>& found) const {
-    if (prefix.size() >= least) found.insert(prefix);
+    if (!prefix.empty() && prefix.size() >= least) found.insert(prefix);
     for (std::size_t g = 0; g < left.size(); ++g) {
       if (left[g] == 0) continue;
       --left[g];

@@ -41,6 +41,7 @@ class RandomInstance {
     in.output_tokens = chance(5) ? 1 : 1 + 20 * rng_.uniform();
     in.objective = chance(2) ? Objective::steady : Objective::paper;
     in.allow_empty_stage = chance(2);
+    in.allow_single_stage = in.allow_empty_stage && chance(2);
     in.prefill = costs(in, 1.0);
     in.decode = costs(in, 0.1);
     return in;

@@ -90,16 +90,16 @@ function M.micro_batches(problem, opt, num_stages, late)
   if problem.objective == "paper" and not opt.decode_micro_batch_size then
     decodes = { M.batch_over_stages(problem, num_stages) }
   end
-  local pairs_list = {}
-  for _, prefill in ipairs(prefills) do
-    for _, decode in ipairs(decodes) do
-      if prefill <= decode then pairs_list[#pairs_list + 1] = { prefill, decode } end
-    end
-  end
-  local i = 0
+  local i, k = 1, 0
   return function()
-    i = i + 1
-    if pairs_list[i] and not late() then return pairs_list[i][1], pairs_list[i][2] end
+    while prefills[i] and not late() do
+      k = k + 1
+      if not decodes[k] then
+        i, k = i + 1, 0
+      elseif prefills[i] <= decodes[k] then
+        return prefills[i], decodes[k]
+      end
+    end
   end
 end
 

@@ -1,5 +1,6 @@
 -- `tessera plan`: a plan from the command line, beside what people run today.
 
+local budget = require "tessera.budget"
 local core = require "tessera.core"
 local host = require "tessera.host"
 local terminal = require "tessera.terminal"
@@ -39,13 +40,15 @@ local function settings(problem, planner)
   local quality = problem.quality and quality_words(problem.quality)
     or ("theta %g %s"):format(problem.theta, problem.theta_unit)
   return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %s bit, "
-    .. "tensor parallelism %s, objective %s, %s, memory %s, kernel set %s, planner %s\n"
+    .. "tensor parallelism %s, objective %s, %s, memory %s, kernel set %s, %s, planner %s\n"
     .. "nodes: %s (a cluster file can say others)\n"
     .. "(change them with --batch-size and so on: `tessera plan --help`)\n")
     :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
       table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "),
-      table.concat(problem.tensor_parallel, " or "), problem.objective, quality, problem.memory, problem.kernel_set,
-      planner, problem.cluster:topology())
+      table.concat(problem.tensor_parallel, " or "), problem.objective, quality, problem.memory,
+      table.concat(problem.kernel_sets, " or "),
+      problem.use_all_devices and "every device in use" or "devices may be left out", planner,
+      problem.cluster:topology())
 end
 
 -- A planner's name, or bounds in users' words: ts.problem says what is wrong with both.
@@ -103,6 +106,33 @@ local function beside_text(rows, problem)
   return terminal.wrapped(intro) .. lines .. terminal.wrapped(advice(rows, problem))
 end
 
+-- "1.34 s, 0.6 % slower"
+local function change_words(row)
+  if row.status == "no_better" then return "no faster" end
+  if not row.latency_s then return row.status == "infeasible" and "does not fit" or "not known: the time limit came" end
+  local percent = 100 * (row.latency_ratio - 1)
+  local words = math.abs(percent) < 0.05 and "as fast"
+    or row.latency_ratio >= 2 and ("%.2g times as long"):format(row.latency_ratio)
+    or ("%.2g %% %s"):format(math.abs(percent), percent > 0 and "slower" or "faster")
+  return ("%s, %s"):format(budget.seconds(row.latency_s), words)
+end
+
+local function device_changes_text(rows, plan)
+  local lines, width = { "\nWith other devices, planned anew:\n" }, 0
+  for _, row in ipairs(rows) do width = math.max(width, #row.change) end
+  for _, row in ipairs(rows) do
+    local words = { change_words(row) }
+    if row.omega and math.abs(row.omega - plan.omega) > 1e-3 * math.max(math.abs(plan.omega), 1e-3) then
+      words[#words + 1] = ("omega %.3g instead of %.3g"):format(row.omega, plan.omega)
+    end
+    if row.usd_per_h then
+      words[#words + 1] = ("%s %.2f USD/h"):format(row.usd_per_h < 0 and "saves" or "costs", math.abs(row.usd_per_h))
+    end
+    lines[#lines + 1] = ("  %s%s  %s\n"):format(row.change, (" "):rep(width - #row.change), table.concat(words, ", "))
+  end
+  return table.concat(lines)
+end
+
 -- Writes what starts servers, and says where; nil and why where the runtime cannot run the plan.
 local function launch(plan, given)
   return plan:export(given.launch, given.out, { version = given.runtime_version, checkpoint = given.checkpoint,
@@ -151,15 +181,17 @@ function M.main(given)
   if not host.json then print(plan) end
   if given.save and not host.json then plan:save(given.save) end -- before what may be long
   local rows = given.beside ~= false and ts.beside(plan) or nil
+  local changes = rows and problem.cluster and ts.device_changes(plan, { time_limit_s = 2, problem = problem }) or nil
   local written, why_not
   if given.launch then written, why_not = launch(plan, given) end
   if host.json then
     local result = as_data(plan, problem)
-    result.beside, result.launch = rows, written
+    result.beside, result.device_changes, result.launch = rows, changes, written
     host.set_result(result)
     if given.save then plan:save(given.save) end
   elseif rows then
     terminal.say(beside_text(rows, problem))
+    if changes then terminal.say(device_changes_text(changes, plan)) end
   end
   if written and not host.json then
     terminal.say(("\n%s: %s\n"):format(given.out, table.concat(written.files, " ")))

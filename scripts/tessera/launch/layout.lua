@@ -22,6 +22,7 @@ end
 local function engine_of(plan, json, places, to_cluster)
   local engine = {
     batch_size = json.problem.serving.workload.batch_size, stages = {}, bitwidths = {},
+    kernel_set = json.problem.serving.kernel_set, -- replicas may have their own
     prefill_micro_batch_size = json.prefill_micro_batch_size, decode_micro_batch_size = json.decode_micro_batch_size,
     kv_bitwidth = json.problem.serving.kv_bitwidth, offloads = json.offload ~= nil,
   }
@@ -81,7 +82,7 @@ function M.of(plan)
     engines[1] = engine_of(plan, json, places, function(d) return d + 1 end)
   end
   return {
-    plan_text = text, model = serving.model, workload = serving.workload, kernel_set = serving.kernel_set,
+    plan_text = text, model = serving.model, workload = serving.workload,
     cluster = serving.cluster, nodes = serving.cluster.nodes, engines = engines, runtime = json.problem.runtime,
     latency_s = json.latency_s, throughput_tok_s = json.throughput_tok_s,
   }

@@ -80,7 +80,7 @@ local function vllm(found, layout, engine, version)
   if engine.kv_bitwidth ~= 16 and engine.kv_bitwidth ~= 8 then
     say(found, "vLLM has no KV cache of %d bits", engine.kv_bitwidth)
   end
-  local mixed = schemes.why_mixed(layout, engine)
+  local mixed = schemes.why_mixed(engine)
   if mixed then found[#found + 1] = mixed end
   check_order(found, layout, engine, version)
 end

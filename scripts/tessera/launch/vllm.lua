@@ -141,9 +141,9 @@ local function limits_of(layout, engine, with_ray)
       #engine.stages > 1 and "; stages idle where all requests are in one batch" or ""),
     "requests: the plan serves a batch that starts and ends together; vLLM takes and returns requests one by one.",
   }
-  if not layout.kernel_set.name:find "^vllm" then
+  if not engine.kernel_set.name:find "^vllm" then
     limits[#limits + 1] = ("times: priced with kernel set %s, whose kernels are not vLLM's (--kernel-set vllm has "
-      .. "those)."):format(layout.kernel_set.name)
+      .. "those)."):format(engine.kernel_set.name)
   end
   if not layout.workload.chunk_tokens then
     limits[#limits + 1] = "prefill: the plan runs whole prompts in a pass; vLLM cuts the last prompt of a pass where "

@@ -1,7 +1,6 @@
 -- Rows of the papers' tables of indicators (SplitQuant's Table V, LLM-PQ's Table 6) for the model on disk: every
 -- indicator made, and judged by the truth, itself and by what the model says with the plan that it makes.
 
-local llmpq = require "tessera.papers.llmpq"
 local measure = require "tessera.quality.measure"
 local on_disk = require "tessera.papers.indicators_on_disk"
 local plan_bitwidths = require "tessera.plan_bitwidths"
@@ -53,7 +52,7 @@ function M.row(name, cluster, context)
   if not subject then return nil, why end
   local problem, share = scaled_cluster.problem {
     cluster = cluster, model = subject.model, workload = workload_of(subject.model), bitwidths = on_disk.bitwidths,
-    kernel_set = llmpq.kernel_set, memory = "llm-pq", theta = 0,
+    preset = "llm-pq", objective = "steady", theta_unit = "s_per_normalised_omega", theta = 0,
   }
   local rows = {}
   local draws = context.quick and num_quick_draws or num_draws

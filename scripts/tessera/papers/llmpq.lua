@@ -143,8 +143,8 @@ function M.problem(cluster, changes)
     core.raise("invalid_argument", ("LLM-PQ has no cluster '%s'"):format(tostring(cluster)), "tessera.papers.llmpq")
   end
   local given = {
-    model = setting.model, cluster = cluster, workload = "llmpq", kernel_set = M.kernel_set, memory = "llm-pq",
-    theta = setting.theta, theta_unit = "ms_per_raw_omega",
+    preset = "llm-pq", model = setting.model, cluster = cluster, workload = "llmpq", objective = "steady",
+    theta = setting.theta,
   }
   for key, value in pairs(changes or {}) do given[key] = value end
   return solver.problem(assumptions.apply(given))

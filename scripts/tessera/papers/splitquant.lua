@@ -33,8 +33,7 @@ function M.notes_and(...) return { M.notes[1], M.notes[2], ... } end
 --- `changes` replaces some of them.
 function M.problem(cluster, changes)
   local given = {
-    model = M.model_of[cluster], cluster = cluster, workload = "splitquant-custom", kernel_set = M.kernel_set,
-    memory = "llm-pq",
+    preset = "splitquant", model = M.model_of[cluster], cluster = cluster, workload = "splitquant-custom",
   }
   for key, value in pairs(changes or {}) do given[key] = value end
   if not given.model then

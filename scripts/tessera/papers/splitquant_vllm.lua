@@ -25,7 +25,8 @@ local search_s = 20 -- of one plan
 
 local function problem_of(setting, batch_size, changes)
   local fields = {
-    model = setting.model, cluster = setting.cluster, kernel_set = "vllm", bitwidths = M.bitwidths, theta = 0,
+    preset = "splitquant", model = setting.model, cluster = setting.cluster, kernel_set = "vllm",
+    memory = "physical", bitwidths = M.bitwidths, theta = 0,
     tensor_parallel = setting.tensor_parallel, workload = {
       prompt_tokens = setting.prompt_tokens, output_tokens = setting.output_tokens, batch_size = batch_size,
       chunk_tokens = setting.chunk_tokens,

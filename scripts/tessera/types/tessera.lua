@@ -209,6 +209,7 @@ local ts = {}
 ---@field kv_omega number? Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth
 ---@field candidates table[]? What came of each open choice: name, status, objective, latency_s, bound, message; absent where nothing was open
 ---@field quality tessera.PlanQuality|fun(self: tessera.Plan, model: tessera.LanguageModel|string, options: table): table What it does to the model, from published or own measurements; called, as plan:quality(model, options), it is measured on a text
+---@field unused_devices string[]? Devices that run nothing of it, with their nodes ("L4@a"); absent for an instance
 ---@field replicas tessera.Plan[]? Pipelines that share the batch; absent where there is one
 ---@field explain fun(self, options: tessera.options.plan.explain?): string|table What binds it, what a little more hardware or a lower quality would buy, and how sure the choice is; see plan:explain
 ---@field export fun(self, kind: "vllm"|"llama.cpp"|"json", folder: string, options: tessera.options.plan.export?): table?, tessera.Error? Writes what starts servers that run it; see plan:export
@@ -257,13 +258,16 @@ local ts = {}
 ---@field objective string steady: the pipeline's steady state; paper: eq. (4) as printed
 ---@field theta number Price of omega
 ---@field theta_unit string What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds
+---@field use_all_devices boolean Every device holds a layer
 ---@field allow_empty_stage boolean Middle stages may be empty
 ---@field runtime string? Server that is to run the plan: only what it can launch is searched, and a note says what that costs
 ---@field constraints table[] Side constraints, as problem:add_constraint takes them
 ---@field quality table? The quality floor, as it was given
 ---@field max_omega number? Largest omega of a plan, which a floor in other words becomes too
 ---@field tensor_parallel integer[]? Degrees to choose from; absent for an instance
+---@field uniform_degree boolean? All stages of a pipeline have the same degree; absent for an instance
 ---@field kv_bitwidths integer[]? Of the KV cache, to choose from (bits)
+---@field kernel_sets string[]? Kernel sets to choose from
 ---@field with fun(self, changes: table): tessera.Problem A copy with options of ts.problem changed
 ---@field add_constraint fun(self, constraint: table): tessera.Problem A copy with one more linear row that every plan must keep; problem:with { constraints = {} } lifts them
 ---@field write_model fun(self, path: string, options: table): boolean?, tessera.Error? Writes the integer programme as .lp or .mps, for other solvers
@@ -833,7 +837,7 @@ local ts = {}
 ---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field stages? table[] Of planner "manual": { { device =, bitwidths = { 8, ... } }, ... }
----@field replicas? integer|integer[]|string Pipelines to split the cluster into: a number, several to choose from, or "all" [default 1]
+---@field replicas? integer|integer[]|string Pipelines to split the cluster into: a number, several to choose from, or "all"; default: all, but 1 where a planner or anything of a pipeline is given, or the problem has a paper's preset
 ---@field every_candidate? boolean Plan each open choice for its own sake, not only until it is proven no better [default false]
 ---@field cutoff? number Only plans with an objective below it are of interest (a number (s))
 ---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]
@@ -869,21 +873,24 @@ local ts = {}
 ---@field model? tessera.Model|string|table Model, or its name
 ---@field cluster? tessera.Cluster|string|table Cluster, or its name
 ---@field workload? tessera.Workload|string|table Workload, or its name [default "llmpq"]
----@field bitwidths? integer[] Candidate bitwidths (a list, each item an integer in [1, 16] (bits)) [default {3, 4, 8, 16}]
+---@field bitwidths? integer[] Candidate bitwidths (a list, each item an integer in [1, 16] (bits)) [default {4, 8, 16}]
 ---@field indicator? tessera.Indicator|string|table Indicator, file, or omega[layer][bitwidth]; default: the same for every layer
----@field kernel_set? string Kernels that run the layers [default "tessera"]
+---@field kernel_set? string Kernels that run the layers; auto: the best measured set that a public runtime has on all the devices [default "auto"]
 ---@field profiles? (tessera.Profile|string)[] For the cluster's devices, a list of profiles or of their files; default: the shipped ones of the kernel set; {}: none, the roofline prices everything
 ---@field memory? "physical"|"llm-pq" Memory model [default "physical"]
 ---@field kv_omega? table Quality lost by the KV cache, in the indicator's units: { [8] = omega of a layer, or a list of all layers' }; default: assumed, as rounding the K and V projections
 ---@field quantisation? "gptq"|"rtn" How checkpoints are rounded, for what plans say of quality: gptq (calibrated, also AWQ and the like) or rtn (to nearest) [default "gptq"]
----@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from (a list, each item an integer in [2, 16] (bits)) [default 16]
----@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type (a list, each item an integer in [1, 64] (devices)) [default 1]
+---@field kv_bitwidth? integer|integer[] Bitwidth of the KV cache, or several to choose from; default: 16, and 8 where the kernel set is known to have it (a list, each item an integer in [2, 16] (bits))
+---@field tensor_parallel? integer|integer[] Degrees of tensor parallelism to choose from, within a node and device type; default: powers of two that divide the model's heads (a list, each item an integer in [1, 64] (devices))
+---@field uniform_degree? boolean All stages of a pipeline have the same degree, as servers run them; false where tensor_parallel is given [default true]
+---@field preset? "recommended"|"splitquant"|"llm-pq" Defaults of all other options: what suits the cluster, or the settings of a paper; see tessera help presets [default "recommended"]
 ---@field instance? string Abstract instance file, instead of model, cluster and workload
 ---@field objective? "steady"|"paper" steady: the pipeline's steady state; paper: eq. (4) as printed [default "steady"]
 ---@field theta? number Price of quality loss; 0 with a quality floor, the file's own with an instance (a number in [0, 1000000000000]) [default 1]
 ---@field theta_unit? "s_per_normalised_omega"|"ms_per_raw_omega" What theta multiplies: omega scaled so that 4 bits throughout cost 1 s, or raw omega and milliseconds [default "s_per_normalised_omega"]
 ---@field quality? table What may be lost: { max_perplexity_increase = 0.01 } (at most 1 % above), { min_accuracy_recovery = 0.99 }, { at_least = "uniform" } or { max_omega = x }; see tessera help quality
----@field allow_empty_stage? boolean Middle stages may hold no layer [default false]
+---@field allow_empty_stage? boolean Middle stages may hold no layer; default: where devices may be left out
+---@field use_all_devices? boolean Every device holds a layer; false: devices may be left out [default false]
 ---@field runtime? "vllm"|"llama.cpp"|"tessera" Server that is to run the plan: only what it can launch is searched, and a note says what that costs
 ---@field constraints? table[] Side constraints; see problem:add_constraint
 
@@ -971,7 +978,7 @@ local ts = {}
 ---@field indicator? tessera.Indicator|string|table As for ts.problem
 ---@field kernel_set? string As for ts.problem
 ---@field memory? string As for ts.problem
----@field kv_bitwidth? integer As for ts.problem (an integer in [2, 16] (bits))
+---@field kv_bitwidth? integer Of the KV cache; default: 16 (an integer in [2, 16] (bits))
 ---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
 
 ---@class tessera.options.tensor
@@ -1071,6 +1078,12 @@ function ts.data_sets(options) end
 ---@return tessera.Device
 function ts.device(options) end
 
+--- What the best plan would be without each type of device that the plan runs on (of a single type: with one fewer), and with one more of each type beside those that there are. Each is { change, status, latency_s, omega, latency_ratio, usd_per_h }: the latency over the plan's, and what the cluster would cost more, where prices are known. status is optimal or feasible; no_better where one more device gains less than least_gain; infeasible or time_limit where there is no plan.
+---@param plan tessera.Plan Any plan of a cluster
+---@param options? { time_limit_s: number, least_gain: number, problem: tessera.Problem } For all of them together, default 5 and 0.005; problem: the one that was planned, where more of it was open
+---@return table[]
+function ts.device_changes(plan, options) end
+
 --- Declares an experiment. A script that returns it is swept by `tessera run`.
 ---@param options tessera.options.experiment
 ---@return tessera.Experiment
@@ -1087,7 +1100,7 @@ function ts.fit_profile(options) end
 function ts.grid(grid) end
 
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
----@param topic string planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
+---@param topic string presets, planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
 ---@return string?
 function ts.help_topic(topic) end
 

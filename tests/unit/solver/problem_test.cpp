@@ -171,7 +171,7 @@ TEST(ProblemOptions, AreTheFieldsThatScriptsMaySet) {
   ASSERT_NE(named("memory"), serving.end());
   EXPECT_EQ(named("memory")->default_text, "\"physical\"");
   EXPECT_EQ(named("memory")->choices, names_of<cost::MemoryPreset>());
-  EXPECT_EQ(named("bitwidths")->default_text, "{3, 4, 8, 16}");
+  EXPECT_EQ(named("bitwidths")->default_text, "{4, 8, 16}");
 }
 
 }  // namespace

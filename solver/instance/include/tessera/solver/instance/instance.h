@@ -62,8 +62,11 @@ struct Instance {
   Objective objective = Objective::steady;
   double theta = 1;                 ///< seconds per unit of omega
   std::optional<double> max_omega;  ///< quality floor: sum of omega <= max_omega (1 + 1e-6)
+  /// Middle stages may hold no layer, and orders may leave devices out; first and last stage are
+  /// two.
   bool allow_empty_stage = false;
-  std::vector<Row> rows;  ///< side constraints
+  bool allow_single_stage = false;  ///< with `allow_empty_stage`: they may also be one
+  std::vector<Row> rows;            ///< side constraints
 
   /// Costs at a micro-batch size in [1, batch_size]. References stay valid for the instance's life;
   /// the same size gives the same object.
@@ -74,6 +77,8 @@ struct Instance {
   std::size_t num_layers() const { return layer_class.size(); }
   std::size_t num_bits() const { return bitwidths.size(); }
   std::size_t num_devices() const;
+  /// Fewest stages of a plan whose order is free.
+  std::size_t least_stages() const;
   double omega_at(std::size_t layer, std::size_t bit) const {
     return omega[layer * num_bits() + bit];
   }
@@ -169,8 +174,12 @@ inline constexpr double kQualitySlack = 1e-6;
 /// Relative slack on memory: rounding of sums only.
 inline constexpr double kMemorySlack = 1e-9;
 
-/// Micro-batch sizes worth trying, ascending: the smallest of each ceil(B / size), and the larger
-/// ones of the same count at which some cost is lower than at every smaller size kept.
+/// Above this many requests, sizes are not priced one by one.
+inline constexpr std::int64_t kMostSizesPriced = 4096;
+
+/// Micro-batch sizes worth trying, ascending: the smallest of each ceil(B / size), and, of at most
+/// kMostSizesPriced requests, the larger ones of the same count at which some cost is lower than at
+/// every smaller size kept.
 std::vector<std::int64_t> useful_micro_batch_sizes(const Instance& instance);
 
 }  // namespace tessera::solver

@@ -29,4 +29,7 @@ ReplicatedPlan join_replicas(const Problem& problem, std::vector<PipelinePlan> r
 /// do not exist in the problem.
 Candidate candidate_of(const Instance& instance, const PipelinePlan& plan);
 
+/// Devices of the cluster that run nothing of a plan, ascending; none for an instance.
+std::vector<std::size_t> unused_devices(const Plan& plan);
+
 }  // namespace tessera::solver

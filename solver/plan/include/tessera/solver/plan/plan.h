@@ -13,7 +13,7 @@
 #include "tessera/core/quality.h"
 #include "tessera/core/record.h"
 #include "tessera/solver/offload/offload_shares.h"
-#include "tessera/solver/problem/lowered_problem.h"
+#include "tessera/solver/problem/open_problem.h"
 
 namespace tessera::solver {
 
@@ -90,6 +90,7 @@ struct PlanSummary {
   std::optional<double> error;            ///< held-out relative error of the latency
   std::vector<std::string> notes;         ///< fallbacks taken, defaults in force that matter
   std::vector<PlanCandidate> candidates;  ///< of a problem with open choices; else empty
+  std::optional<Choices> left_open;       ///< by the problem that was asked; absent: unknown
 
   friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
 };
@@ -317,6 +318,10 @@ struct Fields<solver::PipelinePlan> {
                           .script_type = "table?"}),
       field<&P::notes>({.name = "notes", .doc = "Fallbacks taken and what else matters"}),
       field<&P::problem>({.name = "problem", .doc = "What it plans", .in_scripts = false}),
+      field<&P::left_open>({.name = "left_open",
+                            .doc = "What its problem left to choose",
+                            .in_file = InFile::when_set,
+                            .in_scripts = false}),
       field<&P::candidates>({.name = "candidates",
                              .doc = "What came of each open choice",
                              .in_file = InFile::when_set,

@@ -59,7 +59,7 @@ struct PlanOptions {
   std::optional<std::vector<std::string>> device_order;  ///< names by stage
   std::optional<std::int64_t> prefill_micro_batch_size;
   std::optional<std::int64_t> decode_micro_batch_size;
-  std::optional<ReplicaNumbers> replicas;  ///< absent: one pipeline, without a search for more
+  std::optional<ReplicaNumbers> replicas;  ///< absent: as the problem's choices say
   bool every_candidate = false;  ///< plan each open choice for its own sake, not only until it is
                                  ///< proven no better
   std::optional<double> cutoff;  ///< only plans with a lower objective are of interest (s)
@@ -225,9 +225,9 @@ struct tessera::Fields<tessera::solver::PlanOptions> {
                  OptionType::table},
       OptionOnly{{.name = "replicas",
                   .doc = "Pipelines to split the cluster into: a number, several to choose from, "
-                         "or \"all\"",
-                  .option_type = "integer|integer[]|string",
-                  .default_text = "1"},
+                         "or \"all\"; default: all, but 1 where a planner or anything of a "
+                         "pipeline is given, or the problem has a paper's preset",
+                  .option_type = "integer|integer[]|string"},
                  OptionType::table},
       field<&Options::every_candidate, NotInFiles>(
           {.name = "every_candidate",

@@ -12,7 +12,8 @@ namespace tessera::solver {
 /// for.
 class LoweredProblem {
  public:
-  explicit LoweredProblem(Problem problem);
+  /// @param times of problems like it, shared; null: its own
+  explicit LoweredProblem(Problem problem, std::shared_ptr<SharedTimes> times = nullptr);
 
   const Problem& problem() const;
   /// Null for an instance file.

@@ -11,7 +11,8 @@
 namespace tessera::solver {
 
 /// How the devices of each type and node, in the order in which these first appear in the cluster,
-/// are joined into tensor-parallel groups: degrees, largest first, that sum to their number.
+/// are joined into tensor-parallel groups: degrees, largest first, with a sum of at most their
+/// number. Devices beyond it are in no group, so no plan uses them.
 using Mesh = std::vector<std::vector<std::int32_t>>;
 
 /// Tensor-parallel groups that the planner cannot tell apart: same type, node and degree.
@@ -41,12 +42,17 @@ struct MeshChoices {
 /// Meshes beyond this many are not listed one by one.
 inline constexpr std::size_t kMostMeshes = 64;
 
+struct MeshRules {
+  bool one_degree = false;     ///< the same for every group, as servers have it
+  bool may_leave_out = false;  ///< fewer devices than the smallest degree may be left over
+};
+
 /// Every way to cut the devices of each type and node into groups of the degrees, single devices
 /// first. Above kMostMeshes only those in which a type on a node has one degree throughout, and
 /// above that again only one degree for the whole cluster (the largest that divides, below it).
 /// Degrees that cut heads unevenly or that no node can hold are left out with a note.
 /// @throws Error{invalid_argument} naming the reason where no mesh is left.
 MeshChoices list_meshes(const ModelShape& model, const Cluster& cluster,
-                        const std::vector<std::int32_t>& degrees);
+                        const std::vector<std::int32_t>& degrees, const MeshRules& rules = {});
 
 }  // namespace tessera::solver

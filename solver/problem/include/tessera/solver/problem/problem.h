@@ -22,6 +22,7 @@
 #include "tessera/solver/instance/instance.h"
 #include "tessera/solver/problem/constraint.h"
 #include "tessera/solver/problem/mesh.h"
+#include "tessera/solver/problem/shared_times.h"
 
 namespace tessera::solver {
 
@@ -29,6 +30,9 @@ enum class ThetaUnit {
   s_per_normalised_omega,  ///< omega is scaled so that a model at 4 bits throughout has W = 1
   ms_per_raw_omega,        ///< as the papers print theta
 };
+
+/// Names of presets, see preset.h.
+std::vector<std::string_view> preset_names();
 
 /// A server that is to run the plan.
 enum class Runtime { vllm, llama_cpp, tessera };
@@ -39,7 +43,7 @@ struct ServingProblem {
   ModelShape model;
   Cluster cluster;
   Workload workload;
-  std::vector<std::int32_t> bitwidths = {3, 4, 8, 16};  ///< ascending, distinct
+  std::vector<std::int32_t> bitwidths = {4, 8, 16};  ///< ascending, distinct
   Indicator indicator;
   cost::KernelSet kernel_set;
   /// What is known about the speed of the cluster's devices; those without one are priced by the
@@ -75,8 +79,13 @@ struct Problem {
   std::optional<double> max_omega;  ///< in the units of the plan's omega
   QualityBound bound;  ///< what `max_omega` is made of, where it is set; in the users' words
   std::optional<std::string> quality_at_least;  ///< baseline whose omega is to become `max_omega`
-  std::optional<bool> allow_empty_stage;  ///< absent: as the format of instance files says, else no
-  std::vector<Constraint> constraints;    ///< names differ
+  /// Middle stages may hold no layer; absent: as the format of instance files says, or where
+  /// devices may be left out.
+  std::optional<bool> allow_empty_stage;
+  /// Every device holds a layer; false: any may be left out, all but one. Absent: as
+  /// `allow_empty_stage` says.
+  std::optional<bool> use_all_devices;
+  std::vector<Constraint> constraints;  ///< names differ
   /// The library in Lua plans only what it can launch; planners of the engine do not look at it.
   std::optional<Runtime> runtime;
 
@@ -91,8 +100,11 @@ struct Problem {
   /// solver/README.md, Objective), what an instance file says of itself, or 1.
   double theta_in_force() const;
   bool may_have_empty_stages() const {
-    return allow_empty_stage.value_or(instance_file() != nullptr);
+    return allow_empty_stage.value_or(instance_file() != nullptr || may_leave_out());
   }
+  /// Whether plans may do without devices, down to one.
+  bool may_leave_out() const { return !use_all_devices.value_or(true); }
+  bool must_use_all_devices() const { return !may_have_empty_stages(); }
 };
 
 /// How the memory of the problem's stages is counted.
@@ -104,7 +116,8 @@ Problem problem_from_json(const Json& json, const std::string& path);
 /// The instance that solvers see. Costs of a micro-batch size are computed when first asked for.
 /// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth, and what
 /// `resolve` throws for a constraint that does not fit.
-Instance lower(const Problem& problem);
+/// @param times of problems like it, shared; null: its own
+Instance lower(const Problem& problem, std::shared_ptr<SharedTimes> times = nullptr);
 
 /// Groups for a list of device names ("T4-16G", "T4-16G@node" where the node matters, "2xT4-16G"
 /// for a tensor-parallel group).
@@ -200,9 +213,10 @@ struct Fields<solver::ServingProblem> {
            .as_flag = false}),
       field<&S::kernel_set, ByFunction<&cost::kernel_set_from_json>>(
           {.name = "kernel_set",
-           .doc = "Kernels that run the layers",
+           .doc = "Kernels that run the layers; auto: the best measured set that a public runtime "
+                  "has on all the devices",
            .in_scripts = false,
-           .default_text = "\"tessera\""}),
+           .default_text = "\"auto\""}),
       field<&S::kernel_set_name>(
           {.name = "kernel_set", .doc = "Kernels that the latencies assume"}),
       field<&S::profiles, ProfilesInFull>(
@@ -259,6 +273,12 @@ template <>
 struct Fields<solver::Problem> {
   using P = solver::Problem;
   static constexpr auto list = std::tuple{
+      OptionOnly{{.name = "preset",
+                  .doc = "Defaults of all other options: what suits the cluster, or the settings "
+                         "of a paper; see tessera help presets",
+                  .default_text = "\"recommended\"",
+                  .choices = solver::preset_names},
+                 OptionType::choice},
       OptionOnly{{.name = "instance",
                   .doc = "Abstract instance file, instead of model, cluster and workload",
                   .as_flag = false},
@@ -305,10 +325,18 @@ struct Fields<solver::Problem> {
                                    .as_option = AsOption::never,
                                    .in_scripts = false}),
       field<&P::allow_empty_stage>({.name = "allow_empty_stage",
-                                    .doc = "Middle stages may hold no layer",
+                                    .doc = "Middle stages may hold no layer; default: where "
+                                           "devices may be left out",
                                     .in_file = InFile::defaulted,
-                                    .in_scripts = false,
-                                    .default_text = "false"}),
+                                    .in_scripts = false}),
+      field<&P::use_all_devices>({.name = "use_all_devices",
+                                  .doc = "Every device holds a layer; false: devices may be left "
+                                         "out",
+                                  .in_file = InFile::when_set,
+                                  .in_scripts = false,
+                                  .default_text = "false"}),
+      field<&P::must_use_all_devices>(
+          {.name = "use_all_devices", .doc = "Every device holds a layer"}),
       field<&P::may_have_empty_stages>(
           {.name = "allow_empty_stage", .doc = "Middle stages may be empty"}),
       field<&P::runtime>({.name = "runtime",
