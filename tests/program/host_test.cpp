@@ -213,7 +213,7 @@ TEST_F(Host, ReportsUsageErrorsWithTwo) {
       {{"plan", "--model", "m", "--cluster", "c", "--theta", "-1"}, "out of range"},
       {{"plan", "--model", "m", "--cluster", "c", "--bitwidths", "3,x"}, "--bitwidths[2]: the str"},
       {{"plan", "--model", "m", "--cluster", "c", "--memory", "llmpq"}, "'llm-pq'"},
-      {{"plan", "--model", "m", "--cluster", "c", "--promt-tokens", "3"}, "--promt-tokens"}};
+      {{"plan", "--promt-tokens", "3"}, "did you mean '--prompt-tokens'"}};
   for (const auto& [arguments, message] : cases) {
     const Process p = tessera(arguments);
     EXPECT_EQ(p.status, 2) << arguments.back();

@@ -149,9 +149,12 @@ void drop_absent(FlagValues& values) {
   std::erase_if(values, [](const auto& entry) { return entry.second.empty(); });
 }
 
-// CLI11 names what it does not know; the nearest flag is for us to find.
+// CLI11 names what it does not know, or what is missing before that; the nearest flag is for us to
+// find.
 std::string describe(const CLI::ParseError& error, const Words& words, const CLI::App& app) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  const bool may_be_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                              dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (!may_be_unknown) return error.what();
   Words flags;
   const std::vector<CLI::App*> verbs = app.get_subcommands();  // at most the one that was given
   for (const CLI::Option* option : (verbs.empty() ? &app : verbs.front())->get_options()) {
