@@ -92,6 +92,12 @@ local function need_of(plan)
   return bytes, capacity, decode_s
 end
 
+-- The kernel set that a plan takes where none is named; nil where none has such a kernel.
+local function recommended_set(model, device, bitwidth)
+  local ok, problem = pcall(ts.problem, { model = model, cluster = { { device, 1 } }, bitwidths = { bitwidth } })
+  if ok then return problem.kernel_set end
+end
+
 local function row_of(model, device, bitwidth, name, given)
   local set = core.from_json(core.read_file(core.data_file("kernel_sets", name)))
   local kernel, why_not = kernel_of(set, bitwidth, device)
@@ -106,13 +112,14 @@ local function row_of(model, device, bitwidth, name, given)
   }
 end
 
--- Whether row a says more than b: it runs, on fewer devices, by times that are surer.
+-- Whether row a says more than b: it runs, on fewer devices, by times that are surer, with the recommended kernels.
 local function is_better(a, b)
   if (a.devices or math.huge) ~= (b.devices or math.huge) then
     return (a.devices or math.huge) < (b.devices or math.huge)
   end
   if a.times ~= b.times then return (rank[a.times] or 9) < (rank[b.times] or 9) end
   if (a.error == nil) ~= (b.error == nil) then return a.error ~= nil end
+  if a.recommended ~= b.recommended then return a.recommended end
   return (a.decode_tok_s or 0) > (b.decode_tok_s or 0)
 end
 
@@ -158,7 +165,11 @@ function M.main(given)
   local rows = {}
   for i, bits in ipairs(bitwidth and { bitwidth } or { 16, 8, 4, 3 }) do
     local found = {}
-    for k, set in ipairs(sets) do found[k] = row_of(model, device, bits, set, given) end
+    local recommended = recommended_set(model, device, bits)
+    for k, set in ipairs(sets) do
+      found[k] = row_of(model, device, bits, set, given)
+      found[k].recommended = set == recommended
+    end
     rows[i] = best_of(found)
   end
   if host.json then
