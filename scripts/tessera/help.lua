@@ -72,7 +72,8 @@ ts.problem { preset = "name" } and `tessera plan --preset name` set what a descr
   llm-pq       the same with objective "paper" and theta in milliseconds per raw omega, as LLM-PQ prints them
 
 Any option beside it counts: ts.problem { preset = "splitquant", kernel_set = "vllm", ... }. One step back from the
-recommended: use_all_devices = true, tensor_parallel = 1, kv_bitwidth = 16, and ts.plan(problem, { replicas = 1 }).
+recommended: use_all_devices = true or tensor_parallel = 1, kv_bitwidth = 16. Who names one of the first two gets one
+pipeline; ts.plan(problem, { replicas = "all" }) looks for any number again.
 ]]
 end
 

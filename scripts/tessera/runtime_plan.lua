@@ -63,14 +63,16 @@ end
 -- Problems in which all that is left open can be launched but for the order of devices. Large degrees first: they have
 -- few stages, so a plan to beat is found soon.
 local function narrow(problem, runtime)
-  local degrees = runtime == "llama.cpp" and common(problem.tensor_parallel, { 1 }) or problem.tensor_parallel
+  local degrees = runtime == "llama.cpp" and common(problem.tensor_parallel, { 1 })
+    or problem.uniform_degree and { false } -- each pipeline has one as it is
+    or problem.tensor_parallel
   local kv, problems = kv_bitwidths(problem, runtime), {}
   for _, kernel_set in ipairs(problem.kernel_sets) do
     local own = problem:with { kernel_set = kernel_set, kv_bitwidth = 16 }
     for i = #degrees, 1, -1 do
       for _, bitwidths in ipairs(bitwidth_sets(own, runtime)) do
         for _, kv_bitwidth in ipairs(kv) do
-          problems[#problems + 1] = narrowed(own, { tensor_parallel = degrees[i], bitwidths = bitwidths,
+          problems[#problems + 1] = narrowed(own, { tensor_parallel = degrees[i] or nil, bitwidths = bitwidths,
             kv_bitwidth = kv_bitwidth })
         end
       end

@@ -183,6 +183,12 @@ std::vector<ProblemField> other_fields() {
          if (p.first.serving() == nullptr) return lua_pushnil(L);
          lua_pushboolean(L, p.choices.uniform_degree ? 1 : 0);
        }},
+      {"searches_replicas", "boolean?",
+       "Whether ts.plan looks for replicas where it is not told how many; absent for an instance",
+       [](lua_State* L, const OpenProblem& p) {
+         if (p.first.serving() == nullptr) return lua_pushnil(L);
+         lua_pushboolean(L, p.choices.may_replicate ? 1 : 0);
+       }},
       {"kv_bitwidths", "integer[]?", "Of the KV cache, to choose from (bits)", push_kv_bitwidths},
       {"kernel_sets", "string[]?", "Kernel sets to choose from", push_kernel_sets}};
 }

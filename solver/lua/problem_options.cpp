@@ -280,6 +280,11 @@ bool read_serving(lua_State* L, const lua_kit::Options& options, solver::Problem
   read_kernel_set(L, options, problem, choices, kernel_sets);
   read_profiles(L, options, serving);
   read_choices(options, serving, kernel_sets, choices);
+  // Who settles how the devices are used asks for one pipeline, unless ts.plan is told otherwise.
+  const bool uses_all = options.given("use_all_devices") && problem.must_use_all_devices();
+  if (uses_all || options.given("allow_empty_stage") || options.given("tensor_parallel")) {
+    choices.may_replicate = false;
+  }
   if (options.given("kv_omega")) read_kv_omega(L, options, serving);
   check_record(serving, options.field_path());
   // The default indicator covers whatever layers and bitwidths there are, so it follows them.

@@ -83,6 +83,13 @@ describe("what is searched", function()
       assert.is_nil(assert(ts.plan(p, options)).replicas)
     end
     assert.is_true(plan.objective <= ts.plan(p, { planner = "exact" }).objective)
+    for _, settled in ipairs { { tensor_parallel = 1 }, { use_all_devices = true }, { allow_empty_stage = true } } do
+      local own = p:with(settled)
+      assert.is_true(p.searches_replicas and not own.searches_replicas)
+      assert.is_nil(assert(ts.plan(own)).replicas)
+      assert.equal(2, #assert(ts.plan(own, { replicas = "all" })).replicas)
+    end
+    assert.is_true(p:with { use_all_devices = false, theta = 0 }.searches_replicas)
     assert.is_nil(assert(ts.plan(problem { preset = "splitquant", cluster = p.cluster })).replicas)
   end)
 

@@ -130,7 +130,7 @@ describe("replicas of any number", function()
       local at = ("seed %d, draw %d: %s on %s"):format(seed, i, fields.model, fields.cluster)
       local any, numbers = ts.problem(fields), {}
       for r = 1, math.min(num_devices, fields.workload.batch_size) do numbers[r] = r end
-      local plan, why = ts.plan(any, { time_limit_s = 10 })
+      local plan, why = ts.plan(any, { replicas = "all", time_limit_s = 10 })
       local other, why_not = ts.plan(any, { replicas = numbers, time_limit_s = 10 })
       if plan and other then
         assert(ts.check(plan))

@@ -35,17 +35,20 @@ local function quality_words(quality)
   return table.concat(words, ", ")
 end
 
-local function settings(problem, planner)
+local function settings(problem, planner, replicas)
   local w = problem.workload
+  if not replicas then
+    replicas = problem.searches_replicas and planner == ts.default_planner and "any number" or "1"
+  end
   local quality = problem.quality and quality_words(problem.quality)
     or ("theta %g %s"):format(problem.theta, problem.theta_unit)
   return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %s bit, "
-    .. "tensor parallelism %s, objective %s, %s, memory %s, kernel set %s, %s, planner %s\n"
+    .. "tensor parallelism %s, replicas %s, objective %s, %s, memory %s, kernel set %s, %s, planner %s\n"
     .. "nodes: %s (a cluster file can say others)\n"
     .. "(change them with --batch-size and so on: `tessera plan --help`)\n")
     :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
       table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "),
-      table.concat(problem.tensor_parallel, " or "), problem.objective, quality, problem.memory,
+      table.concat(problem.tensor_parallel, " or "), replicas, problem.objective, quality, problem.memory,
       table.concat(problem.kernel_sets, " or "),
       problem.use_all_devices and "every device in use" or "devices may be left out", planner,
       problem.cluster:topology())
@@ -151,16 +154,28 @@ local function check_launch(given)
   if given.launch and given.launch ~= "json" then given.runtime = given.runtime or given.launch end
 end
 
+-- What a request sees; an offloading plan is priced by a model that nothing here simulates.
+local function seen_by_requests(plan)
+  if plan.offload then return {} end
+  local run = ts.simulate(plan)
+  return { ttft_s = run.ttft_s, tpot_s = run.tpot_s }
+end
+
+local function request_words(plan)
+  local seen = seen_by_requests(plan)
+  if not seen.ttft_s then return "" end
+  return ("A request waits %s for its first token and %s for each one after it (simulated means)\n"):format(
+    budget.seconds(seen.ttft_s), budget.seconds(seen.tpot_s))
+end
+
 -- The plan as data that says what it is a plan of, and what a request sees of it.
 local function as_data(plan, problem)
   local data, of = plan:to_table(), problem:to_table()
   of.model, of.cluster, of.devices = problem.model.name, problem.cluster.name, nil
   of.name, of.batch_size, of.constraints = nil, nil, nil
   data.problem = of
-  if not plan.offload then -- an offloading plan is priced by a model that nothing here simulates
-    local run = ts.simulate(plan)
-    data.ttft_s, data.tpot_s = run.ttft_s, run.tpot_s
-  end
+  local seen = seen_by_requests(plan)
+  data.ttft_s, data.tpot_s = seen.ttft_s, seen.tpot_s
   return data
 end
 
@@ -173,12 +188,18 @@ function M.main(given)
   description.workload = of_table(given, "ts.workload")
   description.quality = quality_of(given)
   local problem = ts.problem(description)
-  if not host.json then terminal.out:write(terminal.wrapped(settings(problem, given.planner or ts.default_planner))) end
+  if not host.json then
+    local text = settings(problem, given.planner or ts.default_planner, given.replicas)
+    terminal.out:write(terminal.wrapped(text))
+  end
   local chosen = of_table(given, "ts.plan")
   chosen.planner = chain_of(chosen.planner)
   local plan, why = ts.plan(problem, chosen)
   if not plan then return nil, why end
-  if not host.json then print(plan) end
+  if not host.json then
+    print(plan)
+    terminal.say(request_words(plan) .. (given.beside ~= false and "\n" or ""))
+  end
   if given.save and not host.json then plan:save(given.save) end -- before what may be long
   local rows = given.beside ~= false and ts.beside(plan) or nil
   local changes = rows and problem.cluster and ts.device_changes(plan, { time_limit_s = 2, problem = problem }) or nil

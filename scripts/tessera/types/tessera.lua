@@ -266,6 +266,7 @@ local ts = {}
 ---@field max_omega number? Largest omega of a plan, which a floor in other words becomes too
 ---@field tensor_parallel integer[]? Degrees to choose from; absent for an instance
 ---@field uniform_degree boolean? All stages of a pipeline have the same degree; absent for an instance
+---@field searches_replicas boolean? Whether ts.plan looks for replicas where it is not told how many; absent for an instance
 ---@field kv_bitwidths integer[]? Of the KV cache, to choose from (bits)
 ---@field kernel_sets string[]? Kernel sets to choose from
 ---@field with fun(self, changes: table): tessera.Problem A copy with options of ts.problem changed
@@ -837,7 +838,7 @@ local ts = {}
 ---@field prefill_micro_batch_size? integer Requests per prefill micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field decode_micro_batch_size? integer Requests per decode micro-batch; default: searched (an integer in [1, 1000000] (requests))
 ---@field stages? table[] Of planner "manual": { { device =, bitwidths = { 8, ... } }, ... }
----@field replicas? integer|integer[]|string Pipelines to split the cluster into: a number, several to choose from, or "all"; default: all, but 1 where a planner or anything of a pipeline is given, or the problem has a paper's preset
+---@field replicas? integer|integer[]|string Pipelines to split the cluster into: a number, several to choose from, or "all"; default: all, but 1 where a planner or anything of a pipeline is given, or the problem says tensor_parallel, use_all_devices or allow_empty_stage, or has a paper's preset
 ---@field every_candidate? boolean Plan each open choice for its own sake, not only until it is proven no better [default false]
 ---@field cutoff? number Only plans with an objective below it are of interest (a number (s))
 ---@field time_limit_s? number Wall-clock limit; the best plan so far is returned with its bound (a number in [0, 10000000] (s)) [default 60]

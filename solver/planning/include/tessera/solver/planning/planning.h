@@ -226,7 +226,8 @@ struct tessera::Fields<tessera::solver::PlanOptions> {
       OptionOnly{{.name = "replicas",
                   .doc = "Pipelines to split the cluster into: a number, several to choose from, "
                          "or \"all\"; default: all, but 1 where a planner or anything of a "
-                         "pipeline is given, or the problem has a paper's preset",
+                         "pipeline is given, or the problem says tensor_parallel, "
+                         "use_all_devices or allow_empty_stage, or has a paper's preset",
                   .option_type = "integer|integer[]|string"},
                  OptionType::table},
       field<&Options::every_candidate, NotInFiles>(

@@ -18,8 +18,8 @@ struct Choices {
   bool uniform_degree = false;
   /// Bitwidths that the KV cache may have, as given, one at least.
   std::optional<std::vector<std::int32_t>> kv_bitwidths;
-  /// The cluster may be split into pipelines that share the batch, where neither a planner nor
-  /// anything of a pipeline is asked for.
+  /// The cluster may be split into pipelines that share the batch, where nothing is named that
+  /// settles how devices are used, and neither a planner nor anything of a pipeline is asked for.
   bool may_replicate = false;
 
   /// What is chosen anew for another model or cluster, because no script named it.
