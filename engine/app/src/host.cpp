@@ -14,6 +14,7 @@
 #include "bindings.h"
 #include "host_module.h"
 #include "loads.h"
+#include "memory_reserve.h"
 #include "script.h"
 #include "strict.h"
 #include "terminal.h"
@@ -171,6 +172,7 @@ Host::Host(HostSettings settings)
       memory_{0, default_memory_limit()},
       L_(lua_newstate(allocate, &memory_)) {
   if (L_ == nullptr) throw Error(ErrorCode::internal, "cannot create a Lua state");
+  keep_memory_back();
   lua_atpanic(L_, panic);
   luaL_openlibs(L_);
   stitch_no_traces();
