@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tessera/serving/ticks.h"
+
+namespace tessera::serving {
+
+/// Tokens of a prompt (or of what a preempted request had) that a step computes for one request.
+struct PromptChunk {
+  std::int64_t tokens = 0;
+  std::int64_t context_tokens = 0;  ///< in its KV cache before
+};
+
+/// What one step computes, as sums over its requests.
+struct StepLoad {
+  std::int64_t num_requests = 0;    ///< with at least one token in the step
+  std::int64_t tokens = 0;          ///< new ones, of all requests
+  std::int64_t context_tokens = 0;  ///< in the KV caches of all of them before the step
+  std::int64_t num_sampled = 0;     ///< rows that logits are wanted of
+  /// Requests that decode, drafts under verification included in their tokens.
+  std::int64_t num_decodes = 0, decode_tokens = 0, decode_context_tokens = 0;
+  std::int64_t num_drafted = 0;  ///< requests for which tokens are drafted after the step
+  std::vector<PromptChunk> chunks;
+
+  void clear() {
+    num_requests = tokens = context_tokens = num_sampled = 0;
+    num_decodes = decode_tokens = decode_context_tokens = num_drafted = 0;
+    chunks.clear();
+  }
+};
+
+/// The time of a decode step of so many requests as a line in their context: exact from
+/// `context_tokens` up to `last_context_tokens`, so that steps which add a token to each can be
+/// summed in closed form.
+struct DecodeLine {
+  Ticks ticks = 0;                       ///< at the context asked for
+  Ticks ticks_per_token = 0;             ///< of context
+  std::int64_t last_context_tokens = 0;  ///< the largest sum of contexts that it holds for
+};
+
+/// What a step takes on a replica, stage by stage. Deterministic; not negative.
+class StepCost {
+ public:
+  virtual ~StepCost() = default;
+
+  virtual std::size_t num_stages() const { return 1; }
+  /// Time on a stage; the host's is in the first one's. Also of an empty load, which a server takes
+  /// that preempted everybody: positive there.
+  virtual Ticks stage(const StepLoad& load, std::size_t stage) const = 0;
+  /// From a stage to the next.
+  virtual Ticks hop(const StepLoad&, std::size_t) const { return 0; }
+  /// The same as `stage` of one stage for a step in which so many requests decode one token each
+  /// and nothing else is done; absent where steps have no such line (scripts, several stages).
+  virtual std::optional<DecodeLine> decode_line(std::int64_t num_requests,
+                                                std::int64_t context_tokens) const = 0;
+};
+
+/// base_s + per_token_s tokens + per_sequence_s requests + per_context_token_s context.
+struct LinearStepCost final : StepCost {
+  Ticks base = 0, per_token = 0, per_sequence = 0, per_context_token = 0;
+
+  Ticks stage(const StepLoad& load, std::size_t) const override {
+    return base + per_token * load.tokens + per_sequence * load.num_requests +
+           per_context_token * load.context_tokens;
+  }
+  std::optional<DecodeLine> decode_line(std::int64_t num_requests,
+                                        std::int64_t context_tokens) const override {
+    return DecodeLine{base + (per_token + per_sequence) * num_requests +
+                          per_context_token * context_tokens,
+                      per_context_token, std::numeric_limits<std::int64_t>::max()};
+  }
+};
+
+}  // namespace tessera::serving
