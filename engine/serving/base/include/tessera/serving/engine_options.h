@@ -33,7 +33,7 @@ struct Speculation {
   /// [num_tokens]: share of drafts that are accepted up to and including this position, so the mean
   /// tokens per step are 1 + their sum; one number: of each token by itself, a a^2 a^3 ...
   std::vector<double> acceptance = {0.7, 0.5, 0.4, 0.3};
-  double draft_base_s = 0;         ///< of drafting one token for a batch
+  double draft_base_s = 0;          ///< of drafting one token for a batch
   double draft_per_sequence_s = 0;  ///< of drafting one token, per request
 
   friend bool operator==(const Speculation&, const Speculation&) = default;
@@ -50,12 +50,13 @@ struct EngineOptions {
   double gpu_memory_utilization = 0.9;
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
-  std::int64_t long_prefill_token_threshold = 0;  ///< most prompt tokens of a request per step; 0: off
+  std::int64_t long_prefill_token_threshold =
+      0;  ///< most prompt tokens of a request per step; 0: off
   QueuePolicy policy = QueuePolicy::fcfs;
-  double watermark = 0.01;      ///< vllm_v0: share of blocks kept free at admission
-  double delay_factor = 0;      ///< vllm_v0: of the last prompt's time, waited before a prefill
+  double watermark = 0.01;  ///< vllm_v0: share of blocks kept free at admission
+  double delay_factor = 0;  ///< vllm_v0: of the last prompt's time, waited before a prefill
   PreemptionMode preemption_mode = PreemptionMode::recompute;
-  double swap_space_gib = 4;    ///< vllm_v0, with preemption_mode = swap
+  double swap_space_gib = 4;  ///< vllm_v0, with preemption_mode = swap
   double swap_bytes_per_s = 25e9;
   KvAllocation kv_allocation = KvAllocation::paged;
   StaticSlots static_slots = StaticSlots::idle;

@@ -36,9 +36,9 @@ struct RequestRecord {
   std::int64_t cached_tokens = 0;  ///< of the prompt, found in the prefix cache at first admission
   std::int64_t recomputed_tokens = 0;  ///< computed once more after preemptions
   std::int32_t num_preemptions = 0;
-  std::int32_t replica = -1;       ///< that finished it
+  std::int32_t replica = -1;               ///< that finished it
   std::array<Ticks, kNumLimits> waited{};  ///< before its first step, by what stopped the queue
-  Ticks transferred = 0;           ///< its keys and values were under way, from pool to pool
+  Ticks transferred = 0;  ///< its keys and values were under way, from pool to pool
   Outcome outcome = Outcome::unfinished;
 };
 
@@ -61,9 +61,9 @@ struct StepRecord {
   Ticks start = 0, duration = 0;
   std::vector<ScheduledTokens> scheduled;  ///< by request
   std::vector<std::int64_t> preempted, finished;
-  std::int64_t free_blocks = 0;  ///< after the step
+  std::int64_t free_blocks = 0;                   ///< after the step
   std::int64_t num_waiting = 0, num_running = 0;  ///< after the step was decided
-  Limit limit = Limit::none;     ///< that stopped admission in it
+  Limit limit = Limit::none;                      ///< that stopped admission in it
 };
 
 /// Sums over a replica's run.
@@ -76,11 +76,12 @@ struct ReplicaRecord {
   std::int64_t drafted_tokens = 0, accepted_tokens = 0, num_drafts = 0;
   std::int64_t kv_blocks = 0, most_blocks_used = 0;
   Ticks busy = 0;
-  double block_ticks = 0;       ///< integral of used blocks over time
-  double slot_ticks = 0;        ///< integral of token slots that hold a token
+  double block_ticks = 0;          ///< integral of used blocks over time
+  double slot_ticks = 0;           ///< integral of token slots that hold a token
   double reserved_slot_ticks = 0;  ///< integral of token slots handed out
-  double unusable_slot_ticks = 0;  ///< integral of free slots while a request was refused for blocks
-  double refused_ticks = 0;        ///< time during which a request was refused for blocks
+  double unusable_slot_ticks =
+      0;                     ///< integral of free slots while a request was refused for blocks
+  double refused_ticks = 0;  ///< time during which a request was refused for blocks
   std::vector<Ticks> stage_busy;
   double usd_per_h = 0;
   double idle_w = 0, busy_w = 0;
@@ -98,11 +99,11 @@ struct Log {
   std::vector<RequestRecord> requests;  ///< as the traffic numbers them
   std::vector<ReplicaRecord> replicas;
   std::vector<GapRun> gaps;
-  std::vector<StepRecord> steps;    ///< in order of start; empty unless recorded
+  std::vector<StepRecord> steps;  ///< in order of start; empty unless recorded
   std::vector<StateSample> samples;
   bool steps_recorded = false;
-  Ticks end = 0;                    ///< of the last step
-  std::string cut_off;              ///< why the run stopped early; empty: it ended by itself
+  Ticks end = 0;        ///< of the last step
+  std::string cut_off;  ///< why the run stopped early; empty: it ended by itself
 };
 
 }  // namespace tessera::serving

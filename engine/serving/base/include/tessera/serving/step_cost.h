@@ -69,9 +69,9 @@ struct LinearStepCost final : StepCost {
   }
   std::optional<DecodeLine> decode_line(std::int64_t num_requests,
                                         std::int64_t context_tokens) const override {
-    return DecodeLine{base + (per_token + per_sequence) * num_requests +
-                          per_context_token * context_tokens,
-                      per_context_token, std::numeric_limits<std::int64_t>::max()};
+    return DecodeLine{
+        base + (per_token + per_sequence) * num_requests + per_context_token * context_tokens,
+        per_context_token, std::numeric_limits<std::int64_t>::max()};
   }
 };
 

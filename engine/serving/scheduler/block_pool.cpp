@@ -1,0 +1,128 @@
+#include "tessera/serving/block_pool.h"
+
+#include <fmt/format.h>
+
+#include "tessera/core/error.h"
+
+namespace tessera::serving {
+
+BlockPool::BlockPool(std::int64_t num_blocks)
+    : nodes_(static_cast<std::size_t>(num_blocks) + 1), num_free_(num_blocks) {
+  const auto last = static_cast<std::int32_t>(num_blocks);
+  for (std::int32_t i = 0; i <= last; ++i) {
+    nodes_[static_cast<std::size_t>(i)].next = i == last ? 0 : i + 1;
+    nodes_[static_cast<std::size_t>(i)].previous = i == 0 ? last : i - 1;
+  }
+}
+
+Block BlockPool::find(std::uint64_t hash) const {
+  const auto it = first_.find(hash);
+  return it == first_.end() ? none : it->second;
+}
+
+void BlockPool::unlink(std::int32_t node) {
+  Node& n = nodes_[static_cast<std::size_t>(node)];
+  nodes_[static_cast<std::size_t>(n.previous)].next = n.next;
+  nodes_[static_cast<std::size_t>(n.next)].previous = n.previous;
+  --num_free_;
+}
+
+Block BlockPool::take() {
+  const std::int32_t node = nodes_[0].next;
+  if (node == 0) throw Error(ErrorCode::internal, "block pool: no block is free");
+  unlink(node);
+  const Block block = node - 1;
+  forget(block);
+  nodes_[index(block)].references = 1;
+  return block;
+}
+
+void BlockPool::forget(Block block) {
+  Node& node = nodes_[index(block)];
+  if (!node.cached) return;
+  const auto it = first_.find(node.hash);
+  if (it->second == block) {
+    if (node.same_hash == none) {
+      first_.erase(it);
+    } else {
+      it->second = node.same_hash;
+    }
+  } else {
+    Block before = it->second;
+    while (nodes_[index(before)].same_hash != block) before = nodes_[index(before)].same_hash;
+    nodes_[index(before)].same_hash = node.same_hash;
+  }
+  node.same_hash = none;
+  node.cached = false;
+  --num_cached_;
+}
+
+void BlockPool::share(Block block) {
+  Node& node = nodes_[index(block)];
+  if (node.references++ == 0) unlink(static_cast<std::int32_t>(block + 1));
+}
+
+void BlockPool::link(std::int32_t node, std::int32_t before) {
+  Node& n = nodes_[static_cast<std::size_t>(node)];
+  Node& next = nodes_[static_cast<std::size_t>(before)];
+  n.next = before;
+  n.previous = next.previous;
+  nodes_[static_cast<std::size_t>(n.previous)].next = node;
+  next.previous = node;
+  ++num_free_;
+}
+
+void BlockPool::release(const std::vector<Block>& blocks) {
+  const std::int32_t front = nodes_[0].next;  // what is put in front keeps the order of the walk
+  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
+    Node& node = nodes_[index(*it)];
+    if (node.references <= 0) throw Error(ErrorCode::internal, "block pool: released twice");
+    if (--node.references == 0 && !node.cached) link(*it + 1, front);
+  }
+  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
+    const Node& node = nodes_[index(*it)];
+    if (node.references == 0 && node.cached) link(*it + 1, 0);
+  }
+}
+
+void BlockPool::publish(Block block, std::uint64_t hash) {
+  Node& node = nodes_[index(block)];
+  node.hash = hash;
+  node.cached = true;
+  ++num_cached_;
+  const auto [it, first] = first_.emplace(hash, block);
+  if (first) return;
+  Block last = it->second;
+  while (nodes_[index(last)].same_hash != none) last = nodes_[index(last)].same_hash;
+  nodes_[index(last)].same_hash = block;
+}
+
+void BlockPool::check() const {
+  std::int64_t queued = 0, cached = 0, held = 0;
+  for (std::int32_t i = nodes_[0].next; i != 0; i = nodes_[static_cast<std::size_t>(i)].next) {
+    if (nodes_[static_cast<std::size_t>(i)].references != 0) {
+      throw Error(ErrorCode::internal, fmt::format("block pool: free block {} is held", i - 1));
+    }
+    if (++queued > num_blocks()) break;
+  }
+  for (std::size_t i = 1; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (node.references < 0) throw Error(ErrorCode::internal, "block pool: negative references");
+    held += node.references > 0 ? 1 : 0;
+    if (!node.cached) continue;
+    ++cached;
+    Block block = find(node.hash);
+    while (block != none && block != static_cast<Block>(i) - 1) {
+      block = nodes_[index(block)].same_hash;
+    }
+    if (block == none) throw Error(ErrorCode::internal, "block pool: a cached block is not found");
+  }
+  if (queued != num_free_ || held + queued != num_blocks() || cached != num_cached_) {
+    throw Error(ErrorCode::internal,
+                fmt::format("block pool: {} free and {} held of {}, {} counted as free; {} cached, "
+                            "{} counted",
+                            queued, held, num_blocks(), num_free_, cached, num_cached_));
+  }
+}
+
+}  // namespace tessera::serving

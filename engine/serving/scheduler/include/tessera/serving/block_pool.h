@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace tessera::serving {
+
+using Block = std::int32_t;
+
+/// Blocks with reference counts, of which full ones can be found again by the hash of their tokens
+/// as long as nobody needs their memory: vLLM's prefix cache (v1/core/block_pool.py). A block that
+/// nobody holds waits in a queue; the one that has waited longest is taken first, and forgotten.
+class BlockPool {
+ public:
+  explicit BlockPool(std::int64_t num_blocks);
+
+  std::int64_t num_blocks() const { return static_cast<std::int64_t>(nodes_.size()) - 1; }
+  std::int64_t num_free() const { return num_free_; }      ///< held by nobody
+  std::int64_t num_cached() const { return num_cached_; }  ///< that a hash finds
+
+  static constexpr Block none = -1;
+  /// The block found longest ago under the hash, or none.
+  Block find(std::uint64_t hash) const;
+  bool is_held(Block block) const { return nodes_[index(block)].references > 0; }
+  std::int32_t references(Block block) const { return nodes_[index(block)].references; }
+
+  /// Takes the block that was free longest. There must be one.
+  Block take();
+  /// One more holder of a block that may be free.
+  void share(Block block);
+  /// One holder less of a sequence's blocks, the last first. Those that nobody holds any more join
+  /// the queue: at its end where a hash finds them, so that of one prefix the tail goes first, else
+  /// in front.
+  void release(const std::vector<Block>& blocks);
+  void release(Block block) { release(std::vector<Block>{block}); }
+  /// Can be found from now on. Another block of the same hash stays the first choice.
+  void publish(Block block, std::uint64_t hash);
+
+  /// Counts everything anew. @throws Error{internal} naming what does not add up.
+  void check() const;
+
+ private:
+  // A ring through node 0 holds the free ones; another list joins blocks of the same hash.
+  struct Node {
+    std::int32_t previous = 0, next = 0;
+    std::int32_t references = 0;
+    Block same_hash = none;  ///< the next block of its hash
+    std::uint64_t hash = 0;
+    bool cached = false;
+  };
+  static std::size_t index(Block block) { return static_cast<std::size_t>(block) + 1; }
+  void unlink(std::int32_t node);
+  void link(std::int32_t node, std::int32_t before);
+  void forget(Block block);
+
+  std::vector<Node> nodes_;
+  std::unordered_map<std::uint64_t, Block> first_;
+  std::int64_t num_free_ = 0, num_cached_ = 0;
+};
+
+}  // namespace tessera::serving

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "tessera/serving/block_pool.h"
+#include "tessera/serving/content.h"
+#include "tessera/serving/engine_options.h"
+
+namespace tessera::serving {
+
+/// What a sequence holds of the KV cache.
+struct KvTable {
+  std::int64_t num_blocks = 0;
+  std::vector<Block> blocks;       ///< by position; only with prefix caching
+  std::int64_t num_published = 0;  ///< full blocks that others can find
+  std::int64_t first_unit = -1;    ///< of a contiguous region
+};
+
+/// The memory of an engine for keys and values, in blocks of tokens. Counts blocks; names them only
+/// where prefixes are cached.
+class KvCache {
+ public:
+  struct Options {
+    std::int64_t num_blocks = 0, block_size = 16;
+    bool prefix_caching = false;
+    KvAllocation allocation = KvAllocation::paged;
+    std::int64_t max_model_len = 0;  ///< of KvAllocation::maximum
+  };
+  explicit KvCache(const Options& options);
+
+  std::int64_t block_size() const { return options_.block_size; }
+  std::int64_t num_blocks() const { return options_.num_blocks; }
+  std::int64_t num_free() const { return pool_ ? pool_->num_free() : num_free_; }
+  bool caches_prefixes() const { return pool_.has_value(); }
+  std::int64_t blocks_for(std::int64_t tokens) const {
+    return (tokens + options_.block_size - 1) / options_.block_size;
+  }
+  /// Blocks that a sequence is given which may grow to `most_tokens`: what it holds now under
+  /// paging, else what is set aside for it.
+  std::int64_t blocks_reserved(std::int64_t tokens, std::int64_t most_tokens) const;
+
+  /// Full blocks from the start of a sequence that are there, of the first `tokens` tokens.
+  std::int64_t find_prefix(const Content& content, std::int64_t tokens) const;
+  /// Whether a sequence that holds nothing could hold `tokens` tokens, of which the first
+  /// `num_found` blocks were found.
+  bool fits(const Content& content, std::int64_t tokens, std::int64_t most_tokens,
+            std::int64_t num_found) const;
+  /// Hands a sequence that holds nothing its first blocks: those found, shared, and new ones for
+  /// `tokens` tokens. False, with nothing changed, where they are short.
+  bool admit(KvTable& table, const Content& content, std::int64_t tokens, std::int64_t most_tokens,
+             std::int64_t num_found);
+  /// Makes room for `tokens` tokens in all. False, with nothing changed, where blocks are short.
+  bool extend(KvTable& table, std::int64_t tokens);
+  /// Lets others find the full blocks among the first `tokens`.
+  void publish(KvTable& table, const Content& content, std::int64_t tokens);
+  /// Gives all back, the last block first.
+  void release(KvTable& table);
+
+  /// Free memory that a request of this size cannot have, since no hole is large enough; in blocks.
+  std::int64_t unusable_blocks(std::int64_t most_tokens) const;
+  /// A block that a sequence writes into while others hold it too is copied first: the number of
+  /// the copy, or `none` where it holds the block alone. @throws Error{internal} without a free one
+  Block copy_on_write(KvTable& table, std::int64_t position);
+  /// A second sequence with the same blocks (parallel sampling as vLLM V0 does it).
+  KvTable fork(const KvTable& table);
+
+  void check() const;
+
+ private:
+  bool take_region(KvTable& table, std::int64_t units);
+
+  Options options_;
+  std::int64_t num_free_ = 0;
+  std::optional<BlockPool> pool_;
+  std::map<std::int64_t, std::int64_t> holes_;  ///< contiguous: first unit to length
+};
+
+}  // namespace tessera::serving

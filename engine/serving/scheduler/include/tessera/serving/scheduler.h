@@ -1,0 +1,205 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/serving/content.h"
+#include "tessera/serving/engine_options.h"
+#include "tessera/serving/kv_cache.h"
+#include "tessera/serving/log.h"
+#include "tessera/serving/step_cost.h"
+#include "tessera/serving/wait_queue.h"
+
+namespace tessera::serving {
+
+enum class SequenceState : std::uint8_t {
+  waiting,  ///< in the queue
+  running,  ///< has a seat
+  swapped,  ///< its keys and values are in host memory
+  held,     ///< done here, its blocks wait for the transfer to another pool
+  loading,  ///< its keys and values arrive from another pool
+};
+
+/// A request as schedulers see it. Its true length is not among this.
+struct Sequence {
+  std::int64_t request = 0;  ///< the caller's number
+  Ticks arrival = 0;
+  std::int64_t order = 0;  ///< of joining the queue first
+  std::int32_t priority = 0, slo_class = 0;
+  SequenceState state = SequenceState::waiting;
+  std::int64_t prompt_tokens = 1, max_tokens = 1;
+  std::int64_t known = 1;     ///< tokens of prompt and output that exist
+  std::int64_t computed = 0;  ///< of these, in the KV cache, or on the way in a step under way
+  std::int64_t drafts = 0;    ///< guessed tokens, to be verified in its next step
+  Content content;
+  KvTable kv;
+  std::int64_t cached_tokens = 0;      ///< found at its first admission
+  std::int64_t recomputed_tokens = 0;  ///< computed more than once
+  std::int64_t most_computed = 0;      ///< before a preemption
+  std::int32_t num_preemptions = 0;
+  bool was_admitted = false;
+
+  std::int64_t most_tokens() const { return prompt_tokens + max_tokens; }
+  std::int64_t generated() const { return known - prompt_tokens; }
+};
+
+/// One request's part in a step.
+struct BatchItem {
+  Slot slot = 0;
+  std::int64_t request = 0;
+  std::int64_t tokens = 0;   ///< new ones, drafts included
+  std::int64_t context = 0;  ///< in its KV cache before
+  std::int64_t drafts = 0;   ///< of `tokens`
+  bool samples = false;      ///< reaches its last known token, so a new one comes out
+};
+
+/// What a step is to compute.
+struct Batch {
+  std::vector<BatchItem> items;
+  std::vector<Slot> admitted;           ///< for the first time or again
+  std::vector<std::int64_t> preempted;  ///< requests
+  std::vector<Slot> rejected;           ///< that never fit; their slots are free afterwards
+  std::int64_t swapped_blocks = 0;      ///< moved to or from host memory before the step
+  Limit limit = Limit::none;            ///< that stopped admission
+  StepLoad load;
+  /// Nothing was decided, but something will be at that time; kNever: only events change that.
+  Ticks decide_again = kNever;
+
+  void clear();
+};
+
+/// What a step brought for an item that samples.
+struct Generated {
+  std::int64_t tokens = 0;    ///< new output tokens: accepted drafts and one more
+  std::int64_t accepted = 0;  ///< drafts among them
+  bool ended = false;         ///< the last one
+  bool hold = false;          ///< of a request that ended here: its blocks wait for a transfer
+};
+
+/// Counts over a run.
+struct SchedulerCounts {
+  std::int64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens, at first admissions
+  std::int64_t num_preemptions = 0, num_swaps = 0;
+  std::int64_t recomputed_tokens = 0;
+};
+
+/// Decides what each step of an engine computes: admission, batching, KV blocks, preemption. Knows
+/// no clock and no model; whoever runs the steps, simulator or server, calls
+///
+///     scheduler.add(...)                     when a request comes
+///     scheduler.decide(now, batch)           before a step; several may be under way (pipelines)
+///     scheduler.complete(batch, generated)   when it is done
+///
+/// Deterministic. A policy is a class that derives from it and decides in `schedule`.
+class Scheduler {
+ public:
+  Scheduler(const EngineOptions& options, const KvCache::Options& kv);
+  virtual ~Scheduler() = default;
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Whether a request can ever run here; else why not.
+  virtual std::string why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const;
+  /// Joins the queue. @param sequence with request, lengths, content, priority, arrival
+  Slot add(Sequence sequence);
+  /// Of another pool, with the KV cache of its first `computed` tokens still to come. Holds its
+  /// blocks from now on; false where they are short.
+  bool add_loading(Sequence sequence, Slot& slot);
+  /// They have come: it joins the queue.
+  void loaded(Slot slot);
+
+  /// @param batch is overwritten
+  void decide(Ticks now, Batch& batch);
+  /// @param generated one per item of the batch; those that do not sample are not looked at
+  void complete(const Batch& batch, const std::vector<Generated>& generated);
+  /// Gives back what a held sequence has.
+  void let_go(Slot slot);
+
+  /// After `decide` and before `complete` of a batch in which every running request decodes one
+  /// token: how many more such steps, at most `most`, would be decided just the same if no request
+  /// came or ended. A policy that cannot tell says 0.
+  virtual std::int64_t repeats(const Batch& batch, std::int64_t most) const;
+  /// Decides the next `steps` of these steps at once, each request one token further in each;
+  /// only where `repeats` allowed as many. The batch's last one is left to `complete`.
+  void repeat(Batch& batch, std::int64_t steps);
+
+  const Sequence& sequence(Slot slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
+  const std::vector<Slot>& running() const { return running_; }
+  std::size_t num_waiting() const { return waiting_.size() + num_set_aside(); }
+  std::size_t num_unfinished() const { return num_live_; }
+  /// Prompt tokens not yet computed, of all, and one per running request: a router's load.
+  std::int64_t pending_tokens() const { return pending_tokens_; }
+  const KvCache& kv() const { return kv_; }
+  const EngineOptions& options() const { return options_; }
+  const SchedulerCounts& counts() const { return counts_; }
+  std::int64_t slots_held() const;  ///< of those handed out, that hold a token
+  std::int64_t slots_reserved() const {
+    return (kv_.num_blocks() - kv_.num_free()) * kv_.block_size();
+  }
+  std::int64_t slots_unusable() const;  ///< free, but in holes too small for the first in the queue
+
+  /// @throws Error{internal} naming an invariant that does not hold.
+  virtual void check(const Batch& batch) const;
+
+ protected:
+  virtual void schedule(Ticks now, Batch& batch) = 0;
+  /// Requests that wait elsewhere than in the queue.
+  virtual std::size_t num_set_aside() const { return 0; }
+  /// After the batch's results are in.
+  virtual void completed(const Batch&) {}
+
+  /// For `repeats` of a batch of decodes: how far the blocks and the context go.
+  std::int64_t decode_repeats(const Batch& batch, std::int64_t most) const;
+
+  Sequence& at(Slot slot) { return sequences_[static_cast<std::size_t>(slot)]; }
+  /// Tokens that a running sequence still has to compute; 0 while its last step is under way.
+  static std::int64_t left(const Sequence& s) { return s.known + s.drafts - s.computed; }
+  /// Puts `tokens` of a sequence, which has the blocks for them, into the step.
+  void put(Batch& batch, Slot slot, std::int64_t tokens);
+  /// Takes an item out again, as if it had not been put.
+  void take_back(Batch& batch, std::size_t item);
+  /// Gives the first in the queue a seat, with blocks for `tokens` tokens in all of which
+  /// `num_found` blocks were found; false where blocks are short. Does not put it into the step.
+  bool admit(Batch& batch, std::int64_t tokens, std::int64_t num_found);
+  /// Found blocks of a sequence that is not admitted yet.
+  std::int64_t find_prefix(const Sequence& s) const;
+  /// Takes the seat and the blocks of a running sequence and puts it back into the queue.
+  void preempt(Batch& batch, Slot slot);
+  /// The request is too large for this engine.
+  void reject(Batch& batch, Slot slot);
+  void remove_running(Slot slot);
+  void free_slot(Slot slot);
+  void release_blocks(Sequence& s);
+  std::int64_t model_len() const;  ///< no sequence grows beyond it
+  /// Makes room for `tokens` tokens of a running sequence in all, false where blocks are short.
+  bool extend(Sequence& s, std::int64_t tokens);
+
+  EngineOptions options_;
+  KvCache kv_;
+  WaitQueue waiting_;
+  std::vector<Slot> running_;  ///< in order of admission
+  std::vector<Sequence> sequences_;
+  SchedulerCounts counts_;
+
+ private:
+  std::vector<Slot> free_slots_;
+  std::size_t num_live_ = 0;
+  std::int64_t next_order_ = 0;
+  std::int64_t pending_tokens_ = 0;
+  std::int64_t slots_held_ = 0, table_blocks_ = 0;  ///< tokens and blocks of all sequences
+  bool drafts_ = false;
+  std::vector<std::pair<std::int64_t, std::size_t>> taken_;  ///< of `repeat`: step and item
+};
+
+/// Names and one-line descriptions of the schedulers of the engine.
+struct SchedulerCard {
+  std::string name, doc, source;
+};
+const std::vector<SchedulerCard>& scheduler_cards();
+/// @throws Error{not_found} with the nearest names.
+std::unique_ptr<Scheduler> make_scheduler(const EngineOptions& options, const KvCache::Options& kv);
+
+}  // namespace tessera::serving

@@ -1,0 +1,170 @@
+#include "tessera/serving/kv_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/core/error.h"
+
+namespace tessera::serving {
+
+KvCache::KvCache(const Options& options) : options_(options), num_free_(options.num_blocks) {
+  const bool paged = options.allocation == KvAllocation::paged;
+  if (options.prefix_caching && paged) pool_.emplace(options.num_blocks);
+  if (options.allocation == KvAllocation::contiguous) holes_.emplace(0, options.num_blocks);
+}
+
+std::int64_t KvCache::blocks_reserved(std::int64_t tokens, std::int64_t most_tokens) const {
+  switch (options_.allocation) {
+    case KvAllocation::paged:
+      return blocks_for(tokens);
+    case KvAllocation::contiguous:
+      return blocks_for(std::max(tokens, most_tokens));
+    case KvAllocation::maximum:
+      break;
+  }
+  return blocks_for(options_.max_model_len);
+}
+
+std::int64_t KvCache::find_prefix(const Content& content, std::int64_t tokens) const {
+  if (!pool_) return 0;
+  const std::int64_t full = tokens / options_.block_size;
+  for (std::int64_t b = 0; b < full; ++b) {
+    if (pool_->find(content.block_hash(b, options_.block_size)) == BlockPool::none) return b;
+  }
+  return full;
+}
+
+bool KvCache::fits(const Content& content, std::int64_t tokens, std::int64_t most_tokens,
+                   std::int64_t num_found) const {
+  std::int64_t need = blocks_reserved(tokens, most_tokens) - num_found;
+  // Found blocks that nobody holds leave the free ones too.
+  for (std::int64_t b = 0; b < num_found; ++b) {
+    if (!pool_->is_held(pool_->find(content.block_hash(b, options_.block_size)))) ++need;
+  }
+  if (options_.allocation == KvAllocation::contiguous) {
+    return std::any_of(holes_.begin(), holes_.end(),
+                       [&](const auto& hole) { return hole.second >= need; });
+  }
+  return need <= num_free();
+}
+
+bool KvCache::take_region(KvTable& table, std::int64_t units) {
+  const auto hole =
+      std::find_if(holes_.begin(), holes_.end(), [&](const auto& h) { return h.second >= units; });
+  if (hole == holes_.end()) return false;
+  const auto [first, length] = *hole;
+  holes_.erase(hole);
+  if (length > units) holes_.emplace(first + units, length - units);
+  table.first_unit = first;
+  return true;
+}
+
+bool KvCache::admit(KvTable& table, const Content& content, std::int64_t tokens,
+                    std::int64_t most_tokens, std::int64_t num_found) {
+  if (!fits(content, tokens, most_tokens, num_found)) return false;
+  const std::int64_t total = blocks_reserved(tokens, most_tokens);
+  if (options_.allocation == KvAllocation::contiguous && !take_region(table, total)) return false;
+  if (!pool_) {
+    num_free_ -= total;
+    table.num_blocks = total;
+    return true;
+  }
+  for (std::int64_t b = 0; b < num_found; ++b) {
+    const Block block = pool_->find(content.block_hash(b, options_.block_size));
+    pool_->share(block);
+    table.blocks.push_back(block);
+  }
+  table.num_published = num_found;
+  while (static_cast<std::int64_t>(table.blocks.size()) < total) {
+    table.blocks.push_back(pool_->take());
+  }
+  table.num_blocks = std::max(total, num_found);
+  return true;
+}
+
+bool KvCache::extend(KvTable& table, std::int64_t tokens) {
+  const std::int64_t more = blocks_for(tokens) - table.num_blocks;
+  if (more <= 0) return true;
+  if (more > num_free() || options_.allocation != KvAllocation::paged) return false;
+  if (pool_) {
+    for (std::int64_t i = 0; i < more; ++i) table.blocks.push_back(pool_->take());
+  } else {
+    num_free_ -= more;
+  }
+  table.num_blocks += more;
+  return true;
+}
+
+void KvCache::publish(KvTable& table, const Content& content, std::int64_t tokens) {
+  if (!pool_) return;
+  const std::int64_t full = std::min(tokens / options_.block_size, table.num_blocks);
+  for (; table.num_published < full; ++table.num_published) {
+    pool_->publish(table.blocks[static_cast<std::size_t>(table.num_published)],
+                   content.block_hash(table.num_published, options_.block_size));
+  }
+}
+
+void KvCache::release(KvTable& table) {
+  if (pool_) {
+    pool_->release(table.blocks);
+  } else {
+    num_free_ += table.num_blocks;
+  }
+  if (table.first_unit >= 0) {
+    auto hole = holes_.emplace(table.first_unit, table.num_blocks).first;
+    if (const auto next = std::next(hole);
+        next != holes_.end() && hole->first + hole->second == next->first) {
+      hole->second += next->second;
+      holes_.erase(next);
+    }
+    if (hole != holes_.begin()) {
+      const auto before = std::prev(hole);
+      if (before->first + before->second == hole->first) {
+        before->second += hole->second;
+        holes_.erase(hole);
+      }
+    }
+  }
+  table.blocks.clear();
+  table = KvTable{.blocks = std::move(table.blocks)};
+}
+
+std::int64_t KvCache::unusable_blocks(std::int64_t most_tokens) const {
+  if (options_.allocation != KvAllocation::contiguous) return 0;
+  std::int64_t unusable = 0;
+  for (const auto& [first, length] : holes_) {
+    if (length < blocks_for(most_tokens)) unusable += length;
+  }
+  return unusable;
+}
+
+Block KvCache::copy_on_write(KvTable& table, std::int64_t position) {
+  if (!pool_) throw Error(ErrorCode::internal, "copy on write: blocks have no names here");
+  Block& block = table.blocks.at(static_cast<std::size_t>(position / options_.block_size));
+  if (pool_->references(block) == 1) return BlockPool::none;
+  const Block copy = pool_->take();
+  pool_->release(block);
+  return block = copy;
+}
+
+KvTable KvCache::fork(const KvTable& table) {
+  if (!pool_) throw Error(ErrorCode::internal, "fork: blocks have no names here");
+  for (const Block block : table.blocks) pool_->share(block);
+  return table;
+}
+
+void KvCache::check() const {
+  if (pool_) return pool_->check();
+  if (num_free_ < 0 || num_free_ > options_.num_blocks) {
+    throw Error(ErrorCode::internal,
+                fmt::format("KV cache: {} of {} blocks are free", num_free_, options_.num_blocks));
+  }
+  std::int64_t in_holes = 0;
+  for (const auto& [first, length] : holes_) in_holes += length;
+  if (options_.allocation == KvAllocation::contiguous && in_holes != num_free_) {
+    throw Error(ErrorCode::internal, "KV cache: holes do not add up to what is free");
+  }
+}
+
+}  // namespace tessera::serving

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "tessera/serving/scheduler.h"
+
+namespace tessera::serving {
+
+/// The schedulers of the engine, a file each.
+std::unique_ptr<Scheduler> make_vllm_v1(const EngineOptions&, const KvCache::Options&);
+
+}  // namespace tessera::serving

@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+
+#include "policies.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::serving {
+namespace {
+
+struct Entry {
+  SchedulerCard card;
+  std::unique_ptr<Scheduler> (*make)(const EngineOptions&, const KvCache::Options&);
+};
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> list = {
+      {{"vllm_v1", "One budget of tokens per step, prompts in chunks beside decodes",
+        "vllm-project/vllm 0.24, vllm/v1/core/sched/scheduler.py"},
+       make_vllm_v1}};
+  return list;
+}
+
+}  // namespace
+
+const std::vector<SchedulerCard>& scheduler_cards() {
+  static const std::vector<SchedulerCard> cards = [] {
+    std::vector<SchedulerCard> all;
+    for (const Entry& entry : entries()) all.push_back(entry.card);
+    return all;
+  }();
+  return cards;
+}
+
+std::unique_ptr<Scheduler> make_scheduler(const EngineOptions& options,
+                                          const KvCache::Options& kv) {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries()) {
+    if (entry.card.name == options.scheduler) return entry.make(options, kv);
+    names.push_back(entry.card.name);
+  }
+  throw Error(ErrorCode::not_found,
+              fmt::format("there is no scheduler '{}'{}", options.scheduler,
+                          did_you_mean(options.scheduler, names)),
+              "scheduler");
+}
+
+}  // namespace tessera::serving
