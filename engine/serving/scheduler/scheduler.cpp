@@ -215,7 +215,7 @@ void Scheduler::free_slot(Slot slot) {
 }
 
 void Scheduler::reject(Batch& batch, Slot slot) {
-  batch.rejected.push_back(slot);
+  batch.rejected.push_back(at(slot).request);
   free_slot(slot);
 }
 

@@ -61,7 +61,7 @@ struct Batch {
   std::vector<BatchItem> items;
   std::vector<Slot> admitted;           ///< for the first time or again
   std::vector<std::int64_t> preempted;  ///< requests
-  std::vector<Slot> rejected;           ///< that never fit; their slots are free afterwards
+  std::vector<std::int64_t> rejected;   ///< requests that turned out never to fit
   std::int64_t swapped_blocks = 0;      ///< moved to or from host memory before the step
   Limit limit = Limit::none;            ///< that stopped admission
   StepLoad load;

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "tessera/serving/deployment.h"
+#include "tessera/serving/log.h"
+#include "tessera/serving/traffic.h"
+
+namespace tessera::serving {
+
+/// A step, or a stretch of decode steps of the same requests, on its way through the stages.
+struct StepUnderWay {
+  Batch batch;
+  std::vector<Generated> generated;  ///< per item, of the last step
+  Ticks start = 0, end = 0;
+  // A stretch: `count` steps of first, first + slope, first + 2 slope, ... ticks.
+  Ticks first = 0, slope = 0;
+  std::int64_t count = 1;
+  std::int64_t num_waiting = 0;
+  std::int64_t version = 0;
+
+  /// End of its step number `steps` (from 1).
+  Ticks end_of(std::int64_t steps) const;
+  /// The first of its steps that ends at `time` or later.
+  std::int64_t steps_until(Ticks time) const;
+};
+
+/// One replica during a run: its scheduler, and the steps under way.
+class EngineRun {
+ public:
+  EngineRun(const Replica& replica, const Traffic& traffic, std::uint64_t seed, bool skip,
+            bool record_steps, std::int32_t number, Log& log);
+
+  const Scheduler& scheduler() const { return *scheduler_; }
+  Scheduler& scheduler() { return *scheduler_; }
+  const Replica& replica() const { return replica_; }
+
+  /// A request comes. False where it can never run here: it is rejected.
+  bool submit(std::int64_t request, Ticks now);
+  /// The KV cache of a request is about to come from another pool; false where blocks are short.
+  bool begin_loading(std::int64_t request, Ticks now);
+  void finish_loading(std::int64_t request, Ticks now);
+
+  struct Ended {
+    std::int64_t request = 0;
+    bool hold = false;  ///< its blocks wait for a transfer
+    Slot slot = 0;
+    bool rejected = false;
+  };
+  /// Starts a step if one can start; the time at which the newest step under way ends, or kNever.
+  /// `retry` is when to ask again although nothing happened, kNever for never.
+  Ticks start_step(Ticks now, Ticks& retry, std::vector<Ended>& ended);
+  /// Whether another step may be decided now.
+  bool has_room() const { return under_way_.size() < num_stages_; }
+  bool is_idle() const { return under_way_.empty(); }
+  bool is_stalled() const { return is_idle() && scheduler_->num_unfinished() > num_loading_; }
+  /// Something came at `now`: a stretch under way ends with the step that runs then. The new time
+  /// of its end, or kNever where nothing changes.
+  Ticks cut_stretch(Ticks now);
+  /// Version of the step that ends next, which tells a current event from an old one.
+  std::int64_t version() const { return under_way_.front().version; }
+  std::int64_t newest_version() const { return under_way_.back().version; }
+  bool is_current(std::int64_t version) const {
+    return !under_way_.empty() && under_way_.front().version == version;
+  }
+
+  /// The oldest step ends now. Requests that ended with it are appended.
+  void end_step(Ticks now, std::vector<Ended>& ended);
+  void let_go(Slot slot, Ticks now);
+
+  ReplicaLoad load(Ticks now) const;
+  std::int64_t cached_tokens(std::int64_t request) const;
+  void close(Ticks end);  ///< sums into the log
+
+ private:
+  Sequence sequence_of(std::int64_t request) const;
+  std::int64_t output_of(std::int64_t request) const;
+  void note_limit(Limit limit, Ticks now);
+  void admit_records(const Batch& batch, Ticks now);
+  void plan_stretch(StepUnderWay& step) const;
+  void launch(StepUnderWay& step, Ticks now);
+  void commit_stretch(StepUnderWay& step);
+  void decide_tokens(StepUnderWay& step, std::vector<Ended>& ended);
+  void note_gaps(const StepUnderWay& step);
+  void account(Ticks now);
+  void account_stretch(const StepUnderWay& step);
+  template <class Visit>
+  void for_each_taken(const StepUnderWay& step, Visit&& visit) const;
+  void record(const StepUnderWay& step, const std::vector<Ended>& ended, std::size_t from);
+
+  const Replica& replica_;
+  const Traffic& traffic_;
+  std::uint64_t seed_;
+  bool skip_, record_steps_;
+  std::int32_t number_;
+  Log& log_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::size_t num_stages_;
+  std::vector<double> rates_;  ///< cumulative, of accepted drafts
+  bool prefill_only_;
+  Ticks swap_per_block_ = 0;
+
+  std::deque<StepUnderWay> under_way_;
+  std::vector<StepUnderWay> spare_;  ///< with the memory of steps that are over
+  std::vector<Ticks> stage_free_, stage_busy_;
+  std::int64_t next_version_ = 0, num_steps_ = 0;
+  std::size_t num_loading_ = 0;
+
+  Limit limit_ = Limit::none;
+  Ticks limit_since_ = 0;
+  std::array<Ticks, kNumLimits> limit_ticks_{};
+
+  __extension__ typedef unsigned __int128 Wide;
+  Wide block_ticks_ = 0, slot_ticks_ = 0, unusable_ticks_ = 0;
+  Ticks refused_ticks_ = 0, busy_ = 0, since_ = 0;
+  std::int64_t scheduled_tokens_ = 0, prompt_tokens_ = 0, most_blocks_ = 0;
+  std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0, num_ended_ = 0;
+  std::vector<std::pair<std::int64_t, Slot>> loading_;  ///< request, slot
+};
+
+}  // namespace tessera::serving

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/core/enum_names.h"
+#include "tessera/serving/engine_options.h"
+#include "tessera/serving/router.h"
+#include "tessera/serving/scheduler.h"
+#include "tessera/serving/step_cost.h"
+
+namespace tessera::serving {
+
+/// What a replica does: both phases, prompts for others, or what others have read.
+enum class Role { mixed, prefill, decode };
+
+/// Makes a scheduler; those of scripts come so.
+using MakeScheduler =
+    std::function<std::unique_ptr<Scheduler>(const EngineOptions&, const KvCache::Options&)>;
+
+/// One engine with its own queue and KV cache.
+struct Replica {
+  std::string name;
+  EngineOptions engine;
+  std::shared_ptr<const StepCost> cost;
+  std::int64_t kv_blocks = 0;
+  Role role = Role::mixed;
+  double kv_bytes_per_token = 0;  ///< over all its devices; 0: transfers and swaps take no time
+  double usd_per_h = 0;
+  double idle_w = 0, busy_w = 0;
+  MakeScheduler make_scheduler = make_scheduler_of_engine;
+
+  static std::unique_ptr<Scheduler> make_scheduler_of_engine(const EngineOptions& options,
+                                                             const KvCache::Options& kv) {
+    return serving::make_scheduler(options, kv);
+  }
+};
+
+/// How keys and values go from a prefill replica to a decode replica. A replica sends one request
+/// at a time.
+struct KvTransfer {
+  double bytes_per_s = 0;  ///< 0: no time
+  double latency_s = 0;
+  bool per_layer = false;  ///< each layer as soon as it is computed: only the last one's tail shows
+  std::int64_t num_layers = 1;
+};
+
+struct Deployment {
+  std::vector<Replica> replicas;
+  RouterOptions router;
+  KvTransfer transfer;
+};
+
+}  // namespace tessera::serving
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<serving::Role> =
+    enum_names<serving::Role>({{serving::Role::mixed, "mixed"},
+                               {serving::Role::prefill, "prefill"},
+                               {serving::Role::decode, "decode"}});
+
+}  // namespace tessera

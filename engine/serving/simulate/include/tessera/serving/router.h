@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/serving/ticks.h"
+
+namespace tessera::serving {
+
+/// What a router sees of a replica. Signals may be old; what it sent itself since then it knows.
+struct ReplicaLoad {
+  std::int64_t num_waiting = 0, num_running = 0;
+  std::int64_t pending_tokens = 0;  ///< prompt tokens not computed yet, and one per decode
+  std::int64_t used_blocks = 0, kv_blocks = 1;
+  std::int64_t num_seats = 1;
+};
+
+/// What it sees of a request.
+struct RoutedRequest {
+  std::int64_t request = 0, prompt_tokens = 1, max_tokens = 1;
+  std::int32_t priority = 0, slo_class = 0;
+  /// Prompt tokens that a replica (by its position among the candidates) has in its prefix cache.
+  std::function<std::int64_t(std::size_t)> cached_tokens;
+};
+
+struct RouterOptions {
+  std::string name = "round_robin";
+  double signal_age_s = 0;  ///< loads are read so far apart
+  std::uint64_t seed = 0;
+  /// prefix_aware: the best match counts from this share of the prompt on, and only while the loads
+  /// of replicas differ by less than both of these.
+  double match_ratio = 0.5;
+  std::int64_t most_difference = 32;
+  double most_ratio = 1.5;
+};
+
+/// Chooses the replica of a request.
+class Router {
+ public:
+  virtual ~Router() = default;
+  /// @param loads of the candidates, one at least. @return a position among them
+  virtual std::size_t choose(const std::vector<ReplicaLoad>& loads,
+                             const RoutedRequest& request) = 0;
+  /// Whether it asks for cached_tokens.
+  virtual bool looks_for_prefixes() const { return false; }
+  /// Requests wait in front until a replica has a free seat.
+  virtual bool is_shared_queue() const { return false; }
+};
+
+struct RouterCard {
+  std::string name, doc, source;
+};
+const std::vector<RouterCard>& router_cards();
+/// @throws Error{not_found} with the nearest names.
+std::unique_ptr<Router> make_router(const RouterOptions& options);
+
+}  // namespace tessera::serving

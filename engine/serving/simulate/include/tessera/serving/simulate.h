@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "tessera/serving/deployment.h"
+#include "tessera/serving/log.h"
+#include "tessera/serving/traffic.h"
+
+namespace tessera::serving {
+
+struct SimulationOptions {
+  bool record_steps = false;
+  bool skip = true;                  ///< stretches of decode steps at once; the same log either way
+  std::uint64_t seed = 0;            ///< of accepted drafts
+  double horizon_s = kLongestRun_s;  ///< what is not done by then stays unfinished
+  std::int64_t most_steps = 2'000'000'000;
+  /// Called when a request has ended; false ends the run (log.cut_off says so).
+  std::function<bool(const RequestRecord&, std::int64_t request)> on_end;
+  /// Called now and then, with the requests that have ended; throws to end the run.
+  std::function<void(std::int64_t num_ended)> poll;
+  std::unique_ptr<Router> router;  ///< instead of the deployment's: one of a script
+};
+
+/// Runs the traffic through the deployment, event by event: at equal ticks ends of steps, ends of
+/// transfers, arrivals, then starts of steps, each by number. Deterministic.
+///
+/// A run that can go no further (a policy that schedules nothing) ends, and log.cut_off says why.
+/// @throws Error{invalid_argument} for a deployment without a replica to send requests to;
+/// Error{out_of_range} for a run beyond kLongestRun_s; what step costs and policies throw.
+Log simulate(const Deployment& deployment, const Traffic& traffic, SimulationOptions options = {});
+
+}  // namespace tessera::serving

@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tessera/core/error.h"
+#include "tessera/core/rng.h"
+#include "tessera/core/text.h"
+#include "tessera/serving/router.h"
+
+namespace tessera::serving {
+namespace {
+
+using Loads = std::vector<ReplicaLoad>;
+
+/// The position with the least score; of equals the first from `start` on, in a ring.
+template <class Score>
+std::size_t least(const Loads& loads, Score&& score, std::size_t start = 0) {
+  std::size_t best = start % loads.size();
+  for (std::size_t i = 1; i < loads.size(); ++i) {
+    const std::size_t position = (start + i) % loads.size();
+    if (score(loads[position]) < score(loads[best])) best = position;
+  }
+  return best;
+}
+
+std::int64_t num_requests(const ReplicaLoad& load) { return load.num_waiting + load.num_running; }
+std::int64_t num_tokens(const ReplicaLoad& load) { return load.pending_tokens + load.num_running; }
+
+struct RoundRobin final : Router {
+  std::size_t choose(const Loads& loads, const RoutedRequest&) override {
+    return next++ % loads.size();
+  }
+  std::size_t next = 0;
+};
+
+struct Random final : Router {
+  explicit Random(const RouterOptions& options) : rng(options.seed) {}
+  std::size_t choose(const Loads& loads, const RoutedRequest&) override {
+    return static_cast<std::size_t>(rng.integer(0, std::ssize(loads) - 1));
+  }
+  Rng rng;
+};
+
+struct LeastRequests final : Router {
+  std::size_t choose(const Loads& loads, const RoutedRequest&) override {
+    return least(loads, num_requests);
+  }
+};
+
+struct LeastTokens final : Router {
+  std::size_t choose(const Loads& loads, const RoutedRequest&) override {
+    return least(loads, num_tokens);
+  }
+};
+
+struct PowerOfTwo final : Router {
+  explicit PowerOfTwo(const RouterOptions& options) : rng(options.seed) {}
+  std::size_t choose(const Loads& loads, const RoutedRequest&) override {
+    const std::int64_t last = std::ssize(loads) - 1;
+    if (last == 0) return 0;
+    const auto a = static_cast<std::size_t>(rng.integer(0, last));
+    auto b = static_cast<std::size_t>(rng.integer(0, last - 1));
+    if (b >= a) ++b;
+    return num_requests(loads[b]) < num_requests(loads[a]) ? b : a;
+  }
+  Rng rng;
+};
+
+// vLLM, v1/engine/core_client.py: four times the queue, and the start goes round.
+struct VllmBalancer final : Router {
+  std::size_t choose(const Loads& loads, const RoutedRequest&) override {
+    return least(
+        loads, [](const ReplicaLoad& load) { return 4 * load.num_waiting + load.num_running; },
+        start++);
+  }
+  std::size_t start = 0;
+};
+
+// SGLang's cache-aware router: balance first where loads differ much, else the best match, else
+// the least loaded.
+struct PrefixAware final : Router {
+  explicit PrefixAware(const RouterOptions& given) : options(given) {}
+  bool looks_for_prefixes() const override { return true; }
+  std::size_t choose(const Loads& loads, const RoutedRequest& request) override {
+    const std::size_t idle = least(loads, num_requests);
+    std::int64_t most = 0;
+    for (const ReplicaLoad& load : loads) most = std::max(most, num_requests(load));
+    const std::int64_t fewest = num_requests(loads[idle]);
+    if (most - fewest > options.most_difference &&
+        static_cast<double>(most) > options.most_ratio * static_cast<double>(fewest)) {
+      return idle;
+    }
+    std::size_t best = idle;
+    std::int64_t match = request.cached_tokens(idle);
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+      const std::int64_t found = request.cached_tokens(i);
+      if (found > match) match = found, best = i;
+    }
+    const double share = static_cast<double>(match) / static_cast<double>(request.prompt_tokens);
+    return share > options.match_ratio ? best : idle;
+  }
+  RouterOptions options;
+};
+
+// Dynamo's KV router at temperature 0: prompt tokens still to compute there, the new one's without
+// what is cached, and what decodes hold.
+struct KvAware final : Router {
+  bool looks_for_prefixes() const override { return true; }
+  std::size_t choose(const Loads& loads, const RoutedRequest& request) override {
+    std::size_t best = 0;
+    double least_cost = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+      const std::int64_t prefill =
+          loads[i].pending_tokens + request.prompt_tokens - request.cached_tokens(i);
+      const double cost =
+          static_cast<double>(prefill) / 16 + static_cast<double>(loads[i].used_blocks);
+      if (cost < least_cost) least_cost = cost, best = i;
+    }
+    return best;
+  }
+};
+
+struct SharedQueue final : Router {
+  bool is_shared_queue() const override { return true; }
+  std::size_t choose(const Loads& loads, const RoutedRequest&) override {
+    return least(loads, num_requests);
+  }
+};
+
+struct Entry {
+  RouterCard card;
+  std::unique_ptr<Router> (*make)(const RouterOptions&);
+};
+
+template <class Kind>
+std::unique_ptr<Router> make(const RouterOptions& options) {
+  if constexpr (std::is_constructible_v<Kind, const RouterOptions&>) {
+    return std::make_unique<Kind>(options);
+  } else {
+    return std::make_unique<Kind>();
+  }
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> list = {
+      {{"round_robin", "Replicas in turn", ""}, make<RoundRobin>},
+      {{"random", "Any replica", ""}, make<Random>},
+      {{"least_requests", "Fewest requests waiting and running", "microsoft/vidur"},
+       make<LeastRequests>},
+      {{"least_tokens", "Fewest prompt tokens to compute, a decode counting one",
+        "Mutinifni/splitwise-sim"},
+       make<LeastTokens>},
+      {{"power_of_two", "The less loaded of two drawn at random", "Mitzenmacher, 2001"},
+       make<PowerOfTwo>},
+      {{"prefix_aware", "Longest cached prefix, unless loads differ much", "SGLang's router"},
+       make<PrefixAware>},
+      {{"kv_aware", "Least work after cached prefixes", "ai-dynamo/dynamo, lib/kv-router"},
+       make<KvAware>},
+      {{"vllm_dp", "Least of four times the queue plus running, the start going round",
+        "vLLM, v1/engine/core_client.py"},
+       make<VllmBalancer>},
+      {{"shared_queue", "One queue in front of all; a replica takes from it when a seat is free",
+        "M/M/c"},
+       make<SharedQueue>}};
+  return list;
+}
+
+}  // namespace
+
+const std::vector<RouterCard>& router_cards() {
+  static const std::vector<RouterCard> cards = [] {
+    std::vector<RouterCard> all;
+    for (const Entry& entry : entries()) all.push_back(entry.card);
+    return all;
+  }();
+  return cards;
+}
+
+std::unique_ptr<Router> make_router(const RouterOptions& options) {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries()) {
+    if (entry.card.name == options.name) return entry.make(options);
+    names.push_back(entry.card.name);
+  }
+  throw Error(
+      ErrorCode::not_found,
+      fmt::format("there is no router '{}'{}", options.name, did_you_mean(options.name, names)),
+      "router");
+}
+
+}  // namespace tessera::serving

@@ -1,0 +1,378 @@
+#include "tessera/serving/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "simulation.h"
+#include "tessera/core/error.h"
+
+namespace tessera::serving {
+namespace {
+
+constexpr std::size_t kMostSamples = 4096;
+constexpr std::int64_t kPollEvery = 4096;
+
+std::int64_t wanted_output(const Request& r) {
+  return r.max_tokens > 0 ? std::min(r.output_tokens, r.max_tokens) : r.output_tokens;
+}
+
+}  // namespace
+
+Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
+                       SimulationOptions options)
+    : deployment_(deployment), traffic_(traffic), options_(std::move(options)) {
+  log_.requests.resize(traffic.requests.size());
+  log_.steps_recorded = options_.record_steps;
+  for (std::size_t i = 0; i < deployment.replicas.size(); ++i) {
+    const Replica& replica = deployment.replicas[i];
+    engines_.push_back(std::make_unique<EngineRun>(replica, traffic, options_.seed, options_.skip,
+                                                   options_.record_steps,
+                                                   static_cast<std::int32_t>(i), log_));
+    if (replica.role != Role::decode) entry_.push_back(i);
+    if (replica.role == Role::decode) decode_.push_back(i);
+  }
+  const bool reads_only = std::any_of(deployment.replicas.begin(), deployment.replicas.end(),
+                                      [](const Replica& r) { return r.role == Role::prefill; });
+  if (entry_.empty() || reads_only != !decode_.empty()) {
+    refuse("deployment",
+           "{}; give pools of both roles, prefill and decode, or replicas that do both",
+           entry_.empty() ? "no replica takes prompts"
+                          : "prompts are read for nobody, or decoded from nowhere");
+  }
+  if (!options_.router) options_.router = make_router(deployment.router);
+  RouterOptions decode_options = deployment.router;
+  if (options_.router->is_shared_queue() || options_.router->looks_for_prefixes()) {
+    decode_options.name = "least_tokens";
+  }
+  if (!decode_.empty()) decode_router_ = make_router(decode_options);
+  start_pending_.resize(engines_.size());
+  handovers_.resize(engines_.size());
+  sender_free_.resize(engines_.size(), 0);
+  next_turn_.resize(traffic.requests.size(), -1);
+}
+
+void Simulation::send_first() {
+  const auto count = static_cast<std::int64_t>(traffic_.requests.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t after = traffic_.requests[static_cast<std::size_t>(i)].after;
+    if (after >= 0) next_turn_[static_cast<std::size_t>(after)] = i;
+  }
+  if (!traffic_.concurrency) {
+    // Open: one arrival is in the heap at a time, the others are sorted already.
+    while (next_sent_ < traffic_.requests.size() && traffic_.requests[next_sent_].after >= 0) {
+      ++next_sent_;
+    }
+    if (next_sent_ < traffic_.requests.size()) {
+      push({traffic_.requests[next_sent_].arrival, Kind::arrival,
+            static_cast<std::int64_t>(next_sent_), 0});
+    }
+    return;
+  }
+  for (std::int64_t sent = 0; sent < *traffic_.concurrency; ++sent) {
+    if (next_sent_ >= traffic_.requests.size()) return;
+    push({traffic_.requests[next_sent_].arrival, Kind::arrival,
+          static_cast<std::int64_t>(next_sent_), 0});
+    ++next_sent_;
+  }
+}
+
+void Simulation::arrive(std::int64_t request, Ticks now) {
+  log_.requests[static_cast<std::size_t>(request)].arrival = now;
+  if (!traffic_.concurrency && static_cast<std::size_t>(request) == next_sent_) {
+    do {
+      ++next_sent_;
+    } while (next_sent_ < traffic_.requests.size() && traffic_.requests[next_sent_].after >= 0);
+    if (next_sent_ < traffic_.requests.size()) {
+      push({std::max(now, traffic_.requests[next_sent_].arrival), Kind::arrival,
+            static_cast<std::int64_t>(next_sent_), 0});
+    }
+  }
+  route(request, now);
+}
+
+const std::vector<ReplicaLoad>& Simulation::loads(Router& router,
+                                                  const std::vector<std::size_t>& candidates,
+                                                  Ticks now) {
+  Signals& signals = &router == decode_router_.get() ? decode_signals_ : entry_signals_;
+  const Ticks age = to_ticks(deployment_.router.signal_age_s, "signal_age_s");
+  if (signals.read_at >= 0 && now - signals.read_at < age) return signals.loads;
+  signals.loads.clear();
+  for (const std::size_t candidate : candidates) {
+    signals.loads.push_back(engines_[candidate]->load(now));
+  }
+  signals.read_at = age > 0 ? now / age * age : now;
+  return signals.loads;
+}
+
+std::size_t Simulation::choose(Router& router, const std::vector<std::size_t>& candidates,
+                               std::int64_t request, Ticks now) {
+  if (candidates.size() == 1) return candidates.front();
+  const Request& r = traffic_.requests[static_cast<std::size_t>(request)];
+  RoutedRequest routed;
+  routed.request = request;
+  routed.prompt_tokens = r.prompt_tokens;
+  routed.max_tokens = r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
+  routed.priority = r.priority;
+  routed.slo_class = r.slo_class;
+  routed.cached_tokens = [&](std::size_t position) {
+    return engines_[candidates.at(position)]->cached_tokens(request);
+  };
+  const std::vector<ReplicaLoad>& seen = loads(router, candidates, now);
+  const std::size_t position = router.choose(seen, routed);
+  if (position >= candidates.size()) {
+    refuse("router", "chose replica {} of {} (0-based)", position, candidates.size());
+  }
+  // What it sent itself it knows, however old the signals are.
+  Signals& signals = &router == decode_router_.get() ? decode_signals_ : entry_signals_;
+  ++signals.loads[position].num_waiting;
+  signals.loads[position].pending_tokens += r.prompt_tokens;
+  return candidates[position];
+}
+
+void Simulation::route(std::int64_t request, Ticks now) {
+  if (options_.router->is_shared_queue()) {
+    shared_queue_.push_back(request);
+    return drain_shared_queue(now);
+  }
+  submit(request, choose(*options_.router, entry_, request, now), now);
+}
+
+void Simulation::drain_shared_queue(Ticks now) {
+  for (const std::size_t i : entry_) {
+    while (!shared_queue_.empty() &&
+           static_cast<std::int64_t>(engines_[i]->scheduler().num_unfinished()) <
+               deployment_.replicas[i].engine.max_num_seqs) {
+      const std::int64_t request = shared_queue_.front();
+      shared_queue_.pop_front();
+      submit(request, i, now);
+    }
+  }
+}
+
+void Simulation::submit(std::int64_t request, std::size_t replica, Ticks now) {
+  if (!engines_[replica]->submit(request, now)) {
+    ++num_ended_;
+    return request_over(request, now);
+  }
+  came(replica, now);
+}
+
+// Something to do has come to a replica.
+void Simulation::came(std::size_t replica, Ticks now) {
+  EngineRun& engine = *engines_[replica];
+  const Ticks end = engine.cut_stretch(now);
+  if (end != kNever) {
+    push({end, Kind::step_end, static_cast<std::int64_t>(replica), engine.version()});
+  }
+  if (engine.has_room() && !start_pending_[replica]) {
+    start_pending_[replica] = true;
+    push({now, Kind::start, static_cast<std::int64_t>(replica), 0});
+  }
+}
+
+void Simulation::start(std::size_t replica, Ticks now) {
+  start_pending_[replica] = false;
+  EngineRun& engine = *engines_[replica];
+  std::vector<EngineRun::Ended> ended;
+  while (engine.has_room()) {
+    Ticks retry = kNever;
+    const Ticks end = engine.start_step(now, retry, ended);
+    if (end == kNever) {
+      if (retry != kNever && retry > now) {
+        start_pending_[replica] = true;
+        push({retry, Kind::start, static_cast<std::int64_t>(replica), 0});
+      }
+      break;
+    }
+    push({end, Kind::step_end, static_cast<std::int64_t>(replica), engine.newest_version()});
+  }
+  for (const EngineRun::Ended& e : ended) has_ended(e, replica, now);
+  try_handovers(replica, now);  // a preemption may have made room
+}
+
+void Simulation::end_step(std::size_t replica, Ticks now) {
+  EngineRun& engine = *engines_[replica];
+  std::vector<EngineRun::Ended> ended;
+  engine.end_step(now, ended);
+  log_.end = std::max(log_.end, now);
+  for (const EngineRun::Ended& e : ended) has_ended(e, replica, now);
+  try_handovers(replica, now);
+  if (options_.router->is_shared_queue()) drain_shared_queue(now);
+  if (!start_pending_[replica]) {
+    start_pending_[replica] = true;
+    push({now, Kind::start, static_cast<std::int64_t>(replica), 0});
+  }
+}
+
+void Simulation::has_ended(const EngineRun::Ended& ended, std::size_t replica, Ticks now) {
+  RequestRecord& record = log_.requests[static_cast<std::size_t>(ended.request)];
+  if (ended.rejected) {
+    ++num_ended_;
+    return request_over(ended.request, now);
+  }
+  if (ended.hold) {
+    const std::size_t target = choose(*decode_router_, decode_, ended.request, now);
+    handovers_[target].push_back({ended.request, replica, target, ended.slot, now});
+    return try_handovers(target, now);
+  }
+  record.outcome = Outcome::finished;
+  ++num_ended_;
+  num_output_ += record.output_tokens;
+  if (options_.on_end && !options_.on_end(record, ended.request)) {
+    stopped_ = true;
+    log_.cut_off = "the verdict was settled";
+  }
+  request_over(ended.request, now);
+}
+
+// The next turn of its session, or the next request of a closed loop.
+void Simulation::request_over(std::int64_t request, Ticks now) {
+  const std::int64_t next = next_turn_[static_cast<std::size_t>(request)];
+  if (next >= 0) {
+    const Ticks think = traffic_.requests[static_cast<std::size_t>(next)].arrival;
+    push({now + think, Kind::arrival, next, 0});
+  }
+  if (traffic_.concurrency && next_sent_ < traffic_.requests.size()) {
+    const Ticks due = traffic_.requests[next_sent_].arrival;
+    push({std::max(now, due), Kind::arrival, static_cast<std::int64_t>(next_sent_), 0});
+    ++next_sent_;
+  }
+}
+
+Ticks Simulation::transfer_ticks(const Replica& source, std::int64_t tokens) const {
+  const KvTransfer& transfer = deployment_.transfer;
+  double seconds = transfer.latency_s;
+  if (transfer.bytes_per_s > 0) {
+    const double layers = transfer.per_layer ? static_cast<double>(transfer.num_layers) : 1;
+    seconds +=
+        source.kv_bytes_per_token * static_cast<double>(tokens) / transfer.bytes_per_s / layers;
+  }
+  return to_ticks(seconds, "deployment.transfer");
+}
+
+void Simulation::try_handovers(std::size_t target, Ticks now) {
+  std::deque<Handover>& waiting = handovers_[target];
+  while (!waiting.empty()) {
+    Handover& first = waiting.front();
+    const Request& r = traffic_.requests[static_cast<std::size_t>(first.request)];
+    const std::string never =
+        engines_[target]->scheduler().why_never(r.prompt_tokens, wanted_output(r));
+    if (!never.empty()) {
+      log_.requests[static_cast<std::size_t>(first.request)].outcome = Outcome::rejected;
+      engines_[first.source]->let_go(first.slot, now);
+      came(first.source, now);
+      ++num_ended_;
+      const std::int64_t request = first.request;
+      waiting.pop_front();
+      request_over(request, now);
+      continue;
+    }
+    if (!engines_[target]->begin_loading(first.request, now)) return;
+    const Ticks begin = std::max(now, sender_free_[first.source]);
+    const Ticks end = begin + transfer_ticks(deployment_.replicas[first.source], r.prompt_tokens);
+    sender_free_[first.source] = end;
+    push({end, Kind::transfer_end, first.request, 0});
+    under_way_.emplace_back(first.request, first);
+    waiting.pop_front();
+  }
+}
+
+void Simulation::end_transfer(std::int64_t request, Ticks now) {
+  const auto it = std::find_if(under_way_.begin(), under_way_.end(),
+                               [&](const auto& entry) { return entry.first == request; });
+  const Handover handover = it->second;
+  under_way_.erase(it);
+  log_.requests[static_cast<std::size_t>(request)].transferred = now - handover.ready;
+  engines_[handover.source]->let_go(handover.slot, now);
+  came(handover.source, now);
+  engines_[handover.target]->finish_loading(request, now);
+  came(handover.target, now);
+}
+
+void Simulation::sample(Ticks now) {
+  StateSample sample;
+  sample.time = now;
+  for (const auto& engine : engines_) {
+    const ReplicaLoad load = engine->load(now);
+    sample.num_waiting += load.num_waiting;
+    sample.num_running += load.num_running;
+    sample.used_blocks += load.used_blocks;
+  }
+  sample.num_waiting += static_cast<std::int64_t>(shared_queue_.size());
+  sample.output_tokens = num_output_ - sampled_output_;
+  sampled_output_ = num_output_;
+  if (log_.samples.size() >= kMostSamples) {
+    std::vector<StateSample> kept;
+    std::int64_t tokens = 0;
+    for (std::size_t i = 0; i < log_.samples.size(); ++i) {
+      tokens += log_.samples[i].output_tokens;
+      if (i % 2 == 0) continue;
+      kept.push_back(log_.samples[i]);
+      kept.back().output_tokens = std::exchange(tokens, 0);
+    }
+    log_.samples = std::move(kept);
+    sample_every_ *= 2;
+  }
+  log_.samples.push_back(sample);
+  next_sample_ = now + sample_every_;
+}
+
+void Simulation::explain_stall() {
+  const auto count = static_cast<std::int64_t>(traffic_.requests.size());
+  if (num_ended_ >= count || stopped_ || !log_.cut_off.empty()) return;
+  for (const auto& engine : engines_) {
+    if (!engine->is_stalled()) continue;
+    log_.cut_off = fmt::format(
+        "scheduler '{}' of {} schedules nothing, with {} requests waiting and {} running, and "
+        "nothing else will happen",
+        engine->replica().engine.scheduler, engine->replica().name,
+        engine->scheduler().num_waiting(), engine->scheduler().running().size());
+    return;
+  }
+  log_.cut_off = fmt::format("{} requests were never sent or never ended", count - num_ended_);
+}
+
+Log Simulation::run() {
+  send_first();
+  const Ticks horizon = to_ticks(options_.horizon_s, "horizon_s");
+  while (!events_.empty() && !stopped_) {
+    const Event event = events_.top();
+    if (event.time > horizon) {
+      log_.cut_off = fmt::format("the horizon of {} s was reached", options_.horizon_s);
+      break;
+    }
+    events_.pop();
+    if (++num_events_ % kPollEvery == 0 && options_.poll) options_.poll(num_ended_);
+    if (event.time >= next_sample_) sample(event.time);
+    const auto index = static_cast<std::size_t>(event.id);
+    switch (event.kind) {
+      case Kind::step_end:
+        if (engines_[index]->is_current(event.version)) end_step(index, event.time);
+        break;
+      case Kind::transfer_end:
+        end_transfer(event.id, event.time);
+        break;
+      case Kind::arrival:
+        arrive(event.id, event.time);
+        break;
+      case Kind::start:
+        start(index, event.time);
+        break;
+    }
+  }
+  explain_stall();
+  for (const auto& engine : engines_) engine->close(log_.end);
+  if (log_.steps_recorded) {
+    std::stable_sort(log_.steps.begin(), log_.steps.end(),
+                     [](const StepRecord& a, const StepRecord& b) { return a.start < b.start; });
+  }
+  return std::move(log_);
+}
+
+Log simulate(const Deployment& deployment, const Traffic& traffic, SimulationOptions options) {
+  return Simulation(deployment, traffic, std::move(options)).run();
+}
+
+}  // namespace tessera::serving

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "engine_run.h"
+#include "tessera/serving/simulate.h"
+
+namespace tessera::serving {
+
+/// The event loop.
+class Simulation {
+ public:
+  Simulation(const Deployment& deployment, const Traffic& traffic, SimulationOptions options);
+  Log run();
+
+ private:
+  // At equal ticks in this order.
+  enum class Kind : std::int32_t { step_end, transfer_end, arrival, start };
+  struct Event {
+    Ticks time = 0;
+    Kind kind = Kind::start;
+    std::int64_t id = 0;       ///< replica, transfer's request, or request
+    std::int64_t version = 0;  ///< of step ends
+    auto operator<=>(const Event&) const = default;
+  };
+  // A prompt that is read: its keys and values are to go to a decode replica.
+  struct Handover {
+    std::int64_t request = 0;
+    std::size_t source = 0, target = 0;
+    Slot slot = 0;
+    Ticks ready = 0;
+  };
+
+  void send_first();
+  void arrive(std::int64_t request, Ticks now);
+  void route(std::int64_t request, Ticks now);
+  void submit(std::int64_t request, std::size_t replica, Ticks now);
+  void came(std::size_t replica, Ticks now);
+  void start(std::size_t replica, Ticks now);
+  void end_step(std::size_t replica, Ticks now);
+  void has_ended(const EngineRun::Ended& ended, std::size_t replica, Ticks now);
+  void request_over(std::int64_t request, Ticks now);
+  void drain_shared_queue(Ticks now);
+  void try_handovers(std::size_t target, Ticks now);
+  void end_transfer(std::int64_t request, Ticks now);
+  Ticks transfer_ticks(const Replica& source, std::int64_t tokens) const;
+  std::size_t choose(Router& router, const std::vector<std::size_t>& candidates,
+                     std::int64_t request, Ticks now);
+  const std::vector<ReplicaLoad>& loads(Router& router, const std::vector<std::size_t>& candidates,
+                                        Ticks now);
+  void push(const Event& event) { events_.push(event); }
+  void sample(Ticks now);
+  void explain_stall();
+
+  const Deployment& deployment_;
+  const Traffic& traffic_;
+  SimulationOptions options_;
+  Log log_;
+  std::vector<std::unique_ptr<EngineRun>> engines_;
+  std::vector<std::size_t> entry_, decode_;  ///< replicas that take prompts, and what follows
+  std::unique_ptr<Router> decode_router_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<bool> start_pending_;
+  std::deque<std::int64_t> shared_queue_;
+  std::vector<std::deque<Handover>> handovers_;  ///< [target] that wait for blocks
+  std::vector<std::pair<std::int64_t, Handover>> under_way_;
+  std::vector<Ticks> sender_free_;
+  std::vector<std::int64_t> next_turn_;  ///< of a request; -1: none
+  std::size_t next_sent_ = 0;            ///< of a closed loop, or the next open arrival
+  std::int64_t num_ended_ = 0, num_output_ = 0, num_events_ = 0;
+  bool stopped_ = false;
+
+  struct Signals {
+    std::vector<ReplicaLoad> loads;
+    Ticks read_at = -1;
+  };
+  Signals entry_signals_, decode_signals_;
+
+  Ticks next_sample_ = 0, sample_every_ = kTicksPerSecond / 100;
+  std::int64_t sampled_output_ = 0;
+};
+
+}  // namespace tessera::serving
