@@ -2,6 +2,8 @@
 // Every request catches up from what is computed to what is known; running ones first, in order of
 // admission, then the queue.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "policies.h"
@@ -16,6 +18,17 @@ class VllmV1 final : public Scheduler {
     if (speculative && speculative->method != DraftMethod::ngram) {
       lookahead_ = speculative->num_tokens;  // slots that the draft model writes ahead
     }
+  }
+
+  std::string why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const override {
+    const std::int64_t most = std::min(prompt_tokens + max_tokens, model_len());
+    if (!options_.enable_chunked_prefill && most > options_.max_num_batched_tokens) {
+      return fmt::format(
+          "{} tokens cannot be computed in one step of {} (max_num_batched_tokens), and "
+          "enable_chunked_prefill is off",
+          most, options_.max_num_batched_tokens);
+    }
+    return Scheduler::why_never(prompt_tokens, max_tokens);
   }
 
   std::int64_t repeats(const Batch& batch, std::int64_t most) const override {

@@ -13,14 +13,12 @@
 namespace tessera::serving {
 namespace {
 
-__extension__ typedef __int128 Wide;
-
 Ticks stretch_ticks(Ticks first, Ticks slope, std::int64_t steps) {
-  const Wide n = steps;
+  const WideTicks n = steps;
   return static_cast<Ticks>(n * first + slope * (n * (n - 1) / 2));
 }
 
-double as_double(unsigned __int128 value) { return static_cast<double>(value); }
+double as_double(WideSum value) { return static_cast<double>(value); }
 
 }  // namespace
 
@@ -143,7 +141,8 @@ void EngineRun::note_limit(Limit limit, Ticks now) {
     if (limit_ == Limit::blocks) {
       const Ticks spent = now - limit_since_;
       refused_ticks_ += spent;
-      unusable_ticks_ += static_cast<Wide>(scheduler_->slots_unusable()) * static_cast<Wide>(spent);
+      unusable_ticks_ +=
+          static_cast<WideSum>(scheduler_->slots_unusable()) * static_cast<WideSum>(spent);
     }
     limit_since_ = now;
   }
@@ -224,7 +223,7 @@ void EngineRun::launch(StepUnderWay& step, Ticks now) {
 void EngineRun::plan_stretch(StepUnderWay& step) const {
   const Batch& batch = step.batch;
   const auto count = static_cast<std::int64_t>(batch.items.size());
-  if (batch.load.num_decodes != count || batch.load.decode_tokens != count ||
+  if (count == 0 || batch.load.num_decodes != count || batch.load.decode_tokens != count ||
       batch.swapped_blocks > 0) {
     return;
   }
@@ -259,20 +258,20 @@ Ticks EngineRun::cut_stretch(Ticks now) {
 // What was held since the last change, which comes now.
 void EngineRun::account(Ticks now) {
   if (now <= since_) return;
-  const auto spent = static_cast<Wide>(now - since_);
+  const auto spent = static_cast<WideSum>(now - since_);
   since_ = now;
   const KvCache& kv = scheduler_->kv();
-  block_ticks_ += static_cast<Wide>(kv.num_blocks() - kv.num_free()) * spent;
-  slot_ticks_ += static_cast<Wide>(scheduler_->slots_held()) * spent;
+  block_ticks_ += static_cast<WideSum>(kv.num_blocks() - kv.num_free()) * spent;
+  slot_ticks_ += static_cast<WideSum>(scheduler_->slots_held()) * spent;
   if (!is_idle()) busy_ += static_cast<Ticks>(spent);
 }
 
 // What the steps of a stretch hold beyond what its first one does: step j (from 0) j tokens more of
 // each request, and each block from the start of the step that needs it.
 void EngineRun::account_stretch(const StepUnderWay& step) {
-  const auto wide = [](std::int64_t value) { return static_cast<Wide>(value); };
-  const Wide n = wide(step.count - 1), count = wide(std::ssize(step.batch.items));
-  const Wide sum_j = n * (n + 1) / 2, sum_jj = n * (n + 1) * (2 * n + 1) / 6;
+  const auto wide = [](std::int64_t value) { return static_cast<WideSum>(value); };
+  const WideSum n = wide(step.count - 1), count = wide(std::ssize(step.batch.items));
+  const WideSum sum_j = n * (n + 1) / 2, sum_jj = n * (n + 1) * (2 * n + 1) / 6;
   slot_ticks_ += count * (wide(step.first) * sum_j + wide(step.slope) * sum_jj);
   for_each_taken(step, [&](std::int64_t j) { block_ticks_ += wide(step.end - step.end_of(j)); });
 }

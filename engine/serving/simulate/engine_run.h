@@ -112,8 +112,7 @@ class EngineRun {
   Ticks limit_since_ = 0;
   std::array<Ticks, kNumLimits> limit_ticks_{};
 
-  __extension__ typedef unsigned __int128 Wide;
-  Wide block_ticks_ = 0, slot_ticks_ = 0, unusable_ticks_ = 0;
+  WideSum block_ticks_ = 0, slot_ticks_ = 0, unusable_ticks_ = 0;
   Ticks refused_ticks_ = 0, busy_ = 0, since_ = 0;
   std::int64_t scheduled_tokens_ = 0, prompt_tokens_ = 0, most_blocks_ = 0;
   std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0, num_ended_ = 0;

@@ -13,6 +13,10 @@ namespace tessera::serving {
 /// steps taken at once ends at the very tick at which single steps would have ended.
 using Ticks = std::int64_t;
 
+/// Sums of ticks times counts.
+__extension__ typedef __int128 WideTicks;
+__extension__ typedef unsigned __int128 WideSum;
+
 inline constexpr Ticks kTicksPerSecond = 1'000'000'000'000;
 /// Runs end before it (104 days), so that no sum of two times overflows.
 inline constexpr double kLongestRun_s = 9e6;

@@ -1,0 +1,248 @@
+// The event loop: closed forms of queues, identities, and stretches taken at once against single
+// steps.
+
+#include "tessera/serving/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tessera/core/rng.h"
+
+namespace tessera::serving {
+namespace {
+
+Deployment one_replica(EngineOptions engine, std::int64_t kv_blocks, LinearStepCost cost) {
+  Replica replica;
+  replica.name = "replica";
+  replica.engine = std::move(engine);
+  replica.kv_blocks = kv_blocks;
+  replica.cost = std::make_shared<LinearStepCost>(cost);
+  Deployment deployment;
+  deployment.replicas = {replica};
+  return deployment;
+}
+
+LinearStepCost cost_of(double base_s, double per_token_s, double per_sequence_s,
+                       double per_context_s) {
+  LinearStepCost cost;
+  cost.base = to_ticks(base_s, "base_s");
+  cost.per_token = to_ticks(per_token_s, "per_token_s");
+  cost.per_sequence = to_ticks(per_sequence_s, "per_sequence_s");
+  cost.per_context_token = to_ticks(per_context_s, "per_context_token_s");
+  return cost;
+}
+
+EngineOptions plain_engine() {
+  EngineOptions engine;
+  engine.enable_prefix_caching = false;
+  return engine;
+}
+
+// Small enough that everything happens: preemptions, refusals, prefixes, chunks.
+struct Case {
+  Deployment deployment;
+  Traffic traffic;
+};
+
+Case random_case(std::uint64_t seed) {
+  Rng rng(seed);
+  const auto pick = [&](std::initializer_list<std::int64_t> from) {
+    return *(from.begin() + rng.integer(0, std::ssize(from) - 1));
+  };
+  Case c;
+  EngineOptions engine;
+  engine.max_num_seqs = pick({1, 2, 5, 16, 64});
+  engine.max_num_batched_tokens = pick({17, 64, 256, 2048});
+  engine.block_size = pick({1, 4, 16});
+  engine.enable_prefix_caching = rng.uniform() < 0.5;
+  engine.enable_chunked_prefill = engine.max_num_batched_tokens < 300 || rng.uniform() < 0.8;
+  engine.long_prefill_token_threshold = pick({0, 0, 0, 32});
+  engine.policy = rng.uniform() < 0.3 ? QueuePolicy::priority : QueuePolicy::fcfs;
+  const auto cost = cost_of(0.01, rng.uniform() * 1e-4, rng.uniform() * 1e-3, rng.uniform() * 1e-6);
+  const std::int64_t count = pick({1, 5, 30});
+  std::int64_t longest = 0;
+  Ticks at = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Request r;
+    at += to_ticks(rng.uniform() * static_cast<double>(pick({0, 0, 1, 3})), "gap");
+    r.arrival = at;
+    r.prompt_tokens = pick({1, 7, 16, 33, 100, 200});
+    r.output_tokens = pick({1, 2, 16, 50, 333});
+    r.priority = static_cast<std::int32_t>(pick({0, 0, 1}));
+    if (rng.uniform() < 0.5) {
+      r.prefix_group = pick({0, 1});
+      r.prefix_tokens = std::min<std::int64_t>(r.prompt_tokens, pick({16, 64, 100}));
+    }
+    longest = std::max(longest, r.prompt_tokens + r.output_tokens);
+    c.traffic.requests.push_back(r);
+  }
+  const std::int64_t need = longest / engine.block_size + 2;
+  const std::int64_t replicas = pick({1, 1, 3});
+  c.deployment = one_replica(engine, need + pick({0, 5, 40, 1000}), cost);
+  for (std::int64_t i = 1; i < replicas; ++i) {
+    c.deployment.replicas.push_back(c.deployment.replicas.front());
+  }
+  const char* routers[] = {"round_robin", "least_requests", "least_tokens", "kv_aware"};
+  c.deployment.router.name = routers[pick({0, 1, 2, 3})];
+  return c;
+}
+
+void expect_same(const Log& a, const Log& b, std::uint64_t seed) {
+  ASSERT_EQ(a.end, b.end) << "seed " << seed;
+  for (std::size_t i = 0; i < a.requests.size(); ++i) {
+    const RequestRecord &x = a.requests[i], &y = b.requests[i];
+    ASSERT_EQ(x.arrival, y.arrival);
+    ASSERT_EQ(x.first_scheduled, y.first_scheduled) << "seed " << seed << " request " << i;
+    ASSERT_EQ(x.first_token, y.first_token) << "seed " << seed << " request " << i;
+    ASSERT_EQ(x.last_token, y.last_token) << "seed " << seed << " request " << i;
+    ASSERT_EQ(x.output_tokens, y.output_tokens);
+    ASSERT_EQ(x.num_preemptions, y.num_preemptions);
+    ASSERT_EQ(x.recomputed_tokens, y.recomputed_tokens);
+    ASSERT_EQ(x.cached_tokens, y.cached_tokens);
+    ASSERT_EQ(x.replica, y.replica);
+    ASSERT_EQ(x.waited, y.waited);
+    ASSERT_EQ(x.outcome, y.outcome);
+  }
+  const auto gap_sums = [](const Log& log) {
+    WideTicks count = 0, ticks = 0, squares = 0;
+    for (const GapRun& run : log.gaps) {
+      for (std::int64_t j = 0; j < run.count; ++j) {
+        const WideTicks gap = run.ticks + run.slope * j;
+        count += run.weight;
+        ticks += gap * run.weight;
+        squares += gap / 1000 * (gap / 1000) * run.weight;
+      }
+    }
+    return std::array{static_cast<double>(count), static_cast<double>(ticks),
+                      static_cast<double>(squares)};
+  };
+  ASSERT_EQ(gap_sums(a), gap_sums(b)) << "seed " << seed;
+  for (std::size_t i = 0; i < a.replicas.size(); ++i) {
+    const ReplicaRecord &x = a.replicas[i], &y = b.replicas[i];
+    ASSERT_EQ(x.num_steps, y.num_steps) << "seed " << seed;
+    ASSERT_EQ(x.scheduled_tokens, y.scheduled_tokens);
+    ASSERT_EQ(x.block_ticks, y.block_ticks) << "seed " << seed;
+    ASSERT_EQ(x.slot_ticks, y.slot_ticks) << "seed " << seed;
+    ASSERT_EQ(x.refused_ticks, y.refused_ticks);
+    ASSERT_EQ(x.busy, y.busy);
+    ASSERT_EQ(x.most_blocks_used, y.most_blocks_used) << "seed " << seed;
+    ASSERT_EQ(x.prefix_hits, y.prefix_hits);
+    ASSERT_EQ(x.num_preemptions, y.num_preemptions);
+  }
+}
+
+TEST(Simulate, StretchesAreWhatSingleStepsAre) {
+  std::int64_t preemptions = 0, hits = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const Case c = random_case(seed);
+    const Log skipped = simulate(c.deployment, c.traffic);
+    SimulationOptions options;
+    options.skip = false;
+    const Log stepped = simulate(c.deployment, c.traffic, std::move(options));
+    expect_same(skipped, stepped, seed);
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(skipped.cut_off, "");
+    for (const ReplicaRecord& replica : skipped.replicas) {
+      preemptions += replica.num_preemptions;
+      hits += replica.prefix_hits;
+    }
+  }
+  EXPECT_GT(preemptions, 500);  // the cases are worth it
+  EXPECT_GT(hits, 500);
+}
+
+TEST(Simulate, TokensAreConserved) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Case c = random_case(seed);
+    const Log log = simulate(c.deployment, c.traffic);
+    std::int64_t scheduled = 0, wanted = 0;
+    for (const ReplicaRecord& replica : log.replicas) {
+      scheduled += replica.scheduled_tokens - replica.recomputed_tokens;
+    }
+    for (std::size_t i = 0; i < log.requests.size(); ++i) {
+      const Request& r = c.traffic.requests[i];
+      const RequestRecord& record = log.requests[i];
+      ASSERT_EQ(record.outcome, Outcome::finished);
+      ASSERT_EQ(record.output_tokens, r.output_tokens);
+      ASSERT_LE(record.arrival, record.first_scheduled);
+      ASSERT_LT(record.first_scheduled, record.first_token);
+      ASSERT_LE(record.first_token, record.last_token);
+      Ticks waited = 0;
+      for (const Ticks ticks : record.waited) waited += ticks;
+      ASSERT_EQ(waited, record.first_scheduled - record.arrival) << "seed " << seed;
+      wanted += r.prompt_tokens - record.cached_tokens + r.output_tokens - 1;
+    }
+    // Blocks found again after a preemption are not computed anew.
+    EXPECT_LE(scheduled, wanted) << "seed " << seed;
+    const bool caches = c.deployment.replicas.front().engine.enable_prefix_caching;
+    if (!caches) {
+      EXPECT_EQ(scheduled, wanted) << "seed " << seed;
+    }
+  }
+}
+
+// One seat, one step per request: the step is the service.
+double mean_wait(std::int64_t count, double rate, bool exponential, std::uint64_t seed) {
+  EngineOptions engine = plain_engine();
+  engine.max_num_seqs = 1;
+  engine.max_num_batched_tokens = 1'000'000'000;
+  Traffic traffic;
+  Rng rng(seed);
+  double at = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    at += -std::log1p(-rng.uniform()) / rate;
+    Request r;
+    r.arrival = to_ticks(at, "arrival");
+    const double service = exponential ? -std::log1p(-rng.uniform()) : 1;
+    r.prompt_tokens = std::max<std::int64_t>(1, std::llround(service * 1e5));
+    traffic.requests.push_back(r);
+  }
+  const Log log = simulate(one_replica(engine, 1'000'000'000, cost_of(0, 1e-5, 0, 0)), traffic);
+  double sum = 0;
+  for (const RequestRecord& record : log.requests) {
+    sum += to_seconds(record.first_scheduled - record.arrival);
+  }
+  return sum / static_cast<double>(count);
+}
+
+// M/M/1: W_q = rho / (1 - rho). The variance of the mean of n waits is rho (2 + 5 rho - 4 rho^2 +
+// rho^3) / (1 - rho)^4 / n; three standard deviations.
+TEST(Simulate, WaitsAsOneExponentialServer) {
+  for (const double rho : {0.5, 0.8}) {
+    const std::int64_t count = 400'000;
+    const double variance =
+        rho * (2 + 5 * rho - 4 * rho * rho + rho * rho * rho) / std::pow(1 - rho, 4);
+    EXPECT_NEAR(mean_wait(count, rho, true, 7), rho / (1 - rho),
+                3 * std::sqrt(variance / static_cast<double>(count)));
+  }
+}
+
+// M/D/1: W_q = rho / (2 (1 - rho)). Its waits vary less than those of M/M/1, whose bound is taken.
+TEST(Simulate, WaitsAsOneServerOfFixedService) {
+  for (const double rho : {0.5, 0.8, 0.9}) {
+    const std::int64_t count = 400'000;
+    const double variance =
+        rho * (2 + 5 * rho - 4 * rho * rho + rho * rho * rho) / std::pow(1 - rho, 4);
+    EXPECT_NEAR(mean_wait(count, rho, false, 7), rho / (2 * (1 - rho)),
+                3 * std::sqrt(variance / static_cast<double>(count)));
+  }
+}
+
+TEST(Simulate, OneRequestTakesTheSumOfItsSteps) {
+  EngineOptions engine = plain_engine();
+  Traffic traffic;
+  Request r;
+  r.prompt_tokens = 100;
+  r.output_tokens = 5;
+  r.arrival = kTicksPerSecond;
+  traffic.requests = {r};
+  const Log log = simulate(one_replica(engine, 100, cost_of(1, 0.01, 0.1, 0.001)), traffic);
+  const RequestRecord& record = log.requests[0];
+  EXPECT_EQ(record.first_token - record.arrival, to_ticks(1 + 1 + 0.1, ""));
+  // Contexts 100, 101, 102, 103.
+  EXPECT_EQ(record.last_token - record.first_token, to_ticks(4 * (1 + 0.01 + 0.1) + 0.406, ""));
+}
+
+}  // namespace
+}  // namespace tessera::serving
