@@ -38,8 +38,7 @@ TrafficSummary summary_of(const Traffic& traffic) {
   return summary;
 }
 
-Traffic scaled(const Traffic& traffic, double rate_per_s) {
-  const std::string path = "rate_per_s";
+Traffic scaled(const Traffic& traffic, double rate_per_s, const std::string& path) {
   if (!(rate_per_s > 0) || !std::isfinite(rate_per_s)) {
     refuse(ErrorCode::out_of_range, path, "{}: a finite number above 0 is needed", rate_per_s);
   }

@@ -86,8 +86,8 @@ Traffic make_traffic(const TrafficOptions& options, const std::string& path);
 
 /// The same requests, their arrivals closer or further apart so that `rate_per_s` of them come on
 /// average; think times of sessions stay. @throws Error{invalid_argument} where arrivals have no
-/// rate: a closed loop, all at once, a single one.
-Traffic scaled(const Traffic& traffic, double rate_per_s);
+/// rate: a closed loop, all at once, a single one; errors name `path`.
+Traffic scaled(const Traffic& traffic, double rate_per_s, const std::string& path = "rate_per_s");
 
 /// Reads the CSV of a trace and nothing else: no window, no scaling. @throws Error naming the file
 /// and the line.
@@ -316,7 +316,7 @@ struct Fields<serving::TrafficOptions> {
            .min = 1,
            .max = kMaxTokens,
            .in_file = InFile::when_set}),
-      field<&Options::classes>(
+      field<&Options::classes, ListFromOne<serving::RequestClass>>(
           {.name = "classes",
            .doc =
                "Shares of the arrivals with priorities and SLO classes: { { share =, priority =, "
