@@ -46,36 +46,12 @@ bool take(std::string_view& text, std::string_view any_of) {
   return true;
 }
 
-/// "2023-11-16 18:15:46.6805900", also with T between and Z behind, as seconds since 1970.
-std::optional<double> date_s(std::string_view text) {
-  int year = 0, month = 0, day = 0, hour = 0, minute = 0, whole = 0;
-  if (!take_digits(text, 4, year) || !take(text, "-") || !take_digits(text, 2, month) ||
-      !take(text, "-") || !take_digits(text, 2, day) || !take(text, " T") ||
-      !take_digits(text, 2, hour) || !take(text, ":") || !take_digits(text, 2, minute) ||
-      !take(text, ":") || !take_digits(text, 2, whole)) {
-    return std::nullopt;
-  }
-  const std::chrono::year_month_day date{std::chrono::year(year),
-                                         std::chrono::month(static_cast<unsigned>(month)),
-                                         std::chrono::day(static_cast<unsigned>(day))};
-  if (!date.ok() || hour > 23 || minute > 59 || whole > 60) return std::nullopt;
-  double fraction = 0;
-  if (!text.empty() && text.front() == '.') {
-    const std::string digits = "0" + std::string(text.substr(0, text.find('Z')));
-    const std::optional<double> read = to_number(digits);
-    if (!read) return std::nullopt;
-    fraction = *read;
-    text.remove_prefix(digits.size() - 1);
-  }
-  if (!text.empty() && text != "Z") return std::nullopt;
-  const auto days = std::chrono::sys_days(date).time_since_epoch().count();
-  return 86400.0 * static_cast<double>(days) + 3600.0 * hour + 60.0 * minute + whole + fraction;
-}
-
 double arrival_s(const CsvReader& csv, std::size_t column) {
   const std::string_view text = csv.field(column);
   std::optional<double> seconds = to_number(text);
-  if (!seconds) seconds = date_s(text);
+  if (const auto stamp = parse_time_stamp(text); !seconds && stamp) {
+    seconds = static_cast<double>(stamp->whole_s) + stamp->fraction_s;
+  }
   if (seconds && *seconds >= 0 && *seconds <= kMaxArrival_s) return *seconds;
   csv.refuse(fmt::format("{} is {}, seconds or a time such as 2023-11-16 18:15:46.68 is needed",
                          csv.name_of(column), quote(text)));
@@ -223,6 +199,32 @@ double RequestTrace::mean_context_tokens() const {
     return output * (prompt + output / 2);
   });
   return cached / steps;
+}
+
+std::optional<TimeStamp> parse_time_stamp(std::string_view text) {
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, whole = 0;
+  if (!take_digits(text, 4, year) || !take(text, "-") || !take_digits(text, 2, month) ||
+      !take(text, "-") || !take_digits(text, 2, day) || !take(text, " T") ||
+      !take_digits(text, 2, hour) || !take(text, ":") || !take_digits(text, 2, minute) ||
+      !take(text, ":") || !take_digits(text, 2, whole)) {
+    return std::nullopt;
+  }
+  const std::chrono::year_month_day date{std::chrono::year(year),
+                                         std::chrono::month(static_cast<unsigned>(month)),
+                                         std::chrono::day(static_cast<unsigned>(day))};
+  if (!date.ok() || hour > 23 || minute > 59 || whole > 60) return std::nullopt;
+  double fraction = 0;
+  if (!text.empty() && text.front() == '.') {
+    const std::string digits = "0" + std::string(text.substr(0, text.find('Z')));
+    const std::optional<double> read = to_number(digits);
+    if (!read || *read >= 1) return std::nullopt;
+    fraction = *read;
+    text.remove_prefix(digits.size() - 1);
+  }
+  if (!text.empty() && text != "Z") return std::nullopt;
+  const auto days = std::chrono::sys_days(date).time_since_epoch().count();
+  return TimeStamp{86400 * static_cast<std::int64_t>(days) + 3600 * hour + 60 * minute + whole,
+                   fraction};
 }
 
 RequestTrace read_requests(const std::string& path, std::int64_t max_prompt_tokens,

@@ -35,7 +35,7 @@ struct RoundRobin final : Router {
 };
 
 struct Random final : Router {
-  explicit Random(const RouterOptions& options) : rng(options.seed) {}
+  explicit Random(const RouterOptions& options) : rng(static_cast<std::uint64_t>(options.seed)) {}
   std::size_t choose(const Loads& loads, const RoutedRequest&) override {
     return static_cast<std::size_t>(rng.integer(0, std::ssize(loads) - 1));
   }
@@ -55,7 +55,7 @@ struct LeastTokens final : Router {
 };
 
 struct PowerOfTwo final : Router {
-  explicit PowerOfTwo(const RouterOptions& options) : rng(options.seed) {}
+  explicit PowerOfTwo(const RouterOptions& options) : rng(static_cast<std::uint64_t>(options.seed)) {}
   std::size_t choose(const Loads& loads, const RoutedRequest&) override {
     const std::int64_t last = std::ssize(loads) - 1;
     if (last == 0) return 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,14 @@ struct RequestTrace {
   /// them.
   double mean_context_tokens() const;
 };
+
+/// A point in time, in parts that both are exact to the digits written.
+struct TimeStamp {
+  std::int64_t whole_s = 0;  ///< since 1970
+  double fraction_s = 0;     ///< in [0, 1)
+};
+/// "2023-11-16 18:15:46.6805900", also with T between and Z behind; nothing for other texts.
+std::optional<TimeStamp> parse_time_stamp(std::string_view text);
 
 /// Reads a CSV file of prompt and output lengths. Columns are found by name, in any case:
 /// prompt_tokens, ContextTokens (Azure), num_prefill_tokens (Vidur), input_tokens; output_tokens,

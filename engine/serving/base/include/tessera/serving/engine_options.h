@@ -72,3 +72,203 @@ struct EngineOptions {
 };
 
 }  // namespace tessera::serving
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<serving::QueuePolicy> = enum_names<serving::QueuePolicy>(
+    {{serving::QueuePolicy::fcfs, "fcfs"}, {serving::QueuePolicy::priority, "priority"}});
+template <>
+inline constexpr auto kEnumNames<serving::KvAllocation> =
+    enum_names<serving::KvAllocation>({{serving::KvAllocation::paged, "paged"},
+                                       {serving::KvAllocation::contiguous, "contiguous"},
+                                       {serving::KvAllocation::maximum, "maximum"}});
+template <>
+inline constexpr auto kEnumNames<serving::PreemptionMode> = enum_names<serving::PreemptionMode>(
+    {{serving::PreemptionMode::recompute, "recompute"}, {serving::PreemptionMode::swap, "swap"}});
+template <>
+inline constexpr auto kEnumNames<serving::StaticSlots> = enum_names<serving::StaticSlots>(
+    {{serving::StaticSlots::idle, "idle"}, {serving::StaticSlots::shrink, "shrink"}});
+template <>
+inline constexpr auto kEnumNames<serving::SglangOrder> =
+    enum_names<serving::SglangOrder>({{serving::SglangOrder::lpm, "lpm"},
+                                      {serving::SglangOrder::fcfs, "fcfs"},
+                                      {serving::SglangOrder::lof, "lof"},
+                                      {serving::SglangOrder::random, "random"},
+                                      {serving::SglangOrder::shortest, "shortest"},
+                                      {serving::SglangOrder::hrrn, "hrrn"}});
+template <>
+inline constexpr auto kEnumNames<serving::DraftMethod> =
+    enum_names<serving::DraftMethod>({{serving::DraftMethod::ngram, "ngram"},
+                                      {serving::DraftMethod::draft_model, "draft_model"},
+                                      {serving::DraftMethod::mtp, "mtp"},
+                                      {serving::DraftMethod::eagle, "eagle"}});
+template <>
+inline constexpr auto kEnumNames<serving::HostMode> = enum_names<serving::HostMode>(
+    {{serving::HostMode::serial, "serial"}, {serving::HostMode::overlapped, "overlapped"}});
+
+template <>
+struct Fields<serving::Speculation> {
+  using S = serving::Speculation;
+  static constexpr auto list = std::tuple{
+      field<&S::method>({.name = "method",
+                         .doc = "Who drafts: the text itself, a small model, or a head of the model",
+                         .as_option = AsOption::defaulted}),
+      field<&S::num_tokens>({.name = "num_tokens",
+                             .doc = "Drafted per step and request",
+                             .unit = "tokens",
+                             .min = 0,
+                             .max = 64,
+                             .as_option = AsOption::defaulted}),
+      field<&S::acceptance, NotInFiles>(
+          {.name = "acceptance",
+           .doc = "Share of drafts accepted up to and including each position; one number: of each "
+                  "draft whose predecessors passed",
+           .min = 0,
+           .max = 1,
+           .option_type = "number|number[]",
+           .default_text = "{0.7, 0.5, 0.4, 0.3}"}),
+      field<&S::draft_base_s>({.name = "draft_base_s",
+                               .doc = "Time of drafting one token for a batch; left out with a "
+                                      "plan: derived from the model",
+                               .unit = "s",
+                               .min = 0,
+                               .max = 1e6}),
+      field<&S::draft_per_sequence_s>({.name = "draft_per_sequence_s",
+                                       .doc = "Time of drafting one token, per request",
+                                       .unit = "s",
+                                       .min = 0,
+                                       .max = 1e6})};
+};
+
+template <>
+struct Fields<serving::EngineOptions> {
+  using E = serving::EngineOptions;
+  static constexpr double kMost = 1e9;
+  static constexpr auto list = std::tuple{
+      field<&E::scheduler>({.name = "scheduler",
+                            .doc = "static, orca, vllm_v0, vllm_v1, sarathi, sglang, or one that a "
+                                   "script registered; see tessera help schedulers",
+                            .as_option = AsOption::defaulted}),
+      field<&E::max_num_seqs>({.name = "max_num_seqs",
+                               .doc = "Requests that run at the same time",
+                               .unit = "requests",
+                               .min = 1,
+                               .max = 1 << 20,
+                               .as_option = AsOption::defaulted}),
+      field<&E::max_num_batched_tokens>({.name = "max_num_batched_tokens",
+                                         .doc = "Tokens computed in a step at most",
+                                         .unit = "tokens",
+                                         .min = 1,
+                                         .max = kMost,
+                                         .as_option = AsOption::defaulted}),
+      field<&E::max_model_len>({.name = "max_model_len",
+                                .doc = "Prompt and output of a request at most; 0: the model's "
+                                       "context, without a model no limit",
+                                .unit = "tokens",
+                                .min = 0,
+                                .max = kMost,
+                                .as_option = AsOption::defaulted}),
+      field<&E::block_size>({.name = "block_size",
+                             .doc = "Tokens in a block of the KV cache",
+                             .unit = "tokens",
+                             .min = 1,
+                             .max = 65536,
+                             .as_option = AsOption::defaulted}),
+      field<&E::kv_blocks>({.name = "kv_blocks",
+                            .doc = "Blocks of the KV cache; left out: what the memory holds",
+                            .unit = "blocks",
+                            .min = 1,
+                            .max = kMost}),
+      field<&E::gpu_memory_utilization>({.name = "gpu_memory_utilization",
+                                         .doc = "Share of a device's memory that the engine takes",
+                                         .min = 0.01,
+                                         .max = 1,
+                                         .as_option = AsOption::defaulted}),
+      field<&E::enable_prefix_caching>({.name = "enable_prefix_caching",
+                                        .doc = "Find blocks of earlier requests again",
+                                        .as_option = AsOption::defaulted}),
+      field<&E::enable_chunked_prefill>({.name = "enable_chunked_prefill",
+                                         .doc = "Compute prompts in pieces",
+                                         .as_option = AsOption::defaulted}),
+      field<&E::long_prefill_token_threshold>(
+          {.name = "long_prefill_token_threshold",
+           .doc = "Prompt tokens of one request per step at most; 0: no such limit",
+           .unit = "tokens",
+           .min = 0,
+           .max = kMost,
+           .as_option = AsOption::defaulted}),
+      field<&E::policy>({.name = "policy",
+                         .doc = "Order of the queue; priority: lower numbers first, and others are "
+                                "preempted for them",
+                         .as_option = AsOption::defaulted}),
+      field<&E::watermark>({.name = "watermark",
+                            .doc = "vllm_v0: share of blocks kept free at admission",
+                            .min = 0,
+                            .max = 1,
+                            .as_option = AsOption::defaulted}),
+      field<&E::delay_factor>({.name = "delay_factor",
+                               .doc = "vllm_v0: a prompt waits for so many times the last one's time",
+                               .min = 0,
+                               .max = 1e6,
+                               .as_option = AsOption::defaulted}),
+      field<&E::preemption_mode>({.name = "preemption_mode",
+                                  .doc = "vllm_v0: what becomes of a preempted request's KV cache",
+                                  .as_option = AsOption::defaulted}),
+      field<&E::swap_space_gib>({.name = "swap_space_gib",
+                                 .doc = "vllm_v0: host memory for it",
+                                 .unit = "GiB",
+                                 .min = 0,
+                                 .max = 1e6,
+                                 .as_option = AsOption::defaulted}),
+      field<&E::swap_bytes_per_s>({.name = "swap_bytes_per_s",
+                                   .doc = "vllm_v0: rate between device and host",
+                                   .unit = "bytes/s",
+                                   .min = 1,
+                                   .max = 1e15,
+                                   .as_option = AsOption::defaulted}),
+      field<&E::kv_allocation>({.name = "kv_allocation",
+                                .doc = "How the KV cache is handed out: blocks as they are needed, "
+                                       "one region per request, or max_model_len for each",
+                                .as_option = AsOption::defaulted}),
+      field<&E::static_slots>({.name = "static_slots",
+                               .doc = "static: a slot whose request has ended goes on being "
+                                      "computed, or is left out",
+                               .as_option = AsOption::defaulted}),
+      field<&E::chunk_size>({.name = "chunk_size",
+                             .doc = "sarathi: tokens of a step",
+                             .unit = "tokens",
+                             .min = 1,
+                             .max = kMost,
+                             .as_option = AsOption::defaulted}),
+      field<&E::schedule_policy>({.name = "schedule_policy",
+                                  .doc = "sglang: order of waiting prompts",
+                                  .as_option = AsOption::defaulted}),
+      field<&E::schedule_conservativeness>(
+          {.name = "schedule_conservativeness",
+           .doc = "sglang: factor on the share of future outputs that memory is kept for",
+           .min = 0,
+           .max = 100,
+           .as_option = AsOption::defaulted}),
+      field<&E::mixed_chunk>({.name = "mixed_chunk",
+                              .doc = "sglang: prompts and decodes in one step",
+                              .as_option = AsOption::defaulted}),
+      field<&E::speculative>({.name = "speculative",
+                              .doc = "Drafts: { method, num_tokens, acceptance, ... }, see tessera "
+                                     "help ts.engine.speculative",
+                              .in_file = InFile::when_set,
+                              .option_type = "table",
+                              .as_flag = false}),
+      field<&E::host>({.name = "host",
+                       .doc = "serial: the host prepares a step when the last one is done; "
+                              "overlapped: while it runs",
+                       .as_option = AsOption::defaulted}),
+      field<&E::kv_cache_dtype>({.name = "kv_cache_dtype",
+                                 .doc = "auto (as the plan says), fp8 or bfloat16",
+                                 .as_option = AsOption::defaulted})};
+
+  /// What limits belong to another scheduler is no error; prompts must fit a step somehow.
+  static void check(const E& engine, const FieldPath& path);
+};
+
+}  // namespace tessera

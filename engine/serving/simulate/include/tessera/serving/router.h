@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/record.h"
 #include "tessera/serving/ticks.h"
 
 namespace tessera::serving {
@@ -29,7 +30,7 @@ struct RoutedRequest {
 struct RouterOptions {
   std::string name = "round_robin";
   double signal_age_s = 0;  ///< loads are read so far apart
-  std::uint64_t seed = 0;
+  std::int64_t seed = 0;  ///< of random choices
   /// prefix_aware: the best match counts from this share of the prompt on, and only while the loads
   /// of replicas differ by less than both of these.
   double match_ratio = 0.5;
@@ -58,3 +59,44 @@ const std::vector<RouterCard>& router_cards();
 std::unique_ptr<Router> make_router(const RouterOptions& options);
 
 }  // namespace tessera::serving
+
+template <>
+struct tessera::Fields<tessera::serving::RouterOptions> {
+  using R = tessera::serving::RouterOptions;
+  static constexpr auto list = std::tuple{
+      field<&R::name>({.name = "name",
+                       .doc = "round_robin, random, least_requests, least_tokens, power_of_two, "
+                              "prefix_aware, kv_aware, vllm_dp, shared_queue, or one that a script "
+                              "registered; see tessera help routers",
+                       .as_option = AsOption::defaulted}),
+      field<&R::signal_age_s>({.name = "signal_age_s",
+                               .doc = "Loads are read so far apart; between, it knows what it sent",
+                               .unit = "s",
+                               .min = 0,
+                               .max = 1e6,
+                               .as_option = AsOption::defaulted}),
+      field<&R::seed>({.name = "seed",
+                       .doc = "Of random choices",
+                       .min = 0,
+                       .max = 9007199254740992.0,
+                       .as_option = AsOption::defaulted}),
+      field<&R::match_ratio>(
+          {.name = "match_ratio",
+           .doc = "prefix_aware: share of the prompt from which on the best match counts",
+           .min = 0,
+           .max = 1,
+           .as_option = AsOption::defaulted}),
+      field<&R::most_difference>(
+          {.name = "most_difference",
+           .doc = "prefix_aware: the idlest replica is taken where the busiest has more requests "
+                  "beyond it than this, and",
+           .unit = "requests",
+           .min = 0,
+           .max = 1e9,
+           .as_option = AsOption::defaulted}),
+      field<&R::most_ratio>({.name = "most_ratio",
+                             .doc = "prefix_aware: more than this many times as many",
+                             .min = 1,
+                             .max = 1e9,
+                             .as_option = AsOption::defaulted})};
+};

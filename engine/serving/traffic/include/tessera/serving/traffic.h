@@ -41,7 +41,8 @@ struct Traffic {
   std::optional<std::int64_t> concurrency;
   /// Of the arrivals as they were asked for; absent where nobody knows.
   std::optional<double> rate_per_s;
-  std::string description;         ///< "10000 requests, poisson 4 req/s, 512 in, 128 out, seed 1"
+  bool replayed = false;    ///< from a trace: another rate divides gaps that somebody measured
+  std::string description;  ///< "10000 requests, poisson 4 req/s, 512 in, 128 out, seed 1"
   std::vector<std::string> notes;  ///< what was left out or changed, and what that does to bursts
 };
 

@@ -1,0 +1,233 @@
+// ts.engine, and what belongs to a deployment besides its devices.
+
+#include "engine_lua.h"
+
+#include <fmt/format.h>
+
+#include "core_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
+#include "tessera/lua_kit/table.h"
+#include "tessera/serving/accepted_drafts.h"
+#include "tessera/serving/scheduler.h"
+
+namespace tessera {
+
+using serving::EngineOptions;
+
+template <>
+const lua_kit::ObjectType<EngineOptions>& lua_kit::object_type<EngineOptions>() {
+  static const ObjectType<EngineOptions> type{
+      .name = "tessera.Engine",
+      .doc = "A serving engine, with the knobs under vLLM's names.",
+      .fields = fields_of<EngineOptions>(),
+      .methods = {},
+      .summary =
+          [](const EngineOptions& e) {
+            return fmt::format("engine: {}, {} requests and {} tokens a step at most, blocks of {}{}",
+                               e.scheduler, e.max_num_seqs, e.max_num_batched_tokens, e.block_size,
+                               e.speculative ? fmt::format(", {} drafts by {}",
+                                                           e.speculative->num_tokens,
+                                                           name_of(e.speculative->method))
+                                             : "");
+          },
+      .equal = [](const EngineOptions& a, const EngineOptions& b) { return a == b; }};
+  return type;
+}
+
+namespace serving_lua {
+
+const OptionTable& engine_options() {
+  static const OptionTable table = lua_kit::option_table<EngineOptions>(
+      {"ts.engine",
+       "A serving engine: how it batches, and what it keeps in its KV cache.",
+       "tessera.Engine",
+       {}});
+  return table;
+}
+
+const OptionTable& speculation_options() {
+  static const OptionTable table = lua_kit::option_table<serving::Speculation>(
+      {"ts.engine.speculative", "Drafting tokens and verifying them in one step.", "table", {}});
+  return table;
+}
+
+const OptionTable& router_options() {
+  static const OptionTable table = lua_kit::option_table<serving::RouterOptions>(
+      {"ts.deployment.router",
+       "How requests are shared out among replicas.",
+       "table",
+       {},
+       "string"});
+  return table;
+}
+
+const OptionTable& step_cost_options() {
+  static const auto seconds = [](std::string_view name, std::string_view doc) -> OptionSpec {
+    return {.name = name,
+            .type = OptionType::number,
+            .doc = doc,
+            .unit = "s",
+            .default_text = "0",
+            .min = 0,
+            .max = 1e6};
+  };
+  static const OptionTable table{
+      "ts.deployment.step_cost",
+      "What a step takes, without a model: a sum of these.",
+      "table",
+      {seconds("base_s", "Every step"), seconds("per_token_s", "Every new token"),
+       seconds("per_sequence_s", "Every request in the step"),
+       seconds("per_context_token_s", "Every token in their KV caches before the step")},
+      "fun(step: table): number"};
+  return table;
+}
+
+namespace {
+
+std::vector<double> acceptance_at(lua_State* L, int index, const std::string& path) {
+  if (lua_type(L, index) == LUA_TNUMBER) return {lua_kit::check_number(L, index, path, 0, 1)};
+  std::vector<double> rates;
+  lua_kit::for_each_item(L, index, path, [&](std::size_t, const std::string& item) {
+    rates.push_back(lua_kit::check_number(L, -1, item, 0, 1));
+  });
+  return rates;
+}
+
+serving::Speculation speculation_at(lua_State* L, int index, const std::string& path) {
+  const lua_kit::Options options(L, index, speculation_options(), path);
+  serving::Speculation speculation;
+  lua_kit::read_options(options, speculation);
+  if (options.push("acceptance")) {
+    speculation.acceptance = acceptance_at(L, lua_gettop(L), options.path_of("acceptance"));
+  }
+  lua_pop(L, 1);
+  // The default is of four drafts; others are told.
+  if (!options.given("acceptance") &&
+      speculation.num_tokens > std::ssize(speculation.acceptance)) {
+    refuse(options.path_of("acceptance"), "give the rates of {} drafts, or one number",
+           speculation.num_tokens);
+  }
+  serving::cumulative_rates(speculation.acceptance, speculation.num_tokens,
+                            options.path_of("acceptance"));
+  return speculation;
+}
+
+/// What a script says of a step's time.
+class ScriptStepCost final : public serving::StepCost {
+ public:
+  ScriptStepCost(lua_State* L, int index, std::string path)
+      : path_(std::move(path)), function_(L, index, path_) {}
+
+  serving::Ticks stage(const serving::StepLoad& load, std::size_t) const override {
+    lua_State* L = function_.state();
+    lua_createtable(L, 0, 8);
+    const auto set = [&](const char* name, std::int64_t value) {
+      lua_pushnumber(L, static_cast<double>(value));
+      lua_setfield(L, -2, name);
+    };
+    set("num_requests", load.num_requests);
+    set("tokens", load.tokens);
+    set("context_tokens", load.context_tokens);
+    set("num_sampled", load.num_sampled);
+    set("num_decodes", load.num_decodes);
+    set("decode_tokens", load.decode_tokens);
+    set("decode_context_tokens", load.decode_context_tokens);
+    set("num_chunks", std::ssize(load.chunks));
+    function_.call(1, 1);
+    const double seconds =
+        lua_kit::check_number(L, -1, path_ + ": the time that it returns", 0, 1e6, "s");
+    lua_pop(L, 1);
+    return serving::to_ticks(seconds, path_);
+  }
+  std::optional<serving::DecodeLine> decode_line(std::int64_t, std::int64_t) const override {
+    return std::nullopt;
+  }
+
+ private:
+  std::string path_;
+  lua_kit::LuaFunction function_;
+};
+
+template <class Card>
+int push_cards(lua_State* L, const std::vector<Card>& cards) {
+  lua_createtable(L, static_cast<int>(cards.size()), 0);
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    lua_createtable(L, 0, 3);
+    lua_kit::set_text(L, "name", cards[i].name);
+    lua_kit::set_text(L, "doc", cards[i].doc);
+    lua_kit::set_text(L, "source", cards[i].source);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
+}
+
+}  // namespace
+
+EngineOptions engine_argument(lua_State* L, int index, const std::string& path) {
+  if (const auto* held = lua_kit::test_object<EngineOptions>(L, index)) return **held;
+  const lua_kit::Options options(L, index, engine_options(), path);
+  EngineOptions engine;
+  lua_kit::read_options(options, engine);
+  if (options.push("speculative")) {
+    engine.speculative = speculation_at(L, lua_gettop(L), options.path_of("speculative"));
+  }
+  lua_pop(L, 1);
+  check_record(engine, options.field_path());
+  return engine;
+}
+
+int new_engine(lua_State* L) {
+  lua_kit::push_object<EngineOptions>(
+      L, std::make_shared<EngineOptions>(engine_argument(L, 1, "ts.engine")));
+  return 1;
+}
+
+serving::RouterOptions router_argument(lua_State* L, int index, const std::string& path) {
+  serving::RouterOptions router;
+  if (lua_type(L, index) == LUA_TSTRING) {
+    router.name = lua_kit::check_text(L, index, path);
+    return router;
+  }
+  const lua_kit::Options options(L, index, router_options(), path);
+  lua_kit::read_options(options, router);
+  return router;
+}
+
+std::shared_ptr<const serving::StepCost> step_cost_argument(lua_State* L, int index,
+                                                            const std::string& path) {
+  if (lua_type(L, index) == LUA_TFUNCTION) {
+    return std::make_shared<ScriptStepCost>(L, index, path);
+  }
+  const lua_kit::Options options(L, index, step_cost_options(), path);
+  auto cost = std::make_shared<serving::LinearStepCost>();
+  const auto ticks = [&](const char* name) {
+    return serving::to_ticks(options.number(name), options.path_of(name));
+  };
+  cost->base = ticks("base_s");
+  cost->per_token = ticks("per_token_s");
+  cost->per_sequence = ticks("per_sequence_s");
+  cost->per_context_token = ticks("per_context_token_s");
+  if (cost->base + cost->per_token + cost->per_sequence == 0) {
+    refuse(path, "steps take no time; give base_s, per_token_s or per_sequence_s");
+  }
+  return cost;
+}
+
+int scheduler_list(lua_State* L) { return push_cards(L, serving::scheduler_cards()); }
+int router_list(lua_State* L) { return push_cards(L, serving::router_cards()); }
+
+void register_engine(lua_State* L) {
+  lua_kit::register_object<EngineOptions>(L);
+  lua_kit::Reference& reference = core_lua::environment(L).reference;
+  reference.add_object<EngineOptions>();
+  reference.add(engine_options());
+  reference.add(speculation_options());
+  reference.add(router_options());
+  reference.add(step_cost_options());
+}
+
+}  // namespace serving_lua
+}  // namespace tessera

@@ -1,0 +1,207 @@
+#include "trace_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/core/text.h"
+
+namespace tessera::serving {
+namespace {
+
+constexpr std::uint64_t kLargestFile = 1ull << 30;
+constexpr double kMaxStamp_s = 1e12;
+constexpr auto kMaxId = static_cast<std::int64_t>(kMaxExactInteger);
+
+class TraceReader {
+ public:
+  TraceReader(const TraceFile& file, bool sort) : csv_(file.text, file.path), sort_(sort) {
+    csv_.read_header();
+  }
+
+  Traffic read() {
+    const TraceColumns columns(csv_);
+    if (sort_ && columns.after != CsvReader::none) {
+      tessera::refuse(csv_.path(),
+                      "sort = true would take turns away from those that they wait for (column "
+                      "after); write the file in order of arrival");
+    }
+    while (csv_.next()) add(columns);
+    if (traffic_.requests.empty()) tessera::refuse(csv_.path(), "no requests in it");
+    if (sort_) {
+      std::stable_sort(traffic_.requests.begin(), traffic_.requests.end(),
+                       [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
+    }
+    if (columns.clock == TraceColumns::Clock::stamps) from_first();
+    if (!columns.left_out.empty()) {
+      traffic_.notes.push_back("columns left out: " + join(columns.left_out, ", "));
+    }
+    traffic_.replayed = true;
+    return std::move(traffic_);
+  }
+
+ private:
+  std::int64_t optional_integer(std::size_t column, std::int64_t low, std::int64_t high,
+                                std::int64_t absent) const {
+    if (column == CsvReader::none || csv_.field(column).empty()) return absent;
+    return csv_.integer(column, low, high);
+  }
+
+  void add(const TraceColumns& c) {
+    if (traffic_.requests.size() >= static_cast<std::size_t>(kMaxRequests)) {
+      csv_.refuse(fmt::format("more than {} requests", kMaxRequests));
+    }
+    Request r;
+    r.prompt_tokens = csv_.integer(c.prompt, 1, kMaxTokensPerRequest);
+    r.output_tokens = csv_.integer(c.output, 1, kMaxTokensPerRequest);
+    r.max_tokens = optional_integer(c.max_tokens, 0, kMaxTokensPerRequest, 0);
+    if (r.max_tokens != 0 && r.max_tokens < r.output_tokens) {
+      csv_.refuse(fmt::format("output_tokens ({}) is above max_tokens ({})", r.output_tokens,
+                              r.max_tokens));
+    }
+    r.priority =
+        static_cast<std::int32_t>(optional_integer(c.priority, -1'000'000'000, 1'000'000'000, 0));
+    r.slo_class = static_cast<std::int32_t>(optional_integer(c.slo_class, 0, 1000, 0));
+    r.stream = optional_integer(c.session, -1, kMaxId, -1);
+    const auto index = static_cast<std::int64_t>(traffic_.requests.size());
+    r.after = optional_integer(c.after, -1, index - 1, -1);
+    add_prefix(c, r);
+    add_blocks(c, r);
+    r.arrival = arrival(c, r.after >= 0);
+    traffic_.requests.push_back(r);
+  }
+
+  void add_prefix(const TraceColumns& c, Request& r) {
+    if (c.prefix_group == CsvReader::none) return;
+    r.prefix_group = optional_integer(c.prefix_group, -1, kMaxId, -1);
+    r.prefix_tokens = optional_integer(c.prefix_tokens, 0, kMaxTokensPerRequest, 0);
+    if (r.prefix_tokens > r.prompt_tokens) {
+      csv_.refuse(fmt::format("prefix_tokens ({}) is above prompt_tokens ({})", r.prefix_tokens,
+                              r.prompt_tokens));
+    }
+    if (r.prefix_group < 0 && r.prefix_tokens > 0) {
+      csv_.refuse(fmt::format("prefix_tokens ({}) without a prefix_group", r.prefix_tokens));
+    }
+  }
+
+  void add_blocks(const TraceColumns& c, Request& r) {
+    if (c.block_ids == CsvReader::none) return;
+    const std::int64_t tokens =
+        optional_integer(c.block_id_tokens, 1, kMaxTokensPerRequest, traffic_.block_id_tokens);
+    if (traffic_.requests.empty()) {
+      traffic_.block_id_tokens = tokens;
+    } else if (tokens != traffic_.block_id_tokens) {
+      csv_.refuse(
+          fmt::format("block_id_tokens is {}, above it was {}", tokens, traffic_.block_id_tokens));
+    }
+    r.first_block_id = static_cast<std::int64_t>(traffic_.block_ids.size());
+    read_ids(csv_.field(c.block_ids));
+    r.num_block_ids = static_cast<std::int64_t>(traffic_.block_ids.size()) - r.first_block_id;
+    if (r.num_block_ids == 0) r.first_block_id = 0;
+    if (r.num_block_ids > ceil_div(r.prompt_tokens, tokens)) {
+      csv_.refuse(fmt::format("{} block_ids of {} tokens for a prompt of {}", r.num_block_ids,
+                              tokens, r.prompt_tokens));
+    }
+    if (r.num_block_ids > 0 && (r.prefix_group >= 0 || r.stream >= 0)) {
+      csv_.refuse("block_ids beside prefix_group or session; give one");
+    }
+  }
+
+  void read_ids(std::string_view text) {
+    const char *at = text.data(), *const end = at + text.size();
+    while (at != end) {
+      std::int64_t id = 0;
+      const auto [next, error] = std::from_chars(at, end, id);
+      if (error != std::errc() || id < 0 || id > kMaxId || (next != end && *next != ' ')) {
+        csv_.refuse(fmt::format("block_ids is {}, whole numbers with one blank between are needed",
+                                quote(text)));
+      }
+      traffic_.block_ids.push_back(id);
+      at = next == end ? end : next + 1;
+    }
+  }
+
+  Ticks arrival(const TraceColumns& c, bool waits) {
+    const Ticks at = c.clock == TraceColumns::Clock::stamps ? stamp(c.arrival) : time(c);
+    if (waits) return at;
+    if (at < latest_ && !sort_) {
+      csv_.refuse(
+          fmt::format("{} is {}, before the one above it; sort the file, or give sort = "
+                      "true",
+                      csv_.name_of(c.arrival), quote(csv_.field(c.arrival))));
+    }
+    latest_ = std::max(latest_, at);
+    return at;
+  }
+
+  Ticks time(const TraceColumns& c) const {
+    const std::string_view text = csv_.field(c.arrival);
+    const bool seconds = c.clock == TraceColumns::Clock::seconds;
+    if (const auto exact = exact_ticks(text, seconds ? 12 : 9)) return *exact;
+    const double most = seconds ? kLongestRun_s : 1e3 * kLongestRun_s;
+    const double value = csv_.number(c.arrival, 0, most);
+    return static_cast<Ticks>(std::llround(value * (seconds ? 1e12 : 1e9)));
+  }
+
+  /// Ticks since the first row's.
+  Ticks stamp(std::size_t column) {
+    const std::string_view text = csv_.field(column);
+    std::optional<TimeStamp> stamp = parse_time_stamp(text);
+    if (const auto number = to_number(text); !stamp && number && std::abs(*number) <= kMaxStamp_s) {
+      const double whole = std::floor(*number);
+      stamp = TimeStamp{static_cast<std::int64_t>(whole), *number - whole};
+    }
+    if (!stamp) {
+      csv_.refuse(
+          fmt::format("{} is {}, seconds or a time such as 2023-11-16 18:15:46.68 is needed",
+                      csv_.name_of(column), quote(text)));
+    }
+    if (traffic_.requests.empty()) first_s_ = stamp->whole_s;
+    const std::int64_t whole_s = stamp->whole_s - first_s_;
+    if (std::abs(static_cast<double>(whole_s)) > kLongestRun_s / 2) {
+      csv_.refuse(fmt::format("{} is {}, more than {} s from the first", csv_.name_of(column),
+                              quote(text), kLongestRun_s / 2));
+    }
+    return whole_s * kTicksPerSecond + static_cast<Ticks>(std::llround(stamp->fraction_s * 1e12));
+  }
+
+  void from_first() {
+    Ticks first = kNever;
+    for (const Request& r : traffic_.requests) {
+      if (r.after < 0) first = std::min(first, r.arrival);
+    }
+    for (Request& r : traffic_.requests) {
+      if (r.after < 0) r.arrival -= first;
+    }
+  }
+
+  CsvReader csv_;
+  bool sort_;
+  Traffic traffic_;
+  Ticks latest_ = std::numeric_limits<Ticks>::min();
+  std::int64_t first_s_ = 0;
+};
+
+}  // namespace
+
+TraceFile::TraceFile(const std::string& file) : path(file), text(read_file(file, kLargestFile)) {
+  CsvReader csv(text, path);
+  csv.read_header();
+  has_rates = csv.column("t_s") != CsvReader::none && csv.column("rate_per_s") != CsvReader::none;
+}
+
+Traffic read_trace(const TraceFile& file, bool sort) { return TraceReader(file, sort).read(); }
+
+Traffic read_trace(const std::string& path, bool sort) {
+  const TraceFile file(path);
+  if (file.has_rates) {
+    refuse(path, "rates over time (t_s, rate_per_s), where a trace of requests is needed");
+  }
+  return read_trace(file, sort);
+}
+
+}  // namespace tessera::serving
