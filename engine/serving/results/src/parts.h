@@ -16,6 +16,7 @@ using LookedAt = std::vector<Looked>;  ///< in order of arrival
 
 inline bool finished(const RequestRecord& request) { return request.outcome == Outcome::finished; }
 inline double ttft_s(const RequestRecord& r) { return to_seconds(r.first_token - r.arrival); }
+inline double queue_s(const RequestRecord& r) { return to_seconds(r.first_scheduled - r.arrival); }
 inline double e2e_s(const RequestRecord& r) { return to_seconds(r.last_token - r.arrival); }
 /// 0 of a single token.
 inline double tpot_s(const RequestRecord& r) {

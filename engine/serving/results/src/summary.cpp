@@ -75,7 +75,7 @@ void add_latencies(Summary& summary, const LookedAt& requests, const Log& log) {
     if (!finished(r)) continue;
     ttft.push_back(ttft_s(r));
     e2e.push_back(e2e_s(r));
-    queue.push_back(to_seconds(r.first_scheduled - r.arrival));
+    queue.push_back(queue_s(r));
     if (r.output_tokens > 1) tpot.push_back(tpot_s(r));
   }
   summary.ttft_s = distribution_of(std::move(ttft));
