@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/core/record.h"
+#include "tessera/serving/log.h"
+#include "tessera/serving/summary.h"
+
+namespace tessera::serving {
+
+/// A served run: all that happened, and what it comes to.
+struct Served {
+  Log log;
+  Summary summary;
+};
+
+/// Chrome trace event format, as Perfetto loads it. A process per replica with its steps as slices
+/// (micro-batches of a pipeline that overlap stand on tracks of their own) and counters of waiting
+/// and running requests and used blocks; a process for the requests, each an asynchronous slice
+/// with its phases queued, prefill and decode. Where no steps were recorded, the counters are the
+/// samples of the whole deployment.
+/// @throws Error{out_of_range} beyond `max_events`, with what to do; Error{invalid_argument} for a
+/// log without requests and steps; Error{io, not_found}.
+void save_chrome_trace(const Log& log, const std::string& path,
+                       std::int64_t max_events = 5'000'000);
+
+/// One row a request: what `:requests()` gives. Absent times are empty fields.
+void save_requests_csv(const Log& log, const std::string& path);
+
+/// The state over a stretch of time.
+struct SeriesRow {
+  double time_s = 0;                                 ///< where the stretch begins
+  double waiting = 0, running = 0, used_blocks = 0;  ///< means over it; samples hold to the next
+  double throughput_tok_s = 0;  ///< output tokens, a sample's spread evenly since the one before
+};
+
+/// The samples in at most `num_rows` equal stretches of the run.
+std::vector<SeriesRow> series_of(const Log& log, std::size_t num_rows = 500);
+
+}  // namespace tessera::serving
+
+template <>
+struct tessera::Fields<tessera::serving::SeriesRow> {
+  using R = tessera::serving::SeriesRow;
+  static constexpr auto list = std::tuple{
+      field<&R::time_s>({.name = "time_s", .doc = "Where the stretch begins", .unit = "s"}),
+      field<&R::waiting>({.name = "waiting", .doc = "Requests, mean"}),
+      field<&R::running>({.name = "running", .doc = "Requests, mean"}),
+      field<&R::used_blocks>({.name = "used_blocks", .doc = "KV blocks of all replicas, mean"}),
+      field<&R::throughput_tok_s>(
+          {.name = "throughput_tok_s", .doc = "Output tokens per second", .unit = "tok/s"})};
+};

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <lua.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/option.h"
+#include "tessera/serving/deployment.h"
+#include "tessera/solver/plan/plan.h"
+
+/// Deployments as scripts see them: plans, or costs without a model, with engines and a router.
+namespace tessera::solver_lua {
+
+struct DeploymentObject {
+  serving::Deployment deployment;
+  std::vector<solver::PipelinePlan> plans;  ///< [replicas]; empty without a model
+  std::optional<solver::Plan> plan;         ///< of a deployment of one pool, for exports
+  std::string source;                       ///< where its step times come from
+  std::vector<std::string> notes;
+};
+
+const OptionTable& deployment_options();
+int new_deployment(lua_State* L);
+void register_deployment(lua_State* L);
+
+/// What the traffic can use where nobody said how many blocks there are.
+void fill_kv_blocks(serving::Deployment& deployment, const serving::Traffic& traffic);
+
+}  // namespace tessera::solver_lua
