@@ -281,10 +281,15 @@ std::string Reference::luacats() const {
   for (const auto& entry : tables_) {
     if (!is_verb(entry.second)) text += options_annotation(entry.second);
   }
+  std::string group;  // "ts.speculative", the table of the functions before
   for (const std::string& name : topics()) {
     const auto table = tables_.find(name);
     const auto function = functions_.find(name);
     if (name.rfind("ts.", 0) != 0) continue;
+    if (const std::size_t dot = name.rfind('.'); dot > 2 && name.substr(0, dot) != group) {
+      group = name.substr(0, dot);
+      text += group + " = {}\n\n";
+    }
     FunctionCard card;
     if (function != functions_.end()) {
       card = function->second;
