@@ -25,6 +25,10 @@ const OptionTable& deployment_options();
 int new_deployment(lua_State* L);
 void register_deployment(lua_State* L);
 
+// ts.serve(deployment, traffic, options).
+const OptionTable& serve_options();
+int serve(lua_State* L);
+
 /// What the traffic can use where nobody said how many blocks there are.
 void fill_kv_blocks(serving::Deployment& deployment, const serving::Traffic& traffic);
 

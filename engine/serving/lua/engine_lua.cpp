@@ -7,6 +7,7 @@
 #include "core_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/record.h"
+#include "tessera/serving/served.h"
+#include "tessera/serving/simulate.h"
+#include "tessera/serving/summary.h"
+
+namespace tessera::serving {
+
+/// What counts as sustained: every statistic that the SLO names holds, of limits on each request at
+/// least `attainment_ratio` are within them, and the queue does not grow.
+struct MaxRateOptions {
+  SummaryOptions summary;          ///< with the SLO, one at least
+  double attainment_ratio = 0.99;  ///< of requests within the limits on each
+  double tolerance = 0.02;         ///< of the rate: the bracket is no wider than this share of it
+  std::int64_t most_runs = 40;
+  /// Rates below it do not matter: the search ends when that one fails. 0: all matter.
+  double least_rate_per_s = 0;
+  std::function<void(std::int64_t)> poll = nullptr;
+};
+
+/// One simulated rate.
+struct RatePoint {
+  double rate_per_s = 0;
+  bool holds = false;
+  std::string broken;      ///< what does not hold, with numbers; empty where all does
+  bool cut_short = false;  ///< the verdict was clear before the end of the run
+  std::optional<double> ttft_p99_s, tpot_p99_s, attainment_ratio, throughput_tok_s;
+};
+
+/// The largest rate of requests that keeps to an SLO, between the last that held and the first
+/// above it that did not. (A rate below may fail all the same: attainment need not fall with the
+/// rate. The points that were simulated are all here.)
+struct MaxRate {
+  double rate_per_s = 0;                 ///< 0: not even requests that come one by one keep to it
+  std::optional<double> fails_at_per_s;  ///< absent: nothing that was tried failed
+  std::string limited_by;                ///< what breaks there, and what requests wait for
+  std::vector<RatePoint> points;         ///< in the order of the search
+  std::optional<Served> served;          ///< at rate_per_s
+};
+
+/// Runs the same requests at one rate after another (common random numbers): lengths, classes and
+/// the order stay, gaps are scaled. A run ends as soon as its verdict is settled.
+/// @throws Error{invalid_argument} without an SLO, and for a closed loop.
+MaxRate max_rate(const Deployment& deployment, const Traffic& traffic,
+                 const MaxRateOptions& options);
+
+}  // namespace tessera::serving
+
+template <>
+struct tessera::Fields<tessera::serving::RatePoint> {
+  using P = tessera::serving::RatePoint;
+  static constexpr auto list = std::tuple{
+      field<&P::rate_per_s>({.name = "rate_per_s", .doc = "Offered", .unit = "1/s"}),
+      field<&P::holds>({.name = "holds", .doc = "Whether the SLO does"}),
+      field<&P::broken>({.name = "broken", .doc = "What does not hold"}),
+      field<&P::cut_short>({.name = "cut_short", .doc = "The verdict was clear before the end"}),
+      field<&P::ttft_p99_s>({.name = "ttft_p99_s", .doc = "Of whole runs", .unit = "s"}),
+      field<&P::tpot_p99_s>({.name = "tpot_p99_s", .doc = "Of whole runs", .unit = "s"}),
+      field<&P::attainment_ratio>({.name = "attainment_ratio", .doc = "Requests within the SLO"}),
+      field<&P::throughput_tok_s>(
+          {.name = "throughput_tok_s", .doc = "Output tokens", .unit = "tok/s"})};
+};

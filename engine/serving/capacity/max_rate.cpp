@@ -1,0 +1,257 @@
+#include "tessera/serving/max_rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tessera/core/error.h"
+#include "tessera/core/units.h"
+#include "tessera/serving/traffic_options.h"
+
+namespace tessera::serving {
+namespace {
+
+double quantile_of(Statistic statistic) {
+  switch (statistic) {
+    case Statistic::p50:
+      return 0.5;
+    case Statistic::p90:
+      return 0.9;
+    case Statistic::p95:
+      return 0.95;
+    case Statistic::p99:
+      return 0.99;
+    case Statistic::mean:
+      break;
+  }
+  return 0;
+}
+
+double latency_s(const RequestRecord& r, Metric metric) {
+  if (metric == Metric::ttft_s) return to_seconds(r.first_token - r.arrival);
+  if (metric == Metric::tpot_s) {
+    return r.output_tokens > 1
+               ? to_seconds(r.last_token - r.first_token) / static_cast<double>(r.output_tokens - 1)
+               : 0;
+  }
+  return to_seconds(r.last_token - r.arrival);
+}
+
+/// Counts requests beyond limits, and says when a target can no longer hold.
+class EarlyVerdict {
+ public:
+  EarlyVerdict(const MaxRateOptions& options, std::size_t num_requests) : options_(options) {
+    const SummaryOptions& summary = options.summary;
+    const bool cuts = summary.warm_up_s > 0 || summary.cool_down_s > 0 ||
+                      summary.warm_up_requests > 0 || summary.cool_down_requests > 0;
+    if (cuts) return;  // then it is not known who counts
+    const auto n = static_cast<double>(num_requests);
+    for (std::size_t c = 0; c < summary.slos.size(); ++c) {
+      double size = n;
+      if (summary.slos.size() > 1) {
+        size = static_cast<double>(std::count(
+            summary.slo_classes.begin(), summary.slo_classes.end(), static_cast<std::int32_t>(c)));
+      }
+      if (size > 0) add_targets(c, size);
+    }
+    most_outside_ = std::floor((1 - options.attainment_ratio) * n);
+  }
+
+  /// False when no rest of the run can mend it.
+  bool goes_on(const RequestRecord& record, std::int64_t request) {
+    if (record.outcome != Outcome::finished) return true;
+    const SummaryOptions& summary = options_.summary;
+    const std::size_t c =
+        summary.slos.size() > 1
+            ? static_cast<std::size_t>(summary.slo_classes[static_cast<std::size_t>(request)])
+            : 0;
+    for (Target& target : targets_) {
+      if (target.slo_class != c || latency_s(record, target.metric) <= target.limit_s) continue;
+      // Single tokens have no TPOT, so they do not count among its requests.
+      if (target.metric == Metric::tpot_s && record.output_tokens < 2) continue;
+      if (++target.above >= target.enough && target.metric != Metric::tpot_s) return false;
+    }
+    bool inside = true;
+    for (const Metric metric : {Metric::ttft_s, Metric::tpot_s, Metric::e2e_s}) {
+      const auto& each = summary.slos[c].of(metric).each;
+      inside &= !each || latency_s(record, metric) <= *each;
+    }
+    return inside || ++outside_ <= most_outside_;
+  }
+
+ private:
+  struct Target {
+    std::size_t slo_class = 0;
+    Metric metric = Metric::ttft_s;
+    double limit_s = 0;
+    double enough = 0, above = 0;
+  };
+  void add_targets(std::size_t c, double n) {
+    for (const Metric metric : {Metric::ttft_s, Metric::tpot_s, Metric::e2e_s}) {
+      for (const LatencyTarget::OfAll& target : options_.summary.slos[c].of(metric).of_all) {
+        const double q = quantile_of(target.statistic);
+        if (q == 0) continue;
+        // The order statistic below the quantile is above the limit.
+        targets_.push_back({c, metric, target.limit_s, n - std::floor((n - 1) * q), 0});
+      }
+    }
+  }
+
+  const MaxRateOptions& options_;
+  std::vector<Target> targets_;
+  double outside_ = 0, most_outside_ = kLongestRun_s;
+};
+
+std::string waiting_of(const Summary& summary) {
+  const Waiting& w = summary.waited_s;
+  const std::pair<double, const char*> parts[] = {
+      {w.seats, "a seat (max_num_seqs)"},
+      {w.tokens, "room in a step (max_num_batched_tokens)"},
+      {w.blocks, "KV blocks"},
+      {w.policy, "the scheduler's own rule"},
+      {w.step, "the step under way"}};
+  const auto* most = std::max_element(std::begin(parts), std::end(parts));
+  if (most->first <= 0) return {};
+  return fmt::format("; requests wait for {}", most->second);
+}
+
+std::string broken_of(const Summary& summary, const MaxRateOptions& options) {
+  if (!summary.stable) return "unstable: the queue grows";
+  for (const TargetVerdict& target : summary.targets) {
+    if (target.holds) continue;
+    return fmt::format("{} {} is {}, {} allowed", name_of(target.metric), name_of(target.statistic),
+                       target.value_s ? format_seconds(*target.value_s) : "infinite",
+                       format_seconds(target.limit_s));
+  }
+  const bool each = std::any_of(
+      options.summary.slos.begin(), options.summary.slos.end(),
+      [](const Slo& slo) { return slo.ttft_s.each || slo.tpot_s.each || slo.e2e_s.each; });
+  if (each && summary.attainment_ratio.value_or(1) < options.attainment_ratio) {
+    return fmt::format("{:.1f} % of requests are within the SLO, {:.1f} % wanted",
+                       100 * *summary.attainment_ratio, 100 * options.attainment_ratio);
+  }
+  if (summary.num_rejected > 0) {
+    return fmt::format("{} requests can never run", summary.num_rejected);
+  }
+  return {};
+}
+
+class Search {
+ public:
+  Search(const Deployment& deployment, const Traffic& traffic, const MaxRateOptions& options)
+      : deployment_(deployment), traffic_(traffic), options_(options) {}
+
+  MaxRate run();
+
+ private:
+  bool holds(double rate);
+  bool room() const { return std::ssize(result_.points) < options_.most_runs; }
+
+  const Deployment& deployment_;
+  const Traffic& traffic_;
+  const MaxRateOptions& options_;
+  MaxRate result_;
+  std::map<double, std::string> limits_;  ///< of rates that failed
+};
+
+bool Search::holds(double rate) {
+  const Traffic traffic = scaled(traffic_, rate);
+  EarlyVerdict verdict(options_, traffic.requests.size());
+  SimulationOptions run;
+  run.poll = options_.poll;
+  bool early = false;
+  run.on_end = [&](const RequestRecord& record, std::int64_t request) {
+    early = !verdict.goes_on(record, request);
+    return !early;
+  };
+  Served served;
+  served.log = simulate(deployment_, traffic, std::move(run));
+  served.summary = summarise(served.log, options_.summary);
+  RatePoint point;
+  point.rate_per_s = rate;
+  point.cut_short = early;
+  point.broken = broken_of(served.summary, options_);
+  if (early && point.broken.empty()) point.broken = "too many requests are outside the SLO";
+  point.holds = point.broken.empty();
+  if (!early) {
+    point.ttft_p99_s = served.summary.ttft_s.p99;
+    point.tpot_p99_s = served.summary.tpot_s.p99;
+    point.attainment_ratio = served.summary.attainment_ratio;
+    point.throughput_tok_s = served.summary.throughput_tok_s;
+  }
+  result_.points.push_back(point);
+  if (point.holds) {
+    if (rate > result_.rate_per_s) {
+      result_.rate_per_s = rate;
+      result_.served = std::move(served);
+    }
+  } else {
+    limits_[rate] = point.broken + waiting_of(served.summary);
+  }
+  return point.holds;
+}
+
+MaxRate Search::run() {
+  // All at once: what the deployment completes per second when nothing holds it up. Its drain
+  // makes it a little low.
+  Traffic burst = traffic_;
+  for (Request& r : burst.requests) {
+    if (r.after < 0) r.arrival = 0;
+  }
+  SimulationOptions run;
+  run.poll = options_.poll;
+  const Log log = simulate(deployment_, burst, std::move(run));
+  const double most =
+      static_cast<double>(traffic_.requests.size()) / std::max(to_seconds(log.end), 1e-9);
+  double low = 0, high = 0;
+  if (options_.least_rate_per_s > 0 && !holds(options_.least_rate_per_s)) {
+    high = options_.least_rate_per_s;
+    result_.fails_at_per_s = high;
+    result_.limited_by = limits_[high];
+    return std::move(result_);
+  }
+  low = result_.rate_per_s;
+  double rate = std::max(0.7 * most, 1.1 * low);
+  while (room() && high == 0) {  // upwards until it fails
+    if (holds(rate)) {
+      low = rate;
+      rate *= 1.3;
+      if (rate > 64 * most) break;
+    } else {
+      high = rate;
+    }
+  }
+  while (room() && low == 0 && high > most * 1e-4) {  // downwards until it holds
+    if (holds(high / 2)) {
+      low = high / 2;
+    } else {
+      high /= 2;
+    }
+  }
+  while (room() && low > 0 && high > 0 && high - low > options_.tolerance * high) {
+    const double middle = low + (high - low) / 2;
+    (holds(middle) ? low : high) = middle;
+  }
+  if (high > 0) {
+    result_.fails_at_per_s = high;
+    result_.limited_by = limits_[high];
+  }
+  return std::move(result_);
+}
+
+}  // namespace
+
+MaxRate max_rate(const Deployment& deployment, const Traffic& traffic,
+                 const MaxRateOptions& options) {
+  const bool none = std::all_of(options.summary.slos.begin(), options.summary.slos.end(),
+                                [](const Slo& slo) { return slo.empty(); });
+  if (none) refuse("slo", "give limits to keep to, such as {{ ttft_s = {{ p99 = 2 }} }}");
+  if (traffic.concurrency) {
+    refuse("traffic", "a closed loop has no rate: its requests wait for each other");
+  }
+  return Search(deployment, traffic, options).run();
+}
+
+}  // namespace tessera::serving

@@ -1,0 +1,139 @@
+// ts.serve.
+
+#include <fmt/format.h>
+
+#include "core_lua.h"
+#include "deployment_lua.h"
+#include "served_lua.h"
+#include "serving_lua.h"
+#include "solver_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/interrupt.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/serving/simulate.h"
+
+namespace tessera::solver_lua {
+namespace {
+
+// Steps of more tokens than these are kept only when asked for: 16 bytes each, and what Lua makes.
+constexpr std::int64_t kRecordedTokens = 4'000'000;
+
+std::int64_t tokens_of(const serving::Traffic& traffic) {
+  std::int64_t tokens = 0;
+  for (const serving::Request& r : traffic.requests) tokens += r.output_tokens + 1;
+  return tokens;
+}
+
+bool has_script(const serving::Deployment& deployment) {
+  for (const serving::Replica& replica : deployment.replicas) {
+    if (!replica.cost->decode_line(1, 1)) return true;
+  }
+  return false;
+}
+
+/// All requests together wait for nothing that comes later.
+bool all_at_once(const serving::Traffic& traffic) {
+  return traffic.requests.empty() || traffic.concurrency.has_value();
+}
+
+serving::SummaryOptions summary_options_at(lua_State* L, const lua_kit::Options& options,
+                                           const DeploymentObject& deployment,
+                                           const serving::Traffic& traffic) {
+  serving::SummaryOptions summary;
+  options.push("slo");
+  summary.slos = serving_lua::slo_argument(L, lua_gettop(L), options.path_of("slo"));
+  lua_pop(L, 1);
+  summary.closed_loop = all_at_once(traffic);
+  summary.warm_up_s = options.number("warm_up_s");
+  summary.cool_down_s = options.number("cool_down_s");
+  summary.warm_up_requests = options.integer("warm_up_requests");
+  summary.cool_down_requests = options.integer("cool_down_requests");
+  summary.block_size = deployment.deployment.replicas.front().engine.block_size;
+  summary.source = deployment.source;
+  for (const serving::Request& r : traffic.requests) {
+    summary.slo_classes.push_back(r.slo_class);
+    summary.prompt_tokens.push_back(r.prompt_tokens);
+  }
+  return summary;
+}
+
+}  // namespace
+
+const OptionTable& serve_options() {
+  static const auto cut = [](std::string_view name, OptionType type, std::string_view doc,
+                             std::string_view unit) -> OptionSpec {
+    return {.name = name,
+            .type = type,
+            .doc = doc,
+            .unit = unit,
+            .default_text = "0",
+            .min = 0,
+            .max = 1e9};
+  };
+  static const OptionTable table{
+      "ts.serve",
+      "Serves traffic on a deployment, step by step in simulated time.",
+      "tessera.Served",
+      {{.name = "slo",
+        .type = OptionType::table,
+        .doc = "Limits on ttft_s, tpot_s, e2e_s of each request, or on a statistic of all, "
+               "{ p99 = 2 }; a list of such: by slo_class",
+        .lua_type = "table"},
+       {.name = "seed",
+        .type = OptionType::integer,
+        .doc = "Of accepted drafts",
+        .default_text = "0",
+        .min = 0,
+        .max = 9007199254740992.0},
+       {.name = "record",
+        .type = OptionType::boolean,
+        .doc = "Keep every step, for :steps() and the trace; left out: of runs of up to 4 million "
+               "tokens"},
+       {.name = "skip",
+        .type = OptionType::boolean,
+        .doc = "Take stretches of decode steps at once, where steps are not kept; the results are "
+               "the same",
+        .default_text = "true"},
+       {.name = "horizon_s",
+        .type = OptionType::number,
+        .doc = "What is not done by then stays unfinished",
+        .unit = "s",
+        .default_text = "9e6",
+        .min = 0,
+        .max = serving::kLongestRun_s},
+       cut("warm_up_s", OptionType::number, "Requests sent in the first seconds are not counted",
+           "s"),
+       cut("cool_down_s", OptionType::number, "Nor those sent in the last", "s"),
+       cut("warm_up_requests", OptionType::integer, "The same by number", "requests"),
+       cut("cool_down_requests", OptionType::integer, "The same by number", "requests")}};
+  return table;
+}
+
+int serve(lua_State* L) {
+  const auto held = lua_kit::check_object<DeploymentObject>(L, 1, "ts.serve deployment");
+  const auto traffic = serving_lua::traffic_argument(L, 2, "ts.serve traffic");
+  const lua_kit::Options options(L, 3, serve_options(), "ts.serve");
+  serving::SimulationOptions run;
+  run.skip = options.boolean("skip");
+  run.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  run.horizon_s = options.number("horizon_s");
+  run.record_steps = options.given("record") ? options.boolean("record")
+                                             : tokens_of(*traffic) <= kRecordedTokens ||
+                                                   has_script(held->deployment);
+  run.poll = [](std::int64_t num_ended) {
+    if (!*lua_kit::interrupt::flag()) return;
+    throw Error(ErrorCode::interrupted,
+                fmt::format("ts.serve: interrupted after {} requests had ended", num_ended));
+  };
+  serving::Deployment deployment = held->deployment;
+  fill_kv_blocks(deployment, *traffic);
+  auto served = std::make_shared<serving::Served>();
+  const serving::SummaryOptions summary = summary_options_at(L, options, *held, *traffic);
+  served->log = serving::simulate(deployment, *traffic, std::move(run));
+  served->summary = serving::summarise(served->log, summary);
+  lua_kit::push_object<serving::Served>(L, std::move(served));
+  return 1;
+}
+
+}  // namespace tessera::solver_lua
