@@ -89,6 +89,12 @@ std::string throughput(const Summary& s) {
 
 std::string slo(const Summary& s) {
   std::string text;
+  if (!s.stable) {
+    if (!s.attainment_ratio && s.targets.empty()) return text;
+    return line("SLO",
+                "not attained: how many are within it would depend on how long the run went "
+                "on (the fields attainment_ratio and targets hold what was seen)");
+  }
   if (s.attainment_ratio) {
     text += line("SLO", fmt::format("{} within it (95 %: {} to {}), goodput {} req/s",
                                     percent(*s.attainment_ratio), percent(*s.attainment_low),

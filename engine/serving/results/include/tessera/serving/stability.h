@@ -21,9 +21,10 @@ namespace tessera::serving {
 ///    even an empty system fills up): this one sees servers that admit everybody and slow down.
 /// At the limit of stability the count is a random walk reflected at 0, whose end is distributed as
 /// |N|, so that each count accuses a load of just 100 % in 0.5 % of runs, both in 1 % at most;
-/// below 100 % growth comes back and the error is smaller still. What it can see: with Poisson
-/// arrivals and exponential service a load of 1 + d is found in 5 of 6 runs of 35 / d^2 requests. A
-/// shorter run near its limit is called stable: nothing shows that it is not.
+/// below 100 % growth comes back and the error is smaller still (M/M/1 at 100 %, 8,000 runs each:
+/// .64 % of runs of 500 requests, .69 % of 2,000; at 95 % none of 1,200). What it can see: with
+/// Poisson arrivals and exponential service a load of 1 + d is found in 5 of 6 runs of 35 / d^2
+/// requests. A shorter run near its limit is called stable: nothing shows that it is not.
 ///
 /// Closed loops, and requests that all come at once, are finite batches: always stable, noted.
 struct Stability {

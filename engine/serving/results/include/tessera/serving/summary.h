@@ -100,6 +100,41 @@ std::string describe(const Summary& summary);
 
 }  // namespace tessera::serving
 
+/// The options that are plain values; `slo` is read by hand.
+template <>
+struct tessera::Fields<tessera::serving::SummaryOptions> {
+  using S = tessera::serving::SummaryOptions;
+  static constexpr auto list = std::tuple{
+      OptionOnly{{.name = "slo",
+                  .doc = "Latency limits { ttft_s, tpot_s, e2e_s, itl_s }: seconds for every "
+                         "request, or { p99 = seconds }; or a list of such tables by slo_class",
+                  .option_type = "table",
+                  .as_flag = false},
+                 OptionType::table},
+      field<&S::warm_up_s>({.name = "warm_up_s",
+                            .doc = "Requests of the first seconds are left out",
+                            .unit = "s",
+                            .min = 0,
+                            .max = 9e6,
+                            .as_option = AsOption::defaulted}),
+      field<&S::cool_down_s>({.name = "cool_down_s",
+                              .doc = "Requests of the last seconds of arrivals are left out",
+                              .unit = "s",
+                              .min = 0,
+                              .max = 9e6,
+                              .as_option = AsOption::defaulted}),
+      field<&S::warm_up_requests>({.name = "warm_up_requests",
+                                   .doc = "So many first requests are left out",
+                                   .min = 0,
+                                   .max = 1e12,
+                                   .as_option = AsOption::defaulted}),
+      field<&S::cool_down_requests>({.name = "cool_down_requests",
+                                     .doc = "So many last requests are left out",
+                                     .min = 0,
+                                     .max = 1e12,
+                                     .as_option = AsOption::defaulted})};
+};
+
 template <>
 struct tessera::Fields<tessera::serving::ReplicaSummary> {
   using R = tessera::serving::ReplicaSummary;

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <lua.hpp>
+#include <string>
+#include <vector>
+
+#include "tessera/lua_kit/object.h"
+#include "tessera/serving/served.h"
+
+/// A served run as scripts see it, and the SLO that they ask for.
+namespace tessera::serving_lua {
+
+/// { ttft_s =, tpot_s =, e2e_s =, itl_s = }, each a limit of every request in seconds or of the
+/// whole, { p99 = 2, mean = 1 }, both by { each = 3, p99 = 2 }; or a list of them, one a class of
+/// requests in the order of slo_class, with names. nil: none. `path` is named in errors.
+std::vector<serving::Slo> slo_argument(lua_State* L, int index, const std::string& path);
+
+void register_served(lua_State* L);
+
+}  // namespace tessera::serving_lua
+
+namespace tessera::lua_kit {
+
+template <>
+const ObjectType<serving::Served>& object_type<serving::Served>();
+
+}  // namespace tessera::lua_kit
