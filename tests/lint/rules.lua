@@ -45,6 +45,10 @@ local may_include = {
     "engine/core", "engine/cost", "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/exact",
     "solver/ilp", "solver/moves", "solver/heuristic",
   },
+  ["solver/serving"] = {
+    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
+    "solver/planning",
+  },
   ["solver/lua"] = {
     "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/sim", "solver/instance",
     "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact", "solver/ilp", "solver/heuristic",

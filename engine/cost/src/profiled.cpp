@@ -127,6 +127,21 @@ class Profiled final : public ProfiledModel {
     return roofline;
   }
 
+  Prediction attention(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                       const LayerWork& work) const override {
+    if (work.phase == Phase::decode && kernels_.reads_kv_per_query_head(shape, profile_->device)) {
+      const LayerShape decoded = kernels_.as_decoded(shape, profile_->device);
+      return attention(decoded, bitwidth, kv_bitwidth, work);
+    }
+    const bool of_operators = has_products(bitwidth) && !layer_part(shape, bitwidth, work);
+    if (kv_bitwidth == 8 && of_operators) return attention_op(shape, "fp8", work);
+    auto price = measured_attention(shape, bitwidth, work);
+    if (!price) return roofline_->attention(shape, bitwidth, kv_bitwidth, work);
+    if (kv_bitwidth == 16) return *price;
+    return carried(*price, roofline_->attention_s(shape, bitwidth, kv_bitwidth, work) /
+                               roofline_->attention_s(shape, bitwidth, 16, work));
+  }
+
   Prediction embedding(const ModelShape& model, double rows) const override {
     return roofline_->embedding(model, rows);
   }
@@ -246,6 +261,45 @@ class Profiled final : public ProfiledModel {
     return carried(direct, roofline_s / roofline_->layer_s(shape, bitwidth, 16, work));
   }
 
+  const ProfilePart* layer_part(const LayerShape& shape, std::int32_t bitwidth,
+                                const LayerWork& work) const {
+    if (shape.latent_width) return nullptr;
+    return profile_->find(layer_query(shape, bitwidth, work));
+  }
+
+  /// Attention's share of what measured_layer says with 16-bit keys and values, or of what
+  /// from_16_bits makes of it.
+  std::optional<Prediction> measured_attention(const LayerShape& shape, std::int32_t bitwidth,
+                                               const LayerWork& work) const {
+    if (const ProfilePart* part = layer_part(shape, bitwidth, work)) {
+      return share_of_layer(*part, shape, bitwidth, work);
+    }
+    if (has_products(bitwidth)) return attention_op(shape, "", work);
+    if (bitwidth == 16) return std::nullopt;
+    auto full = measured_attention(shape, 16, work);
+    if (!full) return full;
+    LayerWork first = work;
+    first.context_tokens = 0;
+    const double ratio =
+        roofline_->layer_s(shape, bitwidth, 16, first) / roofline_->layer_s(shape, 16, 16, first);
+    const double alone_s = measured_attention(shape, 16, first)->seconds.value;
+    return carried_to(*full, full->seconds.value + (ratio - 1) * alone_s);
+  }
+
+  /// Of layers that were measured whole: the roofline's share of one without a context, and all
+  /// that the context adds.
+  Prediction share_of_layer(const ProfilePart& part, const LayerShape& shape, std::int32_t bitwidth,
+                            const LayerWork& work) const {
+    LayerWork first = work;
+    first.context_tokens = 0;
+    const double alone_s = predict(part, layer_query(shape, bitwidth, first)).seconds.value;
+    const double share = roofline_->attention_s(shape, bitwidth, 16, first) /
+                         roofline_->layer_s(shape, bitwidth, 16, first);
+    Prediction whole = predict(part, layer_query(shape, bitwidth, work));
+    whole.seconds.value -= (1 - share) * alone_s;
+    return modelled(std::move(whole));
+  }
+
   double floor_ratio(const OpQuery& query) const {
     if (query.op == Op::attention) {
       return std::min(kernels_.attention_flop_ratio, kernels_.attention_memory_ratio);
@@ -262,19 +316,9 @@ class Profiled final : public ProfiledModel {
   std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
                                            std::int32_t kv_bitwidth, const LayerWork& work,
                                            double roofline_s) const {
-    OpQuery query;
-    query.op = Op::layer;
-    query.phase = work.phase;
-    query.bitwidth = bitwidth;
-    query.batch_size = work.batch_size;
-    query.tokens = work.tokens;
-    query.context_tokens = work.context_tokens;
-    // Borrowed for the call: no copy of the shape.
-    query.layer = std::shared_ptr<const LayerShape>(std::shared_ptr<void>(), &shape);
     std::optional<Prediction> direct;
-    const ProfilePart* part = shape.latent_width ? nullptr : profile_->find(query);
-    if (part != nullptr) {
-      direct = predict(*part, query);
+    if (const ProfilePart* part = layer_part(shape, bitwidth, work)) {
+      direct = predict(*part, layer_query(shape, bitwidth, work));
       if (has_experts(shape)) direct = modelled(*std::move(direct));  // dense layers were measured
     } else {
       const std::string kv_dtype = kv_bitwidth == 8 ? "fp8" : "";
@@ -283,6 +327,20 @@ class Profiled final : public ProfiledModel {
     }
     if (!direct) return direct;
     return at_kv_bitwidth(*direct, shape, bitwidth, kv_bitwidth, work, roofline_s);
+  }
+
+  /// Borrows the shape for as long as it lives.
+  static OpQuery layer_query(const LayerShape& shape, std::int32_t bitwidth,
+                             const LayerWork& work) {
+    OpQuery query;
+    query.op = Op::layer;
+    query.phase = work.phase;
+    query.bitwidth = bitwidth;
+    query.batch_size = work.batch_size;
+    query.tokens = work.tokens;
+    query.context_tokens = work.context_tokens;
+    query.layer = std::shared_ptr<const LayerShape>(std::shared_ptr<void>(), &shape);
+    return query;
   }
 
   double rows_of(const LayerWork& work) const {
@@ -294,9 +352,9 @@ class Profiled final : public ProfiledModel {
   std::optional<Prediction> sum_of_operators(const LayerShape& shape, std::int32_t bitwidth,
                                              const std::string& kv_dtype,
                                              const LayerWork& work) const {
+    if (!has_products(bitwidth)) return std::nullopt;
     OpQuery gemm;
     gemm.dtype = dtype_of(bitwidth);
-    if (gemm.dtype.empty() || profile_->find(gemm) == nullptr) return std::nullopt;
     PredictionSum sum;
     const double rows = rows_of(work);
     const bool experts_added = add_experts(shape, rows, gemm.dtype, sum);
@@ -308,15 +366,24 @@ class Profiled final : public ProfiledModel {
       gemm.k = count(linear.in_features);
       sum.add(linear.num_copies == 1 ? op(gemm) : of_experts(gemm));
     }
-    if (shape.latent_width) {
-      sum.add(latent_attention(shape, kv_dtype.empty() ? 16 : 8, work));
-    } else {
-      OpQuery attention = attention_query(shape, work);
-      attention.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
-      sum.add(op(attention));
-    }
+    sum.add(attention_op(shape, kv_dtype, work));
     add_elementwise(experts_added ? without_experts(shape) : shape, rows, sum);
     return sum.result("operator");
+  }
+
+  /// Whether products of the bitwidth were measured.
+  bool has_products(std::int32_t bitwidth) const {
+    OpQuery gemm;
+    gemm.dtype = dtype_of(bitwidth);
+    return !gemm.dtype.empty() && profile_->find(gemm) != nullptr;
+  }
+
+  Prediction attention_op(const LayerShape& shape, const std::string& kv_dtype,
+                          const LayerWork& work) const {
+    if (shape.latent_width) return latent_attention(shape, kv_dtype.empty() ? 16 : 8, work);
+    OpQuery query = attention_query(shape, work);
+    query.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
+    return op(query);
   }
 
   /// Adds the experts where they were measured, which are their products and the activation

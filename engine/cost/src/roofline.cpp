@@ -82,9 +82,15 @@ class Roofline final : public LatencyModel {
     const double rows = work.batch_size * work.tokens;
     double seconds = kernels_.layer_overhead_s;
     for (const LinearShape& linear : layer.linears) seconds += linear_s(linear, kernel, rows);
-    const AttentionWork attention = attention_work(
-        attention_shape(layer), kv_bitwidth, work.batch_size, work.tokens, work.context_tokens);
-    return modelled(seconds + attention_.seconds(attention));
+    return modelled(seconds + seconds_of_attention(layer, kv_bitwidth, work));
+  }
+
+  Prediction attention(const LayerShape& layer, std::int32_t, std::int32_t kv_bitwidth,
+                       const LayerWork& work) const override {
+    check_work(work, kv_bitwidth);
+    const bool decode = work.phase == Phase::decode;
+    return modelled(seconds_of_attention(decode ? kernels_.as_decoded(layer, device_) : layer,
+                                         kv_bitwidth, work));
   }
 
   Prediction embedding(const ModelShape& model, double rows) const override {
@@ -118,6 +124,12 @@ class Roofline final : public LatencyModel {
     return {{seconds, weaker(Provenance::modelled, kernels_.provenance), std::nullopt},
             "roofline",
             std::nullopt};
+  }
+
+  double seconds_of_attention(const LayerShape& layer, std::int32_t kv_bitwidth,
+                              const LayerWork& work) const {
+    return attention_.seconds(attention_work(attention_shape(layer), kv_bitwidth, work.batch_size,
+                                             work.tokens, work.context_tokens));
   }
 
   static double linear_s(const LinearShape& linear, const Kernel& kernel, double rows) {

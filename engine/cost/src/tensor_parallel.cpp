@@ -76,6 +76,11 @@ class TensorParallel final : public LatencyModel {
                      work.batch_size * work.tokens * hidden * kFp16Bytes, 2);
   }
 
+  Prediction attention(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                       const LayerWork& work) const override {
+    return member_->attention(shard(layer, degree_), bitwidth, kv_bitwidth, work);
+  }
+
   Prediction embedding(const ModelShape& model, double rows) const override {
     return with_sums(member_->embedding(shard(model, degree_), rows),
                      rows * count(model.hidden_size) * kFp16Bytes, 1);

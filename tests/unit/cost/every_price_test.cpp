@@ -93,6 +93,36 @@ void check(const Prediction& price, double least, const std::string& what) {
   }
 }
 
+/// Attention is a part of each layer, in a group the member's own, and all that a context adds.
+void check_attention(const LatencyModel& group, const LatencyModel& alone, const KernelSet& kernels,
+                     const Device& device, const ModelShape& model, std::int64_t degree) {
+  const LayerShape& layer = model.layer_classes.front();
+  const LayerShape member = shard(layer, degree);
+  for (const std::int32_t bitwidth : kernels.bitwidths_on(device)) {
+    for (const LayerWork& first :
+         {LayerWork{Phase::prefill, 1, 300, 0}, LayerWork{Phase::decode, 24, 1, 0}}) {
+      SCOPED_TRACE(model.name + " on " + std::to_string(degree) + "x" + device.name + " " +
+                   kernels.name + " " + std::to_string(bitwidth) + " bit " +
+                   std::string(name_of(first.phase)));
+      LayerWork later = first;
+      later.context_tokens = 3000;
+      const double least_s = group.attention_s(layer, bitwidth, 16, first);
+      const double most_s = group.attention_s(layer, bitwidth, 16, later);
+      const double rest_s = group.layer_s(layer, bitwidth, 16, first) - least_s;
+      const double whole_s = group.layer_s(layer, bitwidth, 16, later);
+      EXPECT_GT(least_s, 0);
+      EXPECT_GT(rest_s, 0);
+      EXPECT_GE(most_s, least_s);
+      EXPECT_NEAR(whole_s - most_s, rest_s, 1e-9 * whole_s) << "products see the context";
+      EXPECT_DOUBLE_EQ(least_s, alone.attention_s(member, bitwidth, 16, first));
+      if (!kernels.reads_kv(device, 8)) continue;
+      const double at_8_bits_s = group.attention_s(layer, bitwidth, 8, later);
+      EXPECT_GT(at_8_bits_s, 0);
+      EXPECT_LT(at_8_bits_s, group.layer_s(layer, bitwidth, 8, later));
+    }
+  }
+}
+
 void check_combination(const Profile& profile, const KernelSet& kernels,
                        const std::shared_ptr<const Profile>& held, const ModelShape& model,
                        std::int64_t degree, Counts& counts) {
@@ -136,6 +166,7 @@ void check_combination(const Profile& profile, const KernelSet& kernels,
       }
     }
   }
+  check_attention(*group, *alone, kernels, profile.device, model, degree);
   const Prediction head = group->lm_head(model, 8);
   const Prediction first = group->embedding(model, 512);
   check(head, 0, model.name + " LM head");

@@ -71,6 +71,11 @@ class LatencyModel {
   /// here.
   virtual Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                            const LayerWork& work) const = 0;
+  /// The part of `layer` that attention is: scores, softmax and values, without the products with
+  /// weights. With 16-bit keys and values, or where attention was measured with others, the rest of
+  /// the layer is the same at any context, up to rounding.
+  virtual Prediction attention(const LayerShape& layer, std::int32_t bitwidth,
+                               std::int32_t kv_bitwidth, const LayerWork& work) const = 0;
   /// Token and position embedding for `rows` tokens.
   virtual Prediction embedding(const ModelShape& model, double rows) const = 0;
   /// Final norm and LM head for `rows` tokens (one per sequence: only the last position is
@@ -80,6 +85,10 @@ class LatencyModel {
   double layer_s(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                  const LayerWork& work) const {
     return layer(shape, bitwidth, kv_bitwidth, work).seconds.value;
+  }
+  double attention_s(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                     const LayerWork& work) const {
+    return attention(shape, bitwidth, kv_bitwidth, work).seconds.value;
   }
   double embedding_s(const ModelShape& model, double rows) const {
     return embedding(model, rows).seconds.value;

@@ -1,0 +1,246 @@
+#include "tessera/solver/serving/step_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "stage_of_plan.h"
+#include "stage_tables.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/solver/problem/serving_latency.h"
+
+namespace tessera::solver {
+namespace {
+
+using serving::DecodeLine;
+using serving::DraftMethod;
+using serving::EngineOptions;
+using serving::HostMode;
+using serving::StepLoad;
+using serving::Ticks;
+
+constexpr double kActivationBytes = 2;  // hidden states travel in FP16
+// Assumed: a search of each request's tokens for the last few of them, on the host.
+constexpr double kNgramStep_s = 20e-6, kNgramSequence_s = 2e-6;
+
+/// A base and a part per request.
+struct PerRequest {
+  Ticks base = 0, each = 0;
+
+  PerRequest() = default;
+  PerRequest(double base_s, double each_s, const char* path)
+      : base(serving::to_ticks(base_s, path)), each(serving::to_ticks(each_s, path)) {}
+  Ticks at(std::int64_t requests) const { return base + each * requests; }
+};
+
+/// One token for each of so many requests, whose contexts have this sum.
+StepLoad decode_load(std::int64_t requests, std::int64_t context_tokens) {
+  StepLoad load;
+  load.num_requests = load.tokens = load.num_sampled = requests;
+  load.num_decodes = load.decode_tokens = requests;
+  load.context_tokens = load.decode_context_tokens = context_tokens;
+  return load;
+}
+
+Ticks sum_over_stages(const serving::StepCost& cost, const StepLoad& load) {
+  Ticks sum = 0;
+  for (std::size_t k = 0; k < cost.num_stages(); ++k) {
+    sum += cost.stage(load, k);
+    if (k + 1 < cost.num_stages()) sum += cost.hop(load, k);
+  }
+  return sum;
+}
+
+/// What a stage computes in a step, without host and drafts.
+Ticks device_ticks(const StageTables& tables, const StepSizes& sizes, const StepLoad& load) {
+  if (load.tokens <= 0) return 0;
+  const std::int64_t rows = sizes.padded(load.tokens);
+  Ticks sum = load.chunks.empty() ? tables.decode_rows.at(rows) : tables.rows.at(rows);
+  if (load.num_sampled > 0) sum += tables.head.at(load.num_sampled);
+  // Attention reads the cache once for all of a request's rows; drafts have written more to it.
+  const std::int64_t drafts = load.decode_tokens - load.num_decodes;
+  sum += tables.decode.at(load.num_decodes, load.decode_context_tokens + drafts);
+  if (load.num_decodes == 0) sum += tables.chunks.start();
+  for (const serving::PromptChunk& chunk : load.chunks) sum += tables.chunks.at(chunk);
+  return sum;
+}
+
+/// What tokens are drafted by, after the step.
+struct Drafting {
+  std::int64_t num_tokens = 0;  ///< 0: nothing is drafted, or the host looks it up
+  std::optional<PerRequest> given;
+  std::optional<StageTables> layer;  ///< of this model, with its head
+  std::shared_ptr<const serving::StepCost> model;
+
+  Ticks ticks(const StepLoad& load, const StepSizes& sizes) const {
+    if (num_tokens == 0 || load.num_drafted == 0 || load.num_requests == 0) return 0;
+    if (given) return num_tokens * given->at(load.num_drafted);
+    const std::int64_t context =
+        (load.context_tokens + load.tokens) * load.num_drafted / load.num_requests;
+    const StepLoad each = decode_load(load.num_drafted, context);
+    return num_tokens * (model ? sum_over_stages(*model, each) : device_ticks(*layer, sizes, each));
+  }
+};
+
+class PlanStepCost final : public serving::StepCost {
+ public:
+  PlanStepCost(StepSizes sizes, std::vector<StageTables> stages, std::vector<TickTable> hops,
+               PerRequest host, PerRequest lookup, Drafting drafting, HostMode mode)
+      : sizes_(std::move(sizes)),
+        stages_(std::move(stages)),
+        hops_(std::move(hops)),
+        host_(host),
+        lookup_(lookup),
+        drafting_(std::move(drafting)),
+        mode_(mode) {}
+
+  std::size_t num_stages() const override { return stages_.size(); }
+
+  Ticks stage(const StepLoad& load, std::size_t stage) const override {
+    Ticks device = device_ticks(stages_[stage], sizes_, load);
+    if (stage + 1 == stages_.size()) device += drafting_.ticks(load, sizes_);
+    if (stage > 0) return device;
+    Ticks host = host_.at(load.num_requests);
+    if (load.num_drafted > 0) host += lookup_.at(load.num_drafted);
+    return std::max<Ticks>(1, mode_ == HostMode::serial ? host + device : std::max(host, device));
+  }
+
+  Ticks hop(const StepLoad& load, std::size_t stage) const override {
+    return stage < hops_.size() ? hops_[stage].at(load.tokens) : 0;
+  }
+
+  std::optional<DecodeLine> decode_line(std::int64_t num_requests,
+                                        std::int64_t context_tokens) const override {
+    if (stages_.size() > 1 || num_requests <= 0) return std::nullopt;
+    const StageTables& tables = stages_.front();
+    const DecodeLine attention = tables.decode.line(num_requests, context_tokens);
+    const Ticks rest =
+        device_ticks(tables, sizes_, decode_load(num_requests, context_tokens)) - attention.ticks;
+    const Ticks host = host_.at(num_requests), device = rest + attention.ticks;
+    if (mode_ == HostMode::serial) {
+      return DecodeLine{std::max<Ticks>(1, host + device), attention.ticks_per_token,
+                        attention.last_context_tokens};
+    }
+    if (device >= host) {
+      return DecodeLine{std::max<Ticks>(1, device), attention.ticks_per_token,
+                        attention.last_context_tokens};
+    }
+    // The host is slower until attention has caught up.
+    DecodeLine flat{std::max<Ticks>(1, host), 0, attention.last_context_tokens};
+    if (attention.ticks_per_token > 0) {
+      const std::int64_t more = (host - device) / attention.ticks_per_token;
+      flat.last_context_tokens = std::min(flat.last_context_tokens, context_tokens + more);
+    }
+    return flat;
+  }
+
+ private:
+  StepSizes sizes_;
+  std::vector<StageTables> stages_;
+  std::vector<TickTable> hops_;
+  PerRequest host_, lookup_;
+  Drafting drafting_;
+  HostMode mode_;
+};
+
+/// Hidden states of the step's tokens, from each stage to the next.
+std::vector<TickTable> hops_of(const StepPricing& pricing, const std::vector<StageOfPlan>& stages) {
+  const ServingProblem& serving = pricing.serving;
+  std::vector<TickTable> hops;
+  for (std::size_t k = 0; k + 1 < stages.size(); ++k) {
+    const Link link = slowest_link(serving.cluster, stages[k].members, stages[k + 1].members);
+    std::vector<double> seconds;
+    for (const std::int64_t rows : pricing.sizes.rows) {
+      seconds.push_back(
+          hop_s(serving, stages[k].members.front(), link,
+                static_cast<double>(rows * serving.model.hidden_size) * kActivationBytes));
+    }
+    hops.emplace_back(pricing.sizes.rows, seconds);
+  }
+  return hops;
+}
+
+Drafting drafting_of(const StepPricing& pricing, const EngineOptions& engine,
+                     const StageOfPlan& last, const StepCostOptions& options) {
+  Drafting drafting;
+  if (!engine.speculative) return drafting;
+  const serving::Speculation& speculation = *engine.speculative;
+  const bool given = speculation.draft_base_s > 0 || speculation.draft_per_sequence_s > 0;
+  if (!given && speculation.method == DraftMethod::ngram) return drafting;
+  drafting.num_tokens = speculation.num_tokens;
+  if (given) {
+    drafting.given = PerRequest(speculation.draft_base_s, speculation.draft_per_sequence_s,
+                                "engine.speculative");
+  } else if (speculation.method == DraftMethod::draft_model) {
+    if (!options.draft) {
+      refuse(ErrorCode::unsupported, "engine.speculative",
+             "method draft_model needs the draft model, or what it takes: draft_base_s, "
+             "draft_per_sequence_s");
+    }
+    drafting.model = options.draft;
+  } else {
+    const ServingProblem& serving = pricing.serving;
+    const StageOfPlan::Kind kind = last.layers.empty()
+                                       ? StageOfPlan::Kind{serving.model.layer_class.back(), 16}
+                                       : last.layers.rbegin()->first;
+    drafting.layer = tables_of(pricing, last.members, {{kind, 1}}, false, true);
+  }
+  return drafting;
+}
+
+}  // namespace
+
+std::int32_t kv_bitwidth_of(const PipelinePlan& plan, const EngineOptions& engine) {
+  const ServingProblem& serving = *plan.problem.serving();
+  const std::string& dtype = engine.kv_cache_dtype;
+  std::int32_t bitwidth = 16;
+  if (dtype == "auto") return serving.kv_bitwidth;
+  if (dtype.starts_with("fp8") || dtype == "int8") {
+    bitwidth = 8;
+  } else if (dtype != "bfloat16" && dtype != "float16") {
+    refuse(ErrorCode::unsupported, "engine.kv_cache_dtype",
+           quote(dtype) + " is not known; auto, bfloat16, float16, fp8 and int8 are");
+  }
+  for (const ClusterDevice& slot : serving.cluster.devices) {
+    if (serving.kernel_set.reads_kv(slot.device, bitwidth)) continue;
+    refuse(ErrorCode::unsupported, "engine.kv_cache_dtype",
+           fmt::format("no attention of the kernel set {} reads a KV cache of {} bits on {} "
+                       "(compute capability {})",
+                       serving.kernel_set.name, bitwidth, slot.device.name,
+                       slot.device.compute_capability));
+  }
+  return bitwidth;
+}
+
+std::shared_ptr<const serving::StepCost> make_step_cost(const PipelinePlan& plan,
+                                                        const EngineOptions& engine,
+                                                        const StepCostOptions& options) {
+  const std::vector<StageOfPlan> stages = stages_of_plan(plan);
+  const ServingProblem& serving = *plan.problem.serving();
+  StepPrices own;
+  const StepPricing pricing{serving, kv_bitwidth_of(plan, engine), StepSizes(engine, serving),
+                            options.prices ? *options.prices : own};
+  const bool both_first = serving.memory == cost::MemoryPreset::llm_pq;
+  std::vector<StageTables> tables;
+  for (const StageOfPlan& stage : stages) {
+    const bool first = is_first(stage.place);
+    tables.push_back(tables_of(pricing, stage.members, stage.layers, first,
+                               both_first ? first : is_last(stage.place)));
+  }
+  const cost::KernelSet& kernels = serving.kernel_set;
+  PerRequest lookup;
+  if (engine.speculative && engine.speculative->method == DraftMethod::ngram &&
+      engine.speculative->draft_base_s == 0 && engine.speculative->draft_per_sequence_s == 0) {
+    lookup = PerRequest(kNgramStep_s, kNgramSequence_s, "engine.speculative");
+  }
+  Drafting drafting = drafting_of(pricing, engine, stages.back(), options);
+  return std::make_shared<PlanStepCost>(
+      pricing.sizes, std::move(tables), hops_of(pricing, stages),
+      PerRequest(kernels.host_step_s, kernels.host_sequence_s, "kernel_set"), lookup,
+      std::move(drafting), engine.host);
+}
+
+}  // namespace tessera::solver
