@@ -42,6 +42,13 @@ local later = {
   tokenizer = { "tessera.lm", "tokenizer" },
   tensor = { "tessera.weights", "tensor" },
   read_profile_data = { "tessera.cost", "read_profile_data" },
+  engine = { "tessera.serving", "engine" },
+  traffic = { "tessera.serving", "traffic" },
+  deployment = { "tessera.solver", "deployment" },
+  serve = { "tessera.solver", "serve" },
+  max_rate = { "tessera.solver", "max_rate" },
+  speculative = "tessera.speculative",
+  sampling = "tessera.sampling",
 }
 
 local ts = {

@@ -132,8 +132,7 @@ std::vector<OptionSpec> pool_options() {
 const OptionTable& one_pool_options() {
   static const OptionTable table = [] {
     OptionTable t{"ts.deployment.pool",
-                  "Engines of one role; what is left out is the deployment's.",
-                  "table",
+                  "Engines of one role; what is left out is the deployment's.", "table",
                   pool_options()};
     t.options.insert(t.options.begin(), {.name = "role",
                                          .type = OptionType::choice,
@@ -232,12 +231,16 @@ std::vector<PipelinePlan> plans_at(lua_State* L, const PoolReader& pool, Deploym
     shape.bitwidths.push_back(static_cast<std::int32_t>(bits));
   }
   const auto kv_bitwidth = static_cast<std::int32_t>(pool.of("kv_bitwidth").integer("kv_bitwidth"));
-  std::vector<PipelinePlan> plans = solver::deployment_plans(
-      solver::deployment_problem(*model, *cluster, shape.bitwidths, kv_bitwidth,
-                                 pool.of("kernel_set").text("kernel_set"),
-                                 core_lua::environment(L).folders),
-      shape);
-  result.plan = solver::join_deployment(plans);
+  solver::Problem whole = solver::deployment_problem(*model, *cluster, shape.bitwidths, kv_bitwidth,
+                                                     pool.of("kernel_set").text("kernel_set"),
+                                                     core_lua::environment(L).folders);
+  std::vector<PipelinePlan> plans = solver::deployment_plans(whole, shape);
+  if (plans.size() == 1) {
+    result.plan = plans.front();
+  } else {
+    whole.serving()->workload.batch_size = std::ssize(plans);
+    result.plan = solver::join_replicas(whole, plans, "manual");
+  }
   return plans;
 }
 
@@ -276,10 +279,7 @@ Replica replica_of(const PipelinePlan& plan, serving::EngineOptions engine, bool
   if (replica.kv_blocks <= 0) refuse(path, "{}", capacity.why_not);
   replica.name = name_of_plan(plan);
   const std::int32_t bits = solver::kv_bitwidth_of(plan, engine);
-  replica.kv_bytes_per_token = 0;
-  for (std::int64_t layer = 0; layer < serving->model.num_layers(); ++layer) {
-    replica.kv_bytes_per_token += serving->model.layer(layer).kv_bytes_per_token(bits);
-  }
+  replica.kv_bytes_per_token = serving->model.kv_bytes_per_token(bits);
   replica.cost = solver::make_step_cost(plan, engine, {context.draft, context.prices});
   replica.usd_per_h = price_of(plan);
   replica.engine = std::move(engine);
@@ -309,17 +309,16 @@ void read_pool(lua_State* L, const PoolReader& pool, Role role, DeploymentObject
       replica.kv_bytes_per_token = pool.of("kv_bytes_per_token").number("kv_bytes_per_token");
     }
     replica.name = "step_cost";
-    const std::int64_t count =
-        pool.given("replicas") ? pool.of("replicas").integer("replicas") : 1;
+    const std::int64_t count = pool.given("replicas") ? pool.of("replicas").integer("replicas") : 1;
     replicas.assign(static_cast<std::size_t>(count), replica);
     if (result.source.empty()) result.source = "step times given by the script";
   } else {
     for (PipelinePlan& plan : plans_at(L, pool, result)) {
       replicas.push_back(
           replica_of(plan, engine, blocks_given, kv_blocks, context, pool.own().path()));
-      result.source = fmt::format("step times {} for {}, kernel set {}",
-                                  name_of(plan.provenance), plan.problem.serving()->model.name,
-                                  plan.problem.serving()->kernel_set.name);
+      result.source =
+          fmt::format("step times {} for {}, kernel set {}", name_of(plan.provenance),
+                      plan.problem.serving()->model.name, plan.problem.serving()->kernel_set.name);
       result.plans.push_back(std::move(plan));
     }
   }
@@ -345,7 +344,7 @@ void read_transfer(lua_State* L, const lua_kit::Options& options, DeploymentObje
   t.latency_s = transfer.number("latency_s");
   t.per_layer = transfer.boolean("per_layer");
   if (!result.plans.empty()) {
-    t.num_layers = result.plans.front().problem.serving()->model.num_layers();
+    t.num_layers = result.plans.front().problem.serving()->model.num_layers;
   }
   lua_pop(L, 1);
 }
@@ -361,12 +360,11 @@ std::shared_ptr<DeploymentObject> deployment_at(lua_State* L, int index, const s
   lua_pop(L, 1);
   if (options.push("pools")) {
     const int pools = lua_gettop(L);
-    lua_kit::for_each_item(L, pools, options.path_of("pools"),
-                           [&](std::size_t, const std::string& item) {
-                             const lua_kit::Options pool(L, lua_gettop(L), one_pool_options(), item);
-                             read_pool(L, {pool, &options}, *named<Role>(pool.choice("role")),
-                                       *result, context);
-                           });
+    lua_kit::for_each_item(
+        L, pools, options.path_of("pools"), [&](std::size_t, const std::string& item) {
+          const lua_kit::Options pool(L, lua_gettop(L), one_pool_options(), item);
+          read_pool(L, {pool, &options}, *named<Role>(pool.choice("role")), *result, context);
+        });
     result->plan.reset();  // of several pools there is none
   } else {
     read_pool(L, {options, nullptr}, Role::mixed, *result, context);
@@ -393,18 +391,17 @@ std::string describe_fully(const DeploymentObject& d) {
   std::string text = describe(d) + "\n";
   for (std::size_t i = 0; i < d.deployment.replicas.size(); ++i) {
     const Replica& r = d.deployment.replicas[i];
-    text += fmt::format("  {}  {:8} {}  {}, {} requests, {} tokens a step; KV cache {}\n", i,
-                        name_of(r.role), r.name, r.engine.scheduler, r.engine.max_num_seqs,
-                        r.engine.max_num_batched_tokens,
-                        r.kv_blocks > 0 ? fmt::format("{} blocks of {} tokens", r.kv_blocks,
-                                                      r.engine.block_size)
-                                        : "as large as needed");
+    text += fmt::format(
+        "  {}  {:8} {}  {}, {} requests, {} tokens a step; KV cache {}\n", i, name_of(r.role),
+        r.name, r.engine.scheduler, r.engine.max_num_seqs, r.engine.max_num_batched_tokens,
+        r.kv_blocks > 0 ? fmt::format("{} blocks of {} tokens", r.kv_blocks, r.engine.block_size)
+                        : "as large as needed");
   }
   for (const std::string& note : d.notes) text += "  note: " + note + "\n";
   return text;
 }
 
-void push_replicas(lua_State* L, const DeploymentObject& d) {
+void push_engines(lua_State* L, const DeploymentObject& d) {
   lua_createtable(L, static_cast<int>(d.deployment.replicas.size()), 0);
   for (std::size_t i = 0; i < d.deployment.replicas.size(); ++i) {
     const Replica& r = d.deployment.replicas[i];
@@ -469,8 +466,8 @@ int step_s(lua_State* L) {
   load.num_requests = load.tokens = load.num_sampled = decodes;
   load.context_tokens = load.decode_context_tokens;
   for (std::int64_t i = 0; i < options.integer("num_prompts"); ++i) {
-    load.chunks.push_back({options.integer("prompt_tokens"),
-                           options.integer("prompt_context_tokens")});
+    load.chunks.push_back(
+        {options.integer("prompt_tokens"), options.integer("prompt_context_tokens")});
     load.tokens += load.chunks.back().tokens;
     load.context_tokens += load.chunks.back().context_tokens;
     ++load.num_requests;
@@ -492,13 +489,13 @@ const OptionTable& deployment_options() {
     OptionTable t{"ts.deployment",
                   "Engines that serve together: of a plan, of a model on a cluster, or of step "
                   "costs without a model.",
-                  "tessera.Deployment",
-                  pool_options()};
-    t.options.push_back({.name = "router",
-                         .type = OptionType::table,
-                         .doc = "Name of the rule that chooses an engine, or a table of its options",
-                         .default_text = "\"round_robin\"",
-                         .lua_type = "string|table"});
+                  "tessera.Deployment", pool_options()};
+    t.options.push_back(
+        {.name = "router",
+         .type = OptionType::table,
+         .doc = "Name of the rule that chooses an engine, or a table of its options",
+         .default_text = "\"round_robin\"",
+         .lua_type = "string|table"});
     t.options.push_back({.name = "pools",
                          .type = OptionType::table,
                          .doc = "Pools of engines with a role each: { role = \"prefill\", ... }, "
@@ -561,25 +558,24 @@ const lua_kit::ObjectType<DeploymentObject>& lua_kit::object_type<DeploymentObje
   static const ObjectType<D> type{
       .name = "tessera.Deployment",
       .doc = "Engines that serve together.",
-      .fields =
-          {{"replicas", "table[]",
-            "Engines: name, role, scheduler, kv_blocks, kv_tokens, num_stages, usd_per_h, "
-            "kv_bytes_per_token",
-            [](lua_State* L, const D& d) { solver_lua::push_replicas(L, d); }},
-           {"router", "string", "Rule that chooses an engine",
-            [](lua_State* L, const D& d) { push_text(L, d.deployment.router.name); }},
-           {"plan", "tessera.Plan?", "What runs, where there is a model and one pool",
-            [](lua_State* L, const D& d) {
-              if (d.plan) {
-                solver_lua::push_plan(L, *d.plan);
-              } else {
-                lua_pushnil(L);
-              }
-            }},
-           {"source", "string", "Where the step times come from",
-            [](lua_State* L, const D& d) { push_text(L, d.source); }},
-           {"notes", "string[]", "What else matters",
-            [](lua_State* L, const D& d) { push_texts(L, d.notes); }}},
+      .fields = {{"replicas", "table[]",
+                  "Engines: name, role, scheduler, kv_blocks, kv_tokens, num_stages, usd_per_h, "
+                  "kv_bytes_per_token",
+                  [](lua_State* L, const D& d) { solver_lua::push_engines(L, d); }},
+                 {"router", "string", "Rule that chooses an engine",
+                  [](lua_State* L, const D& d) { push_text(L, d.deployment.router.name); }},
+                 {"plan", "tessera.Plan?", "What runs, where there is a model and one pool",
+                  [](lua_State* L, const D& d) {
+                    if (d.plan) {
+                      solver_lua::push_plan(L, *d.plan);
+                    } else {
+                      lua_pushnil(L);
+                    }
+                  }},
+                 {"source", "string", "Where the step times come from",
+                  [](lua_State* L, const D& d) { push_text(L, d.source); }},
+                 {"notes", "string[]", "What else matters",
+                  [](lua_State* L, const D& d) { push_texts(L, d.notes); }}},
       .methods = {{"step_s", guarded<solver_lua::step_s>, "(options: table): number",
                    "Time of a step on the first engine (s); options num_decodes, context_tokens, "
                    "num_prompts, prompt_tokens, prompt_context_tokens"}},

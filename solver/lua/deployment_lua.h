@@ -8,6 +8,7 @@
 
 #include "tessera/core/option.h"
 #include "tessera/serving/deployment.h"
+#include "tessera/serving/traffic.h"
 #include "tessera/solver/plan/plan.h"
 
 /// Deployments as scripts see them: plans, or costs without a model, with engines and a router.
@@ -28,6 +29,9 @@ void register_deployment(lua_State* L);
 // ts.serve(deployment, traffic, options).
 const OptionTable& serve_options();
 int serve(lua_State* L);
+// ts.max_rate(deployment, traffic, options).
+int max_rate(lua_State* L);
+void register_capacity(lua_State* L);
 
 /// What the traffic can use where nobody said how many blocks there are.
 void fill_kv_blocks(serving::Deployment& deployment, const serving::Traffic& traffic);

@@ -118,9 +118,9 @@ int serve(lua_State* L) {
   run.skip = options.boolean("skip");
   run.seed = static_cast<std::uint64_t>(options.integer("seed"));
   run.horizon_s = options.number("horizon_s");
-  run.record_steps = options.given("record") ? options.boolean("record")
-                                             : tokens_of(*traffic) <= kRecordedTokens ||
-                                                   has_script(held->deployment);
+  run.record_steps = options.given("record")
+                         ? options.boolean("record")
+                         : tokens_of(*traffic) <= kRecordedTokens || has_script(held->deployment);
   run.poll = [](std::int64_t num_ended) {
     if (!*lua_kit::interrupt::flag()) return;
     throw Error(ErrorCode::interrupted,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "deployment_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
@@ -47,6 +48,8 @@ void register_solver(lua_State* L) {
   register_stage(L);
   register_run(L);
   register_search(L);
+  register_deployment(L);
+  register_capacity(L);
   lua_kit::register_module(L, "tessera.solver",
                            {{"problem", lua_kit::guarded<new_problem>},
                             {"plan", lua_kit::guarded<plan>},
@@ -70,7 +73,10 @@ void register_solver(lua_State* L) {
                             {"on_devices", lua_kit::guarded<on_devices>},
                             {"with_one_more", lua_kit::guarded<with_one_more>},
                             {"mix_bounds", lua_kit::guarded<mix_bounds>},
-                            {"replan", lua_kit::guarded<replan>}});
+                            {"replan", lua_kit::guarded<replan>},
+                            {"deployment", lua_kit::guarded<new_deployment>},
+                            {"serve", lua_kit::guarded<serve>},
+                            {"max_rate", lua_kit::guarded<max_rate>}});
 }
 
 }  // namespace tessera::solver_lua

@@ -6,6 +6,7 @@
 #include "lm_lua.h"
 #include "quant_lua.h"
 #include "results_lua.h"
+#include "serving_lua.h"
 #include "solver_lua.h"
 #include "verbs.h"
 #include "weights_lua.h"
@@ -21,6 +22,7 @@ void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Ch
   weights_lua::register_weights(L);
   quant_lua::register_quant(L);
   lm_lua::register_lm(L);
+  serving_lua::register_serving(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);
   workers_lua::register_workers(L, executable_path(), channel);

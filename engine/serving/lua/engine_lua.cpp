@@ -27,12 +27,12 @@ const lua_kit::ObjectType<EngineOptions>& lua_kit::object_type<EngineOptions>() 
       .methods = {},
       .summary =
           [](const EngineOptions& e) {
-            return fmt::format("engine: {}, {} requests and {} tokens a step at most, blocks of {}{}",
-                               e.scheduler, e.max_num_seqs, e.max_num_batched_tokens, e.block_size,
-                               e.speculative ? fmt::format(", {} drafts by {}",
-                                                           e.speculative->num_tokens,
-                                                           name_of(e.speculative->method))
-                                             : "");
+            return fmt::format(
+                "engine: {}, {} requests and {} tokens a step at most, blocks of {}{}", e.scheduler,
+                e.max_num_seqs, e.max_num_batched_tokens, e.block_size,
+                e.speculative ? fmt::format(", {} drafts by {}", e.speculative->num_tokens,
+                                            name_of(e.speculative->method))
+                              : "");
           },
       .equal = [](const EngineOptions& a, const EngineOptions& b) { return a == b; }};
   return type;
@@ -56,12 +56,12 @@ const OptionTable& speculation_options() {
 }
 
 const OptionTable& router_options() {
-  static const OptionTable table = lua_kit::option_table<serving::RouterOptions>(
-      {"ts.deployment.router",
-       "How requests are shared out among replicas.",
-       "table",
-       {},
-       "string"});
+  static const OptionTable table =
+      lua_kit::option_table<serving::RouterOptions>({"ts.deployment.router",
+                                                     "How requests are shared out among replicas.",
+                                                     "table",
+                                                     {},
+                                                     "string"});
   return table;
 }
 
@@ -106,8 +106,7 @@ serving::Speculation speculation_at(lua_State* L, int index, const std::string& 
   }
   lua_pop(L, 1);
   // The default is of four drafts; others are told.
-  if (!options.given("acceptance") &&
-      speculation.num_tokens > std::ssize(speculation.acceptance)) {
+  if (!options.given("acceptance") && speculation.num_tokens > std::ssize(speculation.acceptance)) {
     refuse(options.path_of("acceptance"), "give the rates of {} drafts, or one number",
            speculation.num_tokens);
   }

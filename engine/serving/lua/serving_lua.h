@@ -18,6 +18,9 @@ std::shared_ptr<const serving::Traffic> traffic_argument(lua_State* L, int index
 /// Options of ts.traffic; the command line offers those that are plain values.
 const OptionTable& traffic_options();
 
+/// Makes `require "tessera.serving"` work, with all parts, and fills the reference.
+void register_serving(lua_State* L);
+
 // Each registers its objects and fills the reference; the core's environment comes first.
 void register_traffic(lua_State* L);
 

@@ -1,0 +1,23 @@
+#include "serving_lua.h"
+
+#include "engine_lua.h"
+#include "served_lua.h"
+#include "speculation_lua.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+
+namespace tessera::serving_lua {
+
+void register_serving(lua_State* L) {
+  register_engine(L);
+  register_traffic(L);
+  register_served(L);
+  register_speculation(L);
+  lua_kit::register_module(L, "tessera.serving",
+                           {{"engine", lua_kit::guarded<new_engine>},
+                            {"traffic", lua_kit::guarded<new_traffic>},
+                            {"schedulers", lua_kit::guarded<scheduler_list>},
+                            {"routers", lua_kit::guarded<router_list>}});
+}
+
+}  // namespace tessera::serving_lua
