@@ -21,8 +21,9 @@ inline double chi_square(const std::vector<std::int64_t>& counts,
   return sum;
 }
 
-/// Quantile 1 - 1e-6 of the chi-square distribution (Wilson and Hilferty's approximation, within
-/// 2 % from 2 degrees of freedom on): what a right generator exceeds once in a million seeds.
+/// What a right generator exceeds in less than one of a million seeds: the quantile 1 - 1e-6 of the
+/// chi-square distribution by Wilson and Hilferty's approximation, which is above it there (15 %
+/// for 1 degree of freedom, 10 % for 2, 5 % for 4).
 inline double chi_square_bound(std::size_t degrees_of_freedom) {
   const double k = static_cast<double>(degrees_of_freedom);
   const double z = 4.753424;  // of the normal distribution

@@ -417,6 +417,20 @@ TEST(ReferenceTest, WritesHelpAndAnnotationsFromTheTables) {
   EXPECT_THAT(luacats, HasSubstr("---@field scaled fun(self, factor: number): tessera.Gadget"));
 }
 
+TEST(ReferenceTest, MakeTheTableOfAGroupOfFunctionsOnce) {
+  Reference reference;
+  reference.add(FunctionCard{"ts.group.first", "One", {}, "number"});
+  reference.add(FunctionCard{"ts.group.second", "Two", {}, "number"});
+  reference.add(FunctionCard{"ts.alone", "Three", {}, "number"});
+  const std::string luacats = reference.luacats();
+  const std::size_t table = luacats.find("ts.group = {}\n");
+  ASSERT_NE(table, std::string::npos);
+  EXPECT_EQ(luacats.find("ts.group = {}", table + 1), std::string::npos);
+  EXPECT_LT(table, luacats.find("function ts.group.first() end"));
+  EXPECT_NE(luacats.find("function ts.group.second() end"), std::string::npos);
+  EXPECT_EQ(luacats.find("ts.alone = {}"), std::string::npos);
+}
+
 TEST(Setters, SetFieldsOfTheTableOnTop) {
   const std::unique_ptr<lua_State, decltype(&lua_close)> state(luaL_newstate(), lua_close);
   lua_State* L = state.get();
