@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "expect_error.h"
 #include "folder.h"
@@ -280,25 +283,46 @@ TEST(ExactTicks, AreExactOrNothing) {
   }
 }
 
-/// Counts, totals and hit ratio are those of the measured files themselves (rows counted, columns
-/// summed by awk).
+/// Share of prompt blocks that an unbounded cache has seen, up to the first new one of a prompt.
+double ideal_hit_ratio(const Traffic& traffic) {
+  std::set<std::int64_t> seen;
+  double hits = 0;
+  for (const Request& r : traffic.requests) {
+    const auto begin = traffic.block_ids.begin() + r.first_block_id, end = begin + r.num_block_ids;
+    const auto is_new = [&](std::int64_t id) { return seen.find(id) == seen.end(); };
+    hits += static_cast<double>(std::find_if(begin, end, is_new) - begin);
+    seen.insert(begin, end);
+  }
+  return hits / static_cast<double>(traffic.block_ids.size());
+}
+
+/// Counts are the lines of the files; means and hit ratios are what their collector states of them.
 TEST(MeasuredTraces, AreRead) {
   const std::string folder = std::string(TESSERA_SOURCE_DIR) + "/../shared/measured/workloads/";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no measured workloads beside the tree";
-  const auto summary = [&](const std::string& name) {
-    return summary_of(read_trace(folder + name));
-  };
-  EXPECT_EQ(summary("azure_2023_conv.csv").num_requests, 19'366);
-  EXPECT_EQ(summary("azure_2023_code.csv").num_requests, 8'819);
-  const TrafficSummary conversation = summary("mooncake_conversation.csv");
-  EXPECT_EQ(conversation.num_requests, 12'031);
-  EXPECT_NEAR(conversation.mean_prompt_tokens, 12'035, 0.5);
-  EXPECT_NEAR(conversation.mean_output_tokens, 343, 0.5);
+  EXPECT_EQ(read_trace(folder + "azure_2023_conv.csv").requests.size(), 19'366u);
+  EXPECT_EQ(read_trace(folder + "azure_2023_code.csv").requests.size(), 8'819u);
+  const Traffic conversation = read_trace(folder + "mooncake_conversation.csv"),
+                synthetic = read_trace(folder + "mooncake_synthetic.csv");
+  const TrafficSummary summary = summary_of(conversation);
+  EXPECT_EQ(summary.num_requests, 12'031);
+  EXPECT_NEAR(summary.mean_prompt_tokens, 12'035, 0.5);
+  EXPECT_NEAR(summary.mean_output_tokens, 343, 0.5);
+  EXPECT_NEAR(ideal_hit_ratio(conversation), 0.366, 0.0005);
+  EXPECT_NEAR(ideal_hit_ratio(synthetic), 0.640, 0.0005);
+}
+
+TEST(MeasuredTraces, RatesOverTimeAreFollowed) {
+  const std::string rates =
+      std::string(TESSERA_SOURCE_DIR) + "/../shared/measured/workloads/servegen_rates.csv";
+  if (!std::filesystem::exists(rates)) GTEST_SKIP() << "no measured workloads beside the tree";
   TrafficOptions options;
-  options.trace = folder + "servegen_rates.csv";
+  options.trace = rates;
   options.category = "deepseek-r1";
-  options.duration_s = 3600;
-  EXPECT_GT(make_traffic(options, "ts.traffic").requests.size(), 1000u);
+  options.duration_s = 1200;
+  // The first two rows: 14.86333 and 18.40333 requests/s for 600 s each; five standard deviations.
+  EXPECT_NEAR(static_cast<double>(make_traffic(options, "ts.traffic").requests.size()),
+              600 * (14.86333 + 18.40333), 5 * std::sqrt(600 * (14.86333 + 18.40333)));
 }
 
 }  // namespace

@@ -129,7 +129,8 @@ double LengthSampler::quantile(double u) const {
 
 std::int64_t LengthSampler::draw(Rng& rng) const {
   if (kind_ == LengthKind::fixed) return static_cast<std::int64_t>(mean_);
-  const double u = open_uniform(rng);
+  // Two draws whatever the kind, so that the streams of two kinds stay in step.
+  const double u = open_uniform(rng), up = rng.uniform();
   if (kind_ == LengthKind::uniform) {
     const double drawn = low_ + std::floor(u * (high_ - low_ + 1));
     return static_cast<std::int64_t>(std::min(drawn, high_));
@@ -137,7 +138,7 @@ std::int64_t LengthSampler::draw(Rng& rng) const {
   const double drawn = std::clamp(quantile(u), low_, high_);
   if (kind_ == LengthKind::geometric) return static_cast<std::int64_t>(drawn);
   // Limits are whole, so that rounding stays within them; its mean is the draw itself.
-  return static_cast<std::int64_t>(std::floor(drawn + rng.uniform()));
+  return static_cast<std::int64_t>(std::floor(drawn + up));
 }
 
 IndexSampler::IndexSampler(const std::vector<double>& weights) : cumulative_(weights.size()) {

@@ -39,7 +39,8 @@ struct Traffic {
   std::int64_t block_id_tokens = 512;  ///< tokens that an id of `block_ids` stands for
   /// Closed loop: so many are under way at most, and a request is sent when one ends; absent: open.
   std::optional<std::int64_t> concurrency;
-  /// Of the arrivals as they were asked for; absent where nobody knows.
+  /// Requests per second (every turn and child counts) as asked for, of traces as measured; absent
+  /// of a closed loop and where all come at once.
   std::optional<double> rate_per_s;
   bool replayed = false;    ///< from a trace: another rate divides gaps that somebody measured
   std::string description;  ///< "10000 requests, poisson 4 req/s, 512 in, 128 out, seed 1"

@@ -303,7 +303,8 @@ struct Fields<serving::TrafficOptions> {
            .as_option = AsOption::defaulted}),
       field<&Options::n>({.name = "n",
                           .doc = "Parallel sampling: so many requests of the same prompt come "
-                                 "together, each with an output length of its own",
+                                 "together, each with an output length of its own (of a file of "
+                                 "lengths the same)",
                           .min = 1,
                           .max = 1024,
                           .in_file = InFile::when_set,
