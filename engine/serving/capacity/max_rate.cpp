@@ -71,20 +71,29 @@ class EarlyVerdict {
       if (target.slo_class != c || latency_s(record, target.metric) <= target.limit_s) continue;
       // Single tokens have no TPOT, so they do not count among its requests.
       if (target.metric == Metric::tpot_s && record.output_tokens < 2) continue;
-      if (++target.above >= target.enough && target.metric != Metric::tpot_s) return false;
+      if (++target.above < target.enough || target.metric == Metric::tpot_s) continue;
+      reason_ =
+          fmt::format("{} {} is above {}: {:.0f} requests are", name_of(target.metric),
+                      name_of(target.statistic), format_seconds(target.limit_s), target.above);
+      return false;
     }
     bool inside = true;
     for (const Metric metric : {Metric::ttft_s, Metric::tpot_s, Metric::e2e_s}) {
       const auto& each = summary.slos[c].of(metric).each;
       inside &= !each || latency_s(record, metric) <= *each;
     }
-    return inside || ++outside_ <= most_outside_;
+    if (inside || ++outside_ <= most_outside_) return true;
+    reason_ = fmt::format("{:.0f} requests are outside the SLO, {:.0f} of all may be", outside_,
+                          most_outside_);
+    return false;
   }
+  const std::string& reason() const { return reason_; }
 
  private:
   struct Target {
     std::size_t slo_class = 0;
     Metric metric = Metric::ttft_s;
+    Statistic statistic = Statistic::p99;
     double limit_s = 0;
     double enough = 0, above = 0;
   };
@@ -94,13 +103,15 @@ class EarlyVerdict {
         const double q = quantile_of(target.statistic);
         if (q == 0) continue;
         // The order statistic below the quantile is above the limit.
-        targets_.push_back({c, metric, target.limit_s, n - std::floor((n - 1) * q), 0});
+        targets_.push_back(
+            {c, metric, target.statistic, target.limit_s, n - std::floor((n - 1) * q), 0});
       }
     }
   }
 
   const MaxRateOptions& options_;
   std::vector<Target> targets_;
+  std::string reason_;
   double outside_ = 0, most_outside_ = kLongestRun_s;
 };
 
@@ -172,8 +183,7 @@ bool Search::holds(double rate) {
   RatePoint point;
   point.rate_per_s = rate;
   point.cut_short = early;
-  point.broken = broken_of(served.summary, options_);
-  if (early && point.broken.empty()) point.broken = "too many requests are outside the SLO";
+  point.broken = early ? verdict.reason() : broken_of(served.summary, options_);
   point.holds = point.broken.empty();
   if (!early) {
     point.ttft_p99_s = served.summary.ttft_s.p99;
