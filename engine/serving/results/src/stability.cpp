@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "tessera/core/units.h"
 
@@ -14,7 +15,8 @@ namespace {
 
 constexpr std::size_t kSlices = 20;
 constexpr double kCriticalT = 3.174;  // Student, 99.75 %, kSlices - 1 degrees of freedom
-constexpr std::int64_t kLeastGrowth = 10;
+constexpr double kLeastGrowth = 10;
+constexpr double kLongestStay = kSlices / 5.;  // a fifth of the phase
 constexpr std::size_t kLeastRequests = 2 * kSlices;
 
 struct Phase {
@@ -29,8 +31,7 @@ struct Phase {
 };
 
 struct Growth {
-  std::int64_t total = 0;
-  double t = 0, per_s = 0;
+  double total = 0, t = 0, per_s = 0;
   bool significant() const { return t > kCriticalT && total >= kLeastGrowth; }
 };
 
@@ -38,49 +39,79 @@ Ticks answered(const RequestRecord& request) {
   return request.outcome == Outcome::finished ? request.last_token : kNever;
 }
 
-/// Arrivals less departures, slice by slice.
-template <class Departure>
-Growth growth_of(const std::vector<const RequestRecord*>& requests, const Phase& phase,
-                 Departure departure) {
-  std::array<std::int64_t, kSlices> growth{};
+using Requests = std::vector<const RequestRecord*>;
+using Slices = std::array<double, kSlices>;
+
+/// Requests that reach a point of their lives in each slice.
+template <class Point>
+Slices count(const Requests& requests, const Phase& phase, Point point) {
+  Slices counts{};
   for (const RequestRecord* request : requests) {
-    if (phase.holds(request->arrival)) ++growth[phase.slice(request->arrival)];
-    const Ticks left = departure(*request);
-    if (left != kNever && phase.holds(left)) --growth[phase.slice(left)];
+    const Ticks time = point(*request);
+    if (time != kNever && phase.holds(time)) ++counts[phase.slice(time)];
   }
+  return counts;
+}
+
+/// How long the first quarter of the requests stayed, in slices; to the end of the run where it was
+/// cut off.
+std::vector<double> first_stays(const Requests& requests, const Phase& phase, Ticks end) {
+  const double width_s = to_seconds(phase.end - phase.begin) / kSlices;
+  std::vector<double> stays;
+  for (std::size_t i = 0; i < (requests.size() + 3) / 4; ++i) {
+    const Ticks left = std::min(answered(*requests[i]), end);
+    stays.push_back(to_seconds(left - requests[i]->arrival) / width_s);
+  }
+  return stays;
+}
+
+/// Growth in each slice of the number that would be in the system if all stayed as long as those:
+/// an empty system fills up, whatever its load. Arrivals are taken as even within a slice.
+Slices filling_up(const std::vector<double>& stays, const Slices& arrivals) {
+  std::array<double, kSlices + 1> within{};  // mean of min(stay, k)
+  for (const double stay : stays) {
+    for (std::size_t k = 1; k <= kSlices; ++k) {
+      within[k] += std::min(stay, static_cast<double>(k)) / static_cast<double>(stays.size());
+    }
+  }
+  Slices growth{};
+  double before = 0;
+  for (std::size_t k = 1; k <= kSlices; ++k) {
+    double inside = 0;
+    for (std::size_t i = 0; i < k; ++i) {
+      inside += arrivals[i] * (within[k - i] - within[k - i - 1]);
+    }
+    growth[k - 1] = inside - before;
+    before = inside;
+  }
+  return growth;
+}
+
+/// The test of a mean growth above 0.
+Growth test(const Slices& growth, const Phase& phase) {
   Growth result;
-  for (const std::int64_t slice : growth) result.total += slice;
-  const double mean = static_cast<double>(result.total) / kSlices;
+  for (const double slice : growth) result.total += slice;
+  const double mean = result.total / kSlices;
   double squares = 0;
-  for (const std::int64_t slice : growth) {
-    squares += (static_cast<double>(slice) - mean) * (static_cast<double>(slice) - mean);
-  }
+  for (const double slice : growth) squares += (slice - mean) * (slice - mean);
   const double error = std::sqrt(squares / (kSlices - 1) / kSlices);
   if (error > 0) {
     result.t = mean / error;
   } else if (mean > 0) {
     result.t = std::numeric_limits<double>::infinity();
   }
-  result.per_s = static_cast<double>(result.total) / to_seconds(phase.end - phase.begin);
+  result.per_s = result.total / to_seconds(phase.end - phase.begin);
   return result;
 }
 
-/// When the last of the first tenth of the requests had been answered; kNever: not all were.
-Ticks filled_up(const std::vector<const RequestRecord*>& requests) {
-  Ticks last = 0;
-  for (std::size_t i = 0; i < (requests.size() + 9) / 10; ++i) {
-    last = std::max(last, answered(*requests[i]));
-  }
-  return last;
-}
-
-double completion_rate(const std::vector<const RequestRecord*>& requests, const Phase& phase) {
-  const Phase second_half{phase.begin + (phase.end - phase.begin) / 2, phase.end};
+/// Answers per second in the last part of the phase.
+double completion_rate(const Requests& requests, const Phase& phase, Ticks part) {
+  const Phase last{phase.end - part, phase.end};
   std::int64_t completed = 0;
   for (const RequestRecord* request : requests) {
-    if (second_half.holds(answered(*request))) ++completed;
+    if (last.holds(answered(*request))) ++completed;
   }
-  return static_cast<double>(completed) / to_seconds(second_half.end - second_half.begin);
+  return static_cast<double>(completed) / to_seconds(part);
 }
 
 Stability untested(std::string reason) {
@@ -89,11 +120,58 @@ Stability untested(std::string reason) {
   return result;
 }
 
+void accuse(Stability& result, const Growth& growth, double sustainable_per_s, std::string_view who,
+            std::string_view more) {
+  result.stable = false;
+  result.t = growth.t;
+  result.growth_per_s = growth.per_s;
+  result.sustainable_request_per_s = sustainable_per_s;
+  result.reason =
+      fmt::format("requests {} grew by {} per second while requests arrived (t = {}){}", who,
+                  format_number(growth.per_s, 3), format_number(growth.t, 3), more);
+}
+
+void run_tests(Stability& result, const Requests& requests, const Phase& phase, Ticks end) {
+  const Slices came = count(requests, phase, [](const RequestRecord& r) { return r.arrival; });
+  Slices left = count(requests, phase, [](const RequestRecord& r) { return r.first_scheduled; });
+  Slices growth{};
+  for (std::size_t k = 0; k < kSlices; ++k) growth[k] = came[k] - left[k];
+  const Growth waiting = test(growth, phase);
+  result.t = waiting.t;
+  result.growth_per_s = waiting.per_s;
+  const Ticks length = phase.end - phase.begin;
+  if (waiting.significant()) {
+    accuse(result, waiting, completion_rate(requests, phase, length / 2),
+           "waiting for their first step", "");
+    return;
+  }
+  const std::vector<double> stays = first_stays(requests, phase, end);
+  const double mean_stay =
+      std::accumulate(stays.begin(), stays.end(), 0.0) / static_cast<double>(stays.size());
+  if (mean_stay > kLongestStay) {
+    result.reason = fmt::format(
+        "the queue does not grow beyond chance, but requests came for only {} times as long as "
+        "they stayed: a longer run may show that they pile up",
+        format_number(kSlices / mean_stay, 2));
+    return;
+  }
+  left = count(requests, phase, answered);
+  const Slices filling = filling_up(stays, came);
+  for (std::size_t k = 0; k < kSlices; ++k) growth[k] = came[k] - left[k] - filling[k];
+  const Growth inside = test(growth, phase);
+  if (inside.significant()) {
+    accuse(result, inside, completion_rate(requests, phase, length / 4), "in the system",
+           "; should it settle yet, the run was too short for it");
+    return;
+  }
+  result.reason = "the queue does not grow beyond chance";
+}
+
 }  // namespace
 
 Stability stability_of(const std::vector<RequestRecord>& all, Ticks end, bool closed_loop) {
   if (closed_loop) return untested("a closed loop waits for its answers: it cannot be overloaded");
-  std::vector<const RequestRecord*> requests;
+  Requests requests;
   for (const RequestRecord& request : all) {
     if (request.arrival <= end && request.outcome != Outcome::rejected) {
       requests.push_back(&request);
@@ -113,31 +191,7 @@ Stability stability_of(const std::vector<RequestRecord>& all, Ticks end, bool cl
                                 requests.size(), kLeastRequests);
     return result;
   }
-  Growth worst =
-      growth_of(requests, phase, [](const RequestRecord& r) { return r.first_scheduled; });
-  const char* what = "waiting for their first step";
-  const Ticks full = filled_up(requests);
-  if (full < phase.begin + (phase.end - phase.begin) / 2) {
-    const Growth inside = growth_of(requests, {full, phase.end}, answered);
-    if (inside.significant() && (!worst.significant() || inside.t > worst.t)) {
-      worst = inside;
-      what = "in the system";
-    }
-  }
-  result.t = worst.t;
-  result.growth_per_s = worst.per_s;
-  result.stable = !worst.significant();
-  if (!result.stable) {
-    result.sustainable_request_per_s = completion_rate(requests, phase);
-    result.reason = fmt::format("requests {} grew by {} per second while requests arrived (t = {})",
-                                what, format_number(worst.per_s, 3), format_number(worst.t, 3));
-  } else if (full >= phase.end) {
-    result.reason =
-        "requests came for a shorter time than the first answers took: a longer run "
-        "may show that they pile up";
-  } else {
-    result.reason = "the queue does not grow beyond chance";
-  }
+  run_tests(result, requests, phase, end);
   return result;
 }
 
