@@ -10,8 +10,10 @@
 #include <string>
 #include <utility>
 
+#include "tessera/core/device.h"
 #include "tessera/core/units.h"
 #include "tessera/cost/latency.h"
+#include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/problem/serving_latency.h"
 
 namespace tessera::solver {
@@ -19,7 +21,7 @@ namespace tessera::solver {
 /// Of one layer of a kind, in seconds.
 struct LayerPrices {
   std::vector<double> decode_rows_s, rows_s;  ///< [knot] without attention
-  Surface decode, chunks;                     ///< attention
+  Surface decode, mixed, chunks;              ///< attention
 };
 
 /// Of the ends of a pipeline, in seconds.
@@ -120,8 +122,46 @@ Surface attention_s(const Knots& rows, const Knots& columns,
   return surface;
 }
 
-LayerPrices price_layer(const cost::LatencyModel& model, const LayerShape& layer,
-                        std::int32_t bitwidth, std::int32_t kv_bitwidth, const StepSizes& sizes) {
+/// Whether attention of requests that have several tokens each is FlashAttention 2, on Ampere and
+/// Ada. It packs the query heads of a group, and splits long contexts, only where every request has
+/// one token (csrc/flash_attn/flash_api.cpp, mha_varlen_fwd: seqlenq_ngroups_swapped).
+bool attends_by_head(const cost::KernelSet& kernels, const Device& device) {
+  return kernels.runtime == "vllm" && device.compute_capability >= 8 &&
+         device.compute_capability < 9;
+}
+
+/// Decoding beside prompts or with drafts there. Each query head of a request reads its context on
+/// one multiprocessor, as the chunk of one token does; those of a group that do not run together
+/// read it from memory anew. Of 8,448 mixed batches of Llama-3.1-8B on an RTX 4090
+/// (casys-kaist/LLMServingSim) the median of predicted over measured is 0.97, and the geometric
+/// mean of the errors 16 %; with decodes priced as in steps of their own these are 0.63 and 64 %.
+Surface by_head(const Surface& decode, const std::vector<double>& one_token_s,
+                const LayerShape& member, const Device& device, bool grouped) {
+  const auto heads = static_cast<double>(member.num_heads);
+  const double group = grouped ? heads / static_cast<double>(member.num_kv_heads) : 1;
+  const double multiprocessors = multiprocessors_of(device);
+  Surface surface = decode;
+  for (std::size_t i = 0; i < surface.seconds.size(); ++i) {
+    const auto requests = static_cast<double>(surface.rows[i / surface.columns.size()]);
+    const double waves = std::max(1.0, requests * heads / multiprocessors);
+    const double reads = std::clamp(group * requests / multiprocessors, 1.0, std::max(1.0, group));
+    surface.seconds[i] =
+        std::max(one_token_s[i % surface.columns.size()] * waves, decode.seconds[i] * reads);
+  }
+  return surface;
+}
+
+/// What a layer is priced on.
+struct Place {
+  const cost::LatencyModel& model;
+  const cost::KernelSet& kernels;
+  const Device& device;
+  std::int64_t degree = 1;
+};
+
+LayerPrices price_layer(const Place& place, const LayerShape& layer, std::int32_t bitwidth,
+                        std::int32_t kv_bitwidth, const StepSizes& sizes) {
+  const cost::LatencyModel& model = place.model;
   const auto attention = [&](const LayerWork& work) {
     return model.attention_s(layer, bitwidth, kv_bitwidth, work);
   };
@@ -135,6 +175,15 @@ LayerPrices price_layer(const cost::LatencyModel& model, const LayerShape& layer
   prices.chunks = attention_s(sizes.tokens, sizes.chunk_contexts, [&](double n, double context) {
     return attention({Phase::prefill, 1, n, context});
   });
+  if (layer.latent_width || !attends_by_head(place.kernels, place.device)) {
+    prices.mixed = prices.decode;
+    return prices;
+  }
+  const Surface one_token = attention_s({1}, sizes.contexts, [&](double n, double context) {
+    return attention({Phase::prefill, n, 1, context});
+  });
+  prices.mixed = by_head(prices.decode, one_token.seconds, cost::shard(layer, place.degree),
+                         place.device, !place.kernels.reads_kv_per_query_head(layer, place.device));
   return prices;
 }
 
@@ -162,12 +211,9 @@ class GroupPrices {
     const ServingProblem& serving = pricing.serving;
     const Device& device = serving.cluster.devices[members.front()].device;
     const Link link = slowest_link(serving.cluster, members, members);
-    const StepSizes& sizes = pricing.sizes;
-    name_ = fmt::format("{} {}x{} {} {:.17g} {:.17g} {} {}, {} {} {} {} {}", serving.model.name,
-                        members.size(), device.name, link.kind, link.bytes_per_s, link.latency_s,
-                        serving.kernel_set.name, serving.profiles.size(), sizes.decode_rows.size(),
-                        sizes.decode_rows.back(), sizes.rows.back(), sizes.sequences.back(),
-                        sizes.contexts.back());
+    name_ = fmt::format("{} {}x{} {} {:.17g} {:.17g} {} {}, {}", serving.model.name, members.size(),
+                        device.name, link.kind, link.bytes_per_s, link.latency_s,
+                        serving.kernel_set.name, serving.profiles.size(), pricing.sizes.name);
   }
 
   const LayerPrices& layer(const StageOfPlan::Kind& kind) {
@@ -180,7 +226,7 @@ class GroupPrices {
     const LayerShape& shape = classes[static_cast<std::size_t>(kind.layer_class)];
     return state_.layers
         .emplace(name,
-                 price_layer(model(), shape, kind.bitwidth, pricing_.kv_bitwidth, pricing_.sizes))
+                 price_layer(place(), shape, kind.bitwidth, pricing_.kv_bitwidth, pricing_.sizes))
         .first->second;
   }
 
@@ -193,6 +239,11 @@ class GroupPrices {
   }
 
  private:
+  Place place() {
+    const ServingProblem& serving = pricing_.serving;
+    return {model(), serving.kernel_set, serving.cluster.devices[members_.front()].device,
+            static_cast<std::int64_t>(members_.size())};
+  }
   const cost::LatencyModel& model() {
     if (!model_) model_ = latency_model_of(pricing_.serving, members_);
     return *model_;
@@ -213,6 +264,7 @@ StepSizes::StepSizes(const serving::EngineOptions& engine, const ServingProblem&
   const std::int64_t budget = std::max<std::int64_t>(1, engine.max_num_batched_tokens);
   const std::int64_t verified = 1 + (engine.speculative ? engine.speculative->num_tokens : 0);
   const std::int64_t most_decoded = seats * verified;
+  name = fmt::format("{} {} {} {}", seats, verified, budget, context);
   // vLLM captures no more than this, and with drafts multiples of a request's rows
   // (vllm/config/vllm.py).
   const std::int64_t most_captured = std::min(budget, 2 * most_decoded);
@@ -243,13 +295,14 @@ StageTables tables_of(const StepPricing& pricing, const std::vector<std::size_t>
   const StepSizes& sizes = pricing.sizes;
   GroupPrices group(pricing, members);
   std::vector<double> decode_rows_s(sizes.decode_rows.size(), 0), rows_s(sizes.rows.size(), 0);
-  Surface decode, chunks;
+  Surface decode, mixed, chunks;
   for (const auto& [kind, number] : layers) {
     const LayerPrices& prices = group.layer(kind);
     const auto times = static_cast<double>(number);
     add_times(decode_rows_s, prices.decode_rows_s, times);
     add_times(rows_s, prices.rows_s, times);
     decode.add(prices.decode, times);
+    mixed.add(prices.mixed, times);
     chunks.add(prices.chunks, times);
   }
   StageTables tables;
@@ -261,6 +314,7 @@ StageTables tables_of(const StepPricing& pricing, const std::vector<std::size_t>
   tables.decode_rows = TickTable(sizes.decode_rows, decode_rows_s);
   tables.rows = TickTable(sizes.rows, rows_s);
   tables.decode = DecodeTable(decode);
+  tables.mixed = DecodeTable(mixed);
   tables.chunks = ChunkTable(chunks);
   return tables;
 }

@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "stage_of_plan.h"
@@ -13,6 +14,7 @@ namespace tessera::solver {
 
 /// The sizes that steps of an engine may have, at which a latency model is asked.
 struct StepSizes {
+  std::string name;              ///< of all that follows, for one kernel set and model
   Knots graph_sizes;             ///< rows that steps are padded to; may be empty
   Knots decode_rows;             ///< of steps that only decode
   Knots rows;                    ///< of others
@@ -37,7 +39,8 @@ struct StepPricing {
 struct StageTables {
   TickTable decode_rows, rows;  ///< products and embedding of steps that only decode, and of others
   TickTable head;               ///< by sampled rows; empty where the LM head is not
-  DecodeTable decode;
+  DecodeTable decode;           ///< attention where every request has one token
+  DecodeTable mixed;            ///< the same of decodes beside prompts, or with drafts
   ChunkTable chunks;
 };
 

@@ -62,7 +62,8 @@ Ticks device_ticks(const StageTables& tables, const StepSizes& sizes, const Step
   if (load.num_sampled > 0) sum += tables.head.at(load.num_sampled);
   // Attention reads the cache once for all of a request's rows; drafts have written more to it.
   const std::int64_t drafts = load.decode_tokens - load.num_decodes;
-  sum += tables.decode.at(load.num_decodes, load.decode_context_tokens + drafts);
+  const DecodeTable& decodes = load.chunks.empty() && drafts == 0 ? tables.decode : tables.mixed;
+  sum += decodes.at(load.num_decodes, load.decode_context_tokens + drafts);
   if (load.num_decodes == 0) sum += tables.chunks.start();
   for (const serving::PromptChunk& chunk : load.chunks) sum += tables.chunks.at(chunk);
   return sum;

@@ -36,9 +36,10 @@ struct StepCostOptions {
 ///   requests do: vLLM runs mixed steps from piecewise graphs of the same sizes. Larger ones are
 ///   eager.
 /// - Attention of all requests is one call: of decoding ones by their number and the sum of their
-///   contexts, of prompts the sum over chunks, which start no kernel of their own.
+///   contexts, of prompts the sum over chunks, which start no kernel of their own. On Ampere and
+///   Ada vLLM's kernel decodes slower beside prompts: it reads a context for every query head.
 /// - Drafts under verification are rows of the products; attention reads the cache once for all
-///   tokens of a request, and the drafts' own keys and values on top.
+///   tokens of a request, as beside prompts, and the drafts' own keys and values on top.
 /// - The embedding goes by tokens on the first stage, the LM head by sampled rows on the last.
 /// - The host's time, of the kernel set by requests, is on the first stage: before the device's, or
 ///   beside it with HostMode::overlapped.
