@@ -8,5 +8,6 @@ namespace tessera::serving {
 
 /// The schedulers of the engine, a file each.
 std::unique_ptr<Scheduler> make_vllm_v1(const EngineOptions&, const KvCache::Options&);
+std::unique_ptr<Scheduler> make_static(const EngineOptions&, const KvCache::Options&);
 
 }  // namespace tessera::serving

@@ -16,7 +16,10 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> list = {
       {{"vllm_v1", "One budget of tokens per step, prompts in chunks beside decodes",
         "vllm-project/vllm 0.24, vllm/v1/core/sched/scheduler.py"},
-       make_vllm_v1}};
+       make_vllm_v1},
+      {{"static", "A batch runs until its last request has ended, and nobody joins it",
+        "microsoft/sarathi-serve, faster_transformer_scheduler.py"},
+       make_static}};
   return list;
 }
 
