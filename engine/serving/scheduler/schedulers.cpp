@@ -17,6 +17,9 @@ const std::vector<Entry>& entries() {
       {{"vllm_v1", "One budget of tokens per step, prompts in chunks beside decodes",
         "vllm-project/vllm 0.24, vllm/v1/core/sched/scheduler.py"},
        make_vllm_v1},
+      {{"orca", "Requests join and leave at every step; memory for the longest is set aside",
+        "Yu et al., OSDI 2022"},
+       make_orca},
       {{"static", "A batch runs until its last request has ended, and nobody joins it",
         "microsoft/sarathi-serve, faster_transformer_scheduler.py"},
        make_static}};
