@@ -10,6 +10,7 @@ namespace tessera::serving {
 std::unique_ptr<Scheduler> make_vllm_v1(const EngineOptions&, const KvCache::Options&);
 std::unique_ptr<Scheduler> make_vllm_v0(const EngineOptions&, const KvCache::Options&);
 std::unique_ptr<Scheduler> make_sarathi(const EngineOptions&, const KvCache::Options&);
+std::unique_ptr<Scheduler> make_sglang(const EngineOptions&, const KvCache::Options&);
 std::unique_ptr<Scheduler> make_orca(const EngineOptions&, const KvCache::Options&);
 std::unique_ptr<Scheduler> make_static(const EngineOptions&, const KvCache::Options&);
 
