@@ -23,7 +23,8 @@ std::int64_t KvCache::blocks_reserved(std::int64_t tokens, std::int64_t most_tok
     case KvAllocation::maximum:
       break;
   }
-  return blocks_for(options_.max_model_len);
+  const std::int64_t len = options_.max_model_len;
+  return blocks_for(std::max(tokens, len > 0 ? len : most_tokens));
 }
 
 std::int64_t KvCache::find_prefix(const Content& content, std::int64_t tokens) const {
@@ -35,18 +36,22 @@ std::int64_t KvCache::find_prefix(const Content& content, std::int64_t tokens) c
   return full;
 }
 
-bool KvCache::fits(const Content& content, std::int64_t tokens, std::int64_t most_tokens,
-                   std::int64_t num_found) const {
+std::int64_t KvCache::blocks_needed(const Content& content, std::int64_t tokens,
+                                    std::int64_t most_tokens, std::int64_t num_found) const {
   std::int64_t need = blocks_reserved(tokens, most_tokens) - num_found;
-  // Found blocks that nobody holds leave the free ones too.
   for (std::int64_t b = 0; b < num_found; ++b) {
     if (!pool_->is_held(pool_->find(content.block_hash(b, options_.block_size)))) ++need;
   }
-  if (options_.allocation == KvAllocation::contiguous) {
-    return std::any_of(holes_.begin(), holes_.end(),
-                       [&](const auto& hole) { return hole.second >= need; });
-  }
-  return need <= num_free();
+  return need;
+}
+
+bool KvCache::fits(const Content& content, std::int64_t tokens, std::int64_t most_tokens,
+                   std::int64_t num_found, std::int64_t keep_free) const {
+  const std::int64_t need = blocks_needed(content, tokens, most_tokens, num_found);
+  if (need + keep_free > num_free()) return false;
+  return options_.allocation != KvAllocation::contiguous ||
+         std::any_of(holes_.begin(), holes_.end(),
+                     [&](const auto& hole) { return hole.second >= need; });
 }
 
 bool KvCache::take_region(KvTable& table, std::int64_t units) {

@@ -8,5 +8,10 @@ namespace tessera::serving {
 
 /// The schedulers of the engine, a file each.
 std::unique_ptr<Scheduler> make_vllm_v1(const EngineOptions&, const KvCache::Options&);
+std::unique_ptr<Scheduler> make_vllm_v0(const EngineOptions&, const KvCache::Options&);
+std::unique_ptr<Scheduler> make_sarathi(const EngineOptions&, const KvCache::Options&);
+std::unique_ptr<Scheduler> make_sglang(const EngineOptions&, const KvCache::Options&);
+std::unique_ptr<Scheduler> make_orca(const EngineOptions&, const KvCache::Options&);
+std::unique_ptr<Scheduler> make_static(const EngineOptions&, const KvCache::Options&);
 
 }  // namespace tessera::serving

@@ -23,7 +23,12 @@ void Batch::clear() {
 }
 
 Scheduler::Scheduler(const EngineOptions& options, const KvCache::Options& kv)
-    : options_(options), kv_(kv), waiting_(options.policy), drafts_(options.speculative) {}
+    : options_(options), kv_(kv), waiting_(options.policy) {
+  const auto& speculative = options.speculative;
+  if (speculative && speculative->method != DraftMethod::ngram) {
+    lookahead_ = speculative->num_tokens;
+  }
+}
 
 std::int64_t Scheduler::model_len() const {
   return options_.max_model_len > 0 ? options_.max_model_len
@@ -31,21 +36,37 @@ std::int64_t Scheduler::model_len() const {
 }
 
 std::string Scheduler::why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const {
+  return why_no_room(prompt_tokens, max_tokens, 0);
+}
+
+std::string Scheduler::why_no_room(std::int64_t prompt_tokens, std::int64_t max_tokens,
+                                   std::int64_t keep_free) const {
   if (prompt_tokens >= model_len()) {
     return fmt::format(
         "a prompt of {} tokens leaves no token of the context of {} "
         "(max_model_len)",
         prompt_tokens, model_len());
   }
-  const std::int64_t most = std::min(prompt_tokens + max_tokens, model_len());
+  std::int64_t most = prompt_tokens + max_tokens;
+  if (options_.speculative && kv_.is_paged()) most += options_.speculative->num_tokens + lookahead_;
+  most = std::min(most, model_len());
   const std::int64_t need = kv_.blocks_reserved(most, most);
-  if (need > kv_.num_blocks()) {
+  if (need + keep_free > kv_.num_blocks()) {
     return fmt::format(
-        "{} prompt and {} output tokens take {} blocks of {} tokens, the KV cache "
-        "has {}",
-        prompt_tokens, max_tokens, need, kv_.block_size(), kv_.num_blocks());
+        "{} prompt and {} output tokens take {} blocks of {} tokens, the KV cache has {}{}",
+        prompt_tokens, max_tokens, need, kv_.block_size(), kv_.num_blocks(),
+        keep_free > 0 ? fmt::format(", of which {} are kept free (watermark)", keep_free) : "");
   }
   return {};
+}
+
+std::string Scheduler::why_no_step(std::int64_t prompt_tokens, std::int64_t max_tokens) const {
+  const std::int64_t most = std::min(prompt_tokens + max_tokens, model_len());
+  if (most <= options_.max_num_batched_tokens) return {};
+  return fmt::format(
+      "{} prompt and {} output tokens, should they be computed once more, do not fit into one step "
+      "of {} (max_num_batched_tokens), and enable_chunked_prefill is off",
+      prompt_tokens, most - prompt_tokens, options_.max_num_batched_tokens);
 }
 
 Slot Scheduler::add(Sequence sequence) {
@@ -67,6 +88,7 @@ Slot Scheduler::add(Sequence sequence) {
   at(slot) = std::move(sequence);
   const Sequence& s = at(slot);
   waiting_.push_back({s.priority, s.arrival, s.order, slot});
+  added(slot);
   return slot;
 }
 
@@ -103,7 +125,7 @@ void Scheduler::decide(Ticks now, Batch& batch) {
     load.tokens += item.tokens;
     load.context_tokens += item.context;
     if (item.samples) load.num_sampled += 1 + item.drafts;
-    if (drafts_ && item.samples) ++load.num_drafted;
+    if (options_.speculative && item.samples) ++load.num_drafted;
     if (item.tokens - item.drafts == 1 && item.context >= s.prompt_tokens) {
       ++load.num_decodes;
       load.decode_tokens += item.tokens;
@@ -112,6 +134,7 @@ void Scheduler::decide(Ticks now, Batch& batch) {
       load.chunks.push_back({item.tokens, item.context});
     }
   }
+  pad(load);
 #ifndef NDEBUG
   check(batch);
 #endif
@@ -129,6 +152,7 @@ void Scheduler::put(Batch& batch, Slot slot, std::int64_t tokens) {
   }
   s.computed = end;
   s.drafts = 0;
+  s.is_under_way |= end >= s.known;
   pending_tokens_ -= tokens - drafts;
   slots_held_ += tokens;
   // From now on, before the step has run: a later request of the same step may find them.
@@ -139,25 +163,44 @@ void Scheduler::take_back(Batch& batch, std::size_t item) {
   const BatchItem taken = batch.items[item];
   Sequence& s = at(taken.slot);
   s.computed -= taken.tokens;
+  if (taken.samples) s.is_under_way = false;
   s.drafts = taken.drafts;
   pending_tokens_ += taken.tokens - taken.drafts;
   slots_held_ -= taken.tokens;
   batch.items.erase(batch.items.begin() + static_cast<std::ptrdiff_t>(item));
 }
 
+// EAGLE reads the hidden state before each token, which the last found block would be without.
 std::int64_t Scheduler::find_prefix(const Sequence& s) const {
-  return kv_.find_prefix(s.content, s.known - 1);
+  if (s.computed > 0) return 0;
+  const std::int64_t found = kv_.find_prefix(s.content, s.known - 1);
+  const auto& speculative = options_.speculative;
+  const bool eagle = speculative && speculative->method == DraftMethod::eagle;
+  return eagle ? std::max<std::int64_t>(0, found - 1) : found;
 }
 
-bool Scheduler::admit(Batch& batch, std::int64_t tokens, std::int64_t num_found) {
-  const Slot slot = waiting_.front();
-  Sequence& s = at(slot);
-  if (s.kv.num_blocks == 0 && !kv_.admit(s.kv, s.content, tokens, s.most_tokens(), num_found)) {
-    return false;
-  }
+bool Scheduler::fits_whole(const Sequence& s, std::int64_t num_found,
+                           std::int64_t keep_free) const {
+  if (s.kv.num_blocks > 0) return true;
+  return kv_.fits(s.content, std::min(s.known, model_len()), s.most_tokens(), num_found, keep_free);
+}
+
+std::int64_t Scheduler::room_until(const Sequence& s, std::int64_t end) const {
+  const std::int64_t most = kv_.is_paged() ? model_len() : std::min(model_len(), s.most_tokens());
+  return std::max(end, std::min(end + lookahead_, most));
+}
+
+bool Scheduler::take_blocks(Sequence& s, std::int64_t tokens, std::int64_t num_found) {
+  if (!kv_.admit(s.kv, s.content, tokens, s.most_tokens(), num_found)) return false;
   table_blocks_ += s.kv.num_blocks;
-  waiting_.pop_front();
-  s.state = SequenceState::running;
+  return true;
+}
+
+bool Scheduler::admit(Batch& batch, Slot slot, std::int64_t tokens, std::int64_t num_found) {
+  Sequence& s = at(slot);
+  const bool has_blocks = s.kv.num_blocks > 0;  // its cache came from another pool
+  if (!(has_blocks ? extend(s, tokens) : take_blocks(s, tokens, num_found))) return false;
+  waiting_.remove(slot);
   const std::int64_t found = num_found * kv_.block_size();
   if (!s.was_admitted) {
     s.was_admitted = true;
@@ -169,10 +212,17 @@ bool Scheduler::admit(Batch& batch, std::int64_t tokens, std::int64_t num_found)
   }
   s.computed += found;
   pending_tokens_ -= found;
-  slots_held_ += found;
+  if (has_blocks) slots_held_ -= s.computed;  // they count already
+  take_seat(batch, slot);
+  return true;
+}
+
+void Scheduler::take_seat(Batch& batch, Slot slot) {
+  Sequence& s = at(slot);
+  s.state = SequenceState::running;
+  slots_held_ += s.computed;
   running_.push_back(slot);
   batch.admitted.push_back(slot);
-  return true;
 }
 
 bool Scheduler::extend(Sequence& s, std::int64_t tokens) {
@@ -188,10 +238,11 @@ void Scheduler::release_blocks(Sequence& s) {
   kv_.release(s.kv);
 }
 
-void Scheduler::preempt(Batch& batch, Slot slot) {
+void Scheduler::preempt(Batch& batch, Slot slot, bool in_front) {
   Sequence& s = at(slot);
+  remove_running(slot);
   release_blocks(s);
-  pending_tokens_ += s.computed;
+  pending_tokens_ += std::min(s.computed, s.known);
   s.most_computed = std::max(s.most_computed, std::min(s.computed, s.known));
   s.computed = 0;
   s.drafts = 0;
@@ -199,7 +250,39 @@ void Scheduler::preempt(Batch& batch, Slot slot) {
   ++s.num_preemptions;
   ++counts_.num_preemptions;
   batch.preempted.push_back(s.request);
-  waiting_.push_front({s.priority, s.arrival, s.order, slot});
+  const WaitQueue::Key key{s.priority, s.arrival, s.order, slot};
+  in_front ? waiting_.push_front(key) : waiting_.push_back(key);
+}
+
+void Scheduler::give_up(Batch& batch, Slot slot) { preempt(batch, slot); }
+
+bool Scheduler::make_room(Batch& batch, std::size_t position, std::int64_t end) {
+  const Slot slot = running_[position];
+  while (!extend(at(slot), end)) {
+    std::size_t victim = running_.size() - 1;
+    while (victim > position && left(at(running_[victim])) <= 0) --victim;
+    give_up(batch, running_[victim]);
+    if (victim == position) return false;
+  }
+  return true;
+}
+
+bool Scheduler::comes_before(Slot a, Slot b) const {
+  const Sequence &x = sequence(a), &y = sequence(b);
+  const bool by_priority = options_.policy == QueuePolicy::priority;
+  if (by_priority && x.priority != y.priority) return x.priority < y.priority;
+  return std::pair(x.arrival, x.order) < std::pair(y.arrival, y.order);
+}
+
+void Scheduler::sort_running() {
+  const auto before = [&](Slot a, Slot b) { return comes_before(a, b); };
+  if (!std::is_sorted(running_.begin(), running_.end(), before)) {
+    std::sort(running_.begin(), running_.end(), before);
+  }
+}
+
+std::int64_t Scheduler::watermark_blocks() const {
+  return static_cast<std::int64_t>(options_.watermark * static_cast<double>(kv_.num_blocks()));
 }
 
 void Scheduler::remove_running(Slot slot) {
@@ -226,19 +309,20 @@ void Scheduler::complete(const Batch& batch, const std::vector<Generated>& gener
     if (!item.samples) continue;
     const Generated& g = generated[i];
     Sequence& s = at(item.slot);
-    const std::int64_t refused = item.drafts - g.accepted;
-    if (refused > 0 && s.computed > 0) {
-      s.computed -= refused;
-      slots_held_ -= refused;
-    }
+    const bool was_running = s.state == SequenceState::running;  // else preempted meanwhile
+    s.is_under_way = false;
     s.known += g.tokens;
     pending_tokens_ += g.tokens;
+    if (was_running) {
+      s.computed -= item.drafts - g.accepted;
+      slots_held_ -= item.drafts - g.accepted;
+      pending_tokens_ -= g.accepted;
+    }
     if (!g.ended) {
-      if (drafts_ && s.state == SequenceState::running) s.drafts = options_.speculative->num_tokens;
+      if (was_running) s.drafts = drafts_after(s);
       continue;
     }
-    const bool was_running = s.state == SequenceState::running;
-    if (!was_running) waiting_.remove(item.slot);  // preempted while its step was under way
+    if (!was_running) waiting_.remove(item.slot);
     any_ended |= was_running;
     s.state = SequenceState::held;
     if (g.hold) continue;
@@ -251,68 +335,17 @@ void Scheduler::complete(const Batch& batch, const std::vector<Generated>& gener
   completed(batch);
 }
 
+// Memory that was set aside for a request has no room for drafts beyond its last token.
+std::int64_t Scheduler::drafts_after(const Sequence& s) const {
+  if (!options_.speculative) return 0;
+  const std::int64_t drafts = options_.speculative->num_tokens;
+  if (kv_.is_paged()) return drafts;
+  return std::max<std::int64_t>(0, std::min(drafts, s.most_tokens() - s.known));
+}
+
 void Scheduler::let_go(Slot slot) {
   release_blocks(at(slot));
   free_slot(slot);
-}
-
-std::int64_t Scheduler::repeats(const Batch&, std::int64_t) const { return 0; }
-
-std::int64_t Scheduler::decode_repeats(const Batch& batch, std::int64_t most) const {
-  const auto blocks_short = [&](std::int64_t steps) {
-    std::int64_t need = 0;
-    for (const BatchItem& item : batch.items) {
-      const Sequence& s = sequence(item.slot);
-      need += std::max<std::int64_t>(0, kv_.blocks_for(s.computed + steps) - s.kv.num_blocks);
-      if (need > kv_.num_free()) return true;
-    }
-    return false;
-  };
-  std::int64_t room = std::numeric_limits<std::int64_t>::max();
-  for (const BatchItem& item : batch.items) {
-    room = std::min(room, model_len() - 1 - sequence(item.slot).computed);
-  }
-  std::int64_t high = std::min(most, room), low = 0;
-  if (high <= 0) return 0;
-  if (!blocks_short(high)) return high;
-  while (low + 1 < high) {  // low steps fit, high do not
-    const std::int64_t middle = low + (high - low) / 2;
-    (blocks_short(middle) ? high : low) = middle;
-  }
-  return low;
-}
-
-void Scheduler::repeat(Batch& batch, std::int64_t steps) {
-  if (steps <= 0) return;
-  // Blocks are taken step by step, in each by the order of the batch, as single steps would.
-  taken_.clear();
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    Sequence& s = at(batch.items[i].slot);
-    if (kv_.caches_prefixes()) {
-      std::int64_t at_step = s.kv.num_blocks * kv_.block_size() - s.computed + 1;
-      for (; at_step <= steps; at_step += kv_.block_size()) taken_.emplace_back(at_step, i);
-    } else {
-      extend(s, s.computed + steps);
-    }
-  }
-  std::sort(taken_.begin(), taken_.end());
-  for (const auto& [step, i] : taken_) {
-    Sequence& s = at(batch.items[i].slot);
-    extend(s, s.computed + step);
-  }
-  for (BatchItem& item : batch.items) {
-    Sequence& s = at(item.slot);
-    s.known += steps;
-    s.computed += steps;
-    item.context += steps;
-    kv_.publish(s.kv, s.content, s.computed);
-  }
-  const auto count = static_cast<std::int64_t>(batch.items.size());
-  slots_held_ += steps * count;
-  batch.load.context_tokens += steps * count;
-  batch.load.decode_context_tokens += steps * count;
-  batch.admitted.clear();
-  batch.preempted.clear();
 }
 
 std::int64_t Scheduler::slots_held() const {
@@ -327,11 +360,12 @@ std::int64_t Scheduler::slots_unusable() const {
 void Scheduler::check(const Batch& batch) const {
   const auto broken = [](const std::string& what) { throw Error(ErrorCode::internal, what); };
   kv_.check();
-  std::int64_t held = 0, blocks = 0, seats = 0;
+  std::int64_t held = 0, blocks = 0, seats = 0, pending = 0;
   for (const Sequence& s : sequences_) {
     if (s.request < 0) continue;
-    held += s.computed;
+    if (s.state != SequenceState::swapped) held += s.computed;
     blocks += s.kv.num_blocks;
+    pending += std::max<std::int64_t>(0, s.known - s.computed);
     seats += s.state == SequenceState::running ? 1 : 0;
     if (s.computed < 0 ||
         s.computed > s.known + (options_.speculative ? options_.speculative->num_tokens : 0)) {
@@ -342,6 +376,9 @@ void Scheduler::check(const Batch& batch) const {
                          s.kv.num_blocks, kv_.block_size()));
     }
   }
+  if (pending != pending_tokens_) {
+    broken(fmt::format("{} tokens are pending, {} were counted", pending, pending_tokens_));
+  }
   if (held != slots_held_ || blocks != table_blocks_) {
     broken(fmt::format("{} slots and {} blocks are held, {} and {} were counted", held, blocks,
                        slots_held_, table_blocks_));
@@ -350,9 +387,25 @@ void Scheduler::check(const Batch& batch) const {
     broken(fmt::format("{} blocks are held, {} of {} are free", blocks, kv_.num_free(),
                        kv_.num_blocks()));
   }
-  if (seats != static_cast<std::int64_t>(running_.size())) broken("seats do not add up");
+  if (seats != std::ssize(running_)) broken("seats do not add up");
+  if (seats > options_.max_num_seqs) {
+    broken(fmt::format("{} requests run on {} seats", seats, options_.max_num_seqs));
+  }
+  check_items(batch);
+}
+
+void Scheduler::check_items(const Batch& batch) const {
+  const auto broken = [](const BatchItem& item, const char* what) {
+    throw Error(ErrorCode::internal, fmt::format("request {}: {}", item.request, what));
+  };
+  std::vector<bool> seen(sequences_.size());
   for (const BatchItem& item : batch.items) {
-    if (item.tokens < 1) broken(fmt::format("request {}: an item without tokens", item.request));
+    const Sequence& s = sequence(item.slot);
+    if (item.tokens < 1) broken(item, "an item without tokens");
+    if (s.request != item.request || s.state != SequenceState::running)
+      broken(item, "does not run");
+    if (seen[static_cast<std::size_t>(item.slot)]) broken(item, "is in the step twice");
+    seen[static_cast<std::size_t>(item.slot)] = true;
   }
 }
 

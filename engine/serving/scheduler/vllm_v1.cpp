@@ -2,8 +2,6 @@
 // Every request catches up from what is computed to what is known; running ones first, in order of
 // admission, then the queue.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "policies.h"
@@ -13,38 +11,22 @@ namespace {
 
 class VllmV1 final : public Scheduler {
  public:
-  VllmV1(const EngineOptions& options, const KvCache::Options& kv) : Scheduler(options, kv) {
-    const auto& speculative = options.speculative;
-    if (speculative && speculative->method != DraftMethod::ngram) {
-      lookahead_ = speculative->num_tokens;  // slots that the draft model writes ahead
-    }
-  }
+  using Scheduler::Scheduler;
 
   std::string why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const override {
-    const std::int64_t most = std::min(prompt_tokens + max_tokens, model_len());
-    if (!options_.enable_chunked_prefill && most > options_.max_num_batched_tokens) {
-      return fmt::format(
-          "{} tokens cannot be computed in one step of {} (max_num_batched_tokens), and "
-          "enable_chunked_prefill is off",
-          most, options_.max_num_batched_tokens);
-    }
-    return Scheduler::why_never(prompt_tokens, max_tokens);
+    const std::string why = chunks() ? "" : why_no_step(prompt_tokens, max_tokens);
+    return why.empty() ? Scheduler::why_never(prompt_tokens, max_tokens) : why;
   }
 
+  // All decode again, in the same order and with a budget that sufficed; the queue is served after
+  // them and goes on being refused.
   std::int64_t repeats(const Batch& batch, std::int64_t most) const override {
-    if (options_.speculative || !batch.preempted.empty() || !batch.load.chunks.empty() ||
-        batch.items.size() != running_.size()) {
-      return 0;
-    }
-    // An empty queue, or one whose first request goes on being refused: seats stay taken, and free
-    // blocks only become fewer. With a prefix cache it may find more of its blocks.
-    const bool refused =
-        batch.limit == Limit::seats || (batch.limit == Limit::blocks && !kv_.caches_prefixes());
-    if (!waiting_.empty() && !refused) return 0;
-    return decode_repeats(batch, most);
+    return is_all_decodes(batch) && queue_stays(batch) ? decode_repeats(batch, most) : 0;
   }
 
  private:
+  bool chunks() const { return options_.enable_chunked_prefill.value_or(true); }
+
   void schedule(Ticks, Batch& batch) override {
     std::int64_t budget = options_.max_num_batched_tokens;
     schedule_running(batch, budget);
@@ -61,13 +43,13 @@ class VllmV1 final : public Scheduler {
     for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
       const Slot slot = running_[i];
       Sequence& s = at(slot);
-      const std::int64_t tokens = std::min(capped(left(s), budget), model_len() - 1 - s.computed);
+      const std::int64_t tokens = std::min(capped(left(s), budget), next_tokens(s));
       if (tokens <= 0) continue;  // its last step is still under way
       bool preempted_itself = false;
-      while (!extend(s, std::min(s.computed + tokens + lookahead_, model_len()))) {
+      while (!extend(s, room_until(s, s.computed + tokens))) {
         const Slot victim = choose_victim();
         preempted_itself = victim == slot;
-        give_up(batch, victim, i, budget);
+        take_from(batch, victim, i, budget);
         if (preempted_itself) break;
       }
       if (preempted_itself) break;
@@ -86,8 +68,7 @@ class VllmV1 final : public Scheduler {
 
   // One that is in the step already leaves it. (Of one that was passed over vLLM does not lower the
   // position, so that the request after this one is passed over too; and so it is here.)
-  void give_up(Batch& batch, Slot victim, std::size_t& i, std::int64_t& budget) {
-    remove_running(victim);
+  void take_from(Batch& batch, Slot victim, std::size_t& i, std::int64_t& budget) {
     const auto item =
         std::find_if(batch.items.rbegin(), batch.items.rend(),
                      [&](const BatchItem& scheduled) { return scheduled.slot == victim; });
@@ -102,40 +83,27 @@ class VllmV1 final : public Scheduler {
   void schedule_waiting(Batch& batch, std::int64_t& budget) {
     while (!waiting_.empty()) {
       if (budget <= 0) return stop(batch, Limit::tokens);
-      if (static_cast<std::int64_t>(running_.size()) >= options_.max_num_seqs) {
-        return stop(batch, Limit::seats);
-      }
+      if (!has_seat()) return stop(batch, Limit::seats);
       const Slot slot = waiting_.front();
       Sequence& s = at(slot);
-      const std::int64_t found = s.computed == 0 ? find(s) : 0;
-      const std::int64_t before = s.computed + found * kv_.block_size();
-      std::int64_t tokens = s.known - before;
+      if (s.is_under_way) return;  // preempted since; its token is still to come
+      const std::int64_t found = find_prefix(s);
+      std::int64_t tokens = uncached(s, found);
       const std::int64_t threshold = options_.long_prefill_token_threshold;
       if (threshold > 0) tokens = std::min(tokens, threshold);
-      if (!options_.enable_chunked_prefill && tokens > budget) return stop(batch, Limit::tokens);
+      if (!chunks() && tokens > budget) return stop(batch, Limit::tokens);
       tokens = std::min(tokens, budget);
       // The whole request has to fit, not only its first piece.
-      const std::int64_t end = std::min(before + tokens + lookahead_, model_len());
-      const bool all_fit =
-          s.kv.num_blocks > 0 ||
-          kv_.fits(s.content, std::min(s.known, model_len()), s.most_tokens(), found);
-      if (!all_fit || !admit(batch, end, found)) return stop(batch, Limit::blocks);
+      const std::int64_t end = room_until(s, s.known - uncached(s, found) + tokens);
+      if (!fits_whole(s, found) || !admit(batch, slot, end, found)) {
+        return stop(batch, Limit::blocks);
+      }
       put(batch, slot, tokens);
       budget -= tokens;
     }
   }
 
-  // EAGLE reads the hidden state before each token, which the last found block would be without.
-  std::int64_t find(const Sequence& s) const {
-    const std::int64_t found = find_prefix(s);
-    const auto& speculative = options_.speculative;
-    const bool eagle = speculative && speculative->method == DraftMethod::eagle;
-    return eagle ? std::max<std::int64_t>(0, found - 1) : found;
-  }
-
   static void stop(Batch& batch, Limit limit) { batch.limit = limit; }
-
-  std::int64_t lookahead_ = 0;
 };
 
 }  // namespace

@@ -49,11 +49,13 @@ struct EngineOptions {
   std::optional<std::int64_t> kv_blocks;  ///< absent: what the memory holds
   double gpu_memory_utilization = 0.9;
   bool enable_prefix_caching = true;
-  bool enable_chunked_prefill = true;
+  /// Whether a prompt may be computed in pieces; absent: as each scheduler has it, on but in
+  /// vllm_v0, where it was off. static, orca and sarathi do not ask.
+  std::optional<bool> enable_chunked_prefill;
   std::int64_t long_prefill_token_threshold =
       0;  ///< most prompt tokens of a request per step; 0: off
   QueuePolicy policy = QueuePolicy::fcfs;
-  double watermark = 0.01;  ///< vllm_v0: share of blocks kept free at admission
+  double watermark = 0.01;  ///< vllm_v0, sarathi: share of blocks kept free at admission
   double delay_factor = 0;  ///< vllm_v0: of the last prompt's time, waited before a prefill
   PreemptionMode preemption_mode = PreemptionMode::recompute;
   double swap_space_gib = 4;  ///< vllm_v0, with preemption_mode = swap

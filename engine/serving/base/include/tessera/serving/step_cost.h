@@ -24,11 +24,13 @@ struct StepLoad {
   /// Requests that decode, drafts under verification included in their tokens.
   std::int64_t num_decodes = 0, decode_tokens = 0, decode_context_tokens = 0;
   std::int64_t num_drafted = 0;  ///< requests for which tokens are drafted after the step
+  /// Ended requests of a static batch that go on as padding: they are among the decodes.
+  std::int64_t num_idle = 0;
   std::vector<PromptChunk> chunks;
 
   void clear() {
     num_requests = tokens = context_tokens = num_sampled = 0;
-    num_decodes = decode_tokens = decode_context_tokens = num_drafted = 0;
+    num_decodes = decode_tokens = decode_context_tokens = num_drafted = num_idle = 0;
     chunks.clear();
   }
 };

@@ -27,7 +27,9 @@ class KvCache {
     std::int64_t num_blocks = 0, block_size = 16;
     bool prefix_caching = false;
     KvAllocation allocation = KvAllocation::paged;
-    std::int64_t max_model_len = 0;  ///< of KvAllocation::maximum
+    /// Of KvAllocation::maximum; 0: a request's prompt and max_tokens are set aside for it.
+    std::int64_t max_model_len = 0;
+    std::int64_t host_blocks = 0;  ///< in host memory, for sequences that are swapped out
   };
   explicit KvCache(const Options& options);
 
@@ -35,6 +37,8 @@ class KvCache {
   std::int64_t num_blocks() const { return options_.num_blocks; }
   std::int64_t num_free() const { return pool_ ? pool_->num_free() : num_free_; }
   bool caches_prefixes() const { return pool_.has_value(); }
+  bool is_paged() const { return options_.allocation == KvAllocation::paged; }
+  std::int64_t host_blocks() const { return options_.host_blocks; }
   std::int64_t blocks_for(std::int64_t tokens) const {
     return (tokens + options_.block_size - 1) / options_.block_size;
   }
@@ -44,10 +48,13 @@ class KvCache {
 
   /// Full blocks from the start of a sequence that are there, of the first `tokens` tokens.
   std::int64_t find_prefix(const Content& content, std::int64_t tokens) const;
-  /// Whether a sequence that holds nothing could hold `tokens` tokens, of which the first
-  /// `num_found` blocks were found.
+  /// Free blocks that go when a sequence that holds nothing is given `tokens` tokens, of which the
+  /// first `num_found` blocks were found: those that nobody holds go too.
+  std::int64_t blocks_needed(const Content& content, std::int64_t tokens, std::int64_t most_tokens,
+                             std::int64_t num_found) const;
+  /// Whether it could be given them, with `keep_free` blocks left.
   bool fits(const Content& content, std::int64_t tokens, std::int64_t most_tokens,
-            std::int64_t num_found) const;
+            std::int64_t num_found, std::int64_t keep_free = 0) const;
   /// Hands a sequence that holds nothing its first blocks: those found, shared, and new ones for
   /// `tokens` tokens. False, with nothing changed, where they are short.
   bool admit(KvTable& table, const Content& content, std::int64_t tokens, std::int64_t most_tokens,

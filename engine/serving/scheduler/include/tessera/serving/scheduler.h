@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,6 +42,7 @@ struct Sequence {
   std::int64_t most_computed = 0;      ///< before a preemption
   std::int32_t num_preemptions = 0;
   bool was_admitted = false;
+  bool is_under_way = false;  ///< in a step that samples and is not complete
 
   std::int64_t most_tokens() const { return prompt_tokens + max_tokens; }
   std::int64_t generated() const { return known - prompt_tokens; }
@@ -105,6 +107,8 @@ class Scheduler {
   virtual std::string why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const;
   /// Joins the queue. @param sequence with request, lengths, content, priority, arrival
   Slot add(Sequence sequence);
+  /// What it does otherwise than its options say; empty where they are followed.
+  virtual std::string note() const { return {}; }
   /// Of another pool, with the KV cache of its first `computed` tokens still to come. Holds its
   /// blocks from now on; false where they are short.
   bool add_loading(Sequence sequence, Slot& slot);
@@ -148,26 +152,65 @@ class Scheduler {
   virtual void schedule(Ticks now, Batch& batch) = 0;
   /// Requests that wait elsewhere than in the queue.
   virtual std::size_t num_set_aside() const { return 0; }
-  /// After the batch's results are in.
-  virtual void completed(const Batch&) {}
+  virtual void added(Slot) {}                           ///< to the queue, from outside
+  virtual void pad(StepLoad&) const {}                  ///< adds what a step computes for nobody
+  virtual void completed(const Batch&) {}               ///< its results are in
+  virtual void repeated(const Batch&, std::int64_t) {}  ///< so many steps, all at once
 
-  /// For `repeats` of a batch of decodes: how far the blocks and the context go.
+  /// Whether the step is a token for every running request and nothing else, so that the next one
+  /// finds the same requests, each a token further.
+  bool is_all_decodes(const Batch& batch) const;
+  /// Whether such a step's queue stays as it is: empty, or its first request goes on being refused,
+  /// as seats stay taken and free blocks only become fewer. (With a prefix cache it may find more
+  /// of its blocks in a later step.)
+  bool queue_stays(const Batch& batch) const;
+  /// Why a request can never have its blocks with `keep_free` left, or be computed in one step; or
+  /// nothing.
+  std::string why_no_room(std::int64_t prompt_tokens, std::int64_t max_tokens,
+                          std::int64_t keep_free) const;
+  std::string why_no_step(std::int64_t prompt_tokens, std::int64_t max_tokens) const;
+  /// For `repeats` of such a step: how far the blocks and the context go.
   std::int64_t decode_repeats(const Batch& batch, std::int64_t most) const;
 
   Sequence& at(Slot slot) { return sequences_[static_cast<std::size_t>(slot)]; }
-  /// Tokens that a running sequence still has to compute; 0 while its last step is under way.
+  /// Tokens that a running sequence still has to compute; none while its last step is under way.
   static std::int64_t left(const Sequence& s) { return s.known + s.drafts - s.computed; }
+  /// The same, as far as the context goes.
+  std::int64_t next_tokens(const Sequence& s) const {
+    return std::min(left(s), model_len() - 1 - s.computed);
+  }
+  /// Tokens that a sequence needs room for which is computed up to `end`: with those that a draft
+  /// model writes ahead.
+  std::int64_t room_until(const Sequence& s, std::int64_t end) const;
   /// Puts `tokens` of a sequence, which has the blocks for them, into the step.
   void put(Batch& batch, Slot slot, std::int64_t tokens);
   /// Takes an item out again, as if it had not been put.
   void take_back(Batch& batch, std::size_t item);
-  /// Gives the first in the queue a seat, with blocks for `tokens` tokens in all of which
-  /// `num_found` blocks were found; false where blocks are short. Does not put it into the step.
-  bool admit(Batch& batch, std::int64_t tokens, std::int64_t num_found);
-  /// Found blocks of a sequence that is not admitted yet.
+  /// Gives one in the queue a seat, with blocks for `tokens` tokens in all of which `num_found`
+  /// blocks were found; false where blocks are short. Does not put it into the step.
+  bool admit(Batch& batch, Slot slot, std::int64_t tokens, std::int64_t num_found);
+  /// Gives a sequence that has its blocks a seat.
+  void take_seat(Batch& batch, Slot slot);
+  /// Blocks of a waiting sequence that were found and that it can use.
   std::int64_t find_prefix(const Sequence& s) const;
-  /// Takes the seat and the blocks of a running sequence and puts it back into the queue.
-  void preempt(Batch& batch, Slot slot);
+  /// Tokens that a waiting sequence has to compute of which so many blocks were found.
+  std::int64_t uncached(const Sequence& s, std::int64_t num_found) const {
+    return s.known - s.computed - num_found * kv_.block_size();
+  }
+  /// Whether a waiting sequence could have blocks for all that is known of it, with some kept free.
+  bool fits_whole(const Sequence& s, std::int64_t num_found, std::int64_t keep_free = 0) const;
+  /// Takes the seat and the blocks of a running sequence and puts it back into the queue, where
+  /// `in_front`.
+  void preempt(Batch& batch, Slot slot, bool in_front = true);
+  /// What becomes of a running sequence that `make_room` takes the blocks from.
+  virtual void give_up(Batch& batch, Slot slot);
+  /// Makes room for `end` tokens in all of the sequence at `position` of the running ones. Where
+  /// blocks are short those behind it lose theirs, the last first, but not while their step is
+  /// under way; then the sequence itself, and the answer is false.
+  bool make_room(Batch& batch, std::size_t position, std::int64_t end);
+  /// Running ones in order of arrival, by priority first where the queue is.
+  void sort_running();
+  bool comes_before(Slot a, Slot b) const;
   /// The request is too large for this engine.
   void reject(Batch& batch, Slot slot);
   void remove_running(Slot slot);
@@ -176,6 +219,10 @@ class Scheduler {
   std::int64_t model_len() const;  ///< no sequence grows beyond it
   /// Makes room for `tokens` tokens of a running sequence in all, false where blocks are short.
   bool extend(Sequence& s, std::int64_t tokens);
+  /// Hands blocks to a sequence that holds none.
+  bool take_blocks(Sequence& s, std::int64_t tokens, std::int64_t num_found);
+  std::int64_t watermark_blocks() const;
+  bool has_seat() const { return std::ssize(running_) < options_.max_num_seqs; }
 
   EngineOptions options_;
   KvCache kv_;
@@ -183,15 +230,18 @@ class Scheduler {
   std::vector<Slot> running_;  ///< in order of admission
   std::vector<Sequence> sequences_;
   SchedulerCounts counts_;
+  std::int64_t lookahead_ = 0;  ///< slots that a draft model writes ahead
 
  private:
+  std::int64_t drafts_after(const Sequence& s) const;
+  void check_items(const Batch& batch) const;
+
   std::vector<Slot> free_slots_;
   std::size_t num_live_ = 0;
   std::int64_t next_order_ = 0;
   std::int64_t pending_tokens_ = 0;
-  std::int64_t slots_held_ = 0, table_blocks_ = 0;  ///< tokens and blocks of all sequences
-  bool drafts_ = false;
-  std::vector<std::pair<std::int64_t, std::size_t>> taken_;  ///< of `repeat`: step and item
+  std::int64_t slots_held_ = 0, table_blocks_ = 0;  ///< tokens and blocks of all on the device
+  std::vector<std::pair<std::int64_t, std::size_t>> events_;  ///< of `repeat`: step and item
 };
 
 /// Names and one-line descriptions of the schedulers of the engine.
