@@ -83,6 +83,13 @@ const OptionTable& max_rate_options() {
         .default_text = "0.02",
         .min = 1e-6,
         .max = 1},
+       {.name = "least_rate_per_s",
+        .type = OptionType::number,
+        .doc = "The search ends where this rate does not hold already",
+        .unit = "1/s",
+        .default_text = "0",
+        .min = 0,
+        .max = 1e12},
        {.name = "max_runs",
         .type = OptionType::integer,
         .doc = "Simulated rates at most",
@@ -108,6 +115,7 @@ int max_rate(lua_State* L) {
   }
   search.attainment_ratio = options.number("attainment_ratio");
   search.tolerance = options.number("tolerance");
+  search.least_rate_per_s = options.number("least_rate_per_s");
   search.most_runs = options.integer("max_runs");
   search.poll = [](std::int64_t) {
     if (*lua_kit::interrupt::flag())

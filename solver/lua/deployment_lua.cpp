@@ -371,11 +371,9 @@ std::shared_ptr<DeploymentObject> deployment_at(lua_State* L, int index, const s
   }
   lua_pop(L, 1);
   if (options.push("router")) {
-    result->deployment.router =
-        serving_lua::router_argument(L, lua_gettop(L), options.path_of("router"));
+    serving_lua::read_router(L, lua_gettop(L), options.path_of("router"), result->deployment);
   }
   lua_pop(L, 1);
-  serving::make_router(result->deployment.router);  // so that a wrong name is told now
   read_transfer(L, options, *result);
   return result;
 }

@@ -55,16 +55,6 @@ const OptionTable& speculation_options() {
   return table;
 }
 
-const OptionTable& router_options() {
-  static const OptionTable table =
-      lua_kit::option_table<serving::RouterOptions>({"ts.deployment.router",
-                                                     "How requests are shared out among replicas.",
-                                                     "table",
-                                                     {},
-                                                     "string"});
-  return table;
-}
-
 const OptionTable& step_cost_options() {
   static const auto seconds = [](std::string_view name, std::string_view doc) -> OptionSpec {
     return {.name = name,
@@ -185,17 +175,6 @@ int new_engine(lua_State* L) {
   return 1;
 }
 
-serving::RouterOptions router_argument(lua_State* L, int index, const std::string& path) {
-  serving::RouterOptions router;
-  if (lua_type(L, index) == LUA_TSTRING) {
-    router.name = lua_kit::check_text(L, index, path);
-    return router;
-  }
-  const lua_kit::Options options(L, index, router_options(), path);
-  lua_kit::read_options(options, router);
-  return router;
-}
-
 std::shared_ptr<const serving::StepCost> step_cost_argument(lua_State* L, int index,
                                                             const std::string& path) {
   if (lua_type(L, index) == LUA_TFUNCTION) {
@@ -216,8 +195,8 @@ std::shared_ptr<const serving::StepCost> step_cost_argument(lua_State* L, int in
   return cost;
 }
 
-int scheduler_list(lua_State* L) { return push_cards(L, serving::scheduler_cards()); }
 int router_list(lua_State* L) { return push_cards(L, serving::router_cards()); }
+int scheduler_list(lua_State* L) { return push_cards(L, serving::scheduler_cards()); }
 
 void register_engine(lua_State* L) {
   lua_kit::register_object<EngineOptions>(L);

@@ -55,7 +55,8 @@ struct LeastTokens final : Router {
 };
 
 struct PowerOfTwo final : Router {
-  explicit PowerOfTwo(const RouterOptions& options) : rng(static_cast<std::uint64_t>(options.seed)) {}
+  explicit PowerOfTwo(const RouterOptions& options)
+      : rng(static_cast<std::uint64_t>(options.seed)) {}
   std::size_t choose(const Loads& loads, const RoutedRequest&) override {
     const std::int64_t last = std::ssize(loads) - 1;
     if (last == 0) return 0;

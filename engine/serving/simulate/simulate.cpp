@@ -41,12 +41,14 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
            entry_.empty() ? "no replica takes prompts"
                           : "prompts are read for nobody, or decoded from nowhere");
   }
-  if (!options_.router) options_.router = make_router(deployment.router);
-  RouterOptions decode_options = deployment.router;
-  if (options_.router->is_shared_queue() || options_.router->looks_for_prefixes()) {
-    decode_options.name = "least_tokens";
+  router_ = deployment.make_router(deployment.router);
+  if (!decode_.empty()) {
+    // Decode engines have no queue in front and no prefixes to look for.
+    RouterOptions decode_options = deployment.router;
+    const bool other = router_->is_shared_queue() || router_->looks_for_prefixes();
+    if (other) decode_options.name = "least_tokens";
+    decode_router_ = other ? make_router(decode_options) : deployment.make_router(decode_options);
   }
-  if (!decode_.empty()) decode_router_ = make_router(decode_options);
   start_pending_.resize(engines_.size());
   handovers_.resize(engines_.size());
   sender_free_.resize(engines_.size(), 0);
@@ -132,11 +134,11 @@ std::size_t Simulation::choose(Router& router, const std::vector<std::size_t>& c
 }
 
 void Simulation::route(std::int64_t request, Ticks now) {
-  if (options_.router->is_shared_queue()) {
+  if (router_->is_shared_queue()) {
     shared_queue_.push_back(request);
     return drain_shared_queue(now);
   }
-  submit(request, choose(*options_.router, entry_, request, now), now);
+  submit(request, choose(*router_, entry_, request, now), now);
 }
 
 void Simulation::drain_shared_queue(Ticks now) {
@@ -199,7 +201,7 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
   log_.end = std::max(log_.end, now);
   for (const EngineRun::Ended& e : ended) has_ended(e, replica, now);
   try_handovers(replica, now);
-  if (options_.router->is_shared_queue()) drain_shared_queue(now);
+  if (router_->is_shared_queue()) drain_shared_queue(now);
   if (!start_pending_[replica]) {
     start_pending_[replica] = true;
     push({now, Kind::start, static_cast<std::int64_t>(replica), 0});

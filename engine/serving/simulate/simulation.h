@@ -61,7 +61,7 @@ class Simulation {
   Log log_;
   std::vector<std::unique_ptr<EngineRun>> engines_;
   std::vector<std::size_t> entry_, decode_;  ///< replicas that take prompts, and what follows
-  std::unique_ptr<Router> decode_router_;
+  std::unique_ptr<Router> router_, decode_router_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<bool> start_pending_;
   std::deque<std::int64_t> shared_queue_;

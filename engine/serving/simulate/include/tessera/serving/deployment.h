@@ -51,6 +51,8 @@ struct KvTransfer {
 struct Deployment {
   std::vector<Replica> replicas;
   RouterOptions router;
+  /// Makes the router of a run; those of scripts come so.
+  std::function<std::unique_ptr<Router>(const RouterOptions&)> make_router = serving::make_router;
   KvTransfer transfer;
 };
 

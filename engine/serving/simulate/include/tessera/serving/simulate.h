@@ -20,7 +20,6 @@ struct SimulationOptions {
   std::function<bool(const RequestRecord&, std::int64_t request)> on_end;
   /// Called now and then, with the requests that have ended; throws to end the run.
   std::function<void(std::int64_t num_ended)> poll;
-  std::unique_ptr<Router> router;  ///< instead of the deployment's: one of a script
 };
 
 /// Runs the traffic through the deployment, event by event: at equal ticks ends of steps, ends of
