@@ -47,6 +47,7 @@ local later = {
   deployment = { "tessera.solver", "deployment" },
   serve = { "tessera.solver", "serve" },
   max_rate = { "tessera.solver", "max_rate" },
+  plan_serving = "tessera.serving.plan",
   speculative = "tessera.speculative",
   sampling = "tessera.sampling",
 }

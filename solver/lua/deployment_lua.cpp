@@ -8,6 +8,7 @@
 
 #include "core_lua.h"
 #include "engine_lua.h"
+#include "quality_bound.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -234,6 +235,7 @@ std::vector<PipelinePlan> plans_at(lua_State* L, const PoolReader& pool, Deploym
   solver::Problem whole = solver::deployment_problem(*model, *cluster, shape.bitwidths, kv_bitwidth,
                                                      pool.of("kernel_set").text("kernel_set"),
                                                      core_lua::environment(L).folders);
+  set_quality(whole, core_lua::environment(L).folders, false);
   std::vector<PipelinePlan> plans = solver::deployment_plans(whole, shape);
   if (plans.size() == 1) {
     result.plan = plans.front();
