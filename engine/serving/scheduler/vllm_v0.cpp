@@ -16,6 +16,14 @@ class VllmV0 final : public Scheduler {
   VllmV0(const EngineOptions& options, const KvCache::Options& kv)
       : Scheduler(options, kv), chunks_(options.enable_chunked_prefill.value_or(false)) {}
 
+  std::string note() const override {
+    const bool swaps = options_.preemption_mode == PreemptionMode::swap;
+    return swaps && kv_.host_blocks() == 0 ? "vllm_v0 computes what it preempts once more: it has "
+                                             "no host memory to swap to, or "
+                                             "does not know what a token takes"
+                                           : "";
+  }
+
   std::string why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const override {
     const std::string why = chunks_ ? "" : why_no_step(prompt_tokens, max_tokens);
     return why.empty() ? why_no_room(prompt_tokens, max_tokens, watermark_blocks()) : why;
