@@ -81,6 +81,8 @@ class VllmV0 final : public Scheduler {
   void schedule_prompts(Ticks now, Batch& batch, std::int64_t& budget) {
     if (!passed_delay(now, batch)) return;
     while (!waiting_.empty()) {
+      // First, so that a stretch of decodes does not pass from one reason to another.
+      if (!has_seat()) return void(batch.limit = Limit::seats);
       const Slot slot = waiting_.front();
       const Sequence& s = at(slot);
       const std::int64_t found = find_prefix(s);
@@ -88,7 +90,6 @@ class VllmV0 final : public Scheduler {
       if (chunks_) tokens = std::min(tokens, budget);
       if (!fits_whole(s, found, watermark_blocks())) return void(batch.limit = Limit::blocks);
       if (tokens > budget || budget == 0) return void(batch.limit = Limit::tokens);
-      if (!has_seat()) return void(batch.limit = Limit::seats);
       if (!admit(batch, slot, room_until(s, s.known), found)) {
         return void(batch.limit = Limit::blocks);
       }
