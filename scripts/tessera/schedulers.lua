@@ -330,10 +330,14 @@ end
 
 --- ts.engine, which also takes scheduler = { name =, options of a scheduler in Lua }.
 function M.engine(given)
-  if type(given) ~= "table" or type(given.scheduler) ~= "table" then return serving.engine(given) end
+  local scheduler = type(given) == "table" and given.scheduler
+  if type(scheduler) == "string" and not built_in[scheduler] and not bound[scheduler] then
+    named(scheduler, "ts.engine.scheduler")
+  end
+  if type(scheduler) ~= "table" then return serving.engine(given) end
   local copy = {}
   for key, value in pairs(given) do copy[key] = value end
-  copy.scheduler = name_with_options(given.scheduler)
+  copy.scheduler = name_with_options(scheduler)
   return serving.engine(copy)
 end
 
