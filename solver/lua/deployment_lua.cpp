@@ -9,6 +9,7 @@
 #include "core_lua.h"
 #include "engine_lua.h"
 #include "quality_bound.h"
+#include "scheduler_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -326,6 +327,7 @@ void read_pool(lua_State* L, const PoolReader& pool, Role role, DeploymentObject
   }
   for (Replica& replica : replicas) {
     replica.role = role;
+    replica.make_scheduler = serving_lua::scheduler_maker(L);
     const auto number = [&](const char* name, double& value) {
       if (pool.given(name)) value = pool.of(name).number(name);
     };

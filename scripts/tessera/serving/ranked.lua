@@ -38,14 +38,14 @@ end
 local function row_of(search, result)
   local served, parts = result.found.served, result.parts
   local kind = parts[1].kind
-  local engines = 0
-  for _, part in ipairs(parts) do engines = engines + part.count end
+  local num_engines = 0
+  for _, part in ipairs(parts) do num_engines = num_engines + part.count end
   local plan = kind.one.plan
   local quality = plan and plan.quality
   return {
     rate_per_s = result.found.rate_per_s * result.times, scope = result.scope, limited_by = result.found.limited_by,
     high_per_s = result.found.high_per_s and result.found.high_per_s * result.times,
-    layout = layout(parts), disaggregated = parts[1].role ~= nil, gpus = result.gpus, engines = engines,
+    layout = layout(parts), disaggregated = parts[1].role ~= nil, gpus = result.gpus, engines = num_engines,
     tensor_parallel = kind.degree, pipeline_parallel = kind.stages, bitwidth = kind.bitwidth,
     kv_bitwidth = kind.kv_bitwidth, engine = kind.engine, tok_s_per_gpu = served.throughput_tok_s * result.times / result.gpus,
     tok_s_per_user = 1 / served.tpot_s.p50, ttft_p99_s = served.ttft_s.p99, tpot_p99_s = served.tpot_s.p99,

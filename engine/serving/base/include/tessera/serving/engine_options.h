@@ -113,9 +113,10 @@ template <>
 struct Fields<serving::Speculation> {
   using S = serving::Speculation;
   static constexpr auto list = std::tuple{
-      field<&S::method>({.name = "method",
-                         .doc = "Who drafts: the text itself, a small model, or a head of the model",
-                         .as_option = AsOption::defaulted}),
+      field<&S::method>(
+          {.name = "method",
+           .doc = "Who drafts: the text itself, a small model, or a head of the model",
+           .as_option = AsOption::defaulted}),
       field<&S::num_tokens>({.name = "num_tokens",
                              .doc = "Drafted per step and request",
                              .unit = "tokens",
@@ -191,8 +192,8 @@ struct Fields<serving::EngineOptions> {
                                         .doc = "Find blocks of earlier requests again",
                                         .as_option = AsOption::defaulted}),
       field<&E::enable_chunked_prefill>({.name = "enable_chunked_prefill",
-                                         .doc = "Compute prompts in pieces",
-                                         .as_option = AsOption::defaulted}),
+                                         .doc = "Compute prompts in pieces; left out: on, but off "
+                                                "in vllm_v0; static, orca and sarathi do not ask"}),
       field<&E::long_prefill_token_threshold>(
           {.name = "long_prefill_token_threshold",
            .doc = "Prompt tokens of one request per step at most; 0: no such limit",
@@ -205,15 +206,16 @@ struct Fields<serving::EngineOptions> {
                                 "preempted for them",
                          .as_option = AsOption::defaulted}),
       field<&E::watermark>({.name = "watermark",
-                            .doc = "vllm_v0: share of blocks kept free at admission",
+                            .doc = "vllm_v0, sarathi: share of blocks kept free at admission",
                             .min = 0,
                             .max = 1,
                             .as_option = AsOption::defaulted}),
-      field<&E::delay_factor>({.name = "delay_factor",
-                               .doc = "vllm_v0: a prompt waits for so many times the last one's time",
-                               .min = 0,
-                               .max = 1e6,
-                               .as_option = AsOption::defaulted}),
+      field<&E::delay_factor>(
+          {.name = "delay_factor",
+           .doc = "vllm_v0: a prompt waits for so many times the last one's time",
+           .min = 0,
+           .max = 1e6,
+           .as_option = AsOption::defaulted}),
       field<&E::preemption_mode>({.name = "preemption_mode",
                                   .doc = "vllm_v0: what becomes of a preempted request's KV cache",
                                   .as_option = AsOption::defaulted}),
