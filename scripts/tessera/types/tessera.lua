@@ -47,6 +47,15 @@ local ts = {}
 ---@field paths string[] Of the scripts, in order
 ---@field empty string[] Folders that hold no script
 
+--- Engines that serve together.
+---@class tessera.Deployment
+---@field replicas table[] Engines: name, role, scheduler, kv_blocks, kv_tokens, num_stages, usd_per_h, kv_bytes_per_token
+---@field router string Rule that chooses an engine
+---@field plan tessera.Plan? What runs, where there is a model and one pool
+---@field source string Where the step times come from
+---@field notes string[] What else matters
+---@field step_s fun(self, options: table): number Time of a step on the first engine (s); options num_decodes, context_tokens, num_prompts, prompt_tokens, prompt_context_tokens
+
 --- A GPU type by its data sheet.
 ---@class tessera.Device
 ---@field name string Name to refer to it by
@@ -62,6 +71,34 @@ local ts = {}
 ---@field price_usd_per_h number? List price (USD/h)
 ---@field price_source string Where the price was read
 ---@field source string Where the figures were read
+
+--- A serving engine, with the knobs under vLLM's names.
+---@class tessera.Engine
+---@field scheduler string static, orca, vllm_v0, vllm_v1, sarathi, sglang, or one that a script registered; see tessera help schedulers
+---@field max_num_seqs integer Requests that run at the same time (requests)
+---@field max_num_batched_tokens integer Tokens computed in a step at most (tokens)
+---@field max_model_len integer Prompt and output of a request at most; 0: the model's context, without a model no limit (tokens)
+---@field block_size integer Tokens in a block of the KV cache (tokens)
+---@field kv_blocks integer? Blocks of the KV cache; left out: what the memory holds (blocks)
+---@field gpu_memory_utilization number Share of a device's memory that the engine takes
+---@field enable_prefix_caching boolean Find blocks of earlier requests again
+---@field enable_chunked_prefill boolean? Compute prompts in pieces
+---@field long_prefill_token_threshold integer Prompt tokens of one request per step at most; 0: no such limit (tokens)
+---@field policy string Order of the queue; priority: lower numbers first, and others are preempted for them
+---@field watermark number vllm_v0: share of blocks kept free at admission
+---@field delay_factor number vllm_v0: a prompt waits for so many times the last one's time
+---@field preemption_mode string vllm_v0: what becomes of a preempted request's KV cache
+---@field swap_space_gib number vllm_v0: host memory for it (GiB)
+---@field swap_bytes_per_s number vllm_v0: rate between device and host (bytes/s)
+---@field kv_allocation string How the KV cache is handed out: blocks as they are needed, one region per request, or max_model_len for each
+---@field static_slots string static: a slot whose request has ended goes on being computed, or is left out
+---@field chunk_size integer sarathi: tokens of a step (tokens)
+---@field schedule_policy string sglang: order of waiting prompts
+---@field schedule_conservativeness number sglang: factor on the share of future outputs that memory is kept for
+---@field mixed_chunk boolean sglang: prompts and decodes in one step
+---@field speculative table? Drafts: { method, num_tokens, acceptance, ... }, see tessera help ts.engine.speculative
+---@field host string serial: the host prepares a step when the last one is done; overlapped: while it runs
+---@field kv_cache_dtype string auto (as the plan says), fp8 or bfloat16
 
 --- A declared experiment: what ts.experiment was given, and its points.
 ---@class tessera.Experiment
@@ -127,6 +164,15 @@ local ts = {}
 ---@field speed fun(self, options: tessera.options.lm.speed?): tessera.Speed How fast one sequence is; see lm:speed
 ---@field describe fun(self): string What print shows: how each layer is kept
 ---@field to_table fun(self): table Its fields; without a tokenizer where it has none
+
+--- The largest rate of requests that keeps to an SLO.
+---@class tessera.MaxRate
+---@field rate_per_s number The largest that held (1/s); 0: none does
+---@field low_per_s number The bracket: the same as rate_per_s (1/s)
+---@field high_per_s number? The smallest rate above it that did not hold (1/s); nil: none was found
+---@field limited_by string What breaks there, and what requests wait for
+---@field points table[] Rates that were simulated, in order: rate_per_s, holds, broken, cut_short, ttft_p99_s, tpot_p99_s, attainment_ratio, throughput_tok_s
+---@field served tessera.Served? The run at rate_per_s
 
 --- Architecture of a decoder-only transformer.
 ---@class tessera.Model
@@ -410,6 +456,68 @@ local ts = {}
 ---@field moves_made fun(self): integer Steps made so far
 ---@field random fun(self): number In [0, 1), from the plan's seed
 
+--- What became of traffic. Where `stable` is false its latencies measure how long the run went on.
+---@class tessera.Served
+---@field verdict string stable, or unstable and above which rate; latencies of an unstable run measure its length
+---@field stable boolean Whether the queue does not grow beyond chance
+---@field stability string Why, in one line
+---@field ttft_s table Time to first token, from sending: mean, p50, p90, p95, p99, n, their intervals mean_low, mean_high, ... (s)
+---@field tpot_s table Time per output token after the first, of requests with several (s)
+---@field itl_s table Gaps between tokens, of all requests (s)
+---@field e2e_s table From sending to the last token (s)
+---@field queue_s table From sending to the first step (s)
+---@field throughput_tok_s number Output tokens per second (tok/s)
+---@field total_tok_s number? Prompt and output tokens per second (tok/s)
+---@field request_per_s number Requests answered per second (1/s)
+---@field offered_request_per_s number? Requests sent per second; nil in closed loops and for all at once (1/s)
+---@field sustainable_request_per_s number? Estimate of what an unstable run would sustain; nil of a stable one (1/s)
+---@field goodput_request_per_s number? Requests within the SLO per second; nil without one (1/s)
+---@field attainment_ratio number? Requests within the SLO among all, rejected and unfinished ones too
+---@field attainment_low number? Wilson's 95 % interval of it
+---@field attainment_high number? Its upper end
+---@field targets table[] Whether each percentile of the SLO holds
+---@field attains_slo boolean? Whether all targets hold and the run is stable
+---@field num_requests integer Requests looked at
+---@field num_finished integer Answered in full
+---@field num_rejected integer That can never fit
+---@field num_unfinished integer Under way or waiting when the run was cut off
+---@field num_left_out integer Left out as warm-up or cool-down
+---@field duration_s number From the first request sent to the last answer (s)
+---@field output_tokens integer Of finished requests (tokens)
+---@field peak_tok_s number Output tokens of the fullest second, a request's spread evenly between its first and last (tok/s)
+---@field peak_concurrency integer Most requests between sending and last token
+---@field preemptions integer Times that a request lost its blocks
+---@field swaps integer Of them, by moving blocks to the host
+---@field recomputed_tokens integer Computed once more (tokens)
+---@field cached_tokens integer Of prompts, found in the prefix cache (tokens)
+---@field prefix_hit_ratio number? Tokens found among tokens looked up; nil without lookups
+---@field kv_usage_ratio number? Used share of the KV blocks, mean over busy time; nil without a limit
+---@field kv_peak_usage_ratio number? The largest, of any replica
+---@field internal_fragmentation_ratio number? Token slots handed out that hold no token, mean over time
+---@field external_fragmentation_ratio number? Token slots free while a request was refused for memory, of all; nil if none was
+---@field utilisation_ratio number Busy share of the replicas' time
+---@field replicas table[] The same for each replica
+---@field acceptance_ratio number? Drafted tokens that were accepted
+---@field accepted_length number? Tokens per verification, the target's own included (tokens)
+---@field waited_s table Mean time before the first step by what stopped the queue: step, seats, tokens, blocks, policy (s)
+---@field waited_ratio table The same as shares
+---@field transfer_s number Keys and values under way between pools, mean (s)
+---@field usd_per_h number? All replicas (USD/h)
+---@field usd_per_million_tokens number? Output tokens, idle time paid too (USD)
+---@field usd_per_million_total_tokens number? Prompt (cached ones too) and output tokens (USD)
+---@field mean_power_w number? All replicas (W)
+---@field kwh_per_million_tokens number? Output tokens (kWh)
+---@field joule_per_token number? Output tokens (J)
+---@field num_unsent integer Not sent yet when the run was cut off
+---@field source string What the times are: modelled or measured
+---@field cut_off string Why the run stopped early; empty: it did not
+---@field text string What print shows
+---@field requests fun(self): table[] A row per request: request (0-based), outcome, arrival_s, first_scheduled_s, first_token_s, last_token_s, queue_s, ttft_s, tpot_s, e2e_s, output_tokens, cached_tokens, recomputed_tokens, preemptions, replica (0-based), transfer_s, and waited: seconds before its first step by what stopped the queue (step, seats, tokens, blocks, policy). What did not happen is nil
+---@field steps fun(self): table[] A row per step: step, replica (0-based), start_s, duration_s, scheduled (a list of { request, tokens }), preempted, finished, free_blocks, waiting, running, and limit, which stopped admission (none, seats, tokens, blocks, policy)
+---@field series fun(self, rows: integer?): table[] The state over time in equal stretches, 500 unless said: time_s, waiting, running, used_blocks, throughput_tok_s
+---@field save_trace fun(self, path: string) Writes a trace for Perfetto or chrome://tracing: steps, requests, counters
+---@field save_requests fun(self, path: string) Writes a CSV with a row per request
+
 --- Rates of a model on this machine, one for each repeat.
 ---@class tessera.Speed
 ---@field prefill_tok_s number[] Rate of each prefill (tok/s)
@@ -464,6 +572,21 @@ local ts = {}
 ---@field encode fun(self, text: string, options: tessera.options.tokenizer.encode?): integer[] The tokens of a text; special = false leaves out what begins one
 ---@field decode fun(self, ids: integer[], options: tessera.options.tokenizer.decode?): string The text of tokens; skip_special = true leaves out those that end or begin one
 ---@field token fun(self, id: integer): string As its file spells it
+
+--- Requests and when they come.
+---@class tessera.Traffic
+---@field num_requests integer Requests, all turns counted
+---@field rate_per_s number? Requests per second offered, of traces as measured; nil of a closed loop and where all come at once (1/s)
+---@field mean_prompt_tokens number Mean prompt length, shared prefixes included (tokens)
+---@field mean_output_tokens number Mean number of generated tokens (tokens)
+---@field cv number? Standard deviation by mean of the gaps between arrivals: 1 of a Poisson process; later turns are left out
+---@field duration_s number Until the last arrival, later turns left out (s)
+---@field concurrency integer? Requests under way in a closed loop; nil of an open one
+---@field description string What was asked for, in one line
+---@field notes string[] What was left out or changed, and what that does
+---@field requests fun(self): table[] A row per request: arrival_s, of a later turn think_s and after (0-based) in its place; prompt_tokens, output_tokens, max_tokens, priority, slo_class and, where it has them, prefix_group, prefix_tokens, session, turn
+---@field save fun(self, path: string) Writes the requests as a CSV that ts.traffic { trace = path } reads again, the same to the picosecond; the limit of a closed loop is not among them
+---@field scaled fun(self, options: { rate_per_s: number }): tessera.Traffic The same requests at another rate: gaps are divided, lengths and think times stay
 
 --- What became of a training.
 ---@class tessera.Training
@@ -562,6 +685,13 @@ local ts = {}
 ---@field seed? integer Seed (an integer in [-9.0072e+15, 9.0072e+15])
 ---@field machine? table As store.machine() gives it
 ---@field build? table What the program was built from
+
+---@class tessera.options.deployment.step_s
+---@field num_decodes? integer Requests that decode one token (an integer in [0, 1000000]) [default 0]
+---@field context_tokens? integer In the KV cache of each of them (an integer in [0, 100000000] (tokens)) [default 0]
+---@field num_prompts? integer Prompts, or pieces of them (an integer in [0, 100000]) [default 0]
+---@field prompt_tokens? integer Tokens of each (an integer in [1, 100000000] (tokens)) [default 1]
+---@field prompt_context_tokens? integer In the KV cache of each (an integer in [0, 100000000] (tokens)) [default 0]
 
 ---@class tessera.options.lm.calibrate
 ---@field text? string The text
@@ -667,6 +797,9 @@ local ts = {}
 ---@class tessera.options.tokenizer.encode
 ---@field special? boolean With what the tokenizer puts around a text: a first token, ... [default true]
 
+---@class tessera.options.traffic.scaled
+---@field rate_per_s number Requests per second (a number >= 0 (1/s))
+
 ---@class tessera.options.calibrate
 ---@field device tessera.Device|string|table Device that was measured, or its name
 ---@field kernel_set? string Kernels that were measured [default "modern"]
@@ -721,6 +854,70 @@ local ts = {}
 ---@field name? string Only this one
 ---@field check? boolean Reads all files and compares their SHA-256 [default false]
 
+---@class tessera.options.deployment
+---@field plan? tessera.Plan A plan, each of its replicas an engine; instead of model and cluster
+---@field model? tessera.Model|string|table Model, or its name
+---@field cluster? tessera.Cluster|string|table Cluster, or its name
+---@field tensor_parallel? integer Devices that share each layer (an integer in [1, 64]) [default 1]
+---@field pipeline_parallel? integer Stages, layers spread over them as vLLM does (an integer in [1, 4096]) [default 1]
+---@field replicas? integer Engines; left out: as many as there are devices for, without a model 1 (an integer in [1, 100000])
+---@field bitwidths? integer[] Of all layers, or one per layer (a list, each item an integer in [1, 16] (bits)) [default {16}]
+---@field kv_bitwidth? integer Of the KV cache (an integer in [2, 16] (bits)) [default 16]
+---@field kernel_set? string Kernels that run the layers [default "auto"]
+---@field engine? tessera.Engine|table Engine, or a table of its options
+---@field step_cost? table|fun(step: table): number Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, per_context_token_s = }, or a function of a table of what the step computes
+---@field kv_blocks? integer Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or without a model as many as the traffic can use (an integer in [1, 1000000000] (blocks))
+---@field kv_bytes_per_token? number Without a model, for transfers and swapping (a number in [0, 1000000000000] (bytes))
+---@field usd_per_h? number Price of an engine; left out: its devices' list price (a number in [0, 1000000000] (USD/h))
+---@field idle_w? number Power of an engine that waits (a number in [0, 1000000000] (W))
+---@field busy_w? number Power of an engine that computes (a number in [0, 1000000000] (W))
+---@field draft? tessera.Plan Plan of the model that drafts, for speculative.method = "draft_model"
+---@field router? string|table Name of the rule that chooses an engine, or a table of its options [default "round_robin"]
+---@field pools? table[] Pools of engines with a role each: { role = "prefill", ... }, { role = "decode", ... }
+---@field transfer? table How keys and values go from pool to pool
+
+---@class tessera.options.deployment.pool
+---@field role "mixed"|"prefill"|"decode" What they do
+---@field plan? tessera.Plan A plan, each of its replicas an engine; instead of model and cluster
+---@field model? tessera.Model|string|table Model, or its name
+---@field cluster? tessera.Cluster|string|table Cluster, or its name
+---@field tensor_parallel? integer Devices that share each layer (an integer in [1, 64]) [default 1]
+---@field pipeline_parallel? integer Stages, layers spread over them as vLLM does (an integer in [1, 4096]) [default 1]
+---@field replicas? integer Engines; left out: as many as there are devices for, without a model 1 (an integer in [1, 100000])
+---@field bitwidths? integer[] Of all layers, or one per layer (a list, each item an integer in [1, 16] (bits)) [default {16}]
+---@field kv_bitwidth? integer Of the KV cache (an integer in [2, 16] (bits)) [default 16]
+---@field kernel_set? string Kernels that run the layers [default "auto"]
+---@field engine? tessera.Engine|table Engine, or a table of its options
+---@field step_cost? table|fun(step: table): number Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, per_context_token_s = }, or a function of a table of what the step computes
+---@field kv_blocks? integer Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or without a model as many as the traffic can use (an integer in [1, 1000000000] (blocks))
+---@field kv_bytes_per_token? number Without a model, for transfers and swapping (a number in [0, 1000000000000] (bytes))
+---@field usd_per_h? number Price of an engine; left out: its devices' list price (a number in [0, 1000000000] (USD/h))
+---@field idle_w? number Power of an engine that waits (a number in [0, 1000000000] (W))
+---@field busy_w? number Power of an engine that computes (a number in [0, 1000000000] (W))
+---@field draft? tessera.Plan Plan of the model that drafts, for speculative.method = "draft_model"
+
+---@class tessera.options.deployment.router
+---@field name? string round_robin, random, least_requests, least_tokens, power_of_two, prefix_aware, kv_aware, vllm_dp, shared_queue, or one that a script registered; see tessera help routers [default "round_robin"]
+---@field signal_age_s? number Loads are read so far apart; between, it knows what it sent (a number in [0, 1000000] (s)) [default 0]
+---@field seed? integer Of random choices (an integer in [0, 9.0072e+15]) [default 0]
+---@field match_ratio? number prefix_aware: share of the prompt from which on the best match counts (a number in [0, 1]) [default 0.5]
+---@field most_difference? integer prefix_aware: the idlest replica is taken where the busiest has more requests beyond it than this, and (an integer in [0, 1000000000] (requests)) [default 32]
+---@field most_ratio? number prefix_aware: more than this many times as many (a number in [1, 1000000000]) [default 1.5]
+---@field choose? fun(replicas: table[], request: table): integer choose(replicas, request) of a script: replicas is a list of { waiting, running, pending_tokens, used_blocks, kv_blocks, seats, cached_tokens }; returns a position in it
+---@field prefixes? boolean Whether `choose` reads cached_tokens, the prompt tokens that an engine has in its prefix cache [default false]
+
+---@class tessera.options.deployment.step_cost
+---@field base_s? number Every step (a number in [0, 1000000] (s)) [default 0]
+---@field per_token_s? number Every new token (a number in [0, 1000000] (s)) [default 0]
+---@field per_sequence_s? number Every request in the step (a number in [0, 1000000] (s)) [default 0]
+---@field per_context_token_s? number Every token in their KV caches before the step (a number in [0, 1000000] (s)) [default 0]
+
+---@class tessera.options.deployment.transfer
+---@field bytes_per_s? number Rate of each sender; 0: no time (a number in [0, 1e+15] (bytes/s)) [default 0]
+---@field link_gbps? number The same in Gb/s (a number in [1e-06, 10000000] (Gb/s))
+---@field latency_s? number Of a hand-over (a number in [0, 10000] (s)) [default 0]
+---@field per_layer? boolean Each layer goes as soon as it is computed; only the last one's time shows [default false]
+
 ---@class tessera.options.device
 ---@field file? string JSON file of one device; the other fields come from it
 ---@field name? string Name to refer to it by
@@ -736,6 +933,40 @@ local ts = {}
 ---@field price_usd_per_h? number List price (a number in [0, 1000000] (USD/h))
 ---@field price_source? string Where the price was read
 ---@field source? string Where the figures were read
+
+---@class tessera.options.engine
+---@field scheduler? string static, orca, vllm_v0, vllm_v1, sarathi, sglang, or one that a script registered; see tessera help schedulers [default "vllm_v1"]
+---@field max_num_seqs? integer Requests that run at the same time (an integer in [1, 1048576] (requests)) [default 256]
+---@field max_num_batched_tokens? integer Tokens computed in a step at most (an integer in [1, 1000000000] (tokens)) [default 8192]
+---@field max_model_len? integer Prompt and output of a request at most; 0: the model's context, without a model no limit (an integer in [0, 1000000000] (tokens)) [default 0]
+---@field block_size? integer Tokens in a block of the KV cache (an integer in [1, 65536] (tokens)) [default 16]
+---@field kv_blocks? integer Blocks of the KV cache; left out: what the memory holds (an integer in [1, 1000000000] (blocks))
+---@field gpu_memory_utilization? number Share of a device's memory that the engine takes (a number in [0.01, 1]) [default 0.9]
+---@field enable_prefix_caching? boolean Find blocks of earlier requests again [default true]
+---@field enable_chunked_prefill? boolean Compute prompts in pieces
+---@field long_prefill_token_threshold? integer Prompt tokens of one request per step at most; 0: no such limit (an integer in [0, 1000000000] (tokens)) [default 0]
+---@field policy? "fcfs"|"priority" Order of the queue; priority: lower numbers first, and others are preempted for them [default "fcfs"]
+---@field watermark? number vllm_v0: share of blocks kept free at admission (a number in [0, 1]) [default 0.01]
+---@field delay_factor? number vllm_v0: a prompt waits for so many times the last one's time (a number in [0, 1000000]) [default 0]
+---@field preemption_mode? "recompute"|"swap" vllm_v0: what becomes of a preempted request's KV cache [default "recompute"]
+---@field swap_space_gib? number vllm_v0: host memory for it (a number in [0, 1000000] (GiB)) [default 4]
+---@field swap_bytes_per_s? number vllm_v0: rate between device and host (a number in [1, 1e+15] (bytes/s)) [default 25000000000]
+---@field kv_allocation? "paged"|"contiguous"|"maximum" How the KV cache is handed out: blocks as they are needed, one region per request, or max_model_len for each [default "paged"]
+---@field static_slots? "idle"|"shrink" static: a slot whose request has ended goes on being computed, or is left out [default "idle"]
+---@field chunk_size? integer sarathi: tokens of a step (an integer in [1, 1000000000] (tokens)) [default 512]
+---@field schedule_policy? "lpm"|"fcfs"|"lof"|"random"|"shortest"|"hrrn" sglang: order of waiting prompts [default "lpm"]
+---@field schedule_conservativeness? number sglang: factor on the share of future outputs that memory is kept for (a number in [0, 100]) [default 1]
+---@field mixed_chunk? boolean sglang: prompts and decodes in one step [default false]
+---@field speculative? table Drafts: { method, num_tokens, acceptance, ... }, see tessera help ts.engine.speculative
+---@field host? "serial"|"overlapped" serial: the host prepares a step when the last one is done; overlapped: while it runs [default "serial"]
+---@field kv_cache_dtype? string auto (as the plan says), fp8 or bfloat16 [default "auto"]
+
+---@class tessera.options.engine.speculative
+---@field method? "ngram"|"draft_model"|"mtp"|"eagle" Who drafts: the text itself, a small model, or a head of the model [default "ngram"]
+---@field num_tokens? integer Drafted per step and request (an integer in [0, 64] (tokens)) [default 4]
+---@field acceptance? number|number[] Share of drafts accepted up to and including each position; one number: of each draft whose predecessors passed [default {0.7, 0.5, 0.4, 0.3}]
+---@field draft_base_s? number Time of drafting one token for a batch; left out with a plan: derived from the model (a number in [0, 1000000] (s))
+---@field draft_per_sequence_s? number Time of drafting one token, per request (a number in [0, 1000000] (s))
 
 ---@class tessera.options.experiment
 ---@field name string Under which results are stored: llmpq/table4
@@ -806,6 +1037,13 @@ local ts = {}
 ---@field prefill_micro_batch_size? integer Held fixed; default: searched (an integer in [1, 100000] (requests))
 ---@field decode_micro_batch_size? integer Held fixed; default: searched (an integer in [1, 100000] (requests))
 ---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
+
+---@class tessera.options.max_rate
+---@field slo table As of ts.serve
+---@field attainment_ratio? number Share of requests that have to be within limits on each request (a number in [0, 1]) [default 0.99]
+---@field tolerance? number Width of the bracket, as a share of the rate (a number in [1e-06, 1]) [default 0.02]
+---@field least_rate_per_s? number The search ends where this rate does not hold already (a number in [0, 1000000000000] (1/s)) [default 0]
+---@field max_runs? integer Simulated rates at most (an integer in [1, 10000]) [default 40]
 
 ---@class tessera.options.model
 ---@field config? string Path of a config.json, of the folder that holds it, or of a file of weights
@@ -956,6 +1194,36 @@ local ts = {}
 ---@field seed? integer To remember with the rows (an integer in [-9.0072e+15, 9.0072e+15]) [default 0]
 ---@field continue? "same_script"|"always"|"never" Whether add goes on with the newest run: where the script has not changed since, always, or never [default "same_script"]
 
+---@class tessera.options.sampling.draw
+---@field logits number[] Of every token; -math.huge for one that may not follow
+---@field text? integer[] Tokens so far (ids from 0), for the repetition penalty (a list, each item an integer in [0, 2147483647])
+---@field temperature? number Logits are divided by it; 0: always the most likely token (a number in [0, 1000000]) [default 1]
+---@field top_k? integer Only so many of the most likely tokens, and those as likely as the last of them; 0: all (an integer in [0, 1000000000]) [default 0]
+---@field top_p? number Only the most likely tokens that have this probability together; at least one (a number in [0, 1]) [default 1]
+---@field repetition_penalty? number Logits of tokens that are in the text are divided by it, negative ones multiplied; 1: none (a number in [0.01, 100]) [default 1]
+---@field seed? integer Of the draws; the same seed gives the same text, on any number of threads (an integer in [0, 9.0072e+15]) [default 0]
+---@field num_draws? integer Tokens to draw (an integer in [1, 10000000]) [default 1]
+
+---@class tessera.options.sampling.probabilities
+---@field logits number[] Of every token; -math.huge for one that may not follow
+---@field text? integer[] Tokens so far (ids from 0), for the repetition penalty (a list, each item an integer in [0, 2147483647])
+---@field temperature? number Logits are divided by it; 0: always the most likely token (a number in [0, 1000000]) [default 1]
+---@field top_k? integer Only so many of the most likely tokens, and those as likely as the last of them; 0: all (an integer in [0, 1000000000]) [default 0]
+---@field top_p? number Only the most likely tokens that have this probability together; at least one (a number in [0, 1]) [default 1]
+---@field repetition_penalty? number Logits of tokens that are in the text are divided by it, negative ones multiplied; 1: none (a number in [0.01, 100]) [default 1]
+---@field seed? integer Of the draws; the same seed gives the same text, on any number of threads (an integer in [0, 9.0072e+15]) [default 0]
+
+---@class tessera.options.serve
+---@field slo? table Limits on ttft_s, tpot_s, e2e_s of each request, or on a statistic of all, { p99 = 2 }; a list of such: by slo_class
+---@field seed? integer Of accepted drafts (an integer in [0, 9.0072e+15]) [default 0]
+---@field record? boolean Keep every step, for :steps() and the trace; left out: of runs of up to 4 million tokens
+---@field skip? boolean Take stretches of decode steps at once, where steps are not kept; the results are the same [default true]
+---@field horizon_s? number What is not done by then stays unfinished (a number in [0, 9000000] (s)) [default 9e6]
+---@field warm_up_s? number Requests sent in the first seconds are not counted (a number in [0, 1000000000] (s)) [default 0]
+---@field cool_down_s? number Nor those sent in the last (a number in [0, 1000000000] (s)) [default 0]
+---@field warm_up_requests? integer The same by number (an integer in [0, 1000000000] (requests)) [default 0]
+---@field cool_down_requests? integer The same by number (an integer in [0, 1000000000] (requests)) [default 0]
+
 ---@class tessera.options.simulate
 ---@field record? boolean Keep the busy intervals, for save_trace [default true]
 ---@field micro_batches? "real"|"full" real: 32 in at most 6 takes the times of 6, 6, 5, 5, 5, 5; full: of six times 6, as the objective prices them [default "real"]
@@ -982,6 +1250,44 @@ local ts = {}
 ---@field kv_bitwidth? integer Of the KV cache; default: 16 (an integer in [2, 16] (bits))
 ---@field time_limit_s? number Of all solves together (a number in [0, 1000000] (s)) [default 60]
 
+---@class tessera.options.speculative.accepted_drafts
+---@field acceptance number|number[] Rate of each draft whose predecessors passed; or a list, cumulative by position: the share of steps that accept this draft and all before it
+---@field num_tokens integer Drafted in a step (tokens) (an integer in [0, 10000] (tokens))
+---@field num_requests? integer Requests (an integer in [1, 100000000]) [default 1]
+---@field num_steps? integer Steps of each (an integer in [1, 100000000]) [default 1]
+---@field seed? integer Of the draws (an integer in [0, 9.0072e+15]) [default 0]
+
+---@class tessera.options.speculative.break_even_batch
+---@field acceptance number|number[] Rate of each draft whose predecessors passed; or a list, cumulative by position: the share of steps that accept this draft and all before it
+---@field num_tokens integer Drafted in a step (tokens) (an integer in [0, 10000] (tokens))
+---@field base_s number Of a step, whatever is in it (s) (a number in [0, 1000000] (s))
+---@field per_token_s number Of a step, for each token in it (s) (a number in [0, 1000000] (s))
+---@field draft_base_s? number Of drafting one token for a batch (s) (a number in [0, 1000000] (s)) [default 0]
+---@field draft_per_sequence_s? number Of drafting one token, for each request (s) (a number in [0, 1000000] (s)) [default 0]
+---@field batch_size? number Requests at once, for the speed-up (a number in [1e-06, 1000000000] (requests))
+
+---@class tessera.options.speculative.expected_tokens
+---@field acceptance number|number[] Rate of each draft whose predecessors passed; or a list, cumulative by position: the share of steps that accept this draft and all before it
+---@field num_tokens integer Drafted in a step (tokens) (an integer in [0, 10000] (tokens))
+
+---@class tessera.options.speculative.prompt_lookup
+---@field tokens integer[] The text: prompt and output so far (ids from 0) (a list, each item an integer in [0, 2147483647])
+---@field prompt_lookup_min integer Shortest n-gram (tokens) (an integer in [1, 1000000000] (tokens))
+---@field prompt_lookup_max integer Longest n-gram (tokens) (an integer in [1, 1000000000] (tokens))
+---@field num_tokens integer Most drafts (tokens) (an integer in [1, 1000000000] (tokens))
+
+---@class tessera.options.speculative.rule
+---@field q number[] Probabilities by the draft model; token 0 comes first
+---@field p number[] By the target model
+
+---@class tessera.options.speculative.verify
+---@field p number[][] Probabilities by the target model: a row for each draft and one for the token after them; token 0 comes first
+---@field q? number[][] By the draft model, a row for each draft; left out: the drafts were certain, as n-grams are
+---@field drafts? integer[] Drafted tokens (ids from 0); left out: drawn by q, anew for every step (a list, each item an integer in [0, 2147483647])
+---@field greedy? boolean Temperature 0: a draft passes where it is the most likely token of p, which may be logits then [default false]
+---@field seed? integer Of the draws (an integer in [0, 9.0072e+15]) [default 0]
+---@field num_draws? integer Steps to take, for counts instead of one step (an integer in [1, 100000000])
+
 ---@class tessera.options.tensor
 ---@field shape integer[] Sizes, slowest first: { rows, columns } (a list, each item an integer in [0, 9.0072e+15])
 ---@field data number[] The numbers, row by row; kept as f32
@@ -989,6 +1295,35 @@ local ts = {}
 
 ---@class tessera.options.tokenizer
 ---@field path string Folder with tokenizer.json or tokenizer.model, one of these, or a GGUF file
+
+---@class tessera.options.traffic
+---@field rate_per_s? number Requests per second; math.huge: all at once, as vLLM's benchmark has it. Sessions and groups of n come as often as makes this rate of requests. Of a trace: its gaps are divided so that this is its rate (a number >= 0 (1/s))
+---@field arrivals? "poisson"|"gamma"|"constant"|"closed" Open loop: independent of the answers (poisson, gamma, constant gaps); closed: a request is sent when one ends, with `concurrency` under way [default "poisson"]
+---@field burstiness? number Shape of gamma gaps, as in vLLM's benchmark: 1 is Poisson, less is burstier (a number in [0.0001, 1000000])
+---@field cv? number The same as standard deviation by mean of gaps: burstiness is 1 / cv^2 (a number in [0.001, 100])
+---@field prompt_tokens? integer|table Prompt length: a number, or { distribution = "fixed" | "uniform" | "lognormal" | "exponential" | "geometric", mean =, cv =, min =, max = }; shared prefixes and earlier turns come on top [default 512]
+---@field output_tokens? integer|table Tokens that a request generates, likewise; no scheduler sees it [default 128]
+---@field num_requests? integer Requests in all; of a trace the first so many; default: 1000 without duration_s and files, else all (an integer in [1, 10000000])
+---@field duration_s? number How long requests arrive, instead of num_requests; of a trace: the length of the window, before any change of rate (a number in [1e-09, 9000000] (s))
+---@field seed? integer The same seed gives the same requests (an integer in [0, 9.0072e+15]) [default 0]
+---@field concurrency? integer Requests under way in a closed loop (an integer in [1, 1000000])
+---@field exact_rate? boolean Stretches the gaps so that the last arrival is at num_requests / rate_per_s, as vLLM's benchmark does; the count in a given time varies less then [default false]
+---@field n? integer Parallel sampling: so many requests of the same prompt come together, each with an output length of its own (of a file of lengths the same) (an integer in [1, 1024]) [default 1]
+---@field max_tokens? integer Limit of the output, which schedulers may see; longer outputs end there; default: the output itself (an integer in [1, 100000000] (tokens))
+---@field classes? table[] Shares of the arrivals with priorities and SLO classes: { { share =, priority =, slo_class = }, ... }; a session is of one class
+---@field prefix_groups? integer Different prefixes that prompts share (an integer in [1, 1000000])
+---@field prefix_tokens? integer Length of a shared prefix, before the prompt's own prompt_tokens (an integer in [1, 100000000] (tokens))
+---@field prefix_share? number Share of arrivals that begin with a shared prefix (a number in [0, 1]) [default 1]
+---@field prefix_zipf? number Exponent s of the groups' popularity, the k-th having a share of k^-s; 0: all alike (a number in [0, 10]) [default 0]
+---@field sessions? table Conversations: { turns = (a number or a distribution), think_s =, system_prompt_tokens = }; a turn's prompt is all before it and prompt_tokens new ones
+---@field lengths? string CSV of prompt and output lengths, in place of prompt_tokens and output_tokens: pairs are drawn from it with the seed
+---@field in_order? boolean Takes the pairs of `lengths` as they stand in the file, from the start again after the last [default false]
+---@field trace? string CSV of requests with arrivals: arrival_s, prompt_tokens, output_tokens and optional prefix_group, prefix_tokens, priority, slo_class, max_tokens, session, after; Azure's, Vidur's and Mooncake's columns too; or rates over time as ServeGen's, t_s, rate_per_s and category
+---@field category? string Which rates of a file of rates
+---@field rate_scale? number Divides all gaps of a trace, which keeps their CV, not bursts in seconds; multiplies the rates of a file of rates (a number in [1e-06, 1000000])
+---@field thin? number Share of a trace's requests to keep, whole sessions where it has any (a number in [1e-09, 1])
+---@field start_s? number Start of the window of a trace (a number in [0, 9000000] (s))
+---@field sort? boolean Sorts a trace by arrival; an unsorted one is refused otherwise [default false]
 
 ---@class tessera.options.train_language_model
 ---@field tokens integer[]|fun(): integer[]? The text as ids from 0, of which windows are taken in random order; or a function that gives it a piece at a time, then nil
@@ -1074,6 +1409,11 @@ function ts.cross_validate(options) end
 ---@return table[]
 function ts.data_sets(options) end
 
+--- Engines that serve together: of a plan, of a model on a cluster, or of step costs without a model.
+---@param options? tessera.options.deployment
+---@return tessera.Deployment
+function ts.deployment(options) end
+
 --- A GPU type: a name ("T4-16G"), a file, or its data-sheet figures.
 ---@param options? tessera.options.device|string
 ---@return tessera.Device
@@ -1084,6 +1424,11 @@ function ts.device(options) end
 ---@param options? { time_limit_s: number, least_gain: number, problem: tessera.Problem } For all of them together, default 5 and 0.005; problem: the one that was planned, where more of it was open
 ---@return table[]
 function ts.device_changes(plan, options) end
+
+--- A serving engine: how it batches, and what it keeps in its KV cache.
+---@param options? tessera.options.engine
+---@return tessera.Engine
+function ts.engine(options) end
 
 --- Declares an experiment. A script that returns it is swept by `tessera run`.
 ---@param options tessera.options.experiment
@@ -1101,7 +1446,7 @@ function ts.fit_profile(options) end
 function ts.grid(grid) end
 
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
----@param topic string presets, planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
+---@param topic string presets, planners, heuristics, moves, schedulers, routers, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
 ---@return string?
 function ts.help_topic(topic) end
 
@@ -1142,6 +1487,13 @@ function ts.load_plan(path) end
 ---@return integer?
 ---@return tessera.Plan|tessera.Error
 function ts.max_batch(problem, options) end
+
+--- The largest rate at which traffic is served within an SLO.
+---@param deployment tessera.Deployment Engines, of ts.deployment
+---@param traffic tessera.Traffic|table Requests, or the options of ts.traffic
+---@param options tessera.options.max_rate
+---@return tessera.MaxRate
+function ts.max_rate(deployment, traffic, options) end
 
 --- A decoder-only architecture: a path (a config.json, the folder that holds it, a .gguf or .safetensors file), a shipped name ("opt-30b"), the Hugging Face id of one that ships, or sizes. A path that exists wins over a name.
 ---@param options? tessera.options.model|string
@@ -1236,6 +1588,26 @@ function ts.replan(plan, cluster, options) end
 ---@return tessera.Results
 function ts.results(name, options) end
 
+ts.sampling = {}
+
+--- Draws tokens by these probabilities, each as the next step of one text: the tokens (ids from 0), and how often each token came.
+---@param options tessera.options.sampling.draw
+---@return integer[]
+---@return integer[]
+function ts.sampling.draw(options) end
+
+--- The probability of every token as lm:generate draws it: logits through the repetition penalty, temperature, top_k and top_p, in this order. Token 0 comes first.
+---@param options tessera.options.sampling.probabilities
+---@return number[]
+function ts.sampling.probabilities(options) end
+
+--- Serves traffic on a deployment, step by step in simulated time.
+---@param deployment tessera.Deployment Engines, of ts.deployment
+---@param traffic tessera.Traffic|table Requests, or the options of ts.traffic
+---@param options? tessera.options.serve
+---@return tessera.Served
+function ts.serve(deployment, traffic, options) end
+
 --- Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.
 ---@param plan tessera.Plan Any plan
 ---@param options? tessera.options.simulate
@@ -1247,6 +1619,40 @@ function ts.simulate(plan, options) end
 ---@return table?
 ---@return tessera.Error?
 function ts.size(options) end
+
+ts.speculative = {}
+
+--- How many drafts the simulator lets pass, over requests and their steps: counts, of no draft first. What a step accepts depends on seed, request and step alone.
+---@param options tessera.options.speculative.accepted_drafts
+---@return integer[]
+function ts.speculative.accepted_drafts(options) end
+
+--- Batch size up to which speculation yields more tokens per second than none, 0 where it never does, math.huge where it always does; with batch_size also the speed-up there. A step takes base_s + per_token_s x tokens, drafting a token draft_base_s + draft_per_sequence_s x batch.
+---@param options tessera.options.speculative.break_even_batch
+---@return number
+---@return number?
+function ts.speculative.break_even_batch(options) end
+
+--- Tokens that a step yields on average, the residual or bonus token included: 1 + the sum of the cumulative rates, (1 - a^(g+1)) / (1 - a) for one rate a and g drafts. The rates are the second result.
+---@param options tessera.options.speculative.expected_tokens
+---@return number
+---@return number[]
+function ts.speculative.expected_tokens(options) end
+
+--- Drafts from the text itself: the tokens that follow the earliest place of the longest n-gram that also ends the text. Empty where there is none.
+---@param options tessera.options.speculative.prompt_lookup
+---@return integer[]
+function ts.speculative.prompt_lookup(options) end
+
+--- What the rule makes of one pair of distributions, exactly: { acceptance, acceptance_rate, residual, output }. acceptance: min(1, p/q) of each token, 0 where q never drafts it; residual: what a rejection draws from, absent where there are none; output: the distribution that comes out.
+---@param options tessera.options.speculative.rule
+---@return table
+function ts.speculative.rule(options) end
+
+--- Verifies drafts against the target model's probabilities by the rule that engines use (Leviathan et al., 2022). One step: { tokens, drafts, num_accepted }. With num_draws: { num_draws, tokens_per_step, accepted, counts }, the steps that accepted the i-th draft, and counts[i][t + 1] of token t as the i-th that came out.
+---@param options tessera.options.speculative.verify
+---@return table
+function ts.speculative.verify(options) end
 
 --- Rows as aligned text, numbers to four digits, missing values as "-".
 ---@param rows table[] One table per line
@@ -1263,6 +1669,11 @@ function ts.tensor(options) end
 ---@param options tessera.options.tokenizer|string
 ---@return tessera.Tokenizer
 function ts.tokenizer(options) end
+
+--- The requests of a served run: when they come, how long they are, what they share.
+---@param options? tessera.options.traffic
+---@return tessera.Traffic
+function ts.traffic(options) end
 
 --- Trains a decoder of OPT's architecture and writes it as Hugging Face's OPTForCausalLM in f16. Outliers change its parameters after that, and not its function.
 ---@param options tessera.options.train_language_model

@@ -113,9 +113,10 @@ template <>
 struct Fields<serving::Speculation> {
   using S = serving::Speculation;
   static constexpr auto list = std::tuple{
-      field<&S::method>({.name = "method",
-                         .doc = "Who drafts: the text itself, a small model, or a head of the model",
-                         .as_option = AsOption::defaulted}),
+      field<&S::method>(
+          {.name = "method",
+           .doc = "Who drafts: the text itself, a small model, or a head of the model",
+           .as_option = AsOption::defaulted}),
       field<&S::num_tokens>({.name = "num_tokens",
                              .doc = "Drafted per step and request",
                              .unit = "tokens",
@@ -209,11 +210,12 @@ struct Fields<serving::EngineOptions> {
                             .min = 0,
                             .max = 1,
                             .as_option = AsOption::defaulted}),
-      field<&E::delay_factor>({.name = "delay_factor",
-                               .doc = "vllm_v0: a prompt waits for so many times the last one's time",
-                               .min = 0,
-                               .max = 1e6,
-                               .as_option = AsOption::defaulted}),
+      field<&E::delay_factor>(
+          {.name = "delay_factor",
+           .doc = "vllm_v0: a prompt waits for so many times the last one's time",
+           .min = 0,
+           .max = 1e6,
+           .as_option = AsOption::defaulted}),
       field<&E::preemption_mode>({.name = "preemption_mode",
                                   .doc = "vllm_v0: what becomes of a preempted request's KV cache",
                                   .as_option = AsOption::defaulted}),
