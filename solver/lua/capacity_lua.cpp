@@ -90,6 +90,13 @@ const OptionTable& max_rate_options() {
         .default_text = "0",
         .min = 0,
         .max = 1e12},
+       {.name = "guess_per_s",
+        .type = OptionType::number,
+        .doc = "Where the search begins; 0: at what is completed when all requests come at once",
+        .unit = "1/s",
+        .default_text = "0",
+        .min = 0,
+        .max = 1e12},
        {.name = "max_runs",
         .type = OptionType::integer,
         .doc = "Simulated rates at most",
@@ -115,6 +122,7 @@ int max_rate(lua_State* L) {
   }
   search.attainment_ratio = options.number("attainment_ratio");
   search.tolerance = options.number("tolerance");
+  search.guess_per_s = options.number("guess_per_s");
   search.least_rate_per_s = options.number("least_rate_per_s");
   search.most_runs = options.integer("max_runs");
   search.poll = [](std::int64_t) {

@@ -8,6 +8,8 @@
 
 #include "core_lua.h"
 #include "engine_lua.h"
+#include "quality_bound.h"
+#include "scheduler_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -91,6 +93,7 @@ std::vector<PipelinePlan> plans_at(lua_State* L, const PoolReader& pool, Deploym
   solver::Problem whole = solver::deployment_problem(*model, *cluster, shape.bitwidths, kv_bitwidth,
                                                      pool.of("kernel_set").text("kernel_set"),
                                                      core_lua::environment(L).folders);
+  set_quality(whole, core_lua::environment(L).folders, false);
   std::vector<PipelinePlan> plans = solver::deployment_plans(whole, shape);
   if (plans.size() == 1) {
     result.plan = plans.front();
@@ -181,6 +184,7 @@ void read_pool(lua_State* L, const PoolReader& pool, Role role, DeploymentObject
   }
   for (Replica& replica : replicas) {
     replica.role = role;
+    replica.make_scheduler = serving_lua::scheduler_maker(L);
     const auto number = [&](const char* name, double& value) {
       if (pool.given(name)) value = pool.of(name).number(name);
     };

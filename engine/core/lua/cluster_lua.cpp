@@ -244,6 +244,34 @@ int topology(lua_State* L) {
   return 1;
 }
 
+/// cluster:part { 0, 1, 5 }: the same nodes and links with some of the devices.
+int part(lua_State* L) {
+  const auto& cluster = *lua_kit::check_object<Cluster>(L, 1, "cluster");
+  auto result = std::make_shared<Cluster>(cluster);
+  result->devices.clear();
+  const double last = static_cast<double>(cluster.devices.size()) - 1;
+  double before = -1;
+  lua_kit::for_each_item(L, 2, "cluster:part", [&](std::size_t, const std::string& item) {
+    const std::int64_t index = lua_kit::check_integer(L, -1, item, before + 1, last);
+    before = static_cast<double>(index);
+    result->devices.push_back(cluster.devices[static_cast<std::size_t>(index)]);
+  });
+  if (result->devices.empty()) refuse("cluster:part", "no devices; give indices from 0, ascending");
+  result->name = describe_devices(*result);
+  lua_kit::push_object<Cluster>(L, std::move(result));
+  return 1;
+}
+
+int node_indices(lua_State* L) {
+  const auto& cluster = *lua_kit::check_object<Cluster>(L, 1, "cluster");
+  std::vector<double> nodes;
+  for (const ClusterDevice& slot : cluster.devices) {
+    nodes.push_back(static_cast<double>(slot.node_index));
+  }
+  lua_kit::push_numbers(L, nodes);
+  return 1;
+}
+
 std::string summary(const Cluster& c) {
   return fmt::format("cluster {}: {}, {} node{}, network {:.0f} Gb/s", c.name, describe_devices(c),
                      c.nodes.size(), c.nodes.size() == 1 ? "" : "s",
@@ -270,6 +298,11 @@ const lua_kit::ObjectType<Cluster>& lua_kit::object_type<Cluster>() {
       .methods =
           {{"link", guarded<link>, "(from: integer, to: integer): table",
             "bytes_per_s, latency_s and kind of the link between two devices (0-based indices)"},
+           {"part", lua_kit::guarded<part>, "(devices: integer[]): tessera.Cluster",
+            "The same nodes and links with some of the devices: their indices (0-based), "
+            "ascending"},
+           {"node_indices", lua_kit::guarded<node_indices>, "(): integer[]",
+            "The node of each device (0-based)"},
            {"topology", lua_kit::guarded<topology>, "(): string",
             "The nodes, their devices, and the links within and between them"}},
       .summary = summary,

@@ -158,6 +158,7 @@ class Search {
 
  private:
   bool holds(double rate);
+  double burst_rate() const;
   bool room() const { return std::ssize(result_.points) < options_.most_runs; }
 
   const Deployment& deployment_;
@@ -203,9 +204,9 @@ bool Search::holds(double rate) {
   return point.holds;
 }
 
-MaxRate Search::run() {
-  // All at once: what the deployment completes per second when nothing holds it up. Its drain
-  // makes it a little low.
+// All at once: what the deployment completes per second when nothing holds it up. Its drain makes
+// it a little low.
+double Search::burst_rate() const {
   Traffic burst = traffic_;
   for (Request& r : burst.requests) {
     if (r.after < 0) r.arrival = 0;
@@ -213,31 +214,35 @@ MaxRate Search::run() {
   SimulationOptions run;
   run.poll = options_.poll;
   const Log log = simulate(deployment_, burst, std::move(run));
-  const double most =
-      static_cast<double>(traffic_.requests.size()) / std::max(to_seconds(log.end), 1e-9);
+  return static_cast<double>(traffic_.requests.size()) / std::max(to_seconds(log.end), 1e-9);
+}
+
+MaxRate Search::run() {
+  const bool guessed = options_.guess_per_s > 0;
+  const double most = guessed ? options_.guess_per_s : burst_rate();
   double low = 0, high = 0;
-  if (options_.least_rate_per_s > 0 && !holds(options_.least_rate_per_s)) {
-    high = options_.least_rate_per_s;
-    result_.fails_at_per_s = high;
-    result_.limited_by = limits_[high];
-    return std::move(result_);
+  if (options_.least_rate_per_s > 0) {
+    (holds(options_.least_rate_per_s) ? low : high) = options_.least_rate_per_s;
   }
-  low = result_.rate_per_s;
-  double rate = std::max(0.7 * most, 1.1 * low);
-  while (room() && high == 0) {  // upwards until it fails
+  // From where it is expected in growing strides, upwards until it fails or downwards until it
+  // holds.
+  double stride = guessed ? 1.06 : 1.3, rate = std::max(guessed ? most : 0.7 * most, stride * low);
+  while (room() && high == 0 && rate < 64 * most) {
     if (holds(rate)) {
       low = rate;
-      rate *= 1.3;
-      if (rate > 64 * most) break;
+      rate *= stride;
+      stride *= stride;
     } else {
       high = rate;
     }
   }
-  while (room() && low == 0 && high > most * 1e-4) {  // downwards until it holds
-    if (holds(high / 2)) {
-      low = high / 2;
+  stride = guessed ? 1.06 : 2;
+  while (room() && low == 0 && high > most * 1e-4 && options_.least_rate_per_s == 0) {
+    if (holds(high / stride)) {
+      low = high / stride;
     } else {
-      high /= 2;
+      high /= stride;
+      stride = std::min(2.0, stride * stride);
     }
   }
   while (room() && low > 0 && high > 0 && high - low > options_.tolerance * high) {

@@ -1,6 +1,7 @@
 #include "serving_lua.h"
 
 #include "engine_lua.h"
+#include "scheduler_lua.h"
 #include "served_lua.h"
 #include "speculation_lua.h"
 #include "tessera/lua_kit/guard.h"
@@ -17,6 +18,7 @@ void register_serving(lua_State* L) {
                            {{"engine", lua_kit::guarded<new_engine>},
                             {"traffic", lua_kit::guarded<new_traffic>},
                             {"schedulers", lua_kit::guarded<scheduler_list>},
+                            {"scheduler_error", lua_kit::guarded<scheduler_error>},
                             {"routers", lua_kit::guarded<router_list>}});
 }
 

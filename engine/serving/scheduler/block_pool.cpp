@@ -7,7 +7,7 @@
 namespace tessera::serving {
 
 BlockPool::BlockPool(std::int64_t num_blocks)
-    : nodes_(static_cast<std::size_t>(num_blocks) + 1), num_free_(num_blocks) {
+    : nodes_(static_cast<std::size_t>(num_blocks) + 1), first_(num_blocks), num_free_(num_blocks) {
   const auto last = static_cast<std::int32_t>(num_blocks);
   for (std::int32_t i = 0; i <= last; ++i) {
     nodes_[static_cast<std::size_t>(i)].next = i == last ? 0 : i + 1;
@@ -15,10 +15,7 @@ BlockPool::BlockPool(std::int64_t num_blocks)
   }
 }
 
-Block BlockPool::find(std::uint64_t hash) const {
-  const auto it = first_.find(hash);
-  return it == first_.end() ? none : it->second;
-}
+Block BlockPool::find(std::uint64_t hash) const { return first_.find(hash); }
 
 void BlockPool::unlink(std::int32_t node) {
   Node& n = nodes_[static_cast<std::size_t>(node)];
@@ -40,17 +37,15 @@ Block BlockPool::take() {
 void BlockPool::forget(Block block) {
   Node& node = nodes_[index(block)];
   if (!node.cached) return;
-  const auto it = first_.find(node.hash);
-  if (it->second == block) {
-    if (node.same_hash == none) {
-      first_.erase(it);
-    } else {
-      it->second = node.same_hash;
-    }
-  } else {
-    Block before = it->second;
+  const Block first = first_.find(node.hash);
+  if (first != block) {
+    Block before = first;
     while (nodes_[index(before)].same_hash != block) before = nodes_[index(before)].same_hash;
     nodes_[index(before)].same_hash = node.same_hash;
+  } else if (node.same_hash == none) {
+    first_.erase(node.hash);
+  } else {
+    first_.set(node.hash, node.same_hash);
   }
   node.same_hash = none;
   node.cached = false;
@@ -90,9 +85,8 @@ void BlockPool::publish(Block block, std::uint64_t hash) {
   node.hash = hash;
   node.cached = true;
   ++num_cached_;
-  const auto [it, first] = first_.emplace(hash, block);
-  if (first) return;
-  Block last = it->second;
+  Block last = first_.find(hash);
+  if (last == none) return first_.set(hash, block);
   while (nodes_[index(last)].same_hash != none) last = nodes_[index(last)].same_hash;
   nodes_[index(last)].same_hash = block;
 }

@@ -16,6 +16,14 @@ class VllmV0 final : public Scheduler {
   VllmV0(const EngineOptions& options, const KvCache::Options& kv)
       : Scheduler(options, kv), chunks_(options.enable_chunked_prefill.value_or(false)) {}
 
+  std::string note() const override {
+    const bool swaps = options_.preemption_mode == PreemptionMode::swap;
+    return swaps && kv_.host_blocks() == 0 ? "vllm_v0 computes what it preempts once more: it has "
+                                             "no host memory to swap to, or "
+                                             "does not know what a token takes"
+                                           : "";
+  }
+
   std::string why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const override {
     const std::string why = chunks_ ? "" : why_no_step(prompt_tokens, max_tokens);
     return why.empty() ? why_no_room(prompt_tokens, max_tokens, watermark_blocks()) : why;
@@ -73,6 +81,8 @@ class VllmV0 final : public Scheduler {
   void schedule_prompts(Ticks now, Batch& batch, std::int64_t& budget) {
     if (!passed_delay(now, batch)) return;
     while (!waiting_.empty()) {
+      // First, so that a stretch of decodes does not pass from one reason to another.
+      if (!has_seat()) return void(batch.limit = Limit::seats);
       const Slot slot = waiting_.front();
       const Sequence& s = at(slot);
       const std::int64_t found = find_prefix(s);
@@ -80,7 +90,6 @@ class VllmV0 final : public Scheduler {
       if (chunks_) tokens = std::min(tokens, budget);
       if (!fits_whole(s, found, watermark_blocks())) return void(batch.limit = Limit::blocks);
       if (tokens > budget || budget == 0) return void(batch.limit = Limit::tokens);
-      if (!has_seat()) return void(batch.limit = Limit::seats);
       if (!admit(batch, slot, room_until(s, s.known), found)) {
         return void(batch.limit = Limit::blocks);
       }

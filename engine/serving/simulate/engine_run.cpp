@@ -55,6 +55,13 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic, std::uint64
   kv.prefix_caching = replica.engine.enable_prefix_caching;
   kv.allocation = replica.engine.kv_allocation;
   kv.max_model_len = replica.engine.max_model_len;
+  // Where nobody knows what a token takes, host memory holds as much as the device.
+  kv.host_blocks = replica.kv_blocks;
+  if (replica.kv_bytes_per_token > 0) {
+    kv.host_blocks = static_cast<std::int64_t>(
+        replica.engine.swap_space_gib * 1024 * 1024 * 1024 /
+        (replica.kv_bytes_per_token * static_cast<double>(replica.engine.block_size)));
+  }
   scheduler_ = replica.make_scheduler(replica.engine, kv);
   if (const auto& speculative = replica.engine.speculative) {
     rates_ = cumulative_rates(speculative->acceptance, speculative->num_tokens,
@@ -120,7 +127,7 @@ bool EngineRun::begin_loading(std::int64_t request, Ticks now) {
   s.computed = s.prompt_tokens;
   Slot slot = 0;
   if (!scheduler_->add_loading(std::move(s), slot)) return false;
-  loading_.emplace_back(request, slot);
+  loading_.emplace(request, slot);
   ++num_loading_;
   most_blocks_ =
       std::max(most_blocks_, scheduler_->kv().num_blocks() - scheduler_->kv().num_free());
@@ -128,8 +135,7 @@ bool EngineRun::begin_loading(std::int64_t request, Ticks now) {
 }
 
 void EngineRun::finish_loading(std::int64_t request, Ticks) {
-  const auto it = std::find_if(loading_.begin(), loading_.end(),
-                               [&](const auto& entry) { return entry.first == request; });
+  const auto it = loading_.find(request);
   scheduler_->loaded(it->second);
   loading_.erase(it);
   --num_loading_;
@@ -223,8 +229,9 @@ void EngineRun::launch(StepUnderWay& step, Ticks now) {
 void EngineRun::plan_stretch(StepUnderWay& step) const {
   const Batch& batch = step.batch;
   const auto count = static_cast<std::int64_t>(batch.items.size());
-  if (count == 0 || batch.load.num_decodes != count || batch.load.decode_tokens != count ||
-      batch.swapped_blocks > 0) {
+  const std::int64_t num_decodes = batch.load.num_decodes;  // with those that are padding
+  if (count == 0 || num_decodes != count + batch.load.num_idle ||
+      batch.load.decode_tokens != num_decodes || batch.swapped_blocks > 0) {
     return;
   }
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -233,13 +240,14 @@ void EngineRun::plan_stretch(StepUnderWay& step) const {
     most = std::min(most, output_of(item.request) - record.output_tokens - 1);
     if (most <= 0) return;
   }
-  const auto line = replica_.cost->decode_line(count, batch.load.decode_context_tokens);
+  const auto line = replica_.cost->decode_line(num_decodes, batch.load.decode_context_tokens);
   if (!line) return;
-  most = std::min(most, (line->last_context_tokens - batch.load.decode_context_tokens) / count);
+  most =
+      std::min(most, (line->last_context_tokens - batch.load.decode_context_tokens) / num_decodes);
   const std::int64_t more = scheduler_->repeats(batch, most);
   if (more <= 0) return;
   step.count = more + 1;
-  step.slope = line->ticks_per_token * count;
+  step.slope = line->ticks_per_token * num_decodes;
   step.end = step.start + stretch_ticks(step.first, step.slope, step.count);
 }
 
@@ -366,7 +374,7 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
   under_way_.pop_front();
   const std::size_t from = ended.size();
   if (step.count > 1) account_stretch(step);
-  scheduled_tokens_ += step.batch.load.tokens;
+  scheduled_tokens_ += step.batch.load.tokens - step.batch.load.num_idle;
   for (const PromptChunk& chunk : step.batch.load.chunks) prompt_tokens_ += chunk.tokens;
   ++num_steps_;
   commit_stretch(step);

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "tessera/serving/deployment.h"
@@ -116,7 +117,7 @@ class EngineRun {
   Ticks refused_ticks_ = 0, busy_ = 0, since_ = 0;
   std::int64_t scheduled_tokens_ = 0, prompt_tokens_ = 0, most_blocks_ = 0;
   std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0, num_ended_ = 0;
-  std::vector<std::pair<std::int64_t, Slot>> loading_;  ///< request, slot
+  std::unordered_map<std::int64_t, Slot> loading_;  ///< by request
 };
 
 }  // namespace tessera::serving

@@ -283,14 +283,13 @@ void Simulation::try_handovers(std::size_t target, Ticks now) {
     const Ticks end = begin + transfer_ticks(deployment_.replicas[first.source], r.prompt_tokens);
     sender_free_[first.source] = end;
     push({end, Kind::transfer_end, first.request, 0});
-    under_way_.emplace_back(first.request, first);
+    under_way_.emplace(first.request, first);
     waiting.pop_front();
   }
 }
 
 void Simulation::end_transfer(std::int64_t request, Ticks now) {
-  const auto it = std::find_if(under_way_.begin(), under_way_.end(),
-                               [&](const auto& entry) { return entry.first == request; });
+  const auto it = under_way_.find(request);
   const Handover handover = it->second;
   under_way_.erase(it);
   log_.requests[static_cast<std::size_t>(request)].transferred = now - handover.ready;

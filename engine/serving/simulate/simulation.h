@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <queue>
+#include <unordered_map>
 #include <vector>
 
 #include "engine_run.h"
@@ -66,7 +67,7 @@ class Simulation {
   std::vector<bool> start_pending_;
   std::deque<std::int64_t> shared_queue_;
   std::vector<std::deque<Handover>> handovers_;  ///< [target] that wait for blocks
-  std::vector<std::pair<std::int64_t, Handover>> under_way_;
+  std::unordered_map<std::int64_t, Handover> under_way_;  ///< by request
   std::vector<Ticks> sender_free_;
   std::vector<std::int64_t> next_turn_;  ///< of a request; -1: none
   std::size_t next_sent_ = 0;            ///< of a closed loop, or the next open arrival

@@ -82,10 +82,10 @@ local ts = {}
 ---@field kv_blocks integer? Blocks of the KV cache; left out: what the memory holds (blocks)
 ---@field gpu_memory_utilization number Share of a device's memory that the engine takes
 ---@field enable_prefix_caching boolean Find blocks of earlier requests again
----@field enable_chunked_prefill boolean? Compute prompts in pieces
+---@field enable_chunked_prefill boolean? Compute prompts in pieces; left out: on, but off in vllm_v0; static, orca and sarathi do not ask
 ---@field long_prefill_token_threshold integer Prompt tokens of one request per step at most; 0: no such limit (tokens)
 ---@field policy string Order of the queue; priority: lower numbers first, and others are preempted for them
----@field watermark number vllm_v0: share of blocks kept free at admission
+---@field watermark number vllm_v0, sarathi: share of blocks kept free at admission
 ---@field delay_factor number vllm_v0: a prompt waits for so many times the last one's time
 ---@field preemption_mode string vllm_v0: what becomes of a preempted request's KV cache
 ---@field swap_space_gib number vllm_v0: host memory for it (GiB)
@@ -437,6 +437,48 @@ local ts = {}
 ---@field busy_s number Time it computed (s)
 ---@field idle_ratio number Share of the run it did not
 
+--- What ts.register_scheduler takes.
+---@class tessera.SchedulerCard
+---@field name string What scheduler = names
+---@field doc string One sentence
+---@field source string? Where it comes from
+---@field options table<string, { type: string, default: any, min: number?, max: number?, doc: string? }>? Options of its own: ts.engine { scheduler = { name =, ... } }
+---@field schedule fun(view: tessera.SchedulerView, opt: table) Decides a step
+---@field every_step boolean? Ask for every step. Otherwise a step in which all that run decode one token and nobody joins is taken to be decided alike until a request comes or ends, or blocks are short
+
+--- A request as a scheduler in Lua sees it. Read-only, and good for one step: what is kept longer shows another request. What it will really generate is not among it.
+---@class tessera.SchedulerRequest
+---@field request number Its number in the traffic (0-based)
+---@field arrival_s number When it came (s)
+---@field prompt_tokens number Of its prompt
+---@field max_tokens number It may generate at most
+---@field known_tokens number Prompt and output so far
+---@field computed_tokens number Of these, in the KV cache or in a step under way
+---@field generated_tokens number Output so far
+---@field left_tokens number To compute; 0 while its step is under way
+---@field scheduled_tokens number In the step that is being decided
+---@field num_blocks number Blocks that it holds
+---@field priority number Lower goes first
+---@field slo_class number Which limits are its own (0-based)
+---@field num_preemptions number So far
+---@field is_running boolean It has a seat
+
+--- What a scheduler in Lua decides a step with. Calls are checked at once: what breaks the budget, the seats or a request's state is an error that names them.
+---@class tessera.SchedulerView
+---@field now_s number Time (s)
+---@field free_blocks number Of the KV cache
+---@field tokens_left number Of max_num_batched_tokens
+---@field seats_left number Of max_num_seqs
+---@field block_size number Tokens in a block
+---@field num_running number Requests that ran when the step began
+---@field num_waiting number Requests that waited when the step began
+---@field running fun(self, i: integer): tessera.SchedulerRequest? The i-th that runs, in order of admission, from 1
+---@field waiting fun(self, i: integer): tessera.SchedulerRequest? The i-th that waits, in order of the queue, from 1
+---@field schedule fun(self, request: tessera.SchedulerRequest, tokens: number?): number Puts it into the step, with a seat if it waits, and its cached prefix; tokens left out: all that it has left. Gives the tokens; 0, with nothing changed, where blocks are short
+---@field preempt fun(self, request: tessera.SchedulerRequest) Takes its blocks and puts it in front of the queue
+---@field cached_tokens fun(self, request: tessera.SchedulerRequest): number That the prefix cache holds of a waiting one
+---@field blocks_needed fun(self, request: tessera.SchedulerRequest): number Free blocks that go when it is admitted
+
 --- What a heuristic is given: a plan that fits, and the moves from it.
 ---@class tessera.Search
 ---@field moves fun(self, query: { from: integer?, to: integer?, kinds: string|string[]|nil }?): fun(): tessera.Move? Iterates over moves of the plan at hand, in a fixed order; kinds: see tessera.Move. Moves that do not fit are among them, except rules
@@ -686,13 +728,6 @@ local ts = {}
 ---@field machine? table As store.machine() gives it
 ---@field build? table What the program was built from
 
----@class tessera.options.deployment.step_s
----@field num_decodes? integer Requests that decode one token (an integer in [0, 1000000]) [default 0]
----@field context_tokens? integer In the KV cache of each of them (an integer in [0, 100000000] (tokens)) [default 0]
----@field num_prompts? integer Prompts, or pieces of them (an integer in [0, 100000]) [default 0]
----@field prompt_tokens? integer Tokens of each (an integer in [1, 100000000] (tokens)) [default 1]
----@field prompt_context_tokens? integer In the KV cache of each (an integer in [0, 100000000] (tokens)) [default 0]
-
 ---@class tessera.options.lm.calibrate
 ---@field text? string The text
 ---@field file? string In its place: a file with the text
@@ -903,8 +938,6 @@ local ts = {}
 ---@field match_ratio? number prefix_aware: share of the prompt from which on the best match counts (a number in [0, 1]) [default 0.5]
 ---@field most_difference? integer prefix_aware: the idlest replica is taken where the busiest has more requests beyond it than this, and (an integer in [0, 1000000000] (requests)) [default 32]
 ---@field most_ratio? number prefix_aware: more than this many times as many (a number in [1, 1000000000]) [default 1.5]
----@field choose? fun(replicas: table[], request: table): integer choose(replicas, request) of a script: replicas is a list of { waiting, running, pending_tokens, used_blocks, kv_blocks, seats, cached_tokens }; returns a position in it
----@field prefixes? boolean Whether `choose` reads cached_tokens, the prompt tokens that an engine has in its prefix cache [default false]
 
 ---@class tessera.options.deployment.step_cost
 ---@field base_s? number Every step (a number in [0, 1000000] (s)) [default 0]
@@ -943,10 +976,10 @@ local ts = {}
 ---@field kv_blocks? integer Blocks of the KV cache; left out: what the memory holds (an integer in [1, 1000000000] (blocks))
 ---@field gpu_memory_utilization? number Share of a device's memory that the engine takes (a number in [0.01, 1]) [default 0.9]
 ---@field enable_prefix_caching? boolean Find blocks of earlier requests again [default true]
----@field enable_chunked_prefill? boolean Compute prompts in pieces
+---@field enable_chunked_prefill? boolean Compute prompts in pieces; left out: on, but off in vllm_v0; static, orca and sarathi do not ask
 ---@field long_prefill_token_threshold? integer Prompt tokens of one request per step at most; 0: no such limit (an integer in [0, 1000000000] (tokens)) [default 0]
 ---@field policy? "fcfs"|"priority" Order of the queue; priority: lower numbers first, and others are preempted for them [default "fcfs"]
----@field watermark? number vllm_v0: share of blocks kept free at admission (a number in [0, 1]) [default 0.01]
+---@field watermark? number vllm_v0, sarathi: share of blocks kept free at admission (a number in [0, 1]) [default 0.01]
 ---@field delay_factor? number vllm_v0: a prompt waits for so many times the last one's time (a number in [0, 1000000]) [default 0]
 ---@field preemption_mode? "recompute"|"swap" vllm_v0: what becomes of a preempted request's KV cache [default "recompute"]
 ---@field swap_space_gib? number vllm_v0: host memory for it (a number in [0, 1000000] (GiB)) [default 4]
@@ -1042,7 +1075,6 @@ local ts = {}
 ---@field slo table As of ts.serve
 ---@field attainment_ratio? number Share of requests that have to be within limits on each request (a number in [0, 1]) [default 0.99]
 ---@field tolerance? number Width of the bracket, as a share of the rate (a number in [1e-06, 1]) [default 0.02]
----@field least_rate_per_s? number The search ends where this rate does not hold already (a number in [0, 1000000000000] (1/s)) [default 0]
 ---@field max_runs? integer Simulated rates at most (an integer in [1, 10000]) [default 40]
 
 ---@class tessera.options.model
@@ -1414,6 +1446,28 @@ function ts.data_sets(options) end
 ---@return tessera.Deployment
 function ts.deployment(options) end
 
+ts.deployment = {}
+
+--- Engines of one role; what is left out is the deployment's.
+---@param options tessera.options.deployment.pool
+---@return table
+function ts.deployment.pool(options) end
+
+--- How requests are shared out among replicas.
+---@param options? tessera.options.deployment.router|string
+---@return table
+function ts.deployment.router(options) end
+
+--- What a step takes, without a model: a sum of these.
+---@param options? tessera.options.deployment.step_cost|fun(step: table): number
+---@return table
+function ts.deployment.step_cost(options) end
+
+--- How keys and values go from prefill to decode engines.
+---@param options? tessera.options.deployment.transfer
+---@return table
+function ts.deployment.transfer(options) end
+
 --- A GPU type: a name ("T4-16G"), a file, or its data-sheet figures.
 ---@param options? tessera.options.device|string
 ---@return tessera.Device
@@ -1429,6 +1483,13 @@ function ts.device_changes(plan, options) end
 ---@param options? tessera.options.engine
 ---@return tessera.Engine
 function ts.engine(options) end
+
+ts.engine = {}
+
+--- Drafting tokens and verifying them in one step.
+---@param options? tessera.options.engine.speculative
+---@return table
+function ts.engine.speculative(options) end
 
 --- Declares an experiment. A script that returns it is swept by `tessera run`.
 ---@param options tessera.options.experiment
@@ -1446,7 +1507,7 @@ function ts.fit_profile(options) end
 function ts.grid(grid) end
 
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
----@param topic string presets, planners, heuristics, moves, schedulers, routers, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
+---@param topic string presets, planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
 ---@return string?
 function ts.help_topic(topic) end
 
@@ -1489,11 +1550,9 @@ function ts.load_plan(path) end
 function ts.max_batch(problem, options) end
 
 --- The largest rate at which traffic is served within an SLO.
----@param deployment tessera.Deployment Engines, of ts.deployment
----@param traffic tessera.Traffic|table Requests, or the options of ts.traffic
 ---@param options tessera.options.max_rate
 ---@return tessera.MaxRate
-function ts.max_rate(deployment, traffic, options) end
+function ts.max_rate(options) end
 
 --- A decoder-only architecture: a path (a config.json, the folder that holds it, a .gguf or .safetensors file), a shipped name ("opt-30b"), the Hugging Face id of one that ships, or sizes. A path that exists wins over a name.
 ---@param options? tessera.options.model|string
@@ -1574,6 +1633,11 @@ function ts.register_heuristic(card) end
 ---@return tessera.PlannerCard
 function ts.register_planner(card) end
 
+--- Adds a scheduler written in Lua; its name then works as `scheduler =` of ts.engine. One of the same name that was added before is replaced.
+---@param card tessera.SchedulerCard name, doc, schedule = function(view, opt), options, every_step
+---@return tessera.SchedulerCard
+function ts.register_scheduler(card) end
+
 --- A plan for a changed cluster, within a tolerance of the best one, that loads few weights anew. A layer stays where its device held it at its bitwidth; devices are the same where type and node are; new ones may stay idle. The best objective is proven by the exact planner; the moves are searched: never more than the best plan needs, and least where moved_bytes = least_moved_bytes, a bound. Second result: moved_bytes, kept_bytes, moved_layers, least_moved_bytes, transfer_s, transfer_assumes (nil where nothing had to be), requantised_layers, optimum (a plan), optimum_moved_bytes, stopped. Or nil and why. transfer_s is the longest that a device, a node's disk or its network is busy: a layer comes from a device that holds it at its bitwidth, over the slower of PCIe and the link between them, or from the disk of its node, over the slower of PCIe and that; whichever is faster. Nothing is quantised meanwhile: weights at a bitwidth that no device held (requantised_layers) are taken to lie on the disk.
 ---@param plan tessera.Plan The plan that runs now
 ---@param cluster tessera.Cluster|string|table|tessera.Problem What is there now; a problem for plans of instances
@@ -1601,12 +1665,14 @@ function ts.sampling.draw(options) end
 ---@return number[]
 function ts.sampling.probabilities(options) end
 
+--- Cards of all schedulers, sorted by name: name, doc, source.
+---@return table[]
+function ts.schedulers() end
+
 --- Serves traffic on a deployment, step by step in simulated time.
----@param deployment tessera.Deployment Engines, of ts.deployment
----@param traffic tessera.Traffic|table Requests, or the options of ts.traffic
 ---@param options? tessera.options.serve
 ---@return tessera.Served
-function ts.serve(deployment, traffic, options) end
+function ts.serve(options) end
 
 --- Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.
 ---@param plan tessera.Plan Any plan

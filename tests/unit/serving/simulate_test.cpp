@@ -152,6 +152,29 @@ TEST(Simulate, StretchesAreWhatSingleStepsAre) {
   EXPECT_GT(hits, 500);
 }
 
+TEST(Simulate, StretchesOfEverySchedulerAreWhatSingleStepsAre) {
+  for (const SchedulerCard& card : scheduler_cards()) {
+    SCOPED_TRACE(card.name);
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      Case c = random_case(seed);
+      for (Replica& replica : c.deployment.replicas) {
+        replica.kv_bytes_per_token = 1e5;
+        EngineOptions& engine = replica.engine;
+        engine.scheduler = card.name;
+        engine.delay_factor = seed % 3 == 0 ? 2 : 0;
+        engine.static_slots = seed % 2 == 0 ? StaticSlots::idle : StaticSlots::shrink;
+        if (seed % 2 == 0) engine.preemption_mode = PreemptionMode::swap;
+        if (seed % 5 < 3) engine.enable_chunked_prefill.reset();
+      }
+      SimulationOptions options;
+      options.skip = false;
+      expect_same(simulate(c.deployment, c.traffic),
+                  simulate(c.deployment, c.traffic, std::move(options)), seed);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST(Simulate, TokensAreConserved) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Case c = random_case(seed);

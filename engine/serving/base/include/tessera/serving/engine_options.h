@@ -192,8 +192,8 @@ struct Fields<serving::EngineOptions> {
                                         .doc = "Find blocks of earlier requests again",
                                         .as_option = AsOption::defaulted}),
       field<&E::enable_chunked_prefill>({.name = "enable_chunked_prefill",
-                                         .doc = "Compute prompts in pieces",
-                                         .as_option = AsOption::defaulted}),
+                                         .doc = "Compute prompts in pieces; left out: on, but off "
+                                                "in vllm_v0; static, orca and sarathi do not ask"}),
       field<&E::long_prefill_token_threshold>(
           {.name = "long_prefill_token_threshold",
            .doc = "Prompt tokens of one request per step at most; 0: no such limit",
@@ -206,7 +206,7 @@ struct Fields<serving::EngineOptions> {
                                 "preempted for them",
                          .as_option = AsOption::defaulted}),
       field<&E::watermark>({.name = "watermark",
-                            .doc = "vllm_v0: share of blocks kept free at admission",
+                            .doc = "vllm_v0, sarathi: share of blocks kept free at admission",
                             .min = 0,
                             .max = 1,
                             .as_option = AsOption::defaulted}),

@@ -21,6 +21,8 @@ struct MaxRateOptions {
   std::int64_t most_runs = 40;
   /// Rates below it do not matter: the search ends when that one fails. 0: all matter.
   double least_rate_per_s = 0;
+  /// Where it is expected; 0: what the deployment completes when all requests come at once.
+  double guess_per_s = 0;
   std::function<void(std::int64_t)> poll = nullptr;
 };
 

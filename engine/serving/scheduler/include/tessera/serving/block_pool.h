@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
+
+#include "tessera/serving/block_index.h"
 
 namespace tessera::serving {
 
@@ -55,7 +56,7 @@ class BlockPool {
   void forget(Block block);
 
   std::vector<Node> nodes_;
-  std::unordered_map<std::uint64_t, Block> first_;
+  BlockIndex first_;  ///< of the blocks of one hash
   std::int64_t num_free_ = 0, num_cached_ = 0;
 };
 

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <set>
 #include <tuple>
+#include <vector>
 
 #include "tessera/serving/engine_options.h"
 #include "tessera/serving/ticks.h"
@@ -59,8 +62,18 @@ class WaitQueue {
     for (const Slot slot : queue_) visit(slot);
     for (const Key& key : sorted_) visit(key.slot);
   }
-  /// For policies that take from the middle; only first come first served. @return whether it was
-  /// there.
+  /// The slots at positions [from, from + count), as far as there are any, appended to `slots`.
+  void append(std::size_t from, std::size_t count, std::vector<Slot>& slots) const {
+    const std::size_t end = std::min(size(), from + count);
+    if (policy_ == QueuePolicy::fcfs) {
+      for (std::size_t i = from; i < end; ++i) slots.push_back(queue_[i]);
+      return;
+    }
+    auto it =
+        from < end ? std::next(sorted_.begin(), static_cast<std::ptrdiff_t>(from)) : sorted_.end();
+    for (std::size_t i = from; i < end; ++i) slots.push_back((it++)->slot);
+  }
+  /// For policies that take from the middle. @return whether it was there.
   bool remove(Slot slot) {
     for (auto it = queue_.begin(); it != queue_.end(); ++it) {
       if (*it != slot) continue;

@@ -1,0 +1,120 @@
+-- ts.plan_serving { ... }: which engines, on which devices, serve a stream of requests within an SLO best.
+--
+-- Engines of each type of device (degree, stages, bitwidth, KV cache) are bounded by the prices of their steps; those
+-- that could still be among the best are simulated alone, one rate after another on the same requests; what fills the
+-- cluster is put together from the best, with pools of prefill and decode engines beside it; the winners' limits on
+-- requests and tokens are tried; and what is listed was simulated whole.
+
+local assemble = require "tessera.serving.assemble"
+local core = require "tessera.core"
+local engines = require "tessera.serving.engines"
+local options = require "tessera.options"
+local ranked = require "tessera.serving.ranked"
+local screen = require "tessera.serving.screen"
+local solver = require "tessera.solver"
+local traffics = require "tessera.serving.traffics"
+
+local path = "ts.plan_serving"
+local fail = core.refuse
+
+local read = options.card {
+  name = path,
+  doc = "The deployments of a model on a cluster that serve traffic within an SLO, the best first: how many engines, "
+    .. "of which devices, tensor parallelism, stages, bitwidths, KV cache, limits on requests and tokens, prefill and "
+    .. "decode in one engine or in pools of their own. A list of tables with rate_per_s (the largest that held), "
+    .. "tok_s_per_gpu, tok_s_per_user, ttft_p99_s, tpot_p99_s, gpus, engines, layout, bitwidth, usd_per_h, "
+    .. "usd_per_million_tokens, quality, limited_by and deployment; :frontier() gives tokens per user against tokens "
+    .. "per GPU. Or nil and why (infeasible), with the reason for each kind of engine in why.reasons.",
+  returns = "tessera.ServingPlans?, tessera.Error?",
+  options = {
+    { name = "model", type = "any", lua_type = "tessera.Model|string|table", required = true, doc = "Model, or its name" },
+    { name = "cluster", type = "any", lua_type = "tessera.Cluster|string|table", required = true,
+      doc = "Cluster, or its name; devices may be left out" },
+    { name = "traffic", type = "any", lua_type = "tessera.Traffic|table", required = true,
+      doc = "Traffic, or a table of the options of ts.traffic; for objectives cost and gpus with its rate" },
+    { name = "slo", type = "table", required = true, doc = "As for ts.max_rate" },
+    { name = "objective", type = "string", default = "rate", choices = { "rate", "cost", "gpus" },
+      doc = "The largest rate, or the traffic's own rate with the least money or the fewest devices" },
+    { name = "quality", type = "table",
+      doc = "{ max_perplexity_increase = } or { min_accuracy_recovery = }, as for ts.problem; default: 16 and 8 bits" },
+    { name = "runtime", type = "string", default = "vllm", choices = { "vllm", "tessera" },
+      doc = "vllm: one bitwidth of 4, 8 or 16 throughout, which it can launch; tessera: also unequal stages and "
+        .. "bitwidths of ts.plan" },
+    { name = "engine", type = "any", lua_type = "tessera.Engine|table", doc = "Options of ts.engine that are settled" },
+    { name = "bitwidths", type = "integers", unit = "bits", doc = "To choose from; default: what quality allows" },
+    { name = "kv_bitwidths", type = "integers", unit = "bits", doc = "To choose from; default: 16, and 8 where kernels read it" },
+    { name = "tensor_parallel", type = "integers", doc = "Degrees to choose from; default: powers of two" },
+    { name = "pipeline_parallel", type = "integers", doc = "Stages to choose from; default: as few as hold the model" },
+    { name = "disaggregated", type = "boolean", default = true, doc = "Look at prefill and decode pools too" },
+    { name = "router", type = "any", lua_type = "string|table", default = "least_requests", doc = "As for ts.deployment" },
+    { name = "kernel_set", type = "string", default = "auto", doc = "As for ts.deployment" },
+    { name = "limit", type = "integer", default = 8, min = 1, max = 100, doc = "Deployments listed" },
+    { name = "num_requests", type = "integer", default = 2000, min = 20, max = 1e6,
+      doc = "Per engine and simulated rate, where traffic is a table without it" },
+  },
+}
+
+local function limit_of(target)
+  if type(target) == "number" then return target end
+  if type(target) ~= "table" then return math.huge end
+  local least = math.huge
+  for _, value in pairs(target) do least = math.min(least, tonumber(value) or math.huge) end
+  return least
+end
+
+local function default_degrees(types)
+  local degrees, degree, widest = {}, 1, 0
+  for _, entry in ipairs(types) do widest = math.max(widest, engines.widest(entry)) end
+  while degree <= widest do degrees[#degrees + 1], degree = degree, degree * 2 end
+  return degrees
+end
+
+-- The link that keys and values take: the slowest among the devices that are used.
+local function transfer_over(cluster)
+  return function(used)
+    local indices, slowest = {}, nil
+    for index in pairs(used) do indices[#indices + 1] = index end
+    table.sort(indices)
+    for k = 2, #indices do
+      local link = cluster:link(indices[1], indices[k])
+      if not slowest or link.bytes_per_s < slowest.bytes_per_s then slowest = link end
+    end
+    return slowest and { bytes_per_s = slowest.bytes_per_s, latency_s = slowest.latency_s, per_layer = true }
+  end
+end
+
+local function check_slo(slo)
+  if next(slo) == nil then fail(path .. ".slo", "give limits, such as { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.05 } }") end
+end
+
+local function search_of(opt)
+  local cluster = core.cluster(opt.cluster)
+  local search = {
+    model = core.model(opt.model), cluster = cluster, slo = opt.slo, kernel_set = opt.kernel_set, router = opt.router,
+    objective = opt.objective, limit = opt.limit, quality = opt.quality, runtime = opt.runtime,
+    disaggregated = opt.disaggregated, types = engines.types_of(cluster), transfer = transfer_over(cluster),
+    ttft_limit_s = limit_of(opt.slo.ttft_s), tpot_limit_s = limit_of(opt.slo.tpot_s), reasons = {},
+    simulated = 0, bounded = 0, max_rate = solver.max_rate,
+  }
+  search.traffics = traffics.new(opt.traffic, opt.num_requests, path .. ".traffic")
+  search.rate_per_s = search.traffics.rate_per_s
+  if opt.objective ~= "rate" and not search.rate_per_s then
+    fail(path .. ".traffic", ("objective = \"%s\" serves the traffic's own rate; give it rate_per_s"):format(opt.objective))
+  end
+  search.degrees = opt.tensor_parallel or default_degrees(search.types)
+  search.stages = opt.pipeline_parallel
+  search.bitwidths = opt.bitwidths or (opt.quality and { 16, 8, 4 } or { 16, 8 })
+  search.kv_bitwidths = opt.kv_bitwidths or { 16, 8 }
+  search.engine = opt.engine
+  return search
+end
+
+return function(given)
+  local opt = read(given)
+  check_slo(opt.slo)
+  local search = search_of(opt)
+  local kinds = screen.kinds(search)
+  local found = assemble.deployments(search, kinds)
+  if #found == 0 then return nil, ranked.why(search) end
+  return ranked.list(search, found, function(result) return assemble.confirm(search, result) end)
+end

@@ -1,0 +1,200 @@
+-- Kinds of engines of each type of device, and the rate that one of them sustains alone.
+
+local engines = require "tessera.serving.engines"
+
+local M = {}
+
+-- Limits that are tried where they are not settled.
+local seats = { 256, 512, 1024 }
+local step_tokens = { 2048, 16384 }
+
+local function name_of(kind)
+  return ("%s%s%s, %d bits%s"):format(kind.degree > 1 and kind.degree .. "x" or "", kind.entry.name,
+    kind.stages > 1 and (" x %d stages"):format(kind.stages) or "", kind.bitwidth,
+    kind.kv_bitwidth < 16 and (", KV cache %d"):format(kind.kv_bitwidth) or "")
+end
+
+local function refuse(search, kind, reason)
+  search.reasons[#search.reasons + 1] = { engine = name_of(kind), reason = reason }
+end
+
+-- Whether the quality that was asked for allows it; else what it costs.
+local function allows(search, deployment)
+  local bound = search.quality
+  local quality = deployment.plan and deployment.plan.quality
+  if not bound or not quality then return true end
+  local loss = quality.perplexity_increase[bound.at == "mid" and "mid" or "high"]
+  local recovery = quality.accuracy_recovery[bound.at == "mid" and "mid" or "low"]
+  if bound.max_perplexity_increase and loss > bound.max_perplexity_increase then
+    return false, ("perplexity may rise by %.1f %%"):format(100 * loss)
+  end
+  if bound.min_accuracy_recovery and recovery < bound.min_accuracy_recovery then
+    return false, ("accuracy may fall to %.1f %%"):format(100 * recovery)
+  end
+  return true
+end
+
+local function copy(source, changes)
+  local result = {}
+  for name, value in pairs(source) do result[name] = value end
+  for name, value in pairs(changes or {}) do result[name] = value end
+  return result
+end
+
+-- What of an engine's limits the script settled.
+local function settled(search, name)
+  if type(search.engine) == "userdata" then return search.engine[name] end
+  return search.engine and search.engine[name]
+end
+
+local function set_limits(search, kind, num_seqs, tokens)
+  kind.limits = {
+    max_num_seqs = settled(search, "max_num_seqs") or num_seqs,
+    max_num_batched_tokens = settled(search, "max_num_batched_tokens") or tokens,
+  }
+  kind.engine = type(search.engine) == "userdata" and search.engine or copy(search.engine or {}, kind.limits)
+end
+
+-- The estimate of a kind by its best number of seats: more help as long as steps stay within the limit on TPOT.
+local function estimate(search, kind)
+  local lengths = search.traffics.lengths
+  local best = 0
+  for _, num_seqs in ipairs(settled(search, "max_num_seqs") and { 0 } or seats) do
+    local trial = { max_num_seqs = settled(search, "max_num_seqs") or num_seqs,
+      max_num_batched_tokens = kind.limits.max_num_batched_tokens }
+    local bounds = engines.bounds(kind.one, lengths, trial, search.tpot_limit_s)
+    local rate = engines.estimate(kind.one, lengths, trial, search.tpot_limit_s, bounds.rate_per_s)
+    if not kind.bounds or rate > 1.02 * best then
+      best, kind.bounds = rate, bounds
+      set_limits(search, kind, trial.max_num_seqs, trial.max_num_batched_tokens)
+    end
+  end
+  kind.estimate_per_s = best
+end
+
+-- Adds a kind with its bounds and its estimate, where nothing rules it out. Says whether the model fits.
+local function add(search, kinds, kind)
+  kind.room = engines.room(kind.entry, kind.degree, kind.stages)
+  if kind.room == 0 then return false end
+  set_limits(search, kind, seats[1], 8192)
+  local deployment, why = engines.deploy(search, { { kind = kind, count = 1 } })
+  if not deployment then
+    refuse(search, kind, why)
+    return false
+  end
+  local fine, loss = allows(search, deployment)
+  if not fine then
+    refuse(search, kind, loss)
+    return true
+  end
+  kind.one, kind.gpus = deployment, kind.degree * kind.stages
+  estimate(search, kind)
+  if kind.bounds.ttft_s > search.ttft_limit_s then
+    refuse(search, kind, ("a prompt alone takes %.3g s, %.3g s allowed"):format(kind.bounds.ttft_s, search.ttft_limit_s))
+  elseif kind.bounds.tpot_s > search.tpot_limit_s then
+    refuse(search, kind, ("a token alone takes %.3g s, %.3g s allowed"):format(kind.bounds.tpot_s, search.tpot_limit_s))
+  else
+    kinds[#kinds + 1] = kind
+  end
+  return true
+end
+
+-- With as few stages as hold the model, unless they are given.
+local function add_stages(search, kinds, base)
+  if search.stages then
+    for _, stages in ipairs(search.stages) do add(search, kinds, copy(base, { stages = stages })) end
+    return
+  end
+  local stages = 1
+  while stages * base.degree <= base.entry.count do
+    if add(search, kinds, copy(base, { stages = stages })) then return end
+    stages = stages * 2
+  end
+end
+
+--- The rate that one engine of a kind sustains (kind.rate_per_s, kind.found); 0 where it misses `least_rate_per_s`.
+function M.simulate(search, kind, least_rate_per_s)
+  search.simulated = search.simulated + 1
+  kind.one = engines.deploy(search, { { kind = kind, count = 1 } })
+  kind.found = search.max_rate(kind.one, search.traffics.of(1), {
+    slo = search.slo, least_rate_per_s = least_rate_per_s, guess_per_s = kind.estimate_per_s, tolerance = 0.03,
+  })
+  kind.rate_per_s, kind.limited_by = kind.found.rate_per_s, kind.found.limited_by
+  return kind.rate_per_s
+end
+
+local function total(kind) return kind.rate_per_s * kind.room end
+
+-- By what they are estimated to do on all devices of their type; then by name, so that the order is the same each time.
+local function by_estimate(a, b)
+  local x, y = a.estimate_per_s * a.room, b.estimate_per_s * b.room
+  if x ~= y then return x > y end
+  return name_of(a) < name_of(b)
+end
+
+-- Simulates the kinds of a type that are estimated to be the best `keep`; the bound of any other may be above theirs,
+-- then it is simulated too, at the rate that it has to pass.
+local function simulate_type(search, kinds, keep)
+  table.sort(kinds, by_estimate)
+  local best = {}
+  local function admit(kind, bar)
+    if M.simulate(search, kind, bar and bar / kind.room) > 0 then
+      best[#best + 1] = kind
+      table.sort(best, function(a, b) return total(a) > total(b) end)
+    elseif not bar then
+      refuse(search, kind, kind.limited_by)
+    end
+  end
+  for i, kind in ipairs(kinds) do
+    if i <= keep then
+      admit(kind)
+    elseif best[1] and kind.bounds.rate_per_s * kind.room <= total(best[1])
+      or kind.estimate_per_s * kind.room < 0.8 * (best[1] and total(best[1]) or 0) then
+      search.bounded = search.bounded + 1
+    else
+      admit(kind, best[1] and total(best[1]))
+    end
+  end
+  return best
+end
+
+-- The best kind with other limits on the tokens of a step.
+local function tune(search, kind)
+  if settled(search, "max_num_batched_tokens") then return kind end
+  for _, tokens in ipairs(step_tokens) do
+    local other = copy(kind)
+    set_limits(search, other, kind.limits.max_num_seqs, tokens)
+    if M.simulate(search, other, kind.rate_per_s * 1.02) > 0 then kind = other end
+  end
+  return kind
+end
+
+local function kinds_of(search, entry)
+  local kinds = {}
+  for _, degree in ipairs(search.degrees) do
+    if degree <= engines.widest(entry) then
+      for _, bitwidth in ipairs(search.bitwidths) do
+        for _, kv_bitwidth in ipairs(search.kv_bitwidths) do
+          add_stages(search, kinds, { entry = entry, degree = degree, bitwidth = bitwidth, kv_bitwidth = kv_bitwidth })
+        end
+      end
+    end
+  end
+  return kinds
+end
+
+--- The kinds of engines that are worth putting together, by type of device, the best first: { entry, best }.
+function M.kinds(search)
+  local by_type = {}
+  for _, entry in ipairs(search.types) do
+    local kinds = kinds_of(search, entry)
+    local best = simulate_type(search, kinds, math.max(2, math.ceil(search.limit / 2 / #search.types)))
+    if best[1] then best[1] = tune(search, best[1]) end
+    by_type[#by_type + 1] = { entry = entry, best = best }
+  end
+  return by_type
+end
+
+M.name_of = name_of
+
+return M

@@ -1,0 +1,42 @@
+-- The traffic of a search: the same for all candidates, with as many requests as a run of so many engines needs.
+
+local serving = require "tessera.serving"
+local core = require "tessera.core"
+
+local M = {}
+
+--- { rate_per_s, lengths = { prompt_tokens, output_tokens }, of = function(num_engines) return traffic end }.
+function M.new(given, num_requests, path)
+  if type(given) ~= "table" then
+    local traffic = given
+    return {
+      rate_per_s = traffic.rate_per_s, of = function() return traffic end,
+      lengths = { prompt_tokens = traffic.mean_prompt_tokens, output_tokens = traffic.mean_output_tokens },
+    }
+  end
+  if given.arrivals == "closed" or given.concurrency then
+    core.refuse(path, "a closed loop has no rate; give open arrivals")
+  end
+  local options = {}
+  for name, value in pairs(given) do options[name] = value end
+  local sized = not (given.num_requests or given.duration_s or given.trace)
+  options.rate_per_s = given.rate_per_s or not given.trace and 1 or nil
+  local made = {}
+  local self = {
+    rate_per_s = given.rate_per_s,
+    of = function(num_engines)
+      local key = sized and num_engines or 1
+      if not made[key] then
+        if sized then options.num_requests = num_requests * num_engines end
+        made[key] = serving.traffic(options)
+      end
+      return made[key]
+    end,
+  }
+  local one = self.of(1)
+  if given.trace then self.rate_per_s = one.rate_per_s end
+  self.lengths = { prompt_tokens = one.mean_prompt_tokens, output_tokens = one.mean_output_tokens }
+  return self
+end
+
+return M
