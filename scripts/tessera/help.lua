@@ -93,6 +93,30 @@ limit cut short cannot, and its plan says so: plan.stopped_by, and the column st
 ]]
 end
 
+--- Cards of schedulers or routers, wrapped at 96 columns.
+local function cards_of(heading, list, closing)
+  return function()
+    local lines = { heading, "" }
+    for _, card in ipairs(require("tessera.serving")[list]()) do
+      lines[#lines + 1] = ("  %s%s"):format(card.name, card.source ~= "" and ("  [%s]"):format(card.source) or "")
+      lines[#lines + 1] = "      " .. card.doc
+    end
+    return table.concat(lines, "\n") .. "\n\n" .. closing
+  end
+end
+
+local schedulers = cards_of("Schedulers, for ts.engine { scheduler = \"name\" }: what an engine computes in each step.",
+  "schedulers", [[
+The limits that they share, and those of one of them, are options of the engine: `tessera help ts.engine`. What they
+are held against, and what is not modelled: `tessera man serving`.
+]])
+
+local routers = cards_of("Routers, for ts.deployment { router = \"name\" }: which engine gets a request.",
+  "routers", [[
+A table sets more: router = { name = "prefix_aware", signal_age_s = 0.1, ... }; `tessera help ts.deployment.router`.
+Equal replicas go by number. More: `tessera man serving`.
+]])
+
 local topics = {
   moves = { "What heuristics change a plan by: shift, retype, swap, rule, micro_batch, order.", moves },
   heuristics = { "How to write one, and where to look.", heuristics },
@@ -101,6 +125,8 @@ local topics = {
   theta = { "The price of omega, for research.", words "theta" },
   presets = { "What a problem is made of where nothing is said: recommended, splitquant, llm-pq.", presets },
   planners = { "Planners and the options of their own.", planners },
+  schedulers = { "What an engine computes in each step, for ts.engine.", schedulers },
+  routers = { "Which engine of a deployment gets a request.", routers },
   models = { "Models that ship, or lie in TESSERA_PATH.", names "models" },
   devices = { "Devices that ship, or lie in TESSERA_PATH.", names "devices" },
   clusters = { "Clusters that ship, or lie in TESSERA_PATH.", names "clusters" },
@@ -111,7 +137,8 @@ local topics = {
 core.document {
   name = "ts.help_topic", doc = "What `tessera help TOPIC` prints of the topics that Lua knows.",
   parameters = { { "topic", "string",
-    "presets, planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta",
+    "presets, planners, heuristics, moves, schedulers, routers, models, devices, clusters, workloads, kernel_sets, "
+      .. "quality, omega or theta",
   } },
   returns = "string?",
 }

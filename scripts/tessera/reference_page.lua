@@ -60,8 +60,13 @@ local function function_section(name, cards, lines)
   local returns = card and card.returns ~= "" and card.returns or options and options.returns or ""
   lines[#lines + 1] = "### " .. name
   lines[#lines + 1] = ""
-  lines[#lines + 1] = ("`%s(%s)`%s"):format(name, table.concat(arguments, ", "),
-    returns == "" and "" or " returns `" .. returns .. "`")
+  local whole = name:match "^(.*)%."
+  if not card and cards.options[whole] then
+    lines[#lines + 1] = ("A table for [%s](#%s)."):format(whole, anchor(whole))
+  else
+    lines[#lines + 1] = ("`%s(%s)`%s"):format(name, table.concat(arguments, ", "),
+      returns == "" and "" or " returns `" .. returns .. "`")
+  end
   lines[#lines + 1] = ""
   lines[#lines + 1] = (card or options).doc
   local rows = {}

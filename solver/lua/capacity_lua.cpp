@@ -142,6 +142,13 @@ void register_capacity(lua_State* L) {
   reference.add_object<MaxRate>();
   reference.add(serve_options());
   reference.add(max_rate_options());
+  const std::vector<lua_kit::ParameterCard> both = {
+      {"deployment", "tessera.Deployment", "Engines, of ts.deployment"},
+      {"traffic", "tessera.Traffic|table", "Requests, or the options of ts.traffic"}};
+  reference.add(lua_kit::FunctionCard{"ts.serve", std::string(serve_options().doc), both,
+                                      std::string(serve_options().returns)});
+  reference.add(lua_kit::FunctionCard{"ts.max_rate", std::string(max_rate_options().doc), both,
+                                      std::string(max_rate_options().returns)});
 }
 
 }  // namespace solver_lua

@@ -35,149 +35,6 @@ using solver_lua::DeploymentObject;
 namespace solver_lua {
 namespace {
 
-std::vector<OptionSpec> pool_options() {
-  return {
-      {.name = "plan",
-       .type = OptionType::table,
-       .doc = "A plan, each of its replicas an engine; instead of model and cluster",
-       .lua_type = "tessera.Plan"},
-      {.name = "model",
-       .type = OptionType::table,
-       .doc = "Model, or its name",
-       .lua_type = "tessera.Model|string|table"},
-      {.name = "cluster",
-       .type = OptionType::table,
-       .doc = "Cluster, or its name",
-       .lua_type = "tessera.Cluster|string|table"},
-      {.name = "tensor_parallel",
-       .type = OptionType::integer,
-       .doc = "Devices that share each layer",
-       .default_text = "1",
-       .min = 1,
-       .max = 64},
-      {.name = "pipeline_parallel",
-       .type = OptionType::integer,
-       .doc = "Stages, layers spread over them as vLLM does",
-       .default_text = "1",
-       .min = 1,
-       .max = 4096},
-      {.name = "replicas",
-       .type = OptionType::integer,
-       .doc = "Engines; left out: as many as there are devices for, without a model 1",
-       .min = 1,
-       .max = 100000},
-      {.name = "bitwidths",
-       .type = OptionType::integer_list,
-       .doc = "Of all layers, or one per layer",
-       .unit = "bits",
-       .default_text = "{16}",
-       .min = 1,
-       .max = 16},
-      {.name = "kv_bitwidth",
-       .type = OptionType::integer,
-       .doc = "Of the KV cache",
-       .unit = "bits",
-       .default_text = "16",
-       .min = 2,
-       .max = 16},
-      {.name = "kernel_set",
-       .type = OptionType::text,
-       .doc = "Kernels that run the layers",
-       .default_text = "\"auto\""},
-      {.name = "engine",
-       .type = OptionType::table,
-       .doc = "Engine, or a table of its options",
-       .lua_type = "tessera.Engine|table"},
-      {.name = "step_cost",
-       .type = OptionType::table,
-       .doc = "Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, "
-              "per_context_token_s = }, or a function of a table of what the step computes",
-       .lua_type = "table|fun(step: table): number"},
-      {.name = "kv_blocks",
-       .type = OptionType::integer,
-       .doc = "Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or "
-              "without a model as many as the traffic can use",
-       .unit = "blocks",
-       .min = 1,
-       .max = 1e9},
-      {.name = "kv_bytes_per_token",
-       .type = OptionType::number,
-       .doc = "Without a model, for transfers and swapping",
-       .unit = "bytes",
-       .min = 0,
-       .max = 1e12},
-      {.name = "usd_per_h",
-       .type = OptionType::number,
-       .doc = "Price of an engine; left out: its devices' list price",
-       .unit = "USD/h",
-       .min = 0,
-       .max = 1e9},
-      {.name = "idle_w",
-       .type = OptionType::number,
-       .doc = "Power of an engine that waits",
-       .unit = "W",
-       .min = 0,
-       .max = 1e9},
-      {.name = "busy_w",
-       .type = OptionType::number,
-       .doc = "Power of an engine that computes",
-       .unit = "W",
-       .min = 0,
-       .max = 1e9},
-      {.name = "draft",
-       .type = OptionType::table,
-       .doc = "Plan of the model that drafts, for speculative.method = \"draft_model\"",
-       .lua_type = "tessera.Plan"},
-  };
-}
-
-const OptionTable& one_pool_options() {
-  static const OptionTable table = [] {
-    OptionTable t{"ts.deployment.pool",
-                  "Engines of one role; what is left out is the deployment's.", "table",
-                  pool_options()};
-    t.options.insert(t.options.begin(), {.name = "role",
-                                         .type = OptionType::choice,
-                                         .doc = "What they do",
-                                         .choices = {"mixed", "prefill", "decode"},
-                                         .required = true});
-    return t;
-  }();
-  return table;
-}
-
-const OptionTable& transfer_options() {
-  static const OptionTable table{
-      "ts.deployment.transfer",
-      "How keys and values go from prefill to decode engines.",
-      "table",
-      {{.name = "bytes_per_s",
-        .type = OptionType::number,
-        .doc = "Rate of each sender; 0: no time",
-        .unit = "bytes/s",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e15},
-       {.name = "link_gbps",
-        .type = OptionType::number,
-        .doc = "The same in Gb/s",
-        .unit = "Gb/s",
-        .min = 1e-6,
-        .max = 1e7},
-       {.name = "latency_s",
-        .type = OptionType::number,
-        .doc = "Of a hand-over",
-        .unit = "s",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e4},
-       {.name = "per_layer",
-        .type = OptionType::boolean,
-        .doc = "Each layer goes as soon as it is computed; only the last one's time shows",
-        .default_text = "false"}}};
-  return table;
-}
-
 /// Options of a pool, and of the deployment around it where the pool does not say.
 class PoolReader {
  public:
@@ -369,6 +226,7 @@ std::shared_ptr<DeploymentObject> deployment_at(lua_State* L, int index, const s
           const lua_kit::Options pool(L, lua_gettop(L), one_pool_options(), item);
           read_pool(L, {pool, &options}, *named<Role>(pool.choice("role")), *result, context);
         });
+    serving::check_roles(result->deployment, options.path_of("pools"));
     result->plan.reset();  // of several pools there is none
   } else {
     read_pool(L, {options, nullptr}, Role::mixed, *result, context);
@@ -379,6 +237,10 @@ std::shared_ptr<DeploymentObject> deployment_at(lua_State* L, int index, const s
   }
   lua_pop(L, 1);
   read_transfer(L, options, *result);
+  for (const Replica& replica : result->deployment.replicas) {  // so that a wrong name is told now
+    replica.make_scheduler(replica.engine,
+                           {.num_blocks = 1, .block_size = replica.engine.block_size});
+  }
   return result;
 }
 
@@ -420,47 +282,10 @@ void push_engines(lua_State* L, const DeploymentObject& d) {
   }
 }
 
-/// deployment:step_s { tokens, ... }: what a step takes on the first engine, for a look at prices.
+/// What a step takes on the first engine, for a look at prices.
 int step_s(lua_State* L) {
-  static const OptionTable table{
-      "deployment:step_s",
-      "Time of a step on the first engine (s): prompts and decodes of one size each.",
-      "number",
-      {{.name = "num_decodes",
-        .type = OptionType::integer,
-        .doc = "Requests that decode one token",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e6},
-       {.name = "context_tokens",
-        .type = OptionType::integer,
-        .doc = "In the KV cache of each of them",
-        .unit = "tokens",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e8},
-       {.name = "num_prompts",
-        .type = OptionType::integer,
-        .doc = "Prompts, or pieces of them",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e5},
-       {.name = "prompt_tokens",
-        .type = OptionType::integer,
-        .doc = "Tokens of each",
-        .unit = "tokens",
-        .default_text = "1",
-        .min = 1,
-        .max = 1e8},
-       {.name = "prompt_context_tokens",
-        .type = OptionType::integer,
-        .doc = "In the KV cache of each",
-        .unit = "tokens",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e8}}};
   const auto& d = *lua_kit::check_object<DeploymentObject>(L, 1, "deployment");
-  const lua_kit::Options options(L, 2, table, "deployment:step_s");
+  const lua_kit::Options options(L, 2, step_options(), "deployment:step_s");
   serving::StepLoad load;
   const std::int64_t decodes = options.integer("num_decodes");
   load.num_decodes = load.decode_tokens = decodes;
@@ -485,32 +310,6 @@ int step_s(lua_State* L) {
 }
 
 }  // namespace
-
-const OptionTable& deployment_options() {
-  static const OptionTable table = [] {
-    OptionTable t{"ts.deployment",
-                  "Engines that serve together: of a plan, of a model on a cluster, or of step "
-                  "costs without a model.",
-                  "tessera.Deployment", pool_options()};
-    t.options.push_back(
-        {.name = "router",
-         .type = OptionType::table,
-         .doc = "Name of the rule that chooses an engine, or a table of its options",
-         .default_text = "\"round_robin\"",
-         .lua_type = "string|table"});
-    t.options.push_back({.name = "pools",
-                         .type = OptionType::table,
-                         .doc = "Pools of engines with a role each: { role = \"prefill\", ... }, "
-                                "{ role = \"decode\", ... }",
-                         .lua_type = "table[]"});
-    t.options.push_back({.name = "transfer",
-                         .type = OptionType::table,
-                         .doc = "How keys and values go from pool to pool",
-                         .lua_type = "table"});
-    return t;
-  }();
-  return table;
-}
 
 int new_deployment(lua_State* L) {
   if (lua_kit::test_object<DeploymentObject>(L, 1) != nullptr) {
@@ -550,6 +349,7 @@ void register_deployment(lua_State* L) {
   reference.add(deployment_options());
   reference.add(one_pool_options());
   reference.add(transfer_options());
+  reference.add(step_options());
 }
 
 }  // namespace solver_lua

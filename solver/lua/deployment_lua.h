@@ -23,6 +23,9 @@ struct DeploymentObject {
 };
 
 const OptionTable& deployment_options();
+const OptionTable& one_pool_options();
+const OptionTable& transfer_options();
+const OptionTable& step_options();  ///< of deployment:step_s
 int new_deployment(lua_State* L);
 void register_deployment(lua_State* L);
 

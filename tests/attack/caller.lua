@@ -42,7 +42,9 @@ end
 
 local function function_named(name)
   if name == "store.open" then return require("tessera.store").open end
-  return ts[name:match "^ts%.(.*)$"]
+  local found = ts
+  for part in name:sub(4):gmatch "[^.]+" do found = found[part] end
+  return found
 end
 
 local function option_card(method)

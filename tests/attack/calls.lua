@@ -103,6 +103,29 @@ M.functions = {
   ["ts.collection"] = one { name = "c", scripts = { "readers.lua" } },
   ["ts.help_topic"] = one "models",
   ["ts.help_topics"] = one(),
+  ["ts.engine"] = one { scheduler = "vllm_v1", max_num_seqs = 8, max_num_batched_tokens = 512, kv_blocks = 64,
+    speculative = { method = "ngram", num_tokens = 2, acceptance = { 0.5, 0.25 } } },
+  ["ts.traffic"] = one { rate_per_s = 5, num_requests = 20, prompt_tokens = { distribution = "lognormal", mean = 30,
+    cv = 0.5, max = 60 }, output_tokens = 6, prefix_groups = 2, prefix_tokens = 16, seed = 3 },
+  ["ts.deployment"] = function()
+    return { { plan = object "Plan", engine = object "Engine",
+      router = { name = "prefix_aware", signal_age_s = 0.1 } } }
+  end,
+  ["ts.serve"] = function() return { object "Deployment", object "Traffic", { slo = values.slo, seed = 2 } } end,
+  ["ts.max_rate"] = function()
+    return { object "Deployment", object "Traffic", { slo = values.slo, tolerance = 0.3, max_runs = 5 } }
+  end,
+  ["ts.sampling.draw"] = one { logits = { 1, 2, 3 }, temperature = 0.8, num_draws = 5 },
+  ["ts.sampling.probabilities"] = one { logits = { 1, 2, 3 }, top_k = 2 },
+  ["ts.speculative.accepted_drafts"] = one { acceptance = 0.7, num_tokens = 3, num_requests = 2, num_steps = 3 },
+  ["ts.speculative.break_even_batch"] = one { acceptance = 0.7, num_tokens = 3, base_s = 6e-3, per_token_s = 2e-5,
+    draft_base_s = 4e-4, draft_per_sequence_s = 2e-6 },
+  ["ts.speculative.expected_tokens"] = one { acceptance = { 0.7, 0.5 }, num_tokens = 2 },
+  ["ts.speculative.prompt_lookup"] = one { tokens = { 1, 2, 3, 1, 2 }, prompt_lookup_min = 1, prompt_lookup_max = 2,
+    num_tokens = 3 },
+  ["ts.speculative.rule"] = one { q = { 0.2, 0.5, 0.3 }, p = { 0.5, 0.3, 0.2 } },
+  ["ts.speculative.verify"] = one { p = { { 0.5, 0.5 }, { 0.9, 0.1 } }, q = { { 0.3, 0.7 } }, seed = 1,
+    num_draws = 9 },
   ["store.open"] = one("attack.db", { create = true }),
 }
 
@@ -157,6 +180,15 @@ M.methods = {
   ["tessera.Problem:offload"] = one(with(sizes, { stages = hand_made })),
   ["tessera.Problem:variants"] = one(),
   ["tessera.Problem:device_orders"] = one(4),
+  ["tessera.Deployment:step_s"] = one { num_decodes = 3, context_tokens = 100, num_prompts = 1, prompt_tokens = 20 },
+  ["tessera.Traffic:requests"] = one(),
+  ["tessera.Traffic:save"] = one "traffic.csv",
+  ["tessera.Traffic:scaled"] = one { rate_per_s = 9 },
+  ["tessera.Served:requests"] = one(),
+  ["tessera.Served:steps"] = one(),
+  ["tessera.Served:series"] = one(10),
+  ["tessera.Served:save_trace"] = one "served.json",
+  ["tessera.Served:save_requests"] = one "served.csv",
   ["tessera.Profile:layer_s"] = one { model = "opt-30b", bitwidth = 16, phase = "decode", batch_size = 8, tokens = 1,
     context_tokens = 512 },
   ["tessera.Profile:all_reduce_s"] = one { dtype = "bfloat16", bytes = 65536, num_devices = 2 },
@@ -264,6 +296,11 @@ M.verbs = {
 
 --- What is documented and not called, and why.
 M.left_out = {
+  ["ts.engine.speculative"] = "of ts.engine, which is called with it",
+  ["ts.deployment.pool"] = "of ts.deployment, which is called",
+  ["ts.deployment.router"] = "of ts.deployment, which is called with it",
+  ["ts.deployment.step_cost"] = "of ts.deployment, which is called",
+  ["ts.deployment.transfer"] = "of ts.deployment, which is called",
   ["problem:add_constraint.term"] = "one term of add_constraint, which is called",
   ["tessera.report.write"] = "what tessera report calls",
   ["tessera run"] = "starts worker processes; the sandbox's scripts are run by it",
@@ -278,6 +315,7 @@ M.left_out = {
 M.options_of = {
   ["plan:explain"] = "tessera.Plan:explain", ["plan:export"] = "tessera.Plan:export",
   ["plan:quality"] = "tessera.Plan:quality",
+  ["deployment:step_s"] = "tessera.Deployment:step_s", ["traffic:scaled"] = "tessera.Traffic:scaled",
   ["map:predict"] = "tessera.QualityMap:predict",
   ["lm:generate"] = "tessera.LanguageModel:generate", ["lm:perplexity"] = "tessera.LanguageModel:perplexity",
   ["lm:zero_shot"] = "tessera.LanguageModel:zero_shot", ["lm:calibrate"] = "tessera.LanguageModel:calibrate",

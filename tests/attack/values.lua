@@ -73,6 +73,17 @@ local function language_model()
   return ts.language_model { path = "fake_model", bitwidths = 4, threads = 1, progress = false }
 end
 
+-- A deployment and traffic that take a millisecond; steps without a model.
+local function deployment()
+  return ts.deployment { step_cost = { base_s = 0.01, per_token_s = 1e-5 }, replicas = 2, router = "least_requests",
+    engine = { max_num_seqs = 4, max_num_batched_tokens = 64, kv_blocks = 32 } }
+end
+
+local function traffic()
+  return ts.traffic { rate_per_s = 5, num_requests = 12, prompt_tokens = 40, output_tokens = 6 }
+end
+M.slo = { ttft_s = { p90 = 1 }, tpot_s = 0.5 }
+
 local function perplexity() return language_model():perplexity { text = M.text, context_tokens = 30 } end
 
 -- Points of a quality map, as plan:quality gives them.
@@ -121,6 +132,15 @@ M.make = {
   ["tessera.Calibration"] = function()
     return language_model():calibrate { text = M.text, out = "calibrated.safetensors", num_samples = 2,
       sample_tokens = 16 }
+  end,
+  ["tessera.Engine"] = function()
+    return ts.engine { max_num_seqs = 8, speculative = { num_tokens = 2, acceptance = 0.5 } }
+  end,
+  ["tessera.Traffic"] = traffic,
+  ["tessera.Deployment"] = deployment,
+  ["tessera.Served"] = function() return ts.serve(deployment(), traffic(), { slo = M.slo }) end,
+  ["tessera.MaxRate"] = function()
+    return ts.max_rate(deployment(), traffic(), { slo = M.slo, tolerance = 0.3, max_runs = 6 })
   end,
   ["tessera.QualityMap"] = function() return ts.quality_map { points = quality_points() } end,
   ["tessera.Experiment"] = experiment,

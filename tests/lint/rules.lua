@@ -50,9 +50,9 @@ local may_include = {
     "solver/planning",
   },
   ["solver/lua"] = {
-    "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/sim", "solver/instance",
-    "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact", "solver/ilp", "solver/heuristic",
-    "solver/replan", "solver/planning",
+    "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/serving", "engine/serving/lua",
+    "engine/sim", "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact",
+    "solver/ilp", "solver/heuristic", "solver/replan", "solver/planning", "solver/serving",
   },
 }
 

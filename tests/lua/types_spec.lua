@@ -15,9 +15,9 @@ end
 
 -- What a name says of its unit; a doc or a unit has to say it too.
 local unit_words = {
-  { "_bytes_per_s$", "bytes/s" }, { "_flop_per_s$", "FLOP/s" }, { "_tok_s$", "tok/s" }, { "_usd_per_h$", "USD/h" },
-  { "_bytes$", "bytes" }, { "_gib$", "GiB" }, { "_gbps$", "Gb/s" }, { "_us$", "us" }, { "_s$", "s" },
-  { "_tokens$", "tokens" },
+  { "bytes_per_s$", "bytes/s" }, { "_flop_per_s$", "FLOP/s" }, { "_tok_s$", "tok/s" }, { "_usd_per_h$", "USD/h" },
+  { "_bytes$", "bytes" }, { "_gib$", "GiB" }, { "_gbps$", "Gb/s" }, { "_us$", "us" }, { "_per_s$", "1/s" },
+  { "_s$", "s" }, { "_tokens$", "tokens" },
 }
 
 local function unit_of(name)

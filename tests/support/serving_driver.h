@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -19,6 +20,7 @@ struct DrivenRequest {
   std::int64_t max_tokens = 0;  ///< 0: output_tokens
   std::int32_t priority = 0;
   std::int64_t prefix_group = -1, prefix_tokens = 0;
+  std::int64_t stream = -1;  ///< of its other tokens, as traffic.h has it
 };
 
 /// What became of it. A token's place is its position in the request.
@@ -49,8 +51,14 @@ class Driver {
     });
   }
 
-  bool skips = false;            ///< takes stretches of decodes at once
-  std::int64_t depth = 1;        ///< steps under way at a time
+  bool skips = false;      ///< takes stretches of decodes at once
+  std::int64_t depth = 1;  ///< steps under way at a time
+  /// An empty step takes a place among those under way too, as in vLLM's queue of batches, and the
+  /// oldest is waited for only where the queue is full or nothing else is to be done.
+  bool queues_empty_steps = false;
+  /// Drafts that the target model accepts; by default any rule that looks at nothing but the
+  /// request and how far it is.
+  std::function<std::int64_t(const BatchItem&)> accepts;
   std::int64_t num_skipped = 0;  ///< steps that were not decided one by one
 
   Scheduler& scheduler() { return *scheduler_; }
@@ -61,7 +69,7 @@ class Driver {
   /// Requests that were never added.
   const std::vector<std::int64_t>& never() const { return never_; }
   bool done() const {
-    return next_ == order_.size() && scheduler_->num_unfinished() == 0 && under_way_.empty();
+    return next_ == order_.size() && scheduler_->num_unfinished() == 0 && num_under_way_ == 0;
   }
   /// The batch that was decided last.
   const Batch& batch() const { return last_; }
@@ -70,6 +78,7 @@ class Driver {
   /// it. The record's scheduled requests are in order of their numbers.
   StepRecord advance() {
     arrive();
+    if (queues_empty_steps) return advance_queue();
     Batch batch;
     scheduler_->decide(step_, batch);
     scheduler_->check(batch);
@@ -79,7 +88,7 @@ class Driver {
     if (skips && depth == 1) skip(batch);
     last_ = batch;
     const bool is_empty = batch.items.empty();
-    if (!is_empty) under_way_.push_back(std::move(batch));
+    if (!is_empty) push(std::move(batch));
     if (std::ssize(under_way_) >= depth || (is_empty && !under_way_.empty())) complete(record);
     record.free_blocks = scheduler_->kv().num_free();
     ++step_;
@@ -98,6 +107,37 @@ class Driver {
   }
 
  private:
+  void push(Batch batch) {
+    num_under_way_ += batch.items.empty() ? 0 : 1;
+    under_way_.push_back(std::move(batch));
+  }
+
+  // One call of vLLM's step_with_batch_queue.
+  StepRecord advance_queue() {
+    StepRecord record;
+    record.step = step_;
+    const bool decides = scheduler_->num_unfinished() > 0 || has_ended_;
+    bool is_empty = true;
+    if (decides) {
+      Batch batch;
+      scheduler_->decide(step_, batch);
+      scheduler_->check(batch);
+      note(batch, record);
+      is_empty = batch.items.empty();
+      has_ended_ = false;
+      push(std::move(batch));
+    }
+    const bool more = decides && std::ssize(under_way_) < depth &&
+                      (!is_empty || scheduler_->num_unfinished() > 0);
+    if (!more && !under_way_.empty()) {
+      complete(record);
+      has_ended_ = has_ended_ || !record.finished.empty();
+    }
+    record.free_blocks = scheduler_->kv().num_free();
+    ++step_;
+    return record;
+  }
+
   DrivenOutcome& of(const BatchItem& item) {
     return outcomes_[static_cast<std::size_t>(item.request)];
   }
@@ -117,6 +157,7 @@ class Driver {
       s.max_tokens = r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
       s.content.prefix_group = r.prefix_group;
       s.content.prefix_tokens = r.prefix_tokens;
+      s.content.stream = r.stream;
       if (!scheduler_->why_never(s.prompt_tokens, s.max_tokens).empty()) {
         never_.push_back(s.request);
       } else {
@@ -166,14 +207,15 @@ class Driver {
     step_ += steps;
   }
 
-  /// Drafts accepted: any rule that looks at nothing but the request and how far it is.
-  static std::int64_t accepted(const BatchItem& item, std::int64_t generated) {
+  std::int64_t accepted(const BatchItem& item, std::int64_t generated) const {
+    if (accepts) return accepts(item);
     return (item.request * 7 + generated * 3) % (item.drafts + 1);
   }
 
   void complete(StepRecord& record) {
     const Batch batch = std::move(under_way_.front());
     under_way_.pop_front();
+    num_under_way_ -= batch.items.empty() ? 0 : 1;
     std::vector<Generated> generated(batch.items.size());
     for (std::size_t i = 0; i < batch.items.size(); ++i) {
       const BatchItem& item = batch.items[i];
@@ -206,6 +248,8 @@ class Driver {
   std::size_t next_ = 0;
   std::int64_t step_ = 0, num_ended_ = 0;
   std::deque<Batch> under_way_;
+  std::int64_t num_under_way_ = 0;  ///< of them, that compute something
+  bool has_ended_ = false;          ///< a request since the last decision
   std::vector<std::int64_t> never_;
   Batch last_;
 };

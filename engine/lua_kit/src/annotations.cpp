@@ -135,6 +135,11 @@ Json option_json(const OptionSpec& spec) {
   return option;
 }
 
+/// "ts.engine.speculative": what an option of ts.engine takes, and no function.
+bool is_part(const std::map<std::string, OptionTable>& tables, const std::string& name) {
+  return tables.count(name.substr(0, name.rfind('.'))) > 0 && tables.count(name) > 0;
+}
+
 std::string function_annotation(const FunctionCard& card, const OptionTable* options) {
   std::string text = fmt::format("--- {}\n", card.doc);
   std::vector<std::string> names;
@@ -231,9 +236,9 @@ std::optional<std::string> Reference::help(const std::string& topic) const {
     text += " (" + join(names, ", ") + ")";
     if (!function->second.returns.empty()) returns = function->second.returns;
   } else if (table != tables_.end()) {
-    text += " { options }";
+    text += is_part(tables_, topic) ? " = { options }" : " { options }";
   }
-  if (!returns.empty()) text += "  ->  " + returns;
+  if (!returns.empty() && !is_part(tables_, topic)) text += "  ->  " + returns;
   text += "\n" + wrapped(summary(topic), 2);
   if (function != functions_.end() && !function->second.parameters.empty()) {
     text += "\narguments:\n";
@@ -285,7 +290,7 @@ std::string Reference::luacats() const {
   for (const std::string& name : topics()) {
     const auto table = tables_.find(name);
     const auto function = functions_.find(name);
-    if (name.rfind("ts.", 0) != 0) continue;
+    if (name.rfind("ts.", 0) != 0 || is_part(tables_, name)) continue;
     if (const std::size_t dot = name.rfind('.'); dot > 2 && name.substr(0, dot) != group) {
       group = name.substr(0, dot);
       text += group + " = {}\n\n";

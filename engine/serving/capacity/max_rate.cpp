@@ -262,7 +262,7 @@ MaxRate max_rate(const Deployment& deployment, const Traffic& traffic,
                  const MaxRateOptions& options) {
   const bool none = std::all_of(options.summary.slos.begin(), options.summary.slos.end(),
                                 [](const Slo& slo) { return slo.empty(); });
-  if (none) refuse("slo", "give limits to keep to, such as {{ ttft_s = {{ p99 = 2 }} }}");
+  if (none) refuse("slo", "give limits to keep to, such as { ttft_s = { p99 = 2 } }");
   if (traffic.concurrency) {
     refuse("traffic", "a closed loop has no rate: its requests wait for each other");
   }

@@ -1,5 +1,6 @@
 // The SLO that scripts ask for.
 #include <algorithm>
+#include <cmath>
 
 #include "served_lua.h"
 #include "tessera/core/error.h"
@@ -33,7 +34,7 @@ LatencyTarget& target_of(Slo& slo, Metric metric) {
                              const std::vector<std::string_view>& names, const char* more) {
   std::vector<std::string> known(names.begin(), names.end());
   known.emplace_back(more);
-  refuse(path, "'{}' is no limit{}", quote(key), did_you_mean(key, known));
+  refuse(path, "{} is no limit{}", quote(key), did_you_mean(key, known));
 }
 
 /// The key of the pair on top of the stack.
@@ -58,7 +59,8 @@ LatencyTarget read_target(lua_State* L, const std::string& path) {
     if (key == "each") {
       target.each = limit_s;
     } else if (const auto statistic = named<Statistic>(key)) {
-      target.of_all.push_back({*statistic, limit_s});
+      // Infinite ones, of scripts that compute theirs, are no limits.
+      if (!std::isinf(limit_s)) target.of_all.push_back({*statistic, limit_s});
     } else {
       refuse_key(path, key, names_of<Statistic>(), "each");
     }

@@ -20,6 +20,20 @@ std::int64_t wanted_output(const Request& r) {
 
 }  // namespace
 
+void check_roles(const Deployment& deployment, const std::string& path) {
+  const auto has = [&](Role role) {
+    return std::any_of(deployment.replicas.begin(), deployment.replicas.end(),
+                       [&](const Replica& r) { return r.role == role; });
+  };
+  if (!has(Role::mixed) && !has(Role::prefill)) {
+    refuse(path, "no engine takes prompts; give pools of roles prefill and decode, or mixed");
+  }
+  if (has(Role::prefill) != has(Role::decode)) {
+    refuse(path, "there are engines of role {} and none of role {}; give both, or mixed ones",
+           has(Role::prefill) ? "prefill" : "decode", has(Role::prefill) ? "decode" : "prefill");
+  }
+}
+
 Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
                        SimulationOptions options)
     : deployment_(deployment), traffic_(traffic), options_(std::move(options)) {
@@ -33,14 +47,7 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
     if (replica.role != Role::decode) entry_.push_back(i);
     if (replica.role == Role::decode) decode_.push_back(i);
   }
-  const bool reads_only = std::any_of(deployment.replicas.begin(), deployment.replicas.end(),
-                                      [](const Replica& r) { return r.role == Role::prefill; });
-  if (entry_.empty() || reads_only != !decode_.empty()) {
-    refuse("deployment",
-           "{}; give pools of both roles, prefill and decode, or replicas that do both",
-           entry_.empty() ? "no replica takes prompts"
-                          : "prompts are read for nobody, or decoded from nowhere");
-  }
+  check_roles(deployment, "deployment");
   router_ = deployment.make_router(deployment.router);
   if (!decode_.empty()) {
     // Decode engines have no queue in front and no prefixes to look for.

@@ -140,14 +140,17 @@ namespace {
 struct GapSums {
   std::int64_t n = 0;
   double weight_squares = 0;  ///< over steps
-  double sum_s = 0;
+  WideTicks sum = 0;
 };
 
-/// Seconds of a run, summed over its steps, of one request.
-double run_sum_s(const GapRun& run) {
-  const auto count = static_cast<double>(run.count);
-  return count * to_seconds(run.ticks) + to_seconds(run.slope) * count * (count - 1) / 2;
+/// Time of a run, summed over its gaps. In whole ticks, so that it does not matter how steps were
+/// gathered in runs.
+WideTicks run_sum(const GapRun& run) {
+  const WideTicks count = run.count;
+  return run.weight * (count * run.ticks + run.slope * (count * (count - 1) / 2));
 }
+
+double wide_seconds(WideTicks ticks) { return static_cast<double>(ticks) * 1e-12; }
 
 GapSums sums_of(const std::vector<GapRun>& gaps) {
   GapSums sums;
@@ -162,7 +165,7 @@ GapSums sums_of(const std::vector<GapRun>& gaps) {
     }
     sums.n += run.count * run.weight;
     sums.weight_squares += count * weight * weight;
-    sums.sum_s += weight * run_sum_s(run);
+    sums.sum += run_sum(run);
   }
   return sums;
 }
@@ -180,19 +183,34 @@ double squares_of(const std::vector<GapRun>& gaps, double mean_s) {
   return squares;
 }
 
-/// Batches of about equally many gaps, in the log's order, cut between runs.
+/// Batches of about equally many gaps, in the log's order, cut between steps.
 std::vector<Batch> batches_of(const std::vector<GapRun>& gaps, std::int64_t n) {
   std::vector<Batch> batches(kBatches);
+  std::vector<WideTicks> sums(kBatches, 0);
+  const double per_batch = static_cast<double>(n) / kBatches;
   double before = 0;
   for (const GapRun& run : gaps) {
     if (run.count < 1 || run.weight < 1) continue;
-    const double weight = static_cast<double>(run.count) * static_cast<double>(run.weight);
-    const double place = (before + weight / 2) / static_cast<double>(n) * kBatches;
-    Batch& batch = batches[std::min(static_cast<std::size_t>(place), kBatches - 1)];
-    batch.weight += weight;
-    batch.sum += static_cast<double>(run.weight) * run_sum_s(run);
-    before += weight;
+    const auto weight = static_cast<double>(run.weight);
+    const auto batch_of = [&](std::int64_t step) {
+      const double place = (before + weight * (static_cast<double>(step) + 0.5)) / per_batch;
+      return std::min(static_cast<std::size_t>(place), kBatches - 1);
+    };
+    for (std::int64_t first = 0; first < run.count;) {
+      const std::size_t batch = batch_of(first);
+      // Steps up to where the next batch begins, which rounding may miss by one.
+      const double room = static_cast<double>(batch + 1) * per_batch - before;
+      auto end = static_cast<std::int64_t>(std::min(room / weight, static_cast<double>(run.count)));
+      end = std::clamp(batch + 1 == kBatches ? run.count : end, first + 1, run.count);
+      while (end < run.count && batch_of(end) == batch) ++end;
+      while (end > first + 1 && batch_of(end - 1) != batch) --end;
+      batches[batch].weight += weight * static_cast<double>(end - first);
+      sums[batch] += run_sum({run.ticks + run.slope * first, run.slope, end - first, run.weight});
+      first = end;
+    }
+    before += weight * static_cast<double>(run.count);
   }
+  for (std::size_t i = 0; i < kBatches; ++i) batches[i].sum = wide_seconds(sums[i]);
   return batches;
 }
 
@@ -204,7 +222,7 @@ Distribution distribution_of(const std::vector<GapRun>& gaps) {
   d.n = sums.n;
   if (d.n == 0) return d;
   const auto n = static_cast<double>(d.n);
-  const double mean = sums.sum_s / n;
+  const double mean = wide_seconds(sums.sum) / n;
   BatchMean batches = mean_of(batches_of(gaps, d.n));
   batches.mean = mean;
   set_mean(d, batches, std::max(0.0, squares_of(gaps, mean)) / n, n * n / sums.weight_squares);

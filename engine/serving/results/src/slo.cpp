@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
 
 namespace tessera::serving {
 
@@ -37,7 +38,8 @@ void check_slo(const Slo& slo, const std::string& path) {
     const auto check = [&, &field = name](double limit_s) {
       if (!(limit_s >= 0)) {
         refuse(ErrorCode::out_of_range, path + "." + std::string(field),
-               "a limit of {} s; give seconds, 0 or more", limit_s);
+               "a limit of {}; give seconds, 0 or more",
+               std::isnan(limit_s) ? "NaN" : format_number(limit_s, 6) + " s");
       }
     };
     if (target.each) check(*target.each);

@@ -56,6 +56,10 @@ struct Deployment {
   KvTransfer transfer;
 };
 
+/// @throws Error{invalid_argument} where nobody takes prompts, or those that are read are decoded
+/// nowhere
+void check_roles(const Deployment& deployment, const std::string& path);
+
 }  // namespace tessera::serving
 
 namespace tessera {

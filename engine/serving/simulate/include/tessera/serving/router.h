@@ -30,7 +30,7 @@ struct RoutedRequest {
 struct RouterOptions {
   std::string name = "round_robin";
   double signal_age_s = 0;  ///< loads are read so far apart
-  std::int64_t seed = 0;  ///< of random choices
+  std::int64_t seed = 0;    ///< of random choices
   /// prefix_aware: the best match counts from this share of the prompt on, and only while the loads
   /// of replicas differ by less than both of these.
   double match_ratio = 0.5;
