@@ -7,8 +7,8 @@
 --
 -- Internal fragmentation is reckoned beforehand. A request holds 1,370 prompt tokens (0.9 x 400 + 0.1 x 6,000 +
 -- 0.8 x 512) and, over its life, half an output; seen at a moment, outputs are those of 500 tokens (the mean of an
--- exponential length, weighted by length): 1,620 slots. Of 16,384 set aside 90 % are empty, of prompt and 2,048 53 %, of
--- blocks of b tokens half a block, (b - 1) / 2. Bounds: 5 points for the first two, a factor of 1.6 for blocks, as
+-- exponential length, weighted by length): 1,620 slots. Of 16,384 set aside 90 % are empty, of prompt and 2,048 53 %,
+-- of blocks of b tokens half a block, (b - 1) / 2. Bounds: 5 points for the first two, a factor of 1.6 for blocks, as
 -- lengths are cut off, prompts take time, and who waits in prefill holds little.
 local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
