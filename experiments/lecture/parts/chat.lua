@@ -65,10 +65,10 @@ function M.deployment(engine, options)
   return ts.deployment(given)
 end
 
---- A plan with so many bits, which knows its quality.
-function M.plan(bitwidth, kv_bitwidth)
+--- A plan with so many bits, which knows its quality; on one H100, or another cluster.
+function M.plan(bitwidth, kv_bitwidth, cluster)
   local problem = ts.problem {
-    model = M.model, cluster = M.cluster, bitwidths = { bitwidth }, kv_bitwidth = kv_bitwidth, kernel_set = "vllm_fp8",
+    model = M.model, cluster = cluster or M.cluster, bitwidths = { bitwidth }, kv_bitwidth = kv_bitwidth, kernel_set = "vllm_fp8",
   }
   return ts.plan(problem, { planner = "uniform" })
 end
