@@ -10,7 +10,8 @@
 --   chunked_prefill       vLLM V0, prompts whole and before decodes, and cut into pieces within 2,048 tokens a step
 --   pd_disaggregation     two engines behind a router, and one for prompts and one for decodes, 400 Gb/s between them
 --   speculative_decoding  the reference, and three drafts of an EAGLE head, each accepted with 0.7 (the lecture's rate)
---   quantization          the reference, and FP8 weights, activations and KV cache
+--   quantization          the reference on an H200, and FP8 weights, activations and KV cache (both fitted; of the H100
+--                         FP8 products are only modelled)
 -- Loads: below, near and above (0.5, 0.9, 1.5 times) the rate that the engine without the technique completes when all
 -- requests come at once. `slo`: the highest rates at which nine of ten requests keep to the service level. `hurts`: a
 -- workload, chosen for each technique, in which it does.
@@ -32,8 +33,13 @@ local judged_at = { ttft = "near", tpot = "near", throughput = "above", goodput 
 local function eagle(acceptance)
   return { speculative = { method = "eagle", num_tokens = 3, acceptance = acceptance } }
 end
-local function quantised(bitwidth, kv_bitwidth)
-  return ts.deployment { plan = chat.plan(bitwidth, kv_bitwidth), engine = chat.engine() }
+local function with_bits(bitwidth, kv_bitwidth, cluster)
+  return function()
+    return ts.deployment {
+      plan = chat.plan(bitwidth, kv_bitwidth, cluster), engine = chat.engine(),
+      usd_per_h = ts.device("H100-80G").price_usd_per_h, -- the H200 has no list price here; it cancels
+    }
+  end
 end
 local function collocated()
   return chat.deployment({}, { cluster = "2xH100-80G", replicas = 2, router = "least_tokens" })
@@ -112,10 +118,11 @@ local techniques = {
     },
   },
   quantization = {
-    off = reference, on = function() return quantised(8, 8) end,
+    off = with_bits(16, 16, "1xH200-141G"), on = with_bits(8, 8, "1xH200-141G"),
     hurts = {
-      traffic = { rate_per_s = 2, long_share = 1, num_requests = 1000 }, on = function() return quantised(4, 16) end,
-      worse = { "ttft", "itl" }, why = "weights of 4 bits alone, documents alone: prompts wait for products in 16 bits",
+      traffic = { rate_per_s = 0.5, long_share = 1, num_requests = 1000 },
+      off = with_bits(16, 16, "1xA100-80G"), on = with_bits(4, 16, "1xA100-80G"), worse = { "ttft", "itl" },
+      why = "documents on an A100 that has weights of 4 bits alone: its products are in 16 bits, after expanding them",
     },
   },
 }
@@ -212,7 +219,8 @@ return ts.experiment {
       .. "geometric mean over seeds, with its 95 % interval in columns _low and _high",
     "ttft, tpot: means over requests; itl: p99 of all gaps; cost: dollars per million output tokens; rate_per_s: "
       .. "requests sent, of slo what is sustained without the technique",
-    "the H100's step times are modelled; what drafts of EAGLE are accepted is chosen; its head takes no memory here",
+    "step times of the H100 are modelled, of the H200 fitted; how many drafts of EAGLE pass is chosen, and its head "
+      .. "takes no memory here",
     "FP8 changes the model: perplexity and accuracy as plan.quality has it are claimed beside the table",
   },
 

@@ -68,7 +68,8 @@ end
 --- A plan with so many bits, which knows its quality; on one H100, or another cluster.
 function M.plan(bitwidth, kv_bitwidth, cluster)
   local problem = ts.problem {
-    model = M.model, cluster = cluster or M.cluster, bitwidths = { bitwidth }, kv_bitwidth = kv_bitwidth, kernel_set = "vllm_fp8",
+    model = M.model, cluster = cluster or M.cluster, bitwidths = { bitwidth }, kv_bitwidth = kv_bitwidth,
+    kernel_set = "vllm_fp8",
   }
   return ts.plan(problem, { planner = "uniform" })
 end
