@@ -5,6 +5,8 @@ namespace tessera::app {
 const std::vector<LuaVerb>& lua_verbs() {
   static const std::vector<LuaVerb> verbs{
       {"plan", "tessera.cli.plan", "", "plan and print", plan_options()},
+      {"capacity", "tessera.cli.capacity", "",
+       "which engines serve a stream of requests within latency limits", capacity_options()},
       {"support", "tessera.cli.support", "MODEL DEVICE [BITWIDTH]",
        "whether a model fits and runs on a device", support_options()},
       {"detect", "tessera.cli.detect", "HOST_FILE", "the GPUs of this machine, as a cluster file",

@@ -39,6 +39,7 @@ const OptionTable& man_options();
 const OptionTable& detect_options();
 const OptionTable& support_options();
 const OptionTable& compare_options();
+const OptionTable& capacity_options();
 const OptionTable& quantise_verb_options();
 
 }  // namespace tessera::app

@@ -37,6 +37,9 @@ Block BlockPool::take() {
 void BlockPool::forget(Block block) {
   Node& node = nodes_[index(block)];
   if (!node.cached) return;
+  node.cached = false;
+  --num_cached_;
+  if (node.own) return;
   const Block first = first_.find(node.hash);
   if (first != block) {
     Block before = first;
@@ -48,8 +51,6 @@ void BlockPool::forget(Block block) {
     first_.set(node.hash, node.same_hash);
   }
   node.same_hash = none;
-  node.cached = false;
-  --num_cached_;
 }
 
 void BlockPool::share(Block block) {
@@ -80,10 +81,18 @@ void BlockPool::release(const std::vector<Block>& blocks) {
   }
 }
 
+void BlockPool::publish_own(Block block, std::uint64_t hash) {
+  Node& node = nodes_[index(block)];
+  node.hash = hash;
+  node.cached = node.own = true;
+  ++num_cached_;
+}
+
 void BlockPool::publish(Block block, std::uint64_t hash) {
   Node& node = nodes_[index(block)];
   node.hash = hash;
   node.cached = true;
+  node.own = false;
   ++num_cached_;
   Block last = first_.find(hash);
   if (last == none) return first_.set(hash, block);
@@ -105,6 +114,7 @@ void BlockPool::check() const {
     held += node.references > 0 ? 1 : 0;
     if (!node.cached) continue;
     ++cached;
+    if (node.own) continue;
     Block block = find(node.hash);
     while (block != none && block != static_cast<Block>(i) - 1) {
       block = nodes_[index(block)].same_hash;

@@ -22,6 +22,15 @@ enum Kind : std::uint64_t { prefix = 1, id, own_stream, all_prefix, shared_strea
 
 }  // namespace
 
+bool Content::is_own(std::int64_t block, std::int64_t block_size) const {
+  const std::int64_t end = (block + 1) * block_size;
+  if (end <= prefix_tokens || stream >= 0) return false;
+  if (num_block_ids > 0 && end <= prompt_tokens && (end - 1) / block_id_tokens < num_block_ids) {
+    return false;
+  }
+  return prefix_tokens == 0 || prefix_tokens != prompt_tokens;
+}
+
 std::uint64_t Content::block_hash(std::int64_t block, std::int64_t block_size) const {
   const std::int64_t end = (block + 1) * block_size;
   if (end <= prefix_tokens) return hash_of(prefix, prefix_group, block);

@@ -27,11 +27,28 @@ std::int64_t KvCache::blocks_reserved(std::int64_t tokens, std::int64_t most_tok
   return blocks_for(std::max(tokens, len > 0 ? len : most_tokens));
 }
 
+Block KvCache::find(const Content& content, std::int64_t position) const {
+  const std::uint64_t hash = content.block_hash(position, options_.block_size);
+  if (!content.is_own(position, options_.block_size)) return pool_->find(hash);
+  for (const Content::Kept& kept : content.kept) {
+    if (kept.position == position && pool_->holds(kept.block, hash)) return kept.block;
+  }
+  return BlockPool::none;
+}
+
+void KvCache::remember(const KvTable& table, Content& content) const {
+  if (!pool_) return;
+  for (std::int64_t b = 0; b < table.num_published; ++b) {
+    if (!content.is_own(b, options_.block_size)) continue;
+    content.kept.push_back({b, table.blocks[static_cast<std::size_t>(b)]});
+  }
+}
+
 std::int64_t KvCache::find_prefix(const Content& content, std::int64_t tokens) const {
   if (!pool_) return 0;
   const std::int64_t full = tokens / options_.block_size;
   for (std::int64_t b = 0; b < full; ++b) {
-    if (pool_->find(content.block_hash(b, options_.block_size)) == BlockPool::none) return b;
+    if (find(content, b) == BlockPool::none) return b;
   }
   return full;
 }
@@ -40,7 +57,7 @@ std::int64_t KvCache::blocks_needed(const Content& content, std::int64_t tokens,
                                     std::int64_t most_tokens, std::int64_t num_found) const {
   std::int64_t need = blocks_reserved(tokens, most_tokens) - num_found;
   for (std::int64_t b = 0; b < num_found; ++b) {
-    if (!pool_->is_held(pool_->find(content.block_hash(b, options_.block_size)))) ++need;
+    if (!pool_->is_held(find(content, b))) ++need;
   }
   return need;
 }
@@ -76,7 +93,7 @@ bool KvCache::admit(KvTable& table, const Content& content, std::int64_t tokens,
     return true;
   }
   for (std::int64_t b = 0; b < num_found; ++b) {
-    const Block block = pool_->find(content.block_hash(b, options_.block_size));
+    const Block block = find(content, b);
     pool_->share(block);
     table.blocks.push_back(block);
   }
@@ -105,8 +122,13 @@ void KvCache::publish(KvTable& table, const Content& content, std::int64_t token
   if (!pool_) return;
   const std::int64_t full = std::min(tokens / options_.block_size, table.num_blocks);
   for (; table.num_published < full; ++table.num_published) {
-    pool_->publish(table.blocks[static_cast<std::size_t>(table.num_published)],
-                   content.block_hash(table.num_published, options_.block_size));
+    const Block block = table.blocks[static_cast<std::size_t>(table.num_published)];
+    const std::uint64_t hash = content.block_hash(table.num_published, options_.block_size);
+    if (content.is_own(table.num_published, options_.block_size)) {
+      pool_->publish_own(block, hash);
+    } else {
+      pool_->publish(block, hash);
+    }
   }
 }
 

@@ -241,6 +241,7 @@ void Scheduler::release_blocks(Sequence& s) {
 void Scheduler::preempt(Batch& batch, Slot slot, bool in_front) {
   Sequence& s = at(slot);
   remove_running(slot);
+  kv_.remember(s.kv, s.content);
   release_blocks(s);
   pending_tokens_ += std::min(s.computed, s.known);
   s.most_computed = std::max(s.most_computed, std::min(s.computed, s.known));

@@ -250,15 +250,23 @@ void Simulation::request_over(std::int64_t request, Ticks now) {
   }
 }
 
-Ticks Simulation::transfer_ticks(const Replica& source, std::int64_t tokens) const {
+Ticks Simulation::transfer_end(const Handover& handover, Ticks now) const {
   const KvTransfer& transfer = deployment_.transfer;
+  const Request& r = traffic_.requests[static_cast<std::size_t>(handover.request)];
   double seconds = transfer.latency_s;
   if (transfer.bytes_per_s > 0) {
-    const double layers = transfer.per_layer ? static_cast<double>(transfer.num_layers) : 1;
-    seconds +=
-        source.kv_bytes_per_token * static_cast<double>(tokens) / transfer.bytes_per_s / layers;
+    seconds += deployment_.replicas[handover.source].kv_bytes_per_token *
+               static_cast<double>(r.prompt_tokens) / transfer.bytes_per_s;
   }
-  return to_ticks(seconds, "deployment.transfer");
+  const Ticks whole = to_ticks(seconds, "deployment.transfer");
+  const Ticks free = sender_free_[handover.source];
+  if (!transfer.per_layer) return std::max(now, free) + whole;
+  // The first layer goes when it is computed; the last one's keys and values are there at the end.
+  const RequestRecord& record = log_.requests[static_cast<std::size_t>(handover.request)];
+  const Ticks layers = std::max<std::int64_t>(1, transfer.num_layers);
+  const Ticks computed = record.first_token - record.first_scheduled;
+  const Ticks first = record.first_scheduled + computed / layers;
+  return std::max(std::max(first, free) + whole, now + whole / layers);
 }
 
 void Simulation::try_handovers(std::size_t target, Ticks now) {
@@ -279,8 +287,7 @@ void Simulation::try_handovers(std::size_t target, Ticks now) {
       continue;
     }
     if (!engines_[target]->begin_loading(first.request, now)) return;
-    const Ticks begin = std::max(now, sender_free_[first.source]);
-    const Ticks end = begin + transfer_ticks(deployment_.replicas[first.source], r.prompt_tokens);
+    const Ticks end = transfer_end(first, now);
     sender_free_[first.source] = end;
     push({end, Kind::transfer_end, first.request, 0});
     under_way_.emplace(first.request, first);

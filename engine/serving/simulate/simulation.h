@@ -47,7 +47,7 @@ class Simulation {
   void drain_shared_queue(Ticks now);
   void try_handovers(std::size_t target, Ticks now);
   void end_transfer(std::int64_t request, Ticks now);
-  Ticks transfer_ticks(const Replica& source, std::int64_t tokens) const;
+  Ticks transfer_end(const Handover& handover, Ticks now) const;
   std::size_t choose(Router& router, const std::vector<std::size_t>& candidates,
                      std::int64_t request, Ticks now);
   const std::vector<ReplicaLoad>& loads(Router& router, const std::vector<std::size_t>& candidates,

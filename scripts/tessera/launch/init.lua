@@ -27,6 +27,9 @@ local read = options.card {
   options = {
     { name = "version", type = "string", doc = "Of vLLM; default 0.24.0, whose kernels are measured" },
     { name = "checkpoint", type = "string", doc = "Hugging Face id or path of the weights to serve; default: chosen" },
+    { name = "engine", type = "table", lua_type = "table",
+      doc = "Of engines that serve a stream: max_num_seqs, max_num_batched_tokens, max_model_len, "
+        .. "gpu_memory_utilization, in place of what the plan's batch needs" },
     { name = "overwrite", type = "boolean", default = false, doc = "Whether an earlier export may go" },
   },
 }
@@ -107,6 +110,7 @@ local function export(plan, kind, folder, given)
   end
   local layout, why = layouts.of(plan)
   if not layout then return nil, why end
+  if opt.engine then layouts.serve(layout, opt.engine) end
   local found = obstacles.of(layout, kind, opt.version)
   if #found > 0 then return nil, why_unsupported(kind, found) end
   local replaces = check_place(folder, opt.overwrite)
@@ -116,7 +120,7 @@ local function export(plan, kind, folder, given)
   local names = {}
   for i, file in ipairs(files) do names[i] = file.name end
   files[#files + 1] = { name = "launch.json", text = core.to_json { format = "tessera-launch", version = 1,
-    runtime = kind, runtime_version = opt.version, num_engines = #layout.engines, files = names } .. "\n" }
+    runtime = kind, runtime_version = opt.version, num_engines = #layout.engines, engine = opt.engine, files = names } .. "\n" }
   core.write_folder(folder, files, replaces)
   names[#names + 1] = "launch.json"
   return { folder = folder, files = names }

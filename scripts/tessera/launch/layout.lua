@@ -88,6 +88,12 @@ function M.of(plan)
   }
 end
 
+--- Engines that serve a stream, with limits under vLLM's names, instead of a batch that starts and ends together.
+function M.serve(layout, engine)
+  layout.serving = engine
+  for _, each in ipairs(layout.engines) do each.batch_size = engine.max_num_seqs or each.batch_size end
+end
+
 --- The layout as data: what kind json is, and what the others are compared with.
 function M.plain(layout)
   local engines = {}

@@ -83,6 +83,7 @@ return function(folder)
   local plan = solver.load_plan(folder .. "/plan.json")
   local layout, why = layouts.of(plan)
   if not layout then return nil, why end
+  if type(manifest.engine) == "table" then layouts.serve(layout, manifest.engine) end
   local result = { plan = plan, runtime = manifest.runtime, runtime_version = manifest.runtime_version, engines = {} }
   if manifest.runtime == "json" then
     local said = core.from_json(core.read_file(folder .. "/layout.json"))

@@ -42,7 +42,8 @@ function M.text(layout, parts, opt)
     ("# %s on %s, by %s%s"):format(plain(layout.model.name), plain(layout.cluster.name), opt.runtime,
       opt.version and " " .. opt.version or ""),
     "",
-    ("Made by Tessera from `plan.json`. The plan expects %.0f output tokens a second, and %.3g s for a batch of %d "
+    layout.serving and "Made by Tessera from `plan.json`, for a stream of requests."
+      or ("Made by Tessera from `plan.json`. The plan expects %.0f output tokens a second, and %.3g s for a batch of %d "
       .. "requests."):format(layout.throughput_tok_s, layout.latency_s, layout.workload.batch_size),
     "",
     "## Steps",
@@ -51,7 +52,9 @@ function M.text(layout, parts, opt)
   for _, step in ipairs(steps_of(layout, parts, opt)) do lines[#lines + 1] = step end
   lines[#lines + 1], lines[#lines + 2] = "", ("## What of the plan %s does not honour"):format(opt.runtime)
   lines[#lines + 1] = ""
-  for _, limit in ipairs(distinct(parts, "limits")) do lines[#lines + 1] = "- " .. limit end
+  local limits = distinct(parts, "limits")
+  for _, limit in ipairs(limits) do lines[#lines + 1] = "- " .. limit end
+  if #limits == 0 and not opt.note then lines[#lines + 1] = "- nothing that is known." end
   if opt.note then lines[#lines + 1] = "- " .. opt.note end
   if opt.runtime == "vLLM" then
     lines[#lines + 1] = ""

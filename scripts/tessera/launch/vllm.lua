@@ -29,18 +29,21 @@ local function needed_share(engine)
   return most
 end
 
-local function share_of(engine)
+local function share_of(layout, engine)
+  if layout.serving and layout.serving.gpu_memory_utilization then return layout.serving.gpu_memory_utilization end
   return math.min(most_share, math.max(least_share, math.ceil(needed_share(engine) * 100) / 100))
 end
 
 --- Tokens that a pass may hold: the plan's prefill micro-batch, and one of every request.
 local function token_budget(layout, engine)
+  if layout.serving and layout.serving.max_num_batched_tokens then return layout.serving.max_num_batched_tokens end
   local workload = layout.workload
   local tokens = workload.chunk_tokens or workload.max_prompt_tokens
   return math.max(engine.prefill_micro_batch_size * tokens, engine.batch_size)
 end
 
 local function longest_request(layout)
+  if layout.serving then return layout.serving.max_model_len or layout.model.max_context_tokens end
   local workload = layout.workload
   return math.min(workload.max_prompt_tokens + workload.max_output_tokens, layout.model.max_context_tokens)
 end
@@ -60,7 +63,7 @@ local function shared_options(layout, engine, weights)
     { "--pipeline-parallel-size", #engine.stages },
     { "--dtype", dtype_of(engine) },
     { "--kv-cache-dtype", engine.kv_bitwidth == 8 and "fp8" or "auto" },
-    { "--gpu-memory-utilization", ("%.2f"):format(share_of(engine)) },
+    { "--gpu-memory-utilization", ("%.2f"):format(share_of(layout, engine)) },
     { "--max-model-len", longest_request(layout) },
     { "--max-num-seqs", engine.batch_size },
     { "--max-num-batched-tokens", token_budget(layout, engine) },
@@ -132,8 +135,8 @@ local function node_script(layout, index, engine, spans, rank, weights, with_ray
   return lines
 end
 
--- What a person has to know about one engine.
-local function limits_of(layout, engine, with_ray)
+-- Of a plan for a batch: what vLLM does otherwise.
+local function batch_limits(layout, engine)
   local limits = {
     ("micro-batches: the plan sends %d requests through prefill and %d through decode at a time; vLLM's scheduler "
       .. "forms its own batches, of at most %d requests and %d tokens%s."):format(engine.prefill_micro_batch_size,
@@ -141,13 +144,19 @@ local function limits_of(layout, engine, with_ray)
       #engine.stages > 1 and "; stages idle where all requests are in one batch" or ""),
     "requests: the plan serves a batch that starts and ends together; vLLM takes and returns requests one by one.",
   }
-  if not engine.kernel_set.name:find "^vllm" then
-    limits[#limits + 1] = ("times: priced with kernel set %s, whose kernels are not vLLM's (--kernel-set vllm has "
-      .. "those)."):format(engine.kernel_set.name)
-  end
   if not layout.workload.chunk_tokens then
     limits[#limits + 1] = "prefill: the plan runs whole prompts in a pass; vLLM cuts the last prompt of a pass where "
       .. "the token budget ends."
+  end
+  return limits
+end
+
+-- What a person has to know about one engine.
+local function limits_of(layout, engine, with_ray)
+  local limits = layout.serving and {} or batch_limits(layout, engine)
+  if not engine.kernel_set.name:find "^vllm" then
+    limits[#limits + 1] = ("times: priced with kernel set %s, whose kernels are not vLLM's (--kernel-set vllm has "
+      .. "those)."):format(engine.kernel_set.name)
   end
   if #engine.stages > 1 then
     limits[#limits + 1] = "KV cache: all stages get as many blocks as the stage with the least free memory has."

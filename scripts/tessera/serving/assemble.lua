@@ -3,12 +3,16 @@
 --
 -- Equal engines share a stream evenly, so many of them sustain at least so many times the rate of one that is fed by
 -- chance alone: such deployments are simulated by one engine, pools by the smallest set in their ratio, and what is
--- ranked first, or mixes types, whole.
+-- ranked first, or mixes types, whole. The scope of a row says which.
 
 local engines = require "tessera.serving.engines"
 local screen = require "tessera.serving.screen"
 
 local M = {}
+
+-- Of the rate that pools reach when neither waits for the other, where their search begins.
+local pool_share = 0.8
+local most_pools = 1 -- that are simulated
 
 local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
 
@@ -58,15 +62,15 @@ local function equal_engines(search, by_type)
 end
 
 -- Simulates parts whole; nil where they keep to the SLO at no rate.
-local function simulate(search, parts, guess_per_s, least_rate_per_s)
+local function simulate(search, parts, guess_per_s, least_rate_per_s, tolerance, share)
   local deployment, why = engines.deploy(search, parts)
   if not deployment then
     refuse(search, parts, why)
     return nil
   end
   search.simulated = search.simulated + 1
-  local found = search.max_rate(deployment, search.traffics.of(num_engines(parts)), {
-    slo = search.slo, tolerance = 0.03, guess_per_s = guess_per_s, least_rate_per_s = least_rate_per_s,
+  local found = search.max_rate(deployment, search.traffics.of(math.ceil(num_engines(parts) * (share or 1))), {
+    slo = search.slo, tolerance = tolerance or 0.03, guess_per_s = guess_per_s, least_rate_per_s = least_rate_per_s,
   })
   if found.rate_per_s > 0 then return found end
   refuse(search, parts, found.limited_by)
@@ -149,7 +153,7 @@ end
 
 local function disaggregated(search, by_type)
   local results, list = {}, pools(search, by_type)
-  for i = 1, math.min(2, #list) do
+  for i = 1, math.min(most_pools, #list) do
     local e = list[i]
     local times = gcd(e.x, e.y)
     local function parts_of(divisor)
@@ -157,10 +161,10 @@ local function disaggregated(search, by_type)
         { kind = e.p, count = e.x / divisor, role = "prefill" }, { kind = e.d, count = e.y / divisor, role = "decode" },
       }
     end
-    local found = simulate(search, parts_of(times), 0.9 * e.rate / times,
-      search.objective ~= "rate" and search.rate_per_s / times or nil)
+    local found = simulate(search, parts_of(times), pool_share * e.rate / times,
+      search.objective ~= "rate" and search.rate_per_s / times or nil, 0.07, 0.5)
     if found then
-      results[#results + 1] = result_of(parts_of(1), found, times, times == 1 and "whole" or "one set of pools")
+      results[#results + 1] = result_of(parts_of(1), found, times, "pools, half the requests")
     end
   end
   return results
@@ -170,7 +174,7 @@ end
 function M.confirm(search, result)
   local promised = result.found.rate_per_s * result.times
   local wanted = search.objective ~= "rate" and search.rate_per_s or nil
-  local found = simulate(search, result.parts, wanted or promised, wanted)
+  local found = simulate(search, result.parts, wanted or promised, wanted, 0.07)
   if found then result.found, result.times = found, 1 end
   result.scope = "whole"
   return true

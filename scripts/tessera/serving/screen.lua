@@ -52,7 +52,13 @@ local function set_limits(search, kind, num_seqs, tokens)
     max_num_seqs = settled(search, "max_num_seqs") or num_seqs,
     max_num_batched_tokens = settled(search, "max_num_batched_tokens") or tokens,
   }
-  kind.engine = type(search.engine) == "userdata" and search.engine or copy(search.engine or {}, kind.limits)
+  if type(search.engine) == "userdata" then
+    kind.engine = search.engine
+    return
+  end
+  kind.engine = copy(search.engine or {}, kind.limits)
+  -- Where nothing is shared a prefix cache finds nothing, and only takes time to simulate.
+  if kind.engine.enable_prefix_caching == nil then kind.engine.enable_prefix_caching = search.traffics.shares or false end
 end
 
 -- The estimate of a kind by its best number of seats: more help as long as steps stay within the limit on TPOT.

@@ -5,12 +5,16 @@ local core = require "tessera.core"
 
 local M = {}
 
---- { rate_per_s, lengths = { prompt_tokens, output_tokens }, of = function(num_engines) return traffic end }.
+-- Options of traffic whose requests share tokens.
+local sharing = { "prefix_groups", "prefix_tokens", "sessions", "trace", "n" }
+
+--- { rate_per_s, lengths = { prompt_tokens, output_tokens }, shares, of = function(num_engines) return traffic end };
+--- shares: whether requests may find each other's tokens in a prefix cache.
 function M.new(given, num_requests, path)
   if type(given) ~= "table" then
     local traffic = given
     return {
-      rate_per_s = traffic.rate_per_s, of = function() return traffic end,
+      rate_per_s = traffic.rate_per_s, shares = true, of = function() return traffic end,
       lengths = { prompt_tokens = traffic.mean_prompt_tokens, output_tokens = traffic.mean_output_tokens },
     }
   end
@@ -33,6 +37,7 @@ function M.new(given, num_requests, path)
       return made[key]
     end,
   }
+  for _, name in ipairs(sharing) do self.shares = self.shares or given[name] ~= nil end
   local one = self.of(1)
   if given.trace then self.rate_per_s = one.rate_per_s end
   self.lengths = { prompt_tokens = one.mean_prompt_tokens, output_tokens = one.mean_output_tokens }

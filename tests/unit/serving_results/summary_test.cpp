@@ -91,7 +91,7 @@ TEST(Summary, FiguresOfReplicas) {
   const Summary s = summarise(small_log(), options);
   EXPECT_DOUBLE_EQ(s.utilisation_ratio, .8);
   EXPECT_EQ(s.replicas.at(0).stage_utilisation_ratios, (std::vector<double>{.8, .4}));
-  EXPECT_DOUBLE_EQ(*s.kv_usage_ratio, .5);  // 40 block seconds of 10 * 8
+  EXPECT_DOUBLE_EQ(*s.kv_usage_ratio, .4);  // 40 block seconds of 10 * 10
   EXPECT_DOUBLE_EQ(*s.kv_peak_usage_ratio, .9);
   EXPECT_DOUBLE_EQ(*s.internal_fragmentation_ratio, .25);
   EXPECT_DOUBLE_EQ(*s.external_fragmentation_ratio, .25);  // 80 of 2 * 160

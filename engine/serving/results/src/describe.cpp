@@ -137,7 +137,7 @@ std::string waiting(const Summary& s) {
 std::string memory(const Summary& s) {
   std::vector<std::string> parts;
   if (s.kv_usage_ratio) {
-    parts.push_back(fmt::format("{} used while busy, {} at most", percent(*s.kv_usage_ratio),
+    parts.push_back(fmt::format("{} used on average, {} at most", percent(*s.kv_usage_ratio),
                                 percent(s.kv_peak_usage_ratio.value_or(0))));
   }
   if (s.internal_fragmentation_ratio) {

@@ -34,9 +34,7 @@ ReplicaSummary replica_summary(const ReplicaRecord& replica, Ticks end) {
   }
   if (replica.kv_blocks > 0) {
     const auto blocks = static_cast<double>(replica.kv_blocks);
-    if (replica.busy > 0) {
-      summary.kv_usage_ratio = replica.block_ticks / (blocks * static_cast<double>(replica.busy));
-    }
+    if (end > 0) summary.kv_usage_ratio = replica.block_ticks / (blocks * static_cast<double>(end));
     summary.kv_peak_usage_ratio = static_cast<double>(replica.most_blocks_used) / blocks;
   }
   if (replica.prefix_queries > 0) {
@@ -50,7 +48,7 @@ void add_memory(Summary& summary, const Log& log, std::int64_t block_size) {
   Ratio usage, hits, holding, unusable;
   for (const ReplicaRecord& r : log.replicas) {
     const auto blocks = static_cast<double>(r.kv_blocks);
-    usage.add(r.kv_blocks > 0 ? r.block_ticks : 0, blocks * static_cast<double>(r.busy));
+    usage.add(r.kv_blocks > 0 ? r.block_ticks : 0, blocks * static_cast<double>(log.end));
     hits.add(static_cast<double>(r.prefix_hits), static_cast<double>(r.prefix_queries));
     holding.add(r.slot_ticks, r.reserved_slot_ticks);
     unusable.add(r.unusable_slot_ticks, r.refused_ticks * blocks * static_cast<double>(block_size));

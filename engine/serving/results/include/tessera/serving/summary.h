@@ -147,7 +147,7 @@ struct tessera::Fields<tessera::serving::ReplicaSummary> {
       field<&R::stage_utilisation_ratios>(
           {.name = "stage_utilisation_ratios", .doc = "The same for each pipeline stage"}),
       field<&R::kv_usage_ratio>(
-          {.name = "kv_usage_ratio", .doc = "Used share of the KV blocks, mean over busy time"}),
+          {.name = "kv_usage_ratio", .doc = "Used share of the KV blocks, mean over the run"}),
       field<&R::kv_peak_usage_ratio>({.name = "kv_peak_usage_ratio", .doc = "The largest"}),
       field<&R::prefix_hit_ratio>(
           {.name = "prefix_hit_ratio", .doc = "Prompt tokens found in the prefix cache"})};
@@ -242,7 +242,7 @@ struct tessera::Fields<tessera::serving::Summary> {
            .doc = "Tokens found among tokens looked up; nil without lookups"}),
       field<&S::kv_usage_ratio>(
           {.name = "kv_usage_ratio",
-           .doc = "Used share of the KV blocks, mean over busy time; nil without a limit"}),
+           .doc = "Used share of the KV blocks, mean over the run; nil without a limit"}),
       field<&S::kv_peak_usage_ratio>(
           {.name = "kv_peak_usage_ratio", .doc = "The largest, of any replica"}),
       field<&S::internal_fragmentation_ratio>(

@@ -37,6 +37,13 @@ class BlockPool {
   void release(Block block) { release(std::vector<Block>{block}); }
   /// Can be found from now on. Another block of the same hash stays the first choice.
   void publish(Block block, std::uint64_t hash);
+  /// Likewise by whoever remembers the block: `find` does not see it.
+  void publish_own(Block block, std::uint64_t hash);
+  /// Whether it still holds the tokens that it was published with.
+  bool holds(Block block, std::uint64_t hash) const {
+    const Node& node = nodes_[index(block)];
+    return node.cached && node.hash == hash;
+  }
 
   /// Counts everything anew. @throws Error{internal} naming what does not add up.
   void check() const;
@@ -48,7 +55,7 @@ class BlockPool {
     std::int32_t references = 0;
     Block same_hash = none;  ///< the next block of its hash
     std::uint64_t hash = 0;
-    bool cached = false;
+    bool cached = false, own = false;
   };
   static std::size_t index(Block block) { return static_cast<std::size_t>(block) + 1; }
   void unlink(std::int32_t node);

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "tessera/serving/block_pool.h"
 
 namespace tessera::serving {
 
@@ -16,6 +19,16 @@ struct Content {
   /// Hash of the tokens up to the end of block `block` of `block_size` tokens: equal where all of
   /// them are, and else by chance of 2^-64.
   std::uint64_t block_hash(std::int64_t block, std::int64_t block_size) const;
+  /// Whether nobody else can hold these tokens.
+  bool is_own(std::int64_t block, std::int64_t block_size) const;
+
+  /// Blocks of its own from before a preemption, in the order in which they could be found: they
+  /// need no place in the index of all, which most blocks of a run never leave again.
+  struct Kept {
+    std::int64_t position = 0;
+    Block block = BlockPool::none;
+  };
+  std::vector<Kept> kept = {};
 };
 
 }  // namespace tessera::serving

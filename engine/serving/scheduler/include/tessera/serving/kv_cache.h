@@ -63,6 +63,8 @@ class KvCache {
   bool extend(KvTable& table, std::int64_t tokens);
   /// Lets others find the full blocks among the first `tokens`.
   void publish(KvTable& table, const Content& content, std::int64_t tokens);
+  /// Notes in `content` which blocks of its own can be found again, before they are given back.
+  void remember(const KvTable& table, Content& content) const;
   /// Gives all back, the last block first.
   void release(KvTable& table);
 
@@ -77,6 +79,7 @@ class KvCache {
   void check() const;
 
  private:
+  Block find(const Content& content, std::int64_t position) const;
   bool take_region(KvTable& table, std::int64_t units);
 
   Options options_;

@@ -1,0 +1,148 @@
+-- `tessera capacity`: which engines serve a stream of requests within latency limits.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local terminal = require "tessera.terminal"
+local text_table = require "tessera.text_table"
+local ts = require "tessera"
+
+local M = {}
+
+-- What stands beside the flags as their defaults.
+local defaults = {
+  prompt_tokens = 1000, output_tokens = 200, length_cv = 0, burstiness = 1, num_requests = 2000, seed = 1, limit = 8,
+  scheduler = "vllm_v1", kernel_set = "auto", disaggregated = true,
+}
+
+-- { ttft_s = { p99 = 2 }, ... } of the flags.
+local function slo_of(given)
+  local slo = {}
+  for _, metric in ipairs { "ttft", "tpot", "e2e" } do
+    for _, statistic in ipairs { "p99", "mean" } do
+      local limit_s = given[metric .. "_" .. statistic]
+      if limit_s then
+        slo[metric .. "_s"] = slo[metric .. "_s"] or {}
+        slo[metric .. "_s"][statistic] = limit_s
+      end
+    end
+  end
+  if next(slo) == nil then
+    core.raise("usage", "say what latency is allowed, as with --ttft-p99 2 --tpot-p99 0.05", "tessera capacity")
+  end
+  return slo
+end
+
+local function length_of(mean, cv)
+  return cv == 0 and mean or { distribution = "lognormal", mean = mean, cv = cv }
+end
+
+local function traffic_of(given)
+  local traffic = { seed = given.seed, rate_per_s = given.rate }
+  if given.trace then
+    if given.lengths then core.raise("usage", "give --trace or --lengths", "--lengths") end
+    traffic.trace = given.trace
+    return traffic
+  end
+  traffic.arrivals, traffic.burstiness = "gamma", given.burstiness
+  if given.lengths then
+    traffic.lengths = given.lengths
+  else
+    traffic.prompt_tokens = length_of(given.prompt_tokens, given.length_cv)
+    traffic.output_tokens = length_of(given.output_tokens, given.length_cv)
+  end
+  return traffic
+end
+
+local function quality_of(given)
+  if not (given.max_perplexity_increase or given.min_accuracy_recovery) then return nil end
+  return {
+    max_perplexity_increase = given.max_perplexity_increase, min_accuracy_recovery = given.min_accuracy_recovery,
+  }
+end
+
+local function check(given)
+  if given.launch and not given.out then
+    core.raise("usage", "--launch writes a folder; name it with --out", "--out")
+  end
+  for _, name in ipairs { "out", "runtime_version", "checkpoint", "overwrite" } do
+    if given[name] and not given.launch then
+      core.raise("usage", ("--%s belongs to --launch"):format(name:gsub("_", "-")), "--" .. name)
+    end
+  end
+  if given.objective and given.objective ~= "rate" and not (given.rate or given.trace) then
+    core.raise("usage", ("--objective %s wants a rate to sustain: --rate 10"):format(given.objective), "--rate")
+  end
+end
+
+-- What starts the best deployment whose engines do both phases.
+local function launch(options, given)
+  for _, row in ipairs(options) do
+    local plan = row.deployment.plan
+    if plan and not row.disaggregated then
+      local context = math.huge
+      for _, replica in ipairs(row.deployment.replicas) do context = math.min(context, replica.kv_tokens) end
+      local engine = {
+        max_num_seqs = row.engine.max_num_seqs, max_num_batched_tokens = row.engine.max_num_batched_tokens,
+        gpu_memory_utilization = 0.9, max_model_len = math.min(ts.model(given.model).max_context_tokens, context),
+      }
+      local written, why = plan:export(given.launch, given.out, { version = given.runtime_version,
+        checkpoint = given.checkpoint, overwrite = given.overwrite, engine = given.launch == "vllm" and engine or nil })
+      return written, why, row
+    end
+  end
+  return nil, core.why("unsupported", "pools of prefill and decode engines, and engines of several types beside each "
+    .. "other, are not launched yet; --no-disaggregated and one type of device are")
+end
+
+-- Rows as data, without objects.
+local function plain(rows)
+  local result = {}
+  for i, row in ipairs(rows) do
+    result[i] = {}
+    for name, value in pairs(row) do
+      if type(value) ~= "userdata" and name ~= "quality" then result[i][name] = value end
+    end
+  end
+  return result
+end
+
+--- Prints the list (or hands it to --json); nil and why where nothing keeps to the limits.
+function M.main(flags)
+  local given = setmetatable({}, { __index = function(_, name)
+    if flags[name] == nil then return defaults[name] end
+    return flags[name]
+  end })
+  check(given)
+  local options, why = ts.plan_serving {
+    model = given.model, cluster = given.cluster, traffic = traffic_of(given), slo = slo_of(given),
+    objective = given.objective or (given.rate and "gpus" or "rate"), quality = quality_of(given),
+    engine = { scheduler = given.scheduler }, bitwidths = given.bitwidths, tensor_parallel = given.tensor_parallel,
+    kernel_set = given.kernel_set, disaggregated = given.disaggregated, limit = given.limit,
+    num_requests = given.num_requests,
+  }
+  if not options then return nil, why end
+  local frontier = given.frontier and options:frontier() or nil
+  local written, why_not, launched
+  if given.launch then written, why_not, launched = launch(options, given) end
+  if host.json then
+    host.set_result { options = plain(options), frontier = frontier, reasons = options.reasons, launch = written,
+      aggregated_over_disaggregated = options.aggregated_over_disaggregated }
+  else
+    terminal.say(tostring(options))
+    if frontier then
+      local rows = {}
+      for _, row in ipairs(frontier) do
+        if row.efficient then rows[#rows + 1] = row end
+      end
+      terminal.say("\n" .. tostring(text_table(rows, { columns = { "tok_s_per_user", "tok_s_per_gpu", "rate_per_s",
+        "rank", "layout" } })) .. "\n")
+    end
+    if written then
+      terminal.say(("\n%s starts %s: %s\n"):format(given.out, launched.layout, table.concat(written.files, " ")))
+    end
+  end
+  if why_not then return nil, why_not end
+  return 0
+end
+
+return M
