@@ -66,11 +66,11 @@ local function rows()
 end
 
 -- The arrivals as the engine saw them: a request that was queued late, behind the tokenizer, comes when it was queued.
-local function trace_of(requests, folder)
+local function trace_of(requests, context)
   local sorted = {}
   for i, r in ipairs(requests) do sorted[i] = r end
   table.sort(sorted, function(a, b) return tonumber(a.arrival_s) < tonumber(b.arrival_s) end)
-  local path = folder .. "/requests.csv"
+  local path = ("%s/requests-%d.csv"):format(context.output_dir, context.point_index)
   local file = assert(io.open(path, "w"))
   file:write "arrival_s,prompt_tokens,output_tokens\n"
   for _, r in ipairs(sorted) do
@@ -81,7 +81,7 @@ local function trace_of(requests, folder)
 end
 
 local function predict(row, _, context)
-  local path = trace_of(row.requests, context.output_dir)
+  local path = trace_of(row.requests, context)
   local served = ts.serve(ts.deployment(row.deployment), ts.traffic { trace = path }, { record = false })
   local which = row.statistic
   return { e2e = served.e2e_s[which], ttft = served.ttft_s[which], tpot = served.tpot_s[which] }, served
