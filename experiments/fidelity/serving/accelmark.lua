@@ -1,7 +1,7 @@
 -- AccelMark's online runs: Poisson arrivals on twelve kinds of NVIDIA systems, median TTFT and time per token. vLLM 0.7.3
 -- is the V0 engine, 0.20.1 (one A100) is V1.
 --
--- Known: rates, 300 requests (200 in suites B and D), prompts' lengths, limits of the answers (512, 256 in D and F), and
+-- Known: rates, 300 requests (200 in suite B, 100 in D), prompts' lengths, limits of the answers (512, 256 in D and F), and
 -- that the engine is called in the same process: nothing is added for HTTP. Read off the offline runs: the mean length of
 -- the answers of each suite; assumed: they are spread evenly around it up to the limit, and chat templates add what makes
 -- the offline runs' totals. Assumed as vLLM has it for engines without a server: under V0 256 seats, no chunks and no
@@ -29,9 +29,9 @@ local suites = {
   suite_A = { model = "llama-3-8b", answer = 346, limit = 512, template = 11, requests = 300 },
   suite_B = { model = "llama-3-70b", answer = 345, limit = 512, template = 11, requests = 200 },
   suite_C = { model = "llama-3.1-8b", answer = 357, limit = 512, template = 36, requests = 300 },
-  suite_D = { model = "llama-3.1-8b", answer = 256, limit = 256, template = 0, requests = 200, prompt = 28640, length = 30208 },
+  suite_D = { model = "llama-3.1-8b", answer = 256, limit = 256, template = 0, requests = 100, prompt = 28640, length = 30208 },
   suite_F = { model = "qwen2.5-0.5b", answer = 211, limit = 256, template = 31, requests = 300, edge = true, length = 2048 },
-  suite_G = { model = "mixtral-8x7b", answer = 349, limit = 512, template = 62, requests = 200 },
+  suite_G = { model = "mixtral-8x7b", answer = 349, limit = 512, template = 62, requests = 300 },
 }
 local bits = { BF16 = 16, FP16 = 16, FP8 = 8, W8A16 = 8, W4A16 = 4 }
 
