@@ -6,9 +6,9 @@
 -- length, as ends of text were ignored. Assumed: chunked prefill and prefix caching on, as V1 has them. Two engines
 -- under data parallelism are two replicas.
 --
--- What is fitted on what: the host's time of kernel set vllm (two constants) on the time per token of the ground truth's
--- dense models, and the time of the HTTP server by inference-sim itself. So time per token of these rows is no test
--- (`fitted`), nor is their TTFT quite; Mixtral's time per token, and all of the other sets, are.
+-- What is fitted on what: the host's time of kernel set vllm (two constants) on the time per token of the ground
+-- truth's dense models, and the time of the HTTP server by inference-sim itself. So those rows are no test; Mixtral's
+-- and the stages of other runs are, but for the server's part of TTFT.
 --
 -- The knee: stages whose measured mean TTFT is below one second; the tables give no throughput.
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
@@ -31,7 +31,7 @@ local function case(r, load, rate)
   return {
     deployment = {
       model = models[r.model], cluster = ("%dxH100-80G"):format(tonumber(r.tp) * (tonumber(r.dp) or 1)),
-      tensor_parallel = tonumber(r.tp), kernel_set = "vllm",
+      tensor_parallel = tonumber(r.tp), kernel_set = "vllm", api_s = runs.http_s,
       engine = {
         scheduler = "vllm_v1", max_num_seqs = 128, max_num_batched_tokens = tonumber(r.max_num_batched_tokens),
         max_model_len = 4096, gpu_memory_utilization = tonumber(r.gpu_mem_util) or 0.9, block_size = block,
@@ -42,7 +42,6 @@ local function case(r, load, rate)
       prefix_groups = load.users, output_tokens = load.output, num_requests = rate * (simulated_s + warm_up_s),
     },
     serve = { record = false, warm_up_s = warm_up_s },
-    front_end_s = runs.http_s,
   }
 end
 
@@ -56,11 +55,10 @@ local function rows()
     if rate and load and r.stage ~= "-1" then
       local row = case(r, load, rate)
       row.run = ("%s, stage %s"):format(r.experiment, r.stage)
-      row.case = "ground truth"
+      row.case = r.model:find "Mixtral" and "ground truth, Mixtral" or "ground truth, dense"
       row.measured = { e2e = r.e2e_mean_ms / 1e3, ttft = r.ttft_mean_ms / 1e3, tpot = r.itl_mean_ms / 1e3 }
       -- Answers of Llama-2-7B were tokenised again, and gaps between tokens divided by too few of them.
       if r.model:find "Llama%-2" then row.measured.tpot = nil end
-      row.tpot_fitted = not r.model:find "Mixtral"
       row.below_knee = row.measured.ttft < 1
       row.experiment, row.stage = r.experiment, r.stage
       list[#list + 1] = row
@@ -106,17 +104,17 @@ local function expect_better(t, by_run)
   table.sort(names)
   t:expect_that {
     text = "E2E: the median error on the ground truth's stages is below that of every other simulator on those it took",
-    holds = function(_, rows)
-      local ours = runs.median(runs.sizes(rows, "e2e_error_ratio", function(row)
-        return row.below_knee and row.case == "ground truth"
+    holds = function(_, rows_of)
+      local ours = runs.median(runs.sizes(rows_of, "e2e_error_ratio", function(row)
+        return row.below_knee and row.case ~= "stages"
       end))
       local said, best = {}, math.huge
       for i, name in ipairs(names) do
         local parts = {}
         for _, metric in ipairs { "e2e", "tpot", "ttft" } do
-          local list = found[name][metric]
+          local list = found[name][metric] or {}
           table.sort(list)
-          parts[#parts + 1] = ("%.0f"):format(100 * runs.median(list))
+          parts[#parts + 1] = #list > 0 and ("%.0f"):format(100 * runs.median(list)) or "none"
           if metric == "e2e" then best = math.min(best, runs.median(list)) end
         end
         said[i] = ("%s %s (%d)"):format(name, table.concat(parts, ", "), #found[name].e2e)
@@ -130,5 +128,15 @@ end
 return runs.experiment {
   name = "blis", doc = "inference-sim's load stages of five models on H100, and what other simulators said of them",
   rows = rows, quick = 6,
+  groups = {
+    { name = "Mixtral and stages", metrics = { e2e = true, tpot = true, ttft = true },
+      keep = function(row) return row.case ~= "ground truth, dense" end,
+      differs = { ttft = { why = "vLLM of 2026 plans a step while another runs (async scheduling), so that a first "
+        .. "token waits up to a step of 20 ms longer; here a step is planned when the one before is done",
+        here = { 0.2, 0.29 } } } },
+    { name = "dense models of the ground truth", metrics = { e2e = true, tpot = true, ttft = true },
+      keep = function(row) return row.case == "ground truth, dense" end,
+      note = "the host's time is fitted to the time per token of these rows, and the server's to their TTFT" },
+  },
   check = expect_better,
 }

@@ -1,9 +1,9 @@
 -- llm-d's ladder of rates on gpt-oss-120b, 16 replicas on one H100 each: round robin against routing by prefix.
 --
--- Known, from the guide that the ladder belongs to: 150 groups of prompts that share 6,000 tokens, 1,200 more of their own,
--- 1,000 out, Poisson arrivals, how long each rate lasts, and 50 s at 15 per second before, which fill the caches. Assumed:
--- V1 with 256 seats and 8,192 tokens a step; weights of 4 bits throughout; the router is prefix_aware with its defaults,
--- llm-d's being a weighted sum of scores. Nothing is fitted to these runs.
+-- Known, from the guide that the ladder belongs to: 150 groups of prompts that share 6,000 tokens, 1,200 more of their
+-- own, 1,000 out, Poisson arrivals, how long each rate lasts, and 50 s at 15 per second before, which fill the caches.
+-- Assumed: V1 with 256 seats and 8,192 tokens a step; weights of 4 bits throughout; the router is prefix_aware with
+-- its defaults, llm-d's being a weighted sum of scores. Nothing is fitted to these runs.
 --
 -- The knee: rates at which the measured mean TTFT is below one second.
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
@@ -13,12 +13,12 @@ local read = dofile(here .. "/parts/measured_rows.lua")
 local ts = require "tessera"
 
 local seconds_of = {
-  [3] = 20, [10] = 20, [15] = 20, [20] = 38, [22] = 34, [25] = 30, [30] = 25, [35] = 21, [40] = 38, [43] = 36, [46] = 33,
-  [49] = 30, [52] = 29, [55] = 27, [57] = 26, [60] = 25,
+  [3] = 20, [10] = 20, [15] = 20, [20] = 38, [22] = 34, [25] = 30, [30] = 25, [35] = 21, [40] = 38,
 }
 local groups, shared, own, out = 150, 6000, 1200, 1000
 local first_rate, first_s, pause_s = 15, 50, 400
-local routers = { round_robin = "round_robin", prefix_aware = "prefix_aware" }
+-- Half of the layers see 128 tokens, and vLLM keeps no more for them; our capacity, 10,020 blocks, counts them in full.
+local kv_blocks = 20040
 
 local function rows()
   local table_rows, why = read "serving/prefix_routing_ladders.csv"
@@ -26,15 +26,16 @@ local function rows()
   local list = {}
   for _, r in ipairs(table_rows) do
     local rate, ttft = tonumber(r.rate), tonumber(r.ttft_s)
-    list[#list + 1] = {
-      run = ("%s, %g/s"):format(r.routing, rate), case = r.routing, rate = rate, front_end_s = runs.http_s,
+    -- Beyond 40 per second TTFT measures the queue, and these runs take long.
+    if rate <= 40 then list[#list + 1] = {
+      run = ("%s, %g/s"):format(r.routing, rate), case = r.routing, rate = rate,
       deployment = {
         model = "gpt-oss-120b", bitwidths = { 4 }, kernel_set = "vllm", cluster = "16xH100-80G", replicas = 16,
-        router = routers[r.routing],
+        router = r.routing, api_s = runs.http_s, kv_blocks = kv_blocks,
         engine = { scheduler = "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = 8192 },
       },
       measured = { ttft = ttft, output_rate = tonumber(r.output_tok_s) }, below_knee = ttft < 1,
-    }
+    } end
   end
   return list
 end
@@ -70,7 +71,7 @@ local function predict(row, _, context)
   local last_s = 0
   for _, request in ipairs(served:requests()) do last_s = math.max(last_s, request.arrival_s + request.e2e_s) end
   return {
-    ttft = served.ttft_s.mean + row.front_end_s, output_rate = count * out / (last_s - pause_s),
+    ttft = served.ttft_s.mean, output_rate = count * out / (last_s - pause_s),
     hits = served.prefix_hit_ratio,
   }, served
 end
@@ -78,10 +79,14 @@ end
 return runs.experiment {
   name = "prefix_routing", doc = "gpt-oss-120b on 16 H100 by rate: round robin against routing by prefix",
   rows = rows, quick = 4, predict = predict,
+  groups = { { metrics = { ttft = true }, differs = { ttft = { here = { 0.28, 0.52 },
+    why = "no set has measured kernels for experts of 4 bits on H100: 7,200 tokens take 250 ms where about 160 were "
+      .. "measured" } } } },
   more = function(row, predicted, _, columns)
     columns.measured_output_tok_s, columns.predicted_output_tok_s = row.measured.output_rate, predicted.output_rate
     columns.prefix_hit_ratio = predicted.hits
   end,
+  plots = {},
   columns = {
     "below_knee", "measured_ttft_s", "predicted_ttft_s", "ttft_error_ratio", "measured_output_tok_s",
     "predicted_output_tok_s", "prefix_hit_ratio",

@@ -1,9 +1,9 @@
--- Mistral-7B in BF16 on one RTX 3090 at 220 W under vLLM 0.25, closed loops of 1 to 8 requests: output tokens per second,
--- plain and with n-gram drafts. The other models of these benchmarks are none that ship.
+-- Mistral-7B in BF16 on one RTX 3090 at 220 W under vLLM 0.25, closed loops of 1 to 8 requests: output tokens per
+-- second, plain and with n-gram drafts. The other models of these benchmarks are none that ship.
 --
--- Known: 256 tokens out, 512 in (synthetic prompts; real ones are shorter, 64 assumed), the number of drafts and their mean
--- acceptance, which is an input. Assumed: V1 with 256 seats and 2,048 tokens a step; the card's clock at 220 W instead of
--- 350 is not modelled. Nothing is fitted to these runs.
+-- Known: 256 tokens out, 512 in (synthetic prompts; real ones are shorter, 64 assumed), the number of drafts and their
+-- mean acceptance, which is an input. Assumed: V1 with 256 seats and 2,048 tokens a step; the card's clock at 220 W
+-- instead of 350 is not modelled. Nothing is fitted to these runs.
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
 local read = dofile(here .. "/parts/measured_rows.lua")
@@ -59,5 +59,25 @@ end
 
 return runs.experiment {
   name = "rtx3090x4", doc = "Mistral-7B on an RTX 3090, closed loops, plain and with n-gram drafts",
-  rows = rows, quick = 4,
+  rows = rows, quick = 4, plots = {},
+  groups = { { metrics = { request_rate = true }, differs = { request_rate = { here = { 0.28, 0.47 },
+    why = "the cards are held to 220 W of 350, which is not modelled: single requests come out 45 % too fast" } } } },
+  check = function(t)
+    t:expect_that {
+      text = "n-gram drafts are faster than none at every number of requests, as measured",
+      holds = function(_, rows_of)
+        local right, count = 0, 0
+        for _, row in ipairs(rows_of) do
+          local plain = row.case == "n-gram" and row.point.run:gsub("n%-gram of 4", "plain"):gsub(", [23]$", "")
+          for _, other in ipairs(rows_of) do
+            if plain and other.point.run == plain then
+              count = count + 1
+              if row.predicted_request_rate_per_s > other.predicted_request_rate_per_s then right = right + 1 end
+            end
+          end
+        end
+        return right == count and count > 0, ("%d of %d"):format(right, count)
+      end,
+    }
+  end,
 }

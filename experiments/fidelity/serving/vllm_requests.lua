@@ -1,5 +1,5 @@
--- 300 ShareGPT requests at 10 per second, each with its own times: Llama-3.1-8B under vLLM 0.19 on an RTX 4090, which is
--- overloaded (its KV cache holds 41,408 tokens), and on an RTX PRO 6000, whose 128 seats are full most of the time.
+-- 300 ShareGPT requests at 10 per second, each with its own times: Llama-3.1-8B under vLLM 0.19 on an RTX 4090, which
+-- is overloaded (its KV cache holds 41,408 tokens), and on an RTX PRO 6000, whose 128 seats are full most of the time.
 --
 -- Known: every request's arrival and lengths, seats, 2,048 tokens a step, the 4090's number of blocks. Times are the
 -- engine's own, so nothing is added for client or HTTP. Nothing is fitted to these runs. LLMServingSim's errors on the
@@ -90,4 +90,5 @@ end
 return runs.experiment {
   name = "vllm_requests", doc = "300 requests one by one on an overloaded RTX 4090 and an RTX PRO 6000, vLLM 0.19",
   rows = rows, quick = 8, predict = predict,
+  groups = { { metrics = { e2e = true, tpot = true, ttft = true } } },
 }
