@@ -6,11 +6,11 @@
 -- its defaults, llm-d's being a weighted sum of scores. Nothing is fitted to these runs.
 --
 -- The knee: rates at which the measured mean TTFT is below one second.
+local ts = require "tessera"
+local measured = require "tessera.measured"
+
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
-local read = dofile(here .. "/parts/measured_rows.lua")
-
-local ts = require "tessera"
 
 local seconds_of = {
   [3] = 20, [10] = 20, [15] = 20, [20] = 38, [22] = 34, [25] = 30, [30] = 25, [35] = 21, [40] = 38,
@@ -21,7 +21,7 @@ local first_rate, first_s, pause_s = 15, 50, 400
 local kv_blocks = 20040
 
 local function rows()
-  local table_rows, why = read "serving/prefix_routing_ladders.csv"
+  local table_rows, why = runs.read(measured.path "serving/prefix_routing_ladders.csv")
   if not table_rows then return nil, why end
   local list = {}
   for _, r in ipairs(table_rows) do
