@@ -1,10 +1,10 @@
 -- llm-d's ladder of rates on gpt-oss-120b, 16 replicas on one H100 each: round robin against routing by prefix.
 --
--- Known: prompts that share 6,000 tokens, Poisson arrivals. From llm-d's guide to inference scheduling, whose ladder has
--- the same rates: 150 groups of five prompts, 1,200 tokens of their own, 1,000 out, how long each rate lasts, and 50 s at
--- 15 per second before, which send every prompt once. Assumed: V1 with 256 seats and 8,192 tokens a step; weights of 4
--- bits throughout; the router is prefix_aware with its defaults, llm-d's being a weighted sum of scores; of its gateway
--- nothing. Nothing is fitted to these runs.
+-- Known: prompts that share 6,000 tokens, Poisson arrivals. From llm-d's guide to inference scheduling, whose ladder
+-- has the same rates: 150 groups of five prompts, 1,200 tokens of their own, 1,000 out, how long each rate lasts, and
+-- 50 s at 15 per second before, which send every prompt once. Assumed: V1 with 256 seats and 8,192 tokens a step;
+-- weights of 4 bits throughout; the router is prefix_aware with its defaults, llm-d's being a weighted sum of scores;
+-- of its gateway nothing. Nothing is fitted to these runs.
 --
 -- The knee: rates at which the measured mean TTFT is below one second.
 local ts = require "tessera"
@@ -71,7 +71,8 @@ local function trace_of(row, context)
     local at = start_s
     for _ = 1, count do
       at = at - math.log(uniform()) / rate
-      file:write(("%.6f,%d,%d,%s,%d\n"):format(at, shared + own, out, ids_of(order[sent % #order + 1]), block_id_tokens))
+      local ids = ids_of(order[sent % #order + 1])
+      file:write(("%.6f,%d,%d,%s,%d\n"):format(at, shared + own, out, ids, block_id_tokens))
       sent = sent + 1
     end
   end
@@ -98,8 +99,8 @@ return runs.experiment {
   name = "prefix_routing", doc = "gpt-oss-120b on 16 H100 by rate: round robin against routing by prefix",
   rows = rows, quick = 4, predict = predict,
   groups = { { metrics = { ttft = true }, differs = { ttft = { here = { 0.34, 0.6 },
-    why = "how much of a prompt is cached decides TTFT, and neither hits nor the prompts' order are published: a prompt "
-      .. "that is new takes 300 ms, one that is known all but nothing, and llm-d's gateway its time on top" } } } },
+    why = "how much of a prompt is cached decides TTFT, and neither hits nor the prompts' order are published: one "
+      .. "that is new takes 300 ms, a known one all but nothing, and llm-d's gateway its time on top" } } } },
   more = function(row, predicted, _, columns)
     columns.measured_output_tok_s, columns.predicted_output_tok_s = row.measured.output_rate, predicted.output_rate
     columns.prefix_hit_ratio = predicted.hits
