@@ -126,7 +126,7 @@ end
 
 local function expect_capacity(t)
   t:expect_that {
-    text = "what each sustains is in the measured order: caching, plain, V0, the mismatched draft",
+    text = "what each sustains is in the measured order: caching, plain, V0, the mismatched draft by a hair",
     holds = function(_, rows_of)
       local most, said = {}, {}
       for _, row in ipairs(rows_of) do
