@@ -197,7 +197,7 @@ local card_fields = {
 }
 
 local function check(card, path)
-  if type(card) ~= "table" then fail(path, "a table belongs here, not a " .. type(card)) end
+  options.plain(card, path, "a table")
   for field, value in pairs(card) do
     if not card_fields[field] then
       fail(path, ("unknown field '%s'%s"):format(tostring(field),
@@ -282,7 +282,9 @@ core.document_object {
 core.document {
   name = "ts.register_scheduler", doc = "Adds a scheduler written in Lua; its name then works as `scheduler =` of "
     .. "ts.engine. One of the same name that was added before is replaced.",
-  parameters = { { "card", "tessera.SchedulerCard", "name, doc, schedule = function(view, opt), options, every_step" } },
+  parameters = {
+    { "card", "tessera.SchedulerCard", "name, doc, schedule = function(view, opt), options, every_step" },
+  },
   returns = "tessera.SchedulerCard",
 }
 function M.register_scheduler(card)

@@ -73,7 +73,12 @@ end
 
 local loads = { 0.1, 0.25, 0.5, 0.75, 1 }
 
+local meta
+
 local function frontier(self)
+  if getmetatable(self) ~= meta then
+    core.raise("invalid_argument", "frontier is called as plans:frontier(), on what ts.plan_serving gave", "frontier")
+  end
   local rows = {}
   for rank, option in ipairs(self) do
     for _, load in ipairs(loads) do
@@ -120,7 +125,7 @@ local function text(self)
 end
 
 local methods = { frontier = frontier }
-local meta = { __index = methods, __tostring = text, __name = type_name }
+meta = { __index = methods, __tostring = text, __name = type_name }
 
 -- Rate per device of the best that shares engines over that of the best that does not.
 local function ratio(rows)
