@@ -452,13 +452,13 @@ local ts = {}
 ---@class tessera.SchedulerRequest
 ---@field request number Its number in the traffic (0-based)
 ---@field arrival_s number When it came (s)
----@field prompt_tokens number Of its prompt
----@field max_tokens number It may generate at most
----@field known_tokens number Prompt and output so far
----@field computed_tokens number Of these, in the KV cache or in a step under way
----@field generated_tokens number Output so far
----@field left_tokens number To compute; 0 while its step is under way
----@field scheduled_tokens number In the step that is being decided
+---@field prompt_tokens number Of its prompt (tokens)
+---@field max_tokens number It may generate at most (tokens)
+---@field known_tokens number Prompt and output so far (tokens)
+---@field computed_tokens number Of these, in the KV cache or in a step under way (tokens)
+---@field generated_tokens number Output so far (tokens)
+---@field left_tokens number To compute; 0 while its step is under way (tokens)
+---@field scheduled_tokens number In the step that is being decided (tokens)
 ---@field num_blocks number Blocks that it holds
 ---@field priority number Lower goes first
 ---@field slo_class number Which limits are its own (0-based)
