@@ -52,7 +52,7 @@ local function highest_rate(point, context)
   local deployment = deployment_of(point)
   local traffic = chat.traffic(context.output_dir, {
     rate_per_s = 10, seed = 1, long_share = point.documents,
-    num_requests = (context.quick and 500 or 1500) * #deployment.replicas,
+    num_requests = (context.quick and 400 or 1500) * #deployment.replicas,
   })
   local found = ts.max_rate(deployment, traffic, {
     slo = { ttft_s = 0.5, tpot_s = point.tpot_ms / 1000 }, attainment_ratio = 0.9, tolerance = 0.03,

@@ -105,7 +105,7 @@ local function routed(point)
   local deployment = chat.deployment({ enable_prefix_caching = true }, {
     cluster = "4xH100-80G", replicas = 4, router = router,
   })
-  return row_of(ts.serve(deployment, drawn(point, 100, 6000), { slo = chat.slo, record = false }), deployment)
+  return row_of(ts.serve(deployment, drawn(point, 100, num_requests), { slo = chat.slo, record = false }), deployment)
 end
 
 return ts.experiment {

@@ -94,6 +94,12 @@ std::vector<PipelinePlan> plans_at(lua_State* L, const PoolReader& pool, Deploym
                                                      pool.of("kernel_set").text("kernel_set"),
                                                      core_lua::environment(L).folders);
   set_quality(whole, core_lua::environment(L).folders, false);
+  cost::KernelSet& kernels = whole.serving()->kernel_set;
+  const auto host = [&](const char* name, double& value) {
+    if (pool.given(name)) value = pool.of(name).number(name);
+  };
+  host("host_step_s", kernels.host_step_s);
+  host("host_sequence_s", kernels.host_sequence_s);
   std::vector<PipelinePlan> plans = solver::deployment_plans(whole, shape);
   if (plans.size() == 1) {
     result.plan = plans.front();
@@ -237,6 +243,7 @@ std::shared_ptr<DeploymentObject> deployment_at(lua_State* L, int index, const s
   }
   lua_pop(L, 1);
   read_transfer(L, options, *result);
+  result->deployment.api_s = options.number("api_s");
   for (const Replica& replica : result->deployment.replicas) {  // so that a wrong name is told now
     replica.make_scheduler(replica.engine,
                            {.num_blocks = 1, .block_size = replica.engine.block_size});

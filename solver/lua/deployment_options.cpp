@@ -54,6 +54,18 @@ std::vector<OptionSpec> pool_options() {
        .type = OptionType::text,
        .doc = "Kernels that run the layers",
        .default_text = "\"auto\""},
+      {.name = "host_step_s",
+       .type = OptionType::number,
+       .doc = "Time of the host per step, as measured on a machine; left out: the kernel set's",
+       .unit = "s",
+       .min = 0,
+       .max = 100},
+      {.name = "host_sequence_s",
+       .type = OptionType::number,
+       .doc = "Time of the host per step and request in it, likewise",
+       .unit = "s",
+       .min = 0,
+       .max = 100},
       {.name = "engine",
        .type = OptionType::table,
        .doc = "Engine, or a table of its options",
@@ -167,6 +179,14 @@ const OptionTable& deployment_options() {
                          .doc = "Pools of engines with a role each: { role = \"prefill\", ... }, "
                                 "{ role = \"decode\", ... }",
                          .lua_type = "table[]"});
+    t.options.push_back({.name = "api_s",
+                         .type = OptionType::number,
+                         .doc = "Time of client and API server per request before an engine sees "
+                                "it; in TTFT and E2E",
+                         .unit = "s",
+                         .default_text = "0",
+                         .min = 0,
+                         .max = 1000});
     t.options.push_back({.name = "transfer",
                          .type = OptionType::table,
                          .doc = "How keys and values go from pool to pool",

@@ -37,6 +37,7 @@ void check_roles(const Deployment& deployment, const std::string& path) {
 Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
                        SimulationOptions options)
     : deployment_(deployment), traffic_(traffic), options_(std::move(options)) {
+  api_ = to_ticks(deployment.api_s, "api_s");
   log_.requests.resize(traffic.requests.size());
   log_.steps_recorded = options_.record_steps;
   for (std::size_t i = 0; i < deployment.replicas.size(); ++i) {
@@ -74,27 +75,27 @@ void Simulation::send_first() {
       ++next_sent_;
     }
     if (next_sent_ < traffic_.requests.size()) {
-      push({traffic_.requests[next_sent_].arrival, Kind::arrival,
+      push({traffic_.requests[next_sent_].arrival + api_, Kind::arrival,
             static_cast<std::int64_t>(next_sent_), 0});
     }
     return;
   }
   for (std::int64_t sent = 0; sent < *traffic_.concurrency; ++sent) {
     if (next_sent_ >= traffic_.requests.size()) return;
-    push({traffic_.requests[next_sent_].arrival, Kind::arrival,
+    push({traffic_.requests[next_sent_].arrival + api_, Kind::arrival,
           static_cast<std::int64_t>(next_sent_), 0});
     ++next_sent_;
   }
 }
 
 void Simulation::arrive(std::int64_t request, Ticks now) {
-  log_.requests[static_cast<std::size_t>(request)].arrival = now;
+  log_.requests[static_cast<std::size_t>(request)].arrival = now - api_;
   if (!traffic_.concurrency && static_cast<std::size_t>(request) == next_sent_) {
     do {
       ++next_sent_;
     } while (next_sent_ < traffic_.requests.size() && traffic_.requests[next_sent_].after >= 0);
     if (next_sent_ < traffic_.requests.size()) {
-      push({std::max(now, traffic_.requests[next_sent_].arrival), Kind::arrival,
+      push({std::max(now, traffic_.requests[next_sent_].arrival + api_), Kind::arrival,
             static_cast<std::int64_t>(next_sent_), 0});
     }
   }
@@ -241,11 +242,11 @@ void Simulation::request_over(std::int64_t request, Ticks now) {
   const std::int64_t next = next_turn_[static_cast<std::size_t>(request)];
   if (next >= 0) {
     const Ticks think = traffic_.requests[static_cast<std::size_t>(next)].arrival;
-    push({now + think, Kind::arrival, next, 0});
+    push({now + think + api_, Kind::arrival, next, 0});
   }
   if (traffic_.concurrency && next_sent_ < traffic_.requests.size()) {
     const Ticks due = traffic_.requests[next_sent_].arrival;
-    push({std::max(now, due), Kind::arrival, static_cast<std::int64_t>(next_sent_), 0});
+    push({std::max(now, due) + api_, Kind::arrival, static_cast<std::int64_t>(next_sent_), 0});
     ++next_sent_;
   }
 }

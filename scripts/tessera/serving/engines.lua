@@ -1,7 +1,7 @@
 -- The engines that a cluster may be cut into: groups of equal devices with a degree of tensor parallelism, a number of
 -- stages, a bitwidth and a KV cache; and what bounds their rates before anything is simulated.
 
-local solver = require "tessera.solver"
+local routers = require "tessera.routers"
 
 local M = {}
 
@@ -99,7 +99,7 @@ function M.deploy(search, parts)
   for _, part in ipairs(parts) do
     if part.role == "prefill" then options.transfer = search.transfer(used) end
   end
-  local fine, result = pcall(solver.deployment, options)
+  local fine, result = pcall(routers.deployment, options)
   if fine then return result end
   if type(result) == "table" and result.code == "interrupted" then error(result, 0) end
   return nil, tostring(result)

@@ -1,0 +1,111 @@
+-- llm-d's ladder of rates on gpt-oss-120b, 16 replicas on one H100 each: round robin against routing by prefix.
+--
+-- Known, from the guide that the ladder belongs to: 150 groups of prompts that share 6,000 tokens, 1,200 more of their
+-- own, 1,000 out, Poisson arrivals, how long each rate lasts, and 50 s at 15 per second before, which fill the caches.
+-- Assumed: V1 with 256 seats and 8,192 tokens a step; weights of 4 bits throughout; the router is prefix_aware with
+-- its defaults, llm-d's being a weighted sum of scores. Nothing is fitted to these runs.
+--
+-- The knee: rates at which the measured mean TTFT is below one second.
+local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
+local runs = dofile(here .. "/parts/runs.lua")
+local read = dofile(here .. "/parts/measured_rows.lua")
+
+local ts = require "tessera"
+
+local seconds_of = {
+  [3] = 20, [10] = 20, [15] = 20, [20] = 38, [22] = 34, [25] = 30, [30] = 25, [35] = 21, [40] = 38,
+}
+local groups, shared, own, out = 150, 6000, 1200, 1000
+local first_rate, first_s, pause_s = 15, 50, 400
+-- Half of the layers see 128 tokens, and vLLM keeps no more for them; our capacity, 10,020 blocks, counts them in full.
+local kv_blocks = 20040
+
+local function rows()
+  local table_rows, why = read "serving/prefix_routing_ladders.csv"
+  if not table_rows then return nil, why end
+  local list = {}
+  for _, r in ipairs(table_rows) do
+    local rate, ttft = tonumber(r.rate), tonumber(r.ttft_s)
+    -- Beyond 40 per second TTFT measures the queue, and these runs take long.
+    if rate <= 40 then list[#list + 1] = {
+      run = ("%s, %g/s"):format(r.routing, rate), case = r.routing, rate = rate,
+      deployment = {
+        model = "gpt-oss-120b", bitwidths = { 4 }, kernel_set = "vllm", cluster = "16xH100-80G", replicas = 16,
+        router = r.routing, api_s = runs.http_s, kv_blocks = kv_blocks,
+        engine = { scheduler = "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = 8192 },
+      },
+      measured = { ttft = ttft, output_rate = tonumber(r.output_tok_s) }, below_knee = ttft < 1,
+    } end
+  end
+  return list
+end
+
+-- The stage at `rate` after the first one, whose requests are not counted.
+local function trace_of(row, context)
+  local state = 2026
+  local function uniform() -- Park and Miller's generator
+    state = state * 48271 % 2147483647
+    return state / 2147483647
+  end
+  local path = ("%s/ladder-%d.csv"):format(context.output_dir, context.point_index)
+  local file = assert(io.open(path, "w"))
+  file:write "arrival_s,prompt_tokens,output_tokens,prefix_group,prefix_tokens\n"
+  local function stage(start_s, rate, count)
+    local at = start_s
+    for _ = 1, count do
+      at = at - math.log(uniform()) / rate
+      file:write(("%.6f,%d,%d,%d,%d\n"):format(at, shared + own, out, math.floor(uniform() * groups), shared))
+    end
+  end
+  local before, count = first_rate * first_s, row.rate * seconds_of[row.rate]
+  stage(0, first_rate, before)
+  stage(pause_s, row.rate, count)
+  file:close()
+  return path, before, count
+end
+
+local function predict(row, _, context)
+  local path, before, count = trace_of(row, context)
+  local served = ts.serve(ts.deployment(row.deployment), ts.traffic { trace = path },
+    { record = false, warm_up_requests = before })
+  local last_s = 0
+  for _, request in ipairs(served:requests()) do last_s = math.max(last_s, request.arrival_s + request.e2e_s) end
+  return {
+    ttft = served.ttft_s.mean, output_rate = count * out / (last_s - pause_s),
+    hits = served.prefix_hit_ratio,
+  }, served
+end
+
+return runs.experiment {
+  name = "prefix_routing", doc = "gpt-oss-120b on 16 H100 by rate: round robin against routing by prefix",
+  rows = rows, quick = 4, predict = predict,
+  groups = { { metrics = { ttft = true }, differs = { ttft = { here = { 0.28, 0.52 },
+    why = "no set has measured kernels for experts of 4 bits on H100: 7,200 tokens take 250 ms where about 160 were "
+      .. "measured" } } } },
+  more = function(row, predicted, _, columns)
+    columns.measured_output_tok_s, columns.predicted_output_tok_s = row.measured.output_rate, predicted.output_rate
+    columns.prefix_hit_ratio = predicted.hits
+  end,
+  plots = {},
+  columns = {
+    "below_knee", "measured_ttft_s", "predicted_ttft_s", "ttft_error_ratio", "measured_output_tok_s",
+    "predicted_output_tok_s", "prefix_hit_ratio",
+  },
+  check = function(t)
+    t:expect_that {
+      text = "routing by prefix has the lower TTFT at every rate, as measured",
+      holds = function(at, rows_of)
+        local wrong, count = {}, 0
+        for _, row in ipairs(rows_of) do
+          if row.case == "prefix_aware" then
+            count = count + 1
+            local other = at { run = row.point.run:gsub("prefix_aware", "round_robin") }
+            if row.predicted_ttft_s >= other.predicted_ttft_s then wrong[#wrong + 1] = row.point.run end
+          end
+        end
+        return #wrong == 0, ("%d of %d rates%s"):format(count - #wrong, count,
+          #wrong > 0 and "; not at " .. table.concat(wrong, ", ") or "")
+      end,
+    }
+  end,
+}
