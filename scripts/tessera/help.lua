@@ -112,10 +112,10 @@ are held against, what is not modelled, and how to add one: `tessera man serving
 ]])
 
 local routers = cards_of("Routers, for ts.deployment { router = \"name\" }: which engine gets a request.",
-  function() return require("tessera.serving").routers() end, [[
+  function() return require("tessera.routers").list() end, [[
 A table sets more: router = { name = "prefix_aware", signal_age_s = 0.1, ... }; `tessera help ts.deployment.router`.
-Equal engines go by number. router = { choose = function(replicas, request) return position end } is one of your own.
-More: `tessera man serving`.
+Equal engines go by number. router = { choose = function(replicas, request) return position end } is one of your own;
+ts.register_router gives it a name. More: `tessera man serving`.
 ]])
 
 local topics = {

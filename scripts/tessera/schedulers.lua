@@ -244,8 +244,8 @@ core.document_object {
 }
 core.document_object {
   name = "tessera.SchedulerView",
-  doc = "What a scheduler in Lua decides a step with. Calls are checked at once: what breaks the budget, the seats or a "
-    .. "request's state is an error that names them.",
+  doc = "What a scheduler in Lua decides a step with. Calls are checked at once: what breaks the budget, the seats or "
+    .. "a request's state is an error that names them.",
   fields = {
     { "now_s", "number", "Time (s)" },
     { "free_blocks", "number", "Of the KV cache" },

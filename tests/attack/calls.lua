@@ -116,6 +116,9 @@ M.functions = {
     return { object "Deployment", object "Traffic", { slo = values.slo, tolerance = 0.3, max_runs = 5 } }
   end,
   ["ts.plan_serving"] = one(values.serving),
+  ["ts.routers"] = one(),
+  ["ts.register_router"] = one { name = "attack_router", doc = "d", prefixes = true,
+    choose = function(replicas) return #replicas end },
   ["ts.schedulers"] = one(),
   ["ts.register_scheduler"] = one { name = "attack_scheduler", doc = "d", schedule = function() end,
     options = { slack = { type = "number", default = 0.1, min = 0, max = 1, doc = "d" } } },

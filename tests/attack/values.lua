@@ -146,6 +146,7 @@ M.make = {
     return ts.max_rate(deployment(), traffic(), { slo = M.slo, tolerance = 0.3, max_runs = 6 })
   end,
   ["tessera.ServingPlans"] = function() return assert(ts.plan_serving(M.serving)) end,
+  ["tessera.RouterCard"] = function() return { name = "attackers", doc = "d", choose = function() return 1 end } end,
   ["tessera.SchedulerCard"] = function() return { name = "attackers", doc = "d", schedule = function() end } end,
   ["tessera.QualityMap"] = function() return ts.quality_map { points = quality_points() } end,
   ["tessera.Experiment"] = experiment,

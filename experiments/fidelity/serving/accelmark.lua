@@ -21,6 +21,7 @@ local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
 local read = dofile(here .. "/parts/measured_rows.lua")
 
+local measured = require "tessera.measured"
 local ts = require "tessera"
 
 local devices = {
@@ -67,9 +68,9 @@ local function deployment_of(r, suite, device, v0)
 end
 
 local function rows()
-  local online, why = read "accelmark/online.csv"
-  local standard, why_standard = read "accelmark/requests_standard.csv"
-  local edge, why_edge = read "accelmark/requests_edge.csv"
+  local online, why = read(measured.path "accelmark/online.csv")
+  local standard, why_standard = read(measured.path "accelmark/requests_standard.csv")
+  local edge, why_edge = read(measured.path "accelmark/requests_edge.csv")
   if not online or not standard or not edge then return nil, why or why_standard or why_edge end
   local list, seen = {}, {}
   for _, r in ipairs(online) do
@@ -81,13 +82,13 @@ local function rows()
         r.suite:gsub("_", " "), r.precision, rate)
       seen[name] = (seen[name] or 0) + 1
       if seen[name] > 1 then name = ("%s, run %d"):format(name, seen[name]) end
-      local measured = {
+      local found = {
         ttft = r.ttft_ms_p50 / 1e3, tpot = r.tpot_ms_p50 / 1e3,
         request_rate = suite.requests / tonumber(r.elapsed_seconds_median),
       }
       list[#list + 1] = {
         run = name, case = suite.edge and "0.5B" or bits[r.precision] < 16 and "fewer bits" or "16 bits", v0 = v0,
-        deployment = deployment, suite = suite, rate = rate, statistic = "p50", measured = measured,
+        deployment = deployment, suite = suite, rate = rate, statistic = "p50", measured = found,
         prompts = suite.edge and edge or standard, fitted = v0 and r.suite == "suite_A" and rate == 25,
         below_knee = r.sla_met == "True",
       }

@@ -13,6 +13,7 @@
 -- The knee: stages whose measured mean TTFT is below one second; the tables give no throughput.
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
+local measured = require "tessera.measured"
 local read = dofile(here .. "/parts/measured_rows.lua")
 
 local models = {
@@ -46,8 +47,8 @@ local function case(r, load, rate)
 end
 
 local function rows()
-  local ground_truth, why = read "serving/blis_ground_truth.csv"
-  local stages, why_not = read "serving/blis_vllm_stages.csv"
+  local ground_truth, why = read(measured.path "serving/blis_ground_truth.csv")
+  local stages, why_not = read(measured.path "serving/blis_vllm_stages.csv")
   if not ground_truth or not stages then return nil, why or why_not end
   local list, seen = {}, {}
   for _, r in ipairs(ground_truth) do
@@ -84,7 +85,7 @@ end
 local names_of = { e2e_mean = "e2e", ttft_mean = "ttft", itl_mean = "tpot" }
 
 local function others(by_run)
-  local table_rows = read "serving/other_simulators.csv"
+  local table_rows = read(measured.path "serving/other_simulators.csv")
   local errors = {}
   for _, r in ipairs(table_rows) do
     local row, metric = by_run[("%s, stage %s"):format(r.experiment, r.stage)], names_of[r.metric]

@@ -13,6 +13,7 @@ local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
 local read = dofile(here .. "/parts/measured_rows.lua")
 
+local measured = require "tessera.measured"
 local ts = require "tessera"
 
 local clusters = {
@@ -21,19 +22,19 @@ local clusters = {
 local block, first_pass_s = 16, 2000
 
 local function rows()
-  local table_rows, why = read "serving/llama70b_tp_pp_vllm.csv"
+  local table_rows, why = read(measured.path "serving/llama70b_tp_pp_vllm.csv")
   if not table_rows then return nil, why end
   local list = {}
   for _, r in ipairs(table_rows) do
     local completed, rate = tonumber(r.completed), tonumber(r.request_rate)
     local tokens_out = r.total_output_tokens / completed
-    local measured = {
+    local found = {
       ttft = r.mean_ttft_ms / 1e3, tpot = r.mean_tpot_ms / 1e3, request_rate = tonumber(r.request_throughput),
     }
-    measured.e2e = measured.ttft + (tokens_out - 1) * measured.tpot
+    found.e2e = found.ttft + (tokens_out - 1) * found.tpot
     local at_once, v0 = r.qps == "inf", r.pp ~= "1"
     list[#list + 1] = {
-      run = ("%s, %s/s"):format(r.config, r.qps), case = r.interconnect, measured = measured,
+      run = ("%s, %s/s"):format(r.config, r.qps), case = r.interconnect, measured = found,
       rate = not at_once and rate or nil, count = completed, cached = r.qps ~= "01",
       tokens_in = r.total_input_tokens / completed, tokens_out = tokens_out,
       deployment = {

@@ -11,6 +11,7 @@
 -- in a step is one of tens of per cent in a queue. Every row counts as below the knee, as all of them passed.
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
+local measured = require "tessera.measured"
 local read = dofile(here .. "/parts/measured_rows.lua")
 
 local models = {
@@ -24,7 +25,7 @@ local devices = {
 local gpus_per_replica, simulated_s, warm_up_s = 2, 120, 120
 
 local function rows()
-  local table_rows, why = read "serving/mlperf_v4.1_server.csv"
+  local table_rows, why = read(measured.path "serving/mlperf_v4.1_server.csv")
   if not table_rows then return nil, why end
   local list, seen = {}, {}
   for _, r in ipairs(table_rows) do

@@ -10,6 +10,7 @@ local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
 local read = dofile(here .. "/parts/measured_rows.lua")
 
+local measured = require "tessera.measured"
 local ts = require "tessera"
 
 local seconds_of = {
@@ -21,7 +22,7 @@ local first_rate, first_s, pause_s = 15, 50, 400
 local kv_blocks = 20040
 
 local function rows()
-  local table_rows, why = read "serving/prefix_routing_ladders.csv"
+  local table_rows, why = read(measured.path "serving/prefix_routing_ladders.csv")
   if not table_rows then return nil, why end
   local list = {}
   for _, r in ipairs(table_rows) do

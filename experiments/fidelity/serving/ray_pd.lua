@@ -8,6 +8,7 @@
 -- prediction, so those rows are left out. Nothing is fitted to these runs.
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
+local measured = require "tessera.measured"
 local read = dofile(here .. "/parts/measured_rows.lua")
 
 local engine = { scheduler = "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = 8192 }
@@ -42,20 +43,20 @@ local function deployment_of(config)
 end
 
 local function rows()
-  local table_rows, why = read "serving/ray_pd_gptoss120b.csv"
+  local table_rows, why = read(measured.path "serving/ray_pd_gptoss120b.csv")
   if not table_rows then return nil, why end
   local list = {}
   for _, r in ipairs(table_rows) do
     local deployment, case = deployment_of(r.config)
     if r.group == "prefill_decode" and deployment then
       local out = tonumber(r.osl)
-      local measured = {
+      local found = {
         ttft = r.mean_ttft_ms / 1e3, tpot = r.mean_tpot_ms / 1e3, request_rate = tonumber(r.request_throughput),
       }
-      measured.e2e = measured.ttft + (out - 1) * measured.tpot
+      found.e2e = found.ttft + (out - 1) * found.tpot
       list[#list + 1] = {
         run = ("%s, %s at once"):format(r.config:match "mixed_(.*)$", r.max_concurrency), case = case,
-        measured = measured, deployment = deployment, below_knee = true,
+        measured = found, deployment = deployment, below_knee = true,
         traffic = {
           arrivals = "closed", concurrency = tonumber(r.max_concurrency), num_requests = tonumber(r.completed),
           prompt_tokens = tonumber(r.isl), output_tokens = out,

@@ -6,6 +6,7 @@
 -- instead of 350 is not modelled. Nothing is fitted to these runs.
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
+local measured = require "tessera.measured"
 local read = dofile(here .. "/parts/measured_rows.lua")
 
 local campaigns = { ["tli-real"] = 64, ["tli-synth"] = 512, ["tli-synth-ext"] = 512 }
@@ -23,7 +24,7 @@ local function chain_rate(acceptance, k)
 end
 
 local function rows()
-  local table_rows, why = read "serving/rtx3090x4.csv"
+  local table_rows, why = read(measured.path "serving/rtx3090x4.csv")
   if not table_rows then return nil, why end
   local list, seen = {}, {}
   for _, r in ipairs(table_rows) do

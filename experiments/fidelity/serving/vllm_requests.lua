@@ -11,6 +11,7 @@ local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
 local read = dofile(here .. "/parts/measured_rows.lua")
 
+local measured = require "tessera.measured"
 local ts = require "tessera"
 
 local systems = {
@@ -43,7 +44,8 @@ end
 local function rows()
   local list = {}
   for _, system in ipairs(systems) do
-    local requests, why = read(("serving/vllm_requests/%s_Llama-3.1-8B.requests.csv"):format(system.name))
+    local name = ("serving/vllm_requests/%s_Llama-3.1-8B.requests.csv"):format(system.name)
+    local requests, why = read(measured.path(name))
     if not requests then return nil, why end
     local values = values_of(requests)
     for _, which in ipairs(statistics) do

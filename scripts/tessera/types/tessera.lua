@@ -412,6 +412,14 @@ local ts = {}
 ---@field count fun(self, options: table?): integer Rows that match
 ---@field diff fun(self, other: any): table What differs from another run, file or object
 
+--- What ts.register_router takes.
+---@class tessera.RouterCard
+---@field name string What router = names
+---@field doc string One sentence
+---@field source string? Where it comes from
+---@field choose fun(replicas: table[], request: table): integer Gives a position in replicas, from 1. Each has waiting, running, pending_tokens, used_blocks, kv_blocks, seats, and cached_tokens where the card asks for prefixes; the request has request, prompt_tokens, max_tokens, priority and slo_class
+---@field prefixes boolean? Whether it reads cached_tokens, which takes a look-up in every engine
+
 --- What a simulation saw.
 ---@class tessera.Run
 ---@field total_s number Last token of the last request (s)
@@ -916,6 +924,8 @@ local ts = {}
 ---@field bitwidths? integer[] Of all layers, or one per layer (a list, each item an integer in [1, 16] (bits)) [default {16}]
 ---@field kv_bitwidth? integer Of the KV cache (an integer in [2, 16] (bits)) [default 16]
 ---@field kernel_set? string Kernels that run the layers [default "auto"]
+---@field host_step_s? number Time of the host per step, as measured on a machine; left out: the kernel set's (a number in [0, 100] (s))
+---@field host_sequence_s? number Time of the host per step and request in it, likewise (a number in [0, 100] (s))
 ---@field engine? tessera.Engine|table Engine, or a table of its options
 ---@field step_cost? table|fun(step: table): number Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, per_context_token_s = }, or a function of a table of what the step computes
 ---@field kv_blocks? integer Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or without a model as many as the traffic can use (an integer in [1, 1000000000] (blocks))
@@ -926,6 +936,7 @@ local ts = {}
 ---@field draft? tessera.Plan Plan of the model that drafts, for speculative.method = "draft_model"
 ---@field router? string|table Name of the rule that chooses an engine, or a table of its options [default "round_robin"]
 ---@field pools? table[] Pools of engines with a role each: { role = "prefill", ... }, { role = "decode", ... }
+---@field api_s? number Time of client and API server per request before an engine sees it; in TTFT and E2E (a number in [0, 1000] (s)) [default 0]
 ---@field transfer? table How keys and values go from pool to pool
 
 ---@class tessera.options.deployment.pool
@@ -939,6 +950,8 @@ local ts = {}
 ---@field bitwidths? integer[] Of all layers, or one per layer (a list, each item an integer in [1, 16] (bits)) [default {16}]
 ---@field kv_bitwidth? integer Of the KV cache (an integer in [2, 16] (bits)) [default 16]
 ---@field kernel_set? string Kernels that run the layers [default "auto"]
+---@field host_step_s? number Time of the host per step, as measured on a machine; left out: the kernel set's (a number in [0, 100] (s))
+---@field host_sequence_s? number Time of the host per step and request in it, likewise (a number in [0, 100] (s))
 ---@field engine? tessera.Engine|table Engine, or a table of its options
 ---@field step_cost? table|fun(step: table): number Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, per_context_token_s = }, or a function of a table of what the step computes
 ---@field kv_blocks? integer Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or without a model as many as the traffic can use (an integer in [1, 1000000000] (blocks))
@@ -1652,6 +1665,11 @@ function ts.register_heuristic(card) end
 ---@return tessera.PlannerCard
 function ts.register_planner(card) end
 
+--- Adds a router written in Lua; its name then works as `router =` of ts.deployment. One of the same name that was added before is replaced.
+---@param card tessera.RouterCard name, doc, choose = function(replicas, request), prefixes
+---@return tessera.RouterCard
+function ts.register_router(card) end
+
 --- Adds a scheduler written in Lua; its name then works as `scheduler =` of ts.engine. One of the same name that was added before is replaced.
 ---@param card tessera.SchedulerCard name, doc, schedule = function(view, opt), options, every_step
 ---@return tessera.SchedulerCard
@@ -1670,6 +1688,10 @@ function ts.replan(plan, cluster, options) end
 ---@param options? tessera.options.results
 ---@return tessera.Results
 function ts.results(name, options) end
+
+--- Cards of all routers, sorted by name: name, doc, source.
+---@return table[]
+function ts.routers() end
 
 ts.sampling = {}
 

@@ -1,8 +1,7 @@
 -- Rows of a table of measurements, or nil and why: fields as text by the names of the header, quoted ones too.
 --
--- local rows, why = dofile("experiments/fidelity/serving/parts/measured_rows.lua")("serving/blis_ground_truth.csv")
-
-local measured = require "tessera.measured"
+-- local read = dofile("experiments/fidelity/serving/parts/measured_rows.lua")
+-- local rows, why = read(path): of tessera.measured, which gives nil and why where the file is not here
 
 local function split(line)
   local fields, at = {}, 1
@@ -16,8 +15,7 @@ local function split(line)
   return fields
 end
 
-return function(name)
-  local path, why = measured.path(name)
+return function(path, why)
   if not path then return nil, why end
   local header, rows = nil, {}
   for line in io.lines(path) do

@@ -121,8 +121,8 @@ function M.experiment(o)
     grid = { run = #names > 0 and names or { "none" } }, quick = { run = #names > 0 and quick or { "none" } },
     columns = o.columns or {
       "case", "below_knee", "measured_e2e_s", "predicted_e2e_s", "e2e_error_ratio", "measured_tpot_s",
-      "predicted_tpot_s", "tpot_error_ratio", "measured_ttft_s", "predicted_ttft_s", "ttft_error_ratio", "measured_request_rate_per_s",
-      "predicted_request_rate_per_s", "request_rate_error_ratio",
+      "predicted_tpot_s", "tpot_error_ratio", "measured_ttft_s", "predicted_ttft_s", "ttft_error_ratio",
+      "measured_request_rate_per_s", "predicted_request_rate_per_s", "request_rate_error_ratio",
     },
     notes = o.notes,
     run = function(point, context)
@@ -139,7 +139,8 @@ function M.experiment(o)
       if o.check then o.check(t, rows) end
     end,
     plots = o.plots or {
-      { kind = "scatter", x = "measured_tpot_s", y = "predicted_tpot_s", by = "below_knee", log_x = true, log_y = true },
+      { kind = "scatter", x = "measured_tpot_s", y = "predicted_tpot_s", by = "below_knee", log_x = true,
+        log_y = true },
     },
   }
   return ts.experiment(experiment)
