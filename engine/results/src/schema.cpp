@@ -62,7 +62,7 @@ CREATE INDEX points_by_position ON points (run_id, position);
 CREATE TABLE artefacts (
   point_id INTEGER NOT NULL REFERENCES points (id),
   name TEXT NOT NULL,
-  kind TEXT NOT NULL,                -- plan, timeline, picture
+  kind TEXT NOT NULL,                -- plan, timeline, served, picture
   value TEXT NOT NULL,               -- JSON
   PRIMARY KEY (point_id, name)
 );

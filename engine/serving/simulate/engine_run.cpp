@@ -304,6 +304,7 @@ void EngineRun::commit_stretch(StepUnderWay& step) {
   }
   const auto count = static_cast<std::int64_t>(step.batch.items.size());
   scheduled_tokens_ += more * count;
+  output_ += more * count;
   num_steps_ += more;
   stage_busy_[0] += stretch_ticks(step.first, step.slope, step.count) - step.first;
   stage_free_[0] = step.end;
@@ -328,6 +329,7 @@ void EngineRun::decide_tokens(StepUnderWay& step, std::vector<Ended>& ended) {
     const std::int64_t output = output_of(item.request);
     g.tokens = std::min(g.accepted + 1, output - record.output_tokens);
     record.output_tokens += g.tokens;
+    output_ += g.tokens;
     g.ended = record.output_tokens >= output;
     if (!g.ended) continue;
     const Request& r = traffic_.requests[static_cast<std::size_t>(item.request)];
@@ -429,6 +431,17 @@ ReplicaLoad EngineRun::load(Ticks now) const {
   }
   load.num_seats = replica_.engine.max_num_seqs;
   return load;
+}
+
+std::int64_t EngineRun::output_tokens(Ticks now) const {
+  std::int64_t tokens = output_;
+  if (!under_way_.empty() && under_way_.front().count > 1) {
+    const StepUnderWay& step = under_way_.front();
+    const std::int64_t reached = step.steps_until(now);
+    const std::int64_t ended = step.end_of(reached) <= now ? reached : reached - 1;
+    tokens += ended * std::ssize(step.batch.items);
+  }
+  return tokens;
 }
 
 std::int64_t EngineRun::cached_tokens(std::int64_t request) const {

@@ -72,6 +72,7 @@ class EngineRun {
   void let_go(Slot slot, Ticks now);
 
   ReplicaLoad load(Ticks now) const;
+  std::int64_t output_tokens(Ticks now) const;  ///< generated so far
   std::int64_t cached_tokens(std::int64_t request) const;
   void close(Ticks end);  ///< sums into the log
 
@@ -116,7 +117,7 @@ class EngineRun {
   WideSum block_ticks_ = 0, slot_ticks_ = 0, unusable_ticks_ = 0;
   Ticks refused_ticks_ = 0, busy_ = 0, since_ = 0;
   std::int64_t scheduled_tokens_ = 0, prompt_tokens_ = 0, most_blocks_ = 0;
-  std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0, num_ended_ = 0;
+  std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0, num_ended_ = 0, output_ = 0;
   std::unordered_map<std::int64_t, Slot> loading_;  ///< by request
 };
 

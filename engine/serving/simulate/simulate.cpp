@@ -229,7 +229,6 @@ void Simulation::has_ended(const EngineRun::Ended& ended, std::size_t replica, T
   }
   record.outcome = Outcome::finished;
   ++num_ended_;
-  num_output_ += record.output_tokens;
   if (options_.on_end && !options_.on_end(record, ended.request)) {
     stopped_ = true;
     log_.cut_off = "the verdict was settled";
@@ -315,10 +314,11 @@ void Simulation::sample(Ticks now) {
     sample.num_waiting += load.num_waiting;
     sample.num_running += load.num_running;
     sample.used_blocks += load.used_blocks;
+    sample.output_tokens += engine->output_tokens(now);
   }
   sample.num_waiting += static_cast<std::int64_t>(shared_queue_.size());
-  sample.output_tokens = num_output_ - sampled_output_;
-  sampled_output_ = num_output_;
+  sample.output_tokens -= sampled_output_;
+  sampled_output_ += sample.output_tokens;
   if (log_.samples.size() >= kMostSamples) {
     std::vector<StateSample> kept;
     std::int64_t tokens = 0;

@@ -72,7 +72,7 @@ class Simulation {
   std::vector<std::int64_t> next_turn_;  ///< of a request; -1: none
   std::size_t next_sent_ = 0;            ///< of a closed loop, or the next open arrival
   Ticks api_ = 0;  ///< from sending a request to its arrival at the router
-  std::int64_t num_ended_ = 0, num_output_ = 0, num_events_ = 0;
+  std::int64_t num_ended_ = 0, num_events_ = 0;
   bool stopped_ = false;
 
   struct Signals {

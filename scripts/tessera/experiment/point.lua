@@ -11,7 +11,12 @@ local M = {}
 --- Longer rows are refused: they belong into a file in context.output_dir.
 M.max_bytes = 16 * 2 ^ 20
 
-local artefact_kinds = { ["tessera.Plan"] = "plan", ["tessera.Run"] = "timeline" }
+local artefact_kinds = { ["tessera.Plan"] = "plan", ["tessera.Run"] = "timeline", ["tessera.Served"] = "served" }
+
+local function stored(kind, value)
+  if kind == "served" then return require("tessera.picture.served").data(value) end
+  return value:to_table()
+end
 
 --- The seed of a point: of the experiment's seed and the point's key alone, whatever else runs and in which order.
 function M.seed(experiment_seed, key)
@@ -48,7 +53,7 @@ local function split(answer)
     end
     local kind = type(value) == "userdata" and artefact_kinds[getmetatable(value)]
     if kind then
-      row.artefacts[#row.artefacts + 1] = { name = name, kind = kind, value = value:to_table() }
+      row.artefacts[#row.artefacts + 1] = { name = name, kind = kind, value = stored(kind, value) }
       if kind == "plan" then row.provenance, row.error_ratio = value.provenance, value.error end
     elseif type(value) == "string" and #value > M.max_bytes then
       return too_long(#value)

@@ -1,4 +1,4 @@
--- ts.picture(plan, path): the pipeline as an SVG, PDF or PNG file. Layers run from left to right, one row per stage,
+-- ts.picture(thing, path): of a served run what waited, ran and came out over time; of a plan the pipeline as an SVG, PDF or PNG file. Layers run from left to right, one row per stage,
 -- each layer coloured by its bitwidth; below them what the stage holds in memory, beside them what a micro-batch takes.
 
 local budget = require "tessera.budget"
@@ -6,15 +6,24 @@ local core = require "tessera.core"
 
 core.document {
   name = "ts.picture",
-  doc = "Writes the plan's pipeline as a picture: layers by bitwidth, memory by component, stage times. Replicas stand "
-    .. "below one another.",
-  parameters = { { "plan", "tessera.Plan", "Any plan" },
+  doc = "Writes a picture: of a plan its pipeline, with layers by bitwidth, memory by component and stage times, replicas "
+    .. "below one another; of a served run what waited and ran, used blocks and tokens per second over time.",
+  parameters = { { "thing", "tessera.Plan|tessera.Served", "Any plan, or what ts.serve gave" },
     { "path", "string", "File to write: PNG or PDF where it ends in .png or .pdf (made by rsvg-convert), else SVG" } },
 }
 
-return function(plan, path)
-  budget.object(plan, "tessera.Plan", "ts.picture.plan")
-  require "tessera.picture.save"("ts.picture.path", path, { any_svg = true, svg = function()
-    return require("tessera.picture.pipeline").draw(plan:to_table(), plan:problem().name):to_string()
-  end })
+local function drawn(thing)
+  if getmetatable(thing) == "tessera.Served" then
+    local served = require "tessera.picture.served"
+    local page = served.draw(served.data(thing), "served run")
+    if not page then core.refuse("ts.picture.thing", "the run is too short to be drawn over time") end
+    return page
+  end
+  budget.object(thing, "tessera.Plan", "ts.picture.thing")
+  return require("tessera.picture.pipeline").draw(thing:to_table(), thing:problem().name)
+end
+
+return function(thing, path)
+  require "tessera.picture.save"("ts.picture.path", path, { any_svg = true,
+    svg = function() return drawn(thing):to_string() end })
 end

@@ -6,6 +6,7 @@ local html = require "tessera.report.html"
 local pipeline = require "tessera.picture.pipeline"
 local plot = require "tessera.plot"
 local units = require "tessera.units"
+local served = require "tessera.picture.served"
 local specs = require "tessera.report.specs"
 local store_module = require "tessera.store"
 local timeline = require "tessera.picture.timeline"
@@ -73,6 +74,7 @@ end
 
 local function draw_artefact(artefact, place)
   if artefact.kind == "plan" then return pipeline.draw(artefact.value, place) end
+  if artefact.kind == "served" then return served.draw(artefact.value, "served requests of " .. place) end
   if artefact.kind == "timeline" then return timeline.draw(artefact.value, "timeline of " .. place) end
 end
 

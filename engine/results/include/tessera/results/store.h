@@ -51,7 +51,7 @@ struct Run {
 };
 
 struct Artefact {
-  std::string name, kind;  ///< kind: "plan", "timeline", "picture"
+  std::string name, kind;  ///< kind: "plan", "timeline", "served", "picture"
   Json value;
 };
 
@@ -166,7 +166,7 @@ struct Fields<results::Artefact> {
   using Artefact = results::Artefact;
   static constexpr auto list =
       std::tuple{field<&Artefact::name>({.name = "name", .doc = "Its name"}),
-                 field<&Artefact::kind>({.name = "kind", .doc = "plan, timeline or picture"}),
+                 field<&Artefact::kind>({.name = "kind", .doc = "plan, timeline, served or picture"}),
                  field<&Artefact::value>({.name = "value", .doc = "The thing itself"})};
 };
 
