@@ -1597,10 +1597,10 @@ function ts.paper(name) end
 ---@return table
 function ts.pareto(problem, options) end
 
---- Writes the plan's pipeline as a picture: layers by bitwidth, memory by component, stage times. Replicas stand below one another.
----@param plan tessera.Plan Any plan
+--- Writes a picture: of a plan its pipeline, with layers by bitwidth, memory by component and stage times, replicas below one another; of a served run what waited and ran, used blocks and tokens per second over time.
+---@param thing tessera.Plan|tessera.Served Any plan, or what ts.serve gave
 ---@param path string File to write: PNG or PDF where it ends in .png or .pdf (made by rsvg-convert), else SVG
-function ts.picture(plan, path) end
+function ts.picture(thing, path) end
 
 --- Plans a problem. What is not given is searched.
 ---@param problem tessera.Problem What is to be planned

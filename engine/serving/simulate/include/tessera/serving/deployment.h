@@ -54,8 +54,8 @@ struct Deployment {
   /// Makes the router of a run; those of scripts come so.
   std::function<std::unique_ptr<Router>(const RouterOptions&)> make_router = serving::make_router;
   KvTransfer transfer;
-  /// What a client and its API server take of each request before a replica sees it: HTTP, templates,
-  /// tokenizer. All requests pass at once, so it delays and never queues.
+  /// What a client and its API server take of each request before a replica sees it: HTTP,
+  /// templates, tokenizer. All requests pass at once, so it delays and never queues.
   double api_s = 0;
 };
 
