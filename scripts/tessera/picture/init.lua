@@ -1,6 +1,6 @@
--- ts.picture(thing, path): of a served run what waited, ran and came out over time; of a plan the pipeline, as an SVG, PDF
--- or PNG file. Layers run from left to right, one row per stage, each layer coloured by its bitwidth; below them what the
--- stage holds in memory, beside them what a micro-batch takes.
+-- ts.picture(thing, path): of a served run what waited, ran and came out over time; of a plan the pipeline, as an SVG,
+-- PDF or PNG file. Layers run from left to right, one row per stage, each layer coloured by its bitwidth; below them
+-- what the stage holds in memory, beside them what a micro-batch takes.
 
 local budget = require "tessera.budget"
 local core = require "tessera.core"
