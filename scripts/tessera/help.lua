@@ -97,7 +97,7 @@ end
 local function cards_of(heading, list, closing)
   return function()
     local lines = { heading, "" }
-    for _, card in ipairs(require("tessera.serving")[list]()) do
+    for _, card in ipairs(list()) do
       lines[#lines + 1] = ("  %s%s"):format(card.name, card.source ~= "" and ("  [%s]"):format(card.source) or "")
       lines[#lines + 1] = "      " .. card.doc
     end
@@ -106,15 +106,16 @@ local function cards_of(heading, list, closing)
 end
 
 local schedulers = cards_of("Schedulers, for ts.engine { scheduler = \"name\" }: what an engine computes in each step.",
-  "schedulers", [[
+  function() return require("tessera.schedulers").list() end, [[
 The limits that they share, and those of one of them, are options of the engine: `tessera help ts.engine`. What they
-are held against, and what is not modelled: `tessera man serving`.
+are held against, what is not modelled, and how to add one: `tessera man serving`.
 ]])
 
 local routers = cards_of("Routers, for ts.deployment { router = \"name\" }: which engine gets a request.",
-  "routers", [[
+  function() return require("tessera.routers").list() end, [[
 A table sets more: router = { name = "prefix_aware", signal_age_s = 0.1, ... }; `tessera help ts.deployment.router`.
-Equal replicas go by number. More: `tessera man serving`.
+Equal engines go by number. router = { choose = function(replicas, request) return position end } is one of your own;
+ts.register_router gives it a name. More: `tessera man serving`.
 ]])
 
 local topics = {

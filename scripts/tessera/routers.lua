@@ -50,8 +50,8 @@ core.document_object {
   methods = {},
 }
 core.document {
-  name = "ts.register_router", doc = "Adds a router written in Lua; its name then works as `router =` of ts.deployment. "
-    .. "One of the same name that was added before is replaced.",
+  name = "ts.register_router", doc = "Adds a router written in Lua; its name then works as `router =` of "
+    .. "ts.deployment. One of the same name that was added before is replaced.",
   parameters = { { "card", "tessera.RouterCard", "name, doc, choose = function(replicas, request), prefixes" } },
   returns = "tessera.RouterCard",
 }

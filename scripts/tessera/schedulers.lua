@@ -197,7 +197,7 @@ local card_fields = {
 }
 
 local function check(card, path)
-  if type(card) ~= "table" then fail(path, "a table belongs here, not a " .. type(card)) end
+  options.plain(card, path, "a table")
   for field, value in pairs(card) do
     if not card_fields[field] then
       fail(path, ("unknown field '%s'%s"):format(tostring(field),
@@ -227,13 +227,13 @@ core.document_object {
   fields = {
     { "request", "number", "Its number in the traffic (0-based)" },
     { "arrival_s", "number", "When it came (s)" },
-    { "prompt_tokens", "number", "Of its prompt" },
-    { "max_tokens", "number", "It may generate at most" },
-    { "known_tokens", "number", "Prompt and output so far" },
-    { "computed_tokens", "number", "Of these, in the KV cache or in a step under way" },
-    { "generated_tokens", "number", "Output so far" },
-    { "left_tokens", "number", "To compute; 0 while its step is under way" },
-    { "scheduled_tokens", "number", "In the step that is being decided" },
+    { "prompt_tokens", "number", "Of its prompt (tokens)" },
+    { "max_tokens", "number", "It may generate at most (tokens)" },
+    { "known_tokens", "number", "Prompt and output so far (tokens)" },
+    { "computed_tokens", "number", "Of these, in the KV cache or in a step under way (tokens)" },
+    { "generated_tokens", "number", "Output so far (tokens)" },
+    { "left_tokens", "number", "To compute; 0 while its step is under way (tokens)" },
+    { "scheduled_tokens", "number", "In the step that is being decided (tokens)" },
     { "num_blocks", "number", "Blocks that it holds" },
     { "priority", "number", "Lower goes first" },
     { "slo_class", "number", "Which limits are its own (0-based)" },
@@ -244,8 +244,8 @@ core.document_object {
 }
 core.document_object {
   name = "tessera.SchedulerView",
-  doc = "What a scheduler in Lua decides a step with. Calls are checked at once: what breaks the budget, the seats or a "
-    .. "request's state is an error that names them.",
+  doc = "What a scheduler in Lua decides a step with. Calls are checked at once: what breaks the budget, the seats or "
+    .. "a request's state is an error that names them.",
   fields = {
     { "now_s", "number", "Time (s)" },
     { "free_blocks", "number", "Of the KV cache" },
@@ -282,7 +282,9 @@ core.document_object {
 core.document {
   name = "ts.register_scheduler", doc = "Adds a scheduler written in Lua; its name then works as `scheduler =` of "
     .. "ts.engine. One of the same name that was added before is replaced.",
-  parameters = { { "card", "tessera.SchedulerCard", "name, doc, schedule = function(view, opt), options, every_step" } },
+  parameters = {
+    { "card", "tessera.SchedulerCard", "name, doc, schedule = function(view, opt), options, every_step" },
+  },
   returns = "tessera.SchedulerCard",
 }
 function M.register_scheduler(card)

@@ -83,6 +83,9 @@ local function traffic()
   return ts.traffic { rate_per_s = 5, num_requests = 12, prompt_tokens = 40, output_tokens = 6 }
 end
 M.slo = { ttft_s = { p90 = 1 }, tpot_s = 0.5 }
+M.serving = { model = "opt-125m", cluster = "1xT4-16G", slo = M.slo, num_requests = 20, limit = 1,
+  traffic = { rate_per_s = 5, prompt_tokens = 40, output_tokens = 6 }, disaggregated = false, tensor_parallel = { 1 },
+  pipeline_parallel = { 1 }, bitwidths = { 16 }, kv_bitwidths = { 16 } }
 
 local function perplexity() return language_model():perplexity { text = M.text, context_tokens = 30 } end
 
@@ -142,6 +145,9 @@ M.make = {
   ["tessera.MaxRate"] = function()
     return ts.max_rate(deployment(), traffic(), { slo = M.slo, tolerance = 0.3, max_runs = 6 })
   end,
+  ["tessera.ServingPlans"] = function() return assert(ts.plan_serving(M.serving)) end,
+  ["tessera.RouterCard"] = function() return { name = "attackers", doc = "d", choose = function() return 1 end } end,
+  ["tessera.SchedulerCard"] = function() return { name = "attackers", doc = "d", schedule = function() end } end,
   ["tessera.QualityMap"] = function() return ts.quality_map { points = quality_points() } end,
   ["tessera.Experiment"] = experiment,
   ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s", by = "p" } end,
@@ -163,6 +169,8 @@ M.within = {
   end,
   ["tessera.Claims"] = function(use) claims.check(experiment(use), rows()) end,
   ["tessera.Search"] = function(use) M.search(use) end,
+  ["tessera.SchedulerView"] = function(use) M.steps(use) end,
+  ["tessera.SchedulerRequest"] = function(use) M.steps(function() use(M.request) end) end,
   ["tessera.Move"] = function(use)
     M.search(function(search)
       local move = search:moves {}()
@@ -178,6 +186,26 @@ ts.register_heuristic { name = "attacked", doc = "Calls what the attack wants ca
 function M.search(use)
   improve = use
   assert(ts.plan(problem(), { planner = { "adabits", "attacked" }, time_limit_s = 5, on_error = "stop" }))
+end
+
+local step -- of the attacked scheduler
+ts.register_scheduler { name = "attacked", doc = "Calls what the attack wants called",
+  schedule = function(view) step(view) end }
+
+-- Calls use(view) in the first step of a run; M.request is one of its requests then.
+function M.steps(use)
+  local first = true
+  step = function(view)
+    M.request = view:waiting(1) or view:running(1)
+    if first then
+      first = false
+      use(view)
+    end
+    for i = 1, view.num_waiting do view:schedule(view:waiting(i)) end
+    for i = 1, view.num_running do view:schedule(view:running(i)) end
+  end
+  ts.serve(ts.deployment { step_cost = { base_s = 0.01 }, engine = { scheduler = "attacked" } },
+    ts.traffic { rate_per_s = 5, num_requests = 2, prompt_tokens = 5, output_tokens = 2 })
 end
 
 local kept = {}

@@ -307,6 +307,24 @@ describe("requests that can never fit", function()
   end)
 end)
 
+describe("the examples of tessera man serving", function()
+  it("run", function()
+    local page = support.read(require("tessera.host").installation.scripts_dir .. "/tessera/man/serving.md")
+    local count, printed = 0, {}
+    local place = setmetatable({ print = function(...) printed[#printed + 1] = tostring((...)) end }, { __index = _G })
+    for code in page:gmatch "```lua\n(.-)```" do
+      code = code:gsub('"served.json"', ("%q"):format(support.temporary()))
+      setfenv(assert(loadstring(code)), place)()
+      count = count + 1
+    end
+    assert.equal(2, count)
+    assert.truthy(printed[1]:find "^served: 1000 of 1000", printed[1])
+    assert.truthy(printed[2]:find("req/s keep to the SLO", 1, true), printed[2])
+    assert.truthy(printed[3]:find("3 engines", 1, true), printed[3])
+    support.remove_files()
+  end)
+end)
+
 describe("wrong use", function()
   after_each(support.remove_files)
 

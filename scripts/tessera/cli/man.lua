@@ -27,6 +27,7 @@ local pages = {
   { "repl", "The prompt: history, completion, help, describe, reload", { own .. "repl.md" } },
   { "profiles", "How long a layer takes: fitted models, kernel sets, your own GPU", { own .. "profiles.md" } },
   { "launch", "From a plan to servers that run it: export, detect, support, compare", { own .. "launch.md" } },
+  { "serving", "A stream of requests under latency targets: traffic, engines, SLOs", { own .. "serving.md" } },
   { "data", "Models, devices, clusters and workloads, and files of your own", { own .. "data.md" } },
   { "weights", "Reading the weights of a model: formats, names, tensors", { own .. "weights.md" } },
   { "language_models", "Running a model on disk: bitwidths, texts, speed, quality", { own .. "language_models.md" } },

@@ -120,7 +120,8 @@ local function export(plan, kind, folder, given)
   local names = {}
   for i, file in ipairs(files) do names[i] = file.name end
   files[#files + 1] = { name = "launch.json", text = core.to_json { format = "tessera-launch", version = 1,
-    runtime = kind, runtime_version = opt.version, num_engines = #layout.engines, engine = opt.engine, files = names } .. "\n" }
+    runtime = kind, runtime_version = opt.version, num_engines = #layout.engines, engine = opt.engine,
+    files = names } .. "\n" }
   core.write_folder(folder, files, replaces)
   names[#names + 1] = "launch.json"
   return { folder = folder, files = names }

@@ -43,8 +43,8 @@ function M.text(layout, parts, opt)
       opt.version and " " .. opt.version or ""),
     "",
     layout.serving and "Made by Tessera from `plan.json`, for a stream of requests."
-      or ("Made by Tessera from `plan.json`. The plan expects %.0f output tokens a second, and %.3g s for a batch of %d "
-      .. "requests."):format(layout.throughput_tok_s, layout.latency_s, layout.workload.batch_size),
+      or ("Made by Tessera from `plan.json`. The plan expects %.0f output tokens a second, and %.3g s for a batch of "
+      .. "%d requests."):format(layout.throughput_tok_s, layout.latency_s, layout.workload.batch_size),
     "",
     "## Steps",
     "",

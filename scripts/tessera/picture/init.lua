@@ -1,13 +1,14 @@
--- ts.picture(thing, path): of a served run what waited, ran and came out over time; of a plan the pipeline as an SVG, PDF or PNG file. Layers run from left to right, one row per stage,
--- each layer coloured by its bitwidth; below them what the stage holds in memory, beside them what a micro-batch takes.
+-- ts.picture(thing, path): of a served run what waited, ran and came out over time; of a plan the pipeline, as an SVG,
+-- PDF or PNG file. Layers run from left to right, one row per stage, each layer coloured by its bitwidth; below them
+-- what the stage holds in memory, beside them what a micro-batch takes.
 
 local budget = require "tessera.budget"
 local core = require "tessera.core"
 
 core.document {
   name = "ts.picture",
-  doc = "Writes a picture: of a plan its pipeline, with layers by bitwidth, memory by component and stage times, replicas "
-    .. "below one another; of a served run what waited and ran, used blocks and tokens per second over time.",
+  doc = "Writes a picture: of a plan its pipeline, with layers by bitwidth, memory by component and stage times, "
+    .. "replicas below one another; of a served run what waited and ran, used blocks and tokens per second over time.",
   parameters = { { "thing", "tessera.Plan|tessera.Served", "Any plan, or what ts.serve gave" },
     { "path", "string", "File to write: PNG or PDF where it ends in .png or .pdf (made by rsvg-convert), else SVG" } },
 }

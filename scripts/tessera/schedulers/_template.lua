@@ -1,6 +1,6 @@
--- A scheduler to start from: copy this file into a folder `schedulers` of TESSERA_PATH (or `require` it), rename it, and
--- change `schedule`. ts.engine { scheduler = "my_scheduler" } then runs it. As it stands it is vLLM V1's rule, first
--- come, first served.
+-- A scheduler to start from: copy this file into a folder `schedulers` of TESSERA_PATH (or `require` it), rename it,
+-- and change `schedule`. ts.engine { scheduler = "my_scheduler" } then runs it. As it stands it is vLLM V1's rule,
+-- first come, first served.
 
 local ts = require "tessera"
 

@@ -32,8 +32,8 @@ function M.widest(entry)
   return most
 end
 
---- Devices for `count` engines of `degree` x `stages`, from `used` (by index: true) on left alone; nil where there is no
---- room. Groups stay on a node, pipelines on one as far as they go.
+--- Devices for `count` engines of `degree` x `stages`, from `used` (by index: true) on left alone; nil where there is
+--- no room. Groups stay on a node, pipelines on one as far as they go.
 function M.devices_for(entry, degree, stages, count, used)
   local chosen, rest = {}, {}
   local function take(groups)

@@ -27,7 +27,8 @@ local read = options.card {
     .. "per GPU. Or nil and why (infeasible), with the reason for each kind of engine in why.reasons.",
   returns = "tessera.ServingPlans?, tessera.Error?",
   options = {
-    { name = "model", type = "any", lua_type = "tessera.Model|string|table", required = true, doc = "Model, or its name" },
+    { name = "model", type = "any", lua_type = "tessera.Model|string|table", required = true,
+      doc = "Model, or its name" },
     { name = "cluster", type = "any", lua_type = "tessera.Cluster|string|table", required = true,
       doc = "Cluster, or its name; devices may be left out" },
     { name = "traffic", type = "any", lua_type = "tessera.Traffic|table", required = true,
@@ -42,11 +43,13 @@ local read = options.card {
         .. "bitwidths of ts.plan" },
     { name = "engine", type = "any", lua_type = "tessera.Engine|table", doc = "Options of ts.engine that are settled" },
     { name = "bitwidths", type = "integers", unit = "bits", doc = "To choose from; default: what quality allows" },
-    { name = "kv_bitwidths", type = "integers", unit = "bits", doc = "To choose from; default: 16, and 8 where kernels read it" },
+    { name = "kv_bitwidths", type = "integers", unit = "bits",
+      doc = "To choose from; default: 16, and 8 where kernels read it" },
     { name = "tensor_parallel", type = "integers", doc = "Degrees to choose from; default: powers of two" },
     { name = "pipeline_parallel", type = "integers", doc = "Stages to choose from; default: as few as hold the model" },
     { name = "disaggregated", type = "boolean", default = true, doc = "Look at prefill and decode pools too" },
-    { name = "router", type = "any", lua_type = "string|table", default = "least_requests", doc = "As for ts.deployment" },
+    { name = "router", type = "any", lua_type = "string|table", default = "least_requests",
+      doc = "As for ts.deployment" },
     { name = "kernel_set", type = "string", default = "auto", doc = "As for ts.deployment" },
     { name = "limit", type = "integer", default = 8, min = 1, max = 100, doc = "Deployments listed" },
     { name = "num_requests", type = "integer", default = 2000, min = 20, max = 1e6,
@@ -84,7 +87,9 @@ local function transfer_over(cluster)
 end
 
 local function check_slo(slo)
-  if next(slo) == nil then fail(path .. ".slo", "give limits, such as { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.05 } }") end
+  if next(slo) == nil then
+    fail(path .. ".slo", "give limits, such as { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.05 } }")
+  end
 end
 
 local function search_of(opt)
@@ -99,7 +104,8 @@ local function search_of(opt)
   search.traffics = traffics.new(opt.traffic, opt.num_requests, path .. ".traffic")
   search.rate_per_s = search.traffics.rate_per_s
   if opt.objective ~= "rate" and not search.rate_per_s then
-    fail(path .. ".traffic", ("objective = \"%s\" serves the traffic's own rate; give it rate_per_s"):format(opt.objective))
+    fail(path .. ".traffic",
+      ("objective = \"%s\" serves the traffic's own rate; give it rate_per_s"):format(opt.objective))
   end
   search.degrees = opt.tensor_parallel or default_degrees(search.types)
   search.stages = opt.pipeline_parallel

@@ -18,8 +18,9 @@ core.document_object {
   },
   methods = {
     { "frontier", "(): table[]",
-      "Tokens per second and user against tokens per second and device, at loads from a tenth of each deployment's rate "
-        .. "to all of it: tok_s_per_user, tok_s_per_gpu, rank, rate_per_s, efficient (nothing listed beats it in both)" },
+      "Tokens per second and user against tokens per second and device, at loads from a tenth of each deployment's "
+        .. "rate to all of it: tok_s_per_user, tok_s_per_gpu, rank, rate_per_s, efficient (nothing listed beats it in "
+        .. "both)" },
   },
 }
 
@@ -47,10 +48,12 @@ local function row_of(search, result)
     high_per_s = result.found.high_per_s and result.found.high_per_s * result.times,
     layout = layout(parts), disaggregated = parts[1].role ~= nil, gpus = result.gpus, engines = num_engines,
     tensor_parallel = kind.degree, pipeline_parallel = kind.stages, bitwidth = kind.bitwidth,
-    kv_bitwidth = kind.kv_bitwidth, engine = kind.engine, tok_s_per_gpu = served.throughput_tok_s * result.times / result.gpus,
+    kv_bitwidth = kind.kv_bitwidth, engine = kind.engine,
+    tok_s_per_gpu = served.throughput_tok_s * result.times / result.gpus,
     tok_s_per_user = 1 / served.tpot_s.p50, ttft_p99_s = served.ttft_s.p99, tpot_p99_s = served.tpot_s.p99,
     attainment_ratio = served.attainment_ratio, usd_per_h = result.usd_per_h,
-    usd_per_million_tokens = result.usd_per_h and result.usd_per_h / 3600 / (served.throughput_tok_s * result.times) * 1e6,
+    usd_per_million_tokens = result.usd_per_h
+      and result.usd_per_h / 3600 / (served.throughput_tok_s * result.times) * 1e6,
     perplexity_increase = quality and quality.perplexity_increase.mid, quality = quality,
     source = kind.one.source, served = served, result = result, deployment = (engines.deploy(search, parts)),
   }
@@ -73,7 +76,12 @@ end
 
 local loads = { 0.1, 0.25, 0.5, 0.75, 1 }
 
+local meta
+
 local function frontier(self)
+  if getmetatable(self) ~= meta then
+    core.raise("invalid_argument", "frontier is called as plans:frontier(), on what ts.plan_serving gave", "frontier")
+  end
   local rows = {}
   for rank, option in ipairs(self) do
     for _, load in ipairs(loads) do
@@ -99,8 +107,8 @@ local function frontier(self)
 end
 
 local columns = {
-  "rank", "layout", "bitwidth", "kv_bitwidth", "rate_per_s", "tok_s_per_gpu", "tok_s_per_user", "ttft_p99_s", "tpot_p99_s",
-  "gpus", "usd_per_million_tokens", "perplexity_increase",
+  "rank", "layout", "bitwidth", "kv_bitwidth", "rate_per_s", "tok_s_per_gpu", "tok_s_per_user", "ttft_p99_s",
+  "tpot_p99_s", "gpus", "usd_per_million_tokens", "perplexity_increase",
 }
 
 local function text(self)
@@ -111,8 +119,8 @@ local function text(self)
   lines[#lines + 1] = ("best: %s; above %.4g req/s: %s"):format(first.layout, first.rate_per_s,
     first.limited_by ~= "" and first.limited_by or "not looked at")
   if self.aggregated_over_disaggregated then
-    lines[#lines + 1] = ("prefill and decode in one engine: %.2f times the rate per device of pools of their own"):format(
-      self.aggregated_over_disaggregated)
+    local words = "prefill and decode in one engine: %.2f times the rate per device of pools of their own"
+    lines[#lines + 1] = words:format(self.aggregated_over_disaggregated)
   end
   lines[#lines + 1] = ("%d engines and deployments simulated, %d ruled out by their bounds; %s"):format(self.simulated,
     self.bounded, first.source)
@@ -120,7 +128,7 @@ local function text(self)
 end
 
 local methods = { frontier = frontier }
-local meta = { __index = methods, __tostring = text, __name = type_name }
+meta = { __index = methods, __tostring = text, __name = type_name }
 
 -- Rate per device of the best that shares engines over that of the best that does not.
 local function ratio(rows)

@@ -58,7 +58,9 @@ local function set_limits(search, kind, num_seqs, tokens)
   end
   kind.engine = copy(search.engine or {}, kind.limits)
   -- Where nothing is shared a prefix cache finds nothing, and only takes time to simulate.
-  if kind.engine.enable_prefix_caching == nil then kind.engine.enable_prefix_caching = search.traffics.shares or false end
+  if kind.engine.enable_prefix_caching == nil then
+    kind.engine.enable_prefix_caching = search.traffics.shares or false
+  end
 end
 
 -- The estimate of a kind by its best number of seats: more help as long as steps stay within the limit on TPOT.
@@ -96,7 +98,8 @@ local function add(search, kinds, kind)
   kind.one, kind.gpus = deployment, kind.degree * kind.stages
   estimate(search, kind)
   if kind.bounds.ttft_s > search.ttft_limit_s then
-    refuse(search, kind, ("a prompt alone takes %.3g s, %.3g s allowed"):format(kind.bounds.ttft_s, search.ttft_limit_s))
+    refuse(search, kind,
+      ("a prompt alone takes %.3g s, %.3g s allowed"):format(kind.bounds.ttft_s, search.ttft_limit_s))
   elseif kind.bounds.tpot_s > search.tpot_limit_s then
     refuse(search, kind, ("a token alone takes %.3g s, %.3g s allowed"):format(kind.bounds.tpot_s, search.tpot_limit_s))
   else

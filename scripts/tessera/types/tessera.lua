@@ -38,6 +38,8 @@ local ts = {}
 ---@field network_bytes_per_s number Between nodes, one direction (bytes/s)
 ---@field source string Where the description comes from
 ---@field link fun(self, from: integer, to: integer): table bytes_per_s, latency_s and kind of the link between two devices (0-based indices)
+---@field part fun(self, devices: integer[]): tessera.Cluster The same nodes and links with some of the devices: their indices (0-based), ascending
+---@field node_indices fun(self): integer[] The node of each device (0-based)
 ---@field topology fun(self): string The nodes, their devices, and the links within and between them
 
 --- A declared collection of experiments: what ts.collection was given, and its scripts.
@@ -410,6 +412,14 @@ local ts = {}
 ---@field count fun(self, options: table?): integer Rows that match
 ---@field diff fun(self, other: any): table What differs from another run, file or object
 
+--- What ts.register_router takes.
+---@class tessera.RouterCard
+---@field name string What router = names
+---@field doc string One sentence
+---@field source string? Where it comes from
+---@field choose fun(replicas: table[], request: table): integer Gives a position in replicas, from 1. Each has waiting, running, pending_tokens, used_blocks, kv_blocks, seats, and cached_tokens where the card asks for prefixes; the request has request, prompt_tokens, max_tokens, priority and slo_class
+---@field prefixes boolean? Whether it reads cached_tokens, which takes a look-up in every engine
+
 --- What a simulation saw.
 ---@class tessera.Run
 ---@field total_s number Last token of the last request (s)
@@ -450,13 +460,13 @@ local ts = {}
 ---@class tessera.SchedulerRequest
 ---@field request number Its number in the traffic (0-based)
 ---@field arrival_s number When it came (s)
----@field prompt_tokens number Of its prompt
----@field max_tokens number It may generate at most
----@field known_tokens number Prompt and output so far
----@field computed_tokens number Of these, in the KV cache or in a step under way
----@field generated_tokens number Output so far
----@field left_tokens number To compute; 0 while its step is under way
----@field scheduled_tokens number In the step that is being decided
+---@field prompt_tokens number Of its prompt (tokens)
+---@field max_tokens number It may generate at most (tokens)
+---@field known_tokens number Prompt and output so far (tokens)
+---@field computed_tokens number Of these, in the KV cache or in a step under way (tokens)
+---@field generated_tokens number Output so far (tokens)
+---@field left_tokens number To compute; 0 while its step is under way (tokens)
+---@field scheduled_tokens number In the step that is being decided (tokens)
 ---@field num_blocks number Blocks that it holds
 ---@field priority number Lower goes first
 ---@field slo_class number Which limits are its own (0-based)
@@ -533,7 +543,7 @@ local ts = {}
 ---@field recomputed_tokens integer Computed once more (tokens)
 ---@field cached_tokens integer Of prompts, found in the prefix cache (tokens)
 ---@field prefix_hit_ratio number? Tokens found among tokens looked up; nil without lookups
----@field kv_usage_ratio number? Used share of the KV blocks, mean over busy time; nil without a limit
+---@field kv_usage_ratio number? Used share of the KV blocks, mean over the run; nil without a limit
 ---@field kv_peak_usage_ratio number? The largest, of any replica
 ---@field internal_fragmentation_ratio number? Token slots handed out that hold no token, mean over time
 ---@field external_fragmentation_ratio number? Token slots free while a request was refused for memory, of all; nil if none was
@@ -559,6 +569,13 @@ local ts = {}
 ---@field series fun(self, rows: integer?): table[] The state over time in equal stretches, 500 unless said: time_s, waiting, running, used_blocks, throughput_tok_s
 ---@field save_trace fun(self, path: string) Writes a trace for Perfetto or chrome://tracing: steps, requests, counters
 ---@field save_requests fun(self, path: string) Writes a CSV with a row per request
+
+--- Deployments that serve traffic within an SLO, the best first: a list.
+---@class tessera.ServingPlans
+---@field reasons table[] Engines that were ruled out: engine, reason
+---@field simulated integer Engines and deployments that were simulated, each at several rates
+---@field aggregated_over_disaggregated number? Rate per device of the best of each, as a ratio
+---@field frontier fun(self): table[] Tokens per second and user against tokens per second and device, at loads from a tenth of each deployment's rate to all of it: tok_s_per_user, tok_s_per_gpu, rank, rate_per_s, efficient (nothing listed beats it in both)
 
 --- Rates of a model on this machine, one for each repeat.
 ---@class tessera.Speed
@@ -728,6 +745,13 @@ local ts = {}
 ---@field machine? table As store.machine() gives it
 ---@field build? table What the program was built from
 
+---@class tessera.options.deployment.step_s
+---@field num_decodes? integer Requests that decode one token (an integer in [0, 1000000]) [default 0]
+---@field context_tokens? integer In the KV cache of each of them (an integer in [0, 100000000] (tokens)) [default 0]
+---@field num_prompts? integer Prompts, or pieces of them (an integer in [0, 100000]) [default 0]
+---@field prompt_tokens? integer Tokens of each (an integer in [1, 100000000] (tokens)) [default 1]
+---@field prompt_context_tokens? integer In the KV cache of each (an integer in [0, 100000000] (tokens)) [default 0]
+
 ---@class tessera.options.lm.calibrate
 ---@field text? string The text
 ---@field file? string In its place: a file with the text
@@ -786,6 +810,7 @@ local ts = {}
 ---@class tessera.options.plan.export
 ---@field version? string Of vLLM; default 0.24.0, whose kernels are measured
 ---@field checkpoint? string Hugging Face id or path of the weights to serve; default: chosen
+---@field engine? table Of engines that serve a stream: max_num_seqs, max_num_batched_tokens, max_model_len, gpu_memory_utilization, in place of what the plan's batch needs
 ---@field overwrite? boolean Whether an earlier export may go [default false]
 
 ---@class tessera.options.problem.add_constraint
@@ -899,6 +924,8 @@ local ts = {}
 ---@field bitwidths? integer[] Of all layers, or one per layer (a list, each item an integer in [1, 16] (bits)) [default {16}]
 ---@field kv_bitwidth? integer Of the KV cache (an integer in [2, 16] (bits)) [default 16]
 ---@field kernel_set? string Kernels that run the layers [default "auto"]
+---@field host_step_s? number Time of the host per step, as measured on a machine; left out: the kernel set's (a number in [0, 100] (s))
+---@field host_sequence_s? number Time of the host per step and request in it, likewise (a number in [0, 100] (s))
 ---@field engine? tessera.Engine|table Engine, or a table of its options
 ---@field step_cost? table|fun(step: table): number Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, per_context_token_s = }, or a function of a table of what the step computes
 ---@field kv_blocks? integer Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or without a model as many as the traffic can use (an integer in [1, 1000000000] (blocks))
@@ -909,6 +936,7 @@ local ts = {}
 ---@field draft? tessera.Plan Plan of the model that drafts, for speculative.method = "draft_model"
 ---@field router? string|table Name of the rule that chooses an engine, or a table of its options [default "round_robin"]
 ---@field pools? table[] Pools of engines with a role each: { role = "prefill", ... }, { role = "decode", ... }
+---@field api_s? number Time of client and API server per request before an engine sees it; in TTFT and E2E (a number in [0, 1000] (s)) [default 0]
 ---@field transfer? table How keys and values go from pool to pool
 
 ---@class tessera.options.deployment.pool
@@ -922,6 +950,8 @@ local ts = {}
 ---@field bitwidths? integer[] Of all layers, or one per layer (a list, each item an integer in [1, 16] (bits)) [default {16}]
 ---@field kv_bitwidth? integer Of the KV cache (an integer in [2, 16] (bits)) [default 16]
 ---@field kernel_set? string Kernels that run the layers [default "auto"]
+---@field host_step_s? number Time of the host per step, as measured on a machine; left out: the kernel set's (a number in [0, 100] (s))
+---@field host_sequence_s? number Time of the host per step and request in it, likewise (a number in [0, 100] (s))
 ---@field engine? tessera.Engine|table Engine, or a table of its options
 ---@field step_cost? table|fun(step: table): number Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, per_context_token_s = }, or a function of a table of what the step computes
 ---@field kv_blocks? integer Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or without a model as many as the traffic can use (an integer in [1, 1000000000] (blocks))
@@ -938,6 +968,8 @@ local ts = {}
 ---@field match_ratio? number prefix_aware: share of the prompt from which on the best match counts (a number in [0, 1]) [default 0.5]
 ---@field most_difference? integer prefix_aware: the idlest replica is taken where the busiest has more requests beyond it than this, and (an integer in [0, 1000000000] (requests)) [default 32]
 ---@field most_ratio? number prefix_aware: more than this many times as many (a number in [1, 1000000000]) [default 1.5]
+---@field choose? fun(replicas: table[], request: table): integer choose(replicas, request) of a script: replicas is a list of { waiting, running, pending_tokens, used_blocks, kv_blocks, seats, cached_tokens }; returns a position in it
+---@field prefixes? boolean Whether `choose` reads cached_tokens, the prompt tokens that an engine has in its prefix cache [default false]
 
 ---@class tessera.options.deployment.step_cost
 ---@field base_s? number Every step (a number in [0, 1000000] (s)) [default 0]
@@ -1075,6 +1107,8 @@ local ts = {}
 ---@field slo table As of ts.serve
 ---@field attainment_ratio? number Share of requests that have to be within limits on each request (a number in [0, 1]) [default 0.99]
 ---@field tolerance? number Width of the bracket, as a share of the rate (a number in [1e-06, 1]) [default 0.02]
+---@field least_rate_per_s? number The search ends where this rate does not hold already (a number in [0, 1000000000000] (1/s)) [default 0]
+---@field guess_per_s? number Where the search begins; 0: at what is completed when all requests come at once (a number in [0, 1000000000000] (1/s)) [default 0]
 ---@field max_runs? integer Simulated rates at most (an integer in [1, 10000]) [default 40]
 
 ---@class tessera.options.model
@@ -1120,6 +1154,25 @@ local ts = {}
 ---@field on_incumbent? fun(incumbent: table) Called with { objective, bound, gap } for each better plan; bound and gap where there is a bound
 ---@field start? tessera.Plan Of planner "ilp": a plan of this problem that it starts from
 ---@field form? "base"|"paper"|"tightened" Of planner "ilp": the programme with ranges, local search and a cutoff, as it stands (base), or as the papers print it, eqs. (4)-(16); same optimum [default "tightened"]
+
+---@class tessera.options.plan_serving
+---@field model tessera.Model|string|table Model, or its name
+---@field cluster tessera.Cluster|string|table Cluster, or its name; devices may be left out
+---@field traffic tessera.Traffic|table Traffic, or a table of the options of ts.traffic; for objectives cost and gpus with its rate
+---@field slo table As for ts.max_rate
+---@field objective? string The largest rate, or the traffic's own rate with the least money or the fewest devices [default "rate"]
+---@field quality? table { max_perplexity_increase = } or { min_accuracy_recovery = }, as for ts.problem; default: 16 and 8 bits
+---@field runtime? string vllm: one bitwidth of 4, 8 or 16 throughout, which it can launch; tessera: also unequal stages and bitwidths of ts.plan [default "vllm"]
+---@field engine? tessera.Engine|table Options of ts.engine that are settled
+---@field bitwidths? integer[] To choose from; default: what quality allows (a list, each item an integer (bits))
+---@field kv_bitwidths? integer[] To choose from; default: 16, and 8 where kernels read it (a list, each item an integer (bits))
+---@field tensor_parallel? integer[] Degrees to choose from; default: powers of two (a list, each item an integer)
+---@field pipeline_parallel? integer[] Stages to choose from; default: as few as hold the model (a list, each item an integer)
+---@field disaggregated? boolean Look at prefill and decode pools too [default true]
+---@field router? string|table As for ts.deployment [default "least_requests"]
+---@field kernel_set? string As for ts.deployment [default "auto"]
+---@field limit? integer Deployments listed (an integer in [1, 100]) [default 8]
+---@field num_requests? integer Per engine and simulated rate, where traffic is a table without it (an integer in [20, 1000000]) [default 2000]
 
 ---@class tessera.options.plot
 ---@field kind "bars"|"lines"|"scatter"|"heatmap"|"pareto"|"cdf" cdf: share of points up to x; pareto: scatter with the front drawn
@@ -1446,28 +1499,6 @@ function ts.data_sets(options) end
 ---@return tessera.Deployment
 function ts.deployment(options) end
 
-ts.deployment = {}
-
---- Engines of one role; what is left out is the deployment's.
----@param options tessera.options.deployment.pool
----@return table
-function ts.deployment.pool(options) end
-
---- How requests are shared out among replicas.
----@param options? tessera.options.deployment.router|string
----@return table
-function ts.deployment.router(options) end
-
---- What a step takes, without a model: a sum of these.
----@param options? tessera.options.deployment.step_cost|fun(step: table): number
----@return table
-function ts.deployment.step_cost(options) end
-
---- How keys and values go from prefill to decode engines.
----@param options? tessera.options.deployment.transfer
----@return table
-function ts.deployment.transfer(options) end
-
 --- A GPU type: a name ("T4-16G"), a file, or its data-sheet figures.
 ---@param options? tessera.options.device|string
 ---@return tessera.Device
@@ -1483,13 +1514,6 @@ function ts.device_changes(plan, options) end
 ---@param options? tessera.options.engine
 ---@return tessera.Engine
 function ts.engine(options) end
-
-ts.engine = {}
-
---- Drafting tokens and verifying them in one step.
----@param options? tessera.options.engine.speculative
----@return table
-function ts.engine.speculative(options) end
 
 --- Declares an experiment. A script that returns it is swept by `tessera run`.
 ---@param options tessera.options.experiment
@@ -1507,7 +1531,7 @@ function ts.fit_profile(options) end
 function ts.grid(grid) end
 
 --- What `tessera help TOPIC` prints of the topics that Lua knows.
----@param topic string presets, planners, heuristics, moves, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
+---@param topic string presets, planners, heuristics, moves, schedulers, routers, models, devices, clusters, workloads, kernel_sets, quality, omega or theta
 ---@return string?
 function ts.help_topic(topic) end
 
@@ -1550,9 +1574,11 @@ function ts.load_plan(path) end
 function ts.max_batch(problem, options) end
 
 --- The largest rate at which traffic is served within an SLO.
+---@param deployment tessera.Deployment Engines, of ts.deployment
+---@param traffic tessera.Traffic|table Requests, or the options of ts.traffic
 ---@param options tessera.options.max_rate
 ---@return tessera.MaxRate
-function ts.max_rate(options) end
+function ts.max_rate(deployment, traffic, options) end
 
 --- A decoder-only architecture: a path (a config.json, the folder that holds it, a .gguf or .safetensors file), a shipped name ("opt-30b"), the Hugging Face id of one that ships, or sizes. A path that exists wins over a name.
 ---@param options? tessera.options.model|string
@@ -1571,10 +1597,10 @@ function ts.paper(name) end
 ---@return table
 function ts.pareto(problem, options) end
 
---- Writes the plan's pipeline as a picture: layers by bitwidth, memory by component, stage times. Replicas stand below one another.
----@param plan tessera.Plan Any plan
+--- Writes a picture: of a plan its pipeline, with layers by bitwidth, memory by component and stage times, replicas below one another; of a served run what waited and ran, used blocks and tokens per second over time.
+---@param thing tessera.Plan|tessera.Served Any plan, or what ts.serve gave
 ---@param path string File to write: PNG or PDF where it ends in .png or .pdf (made by rsvg-convert), else SVG
-function ts.picture(plan, path) end
+function ts.picture(thing, path) end
 
 --- Plans a problem. What is not given is searched.
 ---@param problem tessera.Problem What is to be planned
@@ -1582,6 +1608,12 @@ function ts.picture(plan, path) end
 ---@return tessera.Plan?
 ---@return tessera.Error?
 function ts.plan(problem, options) end
+
+--- The deployments of a model on a cluster that serve traffic within an SLO, the best first: how many engines, of which devices, tensor parallelism, stages, bitwidths, KV cache, limits on requests and tokens, prefill and decode in one engine or in pools of their own. A list of tables with rate_per_s (the largest that held), tok_s_per_gpu, tok_s_per_user, ttft_p99_s, tpot_p99_s, gpus, engines, layout, bitwidth, usd_per_h, usd_per_million_tokens, quality, limited_by and deployment; :frontier() gives tokens per user against tokens per GPU. Or nil and why (infeasible), with the reason for each kind of engine in why.reasons.
+---@param options tessera.options.plan_serving
+---@return tessera.ServingPlans?
+---@return tessera.Error?
+function ts.plan_serving(options) end
 
 --- Cards of all planners and heuristics, sorted by name.
 ---@return table[]
@@ -1633,6 +1665,11 @@ function ts.register_heuristic(card) end
 ---@return tessera.PlannerCard
 function ts.register_planner(card) end
 
+--- Adds a router written in Lua; its name then works as `router =` of ts.deployment. One of the same name that was added before is replaced.
+---@param card tessera.RouterCard name, doc, choose = function(replicas, request), prefixes
+---@return tessera.RouterCard
+function ts.register_router(card) end
+
 --- Adds a scheduler written in Lua; its name then works as `scheduler =` of ts.engine. One of the same name that was added before is replaced.
 ---@param card tessera.SchedulerCard name, doc, schedule = function(view, opt), options, every_step
 ---@return tessera.SchedulerCard
@@ -1652,6 +1689,10 @@ function ts.replan(plan, cluster, options) end
 ---@return tessera.Results
 function ts.results(name, options) end
 
+--- Cards of all routers, sorted by name: name, doc, source.
+---@return table[]
+function ts.routers() end
+
 ts.sampling = {}
 
 --- Draws tokens by these probabilities, each as the next step of one text: the tokens (ids from 0), and how often each token came.
@@ -1670,9 +1711,11 @@ function ts.sampling.probabilities(options) end
 function ts.schedulers() end
 
 --- Serves traffic on a deployment, step by step in simulated time.
+---@param deployment tessera.Deployment Engines, of ts.deployment
+---@param traffic tessera.Traffic|table Requests, or the options of ts.traffic
 ---@param options? tessera.options.serve
 ---@return tessera.Served
-function ts.serve(options) end
+function ts.serve(deployment, traffic, options) end
 
 --- Runs a plan's pipeline event by event: micro-batches, chunks, token rounds, links.
 ---@param plan tessera.Plan Any plan

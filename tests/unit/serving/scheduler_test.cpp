@@ -229,8 +229,9 @@ TEST(SglangScheduler, RetractsTheFewestOutputs) {
   EngineOptions options = engine("sglang");
   options.schedule_conservativeness = 0;
   // Both come to eight blocks of seven in the end.
-  Driver run = driver(options, 7, {{.prompt_tokens = 16, .output_tokens = 60},
-                                   {.arrival = 3, .prompt_tokens = 16, .output_tokens = 44}});
+  Driver run = driver(options, 7,
+                      {{.prompt_tokens = 16, .output_tokens = 60},
+                       {.arrival = 3, .prompt_tokens = 16, .output_tokens = 44}});
   run.run();
   EXPECT_EQ(run.outcome(0).num_preemptions, 0);
   EXPECT_EQ(run.outcome(1).num_preemptions, 1);
