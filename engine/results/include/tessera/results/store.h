@@ -164,10 +164,10 @@ struct Fields<results::Run> {
 template <>
 struct Fields<results::Artefact> {
   using Artefact = results::Artefact;
-  static constexpr auto list =
-      std::tuple{field<&Artefact::name>({.name = "name", .doc = "Its name"}),
-                 field<&Artefact::kind>({.name = "kind", .doc = "plan, timeline, served or picture"}),
-                 field<&Artefact::value>({.name = "value", .doc = "The thing itself"})};
+  static constexpr auto list = std::tuple{
+      field<&Artefact::name>({.name = "name", .doc = "Its name"}),
+      field<&Artefact::kind>({.name = "kind", .doc = "plan, timeline, served or picture"}),
+      field<&Artefact::value>({.name = "value", .doc = "The thing itself"})};
 };
 
 template <>
