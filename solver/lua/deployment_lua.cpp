@@ -56,12 +56,22 @@ std::vector<PipelinePlan> pipelines_of(const Plan& plan) {
   return std::get<solver::ReplicatedPlan>(plan).replicas;
 }
 
+/// The host's time is of the engines that are made of a model and a cluster here.
+void refuse_host(const PoolReader& pool, const char* why) {
+  for (const char* name : {"host_step_s", "host_sequence_s"}) {
+    if (pool.given(name)) {
+      refuse(pool.of(name).path_of(name), "{}; give model and cluster to set it", why);
+    }
+  }
+}
+
 std::vector<PipelinePlan> plans_at(lua_State* L, const PoolReader& pool, DeploymentObject& result) {
   if (pool.given("plan")) {
     for (const char* other : {"model", "cluster"}) {
       if (!pool.own().given(other)) continue;
       refuse(pool.own().path_of(other), "the plan has a {} already; give one or the other", other);
     }
+    refuse_host(pool, "a plan has its kernel set's");
     const lua_kit::Options& options = pool.of("plan");
     options.push("plan");
     const Plan& plan = *lua_kit::check_object<Plan>(L, -1, options.path_of("plan"));
@@ -164,6 +174,7 @@ void read_pool(lua_State* L, const PoolReader& pool, Role role, DeploymentObject
   const std::int64_t kv_blocks = blocks_given ? pool.of("kv_blocks").integer("kv_blocks") : 0;
   std::vector<Replica> replicas;
   if (pool.given("step_cost")) {
+    refuse_host(pool, "step_cost says all that a step takes");
     const lua_kit::Options& options = pool.of("step_cost");
     options.push("step_cost");
     Replica replica;

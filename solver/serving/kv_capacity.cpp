@@ -56,6 +56,32 @@ double activation_bytes(const ModelShape& whole, const ModelShape& member, Stage
   return std::max(layers, hidden_bytes + rows * number(whole.vocab_size) * kSamplingBytesPerLogit);
 }
 
+/// Layers that see all tokens take a block for each; those with a window keep, of each request, the
+/// blocks of the window and one more, where vLLM's hybrid manager gives back the others. With few
+/// tokens in the cache that is more than all of them, and then all are kept.
+void add_blocks(const ModelShape& member, const StageOfPlan& stage,
+                const serving::EngineOptions& engine, std::int32_t kv_bitwidth,
+                StageKvMemory& memory) {
+  double whole = 0, windowed = 0, of_windows = 0;
+  for (const auto& [kind, count] : stage.layers) {
+    const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+    const double bytes =
+        number(count) * kv_cache_bytes(layer, 1, number(engine.block_size), kv_bitwidth);
+    if (!layer.attention_window) {
+      whole += bytes;
+      continue;
+    }
+    windowed += bytes;
+    of_windows += bytes * number(ceil_div(*layer.attention_window, engine.block_size) + 1);
+  }
+  memory.block_bytes = whole + windowed;
+  if (whole == 0 || windowed == 0) return;
+  const double reserved = number(engine.max_num_seqs) * of_windows;
+  if ((memory.kv_bytes - reserved) / whole <= memory.kv_bytes / memory.block_bytes) return;
+  memory.block_bytes = whole;
+  memory.window_bytes = reserved;
+}
+
 StageKvMemory memory_of(const ServingProblem& serving, const StageOfPlan& stage,
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
   const cost::MemoryQuery query{cost::MemoryPreset::physical, kv_bitwidth};
@@ -68,11 +94,7 @@ StageKvMemory memory_of(const ServingProblem& serving, const StageOfPlan& stage,
   memory.runtime_bytes = stage.degree() > 1 ? kGroupRuntimeBytes : kRuntimeBytes;
   memory.kv_bytes =
       memory.usable_bytes - memory.weight_bytes - memory.activation_bytes - memory.runtime_bytes;
-  for (const auto& [kind, count] : stage.layers) {
-    const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
-    memory.block_bytes +=
-        number(count) * kv_cache_bytes(layer, 1, number(engine.block_size), kv_bitwidth);
-  }
+  add_blocks(member, stage, engine, kv_bitwidth, memory);
   return memory;
 }
 
@@ -104,7 +126,7 @@ KvCapacity kv_capacity(const PipelinePlan& plan, const serving::EngineOptions& e
     const StageKvMemory memory = memory_of(serving, stages[k], engine, kv_bitwidth);
     capacity.stages.push_back(memory);
     if (memory.block_bytes <= 0) continue;  // a stage without layers
-    const double blocks = std::floor(memory.kv_bytes / memory.block_bytes);
+    const double blocks = std::floor((memory.kv_bytes - memory.window_bytes) / memory.block_bytes);
     if (blocks >= fewest) continue;
     fewest = blocks;
     capacity.binding_stage = k;

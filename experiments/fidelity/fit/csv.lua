@@ -4,9 +4,15 @@
 
 local M = {}
 
+-- Fields are between commas, or between quotes where they have commas of their own.
 local function split(line)
-  local fields = {}
-  for field in (line:gsub("\r$", "") .. ","):gmatch "([^,]*)," do fields[#fields + 1] = field end
+  local fields, at = {}, 1
+  line = line:gsub("\r$", "") .. ","
+  while at <= #line do
+    local field, after = line:match('^"([^"]*)",()', at)
+    if not field then field, after = line:match("^([^,]*),()", at) end
+    fields[#fields + 1], at = field, after
+  end
   return fields
 end
 

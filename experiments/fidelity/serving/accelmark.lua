@@ -17,12 +17,11 @@
 --
 -- The knee: runs that meet the harness's own limit of TTFT, 0.5 s, in suite B 1 s and in D 5 s. Runs are shorter than
 -- their answers at the higher rates, so that throughput does not say who keeps up.
+local ts = require "tessera"
+local measured = require "tessera.measured"
+
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
-local read = dofile(here .. "/parts/measured_rows.lua")
-
-local measured = require "tessera.measured"
-local ts = require "tessera"
 
 local devices = {
   ["NVIDIA A100-SXM4-80GB"] = "A100-80G", ["NVIDIA A800-SXM4-80GB"] = "A800-80G",
@@ -68,9 +67,9 @@ local function deployment_of(r, suite, device, v0)
 end
 
 local function rows()
-  local online, why = read(measured.path "accelmark/online.csv")
-  local standard, why_standard = read(measured.path "accelmark/requests_standard.csv")
-  local edge, why_edge = read(measured.path "accelmark/requests_edge.csv")
+  local online, why = runs.read(measured.path "accelmark/online.csv")
+  local standard, why_standard = runs.read(measured.path "accelmark/requests_standard.csv")
+  local edge, why_edge = runs.read(measured.path "accelmark/requests_edge.csv")
   if not online or not standard or not edge then return nil, why or why_standard or why_edge end
   local list, seen = {}, {}
   for _, r in ipairs(online) do
@@ -82,13 +81,13 @@ local function rows()
         r.suite:gsub("_", " "), r.precision, rate)
       seen[name] = (seen[name] or 0) + 1
       if seen[name] > 1 then name = ("%s, run %d"):format(name, seen[name]) end
-      local found = {
+      local times = {
         ttft = r.ttft_ms_p50 / 1e3, tpot = r.tpot_ms_p50 / 1e3,
         request_rate = suite.requests / tonumber(r.elapsed_seconds_median),
       }
       list[#list + 1] = {
         run = name, case = suite.edge and "0.5B" or bits[r.precision] < 16 and "fewer bits" or "16 bits", v0 = v0,
-        deployment = deployment, suite = suite, rate = rate, statistic = "p50", measured = found,
+        deployment = deployment, suite = suite, rate = rate, statistic = "p50", measured = times,
         prompts = suite.edge and edge or standard, fitted = v0 and r.suite == "suite_A" and rate == 25,
         below_knee = r.sla_met == "True",
       }

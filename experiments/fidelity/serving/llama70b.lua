@@ -9,12 +9,11 @@
 -- 1,024; without InfiniBand 40 Gb/s between nodes. Nothing is fitted to these runs.
 --
 -- The knee: runs whose 99th percentile of TTFT is below one second; all at once is beyond it.
+local ts = require "tessera"
+local measured = require "tessera.measured"
+
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
-local read = dofile(here .. "/parts/measured_rows.lua")
-
-local measured = require "tessera.measured"
-local ts = require "tessera"
 
 local clusters = {
   ["single node"] = "8xA100-40G", InfiniBand = "2x(4xA100-40G)@200Gbps", ["none/ethernet"] = "2x(4xA100-40G)@40Gbps",
@@ -22,19 +21,19 @@ local clusters = {
 local block, first_pass_s = 16, 2000
 
 local function rows()
-  local table_rows, why = read(measured.path "serving/llama70b_tp_pp_vllm.csv")
+  local table_rows, why = runs.read(measured.path "serving/llama70b_tp_pp_vllm.csv")
   if not table_rows then return nil, why end
   local list = {}
   for _, r in ipairs(table_rows) do
     local completed, rate = tonumber(r.completed), tonumber(r.request_rate)
     local tokens_out = r.total_output_tokens / completed
-    local found = {
+    local times = {
       ttft = r.mean_ttft_ms / 1e3, tpot = r.mean_tpot_ms / 1e3, request_rate = tonumber(r.request_throughput),
     }
-    found.e2e = found.ttft + (tokens_out - 1) * found.tpot
+    times.e2e = times.ttft + (tokens_out - 1) * times.tpot
     local at_once, v0 = r.qps == "inf", r.pp ~= "1"
     list[#list + 1] = {
-      run = ("%s, %s/s"):format(r.config, r.qps), case = r.interconnect, measured = found,
+      run = ("%s, %s/s"):format(r.config, r.qps), case = r.interconnect, measured = times,
       rate = not at_once and rate or nil, count = completed, cached = r.qps ~= "01",
       tokens_in = r.total_input_tokens / completed, tokens_out = tokens_out,
       deployment = {

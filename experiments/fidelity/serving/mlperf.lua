@@ -9,10 +9,10 @@
 --
 -- All rates are 85 to 98 % of what the same system does offline: latencies are steep there, an error of a few per cent
 -- in a step is one of tens of per cent in a queue. Every row counts as below the knee, as all of them passed.
+local measured = require "tessera.measured"
+
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
-local measured = require "tessera.measured"
-local read = dofile(here .. "/parts/measured_rows.lua")
 
 local models = {
   ["llama2-70b-99"] = { name = "llama-2-70b", prompt = 294 },
@@ -25,7 +25,7 @@ local devices = {
 local gpus_per_replica, simulated_s, warm_up_s = 2, 120, 120
 
 local function rows()
-  local table_rows, why = read(measured.path "serving/mlperf_v4.1_server.csv")
+  local table_rows, why = runs.read(measured.path "serving/mlperf_v4.1_server.csv")
   if not table_rows then return nil, why end
   local list, seen = {}, {}
   for _, r in ipairs(table_rows) do

@@ -1,28 +1,28 @@
 -- llm-d's ladder of rates on gpt-oss-120b, 16 replicas on one H100 each: round robin against routing by prefix.
 --
--- Known, from the guide that the ladder belongs to: 150 groups of prompts that share 6,000 tokens, 1,200 more of their
--- own, 1,000 out, Poisson arrivals, how long each rate lasts, and 50 s at 15 per second before, which fill the caches.
--- Assumed: V1 with 256 seats and 8,192 tokens a step; weights of 4 bits throughout; the router is prefix_aware with
--- its defaults, llm-d's being a weighted sum of scores. Nothing is fitted to these runs.
+-- Known: prompts that share 6,000 tokens, Poisson arrivals. From llm-d's guide to inference scheduling, whose ladder
+-- has the same rates: 150 groups of five prompts, 1,200 tokens of their own, 1,000 out, how long each rate lasts, and
+-- 50 s at 15 per second before, which send every prompt once. Assumed: V1 with 256 seats and 8,192 tokens a step;
+-- weights of 4 bits throughout; the router is prefix_aware with its defaults, llm-d's being a weighted sum of scores;
+-- of its gateway nothing. Nothing is fitted to these runs.
 --
 -- The knee: rates at which the measured mean TTFT is below one second.
+local ts = require "tessera"
+local measured = require "tessera.measured"
+
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
-local read = dofile(here .. "/parts/measured_rows.lua")
-
-local measured = require "tessera.measured"
-local ts = require "tessera"
 
 local seconds_of = {
   [3] = 20, [10] = 20, [15] = 20, [20] = 38, [22] = 34, [25] = 30, [30] = 25, [35] = 21, [40] = 38,
 }
-local groups, shared, own, out = 150, 6000, 1200, 1000
+local groups, prompts_per_group, shared, own, out, block_id_tokens = 150, 5, 6000, 1200, 1000, 400
 local first_rate, first_s, pause_s = 15, 50, 400
 -- Half of the layers see 128 tokens, and vLLM keeps no more for them; our capacity, 10,020 blocks, counts them in full.
 local kv_blocks = 20040
 
 local function rows()
-  local table_rows, why = read(measured.path "serving/prefix_routing_ladders.csv")
+  local table_rows, why = runs.read(measured.path "serving/prefix_routing_ladders.csv")
   if not table_rows then return nil, why end
   local list = {}
   for _, r in ipairs(table_rows) do
@@ -41,21 +41,39 @@ local function rows()
   return list
 end
 
--- The stage at `rate` after the first one, whose requests are not counted.
+-- The stage at `rate` after the first one, whose requests are not counted. inference-perf shuffles its 750 prompts once
+-- and sends them in turn: the first stage has each of them, later ones repeat whole prompts.
 local function trace_of(row, context)
   local state = 2026
   local function uniform() -- Park and Miller's generator
     state = state * 48271 % 2147483647
     return state / 2147483647
   end
+  local order = {}
+  for i = 1, groups * prompts_per_group do order[i] = i - 1 end
+  for i = #order, 2, -1 do
+    local j = 1 + math.floor(uniform() * i)
+    order[i], order[j] = order[j], order[i]
+  end
   local path = ("%s/ladder-%d.csv"):format(context.output_dir, context.point_index)
   local file = assert(io.open(path, "w"))
-  file:write "arrival_s,prompt_tokens,output_tokens,prefix_group,prefix_tokens\n"
+  file:write "arrival_s,prompt_tokens,output_tokens,block_ids,block_id_tokens\n"
+  local function ids_of(prompt)
+    local ids, group = {}, math.floor(prompt / prompts_per_group)
+    for i = 1, (shared + own) / block_id_tokens do
+      local of_group = i <= shared / block_id_tokens
+      ids[i] = ("%d"):format((of_group and group or groups + prompt) * 100 + i)
+    end
+    return table.concat(ids, " ")
+  end
+  local sent = 0
   local function stage(start_s, rate, count)
     local at = start_s
     for _ = 1, count do
       at = at - math.log(uniform()) / rate
-      file:write(("%.6f,%d,%d,%d,%d\n"):format(at, shared + own, out, math.floor(uniform() * groups), shared))
+      local ids = ids_of(order[sent % #order + 1])
+      file:write(("%.6f,%d,%d,%s,%d\n"):format(at, shared + own, out, ids, block_id_tokens))
+      sent = sent + 1
     end
   end
   local before, count = first_rate * first_s, row.rate * seconds_of[row.rate]
@@ -80,9 +98,9 @@ end
 return runs.experiment {
   name = "prefix_routing", doc = "gpt-oss-120b on 16 H100 by rate: round robin against routing by prefix",
   rows = rows, quick = 4, predict = predict,
-  groups = { { metrics = { ttft = true }, differs = { ttft = { here = { 0.28, 0.52 },
-    why = "no set has measured kernels for experts of 4 bits on H100: 7,200 tokens take 250 ms where about 160 were "
-      .. "measured" } } } },
+  groups = { { metrics = { ttft = true }, differs = { ttft = { here = { 0.34, 0.6 },
+    why = "how much of a prompt is cached decides TTFT, and neither hits nor the prompts' order are published: one "
+      .. "that is new takes 300 ms, a known one all but nothing, and llm-d's gateway its time on top" } } } },
   more = function(row, predicted, _, columns)
     columns.measured_output_tok_s, columns.predicted_output_tok_s = row.measured.output_rate, predicted.output_rate
     columns.prefix_hit_ratio = predicted.hits

@@ -4,10 +4,10 @@
 -- Known: 256 tokens out, 512 in (synthetic prompts; real ones are shorter, 64 assumed), the number of drafts and their
 -- mean acceptance, which is an input. Assumed: V1 with 256 seats and 2,048 tokens a step; the card's clock at 220 W
 -- instead of 350 is not modelled. Nothing is fitted to these runs.
+local measured = require "tessera.measured"
+
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
-local measured = require "tessera.measured"
-local read = dofile(here .. "/parts/measured_rows.lua")
 
 local campaigns = { ["tli-real"] = 64, ["tli-synth"] = 512, ["tli-synth-ext"] = 512 }
 
@@ -24,7 +24,7 @@ local function chain_rate(acceptance, k)
 end
 
 local function rows()
-  local table_rows, why = read(measured.path "serving/rtx3090x4.csv")
+  local table_rows, why = runs.read(measured.path "serving/rtx3090x4.csv")
   if not table_rows then return nil, why end
   local list, seen = {}, {}
   for _, r in ipairs(table_rows) do

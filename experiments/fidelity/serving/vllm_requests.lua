@@ -7,16 +7,21 @@
 --
 -- Both runs end far beyond the knee, where a latency measures the length of the queue; the claims are about all of them
 -- all the same: the same arrivals are replayed, so the queue is the same if the server is as fast.
+local ts = require "tessera"
+local measured = require "tessera.measured"
+
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")
-local read = dofile(here .. "/parts/measured_rows.lua")
-
-local measured = require "tessera.measured"
-local ts = require "tessera"
 
 local systems = {
-  { name = "RTX4090", device = "RTX-4090", max_num_seqs = 256, kv_blocks = 2588 },
-  { name = "RTXPRO6000", device = "RTX-PRO-6000", max_num_seqs = 128 },
+  {
+    name = "RTX4090", device = "RTX-4090", max_num_seqs = 256, kv_blocks = 2588,
+    path = "serving/vllm_requests/RTX4090_Llama-3.1-8B.requests.csv",
+  },
+  {
+    name = "RTXPRO6000", device = "RTX-PRO-6000", max_num_seqs = 128,
+    path = "serving/vllm_requests/RTXPRO6000_Llama-3.1-8B.requests.csv",
+  },
 }
 local statistics = { "mean", "p50", "p90", "p99" }
 
@@ -44,8 +49,7 @@ end
 local function rows()
   local list = {}
   for _, system in ipairs(systems) do
-    local name = ("serving/vllm_requests/%s_Llama-3.1-8B.requests.csv"):format(system.name)
-    local requests, why = read(measured.path(name))
+    local requests, why = runs.read(measured.path(system.path))
     if not requests then return nil, why end
     local values = values_of(requests)
     for _, which in ipairs(statistics) do

@@ -11,6 +11,7 @@ local ts = require "tessera"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local errors = dofile(folder .. "/../../fit/errors.lua")
+local csv = dofile(folder .. "/../../fit/csv.lua")
 
 local M = {}
 
@@ -29,6 +30,14 @@ M.metrics = {
 }
 
 local words = { e2e = "E2E", tpot = "time per token", ttft = "TTFT", request_rate = "requests per second" }
+
+-- The rows of a table of measurements, or nil and why, from what tessera.measured says of its path.
+function M.read(path, why)
+  if not path then return nil, why end
+  local rows = {}
+  for row in csv.rows(path) do rows[#rows + 1] = row end
+  return rows
+end
 
 -- Lists of names, and of rows by name.
 local function by_name(list)
@@ -139,8 +148,10 @@ function M.experiment(o)
       if o.check then o.check(t, rows) end
     end,
     plots = o.plots or {
-      { kind = "scatter", x = "measured_tpot_s", y = "predicted_tpot_s", by = "below_knee", log_x = true,
-        log_y = true },
+      {
+        kind = "scatter", x = "measured_tpot_s", y = "predicted_tpot_s", by = "below_knee", log_x = true,
+        log_y = true,
+      },
     },
   }
   return ts.experiment(experiment)

@@ -17,7 +17,8 @@ struct StageKvMemory {
   double activation_bytes = 0;  ///< peak of a step with max_num_batched_tokens, or of its sampling
   double runtime_bytes = 0;     ///< of the runtime beside its allocator
   double kv_bytes = 0;          ///< what is left for keys and values; may be negative
-  double block_bytes = 0;       ///< of one block, of all layers of the stage
+  double window_bytes = 0;      ///< of these, for windowed layers of max_num_seqs requests
+  double block_bytes = 0;       ///< of one block, of all layers that take one
 };
 
 /// The KV cache that a plan has under an engine, as vLLM hands it out: each stage offers as many
@@ -35,7 +36,8 @@ struct KvCapacity {
 /// it - weights - the peak of a profiling step (max_num_batched_tokens tokens through the layers,
 /// then sampling from max_num_seqs logits) - what the runtime takes besides. CUDA graphs come out
 /// of what gpu_memory_utilization leaves. With engine.kv_blocks it is that many, whatever fits.
-/// Windowed layers keep all tokens, as without vLLM's hybrid cache manager.
+/// Beside layers that see all tokens, windowed ones keep their windows alone (vLLM's hybrid cache
+/// manager); where all are windowed they keep all tokens.
 /// Constants of other runs than those it is compared with (tests/unit/solver): the driver keeps
 /// 440 MiB (RTX 3090 23.58 GiB of 24 GiB, vllm#14447; H100 79.22 of 79.65 GiB, vllm#12126); the
 /// runtime takes 0.16 GiB alone (vllm#12126) and 0.20 GiB in a tensor-parallel group (vllm#14447);
