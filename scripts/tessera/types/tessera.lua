@@ -936,7 +936,7 @@ local ts = {}
 ---@field draft? tessera.Plan Plan of the model that drafts, for speculative.method = "draft_model"
 ---@field router? string|table Name of the rule that chooses an engine, or a table of its options [default "round_robin"]
 ---@field pools? table[] Pools of engines with a role each: { role = "prefill", ... }, { role = "decode", ... }
----@field api_s? number Time of client and API server per request before an engine sees it; in TTFT and E2E (a number in [0, 1000] (s)) [default 0]
+---@field api_s? number Time of client and API server per request before an engine sees it, about 0.016 over HTTP to vLLM; in TTFT and E2E (a number in [0, 1000] (s)) [default 0]
 ---@field transfer? table How keys and values go from pool to pool
 
 ---@class tessera.options.deployment.pool
