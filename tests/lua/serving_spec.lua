@@ -337,6 +337,10 @@ describe("wrong use", function()
     local function stepping(price)
       return function() return ts.serve(ts.deployment { step_cost = price }, of_rows { { 0, 10, 30 } }) end
     end
+    local function routed(position)
+      local router = { choose = function() return position end }
+      return function() return ts.serve(deployment({}, { replicas = 2, router = router }), of_rows { { 0, 10, 3 } }) end
+    end
     local function serving(options)
       return function() return ts.serve(deployment(), of_rows { { 0, 10, 3 } }, options) end
     end
@@ -350,6 +354,8 @@ describe("wrong use", function()
       { "invalid_argument", "ts.engine.speculative.acceptance", engine { speculative = { num_tokens = 7 } } },
       { "not_found", "did you mean 'round_robin'", made { router = "round_robn" } },
       { "invalid_argument", "ts.deployment.router", made { router = 3 } },
+      { "out_of_range", "3 is out of range; give an integer in [1, 2]", routed(3) },
+      { "invalid_argument", "NaN is not a number", routed(support.nan) },
       { "invalid_argument", "did you mean 'prefill'", made { pools = { { role = "prefil" } } } },
       { "invalid_argument", "of role prefill and none of role decode", made { pools = { { role = "prefill" } } } },
       { "invalid_argument", "no engine takes prompts", made { pools = { { role = "decode" } } } },

@@ -169,6 +169,11 @@ class Search {
 };
 
 bool Search::holds(double rate) {
+  // Of a million requests what stands around the simulation takes half a second each.
+  const auto poll = [&] {
+    if (options_.poll) options_.poll(0);
+  };
+  poll();
   const Traffic traffic = scaled(traffic_, rate);
   EarlyVerdict verdict(options_, traffic.requests.size());
   SimulationOptions run;
@@ -180,6 +185,7 @@ bool Search::holds(double rate) {
   };
   Served served;
   served.log = simulate(deployment_, traffic, std::move(run));
+  poll();
   served.summary = summarise(served.log, options_.summary);
   RatePoint point;
   point.rate_per_s = rate;
