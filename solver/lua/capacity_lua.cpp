@@ -26,6 +26,7 @@ std::string describe(const MaxRate& rate) {
   if (rate.fails_at_per_s) {
     text += fmt::format("; {} do not: {}", format_number(*rate.fails_at_per_s, 4), rate.limited_by);
   }
+  if (!rate.note.empty()) text += "\nnote: " + rate.note;
   return text;
 }
 
@@ -45,6 +46,8 @@ const lua_kit::ObjectType<MaxRate>& lua_kit::object_type<MaxRate>() {
                   [](lua_State* L, const MaxRate& r) { push_optional(L, r.fails_at_per_s); }},
                  {"limited_by", "string", "What breaks there, and what requests wait for",
                   [](lua_State* L, const MaxRate& r) { push_text(L, r.limited_by); }},
+                 {"note", "string", "Where the run is too short to tell; empty where it is not",
+                  [](lua_State* L, const MaxRate& r) { push_text(L, r.note); }},
                  {"points", "table[]",
                   "Rates that were simulated, in order: rate_per_s, holds, broken, cut_short, "
                   "ttft_p99_s, tpot_p99_s, attainment_ratio, throughput_tok_s",

@@ -47,10 +47,13 @@ std::string Scheduler::why_no_room(std::int64_t prompt_tokens, std::int64_t max_
         "(max_model_len)",
         prompt_tokens, model_len());
   }
-  std::int64_t most = prompt_tokens + max_tokens;
-  if (options_.speculative && kv_.is_paged()) most += options_.speculative->num_tokens + lookahead_;
-  most = std::min(most, model_len());
-  const std::int64_t need = kv_.blocks_reserved(most, most);
+  // The last token is never computed, so that it takes no slot of a block.
+  std::int64_t computed = prompt_tokens + max_tokens - 1;
+  if (options_.speculative && kv_.is_paged()) {
+    computed += options_.speculative->num_tokens + lookahead_;
+  }
+  const std::int64_t most = std::min(prompt_tokens + max_tokens, model_len());
+  const std::int64_t need = kv_.blocks_reserved(std::min(computed, model_len()), most);
   if (need + keep_free > kv_.num_blocks()) {
     return fmt::format(
         "{} prompt and {} output tokens take {} blocks of {} tokens, the KV cache has {}{}",

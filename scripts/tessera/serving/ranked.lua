@@ -44,7 +44,7 @@ local function row_of(search, result)
   local plan = kind.one.plan
   local quality = plan and plan.quality
   return {
-    rate_per_s = result.found.rate_per_s * result.times, scope = result.scope, limited_by = result.found.limited_by,
+    rate_per_s = result.found.rate_per_s * result.times, scope = result.scope, limited_by = result.found.limited_by, note = result.found.note,
     high_per_s = result.found.high_per_s and result.found.high_per_s * result.times,
     layout = layout(parts), disaggregated = parts[1].role ~= nil, gpus = result.gpus, engines = num_engines,
     tensor_parallel = kind.degree, pipeline_parallel = kind.stages, bitwidth = kind.bitwidth,

@@ -41,9 +41,10 @@ struct RatePoint {
 struct MaxRate {
   double rate_per_s = 0;                 ///< 0: not even requests that come one by one keep to it
   std::optional<double> fails_at_per_s;  ///< absent: nothing that was tried failed
-  std::string limited_by;                ///< what breaks there, and what requests wait for
-  std::vector<RatePoint> points;         ///< in the order of the search
-  std::optional<Served> served;          ///< at rate_per_s
+  std::string note;        ///< where the run is too short for its rate to be that of a longer one
+  std::string limited_by;  ///< what breaks there, and what requests wait for
+  std::vector<RatePoint> points;  ///< in the order of the search
+  std::optional<Served> served;   ///< at rate_per_s
 };
 
 /// Runs the same requests at one rate after another (common random numbers): lengths, classes and
