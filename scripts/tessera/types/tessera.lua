@@ -173,6 +173,7 @@ local ts = {}
 ---@field low_per_s number The bracket: the same as rate_per_s (1/s)
 ---@field high_per_s number? The smallest rate above it that did not hold (1/s); nil: none was found
 ---@field limited_by string What breaks there, and what requests wait for
+---@field note string Where the run is too short to tell; empty where it is not
 ---@field points table[] Rates that were simulated, in order: rate_per_s, holds, broken, cut_short, ttft_p99_s, tpot_p99_s, attainment_ratio, throughput_tok_s
 ---@field served tessera.Served? The run at rate_per_s
 
