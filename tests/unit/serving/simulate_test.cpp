@@ -267,5 +267,85 @@ TEST(Simulate, OneRequestTakesTheSumOfItsSteps) {
   EXPECT_EQ(record.last_token - record.first_token, to_ticks(4 * (1 + 0.01 + 0.1) + 0.406, ""));
 }
 
+Traffic equal_requests(std::int64_t count, std::int64_t prompt_tokens, std::int64_t output_tokens) {
+  Request r;
+  r.prompt_tokens = prompt_tokens;
+  r.output_tokens = output_tokens;
+  Traffic traffic;
+  traffic.requests.assign(static_cast<std::size_t>(count), r);
+  return traffic;
+}
+
+// What steps had done by the horizon a stretch has done too; and those that never were in a step
+// have waited until the end.
+TEST(Simulate, AHorizonCutsStretchesWhereItCutsSteps) {
+  EngineOptions engine = plain_engine();
+  engine.max_num_seqs = 1;
+  const Deployment deployment = one_replica(engine, 100, cost_of(0.01, 1e-4, 0, 1e-6));
+  const Traffic traffic = equal_requests(3, 100, 1000);
+  Log logs[2];
+  for (const bool skip : {false, true}) {
+    SimulationOptions options;
+    options.skip = skip;
+    options.horizon_s = 3;
+    logs[skip ? 1 : 0] = simulate(deployment, traffic, std::move(options));
+  }
+  expect_same(logs[1], logs[0], 0);
+  EXPECT_GT(logs[0].requests[0].output_tokens, 200);
+  EXPECT_NE(logs[0].cut_off, "");
+  const RequestRecord& waiting = logs[0].requests[1];
+  EXPECT_EQ(waiting.first_scheduled, kNever);
+  EXPECT_EQ(waiting.waited[static_cast<std::size_t>(Limit::seats)], logs[0].end);
+}
+
+// 100 + 61 tokens, of which the last is never computed, fill ten blocks of 16; orca sets memory
+// aside for the last one too.
+TEST(Simulate, EverySchedulerTakesWhatJustFits) {
+  for (const SchedulerCard& card : scheduler_cards()) {
+    EngineOptions engine = plain_engine();
+    engine.scheduler = card.name;
+    engine.watermark = 0;
+    const Log log =
+        simulate(one_replica(engine, card.name == "orca" ? 11 : 10, cost_of(0.01, 0, 0, 0)),
+                 equal_requests(1, 100, 61));
+    EXPECT_EQ(log.requests[0].outcome, Outcome::finished) << card.name << ": " << log.cut_off;
+    EXPECT_EQ(log.cut_off, "") << card.name;
+  }
+}
+
+// Prompts of whole blocks that fill the decode engine's cache, each short of its first new slot.
+TEST(Simulate, DecodePoolsGoOnWithFullCaches) {
+  Deployment deployment = one_replica(plain_engine(), 2000, cost_of(0.01, 1e-5, 0, 0));
+  deployment.replicas.push_back(deployment.replicas.front());
+  deployment.replicas[0].role = Role::prefill;
+  deployment.replicas[1].role = Role::decode;
+  deployment.replicas[1].kv_blocks = 320;
+  for (Replica& replica : deployment.replicas) replica.kv_bytes_per_token = 1e5;
+  deployment.transfer.bytes_per_s = 1e9;
+  const Log log = simulate(deployment, equal_requests(20, 512, 16));
+  EXPECT_EQ(log.cut_off, "");
+  for (const RequestRecord& record : log.requests) EXPECT_EQ(record.outcome, Outcome::finished);
+}
+
+TEST(Simulate, SeveralRequestsMayWaitForOne) {
+  Traffic traffic = equal_requests(3, 10, 2);
+  traffic.requests[1].after = traffic.requests[2].after = 0;
+  const Log log = simulate(one_replica(plain_engine(), 100, cost_of(0.01, 0, 0, 0)), traffic);
+  EXPECT_EQ(log.cut_off, "");
+  for (std::size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(log.requests[i].arrival, log.requests[0].last_token);
+    EXPECT_EQ(log.requests[i].outcome, Outcome::finished);
+  }
+}
+
+TEST(Simulate, EndsAfterSoManySteps) {
+  SimulationOptions options;
+  options.skip = false;
+  options.most_steps = 5;
+  const Log log = simulate(one_replica(plain_engine(), 100, cost_of(0.01, 0, 0, 0)),
+                           equal_requests(1, 10, 100), std::move(options));
+  EXPECT_EQ(log.cut_off, "5 steps were taken");
+}
+
 }  // namespace
 }  // namespace tessera::serving
