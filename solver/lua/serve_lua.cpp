@@ -25,18 +25,6 @@ std::int64_t tokens_of(const serving::Traffic& traffic) {
   return tokens;
 }
 
-bool has_script(const serving::Deployment& deployment) {
-  for (const serving::Replica& replica : deployment.replicas) {
-    if (!replica.cost->decode_line(1, 1)) return true;
-  }
-  return false;
-}
-
-/// All requests together wait for nothing that comes later.
-bool all_at_once(const serving::Traffic& traffic) {
-  return traffic.requests.empty() || traffic.concurrency.has_value();
-}
-
 serving::SummaryOptions summary_options_at(lua_State* L, const lua_kit::Options& options,
                                            const DeploymentObject& deployment,
                                            const serving::Traffic& traffic) {
@@ -44,7 +32,7 @@ serving::SummaryOptions summary_options_at(lua_State* L, const lua_kit::Options&
   options.push("slo");
   summary.slos = serving_lua::slo_argument(L, lua_gettop(L), options.path_of("slo"));
   lua_pop(L, 1);
-  summary.closed_loop = all_at_once(traffic);
+  summary.closed_loop = traffic.concurrency.has_value();
   summary.warm_up_s = options.number("warm_up_s");
   summary.cool_down_s = options.number("cool_down_s");
   summary.warm_up_requests = options.integer("warm_up_requests");
@@ -127,9 +115,8 @@ int serve(lua_State* L) {
   run.skip = options.boolean("skip");
   run.seed = static_cast<std::uint64_t>(options.integer("seed"));
   run.horizon_s = options.number("horizon_s");
-  run.record_steps = options.given("record")
-                         ? options.boolean("record")
-                         : tokens_of(*traffic) <= kRecordedTokens || has_script(held->deployment);
+  run.record_steps =
+      options.given("record") ? options.boolean("record") : tokens_of(*traffic) <= kRecordedTokens;
   run.poll = [](std::int64_t) { check_time("ts.serve"); };
   serving::Deployment deployment = held->deployment;
   fill_kv_blocks(deployment, *traffic);

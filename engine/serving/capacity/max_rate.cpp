@@ -56,7 +56,8 @@ class EarlyVerdict {
       }
       if (size > 0) add_targets(c, size);
     }
-    most_outside_ = std::floor((1 - options.attainment_ratio) * n);
+    // (1 - 0.9) 10 is a little less than 1.
+    most_outside_ = std::floor((1 - options.attainment_ratio) * n + 1e-6);
   }
 
   /// False when no rest of the run can mend it.
@@ -64,7 +65,7 @@ class EarlyVerdict {
     if (record.outcome != Outcome::finished) return true;
     const SummaryOptions& summary = options_.summary;
     const std::size_t c =
-        summary.slos.size() > 1
+        summary.slos.size() > 1 && !summary.slo_classes.empty()
             ? static_cast<std::size_t>(summary.slo_classes[static_cast<std::size_t>(request)])
             : 0;
     for (Target& target : targets_) {
@@ -128,7 +129,22 @@ std::string waiting_of(const Summary& summary) {
   return fmt::format("; requests wait for {}", most->second);
 }
 
+/// Whether the attainment of a run is that of limits on each request: percentiles count in it as
+/// limits too. Beside those EarlyVerdict has counted.
+bool limits_each_alone(const std::vector<Slo>& slos) {
+  bool any = false;
+  for (const Slo& slo : slos) {
+    for (const Metric metric : {Metric::ttft_s, Metric::tpot_s, Metric::e2e_s}) {
+      const LatencyTarget& target = slo.of(metric);
+      if (!target.each && target.longest_s()) return false;
+      any |= target.each.has_value();
+    }
+  }
+  return any;
+}
+
 std::string broken_of(const Summary& summary, const MaxRateOptions& options) {
+  if (!summary.cut_off.empty()) return summary.cut_off;
   if (!summary.stable) return "unstable: the queue grows";
   for (const TargetVerdict& target : summary.targets) {
     if (target.holds) continue;
@@ -136,10 +152,8 @@ std::string broken_of(const Summary& summary, const MaxRateOptions& options) {
                        target.value_s ? format_seconds(*target.value_s) : "infinite",
                        format_seconds(target.limit_s));
   }
-  const bool each = std::any_of(
-      options.summary.slos.begin(), options.summary.slos.end(),
-      [](const Slo& slo) { return slo.ttft_s.each || slo.tpot_s.each || slo.e2e_s.each; });
-  if (each && summary.attainment_ratio.value_or(1) < options.attainment_ratio) {
+  if (limits_each_alone(options.summary.slos) &&
+      summary.attainment_ratio.value_or(1) < options.attainment_ratio) {
     return fmt::format("{:.1f} % of requests are within the SLO, {:.1f} % wanted",
                        100 * *summary.attainment_ratio, 100 * options.attainment_ratio);
   }
@@ -306,6 +320,7 @@ MaxRate max_rate(const Deployment& deployment, const Traffic& traffic,
   if (traffic.concurrency) {
     refuse("traffic", "a closed loop has no rate: its requests wait for each other");
   }
+  options.summary.check("ts.max_rate", traffic.requests.size());
   return Search(deployment, traffic, options).run();
 }
 

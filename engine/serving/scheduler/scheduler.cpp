@@ -15,7 +15,6 @@ void Batch::clear() {
   items.clear();
   admitted.clear();
   preempted.clear();
-  rejected.clear();
   swapped_blocks = 0;
   limit = Limit::none;
   load.clear();
@@ -85,6 +84,9 @@ Slot Scheduler::add(Sequence sequence) {
   sequence.state = SequenceState::waiting;
   sequence.content.own = static_cast<std::uint64_t>(sequence.request);
   sequence.content.prompt_tokens = sequence.prompt_tokens;
+  // The context ends it too, so that no memory is set aside beyond it.
+  sequence.max_tokens = std::min(sequence.max_tokens,
+                                 std::max<std::int64_t>(1, model_len() - sequence.prompt_tokens));
   sequence.known = std::max(sequence.known, sequence.prompt_tokens);
   pending_tokens_ += sequence.known - sequence.computed;
   ++num_live_;
@@ -100,7 +102,11 @@ bool Scheduler::add_loading(Sequence sequence, Slot& slot) {
   sequence.content.own = static_cast<std::uint64_t>(sequence.request);
   sequence.content.prompt_tokens = sequence.prompt_tokens;
   const std::int64_t computed = sequence.computed;
-  if (!kv_.admit(table, sequence.content, computed, sequence.most_tokens(), 0)) return false;
+  // Who was preempted is before it in the queue for blocks. With its first step's slot, lest such
+  // sequences fill the memory and none of them can go on.
+  if (!waiting_.empty() && this->sequence(waiting_.front()).kv.num_blocks == 0) return false;
+  const std::int64_t tokens = std::max(computed, sequence.known);
+  if (!kv_.admit(table, sequence.content, tokens, sequence.most_tokens(), 0)) return false;
   kv_.publish(table, sequence.content, computed);
   slot = add(std::move(sequence));
   waiting_.remove(slot);
@@ -208,7 +214,7 @@ bool Scheduler::admit(Batch& batch, Slot slot, std::int64_t tokens, std::int64_t
   if (!s.was_admitted) {
     s.was_admitted = true;
     s.cached_tokens = found;
-    if (kv_.caches_prefixes()) {
+    if (kv_.caches_prefixes() && !has_blocks) {
       counts_.prefix_queries += s.known;
       counts_.prefix_hits += found;
     }
@@ -299,11 +305,6 @@ void Scheduler::free_slot(Slot slot) {
   s.request = -1;
   free_slots_.push_back(slot);
   --num_live_;
-}
-
-void Scheduler::reject(Batch& batch, Slot slot) {
-  batch.rejected.push_back(at(slot).request);
-  free_slot(slot);
 }
 
 void Scheduler::complete(const Batch& batch, const std::vector<Generated>& generated) {

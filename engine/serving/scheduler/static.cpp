@@ -42,7 +42,7 @@ class StaticBatch final : public Scheduler {
       if (!has_seat()) return void(batch.limit = Limit::seats);
       const Slot slot = waiting_.front();
       const Sequence& s = at(slot);
-      const std::int64_t most = std::min(s.most_tokens(), model_len());
+      const std::int64_t most = std::min(s.most_tokens() - 1, model_len());  // that are computed
       if (!admit(batch, slot, most, find_prefix(s))) return void(batch.limit = Limit::blocks);
     }
   }

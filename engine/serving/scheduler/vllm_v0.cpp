@@ -108,7 +108,7 @@ class VllmV0 final : public Scheduler {
     Ticks earliest = kNever;
     waiting_.for_each([&](Slot slot) { earliest = std::min(earliest, at(slot).arrival); });
     const double delay = options_.delay_factor * static_cast<double>(last_prompt_);
-    const Ticks due = earliest + static_cast<Ticks>(std::min(delay, kLongestRun_s * 1e12));
+    const Ticks due = earliest + static_cast<Ticks>(std::min(delay, 4e18));
     if (now > due) return true;
     batch.limit = Limit::policy;
     batch.decide_again = due + 1;

@@ -13,9 +13,10 @@
 namespace tessera::serving {
 namespace {
 
+/// Beyond every run's end where it does not fit.
 Ticks stretch_ticks(Ticks first, Ticks slope, std::int64_t steps) {
   const WideTicks n = steps;
-  return static_cast<Ticks>(n * first + slope * (n * (n - 1) / 2));
+  return static_cast<Ticks>(std::min<WideTicks>(n * first + slope * (n * (n - 1) / 2), kNever / 2));
 }
 
 double as_double(WideSum value) { return static_cast<double>(value); }
@@ -37,12 +38,13 @@ std::int64_t StepUnderWay::steps_until(Ticks time) const {
 }
 
 EngineRun::EngineRun(const Replica& replica, const Traffic& traffic, std::uint64_t seed, bool skip,
-                     bool record_steps, std::int32_t number, Log& log)
+                     bool record_steps, Ticks horizon, std::int32_t number, Log& log)
     : replica_(replica),
       traffic_(traffic),
       seed_(seed),
       skip_(skip && !record_steps),
       record_steps_(record_steps),
+      horizon_(horizon),
       number_(number),
       log_(log),
       num_stages_(replica.cost->num_stages()),
@@ -168,7 +170,7 @@ void EngineRun::admit_records(const Batch& batch, Ticks now) {
   }
 }
 
-Ticks EngineRun::start_step(Ticks now, Ticks& retry, std::vector<Ended>& ended) {
+Ticks EngineRun::start_step(Ticks now, Ticks& retry) {
   retry = kNever;
   if (!has_room()) return kNever;
   account(now);
@@ -180,12 +182,6 @@ Ticks EngineRun::start_step(Ticks now, Ticks& retry, std::vector<Ended>& ended) 
   scheduler_->decide(now, step.batch);
   note_limit(step.batch.limit, now);
   admit_records(step.batch, now);
-  for (const std::int64_t request : step.batch.rejected) {
-    RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
-    record.outcome = Outcome::rejected;
-    record.replica = number_;
-    ended.push_back({request, false, 0, true});
-  }
   const bool nothing = step.batch.items.empty() && step.batch.swapped_blocks == 0 &&
                        (step.batch.preempted.empty() || !is_idle());
   if (nothing) {
@@ -250,6 +246,13 @@ void EngineRun::plan_stretch(StepUnderWay& step) const {
   if (more <= 0) return;
   step.count = more + 1;
   step.slope = line->ticks_per_token * num_decodes;
+  step.end = step.start + stretch_ticks(step.first, step.slope, step.count);
+  if (step.end > horizon_) end_by_horizon(step);
+}
+
+// Of single steps those that end by the horizon are done; so it is with those of a stretch.
+void EngineRun::end_by_horizon(StepUnderWay& step) const {
+  step.count = std::max<std::int64_t>(1, step.steps_until(horizon_ + 1) - 1);
   step.end = step.start + stretch_ticks(step.first, step.slope, step.count);
 }
 
@@ -340,7 +343,7 @@ void EngineRun::decide_tokens(StepUnderWay& step, std::vector<Ended>& ended) {
     record.num_preemptions += s.num_preemptions;
     record.recomputed_tokens += s.recomputed_tokens;
     record.replica = number_;
-    ended.push_back({item.request, g.hold, item.slot, false});
+    ended.push_back({item.request, g.hold, item.slot});
   }
 }
 
@@ -467,6 +470,11 @@ std::int64_t EngineRun::cached_tokens(std::int64_t request) const {
 void EngineRun::close(Ticks end) {
   account(end);
   note_limit(limit_, end);
+  scheduler_->for_each_waiting([&](const Sequence& s) {  // those that were never in a step
+    RequestRecord& waiting = log_.requests[static_cast<std::size_t>(s.request)];
+    if (waiting.first_scheduled != kNever) return;
+    for (std::size_t i = 0; i < kNumLimits; ++i) waiting.waited[i] += limit_ticks_[i];
+  });
   ReplicaRecord record;
   const SchedulerCounts& counts = scheduler_->counts();
   record.name = replica_.name;

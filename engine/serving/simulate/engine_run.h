@@ -32,7 +32,7 @@ struct StepUnderWay {
 class EngineRun {
  public:
   EngineRun(const Replica& replica, const Traffic& traffic, std::uint64_t seed, bool skip,
-            bool record_steps, std::int32_t number, Log& log);
+            bool record_steps, Ticks horizon, std::int32_t number, Log& log);
 
   const Scheduler& scheduler() const { return *scheduler_; }
   Scheduler& scheduler() { return *scheduler_; }
@@ -48,11 +48,10 @@ class EngineRun {
     std::int64_t request = 0;
     bool hold = false;  ///< its blocks wait for a transfer
     Slot slot = 0;
-    bool rejected = false;
   };
   /// Starts a step if one can start; the time at which the newest step under way ends, or kNever.
   /// `retry` is when to ask again although nothing happened, kNever for never.
-  Ticks start_step(Ticks now, Ticks& retry, std::vector<Ended>& ended);
+  Ticks start_step(Ticks now, Ticks& retry);
   /// Whether another step may be decided now.
   bool has_room() const { return under_way_.size() < num_stages_; }
   bool is_idle() const { return under_way_.empty(); }
@@ -85,6 +84,7 @@ class EngineRun {
   void note_limit(Limit limit, Ticks now);
   void admit_records(const Batch& batch, Ticks now);
   void plan_stretch(StepUnderWay& step) const;
+  void end_by_horizon(StepUnderWay& step) const;
   void launch(StepUnderWay& step, Ticks now);
   void commit_stretch(StepUnderWay& step);
   void decide_tokens(StepUnderWay& step, std::vector<Ended>& ended);
@@ -99,6 +99,7 @@ class EngineRun {
   const Traffic& traffic_;
   std::uint64_t seed_;
   bool skip_, record_steps_;
+  Ticks horizon_;
   std::int32_t number_;
   Log& log_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -14,9 +14,8 @@ namespace {
 constexpr std::size_t kMostSamples = 4096;
 constexpr std::int64_t kPollEvery = 4096;
 
-std::int64_t wanted_output(const Request& r) {
-  return r.max_tokens > 0 ? std::min(r.output_tokens, r.max_tokens) : r.output_tokens;
-}
+/// A sum of times; kNever where it does not fit.
+Ticks sum_of(Ticks a, Ticks b) { return a > kNever - b ? kNever : a + b; }
 
 }  // namespace
 
@@ -38,12 +37,13 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
                        SimulationOptions options)
     : deployment_(deployment), traffic_(traffic), options_(std::move(options)) {
   api_ = to_ticks(deployment.api_s, "api_s");
+  horizon_ = to_ticks(options_.horizon_s, "horizon_s");
   log_.requests.resize(traffic.requests.size());
   log_.steps_recorded = options_.record_steps;
   for (std::size_t i = 0; i < deployment.replicas.size(); ++i) {
     const Replica& replica = deployment.replicas[i];
     engines_.push_back(std::make_unique<EngineRun>(replica, traffic, options_.seed, options_.skip,
-                                                   options_.record_steps,
+                                                   options_.record_steps, horizon_,
                                                    static_cast<std::int32_t>(i), log_));
     if (replica.role != Role::decode) entry_.push_back(i);
     if (replica.role == Role::decode) decode_.push_back(i);
@@ -61,13 +61,16 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
   handovers_.resize(engines_.size());
   sender_free_.resize(engines_.size(), 0);
   next_turn_.resize(traffic.requests.size(), -1);
+  next_sibling_.resize(traffic.requests.size(), -1);
 }
 
 void Simulation::send_first() {
   const auto count = static_cast<std::int64_t>(traffic_.requests.size());
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t after = traffic_.requests[static_cast<std::size_t>(i)].after;
-    if (after >= 0) next_turn_[static_cast<std::size_t>(after)] = i;
+    if (after < 0) continue;
+    std::int64_t& first = next_turn_[static_cast<std::size_t>(after)];
+    next_sibling_[static_cast<std::size_t>(i)] = std::exchange(first, i);
   }
   if (!traffic_.concurrency) {
     // Open: one arrival is in the heap at a time, the others are sorted already.
@@ -185,10 +188,9 @@ void Simulation::came(std::size_t replica, Ticks now) {
 void Simulation::start(std::size_t replica, Ticks now) {
   start_pending_[replica] = false;
   EngineRun& engine = *engines_[replica];
-  std::vector<EngineRun::Ended> ended;
-  while (engine.has_room()) {
+  while (engine.has_room() && !stopped_) {
     Ticks retry = kNever;
-    const Ticks end = engine.start_step(now, retry, ended);
+    const Ticks end = engine.start_step(now, retry);
     if (end == kNever) {
       if (retry != kNever && retry > now) {
         start_pending_[replica] = true;
@@ -197,8 +199,11 @@ void Simulation::start(std::size_t replica, Ticks now) {
       break;
     }
     push({end, Kind::step_end, static_cast<std::int64_t>(replica), engine.newest_version()});
+    if (++num_starts_ >= options_.most_steps) {
+      stopped_ = true;
+      log_.cut_off = fmt::format("{} steps were taken", num_starts_);
+    }
   }
-  for (const EngineRun::Ended& e : ended) has_ended(e, replica, now);
   try_handovers(replica, now);  // a preemption may have made room
 }
 
@@ -219,10 +224,6 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
 
 void Simulation::has_ended(const EngineRun::Ended& ended, std::size_t replica, Ticks now) {
   RequestRecord& record = log_.requests[static_cast<std::size_t>(ended.request)];
-  if (ended.rejected) {
-    ++num_ended_;
-    return request_over(ended.request, now);
-  }
   if (ended.hold) {
     const std::size_t target = choose(*decode_router_, decode_, ended.request, now);
     handovers_[target].push_back({ended.request, replica, target, ended.slot, now});
@@ -230,19 +231,19 @@ void Simulation::has_ended(const EngineRun::Ended& ended, std::size_t replica, T
   }
   record.outcome = Outcome::finished;
   ++num_ended_;
-  if (options_.on_end && !options_.on_end(record, ended.request)) {
+  if (options_.on_end && !stopped_ && !options_.on_end(record, ended.request)) {
     stopped_ = true;
     log_.cut_off = "the verdict was settled";
   }
   request_over(ended.request, now);
 }
 
-// The next turn of its session, or the next request of a closed loop.
+// Those that wait for it (the next turn of its session), or the next request of a closed loop.
 void Simulation::request_over(std::int64_t request, Ticks now) {
-  const std::int64_t next = next_turn_[static_cast<std::size_t>(request)];
-  if (next >= 0) {
+  for (std::int64_t next = next_turn_[static_cast<std::size_t>(request)]; next >= 0;
+       next = next_sibling_[static_cast<std::size_t>(next)]) {
     const Ticks think = traffic_.requests[static_cast<std::size_t>(next)].arrival;
-    push({now + think + api_, Kind::arrival, next, 0});
+    push({sum_of(now, think + api_), Kind::arrival, next, 0});
   }
   if (traffic_.concurrency && next_sent_ < traffic_.requests.size()) {
     const Ticks due = traffic_.requests[next_sent_].arrival;
@@ -275,8 +276,8 @@ void Simulation::try_handovers(std::size_t target, Ticks now) {
   while (!waiting.empty()) {
     Handover& first = waiting.front();
     const Request& r = traffic_.requests[static_cast<std::size_t>(first.request)];
-    const std::string never =
-        engines_[target]->scheduler().why_never(r.prompt_tokens, wanted_output(r));
+    const std::int64_t max_tokens = r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
+    const std::string never = engines_[target]->scheduler().why_never(r.prompt_tokens, max_tokens);
     if (!never.empty()) {
       log_.requests[static_cast<std::size_t>(first.request)].outcome = Outcome::rejected;
       engines_[first.source]->let_go(first.slot, now);
@@ -305,6 +306,7 @@ void Simulation::end_transfer(std::int64_t request, Ticks now) {
   came(handover.source, now);
   engines_[handover.target]->finish_loading(request, now);
   came(handover.target, now);
+  if (router_->is_shared_queue()) drain_shared_queue(now);
 }
 
 void Simulation::sample(Ticks now) {
@@ -365,10 +367,9 @@ void Simulation::explain_stall() {
 
 Log Simulation::run() {
   send_first();
-  const Ticks horizon = to_ticks(options_.horizon_s, "horizon_s");
   while (!events_.empty() && !stopped_) {
     const Event event = events_.top();
-    if (event.time > horizon) {
+    if (event.time > horizon_) {
       log_.cut_off = fmt::format("the horizon of {} s was reached", options_.horizon_s);
       break;
     }

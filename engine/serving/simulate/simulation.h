@@ -70,10 +70,12 @@ class Simulation {
   std::vector<std::deque<Handover>> handovers_;           ///< [target] that wait for blocks
   std::unordered_map<std::int64_t, Handover> under_way_;  ///< by request
   std::vector<Ticks> sender_free_;
-  std::vector<std::int64_t> next_turn_;  ///< of a request; -1: none
-  std::size_t next_sent_ = 0;            ///< of a closed loop, or the next open arrival
-  Ticks api_ = 0;                        ///< from sending a request to its arrival at the router
-  std::int64_t num_ended_ = 0, num_events_ = 0;
+  std::vector<std::int64_t> next_turn_;     ///< of a request; -1: none
+  std::vector<std::int64_t> next_sibling_;  ///< another one that waits for the same; -1: none
+  std::size_t next_sent_ = 0;               ///< of a closed loop, or the next open arrival
+  Ticks api_ = 0;                           ///< from sending a request to its arrival at the router
+  Ticks horizon_ = 0;
+  std::int64_t num_ended_ = 0, num_events_ = 0, num_starts_ = 0;
   bool stopped_ = false;
 
   struct Signals {

@@ -170,14 +170,24 @@ local function disaggregated(search, by_type)
   return results
 end
 
---- Simulates the winner whole, from the rate that it promises. Whether it was not known already.
+--- Simulates the winner whole, from the rate that it promises. Where it misses the rate that is wanted, the result is
+--- one of an engine more, or has failed.
 function M.confirm(search, result)
   local promised = result.found.rate_per_s * result.times
   local wanted = search.objective ~= "rate" and search.rate_per_s or nil
   local found = simulate(search, result.parts, wanted or promised, wanted, 0.07)
-  if found then result.found, result.times = found, 1 end
-  result.scope = "whole"
-  return true
+  if found then
+    result.found, result.times, result.scope = found, 1, "whole"
+    return
+  end
+  local part = result.parts[1]
+  if not wanted or result.parts[2] or part.count >= part.kind.room then
+    result.failed = true
+    return
+  end
+  local count = part.count + 1
+  local larger = result_of({ { kind = part.kind, count = count } }, part.kind.found, count, "one engine")
+  for name, value in pairs(larger) do result[name] = value end
 end
 
 --- What may be listed, in no order: { parts, found, times, scope, gpus, usd_per_h }.

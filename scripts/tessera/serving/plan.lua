@@ -121,6 +121,7 @@ return function(given)
   local search = search_of(opt)
   local kinds = screen.kinds(search)
   local found = assemble.deployments(search, kinds)
-  if #found == 0 then return nil, ranked.why(search) end
-  return ranked.list(search, found, function(result) return assemble.confirm(search, result) end)
+  local list = #found > 0 and ranked.list(search, found, function(result) assemble.confirm(search, result) end)
+  if not list then return nil, ranked.why(search) end
+  return list
 end

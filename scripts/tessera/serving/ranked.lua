@@ -44,7 +44,8 @@ local function row_of(search, result)
   local plan = kind.one.plan
   local quality = plan and plan.quality
   return {
-    rate_per_s = result.found.rate_per_s * result.times, scope = result.scope, limited_by = result.found.limited_by, note = result.found.note,
+    rate_per_s = result.found.rate_per_s * result.times, scope = result.scope, limited_by = result.found.limited_by,
+    note = result.found.note,
     high_per_s = result.found.high_per_s and result.found.high_per_s * result.times,
     layout = layout(parts), disaggregated = parts[1].role ~= nil, gpus = result.gpus, engines = num_engines,
     tensor_parallel = kind.degree, pipeline_parallel = kind.stages, bitwidth = kind.bitwidth,
@@ -140,16 +141,22 @@ local function ratio(rows)
   return best[true] and best[false] and best[false] / best[true] or nil
 end
 
---- Sorts what was found, has the first confirmed (and what becomes the first then), and makes the list.
+--- Sorts what was found, has the first confirmed (and what becomes the first then), and makes the list; nil where
+--- nothing is.
 function M.list(search, found, confirm)
   local rows = {}
   for i, result in ipairs(found) do rows[i] = row_of(search, result) end
   local order = better(search.objective)
   repeat
     table.sort(rows, order)
-    local done = rows[1].scope == "whole" or not confirm(rows[1].result)
-    if not done then rows[1] = row_of(search, rows[1].result) end
-  until done
+    local result = rows[1].result
+    local done = result.scope == "whole"
+    if not done then
+      confirm(result)
+      if result.failed then table.remove(rows, 1) else rows[1] = row_of(search, result) end
+    end
+  until done or #rows == 0
+  if #rows == 0 then return nil end
   rows.aggregated_over_disaggregated = ratio(rows)
   for rank = #rows, 1, -1 do
     rows[rank].rank, rows[rank].result = rank, nil
@@ -172,6 +179,5 @@ function M.why(search)
   why.reasons = search.reasons
   return why
 end
-
 
 return M

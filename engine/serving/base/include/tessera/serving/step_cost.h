@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -66,14 +67,20 @@ struct LinearStepCost final : StepCost {
   Ticks base = 0, per_token = 0, per_sequence = 0, per_context_token = 0;
 
   Ticks stage(const StepLoad& load, std::size_t) const override {
-    return base + per_token * load.tokens + per_sequence * load.num_requests +
-           per_context_token * load.context_tokens;
+    return sum(load.tokens, load.num_requests, load.context_tokens);
   }
   std::optional<DecodeLine> decode_line(std::int64_t num_requests,
                                         std::int64_t context_tokens) const override {
-    return DecodeLine{
-        base + (per_token + per_sequence) * num_requests + per_context_token * context_tokens,
-        per_context_token, std::numeric_limits<std::int64_t>::max()};
+    return DecodeLine{sum(num_requests, num_requests, context_tokens), per_context_token,
+                      std::numeric_limits<std::int64_t>::max()};
+  }
+
+ private:
+  /// kNever, which no run reaches, where it does not fit.
+  Ticks sum(WideTicks tokens, WideTicks requests, WideTicks context_tokens) const {
+    const WideTicks ticks =
+        base + per_token * tokens + per_sequence * requests + per_context_token * context_tokens;
+    return static_cast<Ticks>(ticks < kNever ? ticks : kNever);
   }
 };
 

@@ -18,7 +18,7 @@ __extension__ typedef __int128 WideTicks;
 __extension__ typedef unsigned __int128 WideSum;
 
 inline constexpr Ticks kTicksPerSecond = 1'000'000'000'000;
-/// Runs end before it (104 days), so that no sum of two times overflows.
+/// Runs end before it (104 days): a time and a step more fit into Ticks.
 inline constexpr double kLongestRun_s = 9e6;
 inline constexpr Ticks kNever = std::numeric_limits<Ticks>::max();
 

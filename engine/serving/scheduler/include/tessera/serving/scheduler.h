@@ -63,7 +63,6 @@ struct Batch {
   std::vector<BatchItem> items;
   std::vector<Slot> admitted;           ///< for the first time or again
   std::vector<std::int64_t> preempted;  ///< requests
-  std::vector<std::int64_t> rejected;   ///< requests that turned out never to fit
   std::int64_t swapped_blocks = 0;      ///< moved to or from host memory before the step
   Limit limit = Limit::none;            ///< that stopped admission
   StepLoad load;
@@ -109,8 +108,9 @@ class Scheduler {
   Slot add(Sequence sequence);
   /// What it does otherwise than its options say; empty where they are followed.
   virtual std::string note() const { return {}; }
-  /// Of another pool, with the KV cache of its first `computed` tokens still to come. Holds its
-  /// blocks from now on; false where they are short.
+  /// Of another pool, with the KV cache of its first `computed` tokens still to come. Holds blocks
+  /// for all that is known of it from now on; false where they are short, or somebody waits for
+  /// them.
   bool add_loading(Sequence sequence, Slot& slot);
   /// They have come: it joins the queue.
   void loaded(Slot slot);
@@ -133,6 +133,11 @@ class Scheduler {
   const Sequence& sequence(Slot slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
   const std::vector<Slot>& running() const { return running_; }
   std::size_t num_waiting() const { return waiting_.size() + num_set_aside(); }
+  /// Calls visit(sequence) for each in the queue, from the front.
+  template <class Visit>
+  void for_each_waiting(Visit&& visit) const {
+    waiting_.for_each([&](Slot slot) { visit(sequence(slot)); });
+  }
   std::size_t num_unfinished() const { return num_live_; }
   /// Prompt tokens not yet computed, of all, and one per running request: a router's load.
   std::int64_t pending_tokens() const { return pending_tokens_; }
@@ -211,8 +216,6 @@ class Scheduler {
   /// Running ones in order of arrival, by priority first where the queue is.
   void sort_running();
   bool comes_before(Slot a, Slot b) const;
-  /// The request is too large for this engine.
-  void reject(Batch& batch, Slot slot);
   void remove_running(Slot slot);
   void free_slot(Slot slot);
   void release_blocks(Sequence& s);

@@ -15,7 +15,7 @@ struct SimulationOptions {
   bool skip = true;                  ///< stretches of decode steps at once; the same log either way
   std::uint64_t seed = 0;            ///< of accepted drafts
   double horizon_s = kLongestRun_s;  ///< what is not done by then stays unfinished
-  std::int64_t most_steps = 2'000'000'000;
+  std::int64_t most_steps = 2'000'000'000;  ///< and stretches; then log.cut_off says so
   /// Called when a request has ended; false ends the run (log.cut_off says so).
   std::function<bool(const RequestRecord&, std::int64_t request)> on_end;
   /// Called now and then, with the requests that have ended; throws to end the run.
