@@ -256,8 +256,16 @@ std::shared_ptr<DeploymentObject> deployment_at(lua_State* L, int index, const s
   read_transfer(L, options, *result);
   result->deployment.api_s = options.number("api_s");
   for (const Replica& replica : result->deployment.replicas) {  // so that a wrong name is told now
-    replica.make_scheduler(replica.engine,
-                           {.num_blocks = 1, .block_size = replica.engine.block_size});
+    const serving::EngineOptions& engine = replica.engine;
+    const std::string note = replica
+                                 .make_scheduler(engine, {.num_blocks = 1,
+                                                          .block_size = engine.block_size,
+                                                          .allocation = engine.kv_allocation,
+                                                          .host_blocks = engine.swap_space_gib > 0})
+                                 ->note();
+    const bool known =
+        std::find(result->notes.begin(), result->notes.end(), note) != result->notes.end();
+    if (!note.empty() && !known) result->notes.push_back(note);
   }
   return result;
 }

@@ -106,10 +106,6 @@ std::vector<OptionSpec> pool_options() {
        .unit = "W",
        .min = 0,
        .max = 1e9},
-      {.name = "draft",
-       .type = OptionType::table,
-       .doc = "Plan of the model that drafts, for speculative.method = \"draft_model\"",
-       .lua_type = "tessera.Plan"},
   };
 }
 
@@ -168,6 +164,11 @@ const OptionTable& deployment_options() {
                   "Engines that serve together: of a plan, of a model on a cluster, or of step "
                   "costs without a model.",
                   "tessera.Deployment", pool_options()};
+    t.options.push_back(
+        {.name = "draft",
+         .type = OptionType::table,
+         .doc = "Plan of the model that drafts, for speculative.method = \"draft_model\"",
+         .lua_type = "tessera.Plan"});
     t.options.push_back(
         {.name = "router",
          .type = OptionType::table,

@@ -18,7 +18,8 @@ local seconds_of = {
 }
 local groups, prompts_per_group, shared, own, out, block_id_tokens = 150, 5, 6000, 1200, 1000, 400
 local first_rate, first_s, pause_s = 15, 50, 400
--- Half of the layers see 128 tokens, and vLLM keeps no more for them; our capacity, 10,020 blocks, counts them in full.
+-- Half of the layers see 128 tokens, and vLLM keeps no more for them: twice the 10,020 blocks that hold all tokens of
+-- all layers. (Ours, with the windows of 256 requests set aside, are 17,737.)
 local kv_blocks = 20040
 
 local function rows()

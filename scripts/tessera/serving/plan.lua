@@ -39,8 +39,7 @@ local read = options.card {
     { name = "quality", type = "table",
       doc = "{ max_perplexity_increase = } or { min_accuracy_recovery = }, as for ts.problem; default: 16 and 8 bits" },
     { name = "runtime", type = "string", default = "vllm", choices = { "vllm", "tessera" },
-      doc = "vllm: one bitwidth of 4, 8 or 16 throughout, which it can launch; tessera: also unequal stages and "
-        .. "bitwidths of ts.plan" },
+      doc = "What is to run it; either way each engine has one bitwidth throughout" },
     { name = "engine", type = "any", lua_type = "tessera.Engine|table", doc = "Options of ts.engine that are settled" },
     { name = "bitwidths", type = "integers", unit = "bits", doc = "To choose from; default: what quality allows" },
     { name = "kv_bitwidths", type = "integers", unit = "bits",

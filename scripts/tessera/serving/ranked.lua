@@ -36,6 +36,9 @@ local function layout(parts)
   return table.concat(words, " + ")
 end
 
+-- Of answers of one token, which have no TPOT, whole answers.
+local function tok_s_per_user(served) return 1 / (served.tpot_s.p50 or served.e2e_s.p50) end
+
 local function row_of(search, result)
   local served, parts = result.found.served, result.parts
   local kind = parts[1].kind
@@ -51,7 +54,7 @@ local function row_of(search, result)
     tensor_parallel = kind.degree, pipeline_parallel = kind.stages, bitwidth = kind.bitwidth,
     kv_bitwidth = kind.kv_bitwidth, engine = kind.engine,
     tok_s_per_gpu = served.throughput_tok_s * result.times / result.gpus,
-    tok_s_per_user = 1 / served.tpot_s.p50, ttft_p99_s = served.ttft_s.p99, tpot_p99_s = served.tpot_s.p99,
+    tok_s_per_user = tok_s_per_user(served), ttft_p99_s = served.ttft_s.p99, tpot_p99_s = served.tpot_s.p99,
     attainment_ratio = served.attainment_ratio, usd_per_h = result.usd_per_h,
     usd_per_million_tokens = result.usd_per_h
       and result.usd_per_h / 3600 / (served.throughput_tok_s * result.times) * 1e6,
@@ -90,7 +93,7 @@ local function frontier(self)
       local served = load == 1 and option.served
         or solver.serve(option.deployment, self.traffic_of(option.engines):scaled { rate_per_s = rate }, {})
       rows[#rows + 1] = {
-        rank = rank, layout = option.layout, rate_per_s = rate, tok_s_per_user = 1 / served.tpot_s.p50,
+        rank = rank, layout = option.layout, rate_per_s = rate, tok_s_per_user = tok_s_per_user(served),
         tok_s_per_gpu = served.throughput_tok_s / option.gpus, chosen = rank == 1 and load == 1,
       }
     end

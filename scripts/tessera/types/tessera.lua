@@ -960,7 +960,6 @@ local ts = {}
 ---@field usd_per_h? number Price of an engine; left out: its devices' list price (a number in [0, 1000000000] (USD/h))
 ---@field idle_w? number Power of an engine that waits (a number in [0, 1000000000] (W))
 ---@field busy_w? number Power of an engine that computes (a number in [0, 1000000000] (W))
----@field draft? tessera.Plan Plan of the model that drafts, for speculative.method = "draft_model"
 
 ---@class tessera.options.deployment.router
 ---@field name? string round_robin, random, least_requests, least_tokens, power_of_two, prefix_aware, kv_aware, vllm_dp, shared_queue, or one that a script registered; see tessera help routers [default "round_robin"]
@@ -1163,7 +1162,7 @@ local ts = {}
 ---@field slo table As for ts.max_rate
 ---@field objective? string The largest rate, or the traffic's own rate with the least money or the fewest devices [default "rate"]
 ---@field quality? table { max_perplexity_increase = } or { min_accuracy_recovery = }, as for ts.problem; default: 16 and 8 bits
----@field runtime? string vllm: one bitwidth of 4, 8 or 16 throughout, which it can launch; tessera: also unequal stages and bitwidths of ts.plan [default "vllm"]
+---@field runtime? string What is to run it; either way each engine has one bitwidth throughout [default "vllm"]
 ---@field engine? tessera.Engine|table Options of ts.engine that are settled
 ---@field bitwidths? integer[] To choose from; default: what quality allows (a list, each item an integer (bits))
 ---@field kv_bitwidths? integer[] To choose from; default: 16, and 8 where kernels read it (a list, each item an integer (bits))
