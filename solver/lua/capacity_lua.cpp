@@ -128,10 +128,7 @@ int max_rate(lua_State* L) {
   search.guess_per_s = options.number("guess_per_s");
   search.least_rate_per_s = options.number("least_rate_per_s");
   search.most_runs = options.integer("max_runs");
-  search.poll = [](std::int64_t) {
-    if (*lua_kit::interrupt::flag())
-      throw Error(ErrorCode::interrupted, "ts.max_rate: interrupted");
-  };
+  search.poll = [](std::int64_t) { check_time("ts.max_rate"); };
   serving::Deployment deployment = held->deployment;
   fill_kv_blocks(deployment, *traffic);
   lua_kit::push_object<MaxRate>(

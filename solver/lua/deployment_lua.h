@@ -36,6 +36,10 @@ int serve(lua_State* L);
 int max_rate(lua_State* L);
 void register_capacity(lua_State* L);
 
+/// Ends a run after Ctrl-C, or where what the script may take has been taken: a run is one call, in
+/// which Lua cannot be stopped. @throws Error{interrupted}
+void check_time(const char* who);
+
 /// What the traffic can use where nobody said how many blocks there are.
 void fill_kv_blocks(serving::Deployment& deployment, const serving::Traffic& traffic);
 

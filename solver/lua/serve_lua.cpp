@@ -98,6 +98,15 @@ const OptionTable& serve_options() {
   return table;
 }
 
+void check_time(const char* who) {
+  if (*lua_kit::interrupt::flag()) {
+    throw Error(ErrorCode::interrupted, fmt::format("{}: interrupted", who));
+  }
+  if (lua_kit::interrupt::left_s() <= 0) {
+    throw Error(ErrorCode::interrupted, fmt::format("{}: stopped at the script's time limit", who));
+  }
+}
+
 int serve(lua_State* L) {
   const auto held = lua_kit::check_object<DeploymentObject>(L, 1, "ts.serve deployment");
   const auto traffic = serving_lua::traffic_argument(L, 2, "ts.serve traffic");
@@ -108,11 +117,7 @@ int serve(lua_State* L) {
   run.horizon_s = options.number("horizon_s");
   run.record_steps =
       options.given("record") ? options.boolean("record") : tokens_of(*traffic) <= kRecordedTokens;
-  run.poll = [](std::int64_t num_ended) {
-    if (!*lua_kit::interrupt::flag()) return;
-    throw Error(ErrorCode::interrupted,
-                fmt::format("ts.serve: interrupted after {} requests had ended", num_ended));
-  };
+  run.poll = [](std::int64_t) { check_time("ts.serve"); };
   serving::Deployment deployment = held->deployment;
   fill_kv_blocks(deployment, *traffic);
   auto served = std::make_shared<serving::Served>();

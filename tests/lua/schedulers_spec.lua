@@ -114,6 +114,24 @@ describe("ts.register_scheduler", function()
     refused("a number of tokens belongs here, not a string", function(view) view:schedule(view:waiting(1), "all") end)
   end)
 
+  it("ends the run of one that gets nowhere, and calls it unstable", function()
+    local function stuck(text, schedule)
+      ts.register_scheduler(card(schedule))
+      local served = serve("mine")
+      assert.is_false(served.stable)
+      assert.truthy(served.cut_off:find(text, 1, true))
+      assert.truthy(served.verdict:find(served.cut_off, 1, true))
+      assert.equal(0, served.num_finished)
+    end
+    stuck("scheduler 'mine' of all schedules nothing", function() end)
+    stuck("computes and drops the same tokens again and again", function(view)
+      for i = 1, view.num_running do view:preempt(view:running(i)) end
+      for i = 1, view.num_waiting do
+        if view.tokens_left > 0 and view.seats_left > 0 then view:schedule(view:waiting(i), 1) end
+      end
+    end)
+  end)
+
   it("refuses cards that say nothing", function()
     raises("invalid_argument", "ts.register_scheduler.schedule: missing", function()
       ts.register_scheduler { name = "a", doc = "b" }

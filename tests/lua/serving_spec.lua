@@ -301,7 +301,9 @@ describe("requests that can never fit", function()
     local one_block = ts.serve(deployment { kv_blocks = 1 }, of_rows { { 0, 10, 6 }, { 0, 10, 6 }, { 0, 10, 6 } })
     assert.equal(3, one_block.num_finished) -- one after the other
     assert.equal(0, one_block.num_rejected)
-    assert.equal(1, ts.serve(deployment { kv_blocks = 1 }, of_rows { { 0, 17, 1 } }).num_rejected)
+    local none = ts.serve(deployment { kv_blocks = 1 }, of_rows { { 0, 17, 1 } })
+    assert.equal(1, none.num_rejected)
+    assert.equal("unstable: every request was rejected: they can never fit", none.verdict)
     assert.equal(1, ts.serve(deployment { enable_chunked_prefill = false, max_num_batched_tokens = 300 },
       of_rows { { 0, 301, 2 } }).num_rejected)
   end)

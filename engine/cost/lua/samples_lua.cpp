@@ -113,10 +113,10 @@ void read_sizes(const Fields& fields, OpQuery& query) {
   const std::vector<std::string>& known = cost::fields_of(query.op);
   for (const cost::SizeField& size : cost::size_fields()) {
     const bool aliased = std::string_view(size.column) != size.name && fields.has(size.column);
-    if (aliased && fields.has(size.name)) {
+    if (aliased && fields.has(size.name.data())) {
       refuse(fields.where(size.column), "the same as {}; give one", size.name);
     }
-    const char* name = aliased ? size.column : size.name;
+    const char* name = aliased ? size.column : size.name.data();
     if (!fields.has(name)) continue;
     if (std::find(known.begin(), known.end(), size.name) == known.end()) {
       refuse(fields.where(name), "no field of op {}; it has {}", quote(name_of(query.op)),

@@ -7,12 +7,8 @@
 namespace tessera::serving {
 
 BlockPool::BlockPool(std::int64_t num_blocks)
-    : nodes_(static_cast<std::size_t>(num_blocks) + 1), first_(num_blocks), num_free_(num_blocks) {
-  const auto last = static_cast<std::int32_t>(num_blocks);
-  for (std::int32_t i = 0; i <= last; ++i) {
-    nodes_[static_cast<std::size_t>(i)].next = i == last ? 0 : i + 1;
-    nodes_[static_cast<std::size_t>(i)].previous = i == 0 ? last : i - 1;
-  }
+    : num_blocks_(num_blocks), nodes_(kNumMarks), num_free_(num_blocks) {
+  if (num_blocks > 0) link(kUntouched, kRing);
 }
 
 Block BlockPool::find(std::uint64_t hash) const { return first_.find(hash); }
@@ -21,15 +17,26 @@ void BlockPool::unlink(std::int32_t node) {
   Node& n = nodes_[static_cast<std::size_t>(node)];
   nodes_[static_cast<std::size_t>(n.previous)].next = n.next;
   nodes_[static_cast<std::size_t>(n.next)].previous = n.previous;
-  --num_free_;
+}
+
+Block BlockPool::touch() {
+  const auto block = static_cast<Block>(num_touched());
+  nodes_.emplace_back();
+  if (num_touched() == num_blocks_) unlink(kUntouched);
+  return block;
 }
 
 Block BlockPool::take() {
-  const std::int32_t node = nodes_[0].next;
-  if (node == 0) throw Error(ErrorCode::internal, "block pool: no block is free");
-  unlink(node);
-  const Block block = node - 1;
-  forget(block);
+  const std::int32_t node = nodes_[kRing].next;
+  if (node == kRing) throw Error(ErrorCode::internal, "block pool: no block is free");
+  Block block = node - kNumMarks;
+  if (node == kUntouched) {
+    block = touch();
+  } else {
+    unlink(node);
+    forget(block);
+  }
+  --num_free_;
   nodes_[index(block)].references = 1;
   return block;
 }
@@ -55,7 +62,9 @@ void BlockPool::forget(Block block) {
 
 void BlockPool::share(Block block) {
   Node& node = nodes_[index(block)];
-  if (node.references++ == 0) unlink(static_cast<std::int32_t>(block + 1));
+  if (node.references++ > 0) return;
+  unlink(node_of(block));
+  --num_free_;
 }
 
 void BlockPool::link(std::int32_t node, std::int32_t before) {
@@ -65,19 +74,20 @@ void BlockPool::link(std::int32_t node, std::int32_t before) {
   n.previous = next.previous;
   nodes_[static_cast<std::size_t>(n.previous)].next = node;
   next.previous = node;
-  ++num_free_;
 }
 
 void BlockPool::release(const std::vector<Block>& blocks) {
-  const std::int32_t front = nodes_[0].next;  // what is put in front keeps the order of the walk
+  const std::int32_t front = nodes_[kRing].next;  // what is put in front keeps the order of the walk
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
     Node& node = nodes_[index(*it)];
     if (node.references <= 0) throw Error(ErrorCode::internal, "block pool: released twice");
-    if (--node.references == 0 && !node.cached) link(*it + 1, front);
+    if (--node.references > 0) continue;
+    ++num_free_;
+    if (!node.cached) link(node_of(*it), front);
   }
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
     const Node& node = nodes_[index(*it)];
-    if (node.references == 0 && node.cached) link(*it + 1, 0);
+    if (node.references == 0 && node.cached) link(node_of(*it), kRing);
   }
 }
 
@@ -102,13 +112,16 @@ void BlockPool::publish(Block block, std::uint64_t hash) {
 
 void BlockPool::check() const {
   std::int64_t queued = 0, cached = 0, held = 0;
-  for (std::int32_t i = nodes_[0].next; i != 0; i = nodes_[static_cast<std::size_t>(i)].next) {
+  for (std::int32_t i = nodes_[kRing].next; i != kRing;
+       i = nodes_[static_cast<std::size_t>(i)].next) {
     if (nodes_[static_cast<std::size_t>(i)].references != 0) {
-      throw Error(ErrorCode::internal, fmt::format("block pool: free block {} is held", i - 1));
+      throw Error(ErrorCode::internal,
+                  fmt::format("block pool: free block {} is held", i - kNumMarks));
     }
-    if (++queued > num_blocks()) break;
+    queued += i == kUntouched ? num_blocks_ - num_touched() : 1;
+    if (queued > num_blocks_) break;
   }
-  for (std::size_t i = 1; i < nodes_.size(); ++i) {
+  for (std::size_t i = kNumMarks; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.references < 0) throw Error(ErrorCode::internal, "block pool: negative references");
     held += node.references > 0 ? 1 : 0;
@@ -116,7 +129,7 @@ void BlockPool::check() const {
     ++cached;
     if (node.own) continue;
     Block block = find(node.hash);
-    while (block != none && block != static_cast<Block>(i) - 1) {
+    while (block != none && block != static_cast<Block>(i) - kNumMarks) {
       block = nodes_[index(block)].same_hash;
     }
     if (block == none) throw Error(ErrorCode::internal, "block pool: a cached block is not found");

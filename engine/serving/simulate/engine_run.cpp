@@ -113,6 +113,7 @@ bool EngineRun::submit(std::int64_t request, Ticks now) {
     record.replica = number_;
     return false;
   }
+  most_tokens_ = std::max(most_tokens_, s.prompt_tokens + s.max_tokens);
   note_limit(limit_, now);
   if (record.first_scheduled == kNever) {
     for (std::size_t i = 0; i < kNumLimits; ++i) record.waited[i] -= limit_ticks_[i];
@@ -127,6 +128,7 @@ bool EngineRun::begin_loading(std::int64_t request, Ticks now) {
   const RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
   s.known = s.prompt_tokens + record.output_tokens;
   s.computed = s.prompt_tokens;
+  most_tokens_ = std::max(most_tokens_, s.prompt_tokens + s.max_tokens);
   Slot slot = 0;
   if (!scheduler_->add_loading(std::move(s), slot)) return false;
   loading_.emplace(request, slot);
@@ -386,9 +388,19 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
   decide_tokens(step, ended);
   note_gaps(step);
   scheduler_->complete(step.batch, step.generated);
+  if (output_ != output_before_) {
+    output_before_ = output_;
+    tokens_before_ = scheduled_tokens_;
+  }
   num_ended_ += static_cast<std::int64_t>(ended.size() - from);
   if (record_steps_) record(step, ended, from);
   spare_.push_back(std::move(step));
+}
+
+bool EngineRun::is_circling() const {
+  constexpr std::int64_t kRounds = 4;
+  const auto held = static_cast<std::int64_t>(scheduler_->num_unfinished()) * most_tokens_;
+  return scheduled_tokens_ - tokens_before_ > kRounds * held && scheduler_->num_unfinished() > 0;
 }
 
 void EngineRun::record(const StepUnderWay& step, const std::vector<Ended>& ended,

@@ -56,6 +56,9 @@ class EngineRun {
   bool has_room() const { return under_way_.size() < num_stages_; }
   bool is_idle() const { return under_way_.empty(); }
   bool is_stalled() const { return is_idle() && scheduler_->num_unfinished() > num_loading_; }
+  /// Whether its scheduler goes round in circles: since the last token generated it has computed
+  /// several times all that its requests hold together, only to drop it again.
+  bool is_circling() const;
   /// Something came at `now`: a stretch under way ends with the step that runs then. The new time
   /// of its end, or kNever where nothing changes.
   Ticks cut_stretch(Ticks now);
@@ -118,6 +121,8 @@ class EngineRun {
   WideSum block_ticks_ = 0, slot_ticks_ = 0, unusable_ticks_ = 0;
   Ticks refused_ticks_ = 0, busy_ = 0, since_ = 0;
   std::int64_t scheduled_tokens_ = 0, prompt_tokens_ = 0, most_blocks_ = 0;
+  std::int64_t most_tokens_ = 0;             ///< prompt and output of the longest request that came
+  std::int64_t output_before_ = 0, tokens_before_ = 0;  ///< at the last step that generated any
   std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0, num_ended_ = 0, output_ = 0;
   std::unordered_map<std::int64_t, Slot> loading_;  ///< by request
 };

@@ -213,6 +213,7 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
   engine.end_step(now, ended);
   log_.end = std::max(log_.end, now);
   for (const EngineRun::Ended& e : ended) has_ended(e, replica, now);
+  if (engine.is_circling()) return give_up(engine);
   try_handovers(replica, now);
   if (router_->is_shared_queue()) drain_shared_queue(now);
   if (!start_pending_[replica]) {
@@ -337,11 +338,22 @@ void Simulation::sample(Ticks now) {
   next_sample_ = now + sample_every_;
 }
 
+void Simulation::give_up(const EngineRun& engine) {
+  stopped_ = true;
+  log_.stuck = true;
+  log_.cut_off = fmt::format(
+      "scheduler '{}' of {} computes and drops the same tokens again and again and generates none, "
+      "with {} requests waiting and {} running",
+      engine.replica().engine.scheduler, engine.replica().name, engine.scheduler().num_waiting(),
+      engine.scheduler().running().size());
+}
+
 void Simulation::explain_stall() {
   const auto count = static_cast<std::int64_t>(traffic_.requests.size());
   if (num_ended_ >= count || stopped_ || !log_.cut_off.empty()) return;
   for (const auto& engine : engines_) {
     if (!engine->is_stalled()) continue;
+    log_.stuck = true;
     log_.cut_off = fmt::format(
         "scheduler '{}' of {} schedules nothing, with {} requests waiting and {} running, and "
         "nothing else will happen",
@@ -349,6 +361,7 @@ void Simulation::explain_stall() {
         engine->scheduler().num_waiting(), engine->scheduler().running().size());
     return;
   }
+  log_.stuck = true;
   log_.cut_off = fmt::format("{} requests were never sent or never ended", count - num_ended_);
 }
 

@@ -55,6 +55,7 @@ class Simulation {
   void push(const Event& event) { events_.push(event); }
   void sample(Ticks now);
   void explain_stall();
+  void give_up(const EngineRun& engine);
 
   const Deployment& deployment_;
   const Traffic& traffic_;

@@ -123,8 +123,18 @@ end
 
 --- The rate that one engine of a kind sustains (kind.rate_per_s, kind.found); 0 where it misses `least_rate_per_s`.
 function M.simulate(search, kind, least_rate_per_s)
+  local deployment, why = engines.deploy(search, { { kind = kind, count = 1 } })
+  if not deployment and kind.limits.max_num_seqs > seats[1] then
+    -- The memory that sampling for more requests takes is missing.
+    set_limits(search, kind, seats[1], kind.limits.max_num_batched_tokens)
+    deployment, why = engines.deploy(search, { { kind = kind, count = 1 } })
+  end
+  if not deployment then
+    kind.rate_per_s, kind.limited_by = 0, why
+    return 0
+  end
   search.simulated = search.simulated + 1
-  kind.one = engines.deploy(search, { { kind = kind, count = 1 } })
+  kind.one = deployment
   kind.found = search.max_rate(kind.one, search.traffics.of(1), {
     slo = search.slo, least_rate_per_s = least_rate_per_s, guess_per_s = kind.estimate_per_s, tolerance = 0.03,
   })

@@ -180,8 +180,8 @@ TEST(VllmV0Scheduler, RefusesWhatCouldNotComeBack) {
   EXPECT_THAT(run.scheduler().why_never(50, 51), ::testing::HasSubstr("enable_chunked_prefill"));
   options.enable_chunked_prefill = true;
   Driver chunked = driver(options, 20, {});
-  EXPECT_EQ(chunked.scheduler().why_never(200, 88), "");  // 18 blocks, 2 are kept free
-  EXPECT_THAT(chunked.scheduler().why_never(200, 89), ::testing::HasSubstr("watermark"));
+  EXPECT_EQ(chunked.scheduler().why_never(200, 89), "");  // 18 blocks, 2 are kept free
+  EXPECT_THAT(chunked.scheduler().why_never(200, 90), ::testing::HasSubstr("watermark"));
 }
 
 TEST(SarathiScheduler, FillsChunksBesideDecodes) {

@@ -51,6 +51,15 @@ TEST(Stability, SaysWhatRateItWouldSustain) {
   EXPECT_NEAR(*stability.offered_request_per_s, 1.3, 1.3 * .04);
 }
 
+TEST(Stability, AnswersThatAllComeAfterTheLastRequestGiveARateToo) {
+  // 100 come within .1 s to a server of 1 s each, which has answered none of them by then.
+  const Log log = lindley(
+      100, [] { return .001; }, [] { return 1.0; });
+  const Stability stability = stability_of(log.requests, log.end, false);
+  ASSERT_FALSE(stability.stable);
+  EXPECT_NEAR(*stability.sustainable_request_per_s, 1, .01);
+}
+
 TEST(Stability, ThatASystemFillsUpIsNoOverload) {
   // Ten requests a second of 8 s each, 300 of them: 80 are under way at the end.
   EXPECT_LE(

@@ -104,14 +104,18 @@ Growth test(const Slices& growth, const Phase& phase) {
   return result;
 }
 
-/// Answers per second in the last part of the phase.
-double completion_rate(const Requests& requests, const Phase& phase, Ticks part) {
-  const Phase last{phase.end - part, phase.end};
+double completions_per_s(const Requests& requests, const Phase& phase) {
   std::int64_t completed = 0;
   for (const RequestRecord* request : requests) {
-    if (last.holds(answered(*request))) ++completed;
+    if (phase.holds(answered(*request))) ++completed;
   }
-  return static_cast<double>(completed) / to_seconds(part);
+  return static_cast<double>(completed) / to_seconds(phase.end - phase.begin);
+}
+
+/// Answers per second in the last part of the phase; of the whole run where there is none in it.
+double completion_rate(const Requests& requests, const Phase& phase, Ticks part, Ticks end) {
+  const double last = completions_per_s(requests, {phase.end - part, phase.end});
+  return last > 0 ? last : completions_per_s(requests, {phase.begin, std::max(end, phase.end)});
 }
 
 Stability untested(std::string reason) {
@@ -141,7 +145,7 @@ void run_tests(Stability& result, const Requests& requests, const Phase& phase, 
   result.growth_per_s = waiting.per_s;
   const Ticks length = phase.end - phase.begin;
   if (waiting.significant()) {
-    accuse(result, waiting, completion_rate(requests, phase, length / 2),
+    accuse(result, waiting, completion_rate(requests, phase, length / 2, end),
            "waiting for their first step", "");
     return;
   }
@@ -160,7 +164,7 @@ void run_tests(Stability& result, const Requests& requests, const Phase& phase, 
   for (std::size_t k = 0; k < kSlices; ++k) growth[k] = came[k] - left[k] - filling[k];
   const Growth inside = test(growth, phase);
   if (inside.significant()) {
-    accuse(result, inside, completion_rate(requests, phase, length / 4), "in the system",
+    accuse(result, inside, completion_rate(requests, phase, length / 4, end), "in the system",
            "; should it settle yet, the run was too short for it");
     return;
   }

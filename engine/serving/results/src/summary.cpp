@@ -135,11 +135,27 @@ void add_waiting(Summary& summary, const LookedAt& requests) {
   }
 }
 
+/// Why no run, however long, would answer its requests; empty: it would.
+std::string why_never(const Log& log) {
+  if (log.stuck) return "the run would never have ended: " + log.cut_off;
+  const bool none =
+      !log.requests.empty() && std::ranges::all_of(log.requests, [](const RequestRecord& r) {
+        return r.outcome == Outcome::rejected;
+      });
+  return none ? "every request was rejected: they can never fit" : "";
+}
+
 void add_stability(Summary& summary, const Log& log, const SummaryOptions& options) {
   const Stability stability = stability_of(log.requests, log.end, options.closed_loop);
+  summary.offered_request_per_s = stability.offered_request_per_s;
+  summary.stability = why_never(log);
+  if (!summary.stability.empty()) {
+    summary.stable = false;
+    summary.verdict = "unstable: " + summary.stability;
+    return;
+  }
   summary.stable = stability.stable;
   summary.stability = stability.reason;
-  summary.offered_request_per_s = stability.offered_request_per_s;
   summary.sustainable_request_per_s = stability.sustainable_request_per_s;
   summary.verdict =
       stability.stable

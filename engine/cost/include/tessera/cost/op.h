@@ -96,7 +96,7 @@ struct Sample {
 
 /// A size of an operation.
 struct SizeField {
-  const char* name;  ///< "batch_size"
+  std::string_view name;  ///< "batch_size"
   double OpQuery::*member;
   const char* column;  ///< its column in our CSV schema: "batch"
   bool may_be_zero = false;

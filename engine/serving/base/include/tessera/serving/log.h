@@ -104,6 +104,7 @@ struct Log {
   bool steps_recorded = false;
   Ticks end = 0;        ///< of the last step
   std::string cut_off;  ///< why the run stopped early; empty: it ended by itself
+  bool stuck = false;   ///< the run would never have ended: cut_off says what does not come on
 };
 
 }  // namespace tessera::serving

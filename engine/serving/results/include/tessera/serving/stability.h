@@ -37,8 +37,8 @@ struct Stability {
   bool stable = true;
   std::optional<double> offered_request_per_s;  ///< absent: closed loop, all at once
   /// An estimate of the rate it would sustain: completions per second in the second half of the
-  /// arrival phase (by the second count: its last quarter). Absent where stable: then it is at
-  /// least what was offered.
+  /// arrival phase (by the second count: its last quarter), or in the whole run where there were
+  /// none. Absent where stable: then it is at least what was offered.
   std::optional<double> sustainable_request_per_s;
   double growth_per_s = 0;  ///< of the count that grows more significantly
   double t = 0;             ///< its t statistic

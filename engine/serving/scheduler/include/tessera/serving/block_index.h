@@ -1,20 +1,16 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace tessera::serving {
 
 /// Blocks by hash: open addressing with linear probing, which a step's worth of look-ups keeps in
-/// the cache. Room for so many at most; hashes are well mixed already.
+/// the cache. Grows as it fills; hashes are well mixed already.
 class BlockIndex {
  public:
   static constexpr std::int32_t none = -1;
-
-  explicit BlockIndex(std::int64_t most_entries)
-      : entries_(std::bit_ceil(static_cast<std::uint64_t>(2 * most_entries + 2))),
-        mask_(entries_.size() - 1) {}
 
   /// The block under a hash, or none.
   std::int32_t find(std::uint64_t hash) const {
@@ -27,6 +23,10 @@ class BlockIndex {
   void set(std::uint64_t hash, std::int32_t block) {
     std::size_t at = hash & mask_;
     while (entries_[at].block != none && entries_[at].hash != hash) at = (at + 1) & mask_;
+    if (entries_[at].block == none && 2 * ++num_entries_ > entries_.size()) {
+      grow();
+      return put({hash, block});
+    }
     entries_[at] = {hash, block};
   }
 
@@ -41,6 +41,7 @@ class BlockIndex {
       hole = at;
     }
     entries_[hole] = {};
+    --num_entries_;
   }
 
  private:
@@ -48,8 +49,23 @@ class BlockIndex {
     std::uint64_t hash = 0;
     std::int32_t block = none;
   };
-  std::vector<Entry> entries_;
-  std::uint64_t mask_;
+
+  void put(const Entry& entry) {
+    std::size_t at = entry.hash & mask_;
+    while (entries_[at].block != none) at = (at + 1) & mask_;
+    entries_[at] = entry;
+  }
+  void grow() {
+    const std::vector<Entry> old = std::exchange(entries_, std::vector<Entry>(2 * entries_.size()));
+    mask_ = entries_.size() - 1;
+    for (const Entry& entry : old) {
+      if (entry.block != none) put(entry);
+    }
+  }
+
+  std::vector<Entry> entries_{1024};
+  std::uint64_t mask_ = entries_.size() - 1;
+  std::size_t num_entries_ = 0;
 };
 
 }  // namespace tessera::serving

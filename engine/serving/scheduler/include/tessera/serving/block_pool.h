@@ -16,7 +16,7 @@ class BlockPool {
  public:
   explicit BlockPool(std::int64_t num_blocks);
 
-  std::int64_t num_blocks() const { return static_cast<std::int64_t>(nodes_.size()) - 1; }
+  std::int64_t num_blocks() const { return num_blocks_; }
   std::int64_t num_free() const { return num_free_; }      ///< held by nobody
   std::int64_t num_cached() const { return num_cached_; }  ///< that a hash finds
 
@@ -49,7 +49,9 @@ class BlockPool {
   void check() const;
 
  private:
-  // A ring through node 0 holds the free ones; another list joins blocks of the same hash.
+  // A ring through node kRing holds the free ones; another list joins blocks of the same hash.
+  // Blocks that were never taken, always the last ones, are node kUntouched of the ring together,
+  // so that memory which nobody uses costs none here.
   struct Node {
     std::int32_t previous = 0, next = 0;
     std::int32_t references = 0;
@@ -57,11 +59,16 @@ class BlockPool {
     std::uint64_t hash = 0;
     bool cached = false, own = false;
   };
-  static std::size_t index(Block block) { return static_cast<std::size_t>(block) + 1; }
+  static constexpr std::int32_t kRing = 0, kUntouched = 1, kNumMarks = 2;
+  static std::int32_t node_of(Block block) { return block + kNumMarks; }
+  static std::size_t index(Block block) { return static_cast<std::size_t>(node_of(block)); }
+  std::int64_t num_touched() const { return static_cast<std::int64_t>(nodes_.size()) - kNumMarks; }
+  Block touch();
   void unlink(std::int32_t node);
   void link(std::int32_t node, std::int32_t before);
   void forget(Block block);
 
+  std::int64_t num_blocks_;
   std::vector<Node> nodes_;
   BlockIndex first_;  ///< of the blocks of one hash
   std::int64_t num_free_ = 0, num_cached_ = 0;
