@@ -1,0 +1,78 @@
+// Stretches of decode steps of the same requests: how far they go, and where they are cut.
+
+#include <algorithm>
+#include <limits>
+
+#include "engine_run.h"
+
+namespace tessera::serving {
+namespace {
+
+/// Beyond every run's end where it does not fit.
+Ticks stretch_ticks(Ticks first, Ticks slope, std::int64_t steps) {
+  const WideTicks n = steps;
+  return static_cast<Ticks>(std::min<WideTicks>(n * first + slope * (n * (n - 1) / 2), kNever / 2));
+}
+
+}  // namespace
+
+Ticks StepUnderWay::end_of(std::int64_t steps) const {
+  if (count == 1) return end;
+  return start + stretch_ticks(first, slope, steps);
+}
+
+std::int64_t StepUnderWay::steps_until(Ticks time) const {
+  std::int64_t low = 0, high = count;  // low ends before `time`, high does not (or is the last)
+  while (low + 1 < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (end_of(middle) < time ? low : high) = middle;
+  }
+  return high;
+}
+
+// The first step has been decided; how many like it follow, if nothing comes?
+void EngineRun::plan_stretch(StepUnderWay& step) const {
+  const Batch& batch = step.batch;
+  const auto count = static_cast<std::int64_t>(batch.items.size());
+  const std::int64_t num_decodes = batch.load.num_decodes;  // with those that are padding
+  if (count == 0 || num_decodes != count + batch.load.num_idle ||
+      batch.load.decode_tokens != num_decodes || batch.swapped_blocks > 0) {
+    return;
+  }
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const BatchItem& item : batch.items) {
+    const RequestRecord& record = log_.requests[static_cast<std::size_t>(item.request)];
+    most = std::min(most, output_of(item.request) - record.output_tokens - 1);
+    if (most <= 0) return;
+  }
+  const auto line = replica_.cost->decode_line(num_decodes, batch.load.decode_context_tokens);
+  if (!line) return;
+  most =
+      std::min(most, (line->last_context_tokens - batch.load.decode_context_tokens) / num_decodes);
+  const std::int64_t more = scheduler_->repeats(batch, most);
+  if (more <= 0) return;
+  step.count = more + 1;
+  step.slope = line->ticks_per_token * num_decodes;
+  step.end = step.start + stretch_ticks(step.first, step.slope, step.count);
+  if (step.end > horizon_) end_by_horizon(step);
+}
+
+// Of single steps those that end by the horizon are done; so it is with those of a stretch.
+void EngineRun::end_by_horizon(StepUnderWay& step) const {
+  step.count = std::max<std::int64_t>(1, step.steps_until(horizon_ + 1) - 1);
+  step.end = step.start + stretch_ticks(step.first, step.slope, step.count);
+}
+
+Ticks EngineRun::cut_stretch(Ticks now) {
+  if (under_way_.empty() || under_way_.front().count == 1) return kNever;
+  StepUnderWay& step = under_way_.front();
+  const std::int64_t steps = step.steps_until(now);
+  if (steps >= step.count) return kNever;
+  step.end = step.end_of(steps);
+  step.count = steps;
+  if (steps == 1) step.end = step.start + step.first;
+  step.version = next_version_++;
+  return step.end;
+}
+
+}  // namespace tessera::serving
