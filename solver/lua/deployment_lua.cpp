@@ -111,8 +111,10 @@ std::vector<PipelinePlan> plans_at(lua_State* L, const PoolReader& pool, Deploym
   host("host_step_s", kernels.host_step_s);
   host("host_sequence_s", kernels.host_sequence_s);
   std::vector<PipelinePlan> plans = solver::deployment_plans(whole, shape);
-  if (plans.size() == 1) {
-    result.plan = plans.front();
+  if (plans.size() == 1 && std::ssize(*plans[0].devices) == std::ssize(cluster->devices)) {
+    PipelinePlan whole_cluster = plans.front();
+    whole_cluster.devices.reset();
+    result.plan = std::move(whole_cluster);
   } else {
     whole.serving()->workload.batch_size = std::ssize(plans);
     result.plan = solver::join_replicas(whole, plans, "manual");
@@ -175,6 +177,10 @@ void read_pool(lua_State* L, const PoolReader& pool, Role role, DeploymentObject
   std::vector<Replica> replicas;
   if (pool.given("step_cost")) {
     refuse_host(pool, "step_cost says all that a step takes");
+    for (const char* other : {"plan", "model", "cluster"}) {
+      if (!pool.own().given(other)) continue;
+      refuse(pool.own().path_of(other), "step_cost says what a step takes; give one or the other");
+    }
     const lua_kit::Options& options = pool.of("step_cost");
     options.push("step_cost");
     Replica replica;

@@ -123,7 +123,7 @@ describe("ts.register_scheduler", function()
       assert.truthy(served.verdict:find(served.cut_off, 1, true))
       assert.equal(0, served.num_finished)
     end
-    stuck("scheduler 'mine' of all schedules nothing", function() end)
+    stuck("schedules nothing", function() end)
     stuck("computes and drops the same tokens again and again", function(view)
       for i = 1, view.num_running do view:preempt(view:running(i)) end
       for i = 1, view.num_waiting do

@@ -247,6 +247,20 @@ describe("what must be equal", function()
       assert.near(back[i].last_token_s, both[i].last_token_s, 1e-12)
     end
   end)
+
+  it("a decode pool that cannot keep up is overloaded, whatever the prefill pool does", function()
+    local function pools(decode)
+      return ts.serve(ts.deployment { step_cost = { base_s = 0.01 }, pools = {
+        { role = "prefill" }, { role = "decode", engine = decode } } }, { rate_per_s = 5, num_requests = 1000 })
+    end
+    -- Two seats of 128 tokens, 10 ms each: 1.57 requests per second.
+    local seats = pools { max_num_seqs = 2 }
+    assert.is_false(seats.stable)
+    assert.near(1.57, seats.sustainable_request_per_s, 0.05)
+    assert.truthy(seats.verdict:find("waiting for a decode engine", 1, true))
+    assert.is_false(pools { kv_blocks = 50 }.stable)
+    assert.is_true(pools({}).stable)
+  end)
 end)
 
 describe("ts.deployment", function()

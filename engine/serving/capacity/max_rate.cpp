@@ -144,6 +144,11 @@ bool limits_each_alone(const std::vector<Slo>& slos) {
 }
 
 std::string broken_of(const Summary& summary, const MaxRateOptions& options) {
+  if (summary.num_rejected > 0) {
+    return fmt::format(
+        "{} of {} requests can never run: their tokens exceed the context or the KV cache",
+        summary.num_rejected, summary.num_requests);
+  }
   if (!summary.cut_off.empty()) return summary.cut_off;
   if (!summary.stable) return "unstable: the queue grows";
   for (const TargetVerdict& target : summary.targets) {
@@ -156,9 +161,6 @@ std::string broken_of(const Summary& summary, const MaxRateOptions& options) {
       summary.attainment_ratio.value_or(1) < options.attainment_ratio) {
     return fmt::format("{:.1f} % of requests are within the SLO, {:.1f} % wanted",
                        100 * *summary.attainment_ratio, 100 * options.attainment_ratio);
-  }
-  if (summary.num_rejected > 0) {
-    return fmt::format("{} requests can never run", summary.num_rejected);
   }
   return {};
 }
@@ -175,7 +177,7 @@ class Search {
   double burst_rate() const;
   void measure_run();
   void add_note();
-  bool room() const { return std::ssize(result_.points) < options_.most_runs; }
+  bool room() const { return !rejects_ && std::ssize(result_.points) < options_.most_runs; }
 
   const Deployment& deployment_;
   const Traffic& traffic_;
@@ -183,6 +185,7 @@ class Search {
   MaxRate result_;
   double stays_ = kLongestRun_s;          ///< of the best run
   std::map<double, std::string> limits_;  ///< of rates that failed
+  bool rejects_ = false;                  ///< requests that never fit, at whatever rate
 };
 
 bool Search::holds(double rate) {
@@ -204,6 +207,7 @@ bool Search::holds(double rate) {
   served.log = simulate(deployment_, traffic, std::move(run));
   poll();
   served.summary = summarise(served.log, options_.summary);
+  rejects_ = served.summary.num_rejected > 0;
   RatePoint point;
   point.rate_per_s = rate;
   point.cut_short = early;
@@ -276,9 +280,12 @@ MaxRate Search::run() {
   if (options_.least_rate_per_s > 0) {
     (holds(options_.least_rate_per_s) ? low : high) = options_.least_rate_per_s;
   }
+  // At lower rates the last request would come after the longest run.
+  const double slowest = 4 * static_cast<double>(traffic_.requests.size()) / kLongestRun_s;
   // From where it is expected in growing strides, upwards until it fails or downwards until it
   // holds.
-  double stride = guessed ? 1.06 : 1.3, rate = std::max(guessed ? most : 0.7 * most, stride * low);
+  double stride = guessed ? 1.06 : 1.3;
+  double rate = std::max({guessed ? most : 0.7 * most, stride * low, slowest});
   while (room() && high == 0 && rate < 64 * most) {
     if (holds(rate)) {
       if (stays_ < 1) break;
@@ -290,7 +297,8 @@ MaxRate Search::run() {
     }
   }
   stride = guessed ? 1.06 : 2;
-  while (room() && low == 0 && high > most * 1e-4 && options_.least_rate_per_s == 0) {
+  while (room() && low == 0 && high > std::max(most * 1e-4, slowest) &&
+         options_.least_rate_per_s == 0) {
     if (holds(high / stride)) {
       low = high / stride;
     } else {

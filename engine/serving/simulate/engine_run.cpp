@@ -143,6 +143,7 @@ void EngineRun::admit_records(const Batch& batch, Ticks now) {
   for (const Slot slot : batch.admitted) {
     const Sequence& s = scheduler_->sequence(slot);
     RequestRecord& record = log_.requests[static_cast<std::size_t>(s.request)];
+    if (record.decode_started == kNever) record.decode_started = now;
     if (record.first_scheduled != kNever) continue;
     record.first_scheduled = now;
     record.cached_tokens = s.cached_tokens;

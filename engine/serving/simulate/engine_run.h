@@ -121,7 +121,7 @@ class EngineRun {
   WideSum block_ticks_ = 0, slot_ticks_ = 0, unusable_ticks_ = 0;
   Ticks refused_ticks_ = 0, busy_ = 0, since_ = 0;
   std::int64_t scheduled_tokens_ = 0, prompt_tokens_ = 0, most_blocks_ = 0;
-  std::int64_t most_tokens_ = 0;             ///< prompt and output of the longest request that came
+  std::int64_t most_tokens_ = 0;  ///< prompt and output of the longest request that came
   std::int64_t output_before_ = 0, tokens_before_ = 0;  ///< at the last step that generated any
   std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0, num_ended_ = 0, output_ = 0;
   std::unordered_map<std::int64_t, Slot> loading_;  ///< by request

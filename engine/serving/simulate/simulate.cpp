@@ -226,6 +226,7 @@ void Simulation::has_ended(const EngineRun::Ended& ended, std::size_t replica, T
   RequestRecord& record = log_.requests[static_cast<std::size_t>(ended.request)];
   if (ended.hold) {
     const std::size_t target = choose(*decode_router_, decode_, ended.request, now);
+    record.decode_started = kNever;
     handovers_[target].push_back({ended.request, replica, target, ended.slot, now});
     return try_handovers(target, now);
   }

@@ -61,6 +61,15 @@ local function quality_of(given)
 end
 
 local function check(given)
+  local known = {}
+  for i, scheduler in ipairs(ts.schedulers()) do
+    if scheduler.name == given.scheduler then known = nil break end
+    known[i] = scheduler.name
+  end
+  if known then
+    core.raise("usage", ("no scheduler '%s'; known: %s"):format(given.scheduler, table.concat(known, ", ")),
+      "--scheduler")
+  end
   if given.launch and not given.out then
     core.raise("usage", "--launch writes a folder; name it with --out", "--out")
   end

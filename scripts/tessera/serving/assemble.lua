@@ -68,9 +68,8 @@ local function simulate(search, parts, guess_per_s, least_rate_per_s, tolerance,
     refuse(search, parts, why)
     return nil
   end
-  search.simulated = search.simulated + 1
-  local found = search.max_rate(deployment, search.traffics.of(math.ceil(num_engines(parts) * (share or 1))), {
-    slo = search.slo, tolerance = tolerance or 0.03, guess_per_s = guess_per_s, least_rate_per_s = least_rate_per_s,
+  local found = engines.max_rate(search, deployment, math.ceil(num_engines(parts) * (share or 1)), {
+    tolerance = tolerance or 0.03, guess_per_s = guess_per_s, least_rate_per_s = least_rate_per_s,
   })
   if found.rate_per_s > 0 then return found end
   refuse(search, parts, found.limited_by)

@@ -122,6 +122,7 @@ local function text(self)
   local first = self[1]
   lines[#lines + 1] = ("best: %s; above %.4g req/s: %s"):format(first.layout, first.rate_per_s,
     first.limited_by ~= "" and first.limited_by or "not looked at")
+  if first.note ~= "" then lines[#lines + 1] = "note: " .. first.note end
   if self.aggregated_over_disaggregated then
     local words = "prefill and decode in one engine: %.2f times the rate per device of pools of their own"
     lines[#lines + 1] = words:format(self.aggregated_over_disaggregated)

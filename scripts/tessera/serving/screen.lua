@@ -133,10 +133,9 @@ function M.simulate(search, kind, least_rate_per_s)
     kind.rate_per_s, kind.limited_by = 0, why
     return 0
   end
-  search.simulated = search.simulated + 1
   kind.one = deployment
-  kind.found = search.max_rate(kind.one, search.traffics.of(1), {
-    slo = search.slo, least_rate_per_s = least_rate_per_s, guess_per_s = kind.estimate_per_s, tolerance = 0.03,
+  kind.found = engines.max_rate(search, kind.one, 1, {
+    least_rate_per_s = least_rate_per_s, guess_per_s = kind.estimate_per_s, tolerance = 0.03,
   })
   kind.rate_per_s, kind.limited_by = kind.found.rate_per_s, kind.found.limited_by
   return kind.rate_per_s
@@ -190,8 +189,14 @@ end
 
 local function kinds_of(search, entry)
   local kinds = {}
+  local widest = engines.widest(entry)
   for _, degree in ipairs(search.degrees) do
-    if degree <= engines.widest(entry) then
+    if degree > widest then
+      if search.degrees_given then
+        search.reasons[#search.reasons + 1] = { engine = ("%dx%s"):format(degree, entry.name),
+          reason = ("the largest node has %d"):format(widest) }
+      end
+    else
       for _, bitwidth in ipairs(search.bitwidths) do
         for _, kv_bitwidth in ipairs(search.kv_bitwidths) do
           add_stages(search, kinds, { entry = entry, degree = degree, bitwidth = bitwidth, kv_bitwidth = kv_bitwidth })

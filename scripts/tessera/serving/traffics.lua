@@ -8,8 +8,9 @@ local M = {}
 -- Options of traffic whose requests share tokens.
 local sharing = { "prefix_groups", "prefix_tokens", "sessions", "trace", "n" }
 
---- { rate_per_s, lengths = { prompt_tokens, output_tokens }, shares, of = function(num_engines) return traffic end };
---- shares: whether requests may find each other's tokens in a prefix cache.
+--- { rate_per_s, lengths = { prompt_tokens, output_tokens }, shares, of = function(num_engines, factor)
+--- return traffic end, sized }; shares: whether requests may find each other's tokens in a prefix cache; sized: whether
+--- there are as many requests as a run needs, `factor` times those of an engine (default: 1) for each.
 function M.new(given, num_requests, path)
   if type(given) ~= "table" then
     local traffic = given
@@ -28,13 +29,14 @@ function M.new(given, num_requests, path)
   local made = {}
   local self = {
     rate_per_s = given.rate_per_s,
-    of = function(num_engines)
-      local key = sized and num_engines or 1
-      if not made[key] then
-        if sized then options.num_requests = num_requests * num_engines end
-        made[key] = serving.traffic(options)
+    sized = sized,
+    of = function(num_engines, factor)
+      local count = sized and math.ceil(num_requests * num_engines * (factor or 1)) or 0
+      if not made[count] then
+        if sized then options.num_requests = count end
+        made[count] = serving.traffic(options)
       end
-      return made[key]
+      return made[count]
     end,
   }
   for _, name in ipairs(sharing) do self.shares = self.shares or given[name] ~= nil end

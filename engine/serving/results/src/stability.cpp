@@ -87,6 +87,18 @@ Slices filling_up(const std::vector<double>& stays, const Slices& arrivals) {
   return growth;
 }
 
+/// Growth of the number that were handed over, and wait for their first step on a decode engine.
+Slices waiting_for_decode(const Requests& requests, const Phase& phase) {
+  Requests moved;
+  for (const RequestRecord* request : requests) {
+    if (request->decode_started != 0) moved.push_back(request);
+  }
+  Slices growth = count(moved, phase, [](const RequestRecord& r) { return r.first_token; });
+  const Slices left = count(moved, phase, [](const RequestRecord& r) { return r.decode_started; });
+  for (std::size_t k = 0; k < kSlices; ++k) growth[k] -= left[k];
+  return growth;
+}
+
 /// The test of a mean growth above 0.
 Growth test(const Slices& growth, const Phase& phase) {
   Growth result;
@@ -147,6 +159,12 @@ void run_tests(Stability& result, const Requests& requests, const Phase& phase, 
   if (waiting.significant()) {
     accuse(result, waiting, completion_rate(requests, phase, length / 2, end),
            "waiting for their first step", "");
+    return;
+  }
+  const Growth handed_over = test(waiting_for_decode(requests, phase), phase);
+  if (handed_over.significant()) {
+    accuse(result, handed_over, completion_rate(requests, phase, length / 2, end),
+           "waiting for a decode engine", "");
     return;
   }
   const std::vector<double> stays = first_stays(requests, phase, end);

@@ -38,7 +38,8 @@ struct RequestRecord {
   std::int32_t num_preemptions = 0;
   std::int32_t replica = -1;               ///< that finished it
   std::array<Ticks, kNumLimits> waited{};  ///< before its first step, by what stopped the queue
-  Ticks transferred = 0;  ///< its keys and values were under way, from pool to pool
+  Ticks transferred = 0;     ///< its keys and values were under way, from pool to pool
+  Ticks decode_started = 0;  ///< in a step of the engine it was handed over to; 0: it was not
   Outcome outcome = Outcome::unfinished;
 };
 

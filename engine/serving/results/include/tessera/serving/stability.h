@@ -15,14 +15,15 @@ namespace tessera::serving {
 /// arrival phase (first arrival to last, or to where the run was cut off) is cut into 20 slices of
 /// equal length, and the growth of a count in each is taken as one observation. The run is unstable
 /// if the mean growth is above 0 by Student's t at 0.25 % (t > 3.17, 19 degrees of freedom), the
-/// growth is at least 10 requests, and this holds for one of two counts:
+/// growth is at least 10 requests, and this holds for one of three counts:
 ///  - requests that wait for their first step, over the whole phase;
+///  - requests whose prompt is read and that wait for a decode engine of another pool;
 ///  - requests in the system, less those that would be there if all stayed as long as the first
 ///    quarter of the requests did (an empty system fills up, whatever its load). It sees servers
 ///    that admit everybody and slow down. Looked at only where that quarter stayed for a fifth of
 ///    the phase at most.
 /// At the limit of stability the count is a random walk reflected at 0, whose end is distributed as
-/// |N|, so that each count accuses a load of just 100 % in 0.5 % of runs, both in 1 % at most;
+/// |N|, so that each count accuses a load of just 100 % in 0.5 % of runs, two in 1 % at most;
 /// below 100 % growth comes back and the error is smaller still. Measured on M/M/1: at 100 % .73 %
 /// of 4,000 runs of 100 requests, .40 % of 500, .65 % of 2,000; at 95 % .43, .03 and 0 %.
 ///
