@@ -77,7 +77,8 @@ void BlockPool::link(std::int32_t node, std::int32_t before) {
 }
 
 void BlockPool::release(const std::vector<Block>& blocks) {
-  const std::int32_t front = nodes_[kRing].next;  // what is put in front keeps the order of the walk
+  const std::int32_t front =
+      nodes_[kRing].next;  // what is put in front keeps the order of the walk
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
     Node& node = nodes_[index(*it)];
     if (node.references <= 0) throw Error(ErrorCode::internal, "block pool: released twice");

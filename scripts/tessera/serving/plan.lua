@@ -106,7 +106,8 @@ local function search_of(opt)
     fail(path .. ".traffic",
       ("objective = \"%s\" serves the traffic's own rate; give it rate_per_s"):format(opt.objective))
   end
-  search.degrees, search.degrees_given = opt.tensor_parallel or default_degrees(search.types), opt.tensor_parallel ~= nil
+  search.degrees_given = opt.tensor_parallel ~= nil
+  search.degrees = opt.tensor_parallel or default_degrees(search.types)
   search.stages = opt.pipeline_parallel
   search.bitwidths = opt.bitwidths or (opt.quality and { 16, 8, 4 } or { 16, 8 })
   search.kv_bitwidths = opt.kv_bitwidths or { 16, 8 }
