@@ -16,7 +16,7 @@ local read = options.card {
     { name = "dtype", type = "string", doc = "bfloat16, int8_wo, int4_wo, sq, fp8 ..." },
     { name = "dtypes", type = "table", lua_type = "string[]", doc = "Several of these, in place of dtype" },
     { name = "count", type = "integer", unit = "points", default = 20, min = 1, max = 1000, doc = "How many" },
-    { name = "design", type = "string", default = "least_variance",
+    { name = "design", type = "choice", default = "least_variance",
       choices = { "least_variance", "d_optimal", "even" },
       doc = "What they make small: the mean variance of what a calibration predicts; the volume of its parameters' "
         .. "confidence region; or none, points spread evenly over the logarithms" },

@@ -264,7 +264,7 @@ claim("expect_ratio", {
   column = column_spec, of = { type = "table", required = true, doc = "Values of the points above the line" },
   over = { type = "table", required = true, doc = "Values of the points below it" },
   mean = {
-    type = "string", choices = { "geometric", "arithmetic", "highest", "lowest" }, default = "geometric",
+    type = "choice", choices = { "geometric", "arithmetic", "highest", "lowest" }, default = "geometric",
     doc = "What is made of the ratios of several pairs",
   },
   at_least = { type = "number" }, at_most = { type = "number" },

@@ -34,11 +34,11 @@ local read = options.card {
     { name = "traffic", type = "any", lua_type = "tessera.Traffic|table", required = true,
       doc = "Traffic, or a table of the options of ts.traffic; for objectives cost and gpus with its rate" },
     { name = "slo", type = "table", required = true, doc = "As for ts.max_rate" },
-    { name = "objective", type = "string", default = "rate", choices = { "rate", "cost", "gpus" },
+    { name = "objective", type = "choice", default = "rate", choices = { "rate", "cost", "gpus" },
       doc = "The largest rate, or the traffic's own rate with the least money or the fewest devices" },
     { name = "quality", type = "table",
       doc = "{ max_perplexity_increase = } or { min_accuracy_recovery = }, as for ts.problem; default: 16 and 8 bits" },
-    { name = "runtime", type = "string", default = "vllm", choices = { "vllm", "tessera" },
+    { name = "runtime", type = "choice", default = "vllm", choices = { "vllm", "tessera" },
       doc = "What is to run it; either way each engine has one bitwidth throughout" },
     { name = "engine", type = "any", lua_type = "tessera.Engine|table", doc = "Options of ts.engine that are settled" },
     { name = "bitwidths", type = "integers", unit = "bits", doc = "To choose from; default: what quality allows" },
@@ -55,6 +55,27 @@ local read = options.card {
       doc = "Per engine and simulated rate, where traffic is a table without it" },
   },
 }
+
+local read_quality = options.reader(path .. ".quality", {
+  { name = "max_perplexity_increase", type = "number", min = 0, max = 10 },
+  { name = "min_accuracy_recovery", type = "number", min = 0, max = 1 },
+  { name = "at", type = "choice", choices = { "high", "mid" }, default = "high" },
+})
+
+local function quality_of(given)
+  if not given then return nil end
+  local quality = read_quality(given)
+  if not (quality.max_perplexity_increase or quality.min_accuracy_recovery) then
+    fail(path .. ".quality", "give max_perplexity_increase = 0.01, or min_accuracy_recovery = 0.99")
+  end
+  return quality
+end
+
+local function check_degrees(degrees, name)
+  for _, degree in ipairs(degrees or {}) do
+    if degree < 1 then fail(path .. "." .. name, ("%d; 1 is the least"):format(degree)) end
+  end
+end
 
 local function limit_of(target)
   if type(target) == "number" then return target end
@@ -95,7 +116,7 @@ local function search_of(opt)
   local cluster = core.cluster(opt.cluster)
   local search = {
     model = core.model(opt.model), cluster = cluster, slo = opt.slo, kernel_set = opt.kernel_set, router = opt.router,
-    objective = opt.objective, limit = opt.limit, quality = opt.quality, runtime = opt.runtime,
+    objective = opt.objective, limit = opt.limit, quality = quality_of(opt.quality), runtime = opt.runtime,
     disaggregated = opt.disaggregated, types = engines.types_of(cluster), transfer = transfer_over(cluster),
     ttft_limit_s = limit_of(opt.slo.ttft_s), tpot_limit_s = limit_of(opt.slo.tpot_s), reasons = {},
     simulated = 0, bounded = 0, max_rate = solver.max_rate,
@@ -106,6 +127,8 @@ local function search_of(opt)
     fail(path .. ".traffic",
       ("objective = \"%s\" serves the traffic's own rate; give it rate_per_s"):format(opt.objective))
   end
+  check_degrees(opt.tensor_parallel, "tensor_parallel")
+  check_degrees(opt.pipeline_parallel, "pipeline_parallel")
   search.degrees_given = opt.tensor_parallel ~= nil
   search.degrees = opt.tensor_parallel or default_degrees(search.types)
   search.stages = opt.pipeline_parallel

@@ -878,7 +878,7 @@ local ts = {}
 ---@field dtype? string bfloat16, int8_wo, int4_wo, sq, fp8 ...
 ---@field dtypes? string[] Several of these, in place of dtype
 ---@field count? integer How many (an integer in [1, 1000] (points)) [default 20]
----@field design? string What they make small: the mean variance of what a calibration predicts; the volume of its parameters' confidence region; or none, points spread evenly over the logarithms [default "least_variance"]
+---@field design? "least_variance"|"d_optimal"|"even" What they make small: the mean variance of what a calibration predicts; the volume of its parameters' confidence region; or none, points spread evenly over the logarithms [default "least_variance"]
 ---@field candidates? table[] Products { dtype, m, n, k } or attention to choose from, in place of the ranges and dtypes
 ---@field max_m? integer Most tokens of a pass; the least is 1 (an integer in [2, 1000000] (rows)) [default 8192]
 ---@field min_side? integer Least n and k (an integer in [64, 65536]) [default 256]
@@ -1160,9 +1160,9 @@ local ts = {}
 ---@field cluster tessera.Cluster|string|table Cluster, or its name; devices may be left out
 ---@field traffic tessera.Traffic|table Traffic, or a table of the options of ts.traffic; for objectives cost and gpus with its rate
 ---@field slo table As for ts.max_rate
----@field objective? string The largest rate, or the traffic's own rate with the least money or the fewest devices [default "rate"]
+---@field objective? "rate"|"cost"|"gpus" The largest rate, or the traffic's own rate with the least money or the fewest devices [default "rate"]
 ---@field quality? table { max_perplexity_increase = } or { min_accuracy_recovery = }, as for ts.problem; default: 16 and 8 bits
----@field runtime? string What is to run it; either way each engine has one bitwidth throughout [default "vllm"]
+---@field runtime? "vllm"|"tessera" What is to run it; either way each engine has one bitwidth throughout [default "vllm"]
 ---@field engine? tessera.Engine|table Options of ts.engine that are settled
 ---@field bitwidths? integer[] To choose from; default: what quality allows (a list, each item an integer (bits))
 ---@field kv_bitwidths? integer[] To choose from; default: 16, and 8 where kernels read it (a list, each item an integer (bits))
