@@ -221,6 +221,7 @@ class Driver {
       const BatchItem& item = batch.items[i];
       if (!item.samples) continue;
       DrivenOutcome& o = of(item);
+      if (o.generated == request(item).output_tokens) continue;  // decided before it ended
       Generated& g = generated[i];
       g.accepted = accepted(item, o.generated);
       g.tokens = std::min(g.accepted + 1, request(item).output_tokens - o.generated);

@@ -10,6 +10,16 @@ void Fields<serving::EngineOptions>::check(const serving::EngineOptions& engine,
       engine.kv_cache_dtype != "bfloat16") {
     refuse(path("kv_cache_dtype"), "'{}' is none of auto, fp8, bfloat16", engine.kv_cache_dtype);
   }
+  if (engine.async_scheduling.value_or(false)) {
+    if (engine.scheduler != "vllm_v1") {
+      refuse(path("async_scheduling"), "scheduler {} decides step by step; vllm_v1 can look ahead",
+             engine.scheduler);
+    }
+    if (engine.speculative) {
+      refuse(path("async_scheduling"),
+             "with speculative how many tokens a step brings is not known ahead; leave one out");
+    }
+  }
   if (engine.kv_allocation == serving::KvAllocation::maximum && engine.max_model_len == 0) {
     refuse(path("kv_allocation"),
            "maximum sets aside max_model_len tokens for each request; give max_model_len");

@@ -48,8 +48,9 @@ void Scheduler::repeat(Batch& batch, std::int64_t steps) {
   if (steps <= 0) return;
   // Blocks are taken and published step by step, in each by the order of the batch, as single steps
   // would: which block a hash finds first, and which is evicted first, depends on it.
+  // Decided ahead, a step's token is there when the step after is decided, and published then.
   events_.clear();
-  const std::int64_t size = kv_.block_size();
+  const std::int64_t size = kv_.block_size(), ahead = decides_ahead_ ? 1 : 0;
   for (std::size_t i = 0; i < batch.items.size(); ++i) {
     Sequence& s = at(batch.items[i].slot);
     if (!kv_.caches_prefixes()) {
@@ -59,7 +60,7 @@ void Scheduler::repeat(Batch& batch, std::int64_t steps) {
     std::int64_t full = size - s.computed % size;  // the step whose token fills a block
     if (s.computed % size == 0) events_.emplace_back(1, i);
     for (; full <= steps; full += size) {
-      events_.emplace_back(full, i);
+      if (!decides_ahead_) events_.emplace_back(full, i);
       if (full < steps) events_.emplace_back(full + 1, i);
     }
   }
@@ -67,7 +68,7 @@ void Scheduler::repeat(Batch& batch, std::int64_t steps) {
   for (const auto& [step, i] : events_) {
     Sequence& s = at(batch.items[i].slot);
     extend(s, s.computed + step);
-    kv_.publish(s.kv, s.content, s.computed + step);
+    kv_.publish(s.kv, s.content, s.computed + step - ahead);
   }
   for (BatchItem& item : batch.items) {
     Sequence& s = at(item.slot);
@@ -82,6 +83,11 @@ void Scheduler::repeat(Batch& batch, std::int64_t steps) {
   batch.admitted.clear();
   batch.preempted.clear();
   repeated(batch, steps);
+}
+
+void Scheduler::follow(Batch& batch) {
+  repeat(batch, 1);
+  for (const BatchItem& item : batch.items) ++at(item.slot).num_under_way;
 }
 
 }  // namespace tessera::serving

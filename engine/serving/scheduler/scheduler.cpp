@@ -22,7 +22,10 @@ void Batch::clear() {
 }
 
 Scheduler::Scheduler(const EngineOptions& options, const KvCache::Options& kv)
-    : options_(options), kv_(kv), waiting_(options.policy) {
+    : options_(options),
+      kv_(kv),
+      waiting_(options.policy),
+      decides_ahead_(options.async_scheduling.value_or(false)) {
   const auto& speculative = options.speculative;
   if (speculative && speculative->method != DraftMethod::ngram) {
     lookahead_ = speculative->num_tokens;
@@ -161,18 +164,29 @@ void Scheduler::put(Batch& batch, Slot slot, std::int64_t tokens) {
   }
   s.computed = end;
   s.drafts = 0;
-  s.is_under_way |= end >= s.known;
   pending_tokens_ -= tokens - drafts;
   slots_held_ += tokens;
   // From now on, before the step has run: a later request of the same step may find them.
-  kv_.publish(s.kv, s.content, std::min(end, s.known));
+  kv_.publish(s.kv, s.content, std::min(end, s.known - to_come(s)));
+  if (end >= s.known) expect_token(s);
+}
+
+// What a step is to bring is known from now on to who decides ahead.
+void Scheduler::expect_token(Sequence& s) {
+  ++s.num_under_way;
+  s.known += decides_ahead_ ? 1 : 0;
+  pending_tokens_ += decides_ahead_ ? 1 : 0;
 }
 
 void Scheduler::take_back(Batch& batch, std::size_t item) {
   const BatchItem taken = batch.items[item];
   Sequence& s = at(taken.slot);
   s.computed -= taken.tokens;
-  if (taken.samples) s.is_under_way = false;
+  if (taken.samples) {
+    --s.num_under_way;
+    s.known -= decides_ahead_ ? 1 : 0;
+    pending_tokens_ -= decides_ahead_ ? 1 : 0;
+  }
   s.drafts = taken.drafts;
   pending_tokens_ += taken.tokens - taken.drafts;
   slots_held_ -= taken.tokens;
@@ -314,10 +328,15 @@ void Scheduler::complete(const Batch& batch, const std::vector<Generated>& gener
     if (!item.samples) continue;
     const Generated& g = generated[i];
     Sequence& s = at(item.slot);
+    if (s.request != item.request) continue;  // it ended while this step was decided ahead
     const bool was_running = s.state == SequenceState::running;  // else preempted meanwhile
-    s.is_under_way = false;
-    s.known += g.tokens;
-    pending_tokens_ += g.tokens;
+    --s.num_under_way;
+    if (decides_ahead_) {
+      if (was_running) kv_.publish(s.kv, s.content, s.computed - to_come(s));
+    } else {
+      s.known += g.tokens;
+      pending_tokens_ += g.tokens;
+    }
     if (was_running) {
       s.computed -= item.drafts - g.accepted;
       slots_held_ -= item.drafts - g.accepted;

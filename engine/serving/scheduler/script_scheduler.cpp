@@ -121,7 +121,8 @@ class ScriptScheduler final : public Scheduler, public ScriptDecision {
     if (!record.is_running) fail(record, "preempt", "it does not run");
     if (record.scheduled_tokens > 0)
       fail(record, "preempt", "it is in the step that is being decided");
-    if (at(slot).is_under_way) fail(record, "preempt", "its step is under way (left_tokens is 0)");
+    if (at(slot).is_under_way())
+      fail(record, "preempt", "its step is under way (left_tokens is 0)");
     Scheduler::preempt(*batch_, slot);
     preempted_.push_back(handle);
     record.is_running = false;
@@ -235,7 +236,7 @@ class ScriptScheduler final : public Scheduler, public ScriptDecision {
       fail(record, "schedule",
            fmt::format("all {} seats are taken (max_num_seqs)", options_.max_num_seqs));
     }
-    if (s.is_under_way) fail(record, "schedule", "its step is under way");
+    if (s.is_under_way()) fail(record, "schedule", "its step is under way");
     const std::int64_t found = find_prefix(s), whole = uncached(s, found);
     const std::int64_t tokens = std::min(wanted, whole);
     check_budget(record, tokens);

@@ -86,7 +86,7 @@ class VllmV1 final : public Scheduler {
       if (!has_seat()) return stop(batch, Limit::seats);
       const Slot slot = waiting_.front();
       Sequence& s = at(slot);
-      if (s.is_under_way) return;  // preempted since; its token is still to come
+      if (s.is_under_way()) return;  // preempted since; its token is still to come
       const std::int64_t found = find_prefix(s);
       std::int64_t tokens = uncached(s, found);
       const std::int64_t threshold = options_.long_prefill_token_threshold;

@@ -28,6 +28,7 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic, std::uint64
       number_(number),
       log_(log),
       num_stages_(replica.cost->num_stages()),
+      most_under_way_(num_stages_),
       prefill_only_(replica.role == Role::prefill),
       stage_free_(num_stages_, 0),
       stage_busy_(num_stages_, 0) {
@@ -45,6 +46,11 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic, std::uint64
         (replica.kv_bytes_per_token * static_cast<double>(replica.engine.block_size)));
   }
   scheduler_ = replica.make_scheduler(replica.engine, kv);
+  most_under_way_ = scheduler_->decides_ahead() ? 2 : num_stages_;
+  if (scheduler_->decides_ahead() && num_stages_ > 1) {
+    refuse("engine.async_scheduling", "an engine of {} stages decides step by step; leave it out",
+           num_stages_);
+  }
   if (const auto& speculative = replica.engine.speculative) {
     rates_ = cumulative_rates(speculative->acceptance, speculative->num_tokens,
                               "speculative.acceptance");
@@ -151,15 +157,21 @@ void EngineRun::admit_records(const Batch& batch, Ticks now) {
   }
 }
 
-Ticks EngineRun::start_step(Ticks now, Ticks& retry) {
-  retry = kNever;
-  if (!has_room()) return kNever;
-  account(now);
+StepUnderWay EngineRun::spare() {
   StepUnderWay step;
-  if (!spare_.empty()) {
-    step = std::move(spare_.back());
-    spare_.pop_back();
-  }
+  if (spare_.empty()) return step;
+  step = std::move(spare_.back());
+  spare_.pop_back();
+  step.is_followed = false;
+  step.count = 1;
+  return step;
+}
+
+bool EngineRun::start_step(Ticks now, Ticks& retry) {
+  retry = kNever;
+  if (!has_room()) return false;
+  account(now);
+  StepUnderWay step = spare();
   scheduler_->decide(now, step.batch);
   note_limit(step.batch.limit, now);
   admit_records(step.batch, now);
@@ -168,17 +180,35 @@ Ticks EngineRun::start_step(Ticks now, Ticks& retry) {
   if (nothing) {
     retry = step.batch.decide_again;
     spare_.push_back(std::move(step));
-    return kNever;
+    return false;
   }
   launch(step, now);
-  const Ticks end = step.end;
+  if (!step.is_followed) {
+    send(std::move(step));
+    return true;
+  }
+  StepUnderWay next = spare();
+  next.start = step.end;
+  next.first = step.first + step.slope * step.count;
+  next.slope = 0;
+  next.end = next.start + next.first;
+  send(std::move(step));
+  send(std::move(next));
+  return true;
+}
+
+void EngineRun::send(StepUnderWay step) {
+  renew(step);
   under_way_.push_back(std::move(step));
-  return end;
+}
+
+/// Its end is new or has moved.
+void EngineRun::renew(StepUnderWay& step) {
+  step.version = next_version_++;
+  new_ends_.push_back({step.end, step.version});
 }
 
 void EngineRun::launch(StepUnderWay& step, Ticks now) {
-  step.count = 1;
-  step.version = next_version_++;
   const KvCache& kv = scheduler_->kv();
   step.num_waiting = static_cast<std::int64_t>(scheduler_->num_waiting());
   most_blocks_ = std::max(most_blocks_, kv.num_blocks() - kv.num_free());
@@ -222,23 +252,25 @@ void EngineRun::account_stretch(const StepUnderWay& step) {
   const WideSum n = wide(step.count - 1), count = wide(std::ssize(step.batch.items));
   const WideSum sum_j = n * (n + 1) / 2, sum_jj = n * (n + 1) * (2 * n + 1) / 6;
   slot_ticks_ += count * (wide(step.first) * sum_j + wide(step.slope) * sum_jj);
-  for_each_taken(step, [&](std::int64_t j) { block_ticks_ += wide(step.end - step.end_of(j)); });
+  if (step.is_followed) slot_ticks_ += count * wide(step.end - step.start);  // a step earlier each
+  for_each_taken(step, [&](Ticks time) { block_ticks_ += wide(step.end - time); });
 }
 
-/// Calls visit(j) for every block that step j (from 0) of a stretch takes, j >= 1.
+/// Calls visit(time) for every block that a step of a stretch takes after its first one.
 template <class Visit>
 void EngineRun::for_each_taken(const StepUnderWay& step, Visit&& visit) const {
   const std::int64_t size = scheduler_->kv().block_size();
   for (const BatchItem& item : step.batch.items) {
     const Sequence& s = scheduler_->sequence(item.slot);
-    std::int64_t j = s.kv.num_blocks * size - s.computed + 1;
-    for (; j < step.count; j += size) visit(j);
+    std::int64_t j = s.kv.num_blocks * size - s.computed + 1;  // step number, from 0
+    const std::int64_t ahead = step.is_followed ? 1 : 0;
+    for (; j < step.count + ahead; j += size) visit(step.end_of(j - ahead));
   }
 }
 
 void EngineRun::commit_stretch(StepUnderWay& step) {
+  if (!step.is_stretch()) return;
   const std::int64_t more = step.count - 1;
-  if (more == 0) return;
   scheduler_->repeat(step.batch, more);
   for (const BatchItem& item : step.batch.items) {
     log_.requests[static_cast<std::size_t>(item.request)].output_tokens += more;
@@ -249,6 +281,14 @@ void EngineRun::commit_stretch(StepUnderWay& step) {
   num_steps_ += more;
   stage_busy_[0] += step.end - step.start - step.first;
   stage_free_[0] = step.end;
+  if (step.is_followed) {
+    StepUnderWay& next = under_way_.front();
+    next.batch = step.batch;
+    scheduler_->follow(next.batch);
+    next.num_waiting = step.num_waiting;
+    stage_busy_[0] += next.end - next.start;
+    stage_free_[0] = next.end;
+  }
   most_blocks_ =
       std::max(most_blocks_, scheduler_->kv().num_blocks() - scheduler_->kv().num_free());
 }
@@ -260,6 +300,8 @@ void EngineRun::decide_tokens(StepUnderWay& step, std::vector<Ended>& ended) {
     if (!item.samples) continue;
     RequestRecord& record = log_.requests[static_cast<std::size_t>(item.request)];
     Generated& g = step.generated[i];
+    const std::int64_t output = output_of(item.request);
+    if (record.output_tokens >= output) continue;  // ended while this step was decided ahead
     if (item.drafts > 0) {
       g.accepted =
           std::min(item.drafts, accepted_drafts(seed_, item.request, record.output_tokens, rates_));
@@ -267,7 +309,6 @@ void EngineRun::decide_tokens(StepUnderWay& step, std::vector<Ended>& ended) {
       drafted_ += item.drafts;
       accepted_ += g.accepted;
     }
-    const std::int64_t output = output_of(item.request);
     g.tokens = std::min(g.accepted + 1, output - record.output_tokens);
     record.output_tokens += g.tokens;
     output_ += g.tokens;
@@ -289,7 +330,7 @@ void EngineRun::note_gaps(const StepUnderWay& step) {
   const Ticks first_end = step.end_of(1);
   for (std::size_t i = 0; i < step.batch.items.size(); ++i) {
     const BatchItem& item = step.batch.items[i];
-    if (!item.samples) continue;
+    if (step.generated[i].tokens == 0) continue;
     RequestRecord& record = log_.requests[static_cast<std::size_t>(item.request)];
     if (record.first_token == kNever) {
       record.first_token = first_end;
@@ -316,7 +357,7 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
   StepUnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
   const std::size_t from = ended.size();
-  if (step.count > 1) account_stretch(step);
+  if (step.is_stretch()) account_stretch(step);
   scheduled_tokens_ += step.batch.load.tokens - step.batch.load.num_idle;
   for (const PromptChunk& chunk : step.batch.load.chunks) prompt_tokens_ += chunk.tokens;
   ++num_steps_;
@@ -376,9 +417,8 @@ ReplicaLoad EngineRun::load(Ticks now) const {
   load.pending_tokens = scheduler_->pending_tokens();
   load.kv_blocks = scheduler_->kv().num_blocks();
   load.used_blocks = load.kv_blocks - scheduler_->kv().num_free();
-  if (!under_way_.empty() && under_way_.front().count > 1) {
-    const StepUnderWay& step = under_way_.front();
-    for_each_taken(step, [&](std::int64_t j) { load.used_blocks += step.end_of(j) < now ? 1 : 0; });
+  if (!under_way_.empty() && under_way_.front().is_stretch()) {
+    for_each_taken(under_way_.front(), [&](Ticks time) { load.used_blocks += time < now ? 1 : 0; });
   }
   load.num_seats = replica_.engine.max_num_seqs;
   return load;

@@ -19,11 +19,14 @@ struct StepUnderWay {
   // A stretch: `count` steps of first, first + slope, first + 2 slope, ... ticks.
   Ticks first = 0, slope = 0;
   std::int64_t count = 1;
+  /// The one under way after it is its next step, decided with its last one (and still empty).
+  bool is_followed = false;
   std::int64_t num_waiting = 0;
   std::int64_t version = 0;
 
-  /// End of its step number `steps` (from 1).
+  /// End of its step number `steps` (from 1); of 0 its start.
   Ticks end_of(std::int64_t steps) const;
+  bool is_stretch() const { return count > 1 || is_followed; }
   /// The first of its steps that ends at `time` or later.
   std::int64_t steps_until(Ticks time) const;
 };
@@ -49,22 +52,33 @@ class EngineRun {
     bool hold = false;  ///< its blocks wait for a transfer
     Slot slot = 0;
   };
-  /// Starts a step if one can start; the time at which the newest step under way ends, or kNever.
-  /// `retry` is when to ask again although nothing happened, kNever for never.
-  Ticks start_step(Ticks now, Ticks& retry);
+  /// Decides a step and sends it on its way, if there is one; `retry` is when to ask again although
+  /// nothing happened, kNever for never.
+  bool start_step(Ticks now, Ticks& retry);
   /// Whether another step may be decided now.
-  bool has_room() const { return under_way_.size() < num_stages_; }
+  bool has_room() const { return under_way_.size() < most_under_way_; }
+  /// Whether one may be decided for what just came. An engine that decides ahead waits for the end
+  /// of a step then (vLLM's core loop: it blocks on the oldest result).
+  bool has_room_for_news() const { return scheduler_->decides_ahead() ? is_idle() : has_room(); }
   bool is_idle() const { return under_way_.empty(); }
   bool is_stalled() const { return is_idle() && scheduler_->num_unfinished() > num_loading_; }
   /// Whether its scheduler goes round in circles: since the last token generated it has computed
   /// several times all that its requests hold together, only to drop it again.
   bool is_circling() const;
-  /// Something came at `now`: a stretch under way ends with the step that runs then. The new time
-  /// of its end, or kNever where nothing changes.
-  Ticks cut_stretch(Ticks now);
-  /// Version of the step that ends next, which tells a current event from an old one.
-  std::int64_t version() const { return under_way_.front().version; }
-  std::int64_t newest_version() const { return under_way_.back().version; }
+  /// Something came at `now`: a stretch under way ends with the step that runs then (decided ahead:
+  /// with the step after).
+  void cut_stretch(Ticks now);
+  /// A step's end; the version tells a current event from an old one.
+  struct StepEnd {
+    Ticks time = 0;
+    std::int64_t version = 0;
+  };
+  /// Calls visit(end) for those that are new or have moved since the last call.
+  template <class Visit>
+  void take_ends(Visit&& visit) {
+    for (const StepEnd& end : new_ends_) visit(end);
+    new_ends_.clear();
+  }
   bool is_current(std::int64_t version) const {
     return !under_way_.empty() && under_way_.front().version == version;
   }
@@ -86,6 +100,9 @@ class EngineRun {
   void plan_stretch(StepUnderWay& step) const;
   void end_by_horizon(StepUnderWay& step) const;
   void launch(StepUnderWay& step, Ticks now);
+  void send(StepUnderWay step);
+  void renew(StepUnderWay& step);
+  StepUnderWay spare();
   void commit_stretch(StepUnderWay& step);
   void decide_tokens(StepUnderWay& step, std::vector<Ended>& ended);
   void note_gaps(const StepUnderWay& step);
@@ -103,13 +120,14 @@ class EngineRun {
   std::int32_t number_;
   Log& log_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::size_t num_stages_;
+  std::size_t num_stages_, most_under_way_;
   std::vector<double> rates_;  ///< cumulative, of accepted drafts
   bool prefill_only_;
   Ticks swap_per_block_ = 0;
 
   std::deque<StepUnderWay> under_way_;
   std::vector<StepUnderWay> spare_;  ///< with the memory of steps that are over
+  std::vector<StepEnd> new_ends_;
   std::vector<Ticks> stage_free_, stage_busy_;
   std::int64_t next_version_ = 0, num_steps_ = 0;
   std::size_t num_loading_ = 0;

@@ -175,14 +175,18 @@ void Simulation::submit(std::int64_t request, std::size_t replica, Ticks now) {
 // Something to do has come to a replica.
 void Simulation::came(std::size_t replica, Ticks now) {
   EngineRun& engine = *engines_[replica];
-  const Ticks end = engine.cut_stretch(now);
-  if (end != kNever) {
-    push({end, Kind::step_end, static_cast<std::int64_t>(replica), engine.version()});
-  }
-  if (engine.has_room() && !start_pending_[replica]) {
+  engine.cut_stretch(now);
+  push_ends(replica);
+  if (engine.has_room_for_news() && !start_pending_[replica]) {
     start_pending_[replica] = true;
     push({now, Kind::start, static_cast<std::int64_t>(replica), 0});
   }
+}
+
+void Simulation::push_ends(std::size_t replica) {
+  engines_[replica]->take_ends([&](const EngineRun::StepEnd& end) {
+    push({end.time, Kind::step_end, static_cast<std::int64_t>(replica), end.version});
+  });
 }
 
 void Simulation::start(std::size_t replica, Ticks now) {
@@ -190,15 +194,15 @@ void Simulation::start(std::size_t replica, Ticks now) {
   EngineRun& engine = *engines_[replica];
   while (engine.has_room() && !stopped_) {
     Ticks retry = kNever;
-    const Ticks end = engine.start_step(now, retry);
-    if (end == kNever) {
+    const bool started = engine.start_step(now, retry);
+    push_ends(replica);
+    if (!started) {
       if (retry != kNever && retry > now) {
         start_pending_[replica] = true;
         push({retry, Kind::start, static_cast<std::int64_t>(replica), 0});
       }
       break;
     }
-    push({end, Kind::step_end, static_cast<std::int64_t>(replica), engine.newest_version()});
     if (++num_starts_ >= options_.most_steps) {
       stopped_ = true;
       log_.cut_off = fmt::format("{} steps were taken", num_starts_);

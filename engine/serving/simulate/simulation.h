@@ -41,6 +41,7 @@ class Simulation {
   void submit(std::int64_t request, std::size_t replica, Ticks now);
   void came(std::size_t replica, Ticks now);
   void start(std::size_t replica, Ticks now);
+  void push_ends(std::size_t replica);
   void end_step(std::size_t replica, Ticks now);
   void has_ended(const EngineRun::Ended& ended, std::size_t replica, Ticks now);
   void request_over(std::int64_t request, Ticks now);

@@ -17,7 +17,6 @@ Ticks stretch_ticks(Ticks first, Ticks slope, std::int64_t steps) {
 }  // namespace
 
 Ticks StepUnderWay::end_of(std::int64_t steps) const {
-  if (count == 1) return end;
   return start + stretch_ticks(first, slope, steps);
 }
 
@@ -42,7 +41,8 @@ void EngineRun::plan_stretch(StepUnderWay& step) const {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const BatchItem& item : batch.items) {
     const RequestRecord& record = log_.requests[static_cast<std::size_t>(item.request)];
-    most = std::min(most, output_of(item.request) - record.output_tokens - 1);
+    const std::int64_t to_come = scheduler_->sequence(item.slot).num_under_way - 1;
+    most = std::min(most, output_of(item.request) - record.output_tokens - to_come - 1);
     if (most <= 0) return;
   }
   const auto line = replica_.cost->decode_line(num_decodes, batch.load.decode_context_tokens);
@@ -51,7 +51,8 @@ void EngineRun::plan_stretch(StepUnderWay& step) const {
       std::min(most, (line->last_context_tokens - batch.load.decode_context_tokens) / num_decodes);
   const std::int64_t more = scheduler_->repeats(batch, most);
   if (more <= 0) return;
-  step.count = more + 1;
+  step.is_followed = scheduler_->decides_ahead();
+  step.count = more + (step.is_followed ? 0 : 1);
   step.slope = line->ticks_per_token * num_decodes;
   step.end = step.start + stretch_ticks(step.first, step.slope, step.count);
   if (step.end > horizon_) end_by_horizon(step);
@@ -63,16 +64,29 @@ void EngineRun::end_by_horizon(StepUnderWay& step) const {
   step.end = step.start + stretch_ticks(step.first, step.slope, step.count);
 }
 
-Ticks EngineRun::cut_stretch(Ticks now) {
-  if (under_way_.empty() || under_way_.front().count == 1) return kNever;
-  StepUnderWay& step = under_way_.front();
+void EngineRun::cut_stretch(Ticks now) {
+  const auto it = std::find_if(under_way_.begin(), under_way_.end(),
+                               [](const StepUnderWay& step) { return step.is_stretch(); });
+  if (it == under_way_.end()) return;
+  StepUnderWay& step = *it;
+  if (step.is_followed && now <= step.start) {  // its second step is not decided yet
+    step.is_followed = false;
+    step.count = 1;
+    step.end = step.start + step.first;
+    under_way_.pop_back();
+    return renew(step);
+  }
   const std::int64_t steps = step.steps_until(now);
-  if (steps >= step.count) return kNever;
+  if (steps >= step.count) return;
   step.end = step.end_of(steps);
   step.count = steps;
-  if (steps == 1) step.end = step.start + step.first;
-  step.version = next_version_++;
-  return step.end;
+  renew(step);
+  if (!step.is_followed) return;
+  StepUnderWay& next = under_way_.back();
+  next.start = step.end;
+  next.first = step.first + step.slope * steps;
+  next.end = next.start + next.first;
+  renew(next);
 }
 
 }  // namespace tessera::serving

@@ -39,6 +39,15 @@ EngineOptions plain_engine() {
   return engine;
 }
 
+Traffic equal_requests(std::int64_t count, std::int64_t prompt_tokens, std::int64_t output_tokens) {
+  Request r;
+  r.prompt_tokens = prompt_tokens;
+  r.output_tokens = output_tokens;
+  Traffic traffic;
+  traffic.requests.assign(static_cast<std::size_t>(count), r);
+  return traffic;
+}
+
 // Small enough that everything happens: preemptions, refusals, prefixes, chunks.
 struct Case {
   Deployment deployment;
@@ -150,6 +159,78 @@ TEST(Simulate, StretchesAreWhatSingleStepsAre) {
   }
   EXPECT_GT(preemptions, 500);  // the cases are worth it
   EXPECT_GT(hits, 500);
+}
+
+// Decided ahead, with ends that were foreseen and ends that were not.
+TEST(Simulate, StretchesDecidedAheadAreWhatSingleStepsAre) {
+  std::int64_t preemptions = 0, hits = 0, in_vain = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    Case c = random_case(seed);
+    for (Replica& replica : c.deployment.replicas) {
+      replica.engine.async_scheduling = true;
+      replica.kv_blocks += 4;
+    }
+    Rng rng(seed + 1);
+    for (Request& r : c.traffic.requests) {
+      if (rng.uniform() < 0.3) r.max_tokens = r.output_tokens + rng.integer(1, 4);
+    }
+    const Log skipped = simulate(c.deployment, c.traffic);
+    SimulationOptions options;
+    options.skip = false;
+    const Log stepped = simulate(c.deployment, c.traffic, std::move(options));
+    expect_same(skipped, stepped, seed);
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(skipped.cut_off, "") << "seed " << seed;
+    std::int64_t computed = 0, wanted = 0;
+    for (const ReplicaRecord& replica : skipped.replicas) {
+      preemptions += replica.num_preemptions;
+      hits += replica.prefix_hits;
+      computed += replica.scheduled_tokens - replica.recomputed_tokens;
+    }
+    for (std::size_t i = 0; i < skipped.requests.size(); ++i) {
+      const Request& r = c.traffic.requests[i];
+      const RequestRecord& record = skipped.requests[i];
+      ASSERT_EQ(record.outcome, Outcome::finished) << "seed " << seed;
+      ASSERT_EQ(record.output_tokens, r.output_tokens);
+      wanted += r.prompt_tokens - record.cached_tokens + r.output_tokens - 1;
+    }
+    in_vain += std::max<std::int64_t>(0, computed - wanted);
+  }
+  EXPECT_GT(preemptions, 500);  // the cases are worth it
+  EXPECT_GT(hits, 500);
+  EXPECT_GT(in_vain, 500);
+}
+
+// Steps of one second. A request comes while step 1 of the one before runs; step 2 is decided, so
+// it is in step 3. With step by step deciding it is in step 2.
+TEST(Simulate, DecidedAheadARequestIsInTheStepAfterNext) {
+  for (const bool ahead : {false, true}) {
+    EngineOptions engine = plain_engine();
+    engine.async_scheduling = ahead;
+    Traffic traffic = equal_requests(2, 10, 5);
+    traffic.requests[1].arrival = kTicksPerSecond / 2;
+    const Log log = simulate(one_replica(engine, 100, cost_of(1, 0, 0, 0)), traffic);
+    EXPECT_EQ(log.requests[0].first_token, kTicksPerSecond);
+    EXPECT_EQ(log.requests[0].last_token, 5 * kTicksPerSecond);
+    EXPECT_EQ(log.requests[1].first_token, (ahead ? 3 : 2) * kTicksPerSecond);
+    EXPECT_EQ(log.requests[1].last_token, (ahead ? 7 : 6) * kTicksPerSecond);
+  }
+}
+
+// An end that max_tokens foretells costs nothing; another one a token in vain, in the step that was
+// decided before it was seen.
+TEST(Simulate, DecidedAheadAnUnforeseenEndIsComputedOnceMore) {
+  for (const std::int64_t max_tokens : {5, 9}) {
+    EngineOptions engine = plain_engine();
+    engine.async_scheduling = true;
+    Traffic traffic = equal_requests(1, 10, 5);
+    traffic.requests[0].max_tokens = max_tokens;
+    const Log log = simulate(one_replica(engine, 100, cost_of(1, 0, 0, 0)), traffic);
+    EXPECT_EQ(log.requests[0].last_token, 5 * kTicksPerSecond);
+    EXPECT_EQ(log.requests[0].output_tokens, 5);
+    EXPECT_EQ(log.replicas[0].scheduled_tokens, max_tokens == 5 ? 14 : 15);
+    EXPECT_EQ(log.end, (max_tokens == 5 ? 5 : 6) * kTicksPerSecond);
+  }
 }
 
 TEST(Simulate, StretchesOfEverySchedulerAreWhatSingleStepsAre) {
@@ -265,15 +346,6 @@ TEST(Simulate, OneRequestTakesTheSumOfItsSteps) {
   EXPECT_EQ(record.first_token - record.arrival, to_ticks(1 + 1 + 0.1, ""));
   // Contexts 100, 101, 102, 103.
   EXPECT_EQ(record.last_token - record.first_token, to_ticks(4 * (1 + 0.01 + 0.1) + 0.406, ""));
-}
-
-Traffic equal_requests(std::int64_t count, std::int64_t prompt_tokens, std::int64_t output_tokens) {
-  Request r;
-  r.prompt_tokens = prompt_tokens;
-  r.output_tokens = output_tokens;
-  Traffic traffic;
-  traffic.requests.assign(static_cast<std::size_t>(count), r);
-  return traffic;
 }
 
 // What steps had done by the horizon a stretch has done too; and those that never were in a step

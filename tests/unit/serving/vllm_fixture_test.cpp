@@ -22,7 +22,13 @@ std::string why_not(const Json& run) {
   if (run["name"] == "spec_eagle/2") return "a request whose drafts never fit, which ours refuses";
   // vLLM computes it a second time before the first one's token has come.
   if (run["name"] == "pp/7") return "a request preempted under way, which waits for its token here";
-  if (c.value("async_scheduling", false)) return "async_scheduling";
+  if (c.value("async_scheduling", false)) {
+    if (c.value("num_spec_tokens", 0) > 0)
+      return "async_scheduling with drafts, which ours refuses";
+    if (c.value("pipeline_parallel_size", 1) > 1) {
+      return "async_scheduling of a pipeline, which ours refuses";
+    }
+  }
   if (c.value("kv_connector", false)) return "kv_connector: its hand-over is one of steps";
   if (c.value("watermark", 0.0) > 0) return "watermark in V1";
   if (!c.value("scheduler_reserve_full_isl", true)) return "scheduler_reserve_full_isl = false";
@@ -73,6 +79,7 @@ struct LoggedRun {
     options.enable_chunked_prefill = c.value("enable_chunked_prefill", true);
     options.long_prefill_token_threshold = c["long_prefill_token_threshold"];
     options.max_model_len = c.value("max_model_len", 4096);
+    options.async_scheduling = c.value("async_scheduling", false);
     options.policy =
         c.value("policy", "fcfs") == "priority" ? QueuePolicy::priority : QueuePolicy::fcfs;
     if (const std::int64_t drafts = c.value("num_spec_tokens", 0); drafts > 0) {
@@ -116,7 +123,8 @@ std::string text_of(const Pairs& scheduled, const std::vector<std::int64_t>& pre
 void expect_same_steps(const LoggedRun& run) {
   const Json& log = run.json["log"];
   Driver driver = run.driver();
-  driver.depth = run.json["case"].value("pipeline_parallel_size", 1);
+  const Json& c = run.json["case"];
+  driver.depth = c.value("async_scheduling", false) ? 2 : c.value("pipeline_parallel_size", 1);
   driver.queues_empty_steps = driver.depth > 1;
   std::vector<std::size_t> verified(run.requests.size(), 0);
   driver.accepts = [&](const BatchItem& item) -> std::int64_t {
@@ -170,7 +178,7 @@ TEST(VllmFixture, EveryStepIsTheLoggedOne) {
   for (const auto& [why, count] : left_out) {
     fmt::print("{} runs left out: {}\n", count, why);
   }
-  EXPECT_EQ(num_compared, 57);  // of 113
+  EXPECT_EQ(num_compared, 64);  // of 113
 }
 
 }  // namespace

@@ -68,6 +68,9 @@ struct EngineOptions {
   bool mixed_chunk = false;              ///< sglang
   std::optional<Speculation> speculative;
   HostMode host = HostMode::serial;
+  /// Whether a step is decided when the one before it starts, so that a request that comes is in
+  /// the second step after; absent: as whoever builds the engine knows (off where nobody does).
+  std::optional<bool> async_scheduling;
   std::string kv_cache_dtype = "auto";
 
   friend bool operator==(const EngineOptions&, const EngineOptions&) = default;
@@ -267,11 +270,16 @@ struct Fields<serving::EngineOptions> {
                        .doc = "serial: the host prepares a step when the last one is done; "
                               "overlapped: while it runs",
                        .as_option = AsOption::defaulted}),
+      field<&E::async_scheduling>(
+          {.name = "async_scheduling",
+           .doc = "vllm_v1: decide a step while the one before it runs, as vLLM does from 0.14 on; "
+                  "left out: off, unless ts.deployment knows better"}),
       field<&E::kv_cache_dtype>({.name = "kv_cache_dtype",
                                  .doc = "auto (as the plan says), fp8 or bfloat16",
                                  .as_option = AsOption::defaulted})};
 
-  /// What limits belong to another scheduler is no error; prompts must fit a step somehow.
+  /// What limits belong to another scheduler is no error; prompts must fit a step somehow, and
+  /// async_scheduling is asked for only where it is known.
   static void check(const E& engine, const FieldPath& path);
 };
 

@@ -32,7 +32,9 @@ struct Sequence {
   std::int32_t priority = 0, slo_class = 0;
   SequenceState state = SequenceState::waiting;
   std::int64_t prompt_tokens = 1, max_tokens = 1;
-  std::int64_t known = 1;     ///< tokens of prompt and output that exist
+  /// Tokens of prompt and output that exist; of a scheduler that decides ahead with those that
+  /// steps under way are to bring.
+  std::int64_t known = 1;
   std::int64_t computed = 0;  ///< of these, in the KV cache, or on the way in a step under way
   std::int64_t drafts = 0;    ///< guessed tokens, to be verified in its next step
   Content content;
@@ -42,8 +44,9 @@ struct Sequence {
   std::int64_t most_computed = 0;      ///< before a preemption
   std::int32_t num_preemptions = 0;
   bool was_admitted = false;
-  bool is_under_way = false;  ///< in a step that samples and is not complete
+  std::int32_t num_under_way = 0;  ///< steps that sample for it and are not complete
 
+  bool is_under_way() const { return num_under_way > 0; }
   std::int64_t most_tokens() const { return prompt_tokens + max_tokens; }
   std::int64_t generated() const { return known - prompt_tokens; }
 };
@@ -91,7 +94,8 @@ struct SchedulerCounts {
 /// no clock and no model; whoever runs the steps, simulator or server, calls
 ///
 ///     scheduler.add(...)                     when a request comes
-///     scheduler.decide(now, batch)           before a step; several may be under way (pipelines)
+///     scheduler.decide(now, batch)           before a step; several may be under way (pipelines,
+///                                            async scheduling)
 ///     scheduler.complete(batch, generated)   when it is done
 ///
 /// Deterministic. A policy is a class that derives from it and decides in `schedule`.
@@ -129,6 +133,11 @@ class Scheduler {
   /// Decides the next `steps` of these steps at once, each request one token further in each;
   /// only where `repeats` allowed as many. The batch's last one is left to `complete`.
   void repeat(Batch& batch, std::int64_t steps);
+  /// Decides one more of them, while the batch's last one is under way: `batch` is that next one.
+  void follow(Batch& batch);
+  /// Whether it decides a step while the one before it is under way: tokens that are still to come
+  /// are scheduled as if they were there, and who ended unforeseen is computed once in vain.
+  bool decides_ahead() const { return decides_ahead_; }
 
   const Sequence& sequence(Slot slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
   const std::vector<Slot>& running() const { return running_; }
@@ -178,8 +187,12 @@ class Scheduler {
   std::int64_t decode_repeats(const Batch& batch, std::int64_t most) const;
 
   Sequence& at(Slot slot) { return sequences_[static_cast<std::size_t>(slot)]; }
-  /// Tokens that a running sequence still has to compute; none while its last step is under way.
-  static std::int64_t left(const Sequence& s) { return s.known + s.drafts - s.computed; }
+  /// Tokens that a running sequence still has to compute; none while its last step is under way, or
+  /// (decided ahead) the one that brings its last token.
+  static std::int64_t left(const Sequence& s) {
+    if (s.is_under_way() && s.known >= s.most_tokens()) return 0;
+    return s.known + s.drafts - s.computed;
+  }
   /// The same, as far as the context goes.
   std::int64_t next_tokens(const Sequence& s) const {
     return std::min(left(s), model_len() - 1 - s.computed);
@@ -236,9 +249,13 @@ class Scheduler {
   std::int64_t lookahead_ = 0;  ///< slots that a draft model writes ahead
 
  private:
+  /// Of what is known, what is not there yet.
+  std::int64_t to_come(const Sequence& s) const { return decides_ahead_ ? s.num_under_way : 0; }
+  void expect_token(Sequence& s);
   std::int64_t drafts_after(const Sequence& s) const;
   void check_items(const Batch& batch) const;
 
+  bool decides_ahead_ = false;
   std::vector<Slot> free_slots_;
   std::size_t num_live_ = 0;
   std::int64_t next_order_ = 0;
