@@ -54,7 +54,7 @@ return ts.experiment {
 
   run = function(point, context)
     local plan = chat.plan(point.bitwidth, point.kv_bitwidth, "1x" .. point.device)
-    local deployment = ts.deployment { plan = plan, engine = chat.engine() }
+    local deployment = ts.deployment { plan = plan, engine = chat.engine(), api_s = 0 }
     local capacity = chat.capacity_per_s(deployment, context.output_dir)
     local served = ts.serve(deployment, chat.traffic(context.output_dir, {
       rate_per_s = rates[point.device], num_requests = context.quick and 500 or 2000, seed = 1,

@@ -144,6 +144,18 @@ struct PoolContext {
   std::shared_ptr<const serving::StepCost> draft;
 };
 
+/// As the kernel set's runtime has it, where nobody says and it can.
+void decide_ahead(serving::EngineOptions& engine, const solver::ServingProblem& serving,
+                  std::size_t num_stages, const std::string& path) {
+  const bool can = engine.scheduler == "vllm_v1" && !engine.speculative && num_stages == 1;
+  if (!engine.async_scheduling) {
+    engine.async_scheduling = can && serving.kernel_set.async_scheduling;
+  } else if (*engine.async_scheduling && num_stages > 1) {
+    refuse(path + ".engine.async_scheduling",
+           "an engine of {} stages decides step by step; leave it out", num_stages);
+  }
+}
+
 Replica replica_of(const PipelinePlan& plan, serving::EngineOptions engine, bool blocks_given,
                    std::int64_t kv_blocks, PoolContext& context, const std::string& path) {
   const solver::ServingProblem* serving = plan.problem.serving();
@@ -155,6 +167,7 @@ Replica replica_of(const PipelinePlan& plan, serving::EngineOptions engine, bool
   const solver::KvCapacity capacity = solver::kv_capacity(plan, engine);
   replica.kv_blocks = blocks_given ? kv_blocks : engine.kv_blocks.value_or(capacity.blocks);
   if (replica.kv_blocks <= 0) refuse(path, "{}", capacity.why_not);
+  decide_ahead(engine, *serving, plan.stages.size(), path);
   replica.name = name_of_plan(plan);
   const std::int32_t bits = solver::kv_bitwidth_of(plan, engine);
   replica.kv_bytes_per_token = serving->model.kv_bytes_per_token(bits);
@@ -199,6 +212,8 @@ void read_pool(lua_State* L, const PoolReader& pool, Role role, DeploymentObject
     for (PipelinePlan& plan : plans_at(L, pool, result)) {
       replicas.push_back(
           replica_of(plan, engine, blocks_given, kv_blocks, context, pool.own().path()));
+      const double api_s = plan.problem.serving()->kernel_set.api_s;
+      result.deployment.api_s = std::max(result.deployment.api_s, api_s);
       result.source =
           fmt::format("step times {} for {}, kernel set {}", name_of(plan.provenance),
                       plan.problem.serving()->model.name, plan.problem.serving()->kernel_set.name);
@@ -260,7 +275,7 @@ std::shared_ptr<DeploymentObject> deployment_at(lua_State* L, int index, const s
   }
   lua_pop(L, 1);
   read_transfer(L, options, *result);
-  result->deployment.api_s = options.number("api_s");
+  if (options.given("api_s")) result->deployment.api_s = options.number("api_s");
   for (const Replica& replica : result->deployment.replicas) {  // so that a wrong name is told now
     const serving::EngineOptions& engine = replica.engine;
     const std::string note = replica
@@ -288,8 +303,10 @@ std::string describe_fully(const DeploymentObject& d) {
   for (std::size_t i = 0; i < d.deployment.replicas.size(); ++i) {
     const Replica& r = d.deployment.replicas[i];
     text += fmt::format(
-        "  {}  {:8} {}  {}, {} requests, {} tokens a step; KV cache {}\n", i, name_of(r.role),
-        r.name, r.engine.scheduler, r.engine.max_num_seqs, r.engine.max_num_batched_tokens,
+        "  {}  {:8} {}  {}{}, {} requests, {} tokens a step; KV cache {}\n", i, name_of(r.role),
+        r.name, r.engine.scheduler,
+        r.engine.async_scheduling.value_or(false) ? " (async_scheduling)" : "",
+        r.engine.max_num_seqs, r.engine.max_num_batched_tokens,
         r.kv_blocks > 0 ? fmt::format("{} blocks of {} tokens", r.kv_blocks, r.engine.block_size)
                         : "as large as needed");
   }
@@ -308,6 +325,7 @@ void push_engines(lua_State* L, const DeploymentObject& d) {
     lua_kit::set_integer(L, "kv_blocks", r.kv_blocks);
     lua_kit::set_integer(L, "kv_tokens", r.kv_blocks * r.engine.block_size);
     lua_kit::set_integer(L, "num_stages", static_cast<std::int64_t>(r.cost->num_stages()));
+    lua_kit::set_boolean(L, "async_scheduling", r.engine.async_scheduling.value_or(false));
     lua_kit::set_number(L, "usd_per_h", r.usd_per_h);
     lua_kit::set_number(L, "kv_bytes_per_token", r.kv_bytes_per_token);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
@@ -393,7 +411,8 @@ const lua_kit::ObjectType<DeploymentObject>& lua_kit::object_type<DeploymentObje
       .name = "tessera.Deployment",
       .doc = "Engines that serve together.",
       .fields = {{"replicas", "table[]",
-                  "Engines: name, role, scheduler, kv_blocks, kv_tokens, num_stages, usd_per_h, "
+                  "Engines: name, role, scheduler, async_scheduling, kv_blocks, kv_tokens, "
+                  "num_stages, usd_per_h, "
                   "kv_bytes_per_token",
                   [](lua_State* L, const D& d) { solver_lua::push_engines(L, d); }},
                  {"router", "string", "Rule that chooses an engine",

@@ -292,10 +292,50 @@ describe("ts.deployment", function()
   end)
 
   it("prices a step as it serves it", function()
-    local d = ts.deployment { model = "opt-125m", cluster = "1xT4-16G" }
+    local d = ts.deployment { model = "opt-125m", cluster = "1xT4-16G", api_s = 0 }
     local r = ts.serve(d, of_rows { { 0, 200, 2 } }):requests()[1]
     assert.equal(r.ttft_s, d:step_s { num_prompts = 1, prompt_tokens = 200 })
     assert.equal(r.tpot_s, d:step_s { num_decodes = 1, context_tokens = 200 })
+  end)
+
+  it("has the server and the scheduling of the kernel set's runtime", function()
+    local function answer(options)
+      options.model, options.cluster = "opt-125m", "1xT4-16G"
+      return ts.serve(ts.deployment(options), of_rows { { 0, 200, 400 }, { 0.3, 200, 2 } }):requests()
+    end
+    local engine = { async_scheduling = false }
+    local bare = answer { kernel_set = "vllm", engine = engine, api_s = 0 }
+    local server = answer { kernel_set = "vllm", engine = engine }
+    local ahead = answer { kernel_set = "vllm", api_s = 0 }
+    assert.near(bare[1].ttft_s + 0.0066, server[1].ttft_s, 1e-9)
+    assert.equal(bare[1].ttft_s, ahead[1].ttft_s)  -- nothing ran before it
+    local step_s = bare[1].tpot_s
+    assert.near(bare[2].ttft_s + step_s, ahead[2].ttft_s, 0.2 * step_s)
+    assert.equal(bare[2].ttft_s, answer { kernel_set = "vllm_v0", engine = engine, host_step_s = 0.0002,
+      host_sequence_s = 4e-6 }[2].ttft_s)
+  end)
+
+  it("decides ahead where it can, and says where it cannot", function()
+    local function decides_ahead(options)
+      options.model, options.cluster = "opt-125m", options.cluster or "1xT4-16G"
+      return ts.deployment(options).replicas[1].async_scheduling
+    end
+    assert.is_true(decides_ahead { kernel_set = "vllm" })
+    for _, engine in ipairs { { scheduler = "sglang" }, { speculative = { method = "ngram" } },
+      { async_scheduling = false } } do
+      assert.is_false(decides_ahead { kernel_set = "vllm", engine = engine })
+    end
+    assert.is_false(decides_ahead { kernel_set = "modern" })
+    local two = { kernel_set = "vllm", cluster = "2xT4-16G", pipeline_parallel = 2 }
+    assert.is_false(decides_ahead(two))
+    two.engine = { async_scheduling = true }
+    raises("invalid_argument", "async_scheduling", function() decides_ahead(two) end)
+    raises("invalid_argument", "async_scheduling", function()
+      ts.engine { scheduler = "orca", async_scheduling = true }
+    end)
+    raises("invalid_argument", "async_scheduling", function()
+      ts.engine { async_scheduling = true, speculative = { method = "ngram" } }
+    end)
   end)
 end)
 

@@ -55,7 +55,7 @@ local function deployment_of(r, suite, device, v0)
   if not b or (v0 and not (weights_only_fp8 and host_sequence_s[device])) then return nil end
   local length = suite.length or 4096
   return {
-    host_sequence_s = v0 and host_sequence_s[device] or nil,
+    host_sequence_s = v0 and host_sequence_s[device] or nil, api_s = 0, -- called in the client's process
     model = suite.model, cluster = ("%dx%s"):format(tonumber(r.tp), device), tensor_parallel = tonumber(r.tp),
     kernel_set = v0 and "vllm_v0" or r.precision == "FP8" and "vllm_fp8" or "vllm", bitwidths = { b },
     engine = {

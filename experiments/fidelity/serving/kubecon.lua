@@ -35,7 +35,7 @@ local function rows()
   local list = {}
   for _, r in ipairs(table_rows) do
     local technique, rate = techniques[r.config], tonumber(r.requested_rate)
-    local engine = { max_num_seqs = seats, max_num_batched_tokens = 8192 }
+    local engine = { max_num_seqs = seats, max_num_batched_tokens = 8192, async_scheduling = false }
     for key, value in pairs(technique) do
       if key ~= "kernel_set" and key ~= "cached" then engine[key] = value end
     end
@@ -43,7 +43,7 @@ local function rows()
     list[#list + 1] = {
       run = ("%s, %g/s"):format(r.config, rate), case = r.config,
       deployment = {
-        model = "llama-3-8b", cluster = "1xH100-80G", kernel_set = technique.kernel_set, api_s = runs.http_s,
+        model = "llama-3-8b", cluster = "1xH100-80G", kernel_set = technique.kernel_set, api_s = runs.old_http_s,
         engine = engine,
       },
       traffic = {

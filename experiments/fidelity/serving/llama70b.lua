@@ -38,10 +38,11 @@ local function rows()
       tokens_in = r.total_input_tokens / completed, tokens_out = tokens_out,
       deployment = {
         model = "llama-3.3-70b", cluster = clusters[r.interconnect], tensor_parallel = tonumber(r.tp),
-        pipeline_parallel = tonumber(r.pp), kernel_set = v0 and "vllm_v0" or "vllm", api_s = runs.http_s,
+        pipeline_parallel = tonumber(r.pp), kernel_set = v0 and "vllm_v0" or "vllm", api_s = runs.old_http_s,
         engine = {
           scheduler = v0 and "vllm_v0" or "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = v0 and 8192 or 2048,
           max_model_len = 8192, block_size = block, enable_chunked_prefill = not v0, enable_prefix_caching = true,
+          async_scheduling = false,
         },
       },
       below_knee = tonumber(r.p99_ttft_ms) < 1000 and not at_once,

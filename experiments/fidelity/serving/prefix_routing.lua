@@ -33,7 +33,7 @@ local function rows()
       run = ("%s, %g/s"):format(r.routing, rate), case = r.routing, rate = rate,
       deployment = {
         model = "gpt-oss-120b", bitwidths = { 4 }, kernel_set = "vllm", cluster = "16xH100-80G", replicas = 16,
-        router = r.routing, api_s = runs.http_s, kv_blocks = kv_blocks,
+        router = r.routing, kv_blocks = kv_blocks,
         engine = { scheduler = "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = 8192 },
       },
       measured = { ttft = ttft, output_rate = tonumber(r.output_tok_s) }, below_knee = ttft < 1,

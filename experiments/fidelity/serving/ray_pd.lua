@@ -17,7 +17,7 @@ local model, bits = "gpt-oss-120b", { 4 }
 local function replicas_of(count, tp)
   return {
     model = model, bitwidths = bits, kernel_set = "vllm", cluster = ("%dxH100-80G"):format(count * tp),
-    tensor_parallel = tp, replicas = count, engine = engine, router = "least_requests", api_s = runs.http_s,
+    tensor_parallel = tp, replicas = count, engine = engine, router = "least_requests",
   }
 end
 
@@ -30,7 +30,7 @@ local function pools_of(prefill, prefill_tp, decode, decode_tp)
   end
   return {
     pools = { pool("prefill", prefill, prefill_tp), pool("decode", decode, decode_tp) },
-    transfer = { bytes_per_s = 25e9, latency_s = 0.02 }, api_s = runs.http_s,
+    transfer = { bytes_per_s = 25e9, latency_s = 0.02 },
   }
 end
 

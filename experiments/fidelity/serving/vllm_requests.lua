@@ -56,7 +56,7 @@ local function rows()
       local row = {
         run = ("%s, %s"):format(system.name, which), case = system.name, statistic = which, requests = requests,
         deployment = {
-          model = "llama-3.1-8b", cluster = "1x" .. system.device, kernel_set = "vllm",
+          model = "llama-3.1-8b", cluster = "1x" .. system.device, kernel_set = "vllm", api_s = 0,
           engine = {
             scheduler = "vllm_v1", max_num_seqs = system.max_num_seqs, max_num_batched_tokens = 2048,
             kv_blocks = system.kv_blocks,

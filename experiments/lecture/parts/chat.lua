@@ -48,11 +48,12 @@ function M.traffic(folder, changes)
   return ts.traffic(options)
 end
 
---- The reference engine: continuous batching, paged memory, prompts in pieces; no prefix cache.
+--- The reference engine: continuous batching, paged memory, prompts in pieces; no prefix cache. Every scheduler decides
+--- step by step and no server stands before it, so that techniques differ in nothing else.
 function M.engine(changes)
   local options = {
     scheduler = "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = 2048, max_model_len = 16384, block_size = 16,
-    enable_prefix_caching = false,
+    enable_prefix_caching = false, async_scheduling = false,
   }
   for name, value in pairs(changes or {}) do options[name] = value end
   return ts.engine(options)
@@ -60,7 +61,7 @@ end
 
 --- That engine on one H100, or as `options` of ts.deployment say.
 function M.deployment(engine, options)
-  local given = { model = M.model, cluster = M.cluster, engine = M.engine(engine) }
+  local given = { model = M.model, cluster = M.cluster, engine = M.engine(engine), api_s = 0 }
   for name, value in pairs(options or {}) do given[name] = value end
   return ts.deployment(given)
 end

@@ -51,7 +51,7 @@ local ts = {}
 
 --- Engines that serve together.
 ---@class tessera.Deployment
----@field replicas table[] Engines: name, role, scheduler, kv_blocks, kv_tokens, num_stages, usd_per_h, kv_bytes_per_token
+---@field replicas table[] Engines: name, role, scheduler, async_scheduling, kv_blocks, kv_tokens, num_stages, usd_per_h, kv_bytes_per_token
 ---@field router string Rule that chooses an engine
 ---@field plan tessera.Plan? What runs, where there is a model and one pool
 ---@field source string Where the step times come from
@@ -100,6 +100,7 @@ local ts = {}
 ---@field mixed_chunk boolean sglang: prompts and decodes in one step
 ---@field speculative table? Drafts: { method, num_tokens, acceptance, ... }, see tessera help ts.engine.speculative
 ---@field host string serial: the host prepares a step when the last one is done; overlapped: while it runs
+---@field async_scheduling boolean? vllm_v1: decide a step while the one before it runs, as vLLM does from 0.14 on; left out: off, unless ts.deployment knows better
 ---@field kv_cache_dtype string auto (as the plan says), fp8 or bfloat16
 
 --- A declared experiment: what ts.experiment was given, and its points.
@@ -937,7 +938,7 @@ local ts = {}
 ---@field draft? tessera.Plan Plan of the model that drafts, for speculative.method = "draft_model"
 ---@field router? string|table Name of the rule that chooses an engine, or a table of its options [default "round_robin"]
 ---@field pools? table[] Pools of engines with a role each: { role = "prefill", ... }, { role = "decode", ... }
----@field api_s? number Time of client and API server per request before an engine sees it, about 0.016 over HTTP to vLLM; in TTFT and E2E (a number in [0, 1000] (s)) [default 0]
+---@field api_s? number Time of client and API server per request before an engine sees it, in TTFT and E2E; left out: the kernel set's (0.0066 for vllm), 0 with step_cost (a number in [0, 1000] (s))
 ---@field transfer? table How keys and values go from pool to pool
 
 ---@class tessera.options.deployment.pool
@@ -1024,6 +1025,7 @@ local ts = {}
 ---@field mixed_chunk? boolean sglang: prompts and decodes in one step [default false]
 ---@field speculative? table Drafts: { method, num_tokens, acceptance, ... }, see tessera help ts.engine.speculative
 ---@field host? "serial"|"overlapped" serial: the host prepares a step when the last one is done; overlapped: while it runs [default "serial"]
+---@field async_scheduling? boolean vllm_v1: decide a step while the one before it runs, as vLLM does from 0.14 on; left out: off, unless ts.deployment knows better
 ---@field kv_cache_dtype? string auto (as the plan says), fp8 or bfloat16 [default "auto"]
 
 ---@class tessera.options.engine.speculative

@@ -50,6 +50,8 @@ struct KernelSet {
   double layer_overhead_s = 0;  ///< per decoder layer: norms, residuals, launches
   double host_step_s = 0;       ///< of a step, before its first layer: scheduling, inputs, sampling
   double host_sequence_s = 0;   ///< the same for each sequence of the step
+  double api_s = 0;             ///< of client and API server, per request, before an engine sees it
+  bool async_scheduling = false;  ///< its engine decides a step while the one before it runs
   /// Sequences that decode steps are captured for as CUDA graphs, ascending: a step is padded to
   /// the next of them, one beyond the last is not. Empty: no padding.
   std::vector<std::int32_t> graph_batch_sizes;
@@ -201,6 +203,16 @@ struct Fields<cost::KernelSet> {
                                     .min = 0,
                                     .max = 10,
                                     .in_file = InFile::when_set}),
+      field<&Set::api_s>({.name = "api_s",
+                          .doc = "Time of client and API server per request",
+                          .unit = "s",
+                          .min = 0,
+                          .max = 1000,
+                          .in_file = InFile::when_set}),
+      field<&Set::async_scheduling>(
+          {.name = "async_scheduling",
+           .doc = "Whether a step is decided while the one before it runs, one stage at a time",
+           .in_file = InFile::when_set}),
       field<&Set::graph_batch_sizes>({.name = "graph_batch_sizes",
                                       .doc = "Sequences that decode steps are padded to, ascending",
                                       .min = 1,
