@@ -77,6 +77,13 @@ void BM_ServeStepByStep(benchmark::State& state) {
 }
 BENCHMARK(BM_ServeStepByStep)->Arg(2)->Arg(20)->Arg(45)->Arg(100)->Unit(benchmark::kMillisecond);
 
+void BM_ServeAhead(benchmark::State& state) {
+  Deployment deployment = engines(1, false);
+  deployment.replicas[0].engine.async_scheduling = true;
+  serve(state, deployment, chat(20'000, static_cast<double>(state.range(0))), true);
+}
+BENCHMARK(BM_ServeAhead)->Arg(2)->Arg(20)->Arg(45)->Arg(100)->Unit(benchmark::kMillisecond);
+
 void BM_ServePrefixCache(benchmark::State& state) {
   serve(state, engines(1, true), chat(20'000, static_cast<double>(state.range(0))), true);
 }
