@@ -8,6 +8,7 @@
 -- Schedulers: V0 whole, V1 whole (prompts join decodes in a step without limit), and V0 and V1 in pieces within a
 -- budget of tokens a step. Bounds were written before the first run, from the times of single steps: the longest pause
 -- is the prompt's own step and a decode step, or a mixed step; a document takes 8,000 / (budget - 32) of those.
+local core = require "tessera.core"
 local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local chat = dofile(folder .. "/parts/chat.lua")
@@ -34,11 +35,11 @@ end
 -- Streams at 0, documents each second from 1 on; the streams go on beyond the last document.
 local function trace_in(out)
   local path = out .. "/stalls.csv"
-  local file = assert(io.open(path, "w"))
-  file:write "arrival_s,prompt_tokens,output_tokens\n"
-  for _ = 1, num_streams do file:write "0,128,4000\n" end
-  for i = 1, num_documents do file:write(("%d,%d,1\n"):format(i, document_tokens)) end
-  file:close()
+  local lines = {}
+  lines[#lines + 1] = "arrival_s,prompt_tokens,output_tokens\n"
+  for _ = 1, num_streams do lines[#lines + 1] = "0,128,4000\n" end
+  for i = 1, num_documents do lines[#lines + 1] = ("%d,%d,1\n"):format(i, document_tokens) end
+  core.write_file(path, table.concat(lines))
   return path
 end
 

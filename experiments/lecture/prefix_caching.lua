@@ -13,6 +13,7 @@
 -- Bounds: exact where a count is (all hits of `groups` with up to 64 prefixes), and what no cache can beat: of
 -- prefixes drawn alike it hits at most with the share of them that it holds. That of `sticky` was written after the
 -- first run, which overloads two engines.
+local core = require "tessera.core"
 local ts = require "tessera"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local chat = dofile(folder .. "/parts/chat.lua")
@@ -41,10 +42,10 @@ local function unit_deployment(options)
 end
 
 local function write(path, rows)
-  local file = assert(io.open(path, "w"))
-  file:write "arrival_s,prompt_tokens,output_tokens,prefix_group,prefix_tokens\n"
-  for _, row in ipairs(rows) do file:write(("%.3f,%d,%d,%d,%d\n"):format(unpack(row))) end
-  file:close()
+  local lines = {}
+  lines[#lines + 1] = "arrival_s,prompt_tokens,output_tokens,prefix_group,prefix_tokens\n"
+  for _, row in ipairs(rows) do lines[#lines + 1] = ("%.3f,%d,%d,%d,%d\n"):format(unpack(row)) end
+  core.write_file(path, table.concat(lines))
   return path
 end
 

@@ -7,6 +7,7 @@
 -- that here: there is memory for everybody, and prompts are one token long.
 --
 -- Whole numbers, compared exactly.
+local core = require "tessera.core"
 local ts = require "tessera"
 
 local paper = ts.paper "lecture/slots.csv"
@@ -17,10 +18,10 @@ local output_tokens = { 6, 8, 5, 7, 3, 2, 1 }
 
 local function trace_in(folder)
   local path = folder .. "/slots.csv"
-  local file = assert(io.open(path, "w"))
-  file:write "arrival_s,prompt_tokens,output_tokens\n"
-  for _, tokens in ipairs(output_tokens) do file:write(("0,1,%d\n"):format(tokens)) end
-  file:close()
+  local lines = {}
+  lines[#lines + 1] = "arrival_s,prompt_tokens,output_tokens\n"
+  for _, tokens in ipairs(output_tokens) do lines[#lines + 1] = ("0,1,%d\n"):format(tokens) end
+  core.write_file(path, table.concat(lines))
   return path
 end
 

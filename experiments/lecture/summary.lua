@@ -176,7 +176,7 @@ local function simulated(point, context)
   local rate = hurts.traffic and hurts.traffic.rate_per_s
   if load_of[point.load] then rate = load_of[point.load] * chat.capacity_per_s(off, context.output_dir) end
   local function traffic_of(seed)
-    local num_requests = (context.quick and 1000 or 2000) * #off.replicas -- as long a run of two engines as of one
+    local num_requests = 2000 * #off.replicas -- as long a run of two engines as of one
     local changes = { rate_per_s = rate or 5, seed = seed, num_requests = num_requests }
     for name, value in pairs(hurts.traffic or {}) do changes[name] = value end
     return chat.traffic(context.output_dir, changes)

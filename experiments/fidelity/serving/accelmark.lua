@@ -17,6 +17,7 @@
 --
 -- The knee: runs that meet the harness's own limit of TTFT, 0.5 s, in suite B 1 s and in D 5 s. Runs are shorter than
 -- their answers at the higher rates, so that throughput does not say who keeps up.
+local core = require "tessera.core"
 local ts = require "tessera"
 local measured = require "tessera.measured"
 
@@ -99,16 +100,16 @@ end
 -- A file of prompts in their order, with answers that are spread evenly over [2 mean - limit, limit].
 local function lengths_of(row, context)
   local path, suite = ("%s/lengths-%d.csv"):format(context.output_dir, context.point_index), row.suite
-  local file = assert(io.open(path, "w"))
-  file:write "prompt_tokens,output_tokens\n"
+  local lines = {}
+  lines[#lines + 1] = "prompt_tokens,output_tokens\n"
   local half = suite.limit - suite.answer
   for i = 1, suite.requests do
     local prompt = suite.prompt or row.prompts[(i - 1) % #row.prompts + 1].input_tokens + suite.template
     -- Fractions of the golden ratio: even, in no order, and the same every time.
     local share = (i * 0.6180339887498949) % 1
-    file:write(("%d,%d\n"):format(prompt, math.floor(suite.answer - half + 2 * half * share + 0.5)))
+    lines[#lines + 1] = ("%d,%d\n"):format(prompt, math.floor(suite.answer - half + 2 * half * share + 0.5))
   end
-  file:close()
+  core.write_file(path, table.concat(lines))
   return path
 end
 

@@ -9,6 +9,7 @@
 -- 1,024; without InfiniBand 40 Gb/s between nodes. Nothing is fitted to these runs.
 --
 -- The knee: runs whose 99th percentile of TTFT is below one second; all at once is beyond it.
+local core = require "tessera.core"
 local ts = require "tessera"
 local measured = require "tessera.measured"
 
@@ -72,11 +73,11 @@ local function trace_of(row, context)
     sum = sum - math.log(uniform())
   end
   local path = ("%s/trace-%d.csv"):format(context.output_dir, context.point_index)
-  local file = assert(io.open(path, "w"))
-  file:write "arrival_s,prompt_tokens,output_tokens,prefix_group,prefix_tokens\n"
+  local lines = {}
+  lines[#lines + 1] = "arrival_s,prompt_tokens,output_tokens,prefix_group,prefix_tokens\n"
   local function send(arrival_s, i, output_tokens)
     local shared = math.floor((requests[i][1] - 1) / block) * block
-    file:write(("%.6f,%d,%d,%d,%d\n"):format(arrival_s, requests[i][1], output_tokens, i, shared))
+    lines[#lines + 1] = ("%.6f,%d,%d,%d,%d\n"):format(arrival_s, requests[i][1], output_tokens, i, shared)
   end
   if row.cached then
     for i = 1, row.count do send(i, i, 1) end
@@ -85,7 +86,7 @@ local function trace_of(row, context)
     local share = requests[i][3] / requests[row.count][3]
     send(first_pass_s + (row.rate and share * row.count / row.rate or 0), i, requests[i][2])
   end
-  file:close()
+  core.write_file(path, table.concat(lines))
   return path
 end
 

@@ -7,6 +7,7 @@
 -- of its gateway nothing. Nothing is fitted to these runs.
 --
 -- The knee: rates at which the measured mean TTFT is below one second.
+local core = require "tessera.core"
 local ts = require "tessera"
 local measured = require "tessera.measured"
 
@@ -57,8 +58,8 @@ local function trace_of(row, context)
     order[i], order[j] = order[j], order[i]
   end
   local path = ("%s/ladder-%d.csv"):format(context.output_dir, context.point_index)
-  local file = assert(io.open(path, "w"))
-  file:write "arrival_s,prompt_tokens,output_tokens,block_ids,block_id_tokens\n"
+  local lines = {}
+  lines[#lines + 1] = "arrival_s,prompt_tokens,output_tokens,block_ids,block_id_tokens\n"
   local function ids_of(prompt)
     local ids, group = {}, math.floor(prompt / prompts_per_group)
     for i = 1, (shared + own) / block_id_tokens do
@@ -73,14 +74,14 @@ local function trace_of(row, context)
     for _ = 1, count do
       at = at - math.log(uniform()) / rate
       local ids = ids_of(order[sent % #order + 1])
-      file:write(("%.6f,%d,%d,%s,%d\n"):format(at, shared + own, out, ids, block_id_tokens))
+      lines[#lines + 1] = ("%.6f,%d,%d,%s,%d\n"):format(at, shared + own, out, ids, block_id_tokens)
       sent = sent + 1
     end
   end
   local before, count = first_rate * first_s, row.rate * seconds_of[row.rate]
   stage(0, first_rate, before)
   stage(pause_s, row.rate, count)
-  file:close()
+  core.write_file(path, table.concat(lines))
   return path, before, count
 end
 

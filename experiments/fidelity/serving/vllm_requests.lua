@@ -7,6 +7,7 @@
 --
 -- Both runs end far beyond the knee, where a latency measures the length of the queue; the claims are about all of them
 -- all the same: the same arrivals are replayed, so the queue is the same if the server is as fast.
+local core = require "tessera.core"
 local ts = require "tessera"
 local measured = require "tessera.measured"
 
@@ -77,12 +78,12 @@ local function trace_of(requests, context)
   for i, r in ipairs(requests) do sorted[i] = r end
   table.sort(sorted, function(a, b) return tonumber(a.arrival_s) < tonumber(b.arrival_s) end)
   local path = ("%s/requests-%d.csv"):format(context.output_dir, context.point_index)
-  local file = assert(io.open(path, "w"))
-  file:write "arrival_s,prompt_tokens,output_tokens\n"
+  local lines = {}
+  lines[#lines + 1] = "arrival_s,prompt_tokens,output_tokens\n"
   for _, r in ipairs(sorted) do
-    file:write(("%s,%s,%s\n"):format(r.arrival_s, r.input_tokens, r.output_tokens))
+    lines[#lines + 1] = ("%s,%s,%s\n"):format(r.arrival_s, r.input_tokens, r.output_tokens)
   end
-  file:close()
+  core.write_file(path, table.concat(lines))
   return path
 end
 

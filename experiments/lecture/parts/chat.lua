@@ -5,6 +5,7 @@
 -- file of lengths is the same everywhere; pairs are drawn from it. Four of five requests begin with one of 16 system
 -- prompts of 512 tokens on top. Clients allow 2,048 output tokens. The service level is the lecture's: TTFT < 500 ms
 -- and TPOT < 50 ms. Times are those of the kernel set vllm_fp8 (modelled for the H100).
+local core = require "tessera.core"
 local ts = require "tessera"
 
 local M = {}
@@ -17,20 +18,19 @@ local num_rows, max_tokens = 100, 2048
 -- The i-th of n equal quantiles of an exponential distribution.
 local function quantile(mean, i, n) return math.max(2, math.floor(-mean * math.log(1 - (i - 0.5) / n) + 0.5)) end
 
---- A file of lengths in the folder, long_share of them documents; its path.
+--- A file of lengths in the folder, long_share of them documents; its path. Written whole, as workers share it.
 function M.lengths(folder, long_share)
   local num_long = math.floor((long_share or 0.1) * num_rows + 0.5)
   local path = ("%s/lengths-%d.csv"):format(folder, num_long)
-  local file = assert(io.open(path, "w"))
-  file:write "prompt_tokens,output_tokens\n"
+  local lines = { "prompt_tokens,output_tokens\n" }
   for i = 1, num_rows do
     local output = quantile(250, i * 37 % num_rows + 1, num_rows) -- 37: no pattern between prompts and outputs
     local is_long = i <= num_long
     local prompt = is_long and 4000 + math.floor(4000 * (i - 0.5) / num_long)
       or quantile(400, i - num_long, num_rows - num_long)
-    file:write(("%d,%d\n"):format(prompt, output))
+    lines[#lines + 1] = ("%d,%d\n"):format(prompt, output)
   end
-  file:close()
+  core.write_file(path, table.concat(lines))
   return path
 end
 
