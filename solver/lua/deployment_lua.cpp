@@ -58,7 +58,7 @@ std::vector<PipelinePlan> pipelines_of(const Plan& plan) {
 
 /// The host's time is of the engines that are made of a model and a cluster here.
 void refuse_host(const PoolReader& pool, const char* why) {
-  for (const char* name : {"host_step_s", "host_sequence_s"}) {
+  for (const char* name : {"host_step_s", "host_sequence_s", "host_prompt_s"}) {
     if (pool.given(name)) {
       refuse(pool.of(name).path_of(name), "{}; give model and cluster to set it", why);
     }
@@ -110,6 +110,7 @@ std::vector<PipelinePlan> plans_at(lua_State* L, const PoolReader& pool, Deploym
   };
   host("host_step_s", kernels.host_step_s);
   host("host_sequence_s", kernels.host_sequence_s);
+  host("host_prompt_s", kernels.host_prompt_s);
   std::vector<PipelinePlan> plans = solver::deployment_plans(whole, shape);
   if (plans.size() == 1 && std::ssize(*plans[0].devices) == std::ssize(cluster->devices)) {
     PipelinePlan whole_cluster = plans.front();

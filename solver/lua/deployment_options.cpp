@@ -66,6 +66,12 @@ std::vector<OptionSpec> pool_options() {
        .unit = "s",
        .min = 0,
        .max = 100},
+      {.name = "host_prompt_s",
+       .type = OptionType::number,
+       .doc = "Time of the host on top of a step that reads prompts, likewise",
+       .unit = "s",
+       .min = 0,
+       .max = 100},
       {.name = "engine",
        .type = OptionType::table,
        .doc = "Engine, or a table of its options",
@@ -183,7 +189,7 @@ const OptionTable& deployment_options() {
     t.options.push_back({.name = "api_s",
                          .type = OptionType::number,
                          .doc = "Time of client and API server per request before an engine sees "
-                                "it, in TTFT and E2E; left out: the kernel set's (0.0066 for "
+                                "it, in TTFT and E2E; left out: the kernel set's (0.0055 for "
                                 "vllm), 0 with step_cost",
                          .unit = "s",
                          .min = 0,

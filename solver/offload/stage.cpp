@@ -106,10 +106,12 @@ class StageBuilder {
     const bool head_here =
         serving_.memory == cost::MemoryPreset::llm_pq ? is_first(place_) : is_last(place_);
     if (is_first(place_)) {
-      const double host = serving_.kernel_set.host_s(sizes_.block);
-      stage.prefill_end_s +=
-          host + latency_->embedding_s(serving_.model, sizes_.block * sizes_.prompt);
-      stage.decode_end_s += host + latency_->embedding_s(serving_.model, sizes_.block);
+      const auto end_s = [&](double rows) {
+        return serving_.kernel_set.host_s(sizes_.block, rows) +
+               latency_->embedding_s(serving_.model, rows);
+      };
+      stage.prefill_end_s += end_s(sizes_.block * sizes_.prompt);
+      stage.decode_end_s += end_s(sizes_.block);
     }
     if (head_here) {
       const double head = latency_->lm_head_s(serving_.model, sizes_.block);

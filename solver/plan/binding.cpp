@@ -158,8 +158,8 @@ std::vector<Binding> find_bindings(const Instance& instance, const Candidate& ca
 std::optional<Binding> host_binding(const PipelinePlan& plan) {
   const ServingProblem* serving = plan.problem.serving();
   if (serving == nullptr || plan.stages.empty()) return std::nullopt;
-  const double step_s =
-      serving->kernel_set.host_s(static_cast<double>(plan.decode_micro_batch_size));
+  const auto size = static_cast<double>(plan.decode_micro_batch_size);
+  const double step_s = serving->kernel_set.host_s(size, size);
   const double first_s = plan.stages.front().decode_s;
   if (step_s == 0 || first_s <= 0) return std::nullopt;
   const double rounds = (serving->workload.output_tokens - 1) *

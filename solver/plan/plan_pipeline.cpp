@@ -123,7 +123,7 @@ double serving_stage_s(const Context& context, std::size_t k, const Pass& pass) 
   const bool first = k == 0, last = k + 1 == context.plan.stages.size();
   const bool head_first = serving.memory == cost::MemoryPreset::llm_pq;
   if (first) {
-    total += serving.kernel_set.host_s(work.batch_size) +
+    total += serving.kernel_set.host_s(work.batch_size, work.batch_size * work.tokens) +
              context.models[k]->embedding_s(serving.model, work.batch_size * work.tokens);
   }
   if (pass.num_sampled > 0 && (head_first ? first : last)) {
@@ -206,7 +206,8 @@ void set_serving_times(sim::Pipeline& pipeline, const std::shared_ptr<const Cont
   };
   pipeline.host_s = [context, pass_of](sim::Phase phase, const sim::MicroBatch& batch,
                                        std::int64_t index) {
-    return context->serving()->kernel_set.host_s(pass_of(batch, phase, index).work.batch_size);
+    const cost::LayerWork work = pass_of(batch, phase, index).work;
+    return context->serving()->kernel_set.host_s(work.batch_size, work.batch_size * work.tokens);
   };
   pipeline.link_s = [context, pass_of](std::size_t k, sim::Phase phase,
                                        const sim::MicroBatch& batch, std::int64_t index) {

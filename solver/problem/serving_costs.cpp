@@ -110,7 +110,7 @@ GroupTimes ServingCosts::times_of(std::size_t g, double size, double rows,
   }
   if (!has_kernels(g)) return times;  // no layer may be there, so nobody asks for its ends
   times.embedding_s =
-      serving_.kernel_set.host_s(size) + models_[g]->embedding_s(serving_.model, rows);
+      serving_.kernel_set.host_s(size, rows) + models_[g]->embedding_s(serving_.model, rows);
   times.head_s = models_[g]->lm_head_s(serving_.model, size) / count;
   return times;
 }

@@ -89,11 +89,12 @@ struct Drafting {
 class PlanStepCost final : public serving::StepCost {
  public:
   PlanStepCost(StepSizes sizes, std::vector<StageTables> stages, std::vector<TickTable> hops,
-               PerRequest host, PerRequest lookup, Drafting drafting, HostMode mode)
+               const cost::KernelSet& kernels, PerRequest lookup, Drafting drafting, HostMode mode)
       : sizes_(std::move(sizes)),
         stages_(std::move(stages)),
         hops_(std::move(hops)),
-        host_(host),
+        host_(kernels.host_step_s, kernels.host_sequence_s, "kernel_set"),
+        host_prompt_(serving::to_ticks(kernels.host_prompt_s, "host_prompt_s of the kernel set")),
         lookup_(lookup),
         drafting_(std::move(drafting)),
         mode_(mode) {}
@@ -104,7 +105,7 @@ class PlanStepCost final : public serving::StepCost {
     Ticks device = device_ticks(stages_[stage], sizes_, load);
     if (stage + 1 == stages_.size()) device += drafting_.ticks(load, sizes_);
     if (stage > 0) return device;
-    Ticks host = host_.at(load.num_requests);
+    Ticks host = host_.at(load.num_requests) + (load.chunks.empty() ? 0 : host_prompt_);
     if (load.num_drafted > 0) host += lookup_.at(load.num_drafted);
     return std::max<Ticks>(1, mode_ == HostMode::serial ? host + device : std::max(host, device));
   }
@@ -142,7 +143,9 @@ class PlanStepCost final : public serving::StepCost {
   StepSizes sizes_;
   std::vector<StageTables> stages_;
   std::vector<TickTable> hops_;
-  PerRequest host_, lookup_;
+  PerRequest host_;
+  Ticks host_prompt_;
+  PerRequest lookup_;
   Drafting drafting_;
   HostMode mode_;
 };
@@ -231,17 +234,15 @@ std::shared_ptr<const serving::StepCost> make_step_cost(const PipelinePlan& plan
     tables.push_back(tables_of(pricing, stage.members, stage.layers, first,
                                both_first ? first : is_last(stage.place)));
   }
-  const cost::KernelSet& kernels = serving.kernel_set;
   PerRequest lookup;
   if (engine.speculative && engine.speculative->method == DraftMethod::ngram &&
       engine.speculative->draft_base_s == 0 && engine.speculative->draft_per_sequence_s == 0) {
     lookup = PerRequest(kNgramStep_s, kNgramSequence_s, "engine.speculative");
   }
   Drafting drafting = drafting_of(pricing, engine, stages.back(), options);
-  return std::make_shared<PlanStepCost>(
-      pricing.sizes, std::move(tables), hops_of(pricing, stages),
-      PerRequest(kernels.host_step_s, kernels.host_sequence_s, "kernel_set"), lookup,
-      std::move(drafting), engine.host);
+  return std::make_shared<PlanStepCost>(pricing.sizes, std::move(tables), hops_of(pricing, stages),
+                                        serving.kernel_set, lookup, std::move(drafting),
+                                        engine.host);
 }
 
 }  // namespace tessera::solver

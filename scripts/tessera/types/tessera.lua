@@ -928,6 +928,7 @@ local ts = {}
 ---@field kernel_set? string Kernels that run the layers [default "auto"]
 ---@field host_step_s? number Time of the host per step, as measured on a machine; left out: the kernel set's (a number in [0, 100] (s))
 ---@field host_sequence_s? number Time of the host per step and request in it, likewise (a number in [0, 100] (s))
+---@field host_prompt_s? number Time of the host on top of a step that reads prompts, likewise (a number in [0, 100] (s))
 ---@field engine? tessera.Engine|table Engine, or a table of its options
 ---@field step_cost? table|fun(step: table): number Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, per_context_token_s = }, or a function of a table of what the step computes
 ---@field kv_blocks? integer Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or without a model as many as the traffic can use (an integer in [1, 1000000000] (blocks))
@@ -938,7 +939,7 @@ local ts = {}
 ---@field draft? tessera.Plan Plan of the model that drafts, for speculative.method = "draft_model"
 ---@field router? string|table Name of the rule that chooses an engine, or a table of its options [default "round_robin"]
 ---@field pools? table[] Pools of engines with a role each: { role = "prefill", ... }, { role = "decode", ... }
----@field api_s? number Time of client and API server per request before an engine sees it, in TTFT and E2E; left out: the kernel set's (0.0066 for vllm), 0 with step_cost (a number in [0, 1000] (s))
+---@field api_s? number Time of client and API server per request before an engine sees it, in TTFT and E2E; left out: the kernel set's (0.0055 for vllm), 0 with step_cost (a number in [0, 1000] (s))
 ---@field transfer? table How keys and values go from pool to pool
 
 ---@class tessera.options.deployment.pool
@@ -954,6 +955,7 @@ local ts = {}
 ---@field kernel_set? string Kernels that run the layers [default "auto"]
 ---@field host_step_s? number Time of the host per step, as measured on a machine; left out: the kernel set's (a number in [0, 100] (s))
 ---@field host_sequence_s? number Time of the host per step and request in it, likewise (a number in [0, 100] (s))
+---@field host_prompt_s? number Time of the host on top of a step that reads prompts, likewise (a number in [0, 100] (s))
 ---@field engine? tessera.Engine|table Engine, or a table of its options
 ---@field step_cost? table|fun(step: table): number Time of a step without a model: { base_s =, per_token_s =, per_sequence_s =, per_context_token_s = }, or a function of a table of what the step computes
 ---@field kv_blocks? integer Blocks of each engine's KV cache; left out: the engine's, what the memory holds, or without a model as many as the traffic can use (an integer in [1, 1000000000] (blocks))

@@ -204,12 +204,14 @@ TEST(KernelSets, BadSetFieldsAreNamed) {
 
 TEST(KernelSets, HostTimeAndPaddingByHand) {
   KernelSet set;
-  EXPECT_EQ(set.host_s(64), 0);
+  EXPECT_EQ(set.host_s(64, 64), 0);
   EXPECT_EQ(set.padded_rows(9), 9);
   set.host_step_s = 1e-3;
   set.host_sequence_s = 1e-5;
   set.graph_batch_sizes = {1, 2, 4, 8, 16};
-  EXPECT_DOUBLE_EQ(set.host_s(64), 1.64e-3);
+  set.host_prompt_s = 1e-4;
+  EXPECT_DOUBLE_EQ(set.host_s(64, 64), 1.64e-3);
+  EXPECT_DOUBLE_EQ(set.host_s(64, 65), 1.74e-3);  // a prompt among them
   const std::vector<std::pair<double, double>> padded = {{1, 1},  {1.5, 2}, {2, 2},  {3, 4},
                                                          {9, 16}, {16, 16}, {17, 17}};
   for (const auto& [sequences, rows] : padded) EXPECT_EQ(set.padded_rows(sequences), rows);

@@ -82,8 +82,8 @@ struct Prices {
     return sum;
   }
   double step_s(const LayerWork& work, double sampled) const {
-    return serving.kernel_set.host_s(work.batch_size) + layers_s(work) +
-           model->embedding_s(serving.model, work.batch_size * work.tokens) +
+    return serving.kernel_set.host_s(work.batch_size, work.batch_size * work.tokens) +
+           layers_s(work) + model->embedding_s(serving.model, work.batch_size * work.tokens) +
            model->lm_head_s(serving.model, sampled);
   }
 };
@@ -261,7 +261,7 @@ TEST(StepCost, StagesAreThePlans) {
   const auto first = latency_model_of(serving, {0}), second = latency_model_of(serving, {1});
   const LayerShape& layer = serving.model.layer(0);
   const LayerWork work{Phase::decode, 8, 1, 512};
-  const double first_s = serving.kernel_set.host_s(8) + first->embedding_s(serving.model, 8) +
+  const double first_s = serving.kernel_set.host_s(8, 8) + first->embedding_s(serving.model, 8) +
                          16 * first->layer_s(layer, 16, 16, work);
   const double second_s =
       16 * second->layer_s(layer, 16, 16, work) + second->lm_head_s(serving.model, 8);

@@ -50,6 +50,7 @@ struct KernelSet {
   double layer_overhead_s = 0;  ///< per decoder layer: norms, residuals, launches
   double host_step_s = 0;       ///< of a step, before its first layer: scheduling, inputs, sampling
   double host_sequence_s = 0;   ///< the same for each sequence of the step
+  double host_prompt_s = 0;     ///< the same for a step that reads prompts: it is in no CUDA graph
   double api_s = 0;             ///< of client and API server, per request, before an engine sees it
   bool async_scheduling = false;  ///< its engine decides a step while the one before it runs
   /// Sequences that decode steps are captured for as CUDA graphs, ascending: a step is padded to
@@ -75,8 +76,11 @@ struct KernelSet {
   LayerShape as_decoded(const LayerShape& layer, const Device& device) const;
   bool reads_kv_per_query_head(const LayerShape& layer, const Device& device) const;
   const std::string& profile_set() const { return profiles_of.empty() ? name : profiles_of; }
-  /// What the host adds to a step of `sequences`.
-  double host_s(double sequences) const { return host_step_s + host_sequence_s * sequences; }
+  /// What the host adds to a step of `rows` tokens of so many sequences; more than one of each is a
+  /// prompt.
+  double host_s(double sequences, double rows) const {
+    return host_step_s + host_sequence_s * sequences + (rows > sequences ? host_prompt_s : 0);
+  }
   /// Rows that the products of a decode step of `sequences` have.
   double padded_rows(double sequences) const;
 };
@@ -203,6 +207,12 @@ struct Fields<cost::KernelSet> {
                                     .min = 0,
                                     .max = 10,
                                     .in_file = InFile::when_set}),
+      field<&Set::host_prompt_s>({.name = "host_prompt_s",
+                                  .doc = "Time of the host per step that reads prompts",
+                                  .unit = "s",
+                                  .min = 0,
+                                  .max = 10,
+                                  .in_file = InFile::when_set}),
       field<&Set::api_s>({.name = "api_s",
                           .doc = "Time of client and API server per request",
                           .unit = "s",
