@@ -194,6 +194,7 @@ M.methods = {
   ["tessera.Traffic:save"] = one "traffic.csv",
   ["tessera.Traffic:scaled"] = one { rate_per_s = 9 },
   ["tessera.ServingPlans:frontier"] = one(),
+  ["tessera.ServingPlans:export"] = one("vllm", "launch", { overwrite = true }),
   ["tessera.SchedulerView:running"] = one(1),
   ["tessera.SchedulerView:waiting"] = one(1),
   ["tessera.SchedulerView:schedule"] = function() return { values.request, 1 } end,
@@ -332,6 +333,7 @@ M.left_out = {
 --- Options of methods by the names of their cards.
 M.options_of = {
   ["plan:explain"] = "tessera.Plan:explain", ["plan:export"] = "tessera.Plan:export",
+  ["plans:export"] = "tessera.ServingPlans:export",
   ["plan:quality"] = "tessera.Plan:quality",
   ["deployment:step_s"] = "tessera.Deployment:step_s", ["traffic:scaled"] = "tessera.Traffic:scaled",
   ["map:predict"] = "tessera.QualityMap:predict",

@@ -11,7 +11,7 @@ local M = {}
 -- What stands beside the flags as their defaults.
 local defaults = {
   prompt_tokens = 1000, output_tokens = 200, length_cv = 0, burstiness = 1, num_requests = 2000, seed = 1, limit = 8,
-  scheduler = "vllm_v1", kernel_set = "auto", disaggregated = true,
+  scheduler = "vllm_v1", kernel_set = "auto", disaggregated = true, runtime = "vllm",
 }
 
 -- { ttft_s = { p99 = 2 }, ... } of the flags.
@@ -83,24 +83,18 @@ local function check(given)
   end
 end
 
--- What starts the best deployment whose engines do both phases.
+-- What starts the best deployment; where it cannot be started, the line that says so names the best that can.
 local function launch(options, given)
+  local written, why = options:export(given.launch, given.out, { version = given.runtime_version,
+    checkpoint = given.checkpoint, overwrite = given.overwrite })
+  if written or not options[1].disaggregated then return written, why end
   for _, row in ipairs(options) do
-    local plan = row.deployment.plan
-    if plan and not row.disaggregated then
-      local context = math.huge
-      for _, replica in ipairs(row.deployment.replicas) do context = math.min(context, replica.kv_tokens) end
-      local engine = {
-        max_num_seqs = row.engine.max_num_seqs, max_num_batched_tokens = row.engine.max_num_batched_tokens,
-        gpu_memory_utilization = 0.9, max_model_len = math.min(ts.model(given.model).max_context_tokens, context),
-      }
-      local written, why = plan:export(given.launch, given.out, { version = given.runtime_version,
-        checkpoint = given.checkpoint, overwrite = given.overwrite, engine = given.launch == "vllm" and engine or nil })
-      return written, why, row
+    if not row.disaggregated then
+      return nil, core.why(why.code, ("%s; rank %d (%s) shares engines: --no-disaggregated launches it"):format(
+        why.message, row.rank, row.layout))
     end
   end
-  return nil, core.why("unsupported", "pools of prefill and decode engines, and engines of several types beside each "
-    .. "other, are not launched yet; --no-disaggregated and one type of device are")
+  return nil, why
 end
 
 -- Rows as data, without objects.
@@ -125,14 +119,15 @@ function M.main(flags)
   local options, why = ts.plan_serving {
     model = given.model, cluster = given.cluster, traffic = traffic_of(given), slo = slo_of(given),
     objective = given.objective or (given.rate and "gpus" or "rate"), quality = quality_of(given),
+    runtime = given.runtime,
     engine = { scheduler = given.scheduler }, bitwidths = given.bitwidths, tensor_parallel = given.tensor_parallel,
     kernel_set = given.kernel_set, disaggregated = given.disaggregated, limit = given.limit,
     num_requests = given.num_requests,
   }
   if not options then return nil, why end
   local frontier = given.frontier and options:frontier() or nil
-  local written, why_not, launched
-  if given.launch then written, why_not, launched = launch(options, given) end
+  local written, why_not
+  if given.launch then written, why_not = launch(options, given) end
   if host.json then
     host.set_result { options = plain(options), frontier = frontier, reasons = options.reasons, launch = written,
       aggregated_over_disaggregated = options.aggregated_over_disaggregated }
@@ -147,7 +142,10 @@ function M.main(flags)
         "rank", "layout" } })) .. "\n")
     end
     if written then
-      terminal.say(("\n%s starts %s: %s\n"):format(given.out, launched.layout, table.concat(written.files, " ")))
+      terminal.say(("\n%s starts %s: %s\n"):format(given.out, written.layout, table.concat(written.files, " ")))
+      if #written.left_out > 0 then
+        terminal.say(("left out: %s\n"):format(table.concat(written.left_out, "; ")))
+      end
     end
   end
   if why_not then return nil, why_not end

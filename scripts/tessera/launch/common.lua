@@ -81,13 +81,37 @@ function M.wait_script(parts)
   return script_of(lines, more)
 end
 
---- nginx in front of several engines: each gets requests by its share of the plan's batch.
+--- Whether engines have roles.
+function M.has_pools(layout) return layout.engines[1].role ~= nil end
+
+--- vLLM's example of a proxy: each request goes to a prefill engine, then with its keys and values to a decode engine.
+function M.proxy_script(layout, parts, port)
+  local lines = M.script_head("The one address of all engines: vLLM's example proxy on port " .. port .. ".", true)
+  local hosts, ports = { prefill = {}, decode = {} }, { prefill = {}, decode = {} }
+  for i, part in ipairs(parts) do
+    local role = layout.engines[i].role
+    table.insert(hosts[role], shell.quote(M.host(part.spans[1].node)))
+    table.insert(ports[role], M.port(i))
+  end
+  local function of(list) return table.concat(list, " ") end
+  return script_of(lines, {
+    "# From vLLM's repository, of the version that serves; it needs fastapi, uvicorn and httpx.",
+    "proxy=${PROXY:-vllm/tests/v1/kv_connector/nixl_integration/toy_proxy_server.py}",
+    'if [ ! -f "$proxy" ]; then echo "no proxy at $proxy: PROXY=FILE ./proxy.sh" >&2; exit 1; fi',
+    ('exec python3 "$proxy" --host 0.0.0.0 --port %d \\'):format(port),
+    ("  --prefiller-hosts %s --prefiller-ports %s \\"):format(of(hosts.prefill), of(ports.prefill)),
+    ("  --decoder-hosts %s --decoder-ports %s"):format(of(hosts.decode), of(ports.decode)),
+  })
+end
+
+--- nginx in front of several engines: each gets requests by its share of the plan's batch. Engines of a stream get them
+--- as their requests under way are few, whatever they are.
 function M.router_script(layout, parts, port)
   local lines = M.script_head("The one address of all engines: nginx on port " .. port .. ".", true)
   local servers = {}
   for i, part in ipairs(parts) do
     servers[i] = ("    server $HOST_%d:%d weight=%d;"):format(part.spans[1].node - 1, M.port(i),
-      layout.engines[i].batch_size)
+      layout.serving and 1 or layout.engines[i].batch_size)
   end
   local more = {
     'configuration="$PWD/router.nginx.conf"',

@@ -61,37 +61,82 @@ function M.spans(engine)
   return spans
 end
 
---- The layout; nil and why where there is nothing to start: an instance, one replica of several.
-function M.of(plan)
+-- What is read of a plan; nil and why where there is nothing to start: an instance, one replica of several.
+local function read_plan(plan)
   local text = solver.plan_text(plan)
   local json = core.from_json(text)
-  local serving = json.problem.serving
-  if not serving then
+  if not json.problem.serving then
     return nil, core.why("unsupported", "the plan is of an abstract instance, which names no model and no GPUs")
   end
   if json.devices then
     return nil, core.why("unsupported", "the plan is one replica of several, and knows not where its GPUs are; "
       .. "export the plan that it belongs to")
   end
-  local places, engines = places_of(serving.cluster), {}
-  if json.replicas then
-    for i, replica in ipairs(json.replicas) do
-      engines[i] = engine_of(plan.replicas[i], replica, places, function(d) return replica.devices[d + 1] + 1 end)
-    end
-  else
-    engines[1] = engine_of(plan, json, places, function(d) return d + 1 end)
+  return text, json
+end
+
+local function engines_of(plan, json, places)
+  if not json.replicas then return { engine_of(plan, json, places, function(d) return d + 1 end) } end
+  local engines = {}
+  for i, replica in ipairs(json.replicas) do
+    engines[i] = engine_of(plan.replicas[i], replica, places, function(d) return replica.devices[d + 1] + 1 end)
   end
+  return engines
+end
+
+--- The layout; nil and why where there is nothing to start: an instance, one replica of several.
+function M.of(plan)
+  local text, json = read_plan(plan)
+  if not text then return nil, json end
+  local serving = json.problem.serving
   return {
-    plan_text = text, model = serving.model, workload = serving.workload,
-    cluster = serving.cluster, nodes = serving.cluster.nodes, engines = engines, runtime = json.problem.runtime,
+    plans = { { name = "plan.json", text = text } }, model = serving.model, workload = serving.workload,
+    cluster = serving.cluster, nodes = serving.cluster.nodes,
+    engines = engines_of(plan, json, places_of(serving.cluster)), runtime = json.problem.runtime,
     latency_s = json.latency_s, throughput_tok_s = json.throughput_tok_s,
   }
 end
 
---- Engines that serve a stream, with limits under vLLM's names, instead of a batch that starts and ends together.
-function M.serve(layout, engine)
-  layout.serving = engine
-  for _, each in ipairs(layout.engines) do each.batch_size = engine.max_num_seqs or each.batch_size end
+-- Engines that serve a stream, with limits under vLLM's names, instead of a batch that starts and ends together.
+local function serve_by(engines, limits)
+  for _, each in ipairs(engines) do
+    each.serving, each.batch_size = limits, limits.max_num_seqs or each.batch_size
+  end
+end
+
+--- The same of a whole layout.
+function M.serve(layout, limits)
+  layout.serving = true
+  serve_by(layout.engines, limits)
+end
+
+--- The layout of several plans of one model beside each other, that serve one stream: parts of { plan =, role =,
+--- limits =, places = { { node = name, gpu = number there }, ... } }, a place for each device of the plan's cluster.
+function M.join(parts, cluster_name)
+  local layout = { serving = true, plans = {}, nodes = {}, engines = {}, cluster = { name = cluster_name } }
+  local node_index = {}
+  for i, part in ipairs(parts) do
+    local text, json = read_plan(part.plan)
+    if not text then return nil, json end
+    local serving, places = json.problem.serving, {}
+    for k, place in ipairs(part.places) do
+      if not node_index[place.node] then
+        layout.nodes[#layout.nodes + 1], node_index[place.node] = { name = place.node }, #layout.nodes + 1
+      end
+      local device = serving.cluster.devices[k]
+      places[k] = { node = node_index[place.node], gpu = place.gpu, name = device.name,
+        compute_capability = device.compute_capability }
+    end
+    local engines = engines_of(part.plan, json, places)
+    serve_by(engines, part.limits)
+    for _, engine in ipairs(engines) do
+      engine.role = part.role ~= "mixed" and part.role or nil
+      layout.engines[#layout.engines + 1] = engine
+    end
+    layout.model, layout.workload = serving.model, serving.workload
+    layout.plans[i] = { name = #parts == 1 and "plan.json" or ("plan-%d.json"):format(i), text = text }
+  end
+  return layout
 end
 
 --- The layout as data: what kind json is, and what the others are compared with.
@@ -108,7 +153,7 @@ function M.plain(layout)
     engines[i] = {
       stages = stages, batch_size = engine.batch_size, kv_bitwidth = engine.kv_bitwidth,
       prefill_micro_batch_size = engine.prefill_micro_batch_size,
-      decode_micro_batch_size = engine.decode_micro_batch_size,
+      decode_micro_batch_size = engine.decode_micro_batch_size, role = engine.role, serving = engine.serving,
     }
   end
   return { model = layout.model.name, cluster = layout.cluster.name, engines = engines }

@@ -95,7 +95,7 @@ local function limits_of(engine)
 end
 
 --- Options of the engine that its commands are read back by.
-function M.expected(engine)
+function M.expected(_, engine)
   local cache = cache_types[engine.kv_bitwidth]
   return {
     ["--tensor-split"] = split_of(engine), ["--cache-type-k"] = cache, ["--cache-type-v"] = cache,

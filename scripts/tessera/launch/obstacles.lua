@@ -103,6 +103,36 @@ local function llama_cpp(found, layout, engine)
   end
 end
 
+--- Why vLLM cannot hand keys and values from engine `from` to `to`, each { bitwidth, kv_bitwidth, degree, stages }; nil
+--- where it can. Its NixlConnector wants the same checkpoint (`bitwidth` may say more of it) and KV cache on both sides
+--- and degrees of which one divides the other (docs/features/nixl_connector_compatibility.md); stages it leaves out.
+function M.transfer(from, to)
+  if from.kv_bitwidth ~= to.kv_bitwidth then return "pools: unlike KV caches" end
+  if from.bitwidth ~= to.bitwidth then return "pools: vLLM wants one checkpoint in both" end
+  if from.stages > 1 or to.stages > 1 then return "pools: vLLM documents no pipelines in them" end
+  local large, small = math.max(from.degree, to.degree), math.min(from.degree, to.degree)
+  if large % small ~= 0 then return ("pools: degrees %d and %d, neither divides the other"):format(small, large) end
+end
+
+--- What tells one checkpoint of a model from another.
+function M.checkpoint_of(engine)
+  local counts = schemes.bitwidths(engine)
+  return table.concat(engine.bitwidths, ",") .. (counts[8] and " " .. schemes.of_8_bit(engine) or "")
+end
+
+local function pools(found, layout, version)
+  local by_role = {}
+  for _, engine in ipairs(layout.engines) do
+    if engine.role then
+      by_role[engine.role] = { kv_bitwidth = engine.kv_bitwidth,
+        bitwidth = M.checkpoint_of(engine), degree = engine.stages[1].degree, stages = #engine.stages }
+    end
+  end
+  if not by_role.prefill then return end
+  if not versions.has_pools(version) then say(found, "pools: vLLM %s has no NixlConnector", version) end
+  found[#found + 1] = M.transfer(by_role.prefill, by_role.decode)
+end
+
 local runtimes = { vllm = vllm, ["llama.cpp"] = llama_cpp }
 
 --- Why `runtime` cannot run the plan: a list of sentences without full stops, each once.
@@ -114,6 +144,7 @@ function M.of(layout, runtime, version)
     end
     if check then check(found, layout, engine, version) end
   end
+  if runtime == "vllm" then pools(found, layout, version) end
   for _, text in ipairs(found) do
     if not seen[text] then distinct[#distinct + 1] = text end
     seen[text] = true

@@ -10,8 +10,9 @@ local sorted_keys = require "tessera.sorted_keys"
 
 core.document {
   name = "ts.load_launch",
-  doc = "Reads a folder that plan:export wrote: { plan, runtime, runtime_version, engines = { { words, options, "
-    .. "variables } } }, where options are the flags of the command that serves and variables what its script exports. "
+  doc = "Reads a folder that plan:export or the export of ts.plan_serving's list wrote: { plan, plans, runtime, "
+    .. "runtime_version, engines = { { words, options, variables } } }, where plans are one for each kind of engines, "
+    .. "options are the flags of the command that serves and variables what its script exports. "
     .. "Nil and why (why.code mismatch) where a script says another parallelism, split, KV type or batch than the plan "
     .. "beside it.",
   parameters = { { "folder", "string", "That plan:export wrote" } },
@@ -42,6 +43,43 @@ local function manifest_of(folder)
   return manifest
 end
 
+local roles = { mixed = true, prefill = true, decode = true }
+
+-- Checks a part of a manifest: its file, role, limits and as many places as its plan has devices.
+local function check_part(part, path, plan_of)
+  local fine = type(part) == "table" and type(part.file) == "string" and part.file:find "^plan[%w-]*%.json$"
+    and roles[part.role] and type(part.limits) == "table" and type(part.places) == "table"
+  for _, place in ipairs(fine and part.places or {}) do
+    fine = fine and type(place) == "table" and type(place.node) == "string" and type(place.gpu) == "number"
+  end
+  if fine then
+    part.plan = plan_of(part.file)
+    local problem = part.plan:problem()
+    fine = problem.cluster and #problem.cluster.devices == #part.places
+  end
+  if not fine then core.refuse(path, "it is not as this program wrote it: file, role, limits and places of a plan") end
+end
+
+-- The layout of the plans of a folder, and these; nil and why.
+local function layout_of(folder, manifest)
+  if manifest.parts == nil then
+    local plan = solver.load_plan(folder .. "/plan.json")
+    local layout, why = layouts.of(plan)
+    if layout and type(manifest.engine) == "table" then layouts.serve(layout, manifest.engine) end
+    return layout, layout and { plan } or why
+  end
+  local path, plans = folder .. "/launch.json", {}
+  if type(manifest.parts) ~= "table" or #manifest.parts == 0 then core.refuse(path .. ".parts", "it lists no plans") end
+  for i, part in ipairs(manifest.parts) do
+    check_part(part, ("%s.parts[%d]"):format(path, i), function(name)
+      return solver.load_plan(folder .. "/" .. name)
+    end)
+    plans[i] = part.plan
+  end
+  local layout, why = layouts.join(manifest.parts, manifest.cluster)
+  return layout, layout and plans or why
+end
+
 -- The first difference between what a script says and what the plan is, in words.
 local function difference(name, said, expected, what)
   for _, key in ipairs(sorted_keys(expected)) do
@@ -59,7 +97,7 @@ local function read_engine(folder, runtime, layout, index)
     core.refuse(folder .. "/" .. name, ("it has no line that starts with '%s'"):format(runtime.command))
   end
   local engine = { words = words, options = options_of(words), variables = variables }
-  local options, expected_variables = runtime.expected(layout.engines[index])
+  local options, expected_variables = runtime.expected(layout, layout.engines[index])
   local gpus = layouts.spans(layout.engines[index])[1].gpus
   expected_variables.CUDA_VISIBLE_DEVICES = table.concat(gpus, ",")
   return engine, difference(name, engine.options, options, "option")
@@ -80,11 +118,10 @@ end
 return function(folder)
   if type(folder) ~= "string" then core.refuse("ts.load_launch.folder", "name a folder that plan:export wrote") end
   local manifest = manifest_of(folder)
-  local plan = solver.load_plan(folder .. "/plan.json")
-  local layout, why = layouts.of(plan)
-  if not layout then return nil, why end
-  if type(manifest.engine) == "table" then layouts.serve(layout, manifest.engine) end
-  local result = { plan = plan, runtime = manifest.runtime, runtime_version = manifest.runtime_version, engines = {} }
+  local layout, plans = layout_of(folder, manifest)
+  if not layout then return nil, plans end
+  local result = { plan = plans[1], plans = plans, runtime = manifest.runtime,
+    runtime_version = manifest.runtime_version, engines = {} }
   if manifest.runtime == "json" then
     local said = core.from_json(core.read_file(folder .. "/layout.json"))
     result.engines = said.engines

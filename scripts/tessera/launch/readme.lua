@@ -27,36 +27,53 @@ local function steps_of(layout, parts, opt)
   add("`./%s`: the weights. %s", opt.checkpoint_script, opt.checkpoint_text)
   for i, part in ipairs(parts) do
     for rank, span in ipairs(part.spans) do
-      add("on node %s: `./%s` (%s)", plain(layout.nodes[span.node].name), common.script_name(i, rank - 1),
-        plain(common.stages_text(span.stages)))
+      local role = layout.engines[i].role
+      add("on node %s: `./%s` (%s%s)", plain(layout.nodes[span.node].name), common.script_name(i, rank - 1),
+        role and role .. ": " or "", plain(common.stages_text(span.stages)))
     end
   end
   add("`./wait.sh`, while these run: returns when every engine answers, or fails after half an hour.")
-  if #parts > 1 then add("`./router.sh`: one address, port %d, for all engines (needs nginx).", opt.router_port) end
+  if common.has_pools(layout) then
+    add("`./proxy.sh`: one address, port %d, that sends each request to a prefill and then to a decode engine (needs "
+      .. "vLLM's repository).", opt.router_port)
+  elseif #parts > 1 then
+    add("`./router.sh`: one address, port %d, for all engines (needs nginx).", opt.router_port)
+  end
   return steps
 end
 
---- The text. `opt`: runtime (its name), version, checkpoint_script, checkpoint_text, router_port, note.
+local function made_by(layout)
+  local names = {}
+  for i, plan in ipairs(layout.plans) do names[i] = ("`%s`"):format(plan.name) end
+  local files = table.concat(names, ", ")
+  if layout.serving then return ("Made by Tessera from %s, for a stream of requests."):format(files) end
+  return ("Made by Tessera from %s. The plan expects %.0f output tokens a second, and %.3g s for a batch of %d "
+    .. "requests."):format(files, layout.throughput_tok_s, layout.latency_s, layout.workload.batch_size)
+end
+
+local function add_list(lines, title, items)
+  lines[#lines + 1], lines[#lines + 2], lines[#lines + 3] = "", title, ""
+  for _, item in ipairs(items) do lines[#lines + 1] = "- " .. item end
+end
+
+--- The text. `opt`: runtime (its name), version, checkpoint_script, checkpoint_text, router_port, notes, left_out.
 function M.text(layout, parts, opt)
   local lines = {
     ("# %s on %s, by %s%s"):format(plain(layout.model.name), plain(layout.cluster.name), opt.runtime,
       opt.version and " " .. opt.version or ""),
     "",
-    layout.serving and "Made by Tessera from `plan.json`, for a stream of requests."
-      or ("Made by Tessera from `plan.json`. The plan expects %.0f output tokens a second, and %.3g s for a batch of "
-      .. "%d requests."):format(layout.throughput_tok_s, layout.latency_s, layout.workload.batch_size),
+    made_by(layout),
     "",
     "## Steps",
     "",
   }
   for _, step in ipairs(steps_of(layout, parts, opt)) do lines[#lines + 1] = step end
-  lines[#lines + 1], lines[#lines + 2] = "", ("## What of the plan %s does not honour"):format(opt.runtime)
-  lines[#lines + 1] = ""
   local limits = distinct(parts, "limits")
-  for _, limit in ipairs(limits) do lines[#lines + 1] = "- " .. limit end
-  if #limits == 0 and not opt.note then lines[#lines + 1] = "- nothing that is known." end
-  if opt.note then lines[#lines + 1] = "- " .. opt.note end
-  if opt.runtime == "vLLM" then
+  for _, note in ipairs(opt.notes) do limits[#limits + 1] = note end
+  if #limits == 0 then limits[1] = "nothing that is known." end
+  add_list(lines, ("## What of the plan %s does not honour"):format(opt.runtime), limits)
+  if #opt.left_out > 0 then add_list(lines, "## GPUs that are left out", opt.left_out) end
+  if opt.runtime == "vLLM" and #layout.plans == 1 then
     lines[#lines + 1] = ""
     lines[#lines + 1] = ("Measure it with `vllm bench serve --save-result`, then `tessera compare plan.json "
       .. "RESULT.json`.")

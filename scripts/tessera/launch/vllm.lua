@@ -10,7 +10,7 @@ local versions = require "tessera.launch.vllm_versions"
 
 local M = { name = "vLLM", command = "exec vllm serve" }
 
-local first_ray_port, first_master_port = 6379, 29501
+local first_ray_port, first_master_port, first_side_port = 6379, 29501, 5600
 local least_share, most_share = 0.92, 0.98
 
 --- Layers of each stage: "16,16".
@@ -29,21 +29,21 @@ local function needed_share(engine)
   return most
 end
 
-local function share_of(layout, engine)
-  if layout.serving and layout.serving.gpu_memory_utilization then return layout.serving.gpu_memory_utilization end
+local function share_of(engine)
+  if engine.serving and engine.serving.gpu_memory_utilization then return engine.serving.gpu_memory_utilization end
   return math.min(most_share, math.max(least_share, math.ceil(needed_share(engine) * 100) / 100))
 end
 
 --- Tokens that a pass may hold: the plan's prefill micro-batch, and one of every request.
 local function token_budget(layout, engine)
-  if layout.serving and layout.serving.max_num_batched_tokens then return layout.serving.max_num_batched_tokens end
+  if engine.serving and engine.serving.max_num_batched_tokens then return engine.serving.max_num_batched_tokens end
   local workload = layout.workload
   local tokens = workload.chunk_tokens or workload.max_prompt_tokens
   return math.max(engine.prefill_micro_batch_size * tokens, engine.batch_size)
 end
 
-local function longest_request(layout)
-  if layout.serving then return layout.serving.max_model_len or layout.model.max_context_tokens end
+local function longest_request(layout, engine)
+  if engine.serving then return engine.serving.max_model_len or layout.model.max_context_tokens end
   local workload = layout.workload
   return math.min(workload.max_prompt_tokens + workload.max_output_tokens, layout.model.max_context_tokens)
 end
@@ -55,21 +55,36 @@ local function dtype_of(engine)
   return "auto"
 end
 
+-- Engines that hand keys and values to each other have one type of numbers.
+local function shared_dtype(layout, engine)
+  for _, other in ipairs(engine.role and layout.engines or { engine }) do
+    if dtype_of(other) ~= "auto" then return dtype_of(other) end
+  end
+  return "auto"
+end
+
+-- How keys and values get from prefill to decode engines, in both pools.
+local connector_roles = { prefill = "kv_producer", decode = "kv_consumer" }
+local function transfer_config(engine)
+  return ('{"kv_connector":"NixlConnector","kv_role":"%s"}'):format(connector_roles[engine.role])
+end
+
 -- What all nodes of an engine are told.
 local function shared_options(layout, engine, weights)
   local options = {
     { "--served-model-name", layout.model.name },
     { "--tensor-parallel-size", engine.stages[1].degree },
     { "--pipeline-parallel-size", #engine.stages },
-    { "--dtype", dtype_of(engine) },
+    { "--dtype", shared_dtype(layout, engine) },
     { "--kv-cache-dtype", engine.kv_bitwidth == 8 and "fp8" or "auto" },
-    { "--gpu-memory-utilization", ("%.2f"):format(share_of(layout, engine)) },
-    { "--max-model-len", longest_request(layout) },
+    { "--gpu-memory-utilization", ("%.2f"):format(share_of(engine)) },
+    { "--max-model-len", longest_request(layout, engine) },
     { "--max-num-seqs", engine.batch_size },
     { "--max-num-batched-tokens", token_budget(layout, engine) },
     { "--enable-chunked-prefill" },
   }
   if weights.quantization then table.insert(options, 2, { "--quantization", weights.quantization }) end
+  if engine.role then options[#options + 1] = { "--kv-transfer-config", transfer_config(engine) } end
   return options
 end
 
@@ -86,12 +101,16 @@ local function joining_options(engine_index, spans, rank, with_ray)
   return options
 end
 
-local function environment(engine, span)
+local function environment(index, engine, span)
   local lines = {
     "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts",
     "export CUDA_VISIBLE_DEVICES=" .. table.concat(span.gpus, ","),
   }
   if #engine.stages > 1 then lines[#lines + 1] = "export VLLM_PP_LAYER_PARTITION=" .. partition_of(engine) end
+  if engine.role then
+    lines[#lines + 1] = "export VLLM_NIXL_SIDE_CHANNEL_HOST=" .. shell.quote(common.host(span.node))
+    lines[#lines + 1] = "export VLLM_NIXL_SIDE_CHANNEL_PORT=" .. first_side_port + index - 1
+  end
   return lines
 end
 
@@ -117,9 +136,10 @@ end
 -- The script of node `rank` (0-based) of an engine.
 local function node_script(layout, index, engine, spans, rank, weights, with_ray)
   local span = spans[rank + 1]
-  local lines = common.script_head(("Engine %d on node %s: %s."):format(index - 1, layout.nodes[span.node].name,
-    common.stages_text(span.stages)), #spans > 1)
-  append(lines, environment(engine, span))
+  local lines = common.script_head(("Engine %d%s on node %s: %s."):format(index - 1,
+    engine.role and (" (%s)"):format(engine.role) or "", layout.nodes[span.node].name,
+    common.stages_text(span.stages)), #spans > 1 or engine.role ~= nil)
+  append(lines, environment(index, engine, span))
   if with_ray and rank > 0 then
     lines[#lines + 1] = ("exec ray start --address=%s --num-gpus=%d --block"):format(
       shell.quote(common.host(spans[1].node, nil, ":" .. first_ray_port + index - 1)), #span.gpus)
@@ -153,7 +173,7 @@ end
 
 -- What a person has to know about one engine.
 local function limits_of(layout, engine, with_ray)
-  local limits = layout.serving and {} or batch_limits(layout, engine)
+  local limits = engine.serving and {} or batch_limits(layout, engine)
   if not engine.kernel_set.name:find "^vllm" then
     limits[#limits + 1] = ("times: priced with kernel set %s, whose kernels are not vLLM's (--kernel-set vllm has "
       .. "those)."):format(engine.kernel_set.name)
@@ -165,6 +185,11 @@ local function limits_of(layout, engine, with_ray)
     limits[#limits + 1] = ("memory: the fullest stage needs %.1f %% of its GPU, and vLLM gets %.0f %%; it may admit "
       .. "fewer requests at a time."):format(needed_share(engine) * 100, most_share * 100)
   end
+  if engine.role then
+    limits[#limits + 1] = "pools: `vllm serve` has no router for them; proxy.sh starts vLLM's example, which takes "
+      .. "turns among engines and is not for production. Both pools need the library NIXL (`uv pip install nixl`) and "
+      .. "the same attention backend, which unlike GPUs may have to be told (--attention-backend)."
+  end
   if with_ray then
     limits[#limits + 1] = "node order: Ray's workers are sorted, the head's first, then nodes with fewer GPUs, then "
       .. "by IP address. Nodes with equally many GPUs need addresses that ascend in the order of the stages."
@@ -173,12 +198,14 @@ local function limits_of(layout, engine, with_ray)
 end
 
 --- Options of the engine that its commands are read back by.
-function M.expected(engine)
+function M.expected(layout, engine)
   return {
     ["--tensor-parallel-size"] = tostring(engine.stages[1].degree),
     ["--pipeline-parallel-size"] = tostring(#engine.stages),
     ["--kv-cache-dtype"] = engine.kv_bitwidth == 8 and "fp8" or "auto",
     ["--max-num-seqs"] = tostring(engine.batch_size),
+    ["--max-num-batched-tokens"] = tostring(token_budget(layout, engine)),
+    ["--kv-transfer-config"] = engine.role and transfer_config(engine) or nil,
   }, { VLLM_PP_LAYER_PARTITION = #engine.stages > 1 and partition_of(engine) or nil }
 end
 
@@ -210,7 +237,8 @@ end
 function M.version(version)
   local chosen = version or versions.default
   local nearest, is_newer = versions.nearest(chosen, "plan:export.version")
-  return chosen, is_newer and ("flags: %s is newer than %s, the newest whose flags are known."):format(chosen, nearest)
+  if not is_newer then return chosen, nil end
+  return chosen, ("flags: %s is newer than %s, the newest whose flags are known."):format(chosen, nearest)
 end
 
 return M

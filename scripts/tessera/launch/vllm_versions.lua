@@ -27,6 +27,7 @@ local flags = {
   ["--max-num-seqs"] = { "0.8.5" },
   ["--max-num-batched-tokens"] = { "0.8.5" },
   ["--enable-chunked-prefill"] = { "0.8.5" },
+  ["--kv-transfer-config"] = { "0.8.5" },
   ["--nnodes"] = { "0.14.0" },
   ["--node-rank"] = { "0.14.0" },
   ["--master-addr"] = { "0.14.0" },
@@ -83,6 +84,9 @@ end
 
 --- Whether several nodes can be joined without Ray.
 function M.has_multi_node(version) return M.has(version, "--nnodes") and M.has(version, "--headless") end
+
+--- Whether pools can hand over keys and values by NixlConnector, which 0.9.0 documents.
+function M.has_pools(version) return not is_before(version, "0.9.0") end
 
 --- Flags of a command (its words) that the version lacks.
 function M.missing(version, words)

@@ -1,20 +1,19 @@
 -- Deployments from kinds of engines: of one type of device, of all types together, and pools of prefill and decode
 -- engines.
 --
--- Equal engines share a stream evenly, so many of them sustain at least so many times the rate of one that is fed by
--- chance alone: such deployments are simulated by one engine, pools by the smallest set in their ratio, and what is
--- ranked first, or mixes types, whole. The scope of a row says which.
+-- Equal engines share a stream evenly, so many of them sustain about so many times the rate of one, and more where
+-- chance alone limits it: for the largest rate such deployments are simulated by one engine, pools by the smallest set
+-- in their ratio, and what is ranked first, or mixes types, whole. For a given rate the fewest engines that hold it are
+-- looked for, and simulated whole where they may be the best. The scope of a row says which.
 
 local engines = require "tessera.serving.engines"
+local pools = require "tessera.serving.pools"
 local screen = require "tessera.serving.screen"
 
 local M = {}
 
--- Of the rate that pools reach when neither waits for the other, where their search begins.
-local pool_share = 0.8
-local most_pools = 1 -- that are simulated
-
-local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
+-- Engines beside each other sustain more than each alone does, by at most about this factor: tried before 1.
+local together = { 1.3, 1.15, 1 }
 
 local function num_engines(parts)
   local count = 0
@@ -22,19 +21,13 @@ local function num_engines(parts)
   return count
 end
 
--- As many engines as the objective wants: all that there is room for, or enough for the rate.
-local function count_for(search, kind)
-  if search.objective == "rate" then return kind.room end
-  return math.max(1, math.ceil(search.rate_per_s / kind.rate_per_s))
-end
-
 local function refuse(search, parts, reason)
   search.reasons[#search.reasons + 1] = {
-    engine = parts[1].role and "pools of prefill and decode engines" or screen.name_of(parts[1].kind), reason = reason,
+    engine = parts[2] and engines.layout(parts) or screen.name_of(parts[1].kind), reason = reason,
   }
 end
 
--- A deployment of parts, of which `unit` was simulated, `times` over.
+-- A deployment of parts, of which `times` the one that was simulated make the whole.
 local function result_of(parts, found, times, scope)
   local gpus, price = 0, 0
   for _, part in ipairs(parts) do
@@ -44,40 +37,108 @@ local function result_of(parts, found, times, scope)
   return { parts = parts, found = found, times = times, scope = scope, gpus = gpus, usd_per_h = price }
 end
 
--- One type of device, equal engines.
-local function equal_engines(search, by_type)
-  local list = {}
-  for _, group in ipairs(by_type) do
-    for _, kind in ipairs(group.best) do
-      local count = count_for(search, kind)
-      if count <= kind.room then
-        list[#list + 1] = result_of({ { kind = kind, count = count } }, kind.found, count, "one engine")
-      else
-        refuse(search, { { kind = kind } }, ("%d engines sustain %.3g req/s, %.3g are wanted"):format(kind.room,
-          kind.room * kind.rate_per_s, search.rate_per_s))
-      end
-    end
-  end
-  return list
+-- What engines.max_rate finds of parts, as it is; nil and why where they cannot be deployed.
+local function run(search, parts, options)
+  local deployment, why = engines.deploy(search, parts)
+  if not deployment then return nil, why end
+  local share = options.share or 1
+  options.share, options.tolerance = nil, options.tolerance or 0.07
+  return engines.max_rate(search, deployment, math.ceil(num_engines(parts) * share), options)
 end
 
--- Simulates parts whole; nil where they keep to the SLO at no rate.
-local function simulate(search, parts, guess_per_s, least_rate_per_s, tolerance, share)
-  local deployment, why = engines.deploy(search, parts)
-  if not deployment then
-    refuse(search, parts, why)
-    return nil
-  end
-  local found = engines.max_rate(search, deployment, math.ceil(num_engines(parts) * (share or 1)), {
-    tolerance = tolerance or 0.03, guess_per_s = guess_per_s, least_rate_per_s = least_rate_per_s,
-  })
-  if found.rate_per_s > 0 then return found end
-  refuse(search, parts, found.limited_by)
+-- Simulates parts; nil where they keep to the SLO at no rate (that is wanted).
+local function simulate(search, parts, options)
+  local found, why = run(search, parts, options)
+  if found and found.rate_per_s > 0 then return found end
+  if why ~= engines.too_few then refuse(search, parts, why or found.limited_by) end
   return nil
 end
 
--- Of the types together, the counts that reach the rate for the least money or the fewest devices; nil for none.
-local function cheapest(search, parts)
+local function stay_of(parts)
+  local stay_s = 0
+  for _, part in ipairs(parts) do stay_s = math.max(stay_s, part.kind.stay_s or 0) end
+  return stay_s
+end
+
+-- Money or devices that an engine takes; infinite without a price.
+local function cost_of(search, kind)
+  if search.objective ~= "cost" then return kind.gpus end
+  return kind.entry.price_usd_per_h and kind.gpus * kind.entry.price_usd_per_h or math.huge
+end
+
+-- Whether `count` engines hold the rate that is wanted: one run at it.
+local function holds(search, kind, count)
+  local found = run(search, { { kind = kind, count = count } },
+    { least_rate_per_s = search.rate_per_s, guess_per_s = search.rate_per_s, max_runs = 1, share = 0.5,
+      stay_s = kind.stay_s })
+  return found ~= nil and found.rate_per_s > 0
+end
+
+-- The fewest engines from `low` to `high` that hold the rate, by bisection; nil where `high` do not.
+local function fewest(search, kind, low, high)
+  if not holds(search, kind, high) then return nil end
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if holds(search, kind, middle) then high = middle else low = middle + 1 end
+  end
+  return high
+end
+
+-- Simulates `count` equal engines at the wanted rate, whole; nil where they miss it.
+local function whole(search, kind, count)
+  local parts = { { kind = kind, count = count } }
+  local found = simulate(search, parts,
+    { least_rate_per_s = search.rate_per_s, guess_per_s = search.rate_per_s, stay_s = kind.stay_s })
+  return found and result_of(parts, found, 1, "whole")
+end
+
+-- Equal engines for a given rate: as few as their bound allows where that may beat `bar`, else what one of them says.
+local function smallest(search, kind, bar)
+  local cost = cost_of(search, kind)
+  local alone = math.ceil(search.rate_per_s / kind.rate_per_s)
+  local low = math.max(1, math.ceil(search.rate_per_s / (engines.finite_run * kind.bounds.rate_per_s)))
+  local high = math.min(alone, kind.room, bar < math.huge and math.floor(bar / cost) or alone)
+  if cost < math.huge and low <= high then
+    local count = fewest(search, kind, low, high)
+    local result = count and whole(search, kind, count)
+    if result then return result, count * cost end
+    if high == kind.room then alone = math.huge end -- all of them missed it
+  end
+  if alone <= kind.room then
+    return result_of({ { kind = kind, count = alone } }, kind.found, alone, "one engine"), math.huge
+  end
+  refuse(search, { { kind = kind } }, ("%d engines sustain about %.3g req/s, %.3g are wanted"):format(kind.room,
+    kind.room * kind.rate_per_s, search.rate_per_s))
+end
+
+-- Kinds of one type of device, equal engines, and what the best of them costs (for a given rate).
+local function equal_engines(search, by_type)
+  local list, kinds, bar = {}, {}, math.huge
+  for _, group in ipairs(by_type) do
+    for _, kind in ipairs(group.best) do kinds[#kinds + 1] = kind end
+  end
+  if search.objective == "rate" then
+    for i, kind in ipairs(kinds) do
+      list[i] = result_of({ { kind = kind, count = kind.room } }, kind.found, kind.room, "one engine")
+    end
+    return list, bar
+  end
+  local function promise(kind) return cost_of(search, kind) / kind.rate_per_s end
+  table.sort(kinds, function(a, b)
+    if promise(a) ~= promise(b) then return promise(a) < promise(b) end
+    return screen.name_of(a) < screen.name_of(b)
+  end)
+  for _, kind in ipairs(kinds) do
+    local result, cost = smallest(search, kind, bar)
+    list[#list + 1] = result
+    bar = math.min(bar, cost or math.huge)
+  end
+  return list, bar
+end
+
+-- Of the types together, the counts whose rates, `factor` times those of one engine alone, reach the rate for the least
+-- money or the fewest devices; nil for none.
+local function cheapest(search, parts, factor)
   local best, least, counts = nil, math.huge, {}
   local function go(i, rate, spent)
     if spent >= least then return end
@@ -90,18 +151,17 @@ local function cheapest(search, parts)
     end
     local part = parts[i]
     if not part then return end
-    local price = search.objective == "cost" and part.kind.entry.price_usd_per_h or 1
     for count = 0, part.kind.room do
       counts[i] = count
-      go(i + 1, rate + count * part.kind.rate_per_s, spent + count * part.kind.gpus * price)
+      go(i + 1, rate + factor * count * part.kind.rate_per_s, spent + count * cost_of(search, part.kind))
     end
   end
   go(1, 0, 0)
-  return best
+  return best, least
 end
 
--- The best engines of every type beside each other.
-local function all_types(search, by_type)
+-- The best engines of every type beside each other; for a given rate where that costs less than `bar`.
+local function all_types(search, by_type, bar)
   local parts, rate = {}, 0
   for _, group in ipairs(by_type) do
     local kind = group.best[1]
@@ -111,70 +171,38 @@ local function all_types(search, by_type)
     end
   end
   if #parts < 2 then return {} end
-  if search.objective ~= "rate" then parts = cheapest(search, parts) end
-  if not parts or #parts < 2 then return {} end
-  local wanted = search.objective ~= "rate" and search.rate_per_s or nil
-  local found = simulate(search, parts, wanted or rate, wanted)
-  return { found and result_of(parts, found, 1, "whole") }
-end
-
--- Counts of prefill and decode engines that balance best on the devices there are: x, y and the rate.
-local function balanced(search, p, d)
-  local best, x_best, y_best = 0, nil, nil
-  for x = 1, p.room do
-    local room = p.entry == d.entry and math.floor((p.entry.count - x * p.gpus) / d.gpus) or d.room
-    local y = math.min(room, math.max(1, math.ceil(x * p.bounds.prompt_rate_per_s / d.bounds.decode_rate_per_s)))
-    local rate = y >= 1 and math.min(x * p.bounds.prompt_rate_per_s, y * d.bounds.decode_rate_per_s) or 0
-    if search.objective ~= "rate" then
-      if rate >= search.rate_per_s then return x, y, rate end
-    elseif rate > 1.01 * best then
-      best, x_best, y_best = rate, x, y
+  if search.objective == "rate" then
+    local found = simulate(search, parts, { guess_per_s = rate, stay_s = stay_of(parts) })
+    return { found and result_of(parts, found, 1, "whole") }
+  end
+  for _, factor in ipairs(together) do
+    local mix, cost = cheapest(search, parts, factor)
+    if mix and #mix > 1 and cost < bar then
+      local found = simulate(search, mix, { guess_per_s = search.rate_per_s, least_rate_per_s = search.rate_per_s,
+        stay_s = stay_of(mix) })
+      if found then return { result_of(mix, found, 1, "whole") } end
     end
   end
-  return x_best, y_best, best
-end
-
--- Pools of the best kinds, those of most promise.
-local function pools(search, by_type)
-  local kinds, list = {}, {}
-  for _, group in ipairs(by_type) do
-    for i = 1, math.min(2, #group.best) do kinds[#kinds + 1] = group.best[i] end
-  end
-  for _, p in ipairs(kinds) do
-    for _, d in ipairs(kinds) do
-      local x, y, rate = balanced(search, p, d)
-      if x and d.bounds.decode_rate_per_s > 0 then list[#list + 1] = { p = p, d = d, x = x, y = y, rate = rate } end
-    end
-  end
-  table.sort(list, function(a, b) return a.rate > b.rate end)
-  return list
+  return {}
 end
 
 local function disaggregated(search, by_type)
-  local results, list = {}, pools(search, by_type)
-  for i = 1, math.min(most_pools, #list) do
-    local e = list[i]
-    local times = gcd(e.x, e.y)
-    local function parts_of(divisor)
-      return {
-        { kind = e.p, count = e.x / divisor, role = "prefill" }, { kind = e.d, count = e.y / divisor, role = "decode" },
-      }
-    end
-    local found = simulate(search, parts_of(times), pool_share * e.rate / times,
-      search.objective ~= "rate" and search.rate_per_s / times or nil, 0.07, 0.5)
-    if found then
-      results[#results + 1] = result_of(parts_of(1), found, times, "pools, half the requests")
-    end
+  local results = {}
+  for i, each in ipairs(pools.search(search, by_type, function(parts, options)
+    return simulate(search, parts, options)
+  end)) do
+    results[i] = result_of(each.parts, each.found, each.times, search.objective == "rate" and "half" or "whole")
   end
   return results
 end
 
---- Simulates the winner whole, from the rate that it promises. Where it misses the rate that is wanted, the result is
+--- Simulates a result whole, from the rate that it promises. Where it misses the rate that is wanted, the result is
 --- one of an engine more, or has failed.
 function M.confirm(search, result)
   local promised = result.found.rate_per_s * result.times
   local wanted = search.objective ~= "rate" and search.rate_per_s or nil
-  local found = simulate(search, result.parts, wanted or promised, wanted, 0.07)
+  local found = simulate(search, result.parts, { guess_per_s = wanted or promised, least_rate_per_s = wanted,
+    stay_s = result.found.served.e2e_s.mean })
   if found then
     result.found, result.times, result.scope = found, 1, "whole"
     return
@@ -191,9 +219,9 @@ end
 
 --- What may be listed, in no order: { parts, found, times, scope, gpus, usd_per_h }.
 function M.deployments(search, by_type)
-  local found = equal_engines(search, by_type)
-  for _, result in ipairs(all_types(search, by_type)) do found[#found + 1] = result end
-  if search.disaggregated then
+  local found, bar = equal_engines(search, by_type)
+  for _, result in ipairs(all_types(search, by_type, bar)) do found[#found + 1] = result end
+  if search.disaggregated and search.traffics.lengths.output_tokens > 1 then
     for _, result in ipairs(disaggregated(search, by_type)) do found[#found + 1] = result end
   end
   return found

@@ -6,13 +6,14 @@ local routers = require "tessera.routers"
 local M = {}
 
 --- Devices of a cluster by type, in the order in which they appear: { name, indices = { node = { 0-based, ... } },
---- nodes = { node, ... }, count, price_usd_per_h }.
+--- nodes = { node, ... }, count, price_usd_per_h, compute_capability }.
 function M.types_of(cluster)
   local types, by_name, node_of = {}, {}, cluster:node_indices()
   for i, device in ipairs(cluster.devices) do
     local entry = by_name[device.name]
     if not entry then
-      entry = { name = device.name, nodes = {}, indices = {}, count = 0, price_usd_per_h = device.price_usd_per_h }
+      entry = { name = device.name, nodes = {}, indices = {}, count = 0, price_usd_per_h = device.price_usd_per_h,
+        compute_capability = device.compute_capability }
       by_name[device.name], types[#types + 1] = entry, entry
     end
     local node = node_of[i]
@@ -78,15 +79,47 @@ local function pool_options(search, kind, devices, count)
   }
 end
 
+M.too_few = "too few devices"
+
+--- "prefill 2 x L4 + decode 1 x L4 TP2".
+function M.layout(parts)
+  local words = {}
+  for i, part in ipairs(parts) do
+    local kind = part.kind
+    local shape = kind.degree > 1 and ("TP%d"):format(kind.degree) or ""
+    if kind.stages > 1 then shape = shape .. ("PP%d"):format(kind.stages) end
+    words[i] = ("%s%d x %s%s"):format(part.role and part.role .. " " or "", part.count, kind.entry.name,
+      shape ~= "" and " " .. shape or "")
+  end
+  return table.concat(words, " + ")
+end
+
+--- Devices for each of the parts { kind =, count =, role = }, and all of them by index; nil where there are too few.
+function M.place(parts)
+  local placed, used = {}, {}
+  for i, part in ipairs(parts) do
+    placed[i] = M.devices_for(part.kind.entry, part.kind.degree, part.kind.stages, part.count, used)
+    if not placed[i] then return nil end
+    for _, index in ipairs(placed[i]) do used[index] = true end
+  end
+  return placed, used
+end
+
+--- The deployment of one part alone, on its devices.
+function M.deploy_on(search, part, devices)
+  local options = pool_options(search, part.kind, devices, part.count)
+  options.model, options.kernel_set, options.router = search.model, search.kernel_set, search.router
+  return routers.deployment(options)
+end
+
 --- A deployment of parts { kind =, count =, role = }, or nil and why (one line).
 function M.deploy(search, parts)
   local options = { model = search.model, kernel_set = search.kernel_set, router = search.router }
-  local pools, used = {}, {}
-  for _, part in ipairs(parts) do
-    local devices = M.devices_for(part.kind.entry, part.kind.degree, part.kind.stages, part.count, used)
-    if not devices then return nil, "too few devices" end
-    for _, index in ipairs(devices) do used[index] = true end
-    local pool = pool_options(search, part.kind, devices, part.count)
+  local placed, used = M.place(parts)
+  if not placed then return nil, M.too_few end
+  local pools = {}
+  for i, part in ipairs(parts) do
+    local pool = pool_options(search, part.kind, placed[i], part.count)
     pool.role = part.role or "mixed"
     pools[#pools + 1] = pool
   end
@@ -106,22 +139,29 @@ function M.deploy(search, parts)
 end
 
 -- Requests come for so many times as long as they stay; below 8 max_rate notes that a longer run may sustain less.
-local stays_wanted, most_requests_simulated = 10, 200000
+local stays_wanted, most_requests_simulated = 8.5, 200000
 
---- ts.max_rate of a deployment under the search's traffic, `num_engines` engines' worth of it. Where its requests came
---- for too short a time to show what piles up, once more with as many as that takes.
+--- ts.max_rate of a deployment under the search's traffic: `num_engines` engines' worth of it, or more where requests
+--- that stay `options.stay_s` would come for too short a time to show what piles up. Where that was foreseen wrongly,
+--- once more with as many as it takes.
 function M.max_rate(search, deployment, num_engines, options)
   search.simulated = search.simulated + 1
   options.slo = search.slo
-  local traffic = search.traffics.of(num_engines)
+  local foreseen, stay_s = 0, options.stay_s
+  if stay_s then foreseen = stays_wanted * stay_s * math.max(options.guess_per_s, options.least_rate_per_s or 0) end
+  options.stay_s = nil
+  local traffic = search.traffics.of(num_engines, math.min(foreseen, most_requests_simulated))
   local found = search.max_rate(deployment, traffic, options)
-  if found.note == "" or not search.traffics.sized then return found end
+  if found.note == "" or not search.traffics.sized or options.max_runs then return found end
   local wanted = stays_wanted * found.rate_per_s * found.served.e2e_s.mean
-  local factor = math.min(wanted, most_requests_simulated) / traffic.num_requests
-  if factor <= 1 then return found end
+  if math.min(wanted, most_requests_simulated) <= traffic.num_requests then return found end
   options.guess_per_s = found.rate_per_s
-  return search.max_rate(deployment, search.traffics.of(num_engines, factor), options)
+  traffic = search.traffics.of(num_engines, math.min(wanted, most_requests_simulated))
+  return search.max_rate(deployment, traffic, options)
 end
+
+--- Times a bound, what a run may hold that starts empty and ends.
+M.finite_run = 1.02
 
 -- Sizes of batches at which rates are bounded.
 local batch_sizes = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024 }
@@ -134,30 +174,67 @@ local function most_requests(deployment, lengths, limits)
   return math.min(limits.max_num_seqs, math.max(1, math.floor(deployment.replicas[1].kv_tokens / per_request)))
 end
 
---- What one engine does at most, from the prices of its steps: ttft_s and tpot_s of a request alone, and rate_per_s: in
---- decode steps of a batch within the limit on TPOT each request takes output_tokens steps of its share, and prompts
---- cost at least the slope of the largest step. With `batch`, where that is reached, and the same for decode steps
---- alone and prompts alone.
-function M.bounds(deployment, lengths, limits, tpot_limit_s)
-  local p, n, context = lengths.prompt_tokens, lengths.output_tokens, context_of(lengths)
-  local bounds = {
-    ttft_s = deployment:step_s { num_prompts = 1, prompt_tokens = math.max(1, math.floor(p)) },
-    tpot_s = deployment:step_s { num_decodes = 1, context_tokens = context },
-    decode_rate_per_s = 0,
-  }
-  local large = math.max(2, limits.max_num_batched_tokens)
-  local half = math.floor(large / 2)
-  local slope = (deployment:step_s { num_prompts = 1, prompt_tokens = large }
-    - deployment:step_s { num_prompts = 1, prompt_tokens = half }) / (large - half)
-  local most = most_requests(deployment, lengths, limits)
+-- Seconds that prompts take in the largest step: of each all that is in it, and of each beyond the half of them, when
+-- what a step takes anyway is shared with others. Prompts longer than a step come in chunks with half of the others
+-- before them.
+local function prompt_times(deployment, lengths, limits)
+  local p, large = math.max(1, math.floor(lengths.prompt_tokens)), math.max(2, limits.max_num_batched_tokens)
+  local function step_s(count, tokens)
+    return deployment:step_s { num_prompts = count, prompt_tokens = tokens,
+      prompt_context_tokens = math.floor(math.max(0, p - large) / 2) }
+  end
+  local count = math.floor(large / p)
+  if count < 2 then
+    local tokens = math.min(p, large)
+    local half = math.max(1, math.floor(tokens / 2))
+    local all_s = step_s(1, tokens)
+    local alone_s, more_s = all_s * p / tokens, (all_s - step_s(1, half)) * p / math.max(1, tokens - half)
+    return alone_s, math.min(alone_s, more_s) -- the later half attends to more
+  end
+  local half = math.floor(count / 2)
+  local all_s = step_s(count, p)
+  local more_s = (all_s - step_s(half, p)) / (count - half)
+  local full = large / p -- the last of them in part
+  return (all_s + (full - count) * more_s) / full, more_s
+end
+
+-- The largest batch, up to `most`, whose decode steps keep to the limit on TPOT, and their time; nil where none does.
+local function largest_batch(deployment, context, most, tpot_limit_s)
+  local function step_s(batch) return deployment:step_s { num_decodes = batch, context_tokens = context } end
+  local low, high = 0, nil
   for _, batch in ipairs(batch_sizes) do
     batch = math.min(batch, most)
-    local step_s = deployment:step_s { num_decodes = batch, context_tokens = context }
-    if step_s > tpot_limit_s then break end
-    bounds.decode_rate_per_s = math.max(bounds.decode_rate_per_s, batch / (n * step_s))
+    if step_s(batch) > tpot_limit_s then
+      high = batch
+      break
+    end
+    low = batch
   end
-  bounds.prompt_rate_per_s = 1 / (p * math.max(slope, 1e-12))
-  bounds.rate_per_s = math.min(bounds.decode_rate_per_s, bounds.prompt_rate_per_s)
+  while high and high - low > 1 do
+    local middle = math.floor((low + high) / 2)
+    if step_s(middle) <= tpot_limit_s then low = middle else high = middle end
+  end
+  if low > 0 then return low, step_s(low) end
+end
+
+--- What one engine does at most, from the prices of its steps: ttft_s and tpot_s of a request alone, and rate_per_s:
+--- in decode steps of a batch within the limit on TPOT each request takes its share of output_tokens - 1 steps, and
+--- prompts cost at least what one more costs in a large step. The same for decode steps alone (decode_rate_per_s, at
+--- decode_batch and decode_step_s) and for steps of prompts alone (prefill_rate_per_s).
+function M.bounds(deployment, lengths, limits, tpot_limit_s)
+  local n, context = math.max(1, lengths.output_tokens - 1), context_of(lengths)
+  local bounds = {
+    ttft_s = deployment:step_s { num_prompts = 1, prompt_tokens = math.max(1, math.floor(lengths.prompt_tokens)) },
+    tpot_s = deployment:step_s { num_decodes = 1, context_tokens = context },
+    decode_rate_per_s = 0, decode_batch = 0,
+  }
+  local batch, step_s = largest_batch(deployment, context, most_requests(deployment, lengths, limits), tpot_limit_s)
+  if batch then
+    bounds.decode_batch, bounds.decode_step_s, bounds.decode_rate_per_s = batch, step_s, batch / (n * step_s)
+  end
+  local alone_s, shared_s = prompt_times(deployment, lengths, limits)
+  bounds.prefill_rate_per_s = 1 / math.max(alone_s, 1e-12)
+  bounds.rate_per_s = math.min(bounds.decode_rate_per_s, 1 / math.max(shared_s, 1e-12))
   return bounds
 end
 
@@ -178,16 +255,21 @@ local function steady_step_s(deployment, lengths, limits, most, rate)
   return step_s
 end
 
---- About what one engine sustains: the largest rate whose steady state has room and keeps to the limit on TPOT.
+--- About what one engine sustains: the largest rate whose steady state has room and keeps to the limit on TPOT; and
+--- how long a request decodes then.
 function M.estimate(deployment, lengths, limits, tpot_limit_s, bound)
   local most = most_requests(deployment, lengths, limits)
-  local low, high = 0, bound
+  local low, high, decode_s = 0, bound, 0
   for _ = 1, 12 do
     local rate = (low + high) / 2
     local step_s = steady_step_s(deployment, lengths, limits, most, rate)
-    if step_s and step_s <= tpot_limit_s then low = rate else high = rate end
+    if step_s and step_s <= tpot_limit_s then
+      low, decode_s = rate, step_s * lengths.output_tokens
+    else
+      high = rate
+    end
   end
-  return low
+  return low, decode_s
 end
 
 return M

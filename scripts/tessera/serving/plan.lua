@@ -1,9 +1,10 @@
 -- ts.plan_serving { ... }: which engines, on which devices, serve a stream of requests within an SLO best.
 --
--- Engines of each type of device (degree, stages, bitwidth, KV cache) are bounded by the prices of their steps; those
--- that could still be among the best are simulated alone, one rate after another on the same requests; what fills the
--- cluster is put together from the best, with pools of prefill and decode engines beside it; the winners' limits on
--- requests and tokens are tried; and what is listed was simulated whole.
+-- Engines of each type of device (degree, stages, bitwidth, KV cache) that the runtime can run are bounded by the
+-- prices of their steps; those that could still be among the best are simulated alone, one rate after another on the
+-- same requests; what fills the cluster, or is enough for the rate, is put together from the best, with pools of
+-- prefill and decode engines beside it; the winners' limits on requests and tokens are tried; and what is first was
+-- simulated whole.
 
 local assemble = require "tessera.serving.assemble"
 local core = require "tessera.core"
@@ -22,9 +23,13 @@ local read = options.card {
   doc = "The deployments of a model on a cluster that serve traffic within an SLO, the best first: how many engines, "
     .. "of which devices, tensor parallelism, stages, bitwidths, KV cache, limits on requests and tokens, prefill and "
     .. "decode in one engine or in pools of their own. A list of tables with rate_per_s (the largest that held), "
-    .. "tok_s_per_gpu, tok_s_per_user, ttft_p99_s, tpot_p99_s, gpus, engines, layout, bitwidth, usd_per_h, "
-    .. "usd_per_million_tokens, quality, limited_by and deployment; :frontier() gives tokens per user against tokens "
-    .. "per GPU. Or nil and why (infeasible), with the reason for each kind of engine in why.reasons.",
+    .. "scope (what was simulated: whole, one engine of many, or half: half the requests, by the smallest set in the "
+    .. "ratio of the pools), tok_s_per_gpu, tok_s_per_user, ttft_p99_s, tpot_p99_s, gpus, engines, layout, parts "
+    .. "(role, device, engines, tensor_parallel, pipeline_parallel, bitwidth, kv_bitwidth, engine of each kind), "
+    .. "bitwidth and kv_bitwidth (the least of the parts), quality (of the worst part), usd_per_h, "
+    .. "usd_per_million_tokens, limited_by and deployment; :frontier() gives tokens per user against tokens per GPU, "
+    .. ":export(kind, folder) writes what starts one. Or nil and why (infeasible), with the reason for each kind of "
+    .. "engine in why.reasons.",
   returns = "tessera.ServingPlans?, tessera.Error?",
   options = {
     { name = "model", type = "any", lua_type = "tessera.Model|string|table", required = true,
@@ -39,11 +44,14 @@ local read = options.card {
     { name = "quality", type = "table",
       doc = "{ max_perplexity_increase = } or { min_accuracy_recovery = }, as for ts.problem; default: 16 and 8 bits" },
     { name = "runtime", type = "choice", default = "vllm", choices = { "vllm", "tessera" },
-      doc = "What is to run it; either way each engine has one bitwidth throughout" },
+      doc = "What is to run it. vllm: only engines that plan:export can launch, with bitwidths and KV caches that vLLM "
+        .. "has kernels for on their devices, and pools that its NixlConnector joins; tessera: all that a kernel set "
+        .. "has a price for. Either way each engine has one bitwidth throughout" },
     { name = "engine", type = "any", lua_type = "tessera.Engine|table", doc = "Options of ts.engine that are settled" },
-    { name = "bitwidths", type = "integers", unit = "bits", doc = "To choose from; default: what quality allows" },
+    { name = "bitwidths", type = "integers", unit = "bits",
+      doc = "To choose from; default: 16 and 8, with a bound on quality 4 too, for tessera 3 too" },
     { name = "kv_bitwidths", type = "integers", unit = "bits",
-      doc = "To choose from; default: 16, and 8 where kernels read it" },
+      doc = "To choose from; default: 16, and 8 where the runtime's kernels read it" },
     { name = "tensor_parallel", type = "integers", doc = "Degrees to choose from; default: powers of two" },
     { name = "pipeline_parallel", type = "integers", doc = "Stages to choose from; default: as few as hold the model" },
     { name = "disaggregated", type = "boolean", default = true, doc = "Look at prefill and decode pools too" },
@@ -77,12 +85,22 @@ local function check_degrees(degrees, name)
   end
 end
 
-local function limit_of(target)
-  if type(target) == "number" then return target end
-  if type(target) ~= "table" then return math.huge end
+-- The strictest limit that an SLO, or any of a list by class, has on a metric: on each request, or on a statistic.
+local function limit_of(slo, metric)
   local least = math.huge
-  for _, value in pairs(target) do least = math.min(least, tonumber(value) or math.huge) end
+  for _, class in ipairs(slo[1] and slo or { slo }) do
+    local target = type(class) == "table" and class[metric] or nil
+    for _, value in pairs(type(target) == "table" and target or { target }) do
+      least = math.min(least, tonumber(value) or math.huge)
+    end
+  end
   return least
+end
+
+-- Without a bound on quality those that hardly cost any; with one all that the runtime may have kernels for.
+local function default_bitwidths(opt)
+  if not opt.quality then return { 16, 8 } end
+  return opt.runtime == "tessera" and { 16, 8, 4, 3 } or { 16, 8, 4 }
 end
 
 local function default_degrees(types)
@@ -92,8 +110,9 @@ local function default_degrees(types)
   return degrees
 end
 
--- The link that keys and values take: the slowest among the devices that are used.
-local function transfer_over(cluster)
+-- The link that keys and values take: the slowest among the devices that are used. vLLM's decode
+-- engines read them when a prompt is done, Tessera's get them layer by layer while it runs.
+local function transfer_over(cluster, runtime)
   return function(used)
     local indices, slowest = {}, nil
     for index in pairs(used) do indices[#indices + 1] = index end
@@ -102,7 +121,8 @@ local function transfer_over(cluster)
       local link = cluster:link(indices[1], indices[k])
       if not slowest or link.bytes_per_s < slowest.bytes_per_s then slowest = link end
     end
-    return slowest and { bytes_per_s = slowest.bytes_per_s, latency_s = slowest.latency_s, per_layer = true }
+    return slowest and { bytes_per_s = slowest.bytes_per_s, latency_s = slowest.latency_s,
+      per_layer = runtime ~= "vllm" }
   end
 end
 
@@ -117,9 +137,10 @@ local function search_of(opt)
   local search = {
     model = core.model(opt.model), cluster = cluster, slo = opt.slo, kernel_set = opt.kernel_set, router = opt.router,
     objective = opt.objective, limit = opt.limit, quality = quality_of(opt.quality), runtime = opt.runtime,
-    disaggregated = opt.disaggregated, types = engines.types_of(cluster), transfer = transfer_over(cluster),
-    ttft_limit_s = limit_of(opt.slo.ttft_s), tpot_limit_s = limit_of(opt.slo.tpot_s), reasons = {},
-    simulated = 0, bounded = 0, max_rate = solver.max_rate,
+    disaggregated = opt.disaggregated, types = engines.types_of(cluster),
+    transfer = transfer_over(cluster, opt.runtime),
+    ttft_limit_s = limit_of(opt.slo, "ttft_s"), tpot_limit_s = limit_of(opt.slo, "tpot_s"), reasons = {},
+    simulated = 0, bounded = 0, max_rate = solver.max_rate, looked_at = {},
   }
   search.traffics = traffics.new(opt.traffic, opt.num_requests, path .. ".traffic")
   search.rate_per_s = search.traffics.rate_per_s
@@ -132,7 +153,7 @@ local function search_of(opt)
   search.degrees_given = opt.tensor_parallel ~= nil
   search.degrees = opt.tensor_parallel or default_degrees(search.types)
   search.stages = opt.pipeline_parallel
-  search.bitwidths = opt.bitwidths or (opt.quality and { 16, 8, 4 } or { 16, 8 })
+  search.bitwidths = opt.bitwidths or default_bitwidths(opt)
   search.kv_bitwidths = opt.kv_bitwidths or { 16, 8 }
   search.engine = opt.engine
   return search

@@ -2,6 +2,8 @@
 
 local core = require "tessera.core"
 local engines = require "tessera.serving.engines"
+local export = require "tessera.serving.export"
+local options = require "tessera.options"
 local solver = require "tessera.solver"
 local text_table = require "tessera.text_table"
 
@@ -14,45 +16,66 @@ core.document_object {
   fields = {
     { "reasons", "table[]", "Engines that were ruled out: engine, reason" },
     { "simulated", "integer", "Engines and deployments that were simulated, each at several rates" },
-    { "aggregated_over_disaggregated", "number?", "Rate per device of the best of each, as a ratio" },
+    { "aggregated_over_disaggregated", "number?", "Rate per device of the first of each, as a ratio" },
   },
   methods = {
     { "frontier", "(): table[]",
       "Tokens per second and user against tokens per second and device, at loads from a tenth of each deployment's "
         .. "rate to all of it: tok_s_per_user, tok_s_per_gpu, rank, rate_per_s, efficient (nothing listed beats it in "
         .. "both)" },
+    { "export", "(kind: \"vllm\"|\"json\", folder: string, options: table?): table?, tessera.Error?",
+      "What starts a deployment of the list, in a folder" },
   },
 }
 
-local function layout(parts)
-  local words = {}
-  for i, part in ipairs(parts) do
-    local kind = part.kind
-    local shape = kind.degree > 1 and ("TP%d"):format(kind.degree) or ""
-    if kind.stages > 1 then shape = shape .. ("PP%d"):format(kind.stages) end
-    words[i] = ("%s%d x %s%s"):format(part.role and part.role .. " " or "", part.count, kind.entry.name,
-      shape ~= "" and " " .. shape or "")
-  end
-  return table.concat(words, " + ")
-end
-
 -- Of answers of one token, which have no TPOT, whole answers.
 local function tok_s_per_user(served) return 1 / (served.tpot_s.p50 or served.e2e_s.p50) end
+
+-- Of several kinds of engines the quality of the worst: a request gets any of them.
+local function quality_of(parts)
+  local worst
+  for _, part in ipairs(parts) do
+    local plan = part.kind.one.plan
+    local quality = plan and plan.quality
+    if quality and (not worst or quality.perplexity_increase.mid > worst.perplexity_increase.mid) then
+      worst = quality
+    end
+  end
+  return worst
+end
+
+-- The parts as data: what each engine of them is.
+local function parts_of(parts)
+  local list = {}
+  for i, part in ipairs(parts) do
+    local kind = part.kind
+    list[i] = { role = part.role or "mixed", device = kind.entry.name, engines = part.count,
+      tensor_parallel = kind.degree, pipeline_parallel = kind.stages, bitwidth = kind.bitwidth,
+      kv_bitwidth = kind.kv_bitwidth, engine = kind.engine }
+  end
+  return list
+end
+
+-- The least of a field of the parts.
+local function least(parts, field)
+  local value = math.huge
+  for _, part in ipairs(parts) do value = math.min(value, part.kind[field]) end
+  return value
+end
 
 local function row_of(search, result)
   local served, parts = result.found.served, result.parts
   local kind = parts[1].kind
   local num_engines = 0
   for _, part in ipairs(parts) do num_engines = num_engines + part.count end
-  local plan = kind.one.plan
-  local quality = plan and plan.quality
+  local quality = quality_of(parts)
   return {
     rate_per_s = result.found.rate_per_s * result.times, scope = result.scope, limited_by = result.found.limited_by,
     note = result.found.note,
     high_per_s = result.found.high_per_s and result.found.high_per_s * result.times,
-    layout = layout(parts), disaggregated = parts[1].role ~= nil, gpus = result.gpus, engines = num_engines,
-    tensor_parallel = kind.degree, pipeline_parallel = kind.stages, bitwidth = kind.bitwidth,
-    kv_bitwidth = kind.kv_bitwidth, engine = kind.engine,
+    layout = engines.layout(parts), disaggregated = parts[1].role ~= nil, gpus = result.gpus, engines = num_engines,
+    tensor_parallel = kind.degree, pipeline_parallel = kind.stages, engine = kind.engine, parts = parts_of(parts),
+    bitwidth = least(parts, "bitwidth"), kv_bitwidth = least(parts, "kv_bitwidth"),
     tok_s_per_gpu = served.throughput_tok_s * result.times / result.gpus,
     tok_s_per_user = tok_s_per_user(served), ttft_p99_s = served.ttft_s.p99, tpot_p99_s = served.tpot_s.p99,
     attainment_ratio = served.attainment_ratio, usd_per_h = result.usd_per_h,
@@ -110,21 +133,85 @@ local function frontier(self)
   return rows
 end
 
+local read_export = options.card {
+  name = "plans:export",
+  doc = "Writes a folder with what starts a deployment of ts.plan_serving's list, as plan:export does: a script "
+    .. "for each engine with its own flags, a router, or for pools of prefill and decode engines a proxy. Returns "
+    .. "{ folder, files, layout, rank, left_out }, where left_out says which GPUs of the cluster the deployment does "
+    .. "not use; or nil and why where the runtime cannot run it (why.code unsupported).",
+  parameters = {
+    { "kind", "\"vllm\"|\"json\"", "Who runs it" },
+    { "folder", "string", "To write; one that is there and not empty has to be an earlier export" },
+  },
+  returns = "table?, tessera.Error?",
+  options = {
+    { name = "rank", type = "integer", default = 1, min = 1, max = 100, doc = "Of the list" },
+    { name = "version", type = "string", doc = "Of vLLM, as for plan:export" },
+    { name = "checkpoint", type = "string", doc = "Hugging Face id or path of the weights to serve; default: chosen" },
+    { name = "overwrite", type = "boolean", default = false, doc = "Whether an earlier export may go" },
+  },
+}
+
+local function export_of(self, kind, folder, given)
+  if getmetatable(self) ~= meta then
+    core.raise("invalid_argument", "export is called as plans:export(kind, folder), on what ts.plan_serving gave",
+      "export")
+  end
+  local opt = read_export(given)
+  if not self[opt.rank] then
+    core.refuse("plans:export.rank", ("%d; %d deployments are listed"):format(opt.rank, #self))
+  end
+  return self.export_rank(opt.rank, kind, folder, opt)
+end
+
 local columns = {
-  "rank", "layout", "bitwidth", "kv_bitwidth", "rate_per_s", "tok_s_per_gpu", "tok_s_per_user", "ttft_p99_s",
+  "rank", "layout", "bitwidth", "kv_bitwidth", "rate_per_s", "scope", "tok_s_per_gpu", "tok_s_per_user", "ttft_p99_s",
   "tpot_p99_s", "gpus", "usd_per_million_tokens", "perplexity_increase",
 }
 
-local function text(self)
-  local rows = {}
-  for i, row in ipairs(self) do rows[i] = row end
+-- What scopes that are there mean.
+local scopes = {
+  { "one engine", "scope \"one engine\": one was simulated alone, and counts so many times; several beside each other "
+    .. "were not" },
+  { "half", "scope \"half\": simulated with half the requests, and by one set in the pools' ratio where there are "
+    .. "several" },
+}
+
+-- "8", or "8/16" where engines of a row differ.
+local function values_of(row, field)
+  local words, seen = {}, {}
+  for _, part in ipairs(row.parts) do
+    if not seen[part[field]] then words[#words + 1] = tostring(part[field]) end
+    seen[part[field]] = true
+  end
+  return #words > 1 and table.concat(words, "/") or row[field]
+end
+
+-- The table that is printed, and the lines below it.
+local function table_of(self)
+  local rows, has, mixed = {}, {}, false
+  for i, row in ipairs(self) do
+    rows[i] = setmetatable({ bitwidth = values_of(row, "bitwidth"), kv_bitwidth = values_of(row, "kv_bitwidth") },
+      { __index = row })
+    has[row.scope] = true
+    mixed = mixed or rows[i].bitwidth ~= row.bitwidth or rows[i].kv_bitwidth ~= row.kv_bitwidth
+  end
   local lines = { tostring(text_table(rows, { columns = columns })) }
+  for _, scope in ipairs(scopes) do
+    if has[scope[1]] then lines[#lines + 1] = scope[2] end
+  end
+  if mixed then lines[#lines + 1] = "perplexity_increase of unlike engines: that of the worst" end
+  return lines
+end
+
+local function text(self)
+  local lines = table_of(self)
   local first = self[1]
   lines[#lines + 1] = ("best: %s; above %.4g req/s: %s"):format(first.layout, first.rate_per_s,
     first.limited_by ~= "" and first.limited_by or "not looked at")
   if first.note ~= "" then lines[#lines + 1] = "note: " .. first.note end
   if self.aggregated_over_disaggregated then
-    local words = "prefill and decode in one engine: %.2f times the rate per device of pools of their own"
+    local words = "the first with prefill and decode in one engine: %.2f times the rate per device of the first pools"
     lines[#lines + 1] = words:format(self.aggregated_over_disaggregated)
   end
   lines[#lines + 1] = ("%d engines and deployments simulated, %d ruled out by their bounds; %s"):format(self.simulated,
@@ -132,42 +219,57 @@ local function text(self)
   return table.concat(lines, "\n") .. "\n"
 end
 
-local methods = { frontier = frontier }
+local methods = { frontier = frontier, export = export_of }
 meta = { __index = methods, __tostring = text, __name = type_name }
 
--- Rate per device of the best that shares engines over that of the best that does not.
+-- Rate per device of the first that shares engines over that of the first that does not.
 local function ratio(rows)
   local best = {}
   for _, row in ipairs(rows) do
     local key = row.disaggregated
-    best[key] = math.max(best[key] or 0, row.rate_per_s / row.gpus)
+    best[key] = best[key] or row.rate_per_s / row.gpus
   end
   return best[true] and best[false] and best[false] / best[true] or nil
 end
 
---- Sorts what was found, has the first confirmed (and what becomes the first then), and makes the list; nil where
+-- The rows in order, the first simulated whole, and the best that shares engines too, so that it may be compared.
+local function confirmed(search, rows, confirm)
+  local order = better(search.objective)
+  local function unsure()
+    if rows[1].result.scope ~= "whole" then return 1 end
+    for i, row in ipairs(rows) do
+      if not row.disaggregated then return rows[1].disaggregated and row.result.scope ~= "whole" and i or nil end
+    end
+  end
+  table.sort(rows, order)
+  while #rows > 0 do
+    local i = unsure()
+    if not i then break end
+    local result = rows[i].result
+    confirm(result)
+    if result.failed then table.remove(rows, i) else rows[i] = row_of(search, result) end
+    table.sort(rows, order)
+  end
+  return rows
+end
+
+--- Sorts what was found, has confirmed what matters (and what becomes the first then), and makes the list; nil where
 --- nothing is.
 function M.list(search, found, confirm)
   local rows = {}
   for i, result in ipairs(found) do rows[i] = row_of(search, result) end
-  local order = better(search.objective)
-  repeat
-    table.sort(rows, order)
-    local result = rows[1].result
-    local done = result.scope == "whole"
-    if not done then
-      confirm(result)
-      if result.failed then table.remove(rows, 1) else rows[1] = row_of(search, result) end
-    end
-  until done or #rows == 0
+  confirmed(search, rows, confirm)
   if #rows == 0 then return nil end
   rows.aggregated_over_disaggregated = ratio(rows)
+  local parts = {}
   for rank = #rows, 1, -1 do
+    parts[rank] = rows[rank].result.parts
     rows[rank].rank, rows[rank].result = rank, nil
     if rank > search.limit then rows[rank] = nil end
   end
   rows.reasons, rows.simulated, rows.bounded = search.reasons, search.simulated, search.bounded
   rows.traffic_of = search.traffics.of
+  rows.export_rank = function(rank, ...) return export(search, parts[rank], rows[rank], ...) end
   return setmetatable(rows, meta)
 end
 
@@ -179,6 +281,7 @@ function M.why(search)
     if not seen[line] and #lines < 6 then lines[#lines + 1] = line end
     seen[line] = true
   end
+  if search.obstructed then lines[#lines + 1] = "runtime = \"tessera\" is not bound to what vLLM can launch" end
   local why = core.why("infeasible", "no deployment on this cluster keeps to the SLO: " .. table.concat(lines, "; "))
   why.reasons = search.reasons
   return why

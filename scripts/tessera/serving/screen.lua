@@ -1,6 +1,7 @@
 -- Kinds of engines of each type of device, and the rate that one of them sustains alone.
 
 local engines = require "tessera.serving.engines"
+local runtimes = require "tessera.serving.runtimes"
 
 local M = {}
 
@@ -66,24 +67,41 @@ end
 -- The estimate of a kind by its best number of seats: more help as long as steps stay within the limit on TPOT.
 local function estimate(search, kind)
   local lengths = search.traffics.lengths
-  local best = 0
+  local best, decode = 0, nil
   for _, num_seqs in ipairs(settled(search, "max_num_seqs") and { 0 } or seats) do
     local trial = { max_num_seqs = settled(search, "max_num_seqs") or num_seqs,
       max_num_batched_tokens = kind.limits.max_num_batched_tokens }
     local bounds = engines.bounds(kind.one, lengths, trial, search.tpot_limit_s)
-    local rate = engines.estimate(kind.one, lengths, trial, search.tpot_limit_s, bounds.rate_per_s)
+    local rate, decode_s = engines.estimate(kind.one, lengths, trial, search.tpot_limit_s, bounds.rate_per_s)
     if not kind.bounds or rate > 1.02 * best then
-      best, kind.bounds = rate, bounds
+      best, kind.bounds, kind.stay_s = rate, bounds, decode_s + bounds.ttft_s
       set_limits(search, kind, trial.max_num_seqs, trial.max_num_batched_tokens)
     end
+    if not decode or bounds.decode_rate_per_s > 1.02 * decode.bounds.decode_rate_per_s then
+      decode = { bounds = bounds, max_num_seqs = trial.max_num_seqs }
+    end
   end
-  kind.estimate_per_s = best
+  kind.estimate_per_s, kind.decode = best, decode
+end
+
+--- The kind as an engine of a pool of prefill or decode engines, with the seats that suit that.
+function M.in_pool(search, kind, role)
+  local own = copy(kind)
+  own.bounds = role == "decode" and kind.decode.bounds or kind.bounds
+  set_limits(search, own, role == "decode" and kind.decode.max_num_seqs or seats[1], kind.limits.max_num_batched_tokens)
+  return own
 end
 
 -- Adds a kind with its bounds and its estimate, where nothing rules it out. Says whether the model fits.
 local function add(search, kinds, kind)
   kind.room = engines.room(kind.entry, kind.degree, kind.stages)
   if kind.room == 0 then return false end
+  local obstacle = runtimes.kernel_obstacle(search, kind)
+  if obstacle then
+    refuse(search, kind, obstacle)
+    search.obstructed = true
+    return true
+  end
   set_limits(search, kind, seats[1], 8192)
   local deployment, why = engines.deploy(search, { { kind = kind, count = 1 } })
   if not deployment then
@@ -91,20 +109,23 @@ local function add(search, kinds, kind)
     return false
   end
   local fine, loss = allows(search, deployment)
-  if not fine then
-    refuse(search, kind, loss)
+  obstacle = fine and runtimes.plan_obstacle(search, kind, deployment) or nil
+  if loss or obstacle then
+    refuse(search, kind, loss or obstacle)
+    search.obstructed = search.obstructed or obstacle ~= nil
     return true
   end
   kind.one, kind.gpus = deployment, kind.degree * kind.stages
   estimate(search, kind)
-  if kind.bounds.ttft_s > search.ttft_limit_s then
+  kind.may_prefill = kind.bounds.ttft_s <= search.ttft_limit_s
+  kind.may_decode = kind.bounds.tpot_s <= search.tpot_limit_s
+  if not kind.may_prefill then
     refuse(search, kind,
       ("a prompt alone takes %.3g s, %.3g s allowed"):format(kind.bounds.ttft_s, search.ttft_limit_s))
-  elseif kind.bounds.tpot_s > search.tpot_limit_s then
+  elseif not kind.may_decode then
     refuse(search, kind, ("a token alone takes %.3g s, %.3g s allowed"):format(kind.bounds.tpot_s, search.tpot_limit_s))
-  else
-    kinds[#kinds + 1] = kind
   end
+  kinds[#kinds + 1] = kind
   return true
 end
 
@@ -135,7 +156,7 @@ function M.simulate(search, kind, least_rate_per_s)
   end
   kind.one = deployment
   kind.found = engines.max_rate(search, kind.one, 1, {
-    least_rate_per_s = least_rate_per_s, guess_per_s = kind.estimate_per_s, tolerance = 0.03,
+    least_rate_per_s = least_rate_per_s, guess_per_s = kind.estimate_per_s, tolerance = 0.03, stay_s = kind.stay_s,
   })
   kind.rate_per_s, kind.limited_by = kind.found.rate_per_s, kind.found.limited_by
   return kind.rate_per_s
@@ -150,8 +171,20 @@ local function by_estimate(a, b)
   return name_of(a) < name_of(b)
 end
 
--- Simulates the kinds of a type that are estimated to be the best `keep`; the bound of any other may be above theirs,
--- then it is simulated too, at the rate that it has to pass.
+-- Whether a kind may still be better than the best of its type, by its bound and its estimate: on all devices, or by
+-- the devices that the wanted rate takes.
+local function may_win(search, kind, best)
+  if not best then return true end
+  if search.objective ~= "rate" then
+    local function gpus(each, rate) return each.gpus * math.ceil(search.rate_per_s / math.max(rate, 1e-12)) end
+    return gpus(kind, kind.bounds.rate_per_s) < gpus(best, best.rate_per_s)
+      and gpus(kind, 1.25 * kind.estimate_per_s) <= gpus(best, best.rate_per_s)
+  end
+  return kind.bounds.rate_per_s * kind.room > total(best) and kind.estimate_per_s * kind.room >= 0.8 * total(best)
+end
+
+-- Simulates the kinds of a type that are estimated to be the best `keep`, and any other that may be better than the
+-- best of them; for the largest rate only at the rate that it has to pass.
 local function simulate_type(search, kinds, keep)
   table.sort(kinds, by_estimate)
   local best = {}
@@ -166,22 +199,28 @@ local function simulate_type(search, kinds, keep)
   for i, kind in ipairs(kinds) do
     if i <= keep then
       admit(kind)
-    elseif best[1] and kind.bounds.rate_per_s * kind.room <= total(best[1])
-      or kind.estimate_per_s * kind.room < 0.8 * (best[1] and total(best[1]) or 0) then
+    elseif not may_win(search, kind, best[1]) then
       search.bounded = search.bounded + 1
     else
-      admit(kind, best[1] and total(best[1]))
+      admit(kind, search.objective == "rate" and best[1] and total(best[1]) or nil)
     end
   end
   return best
 end
 
+--- The kind with other limits on the tokens of a step: a list, empty where the limit is settled.
+function M.with_other_limits(search, kind)
+  local list = {}
+  for i, tokens in ipairs(settled(search, "max_num_batched_tokens") and {} or step_tokens) do
+    list[i] = copy(kind)
+    set_limits(search, list[i], kind.limits.max_num_seqs, tokens)
+  end
+  return list
+end
+
 -- The best kind with other limits on the tokens of a step.
 local function tune(search, kind)
-  if settled(search, "max_num_batched_tokens") then return kind end
-  for _, tokens in ipairs(step_tokens) do
-    local other = copy(kind)
-    set_limits(search, other, kind.limits.max_num_seqs, tokens)
+  for _, other in ipairs(M.with_other_limits(search, kind)) do
     if M.simulate(search, other, kind.rate_per_s * 1.02) > 0 then kind = other end
   end
   return kind
@@ -207,14 +246,18 @@ local function kinds_of(search, entry)
   return kinds
 end
 
---- The kinds of engines that are worth putting together, by type of device, the best first: { entry, best }.
+--- The kinds of engines that are worth putting together, by type of device, the best first: { entry, best, all }, where
+--- all are those that may be in a pool of prefill or decode engines (may_prefill, may_decode), simulated or not.
 function M.kinds(search)
   local by_type = {}
   for _, entry in ipairs(search.types) do
-    local kinds = kinds_of(search, entry)
-    local best = simulate_type(search, kinds, math.max(2, math.ceil(search.limit / 2 / #search.types)))
+    local all, alone = kinds_of(search, entry), {}
+    for _, kind in ipairs(all) do
+      if kind.may_prefill and kind.may_decode then alone[#alone + 1] = kind end
+    end
+    local best = simulate_type(search, alone, math.max(2, math.ceil(search.limit / 2 / #search.types)))
     if best[1] then best[1] = tune(search, best[1]) end
-    by_type[#by_type + 1] = { entry = entry, best = best }
+    by_type[#by_type + 1] = { entry = entry, best = best, all = all }
   end
   return by_type
 end

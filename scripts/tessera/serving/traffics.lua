@@ -5,12 +5,14 @@ local core = require "tessera.core"
 
 local M = {}
 
+local grain = 500 -- requests, so that searches share traffic
+
 -- Options of traffic whose requests share tokens.
 local sharing = { "prefix_groups", "prefix_tokens", "sessions", "trace", "n" }
 
---- { rate_per_s, lengths = { prompt_tokens, output_tokens }, shares, of = function(num_engines, factor)
+--- { rate_per_s, lengths = { prompt_tokens, output_tokens }, shares, of = function(num_engines, least)
 --- return traffic end, sized }; shares: whether requests may find each other's tokens in a prefix cache; sized: whether
---- there are as many requests as a run needs, `factor` times those of an engine (default: 1) for each.
+--- there are as many requests as a run needs: those of an engine for each, and `least` at least (default: 0).
 function M.new(given, num_requests, path)
   if type(given) ~= "table" then
     local traffic = given
@@ -30,8 +32,9 @@ function M.new(given, num_requests, path)
   local self = {
     rate_per_s = given.rate_per_s,
     sized = sized,
-    of = function(num_engines, factor)
-      local count = sized and math.ceil(num_requests * num_engines * (factor or 1)) or 0
+    of = function(num_engines, least)
+      local count = 0
+      if sized then count = math.max(math.ceil(num_requests * num_engines), grain * math.ceil((least or 0) / grain)) end
       if not made[count] then
         if sized then options.num_requests = count end
         made[count] = serving.traffic(options)

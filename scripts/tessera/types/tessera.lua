@@ -576,8 +576,9 @@ local ts = {}
 ---@class tessera.ServingPlans
 ---@field reasons table[] Engines that were ruled out: engine, reason
 ---@field simulated integer Engines and deployments that were simulated, each at several rates
----@field aggregated_over_disaggregated number? Rate per device of the best of each, as a ratio
+---@field aggregated_over_disaggregated number? Rate per device of the first of each, as a ratio
 ---@field frontier fun(self): table[] Tokens per second and user against tokens per second and device, at loads from a tenth of each deployment's rate to all of it: tok_s_per_user, tok_s_per_gpu, rank, rate_per_s, efficient (nothing listed beats it in both)
+---@field export fun(self, kind: "vllm"|"json", folder: string, options: table?): table?, tessera.Error? What starts a deployment of the list, in a folder
 
 --- Rates of a model on this machine, one for each repeat.
 ---@class tessera.Speed
@@ -813,6 +814,12 @@ local ts = {}
 ---@field version? string Of vLLM; default 0.24.0, whose kernels are measured
 ---@field checkpoint? string Hugging Face id or path of the weights to serve; default: chosen
 ---@field engine? table Of engines that serve a stream: max_num_seqs, max_num_batched_tokens, max_model_len, gpu_memory_utilization, in place of what the plan's batch needs
+---@field overwrite? boolean Whether an earlier export may go [default false]
+
+---@class tessera.options.plans.export
+---@field rank? integer Of the list (an integer in [1, 100]) [default 1]
+---@field version? string Of vLLM, as for plan:export
+---@field checkpoint? string Hugging Face id or path of the weights to serve; default: chosen
 ---@field overwrite? boolean Whether an earlier export may go [default false]
 
 ---@class tessera.options.problem.add_constraint
@@ -1166,10 +1173,10 @@ local ts = {}
 ---@field slo table As for ts.max_rate
 ---@field objective? "rate"|"cost"|"gpus" The largest rate, or the traffic's own rate with the least money or the fewest devices [default "rate"]
 ---@field quality? table { max_perplexity_increase = } or { min_accuracy_recovery = }, as for ts.problem; default: 16 and 8 bits
----@field runtime? "vllm"|"tessera" What is to run it; either way each engine has one bitwidth throughout [default "vllm"]
+---@field runtime? "vllm"|"tessera" What is to run it. vllm: only engines that plan:export can launch, with bitwidths and KV caches that vLLM has kernels for on their devices, and pools that its NixlConnector joins; tessera: all that a kernel set has a price for. Either way each engine has one bitwidth throughout [default "vllm"]
 ---@field engine? tessera.Engine|table Options of ts.engine that are settled
----@field bitwidths? integer[] To choose from; default: what quality allows (a list, each item an integer (bits))
----@field kv_bitwidths? integer[] To choose from; default: 16, and 8 where kernels read it (a list, each item an integer (bits))
+---@field bitwidths? integer[] To choose from; default: 16 and 8, with a bound on quality 4 too, for tessera 3 too (a list, each item an integer (bits))
+---@field kv_bitwidths? integer[] To choose from; default: 16, and 8 where the runtime's kernels read it (a list, each item an integer (bits))
 ---@field tensor_parallel? integer[] Degrees to choose from; default: powers of two (a list, each item an integer)
 ---@field pipeline_parallel? integer[] Stages to choose from; default: as few as hold the model (a list, each item an integer)
 ---@field disaggregated? boolean Look at prefill and decode pools too [default true]
@@ -1559,7 +1566,7 @@ function ts.indicator(options) end
 ---@return tessera.LanguageModel
 function ts.language_model(options) end
 
---- Reads a folder that plan:export wrote: { plan, runtime, runtime_version, engines = { { words, options, variables } } }, where options are the flags of the command that serves and variables what its script exports. Nil and why (why.code mismatch) where a script says another parallelism, split, KV type or batch than the plan beside it.
+--- Reads a folder that plan:export or the export of ts.plan_serving's list wrote: { plan, plans, runtime, runtime_version, engines = { { words, options, variables } } }, where plans are one for each kind of engines, options are the flags of the command that serves and variables what its script exports. Nil and why (why.code mismatch) where a script says another parallelism, split, KV type or batch than the plan beside it.
 ---@param folder string That plan:export wrote
 ---@return table?
 ---@return tessera.Error?
@@ -1613,7 +1620,7 @@ function ts.picture(thing, path) end
 ---@return tessera.Error?
 function ts.plan(problem, options) end
 
---- The deployments of a model on a cluster that serve traffic within an SLO, the best first: how many engines, of which devices, tensor parallelism, stages, bitwidths, KV cache, limits on requests and tokens, prefill and decode in one engine or in pools of their own. A list of tables with rate_per_s (the largest that held), tok_s_per_gpu, tok_s_per_user, ttft_p99_s, tpot_p99_s, gpus, engines, layout, bitwidth, usd_per_h, usd_per_million_tokens, quality, limited_by and deployment; :frontier() gives tokens per user against tokens per GPU. Or nil and why (infeasible), with the reason for each kind of engine in why.reasons.
+--- The deployments of a model on a cluster that serve traffic within an SLO, the best first: how many engines, of which devices, tensor parallelism, stages, bitwidths, KV cache, limits on requests and tokens, prefill and decode in one engine or in pools of their own. A list of tables with rate_per_s (the largest that held), scope (what was simulated: whole, one engine of many, or half: half the requests, by the smallest set in the ratio of the pools), tok_s_per_gpu, tok_s_per_user, ttft_p99_s, tpot_p99_s, gpus, engines, layout, parts (role, device, engines, tensor_parallel, pipeline_parallel, bitwidth, kv_bitwidth, engine of each kind), bitwidth and kv_bitwidth (the least of the parts), quality (of the worst part), usd_per_h, usd_per_million_tokens, limited_by and deployment; :frontier() gives tokens per user against tokens per GPU, :export(kind, folder) writes what starts one. Or nil and why (infeasible), with the reason for each kind of engine in why.reasons.
 ---@param options tessera.options.plan_serving
 ---@return tessera.ServingPlans?
 ---@return tessera.Error?

@@ -1,0 +1,111 @@
+-- What starts a deployment of ts.plan_serving's list: every kind of its engines by the exporter of plans, on the GPUs
+-- that it has in the whole cluster.
+
+local core = require "tessera.core"
+local engines = require "tessera.serving.engines"
+local layouts = require "tessera.launch.layout"
+local obstacles = require "tessera.launch.obstacles"
+local vllm = require "tessera.launch.vllm"
+local write_folder = require "tessera.launch.write"
+
+-- Of each device of the cluster, where it is: { node = name, gpu = 0-based number there }.
+local function places_of(cluster)
+  local counts, places = {}, {}
+  for i, node in ipairs(cluster:node_indices()) do
+    counts[node] = counts[node] or 0
+    places[i] = { node = cluster.nodes[node + 1].name, gpu = counts[node] }
+    counts[node] = counts[node] + 1
+  end
+  return places
+end
+
+-- What nobody uses: "2 of 4 L4 on node a", in the order of the cluster.
+local function left_out(cluster, places, used)
+  local order, groups = {}, {}
+  for i, device in ipairs(cluster.devices) do
+    local key = device.name .. " on node " .. places[i].node
+    if not groups[key] then
+      order[#order + 1], groups[key] = key, { all = 0, left = 0 }
+    end
+    groups[key].all = groups[key].all + 1
+    if not used[i - 1] then groups[key].left = groups[key].left + 1 end
+  end
+  local list = {}
+  for _, key in ipairs(order) do
+    local group = groups[key]
+    if group.left > 0 then list[#list + 1] = ("%d of %d %s"):format(group.left, group.all, key) end
+  end
+  return list
+end
+
+-- Limits of the engines of a part, as vLLM's flags say them.
+local function limits_of(search, part, deployment)
+  local context = math.huge
+  for _, replica in ipairs(deployment.replicas) do context = math.min(context, replica.kv_tokens) end
+  local limits = part.kind.limits
+  return {
+    max_num_seqs = limits.max_num_seqs, max_num_batched_tokens = limits.max_num_batched_tokens,
+    gpu_memory_utilization = search.engine and search.engine.gpu_memory_utilization or 0.9,
+    max_model_len = math.min(search.model.max_context_tokens, context),
+  }
+end
+
+-- Parts as layouts.join wants them, and the devices that are used.
+local function joined(search, parts, places)
+  local placed, used = engines.place(parts)
+  local list = {}
+  for i, part in ipairs(parts) do
+    local deployment = engines.deploy_on(search, part, placed[i])
+    list[i] = { plan = deployment.plan, role = part.role or "mixed", limits = limits_of(search, part, deployment),
+      places = {} }
+    for k, index in ipairs(placed[i]) do list[i].places[k] = places[index + 1] end
+  end
+  return list, used
+end
+
+-- What of the search the runtime does not honour.
+local function notes_of(search, parts)
+  local notes = {}
+  local engine = search.engine or {}
+  if engine.scheduler and engine.scheduler ~= "vllm_v1" then
+    notes[#notes + 1] = ("scheduler: simulated with %s; vLLM has its own."):format(engine.scheduler)
+  end
+  local num_engines = 0
+  for _, part in ipairs(parts) do num_engines = num_engines + part.count end
+  if num_engines > 1 and search.router ~= "least_requests" then
+    notes[#notes + 1] = ("router: simulated with %s; router.sh chooses the engine with the fewest connections."):format(
+      type(search.router) == "string" and search.router or "a function")
+  end
+  return notes
+end
+
+--- Writes the folder. `opt`: rank, version, checkpoint, overwrite.
+return function(search, parts, row, kind, folder, opt)
+  if kind ~= "vllm" and kind ~= "json" then
+    core.refuse("plans:export.kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
+  end
+  if type(folder) ~= "string" or folder == "" then core.refuse("plans:export.folder", "name a folder") end
+  local notes = notes_of(search, parts)
+  if kind == "vllm" then
+    opt.version, notes[#notes + 1] = vllm.version(opt.version)
+  elseif opt.version then
+    core.refuse("plans:export.version", "only vllm has flags by version")
+  end
+  local places = places_of(search.cluster)
+  local list, used = joined(search, parts, places)
+  local layout, why = layouts.join(list, search.cluster.name)
+  if not layout then return nil, why end
+  local found = obstacles.of(layout, kind, opt.version)
+  if found[1] then
+    return nil, core.why("unsupported", ("%s cannot run rank %d: %s. ts.plan_serving { runtime = \"%s\" } lists only "
+      .. "what it can"):format(kind, opt.rank, table.concat(found, "; "), kind))
+  end
+  local manifest = { cluster = search.cluster.name, parts = {} }
+  for i, part in ipairs(list) do
+    manifest.parts[i] = { file = layout.plans[i].name, role = part.role, limits = part.limits, places = part.places }
+  end
+  opt.notes, opt.left_out = notes, left_out(search.cluster, places, used)
+  local written = write_folder(layout, kind, folder, opt, manifest)
+  written.layout, written.rank, written.left_out = row.layout, opt.rank, opt.left_out
+  return written
+end

@@ -1,0 +1,192 @@
+-- plans:export and `tessera capacity --launch`: engines of one type, of two beside each other, and pools.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local shell = require "tessera.launch.shell"
+local support = require "support"
+local ts = require "tessera"
+
+local folder
+local count = 0
+local function fresh()
+  count = count + 1
+  return ("%s/out%d"):format(folder, count)
+end
+
+setup(function()
+  folder = os.tmpname()
+  os.remove(folder)
+  host.make_folder(folder)
+end)
+teardown(function() os.execute("rm -rf " .. shell.quote(folder)) end)
+
+local function search(changes)
+  return assert(ts.plan_serving(support.changed({
+    model = "llama-3.1-8b", cluster = "(2xL4+2xA100-40G)+2xL4", num_requests = 100, disaggregated = false,
+    traffic = { prompt_tokens = 300, output_tokens = 40 }, slo = { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.1 } },
+  }, changes)))
+end
+
+local function read(path, name) return support.read(path .. "/" .. name) end
+
+local function rank_of(list, is_wanted)
+  for rank, row in ipairs(list) do
+    if is_wanted(row) then return rank end
+  end
+end
+
+local function checked_by_bash(path, files)
+  for _, name in ipairs(files) do
+    if name:find "%.sh$" then
+      local status, _, err = host.run_program({ "bash", "-n", path .. "/" .. name }, "")
+      assert.equal(0, status, err)
+    end
+  end
+end
+
+-- Each engine's device is on the GPU that its script names: { "node:gpu" = engine }.
+local function gpus_of(path, num_engines)
+  local hosts, places = {}, {}
+  for index, name in read(path, "hosts.sh"):gmatch "HOST_(%d+)=([^\n]*)" do hosts[index] = name end
+  for i = 0, num_engines - 1 do
+    local text = read(path, ("engine-%d-node-0.sh"):format(i))
+    local node = text:match "on node ([^:]+):"
+    for gpu in text:match("CUDA_VISIBLE_DEVICES=([%d,]+)"):gmatch "%d+" do
+      assert.is_nil(places[node .. ":" .. gpu], "two engines on one GPU")
+      places[node .. ":" .. gpu] = i
+    end
+  end
+  return places, hosts
+end
+
+describe("plans:export", function()
+  it("starts engines of one type on the GPUs that they have in the cluster", function()
+    local list = search()
+    local rank = assert(rank_of(list, function(row) return #row.parts == 1 and row.parts[1].device == "A100-40G" end))
+    local path = fresh()
+    local written = assert(list:export("vllm", path, { rank = rank }))
+    checked_by_bash(path, written.files)
+    local places = gpus_of(path, list[rank].engines)
+    assert.truthy(places["node:2"] and places["node:3"]) -- behind the two L4 of that node
+    assert.is_nil(places["node:0"])
+    assert.same({ "2 of 2 L4 on node node", "2 of 2 L4 on node l4" }, written.left_out)
+    assert.matches("## GPUs that are left out\n\n%- 2 of 2 L4 on node node\n%- 2 of 2 L4 on node l4\n",
+      read(path, "README.md"))
+    assert.equal(list[rank].layout, written.layout)
+    local back = assert(ts.load_launch(path))
+    assert.equal(1, #back.plans)
+    assert.equal(list[rank].engines, #back.engines)
+  end)
+
+  it("starts engines of two types beside each other, each with its own flags", function()
+    local list = search { kv_bitwidths = { 16, 8 } }
+    local rank = assert(rank_of(list, function(row) return #row.parts == 2 end))
+    local row, path = list[rank], fresh()
+    local written = assert(list:export("vllm", path, { rank = rank }))
+    checked_by_bash(path, written.files)
+    assert.same({}, written.left_out)
+    assert.not_matches("left out", read(path, "README.md"))
+    local back = assert(ts.load_launch(path))
+    assert.equal(2, #back.plans)
+    assert.equal(row.engines, #back.engines)
+    local at = 0
+    for _, part in ipairs(row.parts) do
+      for _ = 1, part.engines do
+        at = at + 1
+        local options = back.engines[at].options
+        assert.equal(tostring(part.tensor_parallel), options["--tensor-parallel-size"])
+        assert.equal(part.kv_bitwidth == 8 and "fp8" or "auto", options["--kv-cache-dtype"])
+        assert.equal(tostring(part.engine.max_num_seqs), options["--max-num-seqs"])
+        assert.equal(tostring(part.engine.max_num_batched_tokens), options["--max-num-batched-tokens"])
+        assert.is_nil(options["--kv-transfer-config"])
+      end
+    end
+    local places = gpus_of(path, row.engines)
+    local used = 0
+    for _ in pairs(places) do used = used + 1 end
+    assert.equal(row.gpus, used)
+    local _, servers = read(path, "router.sh"):gsub("server %$HOST_%d:%d+ weight=1;", "")
+    assert.equal(row.engines, servers)
+    if row.parts[1].bitwidth ~= row.parts[2].bitwidth then
+      assert.matches("which one answers a request is chance", read(path, "README.md"))
+    end
+  end)
+
+  it("starts pools, with a proxy", function()
+    local list = search { cluster = "4xL4", disaggregated = true, objective = "gpus",
+      traffic = { rate_per_s = 20, prompt_tokens = 300, output_tokens = 100 },
+      slo = { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.08 } } }
+    local rank = assert(rank_of(list, function(row) return row.disaggregated end))
+    local row, path = list[rank], fresh()
+    local written = assert(list:export("vllm", path, { rank = rank }))
+    checked_by_bash(path, written.files)
+    local back = assert(ts.load_launch(path))
+    local ports = {}
+    for i, engine in ipairs(back.engines) do
+      local role = i <= row.parts[1].engines and "kv_producer" or "kv_consumer"
+      assert.same({ kv_connector = "NixlConnector", kv_role = role },
+        core.from_json(engine.options["--kv-transfer-config"]))
+      ports[engine.variables.VLLM_NIXL_SIDE_CHANNEL_PORT] = true
+      assert.equal(back.engines[1].words[4], engine.words[4]) -- one checkpoint
+    end
+    for i = 1, row.engines do assert.is_true(ports[tostring(5599 + i)]) end
+    assert.is_nil(core.file_kind(path .. "/router.sh"))
+    local proxy = read(path, "proxy.sh")
+    local prefill, decode = proxy:match "%-%-prefiller%-ports ([%d ]+) \\\n.*%-%-decoder%-ports ([%d ]+)"
+    assert.equal(row.parts[1].engines, select(2, prefill:gsub("%d+", "")))
+    assert.equal(row.parts[2].engines, select(2, decode:gsub("%d+", "")))
+    assert.matches("proxy.sh", read(path, "README.md"))
+    support.declines("unsupported", "vLLM 0.8.5 has no NixlConnector",
+      list:export("vllm", fresh(), { rank = rank, version = "0.8.5" }))
+  end)
+
+  it("declines what vLLM does not run, and refuses what is not there", function()
+    local list = search { cluster = "1xA100-40G", runtime = "tessera", bitwidths = { 3 }, kv_bitwidths = { 16 } }
+    support.declines("unsupported", "vLLM has no kernel for 3-bit weights", list:export("vllm", fresh()))
+    local path = fresh()
+    assert(list:export("json", path))
+    assert.equal(1, #assert(ts.load_launch(path)).engines)
+    support.raises("invalid_argument", "deployments are listed",
+      function() list:export("vllm", path, { rank = 99 }) end)
+    support.raises("invalid_argument", "neither vllm nor json", function() list:export("llama.cpp", path) end)
+    support.raises("invalid_argument", "name a folder", function() list:export("vllm") end)
+    support.raises("invalid_argument", "earlier export", function() list:export("json", path) end)
+    support.raises("invalid_argument", "plans:export", function() list.export({}, "vllm", path) end)
+  end)
+
+  it("reads back no manifest that it did not write", function()
+    local path = fresh()
+    assert(search { cluster = "1xL4" }:export("vllm", path))
+    local text = read(path, "launch.json")
+    for _, change in ipairs { { '"plan.json"', '"../plan.json"' }, { '"mixed"', '"both"' }, { '"gpu":0', '"gpu":"0"' },
+      { '"places":%[.-%]', '"places":[]' }, { '"limits":%b{}', '"limits":1' } } do
+      local broken, changes = text:gsub(change[1], change[2])
+      assert.is_true(changes > 0, change[1])
+      core.write_file(path .. "/launch.json", broken)
+      support.raises("invalid_argument", "it is not as this program wrote it", function() ts.load_launch(path) end)
+    end
+  end)
+end)
+
+describe("tessera capacity --launch", function()
+  local function capacity(...)
+    return host.run_program({ host.program, "capacity", "--model", "llama-3.1-8b", "--ttft-p99", "2", "--tpot-p99",
+      "0.08", "--prompt-tokens", "300", "--output-tokens", "100", "--num-requests", "100", ... }, "")
+  end
+
+  it("writes the first, and says which GPUs are left out", function()
+    local path = fresh()
+    local status, text, err = capacity("--cluster", "4xL4", "--rate", "20", "--launch", "vllm", "--out", path)
+    assert.equal(0, status, err)
+    assert.matches("starts prefill", text)
+    assert.matches("\nleft out: 1 of 4 L4 on node l4\n", text)
+    assert(ts.load_launch(path))
+  end)
+
+  it("names the best that shares engines where pools cannot be started", function()
+    local status, _, err = capacity("--cluster", "4xL4", "--rate", "18", "--launch", "vllm", "--out", fresh(),
+      "--runtime-version", "0.8.5")
+    assert.equal(1, status, err)
+    assert.matches("has no NixlConnector.*rank %d+ .*shares engines: %-%-no%-disaggregated launches it", err)
+  end)
+end)
