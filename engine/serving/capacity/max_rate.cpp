@@ -70,9 +70,9 @@ class EarlyVerdict {
             : 0;
     for (Target& target : targets_) {
       if (target.slo_class != c || latency_s(record, target.metric) <= target.limit_s) continue;
-      // Single tokens have no TPOT, so they do not count among its requests.
+      // Single tokens have no TPOT; with fewer requests that have one fewer are enough, too.
       if (target.metric == Metric::tpot_s && record.output_tokens < 2) continue;
-      if (++target.above < target.enough || target.metric == Metric::tpot_s) continue;
+      if (++target.above < target.enough) continue;
       reason_ =
           fmt::format("{} {} is above {}: {:.0f} requests are", name_of(target.metric),
                       name_of(target.statistic), format_seconds(target.limit_s), target.above);

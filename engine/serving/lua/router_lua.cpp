@@ -19,6 +19,7 @@ class ScriptRouter final : public serving::Router {
       : choose_(std::move(choose)), path_(std::move(path)), prefixes_(prefixes) {}
 
   bool looks_for_prefixes() const override { return prefixes_; }
+  bool looks_at_blocks() const override { return true; }
 
   std::size_t choose(const std::vector<serving::ReplicaLoad>& loads,
                      const serving::RoutedRequest& request) override {

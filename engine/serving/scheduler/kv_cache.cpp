@@ -118,8 +118,7 @@ bool KvCache::extend(KvTable& table, std::int64_t tokens) {
   return true;
 }
 
-void KvCache::publish(KvTable& table, const Content& content, std::int64_t tokens) {
-  if (!pool_) return;
+void KvCache::publish_full(KvTable& table, const Content& content, std::int64_t tokens) {
   const std::int64_t full = std::min(tokens / options_.block_size, table.num_blocks);
   for (; table.num_published < full; ++table.num_published) {
     const Block block = table.blocks[static_cast<std::size_t>(table.num_published)];

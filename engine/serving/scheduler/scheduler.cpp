@@ -130,33 +130,44 @@ void Scheduler::loaded(Slot slot) {
 void Scheduler::decide(Ticks now, Batch& batch) {
   batch.clear();
   schedule(now, batch);
-  StepLoad& load = batch.load;
-  for (const BatchItem& item : batch.items) {
-    const Sequence& s = at(item.slot);
-    ++load.num_requests;
-    load.tokens += item.tokens;
-    load.context_tokens += item.context;
-    if (item.samples) load.num_sampled += 1 + item.drafts;
-    if (options_.speculative && item.samples) ++load.num_drafted;
-    if (item.tokens - item.drafts == 1 && item.context >= s.prompt_tokens) {
-      ++load.num_decodes;
-      load.decode_tokens += item.tokens;
-      load.decode_context_tokens += item.context;
-    } else {
-      load.chunks.push_back({item.tokens, item.context});
-    }
-  }
-  pad(load);
+  load(batch);
+  pad(batch.load);
 #ifndef NDEBUG
   check(batch);
 #endif
+}
+
+// Sums in registers: a step has hundreds of items.
+void Scheduler::load(Batch& batch) const {
+  std::int64_t tokens = 0, context = 0, sampled = 0, samples = 0;
+  std::int64_t decodes = 0, decode_tokens = 0, decode_context = 0;
+  for (const BatchItem& item : batch.items) {
+    tokens += item.tokens;
+    context += item.context;
+    samples += item.samples ? 1 : 0;
+    sampled += item.samples ? 1 + item.drafts : 0;
+    decodes += item.decodes ? 1 : 0;
+    decode_tokens += item.decodes ? item.tokens : 0;
+    decode_context += item.decodes ? item.context : 0;
+    if (!item.decodes) batch.load.chunks.push_back({item.tokens, item.context});
+  }
+  StepLoad& load = batch.load;
+  load.num_requests = std::ssize(batch.items);
+  load.tokens = tokens;
+  load.context_tokens = context;
+  load.num_sampled = sampled;
+  load.num_drafted = options_.speculative ? samples : 0;
+  load.num_decodes = decodes;
+  load.decode_tokens = decode_tokens;
+  load.decode_context_tokens = decode_context;
 }
 
 void Scheduler::put(Batch& batch, Slot slot, std::int64_t tokens) {
   Sequence& s = at(slot);
   const std::int64_t end = s.computed + tokens;
   const std::int64_t drafts = std::max<std::int64_t>(0, end - s.known);
-  batch.items.push_back({slot, s.request, tokens, s.computed, drafts, end >= s.known});
+  const bool decodes = tokens - drafts == 1 && s.computed >= s.prompt_tokens;
+  batch.items.push_back({slot, s.request, tokens, s.computed, drafts, end >= s.known, decodes});
   const std::int64_t again = std::min(end, s.most_computed) - s.computed;
   if (again > 0) {
     s.recomputed_tokens += again;
@@ -208,7 +219,7 @@ bool Scheduler::fits_whole(const Sequence& s, std::int64_t num_found,
   return kv_.fits(s.content, std::min(s.known, model_len()), s.most_tokens(), num_found, keep_free);
 }
 
-std::int64_t Scheduler::room_until(const Sequence& s, std::int64_t end) const {
+std::int64_t Scheduler::room_ahead(const Sequence& s, std::int64_t end) const {
   const std::int64_t most = kv_.is_paged() ? model_len() : std::min(model_len(), s.most_tokens());
   return std::max(end, std::min(end + lookahead_, most));
 }
@@ -248,7 +259,7 @@ void Scheduler::take_seat(Batch& batch, Slot slot) {
   batch.admitted.push_back(slot);
 }
 
-bool Scheduler::extend(Sequence& s, std::int64_t tokens) {
+bool Scheduler::take_more(Sequence& s, std::int64_t tokens) {
   table_blocks_ -= s.kv.num_blocks;
   const bool done = kv_.extend(s.kv, tokens);
   table_blocks_ += s.kv.num_blocks;

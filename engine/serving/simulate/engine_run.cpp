@@ -104,8 +104,15 @@ bool EngineRun::submit(std::int64_t request, Ticks now) {
   if (record.first_scheduled == kNever) {
     for (std::size_t i = 0; i < kNumLimits; ++i) record.waited[i] -= limit_ticks_[i];
   }
-  scheduler_->add(std::move(s));
+  note_slot(scheduler_->add(std::move(s)), request);
   return true;
+}
+
+void EngineRun::note_slot(Slot slot, std::int64_t request) {
+  const auto i = static_cast<std::size_t>(slot);
+  if (i >= progress_.size()) progress_.resize(i + 1);
+  const RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
+  progress_[i] = {request, record.output_tokens, output_of(request), record.last_token};
 }
 
 bool EngineRun::begin_loading(std::int64_t request, Ticks now) {
@@ -118,6 +125,7 @@ bool EngineRun::begin_loading(std::int64_t request, Ticks now) {
   Slot slot = 0;
   if (!scheduler_->add_loading(std::move(s), slot)) return false;
   loading_.emplace(request, slot);
+  note_slot(slot, request);
   ++num_loading_;
   most_blocks_ =
       std::max(most_blocks_, scheduler_->kv().num_blocks() - scheduler_->kv().num_free());
@@ -245,81 +253,36 @@ void EngineRun::account(Ticks now) {
   if (!is_idle()) busy_ += static_cast<Ticks>(spent);
 }
 
-// What the steps of a stretch hold beyond what its first one does: step j (from 0) j tokens more of
-// each request, and each block from the start of the step that needs it.
-void EngineRun::account_stretch(const StepUnderWay& step) {
-  const auto wide = [](std::int64_t value) { return static_cast<WideSum>(value); };
-  const WideSum n = wide(step.count - 1), count = wide(std::ssize(step.batch.items));
-  const WideSum sum_j = n * (n + 1) / 2, sum_jj = n * (n + 1) * (2 * n + 1) / 6;
-  slot_ticks_ += count * (wide(step.first) * sum_j + wide(step.slope) * sum_jj);
-  if (step.is_followed) slot_ticks_ += count * wide(step.end - step.start);  // a step earlier each
-  for_each_taken(step, [&](Ticks time) { block_ticks_ += wide(step.end - time); });
-}
-
-/// Calls visit(time) for every block that a step of a stretch takes after its first one.
-template <class Visit>
-void EngineRun::for_each_taken(const StepUnderWay& step, Visit&& visit) const {
-  const std::int64_t size = scheduler_->kv().block_size();
-  for (const BatchItem& item : step.batch.items) {
-    const Sequence& s = scheduler_->sequence(item.slot);
-    std::int64_t j = s.kv.num_blocks * size - s.computed + 1;  // step number, from 0
-    const std::int64_t ahead = step.is_followed ? 1 : 0;
-    for (; j < step.count + ahead; j += size) visit(step.end_of(j - ahead));
-  }
-}
-
-void EngineRun::commit_stretch(StepUnderWay& step) {
-  if (!step.is_stretch()) return;
-  const std::int64_t more = step.count - 1;
-  scheduler_->repeat(step.batch, more);
-  for (const BatchItem& item : step.batch.items) {
-    log_.requests[static_cast<std::size_t>(item.request)].output_tokens += more;
-  }
-  const auto count = static_cast<std::int64_t>(step.batch.items.size());
-  scheduled_tokens_ += more * count;
-  output_ += more * count;
-  num_steps_ += more;
-  stage_busy_[0] += step.end - step.start - step.first;
-  stage_free_[0] = step.end;
-  if (step.is_followed) {
-    StepUnderWay& next = under_way_.front();
-    next.batch = step.batch;
-    scheduler_->follow(next.batch);
-    next.num_waiting = step.num_waiting;
-    stage_busy_[0] += next.end - next.start;
-    stage_free_[0] = next.end;
-  }
-  most_blocks_ =
-      std::max(most_blocks_, scheduler_->kv().num_blocks() - scheduler_->kv().num_free());
-}
-
 void EngineRun::decide_tokens(StepUnderWay& step, std::vector<Ended>& ended) {
   step.generated.assign(step.batch.items.size(), {});
   for (std::size_t i = 0; i < step.batch.items.size(); ++i) {
     const BatchItem& item = step.batch.items[i];
     if (!item.samples) continue;
-    RequestRecord& record = log_.requests[static_cast<std::size_t>(item.request)];
     Generated& g = step.generated[i];
-    const std::int64_t output = output_of(item.request);
-    if (record.output_tokens >= output) continue;  // ended while this step was decided ahead
+    Progress& p = progress_of(item);
+    if (p.request != item.request) continue;  // ended while this step was decided ahead
     if (item.drafts > 0) {
       g.accepted =
-          std::min(item.drafts, accepted_drafts(seed_, item.request, record.output_tokens, rates_));
+          std::min(item.drafts, accepted_drafts(seed_, item.request, p.output_tokens, rates_));
       ++num_drafts_;
       drafted_ += item.drafts;
       accepted_ += g.accepted;
     }
-    g.tokens = std::min(g.accepted + 1, output - record.output_tokens);
-    record.output_tokens += g.tokens;
+    g.tokens = std::min(g.accepted + 1, p.most_output - p.output_tokens);
+    p.output_tokens += g.tokens;
     output_ += g.tokens;
-    g.ended = record.output_tokens >= output;
+    g.ended = p.output_tokens >= p.most_output;
     if (!g.ended) continue;
+    p.request = -1;
+    RequestRecord& record = log_.requests[static_cast<std::size_t>(item.request)];
     const Request& r = traffic_.requests[static_cast<std::size_t>(item.request)];
     g.hold = prefill_only_ && r.output_tokens > 1 && r.max_tokens != 1;
     const Sequence& s = scheduler_->sequence(item.slot);
     record.num_preemptions += s.num_preemptions;
     record.recomputed_tokens += s.recomputed_tokens;
     record.replica = number_;
+    record.output_tokens = p.output_tokens;
+    record.last_token = step.end;
     ended.push_back({item.request, g.hold, item.slot});
   }
 }
@@ -331,15 +294,15 @@ void EngineRun::note_gaps(const StepUnderWay& step) {
   for (std::size_t i = 0; i < step.batch.items.size(); ++i) {
     const BatchItem& item = step.batch.items[i];
     if (step.generated[i].tokens == 0) continue;
-    RequestRecord& record = log_.requests[static_cast<std::size_t>(item.request)];
-    if (record.first_token == kNever) {
-      record.first_token = first_end;
-    } else if (record.last_token == step.start) {
+    Ticks& last = progress_of(item).last_token;
+    if (last == kNever) {
+      log_.requests[static_cast<std::size_t>(item.request)].first_token = first_end;
+    } else if (last == step.start) {
       ++regular;
     } else {
-      log_.gaps.push_back({first_end - record.last_token, 0, 1, 1});
+      log_.gaps.push_back({first_end - last, 0, 1, 1});
     }
-    record.last_token = step.end;
+    last = step.end;
   }
   const auto count = static_cast<std::int64_t>(step.batch.items.size());
   if (step.count == 1) {
@@ -410,17 +373,19 @@ void EngineRun::let_go(Slot slot, Ticks now) {
   scheduler_->let_go(slot);
 }
 
-ReplicaLoad EngineRun::load(Ticks now) const {
+ReplicaLoad EngineRun::load(Ticks now, bool blocks) const {
   ReplicaLoad load;
   load.num_waiting = static_cast<std::int64_t>(scheduler_->num_waiting());
   load.num_running = static_cast<std::int64_t>(scheduler_->running().size());
   load.pending_tokens = scheduler_->pending_tokens();
   load.kv_blocks = scheduler_->kv().num_blocks();
+  load.block_size = scheduler_->kv().block_size();
+  load.num_seats = replica_.engine.max_num_seqs;
+  if (!blocks) return load;
   load.used_blocks = load.kv_blocks - scheduler_->kv().num_free();
   if (!under_way_.empty() && under_way_.front().is_stretch()) {
     for_each_taken(under_way_.front(), [&](Ticks time) { load.used_blocks += time < now ? 1 : 0; });
   }
-  load.num_seats = replica_.engine.max_num_seqs;
   return load;
 }
 
@@ -446,6 +411,12 @@ std::int64_t EngineRun::cached_tokens(std::int64_t request) const {
 void EngineRun::close(Ticks end) {
   account(end);
   note_limit(limit_, end);
+  for (const Progress& p : progress_) {
+    if (p.request < 0) continue;
+    RequestRecord& cut_off = log_.requests[static_cast<std::size_t>(p.request)];
+    cut_off.output_tokens = p.output_tokens;
+    cut_off.last_token = p.last_token;
+  }
   scheduler_->for_each_waiting([&](const Sequence& s) {  // those that were never in a step
     RequestRecord& waiting = log_.requests[static_cast<std::size_t>(s.request)];
     if (waiting.first_scheduled != kNever) return;

@@ -87,14 +87,26 @@ class EngineRun {
   void end_step(Ticks now, std::vector<Ended>& ended);
   void let_go(Slot slot, Ticks now);
 
-  ReplicaLoad load(Ticks now) const;
+  /// @param blocks whether used_blocks is wanted
+  ReplicaLoad load(Ticks now, bool blocks) const;
   std::int64_t output_tokens(Ticks now) const;  ///< generated so far
   std::int64_t cached_tokens(std::int64_t request) const;
   void close(Ticks end);  ///< sums into the log
 
  private:
+  /// How far the request of a slot is, close together: its record gets it at its end.
+  struct Progress {
+    std::int64_t request = -1;  ///< -1: it has ended
+    std::int64_t output_tokens = 0, most_output = 0;
+    Ticks last_token = kNever;
+  };
+
   Sequence sequence_of(std::int64_t request) const;
   std::int64_t output_of(std::int64_t request) const;
+  void note_slot(Slot slot, std::int64_t request);
+  Progress& progress_of(const BatchItem& item) {
+    return progress_[static_cast<std::size_t>(item.slot)];
+  }
   void note_limit(Limit limit, Ticks now);
   void admit_records(const Batch& batch, Ticks now);
   void plan_stretch(StepUnderWay& step) const;
@@ -108,8 +120,17 @@ class EngineRun {
   void note_gaps(const StepUnderWay& step);
   void account(Ticks now);
   void account_stretch(const StepUnderWay& step);
+  /// Calls visit(time) for every block that a step of a stretch takes after its first one.
   template <class Visit>
-  void for_each_taken(const StepUnderWay& step, Visit&& visit) const;
+  void for_each_taken(const StepUnderWay& step, Visit&& visit) const {
+    const std::int64_t size = scheduler_->kv().block_size();
+    for (const BatchItem& item : step.batch.items) {
+      const Sequence& s = scheduler_->sequence(item.slot);
+      std::int64_t j = s.kv.num_blocks * size - s.computed + 1;  // step number, from 0
+      const std::int64_t ahead = step.is_followed ? 1 : 0;
+      for (; j < step.count + ahead; j += size) visit(step.end_of(j - ahead));
+    }
+  }
   void record(const StepUnderWay& step, const std::vector<Ended>& ended, std::size_t from);
 
   const Replica& replica_;
@@ -143,6 +164,7 @@ class EngineRun {
   std::int64_t output_before_ = 0, tokens_before_ = 0;  ///< at the last step that generated any
   std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0, num_ended_ = 0, output_ = 0;
   std::unordered_map<std::int64_t, Slot> loading_;  ///< by request
+  std::vector<Progress> progress_;                  ///< [slot]
 };
 
 }  // namespace tessera::serving

@@ -108,14 +108,15 @@ struct PrefixAware final : Router {
 // what is cached, and what decodes hold.
 struct KvAware final : Router {
   bool looks_for_prefixes() const override { return true; }
+  bool looks_at_blocks() const override { return true; }
   std::size_t choose(const Loads& loads, const RoutedRequest& request) override {
     std::size_t best = 0;
     double least_cost = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < loads.size(); ++i) {
       const std::int64_t prefill =
           loads[i].pending_tokens + request.prompt_tokens - request.cached_tokens(i);
-      const double cost =
-          static_cast<double>(prefill) / 16 + static_cast<double>(loads[i].used_blocks);
+      const double blocks = static_cast<double>(prefill) / static_cast<double>(loads[i].block_size);
+      const double cost = blocks + static_cast<double>(loads[i].used_blocks);
       if (cost < least_cost) least_cost = cost, best = i;
     }
     return best;

@@ -11,7 +11,7 @@
 namespace tessera::serving {
 namespace {
 
-constexpr std::size_t kMostSamples = 4096;
+constexpr std::size_t kMostSamples = 1024;
 constexpr std::int64_t kPollEvery = 4096;
 
 /// A sum of times; kNever where it does not fit.
@@ -60,6 +60,11 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
   start_pending_.resize(engines_.size());
   handovers_.resize(engines_.size());
   sender_free_.resize(engines_.size(), 0);
+  // Half as many samples while requests come as there may be; where that is not known, doubling.
+  if (!traffic.requests.empty()) {
+    const auto samples = static_cast<Ticks>(kMostSamples / 2);
+    sample_every_ = std::max(sample_every_, traffic.requests.back().arrival / samples);
+  }
   next_turn_.resize(traffic.requests.size(), -1);
   next_sibling_.resize(traffic.requests.size(), -1);
 }
@@ -113,7 +118,7 @@ const std::vector<ReplicaLoad>& Simulation::loads(Router& router,
   if (signals.read_at >= 0 && now - signals.read_at < age) return signals.loads;
   signals.loads.clear();
   for (const std::size_t candidate : candidates) {
-    signals.loads.push_back(engines_[candidate]->load(now));
+    signals.loads.push_back(engines_[candidate]->load(now, router.looks_at_blocks()));
   }
   signals.read_at = age > 0 ? now / age * age : now;
   return signals.loads;
@@ -318,7 +323,7 @@ void Simulation::sample(Ticks now) {
   StateSample sample;
   sample.time = now;
   for (const auto& engine : engines_) {
-    const ReplicaLoad load = engine->load(now);
+    const ReplicaLoad load = engine->load(now, true);
     sample.num_waiting += load.num_waiting;
     sample.num_running += load.num_running;
     sample.used_blocks += load.used_blocks;

@@ -1,4 +1,5 @@
-// Stretches of decode steps of the same requests: how far they go, and where they are cut.
+// Stretches of decode steps of the same requests: how far they go, where they are cut, and what
+// they add up to.
 
 #include <algorithm>
 #include <limits>
@@ -40,9 +41,10 @@ void EngineRun::plan_stretch(StepUnderWay& step) const {
   }
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const BatchItem& item : batch.items) {
-    const RequestRecord& record = log_.requests[static_cast<std::size_t>(item.request)];
     const std::int64_t to_come = scheduler_->sequence(item.slot).num_under_way - 1;
-    most = std::min(most, output_of(item.request) - record.output_tokens - to_come - 1);
+    const Progress& p = progress_[static_cast<std::size_t>(item.slot)];
+    if (p.request != item.request) return;
+    most = std::min(most, p.most_output - p.output_tokens - to_come - 1);
     if (most <= 0) return;
   }
   const auto line = replica_.cost->decode_line(num_decodes, batch.load.decode_context_tokens);
@@ -87,6 +89,42 @@ void EngineRun::cut_stretch(Ticks now) {
   next.first = step.first + step.slope * steps;
   next.end = next.start + next.first;
   renew(next);
+}
+
+// What the steps of a stretch hold beyond what its first one does: step j (from 0) j tokens more of
+// each request, and each block from the start of the step that needs it.
+void EngineRun::account_stretch(const StepUnderWay& step) {
+  const auto wide = [](std::int64_t value) { return static_cast<WideSum>(value); };
+  const WideSum n = wide(step.count - 1), count = wide(std::ssize(step.batch.items));
+  const WideSum sum_j = n * (n + 1) / 2, sum_jj = n * (n + 1) * (2 * n + 1) / 6;
+  slot_ticks_ += count * (wide(step.first) * sum_j + wide(step.slope) * sum_jj);
+  if (step.is_followed) slot_ticks_ += count * wide(step.end - step.start);  // a step earlier each
+  for_each_taken(step, [&](Ticks time) { block_ticks_ += wide(step.end - time); });
+}
+
+void EngineRun::commit_stretch(StepUnderWay& step) {
+  if (!step.is_stretch()) return;
+  const std::int64_t more = step.count - 1;
+  scheduler_->repeat(step.batch, more);
+  for (const BatchItem& item : step.batch.items) {
+    progress_of(item).output_tokens += more;
+  }
+  const auto count = static_cast<std::int64_t>(step.batch.items.size());
+  scheduled_tokens_ += more * count;
+  output_ += more * count;
+  num_steps_ += more;
+  stage_busy_[0] += step.end - step.start - step.first;
+  stage_free_[0] = step.end;
+  if (step.is_followed) {
+    StepUnderWay& next = under_way_.front();
+    next.batch = step.batch;
+    scheduler_->follow(next.batch);
+    next.num_waiting = step.num_waiting;
+    stage_busy_[0] += next.end - next.start;
+    stage_free_[0] = next.end;
+  }
+  most_blocks_ =
+      std::max(most_blocks_, scheduler_->kv().num_blocks() - scheduler_->kv().num_free());
 }
 
 }  // namespace tessera::serving

@@ -156,7 +156,7 @@ function M.simulate(search, kind, least_rate_per_s)
   end
   kind.one = deployment
   kind.found = engines.max_rate(search, kind.one, 1, {
-    least_rate_per_s = least_rate_per_s, guess_per_s = kind.estimate_per_s, tolerance = 0.03, stay_s = kind.stay_s,
+    least_rate_per_s = least_rate_per_s, guess_per_s = kind.estimate_per_s, tolerance = 0.06, stay_s = kind.stay_s,
   })
   kind.rate_per_s, kind.limited_by = kind.found.rate_per_s, kind.found.limited_by
   return kind.rate_per_s

@@ -59,10 +59,17 @@ class KvCache {
   /// `tokens` tokens. False, with nothing changed, where they are short.
   bool admit(KvTable& table, const Content& content, std::int64_t tokens, std::int64_t most_tokens,
              std::int64_t num_found);
+  /// Whether a sequence's blocks have room for so many.
+  bool has_room(const KvTable& table, std::int64_t tokens) const {
+    return tokens <= table.num_blocks * options_.block_size;
+  }
   /// Makes room for `tokens` tokens in all. False, with nothing changed, where blocks are short.
   bool extend(KvTable& table, std::int64_t tokens);
   /// Lets others find the full blocks among the first `tokens`.
-  void publish(KvTable& table, const Content& content, std::int64_t tokens);
+  void publish(KvTable& table, const Content& content, std::int64_t tokens) {
+    const bool is_new = tokens >= (table.num_published + 1) * options_.block_size;
+    if (pool_ && is_new) publish_full(table, content, tokens);
+  }
   /// Notes in `content` which blocks of its own can be found again, before they are given back.
   void remember(const KvTable& table, Content& content) const;
   /// Gives all back, the last block first.
@@ -79,6 +86,7 @@ class KvCache {
   void check() const;
 
  private:
+  void publish_full(KvTable& table, const Content& content, std::int64_t tokens);
   Block find(const Content& content, std::int64_t position) const;
   bool take_region(KvTable& table, std::int64_t units);
 

@@ -26,25 +26,26 @@ enum class SequenceState : std::uint8_t {
 
 /// A request as schedulers see it. Its true length is not among this.
 struct Sequence {
+  // What every step looks at comes first, for the sake of the cache.
   std::int64_t request = 0;  ///< the caller's number
-  Ticks arrival = 0;
-  std::int64_t order = 0;  ///< of joining the queue first
-  std::int32_t priority = 0, slo_class = 0;
-  SequenceState state = SequenceState::waiting;
-  std::int64_t prompt_tokens = 1, max_tokens = 1;
   /// Tokens of prompt and output that exist; of a scheduler that decides ahead with those that
   /// steps under way are to bring.
   std::int64_t known = 1;
-  std::int64_t computed = 0;  ///< of these, in the KV cache, or on the way in a step under way
-  std::int64_t drafts = 0;    ///< guessed tokens, to be verified in its next step
-  Content content;
+  std::int64_t computed = 0;       ///< of these, in the KV cache, or on the way in a step under way
+  std::int64_t drafts = 0;         ///< guessed tokens, to be verified in its next step
+  std::int32_t num_under_way = 0;  ///< steps that sample for it and are not complete
+  SequenceState state = SequenceState::waiting;
+  bool was_admitted = false;
+  std::int64_t prompt_tokens = 1, max_tokens = 1;
+  std::int64_t most_computed = 0;  ///< before a preemption
   KvTable kv;
+  Content content;
+  Ticks arrival = 0;
+  std::int64_t order = 0;  ///< of joining the queue first
+  std::int32_t priority = 0, slo_class = 0;
   std::int64_t cached_tokens = 0;      ///< found at its first admission
   std::int64_t recomputed_tokens = 0;  ///< computed more than once
-  std::int64_t most_computed = 0;      ///< before a preemption
   std::int32_t num_preemptions = 0;
-  bool was_admitted = false;
-  std::int32_t num_under_way = 0;  ///< steps that sample for it and are not complete
 
   bool is_under_way() const { return num_under_way > 0; }
   std::int64_t most_tokens() const { return prompt_tokens + max_tokens; }
@@ -59,6 +60,7 @@ struct BatchItem {
   std::int64_t context = 0;  ///< in its KV cache before
   std::int64_t drafts = 0;   ///< of `tokens`
   bool samples = false;      ///< reaches its last known token, so a new one comes out
+  bool decodes = false;      ///< one token after its prompt, and drafts
 };
 
 /// What a step is to compute.
@@ -199,7 +201,9 @@ class Scheduler {
   }
   /// Tokens that a sequence needs room for which is computed up to `end`: with those that a draft
   /// model writes ahead.
-  std::int64_t room_until(const Sequence& s, std::int64_t end) const;
+  std::int64_t room_until(const Sequence& s, std::int64_t end) const {
+    return lookahead_ == 0 ? end : room_ahead(s, end);
+  }
   /// Puts `tokens` of a sequence, which has the blocks for them, into the step.
   void put(Batch& batch, Slot slot, std::int64_t tokens);
   /// Takes an item out again, as if it had not been put.
@@ -234,7 +238,9 @@ class Scheduler {
   void release_blocks(Sequence& s);
   std::int64_t model_len() const;  ///< no sequence grows beyond it
   /// Makes room for `tokens` tokens of a running sequence in all, false where blocks are short.
-  bool extend(Sequence& s, std::int64_t tokens);
+  bool extend(Sequence& s, std::int64_t tokens) {
+    return kv_.has_room(s.kv, tokens) || take_more(s, tokens);
+  }
   /// Hands blocks to a sequence that holds none.
   bool take_blocks(Sequence& s, std::int64_t tokens, std::int64_t num_found);
   std::int64_t watermark_blocks() const;
@@ -251,7 +257,10 @@ class Scheduler {
  private:
   /// Of what is known, what is not there yet.
   std::int64_t to_come(const Sequence& s) const { return decides_ahead_ ? s.num_under_way : 0; }
+  void load(Batch& batch) const;
   void expect_token(Sequence& s);
+  bool take_more(Sequence& s, std::int64_t tokens);
+  std::int64_t room_ahead(const Sequence& s, std::int64_t end) const;
   std::int64_t drafts_after(const Sequence& s) const;
   void check_items(const Batch& batch) const;
 

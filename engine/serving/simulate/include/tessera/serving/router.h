@@ -15,7 +15,8 @@ namespace tessera::serving {
 struct ReplicaLoad {
   std::int64_t num_waiting = 0, num_running = 0;
   std::int64_t pending_tokens = 0;  ///< prompt tokens not computed yet, and one per decode
-  std::int64_t used_blocks = 0, kv_blocks = 1;
+  std::int64_t used_blocks = 0;     ///< only for a router that looks at blocks
+  std::int64_t kv_blocks = 1, block_size = 16;
   std::int64_t num_seats = 1;
 };
 
@@ -47,6 +48,8 @@ class Router {
                              const RoutedRequest& request) = 0;
   /// Whether it asks for cached_tokens.
   virtual bool looks_for_prefixes() const { return false; }
+  /// Whether it looks at used_blocks, which during a stretch are counted request by request.
+  virtual bool looks_at_blocks() const { return false; }
   /// Requests wait in front until a replica has a free seat.
   virtual bool is_shared_queue() const { return false; }
 };
