@@ -16,6 +16,8 @@ core.document_object {
   fields = {
     { "reasons", "table[]", "Engines that were ruled out: engine, reason" },
     { "simulated", "integer", "Engines and deployments that were simulated, each at several rates" },
+    { "objective", "string", "What the order goes by" },
+    { "preference", "string?", "Why the first is not the one with the largest rate" },
     { "aggregated_over_disaggregated", "number?", "Rate per device of the first of each, as a ratio" },
   },
   methods = {
@@ -86,15 +88,21 @@ local function row_of(search, result)
   }
 end
 
--- Better first, by the objective; then by the other measures, so that the order is the same every time.
+-- The rate that a row is ranked by: of what was simulated whole the one that was too much for it, as others only have
+-- what their parts promise.
+local function rank_rate(row) return row.scope == "whole" and row.high_per_s or row.rate_per_s end
+
+-- Better first, by the objective; of equals what needs no second pool; then by the other measures, so that the order is
+-- the same every time.
 local function better(objective)
   return function(a, b)
     local keys = {
-      rate = { -a.rate_per_s, -b.rate_per_s },
+      rate = { -rank_rate(a), -rank_rate(b) },
       cost = { a.usd_per_h or math.huge, b.usd_per_h or math.huge },
       gpus = { a.gpus, b.gpus },
     }
-    for _, key in ipairs { keys[objective], keys.gpus, keys.rate } do
+    local pools = { a.disaggregated and 1 or 0, b.disaggregated and 1 or 0 }
+    for _, key in ipairs { keys[objective], pools, keys.gpus, keys.rate } do
       if key[1] ~= key[2] then return key[1] < key[2] end
     end
     return a.layout < b.layout
@@ -210,6 +218,14 @@ local function text(self)
   lines[#lines + 1] = ("best: %s; above %.4g req/s: %s"):format(first.layout, first.rate_per_s,
     first.limited_by ~= "" and first.limited_by or "not looked at")
   if first.note ~= "" then lines[#lines + 1] = "note: " .. first.note end
+  if self.preference then lines[#lines + 1] = self.preference end
+  for _, row in ipairs(self) do
+    if self.objective == "rate" and first.high_per_s and row.scope ~= "whole" and row.rate_per_s > first.rate_per_s then
+      lines[#lines + 1] = ("the first held %.4g req/s and failed at %.4g; what was not simulated whole may hold less "
+        .. "than it promises, too"):format(first.rate_per_s, first.high_per_s)
+      break
+    end
+  end
   if self.aggregated_over_disaggregated then
     local words = "the first with prefill and decode in one engine: %.2f times the rate per device of the first pools"
     lines[#lines + 1] = words:format(self.aggregated_over_disaggregated)
@@ -253,6 +269,24 @@ local function confirmed(search, rows, confirm)
   return rows
 end
 
+-- Rates are known to so much of themselves: pools that are no more than this ahead do not pay for a second pool, its
+-- link and its proxy.
+local known_to = 0.07
+
+-- Puts the first that shares engines in front where pools are ahead by no more than that; says so.
+local function prefer_one_pool(objective, rows)
+  if objective ~= "rate" or #rows == 0 or not rows[1].disaggregated then return nil end
+  for i, row in ipairs(rows) do
+    if not row.disaggregated then
+      if row.rate_per_s * (1 + known_to) < rows[1].rate_per_s then return nil end
+      local ahead = rows[1]
+      table.insert(rows, 1, table.remove(rows, i))
+      return ("%s sustains %.4g req/s, within the %g %% that rates are known to; one pool is simpler"):format(
+        ahead.layout, ahead.rate_per_s, 100 * known_to)
+    end
+  end
+end
+
 --- Sorts what was found, has confirmed what matters (and what becomes the first then), and makes the list; nil where
 --- nothing is.
 function M.list(search, found, confirm)
@@ -260,6 +294,8 @@ function M.list(search, found, confirm)
   for i, result in ipairs(found) do rows[i] = row_of(search, result) end
   confirmed(search, rows, confirm)
   if #rows == 0 then return nil end
+  rows.objective = search.objective
+  rows.preference = prefer_one_pool(search.objective, rows)
   rows.aggregated_over_disaggregated = ratio(rows)
   local parts = {}
   for rank = #rows, 1, -1 do

@@ -7,7 +7,7 @@ local M = {}
 
 -- Limits that are tried where they are not settled.
 local seats = { 256, 512, 1024 }
-local step_tokens = { 2048, 16384 }
+local most_tokens, least_tokens = 8192, 256
 
 local function name_of(kind)
   return ("%s%s%s, %d bits%s"):format(kind.degree > 1 and kind.degree .. "x" or "", kind.entry.name,
@@ -64,14 +64,26 @@ local function set_limits(search, kind, num_seqs, tokens)
   end
 end
 
+-- Tokens of a step to begin with: as many as keep a step of prompts alone within the limit on TPOT, since those that
+-- decode wait for it.
+local function first_tokens(search, deployment)
+  local tokens = most_tokens
+  while tokens > least_tokens
+    and deployment:step_s { num_prompts = 1, prompt_tokens = tokens } > search.tpot_limit_s do
+    tokens = tokens / 2
+  end
+  return tokens
+end
+
 -- The estimate of a kind by its best number of seats: more help as long as steps stay within the limit on TPOT.
 local function estimate(search, kind)
   local lengths = search.traffics.lengths
   local best, decode = 0, nil
   for _, num_seqs in ipairs(settled(search, "max_num_seqs") and { 0 } or seats) do
     local trial = { max_num_seqs = settled(search, "max_num_seqs") or num_seqs,
-      max_num_batched_tokens = kind.limits.max_num_batched_tokens }
+      max_num_batched_tokens = settled(search, "max_num_batched_tokens") or most_tokens }
     local bounds = engines.bounds(kind.one, lengths, trial, search.tpot_limit_s)
+    trial.max_num_batched_tokens = kind.limits.max_num_batched_tokens
     local rate, decode_s = engines.estimate(kind.one, lengths, trial, search.tpot_limit_s, bounds.rate_per_s)
     if not kind.bounds or rate > 1.02 * best then
       best, kind.bounds, kind.stay_s = rate, bounds, decode_s + bounds.ttft_s
@@ -88,7 +100,7 @@ end
 function M.in_pool(search, kind, role)
   local own = copy(kind)
   own.bounds = role == "decode" and kind.decode.bounds or kind.bounds
-  set_limits(search, own, role == "decode" and kind.decode.max_num_seqs or seats[1], kind.limits.max_num_batched_tokens)
+  set_limits(search, own, role == "decode" and kind.decode.max_num_seqs or seats[1], most_tokens)
   return own
 end
 
@@ -102,7 +114,7 @@ local function add(search, kinds, kind)
     search.obstructed = true
     return true
   end
-  set_limits(search, kind, seats[1], 8192)
+  set_limits(search, kind, seats[1], most_tokens)
   local deployment, why = engines.deploy(search, { { kind = kind, count = 1 } })
   if not deployment then
     refuse(search, kind, why)
@@ -116,6 +128,7 @@ local function add(search, kinds, kind)
     return true
   end
   kind.one, kind.gpus = deployment, kind.degree * kind.stages
+  set_limits(search, kind, seats[1], first_tokens(search, deployment))
   estimate(search, kind)
   kind.may_prefill = kind.bounds.ttft_s <= search.ttft_limit_s
   kind.may_decode = kind.bounds.tpot_s <= search.tpot_limit_s
@@ -208,12 +221,13 @@ local function simulate_type(search, kinds, keep)
   return best
 end
 
---- The kind with other limits on the tokens of a step: a list, empty where the limit is settled.
+--- The kind with half and with twice the tokens of a step: a list, empty where the limit is settled.
 function M.with_other_limits(search, kind)
-  local list = {}
-  for i, tokens in ipairs(settled(search, "max_num_batched_tokens") and {} or step_tokens) do
+  if settled(search, "max_num_batched_tokens") then return {} end
+  local list, tokens = {}, kind.limits.max_num_batched_tokens
+  for i, other in ipairs { math.max(least_tokens, tokens / 2), 2 * tokens } do
     list[i] = copy(kind)
-    set_limits(search, list[i], kind.limits.max_num_seqs, tokens)
+    set_limits(search, list[i], kind.limits.max_num_seqs, other)
   end
   return list
 end

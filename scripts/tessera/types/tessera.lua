@@ -576,6 +576,8 @@ local ts = {}
 ---@class tessera.ServingPlans
 ---@field reasons table[] Engines that were ruled out: engine, reason
 ---@field simulated integer Engines and deployments that were simulated, each at several rates
+---@field objective string What the order goes by
+---@field preference string? Why the first is not the one with the largest rate
 ---@field aggregated_over_disaggregated number? Rate per device of the first of each, as a ratio
 ---@field frontier fun(self): table[] Tokens per second and user against tokens per second and device, at loads from a tenth of each deployment's rate to all of it: tok_s_per_user, tok_s_per_gpu, rank, rate_per_s, efficient (nothing listed beats it in both)
 ---@field export fun(self, kind: "vllm"|"json", folder: string, options: table?): table?, tessera.Error? What starts a deployment of the list, in a folder
