@@ -60,6 +60,25 @@ local function gpus_of(path, num_engines)
 end
 
 describe("plans:export", function()
+  it("tells the engine what was settled otherwise than vLLM has it, and reads it back", function()
+    local engine = { block_size = 32, enable_prefix_caching = false, async_scheduling = false, policy = "priority",
+      long_prefill_token_threshold = 512 }
+    local list = search { engine = engine }
+    local path = fresh()
+    assert(list:export("vllm", path))
+    local text = read(path, "engine-0-node-0.sh")
+    for _, flag in ipairs { "--block-size 32", "--no-enable-prefix-caching", "--no-async-scheduling",
+      "--scheduling-policy priority", "--long-prefill-token-threshold 512", "--enable-chunked-prefill" } do
+      assert.truthy(text:find(flag, 1, true), flag)
+    end
+    assert(ts.load_launch(path))
+    local plain = fresh()
+    assert(search():export("vllm", plain))
+    assert.falsy(read(plain, "engine-0-node-0.sh"):find("async", 1, true))
+    support.raises("invalid_argument", "vLLM 0.8.5 has no --no-async-scheduling",
+      function() list:export("vllm", fresh(), { version = "0.8.5" }) end)
+  end)
+
   it("starts engines of one type on the GPUs that they have in the cluster", function()
     local list = search()
     local rank = assert(rank_of(list, function(row) return #row.parts == 1 and row.parts[1].device == "A100-40G" end))

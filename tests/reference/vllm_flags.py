@@ -6,7 +6,11 @@ Prints one JSON object: {"version": ..., "errors": [[words, message], ...]}. Exi
 import contextlib
 import io
 import json
+import os
 import sys
+
+# Standard output is for the answer alone.
+os.environ["VLLM_LOGGING_STREAM"] = "ext://sys.stderr"
 
 try:
     import vllm

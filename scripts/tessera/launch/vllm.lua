@@ -69,6 +69,22 @@ local function transfer_config(engine)
   return ('{"kv_connector":"NixlConnector","kv_role":"%s"}'):format(connector_roles[engine.role])
 end
 
+-- What the engine was told otherwise than vLLM has it.
+local function settled_options(serving)
+  local options = {}
+  local function add(is_other, ...)
+    if is_other then options[#options + 1] = { ... } end
+  end
+  add(serving.block_size and serving.block_size ~= 16, "--block-size", serving.block_size)
+  add(serving.enable_prefix_caching == false, "--no-enable-prefix-caching")
+  add(serving.async_scheduling == false, "--no-async-scheduling")
+  add(serving.async_scheduling, "--async-scheduling")
+  add((serving.long_prefill_token_threshold or 0) > 0, "--long-prefill-token-threshold",
+    serving.long_prefill_token_threshold)
+  add(serving.policy == "priority", "--scheduling-policy", "priority")
+  return options
+end
+
 -- What all nodes of an engine are told.
 local function shared_options(layout, engine, weights)
   local options = {
@@ -81,8 +97,10 @@ local function shared_options(layout, engine, weights)
     { "--max-model-len", longest_request(layout, engine) },
     { "--max-num-seqs", engine.batch_size },
     { "--max-num-batched-tokens", token_budget(layout, engine) },
-    { "--enable-chunked-prefill" },
+    { (engine.serving or {}).enable_chunked_prefill == false and "--no-enable-chunked-prefill"
+      or "--enable-chunked-prefill" },
   }
+  for _, option in ipairs(settled_options(engine.serving or {})) do options[#options + 1] = option end
   if weights.quantization then table.insert(options, 2, { "--quantization", weights.quantization }) end
   if engine.role then options[#options + 1] = { "--kv-transfer-config", transfer_config(engine) } end
   return options

@@ -27,6 +27,11 @@ local flags = {
   ["--max-num-seqs"] = { "0.8.5" },
   ["--max-num-batched-tokens"] = { "0.8.5" },
   ["--enable-chunked-prefill"] = { "0.8.5" },
+  ["--block-size"] = { "0.8.5" },
+  ["--enable-prefix-caching"] = { "0.8.5" },
+  ["--async-scheduling"] = { "0.10.0" },
+  ["--long-prefill-token-threshold"] = { "0.8.5" },
+  ["--scheduling-policy"] = { "0.8.5" },
   ["--kv-transfer-config"] = { "0.8.5" },
   ["--nnodes"] = { "0.14.0" },
   ["--node-rank"] = { "0.14.0" },
@@ -74,9 +79,9 @@ function M.nearest(version, path)
   return found, is_before(M.versions[#M.versions], version)
 end
 
---- Whether the version has the flag.
+--- Whether the version has the flag, or for --no-NAME the flag NAME.
 function M.has(version, flag)
-  local known = flags[flag]
+  local known = flags[flag] or flags[flag:gsub("^%-%-no%-", "--")]
   if not known then return false end
   local at = M.nearest(version, "version")
   return not is_before(at, known[1]) and not (known[2] and is_before(known[2], at))

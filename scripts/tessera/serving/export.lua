@@ -38,16 +38,24 @@ local function left_out(cluster, places, used)
   return list
 end
 
--- Limits of the engines of a part, as vLLM's flags say them.
+-- Options of ts.engine that vLLM has flags for.
+local flagged = {
+  "block_size", "enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "long_prefill_token_threshold",
+  "policy",
+}
+
+-- Limits of the engines of a part and what was settled, as vLLM's flags say them.
 local function limits_of(search, part, deployment)
   local context = math.huge
   for _, replica in ipairs(deployment.replicas) do context = math.min(context, replica.kv_tokens) end
-  local limits = part.kind.limits
-  return {
+  local limits, engine = part.kind.limits, search.engine or {}
+  local told = {
     max_num_seqs = limits.max_num_seqs, max_num_batched_tokens = limits.max_num_batched_tokens,
-    gpu_memory_utilization = search.engine and search.engine.gpu_memory_utilization or 0.9,
+    gpu_memory_utilization = engine.gpu_memory_utilization or 0.9,
     max_model_len = math.min(search.model.max_context_tokens, context),
   }
+  for _, name in ipairs(flagged) do told[name] = engine[name] end
+  return told
 end
 
 -- Parts as layouts.join wants them, and the devices that are used.
@@ -69,6 +77,9 @@ local function notes_of(search, parts)
   local engine = search.engine or {}
   if engine.scheduler and engine.scheduler ~= "vllm_v1" then
     notes[#notes + 1] = ("scheduler: simulated with %s; vLLM has its own."):format(engine.scheduler)
+  end
+  if engine.speculative then
+    notes[#notes + 1] = "speculative: simulated with drafts; name the model that drafts by --speculative-config."
   end
   local num_engines = 0
   for _, part in ipairs(parts) do num_engines = num_engines + part.count end
