@@ -148,7 +148,9 @@ struct PoolContext {
 /// As the kernel set's runtime has it, where nobody says and it can.
 void decide_ahead(serving::EngineOptions& engine, const solver::ServingProblem& serving,
                   std::size_t num_stages, const std::string& path) {
-  const bool can = engine.scheduler == "vllm_v1" && !engine.speculative && num_stages == 1;
+  const auto& drafts = engine.speculative;
+  const bool can = engine.scheduler == "vllm_v1" && num_stages == 1 &&
+                   !(drafts && drafts->method == serving::DraftMethod::ngram);
   if (!engine.async_scheduling) {
     engine.async_scheduling = can && serving.kernel_set.async_scheduling;
   } else if (*engine.async_scheduling && num_stages > 1) {

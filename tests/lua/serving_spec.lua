@@ -321,6 +321,7 @@ describe("ts.deployment", function()
       return ts.deployment(options).replicas[1].async_scheduling
     end
     assert.is_true(decides_ahead { kernel_set = "vllm" })
+    assert.is_true(decides_ahead { kernel_set = "vllm", engine = { speculative = { method = "eagle" } } })
     for _, engine in ipairs { { scheduler = "sglang" }, { speculative = { method = "ngram" } },
       { async_scheduling = false } } do
       assert.is_false(decides_ahead { kernel_set = "vllm", engine = engine })

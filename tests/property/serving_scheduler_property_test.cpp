@@ -225,6 +225,44 @@ TEST_P(EveryScheduler, TakesStretchesOfDecodesAsSingleStepsWould) {
   EXPECT_GT(skipped, steps / 4);  // of tests that skip nothing nothing follows
 }
 
+/// Decided ahead: two steps under way, with and without drafts. The driver has the scheduler check
+/// itself after every decision.
+TEST(DecidedAhead, KeepsItsInvariantsAndEndsEveryRequest) {
+  std::int64_t preemptions = 0, drafted = 0;
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    RandomRun run =
+        seed % 2 == 0 ? random_twins("vllm_v1", 7000 + seed) : random_run("vllm_v1", 7000 + seed);
+    run.options.kv_allocation = run.kv.allocation = KvAllocation::paged;
+    run.options.async_scheduling = true;
+    if (seed % 3 != 0) {
+      Speculation drafts;
+      drafts.method = seed % 3 == 1 ? DraftMethod::eagle : DraftMethod::mtp;
+      drafts.num_tokens = static_cast<std::int64_t>(seed % 5);
+      drafts.acceptance.assign(static_cast<std::size_t>(drafts.num_tokens), 0.5);
+      run.options.speculative = drafts;
+      run.kv.num_blocks += 2 * (2 * drafts.num_tokens + 2);  // a step in vain, and what is ahead
+      drafted += drafts.num_tokens;
+    }
+    Driver driver = run.driver();
+    driver.depth = 2;
+    driver.queues_empty_steps = true;
+    driver.run();
+    EXPECT_TRUE(driver.never().empty());
+    EXPECT_EQ(driver.num_ended(), std::ssize(run.requests));
+    for (std::size_t i = 0; i < run.requests.size(); ++i) {
+      ASSERT_EQ(driver.outcome(i).generated, run.requests[i].output_tokens);
+      preemptions += driver.outcome(i).num_preemptions;
+    }
+    EXPECT_EQ(driver.scheduler().num_unfinished(), 0U);
+    EXPECT_EQ(driver.scheduler().kv().num_free(), driver.scheduler().kv().num_blocks());
+    EXPECT_EQ(driver.scheduler().pending_tokens(), 0);
+    EXPECT_EQ(driver.scheduler().slots_held(), 0);
+  }
+  EXPECT_GT(preemptions, 500);  // the cases are worth it
+  EXPECT_GT(drafted, 500);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryScheduler, ::testing::ValuesIn(names()),
                          [](const auto& test) { return test.param; });
 

@@ -15,9 +15,9 @@ void Fields<serving::EngineOptions>::check(const serving::EngineOptions& engine,
       refuse(path("async_scheduling"), "scheduler {} decides step by step; vllm_v1 can look ahead",
              engine.scheduler);
     }
-    if (engine.speculative) {
+    if (engine.speculative && engine.speculative->method == serving::DraftMethod::ngram) {
       refuse(path("async_scheduling"),
-             "with speculative how many tokens a step brings is not known ahead; leave one out");
+             "n-gram drafts are looked up in the tokens of the step before; leave one out");
     }
   }
   if (engine.kv_allocation == serving::KvAllocation::maximum && engine.max_model_len == 0) {

@@ -87,7 +87,11 @@ void Scheduler::repeat(Batch& batch, std::int64_t steps) {
 
 void Scheduler::follow(Batch& batch) {
   repeat(batch, 1);
-  for (const BatchItem& item : batch.items) ++at(item.slot).num_under_way;
+  for (const BatchItem& item : batch.items) {
+    Sequence& s = at(item.slot);
+    ++s.num_under_way;
+    ++s.expected;
+  }
 }
 
 }  // namespace tessera::serving

@@ -53,6 +53,7 @@ std::string Scheduler::why_no_room(std::int64_t prompt_tokens, std::int64_t max_
   std::int64_t computed = prompt_tokens + max_tokens - 1;
   if (options_.speculative && kv_.is_paged()) {
     computed += options_.speculative->num_tokens + lookahead_;
+    if (decides_ahead_) computed += 1 + options_.speculative->num_tokens;  // a step in vain
   }
   const std::int64_t most = std::min(prompt_tokens + max_tokens, model_len());
   const std::int64_t need = kv_.blocks_reserved(std::min(computed, model_len()), most);
@@ -178,15 +179,18 @@ void Scheduler::put(Batch& batch, Slot slot, std::int64_t tokens) {
   pending_tokens_ -= tokens - drafts;
   slots_held_ += tokens;
   // From now on, before the step has run: a later request of the same step may find them.
-  kv_.publish(s.kv, s.content, std::min(end, s.known - to_come(s)));
-  if (end >= s.known) expect_token(s);
+  kv_.publish(s.kv, s.content, std::min(end, s.known - s.expected));
+  if (end >= s.known) expect(s, drafts);
 }
 
-// What a step is to bring is known from now on to who decides ahead.
-void Scheduler::expect_token(Sequence& s) {
+// What a step is to bring is known from now on to who decides ahead, as if all drafts passed.
+void Scheduler::expect(Sequence& s, std::int64_t drafts) {
   ++s.num_under_way;
-  s.known += decides_ahead_ ? 1 : 0;
-  pending_tokens_ += decides_ahead_ ? 1 : 0;
+  if (!decides_ahead_) return;
+  s.known += 1 + drafts;
+  s.expected += static_cast<std::int32_t>(1 + drafts);
+  s.drafts = drafts_after(s);
+  ++pending_tokens_;
 }
 
 void Scheduler::take_back(Batch& batch, std::size_t item) {
@@ -195,8 +199,11 @@ void Scheduler::take_back(Batch& batch, std::size_t item) {
   s.computed -= taken.tokens;
   if (taken.samples) {
     --s.num_under_way;
-    s.known -= decides_ahead_ ? 1 : 0;
-    pending_tokens_ -= decides_ahead_ ? 1 : 0;
+    if (decides_ahead_) {
+      s.known -= 1 + taken.drafts;
+      s.expected -= static_cast<std::int32_t>(1 + taken.drafts);
+      --pending_tokens_;
+    }
   }
   s.drafts = taken.drafts;
   pending_tokens_ += taken.tokens - taken.drafts;
@@ -341,17 +348,21 @@ void Scheduler::complete(const Batch& batch, const std::vector<Generated>& gener
     Sequence& s = at(item.slot);
     if (s.request != item.request) continue;  // it ended while this step was decided ahead
     const bool was_running = s.state == SequenceState::running;  // else preempted meanwhile
+    const std::int64_t refused = item.drafts - g.accepted;
     --s.num_under_way;
     if (decides_ahead_) {
-      if (was_running) kv_.publish(s.kv, s.content, s.computed - to_come(s));
+      s.expected -= static_cast<std::int32_t>(1 + item.drafts);
+      s.known -= refused;
+      if (!was_running) pending_tokens_ -= refused;
     } else {
       s.known += g.tokens;
       pending_tokens_ += g.tokens;
+      if (was_running) pending_tokens_ -= g.accepted;
     }
     if (was_running) {
-      s.computed -= item.drafts - g.accepted;
-      slots_held_ -= item.drafts - g.accepted;
-      pending_tokens_ -= g.accepted;
+      s.computed -= refused;
+      slots_held_ -= refused;
+      if (decides_ahead_) kv_.publish(s.kv, s.content, s.computed - s.expected);
     }
     if (!g.ended) {
       if (was_running) s.drafts = drafts_after(s);

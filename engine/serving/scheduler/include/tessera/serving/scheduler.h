@@ -34,6 +34,7 @@ struct Sequence {
   std::int64_t computed = 0;       ///< of these, in the KV cache, or on the way in a step under way
   std::int64_t drafts = 0;         ///< guessed tokens, to be verified in its next step
   std::int32_t num_under_way = 0;  ///< steps that sample for it and are not complete
+  std::int32_t expected = 0;       ///< of `known`, what they are to bring if all drafts pass
   SequenceState state = SequenceState::waiting;
   bool was_admitted = false;
   std::int64_t prompt_tokens = 1, max_tokens = 1;
@@ -190,9 +191,9 @@ class Scheduler {
 
   Sequence& at(Slot slot) { return sequences_[static_cast<std::size_t>(slot)]; }
   /// Tokens that a running sequence still has to compute; none while its last step is under way, or
-  /// (decided ahead) the one that brings its last token.
+  /// (decided ahead) the one that brings its last token, whether drafts pass or not.
   static std::int64_t left(const Sequence& s) {
-    if (s.is_under_way() && s.known >= s.most_tokens()) return 0;
+    if (s.is_under_way() && s.known - s.expected + s.num_under_way >= s.most_tokens()) return 0;
     return s.known + s.drafts - s.computed;
   }
   /// The same, as far as the context goes.
@@ -255,10 +256,8 @@ class Scheduler {
   std::int64_t lookahead_ = 0;  ///< slots that a draft model writes ahead
 
  private:
-  /// Of what is known, what is not there yet.
-  std::int64_t to_come(const Sequence& s) const { return decides_ahead_ ? s.num_under_way : 0; }
   void load(Batch& batch) const;
-  void expect_token(Sequence& s);
+  void expect(Sequence& s, std::int64_t drafts);
   bool take_more(Sequence& s, std::int64_t tokens);
   std::int64_t room_ahead(const Sequence& s, std::int64_t end) const;
   std::int64_t drafts_after(const Sequence& s) const;
