@@ -278,7 +278,12 @@ std::shared_ptr<DeploymentObject> deployment_at(lua_State* L, int index, const s
   }
   lua_pop(L, 1);
   read_transfer(L, options, *result);
-  if (options.given("api_s")) result->deployment.api_s = options.number("api_s");
+  const bool api_given = options.given("api_s");
+  if (api_given) result->deployment.api_s = options.number("api_s");
+  if (const double api_s = result->deployment.api_s; api_s > 0) {
+    result->source += fmt::format("; {} of client and server a request, {}", format_seconds(api_s),
+                                  api_given ? "given" : "the kernel set's");
+  }
   for (const Replica& replica : result->deployment.replicas) {  // so that a wrong name is told now
     const serving::EngineOptions& engine = replica.engine;
     const std::string note = replica
