@@ -1,6 +1,7 @@
 -- plan:export: what it writes, that it reads back to the plan, and what it refuses.
 
 local core = require "tessera.core"
+local folders = require "launch_folders"
 local host = require "tessera.host"
 local measured = require "tessera.measured"
 local shell = require "tessera.launch.shell"
@@ -9,19 +10,8 @@ local ts = require "tessera"
 local versions = require "tessera.launch.vllm_versions"
 local raises, declines = support.raises, support.declines
 
-local folder
-local count = 0
-local function fresh()
-  count = count + 1
-  return ("%s/out%d"):format(folder, count)
-end
-
-setup(function()
-  folder = os.tmpname()
-  os.remove(folder)
-  host.make_folder(folder)
-end)
-teardown(function() os.execute("rm -rf " .. shell.quote(folder)) end)
+local fresh, checked_by_bash = folders.fresh, folders.checked_by_bash
+folders.keep(setup, teardown)
 
 local function problem(changes)
   return ts.problem(support.changed({
@@ -47,15 +37,6 @@ local function two_nodes(bits)
 end
 
 local function script(path, name) return support.read(path .. "/" .. (name or "engine-0-node-0.sh")) end
-
-local function checked_by_bash(path, files)
-  for _, name in ipairs(files) do
-    if name:find "%.sh$" then
-      local status, _, err = host.run_program({ "bash", "-n", path .. "/" .. name }, "")
-      assert.equal(0, status, err)
-    end
-  end
-end
 
 describe("words of a shell", function()
   it("read back whatever is in them", function()
@@ -250,7 +231,7 @@ describe("plan:export vllm", function()
 
   -- Runs a script of an export with stand-ins for programs: each prints its words, a line each.
   local function run_with_stubs(path, name, ...)
-    local bin = folder .. "/bin"
+    local bin = folders.parent() .. "/bin"
     if not core.file_kind(bin) then
       host.make_folder(bin)
       for _, program in ipairs { "vllm", "ray", "nginx", "hf", "tessera", "curl" } do

@@ -1,24 +1,13 @@
 -- plans:export and `tessera capacity --launch`: engines of one type, of two beside each other, and pools.
 
 local core = require "tessera.core"
+local folders = require "launch_folders"
 local host = require "tessera.host"
-local shell = require "tessera.launch.shell"
 local support = require "support"
 local ts = require "tessera"
 
-local folder
-local count = 0
-local function fresh()
-  count = count + 1
-  return ("%s/out%d"):format(folder, count)
-end
-
-setup(function()
-  folder = os.tmpname()
-  os.remove(folder)
-  host.make_folder(folder)
-end)
-teardown(function() os.execute("rm -rf " .. shell.quote(folder)) end)
+local fresh, checked_by_bash = folders.fresh, folders.checked_by_bash
+folders.keep(setup, teardown)
 
 local function search(changes)
   return assert(ts.plan_serving(support.changed({
@@ -32,15 +21,6 @@ local function read(path, name) return support.read(path .. "/" .. name) end
 local function rank_of(list, is_wanted)
   for rank, row in ipairs(list) do
     if is_wanted(row) then return rank end
-  end
-end
-
-local function checked_by_bash(path, files)
-  for _, name in ipairs(files) do
-    if name:find "%.sh$" then
-      local status, _, err = host.run_program({ "bash", "-n", path .. "/" .. name }, "")
-      assert.equal(0, status, err)
-    end
   end
 end
 
