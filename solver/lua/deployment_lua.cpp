@@ -146,16 +146,13 @@ struct PoolContext {
 };
 
 /// As the kernel set's runtime has it, where nobody says and it can.
-void decide_ahead(serving::EngineOptions& engine, const solver::ServingProblem& serving,
+void decide_ahead(serving::EngineOptions& engine, const solver::ServingProblem& problem,
                   std::size_t num_stages, const std::string& path) {
-  const auto& drafts = engine.speculative;
-  const bool can = engine.scheduler == "vllm_v1" && num_stages == 1 &&
-                   !(drafts && drafts->method == serving::DraftMethod::ngram);
+  const std::string why_not = serving::why_step_by_step(engine, num_stages);
   if (!engine.async_scheduling) {
-    engine.async_scheduling = can && serving.kernel_set.async_scheduling;
-  } else if (*engine.async_scheduling && num_stages > 1) {
-    refuse(path + ".engine.async_scheduling",
-           "an engine of {} stages decides step by step; leave it out", num_stages);
+    engine.async_scheduling = why_not.empty() && problem.kernel_set.async_scheduling;
+  } else if (*engine.async_scheduling && !why_not.empty()) {
+    refuse(path + ".engine.async_scheduling", "{}", why_not);
   }
 }
 

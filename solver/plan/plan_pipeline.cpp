@@ -111,6 +111,10 @@ Pass differing(const Workload& workload, const Batch& batch, const sim::MicroBat
   return {{work_phase, active, tokens, std::max(0.0, pairs / rows - tokens / 2)}, sampled};
 }
 
+double host_s(const ServingProblem& serving, const cost::LayerWork& work) {
+  return serving.kernel_set.host_s(work.batch_size, work.batch_size * work.tokens);
+}
+
 double serving_stage_s(const Context& context, std::size_t k, const Pass& pass) {
   const ServingProblem& serving = *context.serving();
   const cost::LayerWork& work = pass.work;
@@ -123,7 +127,7 @@ double serving_stage_s(const Context& context, std::size_t k, const Pass& pass) 
   const bool first = k == 0, last = k + 1 == context.plan.stages.size();
   const bool head_first = serving.memory == cost::MemoryPreset::llm_pq;
   if (first) {
-    total += serving.kernel_set.host_s(work.batch_size, work.batch_size * work.tokens) +
+    total += host_s(serving, work) +
              context.models[k]->embedding_s(serving.model, work.batch_size * work.tokens);
   }
   if (pass.num_sampled > 0 && (head_first ? first : last)) {
@@ -206,8 +210,7 @@ void set_serving_times(sim::Pipeline& pipeline, const std::shared_ptr<const Cont
   };
   pipeline.host_s = [context, pass_of](sim::Phase phase, const sim::MicroBatch& batch,
                                        std::int64_t index) {
-    const cost::LayerWork work = pass_of(batch, phase, index).work;
-    return context->serving()->kernel_set.host_s(work.batch_size, work.batch_size * work.tokens);
+    return host_s(*context->serving(), pass_of(batch, phase, index).work);
   };
   pipeline.link_s = [context, pass_of](std::size_t k, sim::Phase phase,
                                        const sim::MicroBatch& batch, std::int64_t index) {

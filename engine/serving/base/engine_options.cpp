@@ -1,8 +1,24 @@
 #include "tessera/serving/engine_options.h"
 
+#include <fmt/format.h>
+
 #include "tessera/core/error.h"
 
 namespace tessera {
+
+std::string serving::why_step_by_step(const EngineOptions& engine, std::size_t num_stages) {
+  if (engine.scheduler != "vllm_v1") {
+    return fmt::format("scheduler {} decides step by step; vllm_v1 can look ahead",
+                       engine.scheduler);
+  }
+  if (engine.speculative && engine.speculative->method == DraftMethod::ngram) {
+    return "n-gram drafts are looked up in the tokens of the step before; leave one out";
+  }
+  if (num_stages > 1) {
+    return fmt::format("an engine of {} stages decides step by step; leave it out", num_stages);
+  }
+  return {};
+}
 
 void Fields<serving::EngineOptions>::check(const serving::EngineOptions& engine,
                                            const FieldPath& path) {
@@ -11,14 +27,8 @@ void Fields<serving::EngineOptions>::check(const serving::EngineOptions& engine,
     refuse(path("kv_cache_dtype"), "'{}' is none of auto, fp8, bfloat16", engine.kv_cache_dtype);
   }
   if (engine.async_scheduling.value_or(false)) {
-    if (engine.scheduler != "vllm_v1") {
-      refuse(path("async_scheduling"), "scheduler {} decides step by step; vllm_v1 can look ahead",
-             engine.scheduler);
-    }
-    if (engine.speculative && engine.speculative->method == serving::DraftMethod::ngram) {
-      refuse(path("async_scheduling"),
-             "n-gram drafts are looked up in the tokens of the step before; leave one out");
-    }
+    const std::string why = serving::why_step_by_step(engine);
+    if (!why.empty()) refuse(path("async_scheduling"), "{}", why);
   }
   if (engine.kv_allocation == serving::KvAllocation::maximum && engine.max_model_len == 0) {
     refuse(path("kv_allocation"),

@@ -28,7 +28,6 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic, std::uint64
       number_(number),
       log_(log),
       num_stages_(replica.cost->num_stages()),
-      most_under_way_(num_stages_),
       prefill_only_(replica.role == Role::prefill),
       stage_free_(num_stages_, 0),
       stage_busy_(num_stages_, 0) {
@@ -46,10 +45,11 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic, std::uint64
         (replica.kv_bytes_per_token * static_cast<double>(replica.engine.block_size)));
   }
   scheduler_ = replica.make_scheduler(replica.engine, kv);
-  most_under_way_ = scheduler_->decides_ahead() ? 2 : num_stages_;
-  if (scheduler_->decides_ahead() && num_stages_ > 1) {
-    refuse("engine.async_scheduling", "an engine of {} stages decides step by step; leave it out",
-           num_stages_);
+  most_under_way_ = num_stages_;
+  if (scheduler_->decides_ahead()) {
+    const std::string why_not = why_step_by_step(replica.engine, num_stages_);
+    if (!why_not.empty()) refuse("engine.async_scheduling", "{}", why_not);
+    most_under_way_ = 2;
   }
   if (const auto& speculative = replica.engine.speculative) {
     rates_ = cumulative_rates(speculative->acceptance, speculative->num_tokens,
@@ -196,10 +196,7 @@ bool EngineRun::start_step(Ticks now, Ticks& retry) {
     return true;
   }
   StepUnderWay next = spare();
-  next.start = step.end;
-  next.first = step.first + step.slope * step.count;
-  next.slope = 0;
-  next.end = next.start + next.first;
+  next.go_on_from(step);
   send(std::move(step));
   send(std::move(next));
   return true;

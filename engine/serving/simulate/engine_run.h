@@ -27,6 +27,8 @@ struct StepUnderWay {
   /// End of its step number `steps` (from 1); of 0 its start.
   Ticks end_of(std::int64_t steps) const;
   bool is_stretch() const { return count > 1 || is_followed; }
+  /// Is the step after that one's last, a token further each.
+  void go_on_from(const StepUnderWay& step);
   /// The first of its steps that ends at `time` or later.
   std::int64_t steps_until(Ticks time) const;
 };
@@ -141,7 +143,7 @@ class EngineRun {
   std::int32_t number_;
   Log& log_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::size_t num_stages_, most_under_way_;
+  std::size_t num_stages_, most_under_way_ = 1;
   std::vector<double> rates_;  ///< cumulative, of accepted drafts
   bool prefill_only_;
   Ticks swap_per_block_ = 0;

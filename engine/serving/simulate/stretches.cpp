@@ -21,6 +21,13 @@ Ticks StepUnderWay::end_of(std::int64_t steps) const {
   return start + stretch_ticks(first, slope, steps);
 }
 
+void StepUnderWay::go_on_from(const StepUnderWay& step) {
+  start = step.end;
+  first = step.first + step.slope * step.count;
+  slope = 0;
+  end = start + first;
+}
+
 std::int64_t StepUnderWay::steps_until(Ticks time) const {
   std::int64_t low = 0, high = count;  // low ends before `time`, high does not (or is the last)
   while (low + 1 < high) {
@@ -84,11 +91,8 @@ void EngineRun::cut_stretch(Ticks now) {
   step.count = steps;
   renew(step);
   if (!step.is_followed) return;
-  StepUnderWay& next = under_way_.back();
-  next.start = step.end;
-  next.first = step.first + step.slope * steps;
-  next.end = next.start + next.first;
-  renew(next);
+  under_way_.back().go_on_from(step);
+  renew(under_way_.back());
 }
 
 // What the steps of a stretch hold beyond what its first one does: step j (from 0) j tokens more of

@@ -141,15 +141,20 @@ void expect_same(const Log& a, const Log& b, std::uint64_t seed) {
   }
 }
 
+/// Runs a case with stretches and step by step, which have to agree; the log with stretches.
+Log same_with_and_without_stretches(const Case& c, std::uint64_t seed) {
+  Log skipped = simulate(c.deployment, c.traffic);
+  SimulationOptions options;
+  options.skip = false;
+  expect_same(skipped, simulate(c.deployment, c.traffic, std::move(options)), seed);
+  return skipped;
+}
+
 TEST(Simulate, StretchesAreWhatSingleStepsAre) {
   std::int64_t preemptions = 0, hits = 0;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     const Case c = random_case(seed);
-    const Log skipped = simulate(c.deployment, c.traffic);
-    SimulationOptions options;
-    options.skip = false;
-    const Log stepped = simulate(c.deployment, c.traffic, std::move(options));
-    expect_same(skipped, stepped, seed);
+    const Log skipped = same_with_and_without_stretches(c, seed);
     if (HasFatalFailure()) return;
     EXPECT_EQ(skipped.cut_off, "");
     for (const ReplicaRecord& replica : skipped.replicas) {
@@ -174,11 +179,7 @@ TEST(Simulate, StretchesDecidedAheadAreWhatSingleStepsAre) {
     for (Request& r : c.traffic.requests) {
       if (rng.uniform() < 0.3) r.max_tokens = r.output_tokens + rng.integer(1, 4);
     }
-    const Log skipped = simulate(c.deployment, c.traffic);
-    SimulationOptions options;
-    options.skip = false;
-    const Log stepped = simulate(c.deployment, c.traffic, std::move(options));
-    expect_same(skipped, stepped, seed);
+    const Log skipped = same_with_and_without_stretches(c, seed);
     if (HasFatalFailure()) return;
     EXPECT_EQ(skipped.cut_off, "") << "seed " << seed;
     std::int64_t computed = 0, wanted = 0;
@@ -247,10 +248,7 @@ TEST(Simulate, StretchesOfEverySchedulerAreWhatSingleStepsAre) {
         if (seed % 2 == 0) engine.preemption_mode = PreemptionMode::swap;
         if (seed % 5 < 3) engine.enable_chunked_prefill.reset();
       }
-      SimulationOptions options;
-      options.skip = false;
-      expect_same(simulate(c.deployment, c.traffic),
-                  simulate(c.deployment, c.traffic, std::move(options)), seed);
+      same_with_and_without_stretches(c, seed);
       if (HasFatalFailure()) return;
     }
   }

@@ -76,6 +76,10 @@ struct EngineOptions {
   friend bool operator==(const EngineOptions&, const EngineOptions&) = default;
 };
 
+/// Why an engine of so many stages decides step by step, whatever is asked for; empty where it can
+/// decide ahead (async_scheduling).
+std::string why_step_by_step(const EngineOptions& engine, std::size_t num_stages = 1);
+
 }  // namespace tessera::serving
 
 namespace tessera {
