@@ -87,6 +87,7 @@ end
 
 -- What all nodes of an engine are told.
 local function shared_options(layout, engine, weights)
+  local serving = engine.serving or {}
   local options = {
     { "--served-model-name", layout.model.name },
     { "--tensor-parallel-size", engine.stages[1].degree },
@@ -97,10 +98,9 @@ local function shared_options(layout, engine, weights)
     { "--max-model-len", longest_request(layout, engine) },
     { "--max-num-seqs", engine.batch_size },
     { "--max-num-batched-tokens", token_budget(layout, engine) },
-    { (engine.serving or {}).enable_chunked_prefill == false and "--no-enable-chunked-prefill"
-      or "--enable-chunked-prefill" },
+    { serving.enable_chunked_prefill == false and "--no-enable-chunked-prefill" or "--enable-chunked-prefill" },
   }
-  for _, option in ipairs(settled_options(engine.serving or {})) do options[#options + 1] = option end
+  for _, option in ipairs(settled_options(serving)) do options[#options + 1] = option end
   if weights.quantization then table.insert(options, 2, { "--quantization", weights.quantization }) end
   if engine.role then options[#options + 1] = { "--kv-transfer-config", transfer_config(engine) } end
   return options

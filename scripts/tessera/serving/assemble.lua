@@ -42,7 +42,7 @@ local function run(search, parts, options)
   local deployment, why = engines.deploy(search, parts)
   if not deployment then return nil, why end
   local share = options.share or 1
-  options.share, options.tolerance = nil, options.tolerance or 0.07
+  options.share, options.tolerance = nil, options.tolerance or engines.known_to
   return engines.max_rate(search, deployment, math.ceil(num_engines(parts) * share), options)
 end
 

@@ -160,6 +160,9 @@ function M.max_rate(search, deployment, num_engines, options)
   return search.max_rate(deployment, traffic, options)
 end
 
+--- Rates are known to so much of themselves: between the one that held and the one that was too much.
+M.known_to = 0.07
+
 --- Times a bound, what a run may hold that starts empty and ends.
 M.finite_run = 1.02
 

@@ -269,20 +269,17 @@ local function confirmed(search, rows, confirm)
   return rows
 end
 
--- Rates are known to so much of themselves: pools that are no more than this ahead do not pay for a second pool, its
--- link and its proxy.
-local known_to = 0.07
-
--- Puts the first that shares engines in front where pools are ahead by no more than that; says so.
+-- Puts the first that shares engines in front where pools are ahead by no more than rates are known to: that does not
+-- pay for a second pool, its link and its proxy. Says so.
 local function prefer_one_pool(objective, rows)
   if objective ~= "rate" or #rows == 0 or not rows[1].disaggregated then return nil end
   for i, row in ipairs(rows) do
     if not row.disaggregated then
-      if row.rate_per_s * (1 + known_to) < rows[1].rate_per_s then return nil end
+      if row.rate_per_s * (1 + engines.known_to) < rows[1].rate_per_s then return nil end
       local ahead = rows[1]
       table.insert(rows, 1, table.remove(rows, i))
       return ("%s sustains %.4g req/s, within the %g %% that rates are known to; one pool is simpler"):format(
-        ahead.layout, ahead.rate_per_s, 100 * known_to)
+        ahead.layout, ahead.rate_per_s, 100 * engines.known_to)
     end
   end
 end
