@@ -10,4 +10,4 @@ write() {
   mv "$1.new" "$1"
 }
 write scripts/tessera/types/tessera.lua 'host.luacats()'
-write scripts/REFERENCE.md 'require("tessera.reference_page").text(host.cards())'
+write scripts/REFERENCE.md 'require("tessera.cli.reference_page").text(host.cards())'

@@ -1,12 +1,12 @@
--- Makes the project's own language model: text of tessera.grammar, a tokenizer for it, and a decoder trained on it.
+-- Makes the project's own language model: text of a grammar, a tokenizer for it, and a decoder trained on it.
 --   tessera scripts/train_grammar_model.lua FOLDER
 -- writes what is in datasets/language_models/grammar-opt-5m, and FOLDER.stage1 and FOLDER.stage2, from which the stages
 -- after them go on. The model's README says how long that takes.
 
 local ts = require "tessera"
-local bpe = require "tessera.bpe"
+local bpe = require "tessera.models.bpe"
 local core = require "tessera.core"
-local grammar = require "tessera.grammar"
+local grammar = require "tessera.models.grammar"
 
 local folder = arg[1]
 assert(folder, "tessera scripts/train_grammar_model.lua FOLDER")

@@ -7,7 +7,7 @@
 local ts = require "tessera"
 local core = require "tessera.core"
 local host = require "tessera.host"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv = dofile(here .. "/fit/csv.lua")
 

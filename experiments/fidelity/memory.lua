@@ -10,7 +10,7 @@
 
 local ts = require "tessera"
 local core = require "tessera.core"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local M = {}
 local mib = 2 ^ 20

@@ -8,7 +8,7 @@
 -- mean for Helix's layers. A target that is missed differs, and fails when its figure leaves the interval that it is
 -- listed with.
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local folder, why = measured.folder()

@@ -14,7 +14,7 @@ local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local data = dofile(folder .. "/fit/data.lua")
 local levels = dofile(folder .. "/fit/levels.lua")
 local csv = dofile(folder .. "/../fidelity/fit/csv.lua")
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local finest, share = 0.01, 0.9
 local least, most = 0.85, 0.99

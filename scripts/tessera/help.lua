@@ -20,12 +20,12 @@ local function planners()
     "", "Heuristics improve a plan: { planner = { \"adabits\", \"name\" } }, or alone, from adabits:",
   }
   local both = {}
-  for _, card in ipairs(require("tessera.planners").list()) do
+  for _, card in ipairs(require("tessera.planning.planners").list()) do
     describe(card, card.kind == "heuristic" and improve or plan)
     if card.improves and card.kind == "planner" then both[#both + 1] = card.name end
   end
   if #both > 0 then improve[#improve + 1] = "  Also in a chain: " .. table.concat(both, ", ") end
-  for _, file in ipairs(require("tessera.registry").broken()) do
+  for _, file in ipairs(require("tessera.plugins.registry").broken()) do
     improve[#improve + 1] = "  Not loaded: " .. file
   end
   return table.concat(plan, "\n") .. "\n" .. table.concat(improve, "\n") .. "\n"
@@ -106,13 +106,13 @@ local function cards_of(heading, list, closing)
 end
 
 local schedulers = cards_of("Schedulers, for ts.engine { scheduler = \"name\" }: what an engine computes in each step.",
-  function() return require("tessera.schedulers").list() end, [[
+  function() return require("tessera.plugins.schedulers").list() end, [[
 The limits that they share, and those of one of them, are options of the engine: `tessera help ts.engine`. What they
 are held against, what is not modelled, and how to add one: `tessera man serving`.
 ]])
 
 local routers = cards_of("Routers, for ts.deployment { router = \"name\" }: which engine gets a request.",
-  function() return require("tessera.routers").list() end, [[
+  function() return require("tessera.plugins.routers").list() end, [[
 A table sets more: router = { name = "prefix_aware", signal_age_s = 0.1, ... }; `tessera help ts.deployment.router`.
 Equal engines go by number. router = { choose = function(replicas, request) return position end } is one of your own;
 ts.register_router gives it a name. More: `tessera man serving`.

@@ -4,51 +4,51 @@
 local core = require "tessera.core"
 local indicator = require "tessera.indicator"
 local solver = require "tessera.solver"
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local help = require "tessera.help"
-require "tessera.explain" -- the card of plan:explain
+require "tessera.planning.explain" -- the card of plan:explain
 
 -- Parts that most scripts do without: loaded, cards and all, when their name is first used. A module is the part, or
 -- has it in a field.
 local later = {
-  beside = "tessera.beside",
-  device_changes = "tessera.device_changes",
-  max_batch = "tessera.max_batch",
-  size = "tessera.size",
-  pareto = "tessera.pareto",
-  replan = "tessera.replan",
+  beside = "tessera.planning.beside",
+  device_changes = "tessera.planning.device_changes",
+  max_batch = "tessera.planning.max_batch",
+  size = "tessera.planning.size",
+  pareto = "tessera.planning.pareto",
+  replan = "tessera.planning.replan",
   load_launch = "tessera.launch.reader",
-  picture = "tessera.picture",
-  plot = "tessera.plot",
-  table = "tessera.text_table",
-  histogram = "tessera.histogram",
-  experiment = "tessera.experiment",
-  collection = "tessera.collection",
-  data_sets = { "tessera.data_sets", "list" },
-  grid = { "tessera.experiment.grid", "points" },
-  paper = { "tessera.experiment.paper", "load" },
-  results = "tessera.results",
+  picture = "tessera.desk.picture",
+  plot = "tessera.desk.plot",
+  table = "tessera.desk.text_table",
+  histogram = "tessera.desk.histogram",
+  experiment = "tessera.desk.experiment",
+  collection = "tessera.desk.collection",
+  data_sets = { "tessera.desk.data_sets", "list" },
+  grid = { "tessera.desk.experiment.grid", "points" },
+  paper = { "tessera.desk.experiment.paper", "load" },
+  results = "tessera.desk.results",
   profile = { "tessera.cost", "profile" },
   fit_profile = { "tessera.cost", "fit_profile" },
   cross_validate = { "tessera.cost", "cross_validate" },
   calibrate = { "tessera.cost", "calibrate" },
-  calibration_points = "tessera.calibration_points",
+  calibration_points = "tessera.devices.calibration_points",
   weights = { "tessera.weights", "open" },
   quantise = { "tessera.quant", "quantise" },
-  quality_map = "tessera.quality_map",
-  quantise_model = "tessera.quantise_model",
-  language_model = "tessera.language_model",
+  quality_map = "tessera.models.quality_map",
+  quantise_model = "tessera.models.quantise_model",
+  language_model = "tessera.models.language_model",
   train_language_model = { "tessera.lm", "train_language_model" },
   tokenizer = { "tessera.lm", "tokenizer" },
   tensor = { "tessera.weights", "tensor" },
   read_profile_data = { "tessera.cost", "read_profile_data" },
-  engine = { "tessera.schedulers", "engine" },
-  schedulers = { "tessera.schedulers", "list" },
-  register_scheduler = { "tessera.schedulers", "register_scheduler" },
+  engine = { "tessera.plugins.schedulers", "engine" },
+  schedulers = { "tessera.plugins.schedulers", "list" },
+  register_scheduler = { "tessera.plugins.schedulers", "register_scheduler" },
   traffic = { "tessera.serving", "traffic" },
-  deployment = { "tessera.routers", "deployment" },
-  routers = { "tessera.routers", "list" },
-  register_router = { "tessera.routers", "register_router" },
+  deployment = { "tessera.plugins.routers", "deployment" },
+  routers = { "tessera.plugins.routers", "list" },
+  register_router = { "tessera.plugins.routers", "register_router" },
   serve = { "tessera.solver", "serve" },
   max_rate = { "tessera.solver", "max_rate" },
   plan_serving = "tessera.serving.plan",
@@ -74,7 +74,7 @@ local ts = {
 
 local function load_all()
   for name in pairs(later) do local _ = ts[name] end
-  require "tessera.plan_quality" -- the card of plan:quality
+  require "tessera.models.plan_quality" -- the card of plan:quality
   require "tessera.launch" -- the card of plan:export
 end
 

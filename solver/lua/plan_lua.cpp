@@ -54,13 +54,13 @@ int call_library(lua_State* L, int num_arguments, const char* module, int num_re
 }
 
 /// explain(options): the library's, which re-solves.
-int explain(lua_State* L) { return call_library(L, 2, "tessera.explain"); }
+int explain(lua_State* L) { return call_library(L, 2, "tessera.planning.explain"); }
 
 /// plan:quality(model, options), which is plan.quality(plan, model, options): the library's, which
 /// runs the model. Argument 1 is the record that is called.
 int measure_quality(lua_State* L) {
   lua_remove(L, 1);
-  return call_library(L, 3, "tessera.plan_quality");
+  return call_library(L, 3, "tessera.models.plan_quality");
 }
 
 int quality_text(lua_State* L) {

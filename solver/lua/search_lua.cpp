@@ -51,7 +51,8 @@ MoveBlocks& move_blocks() {
 }
 
 /// A search in the hands of a script. The library reads blocks of moves in place through the FFI
-/// (scripts/tessera/search.lua declares the same record); everything else goes through here.
+/// (scripts/tessera/planning/search.lua declares the same record); everything else goes through
+/// here.
 struct ScriptSearch {
   std::shared_ptr<solver::ImprovingSearch> of;
   MoveBlock* block = move_blocks().take();
@@ -62,7 +63,7 @@ struct ScriptSearch {
   ~ScriptSearch() { move_blocks().give_back(block); }
 };
 
-/// The record as scripts/tessera/search.lua declares it.
+/// The record as scripts/tessera/planning/search.lua declares it.
 static_assert(sizeof(solver::Move) == 88 && offsetof(solver::Move, objective_delta) == 40 &&
               offsetof(solver::Move, fits) == 80);
 

@@ -186,7 +186,7 @@ local function use_results(path, random)
   if random:once_in(2) then
     require("tessera.cli.plot").main { names = { "attack/one" }, results = path, out = out "plots", format = "svg" }
   end
-  if random:once_in(2) then require("tessera.report").write { results = path, out = out "report.html" } end
+  if random:once_in(2) then require("tessera.desk.report").write { results = path, out = out "report.html" } end
   if random:once_in(4) then
     local into = store.open(out "into.db")
     into:merge({ path }, { prefer = "first" })

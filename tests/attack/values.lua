@@ -2,7 +2,7 @@
 
 local ffi = require "ffi"
 local files = require "tessera.files"
-local claims = require "tessera.experiment.claims"
+local claims = require "tessera.desk.experiment.claims"
 local core = require "tessera.core"
 local host = require "tessera.host"
 local store = require "tessera.store"

@@ -8,7 +8,7 @@ local M = {}
 local marks = { "measured%.path%s*[%(\"]", "data_sets%.path%s*%(", "shared/measured", "shared/instances",
   "build/models/" }
 local silent = {
-  ["scripts/tessera/data_sets.lua"] = true, ["scripts/tessera/measured.lua"] = true,
+  ["scripts/tessera/desk/data_sets.lua"] = true, ["scripts/tessera/desk/measured.lua"] = true,
   ["tests/lua/data_sets_spec.lua"] = true,
 }
 -- Folders by name: in C++ and in tests, which have no Lua library or need a path before it runs; not in scripts.
@@ -70,7 +70,7 @@ function M.check(files, sets)
       for _, name in ipairs(file.path:find "^tests/" and {} or by_name) do
         local where = file.text:find(name, 1, true)
         if where then
-          report(file.path, line_of(file.text, where), name .. ": ask tessera.data_sets for the path")
+          report(file.path, line_of(file.text, where), name .. ": ask tessera.desk.data_sets for the path")
         end
       end
     end

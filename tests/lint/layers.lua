@@ -3,7 +3,7 @@
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local rules = dofile(here .. "/rules.lua")
 local data_set_rules = dofile(here .. "/data_set_rules.lua")
-local data_sets = require "tessera.data_sets"
+local data_sets = require "tessera.desk.data_sets"
 local host = require "tessera.host"
 
 local root = host.arguments[1] or here .. "/../.."

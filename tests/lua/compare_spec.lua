@@ -1,9 +1,9 @@
 -- tessera compare: benchmarks as vLLM writes them against a plan; what is fitted, said and refused.
 
-local bench = require "tessera.compare.bench"
-local compare = require "tessera.compare"
+local bench = require "tessera.launch.compare.bench"
+local compare = require "tessera.launch.compare"
 local core = require "tessera.core"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local support = require "support"
 local ts = require "tessera"
 local raises = support.raises

@@ -1,8 +1,8 @@
 -- Data sets of others: what is said of those that are there, absent, changed or no files; scripts read no other.
 local core = require "tessera.core"
-local data_sets = require "tessera.data_sets"
+local data_sets = require "tessera.desk.data_sets"
 local host = require "tessera.host"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local store = require "tessera.store"
 local support = require "support"
 local ts = require "tessera"

@@ -1,8 +1,8 @@
 -- tessera detect: nvidia-smi's output, as its documentation has it, to a cluster that plans.
 
 local core = require "tessera.core"
-local detect = require "tessera.detect"
-local nvidia_smi = require "tessera.detect.nvidia_smi"
+local detect = require "tessera.devices.detect"
+local nvidia_smi = require "tessera.devices.detect.nvidia_smi"
 local support = require "support"
 local ts = require "tessera"
 local raises = support.raises

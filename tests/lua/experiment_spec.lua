@@ -2,13 +2,13 @@
 
 local ts = require "tessera"
 local support = require "support"
-local claims = require "tessera.experiment.claims"
-local grid = require "tessera.experiment.grid"
-local paper = require "tessera.experiment.paper"
-local point = require "tessera.experiment.point"
-local progress = require "tessera.experiment.progress"
-local shards = require "tessera.experiment.shards"
-local verdict = require "tessera.experiment.verdict"
+local claims = require "tessera.desk.experiment.claims"
+local grid = require "tessera.desk.experiment.grid"
+local paper = require "tessera.desk.experiment.paper"
+local point = require "tessera.desk.experiment.point"
+local progress = require "tessera.desk.experiment.progress"
+local shards = require "tessera.desk.experiment.shards"
+local verdict = require "tessera.desk.experiment.verdict"
 
 local function declared(changes)
   return ts.experiment(support.changed({

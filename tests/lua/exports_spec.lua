@@ -1,8 +1,8 @@
 -- `tessera results`: the published numbers beside ours in every format, exact columns, LaTeX.
 local core = require "tessera.core"
 local host = require "tessera.host"
-local latex = require "tessera.latex"
-local published = require "tessera.published"
+local latex = require "tessera.desk.latex"
+local published = require "tessera.desk.published"
 local store = require "tessera.store"
 local support = require "support"
 
@@ -196,7 +196,7 @@ c2 & b & optimal & {--} & 15.00 & {--} & {--} & \bfseries 4 & 2 \\
   end)
 end)
 
-describe("tessera.published", function()
+describe("tessera.desk.published", function()
   it("takes no harm from what is no table of a paper", function()
     assert.is_nil(published.of(nil))
     assert.is_nil(published.of { rows = 3, keys = {} })

@@ -1,6 +1,6 @@
 -- datasets/language_models/grammar-opt-5m, where this build can run models: how close it comes to the entropy of its
 -- text, and what quantisation takes away.
-local grammar = require "tessera.grammar"
+local grammar = require "tessera.models.grammar"
 local host = require "tessera.host"
 local support = require "support"
 local ts = require "tessera"

@@ -1,11 +1,11 @@
--- tessera.grammar and tessera.bpe: texts of known entropy, and tokens for them.
-local bpe = require "tessera.bpe"
+-- tessera.models.grammar and tessera.models.bpe: texts of known entropy, and tokens for them.
+local bpe = require "tessera.models.bpe"
 local core = require "tessera.core"
-local grammar = require "tessera.grammar"
-local lexicon = require "tessera.grammar.lexicon"
+local grammar = require "tessera.models.grammar"
+local lexicon = require "tessera.models.grammar.lexicon"
 local raises = require("support").raises
 
-describe("tessera.grammar", function()
+describe("tessera.models.grammar", function()
   it("writes the same text for a seed", function()
     local text, about = grammar.text(11, 500)
     assert.equal(text, (grammar.text(11, 500)))
@@ -97,7 +97,7 @@ describe("tessera.grammar", function()
   end)
 end)
 
-describe("tessera.bpe", function()
+describe("tessera.models.bpe", function()
   local text = grammar.text(5, 4000)
   local tokenizer = bpe.train(text, 300)
 

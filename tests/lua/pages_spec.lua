@@ -2,7 +2,7 @@
 local examples = require "tessera.cli.examples"
 local host = require "tessera.host"
 local man = require "tessera.cli.man"
-local markdown = require "tessera.markdown"
+local markdown = require "tessera.cli.markdown"
 local support = require "support"
 
 local function printed(f, ...)

@@ -5,7 +5,7 @@ local support = require "support"
 local core = require "tessera.core"
 local gptq_errors = require "tessera.papers.gptq_errors"
 local llmpq = require "tessera.papers.llmpq"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 describe("LLM-PQ's settings", function()
   it("cover the eleven clusters", function()

@@ -1,8 +1,8 @@
 -- Plots show what their rows differ in, or refuse: facets, and what lines, bars and heat maps may not hide; pgfplots.
 local core = require "tessera.core"
-local hidden = require "tessera.plot.hidden"
+local hidden = require "tessera.desk.plot.hidden"
 local host = require "tessera.host"
-local rows_of = require "tessera.rows"
+local rows_of = require "tessera.desk.rows"
 local store = require "tessera.store"
 local support = require "support"
 local ts = require "tessera"

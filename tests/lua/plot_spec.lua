@@ -171,7 +171,7 @@ describe("ts.plot", function()
   end)
 
   it("finds the front by what is better", function()
-    local curves = require "tessera.plot.curves"
+    local curves = require "tessera.desk.plot.curves"
     local points = { { x = 1, y = 1 }, { x = 2, y = 3 }, { x = 3, y = 2 }, { x = 2, y = 2 }, { x = 1, y = 1 } }
     local function front(x_better, y_better)
       local list = {}

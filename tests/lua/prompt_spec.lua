@@ -1,5 +1,5 @@
 -- What the prompt adds: completion inside calls, describe, help on methods, time, reload.
-local prompt = require "tessera.prompt"
+local prompt = require "tessera.cli.prompt"
 local support = require "support"
 local ts = require "tessera"
 

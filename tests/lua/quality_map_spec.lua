@@ -1,7 +1,7 @@
 -- ts.quality_map on points that are made up: what it must recover, how often its bands hold, and what it refuses. What
 -- it says of a real model is experiments/quality/map.lua.
 local core = require "tessera.core"
-local plan_omega = require "tessera.plan_omega"
+local plan_omega = require "tessera.planning.plan_omega"
 local student_t = require "tessera.quality.student_t"
 local summary = require "tessera.quality.summary"
 local support = require "support"

@@ -1,5 +1,5 @@
--- tessera.report: what is in the file, and what it refuses. How it looks and works is tested in tests/browser.
-local report = require "tessera.report"
+-- tessera.desk.report: what is in the file, and what it refuses. How it looks and works is tested in tests/browser.
+local report = require "tessera.desk.report"
 local store_module = require "tessera.store"
 local support = require "support"
 local raises = support.raises
@@ -39,7 +39,7 @@ end
 local function has(text, part) assert.truthy(text:find(part, 1, true), part .. " is not there") end
 local function lacks(text, part) assert.is_nil(text:find(part, 1, true), part .. " is there") end
 
-describe("tessera.report", function()
+describe("tessera.desk.report", function()
   after_each(support.remove_files)
 
   it("says in words that what is stored cannot be drawn", function()

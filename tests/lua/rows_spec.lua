@@ -1,7 +1,7 @@
--- tessera.rows, tessera.sheet and tessera.rows_diff.
-local rows = require "tessera.rows"
-local rows_diff = require "tessera.rows_diff"
-local sheet = require "tessera.sheet"
+-- tessera.desk.rows, tessera.desk.sheet and tessera.desk.rows_diff.
+local rows = require "tessera.desk.rows"
+local rows_diff = require "tessera.desk.rows_diff"
+local sheet = require "tessera.desk.sheet"
 local raises = require("support").raises
 
 local function row(planner, n, columns)
@@ -10,7 +10,7 @@ local function row(planner, n, columns)
   return result
 end
 
-describe("tessera.rows", function()
+describe("tessera.desk.rows", function()
   local list = {
     row("exact", 4, { latency_s = 1.5, ok = true }), row("uniform", 4, { latency_s = 2, widths = { 4, 8 } }),
     row("exact", 8, { latency_s = 3 }), { point = { planner = "uniform", n = 8 }, status = "failed", error = "boom" },
@@ -55,7 +55,7 @@ describe("tessera.rows", function()
   end)
 end)
 
-describe("tessera.sheet", function()
+describe("tessera.desk.sheet", function()
   local nasty = {
     columns = { "name", "x_s", 'a|"b,c' },
     lines = {
@@ -110,7 +110,7 @@ describe("tessera.sheet", function()
   end)
 end)
 
-describe("tessera.rows_diff", function()
+describe("tessera.desk.rows_diff", function()
   local old = { row("exact", 4, { x = 10, t = { 1 } }), row("exact", 8, { x = 1 }), row("uniform", 4, { x = 0 }) }
   local new = { row("exact", 4, { x = 11, t = { 1 } }), row("uniform", 4, { x = 3, y = "new" }), row("uniform", 8) }
 

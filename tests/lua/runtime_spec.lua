@@ -1,7 +1,7 @@
 -- ts.problem { runtime = ... }: only plans that the runtime launches, none of them better than what is found, and the
 -- cost against the free optimum said.
 
-local obstacles = require "tessera.runtime_plan".obstacles
+local obstacles = require "tessera.planning.runtime_plan".obstacles
 local support = require "support"
 local ts = require "tessera"
 

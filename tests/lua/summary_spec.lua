@@ -1,5 +1,5 @@
 -- The line of an experiment in the summary of a report: published cells, how far off they are, claims.
-local summary = require "tessera.report.summary"
+local summary = require "tessera.desk.report.summary"
 
 local function run_of(claims)
   return {

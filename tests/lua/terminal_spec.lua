@@ -48,8 +48,8 @@ describe("tessera.host.run_program", function()
   end)
 end)
 
-describe("tessera.escape", function()
-  local escape = require "tessera.escape"
+describe("tessera.desk.escape", function()
+  local escape = require "tessera.desk.escape"
 
   it("leaves no markup and no broken text", function()
     assert.equal("&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;", escape.xml [[<a href="x" b='y'>&]])

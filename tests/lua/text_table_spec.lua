@@ -49,7 +49,7 @@ end)
 
 describe("trimming", function()
   it("takes no time to speak of", function()
-    local trimmed = require "tessera.escape".trimmed
+    local trimmed = require "tessera.desk.escape".trimmed
     for _, case in ipairs { { "", "" }, { "  \n", "" }, { " a b \t", " a b" }, { "a", "a" } } do
       assert.equal(case[2], trimmed(case[1]))
     end

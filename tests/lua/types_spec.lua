@@ -63,7 +63,7 @@ describe("scripts/tessera/types/tessera.lua", function()
 end)
 
 describe("scripts/REFERENCE.md", function()
-  local text = require("tessera.reference_page").text(cards)
+  local text = require("tessera.cli.reference_page").text(cards)
 
   it("is what the program generates", function()
     assert.is_true(read(root .. "/REFERENCE.md") == text, "it is stale; run: bash scripts/generate_types.sh")

@@ -1,5 +1,5 @@
 -- What a column's name says: its unit, in which one it reads well, and which way is better.
-local units = require "tessera.units"
+local units = require "tessera.desk.units"
 
 describe("units", function()
   it("tell what a name means", function()

@@ -3,8 +3,8 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
-local paper = require "tessera.experiment.paper"
-local row_fields = require "tessera.rows"
+local paper = require "tessera.desk.experiment.paper"
+local row_fields = require "tessera.desk.rows"
 local store = require "tessera.store"
 
 -- Experiments whose rows the full sweeps of the papers always have.

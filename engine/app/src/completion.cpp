@@ -60,13 +60,14 @@ void add_members(lua_State* L, std::string_view prefix, bool methods,
 
 namespace {
 
-// What require("tessera.prompt").complete says of options and their values; false outside calls.
+// What require("tessera.cli.prompt").complete says of options and their values; false outside
+// calls.
 bool complete_options(lua_State* L, const std::string& code, Completion& result) {
   const lua_kit::StackGuard guard(L);
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera.prompt");
+  lua_pushliteral(L, "tessera.cli.prompt");
   if (lua_kit::protected_call(L, 1, 1) != 0) return false;
-  lua_kit::push_field(L, -1, "complete", "tessera.prompt");
+  lua_kit::push_field(L, -1, "complete", "tessera.cli.prompt");
   lua_kit::push_text(L, code);
   if (lua_kit::protected_call(L, 1, 2) != 0 || !lua_istable(L, -2)) return false;
   result.word_length =

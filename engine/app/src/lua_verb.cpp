@@ -50,8 +50,8 @@ const char* runner_of(lua_State* L, int index) {
     return nullptr;
   }
   const std::string type = lua_kit::check_text(L, -1, "__metatable");
-  if (type == "tessera.Experiment") return "tessera.experiment.runner";
-  if (type == "tessera.Collection") return "tessera.experiment.members";
+  if (type == "tessera.Experiment") return "tessera.desk.experiment.runner";
+  if (type == "tessera.Collection") return "tessera.desk.experiment.members";
   return nullptr;
 }
 

@@ -75,9 +75,9 @@ Json describe_experiment(Host& host, Listed& entry) {
   lua_State* L = host.state();
   const lua_kit::StackGuard guard(L);
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera.experiment.describe");
+  lua_pushliteral(L, "tessera.desk.experiment.describe");
   if (host.call(1, 1) != kDone) return fields;
-  lua_kit::push_field(L, -1, "of", "tessera.experiment.describe");
+  lua_kit::push_field(L, -1, "of", "tessera.desk.experiment.describe");
   lua_kit::push_text(L, entry.path);
   if (host.call(1, 1) != kDone || lua_isnil(L, -1)) return fields;
   fields = lua_kit::json_from_lua(L, -1, "experiment");

@@ -259,14 +259,14 @@ bool evaluate(Host& host, bool timed) {
   return done;
 }
 
-// Prints what require("tessera.prompt").method_help says of the value at 1; false where it is none
-// of a method.
+// Prints what require("tessera.cli.prompt").method_help says of the value at 1; false where it is
+// none of a method.
 bool help_on_method(lua_State* L) {
   const lua_kit::StackGuard guard(L);
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera.prompt");
+  lua_pushliteral(L, "tessera.cli.prompt");
   if (lua_kit::protected_call(L, 1, 1) != 0) return false;
-  lua_kit::push_field(L, -1, "method_help", "tessera.prompt");
+  lua_kit::push_field(L, -1, "method_help", "tessera.cli.prompt");
   lua_pushvalue(L, 1);
   if (lua_kit::protected_call(L, 1, 1) != 0 || lua_type(L, -1) != LUA_TSTRING) return false;
   write_text(stdout, lua_kit::check_text(L, -1, "help"));
@@ -324,11 +324,11 @@ void open_prompt_globals(Host& host) {
   lua_settop(L, 0);
   host.open_ts();
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera.prompt");
+  lua_pushliteral(L, "tessera.cli.prompt");
   if (host.call(1, 1) == kDone) {
     for (const char* name : {"describe", "reload", "time"}) {
       lua_kit::push_text(L, name);
-      lua_kit::push_field(L, -2, name, "tessera.prompt");
+      lua_kit::push_field(L, -2, name, "tessera.cli.prompt");
       lua_rawset(L, LUA_GLOBALSINDEX);
     }
   }

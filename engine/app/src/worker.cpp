@@ -38,9 +38,9 @@ ExitStatus run_worker(const std::string& argument) {
   if (limits.memory_bytes > 0) host.limit_memory(kShareOfLua * limits.memory_bytes);
   lua_State* L = host.state();
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera.experiment.worker");
+  lua_pushliteral(L, "tessera.desk.experiment.worker");
   if (const ExitStatus status = host.call(1, 1); status != kDone) return status;
-  lua_kit::push_field(L, -1, "main", "tessera.experiment.worker");
+  lua_kit::push_field(L, -1, "main", "tessera.desk.experiment.worker");
   lua_kit::push_json(L, setup);
   return host.call(1, 0);
 }

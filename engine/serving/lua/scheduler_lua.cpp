@@ -23,7 +23,7 @@ namespace {
 using serving::ScriptDecision;
 using serving::ScriptRequest;
 
-/// As scripts/tessera/schedulers.lua declares it.
+/// As scripts/tessera/plugins/schedulers.lua declares it.
 struct DecisionView {
   double now_s = 0, epoch = 0, free_blocks = 0, tokens_left = 0, seats_left = 0, block_size = 0;
   double num_running = 0, num_waiting = 0;
@@ -107,7 +107,7 @@ DecisionView* new_view() {
   return view;
 }
 
-/// Calls decide(), which scripts/tessera/schedulers.lua bound to the view.
+/// Calls decide(), which scripts/tessera/plugins/schedulers.lua bound to the view.
 void decide_by(const lua_kit::LuaFunction& decide, DecisionView& view, ScriptDecision& decision) {
   struct Lent {
     DecisionView& view;
@@ -123,16 +123,16 @@ void decide_by(const lua_kit::LuaFunction& decide, DecisionView& view, ScriptDec
   decide.call(0, 0);
 }
 
-/// require("tessera.schedulers").bind(name, view): decide, every_step
+/// require("tessera.plugins.schedulers").bind(name, view): decide, every_step
 serving::ScriptPolicy bind(lua_State* L, const std::string& name) {
   const lua_kit::StackGuard guard(L);
   luaL_checkstack(L, 8, "a scheduler");
   lua_getglobal(L, "require");
   const lua_kit::LuaFunction require(L, -1, "require");
-  lua_pushliteral(L, "tessera.schedulers");
+  lua_pushliteral(L, "tessera.plugins.schedulers");
   require.call(1, 1);
-  lua_kit::push_field(L, lua_gettop(L), "bind", "tessera.schedulers");
-  const lua_kit::LuaFunction bind(L, -1, "tessera.schedulers.bind");
+  lua_kit::push_field(L, lua_gettop(L), "bind", "tessera.plugins.schedulers");
+  const lua_kit::LuaFunction bind(L, -1, "tessera.plugins.schedulers.bind");
   DecisionView* view = new_view();
   lua_kit::push_text(L, name);
   lua_pushlightuserdata(L, view);

@@ -11,7 +11,7 @@ namespace tessera::serving_lua {
 /// another thread needs a state of its own.
 serving::MakeScheduler scheduler_maker(lua_State* L);
 
-/// What scripts/tessera/schedulers.lua needs of the engine.
+/// What scripts/tessera/plugins/schedulers.lua needs of the engine.
 int scheduler_error(lua_State* L);
 
 }  // namespace tessera::serving_lua

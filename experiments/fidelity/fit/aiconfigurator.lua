@@ -2,7 +2,7 @@
 -- Shapes of the untouched split are in the samples, and in no fit.
 
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv, untouched = dofile(folder .. "/csv.lua"), dofile(folder .. "/untouched.lua")
 

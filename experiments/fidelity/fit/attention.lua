@@ -9,7 +9,7 @@
 -- local fit = dofile "experiments/fidelity/fit/attention.lua"; fit.samples("A100-80G", "decode")
 
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local untouched = dofile(folder .. "/untouched.lua")
 

@@ -21,7 +21,7 @@
 -- local consumer = dofile "experiments/fidelity/fit/consumer.lua"; consumer.profile("A6000", "vllm")
 
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv, parts = dofile(folder .. "/csv.lua"), dofile(folder .. "/parts.lua")
 local untouched = dofile(folder .. "/untouched.lua")

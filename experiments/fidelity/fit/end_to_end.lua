@@ -4,7 +4,7 @@
 --
 -- local rows = dofile "experiments/fidelity/fit/end_to_end.lua".rows()
 
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv = dofile(folder .. "/csv.lua")
 local quantile = dofile(folder .. "/errors.lua").quantile

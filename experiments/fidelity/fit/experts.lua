@@ -10,7 +10,7 @@
 -- local experts = dofile "experiments/fidelity/fit/experts.lua"; experts.profile "h200_vllm"
 
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv = dofile(folder .. "/csv.lua")
 local parts = dofile(folder .. "/parts.lua")

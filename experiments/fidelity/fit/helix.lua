@@ -10,7 +10,7 @@
 -- local fit = dofile "experiments/fidelity/fit/helix.lua"; fit.profile("T4-16G", "vllm")
 
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local M = {}
 

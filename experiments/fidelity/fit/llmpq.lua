@@ -7,7 +7,7 @@
 -- local llmpq = dofile "experiments/fidelity/fit/llmpq.lua"; llmpq.shipped(llmpq.samples())
 
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local parts = dofile(folder .. "/parts.lua")
 local edited = parts.edited

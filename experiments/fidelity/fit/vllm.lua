@@ -5,7 +5,7 @@
 -- local vllm = dofile "experiments/fidelity/fit/vllm.lua"; vllm.samples("H200-141G", "decode")
 
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local csv, parts = dofile(folder .. "/csv.lua"), dofile(folder .. "/parts.lua")
 local untouched = dofile(folder .. "/untouched.lua")

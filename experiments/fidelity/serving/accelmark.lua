@@ -19,7 +19,7 @@
 -- their answers at the higher rates, so that throughput does not say who keeps up.
 local core = require "tessera.core"
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")

@@ -11,7 +11,7 @@
 -- runs are. Servers of 2026 decide a step while another runs (async_scheduling), which is the kernel set's default.
 --
 -- The knee: stages whose measured mean TTFT is below one second; the tables give no throughput.
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")

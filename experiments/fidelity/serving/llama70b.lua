@@ -11,7 +11,7 @@
 -- The knee: runs whose 99th percentile of TTFT is below one second; all at once is beyond it.
 local core = require "tessera.core"
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")

@@ -9,7 +9,7 @@
 --
 -- All rates are 85 to 98 % of what the same system does offline: latencies are steep there, an error of a few per cent
 -- in a step is one of tens of per cent in a queue. Every row counts as below the knee, as all of them passed.
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")

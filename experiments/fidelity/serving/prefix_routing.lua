@@ -9,7 +9,7 @@
 -- The knee: rates at which the measured mean TTFT is below one second.
 local core = require "tessera.core"
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")

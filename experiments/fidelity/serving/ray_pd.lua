@@ -6,7 +6,7 @@
 -- rest); transfers at 25 GB/s, one GPU's share of the network, after 20 ms, what the descriptors of 5,000 tokens take
 -- (vllm#50913: 105 ms for blocks of 16, 8 times fewer in blocks of 128). Over TCP: 0.2 GB/s is what the run took, no
 -- prediction, so those rows are left out. Nothing is fitted to these runs.
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")

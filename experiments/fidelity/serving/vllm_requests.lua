@@ -9,7 +9,7 @@
 -- all the same: the same arrivals are replayed, so the queue is the same if the server is as fast.
 local core = require "tessera.core"
 local ts = require "tessera"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local runs = dofile(here .. "/parts/runs.lua")

@@ -16,7 +16,7 @@
 local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local families = dofile(folder .. "/families.lua")
 local csv = dofile(folder .. "/../../fidelity/fit/csv.lua")
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local M = {}
 

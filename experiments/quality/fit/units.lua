@@ -5,7 +5,7 @@ local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local data = dofile(folder .. "/data.lua")
 local levels = dofile(folder .. "/levels.lua")
 local csv = dofile(folder .. "/../../fidelity/fit/csv.lua")
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 
 local M = {}
 

@@ -3,10 +3,10 @@
 -- against: where this wins, the other devices were not worth having.
 
 local core = require "tessera.core"
-local budget = require "tessera.budget"
-local planners = require "tessera.planners"
+local budget = require "tessera.planning.budget"
+local planners = require "tessera.planning.planners"
 local search = require "tessera.baselines.search"
-local timer = require "tessera.timer"
+local timer = require "tessera.planning.timer"
 
 -- Types in the order in which they appear, each with its devices.
 local function by_type(order)

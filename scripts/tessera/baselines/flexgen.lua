@@ -1,7 +1,7 @@
 -- FlexGen with FP16 weights: what does not fit on the devices goes to host memory and disk. See offload.lua for the
 -- cost model, what the papers say and what the published code does differently.
 
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local offload = require "tessera.baselines.offload"
 
 return planners.add {

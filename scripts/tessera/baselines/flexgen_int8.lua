@@ -4,7 +4,7 @@
 -- device one decompressed matrix is held as well. FlexGen compresses to 4 bits; the papers call what they run 8.
 -- See offload.lua for the rest.
 
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local offload = require "tessera.baselines.offload"
 
 return planners.add {

@@ -4,7 +4,7 @@
 -- that runs and at the batch over the stages. One bitwidth for all layers, the highest that fits, and the micro-batch
 -- sizes of least latency. A device too slow for a layer gets none.
 
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local search = require "tessera.baselines.search"
 
 local function speed_of(device, bitwidths)

@@ -3,7 +3,7 @@
 -- As the papers do, it enumerates tensor-parallel meshes as well: ts.plan runs it on every one that the problem's
 -- tensor_parallel allows and keeps the best.
 
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local search = require "tessera.baselines.search"
 
 return planners.add {

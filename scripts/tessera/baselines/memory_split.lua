@@ -7,7 +7,7 @@
 -- on the host, here it stays on the first device. One bitwidth for all layers, the highest that fits, as one GGUF file
 -- has; the micro-batch sizes of least latency.
 
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local search = require "tessera.baselines.search"
 
 return planners.add {

@@ -10,7 +10,7 @@
 -- step, at the mean context; that is `phase = "decode"`. The bitwidth is an argument there, lowered by hand.
 
 local core = require "tessera.core"
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local search = require "tessera.baselines.search"
 
 return planners.add {

@@ -1,7 +1,7 @@
 -- What the baselines share: pairs of micro-batch sizes, one bitwidth for all layers, the best of many candidates.
 
 local core = require "tessera.core"
-local timer = require "tessera.timer"
+local timer = require "tessera.planning.timer"
 
 local M = {}
 

@@ -2,7 +2,7 @@
 -- highest until the plan fits, micro-batch sizes of least latency.
 -- The published code lets the last prefill size win instead of the best one; we do not reproduce that.
 
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local search = require "tessera.baselines.search"
 
 return planners.add {

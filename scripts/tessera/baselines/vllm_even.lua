@@ -7,7 +7,7 @@
 -- What is ours: vLLM serves one checkpoint, so one bitwidth for all layers, the highest that fits; its scheduler
 -- forms the batches, here the micro-batch sizes of least latency.
 
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local search = require "tessera.baselines.search"
 
 local function counts_of(num_layers, num_stages)

@@ -1,8 +1,8 @@
 -- `tessera results --best`: which cells of a sheet stand bold.
 
 local core = require "tessera.core"
-local published = require "tessera.published"
-local units = require "tessera.units"
+local published = require "tessera.desk.published"
+local units = require "tessera.desk.units"
 
 local M = {}
 

@@ -3,7 +3,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local terminal = require "tessera.terminal"
-local text_table = require "tessera.text_table"
+local text_table = require "tessera.desk.text_table"
 local ts = require "tessera"
 
 local M = {}

@@ -1,6 +1,6 @@
 -- `tessera compare`: a plan beside what vLLM's benchmarks measured of it.
 
-local compare = require "tessera.compare"
+local compare = require "tessera.launch.compare"
 local core = require "tessera.core"
 local host = require "tessera.host"
 local terminal = require "tessera.terminal"

@@ -1,10 +1,10 @@
 -- `tessera data [NAME]`: the data sets of others, which of them are here, and where the rest can be had.
 
 local core = require "tessera.core"
-local data_sets = require "tessera.data_sets"
+local data_sets = require "tessera.desk.data_sets"
 local host = require "tessera.host"
 local terminal = require "tessera.terminal"
-local text_table = require "tessera.text_table"
+local text_table = require "tessera.desk.text_table"
 
 local M = {}
 

@@ -1,9 +1,9 @@
 -- `tessera detect`: the GPUs of this machine, or of hosts whose nvidia-smi output is given, as a cluster file.
 
 local core = require "tessera.core"
-local detect = require "tessera.detect"
+local detect = require "tessera.devices.detect"
 local host = require "tessera.host"
-local nvidia_smi = require "tessera.detect.nvidia_smi"
+local nvidia_smi = require "tessera.devices.detect.nvidia_smi"
 local terminal = require "tessera.terminal"
 
 local M = {}

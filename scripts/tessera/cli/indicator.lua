@@ -5,7 +5,7 @@ local host = require "tessera.host"
 local new_bar = require "tessera.bar"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
-local units = require "tessera.units"
+local units = require "tessera.desk.units"
 
 local M = {}
 

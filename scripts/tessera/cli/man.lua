@@ -4,7 +4,7 @@
 local core = require "tessera.core"
 local files = require "tessera.files"
 local host = require "tessera.host"
-local markdown = require "tessera.markdown"
+local markdown = require "tessera.cli.markdown"
 local terminal = require "tessera.terminal"
 
 local M = {}
@@ -65,7 +65,7 @@ local function page_of(topic)
   for _, page in ipairs(pages) do
     names[#names + 1] = page[1]
     if page[1] == topic then
-      if topic == "reference" then return require("tessera.reference_page").text(host.cards()) end
+      if topic == "reference" then return require("tessera.cli.reference_page").text(host.cards()) end
       return (read(page[3]):gsub("@flags ([%w ]+)", flags):gsub("@types", scripts .. "/tessera/types"))
     end
   end

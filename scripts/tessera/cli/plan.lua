@@ -1,6 +1,6 @@
 -- `tessera plan`: a plan from the command line, beside what people run today.
 
-local budget = require "tessera.budget"
+local budget = require "tessera.planning.budget"
 local core = require "tessera.core"
 local host = require "tessera.host"
 local terminal = require "tessera.terminal"

@@ -3,11 +3,11 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
-local plot = require "tessera.plot"
+local plot = require "tessera.desk.plot"
 local selection = require "tessera.cli.selection"
-local specs = require "tessera.report.specs"
+local specs = require "tessera.desk.report.specs"
 local store = require "tessera.store"
-local stored_rows = require "tessera.stored_rows"
+local stored_rows = require "tessera.desk.stored_rows"
 
 local M = {}
 

@@ -1,7 +1,7 @@
 -- `tessera report`: the newest runs as one HTML file.
 
 local host = require "tessera.host"
-local report = require "tessera.report"
+local report = require "tessera.desk.report"
 
 local M = {}
 

@@ -2,18 +2,18 @@
 
 local best = require "tessera.cli.best"
 local core = require "tessera.core"
-local escape = require "tessera.escape"
+local escape = require "tessera.desk.escape"
 local host = require "tessera.host"
-local latex = require "tessera.latex"
-local published = require "tessera.published"
+local latex = require "tessera.desk.latex"
+local published = require "tessera.desk.published"
 local store = require "tessera.store"
-local rows = require "tessera.rows"
+local rows = require "tessera.desk.rows"
 local selection = require "tessera.cli.selection"
-local sheet = require "tessera.sheet"
-local stored_rows = require "tessera.stored_rows"
+local sheet = require "tessera.desk.sheet"
+local stored_rows = require "tessera.desk.stored_rows"
 local terminal = require "tessera.terminal"
-local text_table = require "tessera.text_table"
-local verdict = require "tessera.experiment.verdict"
+local text_table = require "tessera.desk.text_table"
+local verdict = require "tessera.desk.experiment.verdict"
 
 local M = {}
 
@@ -237,7 +237,7 @@ local function side(file, name, word)
 end
 
 local function diff(file, name, given)
-  local rows_diff = require "tessera.rows_diff"
+  local rows_diff = require "tessera.desk.rows_diff"
   local words = given.diff
   if #words > 2 then fail("--diff", "two runs, one run, or one other results file belong here") end
   local newest = selection.run(file, name, given.run)

@@ -1,7 +1,7 @@
 -- Which run and rows the flags --where, --failed, --columns, --sort and --limit ask for.
 
 local core = require "tessera.core"
-local rows = require "tessera.rows"
+local rows = require "tessera.desk.rows"
 
 local M = {}
 

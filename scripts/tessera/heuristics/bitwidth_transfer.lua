@@ -11,7 +11,7 @@
 -- The paper compares with ">" where the objective must fall, and leaves the second slowest stage out; its published
 -- code reads the columns of omega in the wrong order. We do neither.
 
-local registry = require "tessera.registry"
+local registry = require "tessera.plugins.registry"
 
 local least_gain_s = 1e-12 -- gains below this are rounding
 

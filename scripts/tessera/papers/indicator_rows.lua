@@ -3,7 +3,7 @@
 
 local measure = require "tessera.quality.measure"
 local on_disk = require "tessera.papers.indicators_on_disk"
-local plan_bitwidths = require "tessera.plan_bitwidths"
+local plan_bitwidths = require "tessera.planning.plan_bitwidths"
 local rank = require "tessera.rank_correlation"
 local scaled_cluster = require "tessera.papers.scaled_cluster"
 local similar_latency = require "tessera.papers.similar_latency"

@@ -1,13 +1,13 @@
 -- LLM-PQ's evaluation as its Sec. 6.1 and appendix set it up: what runs on which cluster, with which kernels, memory
 -- model, theta and solver. The scripts of experiments/llmpq share it; its Tables 3 and 9 are the data behind it.
 
-local assumptions = require "tessera.experiment.assumptions"
-local bits_by_layers = require "tessera.bits_by_layers"
+local assumptions = require "tessera.desk.experiment.assumptions"
+local bits_by_layers = require "tessera.planning.bits_by_layers"
 local core = require "tessera.core"
 local logged_runs = require "tessera.papers.logged_runs"
-local paper = require "tessera.experiment.paper"
-local plan_omega = require "tessera.plan_omega"
-local planners = require "tessera.planners"
+local paper = require "tessera.desk.experiment.paper"
+local plan_omega = require "tessera.planning.plan_omega"
+local planners = require "tessera.planning.planners"
 local solver = require "tessera.solver"
 
 local M = {}

@@ -1,9 +1,9 @@
 -- A paper's cluster for a model far smaller than the paper's: the same GPUs, links and nodes with less memory, so that
 -- memory binds as it does in print.
 
-local assumptions = require "tessera.experiment.assumptions"
+local assumptions = require "tessera.desk.experiment.assumptions"
 local core = require "tessera.core"
-local planners = require "tessera.planners"
+local planners = require "tessera.planning.planners"
 local solver = require "tessera.solver"
 
 local M = {}

@@ -2,8 +2,8 @@
 -- 6.5), and then what the plans lose is compared.
 
 local gptq_errors = require "tessera.papers.gptq_errors"
-local plan_bitwidths = require "tessera.plan_bitwidths"
-local planners = require "tessera.planners"
+local plan_bitwidths = require "tessera.planning.plan_bitwidths"
+local planners = require "tessera.planning.planners"
 
 local M = {}
 

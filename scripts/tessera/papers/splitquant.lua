@@ -1,10 +1,10 @@
 -- SplitQuant's custom backend as its Sec. VI-A sets it up: which model a cluster serves, with which kernels and memory
 -- model. The scripts of experiments/splitquant share it.
 
-local assumptions = require "tessera.experiment.assumptions"
+local assumptions = require "tessera.desk.experiment.assumptions"
 local core = require "tessera.core"
 local llmpq = require "tessera.papers.llmpq"
-local paper = require "tessera.experiment.paper"
+local paper = require "tessera.desk.experiment.paper"
 local solver = require "tessera.solver"
 
 local M = {}

@@ -6,11 +6,11 @@
 --
 -- A setting: { model, cluster, prompt_tokens, output_tokens, tensor_parallel, chunk_tokens (nil: prompts whole) }.
 
-local assumptions = require "tessera.experiment.assumptions"
+local assumptions = require "tessera.desk.experiment.assumptions"
 local core = require "tessera.core"
 local indicator = require "tessera.indicator"
-local max_batch = require "tessera.max_batch"
-local planners = require "tessera.planners"
+local max_batch = require "tessera.planning.max_batch"
+local planners = require "tessera.planning.planners"
 local solver = require "tessera.solver"
 
 local M = {}

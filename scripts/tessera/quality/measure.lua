@@ -3,8 +3,8 @@
 -- The text is cut into pieces that share nothing. Both models read the same ones, so the rise of the loss has the
 -- standard error of the differences token by token, far smaller than that of the loss.
 
-local language_model = require "tessera.language_model"
-local plan_bitwidths = require "tessera.plan_bitwidths"
+local language_model = require "tessera.models.language_model"
+local plan_bitwidths = require "tessera.planning.plan_bitwidths"
 local subjects = require "tessera.quality.subject"
 local summary = require "tessera.quality.summary"
 

@@ -1,18 +1,18 @@
 -- The models that experiments/quality measures, each with a text to measure on and another one to calibrate with.
 --
--- "grammar-opt-5m" ships and reads texts of tessera.grammar, which are written when they are asked for. The other is a
--- real one: TESSERA_WEIGHTS names a folder or .gguf file; without it, SmolLM2 where scripts/fetch_smollm2.sh puts it.
--- TESSERA_PIECES says on how many pieces of 256 tokens it is measured: 8 by default, 25 s of CPU time for each plan.
--- Its texts are TESSERA_TEXT and TESSERA_CALIBRATION_TEXT, or WikiText-2's test and validation text of the measured
--- data.
+-- "grammar-opt-5m" ships and reads texts of tessera.models.grammar, which are written when they are asked for. The
+-- other is a real one: TESSERA_WEIGHTS names a folder or .gguf file; without it, SmolLM2 where scripts/fetch_smollm2.sh
+-- puts it. TESSERA_PIECES says on how many pieces of 256 tokens it is measured: 8 by default, 25 s of CPU time for each
+-- plan. Its texts are TESSERA_TEXT and TESSERA_CALIBRATION_TEXT, or WikiText-2's test and validation text of the
+-- measured data.
 
 local core = require "tessera.core"
-local data_sets = require "tessera.data_sets"
+local data_sets = require "tessera.desk.data_sets"
 local exists = require "tessera.files".exists
-local grammar = require "tessera.grammar"
+local grammar = require "tessera.models.grammar"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
-local measured = require "tessera.measured"
+local measured = require "tessera.desk.measured"
 local weights = require "tessera.weights"
 
 local M = {}
@@ -56,7 +56,7 @@ local function small()
   if not exists(path .. "/config.json") then return no_data("the model that ships is not at " .. path) end
   return {
     path = path, text = grammar_text "evaluation", calibration_text = grammar_text "calibration",
-    text_source = ("tessera.grammar, seed %d"):format(grammar_seeds.evaluation),
+    text_source = ("tessera.models.grammar, seed %d"):format(grammar_seeds.evaluation),
   }
 end
 
@@ -113,6 +113,6 @@ end
 
 --- A note on what is measured, for under a table.
 M.note = ("models: %s ships (datasets/language_models), %s is TESSERA_WEIGHTS or what scripts/fetch_smollm2.sh gets; "
-  .. "texts: tessera.grammar of unseen seeds, and TESSERA_TEXT or WikiText-2's test text"):format(M.small, M.real)
+  .. "texts: the grammar of unseen seeds, and TESSERA_TEXT or WikiText-2's test text"):format(M.small, M.real)
 
 return M

@@ -1,6 +1,6 @@
 -- Shortest remaining prompt first: who has least to read gets a seat first, and decodes go before prompts.
 
-local schedulers = require "tessera.schedulers"
+local schedulers = require "tessera.plugins.schedulers"
 
 local order = {} -- kept from step to step, so that no table is made
 

@@ -1,7 +1,7 @@
 -- The engines that a cluster may be cut into: groups of equal devices with a degree of tensor parallelism, a number of
 -- stages, a bitwidth and a KV cache; and what bounds their rates before anything is simulated.
 
-local routers = require "tessera.routers"
+local routers = require "tessera.plugins.routers"
 
 local M = {}
 

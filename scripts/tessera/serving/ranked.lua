@@ -5,7 +5,7 @@ local engines = require "tessera.serving.engines"
 local export = require "tessera.serving.export"
 local options = require "tessera.options"
 local solver = require "tessera.solver"
-local text_table = require "tessera.text_table"
+local text_table = require "tessera.desk.text_table"
 
 local M = {}
 

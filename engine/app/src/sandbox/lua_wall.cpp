@@ -27,7 +27,8 @@ using lua_kit::guarded;
 using Names = std::initializer_list<const char*>;
 
 // They use the FFI, which goes away.
-constexpr const char* kNeedFfi[] = {"tessera", "tessera.search", "tessera.schedulers"};
+constexpr const char* kNeedFfi[] = {"tessera", "tessera.planning.search",
+                                    "tessera.plugins.schedulers"};
 
 // Of the environment, which may hold keys and passwords.
 constexpr const char* kKeptVariables[] = {"TESSERA_PATH", "LANG", "LC_ALL",   "LC_CTYPE",

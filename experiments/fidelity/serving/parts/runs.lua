@@ -32,7 +32,7 @@ M.metrics = {
 
 local words = { e2e = "E2E", tpot = "time per token", ttft = "TTFT", request_rate = "requests per second" }
 
--- The rows of a table of measurements, or nil and why, from what tessera.measured says of its path.
+-- The rows of a table of measurements, or nil and why, from what tessera.desk.measured says of its path.
 function M.read(path, why)
   if not path then return nil, why end
   local rows = {}

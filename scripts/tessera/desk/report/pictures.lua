@@ -1,0 +1,119 @@
+-- The pictures of a run: its declared plots or the obvious ones, and the pipelines and timelines that its rows keep.
+
+local columns_of = require "tessera.desk.report.columns"
+local data = require "tessera.desk.plot.data"
+local html = require "tessera.desk.report.html"
+local pipeline = require "tessera.desk.picture.pipeline"
+local plot = require "tessera.desk.plot"
+local units = require "tessera.desk.units"
+local served = require "tessera.desk.picture.served"
+local specs = require "tessera.desk.report.specs"
+local store_module = require "tessera.store"
+local timeline = require "tessera.desk.picture.timeline"
+
+local h = html.h
+local M = {}
+
+local max_pictures = 6
+
+--- A picture that one Tab reaches; arrow keys then move through its marks.
+local function figure(svg, caption)
+  return h("figure", { class = "plot" }, h("div", {
+    class = "box", tabindex = "0", role = "group", ["data-marks"] = true,
+    ["aria-label"] = caption .. ". Arrow keys move through its values.",
+  }, html.raw(svg)))
+end
+
+-- What `draw` returns; nil and why it cannot be drawn, in words for who reads the page. Our own errors say that; any
+-- other comes from code that met what nobody writes, as a damaged file holds it.
+local function attempt(draw)
+  local ok, result = pcall(draw)
+  if ok then return result end
+  if type(result) ~= "table" then return nil, "what is stored of it is damaged, or of another program" end
+  if result.code == "interrupted" then error(result, 0) end
+  return nil, tostring(result)
+end
+
+local function drawn(spec, list)
+  local copy = {}
+  for key, value in pairs(spec) do copy[key] = value end
+  copy.rows = list
+  local svg, why = attempt(function() return plot(copy):svg(true) end)
+  if svg then return figure(svg, spec.title or ("%s of %s"):format(spec.kind, spec.y or spec.x)) end
+  return h("p", { class = "problem" }, "A plot of the declaration cannot be drawn: " .. why)
+end
+
+function M.plots(run, list)
+  local result = {}
+  for i, spec in ipairs(specs.of(run, list)) do result[i] = drawn(spec, list) end
+  return result
+end
+
+-- Rows with the best one first.
+local function best_first(list, column)
+  if not column then return list end
+  local best, at
+  local sign = units.better(column) == "higher" and -1 or 1
+  for i, row in ipairs(list) do
+    local value = row[column]
+    if type(value) == "number" and (not best or sign * value < best) then best, at = sign * value, i end
+  end
+  if not at then return list end
+  local order = { list[at] }
+  for i, row in ipairs(list) do
+    if i ~= at then order[#order + 1] = row end
+  end
+  return order
+end
+
+local function point_text(row, keys)
+  local parts = {}
+  for i, name in ipairs(keys) do parts[i] = ("%s %s"):format(name, data.word(row.point[name])) end
+  return table.concat(parts, ", ")
+end
+
+local function draw_artefact(artefact, place)
+  if artefact.kind == "plan" then return pipeline.draw(artefact.value, place) end
+  if artefact.kind == "served" then return served.draw(artefact.value, "served requests of " .. place) end
+  if artefact.kind == "timeline" then return timeline.draw(artefact.value, "timeline of " .. place) end
+end
+
+local function pictures_of(store, run, row, place)
+  local figures = {}
+  for _, artefact in ipairs(store:artefacts(run.id, store_module.key(row.point))) do
+    local picture, why = attempt(function()
+      local page = draw_artefact(artefact, place)
+      return page and figure(page:to_string(true), page.title)
+    end)
+    figures[#figures + 1] = picture or nil
+    if why then
+      figures[#figures + 1] = h("p", { class = "problem" }, ("'%s' cannot be drawn: %s"):format(artefact.name, why))
+    end
+  end
+  return figures
+end
+
+--- Pipelines and timelines of the best row and the first others that have some.
+function M.artefacts(store, run, list)
+  local keys, names = columns_of.names(run, list)
+  local result, more = {}, 0
+  for _, row in ipairs(best_first(list, specs.goal(list, names))) do
+    if #result == max_pictures then
+      more = #list - max_pictures
+      break
+    end
+    local place = point_text(row, keys)
+    local figures = pictures_of(store, run, row, place)
+    if #figures > 0 then
+      result[#result + 1] = h("details", { open = #result == 0, class = "picture" },
+        h("summary", nil, #result == 0 and "Best: " .. place or place), figures)
+    end
+  end
+  if more > 0 then
+    result[#result + 1] = h("p", { class = "muted" }, ("Plans of the best and the first other rows are drawn, not of "
+      .. "all %d."):format(#list))
+  end
+  return result
+end
+
+return M

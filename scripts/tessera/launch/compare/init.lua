@@ -1,0 +1,209 @@
+-- A plan beside measurements of it: predicted and measured per metric, a correction with an error of its own, and
+-- whether another plan would be better if the correction holds.
+--
+-- What a plan predicts is predicted again under what was measured: the run's mean lengths and its concurrency (by
+-- Little's law where a rate was offered). The correction is a factor for each phase, exp of the mean log ratio of
+-- measured to predicted; its error is the standard deviation of those logs, and where there are three runs or more the
+-- error of predicting each run by the others.
+
+local bench = require "tessera.launch.compare.bench"
+local core = require "tessera.core"
+local planners = require "tessera.planning.planners"
+local solver = require "tessera.solver"
+
+local M = {}
+
+local saturated = 0.95 -- served over offered rate, above which the offered rate was the limit, not the server
+
+-- Requests in flight during a run.
+local function concurrency_of(run)
+  if run.rate_per_s and run.ttft_s and run.tpot_s and run.request_per_s >= saturated * run.rate_per_s then
+    local e2e_s = run.e2e_s or run.ttft_s + run.tpot_s * (run.output_tokens - 1)
+    return math.max(1, math.floor(run.request_per_s * e2e_s + 0.5)), "by Little's law"
+  end
+  if run.max_concurrency then return math.max(1, math.min(run.max_concurrency, run.num_prompts or math.huge)) end
+  return nil
+end
+
+local function round(value) return math.max(1, math.floor(value + 0.5)) end
+
+-- The plan's stages under another workload; nil and why where they do not fit.
+local function replanned(plan, workload)
+  local problem = plan:problem():with { workload = workload }
+  return planners.plan(problem, { planner = "manual", stages = plan.stages,
+    prefill_micro_batch_size = math.min(plan.prefill_micro_batch_size, workload.batch_size),
+    decode_micro_batch_size = math.min(plan.decode_micro_batch_size, workload.batch_size) })
+end
+
+local order = { "measured", "fitted", "published", "modelled" } -- surest first
+
+local function less_sure(a, b)
+  for i = #order, 1, -1 do
+    if a == order[i] or b == order[i] then return order[i] end
+  end
+end
+
+-- What a plan predicts for a workload; of one with replicas, each with its share of the requests. Nil and why.
+local function predict_workload(plan, workload)
+  local engines, total = plan.replicas or { plan }, 0
+  for _, engine in ipairs(engines) do total = total + engine:problem().workload.batch_size end
+  local sum = { ttft_s = 0, tpot_s = 0, e2e_s = 0, throughput_tok_s = 0, requests = 0, error = 0 }
+  for _, engine in ipairs(engines) do
+    local share = engine:problem().workload.batch_size / total
+    local own = { prompt_tokens = workload.prompt_tokens, output_tokens = workload.output_tokens,
+      batch_size = round(workload.batch_size * share) }
+    local same, why = replanned(engine, own)
+    if not same then return nil, why end
+    local run = solver.simulate(same)
+    sum.ttft_s, sum.tpot_s = sum.ttft_s + run.ttft_s * own.batch_size, sum.tpot_s + run.tpot_s * own.batch_size
+    sum.e2e_s = math.max(sum.e2e_s, run.total_s)
+    sum.throughput_tok_s, sum.requests = sum.throughput_tok_s + run.throughput_tok_s, sum.requests + own.batch_size
+    sum.provenance = less_sure(sum.provenance, same.provenance)
+    sum.error = sum.error and same.error and math.max(sum.error, same.error) -- of all or of none
+  end
+  sum.ttft_s, sum.tpot_s = sum.ttft_s / sum.requests, sum.tpot_s / sum.requests
+  return sum
+end
+
+-- What the plan predicts for a run; nil and why.
+local function predict(plan, run)
+  local own = plan:problem().workload
+  local workload = { prompt_tokens = own.prompt_tokens, output_tokens = own.output_tokens,
+    batch_size = own.batch_size }
+  local how
+  if run.kind == "serve" then
+    local concurrency
+    concurrency, how = concurrency_of(run)
+    workload = { prompt_tokens = round(run.prompt_tokens), output_tokens = round(run.output_tokens),
+      batch_size = concurrency or own.batch_size }
+  end
+  local predicted, why = predict_workload(plan, workload)
+  if not predicted then return nil, why.message end
+  predicted.workload, predicted.how = workload, how
+  return predicted
+end
+
+-- Metrics of a run that are comparable with a prediction, and why others are not.
+local function rows_of(run, predicted)
+  local rows = {}
+  local function add(metric, unit, note)
+    if run[metric] == nil then return end
+    rows[#rows + 1] = { file = run.path, metric = metric, unit = unit, predicted = predicted[metric],
+      measured = run[metric], note = note or "",
+      ratio = not note and run[metric] > 0 and predicted[metric] > 0 and run[metric] / predicted[metric] or nil }
+  end
+  if run.kind == "latency" then
+    add("e2e_s", "s")
+    return rows
+  end
+  local below_capacity = run.rate_per_s and run.request_per_s >= saturated * run.rate_per_s
+  add("tpot_s", "s")
+  local queued = run.num_prompts and run.num_prompts > predicted.workload.batch_size and not below_capacity
+  add("ttft_s", "s", (queued and "prompts waited for others; a plan knows no queue")
+    or (below_capacity and "prompts came one by one; the plan takes them together") or nil)
+  add("throughput_tok_s", "tok/s", below_capacity and "the offered rate, not what the server can" or nil)
+  return rows
+end
+
+-- Mean and standard deviation of logs, and the largest error of predicting each by the others.
+local function fit(ratios)
+  local n, sum = #ratios, 0
+  if n == 0 then return nil end
+  for _, ratio in ipairs(ratios) do sum = sum + math.log(ratio) end
+  local mean, squares, worst = sum / n, 0, nil
+  for _, ratio in ipairs(ratios) do
+    squares = squares + (math.log(ratio) - mean) ^ 2
+    if n >= 3 then
+      local others = (sum - math.log(ratio)) / (n - 1)
+      worst = math.max(worst or 0, math.exp(math.abs(math.log(ratio) - others)) - 1)
+    end
+  end
+  return { factor = math.exp(mean), num_runs = n, error = n > 1 and math.sqrt(squares / (n - 1)) or nil,
+    left_out_error = worst }
+end
+
+-- Factors of the phases: decode from TPOT, else from throughput or whole latencies; prefill from TTFT.
+local function corrections_of(rows)
+  local by_metric = {}
+  for _, row in ipairs(rows) do
+    if row.ratio then
+      local ratio = row.metric == "throughput_tok_s" and 1 / row.ratio or row.ratio
+      by_metric[row.metric] = by_metric[row.metric] or {}
+      table.insert(by_metric[row.metric], ratio)
+    end
+  end
+  local corrections = {}
+  for _, metric in ipairs { "tpot_s", "e2e_s", "throughput_tok_s" } do
+    if not corrections.decode and by_metric[metric] then
+      corrections.decode = fit(by_metric[metric])
+      corrections.decode.from = metric
+    end
+  end
+  if by_metric.ttft_s then
+    corrections.prefill = fit(by_metric.ttft_s)
+    corrections.prefill.from = "ttft_s"
+  elseif corrections.decode and corrections.decode.from ~= "tpot_s" then
+    corrections.prefill = corrections.decode -- whole latencies are of both phases
+  end
+  return corrections
+end
+
+-- The best plan where latencies are as corrected: { gain_ratio, stages, status } at these factors.
+local function best_at(plan, prefill, decode, time_limit_s)
+  local clamp = function(factor) return math.min(1e6, math.max(1e-6, factor)) end
+  return solver.perturbed(plan:problem(), plan, { error = 0, seed = 0, prefill_factor = clamp(prefill),
+    decode_factor = clamp(decode), near_ratio = 0.01, time_limit_s = time_limit_s })
+end
+
+-- Whether another plan would be better: at the correction, and where it is off by its error either way.
+local function judge(plan, corrections, time_limit_s)
+  local function factor(phase, sign)
+    local own = corrections[phase]
+    return own and own.factor * math.exp(sign * (own.error or 0)) or 1
+  end
+  local points = {}
+  for _, at in ipairs { { 0, 0 }, { 1, -1 }, { -1, 1 } } do
+    local found = best_at(plan, factor("prefill", at[1]), factor("decode", at[2]), time_limit_s / 3)
+    local gain = found.objective and 1 - found.objective / found.plan_objective or 0
+    points[#points + 1] = { gain_ratio = math.max(0, gain), stages = found.stages, status = found.status }
+  end
+  local least = math.huge
+  for _, point in ipairs(points) do least = math.min(least, point.gain_ratio) end
+  return { gain_ratio = points[1].gain_ratio, least_gain_ratio = least, stages = points[1].stages,
+    status = points[1].status, is_better = least > 0.01 }
+end
+
+--- Compares a plan with runs. `opt`: replan, time_limit_s. Returns { rows, corrections, runs, another, remarks }.
+function M.compare(plan, paths, opt)
+  local model = plan:problem().model
+  if not model then core.refuse("tessera compare", "the plan is of an instance, which no server runs") end
+  local result = { rows = {}, runs = {}, remarks = {} }
+  for i, path in ipairs(paths) do
+    local run = bench.read(path)
+    local other = bench.why_other_model(run, model)
+    if other then core.refuse(path, other) end
+    local predicted, why = predict(plan, run)
+    if not predicted then core.refuse(path, "the plan cannot run what was measured: " .. why) end
+    result.runs[i] = { file = path, kind = run.kind, workload = predicted.workload,
+      provenance = predicted.provenance, error = predicted.error }
+    for _, row in ipairs(rows_of(run, predicted)) do result.rows[#result.rows + 1] = row end
+    if run.kind == "latency" then
+      result.remarks[#result.remarks + 1] = path .. ": such files do not say batch and lengths; the plan's are assumed"
+    elseif (run.failed or 0) > 0 then
+      result.remarks[#result.remarks + 1] = ("%s: %d requests failed"):format(path, run.failed)
+    end
+    if predicted.how then
+      result.remarks[#result.remarks + 1] = ("%s: %d requests in flight, %s"):format(path,
+        predicted.workload.batch_size, predicted.how)
+    end
+  end
+  result.corrections = corrections_of(result.rows)
+  if opt.replan and plan.replicas then
+    result.remarks[#result.remarks + 1] = "whether another plan is better is looked at for one engine only"
+  elseif opt.replan and (result.corrections.decode or result.corrections.prefill) then
+    result.another = judge(plan, result.corrections, opt.time_limit_s)
+  end
+  return result
+end
+
+return M
