@@ -11,6 +11,7 @@ local M = {}
 
 local scripts = host.installation.scripts_dir
 local own = scripts .. "/tessera/man/"
+local types = host.program:match "^(.*)/[^/]+/[^/]+$" .. "/share/tessera/types" -- written when the program is built
 
 -- Topic, one line, and where its page may be: the first that is there.
 local pages = {
@@ -66,7 +67,7 @@ local function page_of(topic)
     names[#names + 1] = page[1]
     if page[1] == topic then
       if topic == "reference" then return require("tessera.cli.reference_page").text(host.cards()) end
-      return (read(page[3]):gsub("@flags ([%w ]+)", flags):gsub("@types", scripts .. "/tessera/types"))
+      return (read(page[3]):gsub("@flags ([%w ]+)", flags):gsub("@types", types))
     end
   end
   core.raise("not_found", ("there is no page '%s'%s; `tessera man` lists them"):format(topic,

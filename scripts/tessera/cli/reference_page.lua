@@ -1,5 +1,4 @@
--- The reference page, scripts/REFERENCE.md, from the cards that feed help and editors. scripts/generate_types.sh writes
--- it; nothing here knows a name of the API.
+-- The reference page, from the cards that feed help and editors; nothing here knows a name of the API.
 
 local sorted_keys = require "tessera.sorted_keys"
 
@@ -107,8 +106,8 @@ end
 local introduction = [[
 # Reference
 
-Every function, option, object and flag. Generated from the cards that check arguments and print `tessera help`, by
-`bash scripts/generate_types.sh`; do not edit.
+Every function, option, object and flag. Generated from the cards that check arguments and print `tessera help`, when
+Tessera is built.
 
 A function takes its options as one table; an unknown one is an error that names the nearest. Sequences are 1-based;
 `*_index` and `first_layer` are 0-based. Units are in the names: `_s` seconds, `_bytes`, `_bytes_per_s`, `_flop_per_s`,
