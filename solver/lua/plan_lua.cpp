@@ -20,6 +20,7 @@
 #include "tessera/solver/instance/grouping.h"
 #include "tessera/solver/plan/build_plan.h"
 #include "tessera/solver/plan/check_plan.h"
+#include "tessera/solver/plan/place_plan.h"
 #include "tessera/solver/plan/plan_text.h"
 #include "tessera/solver/planning/planners.h"
 
@@ -202,6 +203,11 @@ void push_unused_devices(lua_State* L, const Plan& plan) {
   lua_kit::push_texts(L, names);
 }
 
+void push_placement(lua_State* L, const Plan& plan) {
+  if (summary_of(plan).problem.serving() == nullptr) return lua_pushnil(L);
+  lua_kit::push_value(L, solver::placement_of(plan));
+}
+
 std::vector<lua_kit::ObjectField<Plan>> file_fields() {
   constexpr auto show = [](const Plan& plan, auto&& read) {
     if (const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&plan)) {
@@ -230,6 +236,12 @@ std::vector<lua_kit::ObjectField<Plan>> other_plan_fields() {
            "What it does to the model, from published or own measurements; called, as "
            "plan:quality(model, options), it is measured on a text",
            push_quality},
+          {"placement", "table?",
+           "Where its layers lie: model, num_layers, nodes (names), engines = { { role, "
+           "kv_bitwidth, stages = { { device, node_index, gpus, first_layer, num_layers, bitwidths "
+           "} } } }, with 0-based nodes, GPUs of a node and layers; ranks go by stages, then by "
+           "gpus. Absent for an instance",
+           push_placement},
           {"unused_devices", "string[]?",
            "Devices that run nothing of it, with their nodes (\"L4@a\"); absent for an instance",
            push_unused_devices},

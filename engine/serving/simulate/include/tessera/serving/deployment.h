@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/core/enum_names.h"
+#include "tessera/core/placement.h"
 #include "tessera/serving/engine_options.h"
 #include "tessera/serving/router.h"
 #include "tessera/serving/scheduler.h"
@@ -14,8 +14,7 @@
 
 namespace tessera::serving {
 
-/// What a replica does: both phases, prompts for others, or what others have read.
-enum class Role { mixed, prefill, decode };
+using Role = EngineRole;
 
 /// Makes a scheduler; those of scripts come so.
 using MakeScheduler =
@@ -64,13 +63,3 @@ struct Deployment {
 void check_roles(const Deployment& deployment, const std::string& path);
 
 }  // namespace tessera::serving
-
-namespace tessera {
-
-template <>
-inline constexpr auto kEnumNames<serving::Role> =
-    enum_names<serving::Role>({{serving::Role::mixed, "mixed"},
-                               {serving::Role::prefill, "prefill"},
-                               {serving::Role::decode, "decode"}});
-
-}  // namespace tessera
