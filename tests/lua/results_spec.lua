@@ -50,7 +50,7 @@ describe("ts.results", function()
     local meta = results:rows({ meta = true })[1].meta
     assert.equal(7, meta.seed)
     assert.equal(64, #meta.script_hash)
-    assert.equal(store.git_commit ".", meta.git_commit)
+    assert.equal(store.git_commit(arg[0]), meta.git_commit)
     assert.same(store.machine(), meta.machine)
     assert.equal("LuaJIT", meta.build.luajit:match "^%a+")
     local db = store.open(path, { read_only = true })
