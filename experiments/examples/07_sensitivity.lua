@@ -3,7 +3,7 @@
 -- Takes the model that TESSERA_WEIGHTS names: SmolLM2-135M, which scripts/fetch_smollm2.sh unpacks, or any folder of
 -- safetensors or .gguf file. Without one it takes the small one that ships.
 local ts = require "tessera"
-local model_on_disk = require "tessera.models.model_on_disk"
+local model_on_disk = require "lib.model_on_disk"
 
 local disk = model_on_disk.find()
 local weights = ts.weights(disk.path)

@@ -9,8 +9,7 @@
 -- fall again (one block more than multiprocessors: +60 %), and a model that never falls passes between them. Decode
 -- steps over an FP8 cache of a few us scatter by 20 % from run to run.
 local ts = require "tessera"
-local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-local attention, untouched = dofile(here .. "/fit/attention.lua"), dofile(here .. "/fit/untouched.lua")
+local attention, untouched = require "fidelity.fit.attention", require "fidelity.fit.untouched"
 
 local few = 20
 local splits = { "batch", "length", "cell" }

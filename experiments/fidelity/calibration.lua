@@ -8,10 +8,9 @@
 -- with 40 GB) in experiments/fidelity/helix.lua.
 local ts = require "tessera"
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local left_out = dofile(folder .. "/fit/left_out.lua")
-local quantile = dofile(folder .. "/fit/errors.lua").quantile
-local drawn = dofile(folder .. "/fit/draws.lua")
+local left_out = require "fidelity.fit.left_out"
+local quantile = require "fidelity.fit.errors".quantile
+local drawn = require "fidelity.fit.draws"
 
 local num_points = 20
 local target = { gemm = { median = 0.1, p90 = 0.3 }, attention = { median = 0.05, p90 = 1 } }

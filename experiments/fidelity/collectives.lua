@@ -4,11 +4,10 @@
 -- Beside them what prices a node without measurements, whose numbers are in engine/cost/src/collectives.cpp.
 local ts = require "tessera"
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local errors_row = dofile(folder .. "/fit/errors.lua").row
-local quantile = dofile(folder .. "/fit/errors.lua").quantile
-local drawn = dofile(folder .. "/fit/draws.lua")
-local collectives = dofile(folder .. "/fit/collectives.lua")
+local errors_row = require "fidelity.fit.errors".row
+local quantile = require "fidelity.fit.errors".quantile
+local drawn = require "fidelity.fit.draws"
+local collectives = require "fidelity.fit.collectives"
 
 -- The other GPU on NVSwitch under the same runtime.
 local other = {

@@ -5,11 +5,9 @@
 -- Sums stay below the runs, as operators were measured one by one, again and again: their inputs lie in caches, and
 -- nothing waits for a launch.
 local ts = require "tessera"
-local core = require "tessera.core"
-local host = require "tessera.host"
-local measured = require "tessera.desk.measured"
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local csv = dofile(here .. "/fit/csv.lua")
+local kernel_set = require "lib.kernel_set"
+local measured = require "lib.measured"
+local csv = require "fidelity.fit.csv"
 
 local chips = {
   A6000 = "NVIDIA RTX A6000", ["RTX-3090"] = "NVIDIA GeForce RTX 3090", ["RTX-4090"] = "NVIDIA GeForce RTX 4090",
@@ -28,8 +26,7 @@ local function measured_s(device)
 end
 
 local function host_s()
-  local file = host.installation.datasets_dir .. "/kernel_sets/vllm_v0.json"
-  local kernels = core.from_json(core.read_file(file))
+  local kernels = kernel_set "vllm_v0"
   return kernels.host_step_s + kernels.host_sequence_s
 end
 

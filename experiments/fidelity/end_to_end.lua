@@ -3,9 +3,8 @@
 -- itself; the host's share of a step is fitted to the rows with `fitted`, which are left out of the claims.
 local ts = require "tessera"
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local quantile = dofile(folder .. "/fit/errors.lua").quantile
-local rows, why = dofile(folder .. "/fit/end_to_end.lua").rows()
+local quantile = require "fidelity.fit.errors".quantile
+local rows, why = require "fidelity.fit.end_to_end".rows()
 
 -- Set before looking: what an engineer would still plan by.
 local most_median, most_p90, least_rows = 0.10, 0.25, 60

@@ -4,11 +4,10 @@
 -- of several draws, by the median).
 local ts = require "tessera"
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local errors_row = dofile(folder .. "/fit/errors.lua").row
-local quantile = dofile(folder .. "/fit/errors.lua").quantile
-local drawn = dofile(folder .. "/fit/draws.lua")
-local experts = dofile(folder .. "/fit/experts.lua")
+local errors_row = require "fidelity.fit.errors".row
+local quantile = require "fidelity.fit.errors".quantile
+local drawn = require "fidelity.fit.draws"
+local experts = require "fidelity.fit.experts"
 
 local other = {
   a100_trtllm = "h200_trtllm", h200_trtllm = "a100_trtllm", a100_vllm = "h200_vllm", h200_vllm = "a100_vllm",

@@ -9,10 +9,9 @@
 -- One file per source stands under fit/. Run twice, it writes the same bytes: the first time `vllm` takes its
 -- weight-only products from the profiles of `modern` that shipped before.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local modern = dofile(folder .. "/fit/modern.lua")
-local llmpq = dofile(folder .. "/fit/llmpq.lua")
-local consumer = dofile(folder .. "/fit/consumer.lua")
+local modern = require "fidelity.fit.modern"
+local llmpq = require "fidelity.fit.llmpq"
+local consumer = require "fidelity.fit.consumer"
 
 local families = {
   modern = modern.profiles,

@@ -4,9 +4,8 @@
 -- theirs.
 local ts = require "tessera"
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local errors_row = dofile(folder .. "/fit/errors.lua").row
-local aiconfigurator, untouched = dofile(folder .. "/fit/aiconfigurator.lua"), dofile(folder .. "/fit/untouched.lua")
+local errors_row = require "fidelity.fit.errors".row
+local aiconfigurator, untouched = require "fidelity.fit.aiconfigurator", require "fidelity.fit.untouched"
 
 -- Fold 0: what a gap as wide as the table's would leave out.
 local function in_gap(sample) return sample.n > 8192 and sample.n < 65536 end

@@ -4,8 +4,7 @@
 -- others predicted. Times above 100 requests and of prompts are whole milliseconds, so `beyond_rounding_ratio` is what
 -- the error is without the rounding: 0 where the prediction rounds to the measured number.
 local ts = require "tessera"
-local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-local helix = dofile(here .. "/fit/helix.lua")
+local helix = require "fidelity.fit.helix"
 
 local few = 20
 local donors = { ["T4-16G"] = "V100-16G", ["V100-16G"] = "T4-16G", L4 = "T4-16G", ["A100-40G"] = "V100-16G" }

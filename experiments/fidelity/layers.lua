@@ -6,8 +6,7 @@
 -- differs between the frameworks. Prompts and steps above 100 requests are whole milliseconds:
 -- `beyond_rounding_ratio` is the gap without the rounding.
 local ts = require "tessera"
-local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-local helix = dofile(here .. "/fit/helix.lua")
+local helix = require "fidelity.fit.helix"
 
 local device = "A100-40G"
 local points, all, why = {}, {}, nil

@@ -28,8 +28,7 @@
 -- So no coefficient was added for these rows.
 local ts = require "tessera"
 local core = require "tessera.core"
-local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-local llmpq = dofile(here .. "/fit/llmpq.lua")
+local llmpq = require "fidelity.fit.llmpq"
 
 local samples, why = llmpq.samples()
 

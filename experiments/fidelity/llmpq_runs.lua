@@ -13,9 +13,8 @@
 -- take 119 s a stage and later ones 131.5 s, where the profile, which was measured hot, says 134 s; so T4's runs of May
 -- come out 7 % long, and those of August, which ran as profiled, do not.
 local ts = require "tessera"
-local logged_runs = require "tessera.papers.logged_runs"
-local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-local llmpq = dofile(here .. "/fit/llmpq.lua")
+local logged_runs = require "lib.papers.logged_runs"
+local llmpq = require "fidelity.fit.llmpq"
 
 local runs, run_of = logged_runs.read()
 

@@ -6,11 +6,11 @@
 -- kind = "plan":       weights, cache and embeddings of a whole plan with random bits against the arithmetic of the
 --                      model's published configuration, written out below.
 --
--- local memory = dofile "experiments/fidelity/memory.lua"; memory.points(models), memory.row(point)
+-- local memory = require "fidelity.memory"; memory.points(models), memory.row(point)
 
 local ts = require "tessera"
 local core = require "tessera.core"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
 local M = {}
 local mib = 2 ^ 20

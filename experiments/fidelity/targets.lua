@@ -8,16 +8,11 @@
 -- mean for Helix's layers. A target that is missed differs, and fails when its figure leaves the interval that it is
 -- listed with.
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
 local folder, why = measured.folder()
 
-local loaded = {}
-local function script(name)
-  loaded[name] = loaded[name] or dofile(here .. "/" .. name .. ".lua")
-  return loaded[name]
-end
+local function script(name) return require("fidelity." .. name) end
 
 -- Rows of another experiment at the points that have these values.
 local function rows_of(name, where, context)
@@ -248,7 +243,7 @@ local function all_points()
     local part = ("%s, %s, %s"):format(point.source, point.op, point.dtype)
     if point.points == "least_variance" then add("gpu left out, 20 points: " .. name, point.device, part) end
   end
-  local sources = dofile(here .. "/fit/experts.lua").sources
+  local sources = require "fidelity.fit.experts".sources
   for _, source in ipairs { "a100_trtllm", "h200_trtllm", "a100_vllm", "h200_vllm", "rtx_pro_6000_vllm" } do
     for _, dtype in ipairs(sources[source].dtypes) do add("experts, unseen model", source, dtype) end
     add("gpu left out, 20 points: experts", source, "bfloat16")

@@ -2,10 +2,9 @@
 -- by the profile that ships, and by another GPU's form scaled to 20 points of its other shapes. Looked at
 -- after the models were settled; nothing may be tuned by it.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local left_out = dofile(folder .. "/fit/left_out.lua")
-local errors_row = dofile(folder .. "/fit/errors.lua").row
-local calibration = dofile(folder .. "/calibration.lua")
+local left_out = require "fidelity.fit.left_out"
+local errors_row = require "fidelity.fit.errors".row
+local calibration = require "fidelity.calibration"
 
 local limits = { shipped = { 0.05, 0.15 }, calibrated = { 0.1, 0.3 } }
 

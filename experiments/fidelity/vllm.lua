@@ -2,9 +2,8 @@
 -- of n and k, geometries of heads). experiments/fidelity/calibration.lua leaves whole GPUs out.
 local ts = require "tessera"
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local errors_row = dofile(folder .. "/fit/errors.lua").row
-local vllm, untouched = dofile(folder .. "/fit/vllm.lua"), dofile(folder .. "/fit/untouched.lua")
+local errors_row = require "fidelity.fit.errors".row
+local vllm, untouched = require "fidelity.fit.vllm", require "fidelity.fit.untouched"
 
 local target = { 0.05, 0.15 }
 

@@ -7,7 +7,7 @@
 -- means over that of the distribution, less 1; with arrivals the demand bounds the latter, so it says little there.
 -- Prompts beyond 3,072 and outputs beyond 1,024 tokens, more than the model attends to, are left out.
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
 return ts.experiment {
   name = "fidelity/workloads",

@@ -5,9 +5,9 @@
 -- with one layer quantised, and the perplexity and divergence with a plan's bitwidths. The model is the one that
 -- TESSERA_WEIGHTS names, else the small one that ships.
 local ts = require "tessera"
-local indicator_rows = require "tessera.papers.indicator_rows"
-local measure = require "tessera.quality.measure"
-local on_disk = require "tessera.papers.indicators_on_disk"
+local indicator_rows = require "lib.papers.indicator_rows"
+local measure = require "lib.quality.measure"
+local on_disk = require "lib.papers.indicators_on_disk"
 
 -- How the measured error relates to the variance indicator, which Theorem 1 calls its upper bound: the mean ratio, and
 -- the share of (layer, bitwidth) pairs above it. The bound is one for independent errors and uncorrelated inputs.

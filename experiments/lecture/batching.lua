@@ -9,8 +9,7 @@
 -- Bounds follow from the lengths in the first part; in the second they were chosen before the first run: who waits for
 -- a batch waits seconds where others wait for a step.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chat = dofile(folder .. "/parts/chat.lua")
+local chat = require "lecture.parts.chat"
 
 local schedulers, rates, slot_counts = { "static", "orca", "vllm_v1" }, { 1, 2, 4, 8, 16 }, { 4, 16, 64 }
 local outputs = { varied = { distribution = "uniform", min = 1, max = 100 }, equal = 50 }

@@ -10,8 +10,7 @@
 -- is the prompt's own step and a decode step, or a mixed step; a document takes 8,000 / (budget - 32) of those.
 local core = require "tessera.core"
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chat = dofile(folder .. "/parts/chat.lua")
+local chat = require "lecture.parts.chat"
 
 local num_streams, num_documents, document_tokens = 32, 20, 8000
 

@@ -10,8 +10,7 @@
 -- Bounds on ratios of rates were written after a look at the table: P/D is worth a tenth or two over engines whose
 -- pieces of 2,048 tokens already keep decodes from waiting for prompts, a third over those that compute prompts whole.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chat = dofile(folder .. "/parts/chat.lua")
+local chat = require "lecture.parts.chat"
 
 local mean_prompt_tokens = 0.9 * 400 + 0.1 * 6000 + 0.8 * 512 -- of the service with documents
 local latency_s, prompt_tokens, output_tokens = 0.005, 1000, 128

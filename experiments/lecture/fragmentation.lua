@@ -11,8 +11,7 @@
 -- of blocks of b tokens half a block, (b - 1) / 2. Bounds: 5 points for the first two, a factor of 1.6 for blocks, as
 -- lengths are cut off, prompts take time, and who waits in prefill holds little.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chat = dofile(folder .. "/parts/chat.lua")
+local chat = require "lecture.parts.chat"
 
 local block_size, context_tokens, held_tokens = 16, 8192, 1620
 local allocations = { "maximum", "contiguous", "paged" }

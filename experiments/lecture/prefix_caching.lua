@@ -15,8 +15,7 @@
 -- first run, which overloads two engines.
 local core = require "tessera.core"
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chat = dofile(folder .. "/parts/chat.lua")
+local chat = require "lecture.parts.chat"
 
 local prefix_tokens, own_tokens, num_requests = 2048, 256, 3000
 

@@ -10,8 +10,7 @@
 -- the lecture's "theoretical 4x" of 4 bits can be 3.3 (15.0 GB over 4.5 GB); kernels and what is not a weight take more
 -- off, so 1.3 to 3.3. Others were chosen from a first look: what comes of that under load depends on kernels.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chat = dofile(folder .. "/parts/chat.lua")
+local chat = require "lecture.parts.chat"
 
 local rates = { ["H200-141G"] = 5, ["A100-80G"] = 1.5, L4 = 0.2 } -- well below capacity
 local devices = { "H200-141G", "A100-80G", "L4" }

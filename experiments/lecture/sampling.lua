@@ -8,8 +8,7 @@
 -- Bounds were chosen before the first run: definitions to 1e-6, as logits are kept in 32 bits; chi-square below its
 -- quantile 1 - 1e-6.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chi_square = dofile(folder .. "/parts/chi_square.lua")
+local chi_square = require "lecture.parts.chi_square"
 
 local logits = {
   sharp = { 6, 3, 2, 1.5, 1, 0.5, 0, -1 },

@@ -11,8 +11,7 @@
 -- Bounds: the closed form to 3 % (its requests end together, ours one by one); tokens per step to five standard errors;
 -- in `model` what follows from E, and else written after a first look.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chat = dofile(folder .. "/parts/chat.lua")
+local chat = require "lecture.parts.chat"
 
 local times = { base_s = 6e-3, per_token_s = 0.02e-3, draft_base_s = 0.4e-3, draft_per_sequence_s = 0.002e-3 }
 local num_drafts, rates, batches = 3, { 0.4, 0.7 }, { 1, 8, 32, 128, 256 }

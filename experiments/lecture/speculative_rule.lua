@@ -8,8 +8,7 @@
 -- Bounds were chosen before the first run: exact numbers to 1e-9, chi-square below its quantile 1 - 1e-6, tokens per
 -- step within five standard errors. E, the expected tokens per step, is Leviathan et al.'s (1 - a^(g+1)) / (1 - a).
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chi_square = dofile(folder .. "/parts/chi_square.lua")
+local chi_square = require "lecture.parts.chi_square"
 
 local paper = ts.paper "lecture/speculative_rule.csv"
 

@@ -20,9 +20,8 @@
 -- the run went on; throughput and dollars above it, as below it both serve what comes; goodput by the rates of `slo`.
 -- A cell is the lecture's if the direction is; thresholds of the signs are in parts/signs.lua.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local chat = dofile(folder .. "/parts/chat.lua")
-local signs = dofile(folder .. "/parts/signs.lua")
+local chat = require "lecture.parts.chat"
+local signs = require "lecture.parts.signs"
 
 local paper = ts.paper "lecture/summary.csv"
 

@@ -4,7 +4,7 @@
 -- out after 1,024 or 128; embedding and LM head are left out. The figure has no numbers to read off: what the text
 -- quotes is checked. It names no GPU for the upper part; V100 is taken, the larger of the two of the lower part.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local paper = ts.paper "llmpq/fig3.csv"
 local output_tokens = 32

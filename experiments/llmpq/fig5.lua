@@ -3,7 +3,7 @@
 -- Prompt of 512 tokens, decoding right after it, kernels of 2023. The figure has no numbers to read off: what the text
 -- says of it is checked. The GPUs are those that the single-layer profile covers in full, T4 and V100.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 -- Seconds of one layer by bitwidth, in prefill and in the first decoding step.
 local function layer_s(point)

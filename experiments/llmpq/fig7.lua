@@ -12,10 +12,9 @@
 -- batch size alone, of three: prompts, contexts and other models are not tested by it (fidelity/llmpq_layers has what
 -- there is on widths). Memory preset llm-pq; no theta, no objective.
 local ts = require "tessera"
-local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-local llmpq = dofile(here .. "/../fidelity/fit/llmpq.lua")
-local memory = dofile(here .. "/../fidelity/memory.lua")
-local shipped = dofile(here .. "/../fidelity/fit/shipped.lua")
+local llmpq = require "fidelity.fit.llmpq"
+local memory = require "fidelity.memory"
+local shipped = require "fidelity.fit.shipped"
 
 local samples, why = llmpq.samples()
 local models = { "bloom-560m", "bloom-1b7", "opt-13b", "opt-30b", "opt-66b" }

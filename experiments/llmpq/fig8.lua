@@ -5,8 +5,8 @@
 -- normalised omega, where 4 bits throughout cost 1 s. The figure has no numbers that the text quotes. Its bars do not
 -- share one labelling: on cluster 5 the 10x bar is Table 4's throughput, on cluster 9 Table 5's is the 100x bar.
 local ts = require "tessera"
-local indicator_rows = require "tessera.papers.indicator_rows"
-local llmpq = require "tessera.papers.llmpq"
+local indicator_rows = require "lib.papers.indicator_rows"
+local llmpq = require "lib.papers.llmpq"
 
 local per_normalised_omega_s = 10 -- what 10x is in our unit
 

@@ -3,7 +3,7 @@
 -- `adabits` minimises omega under memory and contiguity, whatever the latency; its micro-batches are the best for its
 -- plan. `llm_pq` and `exact` as in table4.lua. The figure has no numbers that the text quotes.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local workload_of = { ["llmpq-4"] = "llmpq-short" }
 

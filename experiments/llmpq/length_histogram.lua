@@ -5,7 +5,7 @@
 -- says of 14 %. With the answer added, 16 % are, as in print, but 72 % stop short of 513: print seems to count whole
 -- conversations. What is claimed is therefore only that lengths vary much, which is what the papers argue from.
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
 local edges = { 1, 129, 513, 1025, 2049 }
 local buckets = { "1-128", "129-512", "513-1024", "1025-2048", "from 2049" }

@@ -5,9 +5,9 @@
 -- models whose GPTQ errors the published logs have, a measured sensitivity: the error of each third of the layers at 4
 -- bits. No plan is made, so kernels, memory and theta play no part.
 local ts = require "tessera"
-local indicator_rows = require "tessera.papers.indicator_rows"
-local thirds_on_disk = require "tessera.papers.thirds_on_disk"
-local gptq_errors = require "tessera.papers.gptq_errors"
+local indicator_rows = require "lib.papers.indicator_rows"
+local thirds_on_disk = require "lib.papers.thirds_on_disk"
+local gptq_errors = require "lib.papers.gptq_errors"
 
 local paper = ts.paper "llmpq/table1.csv"
 local thirds = {

@@ -4,7 +4,7 @@
 -- steady objective over every order and pair of micro-batch sizes, ending with a proof. The paper's overheads are
 -- Gurobi's, with 60 s for each programme; times of another machine are not compared digit by digit.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local paper = ts.paper "llmpq/table10.csv"
 local points = {}

@@ -7,7 +7,7 @@
 -- Digits are claimed for T4, P100 and V100. LLM.int8 decoding on the V100 is priced by rows read off the bars of
 -- Fig. 5; on the P100 and the A100 all of it is carried over from T4 and V100, since nobody measured it there.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local paper = ts.paper "llmpq/table4.csv"
 local points = llmpq.points(paper, { "llm_pq_equal", "exact", "uniform_last" })

@@ -3,7 +3,7 @@
 -- Settings and schemes as in table4.lua. Cluster 11 has A100-80GB, as in every published plan and log; the paper says
 -- A800-80G, which differs in its NVLink alone.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local paper = ts.paper "llmpq/table5.csv"
 

@@ -9,11 +9,11 @@
 -- bitwidths, and its perplexity and divergence are measured. Rows "logged_...": the plans that the authors' three
 -- indicators made on cluster 9, from their logs, whose printed perplexities the GPTQ error can contradict.
 local ts = require "tessera"
-local gptq_errors = require "tessera.papers.gptq_errors"
-local llmpq = require "tessera.papers.llmpq"
-local indicator_rows = require "tessera.papers.indicator_rows"
-local logged_runs = require "tessera.papers.logged_runs"
-local similar_latency = require "tessera.papers.similar_latency"
+local gptq_errors = require "lib.papers.gptq_errors"
+local llmpq = require "lib.papers.llmpq"
+local indicator_rows = require "lib.papers.indicator_rows"
+local logged_runs = require "lib.papers.logged_runs"
+local similar_latency = require "lib.papers.similar_latency"
 
 local paper = ts.paper "llmpq/table6.csv"
 local clusters = { "llmpq-6", "llmpq-9" }

@@ -3,7 +3,7 @@
 --
 -- Settings and schemes as in table4.lua.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local paper = ts.paper "llmpq/table7.csv"
 

@@ -6,7 +6,7 @@
 -- limit, and Algorithm 2 as printed, are in experiments/planner/time_limit.lua. group2_published is the plan that its
 -- logs have for group = 2 on cluster 10, under our model of what it takes.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local paper = ts.paper "llmpq/table8.csv"
 local points = {}

@@ -8,7 +8,7 @@
 -- Where Table 9 says heuristic, twice: latency_s is of our bitwidth transfer, which has more rules than Algorithm 2,
 -- and printed_latency_s of Algorithm 2 as printed (planner "bitwidth_transfer_paper").
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local paper = ts.paper "llmpq/table9.csv"
 

@@ -9,7 +9,7 @@
 -- enough; where it does not, nothing follows of Gurobi. heuristic is Algorithm 2 as printed, heuristic_extended ours.
 -- What a limited search finds depends on the machine: cpu_s says how much of it the search got.
 local ts = require "tessera"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 local paper = ts.paper "llmpq/table8.csv"
 local printed_layers = { group1 = 1, group2 = 2 }

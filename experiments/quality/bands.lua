@@ -10,11 +10,10 @@
 -- much, above too little. One family may fall out of it, all of them together may not. The first bands, without the
 -- factor for few families, held 79 %: levels.lua says what it is.
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local data = dofile(folder .. "/fit/data.lua")
-local levels = dofile(folder .. "/fit/levels.lua")
-local csv = dofile(folder .. "/../fidelity/fit/csv.lua")
-local measured = require "tessera.desk.measured"
+local data = require "quality.fit.data"
+local levels = require "quality.fit.levels"
+local csv = require "fidelity.fit.csv"
+local measured = require "lib.measured"
 
 local finest, share = 0.01, 0.9
 local least, most = 0.85, 0.99

@@ -7,11 +7,10 @@
 local ts = require "tessera"
 local core = require "tessera.core"
 local sorted_keys = require "tessera.sorted_keys"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local data = dofile(folder .. "/fit/data.lua")
-local families = dofile(folder .. "/fit/families.lua")
-local levels = dofile(folder .. "/fit/levels.lua")
-local units = dofile(folder .. "/fit/units.lua")
+local data = require "quality.fit.data"
+local families = require "quality.fit.families"
+local levels = require "quality.fit.levels"
+local units = require "quality.fit.units"
 
 local function rounded(value) return tonumber(("%.4g"):format(value)) end
 

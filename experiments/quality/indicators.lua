@@ -10,11 +10,11 @@
 -- badly at 4 bits (tessera man indicator). Rows are stored as they come, the layers of loss and divergence in the
 -- output folder: Ctrl-C loses the point in flight at most.
 local ts = require "tessera"
-local indicators = require "tessera.quality.indicators"
-local measure = require "tessera.quality.measure"
-local plans = require "tessera.quality.plans"
-local study = require "tessera.quality.study"
-local subjects = require "tessera.quality.subject"
+local indicators = require "lib.quality.indicators"
+local measure = require "lib.quality.measure"
+local plans = require "lib.quality.plans"
+local study = require "lib.quality.study"
+local subjects = require "lib.quality.subject"
 
 local num_plans, num_quick_plans = 100, 20
 

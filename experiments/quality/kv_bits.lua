@@ -4,9 +4,9 @@
 -- Bounds were chosen before the first run: published caches of 8 bits move the perplexity by less than 0.5 % (llama.cpp
 -- pull request 7412, LMDeploy, KVQuant), and a divergence that small cannot be 0 either.
 local ts = require "tessera"
-local measure = require "tessera.quality.measure"
-local plans = require "tessera.quality.plans"
-local subjects = require "tessera.quality.subject"
+local measure = require "lib.quality.measure"
+local plans = require "lib.quality.plans"
+local subjects = require "lib.quality.subject"
 
 local models = { subjects.small, subjects.real }
 

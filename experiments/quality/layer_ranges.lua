@@ -8,9 +8,9 @@
 -- Bounds were chosen before the first run, from these papers' text and tables; of SmolLM2 it was known that its first
 -- three layers lose far more than the others (tessera man indicator).
 local ts = require "tessera"
-local measure = require "tessera.quality.measure"
-local plans = require "tessera.quality.plans"
-local subjects = require "tessera.quality.subject"
+local measure = require "lib.quality.measure"
+local plans = require "lib.quality.plans"
+local subjects = require "lib.quality.subject"
 
 local thirds = { "early", "middle", "late" }
 local mixed = { ["mixed4-8"] = { 4, 8 }, ["mixed3-4"] = { 3, 4 } }

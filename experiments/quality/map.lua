@@ -10,10 +10,10 @@
 -- one more, since all share one fit; the middle is to be right within a factor of 2, as the public per-tensor data
 -- (factors of 1.1 to 1.4 after one scale) let hope.
 local ts = require "tessera"
-local indicators = require "tessera.quality.indicators"
-local measure = require "tessera.quality.measure"
-local plans = require "tessera.quality.plans"
-local subjects = require "tessera.quality.subject"
+local indicators = require "lib.quality.indicators"
+local measure = require "lib.quality.measure"
+local plans = require "lib.quality.plans"
+local subjects = require "lib.quality.subject"
 
 local models, kinds = { subjects.small, subjects.real }, { "variance", "divergence_short" }
 local fitted = { "3", "3-4", "4", "4-8" }

@@ -8,10 +8,10 @@
 -- Bounds were chosen before the first run, from the printed perplexities: Random over SplitQuant is 10.33 / 10.31 on
 -- cluster 7 and 11.04 / 10.75 on cluster 8, Hessian over SplitQuant 10.33 / 10.31 and 1.
 local ts = require "tessera"
-local indicators = require "tessera.quality.indicators"
-local measure = require "tessera.quality.measure"
-local plans = require "tessera.quality.plans"
-local subjects = require "tessera.quality.subject"
+local indicators = require "lib.quality.indicators"
+local measure = require "lib.quality.measure"
+local plans = require "lib.quality.plans"
+local subjects = require "lib.quality.subject"
 
 local models = { subjects.small, subjects.real }
 local num_draws = 5

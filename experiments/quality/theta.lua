@@ -8,10 +8,10 @@
 --
 -- Bounds were chosen before the first run.
 local ts = require "tessera"
-local indicators = require "tessera.quality.indicators"
-local measure = require "tessera.quality.measure"
-local scaled_cluster = require "tessera.papers.scaled_cluster"
-local subjects = require "tessera.quality.subject"
+local indicators = require "lib.quality.indicators"
+local measure = require "lib.quality.measure"
+local scaled_cluster = require "lib.papers.scaled_cluster"
+local subjects = require "lib.quality.subject"
 
 local models = { subjects.small, subjects.real }
 local factors = { 0, 0.01, 0.1, 1, 10 }

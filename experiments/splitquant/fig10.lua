@@ -6,7 +6,7 @@
 -- of GPUs (39.70/21.86, 14.94/7.12 and 9.97/4.26), where Uniform ran out of memory on two of three: `pipeedge` is run
 -- as well. Plans keep Uniform's quality, or Het's where Uniform does not fit.
 local ts = require "tessera"
-local splitquant = require "tessera.papers.splitquant"
+local splitquant = require "lib.papers.splitquant"
 
 local clusters = { "splitquant-5", "splitquant-6", "splitquant-7" }
 

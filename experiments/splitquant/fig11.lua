@@ -5,8 +5,8 @@
 -- normalised omega, which is what all layers at 4 bits cost. Omega stands for the perplexity, which takes the weights
 -- of these models; experiments/quality/theta.lua measures it of models that are on disk.
 local ts = require "tessera"
-local indicator_rows = require "tessera.papers.indicator_rows"
-local splitquant = require "tessera.papers.splitquant"
+local indicator_rows = require "lib.papers.indicator_rows"
+local splitquant = require "lib.papers.splitquant"
 
 return ts.experiment {
   name = "splitquant/fig11",

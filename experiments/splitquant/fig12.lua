@@ -3,7 +3,7 @@
 --
 -- The figure has no printed values; its text: SplitQuant outperforms adabits in all selected cases.
 local ts = require "tessera"
-local splitquant = require "tessera.papers.splitquant"
+local splitquant = require "lib.papers.splitquant"
 
 return ts.experiment {
   name = "splitquant/fig12",

@@ -5,7 +5,7 @@
 -- takes at least 36 % with long prompts, and a P100 takes 14.53 times as long as a V100 in prefill and 7.29 times in
 -- decode (FP16, 512 tokens; for the OPT-30b layer).
 local ts = require "tessera"
-local splitquant = require "tessera.papers.splitquant"
+local splitquant = require "lib.papers.splitquant"
 
 local paper = ts.paper "splitquant/fig3.csv"
 

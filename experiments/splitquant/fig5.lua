@@ -4,7 +4,7 @@
 -- bits pay in decode depends on device and shape, INT8 keeps up with FP16 on the T4, and on the V100 it depends on the
 -- shape.
 local ts = require "tessera"
-local splitquant = require "tessera.papers.splitquant"
+local splitquant = require "lib.papers.splitquant"
 
 local phases = { prefill = "prefill_layer_s", decode = "decode_layer_s" }
 

@@ -4,7 +4,7 @@
 -- traces that other papers serve (Azure code and chat, ShareGPT). LooGLE (about 97,000 tokens in, 63 out) has none.
 -- Print gives one number to compare with: CNN/DailyMail's mean output, 299 tokens (VI-A).
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
 local traces = { "arxiv_summarization", "azure_2023_code", "azure_2023_conv", "sharegpt_lengths" }
 local edges = { 1, 65, 129, 257, 513, 1025, 2049, 4097, 8193 }

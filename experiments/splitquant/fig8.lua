@@ -8,9 +8,8 @@
 -- The papers' tables run on llmpq_2023_08, so that is the kernel set whose mean is claimed first. Memory preset llm-pq;
 -- no theta, no objective.
 local ts = require "tessera"
-local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
-local memory = dofile(here .. "/../fidelity/memory.lua")
-local shipped = dofile(here .. "/../fidelity/fit/shipped.lua")
+local memory = require "fidelity.memory"
+local shipped = require "fidelity.fit.shipped"
 
 local devices = { "T4-16G", "V100-32G", "P100-12G", "A100-40G", "A100-80G", "L4", "H200-141G" }
 local kernel_sets = { "llmpq_2023", "llmpq_2023_08", "vllm", "modern", "modern_w8a8", "modern_fp8" }

@@ -4,10 +4,10 @@
 -- Table III that mix GPUs and are not left to the custom backend (T4 and P100); the four instruct models; the requests
 -- of Table IV's reproduction (781 words in, 299 tokens out) for (a). For (b) 97,000 tokens in and 63 out, the printed
 -- means, cut to the models' max_position_embeddings (32,768 of Qwen2.5-Instruct), to which the paper filters prompts
--- that are not published. How vLLM is modelled: tessera.papers.splitquant_vllm. Pipelines of single GPUs: no two GPUs
+-- that are not published. How vLLM is modelled: lib.papers.splitquant_vllm. Pipelines of single GPUs: no two GPUs
 -- of these clusters that are alike would leave an equal partner for the third.
 local ts = require "tessera"
-local vllm = require "tessera.papers.splitquant_vllm"
+local vllm = require "lib.papers.splitquant_vllm"
 
 local max_position_embeddings = { ["llama-3.3-70b"] = 131072 } -- of the instruct models; Qwen2.5's are 32768
 local workloads = {

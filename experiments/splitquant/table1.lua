@@ -6,8 +6,8 @@
 -- small one that ships).
 local ts = require "tessera"
 
-local indicator_rows = require "tessera.papers.indicator_rows"
-local thirds_on_disk = require "tessera.papers.thirds_on_disk"
+local indicator_rows = require "lib.papers.indicator_rows"
+local thirds_on_disk = require "lib.papers.thirds_on_disk"
 
 local paper = ts.paper "splitquant/table1.csv"
 

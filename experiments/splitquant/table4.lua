@@ -1,12 +1,12 @@
 -- SplitQuant, Table IV: homogeneous clusters on vLLM, CNN/DailyMail summaries; TP4, TP2+PP2 and PP4 against SplitQuant.
 --
--- How vLLM is modelled: tessera.papers.splitquant_vllm. With the whole batch of 256 held at once, Llama-3.3-70B and its
+-- How vLLM is modelled: lib.papers.splitquant_vllm. With the whole batch of 256 held at once, Llama-3.3-70B and its
 -- cache do not fit cluster 9 at any bitwidth. SplitQuant must keep Uniform's quality. Where Uniform runs in FP16 that
 -- leaves no layer to quantise, so `exact_int8` is planned as well: at least the quality of INT8, which the paper calls
 -- nearly free (Sec. IV-B). Prompts: the paper prints the mean output (299 tokens) and no mean input; See et al., its
 -- reference [22], count 781 words in the mean article.
 local ts = require "tessera"
-local vllm = require "tessera.papers.splitquant_vllm"
+local vllm = require "lib.papers.splitquant_vllm"
 
 local paper = ts.paper "splitquant/table4.csv"
 

@@ -10,10 +10,10 @@
 -- SplitQuant prints cluster 7 (4xT4 + 2xV100) for OPT-66b; LLM-PQ's Table 6 has the same numbers and prints its cluster
 -- 6 (2xV100 + 2xA100). Both are run.
 local ts = require "tessera"
-local gptq_errors = require "tessera.papers.gptq_errors"
-local indicator_rows = require "tessera.papers.indicator_rows"
-local similar_latency = require "tessera.papers.similar_latency"
-local splitquant = require "tessera.papers.splitquant"
+local gptq_errors = require "lib.papers.gptq_errors"
+local indicator_rows = require "lib.papers.indicator_rows"
+local similar_latency = require "lib.papers.similar_latency"
+local splitquant = require "lib.papers.splitquant"
 
 local paper = ts.paper "splitquant/table5.csv"
 

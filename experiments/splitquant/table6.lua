@@ -5,7 +5,7 @@
 -- without one cluster. Its largest overheads, 204.59 s and 127.28 s, are beyond the 115.98 s that Sec. VI-A gives as
 -- the longest.
 local ts = require "tessera"
-local splitquant = require "tessera.papers.splitquant"
+local splitquant = require "lib.papers.splitquant"
 
 local paper = ts.paper "splitquant/table6.csv"
 

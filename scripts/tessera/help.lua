@@ -36,7 +36,7 @@ local function names(kind)
 end
 
 local function words(topic)
-  return function() return require("tessera.quality.words")[topic] end
+  return function() return require("tessera.models.quality_words")[topic] end
 end
 
 local function moves()

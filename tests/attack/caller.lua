@@ -83,9 +83,8 @@ local function add_lent()
     add { name = "core." .. name, fn = core[name], arguments = function() return { "x", "y" } end,
       any_error = name == "raise" or name == "why" }
   end
-  for _, part in ipairs { "options", "rows", "budget", "timer", "prices", "measured",
-    "model_on_disk", "baselines.search" } do
-    local module = require("tessera." .. part)
+  for _, part in ipairs(host.lent_modules()) do
+    local module = require(part)
     for _, name in ipairs(type(module) == "table" and sorted(module) or {}) do
       if type(module[name]) == "function" then
         add { name = part .. "." .. name, fn = module[name], arguments = function() return { {}, {} } end,

@@ -105,7 +105,7 @@ describe("tessera run --set", function()
     local script = folder .. "/own.lua"
     core.write_file(script, [[
 local ts = require "tessera"
-require "tessera.papers.splitquant"
+require "lib.papers.splitquant"
 return ts.experiment { name = "own", grid = { i = { 1 } }, run = function() return { x = 1 } end }
 ]])
     local out, _, status = tessera("run", script, "--set", "theta=2", "--as", "changed", "--results", path)
@@ -129,7 +129,9 @@ describe("tessera examples", function()
     os.remove(to)
     local out = tessera("examples", "splitquant/table6", "fidelity/gemm", "--to", to)
     assert.truthy(out:find("its rows are stored as splitquant/table6, like the original's", 1, true), out)
-    for _, name in ipairs { "table6.lua", "gemm.lua", "fit/errors.lua", "fit/aiconfigurator.lua" } do
+    for _, name in ipairs {
+      "table6.lua", "gemm.lua", "fidelity/fit/errors.lua", "fidelity/fit/aiconfigurator.lua", "fidelity/fit/csv.lua",
+    } do
       assert.equal("file", core.file_kind(to .. "/" .. name))
     end
     host.run_program({ "rm", "-rf", to }, "")

@@ -3,7 +3,7 @@
 local bench = require "tessera.launch.compare.bench"
 local compare = require "tessera.launch.compare"
 local core = require "tessera.core"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 local support = require "support"
 local ts = require "tessera"
 local raises = support.raises

@@ -2,7 +2,7 @@
 local core = require "tessera.core"
 local data_sets = require "tessera.desk.data_sets"
 local host = require "tessera.host"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 local store = require "tessera.store"
 local support = require "support"
 local ts = require "tessera"

@@ -1,7 +1,7 @@
 -- ts.indicator from weights: every kind on the tiny model, files, problems, and what is refused.
 local host = require "tessera.host"
 local ts = require "tessera"
-local rank = require "tessera.rank_correlation"
+local rank = require "lib.rank_correlation"
 local support = require "support"
 local raises = support.raises
 

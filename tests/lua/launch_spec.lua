@@ -3,7 +3,7 @@
 local core = require "tessera.core"
 local folders = require "launch_folders"
 local host = require "tessera.host"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 local shell = require "tessera.launch.shell"
 local support = require "support"
 local ts = require "tessera"

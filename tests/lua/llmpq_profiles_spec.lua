@@ -101,8 +101,7 @@ end)
 
 -- The claims of the papers' figures of fidelity, on rows made up here.
 describe("the errors that profiles state of themselves", function()
-  local source = debug.getinfo(1, "S").source:match "^@(.*)/tests/lua/[^/]*$"
-  local shipped = dofile(source .. "/experiments/fidelity/fit/shipped.lua")
+  local shipped = require "fidelity.fit.shipped"
 
   local function claims_of(rows)
     local said = {}

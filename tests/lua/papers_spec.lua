@@ -3,9 +3,9 @@
 local ts = require "tessera"
 local support = require "support"
 local core = require "tessera.core"
-local gptq_errors = require "tessera.papers.gptq_errors"
-local llmpq = require "tessera.papers.llmpq"
-local measured = require "tessera.desk.measured"
+local gptq_errors = require "lib.papers.gptq_errors"
+local llmpq = require "lib.papers.llmpq"
+local measured = require "lib.measured"
 
 describe("LLM-PQ's settings", function()
   it("cover the eleven clusters", function()

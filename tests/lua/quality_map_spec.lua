@@ -2,8 +2,8 @@
 -- it says of a real model is experiments/quality/map.lua.
 local core = require "tessera.core"
 local plan_omega = require "tessera.planning.plan_omega"
-local student_t = require "tessera.quality.student_t"
-local summary = require "tessera.quality.summary"
+local student_t = require "tessera.models.student_t"
+local summary = require "lib.quality.summary"
 local support = require "support"
 local ts = require "tessera"
 local raises = support.raises

@@ -1,8 +1,8 @@
 -- What experiments/quality computes around its measurements: statistics, bitwidths of layers, the relative error.
 local host = require "tessera.host"
-local plans = require "tessera.quality.plans"
-local relative_error = require "tessera.quality.relative_error"
-local summary = require "tessera.quality.summary"
+local plans = require "lib.quality.plans"
+local relative_error = require "lib.quality.relative_error"
+local summary = require "lib.quality.summary"
 local ts = require "tessera"
 
 local data = host.installation.experiments_dir .. "/indicator/data/"

@@ -1,7 +1,7 @@
 -- vLLM's V1 scheduler, logged step by step, against ts.serve. A step takes a second here.
 local core = require "tessera.core"
 local host = require "tessera.host"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 local support = require "support"
 local ts = require "tessera"
 

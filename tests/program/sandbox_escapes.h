@@ -202,6 +202,14 @@ inline constexpr Escape kLuaEscapes[] = {
      "local f = io.open(out .. '/plot.lua', 'w') f:write 'return package.loaded.ffi or require "
      "[[tessera.host]]' f:close() package.path = out .. '/?.lua' return require 'plot'",
      "does not lend"},
+    {"module_beside_a_module",
+     "local f = io.open(out .. '/m.lua', 'w') f:write 'return package.loaded.ffi or require "
+     "[[tessera.host]]' f:close() f = io.open(out .. '/y.lua', 'w') f:write 'local m = require "
+     "[[m]] return m' f:close() return dofile(out .. '/y.lua')",
+     "does not lend"},
+    {"module_of_a_false_name",
+     "return load('local s = require [[secret]] return s', '@' .. outside .. '/x.lua')()",
+     "no module 'secret'"},
     {"metatable_of_a_search",
      "ts.register_heuristic { name = 'changer', doc = 'd', improve = function(search) "
      "setmetatable(search, {}) end } "

@@ -1,7 +1,7 @@
 -- What the papers' pages say of speed-ups over PipeEdge, by the label of a table's row: "5", "4, short prompts",
 -- "mean of 1 to 8". Added to the environment of figure_values.lua.
 
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 
 -- The experiment and the clusters of a row.
 local function of_row(row)

@@ -16,6 +16,7 @@
 #include "loads.h"
 #include "nvml.h"
 #include "run_program.h"
+#include "sandbox/lent.h"
 #include "script.h"
 #include "strict.h"
 #include "terminal.h"
@@ -295,10 +296,16 @@ int scripts(lua_State* L) {
   return 1;
 }
 
+/// lent_modules(): names of the modules that the sandbox lends to scripts.
+int list_lent_modules(lua_State* L) {
+  lua_kit::push_texts(L, lent_modules(Host::of(L).installation()));
+  return 1;
+}
+
 /// experiments(): name, path and doc of every script that ships.
 int experiments(lua_State* L) {
   Json rows = Json::array();
-  for (const Listed& found : list_scripts(Host::of(L).installation().experiments_dir, false)) {
+  for (const Listed& found : list_experiments(Host::of(L).installation().experiments_dir)) {
     rows.push_back({{"name", found.name}, {"path", found.path}, {"doc", found.doc}});
   }
   lua_kit::push_json(L, rows);
@@ -438,6 +445,7 @@ void open_host_module(Host& host) {
                             {"user_folders", guarded<list_user_folders>},
                             {"user_scripts", guarded<user_scripts>},
                             {"scripts", guarded<scripts>},
+                            {"lent_modules", guarded<list_lent_modules>},
                             {"experiments", guarded<experiments>},
                             {"terminal", guarded<terminal>},
                             {"lock_file", guarded<lock>},

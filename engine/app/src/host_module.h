@@ -15,9 +15,9 @@ namespace tessera::app {
 /// ...)` (true and results, or false at its time limit), `load_script(path)`, `loaded_files()`,
 /// `forget_loaded_files()`, `poll_interrupts(boolean)`, `interrupted()`, `make_folder(path)`,
 /// `user_folders()`, `user_scripts(kind)` (paths of the Lua files in folder `kind` of
-/// TESSERA_PATH), `experiments()` (what ships: name, path, doc), `terminal(stream)` (`is_terminal`,
-/// `redraws`, `columns`, `colour`), `run_program(words, input)` (starts one without a shell; exit
-/// status, stdout, stderr).
+/// TESSERA_PATH), `lent_modules()` (of the library, in the sandbox), `experiments()` (what ships:
+/// name, path, doc), `terminal(stream)` (`is_terminal`, `redraws`, `columns`, `colour`),
+/// `run_program(words, input)` (starts one without a shell; exit status, stdout, stderr).
 void open_host_module(Host& host);
 
 /// set_result(value): what --json prints at the end. To be guarded.

@@ -56,4 +56,13 @@ std::vector<Listed> list_scripts(const std::string& folder, bool names_are_paths
   return found;
 }
 
+std::vector<Listed> list_experiments(const std::string& experiments_dir) {
+  std::vector<Listed> found = list_scripts(experiments_dir, false);
+  found.erase(
+      std::remove_if(found.begin(), found.end(),
+                     [](const Listed& script) { return script.name.rfind("lib/", 0) == 0; }),
+      found.end());
+  return found;
+}
+
 }  // namespace tessera::app

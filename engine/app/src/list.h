@@ -14,6 +14,9 @@ struct Listed {
 /// The Lua files below `folder`, sorted by name. Unreadable folders count as empty.
 std::vector<Listed> list_scripts(const std::string& folder, bool names_are_paths);
 
+/// The scripts that ship, by their names; not the modules that they share, in `lib`.
+std::vector<Listed> list_experiments(const std::string& experiments_dir);
+
 /// The first `--` comment line of a script without its dashes, or "".
 std::string first_comment(const std::string& code);
 

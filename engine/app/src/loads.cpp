@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "neighbours.h"
 #include "script.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
@@ -22,10 +24,17 @@ struct Loads {
   std::string library_folder;
   std::vector<std::string> paths;
   std::map<std::string, std::string> of_module;  ///< a module is loaded once and required often
+  std::set<std::string> of_scripts;              ///< files that may have neighbours
+  std::set<std::string> known_names;             ///< modules that were there at the start
+  std::vector<RunningModule> running;
 
-  void add(const std::string& path) {
-    if (path.rfind(library_folder, 0) == 0) return;
+  bool add(const std::string& path) {
+    if (path.rfind(library_folder, 0) == 0) return false;
     if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+    return true;
+  }
+  void add_script(const std::string& path) {
+    if (add(path)) of_scripts.insert(path);
   }
 };
 
@@ -107,13 +116,13 @@ bool names_what_is_waited_for(lua_State* L) {
 int load_file(lua_State* L) {
   const int num_results = names_what_is_waited_for(L) ? load_waited_for_file(L) : call_original(L);
   lua_pushvalue(L, -num_results);
-  if (const std::string path = source_of(L); !path.empty()) loads(L).add(path);
+  if (const std::string path = source_of(L); !path.empty()) loads(L).add_script(path);
   lua_pop(L, 1);
   return num_results;
 }
 
 int do_file(lua_State* L) {
-  if (lua_type(L, 1) == LUA_TSTRING) loads(L).add(lua_kit::check_text(L, 1, "dofile"));
+  if (lua_type(L, 1) == LUA_TSTRING) loads(L).add_script(lua_kit::check_text(L, 1, "dofile"));
   if (!names_what_is_waited_for(L)) return call_original(L);
   lua_settop(L, 1);
   if (!load_waited_for(L, lua_kit::check_text(L, 1, "dofile"))) return lua_error(L);
@@ -139,10 +148,23 @@ int search_module(lua_State* L) {
 int require_module(lua_State* L) {
   const std::string name =
       lua_type(L, 1) == LUA_TSTRING ? lua_kit::check_text(L, 1, "require") : "";
+  if (const std::string file = neighbour(L, name); !file.empty()) {
+    lua_settop(L, 0);
+    lua_kit::push_field(L, LUA_REGISTRYINDEX, "_LOADED", "registry");
+    require_neighbour(L, 1, name, file, Globals::library);
+    return 1;
+  }
   const int num_results = call_original(L);
   const auto& known = loads(L).of_module;
   if (const auto found = known.find(name); found != known.end()) loads(L).add(found->second);
   return num_results;
+}
+
+// The names in the registry's or package's table of modules.
+void add_names(lua_State* L, int index, std::set<std::string>& names) {
+  lua_kit::for_each_pair(L, index, "modules", [&] {
+    if (lua_type(L, -2) == LUA_TSTRING) names.insert(lua_kit::check_text(L, -2, "name"));
+  });
 }
 
 int destroy(lua_State* L) {
@@ -154,12 +176,20 @@ int destroy(lua_State* L) {
 
 void record_loads(lua_State* L, std::string library_folder) {
   lua_pushlightuserdata(L, const_cast<char*>(&kLoadsKey));
-  new (lua_newuserdata(L, sizeof(Loads))) Loads{std::move(library_folder), {}, {}};
+  new (lua_newuserdata(L, sizeof(Loads))) Loads{std::move(library_folder), {}, {}, {}, {}, {}};
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, guarded<destroy>);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_getglobal(L, "package");
+  for (const char* table : {"loaded", "preload"}) {
+    lua_kit::push_field(L, -1, table, "package");
+    add_names(L, -1, loads(L).known_names);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  loads(L).known_names.insert("tessera");
   lua_getglobal(L, "loadfile");
   lua_pushcclosure(L, guarded<load_file>, 1);
   lua_setglobal(L, "loadfile");
@@ -177,7 +207,23 @@ void record_loads(lua_State* L, std::string library_folder) {
   lua_pop(L, 2);
 }
 
-void record_load(lua_State* L, const std::string& path) { loads(L).add(path); }
+void record_load(lua_State* L, const std::string& path) { loads(L).add_script(path); }
+
+bool is_loaded_by_scripts(lua_State* L, const std::string& path) {
+  return loads(L).of_scripts.count(path) != 0;
+}
+
+bool is_known_to_lua(lua_State* L, const std::string& name) {
+  return loads(L).known_names.count(name) != 0;
+}
+
+std::vector<RunningModule>& running_modules(lua_State* L) { return loads(L).running; }
+
+std::string started_script(lua_State* L, const std::string& running_file) {
+  const Loads& known = loads(L);
+  const bool is_own = running_file.empty() || running_file.rfind(known.library_folder, 0) == 0;
+  return is_own && !known.paths.empty() ? known.paths.front() : "";
+}
 
 const std::vector<std::string>& loaded_files(lua_State* L) { return loads(L).paths; }
 

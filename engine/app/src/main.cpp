@@ -106,7 +106,7 @@ std::string list_line(const Listed& entry, const Json& experiment) {
 
 ExitStatus print_list(const Command& command) {
   Host host(command.settings);
-  std::vector<Listed> found = list_scripts(host.installation().experiments_dir, false);
+  std::vector<Listed> found = list_experiments(host.installation().experiments_dir);
   for (const std::string& folder : user_folders()) {
     for (Listed& entry : list_scripts(folder, true)) found.push_back(std::move(entry));
   }

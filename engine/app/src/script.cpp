@@ -25,7 +25,7 @@ const char kGlobalsKey = 0;
 // "; did you mean 'splitquant/table6'?" of the experiments that ship.
 [[noreturn]] void refuse_missing(const Installation& installation, const std::string& path) {
   std::vector<std::string> names;
-  for (const Listed& known : list_scripts(installation.experiments_dir, false)) {
+  for (const Listed& known : list_experiments(installation.experiments_dir)) {
     names.push_back(known.name);
   }
   const bool is_near = !nearest_names(path, names, 1).empty();
@@ -68,7 +68,21 @@ std::vector<std::string> module_files(const std::string& package_path, const std
 
 void set_script_globals(lua_State* L) { lua_kit::set_registry_value(L, &kGlobalsKey); }
 
-void load_text(lua_State* L, const std::string& code, const std::string& chunk_name) {
+void use_script_globals(lua_State* L) {
+  lua_kit::push_registry_value(L, &kGlobalsKey);
+  if (lua_isnil(L, -1)) return lua_pop(L, 1);
+  lua_setfenv(L, -2);
+}
+
+std::string read_script(const std::string& file) {
+  std::string code = read_file(file, kMaxScriptBytes);
+  // "#!" lines and byte order marks are for others; the line count stays.
+  if (code.rfind("\xEF\xBB\xBF", 0) == 0) code.erase(0, 3);
+  if (!code.empty() && code.front() == '#') code.insert(0, "--");
+  return code;
+}
+
+void compile(lua_State* L, const std::string& code, const std::string& chunk_name) {
   const std::string shown = chunk_name.substr(1);
   if (!code.empty() && code.front() == '\x1b') {
     refuse(ErrorCode::script, shown, "bytecode is not loaded; give the Lua source");
@@ -81,9 +95,11 @@ void load_text(lua_State* L, const std::string& code, const std::string& chunk_n
     lua_pop(L, 1);
     throw Error(ErrorCode::script, message, shown);
   }
-  lua_kit::push_registry_value(L, &kGlobalsKey);
-  if (lua_isnil(L, -1)) return lua_pop(L, 1);
-  lua_setfenv(L, -2);
+}
+
+void load_text(lua_State* L, const std::string& code, const std::string& chunk_name) {
+  compile(L, code, chunk_name);
+  use_script_globals(L);
 }
 
 void load_script(lua_State* L, const std::string& path) {
@@ -100,10 +116,7 @@ void load_script(lua_State* L, const std::string& path) {
   if (is_name && fs::symlink_status(found, ignored).type() == fs::file_type::not_found) {
     refuse_missing(Host::of(L).installation(), found);
   }
-  std::string code = read_file(found, kMaxScriptBytes);
-  // "#!" lines and byte order marks are for others; the line count stays.
-  if (code.rfind("\xEF\xBB\xBF", 0) == 0) code.erase(0, 3);
-  if (!code.empty() && code.front() == '#') code.insert(0, "--");
+  const std::string code = read_script(found);
   record_load(L, found);
   load_text(L, code, "@" + (path == "-" ? std::string("stdin") : found));
 }

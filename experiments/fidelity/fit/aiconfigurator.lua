@@ -2,9 +2,8 @@
 -- Shapes of the untouched split are in the samples, and in no fit.
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local csv, untouched = dofile(folder .. "/csv.lua"), dofile(folder .. "/untouched.lua")
+local measured = require "lib.measured"
+local csv, untouched = require "fidelity.fit.csv", require "fidelity.fit.untouched"
 
 local M = {}
 

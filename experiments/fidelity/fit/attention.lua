@@ -6,12 +6,11 @@
 -- seem to share memory, so half of the reads hit the L2 cache. The fit follows the table; a served model may be up to
 -- 1.6 times slower there.
 --
--- local fit = dofile "experiments/fidelity/fit/attention.lua"; fit.samples("A100-80G", "decode")
+-- local fit = require "fidelity.fit.attention"; fit.samples("A100-80G", "decode")
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local untouched = dofile(folder .. "/untouched.lua")
+local measured = require "lib.measured"
+local untouched = require "fidelity.fit.untouched"
 
 local M = {}
 

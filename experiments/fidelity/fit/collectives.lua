@@ -3,9 +3,8 @@
 -- NCCL's sums, gathers, scatters and exchanges over NVSwitch. Vidur: what a GPU sends to another, on A100.
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local csv, parts = dofile(folder .. "/csv.lua"), dofile(folder .. "/parts.lua")
+local measured = require "lib.measured"
+local csv, parts = require "fidelity.fit.csv", require "fidelity.fit.parts"
 
 local M = {}
 

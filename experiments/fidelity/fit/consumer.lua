@@ -18,13 +18,12 @@
 -- - rtx3090_gpt3-6.7b_layers.csv: an LM head of 1.3 us would read its weights at 300 TB/s;
 -- - the 4090's steps that mix prompts and decode: an attention part prices one phase.
 --
--- local consumer = dofile "experiments/fidelity/fit/consumer.lua"; consumer.profile("A6000", "vllm")
+-- local consumer = require "fidelity.fit.consumer"; consumer.profile("A6000", "vllm")
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local csv, parts = dofile(folder .. "/csv.lua"), dofile(folder .. "/parts.lua")
-local untouched = dofile(folder .. "/untouched.lua")
+local measured = require "lib.measured"
+local csv, parts = require "fidelity.fit.csv", require "fidelity.fit.parts"
+local untouched = require "fidelity.fit.untouched"
 
 local M = {}
 

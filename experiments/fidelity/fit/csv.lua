@@ -1,6 +1,6 @@
 -- Tables of measurements as lists of rows.
 --
--- local csv = dofile "experiments/fidelity/fit/csv.lua"; for row in csv.rows(path) do print(row.latency) end
+-- local csv = require "fidelity.fit.csv"; for row in csv.rows(path) do print(row.latency) end
 
 local M = {}
 

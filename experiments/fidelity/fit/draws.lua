@@ -1,6 +1,6 @@
 -- `count` of the numbers 1 .. n as a set, the same for the same seed.
 --
--- local drawn = dofile "experiments/fidelity/fit/draws.lua"; drawn(1000, 20, 11)
+-- local drawn = require "fidelity.fit.draws"; drawn(1000, 20, 11)
 
 return function(n, count, seed)
   local chosen, found, state = {}, 0, seed

@@ -3,7 +3,7 @@
 -- bytes that they move together: the element-wise part of the profile of A100-80G under `modern`.
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
 local M = {}
 

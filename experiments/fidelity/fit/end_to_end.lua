@@ -2,12 +2,11 @@
 -- batches of long prompts. Nothing is fitted to these rows but the host's share of a step, in datasets/kernel_sets
 -- (vllm: the H100 runs of inference-sim; vllm_v0: AccelMark's A800, V100S and T4); `fitted` says which rows those are.
 --
--- local rows = dofile "experiments/fidelity/fit/end_to_end.lua".rows()
+-- local rows = require "fidelity.fit.end_to_end".rows()
 
-local measured = require "tessera.desk.measured"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local csv = dofile(folder .. "/csv.lua")
-local quantile = dofile(folder .. "/errors.lua").quantile
+local measured = require "lib.measured"
+local csv = require "fidelity.fit.csv"
+local quantile = require "fidelity.fit.errors".quantile
 
 local M = {}
 

@@ -1,6 +1,6 @@
 -- What experiments say of the errors of predictions.
 --
--- local errors = dofile "experiments/fidelity/fit/errors.lua"; errors.row({ 0.1, 0.2 }, { 0.05, 0.15 })
+-- local errors = require "fidelity.fit.errors"; errors.row({ 0.1, 0.2 }, { 0.05, 0.15 })
 
 local M = {}
 

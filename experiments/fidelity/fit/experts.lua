@@ -7,13 +7,12 @@
 -- "power_law_*" are drawn at random, the device with the most rows comes first and is the one that is measured; under
 -- "balanced" experts take turns.
 --
--- local experts = dofile "experiments/fidelity/fit/experts.lua"; experts.profile "h200_vllm"
+-- local experts = require "fidelity.fit.experts"; experts.profile "h200_vllm"
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local csv = dofile(folder .. "/csv.lua")
-local parts = dofile(folder .. "/parts.lua")
+local measured = require "lib.measured"
+local csv = require "fidelity.fit.csv"
+local parts = require "fidelity.fit.parts"
 
 local M = {}
 

@@ -7,10 +7,10 @@
 -- 95 % of the peak bandwidth on all four GPUs, which speaks for it. Above 100 requests, and for all prompts, times are
 -- whole milliseconds.
 --
--- local fit = dofile "experiments/fidelity/fit/helix.lua"; fit.profile("T4-16G", "vllm")
+-- local fit = require "fidelity.fit.helix"; fit.profile("T4-16G", "vllm")
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
 local M = {}
 

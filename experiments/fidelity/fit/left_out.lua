@@ -5,12 +5,11 @@
 -- A6000, 3090 and 4090 in BF16. V100, T4, L4 and the A100 with 40 GB have tables of whole layers only:
 -- experiments/fidelity/helix.lua leaves these out.
 --
--- local left_out = dofile "experiments/fidelity/fit/left_out.lua"
+-- local left_out = require "fidelity.fit.left_out"
 -- left_out.samples("trtllm", "H200-141G", "gemm", "fp8_block")
 
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local function source(name) return dofile(folder .. "/" .. name .. ".lua") end
+local function source(name) return require("fidelity.fit." .. name) end
 local aiconfigurator, attention, vllm, consumer = source "aiconfigurator", source "attention", source "vllm",
   source "consumer"
 local untouched = source "untouched"

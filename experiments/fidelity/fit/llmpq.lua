@@ -4,12 +4,11 @@
 -- bitsandbytes). Only rows of kind `measured` are read: `e2e_derived` rows are the runs that validate the fit, seen
 -- from the other side, and `cost_model_derived` ones another model's output.
 --
--- local llmpq = dofile "experiments/fidelity/fit/llmpq.lua"; llmpq.shipped(llmpq.samples())
+-- local llmpq = require "fidelity.fit.llmpq"; llmpq.shipped(llmpq.samples())
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local parts = dofile(folder .. "/parts.lua")
+local measured = require "lib.measured"
+local parts = require "fidelity.fit.parts"
 local edited = parts.edited
 
 local M = {}

@@ -1,11 +1,10 @@
 -- The profiles of current kernels, put together from what several sources measured of them: products, attention and
 -- experts of TensorRT-LLM, the kernels between them, and whole FP16 layers of vLLM where no operators are measured.
 --
--- local modern = dofile "experiments/fidelity/fit/modern.lua"; modern.profiles()
+-- local modern = require "fidelity.fit.modern"; modern.profiles()
 
 local ts = require "tessera"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local function source(name) return dofile(folder .. "/" .. name .. ".lua") end
+local function source(name) return require("fidelity.fit." .. name) end
 local aiconfigurator, attention, collectives, elementwise, experts, helix = source "aiconfigurator",
   source "attention", source "collectives", source "elementwise", source "experts", source "helix"
 local parts, vllm = source "parts", source "vllm"

@@ -1,6 +1,6 @@
 -- Profiles put together from parts that several sources were fitted to.
 --
--- local parts = dofile "experiments/fidelity/fit/parts.lua"; parts.merged("A100-80G", "modern", { gemm, attention })
+-- local parts = require "fidelity.fit.parts"; parts.merged("A100-80G", "modern", { gemm, attention })
 
 local ts = require "tessera"
 local core = require "tessera.core"

@@ -1,6 +1,6 @@
 -- What shipped profiles say of their own errors, part by part: rows and claims for the papers' figures of fidelity.
 --
--- local shipped = dofile "experiments/fidelity/fit/shipped.lua"; local points, part_of = shipped.parts({ "T4-16G" },
+-- local shipped = require "fidelity.fit.shipped"; local points, part_of = shipped.parts({ "T4-16G" },
 --   { "llmpq_2023_08" })
 
 local ts = require "tessera"

@@ -6,7 +6,7 @@
 -- rows. Untouched means from then on: models of before were chosen by splits that had these shapes among others. What
 -- ships was fitted without them.
 --
--- local untouched = dofile "experiments/fidelity/fit/untouched.lua"; local seen, kept_back = untouched.split(samples)
+-- local untouched = require "fidelity.fit.untouched"; local seen, kept_back = untouched.split(samples)
 
 local M = {}
 

@@ -2,14 +2,13 @@
 -- decode, experts, sums, on A100 (vLLM 0.14.0), H200 and RTX PRO 6000 (0.24.0): the profiles of kernel set `vllm`.
 -- Where vLLM chooses between kernels, the tables have the one that it chose for the size.
 --
--- local vllm = dofile "experiments/fidelity/fit/vllm.lua"; vllm.samples("H200-141G", "decode")
+-- local vllm = require "fidelity.fit.vllm"; vllm.samples("H200-141G", "decode")
 
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local csv, parts = dofile(folder .. "/csv.lua"), dofile(folder .. "/parts.lua")
-local untouched = dofile(folder .. "/untouched.lua")
-local collectives, experts = dofile(folder .. "/collectives.lua"), dofile(folder .. "/experts.lua")
+local measured = require "lib.measured"
+local csv, parts = require "fidelity.fit.csv", require "fidelity.fit.parts"
+local untouched = require "fidelity.fit.untouched"
+local collectives, experts = require "fidelity.fit.collectives", require "fidelity.fit.experts"
 
 local M = {}
 

@@ -19,10 +19,9 @@
 -- their answers at the higher rates, so that throughput does not say who keeps up.
 local core = require "tessera.core"
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local devices = {
   ["NVIDIA A100-SXM4-80GB"] = "A100-80G", ["NVIDIA A800-SXM4-80GB"] = "A800-80G",

@@ -11,10 +11,9 @@
 -- runs are. Servers of 2026 decide a step while another runs (async_scheduling), which is the kernel set's default.
 --
 -- The knee: stages whose measured mean TTFT is below one second; the tables give no throughput.
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local models = {
   ["meta-llama/Llama-2-7b-hf"] = "llama-2-7b", ["codellama/CodeLlama-34b-Instruct-hf"] = "codellama-34b",

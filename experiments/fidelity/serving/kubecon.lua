@@ -10,10 +10,9 @@
 -- is derived from the model: a layer and a head, 0.6 ms per drafted token (0.9 would fit its run at one per second).
 --
 -- The knee: rates of which at least 95 % are served.
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local seats = 128
 local techniques = {

@@ -11,10 +11,9 @@
 -- The knee: runs whose 99th percentile of TTFT is below one second; all at once is beyond it.
 local core = require "tessera.core"
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local clusters = {
   ["single node"] = "8xA100-40G", InfiniBand = "2x(4xA100-40G)@200Gbps", ["none/ethernet"] = "2x(4xA100-40G)@40Gbps",

@@ -9,10 +9,9 @@
 --
 -- All rates are 85 to 98 % of what the same system does offline: latencies are steep there, an error of a few per cent
 -- in a step is one of tens of per cent in a queue. Every row counts as below the knee, as all of them passed.
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local models = {
   ["llama2-70b-99"] = { name = "llama-2-70b", prompt = 294 },

@@ -9,10 +9,9 @@
 -- The knee: rates at which the measured mean TTFT is below one second.
 local core = require "tessera.core"
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local seconds_of = {
   [3] = 20, [10] = 20, [15] = 20, [20] = 38, [22] = 34, [25] = 30, [30] = 25, [35] = 21, [40] = 38,

@@ -6,10 +6,9 @@
 -- rest); transfers at 25 GB/s, one GPU's share of the network, after 20 ms, what the descriptors of 5,000 tokens take
 -- (vllm#50913: 105 ms for blocks of 16, 8 times fewer in blocks of 128). Over TCP: 0.2 GB/s is what the run took, no
 -- prediction, so those rows are left out. Nothing is fitted to these runs.
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local engine = { scheduler = "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = 8192 }
 local model, bits = "gpt-oss-120b", { 4 }

@@ -4,10 +4,9 @@
 -- Known: 256 tokens out, 512 in (synthetic prompts; real ones are shorter, 64 assumed), the number of drafts and their
 -- mean acceptance, which is an input. Assumed: V1 with 256 seats and 2,048 tokens a step; the card's clock at 220 W
 -- instead of 350 is not modelled. Nothing is fitted to these runs.
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local campaigns = { ["tli-real"] = 64, ["tli-synth"] = 512, ["tli-synth-ext"] = 512 }
 

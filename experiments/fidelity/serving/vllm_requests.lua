@@ -9,10 +9,9 @@
 -- all the same: the same arrivals are replayed, so the queue is the same if the server is as fast.
 local core = require "tessera.core"
 local ts = require "tessera"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local runs = dofile(here .. "/parts/runs.lua")
+local runs = require "fidelity.serving.parts.runs"
 
 local systems = {
   {
@@ -36,7 +35,7 @@ local function values_of(requests)
   return values
 end
 
-local quantile = dofile(here .. "/../fit/errors.lua").quantile
+local quantile = require "fidelity.fit.errors".quantile
 
 local function statistic_of(values, which)
   local sorted, sum = {}, 0

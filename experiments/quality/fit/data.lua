@@ -13,10 +13,9 @@
 -- rounding to nearest by channel (it diverges on OPT and Llama-3-70B), and baselines that are themselves near 4 bits
 -- (GLM-4.5 and 4.7, DeepSeek).
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local families = dofile(folder .. "/families.lua")
-local csv = dofile(folder .. "/../../fidelity/fit/csv.lua")
-local measured = require "tessera.desk.measured"
+local families = require "quality.fit.families"
+local csv = require "fidelity.fit.csv"
+local measured = require "lib.measured"
 
 local M = {}
 

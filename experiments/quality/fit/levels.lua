@@ -7,7 +7,7 @@
 -- The band of a grade is what 90 % of the numbers stay within that a fit without them predicts, where a family (grade
 -- unknown), a generation (family), a model (sibling) or a method of a model (measured) is left out at a time.
 
-local student_t = require "tessera.quality.student_t"
+local student_t = require "tessera.models.student_t"
 
 local M = {}
 

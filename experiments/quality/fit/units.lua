@@ -1,11 +1,10 @@
 -- How the rise of the loss, divergence and accuracy go together, what keys and values cost, and which layers and
 -- matrices lose most: the rest of what datasets/quality holds, from the folder of measured data.
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local data = dofile(folder .. "/data.lua")
-local levels = dofile(folder .. "/levels.lua")
-local csv = dofile(folder .. "/../../fidelity/fit/csv.lua")
-local measured = require "tessera.desk.measured"
+local data = require "quality.fit.data"
+local levels = require "quality.fit.levels"
+local csv = require "fidelity.fit.csv"
+local measured = require "lib.measured"
 
 local M = {}
 

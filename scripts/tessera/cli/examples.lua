@@ -42,19 +42,22 @@ local function find(name, examples)
     :format(name, core.did_you_mean(wanted, sorted_keys(known))), name)
 end
 
--- The script and the files beside it that it names, "data/my-gpu.json", and those that they name: { from, to }.
+-- The script, the files beside it that it names ("data/my-gpu.json"), and the modules of experiments that they require
+-- (but for those in lib, which any script finds): { from, to }.
 local function files_of(script, target)
   local folder, name = script.path:match "^(.*)/([^/]+)$"
   local files, seen = {}, {}
-  local function add(path)
-    if seen[path] then return end
-    seen[path], files[#files + 1] = true, { from = folder .. "/" .. path, to = target .. "/" .. path }
+  local function add(from, path)
+    if seen[path] or core.file_kind(from .. "/" .. path) ~= "file" then return end
+    seen[path], files[#files + 1] = true, { from = from .. "/" .. path, to = target .. "/" .. path }
     if not path:find "%.lua$" then return end
-    for other in core.read_file(folder .. "/" .. path):gmatch '["/]([%w_%-]+/[%w_%-][%w_.%-]*)' do
-      if core.file_kind(folder .. "/" .. other) == "file" then add(other) end
+    local text = core.read_file(from .. "/" .. path)
+    for other in text:gmatch '["/]([%w_%-]+/[%w_%-][%w_.%-]*)' do add(folder, other) end
+    for module in text:gmatch 'require "([%w_.]+)"' do
+      if not module:find "^lib%." then add(host.installation.experiments_dir, module:gsub("%.", "/") .. ".lua") end
     end
   end
-  add(name)
+  add(folder, name)
   return files
 end
 

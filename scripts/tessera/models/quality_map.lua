@@ -10,7 +10,7 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 local plan_omega = require "tessera.planning.plan_omega"
-local student_t = require "tessera.quality.student_t"
+local student_t = require "tessera.models.student_t"
 
 local type_name, path, format = "tessera.QualityMap", "ts.quality_map", "tessera.quality_map/1"
 

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 
+#include "host.h"
+#include "neighbours.h"
 #include "sandbox/checked.h"
+#include "sandbox/lent.h"
 #include "script.h"
 #include "tessera/core/files.h"
 #include "tessera/lua_kit/args.h"
@@ -17,28 +19,6 @@ namespace tessera::app::checked {
 namespace {
 
 constexpr std::size_t kMaxChunkBytes = 16u << 20;
-
-// Modules of the library that hold nothing but what any script may do.
-constexpr std::string_view kLentModules[] = {"tessera",
-                                             "tessera.core",
-                                             "tessera.options",
-                                             "tessera.desk.rows",
-                                             "tessera.planning.budget",
-                                             "tessera.planning.timer",
-                                             "tessera.desk.text_table",
-                                             "tessera.planning.prices",
-                                             "tessera.baselines.search",
-                                             "tessera.desk.measured",
-                                             "tessera.models.model_on_disk",
-                                             "tessera.papers.gptq_errors",
-                                             "tessera.papers.indicator_rows",
-                                             "tessera.papers.indicators_on_disk",
-                                             "tessera.papers.llmpq",
-                                             "tessera.papers.logged_runs",
-                                             "tessera.papers.similar_latency",
-                                             "tessera.papers.splitquant",
-                                             "tessera.papers.splitquant_vllm",
-                                             "tessera.papers.thirds_on_disk"};
 
 std::string piece_by_piece(lua_State* L) {
   std::string code;
@@ -69,11 +49,6 @@ bool load_module(lua_State* L, const std::string& name) {
     return true;
   }
   return false;
-}
-
-bool is_lent(std::string_view name) {
-  return std::find(std::begin(kLentModules), std::end(kLentModules), name) !=
-         std::end(kLentModules);
 }
 
 }  // namespace
@@ -151,7 +126,7 @@ int require_module(lua_State* L) {
   if (!lua_istable(L, 2)) throw Error(ErrorCode::script, "package.loaded is no table any more");
   if (lua_kit::push_field(L, 2, name, "package.loaded")) return 1;
   lua_pop(L, 1);
-  if (is_lent(name)) {
+  if (is_lent(Host::of(L).installation(), name)) {
     lua_pushvalue(L, lua_upvalueindex(2));
     lua_pushvalue(L, 1);
     lua_call(L, 1, 1);
@@ -161,6 +136,11 @@ int require_module(lua_State* L) {
                             "require \"tessera\"",
                             name),
                 name);
+  } else if (const std::string file = neighbour(L, name); !file.empty()) {
+    const bool ships = ships_as_module(L, file);
+    if (ships) lua_kit::push_field(L, LUA_REGISTRYINDEX, "_LOADED", "registry");
+    require_neighbour(L, lua_gettop(L), name, file, ships ? Globals::library : Globals::script);
+    return 1;
   } else if (load_module(L, name)) {
     lua_pushvalue(L, 1);
     lua_call(L, 1, 1);

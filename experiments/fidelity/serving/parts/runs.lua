@@ -1,6 +1,6 @@
 -- Runs of real servers, each simulated and compared: what the experiments of this folder share.
 --
--- local runs = dofile "experiments/fidelity/serving/parts/runs.lua"
+-- local runs = require "fidelity.serving.parts.runs"
 -- return runs.experiment { name =, doc =, rows =, quick =, groups =, check = }
 --
 -- A row is one measured run: `run`, a name; `deployment`, `traffic` and `serve`, options of the functions of these
@@ -9,9 +9,8 @@
 
 local ts = require "tessera"
 
-local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\]" or "."
-local errors = dofile(folder .. "/../../fit/errors.lua")
-local csv = dofile(folder .. "/../../fit/csv.lua")
+local errors = require "fidelity.fit.errors"
+local csv = require "fidelity.fit.csv"
 
 local M = {}
 
@@ -32,7 +31,7 @@ M.metrics = {
 
 local words = { e2e = "E2E", tpot = "time per token", ttft = "TTFT", request_rate = "requests per second" }
 
--- The rows of a table of measurements, or nil and why, from what tessera.desk.measured says of its path.
+-- The rows of a table of measurements, or nil and why, from what lib.measured says of its path.
 function M.read(path, why)
   if not path then return nil, why end
   local rows = {}

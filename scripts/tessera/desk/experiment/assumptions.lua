@@ -25,7 +25,7 @@ end
 
 local function makes_problems()
   for name in pairs(package.loaded) do
-    if name:find "^tessera%.papers%." then return true end
+    if name:find "lib/papers/" then return true end
   end
   return false
 end
@@ -135,7 +135,7 @@ local function check_name(experiment, options, name)
   local near = core.did_you_mean(name, known)
   fail(("%s has no '%s' to change; its grid has %s; %s%s"):format(experiment.name, name,
     table.concat(experiment.keys, ", "), #others > 0 and "its problems have " .. table.concat(others, ", ")
-      or "its problems are its own, not of the papers' settings (tessera.papers), and are changed in a copy of it",
+      or "its problems are its own, not of the papers' settings (lib.papers), and are changed in a copy of it",
     near:find "did you mean" and near or ""))
 end
 

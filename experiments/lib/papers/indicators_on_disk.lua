@@ -1,11 +1,11 @@
 -- The indicators of the model on disk, and how the truth judges them.
 --
 -- The model is the one that TESSERA_WEIGHTS names, else the small one that ships, with the texts and the rounding of
--- tessera.quality.subject. The truth of a layer is the error of its outputs under rounding to nearest ("measured"), and
+-- lib.quality.subject. The truth of a layer is the error of its outputs under rounding to nearest ("measured"), and
 -- the divergence of the model with that layer alone quantised; of a plan, what the model says with its bitwidths.
 
-local indicators = require "tessera.quality.indicators"
-local subjects = require "tessera.quality.subject"
+local indicators = require "lib.quality.indicators"
+local subjects = require "lib.quality.subject"
 
 local M = {}
 
@@ -17,7 +17,7 @@ local named = os.getenv "TESSERA_WEIGHTS"
 M.is_real = named ~= nil and named ~= ""
 M.name = M.is_real and subjects.real or subjects.small
 
---- The model and its texts (tessera.quality.subject), or nil and why there is none.
+--- The model and its texts (lib.quality.subject), or nil and why there is none.
 function M.subject(is_quick) return subjects.find(M.name, is_quick) end
 
 --- Indicators that are compared, sorted.

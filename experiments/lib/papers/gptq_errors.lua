@@ -1,9 +1,9 @@
 -- GPTQ's error per layer and bitwidth, as LLM-PQ's published logs have it for OPT-13b, 30b, 66b and BLOOM-176b: a
 -- measured sensitivity, which stands in for an indicator computed from weights. Read from the measured data, see
--- tessera.desk.measured.
+-- lib.measured.
 
 local core = require "tessera.core"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 
 local M = {}
 

@@ -5,8 +5,8 @@
 
 local language_model = require "tessera.models.language_model"
 local plan_bitwidths = require "tessera.planning.plan_bitwidths"
-local subjects = require "tessera.quality.subject"
-local summary = require "tessera.quality.summary"
+local subjects = require "lib.quality.subject"
+local summary = require "lib.quality.summary"
 
 local M = {}
 

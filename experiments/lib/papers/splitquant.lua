@@ -3,7 +3,7 @@
 
 local assumptions = require "tessera.desk.experiment.assumptions"
 local core = require "tessera.core"
-local llmpq = require "tessera.papers.llmpq"
+local llmpq = require "lib.papers.llmpq"
 local paper = require "tessera.desk.experiment.paper"
 local solver = require "tessera.solver"
 
@@ -38,7 +38,7 @@ function M.problem(cluster, changes)
   for key, value in pairs(changes or {}) do given[key] = value end
   if not given.model then
     core.raise("invalid_argument", ("SplitQuant serves nothing on '%s'"):format(tostring(cluster)),
-      "tessera.papers.splitquant")
+      "lib.papers.splitquant")
   end
   if not given.theta and not given.quality then given.theta = 1 end
   return solver.problem(assumptions.apply(given))

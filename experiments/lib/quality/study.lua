@@ -1,10 +1,10 @@
 -- What the rows of experiments/quality/indicators say: how well each indicator orders the plans, whether losses of
 -- single layers add up, and what the variance misses.
 
-local indicators = require "tessera.quality.indicators"
-local plans = require "tessera.quality.plans"
-local rank = require "tessera.rank_correlation"
-local summary = require "tessera.quality.summary"
+local indicators = require "lib.quality.indicators"
+local plans = require "lib.quality.plans"
+local rank = require "lib.rank_correlation"
+local summary = require "lib.quality.summary"
 
 local M = {}
 

@@ -12,7 +12,7 @@ local exists = require "tessera.files".exists
 local grammar = require "tessera.models.grammar"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 local weights = require "tessera.weights"
 
 local M = {}

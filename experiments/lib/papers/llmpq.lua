@@ -4,7 +4,7 @@
 local assumptions = require "tessera.desk.experiment.assumptions"
 local bits_by_layers = require "tessera.planning.bits_by_layers"
 local core = require "tessera.core"
-local logged_runs = require "tessera.papers.logged_runs"
+local logged_runs = require "lib.papers.logged_runs"
 local paper = require "tessera.desk.experiment.paper"
 local plan_omega = require "tessera.planning.plan_omega"
 local planners = require "tessera.planning.planners"
@@ -140,7 +140,7 @@ end
 function M.problem(cluster, changes)
   local setting = M.settings[cluster]
   if not setting then
-    core.raise("invalid_argument", ("LLM-PQ has no cluster '%s'"):format(tostring(cluster)), "tessera.papers.llmpq")
+    core.raise("invalid_argument", ("LLM-PQ has no cluster '%s'"):format(tostring(cluster)), "lib.papers.llmpq")
   end
   local given = {
     preset = "llm-pq", model = setting.model, cluster = cluster, workload = "llmpq", objective = "steady",

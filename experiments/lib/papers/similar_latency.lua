@@ -1,7 +1,7 @@
 -- How the papers compare indicators: theta is adjusted until the plans take about as long (SplitQuant VI-E, LLM-PQ
 -- 6.5), and then what the plans lose is compared.
 
-local gptq_errors = require "tessera.papers.gptq_errors"
+local gptq_errors = require "lib.papers.gptq_errors"
 local plan_bitwidths = require "tessera.planning.plan_bitwidths"
 local planners = require "tessera.planning.planners"
 

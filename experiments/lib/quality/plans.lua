@@ -1,6 +1,6 @@
 -- Bitwidths of every layer, as lists: by range, at random, and as an indicator chooses them.
 
-local summary = require "tessera.quality.summary"
+local summary = require "lib.quality.summary"
 
 local M = {}
 

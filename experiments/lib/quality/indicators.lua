@@ -6,9 +6,9 @@ local exists = require "tessera.files".exists
 local files = require "tessera.files"
 local indicator = require "tessera.indicator"
 local language_model = require "tessera.models.language_model"
-local relative_error = require "tessera.quality.relative_error"
+local relative_error = require "lib.quality.relative_error"
 local store = require "tessera.store"
-local subjects = require "tessera.quality.subject"
+local subjects = require "lib.quality.subject"
 local weights = require "tessera.weights"
 
 local M = {}
@@ -70,7 +70,7 @@ local function text_file(subject, folder, role)
   return path
 end
 
--- Options of tessera.quality.relative_error.
+-- Options of lib.quality.relative_error.
 local relative = {
   relative = { robust = false }, relative_robust = { robust = true }, error_robust = { robust = true, absolute = true },
 }
@@ -130,7 +130,7 @@ M.names = {
 M.notes = {
   "indicators are made for the rounding that is measured (groups of 64, symmetric); statistics, loss and divergence of "
     .. "the calibration text, which is another one; divergence_same_text: of the text that plans are measured on",
-  "depth: 4^-bits / (layer + 1); relative, relative_robust, error_robust: scripts/tessera/quality/relative_error.lua; "
+  "depth: 4^-bits / (layer + 1); relative, relative_robust, error_robust: experiments/lib/quality/relative_error.lua; "
     .. "divergence_short: 2 pieces of 128 tokens; divergence_scaled: these at 3 bits alone, others by the square of "
     .. "the step; overhead_s: without making the statistics",
 }

@@ -1,13 +1,13 @@
 -- Rows of the papers' tables of indicators (SplitQuant's Table V, LLM-PQ's Table 6) for the model on disk: every
 -- indicator made, and judged by the truth, itself and by what the model says with the plan that it makes.
 
-local measure = require "tessera.quality.measure"
-local on_disk = require "tessera.papers.indicators_on_disk"
+local measure = require "lib.quality.measure"
+local on_disk = require "lib.papers.indicators_on_disk"
 local plan_bitwidths = require "tessera.planning.plan_bitwidths"
-local rank = require "tessera.rank_correlation"
-local scaled_cluster = require "tessera.papers.scaled_cluster"
-local similar_latency = require "tessera.papers.similar_latency"
-local summary = require "tessera.quality.summary"
+local rank = require "lib.rank_correlation"
+local scaled_cluster = require "lib.papers.scaled_cluster"
+local similar_latency = require "lib.papers.similar_latency"
+local summary = require "lib.quality.summary"
 
 local M = {}
 

@@ -1,9 +1,9 @@
 -- The papers' question of which third of the layers loses most at 4 bits (LLM-PQ, Table 1; SplitQuant, Table I), asked
 -- of the model on disk: it runs with one third at 4 bits and all else as stored.
 
-local measure = require "tessera.quality.measure"
-local on_disk = require "tessera.papers.indicators_on_disk"
-local plans = require "tessera.quality.plans"
+local measure = require "lib.quality.measure"
+local on_disk = require "lib.papers.indicators_on_disk"
+local plans = require "lib.quality.plans"
 
 local M = {}
 

@@ -1,8 +1,8 @@
 -- LLM-PQ's runs and plans as its published logs and tables have them (llmpq/measured_runs.csv and plans.json of the
--- measured data, see tessera.desk.measured): which plan ran where, and how long it took.
+-- measured data, see lib.measured): which plan ran where, and how long it took.
 
 local core = require "tessera.core"
-local measured = require "tessera.desk.measured"
+local measured = require "lib.measured"
 local paper = require "tessera.desk.experiment.paper"
 
 local M = {}
