@@ -21,7 +21,7 @@ Value one_of(Rng& rng, std::initializer_list<Value> values) {
 
 struct RandomRun {
   EngineOptions options;
-  KvCache::Options kv;
+  BlockManager::Options kv;
   std::vector<DrivenRequest> requests;
 
   Driver driver() const { return Driver(make_scheduler(options, kv), requests); }
@@ -77,7 +77,7 @@ RandomRun random_run(const std::string& scheduler, std::uint64_t seed) {
     longest = std::max(longest, r.prompt_tokens + r.max_tokens);
   }
   const std::int64_t need = (longest * 10 / 9) / o.block_size + 3;  // the watermark is at most 1/10
-  KvCache::Options& kv = run.kv;
+  BlockManager::Options& kv = run.kv;
   kv.block_size = o.block_size;
   kv.num_blocks = need + one_of<std::int64_t>(rng, {0, 0, 3, 20, 1000});
   kv.prefix_caching = o.enable_prefix_caching;
@@ -123,7 +123,7 @@ void expect_conserved(Driver& driver, const RandomRun& run) {
     EXPECT_GE(o.found, o.cached);
     EXPECT_EQ(o.num_preemptions == 0 ? o.found : o.cached, o.cached);
   }
-  const KvCache& kv = driver.scheduler().kv();
+  const BlockManager& kv = driver.scheduler().kv();
   EXPECT_EQ(kv.num_free(), kv.num_blocks());
 }
 

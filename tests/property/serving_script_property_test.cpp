@@ -35,8 +35,8 @@ EngineOptions engine(Rng& rng) {
   return options;
 }
 
-KvCache::Options cache(Rng& rng) {
-  KvCache::Options kv;
+BlockManager::Options cache(Rng& rng) {
+  BlockManager::Options kv;
   kv.num_blocks = 14 + rng.integer(0, 20);  // the longest takes 14 of 16 tokens
   kv.prefix_caching = rng.uniform() < 0.5;
   return kv;
@@ -135,7 +135,7 @@ TEST(ScriptScheduler, DecidesAsTheEngineDoesByTheSameRule) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Rng rng(seed);
     const EngineOptions options = engine(rng);
-    const KvCache::Options kv = cache(rng);
+    const BlockManager::Options kv = cache(rng);
     const auto requests = random_traffic(rng);
     EngineOptions own = options;
     own.scheduler = "vllm_v1";
@@ -152,7 +152,7 @@ TEST(ScriptScheduler, SaysWhatIsWrong) {
   EngineOptions options;
   options.max_num_seqs = 1;
   options.max_num_batched_tokens = 20;
-  KvCache::Options kv;
+  BlockManager::Options kv;
   kv.num_blocks = 10;
   const auto refused = [&](const std::vector<std::string>& parts,
                            const std::function<void(ScriptDecision&)>& decide) {

@@ -152,7 +152,7 @@ serving::MakeScheduler scheduler_maker(lua_State* L) {
   lua_pushboolean(L, 1);
   auto anchor = std::make_shared<lua_kit::LuaRef>(L, -1);
   lua_pop(L, 1);
-  return [anchor](const serving::EngineOptions& options, const serving::KvCache::Options& kv) {
+  return [anchor](const serving::EngineOptions& options, const serving::BlockManager::Options& kv) {
     for (const serving::SchedulerCard& card : serving::scheduler_cards()) {
       if (card.name == options.scheduler) return serving::make_scheduler(options, kv);
     }

@@ -45,9 +45,10 @@ class Orca final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_orca(const EngineOptions& given, const KvCache::Options& kv_given) {
+std::unique_ptr<Scheduler> make_orca(const EngineOptions& given,
+                                     const BlockManager::Options& kv_given) {
   EngineOptions options = given;
-  KvCache::Options kv = kv_given;
+  BlockManager::Options kv = kv_given;
   if (kv.allocation == KvAllocation::paged) {
     options.kv_allocation = kv.allocation = KvAllocation::maximum;
   }

@@ -67,7 +67,8 @@ class Sarathi final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_sarathi(const EngineOptions& options, const KvCache::Options& kv) {
+std::unique_ptr<Scheduler> make_sarathi(const EngineOptions& options,
+                                        const BlockManager::Options& kv) {
   return std::make_unique<Sarathi>(options, kv);
 }
 

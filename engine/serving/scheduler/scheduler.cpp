@@ -21,7 +21,7 @@ void Batch::clear() {
   decide_again = kNever;
 }
 
-Scheduler::Scheduler(const EngineOptions& options, const KvCache::Options& kv)
+Scheduler::Scheduler(const EngineOptions& options, const BlockManager::Options& kv)
     : options_(options),
       kv_(kv),
       waiting_(options.policy),
@@ -102,7 +102,7 @@ Slot Scheduler::add(Sequence sequence) {
 }
 
 bool Scheduler::add_loading(Sequence sequence, Slot& slot) {
-  KvTable table;
+  BlockTable table;
   sequence.content.own = static_cast<std::uint64_t>(sequence.request);
   sequence.content.prompt_tokens = sequence.prompt_tokens;
   const std::int64_t computed = sequence.computed;

@@ -9,7 +9,7 @@ namespace {
 
 struct Entry {
   SchedulerCard card;
-  std::unique_ptr<Scheduler> (*make)(const EngineOptions&, const KvCache::Options&);
+  std::unique_ptr<Scheduler> (*make)(const EngineOptions&, const BlockManager::Options&);
 };
 
 const std::vector<Entry>& entries() {
@@ -47,7 +47,7 @@ const std::vector<SchedulerCard>& scheduler_cards() {
 }
 
 std::unique_ptr<Scheduler> make_scheduler(const EngineOptions& options,
-                                          const KvCache::Options& kv) {
+                                          const BlockManager::Options& kv) {
   std::vector<std::string> names;
   for (const Entry& entry : entries()) {
     if (entry.card.name == options.scheduler) return entry.make(options, kv);

@@ -60,7 +60,8 @@ class Records {
 
 class ScriptScheduler final : public Scheduler, public ScriptDecision {
  public:
-  ScriptScheduler(const EngineOptions& options, const KvCache::Options& kv, ScriptPolicy policy)
+  ScriptScheduler(const EngineOptions& options, const BlockManager::Options& kv,
+                  ScriptPolicy policy)
       : Scheduler(options, kv), policy_(std::move(policy)) {}
 
   std::int64_t repeats(const Batch& batch, std::int64_t most) const override {
@@ -257,7 +258,8 @@ class ScriptScheduler final : public Scheduler, public ScriptDecision {
 }  // namespace
 
 std::unique_ptr<Scheduler> make_script_scheduler(const EngineOptions& options,
-                                                 const KvCache::Options& kv, ScriptPolicy policy) {
+                                                 const BlockManager::Options& kv,
+                                                 ScriptPolicy policy) {
   return std::make_unique<ScriptScheduler>(options, kv, std::move(policy));
 }
 

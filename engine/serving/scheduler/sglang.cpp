@@ -39,7 +39,7 @@ struct NewTokenRatio {
 
 class Sglang final : public Scheduler {
  public:
-  Sglang(const EngineOptions& options, const KvCache::Options& kv)
+  Sglang(const EngineOptions& options, const BlockManager::Options& kv)
       : Scheduler(options, kv),
         chunks_(options.enable_chunked_prefill.value_or(true)),
         ratio_(options.schedule_conservativeness) {}
@@ -218,7 +218,8 @@ class Sglang final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_sglang(const EngineOptions& options, const KvCache::Options& kv) {
+std::unique_ptr<Scheduler> make_sglang(const EngineOptions& options,
+                                       const BlockManager::Options& kv) {
   return std::make_unique<Sglang>(options, kv);
 }
 

@@ -46,7 +46,7 @@ double SglangQueue::key_of(const Sequence& s, Slot slot, std::int64_t cached_tok
 
 const std::vector<Slot>& SglangQueue::sorted(const WaitQueue& waiting,
                                              const std::vector<Sequence>& sequences,
-                                             const KvCache& kv,
+                                             const BlockManager& kv,
                                              const std::function<std::int64_t(Slot)>& found_of) {
   ++num_sorted_;
   slots_.clear();

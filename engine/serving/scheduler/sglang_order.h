@@ -21,7 +21,7 @@ class SglangQueue {
   /// Slots, the next first. `lpm` and `hrrn` are first come, first served beyond 128 requests.
   /// @param found_of found blocks of a waiting request
   const std::vector<Slot>& sorted(const WaitQueue& waiting, const std::vector<Sequence>& sequences,
-                                  const KvCache& kv,
+                                  const BlockManager& kv,
                                   const std::function<std::int64_t(Slot)>& found_of);
 
  private:

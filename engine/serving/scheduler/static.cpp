@@ -79,7 +79,8 @@ class StaticBatch final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_static(const EngineOptions& options, const KvCache::Options& kv) {
+std::unique_ptr<Scheduler> make_static(const EngineOptions& options,
+                                       const BlockManager::Options& kv) {
   return std::make_unique<StaticBatch>(options, kv);
 }
 

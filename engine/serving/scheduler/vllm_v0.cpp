@@ -13,7 +13,7 @@ namespace {
 
 class VllmV0 final : public Scheduler {
  public:
-  VllmV0(const EngineOptions& options, const KvCache::Options& kv)
+  VllmV0(const EngineOptions& options, const BlockManager::Options& kv)
       : Scheduler(options, kv), chunks_(options.enable_chunked_prefill.value_or(false)) {}
 
   std::string note() const override {
@@ -185,7 +185,8 @@ class VllmV0 final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_vllm_v0(const EngineOptions& options, const KvCache::Options& kv) {
+std::unique_ptr<Scheduler> make_vllm_v0(const EngineOptions& options,
+                                        const BlockManager::Options& kv) {
   return std::make_unique<VllmV0>(options, kv);
 }
 

@@ -108,7 +108,8 @@ class VllmV1 final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_vllm_v1(const EngineOptions& options, const KvCache::Options& kv) {
+std::unique_ptr<Scheduler> make_vllm_v1(const EngineOptions& options,
+                                        const BlockManager::Options& kv) {
   return std::make_unique<VllmV1>(options, kv);
 }
 

@@ -31,7 +31,7 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic, std::uint64
       prefill_only_(replica.role == Role::prefill),
       stage_free_(num_stages_, 0),
       stage_busy_(num_stages_, 0) {
-  KvCache::Options kv;
+  BlockManager::Options kv;
   kv.num_blocks = replica.kv_blocks;
   kv.block_size = replica.engine.block_size;
   kv.prefix_caching = replica.engine.enable_prefix_caching;
@@ -214,7 +214,7 @@ void EngineRun::renew(StepUnderWay& step) {
 }
 
 void EngineRun::launch(StepUnderWay& step, Ticks now) {
-  const KvCache& kv = scheduler_->kv();
+  const BlockManager& kv = scheduler_->kv();
   step.num_waiting = static_cast<std::int64_t>(scheduler_->num_waiting());
   most_blocks_ = std::max(most_blocks_, kv.num_blocks() - kv.num_free());
   Ticks at = std::max(now, stage_free_[0]);
@@ -244,7 +244,7 @@ void EngineRun::account(Ticks now) {
   if (now <= since_) return;
   const auto spent = static_cast<WideSum>(now - since_);
   since_ = now;
-  const KvCache& kv = scheduler_->kv();
+  const BlockManager& kv = scheduler_->kv();
   block_ticks_ += static_cast<WideSum>(kv.num_blocks() - kv.num_free()) * spent;
   slot_ticks_ += static_cast<WideSum>(scheduler_->slots_held()) * spent;
   if (!is_idle()) busy_ += static_cast<Ticks>(spent);
@@ -401,7 +401,7 @@ std::int64_t EngineRun::cached_tokens(std::int64_t request) const {
   Sequence s = sequence_of(request);
   s.content.own = static_cast<std::uint64_t>(request);
   s.content.prompt_tokens = s.prompt_tokens;
-  const KvCache& kv = scheduler_->kv();
+  const BlockManager& kv = scheduler_->kv();
   return kv.find_prefix(s.content, s.prompt_tokens - 1) * kv.block_size();
 }
 

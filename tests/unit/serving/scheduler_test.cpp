@@ -25,7 +25,7 @@ EngineOptions engine(const std::string& scheduler) {
 
 Driver driver(const EngineOptions& options, std::int64_t num_blocks,
               std::vector<DrivenRequest> requests) {
-  KvCache::Options kv;
+  BlockManager::Options kv;
   kv.num_blocks = num_blocks;
   kv.prefix_caching = options.enable_prefix_caching;
   kv.allocation = options.kv_allocation;

@@ -85,7 +85,7 @@ struct LoggedRun {
       speculation.acceptance.assign(static_cast<std::size_t>(drafts), 0.5);
       options.speculative = speculation;
     }
-    KvCache::Options kv;
+    BlockManager::Options kv;
     kv.num_blocks = c["kv_blocks"];
     kv.block_size = options.block_size;
     kv.prefix_caching = options.enable_prefix_caching;

@@ -40,7 +40,7 @@ Driver driver_of(const Json& c) {
   options.enable_prefix_caching = c["enable_prefix_caching"];
   options.long_prefill_token_threshold = c["long_prefill_token_threshold"];
   options.max_model_len = 4096;  // as the script that wrote the log has it
-  KvCache::Options kv;
+  BlockManager::Options kv;
   kv.num_blocks = c["kv_blocks"];
   kv.block_size = c["block_size"];
   kv.prefix_caching = c["enable_prefix_caching"];

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "tessera/serving/block_manager.h"
 #include "tessera/serving/content.h"
 #include "tessera/serving/engine_options.h"
-#include "tessera/serving/kv_cache.h"
 #include "tessera/serving/log.h"
 #include "tessera/serving/step_cost.h"
 #include "tessera/serving/wait_queue.h"
@@ -39,7 +39,7 @@ struct Sequence {
   bool was_admitted = false;
   std::int64_t prompt_tokens = 1, max_tokens = 1;
   std::int64_t most_computed = 0;  ///< before a preemption
-  KvTable kv;
+  BlockTable kv;
   Content content;
   Ticks arrival = 0;
   std::int64_t order = 0;  ///< of joining the queue first
@@ -104,7 +104,7 @@ struct SchedulerCounts {
 /// Deterministic. A policy is a class that derives from it and decides in `schedule`.
 class Scheduler {
  public:
-  Scheduler(const EngineOptions& options, const KvCache::Options& kv);
+  Scheduler(const EngineOptions& options, const BlockManager::Options& kv);
   virtual ~Scheduler() = default;
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -153,7 +153,7 @@ class Scheduler {
   std::size_t num_unfinished() const { return num_live_; }
   /// Prompt tokens not yet computed, of all, and one per running request: a router's load.
   std::int64_t pending_tokens() const { return pending_tokens_; }
-  const KvCache& kv() const { return kv_; }
+  const BlockManager& kv() const { return kv_; }
   const EngineOptions& options() const { return options_; }
   const SchedulerCounts& counts() const { return counts_; }
   std::int64_t slots_held() const;  ///< of those handed out, that hold a token
@@ -248,7 +248,7 @@ class Scheduler {
   bool has_seat() const { return std::ssize(running_) < options_.max_num_seqs; }
 
   EngineOptions options_;
-  KvCache kv_;
+  BlockManager kv_;
   WaitQueue waiting_;
   std::vector<Slot> running_;  ///< in order of admission
   std::vector<Sequence> sequences_;
@@ -278,6 +278,7 @@ struct SchedulerCard {
 };
 const std::vector<SchedulerCard>& scheduler_cards();
 /// @throws Error{not_found} with the nearest names.
-std::unique_ptr<Scheduler> make_scheduler(const EngineOptions& options, const KvCache::Options& kv);
+std::unique_ptr<Scheduler> make_scheduler(const EngineOptions& options,
+                                          const BlockManager::Options& kv);
 
 }  // namespace tessera::serving

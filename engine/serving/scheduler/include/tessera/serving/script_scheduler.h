@@ -76,6 +76,7 @@ struct ScriptPolicy {
 };
 
 std::unique_ptr<Scheduler> make_script_scheduler(const EngineOptions& options,
-                                                 const KvCache::Options& kv, ScriptPolicy policy);
+                                                 const BlockManager::Options& kv,
+                                                 ScriptPolicy policy);
 
 }  // namespace tessera::serving

@@ -18,7 +18,7 @@ using Role = EngineRole;
 
 /// Makes a scheduler; those of scripts come so.
 using MakeScheduler =
-    std::function<std::unique_ptr<Scheduler>(const EngineOptions&, const KvCache::Options&)>;
+    std::function<std::unique_ptr<Scheduler>(const EngineOptions&, const BlockManager::Options&)>;
 
 /// One engine with its own queue and KV cache.
 struct Replica {
@@ -33,7 +33,7 @@ struct Replica {
   MakeScheduler make_scheduler = make_scheduler_of_engine;
 
   static std::unique_ptr<Scheduler> make_scheduler_of_engine(const EngineOptions& options,
-                                                             const KvCache::Options& kv) {
+                                                             const BlockManager::Options& kv) {
     return serving::make_scheduler(options, kv);
   }
 };

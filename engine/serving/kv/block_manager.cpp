@@ -1,4 +1,4 @@
-#include "tessera/serving/kv_cache.h"
+#include "tessera/serving/block_manager.h"
 
 #include <fmt/format.h>
 
@@ -8,13 +8,14 @@
 
 namespace tessera::serving {
 
-KvCache::KvCache(const Options& options) : options_(options), num_free_(options.num_blocks) {
+BlockManager::BlockManager(const Options& options)
+    : options_(options), num_free_(options.num_blocks) {
   const bool paged = options.allocation == KvAllocation::paged;
   if (options.prefix_caching && paged) pool_.emplace(options.num_blocks);
   if (options.allocation == KvAllocation::contiguous) holes_.emplace(0, options.num_blocks);
 }
 
-std::int64_t KvCache::blocks_reserved(std::int64_t tokens, std::int64_t most_tokens) const {
+std::int64_t BlockManager::blocks_reserved(std::int64_t tokens, std::int64_t most_tokens) const {
   switch (options_.allocation) {
     case KvAllocation::paged:
       return blocks_for(tokens);
@@ -27,7 +28,7 @@ std::int64_t KvCache::blocks_reserved(std::int64_t tokens, std::int64_t most_tok
   return blocks_for(std::max(tokens, len > 0 ? len : most_tokens));
 }
 
-Block KvCache::find(const Content& content, std::int64_t position) const {
+Block BlockManager::find(const Content& content, std::int64_t position) const {
   const std::uint64_t hash = content.block_hash(position, options_.block_size);
   if (!content.is_own(position, options_.block_size)) return pool_->find(hash);
   for (const Content::Kept& kept : content.kept) {
@@ -36,7 +37,7 @@ Block KvCache::find(const Content& content, std::int64_t position) const {
   return BlockPool::none;
 }
 
-void KvCache::remember(const KvTable& table, Content& content) const {
+void BlockManager::remember(const BlockTable& table, Content& content) const {
   if (!pool_) return;
   for (std::int64_t b = 0; b < table.num_published; ++b) {
     if (!content.is_own(b, options_.block_size)) continue;
@@ -44,7 +45,7 @@ void KvCache::remember(const KvTable& table, Content& content) const {
   }
 }
 
-std::int64_t KvCache::find_prefix(const Content& content, std::int64_t tokens) const {
+std::int64_t BlockManager::find_prefix(const Content& content, std::int64_t tokens) const {
   if (!pool_) return 0;
   const std::int64_t full = tokens / options_.block_size;
   for (std::int64_t b = 0; b < full; ++b) {
@@ -53,8 +54,8 @@ std::int64_t KvCache::find_prefix(const Content& content, std::int64_t tokens) c
   return full;
 }
 
-std::int64_t KvCache::blocks_needed(const Content& content, std::int64_t tokens,
-                                    std::int64_t most_tokens, std::int64_t num_found) const {
+std::int64_t BlockManager::blocks_needed(const Content& content, std::int64_t tokens,
+                                         std::int64_t most_tokens, std::int64_t num_found) const {
   std::int64_t need = blocks_reserved(tokens, most_tokens) - num_found;
   for (std::int64_t b = 0; b < num_found; ++b) {
     if (!pool_->is_held(find(content, b))) ++need;
@@ -62,8 +63,8 @@ std::int64_t KvCache::blocks_needed(const Content& content, std::int64_t tokens,
   return need;
 }
 
-bool KvCache::fits(const Content& content, std::int64_t tokens, std::int64_t most_tokens,
-                   std::int64_t num_found, std::int64_t keep_free) const {
+bool BlockManager::fits(const Content& content, std::int64_t tokens, std::int64_t most_tokens,
+                        std::int64_t num_found, std::int64_t keep_free) const {
   const std::int64_t need = blocks_needed(content, tokens, most_tokens, num_found);
   if (need + keep_free > num_free()) return false;
   return options_.allocation != KvAllocation::contiguous ||
@@ -71,7 +72,7 @@ bool KvCache::fits(const Content& content, std::int64_t tokens, std::int64_t mos
                      [&](const auto& hole) { return hole.second >= need; });
 }
 
-bool KvCache::take_region(KvTable& table, std::int64_t units) {
+bool BlockManager::take_region(BlockTable& table, std::int64_t units) {
   const auto hole =
       std::find_if(holes_.begin(), holes_.end(), [&](const auto& h) { return h.second >= units; });
   if (hole == holes_.end()) return false;
@@ -82,8 +83,8 @@ bool KvCache::take_region(KvTable& table, std::int64_t units) {
   return true;
 }
 
-bool KvCache::admit(KvTable& table, const Content& content, std::int64_t tokens,
-                    std::int64_t most_tokens, std::int64_t num_found) {
+bool BlockManager::admit(BlockTable& table, const Content& content, std::int64_t tokens,
+                         std::int64_t most_tokens, std::int64_t num_found) {
   if (!fits(content, tokens, most_tokens, num_found)) return false;
   const std::int64_t total = blocks_reserved(tokens, most_tokens);
   if (options_.allocation == KvAllocation::contiguous && !take_region(table, total)) return false;
@@ -105,7 +106,7 @@ bool KvCache::admit(KvTable& table, const Content& content, std::int64_t tokens,
   return true;
 }
 
-bool KvCache::extend(KvTable& table, std::int64_t tokens) {
+bool BlockManager::extend(BlockTable& table, std::int64_t tokens) {
   const std::int64_t more = blocks_for(tokens) - table.num_blocks;
   if (more <= 0) return true;
   if (more > num_free() || options_.allocation != KvAllocation::paged) return false;
@@ -118,7 +119,7 @@ bool KvCache::extend(KvTable& table, std::int64_t tokens) {
   return true;
 }
 
-void KvCache::publish_full(KvTable& table, const Content& content, std::int64_t tokens) {
+void BlockManager::publish_full(BlockTable& table, const Content& content, std::int64_t tokens) {
   const std::int64_t full = std::min(tokens / options_.block_size, table.num_blocks);
   for (; table.num_published < full; ++table.num_published) {
     const Block block = table.blocks[static_cast<std::size_t>(table.num_published)];
@@ -131,7 +132,7 @@ void KvCache::publish_full(KvTable& table, const Content& content, std::int64_t 
   }
 }
 
-void KvCache::release(KvTable& table) {
+void BlockManager::release(BlockTable& table) {
   if (pool_) {
     pool_->release(table.blocks);
   } else {
@@ -153,10 +154,10 @@ void KvCache::release(KvTable& table) {
     }
   }
   table.blocks.clear();
-  table = KvTable{.blocks = std::move(table.blocks)};
+  table = BlockTable{.blocks = std::move(table.blocks)};
 }
 
-std::int64_t KvCache::unusable_blocks(std::int64_t most_tokens) const {
+std::int64_t BlockManager::unusable_blocks(std::int64_t most_tokens) const {
   if (options_.allocation != KvAllocation::contiguous) return 0;
   std::int64_t unusable = 0;
   for (const auto& [first, length] : holes_) {
@@ -165,22 +166,7 @@ std::int64_t KvCache::unusable_blocks(std::int64_t most_tokens) const {
   return unusable;
 }
 
-Block KvCache::copy_on_write(KvTable& table, std::int64_t position) {
-  if (!pool_) throw Error(ErrorCode::internal, "copy on write: blocks have no names here");
-  Block& block = table.blocks.at(static_cast<std::size_t>(position / options_.block_size));
-  if (pool_->references(block) == 1) return BlockPool::none;
-  const Block copy = pool_->take();
-  pool_->release(block);
-  return block = copy;
-}
-
-KvTable KvCache::fork(const KvTable& table) {
-  if (!pool_) throw Error(ErrorCode::internal, "fork: blocks have no names here");
-  for (const Block block : table.blocks) pool_->share(block);
-  return table;
-}
-
-void KvCache::check() const {
+void BlockManager::check() const {
   if (pool_) return pool_->check();
   if (num_free_ < 0 || num_free_ > options_.num_blocks) {
     throw Error(ErrorCode::internal,

@@ -1,6 +1,6 @@
-// Blocks: what they waste, what is found again, and copies on write.
+// Blocks: what they waste, and what is found again.
 
-#include "tessera/serving/kv_cache.h"
+#include "tessera/serving/block_manager.h"
 
 #include <gtest/gtest.h>
 
@@ -11,23 +11,23 @@ namespace {
 
 using testing::Driver;
 
-KvCache cache(KvAllocation allocation, std::int64_t tokens, bool prefixes = false) {
-  KvCache::Options options;
+BlockManager cache(KvAllocation allocation, std::int64_t tokens, bool prefixes = false) {
+  BlockManager::Options options;
   options.num_blocks = tokens / 16;
   options.prefix_caching = prefixes;
   options.allocation = allocation;
   options.max_model_len = 8192;
-  return KvCache(options);
+  return BlockManager(options);
 }
 
 // The lecture on serving: 200 tokens take 13 blocks and waste 8 slots, token 201 needs none; 4,096
 // take 256 and waste nothing, token 4,097 takes the next and wastes 15.
-TEST(KvCache, WastesLessThanABlockPerRequest) {
-  KvCache kv = cache(KvAllocation::paged, 16384);
-  const auto waste = [](const KvTable& table, std::int64_t tokens) {
+TEST(BlockManager, WastesLessThanABlockPerRequest) {
+  BlockManager kv = cache(KvAllocation::paged, 16384);
+  const auto waste = [](const BlockTable& table, std::int64_t tokens) {
     return table.num_blocks * 16 - tokens;
   };
-  KvTable small, large;
+  BlockTable small, large;
   ASSERT_TRUE(kv.admit(small, {}, 200, 300, 0));
   EXPECT_EQ(small.num_blocks, 13);
   EXPECT_EQ(waste(small, 200), 8);
@@ -42,9 +42,9 @@ TEST(KvCache, WastesLessThanABlockPerRequest) {
 }
 
 // The same requests in regions of 8,192: 7,991 slots after 201 tokens, 4,095 after 4,097.
-TEST(KvCache, WastesMostOfARegionForTheLongest) {
-  KvCache kv = cache(KvAllocation::maximum, 16384);
-  KvTable small, large;
+TEST(BlockManager, WastesMostOfARegionForTheLongest) {
+  BlockManager kv = cache(KvAllocation::maximum, 16384);
+  BlockTable small, large;
   ASSERT_TRUE(kv.admit(small, {}, 201, 300, 0));
   ASSERT_TRUE(kv.admit(large, {}, 4097, 5000, 0));
   EXPECT_EQ(small.num_blocks * 16 - 201, 7991);
@@ -52,9 +52,9 @@ TEST(KvCache, WastesMostOfARegionForTheLongest) {
   EXPECT_FALSE(kv.fits({}, 1, 1, 0));
 }
 
-TEST(KvCache, LeavesHolesBetweenRegions) {
-  KvCache kv = cache(KvAllocation::contiguous, 160);
-  KvTable a, b, c;
+TEST(BlockManager, LeavesHolesBetweenRegions) {
+  BlockManager kv = cache(KvAllocation::contiguous, 160);
+  BlockTable a, b, c;
   ASSERT_TRUE(kv.admit(a, {}, 1, 48, 0));  // blocks 0 to 2
   ASSERT_TRUE(kv.admit(b, {}, 1, 64, 0));  // 3 to 6
   ASSERT_TRUE(kv.admit(c, {}, 1, 48, 0));  // 7 to 9
@@ -69,31 +69,11 @@ TEST(KvCache, LeavesHolesBetweenRegions) {
   kv.check();
 }
 
-TEST(KvCache, CopiesASharedBlockBeforeItIsWritten) {
-  KvCache kv = cache(KvAllocation::paged, 160, true);
-  KvTable parent;
-  ASSERT_TRUE(kv.admit(parent, {}, 20, 40, 0));
-  KvTable child = kv.fork(parent);
-  EXPECT_EQ(kv.num_free(), 8);  // nothing was copied yet
-  const Block copy = kv.copy_on_write(child, 20);
-  EXPECT_NE(copy, BlockPool::none);
-  EXPECT_EQ(kv.num_free(), 7);
-  EXPECT_EQ(child.blocks[0], parent.blocks[0]);
-  EXPECT_NE(child.blocks[1], parent.blocks[1]);
-  EXPECT_EQ(kv.copy_on_write(child, 20), BlockPool::none);   // its own by now
-  EXPECT_EQ(kv.copy_on_write(parent, 20), BlockPool::none);  // and so is the other
-  EXPECT_NE(kv.copy_on_write(parent, 3), BlockPool::none);   // the first is still shared
-  kv.release(parent);
-  kv.release(child);
-  EXPECT_EQ(kv.num_free(), 10);
-  kv.check();
-}
-
 // Of two equal prompts that come one after the other, what the second finds.
 std::int64_t found(std::int64_t prompt_tokens, std::optional<DraftMethod> drafts = {}) {
   EngineOptions options;
   if (drafts) options.speculative.emplace().method = *drafts;
-  KvCache::Options kv;
+  BlockManager::Options kv;
   kv.num_blocks = 100;
   kv.prefix_caching = true;
   Driver driver(
@@ -109,7 +89,7 @@ std::int64_t found(std::int64_t prompt_tokens, std::optional<DraftMethod> drafts
 }
 
 // The last token is always computed, as vLLM has it; EAGLE goes without one more block.
-TEST(KvCache, FindsWholeBlocksBeforeTheLastToken) {
+TEST(BlockManager, FindsWholeBlocksBeforeTheLastToken) {
   EXPECT_EQ(found(64), 48);
   EXPECT_EQ(found(65), 64);
   EXPECT_EQ(found(64, DraftMethod::ngram), 48);

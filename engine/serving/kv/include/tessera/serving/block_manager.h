@@ -12,7 +12,7 @@
 namespace tessera::serving {
 
 /// What a sequence holds of the KV cache.
-struct KvTable {
+struct BlockTable {
   std::int64_t num_blocks = 0;
   std::vector<Block> blocks;       ///< by position; only with prefix caching
   std::int64_t num_published = 0;  ///< full blocks that others can find
@@ -21,7 +21,7 @@ struct KvTable {
 
 /// The memory of an engine for keys and values, in blocks of tokens. Counts blocks; names them only
 /// where prefixes are cached.
-class KvCache {
+class BlockManager {
  public:
   struct Options {
     std::int64_t num_blocks = 0, block_size = 16;
@@ -31,7 +31,7 @@ class KvCache {
     std::int64_t max_model_len = 0;
     std::int64_t host_blocks = 0;  ///< in host memory, for sequences that are swapped out
   };
-  explicit KvCache(const Options& options);
+  explicit BlockManager(const Options& options);
 
   std::int64_t block_size() const { return options_.block_size; }
   std::int64_t num_blocks() const { return options_.num_blocks; }
@@ -57,38 +57,33 @@ class KvCache {
             std::int64_t num_found, std::int64_t keep_free = 0) const;
   /// Hands a sequence that holds nothing its first blocks: those found, shared, and new ones for
   /// `tokens` tokens. False, with nothing changed, where they are short.
-  bool admit(KvTable& table, const Content& content, std::int64_t tokens, std::int64_t most_tokens,
-             std::int64_t num_found);
+  bool admit(BlockTable& table, const Content& content, std::int64_t tokens,
+             std::int64_t most_tokens, std::int64_t num_found);
   /// Whether a sequence's blocks have room for so many.
-  bool has_room(const KvTable& table, std::int64_t tokens) const {
+  bool has_room(const BlockTable& table, std::int64_t tokens) const {
     return tokens <= table.num_blocks * options_.block_size;
   }
   /// Makes room for `tokens` tokens in all. False, with nothing changed, where blocks are short.
-  bool extend(KvTable& table, std::int64_t tokens);
+  bool extend(BlockTable& table, std::int64_t tokens);
   /// Lets others find the full blocks among the first `tokens`.
-  void publish(KvTable& table, const Content& content, std::int64_t tokens) {
+  void publish(BlockTable& table, const Content& content, std::int64_t tokens) {
     const bool is_new = tokens >= (table.num_published + 1) * options_.block_size;
     if (pool_ && is_new) publish_full(table, content, tokens);
   }
   /// Notes in `content` which blocks of its own can be found again, before they are given back.
-  void remember(const KvTable& table, Content& content) const;
+  void remember(const BlockTable& table, Content& content) const;
   /// Gives all back, the last block first.
-  void release(KvTable& table);
+  void release(BlockTable& table);
 
   /// Free memory that a request of this size cannot have, since no hole is large enough; in blocks.
   std::int64_t unusable_blocks(std::int64_t most_tokens) const;
-  /// A block that a sequence writes into while others hold it too is copied first: the number of
-  /// the copy, or `none` where it holds the block alone. @throws Error{internal} without a free one
-  Block copy_on_write(KvTable& table, std::int64_t position);
-  /// A second sequence with the same blocks (parallel sampling as vLLM V0 does it).
-  KvTable fork(const KvTable& table);
 
   void check() const;
 
  private:
-  void publish_full(KvTable& table, const Content& content, std::int64_t tokens);
+  void publish_full(BlockTable& table, const Content& content, std::int64_t tokens);
   Block find(const Content& content, std::int64_t position) const;
-  bool take_region(KvTable& table, std::int64_t units);
+  bool take_region(BlockTable& table, std::int64_t units);
 
   Options options_;
   std::int64_t num_free_ = 0;
