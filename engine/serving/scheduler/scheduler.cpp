@@ -101,14 +101,19 @@ Slot Scheduler::add(Sequence sequence) {
   return slot;
 }
 
+// Who was preempted is before it in the queue for blocks. With its first step's slot, lest such
+// sequences fill the memory and none of them can go on.
+bool Scheduler::may_load(const Sequence& s) const {
+  if (!waiting_.empty() && sequence(waiting_.front()).kv.num_blocks == 0) return false;
+  return kv_.fits(s.content, std::max(s.computed, s.known), s.most_tokens(), 0);
+}
+
 bool Scheduler::add_loading(Sequence sequence, Slot& slot) {
+  if (!may_load(sequence)) return false;
   BlockTable table;
   sequence.content.own = static_cast<std::uint64_t>(sequence.request);
   sequence.content.prompt_tokens = sequence.prompt_tokens;
   const std::int64_t computed = sequence.computed;
-  // Who was preempted is before it in the queue for blocks. With its first step's slot, lest such
-  // sequences fill the memory and none of them can go on.
-  if (!waiting_.empty() && this->sequence(waiting_.front()).kv.num_blocks == 0) return false;
   const std::int64_t tokens = std::max(computed, sequence.known);
   if (!kv_.admit(table, sequence.content, tokens, sequence.most_tokens(), 0)) return false;
   kv_.publish(table, sequence.content, computed);
@@ -131,11 +136,26 @@ void Scheduler::loaded(Slot slot) {
 void Scheduler::decide(Ticks now, Batch& batch) {
   batch.clear();
   schedule(now, batch);
+  if (batch.items.empty() && running_.empty()) end_standstill(batch);
   load(batch);
   pad(batch.load);
 #ifndef NDEBUG
   check(batch);
 #endif
+}
+
+// Nobody runs, and the first in the queue is short of blocks that others hold who wait behind it,
+// having come from another pool: the last of these gives them back, and is computed here.
+void Scheduler::end_standstill(Batch& batch) {
+  if (batch.limit != Limit::blocks || !batch.preempted.empty()) return;
+  Slot last = -1;
+  waiting_.for_each([&](Slot slot) {
+    if (slot != waiting_.front() && sequence(slot).kv.num_blocks > 0) last = slot;
+  });
+  if (last < 0) return;
+  Sequence& s = at(last);
+  give_back(s);
+  batch.preempted.push_back(s.request);
 }
 
 // Sums in registers: a step has hundreds of items.
@@ -279,18 +299,23 @@ void Scheduler::release_blocks(Sequence& s) {
   kv_.release(s.kv);
 }
 
-void Scheduler::preempt(Batch& batch, Slot slot, bool in_front) {
-  Sequence& s = at(slot);
-  remove_running(slot);
+// What it had computed is computed again.
+void Scheduler::give_back(Sequence& s) {
   kv_.remember(s.kv, s.content);
   release_blocks(s);
   pending_tokens_ += std::min(s.computed, s.known);
   s.most_computed = std::max(s.most_computed, std::min(s.computed, s.known));
   s.computed = 0;
   s.drafts = 0;
-  s.state = SequenceState::waiting;
   ++s.num_preemptions;
   ++counts_.num_preemptions;
+}
+
+void Scheduler::preempt(Batch& batch, Slot slot, bool in_front) {
+  Sequence& s = at(slot);
+  remove_running(slot);
+  give_back(s);
+  s.state = SequenceState::waiting;
   batch.preempted.push_back(s.request);
   const WaitQueue::Key key{s.priority, s.arrival, s.order, slot};
   in_front ? waiting_.push_front(key) : waiting_.push_back(key);

@@ -15,9 +15,11 @@ class StaticBatch final : public Scheduler {
     return "static computes the prompts of a batch in one step, whatever max_num_batched_tokens is";
   }
 
-  // Nobody joins a batch, whoever waits, and its blocks were all taken at the start.
+  // Nobody joins a batch, whoever waits, and its blocks were all taken at the start: in a step in
+  // which others may have been refused for want of them, and not by this rule.
   std::int64_t repeats(const Batch& batch, std::int64_t most) const override {
-    return is_all_decodes(batch) ? decode_repeats(batch, most) : 0;
+    const bool stays = waiting_.empty() || batch.limit == Limit::policy;
+    return is_all_decodes(batch) && stays ? decode_repeats(batch, most) : 0;
   }
 
  private:

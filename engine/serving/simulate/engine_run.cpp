@@ -115,12 +115,20 @@ void EngineRun::note_slot(Slot slot, std::int64_t request) {
   progress_[i] = {request, record.output_tokens, output_of(request), record.last_token};
 }
 
+Sequence EngineRun::loading_sequence(std::int64_t request) const {
+  Sequence s = sequence_of(request);
+  s.known = s.prompt_tokens + log_.requests[static_cast<std::size_t>(request)].output_tokens;
+  s.computed = s.prompt_tokens;
+  return s;
+}
+
+bool EngineRun::may_load(std::int64_t request) const {
+  return scheduler_->may_load(loading_sequence(request));
+}
+
 bool EngineRun::begin_loading(std::int64_t request, Ticks now) {
   account(now);
-  Sequence s = sequence_of(request);
-  const RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
-  s.known = s.prompt_tokens + record.output_tokens;
-  s.computed = s.prompt_tokens;
+  Sequence s = loading_sequence(request);
   most_tokens_ = std::max(most_tokens_, s.prompt_tokens + s.max_tokens);
   Slot slot = 0;
   if (!scheduler_->add_loading(std::move(s), slot)) return false;
@@ -317,7 +325,7 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
   StepUnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
   const std::size_t from = ended.size();
-  if (step.is_stretch()) account_stretch(step);
+  if (step.is_stretch()) account_stretch(step, step.end);
   scheduled_tokens_ += step.batch.load.tokens - step.batch.load.num_idle;
   for (const PromptChunk& chunk : step.batch.load.chunks) prompt_tokens_ += chunk.tokens;
   ++num_steps_;
@@ -370,7 +378,7 @@ void EngineRun::let_go(Slot slot, Ticks now) {
   scheduler_->let_go(slot);
 }
 
-ReplicaLoad EngineRun::load(Ticks now, bool blocks) const {
+ReplicaLoad EngineRun::load(Ticks now, bool blocks, bool is_over) const {
   ReplicaLoad load;
   load.num_waiting = static_cast<std::int64_t>(scheduler_->num_waiting());
   load.num_running = static_cast<std::int64_t>(scheduler_->running().size());
@@ -378,10 +386,15 @@ ReplicaLoad EngineRun::load(Ticks now, bool blocks) const {
   load.kv_blocks = scheduler_->kv().num_blocks();
   load.block_size = scheduler_->kv().block_size();
   load.num_seats = replica_.engine.max_num_seqs;
-  if (!blocks) return load;
-  load.used_blocks = load.kv_blocks - scheduler_->kv().num_free();
-  if (!under_way_.empty() && under_way_.front().is_stretch()) {
-    for_each_taken(under_way_.front(), [&](Ticks time) { load.used_blocks += time < now ? 1 : 0; });
+  if (blocks) load.used_blocks = load.kv_blocks - scheduler_->kv().num_free();
+  if (under_way_.empty() || !under_way_.front().is_stretch()) return load;
+  const StepUnderWay& step = under_way_.front();
+  // Between two of its steps each request has a token that is to be computed.
+  if (is_over && !scheduler_->decides_ahead() && step.ends_at(now)) {
+    load.pending_tokens += std::ssize(step.batch.items);
+  }
+  if (blocks) {
+    for_each_taken(step, [&](Ticks time) { load.used_blocks += time < now ? 1 : 0; });
   }
   return load;
 }

@@ -31,6 +31,8 @@ struct StepUnderWay {
   void go_on_from(const StepUnderWay& step);
   /// The first of its steps that ends at `time` or later.
   std::int64_t steps_until(Ticks time) const;
+  /// Whether one of its steps ends at that very tick.
+  bool ends_at(Ticks time) const { return end_of(steps_until(time)) == time; }
 };
 
 /// One replica during a run: its scheduler, and the steps under way.
@@ -47,6 +49,9 @@ class EngineRun {
   bool submit(std::int64_t request, Ticks now);
   /// The KV cache of a request is about to come from another pool; false where blocks are short.
   bool begin_loading(std::int64_t request, Ticks now);
+  /// Whether it may be so as far as can be told before a stretch is brought up to now: what a
+  /// stretch has not taken yet only makes blocks fewer.
+  bool may_load(std::int64_t request) const;
   void finish_loading(std::int64_t request, Ticks now);
 
   struct Ended {
@@ -70,6 +75,16 @@ class EngineRun {
   /// Something came at `now`: a stretch under way ends with the step that runs then (decided ahead:
   /// with the step after).
   void cut_stretch(Ticks now);
+  /// Takes the steps of a stretch that ended before `now` as if each had been taken by itself: the
+  /// scheduler is then what it was decided to be in the step that runs. To be called before anybody
+  /// looks at its blocks or changes them.
+  void catch_up(Ticks now);
+  /// Decided ahead: the same for the step after that one. What runs is no stretch any more then.
+  void catch_up_ahead(Ticks now);
+  /// Whether the step that runs ends at that very tick.
+  bool ends_at(Ticks now) const { return !under_way_.empty() && under_way_.front().ends_at(now); }
+  /// Steps are decided at `now`, as far as there is room for any.
+  void note_decisions(Ticks now) { decided_at_ = now; }
   /// A step's end; the version tells a current event from an old one.
   struct StepEnd {
     Ticks time = 0;
@@ -90,8 +105,10 @@ class EngineRun {
   void let_go(Slot slot, Ticks now);
 
   /// @param blocks whether used_blocks is wanted
-  ReplicaLoad load(Ticks now, bool blocks) const;
+  /// @param is_over whether a step that ends at this very tick has ended
+  ReplicaLoad load(Ticks now, bool blocks, bool is_over) const;
   std::int64_t output_tokens(Ticks now) const;  ///< generated so far
+  bool caches_prefixes() const { return scheduler_->kv().caches_prefixes(); }
   std::int64_t cached_tokens(std::int64_t request) const;
   void close(Ticks end);  ///< sums into the log
 
@@ -104,6 +121,7 @@ class EngineRun {
   };
 
   Sequence sequence_of(std::int64_t request) const;
+  Sequence loading_sequence(std::int64_t request) const;
   std::int64_t output_of(std::int64_t request) const;
   void note_slot(Slot slot, std::int64_t request);
   Progress& progress_of(const BatchItem& item) {
@@ -117,11 +135,16 @@ class EngineRun {
   void send(StepUnderWay step);
   void renew(StepUnderWay& step);
   StepUnderWay spare();
+  bool next_is_decided(const StepUnderWay& step, Ticks now) const {
+    return now > step.start || (now == step.start && now == decided_at_);
+  }
+  void take_steps(StepUnderWay& step, std::int64_t steps);
+  void take_next(StepUnderWay& step, StepUnderWay& next);
   void commit_stretch(StepUnderWay& step);
   void decide_tokens(StepUnderWay& step, std::vector<Ended>& ended);
   void note_gaps(const StepUnderWay& step);
   void account(Ticks now);
-  void account_stretch(const StepUnderWay& step);
+  void account_stretch(const StepUnderWay& step, Ticks until);
   /// Calls visit(time) for every block that a step of a stretch takes after its first one.
   template <class Visit>
   void for_each_taken(const StepUnderWay& step, Visit&& visit) const {
@@ -153,6 +176,7 @@ class EngineRun {
   std::vector<StepEnd> new_ends_;
   std::vector<Ticks> stage_free_, stage_busy_;
   std::int64_t next_version_ = 0, num_steps_ = 0;
+  Ticks decided_at_ = -1;
   std::size_t num_loading_ = 0;
 
   Limit limit_ = Limit::none;

@@ -118,7 +118,8 @@ const std::vector<ReplicaLoad>& Simulation::loads(Router& router,
   if (signals.read_at >= 0 && now - signals.read_at < age) return signals.loads;
   signals.loads.clear();
   for (const std::size_t candidate : candidates) {
-    signals.loads.push_back(engines_[candidate]->load(now, router.looks_at_blocks()));
+    signals.loads.push_back(
+        engines_[candidate]->load(now, router.looks_at_blocks(), is_over(candidate)));
   }
   signals.read_at = age > 0 ? now / age * age : now;
   return signals.loads;
@@ -135,7 +136,7 @@ std::size_t Simulation::choose(Router& router, const std::vector<std::size_t>& c
   routed.priority = r.priority;
   routed.slo_class = r.slo_class;
   routed.cached_tokens = [&](std::size_t position) {
-    return engines_[candidates.at(position)]->cached_tokens(request);
+    return cached_tokens(candidates.at(position), request, now);
   };
   const std::vector<ReplicaLoad>& seen = loads(router, candidates, now);
   const std::size_t position = router.choose(seen, routed);
@@ -188,6 +189,37 @@ void Simulation::came(std::size_t replica, Ticks now) {
   }
 }
 
+// At equal ticks ends of steps come first, by number.
+bool Simulation::is_over(std::size_t replica) const {
+  return current_.kind != Kind::step_end || static_cast<std::int64_t>(replica) < current_.id;
+}
+
+// Brings a replica to where single steps would have it now, before its blocks are looked at or
+// changed. @return whether that ended a step of it
+bool Simulation::settle(std::size_t replica, Ticks now) {
+  EngineRun& engine = *engines_[replica];
+  engine.catch_up(now);
+  engine.cut_stretch(now);
+  push_ends(replica);
+  if (is_over(replica) && engine.ends_at(now)) {
+    end_step(replica, now);
+    return true;
+  }
+  engine.catch_up_ahead(now);
+  return false;
+}
+
+std::int64_t Simulation::cached_tokens(std::size_t replica, std::int64_t request, Ticks now) {
+  EngineRun& engine = *engines_[replica];
+  if (!engine.caches_prefixes()) return 0;
+  if (engine.scheduler().decides_ahead()) {
+    settle(replica, now);
+  } else {
+    engine.catch_up(now);
+  }
+  return engine.cached_tokens(request);
+}
+
 void Simulation::push_ends(std::size_t replica) {
   engines_[replica]->take_ends([&](const EngineRun::StepEnd& end) {
     push({end.time, Kind::step_end, static_cast<std::int64_t>(replica), end.version});
@@ -197,6 +229,7 @@ void Simulation::push_ends(std::size_t replica) {
 void Simulation::start(std::size_t replica, Ticks now) {
   start_pending_[replica] = false;
   EngineRun& engine = *engines_[replica];
+  engine.note_decisions(now);
   while (engine.has_room() && !stopped_) {
     Ticks retry = kNever;
     const bool started = engine.start_step(now, retry);
@@ -298,6 +331,8 @@ void Simulation::try_handovers(std::size_t target, Ticks now) {
       request_over(request, now);
       continue;
     }
+    if (!engines_[target]->may_load(first.request)) return;
+    if (settle(target, now)) continue;  // which tries them too
     if (!engines_[target]->begin_loading(first.request, now)) return;
     const Ticks end = transfer_end(first, now);
     sender_free_[first.source] = end;
@@ -323,7 +358,7 @@ void Simulation::sample(Ticks now) {
   StateSample sample;
   sample.time = now;
   for (const auto& engine : engines_) {
-    const ReplicaLoad load = engine->load(now, true);
+    const ReplicaLoad load = engine->load(now, true, true);
     sample.num_waiting += load.num_waiting;
     sample.num_running += load.num_running;
     sample.used_blocks += load.used_blocks;
@@ -384,6 +419,7 @@ Log Simulation::run() {
       break;
     }
     events_.pop();
+    current_ = event;
     if (++num_events_ % kPollEvery == 0 && options_.poll) options_.poll(num_ended_);
     if (event.time >= next_sample_) sample(event.time);
     const auto index = static_cast<std::size_t>(event.id);

@@ -42,6 +42,9 @@ class Simulation {
   void came(std::size_t replica, Ticks now);
   void start(std::size_t replica, Ticks now);
   void push_ends(std::size_t replica);
+  bool is_over(std::size_t replica) const;
+  bool settle(std::size_t replica, Ticks now);
+  std::int64_t cached_tokens(std::size_t replica, std::int64_t request, Ticks now);
   void end_step(std::size_t replica, Ticks now);
   void has_ended(const EngineRun::Ended& ended, std::size_t replica, Ticks now);
   void request_over(std::int64_t request, Ticks now);
@@ -66,6 +69,7 @@ class Simulation {
   std::vector<std::size_t> entry_, decode_;  ///< replicas that take prompts, and what follows
   std::unique_ptr<Router> router_, decode_router_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  Event current_;
   std::vector<bool> start_pending_;
   std::deque<std::int64_t> shared_queue_;
   std::vector<std::deque<Handover>> handovers_;           ///< [target] that wait for blocks

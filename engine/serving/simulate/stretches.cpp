@@ -78,7 +78,7 @@ void EngineRun::cut_stretch(Ticks now) {
                                [](const StepUnderWay& step) { return step.is_stretch(); });
   if (it == under_way_.end()) return;
   StepUnderWay& step = *it;
-  if (step.is_followed && now <= step.start) {  // its second step is not decided yet
+  if (step.is_followed && !next_is_decided(step, now)) {
     step.is_followed = false;
     step.count = 1;
     step.end = step.start + step.first;
@@ -97,38 +97,76 @@ void EngineRun::cut_stretch(Ticks now) {
 
 // What the steps of a stretch hold beyond what its first one does: step j (from 0) j tokens more of
 // each request, and each block from the start of the step that needs it.
-void EngineRun::account_stretch(const StepUnderWay& step) {
+void EngineRun::account_stretch(const StepUnderWay& step, Ticks until) {
   const auto wide = [](std::int64_t value) { return static_cast<WideSum>(value); };
   const WideSum n = wide(step.count - 1), count = wide(std::ssize(step.batch.items));
   const WideSum sum_j = n * (n + 1) / 2, sum_jj = n * (n + 1) * (2 * n + 1) / 6;
   slot_ticks_ += count * (wide(step.first) * sum_j + wide(step.slope) * sum_jj);
-  if (step.is_followed) slot_ticks_ += count * wide(step.end - step.start);  // a step earlier each
-  for_each_taken(step, [&](Ticks time) { block_ticks_ += wide(step.end - time); });
+  if (step.is_followed) slot_ticks_ += count * wide(until - step.start);  // a step earlier each
+  for_each_taken(step, [&](Ticks time) { block_ticks_ += wide(until - time); });
+}
+
+void EngineRun::catch_up(Ticks now) {
+  if (under_way_.empty() || !under_way_.front().is_stretch()) return;
+  StepUnderWay& step = under_way_.front();
+  const std::int64_t over = step.steps_until(now) - 1;
+  if (over <= 0) return;
+  const StepUnderWay whole = step;
+  step.count = over;
+  step.end = whole.end_of(over);
+  account(step.end);
+  account_stretch(step, step.end);
+  step.generated.assign(step.batch.items.size(), {.tokens = 1});
+  note_gaps(step);
+  take_steps(step, over);
+  step.start = step.end;
+  step.first += step.slope * over;
+  step.count = whole.count - over;
+  step.end = whole.end;
+  stage_free_[0] = step.end_of(1);
+  stage_busy_[0] += stage_free_[0] - whole.end_of(1);
+}
+
+void EngineRun::catch_up_ahead(Ticks now) {
+  if (under_way_.empty() || !under_way_.front().is_followed) return;
+  StepUnderWay& step = under_way_.front();
+  account(now);
+  account_stretch(step, now);
+  take_next(step, under_way_[1]);
+  step.is_followed = false;
+}
+
+// Steps that are over: the batch is then that of the step after.
+void EngineRun::take_steps(StepUnderWay& step, std::int64_t steps) {
+  scheduler_->repeat(step.batch, steps);
+  for (const BatchItem& item : step.batch.items) {
+    progress_of(item).output_tokens += steps;
+  }
+  const auto count = static_cast<std::int64_t>(step.batch.items.size());
+  scheduled_tokens_ += steps * count;
+  output_ += steps * count;
+  num_steps_ += steps;
+  most_blocks_ =
+      std::max(most_blocks_, scheduler_->kv().num_blocks() - scheduler_->kv().num_free());
+}
+
+// Decided ahead, the step after its last one.
+void EngineRun::take_next(StepUnderWay& step, StepUnderWay& next) {
+  next.batch = step.batch;
+  scheduler_->follow(next.batch);
+  next.num_waiting = step.num_waiting;
+  stage_busy_[0] += next.end - next.start;
+  stage_free_[0] = next.end;
+  most_blocks_ =
+      std::max(most_blocks_, scheduler_->kv().num_blocks() - scheduler_->kv().num_free());
 }
 
 void EngineRun::commit_stretch(StepUnderWay& step) {
   if (!step.is_stretch()) return;
-  const std::int64_t more = step.count - 1;
-  scheduler_->repeat(step.batch, more);
-  for (const BatchItem& item : step.batch.items) {
-    progress_of(item).output_tokens += more;
-  }
-  const auto count = static_cast<std::int64_t>(step.batch.items.size());
-  scheduled_tokens_ += more * count;
-  output_ += more * count;
-  num_steps_ += more;
+  take_steps(step, step.count - 1);
   stage_busy_[0] += step.end - step.start - step.first;
   stage_free_[0] = step.end;
-  if (step.is_followed) {
-    StepUnderWay& next = under_way_.front();
-    next.batch = step.batch;
-    scheduler_->follow(next.batch);
-    next.num_waiting = step.num_waiting;
-    stage_busy_[0] += next.end - next.start;
-    stage_free_[0] = next.end;
-  }
-  most_blocks_ =
-      std::max(most_blocks_, scheduler_->kv().num_blocks() - scheduler_->kv().num_free());
+  if (step.is_followed) take_next(step, under_way_.front());
 }
 
 }  // namespace tessera::serving

@@ -119,6 +119,8 @@ class Scheduler {
   /// for all that is known of it from now on; false where they are short, or somebody waits for
   /// them.
   bool add_loading(Sequence sequence, Slot& slot);
+  /// Whether it would be added now.
+  bool may_load(const Sequence& sequence) const;
   /// They have come: it joins the queue.
   void loaded(Slot slot);
 
@@ -257,6 +259,8 @@ class Scheduler {
 
  private:
   void load(Batch& batch) const;
+  void end_standstill(Batch& batch);
+  void give_back(Sequence& s);
   void expect(Sequence& s, std::int64_t drafts);
   bool take_more(Sequence& s, std::int64_t tokens);
   std::int64_t room_ahead(const Sequence& s, std::int64_t end) const;

@@ -1,0 +1,147 @@
+// A run is the same to the tick whether steps are taken one by one or decode steps of the same
+// requests as stretches: with pools, sessions, closed loops, cancels, every scheduler and router.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "serving_logs.h"
+#include "tessera/core/rng.h"
+#include "tessera/serving/simulate.h"
+
+namespace tessera::serving {
+namespace {
+
+template <class Value>
+Value one_of(Rng& rng, std::initializer_list<Value> values) {
+  return values.begin()[rng.integer(0, std::ssize(values) - 1)];
+}
+
+struct Case {
+  Deployment deployment;
+  Traffic traffic;
+};
+
+/// Times of few digits, so that things often happen at the same tick.
+std::shared_ptr<const StepCost> random_cost(Rng& rng) {
+  LinearStepCost cost;
+  const auto times = [&](Ticks most, Ticks of) { return rng.integer(0, most) * of; };
+  cost.base = kTicksPerSecond / 100 * rng.integer(1, 2);
+  cost.per_token = times(2, 100'000'000);
+  cost.per_sequence = times(1, 1'000'000'000);
+  cost.per_context_token = times(1, 1'000'000);
+  return std::make_shared<LinearStepCost>(cost);
+}
+
+EngineOptions random_engine(Rng& rng) {
+  EngineOptions engine;
+  engine.max_num_seqs = one_of<std::int64_t>(rng, {2, 5, 64});
+  engine.max_num_batched_tokens = one_of<std::int64_t>(rng, {64, 2048});
+  engine.block_size = one_of<std::int64_t>(rng, {1, 4, 16});
+  engine.enable_prefix_caching = rng.uniform() < 0.6;
+  engine.policy = one_of(rng, {QueuePolicy::fcfs, QueuePolicy::fcfs, QueuePolicy::priority});
+  if (rng.uniform() < 0.3) {
+    engine.scheduler = one_of<const char*>(rng, {"vllm_v0", "sarathi", "sglang", "orca", "static"});
+    engine.enable_chunked_prefill = true;
+    engine.preemption_mode = one_of(rng, {PreemptionMode::recompute, PreemptionMode::swap});
+  } else if (rng.uniform() < 0.5) {
+    engine.async_scheduling = true;
+  }
+  return engine;
+}
+
+void add_sessions(Rng& rng, Traffic& traffic) {
+  for (std::size_t i = 1; i < traffic.requests.size(); ++i) {
+    Request& r = traffic.requests[i];
+    const std::int64_t before = static_cast<std::int64_t>(i) - rng.integer(1, 3);
+    if (before < 0 || rng.uniform() < 0.4) continue;
+    const Request& first = traffic.requests[static_cast<std::size_t>(before)];
+    r.after = before;
+    r.arrival = one_of<Ticks>(rng, {0, kTicksPerSecond / 100, kTicksPerSecond / 3});
+    r.stream = first.stream >= 0 ? first.stream : static_cast<std::int64_t>(i);
+    r.prefix_group = first.prefix_group;
+    r.prefix_tokens = std::min(first.prefix_tokens, r.prompt_tokens);
+  }
+}
+
+Traffic random_traffic(Rng& rng) {
+  Traffic traffic;
+  const std::int64_t count = one_of<std::int64_t>(rng, {5, 30, 60});
+  Ticks at = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Request r;
+    at += kTicksPerSecond / 100 * one_of<Ticks>(rng, {0, 0, 1, 7, 40});
+    r.arrival = at;
+    r.prompt_tokens = one_of<std::int64_t>(rng, {1, 7, 16, 33, 100});
+    r.output_tokens = one_of<std::int64_t>(rng, {1, 2, 16, 50, 150});
+    r.priority = static_cast<std::int32_t>(rng.integer(0, 1));
+    if (rng.uniform() < 0.6) {
+      r.prefix_group = rng.integer(0, 2);
+      r.prefix_tokens = std::min(r.prompt_tokens, one_of<std::int64_t>(rng, {16, 64, 100}));
+    }
+    if (rng.uniform() < 0.3) r.max_tokens = r.output_tokens + rng.integer(1, 4);
+    traffic.requests.push_back(r);
+  }
+  const double kind = rng.uniform();
+  if (kind < 0.3) add_sessions(rng, traffic);
+  if (kind > 0.7) {
+    traffic.concurrency = rng.integer(1, 8);
+    for (Request& r : traffic.requests) r.arrival = 0;
+  }
+  return traffic;
+}
+
+Case random_case(std::uint64_t seed) {
+  Rng rng(seed);
+  Case c;
+  c.traffic = random_traffic(rng);
+  EngineOptions engine = random_engine(rng);
+  Replica replica;
+  replica.engine = engine;
+  replica.cost = random_cost(rng);
+  replica.kv_bytes_per_token = 1e5;
+  const std::int64_t need = 260 / engine.block_size + 8;
+  const bool pools = rng.uniform() < 0.5;
+  const std::int64_t replicas = rng.integer(pools ? 2 : 1, 4);
+  for (std::int64_t i = 0; i < replicas; ++i) {
+    replica.name = fmt::format("r{}", i);
+    replica.kv_blocks = need + one_of<std::int64_t>(rng, {0, 5, 40, 1000});
+    if (pools)
+      replica.role = i == 0                          ? Role::prefill
+                     : i == 1 || rng.uniform() < 0.7 ? Role::decode
+                                                     : Role::mixed;
+    if (rng.uniform() < 0.3) replica.cost = random_cost(rng);
+    c.deployment.replicas.push_back(replica);
+  }
+  const std::vector<RouterCard>& cards = router_cards();
+  const auto card = static_cast<std::size_t>(rng.integer(0, std::ssize(cards) - 1));
+  c.deployment.router.name = cards[card].name;
+  c.deployment.router.match_ratio = 0.1;
+  c.deployment.router.signal_age_s = one_of(rng, {0.0, 0.0, 0.05});
+  c.deployment.transfer.bytes_per_s = one_of(rng, {0.0, 1e9});
+  c.deployment.transfer.latency_s = one_of(rng, {0.0, 0.01});
+  c.deployment.api_s = one_of(rng, {0.0, 0.01});
+  return c;
+}
+
+std::string skipped_and_not(const Case& c) {
+  SimulationOptions plain;
+  plain.skip = false;
+  return testing::difference(simulate(c.deployment, c.traffic),
+                             simulate(c.deployment, c.traffic, std::move(plain)));
+}
+
+RC_GTEST_PROP(StretchesProperty, AreWhatSingleStepsAre, ()) {
+  const auto seed = *rc::gen::resize(1000, rc::gen::arbitrary<std::uint64_t>());
+  RC_LOG() << "seed " << seed;
+  RC_ASSERT(skipped_and_not(random_case(seed)) == "");
+}
+
+TEST(Stretches, AreWhatSingleStepsAreInManyRuns) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    ASSERT_EQ(skipped_and_not(random_case(seed)), "") << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::serving
