@@ -121,7 +121,7 @@ class StageBuilder {
   }
 
   void set_device_memory(OffloadStage& stage) const {
-    stage.usable_bytes = device_.memory_bytes - cost::reserve_bytes(device_, query());
+    stage.usable_bytes = cost::empty_account(device_, query()).left_bytes();
     stage.embedding_bytes = cost::embedding_bytes(serving_.model, place_, query());
     // What is not at home here comes through two buffers, one filled while the other is used.
     stage.weights.slope[wg] = weights_;

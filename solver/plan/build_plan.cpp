@@ -22,25 +22,26 @@ StageMemory serving_memory(const ServingProblem& serving, const PipelinePlan& pl
   const cost::MemoryQuery query = memory_query(serving);
   const Device& device =
       serving.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
-  StageMemory memory;
+  cost::MemoryAccount account = cost::empty_account(device, query, degree);
   for (std::int64_t i = 0; i < stage.num_layers; ++i) {
     const LayerShape& layer = member.layer(stage.first_layer + i);
-    memory.weight_bytes +=
+    account.weight_bytes +=
         cost::layer_weight_bytes(layer, stage.bitwidths[static_cast<std::size_t>(i)], query);
-    memory.kv_cache_bytes += cost::layer_kv_bytes(layer, serving.workload, query);
+    account.kv_bytes += cost::layer_kv_bytes(layer, serving.workload, query);
   }
-  memory.activation_bytes =
+  account.activation_bytes =
       std::max(cost::prefill_activation_bytes(member, serving.workload,
                                               plan.prefill_micro_batch_size, place, query),
                cost::decode_activation_bytes(member, serving.workload, plan.decode_micro_batch_size,
                                              place, query));
-  memory.embedding_bytes = cost::embedding_bytes(member, place, query);
-  memory.reserve_bytes = cost::reserve_bytes(device, query);
-  memory.capacity_bytes = device.memory_bytes;
-  for (double* bytes : {&memory.weight_bytes, &memory.kv_cache_bytes, &memory.activation_bytes,
-                        &memory.embedding_bytes, &memory.reserve_bytes, &memory.capacity_bytes}) {
-    *bytes *= degree;  // all members of a tensor-parallel group
-  }
+  account.embedding_bytes = cost::embedding_bytes(member, place, query);
+  StageMemory memory;  // of all members of a tensor-parallel group
+  memory.weight_bytes = degree * account.weight_bytes;
+  memory.kv_cache_bytes = degree * account.kv_bytes;
+  memory.activation_bytes = degree * account.activation_bytes;
+  memory.embedding_bytes = degree * account.embedding_bytes;
+  memory.reserve_bytes = degree * account.reserve_bytes;
+  memory.capacity_bytes = degree * account.capacity_bytes;
   return memory;
 }
 

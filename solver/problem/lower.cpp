@@ -67,7 +67,7 @@ Instance lower_serving(const Problem& problem, std::shared_ptr<SharedTimes> time
   const std::vector<std::int32_t>& degrees = costs->degrees();
   for (const MeshGroup& group : costs->groups()) {
     const ClusterDevice& slot = serving.cluster.devices[group.members.front().front()];
-    const double usable = slot.device.memory_bytes - cost::reserve_bytes(slot.device, query);
+    const double usable = cost::empty_account(slot.device, query, group.degree).left_bytes();
     const auto row = std::find(degrees.begin(), degrees.end(), group.degree) - degrees.begin();
     instance.groups.push_back({group.name, serving.cluster.nodes[slot.node_index].name,
                                static_cast<std::int32_t>(group.members.size()),

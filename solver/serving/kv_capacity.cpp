@@ -7,54 +7,13 @@
 
 #include "stage_of_plan.h"
 #include "tessera/core/units.h"
-#include "tessera/cost/memory.h"
 #include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/serving/step_cost.h"
 
 namespace tessera::solver {
 namespace {
 
-constexpr double kDriverBytes = 440 * kMiB;
-constexpr double kRuntimeBytes = 0.16 * kGiB, kGroupRuntimeBytes = 0.20 * kGiB;
-// Logits in BF16 and FP32 (6), sorted values and 64-bit indices with the sort's own copies (24),
-// softmax and its running sum (8): vllm/v1/sample/ops/topk_topp_sampler.py.
-constexpr double kSamplingBytesPerLogit = 38;
-constexpr double kHalfBytes = 2;
-
 double number(std::int64_t value) { return static_cast<double>(value); }
-
-/// Sines and cosines of all positions, which each device holds once for all its layers.
-double rotary_bytes(const ModelShape& model) {
-  if (model.position_embedding_parameters > 0 || model.family == "bloom") return 0;
-  const LayerShape& layer = model.layer_classes.front();
-  return number(model.max_context_tokens) * number(layer.rope_width.value_or(layer.head_dim)) *
-         kHalfBytes;
-}
-
-double weight_bytes(const ModelShape& member, const StageOfPlan& stage,
-                    const cost::MemoryQuery& query) {
-  double bytes = cost::embedding_bytes(member, stage.place, query) + rotary_bytes(member);
-  for (const auto& [kind, count] : stage.layers) {
-    const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
-    bytes += number(count) * cost::layer_weight_bytes(layer, kind.bitwidth, query);
-  }
-  return bytes;
-}
-
-double activation_bytes(const ModelShape& whole, const ModelShape& member, StagePlace place,
-                        const serving::EngineOptions& engine, const cost::MemoryQuery& query) {
-  Workload step;
-  step.batch_size = 1;
-  step.max_prompt_tokens = engine.max_num_batched_tokens;
-  step.prompt_tokens = number(engine.max_num_batched_tokens);
-  const double layers = cost::prefill_activation_bytes(member, step, 1, place, query);
-  if (!is_last(place)) return layers;
-  const double rows = number(std::min(engine.max_num_seqs, engine.max_num_batched_tokens));
-  const double hidden_bytes =
-      number(engine.max_num_batched_tokens) * number(whole.hidden_size) * kHalfBytes;
-  // Logits of the whole vocabulary are gathered on every device.
-  return std::max(layers, hidden_bytes + rows * number(whole.vocab_size) * kSamplingBytesPerLogit);
-}
 
 /// Layers that see all tokens take a block for each; those with a window keep, of each request, the
 /// blocks of the window and one more, where vLLM's hybrid manager gives back the others. With few
@@ -84,16 +43,19 @@ void add_blocks(const ModelShape& member, const StageOfPlan& stage,
 
 StageKvMemory memory_of(const ServingProblem& serving, const StageOfPlan& stage,
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
-  const cost::MemoryQuery query{cost::MemoryPreset::physical, kv_bitwidth};
+  const cost::MemoryQuery query{cost::MemoryPreset::vllm, kv_bitwidth};
   const ModelShape member = cost::shard(serving.model, stage.degree());
-  const Device& device = serving.cluster.devices[stage.members.front()].device;
-  StageKvMemory memory;
-  memory.usable_bytes = engine.gpu_memory_utilization * (device.memory_bytes - kDriverBytes);
-  memory.weight_bytes = weight_bytes(member, stage, query);
-  memory.activation_bytes = activation_bytes(serving.model, member, stage.place, engine, query);
-  memory.runtime_bytes = stage.degree() > 1 ? kGroupRuntimeBytes : kRuntimeBytes;
-  memory.kv_bytes =
-      memory.usable_bytes - memory.weight_bytes - memory.activation_bytes - memory.runtime_bytes;
+  StageKvMemory memory{cost::empty_account(serving.cluster.devices[stage.members.front()].device,
+                                           query, stage.degree(), engine.gpu_memory_utilization)};
+  for (const auto& [kind, count] : stage.layers) {
+    const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+    memory.weight_bytes += number(count) * cost::layer_weight_bytes(layer, kind.bitwidth, query);
+  }
+  memory.embedding_bytes = cost::embedding_bytes(member, stage.place, query);
+  memory.activation_bytes =
+      cost::step_activation_bytes(serving.model, member, engine.max_num_batched_tokens,
+                                  engine.max_num_seqs, stage.place, query);
+  memory.kv_bytes = memory.left_bytes();
   add_blocks(member, stage, engine, kv_bitwidth, memory);
   return memory;
 }
@@ -107,9 +69,9 @@ std::string no_room(const StageKvMemory& memory, std::size_t stage, const std::s
       "block of {} tokens. Use fewer bits, more devices, or a smaller max_num_batched_tokens or "
       "max_num_seqs",
       stage, device, format_bytes(memory.usable_bytes), engine.gpu_memory_utilization,
-      format_bytes(memory.weight_bytes), engine.max_num_batched_tokens, engine.max_num_seqs,
-      format_bytes(memory.activation_bytes), format_bytes(memory.runtime_bytes),
-      format_bytes(short_of), engine.block_size);
+      format_bytes(memory.weight_bytes + memory.embedding_bytes), engine.max_num_batched_tokens,
+      engine.max_num_seqs, format_bytes(memory.activation_bytes),
+      format_bytes(memory.reserve_bytes), format_bytes(short_of), engine.block_size);
 }
 
 }  // namespace

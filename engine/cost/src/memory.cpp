@@ -12,15 +12,27 @@
 namespace tessera::cost {
 namespace {
 
-// LLM-PQ's published constants: 5 % of the capacity against fragmentation, and a CUDA context.
-constexpr double kLlmPqUsableRatio = 0.95;
-constexpr double kLlmPqContextBytes = 1930 * kMiB;
-
 // Assumed, not measured here: a context with its loaded kernels takes 300-500 MiB on Turing to
 // Hopper, GEMM workspaces tens of MiB, collective or point-to-point buffers the rest; a caching
 // allocator loses a few per cent to rounding and fragmentation.
-constexpr double kContextBytes = 750 * kMiB;
-constexpr double kAllocatorSlackRatio = 0.03;
+constexpr RuntimeMemory kPhysical{
+    .context_bytes = 750 * kMiB, .group_context_bytes = 750 * kMiB, .slack_ratio = 0.03};
+
+// Published: 5 % of the capacity against fragmentation, and a CUDA context.
+constexpr RuntimeMemory kLlmPq{
+    .context_bytes = 1930 * kMiB, .group_context_bytes = 1930 * kMiB, .slack_ratio = 1 - 0.95};
+
+// Of other runs than those that it is compared with (tests/unit/solver). The driver: RTX 3090 23.58
+// of 24 GiB (vllm#14447), H100 79.22 of 79.65 GiB (vllm#12126). The runtime: alone vllm#12126, in a
+// group vllm#14447. CUDA graphs come out of what gpu_memory_utilization leaves.
+constexpr RuntimeMemory kVllm{.hidden_bytes = 440 * kMiB,
+                              .context_bytes = 0.16 * kGiB,
+                              .group_context_bytes = 0.20 * kGiB,
+                              .rotary_tables = true};
+
+// vLLM's sampler. Logits in BF16 and FP32 (6), sorted values and 64-bit indices with the sort's own
+// copies (24), softmax and its running sum (8): vllm/v1/sample/ops/topk_topp_sampler.py.
+constexpr double kSamplingBytesPerLogit = 38;
 
 // A decode kernel splits long contexts over thread blocks and keeps one partial result per split.
 constexpr double kContextTokensPerSplit = 256;
@@ -96,6 +108,13 @@ double llm_pq_decode_bytes(const ModelShape& model, const Workload& workload) {
   return 16 * hidden + 4 * count(model.ffn_size) + 6 * context + 4 * context * hidden;
 }
 
+double rotary_bytes(const ModelShape& model) {
+  if (model.position_embedding_parameters > 0 || model.family == "bloom") return 0;
+  const LayerShape& layer = model.layer_classes.front();
+  return count(model.max_context_tokens) * count(layer.rope_width.value_or(layer.head_dim)) *
+         kFp16Bytes;
+}
+
 bool is_attention_matrix(const LinearShape& linear) {
   const std::string_view name(linear.name);
   const std::string_view leaf = name.substr(name.rfind('.') + 1);
@@ -164,6 +183,18 @@ double physical_activation_bytes(const ModelShape& model, double rows, double se
 
 }  // namespace
 
+const RuntimeMemory& runtime_memory(MemoryPreset preset) {
+  switch (preset) {
+    case MemoryPreset::llm_pq:
+      return kLlmPq;
+    case MemoryPreset::vllm:
+      return kVllm;
+    case MemoryPreset::physical:
+      break;
+  }
+  return kPhysical;
+}
+
 double layer_weight_bytes(const LayerShape& layer, double bitwidth, const MemoryQuery& query) {
   check_range(bitwidth, 1, 32, "bitwidth");
   check_range(query.group_size, 0, 1e9, "group_size");
@@ -171,7 +202,7 @@ double layer_weight_bytes(const LayerShape& layer, double bitwidth, const Memory
                                                       : count(layer.other_parameters) * kFp16Bytes;
   for (const LinearShape& linear : layer.linears) {
     bytes += count(linear.parameters()) * bitwidth / 8;
-    if (query.preset == MemoryPreset::physical && bitwidth < 16) {
+    if (query.preset != MemoryPreset::llm_pq && bitwidth < 16) {
       bytes += quantization_metadata_bytes(linear, bitwidth, query.group_size);
     }
   }
@@ -185,7 +216,7 @@ double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const M
 double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
                       const MemoryQuery& query) {
   check_range(query.kv_bitwidth, kMinKvBitwidth, kMaxKvBitwidth, "kv_bitwidth");
-  if (query.preset == MemoryPreset::physical && layer.attention_window) {
+  if (query.preset != MemoryPreset::llm_pq && layer.attention_window) {
     tokens = std::min(tokens, count(*layer.attention_window));
   }
   return kv_cache_bytes(layer, sequences, tokens, query.kv_bitwidth);
@@ -207,7 +238,8 @@ double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQu
       parameters -= count(std::min(model.lm_head_parameters, model.token_embedding_parameters));
     }
   }
-  return parameters * kFp16Bytes;
+  const double rotary = runtime_memory(query.preset).rotary_tables ? rotary_bytes(model) : 0;
+  return parameters * kFp16Bytes + rotary;
 }
 
 double prefill_activation_bytes(const ModelShape& model, const Workload& workload,
@@ -235,11 +267,29 @@ double decode_activation_bytes(const ModelShape& model, const Workload& workload
   return physical_activation_bytes(model, sequences, sequences, longest_context(workload), place);
 }
 
-double reserve_bytes(const Device& device, const MemoryQuery& query) {
-  if (query.preset == MemoryPreset::llm_pq) {
-    return (1 - kLlmPqUsableRatio) * device.memory_bytes + kLlmPqContextBytes;
-  }
-  return kContextBytes + kAllocatorSlackRatio * device.memory_bytes;
+double step_activation_bytes(const ModelShape& whole, const ModelShape& member,
+                             std::int64_t max_tokens, std::int64_t max_sequences, StagePlace place,
+                             const MemoryQuery& query) {
+  Workload step;
+  step.batch_size = 1;
+  step.max_prompt_tokens = max_tokens;
+  step.prompt_tokens = count(max_tokens);
+  const double layers = prefill_activation_bytes(member, step, 1, place, query);
+  if (!is_last(place)) return layers;
+  const double rows = count(std::min(max_sequences, max_tokens));
+  const double hidden_bytes = count(max_tokens) * count(whole.hidden_size) * kFp16Bytes;
+  return std::max(layers, hidden_bytes + rows * count(whole.vocab_size) * kSamplingBytesPerLogit);
+}
+
+MemoryAccount empty_account(const Device& device, const MemoryQuery& query, std::int64_t degree,
+                            double utilisation) {
+  const RuntimeMemory& runtime = runtime_memory(query.preset);
+  MemoryAccount account;
+  account.capacity_bytes = device.memory_bytes;
+  account.usable_bytes = utilisation * (device.memory_bytes - runtime.hidden_bytes);
+  account.reserve_bytes = (degree > 1 ? runtime.group_context_bytes : runtime.context_bytes) +
+                          runtime.slack_ratio * device.memory_bytes + runtime.graph_bytes;
+  return account;
 }
 
 }  // namespace tessera::cost

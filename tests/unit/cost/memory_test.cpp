@@ -40,7 +40,7 @@ TEST(LlmPqMemory, UsableMemoryIsWhatTheAuthorsLogged) {
                          Row{11.91, 9656.0}, Row{79, 74921.2}}) {
     Device device;
     device.memory_bytes = row.capacity_gib * kGiB;
-    const double usable = (device.memory_bytes - reserve_bytes(device, kLlmPq)) / kMiB;
+    const double usable = empty_account(device, kLlmPq).left_bytes() / kMiB;
     EXPECT_NEAR(usable, row.usable_mib, 0.06) << row.capacity_gib;
   }
 }
@@ -169,7 +169,48 @@ TEST(PhysicalMemory, ExpertsThatATokenPassesThroughCount) {
 
 TEST(PhysicalMemory, ReserveIsContextAndSlack) {
   const Device device = testing::t4();
-  EXPECT_DOUBLE_EQ(reserve_bytes(device, kPhysical), 750 * kMiB + 0.03 * device.memory_bytes);
+  const MemoryAccount account = empty_account(device, kPhysical);
+  EXPECT_EQ(account.capacity_bytes, device.memory_bytes);
+  EXPECT_EQ(account.usable_bytes, device.memory_bytes);
+  EXPECT_DOUBLE_EQ(account.reserve_bytes, 750 * kMiB + 0.03 * device.memory_bytes);
+}
+
+TEST(VllmMemory, IsAShareOfWhatCudaShows) {
+  const MemoryQuery vllm{MemoryPreset::vllm, 16, 128};
+  const Device device = testing::t4();
+  MemoryAccount account = empty_account(device, vllm, 1, 0.9);
+  EXPECT_DOUBLE_EQ(account.usable_bytes, 0.9 * (device.memory_bytes - 440 * kMiB));
+  EXPECT_DOUBLE_EQ(account.reserve_bytes, 0.16 * kGiB);
+  EXPECT_DOUBLE_EQ(empty_account(device, vllm, 2, 0.9).reserve_bytes, 0.20 * kGiB);
+  account.weight_bytes = 3 * kGiB;
+  account.embedding_bytes = account.activation_bytes = account.kv_bytes = kGiB;
+  EXPECT_DOUBLE_EQ(account.left_bytes(), account.usable_bytes - 6.16 * kGiB);
+}
+
+// Sines and cosines of 8192 positions, each 128 FP16 numbers, on every stage; OPT has a position
+// table instead.
+TEST(VllmMemory, RotaryTablesAreOnEveryDevice) {
+  const MemoryQuery vllm{MemoryPreset::vllm, 16, 128};
+  for (const StagePlace place : kStagePlaces) {
+    EXPECT_EQ(embedding_bytes(llama_3_8b(), place, vllm),
+              embedding_bytes(llama_3_8b(), place, kPhysical) + 8192 * 128 * 2);
+    EXPECT_EQ(embedding_bytes(opt_13b(), place, vllm),
+              embedding_bytes(opt_13b(), place, kPhysical));
+  }
+}
+
+// A step of 2048 tokens leaves its hidden states; 256 requests are sampled from the vocabulary.
+TEST(VllmMemory, SamplingIsThePeakOfSmallModels) {
+  const MemoryQuery vllm{MemoryPreset::vllm, 16, 128};
+  const ModelShape model = llama_3_8b();
+  EXPECT_EQ(step_activation_bytes(model, model, 2048, 256, StagePlace::only, vllm),
+            2048.0 * 4096 * 2 + 256.0 * 128256 * 38);
+  EXPECT_EQ(step_activation_bytes(model, model, 8, 256, StagePlace::only, vllm),
+            8.0 * 4096 * 2 + 8.0 * 128256 * 38)
+      << "no more requests than tokens";
+  const Workload step = workload(1, 2048, 1);
+  EXPECT_EQ(step_activation_bytes(model, model, 2048, 256, StagePlace::first, vllm),
+            prefill_activation_bytes(model, step, 1, StagePlace::first, vllm));
 }
 
 TEST(Memory, RefusesNonsense) {

@@ -15,12 +15,14 @@ enum class MemoryPreset {
              ///< activations everywhere
   llm_pq,    ///< as LLM-PQ's published code counts it: no scales, no window, all of embedding and
              ///< LM head on the first stage
+  vllm,      ///< as vLLM's workers find it, for KV caches that take what is left
 };
 
 }  // namespace tessera::cost
 
 namespace tessera {
 
+/// What a problem's `memory` may be: vLLM's counts by the limits of an engine, not by a batch.
 template <>
 inline constexpr auto kEnumNames<cost::MemoryPreset> = enum_names<cost::MemoryPreset>(
     {{cost::MemoryPreset::physical, "physical"}, {cost::MemoryPreset::llm_pq, "llm-pq"}});
@@ -28,6 +30,19 @@ inline constexpr auto kEnumNames<cost::MemoryPreset> = enum_names<cost::MemoryPr
 }  // namespace tessera
 
 namespace tessera::cost {
+
+/// What a runtime takes of each device besides the model: what is known of one is a row in
+/// memory.cpp, with its source, and is said nowhere else.
+struct RuntimeMemory {
+  double hidden_bytes = 0;         ///< of the nominal memory, that CUDA does not show: the driver's
+  double context_bytes = 0;        ///< context, kernels, workspaces, beside the allocator
+  double group_context_bytes = 0;  ///< the same in a tensor-parallel group
+  double graph_bytes = 0;          ///< CUDA graphs, where they count as used
+  double slack_ratio = 0;          ///< of the nominal memory, that the allocator loses
+  bool rotary_tables = false;      ///< each device holds the sines and cosines of all positions
+};
+
+const RuntimeMemory& runtime_memory(MemoryPreset preset);
 
 struct MemoryQuery {
   MemoryPreset preset = MemoryPreset::physical;
@@ -48,7 +63,7 @@ double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const M
 double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
                       const MemoryQuery& query);
 
-/// Embeddings and LM head in FP16 on a stage.
+/// Embeddings and LM head in FP16 on a stage, and rotary tables where the runtime keeps them.
 double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query);
 
 /// Largest live activations of a micro-batch in either phase on such a stage.
@@ -68,8 +83,32 @@ double decode_activation_bytes(const ModelShape& model, const Workload& workload
                                std::int64_t micro_batch_size, StagePlace place,
                                const MemoryQuery& query);
 
-/// Memory that no plan may use: runtime context and allocator slack. `physical`: 750 MiB + 3 %
-/// (assumed); `llm_pq`: 1930 MiB + 5 % (published).
-double reserve_bytes(const Device& device, const MemoryQuery& query);
+/// The same of a step of continuous batching, on one device: the most tokens of a step through its
+/// layers, or sampling of the most requests from logits of the whole vocabulary, which every device
+/// of the last stage gathers. @param member what the device holds of `whole`
+double step_activation_bytes(const ModelShape& whole, const ModelShape& member,
+                             std::int64_t max_tokens, std::int64_t max_sequences, StagePlace place,
+                             const MemoryQuery& query);
+
+/// Where the memory of one device goes (bytes).
+struct MemoryAccount {
+  double capacity_bytes = 0;  ///< by its data sheet
+  double usable_bytes = 0;    ///< the runtime's share of what CUDA shows of it
+  double reserve_bytes = 0;   ///< of that: the runtime, CUDA graphs and the allocator's slack
+  double weight_bytes = 0;    ///< decoder layers
+  double embedding_bytes = 0;
+  double activation_bytes = 0;
+  double kv_bytes = 0;
+
+  double left_bytes() const {
+    return usable_bytes - (weight_bytes + embedding_bytes) - activation_bytes - reserve_bytes -
+           kv_bytes;
+  }
+};
+
+/// The account of a device that holds nothing yet, one of `degree` of a tensor-parallel group.
+/// @param utilisation share that the runtime may have of what CUDA shows
+MemoryAccount empty_account(const Device& device, const MemoryQuery& query, std::int64_t degree = 1,
+                            double utilisation = 1);
 
 }  // namespace tessera::cost
