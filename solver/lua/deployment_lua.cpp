@@ -141,7 +141,7 @@ std::string name_of_plan(const PipelinePlan& plan) {
 }
 
 struct PoolContext {
-  std::shared_ptr<solver::StepPrices> prices = std::make_shared<solver::StepPrices>();
+  std::shared_ptr<cost::PriceCache> prices = std::make_shared<cost::PriceCache>();
   std::shared_ptr<const serving::StepCost> draft;
 };
 

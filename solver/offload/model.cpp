@@ -9,7 +9,6 @@
 namespace tessera::solver {
 
 using offload::build_stage;
-using offload::kHiddenBytes;
 using offload::Sizes;
 using offload::StoredLayer;
 
@@ -77,7 +76,7 @@ OffloadModel offload_model(const Problem& problem, const Instance& instance,
                                        settings));
     if (k == 0) continue;
     const Link link = cluster.link(devices[k - 1], devices[k]);
-    const double token_bytes = sizes.block * sizes.hidden * kHiddenBytes;
+    const double token_bytes = sizes.block * sizes.hidden * cost::kActivationBytes;
     model.prefill_link_s.push_back(link.latency_s + sizes.prompt * token_bytes / link.bytes_per_s);
     model.decode_link_s.push_back(link.latency_s + token_bytes / link.bytes_per_s);
   }

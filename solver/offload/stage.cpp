@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "tessera/cost/latency.h"
-#include "tessera/solver/problem/serving_latency.h"
+#include "tessera/cost/stage_price.h"
 
 namespace tessera::solver::offload {
 namespace {
@@ -16,9 +15,9 @@ class StageBuilder {
                StagePlace place)
       : serving_(serving),
         sizes_(sizes),
-        device_(serving.cluster.devices[device].device),
+        device_(serving.device(device)),
         place_(place),
-        latency_(device_model_of(serving, device_)) {}
+        price_(cost::make_stage_price(serving, {device}, serving.kv_bitwidth)) {}
 
   void add_layer(const LayerShape& layer, std::int32_t bitwidth) {
     const double bytes = cost::layer_weight_bytes(layer, bitwidth, query());
@@ -68,12 +67,11 @@ class StageBuilder {
   }
 
   double seconds(const LayerShape& layer, cost::Phase phase, double tokens, double context) const {
-    return latency_->layer_s(layer, kComputeBits, serving_.kv_bitwidth,
-                             {phase, sizes_.batch, tokens, context});
+    return price_->layer_s(layer, kComputeBits, {phase, sizes_.batch, tokens, context});
   }
 
   double hidden_bytes(double requests, double tokens) const {
-    return requests * tokens * sizes_.hidden * kHiddenBytes;
+    return requests * tokens * sizes_.hidden * cost::kActivationBytes;
   }
 
   void set_prefill(OffloadStage& stage, double pcie, double disk) const {
@@ -103,18 +101,15 @@ class StageBuilder {
   }
 
   void set_ends(OffloadStage& stage) const {
-    const bool head_here =
-        serving_.memory == cost::MemoryPreset::llm_pq ? is_first(place_) : is_last(place_);
     if (is_first(place_)) {
       const auto end_s = [&](double rows) {
-        return serving_.kernel_set.host_s(sizes_.block, rows) +
-               latency_->embedding_s(serving_.model, rows);
+        return price_->host_s(sizes_.block, rows) + price_->embedding_s(rows);
       };
       stage.prefill_end_s += end_s(sizes_.block * sizes_.prompt);
       stage.decode_end_s += end_s(sizes_.block);
     }
-    if (head_here) {
-      const double head = latency_->lm_head_s(serving_.model, sizes_.block);
+    if (cost::holds_lm_head(place_, serving_.memory)) {
+      const double head = price_->head_s(sizes_.block);
       stage.prefill_end_s += head;
       stage.decode_end_s += head;
     }
@@ -167,14 +162,14 @@ class StageBuilder {
 
   /// Scores and outputs of attention on the host, FP16.
   double attention_workspace() const {
-    return sizes_.batch * kHiddenBytes * (heads_ * sizes_.max_context + sizes_.hidden);
+    return sizes_.batch * cost::kActivationBytes * (heads_ * sizes_.max_context + sizes_.hidden);
   }
 
   const ServingProblem& serving_;
   const Sizes& sizes_;
   const Device& device_;
   StagePlace place_;
-  std::unique_ptr<cost::LatencyModel> latency_;
+  std::unique_ptr<cost::StagePrice> price_;
   double layers_ = 0, heads_ = 0;
   double weights_ = 0, largest_layer_ = 0, decompressed_ = 0;   ///< bytes
   double cache_ = 0;                                            ///< whole batch at full length

@@ -8,7 +8,6 @@
 /// Parts of the cost model that its files share. Inside this module only.
 namespace tessera::solver::offload {
 
-inline constexpr double kHiddenBytes = 2;         ///< activations are FP16
 inline constexpr std::int32_t kComputeBits = 16;  ///< FlexGen decompresses weights, then computes
 
 /// Sizes that all stages share. `block` and `batch` are requests per block and per GPU batch.

@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "tessera/core/text.h"
 #include "tessera/cost/prediction_sum.h"
-#include "tessera/solver/problem/serving_latency.h"
 
 namespace tessera::solver {
 namespace {
@@ -20,16 +17,14 @@ class Origin {
       : plan_(plan), serving_(serving) {}
 
   void add_stage(const PlanStage& stage, const std::vector<std::size_t>& members) {
-    const auto model = latency_model_of(serving_, members);
-    std::map<std::pair<std::int32_t, std::int32_t>, double> layers;  // by class and bitwidth
-    for (std::size_t i = 0; i < stage.bitwidths.size(); ++i) {
-      const auto layer = static_cast<std::size_t>(stage.first_layer) + i;
-      ++layers[{serving_.model.layer_class[layer], stage.bitwidths[i]}];
-    }
-    for (const auto& [kind, count] : layers) {
-      const LayerShape& layer = serving_.model.layer_classes[static_cast<std::size_t>(kind.first)];
-      add(*model, stage, layer, kind.second, cost::Phase::prefill, count * prefill_times());
-      add(*model, stage, layer, kind.second, cost::Phase::decode, count * decode_times());
+    const auto model = cost::latency_model_of(serving_, members);
+    for (const auto& [kind, number] :
+         cost::count_layers(serving_.model, stage.first_layer, stage.bitwidths)) {
+      const LayerShape& layer =
+          serving_.model.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+      const auto count = static_cast<double>(number);
+      add(*model, stage, layer, kind.bitwidth, cost::Phase::prefill, count * prefill_times());
+      add(*model, stage, layer, kind.bitwidth, cost::Phase::decode, count * decode_times());
     }
   }
 
@@ -65,7 +60,7 @@ class Origin {
     const auto size =
         static_cast<double>(phase == cost::Phase::prefill ? plan_.prefill_micro_batch_size
                                                           : plan_.decode_micro_batch_size);
-    const auto work = units_of(serving_.workload, size, phase);
+    const auto work = cost::units_of(serving_.workload, size, phase);
     for (const cost::LayerWork& unit : work) {
       const cost::Prediction price = model.layer(layer, bitwidth, serving_.kv_bitwidth, unit);
       total_.add(price, times / static_cast<double>(work.size()));

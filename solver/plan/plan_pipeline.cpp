@@ -6,16 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <memory>
+#include <optional>
 #include <utility>
 
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
-#include "tessera/cost/latency.h"
+#include "tessera/cost/stage_price.h"
 #include "tessera/solver/plan/build_plan.h"
 #include "tessera/solver/plan/check_plan.h"
-#include "tessera/solver/problem/serving_latency.h"
 
 namespace tessera::solver {
 
@@ -23,10 +21,7 @@ namespace tessera::solver {
 struct PlanPipeline::Context {
   PipelinePlan plan;
   Candidate candidate;
-  std::vector<std::unique_ptr<cost::LatencyModel>> models;  ///< [stage]
-  std::vector<std::vector<std::size_t>> members;            ///< [stage] devices of the cluster
-  /// [stage] number of layers by class and bitwidth
-  std::vector<std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t>> layers;
+  std::optional<cost::PipelinePrice> price;  ///< absent for an instance file
 
   const Instance& instance() const { return plan.problem.instance(); }
   /// Null for an instance file.
@@ -43,26 +38,15 @@ struct Batch {
   Batching batching = Batching::padded;
 };
 
-/// One pass of a micro-batch, and how many of its requests have their last prompt token or a
-/// decoded one in it: those are sampled.
-struct Pass {
-  cost::LayerWork work;
-  double num_sampled = 0;
-};
-
-Pass alike(const Workload& workload, sim::Phase phase, double size, std::int64_t index) {
+/// Requests that have their last prompt token or a decoded one in a pass are sampled.
+cost::Pass alike(const Workload& workload, sim::Phase phase, double size, std::int64_t index) {
   if (phase == sim::Phase::decode) {
     // Round r extends a context of the prompt and the r - 1 tokens decoded after the first.
     return {{cost::Phase::decode, size, 1, workload.prompt_tokens + static_cast<double>(index)},
             size};
   }
-  double before = 0;
-  for (std::int64_t chunk = 0; chunk < index; ++chunk) {
-    before += static_cast<double>(workload.tokens_in_chunk(chunk));
-  }
-  return {
-      {cost::Phase::prefill, size, static_cast<double>(workload.tokens_in_chunk(index)), before},
-      index + 1 == workload.num_chunks() ? size : 0};
+  const auto chunks = cost::units_of(workload, size, cost::Phase::prefill);
+  return {chunks[static_cast<std::size_t>(index)], index + 1 == std::ssize(chunks) ? size : 0};
 }
 
 /// The rectangle that a runtime without ragged batches computes; outputs end where they end.
@@ -94,8 +78,8 @@ Share share_of(const Workload& workload, const Batch& batch, const TracedRequest
 
 /// Requests of several lengths as so many of one length: with as many rows for the matrices, and as
 /// many pairs of tokens for attention, which a larger context stands for.
-Pass differing(const Workload& workload, const Batch& batch, const sim::MicroBatch& part,
-               sim::Phase phase, std::int64_t index) {
+cost::Pass differing(const Workload& workload, const Batch& batch, const sim::MicroBatch& part,
+                     sim::Phase phase, std::int64_t index) {
   double active = 0, rows = 0, pairs = 0, sampled = 0;
   for (std::int64_t i = 0; i < part.size; ++i) {
     const auto& request = batch.requests[static_cast<std::size_t>(part.first_request + i)];
@@ -111,31 +95,6 @@ Pass differing(const Workload& workload, const Batch& batch, const sim::MicroBat
   return {{work_phase, active, tokens, std::max(0.0, pairs / rows - tokens / 2)}, sampled};
 }
 
-double host_s(const ServingProblem& serving, const cost::LayerWork& work) {
-  return serving.kernel_set.host_s(work.batch_size, work.batch_size * work.tokens);
-}
-
-double serving_stage_s(const Context& context, std::size_t k, const Pass& pass) {
-  const ServingProblem& serving = *context.serving();
-  const cost::LayerWork& work = pass.work;
-  double total = 0;
-  for (const auto& [kind, count] : context.layers[k]) {
-    const LayerShape& layer = serving.model.layer_classes[static_cast<std::size_t>(kind.first)];
-    total += static_cast<double>(count) *
-             context.models[k]->layer_s(layer, kind.second, serving.kv_bitwidth, work);
-  }
-  const bool first = k == 0, last = k + 1 == context.plan.stages.size();
-  const bool head_first = serving.memory == cost::MemoryPreset::llm_pq;
-  if (first) {
-    total += host_s(serving, work) +
-             context.models[k]->embedding_s(serving.model, work.batch_size * work.tokens);
-  }
-  if (pass.num_sampled > 0 && (head_first ? first : last)) {
-    total += context.models[k]->lm_head_s(serving.model, pass.num_sampled);
-  }
-  return total;
-}
-
 double instance_stage_s(const Context& context, std::size_t k, const PhaseCosts& costs) {
   const Instance& instance = context.instance();
   const Candidate& candidate = context.candidate;
@@ -146,22 +105,6 @@ double instance_stage_s(const Context& context, std::size_t k, const PhaseCosts&
   if (k == 0) total += costs.first_s[candidate.order[k]];
   if (k + 1 == candidate.order.size()) total += costs.last_s[candidate.order[k]];
   return total;
-}
-
-double serving_link_s(const Context& context, std::size_t k, const Pass& pass) {
-  const ServingProblem& serving = *context.serving();
-  const Link link = slowest_link(serving.cluster, context.members[k], context.members[k + 1]);
-  const double bytes = pass.work.batch_size * pass.work.tokens *
-                       static_cast<double>(serving.model.hidden_size) * 2;  // FP16 hidden states
-  return hop_s(serving, context.members[k].front(), link, bytes);
-}
-
-double return_s(const Context& context, std::int64_t size) {
-  if (context.serving() == nullptr || context.members.size() < 2) return 0;
-  const Link link =
-      slowest_link(context.serving()->cluster, context.members.back(), context.members.front());
-  return hop_s(*context.serving(), context.members.back().front(), link,
-               static_cast<double>(size) * 4);  // 32-bit token ids
 }
 
 std::string stage_name(const PlanStage& stage, std::size_t k) {
@@ -206,15 +149,16 @@ void set_serving_times(sim::Pipeline& pipeline, const std::shared_ptr<const Cont
                        const PassOf& pass_of) {
   pipeline.stage_s = [context, pass_of](std::size_t k, sim::Phase phase,
                                         const sim::MicroBatch& batch, std::int64_t index) {
-    return serving_stage_s(*context, k, pass_of(batch, phase, index));
+    return context->price->pass(k, pass_of(batch, phase, index)).total_s();
   };
   pipeline.host_s = [context, pass_of](sim::Phase phase, const sim::MicroBatch& batch,
                                        std::int64_t index) {
-    return host_s(*context->serving(), pass_of(batch, phase, index).work);
+    const cost::Pass pass = pass_of(batch, phase, index);
+    return context->serving()->kernel_set.host_s(pass.work.batch_size, pass.rows());
   };
   pipeline.link_s = [context, pass_of](std::size_t k, sim::Phase phase,
                                        const sim::MicroBatch& batch, std::int64_t index) {
-    return serving_link_s(*context, k, pass_of(batch, phase, index));
+    return context->price->hop_s(k, pass_of(batch, phase, index).rows());
   };
 }
 
@@ -223,21 +167,18 @@ void set_serving_times(sim::Pipeline& pipeline, const std::shared_ptr<const Cont
 PlanPipeline::PlanPipeline(const PipelinePlan& plan) {
   refuse_what_has_no_pipeline(plan);
   auto context = std::make_shared<Context>(
-      Context{plan, candidate_of(plan.problem.instance(), plan), {}, {}, {}});
+      Context{plan, candidate_of(plan.problem.instance(), plan), std::nullopt});
   context_ = context;
   if (context->serving() == nullptr) return;
   const ServingProblem& serving = *context->serving();
-  for (const auto& members : stage_members(serving, context->candidate.order)) {
-    context->models.push_back(latency_model_of(serving, members));
-    context->members.push_back(members);
+  const auto members = stage_members(serving, context->candidate.order);
+  std::vector<cost::Stage> stages;
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    stages.push_back({members[k], place_at(k, members.size()),
+                      cost::count_layers(serving.model, stage.first_layer, stage.bitwidths)});
   }
-  for (const PlanStage& stage : plan.stages) {
-    auto& layers = context->layers.emplace_back();
-    for (std::size_t i = 0; i < stage.bitwidths.size(); ++i) {
-      const auto layer = static_cast<std::size_t>(stage.first_layer) + i;
-      ++layers[{serving.model.layer_class[layer], stage.bitwidths[i]}];
-    }
-  }
+  context->price.emplace(serving, std::move(stages), serving.kv_bitwidth);
 }
 
 const Problem& PlanPipeline::problem() const { return context_->plan.problem.problem(); }
@@ -254,11 +195,14 @@ sim::Pipeline PlanPipeline::of_means() const {
   pipeline.num_chunks = context->instance().num_chunks;
   pipeline.output_tokens =
       std::max<std::int64_t>(1, std::llround(context->instance().output_tokens));
-  pipeline.return_s = [context](std::int64_t size) { return return_s(*context, size); };
   if (context->serving() == nullptr) {
+    pipeline.return_s = [](std::int64_t) { return 0.0; };
     set_instance_times(pipeline, context);
     return pipeline;
   }
+  pipeline.return_s = [context](std::int64_t size) {
+    return context->price->return_s(static_cast<double>(size));
+  };
   set_serving_times(pipeline, context,
                     [context](const sim::MicroBatch& batch, sim::Phase phase, std::int64_t index) {
                       return alike(context->serving()->workload, phase,

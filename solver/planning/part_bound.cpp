@@ -15,15 +15,15 @@ OpenProblem relaxed(const OpenProblem& whole) {
   Problem problem = whole.first.problem();
   problem.allow_empty_stage.reset();
   problem.use_all_devices = false;
-  return {LoweredProblem(std::move(problem), whole.times), whole.choices, whole.kernel_sets,
-          whole.times};
+  return {LoweredProblem(std::move(problem), whole.prices), whole.choices, whole.kernel_sets,
+          whole.prices};
 }
 
 LoweredProblem with_one_request(const LoweredProblem& problem,
-                                const std::shared_ptr<SharedTimes>& times) {
+                                const std::shared_ptr<cost::PriceCache>& prices) {
   Problem one = problem.problem();
   one.serving()->workload.batch_size = 1;
-  return LoweredProblem(std::move(one), times);
+  return LoweredProblem(std::move(one), prices);
 }
 
 std::size_t alike_of(const std::vector<AlikeDevices>& alike, std::size_t device) {
@@ -42,7 +42,7 @@ PartBound::PartBound(const OpenProblem& whole, const std::vector<AlikeDevices>& 
       is_known_ = false;
       return;
     }
-    LoweredProblem one = with_one_request(all, whole.times);
+    LoweredProblem one = with_one_request(all, whole.prices);
     const Instance& instance = all.instance();
     ways_.push_back({all, one, MixBound(instance, &one.instance()), {}});
     for (const MeshGroup& group : mesh_groups(all.serving()->cluster, all.serving()->mesh)) {

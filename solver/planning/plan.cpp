@@ -102,7 +102,7 @@ PlanOutcome plan(const OpenProblem& open, const PlanOptions& asked, const Planne
     options.replicas.reset();
   }
   OpenProblem priced_once = open;
-  priced_once.times = std::make_shared<SharedTimes>();
+  priced_once.prices = std::make_shared<cost::PriceCache>();
   const ResolvedFloor floor = resolve_floor(priced_once, asked, planners);
   if (floor.note) notes.push_back(*floor.note);
   const NamedPlanner& first = chain.front();

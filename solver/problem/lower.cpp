@@ -54,7 +54,7 @@ void set_bytes(Instance& instance, const ServingProblem& serving,
   }
 }
 
-Instance lower_serving(const Problem& problem, std::shared_ptr<SharedTimes> times) {
+Instance lower_serving(const Problem& problem, std::shared_ptr<cost::PriceCache> prices) {
   const ServingProblem& serving = *problem.serving();
   check_record(serving, FieldPath{"problem", "."});
   const cost::MemoryQuery query = memory_query(serving);
@@ -63,7 +63,7 @@ Instance lower_serving(const Problem& problem, std::shared_ptr<SharedTimes> time
   instance.bitwidths = serving.bitwidths;
   instance.layer_class = serving.model.layer_class;
   instance.num_classes = static_cast<std::int32_t>(serving.model.layer_classes.size());
-  const auto costs = std::make_shared<ServingCosts>(serving, std::move(times));
+  const auto costs = std::make_shared<ServingCosts>(serving, std::move(prices));
   const std::vector<std::int32_t>& degrees = costs->degrees();
   for (const MeshGroup& group : costs->groups()) {
     const ClusterDevice& slot = serving.cluster.devices[group.members.front().front()];
@@ -93,9 +93,9 @@ Instance lower_serving(const Problem& problem, std::shared_ptr<SharedTimes> time
 
 }  // namespace
 
-Instance lower(const Problem& problem, std::shared_ptr<SharedTimes> times) {
+Instance lower(const Problem& problem, std::shared_ptr<cost::PriceCache> prices) {
   const InstanceFile* file = problem.instance_file();
-  Instance instance = file == nullptr ? lower_serving(problem, std::move(times))
+  Instance instance = file == nullptr ? lower_serving(problem, std::move(prices))
                                       : instance_from_json(*file->content, file->path);
   instance.objective = problem.objective;
   const double theta = problem.theta_in_force();

@@ -9,17 +9,17 @@ namespace tessera::solver {
 
 struct LoweredProblem::State {
   Problem problem;
-  std::shared_ptr<SharedTimes> times;
+  std::shared_ptr<cost::PriceCache> prices;
   std::optional<Instance> instance;
 };
 
-LoweredProblem::LoweredProblem(Problem problem, std::shared_ptr<SharedTimes> times)
-    : state_(std::make_shared<State>(State{std::move(problem), std::move(times), std::nullopt})) {}
+LoweredProblem::LoweredProblem(Problem problem, std::shared_ptr<cost::PriceCache> prices)
+    : state_(std::make_shared<State>(State{std::move(problem), std::move(prices), std::nullopt})) {}
 
 const Problem& LoweredProblem::problem() const { return state_->problem; }
 
 const Instance& LoweredProblem::instance() const {
-  if (!state_->instance) state_->instance = lower(state_->problem, state_->times);
+  if (!state_->instance) state_->instance = lower(state_->problem, state_->prices);
   return *state_->instance;
 }
 

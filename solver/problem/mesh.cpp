@@ -178,24 +178,6 @@ std::vector<MeshGroup> mesh_groups(const Cluster& cluster, const std::optional<M
   return groups;
 }
 
-Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
-                  const std::vector<std::size_t>& to) {
-  std::optional<Link> slowest;
-  for (const std::size_t a : from) {
-    for (const std::size_t b : to) {
-      if (a == b) continue;
-      const Link link = cluster.link(a, b);
-      if (!slowest) slowest = link;
-      if (link.bytes_per_s < slowest->bytes_per_s) {
-        slowest->bytes_per_s = link.bytes_per_s;
-        slowest->kind = link.kind;
-      }
-      slowest->latency_s = std::max(slowest->latency_s, link.latency_s);
-    }
-  }
-  return slowest ? *slowest : cluster.link(from.front(), to.front());
-}
-
 std::string mesh_name(const Cluster& cluster, const std::optional<Mesh>& mesh) {
   std::vector<std::string> parts;
   for (const MeshGroup& group : mesh_groups(cluster, mesh)) {

@@ -169,15 +169,15 @@ std::vector<std::int32_t> degrees_of(const ServingProblem& serving, const Choice
 }
 
 OpenProblem open_problem(Problem problem, Choices choices, std::vector<cost::KernelSet> kernel_sets,
-                         std::shared_ptr<SharedTimes> times) {
+                         std::shared_ptr<cost::PriceCache> prices) {
   if (ServingProblem* serving = problem.serving()) {
     const Ways ways = ways_of(problem, choices, kernel_sets);
     serving->mesh = ways.meshes.front();
     serving->kv_bitwidth = ways.kv_bitwidths.front();
     serving->kernel_set = ways.kernel_sets.front();
   }
-  LoweredProblem first(std::move(problem), times);
-  return {std::move(first), std::move(choices), std::move(kernel_sets), std::move(times)};
+  LoweredProblem first(std::move(problem), prices);
+  return {std::move(first), std::move(choices), std::move(kernel_sets), std::move(prices)};
 }
 
 OpenProblem open_again(const LoweredProblem& problem, const std::optional<Choices>& left_open) {
@@ -206,7 +206,7 @@ Variants list_variants(const OpenProblem& open) {
         variant.serving()->mesh = mesh;
         variant.serving()->kv_bitwidth = kv_bitwidth;
         variant.serving()->kernel_set = kernels;
-        variants.problems.emplace_back(std::move(variant), open.times);
+        variants.problems.emplace_back(std::move(variant), open.prices);
         std::vector<std::string> parts;
         if (ways.meshes.size() > 1) parts.push_back(mesh_name(serving->cluster, mesh));
         if (ways.kv_bitwidths.size() > 1) parts.push_back(fmt::format("KV {} bit", kv_bitwidth));
@@ -257,7 +257,7 @@ OpenProblem part_of(const OpenProblem& open, const std::vector<std::size_t>& dev
   }
   std::vector<cost::KernelSet> kernel_sets =
       cost::needed_kernel_sets(open.kernel_sets, devices_of(serving.cluster), serving.bitwidths);
-  return open_problem(std::move(part), std::move(choices), std::move(kernel_sets), open.times);
+  return open_problem(std::move(part), std::move(choices), std::move(kernel_sets), open.prices);
 }
 
 }  // namespace tessera::solver

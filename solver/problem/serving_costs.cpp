@@ -1,23 +1,19 @@
 #include "serving_costs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "tessera/core/error.h"
+#include "tessera/cost/collectives.h"
 #include "tessera/cost/tensor_parallel.h"
-#include "tessera/solver/problem/serving_latency.h"
 
 namespace tessera::solver {
 namespace {
 
-constexpr double kActivationBytes = 2;  // hidden states travel in FP16
-
 // From each group to the next: bridges join some neighbours and not others.
 Link slowest_step(const Cluster& cluster, const std::vector<std::vector<std::size_t>>& members) {
-  Link slowest = slowest_link(cluster, members[0], members[1]);
+  Link slowest = cost::slowest_link(cluster, members[0], members[1]);
   for (std::size_t i = 2; i < members.size(); ++i) {
-    const Link link = slowest_link(cluster, members[i - 1], members[i]);
+    const Link link = cost::slowest_link(cluster, members[i - 1], members[i]);
     if (link.bytes_per_s < slowest.bytes_per_s) slowest = link;
   }
   return slowest;
@@ -25,16 +21,17 @@ Link slowest_step(const Cluster& cluster, const std::vector<std::vector<std::siz
 
 }  // namespace
 
-ServingCosts::ServingCosts(const ServingProblem& serving, std::shared_ptr<SharedTimes> times)
+ServingCosts::ServingCosts(const ServingProblem& serving, std::shared_ptr<cost::PriceCache> known)
     : serving_(serving),
       groups_(mesh_groups(serving.cluster, serving.mesh)),
-      times_(times ? std::move(times) : std::make_shared<SharedTimes>()) {
+      known_(known ? std::move(known) : std::make_shared<cost::PriceCache>()) {
   for (const MeshGroup& group : groups_) {
     if (const auto reason = cost::why_not_sharded(serving_.model, group.degree)) {
       throw Error(ErrorCode::invalid_argument, "mesh: " + *reason, "mesh");
     }
-    kinds_.push_back(times_->number_of(kind_of(models_.size())));
-    models_.push_back(latency_model_of(serving_, group.members.front()));
+    const std::vector<std::size_t>& members = group.members.front();
+    numbers_.push_back(known_->number_of(cost::group_key(serving_, members, serving_.kv_bitwidth)));
+    prices_.push_back(cost::make_stage_price(serving_, members, serving_.kv_bitwidth));
     if (std::find(degrees_.begin(), degrees_.end(), group.degree) != degrees_.end()) continue;
     degrees_.push_back(group.degree);
     shards_.push_back(cost::shard(serving_.model, group.degree));
@@ -43,8 +40,8 @@ ServingCosts::ServingCosts(const ServingProblem& serving, std::shared_ptr<Shared
 
 // Links and activations grow with the size in any case.
 bool ServingCosts::are_monotone() const {
-  return std::all_of(models_.begin(), models_.end(),
-                     [](const auto& model) { return model->is_monotone(); });
+  return std::all_of(prices_.begin(), prices_.end(),
+                     [](const auto& price) { return price->is_monotone(); });
 }
 
 const PhaseCosts& ServingCosts::get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
@@ -55,26 +52,19 @@ const PhaseCosts& ServingCosts::get(std::map<std::int64_t, PhaseCosts>& known, s
 }
 
 PhaseCosts ServingCosts::compute(double size, cost::Phase phase) const {
-  const std::vector<cost::LayerWork> work = units_of(serving_.workload, size, phase);
+  const std::vector<cost::LayerWork> work = cost::units_of(serving_.workload, size, phase);
   const auto count = static_cast<double>(work.size());
   double rows = 0;
   for (const cost::LayerWork& unit : work) rows += size * unit.tokens / count;
   PhaseCosts costs;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const GroupTimes& times = times_->get(kinds_[g], phase, static_cast<std::int64_t>(size),
-                                          [&] { return times_of(g, size, rows, work); });
-    costs.layer_s.insert(costs.layer_s.end(), times.layer_s.begin(), times.layer_s.end());
-    const bool both_first = serving_.memory == cost::MemoryPreset::llm_pq;
-    costs.first_s.push_back(both_first ? times.embedding_s + times.head_s : times.embedding_s);
-    costs.last_s.push_back(both_first ? 0 : times.head_s);
-  }
-  add_links(costs, rows * static_cast<double>(serving_.model.hidden_size) * kActivationBytes);
+  for (std::size_t g = 0; g < groups_.size(); ++g) add_group(costs, g, size, rows, phase, work);
+  add_links(costs, rows);
   add_activations(costs, static_cast<std::int64_t>(size), phase);
   return costs;
 }
 
 const Device& ServingCosts::device_of(std::size_t g) const {
-  return serving_.cluster.devices[groups_[g].members.front().front()].device;
+  return serving_.device(groups_[g].members.front().front());
 }
 
 bool ServingCosts::has_kernels(std::size_t g) const {
@@ -84,38 +74,47 @@ bool ServingCosts::has_kernels(std::size_t g) const {
                      });
 }
 
-// All that the times of a group depend on, besides what problems that share times have in common.
-std::string ServingCosts::kind_of(std::size_t g) const {
-  const std::vector<std::size_t>& members = groups_[g].members.front();
-  const Link link = slowest_link(serving_.cluster, members, members);
-  return fmt::format("{} x {} over {} {:.17g} {:.17g}, {} {} bit", members.size(),
-                     device_of(g).name, link.kind, link.bytes_per_s, link.latency_s,
-                     serving_.kernel_set.name, serving_.kv_bitwidth);
+void ServingCosts::add_group(PhaseCosts& costs, std::size_t g, double size, double rows,
+                             cost::Phase phase, const std::vector<cost::LayerWork>& work) const {
+  const cost::StagePrice& price = *prices_[g];
+  const auto known = [&](cost::PricePart part, const auto& make) -> const std::vector<double>& {
+    return known_->get({numbers_[g], part, phase, {}, {static_cast<std::int64_t>(size)}}, make);
+  };
+  const std::vector<double>& layers =
+      known(cost::PricePart::mean_layers, [&] { return layers_s(g, work); });
+  costs.layer_s.insert(costs.layer_s.end(), layers.begin(), layers.end());
+  double first_s = 0, head_s = 0;
+  if (has_kernels(g)) {  // else no layer may be there, so nobody asks for its ends
+    const auto count = static_cast<double>(work.size());
+    const auto embedding = [&] { return std::vector{price.embedding_s(rows)}; };
+    const auto head = [&] { return std::vector{price.head_s(size) / count}; };
+    first_s = price.host_s(size, rows) + known(cost::PricePart::mean_embedding, embedding)[0];
+    head_s = known(cost::PricePart::mean_head, head)[0];
+  }
+  const auto head_at = [&](StagePlace place) {
+    return cost::holds_lm_head(place, serving_.memory) ? head_s : 0;
+  };
+  costs.first_s.push_back(first_s + head_at(StagePlace::first));
+  costs.last_s.push_back(head_at(StagePlace::last));
 }
 
-GroupTimes ServingCosts::times_of(std::size_t g, double size, double rows,
-                                  const std::vector<cost::LayerWork>& work) const {
-  const auto count = static_cast<double>(work.size());
-  GroupTimes times;
+/// [class][bitwidth] mean over the units.
+std::vector<double> ServingCosts::layers_s(std::size_t g,
+                                           const std::vector<cost::LayerWork>& work) const {
+  std::vector<double> means;
   for (const LayerShape& layer : serving_.model.layer_classes) {
     for (const std::int32_t bit : serving_.bitwidths) {
       double total = 0;
       if (serving_.kernel_set.find(device_of(g), bit) != nullptr) {
-        for (const cost::LayerWork& unit : work) {
-          total += models_[g]->layer_s(layer, bit, serving_.kv_bitwidth, unit);
-        }
+        for (const cost::LayerWork& unit : work) total += prices_[g]->layer_s(layer, bit, unit);
       }
-      times.layer_s.push_back(total / count);
+      means.push_back(total / static_cast<double>(work.size()));
     }
   }
-  if (!has_kernels(g)) return times;  // no layer may be there, so nobody asks for its ends
-  times.embedding_s =
-      serving_.kernel_set.host_s(size, rows) + models_[g]->embedding_s(serving_.model, rows);
-  times.head_s = models_[g]->lm_head_s(serving_.model, size) / count;
-  return times;
+  return means;
 }
 
-void ServingCosts::add_links(PhaseCosts& costs, double bytes) const {
+void ServingCosts::add_links(PhaseCosts& costs, double rows) const {
   for (std::size_t from = 0; from < groups_.size(); ++from) {
     for (std::size_t to = 0; to < groups_.size(); ++to) {
       const auto& source = groups_[from].members;
@@ -124,9 +123,10 @@ void ServingCosts::add_links(PhaseCosts& costs, double bytes) const {
         costs.link_s.push_back(0);  // no second device of this group to talk to
         continue;
       }
-      const Link link = from == to ? slowest_step(serving_.cluster, source)
-                                   : slowest_link(serving_.cluster, source.front(), target.front());
-      costs.link_s.push_back(hop_s(serving_, source.front().front(), link, bytes));
+      const Link link = from == to
+                            ? slowest_step(serving_.cluster, source)
+                            : cost::slowest_link(serving_.cluster, source.front(), target.front());
+      costs.link_s.push_back(prices_[from]->hop_s(rows, link));
     }
   }
 }

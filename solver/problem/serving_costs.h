@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/cost/latency.h"
+#include "tessera/cost/price_cache.h"
 #include "tessera/solver/problem/mesh.h"
 #include "tessera/solver/problem/problem.h"
 
@@ -14,9 +14,9 @@ namespace tessera::solver {
 /// Costs of one serving problem by micro-batch size; computed on demand and kept.
 class ServingCosts {
  public:
-  /// @param times of problems like it, shared; null: its own
+  /// @param known prices of problems like it, shared; null: its own
   explicit ServingCosts(const ServingProblem& serving,
-                        std::shared_ptr<SharedTimes> times = nullptr);
+                        std::shared_ptr<cost::PriceCache> known = nullptr);
 
   const PhaseCosts& prefill(std::int64_t size) { return get(prefill_, size, cost::Phase::prefill); }
   const PhaseCosts& decode(std::int64_t size) { return get(decode_, size, cost::Phase::decode); }
@@ -34,19 +34,19 @@ class ServingCosts {
   /// Whether the group's devices run any of the bitwidths.
   bool has_kernels(std::size_t g) const;
   PhaseCosts compute(double size, cost::Phase phase) const;
-  std::string kind_of(std::size_t g) const;
-  GroupTimes times_of(std::size_t g, double size, double rows,
-                      const std::vector<cost::LayerWork>& work) const;
-  void add_links(PhaseCosts& costs, double bytes) const;
+  void add_group(PhaseCosts& costs, std::size_t g, double size, double rows, cost::Phase phase,
+                 const std::vector<cost::LayerWork>& work) const;
+  std::vector<double> layers_s(std::size_t g, const std::vector<cost::LayerWork>& work) const;
+  void add_links(PhaseCosts& costs, double rows) const;
   void add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const;
 
   ServingProblem serving_;
   std::vector<MeshGroup> groups_;
   std::vector<std::int32_t> degrees_;
-  std::vector<ModelShape> shards_;  ///< [degree] what one member holds
-  std::vector<std::unique_ptr<cost::LatencyModel>> models_;
-  std::shared_ptr<SharedTimes> times_;
-  std::vector<std::size_t> kinds_;  ///< [group] of `times_`
+  std::vector<ModelShape> shards_;                         ///< [degree] what one member holds
+  std::vector<std::unique_ptr<cost::StagePrice>> prices_;  ///< [group]
+  std::shared_ptr<cost::PriceCache> known_;
+  std::vector<std::size_t> numbers_;  ///< [group] of `known_`
   std::map<std::int64_t, PhaseCosts> prefill_, decode_;
 };
 

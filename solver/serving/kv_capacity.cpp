@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "stage_of_plan.h"
 #include "tessera/core/units.h"
 #include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/serving/step_cost.h"
@@ -18,7 +17,7 @@ double number(std::int64_t value) { return static_cast<double>(value); }
 /// Layers that see all tokens take a block for each; those with a window keep, of each request, the
 /// blocks of the window and one more, where vLLM's hybrid manager gives back the others. With few
 /// tokens in the cache that is more than all of them, and then all are kept.
-void add_blocks(const ModelShape& member, const StageOfPlan& stage,
+void add_blocks(const ModelShape& member, const cost::Stage& stage,
                 const serving::EngineOptions& engine, std::int32_t kv_bitwidth,
                 StageKvMemory& memory) {
   double whole = 0, windowed = 0, of_windows = 0;
@@ -41,19 +40,19 @@ void add_blocks(const ModelShape& member, const StageOfPlan& stage,
   memory.window_bytes = reserved;
 }
 
-StageKvMemory memory_of(const ServingProblem& serving, const StageOfPlan& stage,
+StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& stage,
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
   const cost::MemoryQuery query{cost::MemoryPreset::vllm, kv_bitwidth};
-  const ModelShape member = cost::shard(serving.model, stage.degree());
-  StageKvMemory memory{cost::empty_account(serving.cluster.devices[stage.members.front()].device,
-                                           query, stage.degree(), engine.gpu_memory_utilization)};
+  const ModelShape member = cost::shard(context.model, stage.degree());
+  StageKvMemory memory{cost::empty_account(context.device(stage.members.front()), query,
+                                           stage.degree(), engine.gpu_memory_utilization)};
   for (const auto& [kind, count] : stage.layers) {
     const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
     memory.weight_bytes += number(count) * cost::layer_weight_bytes(layer, kind.bitwidth, query);
   }
   memory.embedding_bytes = cost::embedding_bytes(member, stage.place, query);
   memory.activation_bytes =
-      cost::step_activation_bytes(serving.model, member, engine.max_num_batched_tokens,
+      cost::step_activation_bytes(context.model, member, engine.max_num_batched_tokens,
                                   engine.max_num_seqs, stage.place, query);
   memory.kv_bytes = memory.left_bytes();
   add_blocks(member, stage, engine, kv_bitwidth, memory);
@@ -74,18 +73,22 @@ std::string no_room(const StageKvMemory& memory, std::size_t stage, const std::s
       format_bytes(memory.reserve_bytes), format_bytes(short_of), engine.block_size);
 }
 
+/// "4xL4"
+std::string name_of(const cost::PricingContext& context, const cost::Stage& stage) {
+  const std::string& device = context.device(stage.members.front()).name;
+  return stage.degree() == 1 ? device : fmt::format("{}x{}", stage.degree(), device);
+}
+
 }  // namespace
 
-KvCapacity kv_capacity(const PipelinePlan& plan, const serving::EngineOptions& engine) {
+KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions& engine) {
   constexpr double kMostBlocks = 1e15;
-  const std::vector<StageOfPlan> stages = stages_of_plan(plan);
-  const ServingProblem& serving = *plan.problem.serving();
-  const std::int32_t kv_bitwidth = kv_bitwidth_of(plan, engine);
+  const std::int32_t kv_bitwidth = kv_bitwidth_of(priced, engine);
   KvCapacity capacity;
   capacity.block_size = engine.block_size;
   double fewest = kMostBlocks;
-  for (std::size_t k = 0; k < stages.size(); ++k) {
-    const StageKvMemory memory = memory_of(serving, stages[k], engine, kv_bitwidth);
+  for (std::size_t k = 0; k < priced.stages.size(); ++k) {
+    const StageKvMemory memory = memory_of(priced.context, priced.stages[k], engine, kv_bitwidth);
     capacity.stages.push_back(memory);
     if (memory.block_bytes <= 0) continue;  // a stage without layers
     const double blocks = std::floor((memory.kv_bytes - memory.window_bytes) / memory.block_bytes);
@@ -97,7 +100,8 @@ KvCapacity kv_capacity(const PipelinePlan& plan, const serving::EngineOptions& e
     capacity.blocks = *engine.kv_blocks;
   } else if (fewest < 1) {
     const std::size_t k = capacity.binding_stage;
-    capacity.why_not = no_room(capacity.stages[k], k, plan.stages[k].device, engine);
+    capacity.why_not =
+        no_room(capacity.stages[k], k, name_of(priced.context, priced.stages[k]), engine);
   } else {
     capacity.blocks = static_cast<std::int64_t>(fewest);
   }

@@ -1,39 +1,35 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
-#include <string>
 #include <vector>
 
-#include "stage_of_plan.h"
+#include "tessera/cost/price_cache.h"
 #include "tessera/serving/engine_options.h"
-#include "tessera/solver/serving/step_cost.h"
 #include "tick_tables.h"
 
 namespace tessera::solver {
 
 /// The sizes that steps of an engine may have, at which a latency model is asked.
 struct StepSizes {
-  std::string name;              ///< of all that follows, for one kernel set and model
-  Knots graph_sizes;             ///< rows that steps are padded to; may be empty
-  Knots decode_rows;             ///< of steps that only decode
-  Knots rows;                    ///< of others
-  Knots sampled;                 ///< rows of the LM head
-  Knots sequences, contexts;     ///< decode attention: requests, mean context
-  Knots tokens, chunk_contexts;  ///< a prompt's chunk, what is before it
+  std::array<std::int64_t, 4> made_of;  ///< says all that follows, of one kernel set and model
+  Knots graph_sizes;                    ///< rows that steps are padded to; may be empty
+  Knots decode_rows;                    ///< of steps that only decode
+  Knots rows;                           ///< of others
+  Knots sampled;                        ///< rows of the LM head
+  Knots sequences, contexts;            ///< decode attention: requests, mean context
+  Knots tokens, chunk_contexts;         ///< a prompt's chunk, what is before it
 
-  StepSizes(const serving::EngineOptions& engine, const ServingProblem& serving);
-
-  /// Rows that the products of a step have.
-  std::int64_t padded(std::int64_t tokens) const;
+  StepSizes(const serving::EngineOptions& engine, const cost::PricingContext& context);
 };
 
 /// What stages are priced for.
 struct StepPricing {
-  const ServingProblem& serving;
+  const cost::PricingContext& context;
   std::int32_t kv_bitwidth = 16;
+  cost::Correction correction;
   StepSizes sizes;
-  StepPrices& prices;
+  cost::PriceCache& known;
 };
 
 struct StageTables {
@@ -44,9 +40,9 @@ struct StageTables {
   ChunkTable chunks;
 };
 
-/// @param has_embedding,has_head whether the stage does these besides its layers
-StageTables tables_of(const StepPricing& pricing, const std::vector<std::size_t>& members,
-                      const std::map<StageOfPlan::Kind, std::int64_t>& layers, bool has_embedding,
-                      bool has_head);
+/// Of the layers of a stage, and of the ends of the pipeline that it has by its place.
+StageTables tables_of(const StepPricing& pricing, const cost::Stage& stage);
+/// Of one layer like the stage's last and the LM head, which draft a token there.
+StageTables draft_tables_of(const StepPricing& pricing, const cost::Stage& stage);
 
 }  // namespace tessera::solver

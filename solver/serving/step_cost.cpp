@@ -6,11 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "stage_of_plan.h"
 #include "stage_tables.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
-#include "tessera/solver/problem/serving_latency.h"
+#include "tessera/cost/collectives.h"
+#include "tessera/cost/cuda_graphs.h"
 
 namespace tessera::solver {
 namespace {
@@ -22,7 +22,6 @@ using serving::HostMode;
 using serving::StepLoad;
 using serving::Ticks;
 
-constexpr double kActivationBytes = 2;  // hidden states travel in FP16
 // Assumed: a search of each request's tokens for the last few of them, on the host.
 constexpr double kNgramStep_s = 20e-6, kNgramSequence_s = 2e-6;
 
@@ -57,7 +56,7 @@ Ticks sum_over_stages(const serving::StepCost& cost, const StepLoad& load) {
 /// What a stage computes in a step, without host and drafts.
 Ticks device_ticks(const StageTables& tables, const StepSizes& sizes, const StepLoad& load) {
   if (load.tokens <= 0) return 0;
-  const std::int64_t rows = sizes.padded(load.tokens);
+  const std::int64_t rows = cost::padded_to(sizes.graph_sizes, load.tokens);
   Ticks sum = load.chunks.empty() ? tables.decode_rows.at(rows) : tables.rows.at(rows);
   if (load.num_sampled > 0) sum += tables.head.at(load.num_sampled);
   // Attention reads the cache once for all of a request's rows; drafts have written more to it.
@@ -86,15 +85,16 @@ struct Drafting {
   }
 };
 
-class PlanStepCost final : public serving::StepCost {
+class TabledStepCost final : public serving::StepCost {
  public:
-  PlanStepCost(StepSizes sizes, std::vector<StageTables> stages, std::vector<TickTable> hops,
-               const cost::KernelSet& kernels, PerRequest lookup, Drafting drafting, HostMode mode)
+  TabledStepCost(StepSizes sizes, std::vector<StageTables> stages, std::vector<TickTable> hops,
+                 PerRequest host, Ticks host_prompt, PerRequest lookup, Drafting drafting,
+                 HostMode mode)
       : sizes_(std::move(sizes)),
         stages_(std::move(stages)),
         hops_(std::move(hops)),
-        host_(kernels.host_step_s, kernels.host_sequence_s, "kernel_set"),
-        host_prompt_(serving::to_ticks(kernels.host_prompt_s, "host_prompt_s of the kernel set")),
+        host_(host),
+        host_prompt_(host_prompt),
         lookup_(lookup),
         drafting_(std::move(drafting)),
         mode_(mode) {}
@@ -151,16 +151,16 @@ class PlanStepCost final : public serving::StepCost {
 };
 
 /// Hidden states of the step's tokens, from each stage to the next.
-std::vector<TickTable> hops_of(const StepPricing& pricing, const std::vector<StageOfPlan>& stages) {
-  const ServingProblem& serving = pricing.serving;
+std::vector<TickTable> hops_of(const StepPricing& pricing, const std::vector<cost::Stage>& stages) {
   std::vector<TickTable> hops;
   for (std::size_t k = 0; k + 1 < stages.size(); ++k) {
-    const Link link = slowest_link(serving.cluster, stages[k].members, stages[k + 1].members);
+    const auto price = cost::make_stage_price(pricing.context, stages[k].members,
+                                              pricing.kv_bitwidth, pricing.correction);
+    const Link link =
+        cost::slowest_link(pricing.context.cluster, stages[k].members, stages[k + 1].members);
     std::vector<double> seconds;
     for (const std::int64_t rows : pricing.sizes.rows) {
-      seconds.push_back(
-          hop_s(serving, stages[k].members.front(), link,
-                static_cast<double>(rows * serving.model.hidden_size) * kActivationBytes));
+      seconds.push_back(price->hop_s(static_cast<double>(rows), link));
     }
     hops.emplace_back(pricing.sizes.rows, seconds);
   }
@@ -168,7 +168,7 @@ std::vector<TickTable> hops_of(const StepPricing& pricing, const std::vector<Sta
 }
 
 Drafting drafting_of(const StepPricing& pricing, const EngineOptions& engine,
-                     const StageOfPlan& last, const StepCostOptions& options) {
+                     const cost::Stage& last, const StepCostOptions& options) {
   Drafting drafting;
   if (!engine.speculative) return drafting;
   const serving::Speculation& speculation = *engine.speculative;
@@ -186,63 +186,58 @@ Drafting drafting_of(const StepPricing& pricing, const EngineOptions& engine,
     }
     drafting.model = options.draft;
   } else {
-    const ServingProblem& serving = pricing.serving;
-    const StageOfPlan::Kind kind = last.layers.empty()
-                                       ? StageOfPlan::Kind{serving.model.layer_class.back(), 16}
-                                       : last.layers.rbegin()->first;
-    drafting.layer = tables_of(pricing, last.members, {{kind, 1}}, false, true);
+    drafting.layer = draft_tables_of(pricing, last);
   }
   return drafting;
 }
 
 }  // namespace
 
-std::int32_t kv_bitwidth_of(const PipelinePlan& plan, const EngineOptions& engine) {
-  const ServingProblem& serving = *plan.problem.serving();
+std::int32_t kv_bitwidth_of(const PricedEngine& priced, const EngineOptions& engine) {
   const std::string& dtype = engine.kv_cache_dtype;
   std::int32_t bitwidth = 16;
-  if (dtype == "auto") return serving.kv_bitwidth;
+  if (dtype == "auto") return priced.kv_bitwidth;
   if (dtype.starts_with("fp8") || dtype == "int8") {
     bitwidth = 8;
   } else if (dtype != "bfloat16" && dtype != "float16") {
     refuse(ErrorCode::unsupported, "engine.kv_cache_dtype",
            quote(dtype) + " is not known; auto, bfloat16, float16, fp8 and int8 are");
   }
-  for (const ClusterDevice& slot : serving.cluster.devices) {
-    if (serving.kernel_set.reads_kv(slot.device, bitwidth)) continue;
+  const cost::KernelSet& kernels = priced.context.kernel_set;
+  for (const cost::Stage& stage : priced.stages) {
+    const Device& device = priced.context.device(stage.members.front());
+    if (kernels.reads_kv(device, bitwidth)) continue;
     refuse(ErrorCode::unsupported, "engine.kv_cache_dtype",
            fmt::format("no attention of the kernel set {} reads a KV cache of {} bits on {} "
                        "(compute capability {})",
-                       serving.kernel_set.name, bitwidth, slot.device.name,
-                       slot.device.compute_capability));
+                       kernels.name, bitwidth, device.name, device.compute_capability));
   }
   return bitwidth;
 }
 
-std::shared_ptr<const serving::StepCost> make_step_cost(const PipelinePlan& plan,
+std::shared_ptr<const serving::StepCost> make_step_cost(const PricedEngine& priced,
                                                         const EngineOptions& engine,
                                                         const StepCostOptions& options) {
-  const std::vector<StageOfPlan> stages = stages_of_plan(plan);
-  const ServingProblem& serving = *plan.problem.serving();
-  StepPrices own;
-  const StepPricing pricing{serving, kv_bitwidth_of(plan, engine), StepSizes(engine, serving),
-                            options.prices ? *options.prices : own};
-  const bool both_first = serving.memory == cost::MemoryPreset::llm_pq;
+  const cost::PricingContext& context = priced.context;
+  cost::PriceCache own;
+  const StepPricing pricing{context, kv_bitwidth_of(priced, engine), options.correction,
+                            StepSizes(engine, context), options.prices ? *options.prices : own};
   std::vector<StageTables> tables;
-  for (const StageOfPlan& stage : stages) {
-    const bool first = is_first(stage.place);
-    tables.push_back(tables_of(pricing, stage.members, stage.layers, first,
-                               both_first ? first : is_last(stage.place)));
-  }
+  for (const cost::Stage& stage : priced.stages) tables.push_back(tables_of(pricing, stage));
   PerRequest lookup;
   if (engine.speculative && engine.speculative->method == DraftMethod::ngram &&
       engine.speculative->draft_base_s == 0 && engine.speculative->draft_per_sequence_s == 0) {
     lookup = PerRequest(kNgramStep_s, kNgramSequence_s, "engine.speculative");
   }
-  Drafting drafting = drafting_of(pricing, engine, stages.back(), options);
-  return std::make_shared<PlanStepCost>(pricing.sizes, std::move(tables), hops_of(pricing, stages),
-                                        serving.kernel_set, lookup, std::move(drafting),
-                                        engine.host);
+  Drafting drafting = drafting_of(pricing, engine, priced.stages.back(), options);
+  const cost::KernelSet& kernels = context.kernel_set;
+  const double scale = options.correction.scale;
+  const PerRequest host(scale * kernels.host_step_s, scale * kernels.host_sequence_s, "kernel_set");
+  const Ticks host_prompt =
+      serving::to_ticks(scale * kernels.host_prompt_s, "host_prompt_s of the kernel set");
+  return std::make_shared<TabledStepCost>(pricing.sizes, std::move(tables),
+                                          hops_of(pricing, priced.stages), host, host_prompt,
+                                          lookup, std::move(drafting), engine.host);
 }
 
 }  // namespace tessera::solver

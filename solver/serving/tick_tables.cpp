@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace tessera::solver {
 namespace {
@@ -54,16 +55,7 @@ Ticks TickTable::at(std::int64_t x) const {
   return std::max<Ticks>(0, ticks_[i] + slopes_[i] * std::max<std::int64_t>(0, x - knots_[i]));
 }
 
-void Surface::add(const Surface& other, double times) {
-  if (seconds.empty()) {
-    rows = other.rows;
-    columns = other.columns;
-    seconds.assign(other.seconds.size(), 0);
-  }
-  for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] += times * other.seconds[i];
-}
-
-DecodeTable::DecodeTable(const Surface& surface) : surface_(surface) {
+DecodeTable::DecodeTable(Surface surface) : surface_(std::move(surface)) {
   const std::size_t width = surface_.columns.size();
   for (std::size_t i = 1; i < surface_.seconds.size(); ++i) {
     double& seconds = surface_.seconds[i];
@@ -91,7 +83,7 @@ serving::DecodeLine DecodeTable::line(std::int64_t num_requests,
   return {first + slope * (context_tokens - low), slope, is_last ? kNoEnd : high - 1};
 }
 
-ChunkTable::ChunkTable(const Surface& surface) : surface_(surface) {
+ChunkTable::ChunkTable(Surface surface) : surface_(std::move(surface)) {
   if (surface_.seconds.empty()) return;
   const double start_s = surface_.seconds.front();
   start_ = nearest(start_s);

@@ -29,7 +29,7 @@ class TickTable {
   std::vector<serving::Ticks> ticks_, slopes_;  ///< [knot]
 };
 
-/// Seconds on a grid of two counts. The sums of several are of one grid.
+/// Seconds on a grid of two counts.
 struct Surface {
   Knots rows, columns;
   std::vector<double> seconds;  ///< [row][column]
@@ -37,7 +37,6 @@ struct Surface {
   double at(std::size_t row, std::size_t column) const {
     return seconds[row * columns.size() + column];
   }
-  void add(const Surface& other, double times);
 };
 
 /// Attention of decoding requests by their number (rows) and their mean context (columns, the first
@@ -46,7 +45,7 @@ struct Surface {
 class DecodeTable {
  public:
   DecodeTable() = default;
-  explicit DecodeTable(const Surface& surface);
+  explicit DecodeTable(Surface surface);
 
   /// Zero for no requests.
   serving::DecodeLine line(std::int64_t num_requests, std::int64_t context_tokens) const;
@@ -63,7 +62,7 @@ class DecodeTable {
 class ChunkTable {
  public:
   ChunkTable() = default;
-  explicit ChunkTable(const Surface& surface);
+  explicit ChunkTable(Surface surface);
 
   serving::Ticks start() const { return start_; }
   serving::Ticks at(const serving::PromptChunk& chunk) const;

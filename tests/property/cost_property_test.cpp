@@ -11,6 +11,7 @@
 #include "tessera/cost/latency.h"
 #include "tessera/cost/memory.h"
 #include "tessera/cost/profile.h"
+#include "tessera/cost/stage_price.h"
 #include "tessera/cost/tensor_parallel.h"
 
 namespace tessera::cost {
@@ -217,6 +218,89 @@ Profile any_sums(const Device& device) {
                             {"kernel_set", "test"},
                             {"parts", {part("all_reduce", "one_shot", "two_shot"), nccl}}},
                            "sums", DataFolders({}));
+}
+
+/// A pipeline of two stages, of some of the model's layers each, on two nodes of two devices.
+struct AnyPipeline {
+  PricingContext context;
+  std::vector<Stage> stages;
+  std::int32_t kv_bitwidth = *rc::gen::element(8, 16);
+
+  AnyPipeline() {
+    context.model = any_model();
+    context.kernel_set = testing::test_kernels();
+    context.kernel_set.host_step_s = real(0, 1e-2);
+    context.kernel_set.host_sequence_s = real(0, 1e-4);
+    context.kernel_set.host_prompt_s = real(0, 1e-2);
+    context.memory = *rc::gen::element(MemoryPreset::physical, MemoryPreset::llm_pq);
+    context.cluster.nodes.resize(2);
+    for (const std::size_t node : {0U, 0U, 1U, 1U}) {
+      context.cluster.devices.push_back({testing::v100(), node});
+      context.cluster.devices.back().device.pcie_bytes_per_s = 16e9;
+    }
+    const auto split = *rc::gen::inRange<std::int64_t>(1, context.model.num_layers);
+    const auto layers = [&](std::int64_t first, std::int64_t number) {
+      std::vector<std::int32_t> bitwidths;
+      for (std::int64_t i = 0; i < number; ++i) bitwidths.push_back(*rc::gen::element(4, 8, 16));
+      return count_layers(context.model, first, bitwidths);
+    };
+    const bool alone = *rc::gen::arbitrary<bool>();
+    const std::vector<std::size_t> on_first =
+        alone ? std::vector<std::size_t>{0} : std::vector<std::size_t>{0, 1};
+    stages = {{on_first, StagePlace::first, layers(0, split)},
+              {{2}, StagePlace::last, layers(split, context.model.num_layers - split)}};
+  }
+  PipelinePrice price(const Correction& correction = {}) const {
+    return PipelinePrice(context, stages, kv_bitwidth, correction);
+  }
+};
+
+Pass any_pass() {
+  const auto phase = *rc::gen::element(Phase::prefill, Phase::decode);
+  const double sequences = *rc::gen::inRange(1, 300);
+  const double tokens = phase == Phase::decode ? 1 : *rc::gen::inRange(1, 3000);
+  return {{phase, sequences, tokens, real(0, 5000)}, *rc::gen::arbitrary<bool>() ? sequences : 0};
+}
+
+double whole_s(const PipelinePrice& price, const Pass& pass) {
+  double sum = price.return_s(pass.num_sampled);
+  for (std::size_t k = 0; k < price.num_stages(); ++k) sum += price.pass(k, pass).total_s();
+  return sum + price.hop_s(0, pass.rows());
+}
+
+bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(a, b); }
+
+// The two parameters of a calibration: whatever the work, a pass takes scale x T + offset_s.
+RC_GTEST_PROP(CorrectionProperty, IsLinearInWhatAPassTakes, ()) {
+  const AnyPipeline any;
+  const Pass pass = any_pass();
+  const Correction correction{real(0.01, 20), real(0, 1)};
+  const double plain = whole_s(any.price(), pass);
+  RC_ASSERT(
+      near(whole_s(any.price(correction), pass), correction.scale * plain + correction.offset_s));
+  RC_ASSERT(whole_s(any.price(Correction{}), pass) == plain);
+}
+
+RC_GTEST_PROP(CorrectionProperty, OneAfterAnotherIsOne, ()) {
+  const AnyPipeline any;
+  const Pass pass = any_pass();
+  const Correction first{real(0.1, 10), real(0, 1)}, second{real(0.1, 10), real(0, 1)};
+  const Correction both{second.scale * first.scale,
+                        second.scale * first.offset_s + second.offset_s};
+  const auto& members = any.stages[0].members;
+  const auto price = [&](const Correction& correction) {
+    return make_stage_price(any.context, members, any.kv_bitwidth, correction);
+  };
+  const auto twice = corrected(price(first), second), once = price(both);
+  const LayerShape& layer = any.context.model.layer_classes.front();
+  RC_ASSERT(near(twice->layer_s(layer, 8, pass.work), once->layer_s(layer, 8, pass.work)));
+  RC_ASSERT(near(twice->attention_s(layer, 8, pass.work), once->attention_s(layer, 8, pass.work)));
+  RC_ASSERT(near(twice->embedding_s(pass.rows()), once->embedding_s(pass.rows())));
+  RC_ASSERT(near(twice->head_s(pass.rows()), once->head_s(pass.rows())));
+  RC_ASSERT(near(twice->host_s(3, pass.rows()), once->host_s(3, pass.rows())));
+  const Link link{real(1e8, 1e11), real(0, 1e-3), "network"};
+  RC_ASSERT(near(twice->hop_s(pass.rows(), link), once->hop_s(pass.rows(), link)));
+  RC_ASSERT(near(twice->return_s(pass.rows(), link), once->return_s(pass.rows(), link)));
 }
 
 RC_GTEST_PROP(SumsProperty, NeverFallWithBytesOrDevices, ()) {

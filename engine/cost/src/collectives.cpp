@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "counts.h"
 #include "models/all_reduce.h"
@@ -114,6 +115,24 @@ double transfer_s(double bytes, const Link& link, const Profile* profile) {
   const bool measured = profile != nullptr && was_measured_over(*profile, link);
   const ProfilePart* part = measured ? profile->find(query) : nullptr;
   return part != nullptr ? part->model->seconds(query) : link.latency_s + bytes / link.bytes_per_s;
+}
+
+Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
+                  const std::vector<std::size_t>& to) {
+  std::optional<Link> slowest;
+  for (const std::size_t a : from) {
+    for (const std::size_t b : to) {
+      if (a == b) continue;
+      const Link link = cluster.link(a, b);
+      if (!slowest) slowest = link;
+      if (link.bytes_per_s < slowest->bytes_per_s) {
+        slowest->bytes_per_s = link.bytes_per_s;
+        slowest->kind = link.kind;
+      }
+      slowest->latency_s = std::max(slowest->latency_s, link.latency_s);
+    }
+  }
+  return slowest ? *slowest : cluster.link(from.front(), to.front());
 }
 
 Link node_link(const Device& device) {

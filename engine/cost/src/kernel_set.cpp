@@ -9,6 +9,8 @@
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
+#include "tessera/core/units.h"
+#include "tessera/cost/cuda_graphs.h"
 #include "tessera/cost/op.h"
 
 namespace tessera::cost {
@@ -67,8 +69,19 @@ LayerShape KernelSet::as_decoded(const LayerShape& layer, const Device& device) 
 }
 
 double KernelSet::padded_rows(double sequences) const {
-  const auto at = std::lower_bound(graph_batch_sizes.begin(), graph_batch_sizes.end(), sequences);
-  return at == graph_batch_sizes.end() ? sequences : *at;
+  return padded_to(graph_batch_sizes, sequences);
+}
+
+std::vector<std::int64_t> captured_rows(const KernelSet& kernels, std::int64_t token_budget,
+                                        std::int64_t seats, std::int64_t verified) {
+  const std::int64_t most = std::min(token_budget, 2 * seats * verified);
+  std::vector<std::int64_t> captured;
+  for (const std::int32_t size : kernels.graph_batch_sizes) {
+    const std::int64_t rows = ceil_div(std::int64_t{size}, verified) * verified;
+    if (rows > most) break;
+    if (captured.empty() || rows > captured.back()) captured.push_back(rows);
+  }
+  return captured;
 }
 
 bool KernelSet::reads_kv(const Device& device, std::int32_t bitwidth) const {

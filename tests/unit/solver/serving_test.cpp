@@ -7,7 +7,6 @@
 #include <random>
 
 #include "tessera/core/json.h"
-#include "tessera/solver/problem/serving_latency.h"
 #include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/step_cost.h"
 
@@ -62,7 +61,7 @@ struct Prices {
   std::unique_ptr<cost::LatencyModel> model;
 
   explicit Prices(const PipelinePlan& of)
-      : plan(of), model(latency_model_of(serving, serving.mesh ? all() : first())) {}
+      : plan(of), model(cost::latency_model_of(serving, serving.mesh ? all() : first())) {}
 
   std::vector<std::size_t> first() const { return {0}; }
   std::vector<std::size_t> all() const {
@@ -258,7 +257,8 @@ TEST(StepCost, StagesAreThePlans) {
   EXPECT_EQ(cost->decode_line(4, 100), std::nullopt);
   const StepLoad load = decodes(8, 8 * 512);
   const ServingProblem& serving = *plan.problem.serving();
-  const auto first = latency_model_of(serving, {0}), second = latency_model_of(serving, {1});
+  const auto first = cost::latency_model_of(serving, {0});
+  const auto second = cost::latency_model_of(serving, {1});
   const LayerShape& layer = serving.model.layer(0);
   const LayerWork work{Phase::decode, 8, 1, 512};
   const double first_s = serving.kernel_set.host_s(8, 8) + first->embedding_s(serving.model, 8) +
@@ -267,8 +267,8 @@ TEST(StepCost, StagesAreThePlans) {
       16 * second->layer_s(layer, 16, 16, work) + second->lm_head_s(serving.model, 8);
   EXPECT_NEAR(seconds(cost->stage(load, 0)), first_s, 1e-6 * first_s);
   EXPECT_NEAR(seconds(cost->stage(load, 1)), second_s, 1e-6 * second_s);
-  const double bytes = 8.0 * 4096 * 2;
-  EXPECT_NEAR(seconds(cost->hop(load, 0)), hop_s(serving, 0, serving.cluster.link(0, 1), bytes),
+  const Link link = serving.cluster.link(0, 1);
+  EXPECT_NEAR(seconds(cost->hop(load, 0)), link.latency_s + 8.0 * 4096 * 2 / link.bytes_per_s,
               1e-7);
   EXPECT_EQ(cost->hop(load, 1), 0);
 }
@@ -343,7 +343,7 @@ TEST(StepCost, DraftsAreRowsAndThenDrafted) {
 }
 
 TEST(StepCost, SharedPricesAreThePrices) {
-  const auto prices = std::make_shared<StepPrices>();
+  const auto prices = std::make_shared<cost::PriceCache>();
   for (const DeploymentShape& shape :
        {DeploymentShape{}, DeploymentShape{.pipeline_parallel = 2},
         DeploymentShape{.tensor_parallel = 2}, DeploymentShape{.bitwidths = {4}}}) {

@@ -256,8 +256,8 @@ TEST(Mesh, PairsOfDevicesAreThoseThatBridgesJoin) {
   for (ClusterDevice& slot : four.devices) slot.device.nvlink_bridge_bytes_per_s = 50e9;
   const auto link = [&](const solver::Mesh& mesh) {
     const auto members = solver::mesh_groups(four, mesh).front().members;
-    const Link first = solver::slowest_link(four, members.front(), members.front());
-    const Link last = solver::slowest_link(four, members.back(), members.back());
+    const Link first = cost::slowest_link(four, members.front(), members.front());
+    const Link last = cost::slowest_link(four, members.back(), members.back());
     EXPECT_EQ(first.kind, last.kind);
     return first;
   };
@@ -271,9 +271,9 @@ TEST(Mesh, PairsOfDevicesAreThoseThatBridgesJoin) {
 
 TEST(Mesh, SlowestLinkIsBetweenAnyTwo) {
   const Cluster c = cluster({{testing::t4(), 0}, {testing::t4(), 0}, {testing::t4(), 1}});
-  EXPECT_DOUBLE_EQ(solver::slowest_link(c, {0, 1}, {0, 1}).bytes_per_s, c.link(0, 1).bytes_per_s);
-  EXPECT_DOUBLE_EQ(solver::slowest_link(c, {0, 1}, {2}).latency_s, c.link(1, 2).latency_s);
-  EXPECT_EQ(solver::slowest_link(c, {0}, {0}).kind, "self");
+  EXPECT_DOUBLE_EQ(cost::slowest_link(c, {0, 1}, {0, 1}).bytes_per_s, c.link(0, 1).bytes_per_s);
+  EXPECT_DOUBLE_EQ(cost::slowest_link(c, {0, 1}, {2}).latency_s, c.link(1, 2).latency_s);
+  EXPECT_EQ(cost::slowest_link(c, {0}, {0}).kind, "self");
 }
 
 }  // namespace

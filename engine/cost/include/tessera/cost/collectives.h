@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tessera/core/cluster.h"
 #include "tessera/cost/latency.h"
@@ -35,6 +37,10 @@ Prediction predict_sum(const OpQuery& query, const Link& link, const Profile* pr
 /// `profile` for them, where it was measured over such a link, else the link's latency and rate.
 /// `profile` may be null.
 double transfer_s(double bytes, const Link& link, const Profile* profile);
+
+/// The slowest link between two sets of devices of a cluster, or within one.
+Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
+                  const std::vector<std::size_t>& to);
 
 /// The best link that devices of its kind have within a node, over which its sums are measured:
 /// NVLink between any two, else PCIe. A bridge joins two cards at most, so it does not count.

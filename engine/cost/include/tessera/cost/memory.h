@@ -63,6 +63,11 @@ double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const M
 double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
                       const MemoryQuery& query);
 
+/// Whether a stage has final norm and LM head: the last one; of LLM-PQ's pipelines the first.
+constexpr bool holds_lm_head(StagePlace place, MemoryPreset preset) {
+  return preset == MemoryPreset::llm_pq ? is_first(place) : is_last(place);
+}
+
 /// Embeddings and LM head in FP16 on a stage, and rotary tables where the runtime keeps them.
 double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query);
 

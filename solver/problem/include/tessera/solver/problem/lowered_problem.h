@@ -12,8 +12,8 @@ namespace tessera::solver {
 /// for.
 class LoweredProblem {
  public:
-  /// @param times of problems like it, shared; null: its own
-  explicit LoweredProblem(Problem problem, std::shared_ptr<SharedTimes> times = nullptr);
+  /// @param prices of problems like it, shared; null: its own
+  explicit LoweredProblem(Problem problem, std::shared_ptr<cost::PriceCache> prices = nullptr);
 
   const Problem& problem() const;
   /// Null for an instance file.

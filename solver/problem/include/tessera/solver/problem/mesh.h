@@ -27,10 +27,6 @@ struct MeshGroup {
 /// @throws Error{invalid_argument} where the mesh does not fit the cluster.
 std::vector<MeshGroup> mesh_groups(const Cluster& cluster, const std::optional<Mesh>& mesh);
 
-/// The slowest link between two sets of devices, or within one.
-Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
-                  const std::vector<std::size_t>& to);
-
 /// "2 of 2xT4-16G + V100-32G": groups in order, with how many there are of each.
 std::string mesh_name(const Cluster& cluster, const std::optional<Mesh>& mesh);
 

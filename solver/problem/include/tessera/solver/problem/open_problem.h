@@ -52,14 +52,14 @@ struct OpenProblem {
   /// That may run it, priced by the same profiles; empty: the kernel set is settled.
   std::vector<cost::KernelSet> kernel_sets = {};
   /// What its ways have in common, while they are planned; null: nothing.
-  std::shared_ptr<SharedTimes> times = nullptr;
+  std::shared_ptr<cost::PriceCache> prices = nullptr;
 };
 
 /// The problem with the first of each choice in force.
 /// @throws Error{invalid_argument} as list_meshes.
 OpenProblem open_problem(Problem problem, Choices choices,
                          std::vector<cost::KernelSet> kernel_sets = {},
-                         std::shared_ptr<SharedTimes> times = nullptr);
+                         std::shared_ptr<cost::PriceCache> prices = nullptr);
 
 /// The problem of a plan, to be planned again: its kernels and its KV bitwidth stay, its devices
 /// may be joined as they might have been, by the degrees that were open; where nobody knows these,

@@ -8,21 +8,17 @@
 #include <variant>
 #include <vector>
 
-#include "tessera/core/cluster.h"
 #include "tessera/core/enum_names.h"
 #include "tessera/core/indicator.h"
 #include "tessera/core/json_fwd.h"
-#include "tessera/core/model_shape.h"
 #include "tessera/core/quality.h"
 #include "tessera/core/record.h"
 #include "tessera/core/workload.h"
-#include "tessera/cost/kernel_set.h"
-#include "tessera/cost/memory.h"
-#include "tessera/cost/profile.h"
+#include "tessera/cost/price_cache.h"
+#include "tessera/cost/stage_price.h"
 #include "tessera/solver/instance/instance.h"
 #include "tessera/solver/problem/constraint.h"
 #include "tessera/solver/problem/mesh.h"
-#include "tessera/solver/problem/shared_times.h"
 
 namespace tessera::solver {
 
@@ -37,20 +33,13 @@ std::vector<std::string_view> preset_names();
 /// A server that is to run the plan.
 enum class Runtime { vllm, llama_cpp, tessera };
 
-/// A model on a cluster under a workload, with the costs that price it. Nothing is left to choose;
-/// a problem with open choices is an OpenProblem.
-struct ServingProblem {
-  ModelShape model;
-  Cluster cluster;
+/// A model on a cluster under a workload, with what prices it. Nothing is left to choose; a problem
+/// with open choices is an OpenProblem.
+struct ServingProblem : cost::PricingContext {
   Workload workload;
   std::vector<std::int32_t> bitwidths = {4, 8, 16};  ///< ascending, distinct
   Indicator indicator;
-  cost::KernelSet kernel_set;
-  /// What is known about the speed of the cluster's devices; those without one are priced by the
-  /// roofline.
-  std::vector<std::shared_ptr<const cost::Profile>> profiles;
   bool with_profiles = true;  ///< false: the script wants the roofline alone
-  cost::MemoryPreset memory = cost::MemoryPreset::physical;
   std::int32_t kv_bitwidth = 16;
   /// Quality lost by a KV cache of a bitwidth, [bitwidth][num_layers], in the indicator's units.
   /// What is absent has the default of `kv_omega`.
@@ -116,8 +105,8 @@ Problem problem_from_json(const Json& json, const std::string& path);
 /// The instance that solvers see. Costs of a micro-batch size are computed when first asked for.
 /// @throws Error{invalid_argument} for an indicator that lacks a layer or bitwidth, and what
 /// `resolve` throws for a constraint that does not fit.
-/// @param times of problems like it, shared; null: its own
-Instance lower(const Problem& problem, std::shared_ptr<SharedTimes> times = nullptr);
+/// @param prices of problems like it, shared; null: its own
+Instance lower(const Problem& problem, std::shared_ptr<cost::PriceCache> prices = nullptr);
 
 /// Groups for a list of device names ("T4-16G", "T4-16G@node" where the node matters, "2xT4-16G"
 /// for a tensor-parallel group).

@@ -7,7 +7,7 @@
 
 #include "tessera/cost/memory.h"
 #include "tessera/serving/engine_options.h"
-#include "tessera/solver/plan/plan.h"
+#include "tessera/solver/serving/priced_engine.h"
 
 namespace tessera::solver {
 
@@ -18,7 +18,7 @@ struct StageKvMemory : cost::MemoryAccount {
   double block_bytes = 0;   ///< of one block, of all layers that take one
 };
 
-/// The KV cache that a plan has under an engine, as vLLM hands it out: each stage offers as many
+/// The KV cache that a placed engine has, as vLLM hands it out: each stage offers as many
 /// blocks as its devices hold, and all take the least of these.
 struct KvCapacity {
   std::int64_t block_size = 16;
@@ -37,6 +37,6 @@ struct KvCapacity {
 /// manager); where all are windowed they keep all tokens.
 /// What vLLM takes besides: cost::MemoryPreset::vllm.
 /// @throws Error{unsupported | invalid_argument} as make_step_cost.
-KvCapacity kv_capacity(const PipelinePlan& plan, const serving::EngineOptions& engine);
+KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions& engine);
 
 }  // namespace tessera::solver

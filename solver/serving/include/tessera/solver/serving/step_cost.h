@@ -3,34 +3,21 @@
 #include <cstdint>
 #include <memory>
 
+#include "tessera/cost/price_cache.h"
 #include "tessera/serving/engine_options.h"
 #include "tessera/serving/step_cost.h"
-#include "tessera/solver/plan/plan.h"
+#include "tessera/solver/serving/priced_engine.h"
 
 namespace tessera::solver {
-
-/// Prices that stages of several plans have in common: of a layer on a group of devices they are
-/// the same whatever the rest of the plan is. For plans of one set of profiles, in which a model, a
-/// device, a link kind or a kernel set of one name is the same one. Safe to share among threads.
-class StepPrices {
- public:
-  StepPrices();
-  ~StepPrices();
-
-  struct State;
-  State& state() const { return *state_; }
-
- private:
-  std::unique_ptr<State> state_;
-};
 
 struct StepCostOptions {
   /// Of the model that drafts, for speculative = { method = "draft_model" }.
   std::shared_ptr<const serving::StepCost> draft = nullptr;
-  std::shared_ptr<StepPrices> prices = nullptr;  ///< null: its own
+  std::shared_ptr<cost::PriceCache> prices = nullptr;  ///< null: its own
+  cost::Correction correction = {};                    ///< of what stages take
 };
 
-/// What a step of continuous batching takes on the pipeline of a plan, one stage per stage.
+/// What a step of continuous batching takes on an engine, stage by stage.
 /// - Products, norms and sums over a tensor-parallel group go by the tokens of the step. A step
 ///   within the sizes that CUDA graphs are captured for is padded to the next of them, whatever its
 ///   requests do: vLLM runs mixed steps from piecewise graphs of the same sizes. Larger ones are
@@ -49,16 +36,15 @@ struct StepCostOptions {
 ///   host's: 20 us + 2 us per request (assumed).
 /// Between stages go hidden states in FP16.
 /// Prices are taken from the latency model at a grid of sizes and are straight between; every time
-/// is a whole number of ticks, and `decode_line` of a plan with one stage is exact.
-/// @throws Error{unsupported} for the plan of an abstract instance or one that offloads, a
-/// kv_cache_dtype that is not known, and draft_model without a model; Error{invalid_argument} for a
-/// plan that is broken.
-std::shared_ptr<const serving::StepCost> make_step_cost(const PipelinePlan& plan,
+/// is a whole number of ticks, and `decode_line` of an engine with one stage is exact.
+/// @throws Error{unsupported} for a kv_cache_dtype that is not known, and draft_model without a
+/// model.
+std::shared_ptr<const serving::StepCost> make_step_cost(const PricedEngine& priced,
                                                         const serving::EngineOptions& engine,
                                                         const StepCostOptions& options = {});
 
-/// Bits of a KV cache: those of kv_cache_dtype, with "auto" the plan's.
+/// Bits of a KV cache: those of kv_cache_dtype, with "auto" the placed engine's.
 /// @throws Error{unsupported} for another word, or one that attention does not read on a device.
-std::int32_t kv_bitwidth_of(const PipelinePlan& plan, const serving::EngineOptions& engine);
+std::int32_t kv_bitwidth_of(const PricedEngine& priced, const serving::EngineOptions& engine);
 
 }  // namespace tessera::solver

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/cost/stage_price.h"
+
+namespace tessera::cost {
+
+/// All that prices on a group of devices depend on besides the work. What has one name is one
+/// thing.
+struct GroupKey {
+  std::string model, device, kernel_set;
+  std::size_t num_profiles = 0, degree = 1;
+  std::string link;  ///< kind, within the group
+  double link_bytes_per_s = 0, link_latency_s = 0;
+  std::int32_t kv_bitwidth = 16;
+  Correction correction;
+
+  friend auto operator<=>(const GroupKey&, const GroupKey&) = default;
+};
+
+GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>& members,
+                   std::int32_t kv_bitwidth, const Correction& correction = {});
+
+enum class PricePart {
+  mean_layers,  ///< [class][bitwidth] over the units of a phase of a micro-batch
+  mean_embedding,
+  mean_head,
+  products,  ///< a layer without attention, at sizes of steps
+  attention,
+  attention_beside_prompts,
+  embedding,
+  head,
+};
+
+/// One list of prices.
+struct PriceKey {
+  std::size_t group = 0;  ///< PriceCache::number_of
+  PricePart part = PricePart::mean_layers;
+  Phase phase = Phase::prefill;
+  LayerKind layer;  ///< of the parts of one layer
+  /// That of a micro-batch, or those that the sizes of steps are made of.
+  std::array<std::int64_t, 4> sizes = {};
+
+  friend auto operator<=>(const PriceKey&, const PriceKey&) = default;
+};
+
+/// Prices that many plans have in common: of a group of devices they are the same whatever the rest
+/// of the plan is. For plans of one set of profiles; means are of problems of one prompt and output
+/// length and one list of bitwidths. Safe to share among threads.
+class PriceCache {
+ public:
+  std::size_t number_of(const GroupKey& group);
+
+  /// The prices (seconds), made when first asked for. They stay where they are. `make` does not
+  /// come back to this cache.
+  const std::vector<double>& get(const PriceKey& key,
+                                 const std::function<std::vector<double>()>& make);
+
+ private:
+  std::mutex mutex_;
+  std::map<GroupKey, std::size_t> groups_;
+  std::map<PriceKey, std::vector<double>> prices_;
+};
+
+}  // namespace tessera::cost

@@ -1,0 +1,192 @@
+#include "tessera/cost/stage_price.h"
+
+#include <cmath>
+#include <utility>
+
+#include "counts.h"
+#include "tessera/core/error.h"
+#include "tessera/cost/collectives.h"
+#include "tessera/cost/tensor_parallel.h"
+
+namespace tessera::cost {
+namespace {
+
+std::shared_ptr<const Profile> profile_of(const PricingContext& context, const Device& device) {
+  for (const auto& profile : context.profiles) {
+    if (profile->device.name == device.name) return profile;
+  }
+  return nullptr;
+}
+
+class GroupPrice final : public StagePrice {
+ public:
+  GroupPrice(const PricingContext& context, const std::vector<std::size_t>& members,
+             std::int32_t kv_bitwidth)
+      : context_(context),
+        model_(latency_model_of(context, members)),
+        profile_(profile_of(context, context.device(members.front()))),
+        kv_bitwidth_(kv_bitwidth) {}
+
+  double layer_s(const LayerShape& layer, std::int32_t bitwidth,
+                 const LayerWork& work) const override {
+    return model_->layer_s(layer, bitwidth, kv_bitwidth_, work);
+  }
+  double attention_s(const LayerShape& layer, std::int32_t bitwidth,
+                     const LayerWork& work) const override {
+    return model_->attention_s(layer, bitwidth, kv_bitwidth_, work);
+  }
+  double embedding_s(double rows) const override {
+    return model_->embedding_s(context_.model, rows);
+  }
+  double head_s(double rows) const override { return model_->lm_head_s(context_.model, rows); }
+  double host_s(double sequences, double rows) const override {
+    return context_.kernel_set.host_s(sequences, rows);
+  }
+  double hop_s(double rows, const Link& link) const override {
+    return transfer_s(rows * count(context_.model.hidden_size) * kActivationBytes, link,
+                      profile_.get());
+  }
+  double return_s(double sequences, const Link& link) const override {
+    return transfer_s(sequences * kTokenIdBytes, link, profile_.get());
+  }
+  bool is_monotone() const override { return model_->is_monotone(); }
+
+ private:
+  const PricingContext& context_;
+  std::unique_ptr<LatencyModel> model_;
+  std::shared_ptr<const Profile> profile_;
+  std::int32_t kv_bitwidth_;
+};
+
+class Corrected final : public StagePrice {
+ public:
+  Corrected(std::unique_ptr<StagePrice> price, const Correction& correction)
+      : price_(std::move(price)), scale_(correction.scale), offset_s_(correction.offset_s) {}
+
+  double layer_s(const LayerShape& layer, std::int32_t bitwidth,
+                 const LayerWork& work) const override {
+    return scale_ * price_->layer_s(layer, bitwidth, work);
+  }
+  double attention_s(const LayerShape& layer, std::int32_t bitwidth,
+                     const LayerWork& work) const override {
+    return scale_ * price_->attention_s(layer, bitwidth, work);
+  }
+  double embedding_s(double rows) const override {
+    return scale_ * price_->embedding_s(rows) + offset_s_;
+  }
+  double head_s(double rows) const override { return scale_ * price_->head_s(rows); }
+  double host_s(double sequences, double rows) const override {
+    return scale_ * price_->host_s(sequences, rows);
+  }
+  double hop_s(double rows, const Link& link) const override {
+    return scale_ * price_->hop_s(rows, link);
+  }
+  double return_s(double sequences, const Link& link) const override {
+    return scale_ * price_->return_s(sequences, link);
+  }
+  bool is_monotone() const override { return price_->is_monotone(); }
+
+ private:
+  std::unique_ptr<StagePrice> price_;
+  double scale_, offset_s_;
+};
+
+}  // namespace
+
+std::unique_ptr<LatencyModel> latency_model_of(const PricingContext& context,
+                                               const std::vector<std::size_t>& members) {
+  const Device& device = context.device(members.front());
+  const auto profile = profile_of(context, device);
+  std::unique_ptr<LatencyModel> member;
+  if (profile != nullptr) {
+    member = make_profiled(profile, context.kernel_set);
+  } else {
+    member = make_roofline(device, context.kernel_set);
+  }
+  return make_tensor_parallel(std::move(member), static_cast<std::int64_t>(members.size()),
+                              slowest_link(context.cluster, members, members), profile);
+}
+
+std::vector<LayerWork> units_of(const Workload& workload, double size, Phase phase) {
+  if (phase == Phase::decode) {
+    return {{phase, size, 1, workload.mean_context_tokens()}};
+  }
+  std::vector<LayerWork> work;
+  double before = 0;
+  for (std::int64_t chunk = 0; chunk < workload.num_chunks(); ++chunk) {
+    const double tokens = count(workload.tokens_in_chunk(chunk));
+    work.push_back({phase, size, tokens, before});
+    before += tokens;
+  }
+  return work;
+}
+
+LayerCounts count_layers(const ModelShape& model, std::int64_t first_layer,
+                         const std::vector<std::int32_t>& bitwidths) {
+  LayerCounts layers;
+  for (std::size_t i = 0; i < bitwidths.size(); ++i) {
+    const auto layer = static_cast<std::size_t>(first_layer) + i;
+    ++layers[{model.layer_class[layer], bitwidths[i]}];
+  }
+  return layers;
+}
+
+std::unique_ptr<StagePrice> corrected(std::unique_ptr<StagePrice> price,
+                                      const Correction& correction) {
+  if (!std::isfinite(correction.scale) || correction.scale <= 0) {
+    refuse(ErrorCode::out_of_range, "correction.scale", "{}; a positive number is needed",
+           correction.scale);
+  }
+  if (!std::isfinite(correction.offset_s) || correction.offset_s < 0) {
+    refuse(ErrorCode::out_of_range, "correction.offset_s", "{} s; at least 0 is needed",
+           correction.offset_s);
+  }
+  return std::make_unique<Corrected>(std::move(price), correction);
+}
+
+std::unique_ptr<StagePrice> make_stage_price(const PricingContext& context,
+                                             const std::vector<std::size_t>& members,
+                                             std::int32_t kv_bitwidth,
+                                             const Correction& correction) {
+  std::unique_ptr<StagePrice> price = std::make_unique<GroupPrice>(context, members, kv_bitwidth);
+  if (correction == Correction{}) return price;
+  return corrected(std::move(price), correction);
+}
+
+PipelinePrice::PipelinePrice(const PricingContext& context, std::vector<Stage> stages,
+                             std::int32_t kv_bitwidth, const Correction& correction)
+    : context_(context), stages_(std::move(stages)) {
+  for (std::size_t k = 0; k < stages_.size(); ++k) {
+    const Stage& next = stages_[(k + 1) % stages_.size()];
+    prices_.push_back(make_stage_price(context, stages_[k].members, kv_bitwidth, correction));
+    links_.push_back(slowest_link(context.cluster, stages_[k].members, next.members));
+  }
+}
+
+PassSeconds PipelinePrice::pass(std::size_t stage, const Pass& pass) const {
+  const StagePrice& price = *prices_[stage];
+  const StagePlace place = stages_[stage].place;
+  PassSeconds seconds;
+  for (const auto& [kind, number] : stages_[stage].layers) {
+    const auto& layer = context_.model.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+    seconds.layers_s += count(number) * price.layer_s(layer, kind.bitwidth, pass.work);
+  }
+  if (is_first(place)) {
+    seconds.host_s = price.host_s(pass.work.batch_size, pass.rows());
+    seconds.embedding_s = price.embedding_s(pass.rows());
+  }
+  if (pass.num_sampled > 0 && holds_lm_head(place, context_.memory)) {
+    seconds.head_s = price.head_s(pass.num_sampled);
+  }
+  return seconds;
+}
+
+double PipelinePrice::hop_s(std::size_t stage, double rows) const {
+  return prices_[stage]->hop_s(rows, links_[stage]);
+}
+
+double PipelinePrice::return_s(double sequences) const {
+  return stages_.size() < 2 ? 0 : prices_.back()->return_s(sequences, links_.back());
+}
+
+}  // namespace tessera::cost

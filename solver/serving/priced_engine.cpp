@@ -1,0 +1,99 @@
+#include "tessera/solver/serving/priced_engine.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "tessera/core/error.h"
+
+namespace tessera::solver {
+namespace {
+
+/// The devices that a stage runs on: the group whose first device it names.
+std::vector<std::size_t> members_of(const std::vector<MeshGroup>& groups, std::int64_t device,
+                                    const std::string& where) {
+  for (const MeshGroup& group : groups) {
+    for (const auto& members : group.members) {
+      if (static_cast<std::int64_t>(members.front()) == device) return members;
+    }
+  }
+  refuse(where + ".device_index",
+         "no device or tensor-parallel group of the plan's cluster starts at device {}; save the "
+         "plan anew",
+         device);
+}
+
+const ServingProblem& serving_of(const PipelinePlan& plan) {
+  const ServingProblem* serving = plan.problem.serving();
+  if (serving == nullptr) {
+    refuse(ErrorCode::unsupported, "plan",
+           "the plan of an abstract instance has times of one workload only, and no KV cache; give "
+           "the plan of a model on a cluster");
+  }
+  if (plan.offload) {
+    refuse(ErrorCode::unsupported, "plan.offload",
+           "an offloading plan is priced by FlexGen's cost model for one batch; requests that come "
+           "and go need a plan whose weights and KV cache are on the devices");
+  }
+  return *serving;
+}
+
+/// Hands each stage's layers on, in order and without a gap.
+class LayersInOrder {
+ public:
+  LayersInOrder(const ModelShape& model, std::string path)
+      : model_(model), path_(std::move(path)) {}
+
+  cost::LayerCounts take(std::int64_t first, std::int64_t number,
+                         const std::vector<std::int32_t>& bitwidths) {
+    const std::int64_t end = first + number;
+    if (first != next_ || end > model_.num_layers || std::ssize(bitwidths) != number) {
+      refuse(fmt::format("{}[{}]", path_, stages_ + 1),
+             "holds layers {} to {} with {} bitwidths; layer {} of {} comes next", first, end - 1,
+             bitwidths.size(), next_, model_.num_layers);
+    }
+    ++stages_;
+    next_ = end;
+    return cost::count_layers(model_, first, bitwidths);
+  }
+  void finish() const {
+    if (next_ != model_.num_layers) refuse(path_, "hold {} of {} layers", next_, model_.num_layers);
+  }
+
+ private:
+  const ModelShape& model_;
+  std::string path_;
+  std::int64_t next_ = 0;
+  int stages_ = 0;
+};
+
+}  // namespace
+
+PricedEngine::PricedEngine(const cost::PricingContext& pricing, const Placement& placement,
+                           const PlacedEngine& engine)
+    : context(pricing), kv_bitwidth(engine.kv_bitwidth) {
+  const auto members = stage_devices(placement, engine, context.cluster);
+  LayersInOrder layers(context.model, "placement.stages");
+  for (std::size_t k = 0; k < engine.stages.size(); ++k) {
+    const PlacedStage& stage = engine.stages[k];
+    stages.push_back({members[k], place_at(k, engine.stages.size()),
+                      layers.take(stage.first_layer, stage.num_layers, stage.bitwidths)});
+  }
+  layers.finish();
+}
+
+PricedEngine::PricedEngine(const PipelinePlan& plan)
+    : context(serving_of(plan)), kv_bitwidth(serving_of(plan).kv_bitwidth) {
+  const auto groups = mesh_groups(context.cluster, serving_of(plan).mesh);
+  LayersInOrder layers(context.model, "plan.stages");
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const PlanStage& stage = plan.stages[k];
+    cost::LayerCounts held = layers.take(stage.first_layer, stage.num_layers, stage.bitwidths);
+    stages.push_back({members_of(groups, stage.device_index, fmt::format("plan.stages[{}]", k + 1)),
+                      place_at(k, plan.stages.size()), std::move(held)});
+  }
+  layers.finish();
+}
+
+}  // namespace tessera::solver
