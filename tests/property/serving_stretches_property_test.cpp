@@ -82,6 +82,11 @@ Traffic random_traffic(Rng& rng) {
     if (rng.uniform() < 0.3) r.max_tokens = r.output_tokens + rng.integer(1, 4);
     traffic.requests.push_back(r);
   }
+  if (rng.uniform() < 0.4) {
+    for (Request& r : traffic.requests) {
+      if (rng.uniform() < 0.3) r.cancel_after = kTicksPerSecond / 100 * rng.integer(0, 150);
+    }
+  }
   const double kind = rng.uniform();
   if (kind < 0.3) add_sessions(rng, traffic);
   if (kind > 0.7) {
@@ -141,6 +146,33 @@ TEST(Stretches, AreWhatSingleStepsAreInManyRuns) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     ASSERT_EQ(skipped_and_not(random_case(seed)), "") << "seed " << seed;
   }
+}
+
+// Whoever leaves, wherever a request is: the others end, and nothing of it stays behind.
+TEST(Cancels, EndARunInWhichEveryRequestIsAccountedFor) {
+  std::int64_t cancelled = 0, handed_over = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    const Case c = random_case(seed);
+    const Log log = simulate(c.deployment, c.traffic);
+    ASSERT_EQ(log.cut_off, "") << "seed " << seed;
+    std::int64_t by_engines = 0;
+    for (const ReplicaRecord& replica : log.replicas) by_engines += replica.num_cancelled;
+    for (std::size_t i = 0; i < log.requests.size(); ++i) {
+      const RequestRecord& record = log.requests[i];
+      const bool left = record.outcome == Outcome::cancelled;
+      ASSERT_NE(record.outcome, Outcome::unfinished) << "seed " << seed;
+      ASSERT_EQ(left, record.cancelled != kNever) << "seed " << seed;
+      if (!left) continue;
+      const Ticks after = c.traffic.requests[i].cancel_after;
+      ASSERT_GE(record.cancelled - record.arrival, after) << "seed " << seed;
+      ASSERT_LT(record.output_tokens, c.traffic.requests[i].output_tokens) << "seed " << seed;
+      ++cancelled;
+      handed_over += record.transferred > 0 ? 1 : 0;
+    }
+    ASSERT_LE(by_engines, std::ssize(log.requests));
+  }
+  EXPECT_GT(cancelled, 1000);
+  EXPECT_GT(handed_over, 10);
 }
 
 }  // namespace

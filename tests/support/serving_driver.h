@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/serving/scheduler.h"
+#include "tessera/serving/stretches.h"
 
 namespace tessera::serving::testing {
 
@@ -20,7 +21,8 @@ struct DrivenRequest {
   std::int64_t max_tokens = 0;  ///< 0: output_tokens
   std::int32_t priority = 0;
   std::int64_t prefix_group = -1, prefix_tokens = 0;
-  std::int64_t stream = -1;  ///< of its other tokens, as traffic.h has it
+  std::int64_t stream = -1;     ///< of its other tokens, as traffic.h has it
+  std::int64_t cancelled = -1;  ///< before this step, unless it has ended by then; -1: never
 };
 
 /// What became of it. A token's place is its position in the request.
@@ -34,6 +36,7 @@ struct DrivenOutcome {
   std::int64_t cached = 0, recomputed = 0;  ///< as the scheduler counts them
   std::int64_t num_preemptions = 0;
   std::int64_t first_step = -1, last_step = -1;
+  bool was_cancelled = false;
   friend bool operator==(const DrivenOutcome&, const DrivenOutcome&) = default;
 };
 
@@ -43,8 +46,10 @@ class Driver {
  public:
   Driver(std::unique_ptr<Scheduler> scheduler, std::vector<DrivenRequest> requests)
       : scheduler_(std::move(scheduler)),
+        stretches_(*scheduler_),
         requests_(std::move(requests)),
-        outcomes_(requests_.size()) {
+        outcomes_(requests_.size()),
+        slots_(requests_.size(), -1) {
     for (std::size_t i = 0; i < requests_.size(); ++i) order_.push_back(i);
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
       return requests_[a].arrival < requests_[b].arrival;
@@ -59,6 +64,12 @@ class Driver {
   /// Drafts that the target model accepts; by default any rule that looks at nothing but the
   /// request and how far it is.
   std::function<std::int64_t(const BatchItem&)> accepts;
+  /// Drafts for its next step; by default as many as the options say.
+  std::function<std::int64_t(const BatchItem&)> drafts;
+  /// Looks at each batch that was decided.
+  std::function<void(const Batch&)> on_decided;
+  /// The token of a request at a position: then content is found by these.
+  std::function<Token(std::size_t, std::int64_t)> token_at;
   std::int64_t num_skipped = 0;  ///< steps that were not decided one by one
 
   Scheduler& scheduler() { return *scheduler_; }
@@ -145,6 +156,16 @@ class Driver {
     return requests_[static_cast<std::size_t>(item.request)];
   }
 
+  void cancel() {
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i].cancelled != step_ || slots_[i] < 0) continue;
+      scheduler_->cancel(slots_[i]);
+      slots_[i] = -1;
+      outcomes_[i].was_cancelled = has_ended_ = true;
+      ++num_ended_;
+    }
+  }
+
   void arrive() {
     while (next_ < order_.size() && requests_[order_[next_]].arrival <= step_) {
       const std::size_t i = order_[next_++];
@@ -158,15 +179,28 @@ class Driver {
       s.content.prefix_group = r.prefix_group;
       s.content.prefix_tokens = r.prefix_tokens;
       s.content.stream = r.stream;
+      s.content.tokens = prompt_of(i);
       if (!scheduler_->why_never(s.prompt_tokens, s.max_tokens).empty()) {
         never_.push_back(s.request);
       } else {
-        scheduler_->add(std::move(s));
+        slots_[i] = scheduler_->add(std::move(s));
       }
     }
+    cancel();
+  }
+
+  std::shared_ptr<TokenChain> prompt_of(std::size_t request) {
+    if (!token_at) return nullptr;
+    auto chain = std::make_shared<TokenChain>(scheduler_->kv().block_size());
+    for (std::int64_t p = 0; p < requests_[request].prompt_tokens; ++p) {
+      const Token token = token_at(request, p);
+      chain->append({&token, 1});
+    }
+    return chain;
   }
 
   void note(const Batch& batch, StepRecord& record) {
+    if (on_decided) on_decided(batch);
     for (const BatchItem& item : batch.items) {
       record.scheduled.push_back({item.request, item.tokens});
       DrivenOutcome& o = of(item);
@@ -189,14 +223,17 @@ class Driver {
 
   void skip(Batch& batch) {
     std::int64_t most = next_ < order_.size() ? requests_[order_[next_]].arrival - step_ - 1 : 1000;
+    for (const DrivenRequest& r : requests_) {
+      if (r.cancelled > step_) most = std::min(most, r.cancelled - step_ - 1);
+    }
     if (batch.items.empty()) return;
     for (const BatchItem& item : batch.items) {
       if (item.tokens != 1 || item.context < request(item).prompt_tokens) return;
       most = std::min(most, request(item).output_tokens - of(item).generated - 1);
     }
-    const std::int64_t steps = most > 0 ? scheduler_->repeats(batch, most) : 0;
+    const std::int64_t steps = most > 0 ? stretches_.repeats(batch, most) : 0;
     if (steps < 0 || steps > most) throw std::runtime_error("more steps than were asked for");
-    scheduler_->repeat(batch, steps);
+    stretches_.repeat(batch, steps);
     scheduler_->check(batch);
     for (const BatchItem& item : batch.items) {
       of(item).generated += steps;
@@ -217,11 +254,12 @@ class Driver {
     under_way_.pop_front();
     num_under_way_ -= batch.items.empty() ? 0 : 1;
     std::vector<Generated> generated(batch.items.size());
+    std::vector<std::vector<Token>> tokens(batch.items.size());
     for (std::size_t i = 0; i < batch.items.size(); ++i) {
       const BatchItem& item = batch.items[i];
       if (!item.samples) continue;
       DrivenOutcome& o = of(item);
-      if (o.generated == request(item).output_tokens) continue;  // decided before it ended
+      if (o.generated == request(item).output_tokens || o.was_cancelled) continue;  // meanwhile
       Generated& g = generated[i];
       g.accepted = accepted(item, o.generated);
       g.tokens = std::min(g.accepted + 1, request(item).output_tokens - o.generated);
@@ -229,7 +267,14 @@ class Driver {
       o.reached += g.tokens - 1;
       o.generated += g.tokens;
       g.ended = o.generated == request(item).output_tokens;
+      if (drafts) g.next_drafts = drafts(item);
+      for (std::int64_t k = g.tokens; token_at && k > 0; --k) {
+        const std::int64_t end = request(item).prompt_tokens + o.generated;
+        tokens[i].push_back(token_at(static_cast<std::size_t>(item.request), end - k));
+      }
+      g.token_ids = tokens[i];
       if (!g.ended) continue;
+      slots_[static_cast<std::size_t>(item.request)] = -1;
       const Sequence& s = scheduler_->sequence(item.slot);
       o.cached = s.cached_tokens;
       o.recomputed = s.recomputed_tokens;
@@ -243,8 +288,10 @@ class Driver {
   }
 
   std::unique_ptr<Scheduler> scheduler_;
+  Stretches stretches_;
   std::vector<DrivenRequest> requests_;
   std::vector<DrivenOutcome> outcomes_;
+  std::vector<Slot> slots_;  ///< by request; -1: not there
   std::vector<std::size_t> order_;
   std::size_t next_ = 0;
   std::int64_t step_ = 0, num_ended_ = 0;

@@ -57,6 +57,7 @@ inline std::string difference(const Log& a, const Log& b) {
     d.expect(of + "transferred", x.transferred, y.transferred);
     d.expect(of + "decode_started", x.decode_started, y.decode_started);
     d.expect(of + "last_token", x.last_token, y.last_token);
+    d.expect(of + "cancelled", x.cancelled, y.cancelled);
     d.expect(of + "output_tokens", x.output_tokens, y.output_tokens);
     d.expect(of + "cached_tokens", x.cached_tokens, y.cached_tokens);
     d.expect(of + "num_preemptions", x.num_preemptions, y.num_preemptions);
@@ -68,6 +69,7 @@ inline std::string difference(const Log& a, const Log& b) {
     const ReplicaRecord &x = a.replicas[i], &y = b.replicas[i];
     const std::string of = fmt::format("replica {}, ", i);
     d.expect(of + "num_steps", x.num_steps, y.num_steps);
+    d.expect(of + "num_cancelled", x.num_cancelled, y.num_cancelled);
     d.expect(of + "num_requests", x.num_requests, y.num_requests);
     d.expect(of + "scheduled_tokens", x.scheduled_tokens, y.scheduled_tokens);
     d.expect(of + "prompt_tokens", x.prompt_tokens, y.prompt_tokens);

@@ -3,15 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "tessera/core/error.h"
 
 namespace tessera::serving {
+namespace {
+
+/// No host has as many; and blocks are numbered in 32 bits.
+constexpr std::int64_t kMostHostBlocks = 1'000'000'000;
+
+}  // namespace
 
 BlockManager::BlockManager(const Options& options)
-    : options_(options), num_free_(options.num_blocks) {
-  const bool paged = options.allocation == KvAllocation::paged;
-  if (options.prefix_caching && paged) pool_.emplace(options.num_blocks);
+    : options_(options),
+      num_free_(options.num_blocks),
+      host_(std::min(options.host_blocks, kMostHostBlocks)) {
+  const bool in_regions = options.allocation == KvAllocation::contiguous;
+  if (caches_prefixes() || (options.named && !in_regions)) pool_.emplace(options.num_blocks);
   if (options.allocation == KvAllocation::contiguous) holes_.emplace(0, options.num_blocks);
 }
 
@@ -30,6 +39,7 @@ std::int64_t BlockManager::blocks_reserved(std::int64_t tokens, std::int64_t mos
 
 Block BlockManager::find(const Content& content, std::int64_t position) const {
   const std::uint64_t hash = content.block_hash(position, options_.block_size);
+  if (content.tokens) return find_tokens(*content.tokens, position);
   if (!content.is_own(position, options_.block_size)) return pool_->find(hash);
   for (const Content::Kept& kept : content.kept) {
     if (kept.position == position && pool_->holds(kept.block, hash)) return kept.block;
@@ -37,8 +47,21 @@ Block BlockManager::find(const Content& content, std::int64_t position) const {
   return BlockPool::none;
 }
 
+// Of several blocks under the hash one whose tokens are really these.
+Block BlockManager::find_tokens(TokenChain& tokens, std::int64_t position) const {
+  const std::shared_ptr<const ChainBlock>& wanted = tokens.block(position);
+  Block block = pool_->find(wanted->hash);
+  for (; block != BlockPool::none; block = pool_->next(block)) {
+    const auto& chain = chains_[static_cast<std::size_t>(block)];
+    if (!same_tokens(chain.get(), wanted.get())) continue;
+    tokens.adopt(position, chain);
+    return block;
+  }
+  return block;
+}
+
 void BlockManager::remember(const BlockTable& table, Content& content) const {
-  if (!pool_) return;
+  if (!caches_prefixes()) return;
   for (std::int64_t b = 0; b < table.num_published; ++b) {
     if (!content.is_own(b, options_.block_size)) continue;
     content.kept.push_back({b, table.blocks[static_cast<std::size_t>(b)]});
@@ -46,8 +69,9 @@ void BlockManager::remember(const BlockTable& table, Content& content) const {
 }
 
 std::int64_t BlockManager::find_prefix(const Content& content, std::int64_t tokens) const {
-  if (!pool_) return 0;
-  const std::int64_t full = tokens / options_.block_size;
+  if (!caches_prefixes()) return 0;
+  std::int64_t full = tokens / options_.block_size;
+  if (content.tokens) full = std::min(full, content.tokens->num_blocks());
   for (std::int64_t b = 0; b < full; ++b) {
     if (find(content, b) == BlockPool::none) return b;
   }
@@ -120,10 +144,16 @@ bool BlockManager::extend(BlockTable& table, std::int64_t tokens) {
 }
 
 void BlockManager::publish_full(BlockTable& table, const Content& content, std::int64_t tokens) {
-  const std::int64_t full = std::min(tokens / options_.block_size, table.num_blocks);
+  std::int64_t full = std::min(tokens / options_.block_size, table.num_blocks);
+  if (content.tokens) full = std::min(full, content.tokens->num_blocks());
   for (; table.num_published < full; ++table.num_published) {
     const Block block = table.blocks[static_cast<std::size_t>(table.num_published)];
     const std::uint64_t hash = content.block_hash(table.num_published, options_.block_size);
+    if (content.tokens) {
+      const auto i = static_cast<std::size_t>(block);
+      if (i >= chains_.size()) chains_.resize(i + 1);
+      chains_[i] = content.tokens->block(table.num_published);
+    }
     if (content.is_own(table.num_published, options_.block_size)) {
       pool_->publish_own(block, hash);
     } else {
@@ -157,6 +187,19 @@ void BlockManager::release(BlockTable& table) {
   table = BlockTable{.blocks = std::move(table.blocks)};
 }
 
+std::vector<Block> BlockManager::names(const BlockTable& table) const {
+  if (table.first_unit < 0) return table.blocks;
+  std::vector<Block> names(static_cast<std::size_t>(table.num_blocks));
+  std::iota(names.begin(), names.end(), static_cast<Block>(table.first_unit));
+  return names;
+}
+
+std::vector<Block> BlockManager::take_host(std::int64_t count) {
+  std::vector<Block> blocks;
+  for (std::int64_t i = 0; i < count; ++i) blocks.push_back(host_.take());
+  return blocks;
+}
+
 std::int64_t BlockManager::unusable_blocks(std::int64_t most_tokens) const {
   if (options_.allocation != KvAllocation::contiguous) return 0;
   std::int64_t unusable = 0;
@@ -167,6 +210,7 @@ std::int64_t BlockManager::unusable_blocks(std::int64_t most_tokens) const {
 }
 
 void BlockManager::check() const {
+  host_.check();
   if (pool_) return pool_->check();
   if (num_free_ < 0 || num_free_ > options_.num_blocks) {
     throw Error(ErrorCode::internal,

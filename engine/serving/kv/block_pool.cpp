@@ -111,6 +111,15 @@ void BlockPool::publish(Block block, std::uint64_t hash) {
   nodes_[index(last)].same_hash = block;
 }
 
+void BlockPool::forget_all() {
+  for (Node& node : nodes_) {
+    node.cached = node.own = false;
+    node.same_hash = none;
+  }
+  first_.clear();
+  num_cached_ = 0;
+}
+
 void BlockPool::check() const {
   std::int64_t queued = 0, cached = 0, held = 0;
   for (std::int32_t i = nodes_[kRing].next; i != kRing;

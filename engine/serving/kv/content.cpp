@@ -14,7 +14,7 @@ std::uint64_t mixed(std::uint64_t x) {
 template <class... Parts>
 std::uint64_t hash_of(std::uint64_t kind, Parts... parts) {
   std::uint64_t hash = kind;
-  ((hash = mixed(hash ^ mixed(static_cast<std::uint64_t>(parts)))), ...);
+  ((hash = mixed_hash(hash, static_cast<std::uint64_t>(parts))), ...);
   return hash;
 }
 
@@ -22,9 +22,13 @@ enum Kind : std::uint64_t { prefix = 1, id, own_stream, all_prefix, shared_strea
 
 }  // namespace
 
+std::uint64_t mixed_hash(std::uint64_t hash, std::uint64_t part) {
+  return mixed(hash ^ mixed(part));
+}
+
 bool Content::is_own(std::int64_t block, std::int64_t block_size) const {
   const std::int64_t end = (block + 1) * block_size;
-  if (end <= prefix_tokens || stream >= 0) return false;
+  if (tokens || end <= prefix_tokens || stream >= 0) return false;
   if (num_block_ids > 0 && end <= prompt_tokens && (end - 1) / block_id_tokens < num_block_ids) {
     return false;
   }
@@ -32,6 +36,7 @@ bool Content::is_own(std::int64_t block, std::int64_t block_size) const {
 }
 
 std::uint64_t Content::block_hash(std::int64_t block, std::int64_t block_size) const {
+  if (tokens) return tokens->block(block)->hash;
   const std::int64_t end = (block + 1) * block_size;
   if (end <= prefix_tokens) return hash_of(prefix, prefix_group, block);
   if (num_block_ids > 0 && end <= prompt_tokens) {

@@ -39,6 +39,7 @@ void push_request(lua_State* L, std::size_t index, const RequestRecord& r) {
   set_time(L, "arrival_s", r.arrival);
   set_time(L, "first_scheduled_s", r.first_scheduled);
   set_time(L, "first_token_s", r.first_token);
+  set_time(L, "cancelled_s", r.cancelled);
   set_between(L, "queue_s", r.arrival, r.first_scheduled);
   set_between(L, "ttft_s", r.arrival, r.first_token);
   if (r.outcome == serving::Outcome::finished) {

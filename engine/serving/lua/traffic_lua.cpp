@@ -75,6 +75,9 @@ void push_request(lua_State* L, const Request& r, std::int64_t turn) {
     lua_kit::set_integer(L, "turn", turn);
   }
   if (r.after >= 0) lua_kit::set_integer(L, "after", r.after);
+  if (r.cancel_after != serving::kNever) {
+    lua_kit::set_number(L, "cancel_after_s", serving::to_seconds(r.cancel_after));
+  }
 }
 
 int requests(lua_State* L) {
@@ -137,7 +140,8 @@ const lua_kit::ObjectType<Traffic>& lua_kit::object_type<Traffic>() {
       .methods = {{"requests", guarded<requests>, "(): table[]",
                    "A row per request: arrival_s, of a later turn think_s and after (0-based) in "
                    "its place; prompt_tokens, output_tokens, max_tokens, priority, slo_class and, "
-                   "where it has them, prefix_group, prefix_tokens, session, turn"},
+                   "where it has them, prefix_group, prefix_tokens, session, turn, "
+                   "cancel_after_s"},
                   {"save", guarded<save>, "(path: string)",
                    "Writes the requests as a CSV that ts.traffic { trace = path } reads again, the "
                    "same to the picosecond; the limit of a closed loop is not among them"},

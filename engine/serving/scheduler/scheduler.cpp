@@ -15,7 +15,7 @@ void Batch::clear() {
   items.clear();
   admitted.clear();
   preempted.clear();
-  swapped_blocks = 0;
+  moves.clear();
   limit = Limit::none;
   load.clear();
   decide_again = kNever;
@@ -136,7 +136,7 @@ void Scheduler::loaded(Slot slot) {
 void Scheduler::decide(Ticks now, Batch& batch) {
   batch.clear();
   schedule(now, batch);
-  if (batch.items.empty() && running_.empty()) end_standstill(batch);
+  if (batch.items.empty() && batch.preempted.empty()) end_standstill(batch);
   load(batch);
   pad(batch.load);
 #ifndef NDEBUG
@@ -144,13 +144,16 @@ void Scheduler::decide(Ticks now, Batch& batch) {
 #endif
 }
 
-// Nobody runs, and the first in the queue is short of blocks that others hold who wait behind it,
-// having come from another pool: the last of these gives them back, and is computed here.
+// Nobody can go on, or begin, for want of blocks that others hold who wait, having come from
+// another pool: the last of these gives them back, and is computed here.
 void Scheduler::end_standstill(Batch& batch) {
-  if (batch.limit != Limit::blocks || !batch.preempted.empty()) return;
+  const bool runs = std::any_of(running_.begin(), running_.end(),
+                                [&](Slot slot) { return sequence(slot).is_under_way(); });
+  if (runs || batch.decide_again != kNever) return;
+  if (running_.empty() && batch.limit != Limit::blocks) return;
   Slot last = -1;
   waiting_.for_each([&](Slot slot) {
-    if (slot != waiting_.front() && sequence(slot).kv.num_blocks > 0) last = slot;
+    if (sequence(slot).kv.num_blocks > 0) last = slot;
   });
   if (last < 0) return;
   Sequence& s = at(last);
@@ -375,6 +378,7 @@ void Scheduler::complete(const Batch& batch, const std::vector<Generated>& gener
     const bool was_running = s.state == SequenceState::running;  // else preempted meanwhile
     const std::int64_t refused = item.drafts - g.accepted;
     --s.num_under_way;
+    if (s.content.tokens) s.content.tokens->append(g.token_ids);
     if (decides_ahead_) {
       s.expected -= static_cast<std::int32_t>(1 + item.drafts);
       s.known -= refused;
@@ -390,7 +394,9 @@ void Scheduler::complete(const Batch& batch, const std::vector<Generated>& gener
       if (decides_ahead_) kv_.publish(s.kv, s.content, s.computed - s.expected);
     }
     if (!g.ended) {
-      if (was_running) s.drafts = drafts_after(s);
+      if (!was_running) continue;
+      s.drafts = drafts_after(s);
+      if (g.next_drafts >= 0) s.drafts = std::min(s.drafts, g.next_drafts);
       continue;
     }
     if (!was_running) waiting_.remove(item.slot);
@@ -419,65 +425,43 @@ void Scheduler::let_go(Slot slot) {
   free_slot(slot);
 }
 
+void Scheduler::cancel(Slot slot) {
+  removed(slot);
+  Sequence& s = at(slot);
+  if (s.state == SequenceState::waiting) waiting_.remove(slot);
+  if (s.state == SequenceState::running) remove_running(slot);
+  if (s.state != SequenceState::swapped) release_blocks(s);
+  s.known = std::max(s.known, s.computed);  // drafts under way
+  free_slot(slot);
+}
+
+// A step under way brings nothing: as if it had not been decided.
+void Scheduler::lose_step(Sequence& s) {
+  const auto left = [&] { return std::max<std::int64_t>(0, s.known - s.computed); };
+  pending_tokens_ -= left();
+  s.known -= s.expected;
+  s.expected = 0;
+  s.num_under_way = 0;
+  pending_tokens_ += left();
+}
+
+void Scheduler::forget_all() {
+  Batch batch;
+  kv_.forget_all();
+  for (Sequence& s : sequences_) {
+    if (s.request >= 0) lose_step(s);
+  }
+  while (!running_.empty()) {
+    removed(running_.back());
+    preempt(batch, running_.back());
+  }
+  waiting_.for_each([&](Slot slot) {
+    if (sequence(slot).kv.num_blocks > 0) give_back(at(slot));
+  });
+}
+
 std::int64_t Scheduler::slots_held() const {
   return slots_reserved() - (table_blocks_ * kv_.block_size() - slots_held_);
-}
-
-std::int64_t Scheduler::slots_unusable() const {
-  if (waiting_.empty()) return 0;
-  return kv_.unusable_blocks(sequence(waiting_.front()).most_tokens()) * kv_.block_size();
-}
-
-void Scheduler::check(const Batch& batch) const {
-  const auto broken = [](const std::string& what) { throw Error(ErrorCode::internal, what); };
-  kv_.check();
-  std::int64_t held = 0, blocks = 0, seats = 0, pending = 0;
-  for (const Sequence& s : sequences_) {
-    if (s.request < 0) continue;
-    if (s.state != SequenceState::swapped) held += s.computed;
-    blocks += s.kv.num_blocks;
-    pending += std::max<std::int64_t>(0, s.known - s.computed);
-    seats += s.state == SequenceState::running ? 1 : 0;
-    if (s.computed < 0 ||
-        s.computed > s.known + (options_.speculative ? options_.speculative->num_tokens : 0)) {
-      broken(fmt::format("request {}: {} tokens computed of {}", s.request, s.computed, s.known));
-    }
-    if (s.kv.num_blocks * kv_.block_size() < s.computed && s.state != SequenceState::swapped) {
-      broken(fmt::format("request {}: {} tokens in {} blocks of {}", s.request, s.computed,
-                         s.kv.num_blocks, kv_.block_size()));
-    }
-  }
-  if (pending != pending_tokens_) {
-    broken(fmt::format("{} tokens are pending, {} were counted", pending, pending_tokens_));
-  }
-  if (held != slots_held_ || blocks != table_blocks_) {
-    broken(fmt::format("{} slots and {} blocks are held, {} and {} were counted", held, blocks,
-                       slots_held_, table_blocks_));
-  }
-  if (!kv_.caches_prefixes() && blocks != kv_.num_blocks() - kv_.num_free()) {
-    broken(fmt::format("{} blocks are held, {} of {} are free", blocks, kv_.num_free(),
-                       kv_.num_blocks()));
-  }
-  if (seats != std::ssize(running_)) broken("seats do not add up");
-  if (seats > options_.max_num_seqs) {
-    broken(fmt::format("{} requests run on {} seats", seats, options_.max_num_seqs));
-  }
-  check_items(batch);
-}
-
-void Scheduler::check_items(const Batch& batch) const {
-  const auto broken = [](const BatchItem& item, const char* what) {
-    throw Error(ErrorCode::internal, fmt::format("request {}: {}", item.request, what));
-  };
-  std::vector<bool> seen(sequences_.size());
-  for (const BatchItem& item : batch.items) {
-    const Sequence& s = sequence(item.slot);
-    if (item.tokens < 1) broken(item, "an item without tokens");
-    if (s.request != item.request || s.state != SequenceState::running)
-      broken(item, "does not run");
-    if (seen[static_cast<std::size_t>(item.slot)]) broken(item, "is in the step twice");
-    seen[static_cast<std::size_t>(item.slot)] = true;
-  }
 }
 
 }  // namespace tessera::serving

@@ -52,6 +52,9 @@ class Sglang final : public Scheduler {
 
  private:
   void added(Slot slot) override { order_.enter(slot); }
+  void removed(Slot slot) override {
+    if (is_mid_prompt(slot)) mid_prompt_ = -1;
+  }
   void repeated(const Batch&, std::int64_t steps) override { ratio_.steps += steps; }
 
   void schedule(Ticks, Batch& batch) override {

@@ -72,6 +72,15 @@ class StaticBatch final : public Scheduler {
     }
   }
 
+  // One that leaves between two steps; of a step under way `completed` sees that it has left.
+  void removed(Slot slot) override {
+    const Sequence& s = sequence(slot);
+    const bool is_idle = s.state == SequenceState::running && !s.is_under_way();
+    if (!is_idle || options_.static_slots != StaticSlots::idle) return;
+    ++num_idle_;
+    idle_context_ += s.computed;
+  }
+
   void repeated(const Batch& batch, std::int64_t steps) override {
     idle_context_ += steps * batch.load.num_idle;
   }

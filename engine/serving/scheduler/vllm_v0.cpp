@@ -6,6 +6,9 @@
 // Two differences: a step that preempts admits nobody (vLLM's chunked variant may admit others),
 // and where host memory is short it computes again (vLLM gives up).
 
+#include <algorithm>
+#include <utility>
+
 #include "policies.h"
 
 namespace tessera::serving {
@@ -18,10 +21,11 @@ class VllmV0 final : public Scheduler {
 
   std::string note() const override {
     const bool swaps = options_.preemption_mode == PreemptionMode::swap;
-    return swaps && kv_.host_blocks() == 0 ? "vllm_v0 computes what it preempts once more: it has "
-                                             "no host memory to swap to, or "
-                                             "does not know what a token takes"
-                                           : "";
+    return swaps && kv_.num_free_host() == 0
+               ? "vllm_v0 computes what it preempts once more: it has "
+                 "no host memory to swap to, or "
+                 "does not know what a token takes"
+               : "";
   }
 
   std::string why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const override {
@@ -39,6 +43,13 @@ class VllmV0 final : public Scheduler {
 
  private:
   std::size_t num_set_aside() const override { return swapped_.size(); }
+  void removed(Slot slot) override {
+    const auto it = std::find_if(swapped_.begin(), swapped_.end(),
+                                 [&](const Swapped& swapped) { return swapped.slot == slot; });
+    if (it == swapped_.end()) return;
+    kv_.release_host(it->host);
+    swapped_.erase(it);
+  }
 
   void schedule(Ticks now, Batch& batch) override {
     std::int64_t budget = options_.max_num_batched_tokens;
@@ -134,9 +145,13 @@ class VllmV0 final : public Scheduler {
 
   void give_up(Batch& batch, Slot slot) override {
     Sequence& s = at(slot);
-    const std::int64_t blocks = s.kv.num_blocks;
     const bool swaps = options_.preemption_mode == PreemptionMode::swap;
-    if (!swaps || host_used_ + blocks > kv_.host_blocks()) return preempt(batch, slot);
+    if (!swaps || s.kv.num_blocks > kv_.num_free_host()) return preempt(batch, slot);
+    Swapped out{slot, kv_.take_host(s.kv.num_blocks)};
+    const std::vector<Block> names = kv_.names(s.kv);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      batch.moves.swap_out.push_back({names[i], out.host[i]});
+    }
     remove_running(slot);
     release_blocks(s);
     s.state = SequenceState::swapped;
@@ -144,16 +159,14 @@ class VllmV0 final : public Scheduler {
     ++counts_.num_preemptions;
     ++counts_.num_swaps;
     batch.preempted.push_back(s.request);
-    batch.swapped_blocks += blocks;
-    host_used_ += blocks;
-    swapped_.push_back({slot, blocks});
+    swapped_.push_back(std::move(out));
     std::sort(swapped_.begin(), swapped_.end(),
               [&](const Swapped& a, const Swapped& b) { return comes_before(a.slot, b.slot); });
   }
 
   void swap_in(Batch& batch, std::int64_t& budget) {
     while (!swapped_.empty()) {
-      const auto [slot, blocks] = swapped_.front();
+      const Slot slot = swapped_.front().slot;
       Sequence& s = at(slot);
       const std::int64_t tokens = std::min(next_tokens(s), budget);
       const std::int64_t end = room_until(s, s.computed + (reads_prompt(s) ? left(s) : tokens));
@@ -163,9 +176,13 @@ class VllmV0 final : public Scheduler {
           !take_blocks(s, end, 0)) {
         return void(batch.limit = Limit::blocks);
       }
+      const Swapped back = std::move(swapped_.front());
       swapped_.erase(swapped_.begin());
-      host_used_ -= blocks;
-      batch.swapped_blocks += blocks;
+      kv_.release_host(back.host);
+      const std::vector<Block> names = kv_.names(s.kv);
+      for (std::size_t i = 0; i < std::min(back.host.size(), names.size()); ++i) {
+        batch.moves.swap_in.push_back({back.host[i], names[i]});
+      }
       take_seat(batch, slot);
       put(batch, slot, tokens);
       budget -= tokens;
@@ -174,11 +191,10 @@ class VllmV0 final : public Scheduler {
 
   struct Swapped {
     Slot slot = 0;
-    std::int64_t blocks = 0;
+    std::vector<Block> host;  ///< its blocks there, by position
   };
   bool chunks_ = false;
   std::vector<Swapped> swapped_;  ///< in order of arrival
-  std::int64_t host_used_ = 0;
   Ticks previous_ = 0, last_prompt_ = 0;
   bool was_prompt_ = false;
 };
@@ -186,7 +202,9 @@ class VllmV0 final : public Scheduler {
 }  // namespace
 
 std::unique_ptr<Scheduler> make_vllm_v0(const EngineOptions& options,
-                                        const BlockManager::Options& kv) {
+                                        const BlockManager::Options& given) {
+  BlockManager::Options kv = given;
+  kv.named |= options.preemption_mode == PreemptionMode::swap;
   return std::make_unique<VllmV0>(options, kv);
 }
 

@@ -65,6 +65,7 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
     const auto samples = static_cast<Ticks>(kMostSamples / 2);
     sample_every_ = std::max(sample_every_, traffic.requests.back().arrival / samples);
   }
+  replica_of_.resize(traffic.requests.size(), -1);
   next_turn_.resize(traffic.requests.size(), -1);
   next_sibling_.resize(traffic.requests.size(), -1);
 }
@@ -98,6 +99,8 @@ void Simulation::send_first() {
 
 void Simulation::arrive(std::int64_t request, Ticks now) {
   log_.requests[static_cast<std::size_t>(request)].arrival = now - api_;
+  const Ticks patience = traffic_.requests[static_cast<std::size_t>(request)].cancel_after;
+  if (patience != kNever) push({sum_of(now, patience), Kind::cancel, request, 0});
   if (!traffic_.concurrency && static_cast<std::size_t>(request) == next_sent_) {
     do {
       ++next_sent_;
@@ -171,6 +174,7 @@ void Simulation::drain_shared_queue(Ticks now) {
 }
 
 void Simulation::submit(std::int64_t request, std::size_t replica, Ticks now) {
+  replica_of_[static_cast<std::size_t>(request)] = static_cast<std::int32_t>(replica);
   if (!engines_[replica]->submit(request, now)) {
     ++num_ended_;
     return request_over(request, now);
@@ -183,7 +187,7 @@ void Simulation::came(std::size_t replica, Ticks now) {
   EngineRun& engine = *engines_[replica];
   engine.cut_stretch(now);
   push_ends(replica);
-  if (engine.has_room_for_news() && !start_pending_[replica]) {
+  if (engine.core().has_room_for_news() && !start_pending_[replica]) {
     start_pending_[replica] = true;
     push({now, Kind::start, static_cast<std::int64_t>(replica), 0});
   }
@@ -230,7 +234,7 @@ void Simulation::start(std::size_t replica, Ticks now) {
   start_pending_[replica] = false;
   EngineRun& engine = *engines_[replica];
   engine.note_decisions(now);
-  while (engine.has_room() && !stopped_) {
+  while (engine.core().has_room() && !stopped_) {
     Ticks retry = kNever;
     const bool started = engine.start_step(now, retry);
     push_ends(replica);
@@ -251,11 +255,11 @@ void Simulation::start(std::size_t replica, Ticks now) {
 
 void Simulation::end_step(std::size_t replica, Ticks now) {
   EngineRun& engine = *engines_[replica];
-  std::vector<EngineRun::Ended> ended;
+  std::vector<Ended> ended;
   engine.end_step(now, ended);
   log_.end = std::max(log_.end, now);
-  for (const EngineRun::Ended& e : ended) has_ended(e, replica, now);
-  if (engine.is_circling()) return give_up(engine);
+  for (const Ended& e : ended) has_ended(e, replica, now);
+  if (engine.core().is_circling()) return give_up(engine);
   try_handovers(replica, now);
   if (router_->is_shared_queue()) drain_shared_queue(now);
   if (!start_pending_[replica]) {
@@ -264,12 +268,12 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
   }
 }
 
-void Simulation::has_ended(const EngineRun::Ended& ended, std::size_t replica, Ticks now) {
+void Simulation::has_ended(const Ended& ended, std::size_t replica, Ticks now) {
   RequestRecord& record = log_.requests[static_cast<std::size_t>(ended.request)];
   if (ended.hold) {
     const std::size_t target = choose(*decode_router_, decode_, ended.request, now);
     record.decode_started = kNever;
-    handovers_[target].push_back({ended.request, replica, target, ended.slot, now});
+    handovers_[target].push_back({ended.request, replica, target, now});
     return try_handovers(target, now);
   }
   record.outcome = Outcome::finished;
@@ -295,63 +299,31 @@ void Simulation::request_over(std::int64_t request, Ticks now) {
   }
 }
 
-Ticks Simulation::transfer_end(const Handover& handover, Ticks now) const {
-  const KvTransfer& transfer = deployment_.transfer;
-  const Request& r = traffic_.requests[static_cast<std::size_t>(handover.request)];
-  double seconds = transfer.latency_s;
-  if (transfer.bytes_per_s > 0) {
-    seconds += deployment_.replicas[handover.source].kv_bytes_per_token *
-               static_cast<double>(r.prompt_tokens) / transfer.bytes_per_s;
+// A client leaves: wherever its request is, its blocks are free for others. What is on the wire is
+// not recalled: both ends keep their blocks until it has come.
+void Simulation::cancel(std::int64_t request, Ticks now) {
+  const auto index = static_cast<std::size_t>(request);
+  RequestRecord& record = log_.requests[index];
+  if (record.outcome != Outcome::unfinished) return;
+  const std::int32_t at = replica_of_[index];
+  const auto replica = static_cast<std::size_t>(at);
+  const auto waiting = std::find(shared_queue_.begin(), shared_queue_.end(), request);
+  const auto transfer = under_way_.find(request);
+  if (waiting != shared_queue_.end()) {
+    shared_queue_.erase(waiting);
+  } else if (transfer != under_way_.end()) {
+    transfer->second.cancelled = true;
+  } else if (!cancel_handover(request, replica, now)) {
+    settle(replica, now);
+    engines_[replica]->cancel(request, now);
+    try_handovers(replica, now);
+    if (router_->is_shared_queue()) drain_shared_queue(now);
+    came(replica, now);
   }
-  const Ticks whole = to_ticks(seconds, "deployment.transfer");
-  const Ticks free = sender_free_[handover.source];
-  if (!transfer.per_layer) return std::max(now, free) + whole;
-  // The first layer goes when it is computed; the last one's keys and values are there at the end.
-  const RequestRecord& record = log_.requests[static_cast<std::size_t>(handover.request)];
-  const Ticks layers = std::max<std::int64_t>(1, transfer.num_layers);
-  const Ticks computed = record.first_token - record.first_scheduled;
-  const Ticks first = record.first_scheduled + computed / layers;
-  return std::max(std::max(first, free) + whole, now + whole / layers);
-}
-
-void Simulation::try_handovers(std::size_t target, Ticks now) {
-  std::deque<Handover>& waiting = handovers_[target];
-  while (!waiting.empty()) {
-    Handover& first = waiting.front();
-    const Request& r = traffic_.requests[static_cast<std::size_t>(first.request)];
-    const std::int64_t max_tokens = r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
-    const std::string never = engines_[target]->scheduler().why_never(r.prompt_tokens, max_tokens);
-    if (!never.empty()) {
-      log_.requests[static_cast<std::size_t>(first.request)].outcome = Outcome::rejected;
-      engines_[first.source]->let_go(first.slot, now);
-      came(first.source, now);
-      ++num_ended_;
-      const std::int64_t request = first.request;
-      waiting.pop_front();
-      request_over(request, now);
-      continue;
-    }
-    if (!engines_[target]->may_load(first.request)) return;
-    if (settle(target, now)) continue;  // which tries them too
-    if (!engines_[target]->begin_loading(first.request, now)) return;
-    const Ticks end = transfer_end(first, now);
-    sender_free_[first.source] = end;
-    push({end, Kind::transfer_end, first.request, 0});
-    under_way_.emplace(first.request, first);
-    waiting.pop_front();
-  }
-}
-
-void Simulation::end_transfer(std::int64_t request, Ticks now) {
-  const auto it = under_way_.find(request);
-  const Handover handover = it->second;
-  under_way_.erase(it);
-  log_.requests[static_cast<std::size_t>(request)].transferred = now - handover.ready;
-  engines_[handover.source]->let_go(handover.slot, now);
-  came(handover.source, now);
-  engines_[handover.target]->finish_loading(request, now);
-  came(handover.target, now);
-  if (router_->is_shared_queue()) drain_shared_queue(now);
+  record.outcome = Outcome::cancelled;
+  record.cancelled = now;
+  ++num_ended_;
+  request_over(request, now);
 }
 
 void Simulation::sample(Ticks now) {
@@ -397,7 +369,7 @@ void Simulation::explain_stall() {
   const auto count = static_cast<std::int64_t>(traffic_.requests.size());
   if (num_ended_ >= count || stopped_ || !log_.cut_off.empty()) return;
   for (const auto& engine : engines_) {
-    if (!engine->is_stalled()) continue;
+    if (!engine->core().is_stalled()) continue;
     log_.stuck = true;
     log_.cut_off = fmt::format(
         "scheduler '{}' of {} schedules nothing, with {} requests waiting and {} running, and "
@@ -429,6 +401,9 @@ Log Simulation::run() {
         break;
       case Kind::transfer_end:
         end_transfer(event.id, event.time);
+        break;
+      case Kind::cancel:
+        cancel(event.id, event.time);
         break;
       case Kind::arrival:
         arrive(event.id, event.time);

@@ -18,8 +18,8 @@ class Simulation {
   Log run();
 
  private:
-  // At equal ticks in this order.
-  enum class Kind : std::int32_t { step_end, transfer_end, arrival, start };
+  // At equal ticks in this order, as an engine by itself takes them (EngineCore::advance).
+  enum class Kind : std::int32_t { step_end, transfer_end, cancel, arrival, start };
   struct Event {
     Ticks time = 0;
     Kind kind = Kind::start;
@@ -31,8 +31,8 @@ class Simulation {
   struct Handover {
     std::int64_t request = 0;
     std::size_t source = 0, target = 0;
-    Slot slot = 0;
     Ticks ready = 0;
+    bool cancelled = false;  ///< on the way
   };
 
   void send_first();
@@ -46,7 +46,9 @@ class Simulation {
   bool settle(std::size_t replica, Ticks now);
   std::int64_t cached_tokens(std::size_t replica, std::int64_t request, Ticks now);
   void end_step(std::size_t replica, Ticks now);
-  void has_ended(const EngineRun::Ended& ended, std::size_t replica, Ticks now);
+  void has_ended(const Ended& ended, std::size_t replica, Ticks now);
+  void cancel(std::int64_t request, Ticks now);
+  bool cancel_handover(std::int64_t request, std::size_t source, Ticks now);
   void request_over(std::int64_t request, Ticks now);
   void drain_shared_queue(Ticks now);
   void try_handovers(std::size_t target, Ticks now);
@@ -71,6 +73,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Event current_;
   std::vector<bool> start_pending_;
+  std::vector<std::int32_t> replica_of_;  ///< [request] that has it; -1: none yet
   std::deque<std::int64_t> shared_queue_;
   std::vector<std::deque<Handover>> handovers_;           ///< [target] that wait for blocks
   std::unordered_map<std::int64_t, Handover> under_way_;  ///< by request

@@ -66,6 +66,7 @@ std::string headline(const Summary& s) {
   std::string text = fmt::format("{} of {} requests answered in {}", s.num_finished, s.num_requests,
                                  format_seconds(s.duration_s));
   if (s.num_rejected > 0) text += fmt::format(", {} rejected (can never fit)", s.num_rejected);
+  if (s.num_cancelled > 0) text += fmt::format(", {} cancelled", s.num_cancelled);
   if (s.num_unfinished > 0) text += fmt::format(", {} unfinished", s.num_unfinished);
   if (s.num_unsent > 0) text += fmt::format(", {} never sent", s.num_unsent);
   if (s.num_left_out > 0)

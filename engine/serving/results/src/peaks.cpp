@@ -66,6 +66,9 @@ std::int64_t peak_concurrency(const LookedAt& requests) {
     if (looked.record->outcome == Outcome::rejected) continue;
     arrivals.push_back(looked.record->arrival);
     if (finished(*looked.record)) departures.push_back(looked.record->last_token);
+    if (looked.record->outcome == Outcome::cancelled) {
+      departures.push_back(looked.record->cancelled);
+    }
   }
   std::sort(departures.begin(), departures.end());
   std::int64_t now = 0, most = 0;

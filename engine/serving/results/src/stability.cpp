@@ -36,6 +36,7 @@ struct Growth {
 };
 
 Ticks answered(const RequestRecord& request) {
+  if (request.outcome == Outcome::cancelled) return request.cancelled;
   return request.outcome == Outcome::finished ? request.last_token : kNever;
 }
 

@@ -94,6 +94,7 @@ void add_rates(Summary& summary, const LookedAt& requests, const SummaryOptions&
     const RequestRecord& r = *looked.record;
     if (r.outcome == Outcome::rejected) ++summary.num_rejected;
     if (r.outcome == Outcome::unfinished) ++summary.num_unfinished;
+    if (r.outcome == Outcome::cancelled) ++summary.num_cancelled;
     if (!finished(r)) continue;
     ++summary.num_finished;
     end = std::max(end, r.last_token);

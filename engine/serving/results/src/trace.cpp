@@ -120,7 +120,9 @@ void add_request(EventFile& out, const Log& log, std::size_t id) {
   const RequestRecord& r = log.requests[id];
   if (r.arrival == kNever || r.arrival > log.end) return;
   const auto or_end = [&](Ticks time) { return time == kNever ? log.end : time; };
-  const Ticks end = r.outcome == Outcome::rejected ? r.arrival : or_end(r.last_token);
+  const Ticks end = r.outcome == Outcome::rejected    ? r.arrival
+                    : r.outcome == Outcome::cancelled ? r.cancelled
+                                                      : or_end(r.last_token);
   const std::string name = fmt::format("request {}", id);
   begin_slice(out, id, name, r.arrival,
               fmt::format(R"("outcome":"{}","output_tokens":{},"cached_tokens":{},)"

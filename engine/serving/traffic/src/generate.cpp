@@ -274,6 +274,15 @@ void set_classes(const TrafficOptions& options, Traffic& traffic) {
   }
 }
 
+void set_patience(const TrafficOptions& options, Traffic& traffic) {
+  if (!options.patience_s) return;
+  Rng rng = stream_of(options.seed, Draws::patience);
+  for (Request& request : traffic.requests) {
+    const double seconds = -*options.patience_s * std::log(open_uniform(rng));
+    request.cancel_after = static_cast<Ticks>(std::llround(seconds * 1e12));
+  }
+}
+
 std::int64_t limit_outputs(const TrafficOptions& options, Traffic& traffic) {
   if (!options.max_tokens) return 0;
   std::int64_t num_cut = 0;

@@ -35,6 +35,9 @@ Generated generate(const TrafficOptions& options, const Sources& sources, const 
 /// Draws classes for the arrivals; requests of one stream are of the same class.
 void set_classes(const TrafficOptions& options, Traffic& traffic);
 
+/// Draws when clients leave.
+void set_patience(const TrafficOptions& options, Traffic& traffic);
+
 /// Sets max_tokens; returns how many outputs end there.
 std::int64_t limit_outputs(const TrafficOptions& options, Traffic& traffic);
 

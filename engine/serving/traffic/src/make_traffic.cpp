@@ -66,6 +66,7 @@ Traffic generated(const TrafficOptions& o, const std::string& path, const RateFu
            "or another seed");
   }
   set_classes(o, traffic);
+  set_patience(o, traffic);
   if (o.arrivals == Arrivals::closed) {
     traffic.concurrency = o.concurrency;
   } else if (rates != nullptr) {
@@ -119,6 +120,7 @@ Traffic replayed(const TrafficOptions& o, const std::string& path, const TraceFi
   traffic.description = "";
   replay(o, path, traffic);
   set_classes(o, traffic);
+  set_patience(o, traffic);
   note_cut(limit_outputs(o, traffic), o, traffic);
   const std::string rescaled = traffic.description;
   traffic.description =

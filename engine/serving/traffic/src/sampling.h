@@ -9,7 +9,16 @@
 namespace tessera::serving {
 
 /// What is drawn, each from a stream of its own.
-enum class Draws : std::uint64_t { arrivals, prompts, outputs, prefixes, classes, sessions, thin };
+enum class Draws : std::uint64_t {
+  arrivals,
+  prompts,
+  outputs,
+  prefixes,
+  classes,
+  sessions,
+  thin,
+  patience
+};
 
 Rng stream_of(std::int64_t seed, Draws what);
 

@@ -51,6 +51,7 @@ TraceColumns::TraceColumns(const CsvReader& csv) {
   prefix_tokens = csv.column("prefix_tokens");
   session = csv.column("session");
   after = csv.column("after");
+  cancel_after = csv.column("cancel_after_s");
   block_ids = csv.column("block_ids");
   block_id_tokens = csv.column("block_id_tokens");
   if ((prefix_group == CsvReader::none) != (prefix_tokens == CsvReader::none)) {
@@ -63,8 +64,8 @@ TraceColumns::TraceColumns(const CsvReader& csv) {
     refuse_columns(csv, "block_id_tokens without block_ids");
   }
   const std::initializer_list<std::size_t> known = {
-      arrival,      prompt,        output,  max_tokens, priority,  slo_class,
-      prefix_group, prefix_tokens, session, after,      block_ids, block_id_tokens};
+      arrival,       prompt,  output, max_tokens,   priority,  slo_class,      prefix_group,
+      prefix_tokens, session, after,  cancel_after, block_ids, block_id_tokens};
   for (std::size_t i = 0; i < csv.header().size(); ++i) {
     if (std::find(known.begin(), known.end(), i) == known.end()) {
       left_out.push_back(quote(csv.header()[i]));

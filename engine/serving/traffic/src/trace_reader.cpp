@@ -72,6 +72,9 @@ class TraceReader {
     add_prefix(c, r);
     add_blocks(c, r);
     r.arrival = arrival(c, r.after >= 0);
+    if (c.cancel_after != CsvReader::none && !csv_.field(c.cancel_after).empty()) {
+      r.cancel_after = time(c.cancel_after, true);
+    }
     traffic_.requests.push_back(r);
   }
 
@@ -126,7 +129,9 @@ class TraceReader {
   }
 
   Ticks arrival(const TraceColumns& c, bool waits) {
-    const Ticks at = c.clock == TraceColumns::Clock::stamps ? stamp(c.arrival) : time(c);
+    const Ticks at = c.clock == TraceColumns::Clock::stamps
+                         ? stamp(c.arrival)
+                         : time(c.arrival, c.clock == TraceColumns::Clock::seconds);
     if (waits) return at;
     if (at < latest_ && !sort_) {
       csv_.refuse(
@@ -138,12 +143,12 @@ class TraceReader {
     return at;
   }
 
-  Ticks time(const TraceColumns& c) const {
-    const std::string_view text = csv_.field(c.arrival);
-    const bool seconds = c.clock == TraceColumns::Clock::seconds;
+  /// @param seconds else milliseconds
+  Ticks time(std::size_t column, bool seconds) const {
+    const std::string_view text = csv_.field(column);
     if (const auto exact = exact_ticks(text, seconds ? 12 : 9)) return *exact;
     const double most = seconds ? kLongestRun_s : 1e3 * kLongestRun_s;
-    const double value = csv_.number(c.arrival, 0, most);
+    const double value = csv_.number(column, 0, most);
     return static_cast<Ticks>(std::llround(value * (seconds ? 1e12 : 1e9)));
   }
 

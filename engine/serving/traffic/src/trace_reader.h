@@ -17,7 +17,7 @@ struct TraceColumns {
   enum class Clock { seconds, milliseconds, stamps };
 
   std::size_t arrival, prompt, output, max_tokens, priority, slo_class, prefix_group, prefix_tokens,
-      session, after, block_ids, block_id_tokens;
+      session, after, cancel_after, block_ids, block_id_tokens;
   Clock clock = Clock::seconds;
   std::vector<std::string> left_out;  ///< columns that nothing is known of
 };

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "tessera/core/files.h"
@@ -57,6 +58,9 @@ void write_trace(const Traffic& traffic, const std::string& path) {
   const bool blocks = !traffic.block_ids.empty();
   std::string text = "arrival_s";
   for (const Column& column : columns) text.append(",").append(column.name);
+  const bool leave = std::any_of(traffic.requests.begin(), traffic.requests.end(),
+                                 [](const Request& r) { return r.cancel_after != kNever; });
+  if (leave) text += ",cancel_after_s";
   text += blocks ? ",block_id_tokens,block_ids\n" : "\n";
   for (const Request& r : traffic.requests) {
     write_seconds(text, r.arrival);
@@ -67,6 +71,8 @@ void write_trace(const Traffic& traffic, const std::string& path) {
         fmt::format_to(std::back_inserter(text), "{}", value);
       }
     }
+    if (leave) text += ',';
+    if (r.cancel_after != kNever) write_seconds(text, r.cancel_after);
     if (blocks) {
       text += fmt::format(",{},", traffic.block_id_tokens);
       for (std::int64_t i = 0; i < r.num_block_ids; ++i) {

@@ -23,7 +23,8 @@ inline constexpr std::size_t kNumLimits = 5;
 enum class Outcome : std::uint8_t {
   unfinished,  ///< the run was cut off
   finished,
-  rejected,  ///< can never fit: longer than the context or the KV cache
+  rejected,   ///< can never fit: longer than the context or the KV cache
+  cancelled,  ///< its client left before it was answered
 };
 
 /// What became of a request. Times in ticks from the start of the run; kNever: it did not happen.
@@ -32,6 +33,7 @@ struct RequestRecord {
   Ticks first_scheduled = kNever;  ///< in a step for the first time
   Ticks first_token = kNever;
   Ticks last_token = kNever;
+  Ticks cancelled = kNever;        ///< its client has left
   std::int64_t output_tokens = 0;  ///< generated
   std::int64_t cached_tokens = 0;  ///< of the prompt, found in the prefix cache at first admission
   std::int64_t recomputed_tokens = 0;  ///< computed once more after preemptions
@@ -70,7 +72,7 @@ struct StepRecord {
 /// Sums over a replica's run.
 struct ReplicaRecord {
   std::string name;
-  std::int64_t num_steps = 0, num_requests = 0;
+  std::int64_t num_steps = 0, num_requests = 0, num_cancelled = 0;
   std::int64_t num_preemptions = 0, num_swaps = 0;
   std::int64_t scheduled_tokens = 0, prompt_tokens = 0, recomputed_tokens = 0;
   std::int64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens, at first admissions

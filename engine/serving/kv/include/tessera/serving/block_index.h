@@ -30,6 +30,8 @@ class BlockIndex {
     entries_[at] = {hash, block};
   }
 
+  void clear() { *this = BlockIndex(); }
+
   /// Takes a hash out that is there. What was pushed behind it moves up.
   void erase(std::uint64_t hash) {
     std::size_t hole = hash & mask_;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -14,13 +15,13 @@ namespace tessera::serving {
 /// What a sequence holds of the KV cache.
 struct BlockTable {
   std::int64_t num_blocks = 0;
-  std::vector<Block> blocks;       ///< by position; only with prefix caching
+  std::vector<Block> blocks;       ///< by position; where blocks have names
   std::int64_t num_published = 0;  ///< full blocks that others can find
   std::int64_t first_unit = -1;    ///< of a contiguous region
 };
 
 /// The memory of an engine for keys and values, in blocks of tokens. Counts blocks; names them only
-/// where prefixes are cached.
+/// where prefixes are cached, or somebody wants to know where they are.
 class BlockManager {
  public:
   struct Options {
@@ -30,15 +31,17 @@ class BlockManager {
     /// Of KvAllocation::maximum; 0: a request's prompt and max_tokens are set aside for it.
     std::int64_t max_model_len = 0;
     std::int64_t host_blocks = 0;  ///< in host memory, for sequences that are swapped out
+    /// Names blocks always, for who moves or computes them. Counts stay what they are.
+    bool named = false;
   };
   explicit BlockManager(const Options& options);
 
   std::int64_t block_size() const { return options_.block_size; }
   std::int64_t num_blocks() const { return options_.num_blocks; }
   std::int64_t num_free() const { return pool_ ? pool_->num_free() : num_free_; }
-  bool caches_prefixes() const { return pool_.has_value(); }
+  bool caches_prefixes() const { return options_.prefix_caching && is_paged(); }
   bool is_paged() const { return options_.allocation == KvAllocation::paged; }
-  std::int64_t host_blocks() const { return options_.host_blocks; }
+  std::int64_t num_free_host() const { return host_.num_free(); }
   std::int64_t blocks_for(std::int64_t tokens) const {
     return (tokens + options_.block_size - 1) / options_.block_size;
   }
@@ -68,12 +71,21 @@ class BlockManager {
   /// Lets others find the full blocks among the first `tokens`.
   void publish(BlockTable& table, const Content& content, std::int64_t tokens) {
     const bool is_new = tokens >= (table.num_published + 1) * options_.block_size;
-    if (pool_ && is_new) publish_full(table, content, tokens);
+    if (is_new && caches_prefixes()) publish_full(table, content, tokens);
   }
   /// Notes in `content` which blocks of its own can be found again, before they are given back.
   void remember(const BlockTable& table, Content& content) const;
   /// Gives all back, the last block first.
   void release(BlockTable& table);
+  /// The blocks of a sequence by position; none where they have no names.
+  std::vector<Block> names(const BlockTable& table) const;
+  /// Takes so many blocks of host memory, of which there must be enough; and gives them back.
+  std::vector<Block> take_host(std::int64_t count);
+  void release_host(const std::vector<Block>& blocks) { host_.release(blocks); }
+  /// What blocks hold is lost: none is found any more.
+  void forget_all() {
+    if (pool_) pool_->forget_all();
+  }
 
   /// Free memory that a request of this size cannot have, since no hole is large enough; in blocks.
   std::int64_t unusable_blocks(std::int64_t most_tokens) const;
@@ -83,11 +95,15 @@ class BlockManager {
  private:
   void publish_full(BlockTable& table, const Content& content, std::int64_t tokens);
   Block find(const Content& content, std::int64_t position) const;
+  Block find_tokens(TokenChain& tokens, std::int64_t position) const;
   bool take_region(BlockTable& table, std::int64_t units);
 
   Options options_;
   std::int64_t num_free_ = 0;
   std::optional<BlockPool> pool_;
+  BlockPool host_;
+  /// [block] of real tokens, what it was published with.
+  std::vector<std::shared_ptr<const ChainBlock>> chains_;
   std::map<std::int64_t, std::int64_t> holes_;  ///< contiguous: first unit to length
 };
 

@@ -23,8 +23,9 @@ class BlockPool {
   static constexpr Block none = -1;
   /// The block found longest ago under the hash, or none.
   Block find(std::uint64_t hash) const;
+  /// The next one under its hash, or none.
+  Block next(Block block) const { return nodes_[index(block)].same_hash; }
   bool is_held(Block block) const { return nodes_[index(block)].references > 0; }
-  std::int32_t references(Block block) const { return nodes_[index(block)].references; }
 
   /// Takes the block that was free longest. There must be one.
   Block take();
@@ -34,7 +35,6 @@ class BlockPool {
   /// the queue: at its end where a hash finds them, so that of one prefix the tail goes first, else
   /// in front.
   void release(const std::vector<Block>& blocks);
-  void release(Block block) { release(std::vector<Block>{block}); }
   /// Can be found from now on. Another block of the same hash stays the first choice.
   void publish(Block block, std::uint64_t hash);
   /// Likewise by whoever remembers the block: `find` does not see it.
@@ -44,6 +44,9 @@ class BlockPool {
     const Node& node = nodes_[index(block)];
     return node.cached && node.hash == hash;
   }
+
+  /// What blocks hold is lost: none is found any more.
+  void forget_all();
 
   /// Counts everything anew. @throws Error{internal} naming what does not add up.
   void check() const;

@@ -16,4 +16,5 @@ inline constexpr auto tessera::kEnumNames<tessera::serving::Outcome> =
     tessera::enum_names<tessera::serving::Outcome>(
         {{tessera::serving::Outcome::unfinished, "unfinished"},
          {tessera::serving::Outcome::finished, "finished"},
-         {tessera::serving::Outcome::rejected, "rejected"}});
+         {tessera::serving::Outcome::rejected, "rejected"},
+         {tessera::serving::Outcome::cancelled, "cancelled"}});

@@ -55,7 +55,7 @@ struct Summary {
   Distribution queue_s;  ///< from being sent to the first step
 
   std::int64_t num_requests = 0;  ///< looked at: those below, less what warm-up and cool-down cut
-  std::int64_t num_finished = 0, num_rejected = 0, num_unfinished = 0;
+  std::int64_t num_finished = 0, num_rejected = 0, num_unfinished = 0, num_cancelled = 0;
   std::int64_t num_left_out = 0, num_unsent = 0;
   double duration_s = 0;
   std::int64_t output_tokens = 0;  ///< of finished requests
@@ -214,6 +214,8 @@ struct tessera::Fields<tessera::serving::Summary> {
       field<&S::num_requests>({.name = "num_requests", .doc = "Requests looked at"}),
       field<&S::num_finished>({.name = "num_finished", .doc = "Answered in full"}),
       field<&S::num_rejected>({.name = "num_rejected", .doc = "That can never fit"}),
+      field<&S::num_cancelled>(
+          {.name = "num_cancelled", .doc = "Whose clients left before they were answered"}),
       field<&S::num_unfinished>(
           {.name = "num_unfinished", .doc = "Under way or waiting when the run was cut off"}),
       field<&S::num_left_out>({.name = "num_left_out", .doc = "Left out as warm-up or cool-down"}),

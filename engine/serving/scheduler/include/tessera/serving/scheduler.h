@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,12 +65,28 @@ struct BatchItem {
   bool decodes = false;      ///< one token after its prompt, and drafts
 };
 
+/// Blocks to be copied before a step, those of `swap_out` first.
+struct Moves {
+  struct Move {
+    Block from = BlockPool::none, to = BlockPool::none;
+  };
+  std::vector<Move> swap_out;  ///< from the device to the host
+  std::vector<Move> swap_in;   ///< from the host to the device
+
+  bool empty() const { return swap_out.empty() && swap_in.empty(); }
+  std::size_t size() const { return swap_out.size() + swap_in.size(); }
+  void clear() {
+    swap_out.clear();
+    swap_in.clear();
+  }
+};
+
 /// What a step is to compute.
 struct Batch {
   std::vector<BatchItem> items;
   std::vector<Slot> admitted;           ///< for the first time or again
   std::vector<std::int64_t> preempted;  ///< requests
-  std::int64_t swapped_blocks = 0;      ///< moved to or from host memory before the step
+  Moves moves;                          ///< to or from host memory
   Limit limit = Limit::none;            ///< that stopped admission
   StepLoad load;
   /// Nothing was decided, but something will be at that time; kNever: only events change that.
@@ -84,6 +101,11 @@ struct Generated {
   std::int64_t accepted = 0;  ///< drafts among them
   bool ended = false;         ///< the last one
   bool hold = false;          ///< of a request that ended here: its blocks wait for a transfer
+  /// Tokens that were guessed for its next step; -1: as many as the options say. A look-up that
+  /// finds nothing guesses nothing.
+  std::int64_t next_drafts = -1;
+  /// The new ones, where content is found by real tokens.
+  std::span<const Token> token_ids = {};
 };
 
 /// Counts over a run.
@@ -100,6 +122,7 @@ struct SchedulerCounts {
 ///     scheduler.decide(now, batch)           before a step; several may be under way (pipelines,
 ///                                            async scheduling)
 ///     scheduler.complete(batch, generated)   when it is done
+///     scheduler.cancel(slot)                 when its client has gone
 ///
 /// Deterministic. A policy is a class that derives from it and decides in `schedule`.
 class Scheduler {
@@ -130,16 +153,15 @@ class Scheduler {
   void complete(const Batch& batch, const std::vector<Generated>& generated);
   /// Gives back what a held sequence has.
   void let_go(Slot slot);
+  /// Forgets a sequence, whatever it does. Its blocks may be given to others at once: a step under
+  /// way that writes them is before every step that will. What it brings is dropped by `complete`,
+  /// which knows by its number that the request is gone; so a number is never used twice.
+  void cancel(Slot slot);
+  /// What the KV cache held is lost, with the steps under way, which are not to be completed: who
+  /// was computed starts again, in the same order and before all others. What is swapped out stays;
+  /// what is held for a transfer or loading is to be cancelled by whoever transfers it.
+  void forget_all();
 
-  /// After `decide` and before `complete` of a batch in which every running request decodes one
-  /// token: how many more such steps, at most `most`, would be decided just the same if no request
-  /// came or ended. A policy that cannot tell says 0.
-  virtual std::int64_t repeats(const Batch& batch, std::int64_t most) const;
-  /// Decides the next `steps` of these steps at once, each request one token further in each;
-  /// only where `repeats` allowed as many. The batch's last one is left to `complete`.
-  void repeat(Batch& batch, std::int64_t steps);
-  /// Decides one more of them, while the batch's last one is under way: `batch` is that next one.
-  void follow(Batch& batch);
   /// Whether it decides a step while the one before it is under way: tokens that are still to come
   /// are scheduled as if they were there, and who ended unforeseen is computed once in vain.
   bool decides_ahead() const { return decides_ahead_; }
@@ -152,6 +174,10 @@ class Scheduler {
   void for_each_waiting(Visit&& visit) const {
     waiting_.for_each([&](Slot slot) { visit(sequence(slot)); });
   }
+  /// The first in the queue; null: it is empty.
+  const Sequence* first_waiting() const {
+    return waiting_.empty() ? nullptr : &sequence(waiting_.front());
+  }
   std::size_t num_unfinished() const { return num_live_; }
   /// Prompt tokens not yet computed, of all, and one per running request: a router's load.
   std::int64_t pending_tokens() const { return pending_tokens_; }
@@ -162,7 +188,6 @@ class Scheduler {
   std::int64_t slots_reserved() const {
     return (kv_.num_blocks() - kv_.num_free()) * kv_.block_size();
   }
-  std::int64_t slots_unusable() const;  ///< free, but in holes too small for the first in the queue
 
   /// @throws Error{internal} naming an invariant that does not hold.
   virtual void check(const Batch& batch) const;
@@ -171,10 +196,15 @@ class Scheduler {
   virtual void schedule(Ticks now, Batch& batch) = 0;
   /// Requests that wait elsewhere than in the queue.
   virtual std::size_t num_set_aside() const { return 0; }
-  virtual void added(Slot) {}                           ///< to the queue, from outside
-  virtual void pad(StepLoad&) const {}                  ///< adds what a step computes for nobody
-  virtual void completed(const Batch&) {}               ///< its results are in
-  virtual void repeated(const Batch&, std::int64_t) {}  ///< so many steps, all at once
+  virtual void added(Slot) {}              ///< to the queue, from outside
+  virtual void removed(Slot) {}            ///< about to be cancelled, or to lose its blocks
+  virtual void pad(StepLoad&) const {}     ///< adds what a step computes for nobody
+  virtual void completed(const Batch&) {}  ///< its results are in
+  /// For Stretches: how many more steps like this one would be decided just the same, at most
+  /// `most`, if no request came or ended; and that so many were taken at once. A policy that cannot
+  /// tell says 0.
+  virtual std::int64_t repeats(const Batch&, std::int64_t) const { return 0; }
+  virtual void repeated(const Batch&, std::int64_t) {}
 
   /// Whether the step is a token for every running request and nothing else, so that the next one
   /// finds the same requests, each a token further.
@@ -258,6 +288,8 @@ class Scheduler {
   std::int64_t lookahead_ = 0;  ///< slots that a draft model writes ahead
 
  private:
+  friend class Stretches;
+
   void load(Batch& batch) const;
   void end_standstill(Batch& batch);
   void give_back(Sequence& s);
@@ -265,6 +297,7 @@ class Scheduler {
   bool take_more(Sequence& s, std::int64_t tokens);
   std::int64_t room_ahead(const Sequence& s, std::int64_t end) const;
   std::int64_t drafts_after(const Sequence& s) const;
+  void lose_step(Sequence& s);
   void check_items(const Batch& batch) const;
 
   bool decides_ahead_ = false;
@@ -273,7 +306,6 @@ class Scheduler {
   std::int64_t next_order_ = 0;
   std::int64_t pending_tokens_ = 0;
   std::int64_t slots_held_ = 0, table_blocks_ = 0;  ///< tokens and blocks of all on the device
-  std::vector<std::pair<std::int64_t, std::size_t>> events_;  ///< of `repeat`: step and item
 };
 
 /// Names and one-line descriptions of the schedulers of the engine.

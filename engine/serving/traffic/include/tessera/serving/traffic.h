@@ -30,6 +30,8 @@ struct Request {
   std::int64_t first_block_id = 0, num_block_ids = 0;
   /// The request whose end this one waits for (the turn before it), 0-based; -1: none.
   std::int64_t after = -1;
+  /// Its client leaves so long after it came, if it is not answered by then; kNever: it waits.
+  Ticks cancel_after = kNever;
 };
 
 /// Requests in order of arrival (those of later turns where their session started).

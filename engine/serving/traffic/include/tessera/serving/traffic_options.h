@@ -65,6 +65,7 @@ struct TrafficOptions {
   std::int64_t n = 1;
   std::optional<std::int64_t> max_tokens;
   std::vector<RequestClass> classes;
+  std::optional<double> patience_s;
   std::optional<std::int64_t> prefix_groups, prefix_tokens;
   std::optional<double> prefix_share, prefix_zipf;
   std::optional<Sessions> sessions;
@@ -324,6 +325,15 @@ struct Fields<serving::TrafficOptions> {
                "slo_class = }, ... }; a session is of one class",
            .in_file = InFile::when_set,
            .option_type = "table[]"}),
+      field<&Options::patience_s>(
+          {.name = "patience_s",
+           .doc =
+               "Clients leave if they are not answered in time, and their requests are cancelled: "
+               "mean of an exponential; default: nobody leaves",
+           .unit = "s",
+           .min = 1e-9,
+           .max = 1e5,
+           .in_file = InFile::when_set}),
       field<&Options::prefix_groups>({.name = "prefix_groups",
                                       .doc = "Different prefixes that prompts share",
                                       .min = 1,
@@ -371,7 +381,8 @@ struct Fields<serving::TrafficOptions> {
           {.name = "trace",
            .doc = "CSV of requests with arrivals: arrival_s, prompt_tokens, output_tokens and "
                   "optional prefix_group, prefix_tokens, priority, slo_class, max_tokens, session, "
-                  "after; Azure's, Vidur's and Mooncake's columns too; or rates over time as "
+                  "after, cancel_after_s; Azure's, Vidur's and Mooncake's columns too; or rates "
+                  "over time as "
                   "ServeGen's, t_s, rate_per_s and category",
            .in_file = InFile::when_set}),
       field<&Options::category>({.name = "category",

@@ -1,17 +1,15 @@
 // Steps that are decided alike, taken at once.
 
+#include "tessera/serving/stretches.h"
+
 #include <algorithm>
 #include <limits>
 
-#include "tessera/serving/scheduler.h"
-
 namespace tessera::serving {
-
-std::int64_t Scheduler::repeats(const Batch&, std::int64_t) const { return 0; }
 
 bool Scheduler::is_all_decodes(const Batch& batch) const {
   return !options_.speculative && batch.preempted.empty() && batch.load.chunks.empty() &&
-         batch.swapped_blocks == 0 && batch.items.size() == running_.size() &&
+         batch.moves.empty() && batch.items.size() == running_.size() &&
          batch.load.num_sampled == std::ssize(batch.items);  // one token of a longer piece does not
 }
 
@@ -44,51 +42,53 @@ std::int64_t Scheduler::decode_repeats(const Batch& batch, std::int64_t most) co
   return low;
 }
 
-void Scheduler::repeat(Batch& batch, std::int64_t steps) {
+void Stretches::repeat(Batch& batch, std::int64_t steps) {
   if (steps <= 0) return;
+  Scheduler& scheduler = scheduler_;
+  BlockManager& kv = scheduler.kv_;
   // Blocks are taken and published step by step, in each by the order of the batch, as single steps
   // would: which block a hash finds first, and which is evicted first, depends on it.
   // Decided ahead, a step's token is there when the step after is decided, and published then.
   events_.clear();
-  const std::int64_t size = kv_.block_size(), ahead = decides_ahead_ ? 1 : 0;
+  const std::int64_t size = kv.block_size(), ahead = scheduler.decides_ahead_ ? 1 : 0;
   for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    Sequence& s = at(batch.items[i].slot);
-    if (!kv_.caches_prefixes()) {
-      extend(s, s.computed + steps);
+    Sequence& s = scheduler.at(batch.items[i].slot);
+    if (!kv.caches_prefixes()) {
+      scheduler.extend(s, s.computed + steps);
       continue;
     }
     std::int64_t full = size - s.computed % size;  // the step whose token fills a block
     if (s.computed % size == 0) events_.emplace_back(1, i);
     for (; full <= steps; full += size) {
-      if (!decides_ahead_) events_.emplace_back(full, i);
+      if (ahead == 0) events_.emplace_back(full, i);
       if (full < steps) events_.emplace_back(full + 1, i);
     }
   }
   std::sort(events_.begin(), events_.end());
   for (const auto& [step, i] : events_) {
-    Sequence& s = at(batch.items[i].slot);
-    extend(s, s.computed + step);
-    kv_.publish(s.kv, s.content, s.computed + step - ahead);
+    Sequence& s = scheduler.at(batch.items[i].slot);
+    scheduler.extend(s, s.computed + step);
+    kv.publish(s.kv, s.content, s.computed + step - ahead);
   }
   for (BatchItem& item : batch.items) {
-    Sequence& s = at(item.slot);
+    Sequence& s = scheduler.at(item.slot);
     s.known += steps;
     s.computed += steps;
     item.context += steps;
   }
   StepLoad& load = batch.load;
-  slots_held_ += steps * std::ssize(batch.items);
+  scheduler.slots_held_ += steps * std::ssize(batch.items);
   load.context_tokens += steps * load.num_decodes;  // padding grows along
   load.decode_context_tokens += steps * load.num_decodes;
   batch.admitted.clear();
   batch.preempted.clear();
-  repeated(batch, steps);
+  scheduler.repeated(batch, steps);
 }
 
-void Scheduler::follow(Batch& batch) {
+void Stretches::follow(Batch& batch) {
   repeat(batch, 1);
   for (const BatchItem& item : batch.items) {
-    Sequence& s = at(item.slot);
+    Sequence& s = scheduler_.at(item.slot);
     ++s.num_under_way;
     ++s.expected;
   }

@@ -1,0 +1,152 @@
+#include "tessera/serving/engine_core.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::serving {
+
+EngineCore::EngineCore(std::unique_ptr<Scheduler> scheduler, Ledger ledger, const Options& options)
+    : scheduler_(std::move(scheduler)),
+      ledger_(std::move(ledger)),
+      most_under_way_(scheduler_->decides_ahead() ? 2 : options.most_under_way),
+      with_tables_(options.with_tables) {}
+
+std::vector<Ended> EngineCore::advance(Ticks now, Executor& executor, Inbox inbox) {
+  std::vector<Ended> ended;
+  account(now);
+  while (auto done = executor.finished()) finish(*done, ended);
+  for (const std::int64_t request : inbox.transferred) finish_loading(request);
+  for (const std::int64_t request : inbox.cancelled) cancel(request, now);
+  for (Sequence& sequence : inbox.arrived) submit(std::move(sequence), now);
+  while (has_room()) {
+    const Work* work = decide(now);
+    if (work == nullptr) break;
+    executor.launch(*work);
+  }
+  return ended;
+}
+
+void EngineCore::note(std::int64_t request, Slot slot) {
+  slots_[request] = slot;
+  ledger_.note_slot(request, slot);
+}
+
+bool EngineCore::submit(Sequence s, Ticks now) {
+  if (!scheduler_->why_never(s.prompt_tokens, s.max_tokens).empty()) {
+    ledger_.rejected(s.request);
+    return false;
+  }
+  most_tokens_ = std::max(most_tokens_, s.most_tokens());
+  ledger_.comes(*scheduler_, s.request, now);
+  const std::int64_t request = s.request;
+  note(request, scheduler_->add(std::move(s)));
+  return true;
+}
+
+bool EngineCore::begin_loading(Sequence s, Ticks now) {
+  account(now);
+  most_tokens_ = std::max(most_tokens_, s.most_tokens());
+  const std::int64_t request = s.request;
+  Slot slot = 0;
+  if (!scheduler_->add_loading(std::move(s), slot)) return false;
+  note(request, slot);
+  ++num_loading_;
+  ledger_.took_blocks(*scheduler_);
+  return true;
+}
+
+void EngineCore::finish_loading(std::int64_t request) {
+  const auto it = slots_.find(request);
+  if (it == slots_.end()) return;  // cancelled on the way
+  scheduler_->loaded(it->second);
+  --num_loading_;
+}
+
+bool EngineCore::cancel(std::int64_t request, Ticks now) {
+  const auto it = slots_.find(request);
+  if (it == slots_.end()) return false;
+  account(now);
+  const Slot slot = it->second;
+  const SequenceState state = scheduler_->sequence(slot).state;
+  if (state == SequenceState::loading) --num_loading_;
+  ledger_.cancelled(*scheduler_, slot, now);
+  scheduler_->cancel(slot);
+  slots_.erase(it);
+  return true;
+}
+
+void EngineCore::let_go(std::int64_t request, Ticks now) {
+  const auto it = slots_.find(request);
+  account(now);
+  scheduler_->let_go(it->second);
+  slots_.erase(it);
+}
+
+Work EngineCore::spare() {
+  Work work;
+  if (spare_.empty()) return work;
+  work = std::move(spare_.back());
+  spare_.pop_back();
+  return work;
+}
+
+Work* EngineCore::decide(Ticks now) {
+  account(now);
+  Work work = spare();
+  Batch& batch = work.batch;
+  scheduler_->decide(now, batch);
+  ledger_.decided(*scheduler_, batch, now);
+  decide_again_ = kNever;
+  const bool nothing =
+      batch.items.empty() && batch.moves.empty() && (batch.preempted.empty() || !is_idle());
+  if (nothing) {
+    decide_again_ = batch.decide_again;
+    spare_.push_back(std::move(work));
+    return nullptr;
+  }
+  work.step = next_step_++;
+  work.num_waiting = static_cast<std::int64_t>(scheduler_->num_waiting());
+  work.tables.clear();
+  for (std::size_t i = 0; with_tables_ && i < batch.items.size(); ++i) {
+    work.tables.push_back(scheduler_->kv().names(scheduler_->sequence(batch.items[i].slot).kv));
+  }
+  ledger_.took_blocks(*scheduler_);
+  under_way_.push_back(std::move(work));
+  return &under_way_.back();
+}
+
+void EngineCore::finish(Done& done, std::vector<Ended>& ended) {
+  account(done.times.end);
+  Work work = std::move(under_way_.front());
+  under_way_.pop_front();
+  const Batch& batch = work.batch;
+  std::vector<std::int64_t> finished;
+  for (std::size_t i = 0; i < batch.items.size(); ++i) {
+    const BatchItem& item = batch.items[i];
+    Generated& g = done.generated[i];
+    // Of one that ended or was cancelled meanwhile nobody wants any more.
+    if (!item.samples || !ledger_.has(item)) g = {};
+    if (!g.ended) continue;
+    finished.push_back(item.request);
+    ended.push_back({item.request, g.hold, item.slot});
+    if (!g.hold) slots_.erase(item.request);
+  }
+  ledger_.done(*scheduler_, batch, done.generated, done.times);
+  scheduler_->complete(batch, done.generated);
+  ledger_.record_step(*scheduler_, batch, std::move(finished), done.times, work.num_waiting);
+  spare_.push_back(std::move(work));
+}
+
+void EngineCore::lose_steps(Ticks now) {
+  account(now);
+  scheduler_->forget_all();
+  under_way_.clear();
+}
+
+bool EngineCore::is_circling() const {
+  constexpr std::int64_t kRounds = 4;
+  const auto held = static_cast<std::int64_t>(scheduler_->num_unfinished()) * most_tokens_;
+  return ledger_.tokens_in_vain() > kRounds * held && scheduler_->num_unfinished() > 0;
+}
+
+}  // namespace tessera::serving

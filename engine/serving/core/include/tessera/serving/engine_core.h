@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/serving/ledger.h"
+#include "tessera/serving/scheduler.h"
+
+namespace tessera::serving {
+
+/// A step as an executor is told of it.
+struct Work {
+  std::int64_t step = 0;  ///< 0-based, of its engine
+  Batch batch;
+  std::int64_t num_waiting = 0;  ///< when it had been decided
+  /// [items] blocks of each, by position, as of the decision; where blocks have names and the
+  /// executor wants them.
+  std::vector<std::vector<Block>> tables;
+};
+
+/// What came of it.
+struct Done {
+  std::int64_t step = 0;
+  StepTimes times;
+  std::vector<Generated> generated;  ///< [items]; of those that do not sample nothing is read
+};
+
+/// Runs the steps of a model, or takes their times from somewhere. Works are executed and finished
+/// in the order of their steps, so that what a step frees may be given to the one after it.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual void launch(const Work& work) = 0;
+  /// The oldest one that is done and was not reported yet.
+  virtual std::optional<Done> finished() = 0;
+};
+
+/// What comes to an engine from outside, in this order at one moment, after the ends of steps.
+struct Inbox {
+  std::vector<std::int64_t> transferred = {};  ///< requests whose keys and values have come
+  std::vector<std::int64_t> cancelled = {};    ///< requests whose clients have gone
+  std::vector<Sequence> arrived = {};
+};
+
+/// A request that has ended.
+struct Ended {
+  std::int64_t request = 0;
+  bool hold = false;  ///< its blocks wait for a transfer to another pool: then let_go
+  Slot slot = 0;
+};
+
+/// One engine: its scheduler, its record, and the steps under way. Knows neither a clock nor what
+/// runs the steps: simulators and servers say when it is and do what it decides.
+class EngineCore {
+ public:
+  struct Options {
+    /// Steps that may be under way at a time: the stages of a pipeline.
+    std::size_t most_under_way = 1;
+    bool with_tables = false;  ///< whether works hold the blocks of their items
+  };
+  EngineCore(std::unique_ptr<Scheduler> scheduler, Ledger ledger, const Options& options);
+
+  const Scheduler& scheduler() const { return *scheduler_; }
+  Scheduler& scheduler() { return *scheduler_; }
+  const Ledger& ledger() const { return ledger_; }
+  Ledger& ledger() { return ledger_; }
+
+  /// All that happens at one moment: steps that are done, what came, then decisions while there is
+  /// room. @return requests that ended
+  std::vector<Ended> advance(Ticks now, Executor& executor, Inbox inbox = {});
+
+  /// A request comes, of a number that was never used. False where it can never run here: it is
+  /// rejected.
+  bool submit(Sequence sequence, Ticks now);
+  /// The KV cache of a request is about to come from another pool; false where blocks are short.
+  bool begin_loading(Sequence sequence, Ticks now);
+  void finish_loading(std::int64_t request);
+  /// Its client has gone: its blocks are free from now on, and what a step under way brings for it
+  /// is dropped. False for one that is not here (any more).
+  bool cancel(std::int64_t request, Ticks now);
+  /// Gives back what a held request has.
+  void let_go(std::int64_t request, Ticks now);
+
+  /// Decides a step; nothing where there is nothing to do. It is under way from then on.
+  Work* decide(Ticks now);
+  /// When to decide again although nothing happened, after nothing was decided; kNever for never.
+  Ticks decide_again() const { return decide_again_; }
+  /// The oldest step under way is done. Requests that ended with it are appended.
+  void finish(Done& done, std::vector<Ended>& ended);
+  /// What runs the steps has lost them, and all that the KV cache held (a stage is gone): requests
+  /// start again, and no work that was under way is to be finished.
+  void lose_steps(Ticks now);
+  /// Works under way, the oldest first. A simulator changes those that it takes several at once of.
+  std::deque<Work>& under_way() { return under_way_; }
+  const std::deque<Work>& under_way() const { return under_way_; }
+  /// A work with the memory of one that is over.
+  Work spare();
+
+  /// Whether another step may be decided now.
+  bool has_room() const { return under_way_.size() < most_under_way_; }
+  /// Whether one may be decided for what just came. An engine that decides ahead waits for the end
+  /// of a step then (vLLM's core loop: it blocks on the oldest result).
+  bool has_room_for_news() const { return scheduler_->decides_ahead() ? is_idle() : has_room(); }
+  bool is_idle() const { return under_way_.empty(); }
+  /// Whether nothing will ever come of the requests that it has.
+  bool is_stalled() const { return is_idle() && scheduler_->num_unfinished() > num_loading_; }
+  /// Whether its scheduler goes round in circles: since the last token generated it has computed
+  /// several times all that its requests hold together, only to drop it again.
+  bool is_circling() const;
+  /// What was held since the last change, which comes now.
+  void account(Ticks now) { ledger_.account(*scheduler_, now, !is_idle()); }
+
+ private:
+  void note(std::int64_t request, Slot slot);
+
+  std::unique_ptr<Scheduler> scheduler_;
+  Ledger ledger_;
+  std::size_t most_under_way_;
+  bool with_tables_;
+  std::deque<Work> under_way_;
+  std::vector<Work> spare_;
+  Ticks decide_again_ = kNever;
+  std::unordered_map<std::int64_t, Slot> slots_;  ///< by request, of all that are here
+  std::size_t num_loading_ = 0;
+  std::int64_t next_step_ = 0;
+  std::int64_t most_tokens_ = 0;  ///< prompt and output of the longest request that came
+};
+
+}  // namespace tessera::serving
