@@ -5,6 +5,7 @@
 
 #include "parts.h"
 #include "tessera/core/error.h"
+#include "tessera/cost/price_cache.h"
 
 namespace tessera::solver {
 namespace {

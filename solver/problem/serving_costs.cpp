@@ -32,6 +32,11 @@ ServingCosts::ServingCosts(const ServingProblem& serving, std::shared_ptr<cost::
     const std::vector<std::size_t>& members = group.members.front();
     numbers_.push_back(known_->number_of(cost::group_key(serving_, members, serving_.kv_bitwidth)));
     prices_.push_back(cost::make_stage_price(serving_, members, serving_.kv_bitwidth));
+    const Device& device = serving_.device(members.front());
+    has_kernels_.push_back(std::any_of(
+        serving_.bitwidths.begin(), serving_.bitwidths.end(), [&](std::int32_t bitwidth) {
+          return serving_.kernel_set.find(device, bitwidth) != nullptr;
+        }));
     if (std::find(degrees_.begin(), degrees_.end(), group.degree) != degrees_.end()) continue;
     degrees_.push_back(group.degree);
     shards_.push_back(cost::shard(serving_.model, group.degree));
@@ -67,40 +72,26 @@ const Device& ServingCosts::device_of(std::size_t g) const {
   return serving_.device(groups_[g].members.front().front());
 }
 
-bool ServingCosts::has_kernels(std::size_t g) const {
-  return std::any_of(serving_.bitwidths.begin(), serving_.bitwidths.end(),
-                     [&](std::int32_t bitwidth) {
-                       return serving_.kernel_set.find(device_of(g), bitwidth) != nullptr;
-                     });
-}
-
 void ServingCosts::add_group(PhaseCosts& costs, std::size_t g, double size, double rows,
                              cost::Phase phase, const std::vector<cost::LayerWork>& work) const {
-  const cost::StagePrice& price = *prices_[g];
-  const auto known = [&](cost::PricePart part, const auto& make) -> const std::vector<double>& {
-    return known_->get({numbers_[g], part, phase, {}, {static_cast<std::int64_t>(size)}}, make);
-  };
-  const std::vector<double>& layers =
-      known(cost::PricePart::mean_layers, [&] { return layers_s(g, work); });
-  costs.layer_s.insert(costs.layer_s.end(), layers.begin(), layers.end());
-  double first_s = 0, head_s = 0;
-  if (has_kernels(g)) {  // else no layer may be there, so nobody asks for its ends
-    const auto count = static_cast<double>(work.size());
-    const auto embedding = [&] { return std::vector{price.embedding_s(rows)}; };
-    const auto head = [&] { return std::vector{price.head_s(size) / count}; };
-    first_s = price.host_s(size, rows) + known(cost::PricePart::mean_embedding, embedding)[0];
-    head_s = known(cost::PricePart::mean_head, head)[0];
-  }
+  const cost::PriceKey key{
+      numbers_[g], cost::PricePart::micro_batch, phase, {}, {static_cast<std::int64_t>(size)}};
+  const std::vector<double>& known =
+      known_->get(key, [&] { return means_of(g, size, rows, work); });
+  costs.layer_s.insert(costs.layer_s.end(), known.begin(), known.end() - 2);
+  const double embedding_s = known.end()[-2], head_s = known.back();
   const auto head_at = [&](StagePlace place) {
     return cost::holds_lm_head(place, serving_.memory) ? head_s : 0;
   };
+  const double first_s = has_kernels_[g] ? prices_[g]->host_s(size, rows) + embedding_s : 0;
   costs.first_s.push_back(first_s + head_at(StagePlace::first));
   costs.last_s.push_back(head_at(StagePlace::last));
 }
 
-/// [class][bitwidth] mean over the units.
-std::vector<double> ServingCosts::layers_s(std::size_t g,
+/// As cost::PricePart::micro_batch says.
+std::vector<double> ServingCosts::means_of(std::size_t g, double size, double rows,
                                            const std::vector<cost::LayerWork>& work) const {
+  const auto count = static_cast<double>(work.size());
   std::vector<double> means;
   for (const LayerShape& layer : serving_.model.layer_classes) {
     for (const std::int32_t bit : serving_.bitwidths) {
@@ -108,9 +99,13 @@ std::vector<double> ServingCosts::layers_s(std::size_t g,
       if (serving_.kernel_set.find(device_of(g), bit) != nullptr) {
         for (const cost::LayerWork& unit : work) total += prices_[g]->layer_s(layer, bit, unit);
       }
-      means.push_back(total / static_cast<double>(work.size()));
+      means.push_back(total / count);
     }
   }
+  // Without kernels no layer may be there, so nobody asks for its ends.
+  const bool has_ends = has_kernels_[g];
+  means.push_back(has_ends ? prices_[g]->embedding_s(rows) : 0);
+  means.push_back(has_ends ? prices_[g]->head_s(size) / count : 0);
   return means;
 }
 

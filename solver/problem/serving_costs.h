@@ -31,12 +31,11 @@ class ServingCosts {
   const PhaseCosts& get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
                         cost::Phase phase);
   const Device& device_of(std::size_t g) const;
-  /// Whether the group's devices run any of the bitwidths.
-  bool has_kernels(std::size_t g) const;
   PhaseCosts compute(double size, cost::Phase phase) const;
   void add_group(PhaseCosts& costs, std::size_t g, double size, double rows, cost::Phase phase,
                  const std::vector<cost::LayerWork>& work) const;
-  std::vector<double> layers_s(std::size_t g, const std::vector<cost::LayerWork>& work) const;
+  std::vector<double> means_of(std::size_t g, double size, double rows,
+                               const std::vector<cost::LayerWork>& work) const;
   void add_links(PhaseCosts& costs, double rows) const;
   void add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const;
 
@@ -45,6 +44,7 @@ class ServingCosts {
   std::vector<std::int32_t> degrees_;
   std::vector<ModelShape> shards_;                         ///< [degree] what one member holds
   std::vector<std::unique_ptr<cost::StagePrice>> prices_;  ///< [group]
+  std::vector<bool> has_kernels_;                          ///< [group] of any of the bitwidths
   std::shared_ptr<cost::PriceCache> known_;
   std::vector<std::size_t> numbers_;  ///< [group] of `known_`
   std::map<std::int64_t, PhaseCosts> prefill_, decode_;

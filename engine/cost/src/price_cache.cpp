@@ -19,6 +19,18 @@ GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>
           correction};
 }
 
+std::size_t PriceKeyHash::operator()(const PriceKey& key) const {
+  std::uint64_t hash = key.group;
+  const auto mix = [&](std::int64_t value) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15U;
+    hash ^= hash >> 32U;
+  };
+  mix(static_cast<std::int64_t>(key.part) * 2 + static_cast<std::int64_t>(key.phase));
+  mix(std::int64_t{key.layer.layer_class} * 64 + key.layer.bitwidth);
+  for (const std::int64_t size : key.sizes) mix(size);
+  return hash;
+}
+
 std::size_t PriceCache::number_of(const GroupKey& group) {
   const std::lock_guard lock(mutex_);
   return groups_.try_emplace(group, groups_.size()).first->second;

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tessera/cost/stage_price.h"
@@ -31,10 +32,8 @@ GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>
                    std::int32_t kv_bitwidth, const Correction& correction = {});
 
 enum class PricePart {
-  mean_layers,  ///< [class][bitwidth] over the units of a phase of a micro-batch
-  mean_embedding,
-  mean_head,
-  products,  ///< a layer without attention, at sizes of steps
+  micro_batch,  ///< means over a phase's units: layers [class][bitwidth], then embedding, then head
+  products,     ///< a layer without attention, at sizes of steps
   attention,
   attention_beside_prompts,
   embedding,
@@ -44,18 +43,22 @@ enum class PricePart {
 /// One list of prices.
 struct PriceKey {
   std::size_t group = 0;  ///< PriceCache::number_of
-  PricePart part = PricePart::mean_layers;
+  PricePart part = PricePart::micro_batch;
   Phase phase = Phase::prefill;
   LayerKind layer;  ///< of the parts of one layer
   /// That of a micro-batch, or those that the sizes of steps are made of.
   std::array<std::int64_t, 4> sizes = {};
 
-  friend auto operator<=>(const PriceKey&, const PriceKey&) = default;
+  friend bool operator==(const PriceKey&, const PriceKey&) = default;
+};
+
+struct PriceKeyHash {
+  std::size_t operator()(const PriceKey& key) const;
 };
 
 /// Prices that many plans have in common: of a group of devices they are the same whatever the rest
-/// of the plan is. For plans of one set of profiles; means are of problems of one prompt and output
-/// length and one list of bitwidths. Safe to share among threads.
+/// of the plan is. For plans of one set of profiles; micro-batches are of problems of one prompt
+/// and output length and one list of bitwidths. Safe to share among threads.
 class PriceCache {
  public:
   std::size_t number_of(const GroupKey& group);
@@ -68,7 +71,7 @@ class PriceCache {
  private:
   std::mutex mutex_;
   std::map<GroupKey, std::size_t> groups_;
-  std::map<PriceKey, std::vector<double>> prices_;
+  std::unordered_map<PriceKey, std::vector<double>, PriceKeyHash> prices_;
 };
 
 }  // namespace tessera::cost

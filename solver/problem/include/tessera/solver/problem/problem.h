@@ -14,11 +14,14 @@
 #include "tessera/core/quality.h"
 #include "tessera/core/record.h"
 #include "tessera/core/workload.h"
-#include "tessera/cost/price_cache.h"
 #include "tessera/cost/stage_price.h"
 #include "tessera/solver/instance/instance.h"
 #include "tessera/solver/problem/constraint.h"
 #include "tessera/solver/problem/mesh.h"
+
+namespace tessera::cost {
+class PriceCache;
+}  // namespace tessera::cost
 
 namespace tessera::solver {
 
