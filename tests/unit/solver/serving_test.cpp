@@ -8,6 +8,7 @@
 
 #include "tessera/core/json.h"
 #include "tessera/solver/serving/deployment_plans.h"
+#include "tessera/solver/serving/kv_capacity.h"
 #include "tessera/solver/serving/step_cost.h"
 
 namespace tessera::solver {
@@ -362,6 +363,63 @@ TEST(StepCost, SharedPricesAreThePrices) {
       }
     }
   }
+}
+
+/// The plan's pipeline as a placement says it.
+Placement placement_of(const PipelinePlan& plan) {
+  const ServingProblem& serving = *plan.problem.serving();
+  const std::vector<DevicePlace> places = device_places(serving.cluster);
+  const std::size_t degree = serving.cluster.devices.size() / plan.stages.size();
+  Placement placement{serving.model.name, serving.model.num_layers, {}, {}};
+  for (const Node& node : serving.cluster.nodes) placement.nodes.push_back(node.name);
+  PlacedEngine& engine = placement.engines.emplace_back();
+  engine.kv_bitwidth = serving.kv_bitwidth;
+  for (const PlanStage& from : plan.stages) {
+    const auto first = static_cast<std::size_t>(from.device_index);
+    PlacedStage& stage = engine.stages.emplace_back();
+    stage.device = serving.cluster.devices[first].device.name;
+    stage.node_index = places[first].node_index;
+    for (std::size_t i = 0; i < degree; ++i) stage.gpus.push_back(places[first + i].gpu);
+    stage.first_layer = from.first_layer;
+    stage.num_layers = from.num_layers;
+    stage.bitwidths = from.bitwidths;
+  }
+  return placement;
+}
+
+TEST(StepCost, APlacementIsPricedAsItsPlan) {
+  for (const auto& [cluster, shape] : std::vector<std::pair<std::string, DeploymentShape>>{
+           {"1xA100-80G", {}},
+           {"(4xA6000)", {.tensor_parallel = 2, .pipeline_parallel = 2, .bitwidths = {4}}},
+           {"1xA100-80G+1xA6000", {.pipeline_parallel = 2}}}) {
+    const PipelinePlan plan = plan_of("llama-3.1-8b", cluster, shape);
+    const Placement placement = placement_of(plan);
+    const ServingProblem& serving = *plan.problem.serving();
+    const PricedEngine placed(serving, placement, placement.engines.front());
+    const auto of_plan = make_step_cost(plan, {}), of_placement = make_step_cost(placed, {});
+    ASSERT_EQ(of_placement->num_stages(), plan.stages.size());
+    for (const StepLoad& load : {decodes(37, 37 * 321), with_chunk(decodes(5, 1000), 777, 333)}) {
+      for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+        EXPECT_EQ(of_placement->stage(load, k), of_plan->stage(load, k));
+        EXPECT_EQ(of_placement->hop(load, k), of_plan->hop(load, k));
+      }
+    }
+    EXPECT_EQ(kv_capacity(placed, {}).blocks, kv_capacity(plan, {}).blocks);
+  }
+}
+
+TEST(StepCost, BrokenPlacementsAreRefused) {
+  const PipelinePlan plan = plan_of("llama-3.1-8b", "(2xA6000)", {.pipeline_parallel = 2});
+  const auto broken = [&](auto&& change) {
+    Placement placement = placement_of(plan);
+    change(placement.engines.front());
+    EXPECT_THROW(PricedEngine(*plan.problem.serving(), placement, placement.engines.front()),
+                 Error);
+  };
+  broken([](PlacedEngine& engine) { engine.stages[1].gpus = {7}; });
+  broken([](PlacedEngine& engine) { engine.stages[1].first_layer += 1; });
+  broken([](PlacedEngine& engine) { engine.stages[1].bitwidths.pop_back(); });
+  broken([](PlacedEngine& engine) { engine.stages.pop_back(); });
 }
 
 TEST(StepCost, BrokenPlansAreRefused) {
