@@ -265,6 +265,17 @@ local function check_words(file, context)
   end
 end
 
+-- What a stage takes is said in one place, engine/cost/src/stage_price.cpp. Whoever makes a model of latencies for
+-- itself, or a hop, says it again.
+local function check_prices(file, context)
+  if not file.path:find "^solver/" then return end
+  for _, name in ipairs { "make_roofline", "make_profiled", "make_tensor_parallel", "transfer_s" } do
+    for at in file.code:gmatch("()%f[%w_]" .. name .. "%s*%(") do
+      context.report(file.path, line_of(file.code, at), "price", name .. ": ask cost::StagePrice")
+    end
+  end
+end
+
 -- Calls `visit(expression, position)` for the second item of every { "name", item, ... } right inside text[from..to].
 local function each_entry(text, from, to, visit)
   local depth, start = 0, nil
@@ -461,6 +472,7 @@ function M.check(files, rows)
       check_includes(file, context)
       check_words(file, context)
       check_prints(file, context)
+      check_prices(file, context)
       if M.module_of(file.path) ~= "engine/lua_kit" then
         check_guarded(file, context)
         check_reads(file, context)
