@@ -173,6 +173,8 @@ void register_core(lua_State* L) {
   lua_kit::register_module(L, "tessera.core",
                            {{"model", lua_kit::guarded<new_model>},
                             {"device", lua_kit::guarded<new_device>},
+                            {"devices_called", lua_kit::guarded<devices_called>},
+                            {"short_driver_name", lua_kit::guarded<short_name>},
                             {"cluster", lua_kit::guarded<new_cluster>},
                             {"cluster_from_json", lua_kit::guarded<cluster_of_text>},
                             {"workload", lua_kit::guarded<new_workload>},

@@ -48,6 +48,8 @@ void register_workload(lua_State* L);
 
 int new_model(lua_State* L);
 int new_device(lua_State* L);
+int devices_called(lua_State* L);
+int short_name(lua_State* L);
 int new_cluster(lua_State* L);
 int cluster_of_text(lua_State* L);
 int new_workload(lua_State* L);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "core_lua.h"
+#include "tessera/core/device_sheet.h"
 #include "tessera/core/json.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -61,6 +62,20 @@ std::shared_ptr<const Device> device_argument(lua_State* L, int index, const std
 
 int new_device(lua_State* L) {
   lua_kit::push_object<Device>(L, device_argument(L, 1, "ts.device"));
+  return 1;
+}
+
+/// devices_called(name): { name =, device =, without_nvlink = } of the sheets that the driver's
+/// name is of.
+int devices_called(lua_State* L) {
+  const std::string name = lua_kit::check_text(L, 1, "name");
+  lua_kit::push_value(L, called(driver_names(environment(L).folders), name));
+  return 1;
+}
+
+/// short_driver_name(name): without maker and form factor.
+int short_name(lua_State* L) {
+  lua_kit::push_text(L, short_driver_name(lua_kit::check_text(L, 1, "name")));
   return 1;
 }
 

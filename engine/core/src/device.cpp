@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/core/cluster.h"
+#include "tessera/core/device_sheet.h"
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
@@ -98,14 +99,22 @@ void Fields<Device>::check(const Device& device, const FieldPath& path) {
 
 Json to_json(const Device& device) { return json_of(device); }
 
-Device device_from_json(const Json& json, const std::string& path) {
+namespace {
+
+DeviceSheet sheet_from_json(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
-  Device device;
-  read_fields(fields, device);
-  read_memory_units(fields, path, device);
+  DeviceSheet sheet;
+  read_fields(fields, sheet);
+  read_memory_units(fields, path, sheet);
   fields.finish();
-  check_record(device, FieldPath{path});
-  return device;
+  check_record(sheet, FieldPath{path});
+  return sheet;
+}
+
+}  // namespace
+
+Device device_from_json(const Json& json, const std::string& path) {
+  return sheet_from_json(json, path);
 }
 
 double multiprocessors_of(const Device& device) {
@@ -121,10 +130,15 @@ double multiprocessors_of(const Device& device) {
 }
 
 Device find_device(const std::string& name, const DataFolders& folders, const std::string& where) {
+  return find_sheet(name, folders, where);
+}
+
+DeviceSheet find_sheet(const std::string& name, const DataFolders& folders,
+                       const std::string& where) {
   std::string path = folders.find("devices", name);
   if (path.empty()) path = folders.find("devices", "RTX-" + name);  // "3090"
   if (path.empty()) path = folders.require("devices", name, where);
-  return device_from_json(read_json_file(path), path);
+  return sheet_from_json(read_json_file(path), path);
 }
 
 }  // namespace tessera

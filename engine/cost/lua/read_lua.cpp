@@ -31,6 +31,7 @@ int read_profile_data(lua_State* L) {
   const lua_kit::Options options(L, 2, read_options(), "ts.read_profile_data");
   cost::ReadOptions read;
   lua_kit::read_options(options, read);
+  read.driver_names = driver_names(core_lua::environment(L).folders);
   const cost::SampleFile file = cost::read_samples(path, read);
   const std::string warning = file.warning(path);
   if (!warning.empty() && options.boolean("warn"))

@@ -235,7 +235,9 @@ std::vector<cost::Sample> samples_of_table(lua_State* L, int index, const std::s
 
 // Any table that ts.read_profile_data reads, as it reads it.
 std::vector<cost::Sample> samples_of_file(lua_State* L, const std::string& file) {
-  cost::SampleFile read = cost::read_samples(file, {});
+  cost::ReadOptions options;
+  options.driver_names = driver_names(core_lua::environment(L).folders);
+  cost::SampleFile read = cost::read_samples(file, options);
   if (const std::string warning = read.warning(file); !warning.empty()) {
     write_text(stderr, fmt::format("warning: {}\n", warning));
   }

@@ -8,6 +8,7 @@
 #include "mutate.h"
 #include "tessera/core/cluster.h"
 #include "tessera/core/device.h"
+#include "tessera/core/device_sheet.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/units.h"
@@ -135,6 +136,31 @@ TEST(Devices, UnknownNamesOfferTheNearest) {
   EXPECT_EQ(find_device("3090", datasets()).name, "RTX-3090");
   for (const char* name : {"", "../devices/L4", "L4.json", "zzzzzzzzzzzz"}) {
     expect_error(ErrorCode::not_found, {"unknown device"}, [&] { find_device(name, datasets()); });
+  }
+}
+
+// What was known by lists in a reader and in tessera detect, before the sheets said it.
+TEST(Devices, DriversNameThem) {
+  const std::vector<DriverName> names = driver_names(datasets());
+  const auto device_of = [&](const char* name) {
+    const std::vector<DriverName> found = called(names, name);
+    return found.size() == 1 ? found[0].device + (found[0].without_nvlink ? " PCIe" : "") : "";
+  };
+  EXPECT_EQ(device_of("NVIDIA A100-SXM4-80GB"), "A100-80G");
+  EXPECT_EQ(device_of("A100-SXM-80GB"), "A100-80G");
+  EXPECT_EQ(device_of("NVIDIA A100 80GB PCIe"), "A100-80G PCIe");
+  EXPECT_EQ(device_of("A100-PCIE-40GB"), "A100-40G PCIe");
+  EXPECT_EQ(device_of("NVIDIA H100 80GB HBM3"), "H100-80G");
+  EXPECT_EQ(device_of("NVIDIA H100 PCIe"), "H100-PCIe");
+  EXPECT_EQ(device_of("NVIDIA H200"), "H200-141G");
+  EXPECT_EQ(device_of("Tesla T4"), "T4-16G");
+  EXPECT_EQ(device_of("NVIDIA Tesla V100-SXM3-32GB"), "V100-32G");
+  EXPECT_EQ(device_of("Tesla V100S-PCIE-32GB"), "V100S-32G");
+  EXPECT_EQ(device_of("NVIDIA GeForce RTX 3090"), "RTX-3090");
+  EXPECT_EQ(device_of("NVIDIA RTX PRO 6000 Blackwell Workstation Edition"), "RTX-PRO-6000");
+  EXPECT_EQ(device_of("NVIDIA A100"), "");
+  for (const DriverName& name : names) {  // no two sheets have one name
+    EXPECT_EQ(called(names, name.name).size(), 1u) << name.name;
   }
 }
 

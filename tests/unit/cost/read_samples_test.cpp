@@ -13,7 +13,11 @@ using ::testing::HasSubstr;
 
 SampleFile parse(const std::string& text, const std::string& path = "x.csv",
                  const ReadOptions& options = {}) {
-  return parse_samples(text, path, options);
+  static const std::vector<DriverName> names =
+      driver_names(DataFolders({std::string(TESSERA_SOURCE_DIR) + "/datasets"}));
+  ReadOptions with_names = options;
+  with_names.driver_names = names;
+  return parse_samples(text, path, with_names);
 }
 
 void refused(const std::string& text, const std::vector<std::string>& parts,
@@ -100,8 +104,8 @@ TEST(ReadSamples, Aiconfigurator) {
   EXPECT_EQ(file.samples[0].kernel_set, "modern");
   EXPECT_EQ(file.samples[0].source, "aiconfigurator, TRTLLM 1.0.0");
   EXPECT_DOUBLE_EQ(file.samples[0].latency_s, 1.5e-3);
-  refused(header + "TRTLLM,1.0.0,NVIDIA H100 PCIe,gemm,t,fp8,8,16,32,1\n",
-          {"line 2", "'NVIDIA H100 PCIe'", "give device"});
+  refused(header + "TRTLLM,1.0.0,NVIDIA H100 CNX,gemm,t,fp8,8,16,32,1\n",
+          {"line 2", "'NVIDIA H100 CNX'", "give device"});
   ReadOptions options;
   options.device = "H100-80G";
   options.kernel_set = "mine";

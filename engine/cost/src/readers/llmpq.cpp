@@ -97,8 +97,8 @@ std::string device_of(const Rows& rows) {
   for (std::size_t end = file.size(); end > 0; --end) {
     std::string name = file.substr(0, end);
     std::replace(name.begin(), name.end(), '_', ' ');
-    const std::string device = device_of_driver_name(name);
-    if (!device.empty()) return device;
+    const std::vector<DriverName> known = called(rows.options.driver_names, name);
+    if (!known.empty()) return known.front().device;
   }
   refuse(path,
          "the profiler's tables do not say their device, and the file's name does "

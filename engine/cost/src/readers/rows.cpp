@@ -62,8 +62,8 @@ void Rows::add(const OpQuery& query, double latency_s, const std::string& device
 
 std::string Rows::device(std::string_view driver_name) const {
   if (!options.device.empty()) return options.device;
-  std::string device = device_of_driver_name(driver_name);
-  if (!device.empty()) return device;
+  const std::vector<DriverName> known = called(options.driver_names, driver_name);
+  if (!known.empty()) return known.front().device;
   csv.refuse(fmt::format("the device {} is none that is known by this name; give device = \"...\"",
                          quote(driver_name)));
 }

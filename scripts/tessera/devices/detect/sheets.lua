@@ -4,20 +4,6 @@ local core = require "tessera.core"
 
 local M = {}
 
--- What drivers call GPUs whose sheet has another full name. Older drivers leave "NVIDIA" and "Tesla" out or in.
-local called = {
-  ["H100 80GB HBM3"] = "H100-80G", ["H200"] = "H200-141G", ["B200"] = "B200-180G", ["H20"] = "H20-96G",
-  ["V100-PCIE-16GB"] = "V100-16G", ["V100-PCIE-32GB"] = "V100-32G", ["V100S-PCIE-32GB"] = "V100S-32G",
-  ["A100-PCIE-40GB"] = "A100-40G", ["A100 80GB PCIe"] = "A100-80G", ["A100-PCIE-80GB"] = "A100-80G",
-  ["RTX PRO 6000 Blackwell Workstation Edition"] = "RTX-PRO-6000",
-  ["RTX PRO 6000 Blackwell Max-Q Workstation Edition"] = "RTX-PRO-6000",
-}
--- Sheets of another board than the driver names: their links differ.
-local without_nvlink = { ["V100-PCIE-16GB"] = true, ["V100-PCIE-32GB"] = true, ["A100-PCIE-40GB"] = true,
-  ["A100 80GB PCIe"] = true, ["A100-PCIE-80GB"] = true }
-
-local function short(name) return (name:gsub("^NVIDIA%s+", ""):gsub("^Tesla%s+", ""):gsub("%s+%(.*%)$", "")) end
-
 local largest_memory_error = 0.06 -- sheets may say what is left after ECC
 
 local function has_memory(device, bytes)
@@ -46,17 +32,15 @@ local function nearest(gpu)
   table.sort(by_memory, function(a, b) return a[2] == b[2] and a[1] < b[1] or a[2] < b[2] end)
   local closest = {}
   for i = 1, math.min(3, #by_memory) do closest[i] = by_memory[i][1] end
-  return core.did_you_mean(short(gpu.name):gsub("[%s_]+", "-"), names), table.concat(closest, ", ")
+  return core.did_you_mean(core.short_driver_name(gpu.name):gsub("[%s_]+", "-"), names), table.concat(closest, ", ")
 end
 
 --- The sheet of a GPU { name, memory_bytes }, and whether its board has no NVLink although the sheet's may. Raises
 --- not_found with the nearest sheets.
 function M.find(gpu, where)
-  local name = short(gpu.name)
-  for _, device in ipairs(all_sheets()) do
-    local full = device.full_name and short(device.full_name)
-    local is_named = called[name] == device.name or full == name or device.name == name
-    if is_named and has_memory(device, gpu.memory_bytes) then return device, without_nvlink[name] or false end
+  for _, known in ipairs(core.devices_called(gpu.name)) do
+    local device = core.device(known.device)
+    if has_memory(device, gpu.memory_bytes) then return device, known.without_nvlink end
   end
   local alike, by_memory = nearest(gpu)
   core.raise("not_found", ("%s: no device sheet for '%s' with %.1f GiB%s; nearest in memory: %s. Write a sheet of it "

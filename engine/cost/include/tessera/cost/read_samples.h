@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/core/device_sheet.h"
 #include "tessera/core/record.h"
 #include "tessera/cost/op.h"
 
@@ -18,6 +19,7 @@ struct ReadOptions {
   std::string kernel_set;                         ///< empty: the file's, or the format's
   std::string model;                              ///< of layers; empty: the file's
   std::vector<std::string> kinds = {"measured"};  ///< of LLM-PQ's table: which rows count
+  std::vector<DriverName> driver_names = {};      ///< that files may have for devices
 };
 
 /// "tessera", "aiconfigurator", "vidur", "helix", "llmpq".
@@ -118,8 +120,5 @@ SampleFile parse_samples(std::string_view text, const std::string& path,
 /// of two apart.
 std::vector<std::size_t> first_of_repeats(const std::vector<Sample>& samples,
                                           const std::function<std::string(std::size_t)>& place);
-
-/// "NVIDIA A100-SXM4-80GB" (nvidia-smi's name) is "A100-80G"; empty where it is none we know.
-std::string device_of_driver_name(std::string_view name);
 
 }  // namespace tessera::cost
