@@ -6,23 +6,10 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/solver/plan/place_plan.h"
 
 namespace tessera::solver {
 namespace {
-
-/// The devices that a stage runs on: the group whose first device it names.
-std::vector<std::size_t> members_of(const std::vector<MeshGroup>& groups, std::int64_t device,
-                                    const std::string& where) {
-  for (const MeshGroup& group : groups) {
-    for (const auto& members : group.members) {
-      if (static_cast<std::int64_t>(members.front()) == device) return members;
-    }
-  }
-  refuse(where + ".device_index",
-         "no device or tensor-parallel group of the plan's cluster starts at device {}; save the "
-         "plan anew",
-         device);
-}
 
 const ServingProblem& serving_of(const PipelinePlan& plan) {
   const ServingProblem* serving = plan.problem.serving();
@@ -85,13 +72,12 @@ PricedEngine::PricedEngine(const cost::PricingContext& pricing, const Placement&
 
 PricedEngine::PricedEngine(const PipelinePlan& plan)
     : context(serving_of(plan)), kv_bitwidth(serving_of(plan).kv_bitwidth) {
-  const auto groups = mesh_groups(context.cluster, serving_of(plan).mesh);
+  const auto members = stage_devices(plan);
   LayersInOrder layers(context.model, "plan.stages");
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlanStage& stage = plan.stages[k];
     cost::LayerCounts held = layers.take(stage.first_layer, stage.num_layers, stage.bitwidths);
-    stages.push_back({members_of(groups, stage.device_index, fmt::format("plan.stages[{}]", k + 1)),
-                      place_at(k, plan.stages.size()), std::move(held)});
+    stages.push_back({members[k], place_at(k, plan.stages.size()), std::move(held)});
   }
   layers.finish();
 }

@@ -74,6 +74,10 @@ void Fields<Placement>::check(const P& placement, const FieldPath& path) {
   }
 }
 
+std::string PlacedStage::group_name() const {
+  return gpus.size() > 1 ? fmt::format("{}x{}", gpus.size(), device) : device;
+}
+
 std::vector<DevicePlace> device_places(const Cluster& cluster) {
   std::vector<std::int64_t> counts(cluster.nodes.size(), 0);
   std::vector<DevicePlace> places;

@@ -1,6 +1,10 @@
 #include "tessera/cost/auto_kernel_set.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -98,6 +102,54 @@ std::vector<KernelSet> needed_kernel_sets(const std::vector<KernelSet>& sets,
     needed.push_back(set);
   }
   return needed;
+}
+
+PricingContext pricing_context(ModelShape model, Cluster cluster,
+                               const std::vector<std::int32_t>& bitwidths,
+                               const std::string& kernel_set, const DataFolders& folders) {
+  std::vector<std::int32_t> asked = bitwidths;
+  std::sort(asked.begin(), asked.end());
+  asked.erase(std::unique(asked.begin(), asked.end()), asked.end());
+  std::vector<Device> devices;
+  for (const ClusterDevice& slot : cluster.devices) devices.push_back(slot.device);
+  PricingContext context;
+  context.kernel_set = kernel_set == kAutoKernelSet
+                           ? recommended_kernel_sets(devices, asked, {}, folders).front()
+                           : find_kernel_set(kernel_set, folders);
+  std::set<std::string> known;
+  for (const Device& device : devices) {
+    if (!known.insert(device.name).second) continue;
+    auto profile = profile_for(device, context.kernel_set, folders);
+    if (!profile->parts.empty()) context.profiles.push_back(std::move(profile));
+  }
+  context.model = std::move(model);
+  context.cluster = std::move(cluster);
+  return context;
+}
+
+std::string why_no_kernel(const KernelSet& set, const Device& device, std::int32_t bitwidth) {
+  const KernelRule* nearest = nullptr;
+  std::string why = "it has no such kernel";
+  for (const KernelRule& rule : set.rules) {
+    if (rule.bitwidth != bitwidth) continue;
+    const auto& names = rule.devices;
+    if (!names.empty() && std::find(names.begin(), names.end(), device.name) == names.end()) {
+      if (nearest == nullptr) why = fmt::format("{} is for {}", rule.method, fmt::join(names, " "));
+      continue;
+    }
+    if (nearest != nullptr && rule.min_compute_capability >= nearest->min_compute_capability) {
+      continue;
+    }
+    nearest = &rule;
+    const double from = rule.min_compute_capability, to = rule.max_compute_capability;
+    const bool reaches = device.compute_capability >= from && device.compute_capability <= to;
+    why = reaches ? fmt::format("{} computes in {}, of which {} has no rate", rule.method,
+                                rule.compute_dtype, device.name)
+                  : fmt::format("{} needs compute capability {:g}{}, {} has {:g}", rule.method,
+                                from, to < 1e9 ? fmt::format(" to {:g}", to) : "", device.name,
+                                device.compute_capability);
+  }
+  return why;
 }
 
 }  // namespace tessera::cost

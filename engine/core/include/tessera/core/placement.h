@@ -25,6 +25,8 @@ struct PlacedStage {
   std::vector<std::int32_t> bitwidths;  ///< [num_layers]
 
   std::int64_t degree() const { return static_cast<std::int64_t>(gpus.size()); }
+  /// "T4-16G", "2xT4-16G"
+  std::string group_name() const;
 
   friend bool operator==(const PlacedStage&, const PlacedStage&) = default;
 };

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "tessera/cost/kernel_set.h"
+#include "tessera/cost/stage_price.h"
 
 namespace tessera::cost {
 
@@ -28,5 +30,15 @@ std::vector<KernelSet> recommended_kernel_sets(const std::vector<Device>& device
 std::vector<KernelSet> needed_kernel_sets(const std::vector<KernelSet>& sets,
                                           const std::vector<Device>& devices,
                                           const std::vector<std::int32_t>& bitwidths);
+
+/// What prices a model on a cluster by a kernel set of this name, or with "auto" by the best that
+/// suits devices and bitwidths, with the profiles that there are.
+/// @throws Error{not_found} for a kernel set that there is not, and as recommended_kernel_sets
+PricingContext pricing_context(ModelShape model, Cluster cluster,
+                               const std::vector<std::int32_t>& bitwidths,
+                               const std::string& kernel_set, const DataFolders& folders);
+
+/// Why a set has no kernel for a bitwidth on a device, in words; for where `find` has none.
+std::string why_no_kernel(const KernelSet& set, const Device& device, std::int32_t bitwidth);
 
 }  // namespace tessera::cost

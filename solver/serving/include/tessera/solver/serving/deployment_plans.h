@@ -1,43 +1,33 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "tessera/core/files.h"
+#include "tessera/cost/stage_price.h"
 #include "tessera/solver/plan/plan.h"
+#include "tessera/solver/serving/place.h"
 
+/// Deployments as plans, for whoever exports, checks or prints them: nothing of a deployment is
+/// decided or priced by these.
 namespace tessera::solver {
 
-/// How a server is told to use its devices, in vLLM's words.
-struct DeploymentShape {
-  std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
-  std::optional<std::int64_t> replicas =
-      std::nullopt;                            ///< absent: as many as there are devices for
-  std::vector<std::int32_t> bitwidths = {16};  ///< of all layers, or of each
-};
-
-/// The problem of serving a model on a cluster with nothing left to choose: the kernel set by name,
-/// or "auto" for the best that suits the devices (recommended_kernel_sets), with the profiles that
-/// price them. Its workload is one request with a prompt and an output of 1024 tokens, or half the
-/// model's context each; its indicator says nothing of quality.
+/// The problem that such plans are of: a batch of one request with a prompt and an output of 1024
+/// tokens, or half the model's context each; its indicator says nothing of quality.
+Problem deployment_problem(cost::PricingContext context, const std::vector<std::int32_t>& bitwidths,
+                           std::int32_t kv_bitwidth);
 Problem deployment_problem(ModelShape model, Cluster cluster,
                            const std::vector<std::int32_t>& bitwidths, std::int32_t kv_bitwidth,
                            const std::string& kernel_set, const DataFolders& folders);
 
-/// One plan for each replica, `devices` set in each: `problem` on the replica's devices, one
-/// request at a time, cut as vLLM cuts it. Tensor-parallel groups are consecutive devices of a type
-/// on a node; pipelines are consecutive groups, of one node as far as they go. Layers are spread
-/// evenly, the rest one each from the stage before the last backwards (vllm/distributed/utils.py,
-/// get_pp_indices). Planner "manual"; plans pass check_plan. `join_replicas` makes one plan of
-/// them.
-/// @throws Error{invalid_argument} naming the field: a degree that does not cut the model, fewer
-/// devices than asked for, more stages than layers, a bitwidth without a kernel, and a model that
-/// does not fit, with bytes.
+/// One plan for each engine of a placement, `devices` set in each: `problem` on the engine's
+/// devices, one request at a time. Planner "manual"; plans pass check_plan. `join_replicas` makes
+/// one plan of them.
+/// @throws Error{invalid_argument} naming the field: bitwidths that the problem has not or that
+/// have no kernel, and a model that does not fit, with bytes.
+std::vector<PipelinePlan> deployment_plans(const Problem& problem, const Placement& placement);
+/// Of place(problem's model, its cluster, shape), with its errors.
 std::vector<PipelinePlan> deployment_plans(const Problem& problem, const DeploymentShape& shape);
-
-/// Layers of each stage.
-std::vector<std::int64_t> vllm_layer_split(std::int64_t num_layers, std::int64_t num_stages);
 
 }  // namespace tessera::solver
