@@ -6,8 +6,10 @@
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/instance/partition.h"
+#include "tessera/solver/serving/place.h"
 
 namespace tessera::solver_lua {
 namespace {
@@ -39,6 +41,14 @@ void push_layer_s(lua_State* L, const solver::Instance& instance, const solver::
 }
 
 }  // namespace
+
+/// vllm_layer_split(num_layers, num_stages): layers of each stage.
+int vllm_layer_split(lua_State* L) {
+  const std::int64_t layers = lua_kit::check_integer(L, 1, "num_layers", 1, 1e6);
+  const std::int64_t stages = lua_kit::check_integer(L, 2, "num_stages", 1, 1e6);
+  lua_kit::push_value(L, solver::vllm_layer_split(layers, stages));
+  return 1;
+}
 
 int evaluate(lua_State* L) {
   const solver::LoweredProblem& p = problem_argument(L, 1).first;

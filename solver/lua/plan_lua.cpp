@@ -9,7 +9,7 @@
 #include "script_planners.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -220,33 +220,34 @@ std::vector<lua_kit::ObjectField<Plan>> file_fields() {
 }
 
 std::vector<lua_kit::ObjectField<Plan>> other_plan_fields() {
-  return {{"kv_bitwidth", "integer?",
-           "Of the KV cache (bits); absent for an instance, and where replicas differ",
-           solver_lua::push_kv_bitwidth},
-          {"kv_omega", "number?",
-           "Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth",
-           solver_lua::push_kv_omega},
-          {"candidates", "table[]?",
-           "What came of each open choice: name, status, objective, latency_s, bound, message; "
-           "absent where nothing was open",
-           solver_lua::push_candidates},
-          {"quality",
-           "tessera.PlanQuality|fun(self: tessera.Plan, model: tessera.LanguageModel|string, "
-           "options: table): table",
-           "What it does to the model, from published or own measurements; called, as "
-           "plan:quality(model, options), it is measured on a text",
-           push_quality},
-          {"placement", "table?",
-           "Where its layers lie: model, num_layers, nodes (names), engines = { { role, "
-           "kv_bitwidth, stages = { { device, node_index, gpus, first_layer, num_layers, bitwidths "
-           "} } } }, with 0-based nodes, GPUs of a node and layers; ranks go by stages, then by "
-           "gpus. Absent for an instance",
-           push_placement},
-          {"unused_devices", "string[]?",
-           "Devices that run nothing of it, with their nodes (\"L4@a\"); absent for an instance",
-           push_unused_devices},
-          {"replicas", "tessera.Plan[]?",
-           "Pipelines that share the batch; absent where there is one", solver_lua::push_replicas}};
+  return {
+      {"kv_bitwidth", "integer?",
+       "Of the KV cache (bits); absent for an instance, and where replicas differ",
+       solver_lua::push_kv_bitwidth},
+      {"kv_omega", "number?",
+       "Share of omega that the KV cache's bitwidth has; absent as kv_bitwidth",
+       solver_lua::push_kv_omega},
+      {"candidates", "table[]?",
+       "What came of each open choice: name, status, objective, latency_s, bound, message; "
+       "absent where nothing was open",
+       solver_lua::push_candidates},
+      {"quality",
+       "tessera.PlanQuality|fun(self: tessera.Plan, model: tessera.LanguageModel|string, "
+       "options: table): table",
+       "What it does to the model, from published or own measurements; called, as "
+       "plan:quality(model, options), it is measured on a text",
+       push_quality},
+      {"placement", "table?",
+       "Where its layers lie: model, num_layers, nodes (names), engines = { { role, kv_bitwidth, "
+       "stages = { { device, node_index, gpus, first_layer, num_layers, bitwidths } } } }, with "
+       "0-based nodes, GPUs of a node and layers; ranks go by stages, then by gpus. Absent for an "
+       "instance",
+       push_placement},
+      {"unused_devices", "string[]?",
+       "Devices that run nothing of it, with their nodes (\"L4@a\"); absent for an instance",
+       push_unused_devices},
+      {"replicas", "tessera.Plan[]?", "Pipelines that share the batch; absent where there is one",
+       solver_lua::push_replicas}};
 }
 
 }  // namespace
@@ -378,24 +379,14 @@ int plan_text(lua_State* L) {
   return 1;
 }
 
-/// stage_devices(plan): of each stage the devices of its cluster (0-based) that it runs on, the
-/// first one first; of a plan with one pipeline for a serving problem.
-int stage_devices(lua_State* L) {
-  const PipelinePlan& plan = pipeline_of(self(L), "stage_devices");
-  const solver::ServingProblem* serving = plan.problem.serving();
-  if (serving == nullptr) refuse("stage_devices", "an instance has no cluster");
-  Json stages = Json::array();
-  for (const solver::PlanStage& stage : plan.stages) {
-    const auto first = static_cast<std::size_t>(stage.device_index);
-    Json devices = Json::array({first});
-    for (const solver::MeshGroup& group : solver::mesh_groups(serving->cluster, serving->mesh)) {
-      for (const auto& members : group.members) {
-        if (members.front() == first) devices = members;
-      }
-    }
-    stages.push_back(std::move(devices));
-  }
-  lua_kit::push_json(L, stages);
+/// placement_at(plan, nodes, places): its placement where device k of its cluster is at places[k] =
+/// { node_index =, gpu = }, on a node of `nodes`.
+int placement_at(lua_State* L) {
+  const auto list = [&]<class Item>(int index, const char* name, Item) {
+    return read_list<Item>(lua_kit::json_from_lua(L, index, name), name, {});
+  };
+  lua_kit::push_value(L, solver::placement_at(self(L), list(2, "nodes", std::string{}),
+                                              list(3, "places", DevicePlace{})));
   return 1;
 }
 

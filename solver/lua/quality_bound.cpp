@@ -11,15 +11,6 @@
 namespace tessera::solver_lua {
 namespace {
 
-WeightFormat format_of(const cost::KernelRule& rule) {
-  // LLM.int8 keeps the activations that matter in 16 bits, and loses no more than weights alone.
-  const bool keeps_outliers = rule.method.find("llm.int8") != std::string::npos;
-  if (rule.compute_dtype == "int8" && !keeps_outliers) return WeightFormat::int8_activations;
-  if (rule.compute_dtype == "fp8") return WeightFormat::fp8_activations;
-  if (rule.method == "gptq-cuda-2023") return WeightFormat::per_channel;
-  return WeightFormat::weights_only;
-}
-
 /// How the cluster's devices hold each bitwidth; 4 bits are there as well, since omega is
 /// normalised at them.
 std::map<std::int32_t, std::vector<WeightFormat>> formats_of(
@@ -32,7 +23,7 @@ std::map<std::int32_t, std::vector<WeightFormat>> formats_of(
     for (const ClusterDevice& slot : serving.cluster.devices) {
       const cost::KernelRule* rule = serving.kernel_set.find(slot.device, bitwidth);
       if (rule == nullptr) continue;
-      const WeightFormat format = format_of(*rule);
+      const WeightFormat format = rule->format();
       if (std::find(found.begin(), found.end(), format) == found.end()) found.push_back(format);
     }
     if (found.empty()) found.push_back(WeightFormat::weights_only);

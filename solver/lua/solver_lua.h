@@ -31,7 +31,7 @@ int planner_cards(lua_State* L);
 int price(lua_State* L);  ///< price(problem, stages, planner, solve_s) for plans made elsewhere
 int load_plan(lua_State* L);
 int plan_text(lua_State* L);
-int stage_devices(lua_State* L);
+int placement_at(lua_State* L);
 int check_plan(lua_State* L);
 int simulate(lua_State* L);
 int heuristic_cards(lua_State* L);
@@ -44,6 +44,8 @@ int perturbed(lua_State* L);
 int device_groups(lua_State* L);
 int with_devices(lua_State* L);
 int on_devices(lua_State* L);
+int kernels(lua_State* L);
+int vllm_layer_split(lua_State* L);
 int with_one_more(lua_State* L);
 int mix_bounds(lua_State* L);
 int replan(lua_State* L);

@@ -147,6 +147,7 @@ M.methods = {
   ["tessera.Cluster:topology"] = one(),
   ["tessera.Cluster:part"] = one { 0, 2 },
   ["tessera.Cluster:node_indices"] = one(),
+  ["tessera.Cluster:places"] = one(),
   ["tessera.Indicator:omega"] = one(0, 4),
   ["tessera.Indicator:omegas"] = one(4),
   ["tessera.Indicator:standard_error"] = one(0, 4),

@@ -10,6 +10,7 @@
 #include "core_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/core/placement.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -272,6 +273,11 @@ int node_indices(lua_State* L) {
   return 1;
 }
 
+int places(lua_State* L) {
+  lua_kit::push_value(L, device_places(*lua_kit::check_object<Cluster>(L, 1, "cluster")));
+  return 1;
+}
+
 std::string summary(const Cluster& c) {
   return fmt::format("cluster {}: {}, {} node{}, network {:.0f} Gb/s", c.name, describe_devices(c),
                      c.nodes.size(), c.nodes.size() == 1 ? "" : "s",
@@ -303,6 +309,8 @@ const lua_kit::ObjectType<Cluster>& lua_kit::object_type<Cluster>() {
             "ascending"},
            {"node_indices", lua_kit::guarded<node_indices>, "(): integer[]",
             "The node of each device (0-based)"},
+           {"places", lua_kit::guarded<places>, "(): table[]",
+            "Of each device its node_index and gpu, its number among the node's devices (0-based)"},
            {"topology", lua_kit::guarded<topology>, "(): string",
             "The nodes, their devices, and the links within and between them"}},
       .summary = summary,

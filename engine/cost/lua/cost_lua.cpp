@@ -1,12 +1,35 @@
 #include "cost_lua.h"
 
 #include "core_lua.h"
+#include "tessera/cost/auto_kernel_set.h"
+#include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/value.h"
 
 namespace tessera::cost_lua {
 
 using lua_kit::guarded;
+
+namespace {
+
+/// kernel(kernel_set, device, bitwidth): the kernel that a set takes there, or nil and why it has
+/// none, in words.
+int kernel(lua_State* L) {
+  const cost::KernelSet set = cost::find_kernel_set(lua_kit::check_text(L, 1, "kernel_set"),
+                                                    core_lua::environment(L).folders);
+  const auto device = core_lua::device_argument(L, 2, "device");
+  const auto bitwidth = static_cast<std::int32_t>(lua_kit::check_integer(L, 3, "bitwidth", 1, 16));
+  if (const cost::KernelRule* rule = set.find(*device, bitwidth)) {
+    lua_kit::push_text(L, rule->method);
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_kit::push_text(L, cost::why_no_kernel(set, *device, bitwidth));
+  return 2;
+}
+
+}  // namespace
 
 void register_cost(lua_State* L) {
   register_profile(L);
@@ -24,6 +47,7 @@ void register_cost(lua_State* L) {
                             {"fit_profile", guarded<fit_profile>},
                             {"cross_validate", guarded<cross_validate>},
                             {"calibrate", guarded<calibrate>},
+                            {"kernel", guarded<kernel>},
                             {"design_points", guarded<design_points>},
                             {"read_profile_data", guarded<read_profile_data>}});
 }

@@ -47,6 +47,16 @@ bool more_specific(const KernelRule& a, const KernelRule& b) {
 
 }  // namespace
 
+WeightFormat KernelRule::format() const {
+  // LLM.int8 keeps the activations that matter in 16 bits, and loses no more than weights alone.
+  const bool keeps_outliers = method.find("llm.int8") != std::string::npos;
+  if (compute_dtype == "int8" && !keeps_outliers) return WeightFormat::int8_activations;
+  if (compute_dtype == "fp8") return WeightFormat::fp8_activations;
+  if (method.starts_with("fp8")) return WeightFormat::fp8_weights;
+  if (method == "gptq-cuda-2023") return WeightFormat::per_channel;
+  return WeightFormat::weights_only;
+}
+
 const KernelRule* KernelSet::find(const Device& device, std::int32_t bitwidth) const {
   const KernelRule* best = nullptr;
   for (const KernelRule& rule : rules) {

@@ -9,13 +9,7 @@
 
 local planners = require "tessera.planning.planners"
 local search = require "tessera.baselines.search"
-
-local function counts_of(num_layers, num_stages)
-  local counts = {}
-  for k = 1, num_stages do counts[k] = math.floor(num_layers / num_stages) end
-  for i = 1, num_layers % num_stages do counts[num_stages - i] = counts[num_stages - i] + 1 end
-  return counts
-end
+local solver = require "tessera.solver"
 
 return planners.add {
   name = "vllm_even",
@@ -26,6 +20,6 @@ return planners.add {
     if #order > problem.num_layers then
       return nil, ("%d stages and only %d layers"):format(#order, problem.num_layers)
     end
-    return search.as_split(problem, opt, "vllm_even", order, counts_of(problem.num_layers, #order))
+    return search.as_split(problem, opt, "vllm_even", order, solver.vllm_layer_split(problem.num_layers, #order))
   end,
 }

@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local launch_flags = require "tessera.cli.launch_flags"
 local terminal = require "tessera.terminal"
 local text_table = require "tessera.desk.text_table"
 local ts = require "tessera"
@@ -70,14 +71,7 @@ local function check(given)
     core.raise("usage", ("no scheduler '%s'; known: %s"):format(given.scheduler, table.concat(known, ", ")),
       "--scheduler")
   end
-  if given.launch and not given.out then
-    core.raise("usage", "--launch writes a folder; name it with --out", "--out")
-  end
-  for _, name in ipairs { "out", "runtime_version", "checkpoint", "overwrite" } do
-    if given[name] and not given.launch then
-      core.raise("usage", ("--%s belongs to --launch"):format(name:gsub("_", "-")), "--" .. name)
-    end
-  end
+  launch_flags.check(given)
   if given.objective and given.objective ~= "rate" and not (given.rate or given.trace) then
     core.raise("usage", ("--objective %s wants a rate to sustain: --rate 10"):format(given.objective), "--rate")
   end
@@ -85,8 +79,7 @@ end
 
 -- What starts the best deployment; where it cannot be started, the line that says so names the best that can.
 local function launch(options, given)
-  local written, why = options:export(given.launch, given.out, { version = given.runtime_version,
-    checkpoint = given.checkpoint, overwrite = given.overwrite })
+  local written, why = options:export(given.launch, given.out, launch_flags.options(given))
   if written or not options[1].disaggregated then return written, why end
   for _, row in ipairs(options) do
     if not row.disaggregated then

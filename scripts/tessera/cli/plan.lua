@@ -3,6 +3,7 @@
 local budget = require "tessera.planning.budget"
 local core = require "tessera.core"
 local host = require "tessera.host"
+local launch_flags = require "tessera.cli.launch_flags"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -138,19 +139,11 @@ end
 
 -- Writes what starts servers, and says where; nil and why where the runtime cannot run the plan.
 local function launch(plan, given)
-  return plan:export(given.launch, given.out, { version = given.runtime_version, checkpoint = given.checkpoint,
-    overwrite = given.overwrite })
+  return plan:export(given.launch, given.out, launch_flags.options(given))
 end
 
 local function check_launch(given)
-  if given.launch and not given.out then
-    core.raise("usage", "--launch writes a folder; name it with --out", "--out")
-  end
-  for _, name in ipairs { "out", "runtime_version", "checkpoint", "overwrite" } do
-    if given[name] and not given.launch then
-      core.raise("usage", ("--%s belongs to --launch"):format(name:gsub("_", "-")), "--" .. name)
-    end
-  end
+  launch_flags.check(given)
   if given.launch and given.launch ~= "json" then given.runtime = given.runtime or given.launch end
 end
 

@@ -1,8 +1,8 @@
 -- `tessera support`: whether a model fits on a device and runs there, by bitwidth, and how sure its times are.
 
 local core = require "tessera.core"
+local cost = require "tessera.cost"
 local host = require "tessera.host"
-local schemes = require "tessera.launch.schemes"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -25,26 +25,6 @@ local function words_of(given)
     core.raise("usage", ("'%s' is no bitwidth; 3, 4, 8 and 16 are"):format(names[3]), "tessera support")
   end
   return names[1], names[2], bitwidth
-end
-
--- The kernel of a bitwidth on a device: the last rule of the set that holds there.
-local function kernel_of(set, bitwidth, device)
-  local found, elsewhere, nearest
-  for _, rule in ipairs(set.rules) do
-    local from, to = rule.min_compute_capability or 0, rule.max_compute_capability or math.huge
-    if rule.bitwidth == bitwidth then
-      if schemes.is_for(rule, device.name, device.compute_capability) then
-        found = rule.method
-      elseif rule.devices and #rule.devices > 0 then
-        elsewhere = elsewhere or ("%s is for %s"):format(rule.method, table.concat(rule.devices, " "))
-      elseif not nearest or from < nearest then
-        nearest = from
-        elsewhere = ("%s needs compute capability %g%s, %s has %g"):format(rule.method, from,
-          to < math.huge and (" to %g"):format(to) or "", device.name, device.compute_capability)
-      end
-    end
-  end
-  return found, elsewhere or "it has no such kernel"
 end
 
 local function problem_of(model, device, count, bitwidth, set, given)
@@ -99,8 +79,7 @@ local function recommended_set(model, device, bitwidth)
 end
 
 local function row_of(model, device, bitwidth, name, given)
-  local set = core.from_json(core.read_file(core.data_file("kernel_sets", name)))
-  local kernel, why_not = kernel_of(set, bitwidth, device)
+  local kernel, why_not = cost.kernel(name, device, bitwidth)
   if not kernel then return { bitwidth = bitwidth, kernel_set = name, runs = false, why_not = why_not } end
   local count, plan, why = fewest(model, device, bitwidth, name, given)
   if not count then return { bitwidth = bitwidth, kernel_set = name, kernel = kernel, runs = false, why_not = plan } end

@@ -5,40 +5,26 @@ local solver = require "tessera.solver"
 
 local M = {}
 
--- Of each device of a cluster: its node (1-based) and its number among the GPUs there (0-based).
-local function places_of(cluster)
-  local node_index, counts, places = {}, {}, {}
-  for i, node in ipairs(cluster.nodes) do node_index[node.name] = i end
-  for i, device in ipairs(cluster.devices) do
-    local node = node_index[device.node]
-    counts[node] = counts[node] or 0
-    places[i] = { node = node, gpu = counts[node], compute_capability = device.compute_capability, name = device.name }
-    counts[node] = counts[node] + 1
-  end
-  return places
-end
-
--- `to_cluster(i)`: the device of the whole cluster (1-based) that is device i (0-based) of the pipeline's own.
-local function engine_of(plan, json, places, to_cluster)
+-- An engine of a placement, with what its pipeline of the plan says besides: batch, memory, kernels.
+local function engine_of(pipeline, placed)
+  local problem = pipeline:problem()
+  local devices, stages, kernels = problem.cluster.devices, pipeline.stages, solver.kernels(problem)
   local engine = {
-    batch_size = json.problem.serving.workload.batch_size, stages = {}, bitwidths = {},
-    kernel_set = json.problem.serving.kernel_set, -- replicas may have their own
-    prefill_micro_batch_size = json.prefill_micro_batch_size, decode_micro_batch_size = json.decode_micro_batch_size,
-    kv_bitwidth = json.problem.serving.kv_bitwidth, offloads = json.offload ~= nil,
+    batch_size = problem.workload.batch_size, stages = {}, bitwidths = {},
+    kernel_set = kernels, -- replicas may have their own
+    prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
+    decode_micro_batch_size = pipeline.decode_micro_batch_size,
+    kv_bitwidth = placed.kv_bitwidth, offloads = pipeline.offload ~= nil,
   }
-  local devices = solver.stage_devices(plan)
-  for k, stage in ipairs(json.stages) do
+  for k, stage in ipairs(placed.stages) do
     for _, bitwidth in ipairs(stage.bitwidths) do engine.bitwidths[#engine.bitwidths + 1] = bitwidth end
     if stage.num_layers > 0 then -- a stage without layers needs no device
-      local gpus, first = {}, nil
-      for i, device in ipairs(devices[k]) do
-        local place = places[to_cluster(device)]
-        gpus[i], first = place.gpu, first or place
-      end
+      local device = stages[k].device_index + 1
       engine.stages[#engine.stages + 1] = {
-        node = first.node, gpus = gpus, degree = #gpus, device = first.name, memory = stage.memory,
-        compute_capability = first.compute_capability, first_layer = stage.first_layer,
-        num_layers = stage.num_layers, bitwidths = stage.bitwidths,
+        node = stage.node_index + 1, gpus = stage.gpus, degree = #stage.gpus, device = stage.device,
+        memory = stages[k].memory, compute_capability = devices[device].compute_capability,
+        eight_bit = kernels.eight_bit[device], first_layer = stage.first_layer, num_layers = stage.num_layers,
+        bitwidths = stage.bitwidths,
       }
     end
   end
@@ -61,39 +47,32 @@ function M.spans(engine)
   return spans
 end
 
--- What is read of a plan; nil and why where there is nothing to start: an instance, one replica of several.
-local function read_plan(plan)
-  local text = solver.plan_text(plan)
-  local json = core.from_json(text)
-  if not json.problem.serving then
-    return nil, core.why("unsupported", "the plan is of an abstract instance, which names no model and no GPUs")
-  end
-  if json.devices then
-    return nil, core.why("unsupported", "the plan is one replica of several, and knows not where its GPUs are; "
+-- Why a plan says not where its engines are: an instance, one replica of several; nil where it does.
+local function no_places(plan)
+  if plan.devices then
+    return core.why("unsupported", "the plan is one replica of several, and knows not where its GPUs are; "
       .. "export the plan that it belongs to")
   end
-  return text, json
+  if not plan:problem().model then
+    return core.why("unsupported", "the plan is of an abstract instance, which names no model and no GPUs")
+  end
 end
 
-local function engines_of(plan, json, places)
-  if not json.replicas then return { engine_of(plan, json, places, function(d) return d + 1 end) } end
-  local engines = {}
-  for i, replica in ipairs(json.replicas) do
-    engines[i] = engine_of(plan.replicas[i], replica, places, function(d) return replica.devices[d + 1] + 1 end)
-  end
+local function engines_of(plan, placement)
+  local pipelines, engines = plan.replicas or { plan }, {}
+  for i, placed in ipairs(placement.engines) do engines[i] = engine_of(pipelines[i], placed) end
   return engines
 end
 
 --- The layout; nil and why where there is nothing to start: an instance, one replica of several.
 function M.of(plan)
-  local text, json = read_plan(plan)
-  if not text then return nil, json end
-  local serving = json.problem.serving
+  local why = no_places(plan)
+  if why then return nil, why end
+  local problem = plan:problem()
   return {
-    plans = { { name = "plan.json", text = text } }, model = serving.model, workload = serving.workload,
-    cluster = serving.cluster, nodes = serving.cluster.nodes,
-    engines = engines_of(plan, json, places_of(serving.cluster)), runtime = json.problem.runtime,
-    latency_s = json.latency_s, throughput_tok_s = json.throughput_tok_s,
+    plans = { { name = "plan.json", plan = plan } }, model = problem.model, workload = problem.workload,
+    cluster = problem.cluster, nodes = problem.cluster.nodes, engines = engines_of(plan, plan.placement),
+    latency_s = plan.latency_s, throughput_tok_s = plan.throughput_tok_s,
   }
 end
 
@@ -114,27 +93,27 @@ end
 --- limits =, places = { { node = name, gpu = number there }, ... } }, a place for each device of the plan's cluster.
 function M.join(parts, cluster_name)
   local layout = { serving = true, plans = {}, nodes = {}, engines = {}, cluster = { name = cluster_name } }
-  local node_index = {}
+  local node_index, names = {}, {}
   for i, part in ipairs(parts) do
-    local text, json = read_plan(part.plan)
-    if not text then return nil, json end
-    local serving, places = json.problem.serving, {}
+    local why = no_places(part.plan)
+    if why then return nil, why end
+    local places = {}
     for k, place in ipairs(part.places) do
       if not node_index[place.node] then
-        layout.nodes[#layout.nodes + 1], node_index[place.node] = { name = place.node }, #layout.nodes + 1
+        node_index[place.node], names[#names + 1] = #names, place.node
+        layout.nodes[#names] = { name = place.node }
       end
-      local device = serving.cluster.devices[k]
-      places[k] = { node = node_index[place.node], gpu = place.gpu, name = device.name,
-        compute_capability = device.compute_capability }
+      places[k] = { node_index = node_index[place.node], gpu = place.gpu }
     end
-    local engines = engines_of(part.plan, json, places)
+    local engines = engines_of(part.plan, solver.placement_at(part.plan, names, places))
     serve_by(engines, part.limits)
     for _, engine in ipairs(engines) do
       engine.role = part.role ~= "mixed" and part.role or nil
       layout.engines[#layout.engines + 1] = engine
     end
-    layout.model, layout.workload = serving.model, serving.workload
-    layout.plans[i] = { name = #parts == 1 and "plan.json" or ("plan-%d.json"):format(i), text = text }
+    local problem = part.plan:problem()
+    layout.model, layout.workload = problem.model, problem.workload
+    layout.plans[i] = { name = #parts == 1 and "plan.json" or ("plan-%d.json"):format(i), plan = part.plan }
   end
   return layout
 end

@@ -1,48 +1,24 @@
 -- Which kind of quantisation a plan's bitwidths stand for: the kernel set says it, by device.
 
-local core = require "tessera.core"
+local solver = require "tessera.solver"
 
 local M = {}
 
---- Whether a rule of a kernel set is for a device.
-function M.is_for(rule, name, compute_capability)
-  local is_listed = not rule.devices or #rule.devices == 0
-  for _, listed in ipairs(rule.devices or {}) do is_listed = is_listed or listed == name end
-  return is_listed and compute_capability >= (rule.min_compute_capability or 0)
-    and compute_capability <= (rule.max_compute_capability or math.huge)
-end
-
--- The kernel of a bitwidth on a device: the last rule that holds there, as later ones are for newer devices.
-local function method_of(kernel_set, bitwidth, stage)
-  local found
-  for _, rule in ipairs(kernel_set.rules) do
-    if rule.bitwidth == bitwidth and M.is_for(rule, stage.device, stage.compute_capability) then found = rule.method end
-  end
-  return found
-end
-
-local function kind_of(method)
-  if not method then return "int" end
-  if method:find "^fp8" then return "fp8" end
-  if method:find "w8a8" then return "w8a8" end
-  return "int" -- weights alone
-end
+-- By the formats of weights that kernels read; others are integers for the weights alone.
+local kinds = { int8_activations = "w8a8", fp8_weights = "fp8", fp8_activations = "fp8" }
 
 --- "int" (weights alone), "fp8" or "w8a8": what 8 bit means for this pipeline.
 function M.of_8_bit(engine)
   for _, stage in ipairs(engine.stages) do
-    local kind = kind_of(method_of(engine.kernel_set, 8, stage))
-    if kind ~= "int" then return kind end
+    if kinds[stage.eight_bit] then return kinds[stage.eight_bit] end
   end
   return "int"
 end
 
 --- Whether 8 bit means integers for the weights alone on every device of a problem, with its kernel set.
 function M.has_integers_alone(problem)
-  local kernel_set = core.from_json(core.read_file(core.data_file("kernel_sets", problem.kernel_set)))
-  for _, device in ipairs(problem.cluster.devices) do
-    local stage = { device = device.name, compute_capability = device.compute_capability }
-    if kind_of(method_of(kernel_set, 8, stage)) ~= "int" then return false end
+  for _, format in ipairs(solver.kernels(problem).eight_bit) do
+    if kinds[format] then return false end
   end
   return true
 end

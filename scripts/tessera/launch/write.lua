@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
 local readme = require "tessera.launch.readme"
 local runtimes = require "tessera.launch.runtimes"
+local solver = require "tessera.solver"
 
 local router_port = 9000
 
@@ -91,7 +92,9 @@ return function(layout, kind, folder, opt, manifest)
   local replaces = check_place(folder, opt.overwrite)
   local files = runtimes[kind] and server_files(layout, require(runtimes[kind]), opt)
     or { { name = "layout.json", text = core.to_json(layouts.plain(layout)) .. "\n" } }
-  for _, plan in ipairs(layout.plans) do files[#files + 1] = { name = plan.name, text = plan.text } end
+  for _, each in ipairs(layout.plans) do
+    files[#files + 1] = { name = each.name, text = solver.plan_text(each.plan) }
+  end
   local names = {}
   for i, file in ipairs(files) do names[i] = file.name end
   local about = { format = "tessera-launch", version = 1, runtime = kind, runtime_version = opt.version,

@@ -8,17 +8,6 @@ local obstacles = require "tessera.launch.obstacles"
 local vllm = require "tessera.launch.vllm"
 local write_folder = require "tessera.launch.write"
 
--- Of each device of the cluster, where it is: { node = name, gpu = 0-based number there }.
-local function places_of(cluster)
-  local counts, places = {}, {}
-  for i, node in ipairs(cluster:node_indices()) do
-    counts[node] = counts[node] or 0
-    places[i] = { node = cluster.nodes[node + 1].name, gpu = counts[node] }
-    counts[node] = counts[node] + 1
-  end
-  return places
-end
-
 -- What nobody uses: "2 of 4 L4 on node a", in the order of the cluster.
 local function left_out(cluster, places, used)
   local order, groups = {}, {}
@@ -102,7 +91,10 @@ return function(search, parts, row, kind, folder, opt)
   elseif opt.version then
     core.refuse("plans:export.version", "only vllm has flags by version")
   end
-  local places = places_of(search.cluster)
+  local nodes, places = search.cluster.nodes, {}
+  for i, place in ipairs(search.cluster:places()) do
+    places[i] = { node = nodes[place.node_index + 1].name, gpu = place.gpu }
+  end
   local list, used = joined(search, parts, places)
   local layout, why = layouts.join(list, search.cluster.name)
   if not layout then return nil, why end

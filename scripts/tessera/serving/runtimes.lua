@@ -12,7 +12,7 @@ local function layout_of(kind)
   local stage = { node = 1, gpus = { 0 }, degree = 1, device = kind.entry.name,
     compute_capability = kind.entry.compute_capability }
   return { nodes = { {} }, engines = { { stages = { stage }, bitwidths = { kind.bitwidth },
-    kv_bitwidth = kind.kv_bitwidth, kernel_set = { name = "any", rules = {} } } } }
+    kv_bitwidth = kind.kv_bitwidth, kernel_set = { name = "any" } } } }
 end
 
 --- Why the runtime has no kernels for such an engine on its type of device, one line; nil where it has. Plans of

@@ -11,6 +11,7 @@
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/cost/auto_kernel_set.h"
 #include "tessera/cost/profile.h"
 
 namespace tessera::cost {
@@ -133,6 +134,36 @@ TEST(KernelSets, TheMostSpecificRuleWins) {
   without.compute_capability = 5;
   EXPECT_EQ(set.find(without, 16), nullptr);
   EXPECT_TRUE(set.bitwidths_on(without).empty());
+}
+
+TEST(KernelSets, RulesSayHowTheyHoldWeights) {
+  const auto format = [](const char* set, const char* device, std::int32_t bitwidth) {
+    return find_kernel_set(set, datasets())
+        .find(find_device(device, datasets()), bitwidth)
+        ->format();
+  };
+  EXPECT_EQ(format("vllm", "A100-80G", 8), WeightFormat::weights_only);
+  EXPECT_EQ(format("vllm_fp8", "L4", 8), WeightFormat::fp8_activations);
+  EXPECT_EQ(format("vllm_fp8", "A100-80G", 8), WeightFormat::fp8_weights);  // fp8-marlin
+  EXPECT_EQ(format("modern_w8a8", "A100-80G", 8), WeightFormat::int8_activations);
+  EXPECT_EQ(format("llmpq_2023", "T4-16G", 8), WeightFormat::weights_only);  // LLM.int8
+  EXPECT_EQ(format("llmpq_2023", "T4-16G", 4), WeightFormat::per_channel);
+}
+
+TEST(KernelSets, SayWhyTheyHaveNoKernel) {
+  const auto why = [](const KernelSet& set, const char* device, std::int32_t bitwidth) {
+    const Device sheet = find_device(device, datasets());
+    EXPECT_EQ(set.find(sheet, bitwidth), nullptr);
+    return why_no_kernel(set, sheet, bitwidth);
+  };
+  const KernelSet set = kernel_set_from_json(set_json(), "s");
+  EXPECT_EQ(why(set, "L4", 3), "it has no such kernel");
+  const KernelSet fp8 = find_kernel_set("modern_fp8", datasets());
+  EXPECT_EQ(why(fp8, "T4-16G", 8), "fp8-w8a8 needs compute capability 8.9, T4-16G has 7.5");
+  Json listed = set_json();
+  listed["rules"].erase(1);
+  listed["rules"].erase(0);
+  EXPECT_EQ(why(kernel_set_from_json(listed, "s"), "T4-16G", 16), "c is for L4 A10");
 }
 
 TEST(KernelSets, BadRuleFieldsAreNamed) {

@@ -6,19 +6,30 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/core/enum_names.h"
 #include "tessera/core/files.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/quality.h"
 
 namespace tessera {
 
-/// How a runtime holds the weights of a bitwidth, as far as quality goes.
+/// How a runtime holds the weights of a bitwidth: what its checkpoint is, and what that costs.
 enum class WeightFormat {
   weights_only,      ///< activations stay in 16 bits; one scale per group of weights
   per_channel,       ///< the same with one scale per output channel (2023's GPTQ kernels)
   int8_activations,  ///< W8A8
-  fp8_activations    ///< FP8 weights and activations
+  fp8_weights,     ///< FP8 weights that are expanded to 16 bits, as the activations are; nobody has
+                   ///< published what they lose, so they are taken to lose what integers do
+  fp8_activations  ///< FP8 weights and activations
 };
+
+template <>
+inline constexpr auto kEnumNames<WeightFormat> =
+    enum_names<WeightFormat>({{WeightFormat::weights_only, "weights_only"},
+                              {WeightFormat::per_channel, "per_channel"},
+                              {WeightFormat::int8_activations, "int8_activations"},
+                              {WeightFormat::fp8_weights, "fp8_weights"},
+                              {WeightFormat::fp8_activations, "fp8_activations"}});
 
 /// What published measurements say of a model at these bitwidths (datasets/quality, fitted by
 /// experiments/quality/fit_quality.lua). The model is recognised by its name, else by model type,

@@ -10,6 +10,7 @@
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/provenance.h"
+#include "tessera/core/published_quality.h"
 #include "tessera/core/record.h"
 
 namespace tessera::cost {
@@ -32,6 +33,8 @@ struct KernelRule {
   double linear_overhead_s = 0;      ///< per matrix: launch and set-up
   double group_size = 0;  ///< weights sharing one scale and zero point; 0: one per output channel
   std::string source;
+
+  WeightFormat format() const;
 };
 
 /// A KV cache that attention reads at fewer bits than 16, and the devices that have it.

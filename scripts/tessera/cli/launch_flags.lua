@@ -1,0 +1,24 @@
+-- --launch and what belongs to it, for every verb that writes what starts servers.
+
+local core = require "tessera.core"
+
+local M = {}
+
+--- Refuses flags that miss --launch, and --launch without a folder.
+function M.check(given)
+  if given.launch and not given.out then
+    core.raise("usage", "--launch writes a folder; name it with --out", "--out")
+  end
+  for _, name in ipairs { "out", "runtime_version", "checkpoint", "overwrite" } do
+    if given[name] and not given.launch then
+      core.raise("usage", ("--%s belongs to --launch"):format(name:gsub("_", "-")), "--" .. name)
+    end
+  end
+end
+
+--- Options of an export.
+function M.options(given)
+  return { version = given.runtime_version, checkpoint = given.checkpoint, overwrite = given.overwrite }
+end
+
+return M
