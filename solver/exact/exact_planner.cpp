@@ -11,7 +11,7 @@ namespace {
 
 class ExactPlanner : public Planner {
  public:
-  PlannerCard card() const override {
+  Card card() const override {
     return {"exact",
             "Branch and bound on the slowest stage times over shortest paths: proves the optimum "
             "of the whole search of order, partition, bitwidths and micro-batch sizes, or bounds "

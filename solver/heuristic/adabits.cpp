@@ -82,7 +82,7 @@ namespace {
 
 class Adabits final : public Planner {
  public:
-  PlannerCard card() const override {
+  Card card() const override {
     return {"adabits",
             "Least omega that fits in memory, whatever the latency; then the best micro-batch "
             "sizes for that plan",

@@ -49,7 +49,7 @@ class BitwidthTransfer final : public Heuristic {
  public:
   explicit BitwidthTransfer(TransferRules rules) : printed_(rules == TransferRules::printed) {}
 
-  HeuristicCard card() const override {
+  Card card() const override {
     if (printed_) {
       return {
           "bitwidth_transfer_paper",

@@ -16,8 +16,8 @@ class HeuristicPlanner final : public Planner {
   HeuristicPlanner(std::unique_ptr<Heuristic> heuristic, StartSet starts)
       : heuristic_(std::move(heuristic)), starts_(starts) {}
 
-  PlannerCard card() const override {
-    const HeuristicCard card = heuristic_->card();
+  Card card() const override {
+    const Card card = heuristic_->card();
     return {card.name, card.doc, card.source};
   }
 

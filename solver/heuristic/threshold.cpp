@@ -171,7 +171,7 @@ class Filling {
 
 class Threshold final : public Planner {
  public:
-  PlannerCard card() const override {
+  Card card() const override {
     return {"threshold",
             "Fills devices in order up to one limit on the stage time, spends the room left on "
             "bitwidths, and tries limits; order by type blocks",

@@ -10,7 +10,7 @@ namespace {
 
 class IlpPlanner : public Planner {
  public:
-  PlannerCard card() const override {
+  Card card() const override {
     return {
         "ilp",
         "Integer programme on COIN-OR CBC: exact, with order, partition, bitwidths and "

@@ -358,12 +358,7 @@ int price(lua_State* L) {
 
 /// planner_cards(): of the planners in C++, the default first.
 int planner_cards(lua_State* L) {
-  Json cards = Json::array();
-  for (const auto& planner : solver::make_planners()) {
-    const solver::PlannerCard card = planner->card();
-    cards.push_back({{"name", card.name}, {"doc", card.doc}, {"source", card.source}});
-  }
-  lua_kit::push_json(L, cards);
+  lua_kit::push_cards(L, solver::planners().cards());
   return 1;
 }
 

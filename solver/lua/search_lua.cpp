@@ -310,12 +310,7 @@ void push_search(lua_State* L, std::shared_ptr<solver::ImprovingSearch> search) 
 
 /// heuristic_cards(): of those in C++.
 int heuristic_cards(lua_State* L) {
-  Json cards = Json::array();
-  for (const auto& heuristic : solver::make_heuristics()) {
-    const solver::HeuristicCard card = heuristic->card();
-    cards.push_back({{"name", card.name}, {"doc", card.doc}, {"source", card.source}});
-  }
-  lua_kit::push_json(L, cards);
+  lua_kit::push_cards(L, solver::heuristics().cards());
   return 1;
 }
 

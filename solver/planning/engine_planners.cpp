@@ -98,20 +98,19 @@ class EngineImprover : public PlanImprover {
 class EnginePlanners : public PlannerSet {
  public:
   EnginePlanners() {
-    for (auto& planner : make_planners()) {
+    for (const auto& [name, doc, source] : solver::planners().cards()) {
       NamedPlanner& entry = planners_.emplace_back();
-      entry.name = planner->card().name;
-      entry.is_ilp = entry.name == "ilp";
-      entry.planner = std::make_shared<EnginePlanner>(std::move(planner));
+      entry.name = name;
+      entry.is_ilp = name == "ilp";
+      entry.planner = std::make_shared<EnginePlanner>(solver::planners().make(name));
     }
-    for (auto& heuristic : make_heuristics()) {
-      const std::string name = heuristic->card().name;
+    for (const auto& card : heuristics().cards()) {
       const auto known =
           std::find_if(planners_.begin(), planners_.end(),
-                       [&](const NamedPlanner& planner) { return planner.name == name; });
+                       [&](const NamedPlanner& planner) { return planner.name == card.name; });
       NamedPlanner& entry = known != planners_.end() ? *known : planners_.emplace_back();
-      entry.name = name;
-      entry.improver = std::make_shared<EngineImprover>(std::move(heuristic));
+      entry.name = card.name;
+      entry.improver = std::make_shared<EngineImprover>(heuristics().make(card.name));
     }
   }
 

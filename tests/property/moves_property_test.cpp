@@ -207,8 +207,9 @@ TEST(HeuristicsProperty, PlansFitAndNoneBeatsTheOptimum) {
     RandomInstance random(seed, {10, 4, 4, 6});
     const Instance in = random.make();
     const PlanResult best = make_exact_planner()->plan(in, {});
-    for (const auto& planner : make_planners()) {
-      SCOPED_TRACE(planner->card().name);
+    for (const Card& card : planners().cards()) {
+      SCOPED_TRACE(card.name);
+      const auto planner = planners().make(card.name);
       PlanRequest request;
       double last = std::numeric_limits<double>::infinity();
       request.on_incumbent = [&](const Incumbent& found) {

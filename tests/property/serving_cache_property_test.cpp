@@ -146,7 +146,7 @@ TEST_P(EveryCache, FindsRealTokensWhereGroupsStandForThem) {
 
 std::vector<std::string> names() {
   std::vector<std::string> names;
-  for (const SchedulerCard& card : scheduler_cards()) names.push_back(card.name);
+  for (const Card& card : schedulers().cards()) names.push_back(card.name);
   return names;
 }
 

@@ -38,7 +38,7 @@ void expect_conserved(Driver& driver, const RandomRun& run) {
 
 std::vector<std::string> names() {
   std::vector<std::string> names;
-  for (const SchedulerCard& card : scheduler_cards()) names.push_back(card.name);
+  for (const Card& card : schedulers().cards()) names.push_back(card.name);
   return names;
 }
 

@@ -118,7 +118,7 @@ Case random_case(std::uint64_t seed) {
     if (rng.uniform() < 0.3) replica.cost = random_cost(rng);
     c.deployment.replicas.push_back(replica);
   }
-  const std::vector<RouterCard>& cards = router_cards();
+  const std::vector<Card>& cards = routers().cards();
   const auto card = static_cast<std::size_t>(rng.integer(0, std::ssize(cards) - 1));
   c.deployment.router.name = cards[card].name;
   c.deployment.router.match_ratio = 0.1;

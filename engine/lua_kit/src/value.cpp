@@ -143,6 +143,17 @@ void push_texts(lua_State* L, const std::vector<std::string>& texts) {
   }
 }
 
+void push_cards(lua_State* L, const std::vector<Card>& cards) {
+  lua_createtable(L, static_cast<int>(cards.size()), 0);
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    lua_createtable(L, 0, 3);
+    set_text(L, "name", cards[i].name);
+    set_text(L, "doc", cards[i].doc);
+    set_text(L, "source", cards[i].source);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+}
+
 void push_numbers(lua_State* L, const std::vector<double>& numbers) {
   lua_createtable(L, static_cast<int>(numbers.size()), 0);
   for (std::size_t i = 0; i < numbers.size(); ++i) {

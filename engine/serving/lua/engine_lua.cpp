@@ -141,19 +141,6 @@ class ScriptStepCost final : public serving::StepCost {
   lua_kit::LuaFunction function_;
 };
 
-template <class Card>
-int push_cards(lua_State* L, const std::vector<Card>& cards) {
-  lua_createtable(L, static_cast<int>(cards.size()), 0);
-  for (std::size_t i = 0; i < cards.size(); ++i) {
-    lua_createtable(L, 0, 3);
-    lua_kit::set_text(L, "name", cards[i].name);
-    lua_kit::set_text(L, "doc", cards[i].doc);
-    lua_kit::set_text(L, "source", cards[i].source);
-    lua_rawseti(L, -2, static_cast<int>(i) + 1);
-  }
-  return 1;
-}
-
 }  // namespace
 
 EngineOptions engine_argument(lua_State* L, int index, const std::string& path) {
@@ -195,8 +182,10 @@ std::shared_ptr<const serving::StepCost> step_cost_argument(lua_State* L, int in
   return cost;
 }
 
-int router_list(lua_State* L) { return push_cards(L, serving::router_cards()); }
-int scheduler_list(lua_State* L) { return push_cards(L, serving::scheduler_cards()); }
+int router_list(lua_State* L) { return lua_kit::push_cards(L, serving::routers().cards()), 1; }
+int scheduler_list(lua_State* L) {
+  return lua_kit::push_cards(L, serving::schedulers().cards()), 1;
+}
 
 void register_engine(lua_State* L) {
   lua_kit::register_object<EngineOptions>(L);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -21,9 +22,10 @@ namespace tessera::serving_lua {
 namespace {
 
 using serving::ScriptDecision;
+using serving::ScriptField;
 using serving::ScriptRequest;
 
-/// As scripts/tessera/plugins/schedulers.lua declares it.
+/// As scripts/tessera/plugins/scheduler_view.lua declares it.
 struct DecisionView {
   double now_s = 0, epoch = 0, free_blocks = 0, tokens_left = 0, seats_left = 0, block_size = 0;
   double num_running = 0, num_waiting = 0;
@@ -37,8 +39,34 @@ struct DecisionView {
 
   ScriptDecision* decision = nullptr;  // scripts do not see what follows
 };
-static_assert(offsetof(DecisionView, running) == 64 && sizeof(ScriptRequest) == 120 &&
-              offsetof(ScriptRequest, handle) == 112);
+
+constexpr ScriptField kViewFields[] = {
+    {"now_s", offsetof(DecisionView, now_s), "Time (s)"},
+    {"epoch", offsetof(DecisionView, epoch), ""},
+    {"free_blocks", offsetof(DecisionView, free_blocks), "Of the KV cache"},
+    {"tokens_left", offsetof(DecisionView, tokens_left), "Of max_num_batched_tokens"},
+    {"seats_left", offsetof(DecisionView, seats_left), "Of max_num_seqs"},
+    {"block_size", offsetof(DecisionView, block_size), "Tokens in a block"},
+    {"num_running", offsetof(DecisionView, num_running), "Requests that ran when the step began"},
+    {"num_waiting", offsetof(DecisionView, num_waiting),
+     "Requests that waited when the step began"}};
+static_assert(begins_with(kViewFields) &&
+              offsetof(DecisionView, running) == sizeof(double) * std::size(kViewFields) &&
+              offsetof(ScriptRequest, handle) ==
+                  sizeof(double) * std::size(serving::kScriptRequestFields) &&
+              sizeof(ScriptRequest) == offsetof(ScriptRequest, handle) + 8);
+
+template <std::size_t N>
+void set_fields(lua_State* L, const char* name, const ScriptField (&fields)[N]) {
+  lua_createtable(L, N, 0);
+  for (std::size_t i = 0; i < N; ++i) {
+    lua_createtable(L, 0, 2);
+    lua_kit::set_text(L, "name", fields[i].name);
+    lua_kit::set_text(L, "doc", fields[i].doc);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(L, -2, name);
+}
 
 std::exception_ptr& kept_error() {
   thread_local std::exception_ptr error;
@@ -153,13 +181,18 @@ serving::MakeScheduler scheduler_maker(lua_State* L) {
   auto anchor = std::make_shared<lua_kit::LuaRef>(L, -1);
   lua_pop(L, 1);
   return [anchor](const serving::EngineOptions& options, const serving::BlockManager::Options& kv) {
-    for (const serving::SchedulerCard& card : serving::scheduler_cards()) {
-      if (card.name == options.scheduler) return serving::make_scheduler(options, kv);
-    }
+    if (serving::schedulers().has(options.scheduler)) return serving::make_scheduler(options, kv);
     lua_State* state = anchor->state();
     if (state == nullptr) return serving::make_scheduler(options, kv);
     return serving::make_script_scheduler(options, kv, bind(state, options.scheduler));
   };
+}
+
+int scheduler_fields(lua_State* L) {
+  lua_createtable(L, 0, 2);
+  set_fields(L, "request", serving::kScriptRequestFields);
+  set_fields(L, "view", kViewFields);
+  return 1;
 }
 
 int scheduler_error(lua_State*) {

@@ -1,11 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 
-#include "tessera/core/error.h"
 #include "tessera/core/rng.h"
-#include "tessera/core/text.h"
 #include "tessera/serving/router.h"
 
 namespace tessera::serving {
@@ -130,11 +126,6 @@ struct SharedQueue final : Router {
   }
 };
 
-struct Entry {
-  RouterCard card;
-  std::unique_ptr<Router> (*make)(const RouterOptions&);
-};
-
 template <class Kind>
 std::unique_ptr<Router> make(const RouterOptions& options) {
   if constexpr (std::is_constructible_v<Kind, const RouterOptions&>) {
@@ -144,51 +135,31 @@ std::unique_ptr<Router> make(const RouterOptions& options) {
   }
 }
 
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> list = {
-      {{"round_robin", "Replicas in turn", ""}, make<RoundRobin>},
-      {{"random", "Any replica", ""}, make<Random>},
-      {{"least_requests", "Fewest requests waiting and running", "microsoft/vidur"},
-       make<LeastRequests>},
-      {{"least_tokens", "Fewest prompt tokens to compute, a decode counting one",
-        "Mutinifni/splitwise-sim"},
-       make<LeastTokens>},
-      {{"power_of_two", "The less loaded of two drawn at random", "Mitzenmacher, 2001"},
-       make<PowerOfTwo>},
-      {{"prefix_aware", "Longest cached prefix, unless loads differ much", "SGLang's router"},
-       make<PrefixAware>},
-      {{"kv_aware", "Least work after cached prefixes", "ai-dynamo/dynamo, lib/kv-router"},
-       make<KvAware>},
-      {{"vllm_dp", "Least of four times the queue plus running, the start going round",
-        "vLLM, v1/engine/core_client.py"},
-       make<VllmBalancer>},
-      {{"shared_queue", "One queue in front of all; a replica takes from it when a seat is free",
-        "M/M/c"},
-       make<SharedQueue>}};
-  return list;
-}
-
 }  // namespace
 
-const std::vector<RouterCard>& router_cards() {
-  static const std::vector<RouterCard> cards = [] {
-    std::vector<RouterCard> all;
-    for (const Entry& entry : entries()) all.push_back(entry.card);
-    return all;
-  }();
-  return cards;
-}
-
-std::unique_ptr<Router> make_router(const RouterOptions& options) {
-  std::vector<std::string> names;
-  for (const Entry& entry : entries()) {
-    if (entry.card.name == options.name) return entry.make(options);
-    names.push_back(entry.card.name);
-  }
-  throw Error(
-      ErrorCode::not_found,
-      fmt::format("there is no router '{}'{}", options.name, did_you_mean(options.name, names)),
-      "router");
+const Registry<Router, const RouterOptions&>& routers() {
+  static const Registry<Router, const RouterOptions&> all(
+      "router",
+      {{{"round_robin", "Replicas in turn", ""}, make<RoundRobin>},
+       {{"random", "Any replica", ""}, make<Random>},
+       {{"least_requests", "Fewest requests waiting and running", "microsoft/vidur"},
+        make<LeastRequests>},
+       {{"least_tokens", "Fewest prompt tokens to compute, a decode counting one",
+         "Mutinifni/splitwise-sim"},
+        make<LeastTokens>},
+       {{"power_of_two", "The less loaded of two drawn at random", "Mitzenmacher, 2001"},
+        make<PowerOfTwo>},
+       {{"prefix_aware", "Longest cached prefix, unless loads differ much", "SGLang's router"},
+        make<PrefixAware>},
+       {{"kv_aware", "Least work after cached prefixes", "ai-dynamo/dynamo, lib/kv-router"},
+        make<KvAware>},
+       {{"vllm_dp", "Least of four times the queue plus running, the start going round",
+         "vLLM, v1/engine/core_client.py"},
+        make<VllmBalancer>},
+       {{"shared_queue", "One queue in front of all; a replica takes from it when a seat is free",
+         "M/M/c"},
+        make<SharedQueue>}});
+  return all;
 }
 
 }  // namespace tessera::serving

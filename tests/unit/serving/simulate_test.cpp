@@ -196,7 +196,7 @@ TEST(Simulate, DecidedAheadAnUnforeseenEndIsComputedOnceMore) {
 }
 
 TEST(Simulate, StretchesOfEverySchedulerAreWhatSingleStepsAre) {
-  for (const SchedulerCard& card : scheduler_cards()) {
+  for (const Card& card : schedulers().cards()) {
     SCOPED_TRACE(card.name);
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       Case c = random_case(seed);
@@ -332,7 +332,7 @@ TEST(Simulate, AHorizonCutsStretchesWhereItCutsSteps) {
 // 100 + 61 tokens, of which the last is never computed, fill ten blocks of 16; orca sets memory
 // aside for the last one too.
 TEST(Simulate, EverySchedulerTakesWhatJustFits) {
-  for (const SchedulerCard& card : scheduler_cards()) {
+  for (const Card& card : schedulers().cards()) {
     EngineOptions engine = plain_engine();
     engine.scheduler = card.name;
     engine.watermark = 0;
@@ -370,7 +370,7 @@ TEST(Simulate, DecodePoolsGoOnWhereWaitingRequestsHoldAllBlocks) {
   for (std::size_t i = 0; i < traffic.requests.size(); ++i) {
     traffic.requests[i].arrival = static_cast<Ticks>(i) * kTicksPerSecond;
   }
-  for (const SchedulerCard& card : scheduler_cards()) {
+  for (const Card& card : schedulers().cards()) {
     deployment.replicas[1].engine.scheduler = card.name;
     const Log log = simulate(deployment, traffic);
     EXPECT_EQ(log.cut_off, "") << card.name;

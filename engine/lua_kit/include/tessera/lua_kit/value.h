@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/core/json_fwd.h"
+#include "tessera/core/registry.h"
 
 namespace tessera::lua_kit {
 
@@ -19,6 +20,9 @@ void push_numbers(lua_State* L, const std::vector<double>& numbers);
 void push_integer(lua_State* L, std::int64_t value);
 /// nil where there is none.
 void push_optional(lua_State* L, const std::optional<double>& value);
+
+/// A list of { name =, doc =, source = }.
+void push_cards(lua_State* L, const std::vector<Card>& cards);
 
 /// Objects become tables, arrays become sequences, null becomes nil.
 void push_json(lua_State* L, const Json& value);

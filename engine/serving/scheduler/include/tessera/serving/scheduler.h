@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/registry.h"
 #include "tessera/serving/block_manager.h"
 #include "tessera/serving/content.h"
 #include "tessera/serving/engine_options.h"
@@ -308,13 +309,12 @@ class Scheduler {
   std::int64_t slots_held_ = 0, table_blocks_ = 0;  ///< tokens and blocks of all on the device
 };
 
-/// Names and one-line descriptions of the schedulers of the engine.
-struct SchedulerCard {
-  std::string name, doc, source;
-};
-const std::vector<SchedulerCard>& scheduler_cards();
-/// @throws Error{not_found} with the nearest names.
-std::unique_ptr<Scheduler> make_scheduler(const EngineOptions& options,
-                                          const BlockManager::Options& kv);
+/// The schedulers of the engine.
+const Registry<Scheduler, const EngineOptions&, const BlockManager::Options&>& schedulers();
+/// The one that the options name. @throws Error{not_found} with the nearest names.
+inline std::unique_ptr<Scheduler> make_scheduler(const EngineOptions& options,
+                                                 const BlockManager::Options& kv) {
+  return schedulers().make(options.scheduler, options, kv);
+}
 
 }  // namespace tessera::serving

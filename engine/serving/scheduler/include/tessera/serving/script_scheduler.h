@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,17 +14,52 @@ namespace tessera::serving {
 /// A request as a policy from outside sees it, as of the start of the decision and then as the
 /// decision changes it. Numbers are doubles since scripts read the record in place.
 struct ScriptRequest {
-  double request = 0, arrival_s = 0;
-  double prompt_tokens = 0, max_tokens = 0;
-  double known_tokens = 0, computed_tokens = 0, generated_tokens = 0;
-  double left_tokens = 0;       ///< to compute; none while its step is under way
-  double scheduled_tokens = 0;  ///< in the step that is being decided
-  double num_blocks = 0;        ///< held
-  double priority = 0, slo_class = 0, num_preemptions = 0;
+  double request = 0, arrival_s = 0, prompt_tokens = 0, max_tokens = 0, known_tokens = 0,
+         computed_tokens = 0, generated_tokens = 0, left_tokens = 0, scheduled_tokens = 0,
+         num_blocks = 0, priority = 0, slo_class = 0, num_preemptions = 0;
   double epoch = 0;         ///< of the decision
   std::int32_t handle = 0;  ///< for ScriptDecision
   bool is_running = false;
 };
+
+/// A double in a record that scripts read in place, and what they are told of it; "": nothing, it
+/// is none of theirs.
+struct ScriptField {
+  const char* name;
+  std::size_t offset;
+  const char* doc;
+};
+
+/// Those of ScriptRequest, which scripts, their declaration of the record and its help have from
+/// here.
+inline constexpr ScriptField kScriptRequestFields[] = {
+    {"request", offsetof(ScriptRequest, request), "Its number in the traffic (0-based)"},
+    {"arrival_s", offsetof(ScriptRequest, arrival_s), "When it came (s)"},
+    {"prompt_tokens", offsetof(ScriptRequest, prompt_tokens), "Of its prompt (tokens)"},
+    {"max_tokens", offsetof(ScriptRequest, max_tokens), "It may generate at most (tokens)"},
+    {"known_tokens", offsetof(ScriptRequest, known_tokens), "Prompt and output so far (tokens)"},
+    {"computed_tokens", offsetof(ScriptRequest, computed_tokens),
+     "Of these, in the KV cache or in a step under way (tokens)"},
+    {"generated_tokens", offsetof(ScriptRequest, generated_tokens), "Output so far (tokens)"},
+    {"left_tokens", offsetof(ScriptRequest, left_tokens),
+     "To compute; 0 while its step is under way (tokens)"},
+    {"scheduled_tokens", offsetof(ScriptRequest, scheduled_tokens),
+     "In the step that is being decided (tokens)"},
+    {"num_blocks", offsetof(ScriptRequest, num_blocks), "Blocks that it holds"},
+    {"priority", offsetof(ScriptRequest, priority), "Lower goes first"},
+    {"slo_class", offsetof(ScriptRequest, slo_class), "Which limits are its own (0-based)"},
+    {"num_preemptions", offsetof(ScriptRequest, num_preemptions), "So far"},
+    {"epoch", offsetof(ScriptRequest, epoch), ""}};
+
+/// Whether the record begins with these, without gaps.
+template <std::size_t N>
+constexpr bool begins_with(const ScriptField (&fields)[N]) {
+  for (std::size_t i = 0; i < N; ++i) {
+    if (fields[i].offset != i * sizeof(double)) return false;
+  }
+  return true;
+}
+static_assert(begins_with(kScriptRequestFields));
 
 /// What a policy from outside decides with. Every call is checked at once, so that whatever it does
 /// the step keeps to the budget, the seats, the blocks and the requests.

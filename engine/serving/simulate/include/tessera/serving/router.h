@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "tessera/core/record.h"
+#include "tessera/core/registry.h"
+#include "tessera/core/units.h"
 #include "tessera/serving/ticks.h"
 
 namespace tessera::serving {
@@ -54,12 +56,12 @@ class Router {
   virtual bool is_shared_queue() const { return false; }
 };
 
-struct RouterCard {
-  std::string name, doc, source;
-};
-const std::vector<RouterCard>& router_cards();
-/// @throws Error{not_found} with the nearest names.
-std::unique_ptr<Router> make_router(const RouterOptions& options);
+/// The routers of the engine.
+const Registry<Router, const RouterOptions&>& routers();
+/// The one that the options name. @throws Error{not_found} with the nearest names.
+inline std::unique_ptr<Router> make_router(const RouterOptions& options) {
+  return routers().make(options.name, options);
+}
 
 }  // namespace tessera::serving
 
@@ -81,7 +83,7 @@ struct tessera::Fields<tessera::serving::RouterOptions> {
       field<&R::seed>({.name = "seed",
                        .doc = "Of random choices",
                        .min = 0,
-                       .max = 9007199254740992.0,
+                       .max = kMaxExactInteger,
                        .as_option = AsOption::defaulted}),
       field<&R::match_ratio>(
           {.name = "match_ratio",

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/core/registry.h"
 #include "tessera/solver/instance/instance.h"
 
 namespace tessera::solver {
@@ -62,14 +63,10 @@ struct PlanResult {
   std::vector<std::string> notes;
 };
 
-struct PlannerCard {
-  std::string name, doc, source;
-};
-
 class Planner {
  public:
   virtual ~Planner() = default;
-  virtual PlannerCard card() const = 0;
+  virtual Card card() const = 0;
   virtual PlanResult plan(const Instance& instance, const PlanRequest& request) const = 0;
 };
 

@@ -138,15 +138,11 @@ class PlanSearch {
   std::int64_t moves_made_ = 0;
 };
 
-struct HeuristicCard {
-  std::string name, doc, source;
-};
-
 /// Improves a feasible plan.
 class Heuristic {
  public:
   virtual ~Heuristic() = default;
-  virtual HeuristicCard card() const = 0;
+  virtual Card card() const = 0;
   virtual void improve(PlanSearch& search) const = 0;
 };
 

@@ -1,17 +1,15 @@
 #pragma once
 
-#include <memory>
-#include <vector>
-
+#include "tessera/core/registry.h"
 #include "tessera/solver/instance/planner.h"
 #include "tessera/solver/moves/plan_search.h"
 
 namespace tessera::solver {
 
 /// The planners written in C++, the default one first.
-std::vector<std::unique_ptr<Planner>> make_planners();
+const Registry<Planner>& planners();
 
 /// The heuristics written in C++.
-std::vector<std::unique_ptr<Heuristic>> make_heuristics();
+const Registry<Heuristic>& heuristics();
 
 }  // namespace tessera::solver
