@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tessera/core/json.h"
+#include "tessera/solver/plan/place_plan.h"
 #include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/kv_capacity.h"
 #include "tessera/solver/serving/step_cost.h"
@@ -363,28 +364,6 @@ TEST(StepCost, SharedPricesAreThePrices) {
       }
     }
   }
-}
-
-/// The plan's pipeline as a placement says it.
-Placement placement_of(const PipelinePlan& plan) {
-  const ServingProblem& serving = *plan.problem.serving();
-  const std::vector<DevicePlace> places = device_places(serving.cluster);
-  const std::size_t degree = serving.cluster.devices.size() / plan.stages.size();
-  Placement placement{serving.model.name, serving.model.num_layers, {}, {}};
-  for (const Node& node : serving.cluster.nodes) placement.nodes.push_back(node.name);
-  PlacedEngine& engine = placement.engines.emplace_back();
-  engine.kv_bitwidth = serving.kv_bitwidth;
-  for (const PlanStage& from : plan.stages) {
-    const auto first = static_cast<std::size_t>(from.device_index);
-    PlacedStage& stage = engine.stages.emplace_back();
-    stage.device = serving.cluster.devices[first].device.name;
-    stage.node_index = places[first].node_index;
-    for (std::size_t i = 0; i < degree; ++i) stage.gpus.push_back(places[first + i].gpu);
-    stage.first_layer = from.first_layer;
-    stage.num_layers = from.num_layers;
-    stage.bitwidths = from.bitwidths;
-  }
-  return placement;
 }
 
 TEST(StepCost, APlacementIsPricedAsItsPlan) {
