@@ -25,7 +25,7 @@ local function planners()
     if card.improves and card.kind == "planner" then both[#both + 1] = card.name end
   end
   if #both > 0 then improve[#improve + 1] = "  Also in a chain: " .. table.concat(both, ", ") end
-  for _, file in ipairs(require("tessera.plugins.registry").broken()) do
+  for _, file in ipairs(require("tessera.plugins.planners").broken()) do
     improve[#improve + 1] = "  Not loaded: " .. file
   end
   return table.concat(plan, "\n") .. "\n" .. table.concat(improve, "\n") .. "\n"

@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local indicator = require "tessera.indicator"
 local solver = require "tessera.solver"
 local planners = require "tessera.planning.planners"
+local registry = require "tessera.plugins.planners"
 local help = require "tessera.help"
 require "tessera.planning.explain" -- the card of plan:explain
 
@@ -65,8 +66,8 @@ local ts = {
   plan = planners.plan,
   planners = planners.list,
   default_planner = planners.default,
-  register_planner = planners.register,
-  register_heuristic = planners.register_heuristic,
+  register_planner = registry.register_planner,
+  register_heuristic = registry.register_heuristic,
   load_plan = solver.load_plan,
   check = solver.check,
   simulate = solver.simulate,

@@ -84,7 +84,7 @@ local function add_lent()
       any_error = name == "raise" or name == "why" }
   end
   for _, part in ipairs(host.lent_modules()) do
-    local module = require(part)
+    local module = part ~= "tessera" and require(part)
     for _, name in ipairs(type(module) == "table" and sorted(module) or {}) do
       if type(module[name]) == "function" then
         add { name = part .. "." .. name, fn = module[name], arguments = function() return { {}, {} } end,

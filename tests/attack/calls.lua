@@ -199,6 +199,7 @@ M.methods = {
   ["tessera.SchedulerView:running"] = one(1),
   ["tessera.SchedulerView:waiting"] = one(1),
   ["tessera.SchedulerView:schedule"] = function() return { values.request, 1 } end,
+  ["tessera.SchedulerView:continue_running"] = one(1),
   ["tessera.SchedulerView:preempt"] = function() return { values.request } end,
   ["tessera.SchedulerView:cached_tokens"] = function() return { values.request } end,
   ["tessera.SchedulerView:blocks_needed"] = function() return { values.request } end,

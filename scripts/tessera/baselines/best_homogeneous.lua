@@ -4,9 +4,9 @@
 
 local core = require "tessera.core"
 local budget = require "tessera.planning.budget"
-local planners = require "tessera.planning.planners"
-local search = require "tessera.baselines.search"
+local search = require "tessera.planning.baselines"
 local timer = require "tessera.planning.timer"
+local ts = require "tessera"
 
 -- Types in the order in which they appear, each with its devices.
 local function by_type(order)
@@ -37,7 +37,7 @@ local function why_not(types, reasons, late)
   return late and core.why("time_limit", message) or message
 end
 
-return planners.add {
+return ts.register_planner {
   name = "best_homogeneous",
   doc = "The best plan on devices of one type only, searched exactly: the others left out",
   source = "rule of thumb",
@@ -46,7 +46,7 @@ return planners.add {
     local clock = timer(opt.time_limit_s)
     local best, best_type, alone, reasons, late = nil, nil, {}, {}, false
     for i, device in ipairs(types) do
-      local plan, why = planners.plan(problem, {
+      local plan, why = ts.plan(problem, {
         planner = budget.prover(problem), device_order = devices[device],
         time_limit_s = 0.8 * clock.left() / (#types - i + 1), -- the rest is for what a search does around its search
         prefill_micro_batch_size = opt.prefill_micro_batch_size, decode_micro_batch_size = opt.decode_micro_batch_size,

@@ -1,10 +1,10 @@
 -- FlexGen with FP16 weights: what does not fit on the devices goes to host memory and disk. See offload.lua for the
 -- cost model, what the papers say and what the published code does differently.
 
-local planners = require "tessera.planning.planners"
-local offload = require "tessera.baselines.offload"
+local offload = require "tessera.planning.offload"
+local ts = require "tessera"
 
-return planners.add {
+return ts.register_planner {
   name = "flexgen",
   doc = "Offloading to host memory and disk by FlexGen's linear programme, even partition, FP16 weights",
   source = "LLM-PQ 6.1, FlexGen (ICML 2023)",

@@ -4,10 +4,10 @@
 -- device one decompressed matrix is held as well. FlexGen compresses to 4 bits; the papers call what they run 8.
 -- See offload.lua for the rest.
 
-local planners = require "tessera.planning.planners"
-local offload = require "tessera.baselines.offload"
+local offload = require "tessera.planning.offload"
+local ts = require "tessera"
 
-return planners.add {
+return ts.register_planner {
   name = "flexgen_int8",
   doc = "As flexgen, with weights stored at 8 bits and decompressed on the device",
   source = "LLM-PQ 6.1, FlexGen (ICML 2023)",

@@ -4,8 +4,8 @@
 -- that runs and at the batch over the stages. One bitwidth for all layers, the highest that fits, and the micro-batch
 -- sizes of least latency. A device too slow for a layer gets none.
 
-local planners = require "tessera.planning.planners"
-local search = require "tessera.baselines.search"
+local search = require "tessera.planning.baselines"
+local ts = require "tessera"
 
 local function speed_of(device, bitwidths)
   if device.fp16_flop_per_s then return device.fp16_flop_per_s end
@@ -16,7 +16,7 @@ local function speed_of(device, bitwidths)
   return 0
 end
 
-return planners.add {
+return ts.register_planner {
   name = "flops_split",
   doc = "Layers in proportion to FP16 FLOP/s, one bitwidth lowered until it fits, best micro-batch sizes",
   source = "rule of thumb",

@@ -3,10 +3,10 @@
 -- As the papers do, it enumerates tensor-parallel meshes as well: ts.plan runs it on every one that the problem's
 -- tensor_parallel allows and keeps the best.
 
-local planners = require "tessera.planning.planners"
-local search = require "tessera.baselines.search"
+local search = require "tessera.planning.baselines"
+local ts = require "tessera"
 
-return planners.add {
+return ts.register_planner {
   name = "het",
   doc = "Every mesh and device order, one bitwidth lowered until it fits, partition balanced by the workload",
   source = "SplitQuant VI-A",

@@ -7,10 +7,10 @@
 -- on the host, here it stays on the first device. One bitwidth for all layers, the highest that fits, as one GGUF file
 -- has; the micro-batch sizes of least latency.
 
-local planners = require "tessera.planning.planners"
-local search = require "tessera.baselines.search"
+local search = require "tessera.planning.baselines"
+local ts = require "tessera"
 
-return planners.add {
+return ts.register_planner {
   name = "memory_split",
   doc = "llama.cpp's split by free memory, one bitwidth lowered until it fits, best micro-batch sizes",
   source = "llama.cpp, --tensor-split",

@@ -10,10 +10,10 @@
 -- step, at the mean context; that is `phase = "decode"`. The bitwidth is an argument there, lowered by hand.
 
 local core = require "tessera.core"
-local planners = require "tessera.planning.planners"
-local search = require "tessera.baselines.search"
+local search = require "tessera.planning.baselines"
+local ts = require "tessera"
 
-return planners.add {
+return ts.register_planner {
   name = "pipeedge",
   doc = "Exact partition for one phase alone, one bitwidth lowered until it fits, batch over stages",
   source = "LLM-PQ 6.1, PipeEdge (DSD 2022)",

@@ -2,10 +2,10 @@
 -- highest until the plan fits, micro-batch sizes of least latency.
 -- The published code lets the last prefill size win instead of the best one; we do not reproduce that.
 
-local planners = require "tessera.planning.planners"
-local search = require "tessera.baselines.search"
+local search = require "tessera.planning.baselines"
+local ts = require "tessera"
 
-return planners.add {
+return ts.register_planner {
   name = "uniform",
   doc = "Even partition in cluster order, one bitwidth lowered until it fits, best micro-batch sizes",
   source = "SplitQuant VI-A, LLM-PQ 6.1",

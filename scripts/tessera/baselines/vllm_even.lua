@@ -7,11 +7,11 @@
 -- What is ours: vLLM serves one checkpoint, so one bitwidth for all layers, the highest that fits; its scheduler
 -- forms the batches, here the micro-batch sizes of least latency.
 
-local planners = require "tessera.planning.planners"
-local search = require "tessera.baselines.search"
+local search = require "tessera.planning.baselines"
 local solver = require "tessera.solver"
+local ts = require "tessera"
 
-return planners.add {
+return ts.register_planner {
   name = "vllm_even",
   doc = "vLLM's even split in cluster order, one bitwidth lowered until it fits, best micro-batch sizes",
   source = "vLLM, get_pp_indices",

@@ -6,13 +6,12 @@ local host = require "tessera.host"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
 local reachable = require "tessera.planning.reachable"
-local registry = require "tessera.plugins.registry"
+local registry = require "tessera.plugins.planners"
 local search_object = require "tessera.planning.search"
 local sorted_keys = require "tessera.sorted_keys"
 
 local M = {
-  default = registry.default, list = registry.list, add = registry.add_planner,
-  register = registry.register_planner, register_heuristic = registry.register_heuristic,
+  default = registry.default, list = registry.list,
   stopped_by = nil, -- what cut short a plan made since this was last cleared
 }
 

@@ -1,10 +1,10 @@
 -- Shortest remaining prompt first: who has least to read gets a seat first, and decodes go before prompts.
 
-local schedulers = require "tessera.plugins.schedulers"
+local ts = require "tessera"
 
 local order = {} -- kept from step to step, so that no table is made
 
-return schedulers.register_scheduler {
+return ts.register_scheduler {
   name = "shortest_first",
   doc = "Decodes first, then the prompts with the fewest tokens to read",
   options = {
@@ -12,25 +12,7 @@ return schedulers.register_scheduler {
   },
 
   schedule = function(view, opt)
-    local preempted, last = false, view.num_running
-    local i = 1
-    while i <= last and view.tokens_left > 0 do
-      local request = view:running(i)
-      local tokens = math.min(request.left_tokens, view.tokens_left)
-      local done = tokens > 0 and view:schedule(request, tokens) or 1
-      while done == 0 do
-        local victim = view:running(last)
-        last = last - 1
-        if victim.left_tokens > 0 then
-          view:preempt(victim)
-          preempted = true
-        end
-        if last < i then break end
-        done = view:schedule(request, tokens)
-      end
-      i = i + 1
-    end
-    if preempted then return end
+    if view:continue_running() then return end
 
     local count = math.min(view.num_waiting, opt.most_looked_at)
     for k = 1, count do order[k] = view:waiting(k) end

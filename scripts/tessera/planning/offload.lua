@@ -22,7 +22,7 @@
 -- each memory, no disk, the policies passed on by hand. On cluster 3 (OPT-30b) it gave T4s 63 % of the weights and none
 -- of the cache, V100s everything. "int8" there is --compress-w, which the cost model prices at a quarter of FP16.
 
-local search = require "tessera.baselines.search"
+local search = require "tessera.planning.baselines"
 
 local M = {}
 

@@ -11,11 +11,11 @@
 -- The paper compares with ">" where the objective must fall, and leaves the second slowest stage out; its published
 -- code reads the columns of omega in the wrong order. We do neither.
 
-local registry = require "tessera.plugins.registry"
+local ts = require "tessera"
 
 local least_gain_s = 1e-12 -- gains below this are rounding
 
-return registry.add_heuristic {
+return ts.register_heuristic {
   name = "bitwidth_transfer_lua",
   doc = "bitwidth_transfer written in Lua: the example to learn from",
   source = "LLM-PQ Algorithm 2, SplitQuant IV-D",
