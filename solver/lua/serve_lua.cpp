@@ -8,6 +8,7 @@
 #include "serving_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/object.h"
@@ -73,7 +74,7 @@ const OptionTable& serve_options() {
         .doc = "Of accepted drafts",
         .default_text = "0",
         .min = 0,
-        .max = 9007199254740992.0},
+        .max = kMaxExactInteger},
        {.name = "record",
         .type = OptionType::boolean,
         .doc = "Keep every step, for :steps() and the trace; left out: of runs of up to 4 million "

@@ -15,7 +15,6 @@ local may_include = {
   ["engine/sim"] = { "engine/core" },
   ["engine/sandbox"] = { "engine/core" },
   ["engine/serving"] = { "engine/core", "engine/cost" },
-  ["engine/serving/lua"] = { "engine/lm" }, -- choosing tokens from logits, which needs no model
   ["engine/linear"] = { "engine/core", "engine/quant", "engine/weights", "kernels" },
   ["engine/lua_kit"] = { "engine/core" },
   ["engine/weights"] = { "engine/core", "kernels" },

@@ -5,6 +5,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
@@ -84,6 +85,13 @@ int new_why(lua_State* L) {
 int check_plain(lua_State* L) {
   lua_kit::check_plain(L, 1, lua_kit::check_text(L, 2, "path"), lua_kit::check_text(L, 3, "what"));
   return 0;
+}
+
+/// format_seconds(s), format_bytes(bytes): for people.
+template <std::string (*Format)(double)>
+int formatted(lua_State* L) {
+  lua_kit::push_text(L, Format(lua_kit::any_number(L, 1, "number")));
+  return 1;
 }
 
 /// error_text(value): what an error value says, whatever it is; its own __tostring may fail.
@@ -186,6 +194,8 @@ void register_core(lua_State* L) {
                             {"refuse", lua_kit::guarded<refuse_argument>},
                             {"why", lua_kit::guarded<new_why>},
                             {"error_text", lua_kit::guarded<error_text>},
+                            {"format_seconds", lua_kit::guarded<formatted<format_seconds>>},
+                            {"format_bytes", lua_kit::guarded<formatted<format_bytes>>},
                             {"write_file", lua_kit::guarded<write_text>},
                             {"write_folder", lua_kit::guarded<write_folder>},
                             {"folder_files", lua_kit::guarded<folder_files>},

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
@@ -243,6 +244,11 @@ struct sigaction previous_action, previous_urgent;
 }  // namespace
 
 const std::atomic<bool>* flag() { return &requested; }
+
+void check_draw(std::int64_t draw) {
+  if (draw % 1024 != 0 || !requested.load()) return;
+  throw Error(ErrorCode::interrupted, fmt::format("interrupted after {} draws", draw));
+}
 
 void set_incumbent_text(std::string_view text, Stream stream) {
   Incumbent& best = incumbent();

@@ -38,6 +38,14 @@ void check_table(lua_State* L, int index, std::string_view path, std::string_vie
   fail(path, fmt::format("{} where {} belongs", describe_value(L, index), wanted), {});
 }
 
+std::vector<double> any_numbers(lua_State* L, int index, const std::string& path) {
+  std::vector<double> values;
+  for_each_item(L, index, path, [&](std::size_t, const std::string& item) {
+    values.push_back(any_number(L, -1, item));
+  });
+  return values;
+}
+
 void check_plain(lua_State* L, int index, std::string_view path, std::string_view what) {
   const StackGuard guard(L);
   if (!lua_istable(L, index))

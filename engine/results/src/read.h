@@ -3,6 +3,7 @@
 #include <string>
 
 #include "database.h"
+#include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
 /// Reading what is stored, none of which is trusted: every value is checked where it is read.

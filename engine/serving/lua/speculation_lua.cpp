@@ -2,6 +2,7 @@
 
 #include "core_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/module.h"
@@ -17,23 +18,6 @@ namespace tessera::serving_lua {
 std::vector<std::int32_t> ids_of(const lua_kit::Options& options, std::string_view name) {
   const std::vector<std::int64_t> values = options.integers(name);
   return {values.begin(), values.end()};
-}
-
-std::vector<double> numbers_at(lua_State* L, int index, const std::string& path) {
-  std::vector<double> values;
-  lua_kit::for_each_item(L, index, path, [&](std::size_t, const std::string& item) {
-    values.push_back(lua_kit::any_number(L, -1, item));
-  });
-  return values;
-}
-
-void check_interrupt(std::int64_t draw) {
-  if (draw % 1024 != 0 || !lua_kit::interrupt::flag()->load()) return;
-  throw Error(ErrorCode::interrupted, fmt::format("interrupted after {} draws", draw));
-}
-
-void push_counts(lua_State* L, const std::vector<std::int64_t>& counts) {
-  lua_kit::push_value(L, counts);
 }
 
 namespace {
@@ -69,7 +53,7 @@ std::vector<double> rates_of(const lua_kit::Options& options) {
   if (is_number) {
     given.push_back(lua_kit::any_number(L, -1, path));
   } else {
-    given = numbers_at(L, -1, path);
+    given = lua_kit::any_numbers(L, -1, path);
     // One rate in a list is that of the first draft, and says nothing of a second.
     if (given.size() == 1 && options.integer("num_tokens") > 1) {
       refuse(path, "1 rate for {} drafts; give one for each, or a number for all",
@@ -145,7 +129,7 @@ const OptionTable& accepted_drafts_options() {
                          .doc = "Of the draws",
                          .default_text = "0",
                          .min = 0,
-                         .max = 9007199254740992.0});
+                         .max = kMaxExactInteger});
     return t;
   }();
   return table;
@@ -216,12 +200,12 @@ int accepted_drafts(lua_State* L) {
   const auto seed = static_cast<std::uint64_t>(options.integer("seed"));
   std::vector<std::int64_t> counts(rates.size() + 1, 0);
   for (std::int64_t i = 0; i < num_requests * num_steps; ++i) {
-    check_interrupt(i);
+    lua_kit::interrupt::check_draw(i);
     const std::int64_t accepted =
         serving::accepted_drafts(seed, i / num_steps, i % num_steps, rates);
     ++counts[static_cast<std::size_t>(accepted)];
   }
-  push_counts(L, counts);
+  lua_kit::push_value(L, counts);
   return 1;
 }
 
@@ -244,7 +228,6 @@ int prompt_lookup(lua_State* L) {
 }  // namespace
 
 void register_speculation(lua_State* L) {
-  register_sampling(L);
   lua_kit::Reference& reference = core_lua::environment(L).reference;
   for (const OptionTable* table :
        {&verify_options(), &rule_options(), &expected_tokens_options(), &break_even_options(),

@@ -8,17 +8,16 @@
 #include "tessera/core/option.h"
 #include "tessera/lua_kit/args.h"
 
-/// Choosing and guessing tokens, for worked examples and for measurements: the functions that
+/// Guessing tokens, for worked examples and for measurements: the functions that
 /// engines call, by themselves. Tokens are ids from 0, so the probability of token t stands at
 /// t + 1 of a row.
 namespace tessera::serving_lua {
 
-/// Makes `require "tessera.speculative"` and `require "tessera.sampling"` work and fills the
-/// reference. Needs core_lua::set_environment.
+/// Makes `require "tessera.speculative"` work and fills the reference. Needs
+/// core_lua::set_environment.
 void register_speculation(lua_State* L);
 
 // Parts of it, one file each.
-void register_sampling(lua_State* L);
 int verify(lua_State* L);
 int rule(lua_State* L);
 const OptionTable& verify_options();
@@ -29,13 +28,5 @@ inline constexpr double kMostDraws = 1e8;
 
 /// A list of token ids.
 std::vector<std::int32_t> ids_of(const lua_kit::Options& options, std::string_view name);
-
-/// The list at `index` as numbers, whatever they are.
-std::vector<double> numbers_at(lua_State* L, int index, const std::string& path);
-
-/// @throws Error{interrupted} after Ctrl-C; looks once in 1,024 draws.
-void check_interrupt(std::int64_t draw);
-
-void push_counts(lua_State* L, const std::vector<std::int64_t>& counts);
 
 }  // namespace tessera::serving_lua

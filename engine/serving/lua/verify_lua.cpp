@@ -2,6 +2,8 @@
 
 #include "speculation_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
+#include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
@@ -27,7 +29,7 @@ Rows rows_of(const lua_kit::Options& options, std::string_view name) {
   const lua_kit::StackGuard guard(L);
   if (!options.push(name)) return rows;
   lua_kit::for_each_item(L, -1, options.path_of(name), [&](std::size_t i, const std::string& path) {
-    const std::vector<double> row = numbers_at(L, -1, path);
+    const std::vector<double> row = lua_kit::any_numbers(L, -1, path);
     if (i == 1) rows.vocab_size = row.size();
     if (row.empty() || row.size() != rows.vocab_size) {
       refuse(path, "{} numbers; every row has one for each token, the first has {}", row.size(),
@@ -110,11 +112,11 @@ void push_totals(lua_State* L, const Totals& totals, std::int64_t num_draws) {
   lua_kit::set_integer(L, "num_draws", num_draws);
   lua_kit::set_number(L, "tokens_per_step",
                       static_cast<double>(totals.tokens) / static_cast<double>(num_draws));
-  push_counts(L, totals.accepted);
+  lua_kit::push_value(L, totals.accepted);
   lua_setfield(L, -2, "accepted");
   lua_createtable(L, static_cast<int>(totals.counts.size()), 0);
   for (std::size_t i = 0; i < totals.counts.size(); ++i) {
-    push_counts(L, totals.counts[i]);
+    lua_kit::push_value(L, totals.counts[i]);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   lua_setfield(L, -2, "counts");
@@ -135,7 +137,7 @@ void push_step(lua_State* L, const Request& request, const serving::Verified& st
 
 std::vector<double> row_of(const lua_kit::Options& options, std::string_view name) {
   options.push(name);
-  std::vector<double> row = numbers_at(options.state(), -1, options.path_of(name));
+  std::vector<double> row = lua_kit::any_numbers(options.state(), -1, options.path_of(name));
   lua_pop(options.state(), 1);
   return row;
 }
@@ -176,7 +178,7 @@ const OptionTable& verify_options() {
         .doc = "Of the draws",
         .default_text = "0",
         .min = 0,
-        .max = 9007199254740992.0},
+        .max = kMaxExactInteger},
        {.name = "num_draws",
         .type = OptionType::integer,
         .doc = "Steps to take, for counts instead of one step",
@@ -220,7 +222,7 @@ int verify(lua_State* L) {
   totals.counts.assign(request.num_drafts + 1, std::vector<std::int64_t>(request.p.vocab_size, 0));
   totals.accepted.assign(request.num_drafts, 0);
   for (std::int64_t i = 0; i < num_draws; ++i) {
-    check_interrupt(i);
+    lua_kit::interrupt::check_draw(i);
     const serving::Verified step = step_of(request, rng);
     add_step(totals, request, step);
   }

@@ -3,7 +3,7 @@
 -- The text is cut into pieces that share nothing. Both models read the same ones, so the rise of the loss has the
 -- standard error of the differences token by token, far smaller than that of the loss.
 
-local language_model = require "tessera.models.language_model"
+local language_model = require "tessera.models.with_bar".language_model
 local plan_bitwidths = require "tessera.planning.plan_bitwidths"
 local subjects = require "lib.quality.subject"
 local summary = require "lib.quality.summary"

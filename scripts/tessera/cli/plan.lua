@@ -1,6 +1,5 @@
 -- `tessera plan`: a plan from the command line, beside what people run today.
 
-local budget = require "tessera.planning.budget"
 local core = require "tessera.core"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
@@ -118,7 +117,7 @@ local function change_words(row)
   local words = math.abs(percent) < 0.05 and "as fast"
     or row.latency_ratio >= 2 and ("%.2g times as long"):format(row.latency_ratio)
     or ("%.2g %% %s"):format(math.abs(percent), percent > 0 and "slower" or "faster")
-  return ("%s, %s"):format(budget.seconds(row.latency_s), words)
+  return ("%s, %s"):format(core.format_seconds(row.latency_s), words)
 end
 
 local function device_changes_text(rows, plan)
@@ -158,7 +157,7 @@ local function request_words(plan)
   local seen = seen_by_requests(plan)
   if not seen.ttft_s then return "" end
   return ("A request waits %s for its first token and %s for each one after it (simulated means)\n"):format(
-    budget.seconds(seen.ttft_s), budget.seconds(seen.tpot_s))
+    core.format_seconds(seen.ttft_s), core.format_seconds(seen.tpot_s))
 end
 
 -- The plan as data that says what it is a plan of, and what a request sees of it.

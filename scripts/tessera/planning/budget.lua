@@ -37,19 +37,6 @@ function M.describe(devices)
   return table.concat(parts, " + ")
 end
 
---- Seconds and bytes for people.
-function M.seconds(s)
-  local size = math.abs(s)
-  if size >= 1 then return ("%.2f s"):format(s) end
-  if size >= 1e-3 then return ("%.2f ms"):format(1e3 * s) end
-  return ("%.2f us"):format(1e6 * s)
-end
-
-function M.bytes(bytes)
-  if bytes >= 2 ^ 30 then return ("%.2f GiB"):format(bytes / 2 ^ 30) end
-  return ("%.1f MiB"):format(bytes / 2 ^ 20)
-end
-
 --- Whether it is an object of the engine of this kind; a table may call itself one.
 function M.is(value, kind) return type(value) == "userdata" and getmetatable(value) == kind end
 

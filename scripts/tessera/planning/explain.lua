@@ -1,6 +1,7 @@
 -- plan:explain(): what binds a plan, what a little more hardware or a lower quality would buy, and how sure the choice
 -- is. Everything but what binds is measured by solving the changed problem again, with the exact planner.
 
+local core = require "tessera.core"
 local solver = require "tessera.solver"
 local options = require "tessera.options"
 local budget = require "tessera.planning.budget"
@@ -138,7 +139,7 @@ local function bought(row, best)
   if row.gain_s ~= 0 then
     local what = row.kind == "quality" and "latency" or "objective"
     local whole = row.kind == "quality" and best.latency_s or best.objective
-    text = ("%s %s, %.2g %%"):format(budget.seconds(row.gain_s), what, 100 * row.gain_s / math.abs(whole))
+    text = ("%s %s, %.2g %%"):format(core.format_seconds(row.gain_s), what, 100 * row.gain_s / math.abs(whole))
   end
   if row.kind == "quality" and row.omega ~= best.omega then
     text = text .. (", omega %.4g instead of %.4g"):format(row.omega, best.omega)
@@ -168,7 +169,7 @@ local function text_of(e)
   if e.best then
     lines[#lines + 1] = e.above_best_ratio > improvement
       and ("The best plan of the whole search takes %s, this one is %.2g %% above it"):format(
-        budget.seconds(e.best.objective), 100 * e.above_best_ratio)
+        core.format_seconds(e.best.objective), 100 * e.above_best_ratio)
       or "No plan of the whole search is better"
     if not e.best.proven then lines[#lines] = lines[#lines] .. " (not proven)" end
     lines[#lines + 1] = "What it would buy to solve again with"

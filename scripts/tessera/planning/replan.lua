@@ -104,7 +104,7 @@ return function(plan, cluster, given)
       moves.requantised_layers)
   end
   local note = ("replanned: %s loaded anew (%d layers), %s kept; within %g %% of %s"):format(
-    budget.bytes(moves.moved_bytes), moves.moved_layers, budget.bytes(moves.kept_bytes), 100 * opt.tolerance,
+    core.format_bytes(moves.moved_bytes), moves.moved_layers, core.format_bytes(moves.kept_bytes), 100 * opt.tolerance,
     optimum.status == "optimal" and "the proven optimum" or "the best plan found, which is not proven")
   moves.stopped = moves.stopped or clock.stopped
   return made:with_note(note), moves

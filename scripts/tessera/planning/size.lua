@@ -213,7 +213,7 @@ local function why_not(search, result)
   end
   return core.why("infeasible", ("%s: none of the %d mixes of up to %d devices meets a latency of %s: %d refused by a "
     .. "bound, %d by an exact solve; allow more devices, other types, or a lower target"):format(path, search.mixes,
-    search.opt.max_devices, budget.seconds(latency_s), search.refused_by_bound, search.refused_by_solve), "target")
+    search.opt.max_devices, core.format_seconds(latency_s), search.refused_by_bound, search.refused_by_solve), "target")
 end
 
 return function(given)

@@ -1,6 +1,6 @@
 -- The picture of a plan, from what plan:to_table() gives.
 
-local budget = require "tessera.planning.budget"
+local core = require "tessera.core"
 local svg = require "tessera.desk.picture.svg"
 
 local M = {}
@@ -73,11 +73,11 @@ end
 local function time_bars(page, stage, y, longest_prefill, longest_decode)
   local x, room = width - margin - time_width + 16, time_width - 100
   page:rect(x, y, room * stage.prefill_s / longest_prefill, 10, { fill = prefill_colour,
-    tip = "prefill micro-batch " .. budget.seconds(stage.prefill_s) })
-  page:text(x + room + 6, y + 9, budget.seconds(stage.prefill_s), { class = "ts-muted ts-small" })
+    tip = "prefill micro-batch " .. core.format_seconds(stage.prefill_s) })
+  page:text(x + room + 6, y + 9, core.format_seconds(stage.prefill_s), { class = "ts-muted ts-small" })
   page:rect(x, y + 18, room * stage.decode_s / longest_decode, 10, { fill = decode_colour,
-    tip = "decode step " .. budget.seconds(stage.decode_s) })
-  page:text(x + room + 6, y + 27, budget.seconds(stage.decode_s), { class = "ts-muted ts-small" })
+    tip = "decode step " .. core.format_seconds(stage.decode_s) })
+  page:text(x + room + 6, y + 27, core.format_seconds(stage.decode_s), { class = "ts-muted ts-small" })
 end
 
 local function legend(page, y, plans)
@@ -121,7 +121,7 @@ end
 local function one_pipeline(page, plan, top, title)
   page:text(margin, top + 26, svg.fit(title, width - 2 * margin, 15), { class = "ts-text ts-title" })
   page:text(margin, top + 46, ("latency %s, %.1f tok/s (%s); micro-batches: prefill %d, decode %d; "
-    .. "mean bitwidth %.2f"):format(budget.seconds(plan.latency_s), plan.throughput_tok_s, plan.provenance,
+    .. "mean bitwidth %.2f"):format(core.format_seconds(plan.latency_s), plan.throughput_tok_s, plan.provenance,
     plan.prefill_micro_batch_size, plan.decode_micro_batch_size, plan.mean_bitwidth), { class = "ts-muted ts-small" })
   local stages, last = plan.stages, plan.stages[#plan.stages]
   local scale = {

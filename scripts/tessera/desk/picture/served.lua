@@ -1,7 +1,7 @@
 -- The picture of a served run: what waited and ran, what the KV cache held and what came out, over time.
 
+local core = require "tessera.core"
 local axis = require "tessera.desk.plot.axis"
-local budget = require "tessera.planning.budget"
 local svg = require "tessera.desk.picture.svg"
 local units = require "tessera.desk.units"
 
@@ -53,8 +53,8 @@ local function latency_words(run)
   for _, name in ipairs { "ttft_s", "tpot_s", "e2e_s" } do
     local d = run[name]
     if type(d) == "table" and d.p50 then
-      words[#words + 1] = ("%s p50 %s, p99 %s"):format(name:gsub("_s$", ""):upper(), budget.seconds(d.p50),
-        budget.seconds(d.p99))
+      words[#words + 1] = ("%s p50 %s, p99 %s"):format(name:gsub("_s$", ""):upper(), core.format_seconds(d.p50),
+        core.format_seconds(d.p99))
     end
   end
   return table.concat(words, "; ")

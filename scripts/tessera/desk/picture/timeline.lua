@@ -1,6 +1,6 @@
 -- The picture of a simulated run: a lane per stage and per link, time from left to right.
 
-local budget = require "tessera.planning.budget"
+local core = require "tessera.core"
 local axis = require "tessera.desk.plot.axis"
 local pipeline = require "tessera.desk.picture.pipeline"
 local svg = require "tessera.desk.picture.svg"
@@ -33,8 +33,8 @@ local function event(page, timeline, i, x, y, w)
   local number = tostring(timeline.micro_batch[i])
   page:rect(x, y, math.max(w, 0.5), lane - 4, {
     fill = pipeline.phase_colours[phase], class = w > 4 and "ts-edge" or nil,
-    tip = ("%s of micro-batch %s: %s from %s"):format(phase, number, budget.seconds(timeline.duration_s[i]),
-      budget.seconds(timeline.start_s[i])) })
+    tip = ("%s of micro-batch %s: %s from %s"):format(phase, number, core.format_seconds(timeline.duration_s[i]),
+      core.format_seconds(timeline.start_s[i])) })
   if svg.text_width(number, 11) + 6 < w then
     page:text(x + w / 2, y + 13, number, { class = "ts-ink ts-small ts-bits", ["text-anchor"] = "middle",
       stroke = pipeline.phase_colours[phase] })
@@ -75,7 +75,7 @@ function M.draw(run, title)
   local bottom = top + #lanes * (lane + gap)
   local page = svg.page(width, bottom + 50, title)
   page:text(margin, 26, svg.fit(title, width - 2 * margin, 15), { class = "ts-text ts-title" })
-  page:text(margin, 46, ("%s in all, %.1f tok/s (%s)"):format(budget.seconds(run.total_s), run.throughput_tok_s,
+  page:text(margin, 46, ("%s in all, %.1f tok/s (%s)"):format(core.format_seconds(run.total_s), run.throughput_tok_s,
     run.provenance), { class = "ts-muted ts-small" })
   time_axis(page, times, unit, left, top, bottom)
   for k, name in ipairs(lanes) do

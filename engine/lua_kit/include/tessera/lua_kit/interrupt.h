@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <lua.hpp>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@ namespace tessera::lua_kit::interrupt {
 
 /// Set from Ctrl-C until `reset`. Valid for the program's life.
 const std::atomic<bool>* flag();
+
+/// Of a loop over draws. @throws Error{interrupted} after Ctrl-C; looks once in 1,024 draws.
+void check_draw(std::int64_t draw);
 
 enum class Stream { out, err };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tessera/lua_kit/guard.h"
 
@@ -53,6 +54,9 @@ void for_each_item(lua_State* L, int index, const std::string& path, Body&& body
     body(i, item_path(path, i));
   }
 }
+
+/// The list at `index` as numbers, NaN and infinities too.
+std::vector<double> any_numbers(lua_State* L, int index, const std::string& path);
 
 /// Moves to the next pair of a traversal: with the last key (nil at first) on top of the stack,
 /// replaces it by the next key and its value, and says whether there is one.

@@ -1,12 +1,17 @@
+#include <limits>
+
 #include "core_lua.h"
-#include "speculation_lua.h"
+#include "lm_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/lm/sampling.h"
 #include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/record.h"
+#include "tessera/lua_kit/table.h"
+#include "tessera/lua_kit/value.h"
 
-namespace tessera::serving_lua {
+namespace tessera::lm_lua {
 namespace {
 
 constexpr const char* kProbabilities = "ts.sampling.probabilities";
@@ -23,7 +28,7 @@ OptionTable with_filters(OptionTable table) {
                     .type = OptionType::integer_list,
                     .doc = "Tokens so far (ids from 0), for the repetition penalty",
                     .min = 0,
-                    .max = kMostTokenId}};
+                    .max = std::numeric_limits<std::int32_t>::max()}};
   return lua_kit::option_table<lm::SamplingOptions>(std::move(table));
 }
 
@@ -59,7 +64,7 @@ const OptionTable& draw_options() {
 std::vector<float> logits_of(const lua_kit::Options& options) {
   options.push("logits");
   const std::string path = options.path_of("logits");
-  const std::vector<double> values = numbers_at(options.state(), -1, path);
+  const std::vector<double> values = lua_kit::any_numbers(options.state(), -1, path);
   lua_pop(options.state(), 1);
   if (values.empty()) refuse(path, "there are none; give one number for each token");
   return {values.begin(), values.end()};
@@ -69,12 +74,12 @@ lm::Sampler sampler_of(const lua_kit::Options& options, std::size_t vocab_size) 
   lm::SamplingOptions sampling;
   lua_kit::read_options(options, sampling);
   lm::Sampler sampler(sampling, static_cast<std::int64_t>(vocab_size));
-  for (const std::int32_t token : ids_of(options, "text")) {
+  for (const std::int64_t token : options.integers("text")) {
     if (static_cast<std::size_t>(token) >= vocab_size) {
       refuse(ErrorCode::out_of_range, options.path_of("text"),
              "token {} where logits are of 0 to {}", token, vocab_size - 1);
     }
-    sampler.see(token);
+    sampler.see(static_cast<std::int32_t>(token));
   }
   return sampler;
 }
@@ -96,12 +101,12 @@ int draw(lua_State* L) {
   std::vector<std::int32_t> tokens;
   std::vector<std::int64_t> counts(logits.size(), 0);
   for (std::int64_t i = 0; i < num_draws; ++i) {
-    check_interrupt(i);
+    lua_kit::interrupt::check_draw(i);
     tokens.push_back(sampler.choose(logits, i));
     ++counts[static_cast<std::size_t>(tokens.back())];
   }
   lua_kit::push_value(L, tokens);
-  push_counts(L, counts);
+  lua_kit::push_value(L, counts);
   return 2;
 }
 
@@ -116,4 +121,4 @@ void register_sampling(lua_State* L) {
       {{"probabilities", lua_kit::guarded<probabilities>}, {"draw", lua_kit::guarded<draw>}});
 }
 
-}  // namespace tessera::serving_lua
+}  // namespace tessera::lm_lua
