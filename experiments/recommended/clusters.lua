@@ -41,11 +41,11 @@ end
 -- "2 of 4xH200-141G, 8.0 bits, 16 requests": neighbours that are alike once.
 local function layout_of(plan)
   local parts, counts = {}, {}
-  for _, pipeline in ipairs(plan.replicas or { plan }) do
+  for _, pipeline in ipairs(plan.pipelines) do
     local devices = {}
     for i, stage in ipairs(pipeline.stages) do devices[i] = stage.device end
     local text = ("%s, %.1f bits, %d requests"):format(table.concat(devices, " > "), pipeline.mean_bitwidth,
-      pipeline:problem().batch_size)
+      pipeline.batch_size)
     if parts[#parts] == text then
       counts[#parts] = counts[#parts] + 1
     else

@@ -208,6 +208,10 @@ void push_placement(lua_State* L, const Plan& plan) {
   lua_kit::push_value(L, solver::placement_of(plan));
 }
 
+void push_pipelines(lua_State* L, const Plan& plan) {
+  lua_kit::push_json(L, solver::pipelines_json(plan));
+}
+
 std::vector<lua_kit::ObjectField<Plan>> file_fields() {
   constexpr auto show = [](const Plan& plan, auto&& read) {
     if (const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&plan)) {
@@ -246,7 +250,13 @@ std::vector<lua_kit::ObjectField<Plan>> other_plan_fields() {
       {"unused_devices", "string[]?",
        "Devices that run nothing of it, with their nodes (\"L4@a\"); absent for an instance",
        push_unused_devices},
-      {"replicas", "tessera.Plan[]?", "Pipelines that share the batch; absent where there is one",
+      {"pipelines", "table[]",
+       "Its pipelines, one or a replica each, as in its file: device_order, both micro-batch "
+       "sizes, batch_size (its share), latency_s, throughput_tok_s, mean_bitwidth, provenance, "
+       "stages with device_index into its cluster",
+       push_pipelines},
+      {"replicas", "tessera.Plan[]?",
+       "Pipelines that share the batch, as plans; absent where there is one",
        solver_lua::push_replicas}};
 }
 

@@ -23,6 +23,26 @@ Json file_of(const ReplicatedPlan& plan) {
   return json;
 }
 
+// `devices`: of the cluster that the indices are into, by those of the plan's own; absent: the
+// same.
+Json pipeline_json(const PipelinePlan& plan,
+                   const std::optional<std::vector<std::int64_t>>& devices) {
+  Json stages = Json::array();
+  for (PlanStage stage : plan.stages) {
+    if (devices) stage.device_index = devices->at(static_cast<std::size_t>(stage.device_index));
+    stages.push_back(json_of(stage));
+  }
+  return {{"device_order", plan.device_order},
+          {"prefill_micro_batch_size", plan.prefill_micro_batch_size},
+          {"decode_micro_batch_size", plan.decode_micro_batch_size},
+          {"batch_size", plan.problem.instance().batch_size},
+          {"latency_s", plan.latency_s},
+          {"throughput_tok_s", plan.throughput_tok_s},
+          {"mean_bitwidth", plan.mean_bitwidth},
+          {"provenance", std::string(name_of(plan.provenance))},
+          {"stages", std::move(stages)}};
+}
+
 void check_header(JsonFields& fields, const std::string& path) {
   if (fields.text("format") != "tessera-plan") {
     refuse(path, "not a Tessera plan (field 'format')");
@@ -93,14 +113,29 @@ PlanSummary& summary_of(Plan& plan) {
   return std::visit([](PlanSummary& summary) -> PlanSummary& { return summary; }, plan);
 }
 
+Json pipelines_json(const Plan& plan) {
+  Json pipelines = Json::array();
+  if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) {
+    pipelines.push_back(pipeline_json(*pipeline, std::nullopt));
+  } else {
+    for (const PipelinePlan& replica : std::get<ReplicatedPlan>(plan).replicas) {
+      pipelines.push_back(pipeline_json(replica, replica.devices));
+    }
+  }
+  return pipelines;
+}
+
 Json to_json(const Plan& plan) {
-  return std::visit([](const auto& one) { return file_of(one); }, plan);
+  Json json = std::visit([](const auto& one) { return file_of(one); }, plan);
+  json["pipelines"] = pipelines_json(plan);
+  return json;
 }
 
 Plan plan_from_json(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   check_header(fields, path);
   PipelinePlan plan = pipeline_from_json(fields, path);
+  fields.ignore("pipelines");  // what follows from the rest
   if (!fields.has("replicas")) {
     fields.finish();
     return plan;

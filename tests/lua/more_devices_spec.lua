@@ -92,7 +92,7 @@ describe("a stage", function()
       local description = draw()
       local plan = plan_of(description)
       if not plan then return end
-      for _, pipeline in ipairs(plan.replicas or { plan }) do
+      for _, pipeline in ipairs(plan.pipelines) do
         for _, stage in ipairs(pipeline.stages) do
           assert.is_true(stage.decode_s >= read_s(stage),
             ("%s: %s decodes in %.4g s, and reads its weights in %.4g s"):format(text_of(description), stage.device,

@@ -1,4 +1,5 @@
 -- plan:save and ts.load_plan: exact round trips, and files that are not what they should be.
+local core = require "tessera.core"
 local ts = require "tessera"
 local support = require "support"
 local raises = support.raises
@@ -28,6 +29,34 @@ describe("a saved plan", function()
       assert.equal(support.read(path), support.read(saved(again)))
       assert.same(ts.simulate(plan):to_table(), ts.simulate(again):to_table())
       assert.same(plan:problem():to_table(), again:problem():to_table())
+    end
+  end)
+
+  it("shows its pipelines alike, with replicas or without, and loads without them", function()
+    local one = support.small_plan()
+    local many = assert(ts.plan(ts.problem(support.settled {
+      model = "opt-125m", cluster = "4xT4-16G", theta = 1, workload = { prompt_tokens = 32, output_tokens = 8,
+        batch_size = 8 } }), { replicas = 2 }))
+    for _, plan in ipairs { one, many } do
+      local path = saved(plan)
+      local text = support.read(path)
+      local json = core.from_json(text)
+      assert.same(plan.pipelines, json.pipelines)
+      local parts, used, requests = plan.replicas or { plan }, {}, 0
+      assert.equal(#parts, #plan.pipelines)
+      for i, pipeline in ipairs(plan.pipelines) do
+        requests = requests + pipeline.batch_size
+        assert.same(parts[i].device_order, pipeline.device_order)
+        for k, stage in ipairs(pipeline.stages) do
+          assert.same(parts[i].stages[k].bitwidths, stage.bitwidths)
+          assert.equal(parts[i].stages[k].decode_s, stage.decode_s)
+          assert.is_nil(used[stage.device_index], "a device twice")
+          used[stage.device_index] = true
+        end
+      end
+      assert.equal(plan:problem().workload.batch_size, requests)
+      json.pipelines = nil
+      assert.equal(plan, ts.load_plan(support.temporary(core.to_json(json))))
     end
   end)
 

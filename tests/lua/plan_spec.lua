@@ -15,6 +15,7 @@ describe("a plan", function()
       mean_bitwidth = "number", provenance = "string", error = "number?", stages = "list", notes = "list",
       offload = "table?", quality = "table",
       kv_bitwidth = "number?", kv_omega = "number?", candidates = "list?", replicas = "list?", devices = "list?",
+      pipelines = "list", placement = "table?",
       unused_devices = "list?",
     })
   end)

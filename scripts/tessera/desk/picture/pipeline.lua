@@ -140,15 +140,14 @@ local function headline(plan, name) return ("%s: %s by %s"):format(name, plan.st
 
 --- The page; plan: plan:to_table(), `name`: of its problem.
 function M.draw(plan, name)
-  local replicas = plan.replicas
-  local many = type(replicas) == "table" and #replicas > 0
-  local plans, height = many and replicas or { plan }, 0
+  local replicas = type(plan.replicas) == "table" and plan.replicas[1] and plan.replicas
+  local plans, height = plan.pipelines or replicas or { plan }, 0 -- rows of older results have no pipelines
   for _, one in ipairs(plans) do height = height + header_height + row_height * #one.stages end
   local title = headline(plan, name)
   local page = svg.page(width, height + legend_height, title)
   local top = 0
   for r, one in ipairs(plans) do
-    top = one_pipeline(page, one, top, many and ("%s, replica %d of %d"):format(title, r, #plans) or title)
+    top = one_pipeline(page, one, top, #plans > 1 and ("%s, replica %d of %d"):format(title, r, #plans) or title)
   end
   legend(page, height + 14, plans)
   return page

@@ -138,6 +138,13 @@ PlanSummary& summary_of(Plan& plan);
 inline constexpr int kPlanSchemaVersion = 1;
 inline constexpr double kMostIndex = 1e6;  ///< of devices, layers and requests in a file
 
+/// The pipelines of a plan, one of them or a replica each, alike: [{ device_order,
+/// prefill_micro_batch_size, decode_micro_batch_size, batch_size (its share of the requests),
+/// latency_s, throughput_tok_s, mean_bitwidth, provenance, stages }] with device_index into the
+/// plan's cluster, which is larger than that of a replica. For those who read plans: files hold it
+/// beside `stages` and `replicas`, which count when a file is loaded.
+Json pipelines_json(const Plan& plan);
+
 /// As a file keeps it, the whole problem included, so that a saved plan can be checked and
 /// simulated on its own.
 Json to_json(const Plan& plan);
