@@ -164,7 +164,6 @@ local function owner_of_include(path, name, paths)
   local part = name:match "^tessera/(solver/[^/]+)/"
   if part then return part end
   local module = name:match "^tessera/([^/]+)/"
-  if module == "lm" then return paths["engine/linear/include/" .. name] and "engine/linear" or "engine/lm" end
   if module then return module == "kernels" and module or "engine/" .. module end
   local own = M.module_of(path)
   local folder = path:match "^(.*)/"

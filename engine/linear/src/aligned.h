@@ -5,7 +5,7 @@
 #include <memory>
 #include <new>
 
-namespace tessera::lm {
+namespace tessera::linear {
 
 /// Bytes at the start of a cache line, as the kernels want packed weights; not initialised.
 class Aligned {
@@ -29,4 +29,4 @@ class Aligned {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

@@ -13,7 +13,7 @@
 #include "tessera/kernels/moments.h"
 #include "tessera/weights/ranges.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 using kernels::GgmlType;
@@ -143,4 +143,4 @@ std::unique_ptr<Linear> make_blocks(const Stack& stack, const LinearForm& form, 
   return std::make_unique<BlocksLinear>(stack, form.activation_bitwidth == 8, num_threads);
 }
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

@@ -11,7 +11,7 @@
 #include "tessera/kernels/gemm.h"
 #include "tessera/kernels/gemm_a8.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 using kernels::QuantFormat;
@@ -228,4 +228,4 @@ std::unique_ptr<Linear> make_codes(const Stack& stack, const LinearForm& form,
                        num_threads);
 }
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

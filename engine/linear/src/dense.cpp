@@ -9,7 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/weights/tensor.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 using kernels::Real;
@@ -98,4 +98,4 @@ std::unique_ptr<Linear> make_dense(const Stack& stack, const LinearForm& form, i
   return std::make_unique<DenseLinear>(stack, kept_type(stack, form.dtype), num_threads);
 }
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

@@ -6,11 +6,11 @@
 
 #include "stack.h"
 #include "tessera/core/error.h"
-#include "tessera/lm/linear.h"
+#include "tessera/linear/linear.h"
 #include "tessera/quant/stored.h"
 
 // The forms of a matrix; make_linear chooses.
-namespace tessera::lm {
+namespace tessera::linear {
 
 /// Numbers as form.dtype, or in the 16 bits that the file has them in.
 std::unique_ptr<Linear> make_dense(const Stack& stack, const LinearForm& form, int num_threads);
@@ -50,4 +50,4 @@ std::string describe(const quant::Scheme& scheme);
 /// The error with the name of the matrix before it.
 [[noreturn]] void rethrow_with(const std::string& name, const Error& error);
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

@@ -11,7 +11,7 @@
 #include "slices.h"
 #include "tessera/core/error.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 constexpr std::int64_t kBlock = kernels::kRowsPerBlock;
@@ -232,4 +232,4 @@ std::unique_ptr<Linear> make_int8(const Stack& stack, const LinearForm& form,
   return make_int8_of_parts(stack, form, parts, "W8A8 as stored", num_threads);
 }
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

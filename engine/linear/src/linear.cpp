@@ -1,4 +1,4 @@
-#include "tessera/lm/linear.h"
+#include "tessera/linear/linear.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 using quant::Method;
@@ -130,4 +130,4 @@ void rethrow_with(const std::string& name, const Error& error) {
   throw Error(error.code(), fmt::format("{}: {}", name, error.message()), error.where());
 }
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

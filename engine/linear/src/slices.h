@@ -12,7 +12,7 @@
 #include "tessera/kernels/parallel.h"
 
 // Rows shared among threads, in whole blocks of the kernels.
-namespace tessera::lm {
+namespace tessera::linear {
 
 inline int threads_of(int num_threads) {
   return num_threads > 0 ? num_threads : kernels::hardware_threads();
@@ -67,4 +67,4 @@ void multiply(int num_threads, std::int64_t outputs, const Product& product) {
   expect_ok(answer, "a product with a weight matrix");
 }
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

@@ -10,7 +10,7 @@
 #include "tessera/core/text.h"
 #include "tessera/kernels/moments.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 bool all_finite(std::span<const float> values) {
@@ -140,4 +140,4 @@ Stack Stack::split(std::int64_t part) const {
   return Stack(alone);
 }
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

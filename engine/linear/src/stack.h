@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "tessera/lm/linear.h"
+#include "tessera/linear/linear.h"
 #include "tessera/quant/quantise.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 
 /// The rows of a LinearSource, or of values in memory, in the order of the outputs.
 class Stack {
@@ -61,4 +61,4 @@ class Stack {
   std::vector<std::int64_t> first_;  ///< rows of the stack before each part, and all of them
 };
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

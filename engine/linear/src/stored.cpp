@@ -8,7 +8,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 // Parts that one product cannot hold: a product each, side by side.
@@ -157,4 +157,4 @@ std::unique_ptr<Linear> make_dense_of_codes(const Stack& stack, const LinearForm
   return make_dense(Stack(values, stack.rows(), stack.columns()), form, num_threads);
 }
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

@@ -49,7 +49,7 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm& form,
                                       const quant::LinearStatistics* inputs) const override {
-    return lm::make_linear(source, form, inputs, num_threads_);
+    return linear::make_linear(source, form, inputs, num_threads_);
   }
   void multiply(const Linear& linear, Rows2d x, Rows2d out) const override {
     linear.apply(x.data, x.stride, x.rows, out.data, out.stride, num_threads_);

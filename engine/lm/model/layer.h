@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "description.h"
+#include "tessera/linear/linear.h"
 #include "tessera/lm/backend.h"
-#include "tessera/lm/linear.h"
 #include "tessera/quant/statistics.h"
 #include "tessera/weights/parts.h"
 #include "tessera/weights/weights.h"

@@ -89,7 +89,7 @@ class TorchBackend final : public Backend {
 
   std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm& form,
                                       const quant::LinearStatistics* inputs) const override {
-    return placed(*lm::make_linear(source, form, inputs, num_threads_), form.dtype);
+    return placed(*linear::make_linear(source, form, inputs, num_threads_), form.dtype);
   }
   void multiply(const Linear& linear, Rows2d x, Rows2d out) const override {
     linear.apply(x.data, x.stride, x.rows, out.data, out.stride, num_threads_);

@@ -6,12 +6,15 @@
 #include <string>
 
 #include "tessera/kernels/cuda/device.h"
+#include "tessera/linear/linear.h"
 #include "tessera/lm/backend.h"
-#include "tessera/lm/linear.h"
 
 // Products with quantised matrices by the kernels of kernels/cuda. Free of LibTorch and of the CUDA
 // runtime, so that tests run it on the CPU that plays a GPU.
 namespace tessera::lm {
+
+using linear::Linear;
+using linear::LinearCodes;
 
 /// Memory of a GPU, and the stream that kernels are launched on.
 class KernelDevice {

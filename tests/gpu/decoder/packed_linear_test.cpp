@@ -11,6 +11,7 @@
 namespace tessera::lm {
 namespace {
 
+using namespace linear;  // the products that its tests compare
 using kernels::Real;
 using test::random_matrix;
 
@@ -176,7 +177,7 @@ TEST(PackedLinear, W8A8LosesLessWithOutliersApart) {
     const auto lost = [&](double threshold) {
       const auto cpu = make(weight, int8(threshold));
       const auto packed = make_packed_linear(*cpu, Real::f32, device, why);
-      return lm::nmse(product_on(*device, *packed, x), x, values_of(*cpu));
+      return linear::nmse(product_on(*device, *packed, x), x, values_of(*cpu));
     };
     const double together = lost(0), apart = lost(6);
     EXPECT_LT(apart, together / 4);

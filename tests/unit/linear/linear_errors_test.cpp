@@ -8,7 +8,7 @@
 #include "products.h"
 #include "weight_files.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 using quant::Method;
@@ -199,4 +199,4 @@ TEST_F(LinearFileErrors, AFileThatWasCut) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::linear

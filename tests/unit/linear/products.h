@@ -9,10 +9,10 @@
 
 #include "calibration.h"
 #include "tessera/kernels/quantise.h"
-#include "tessera/lm/linear.h"
+#include "tessera/linear/linear.h"
 
 // What the tests of products share.
-namespace tessera::lm {
+namespace tessera::linear {
 
 using test::RowMatrix;
 
@@ -108,4 +108,4 @@ inline LinearForm stored(int activation_bitwidth = 16) {
 // Sums in f32 of some hundred products, each rounded by at most 2^-24 of the sum.
 inline constexpr double kF32Nmse = 1e-11;
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear

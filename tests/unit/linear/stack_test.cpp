@@ -12,7 +12,7 @@
 #include "tessera/weights/tensor.h"
 #include "weight_files.h"
 
-namespace tessera::lm {
+namespace tessera::linear {
 namespace {
 
 using kernels::Real;
@@ -285,4 +285,4 @@ TEST_F(StackTest, MemoryOfTheFileIsGivenBack) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::linear

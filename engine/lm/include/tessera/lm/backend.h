@@ -8,9 +8,13 @@
 #include "tessera/kernels/activation.h"
 #include "tessera/kernels/attention.h"
 #include "tessera/kernels/rope.h"
-#include "tessera/lm/linear.h"
+#include "tessera/linear/linear.h"
 
 namespace tessera::lm {
+
+using linear::Linear;
+using linear::LinearForm;
+using linear::LinearSource;
 
 /// Memory of a device; freed with the last owner.
 using Memory = std::shared_ptr<void>;

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "tessera/core/model_shape.h"
-#include "tessera/lm/linear.h"
+#include "tessera/linear/linear.h"
 
 // Decoder models that run, behind an interface that knows no LibTorch: the program and its scripts
 // see only this; what is behind it is loaded on first use (module.h).
 namespace tessera::lm {
 
 /// How the matrices of one decoder layer are kept and multiplied. The model's `dtype` counts.
-using LayerForm = LinearForm;
+using LayerForm = linear::LinearForm;
 
 struct LoadRequest {
   std::string path = {};                     ///< folder with config.json, or a GGUF file

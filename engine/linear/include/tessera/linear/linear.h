@@ -12,7 +12,7 @@
 #include "tessera/weights/weights.h"
 
 // Products with weight matrices on the CPU, in whichever form a matrix is kept. Free of LibTorch.
-namespace tessera::lm {
+namespace tessera::linear {
 
 /// How a matrix is kept and multiplied.
 struct LinearForm {
@@ -120,4 +120,4 @@ std::unique_ptr<Linear> side_by_side(std::vector<std::unique_ptr<Linear>> parts)
 /// matrix can have
 void check(const LinearForm& form);
 
-}  // namespace tessera::lm
+}  // namespace tessera::linear
