@@ -8,7 +8,6 @@
 
 #include "core_lua.h"
 #include "engine_lua.h"
-#include "quality_bound.h"
 #include "scheduler_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
@@ -19,6 +18,7 @@
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/problem/quality_bound.h"
 #include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/kv_capacity.h"
 #include "tessera/solver/serving/step_cost.h"
@@ -103,7 +103,7 @@ std::vector<PipelinePlan> plans_at(lua_State* L, const PoolReader& pool, Deploym
   solver::Problem whole = solver::deployment_problem(*model, *cluster, shape.bitwidths, kv_bitwidth,
                                                      pool.of("kernel_set").text("kernel_set"),
                                                      core_lua::environment(L).folders);
-  set_quality(whole, core_lua::environment(L).folders, false);
+  solver::set_quality(whole, core_lua::environment(L).folders);
   cost::KernelSet& kernels = whole.serving()->kernel_set;
   const auto host = [&](const char* name, double& value) {
     if (pool.given(name)) value = pool.of(name).number(name);

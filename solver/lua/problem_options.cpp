@@ -1,13 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core_lua.h"
 #include "cost_lua.h"
 #include "indicator_lua.h"
 #include "problem_lua.h"
-#include "quality_bound.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -16,6 +14,7 @@
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/solver/problem/preset.h"
+#include "tessera/solver/problem/quality_bound.h"
 
 namespace tessera {
 
@@ -31,66 +30,40 @@ namespace solver_lua {
 namespace {
 
 const OptionTable& quality_options() {
-  static const OptionTable table{
-      "ts.problem.quality",
-      "A quality floor instead of a price on omega.",
-      "",
-      {{.name = "max_perplexity_increase",
-        .doc = "Perplexity over that at 16 bits, less 1: 0.01 is 1 %. omega then is in nats of "
-               "published or own losses",
-        .unit = "ratio"},
-       {.name = "min_accuracy_recovery",
-        .doc = "Accuracy over that at 16 bits, of averages of tasks: 0.99 is 99 %",
-        .unit = "ratio"},
-       {.name = "at",
-        .type = OptionType::choice,
-        .doc = "End of the band that keeps the bound: high, the unfavourable one, or mid",
-        .default_text = "\"high\"",
-        .choices = {"high", "mid"}},
-       {.name = "at_least",
-        .type = OptionType::text,
-        .doc = "Baseline whose omega may not be exceeded; \"none\" lifts the floor"},
-       {.name = "max_omega",
-        .doc = "Largest sum of omega, in the plan's units",
-        .min = 0,
-        .max = kHuge}}};
+  static const OptionTable table = [] {
+    OptionTable t =
+        lua_kit::option_table<QualityBound>({"ts.problem.quality",
+                                             "A quality floor instead of a price on omega; with "
+                                             "a bound omega is in nats of published or own losses.",
+                                             "",
+                                             {}});
+    t.options.push_back(
+        {.name = "at_least",
+         .type = OptionType::text,
+         .doc = "Baseline whose omega may not be exceeded; \"none\" lifts the floor"});
+    t.options.push_back({.name = "max_omega",
+                         .doc = "Largest sum of omega, in the plan's units",
+                         .min = 0,
+                         .max = kHuge});
+    return t;
+  }();
   return table;
-}
-
-/// What was probably meant by a percentage where a ratio belongs.
-[[noreturn]] void refuse_ratio(const std::string& path, double value, const char* range,
-                               double meant) {
-  refuse(ErrorCode::out_of_range, path, "{} is outside {}; it is a ratio: {} % is {}",
-         format_number(value), range, format_number(std::fabs(value)), format_number(meant));
 }
 
 /// max_perplexity_increase and min_accuracy_recovery, either or both.
 QualityBound read_bound(const lua_kit::Options& quality) {
   QualityBound bound;
-  if (quality.given("max_perplexity_increase")) {
-    const double value = quality.number("max_perplexity_increase");
-    const std::string path = quality.path_of("max_perplexity_increase");
-    if (value < 0) {
-      refuse(ErrorCode::out_of_range, path,
-             "{} is negative; no plan is promised to be better than the model at 16 bits: give a "
-             "ratio in [0, 1), 0.01 is 1 %",
-             format_number(value));
-    }
-    if (value >= 1) refuse_ratio(path, value, "[0, 1)", value / 100);
-    bound.max_perplexity_increase = value;
-  }
-  if (quality.given("min_accuracy_recovery")) {
-    const double value = quality.number("min_accuracy_recovery");
-    const std::string path = quality.path_of("min_accuracy_recovery");
-    if (value > 1) refuse_ratio(path, value, "(0, 1]", value / 100);
-    if (value <= 0) {
-      refuse(ErrorCode::out_of_range, path,
-             "{} is not positive; give a ratio in (0, 1], 0.99 is 99 %", format_number(value));
-    }
-    bound.min_accuracy_recovery = value;
-  }
-  if (quality.given("at")) bound.at = *named<BoundAt>(quality.choice("at"));
+  lua_kit::read_options(quality, bound);
+  check_record(bound, quality.field_path());
   return bound;
+}
+
+/// An instance file knows no model, so nothing is known of perplexity or accuracy.
+void refuse_bound(const solver::Problem& problem, const std::string& path) {
+  if (!problem.bound.is_set()) return;
+  refuse(path,
+         "an instance file knows no model, so nothing is known of perplexity or accuracy; give "
+         "max_omega = x");
 }
 
 void read_quality(lua_State* L, const lua_kit::Options& options, solver::Problem& problem) {
@@ -365,7 +338,7 @@ solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options) 
   }
   std::vector<cost::KernelSet> kernel_sets;
   read_serving(L, options, problem, choices, kernel_sets);
-  set_quality(problem, core_lua::environment(L).folders, false);
+  solver::set_quality(problem, core_lua::environment(L).folders);
   return solver::open_problem(std::move(problem), std::move(choices), std::move(kernel_sets));
 }
 
@@ -384,7 +357,7 @@ solver::OpenProblem changed(lua_State* L, const lua_kit::Options& options,
   }
   if (problem.serving() != nullptr) {
     const bool in_nats = read_serving(L, options, problem, choices, kernel_sets);
-    set_quality(problem, core_lua::environment(L).folders, in_nats);
+    solver::set_quality(problem, core_lua::environment(L).folders, in_nats);
   } else {
     refuse_serving_options(options);
     refuse_bound(problem, options.path_of("quality"));

@@ -7,6 +7,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/model_shape.h"
+#include "tessera/core/units.h"
 
 namespace tessera {
 namespace {
@@ -58,6 +59,12 @@ Ends ends(const QualityLevels& levels, double weights, double kv, double unit_sp
 std::string percent(double ratio) {
   const double value = 100 * ratio;
   return fmt::format("{:.{}f}", value, std::fabs(value) < 10 ? 1 : 0);
+}
+
+/// What was probably meant by a percentage where a ratio belongs.
+[[noreturn]] void refuse_ratio(const std::string& path, double value, const char* range) {
+  refuse(ErrorCode::out_of_range, path, "{} is outside {}; it is a ratio: {} % is {}",
+         format_number(value), range, format_number(std::fabs(value)), format_number(value / 100));
 }
 
 }  // namespace
@@ -180,6 +187,27 @@ std::string in_words(const Quality& quality) {
 void Fields<Band>::check(const Band& band, const FieldPath& path) {
   if (band.low <= band.mid && band.mid <= band.high) return;
   refuse(path("mid"), "{} is not between low {} and high {}", band.mid, band.low, band.high);
+}
+
+void Fields<QualityBound>::check(const B& bound, const FieldPath& path) {
+  if (bound.max_perplexity_increase) {
+    const double value = *bound.max_perplexity_increase;
+    if (value < 0) {
+      refuse(ErrorCode::out_of_range, path("max_perplexity_increase"),
+             "{} is negative; no plan is promised to be better than the model at 16 bits: give a "
+             "ratio in [0, 1), 0.01 is 1 %",
+             format_number(value));
+    }
+    if (value >= 1) refuse_ratio(path("max_perplexity_increase"), value, "[0, 1)");
+  }
+  if (bound.min_accuracy_recovery) {
+    const double value = *bound.min_accuracy_recovery;
+    if (value > 1) refuse_ratio(path("min_accuracy_recovery"), value, "(0, 1]");
+    if (value <= 0) {
+      refuse(ErrorCode::out_of_range, path("min_accuracy_recovery"),
+             "{} is not positive; give a ratio in (0, 1], 0.99 is 99 %", format_number(value));
+    }
+  }
 }
 
 void Fields<QualityLevels>::check(const L& levels, const FieldPath& path) {

@@ -1,13 +1,15 @@
 #include "core_lua.h"
 #include "solver_lua.h"
+#include "tessera/core/quality.h"
+#include "tessera/core/record_options.h"
 #include "verbs.h"
 
 namespace tessera::app {
 namespace {
 
 // The library's own options, so that flags, ts.problem and ts.plan cannot disagree.
-void take_flags(OptionTable& table, const OptionTable& from) {
-  for (const OptionSpec& option : from.options) {
+void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
+  for (const OptionSpec& option : options) {
     if (option.flag) table.options.push_back(option);
   }
 }
@@ -30,18 +32,13 @@ const OptionTable& plan_options() {
                 "3xT4-16G+1xV100-32G, a node for each term; "
                 "'(2xRTX-3090+1xRTX-4090)' is one node, '@bridges' adds NVLink bridges"));
     for (OptionSpec& option : t.options) option.required = true;
-    take_flags(t, core_lua::workload_options());
-    take_flags(t, solver_lua::problem_options());
+    take_flags(t, core_lua::workload_options().options);
+    take_flags(t, solver_lua::problem_options().options);
     t.options.push_back(
         as_text("quality", "Quality floor: a planner whose omega may not be exceeded (uniform)"));
-    t.options.push_back({.name = "max_perplexity_increase",
-                         .doc = "Quality: perplexity over that at 16 bits, less 1; 0.01 is 1 %",
-                         .unit = "ratio"});
-    t.options.push_back({.name = "min_accuracy_recovery",
-                         .doc = "Quality: accuracy over that at 16 bits; 0.99 is 99 %",
-                         .unit = "ratio"});
+    take_flags(t, options_of<QualityBound>());
     t.options.push_back(as_text("indicator", "Indicator as a JSON or CSV file"));
-    take_flags(t, solver_lua::plan_options());
+    take_flags(t, solver_lua::plan_options().options);
     t.options.push_back({.name = "beside",
                          .type = OptionType::boolean,
                          .doc = "Shows what people run today on the same problem",

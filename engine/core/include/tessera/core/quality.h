@@ -144,17 +144,25 @@ template <>
 struct Fields<QualityBound> {
   using B = QualityBound;
   static constexpr auto list = std::tuple{
-      field<&B::max_perplexity_increase>({.name = "max_perplexity_increase",
-                                          .doc = "Perplexity over that at 16 bits, less 1",
-                                          .min = 0,
-                                          .max = 1,
-                                          .in_file = InFile::when_set}),
+      field<&B::max_perplexity_increase>(
+          {.name = "max_perplexity_increase",
+           .doc = "Quality: perplexity over that at 16 bits, less 1; 0.01 is 1 %",
+           .unit = "ratio",
+           .in_file = InFile::when_set}),
       field<&B::min_accuracy_recovery>({.name = "min_accuracy_recovery",
-                                        .doc = "Accuracy over that at 16 bits",
-                                        .min = 0,
-                                        .max = 1,
+                                        .doc = "Quality: accuracy over that at 16 bits, of "
+                                               "averages of tasks; 0.99 is 99 %",
+                                        .unit = "ratio",
                                         .in_file = InFile::when_set}),
-      field<&B::at>({.name = "at", .doc = "End of the band", .in_file = InFile::when_set})};
+      field<&B::at>({.name = "at",
+                     .doc = "End of the band that keeps the bound: high, the unfavourable one, or "
+                            "mid",
+                     .in_file = InFile::when_set,
+                     .as_option = AsOption::defaulted,
+                     .as_flag = false})};
+
+  /// Ratios in [0, 1) and (0, 1]: who writes 5 for 5 % is told so.
+  static void check(const B& bound, const FieldPath& path);
 };
 
 template <>

@@ -1,20 +1,18 @@
-#include "quality_bound.h"
+#include "tessera/solver/problem/quality_bound.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "tessera/core/error.h"
 #include "tessera/core/published_quality.h"
 
-namespace tessera::solver_lua {
+namespace tessera::solver {
 namespace {
 
 /// How the cluster's devices hold each bitwidth; 4 bits are there as well, since omega is
 /// normalised at them.
-std::map<std::int32_t, std::vector<WeightFormat>> formats_of(
-    const solver::ServingProblem& serving) {
+std::map<std::int32_t, std::vector<WeightFormat>> formats_of(const ServingProblem& serving) {
   std::map<std::int32_t, std::vector<WeightFormat>> formats;
   std::vector<std::int32_t> bitwidths = serving.bitwidths;
   bitwidths.push_back(4);
@@ -50,15 +48,15 @@ void add_16_bits(Indicator& losses) {
   losses.standard_error = std::move(error);
 }
 
-bool covers(const Indicator& indicator, const solver::ServingProblem& serving) {
+bool covers(const Indicator& indicator, const ServingProblem& serving) {
   if (indicator.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return false;
   return std::all_of(serving.bitwidths.begin(), serving.bitwidths.end(),
                      [&](std::int32_t bitwidth) { return indicator.has(bitwidth); });
 }
 
 /// Normalised as the planner's omega is.
-double normaliser(const solver::Problem& problem) {
-  if (problem.theta_unit != solver::ThetaUnit::s_per_normalised_omega) return 1;
+double normaliser(const Problem& problem) {
+  if (problem.theta_unit != ThetaUnit::s_per_normalised_omega) return 1;
   const Indicator& losses = problem.serving()->indicator;
   const std::int32_t reference = losses.has(4) ? 4 : losses.bitwidths.front();
   double total = 0;
@@ -70,8 +68,8 @@ double normaliser(const solver::Problem& problem) {
 
 }  // namespace
 
-void set_quality(solver::Problem& problem, const DataFolders& folders, bool in_nats) {
-  solver::ServingProblem& serving = *problem.serving();
+void set_quality(Problem& problem, const DataFolders& folders, bool in_nats) {
+  ServingProblem& serving = *problem.serving();
   if (is_measured_loss(serving.indicator)) add_16_bits(serving.indicator);
   const Indicator given = serving.indicator;
   // An indicator of another model is refused when the problem is lowered.
@@ -98,11 +96,4 @@ void set_quality(solver::Problem& problem, const DataFolders& folders, bool in_n
   serving.levels = std::move(levels);
 }
 
-void refuse_bound(const solver::Problem& problem, const std::string& path) {
-  if (!problem.bound.is_set()) return;
-  refuse(path,
-         "an instance file knows no model, so nothing is known of perplexity or accuracy; give "
-         "max_omega = x");
-}
-
-}  // namespace tessera::solver_lua
+}  // namespace tessera::solver

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "tessera/core/files.h"
+#include "tessera/solver/problem/problem.h"
+
+namespace tessera::solver {
+
+/// Sets what is known of the losses of the problem's model, published or its own (`levels`). With a
+/// bound in users' words (`problem.bound`), or where `in_nats`, omega becomes these losses, and the
+/// bound `max_omega`. For problems of a model: serving() is there.
+/// @throws Error{not_found, invalid_argument} as published_quality
+void set_quality(Problem& problem, const DataFolders& folders, bool in_nats = false);
+
+}  // namespace tessera::solver
