@@ -65,72 +65,28 @@ const lua_kit::ObjectType<MaxRate>& lua_kit::object_type<MaxRate>() {
 namespace solver_lua {
 
 const OptionTable& max_rate_options() {
-  static const OptionTable table{
-      "ts.max_rate",
-      "The largest rate at which traffic is served within an SLO.",
-      "tessera.MaxRate",
-      {{.name = "slo",
-        .type = OptionType::table,
-        .doc = "As of ts.serve",
-        .lua_type = "table",
-        .required = true},
-       {.name = "attainment_ratio",
-        .type = OptionType::number,
-        .doc = "Share of requests that have to be within limits on each request",
-        .default_text = "0.99",
-        .min = 0,
-        .max = 1},
-       {.name = "tolerance",
-        .type = OptionType::number,
-        .doc = "Width of the bracket, as a share of the rate",
-        .default_text = "0.02",
-        .min = 1e-6,
-        .max = 1},
-       {.name = "least_rate_per_s",
-        .type = OptionType::number,
-        .doc = "The search ends where this rate does not hold already",
-        .unit = "1/s",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e12},
-       {.name = "guess_per_s",
-        .type = OptionType::number,
-        .doc = "Where the search begins; 0: at what is completed when all requests come at once",
-        .unit = "1/s",
-        .default_text = "0",
-        .min = 0,
-        .max = 1e12},
-       {.name = "max_runs",
-        .type = OptionType::integer,
-        .doc = "Simulated rates at most",
-        .default_text = "40",
-        .min = 1,
-        .max = 10000}}};
+  static const OptionTable table = lua_kit::option_table<serving::MaxRateOptions>(
+      {"ts.max_rate",
+       "The largest rate at which traffic is served within an SLO.",
+       "tessera.MaxRate",
+       {}});
   return table;
 }
 
 int max_rate(lua_State* L) {
-  const auto held = lua_kit::check_object<DeploymentObject>(L, 1, "ts.max_rate deployment");
+  const auto held =
+      lua_kit::check_object<solver::AssembledDeployment>(L, 1, "ts.max_rate deployment");
   const auto traffic = serving_lua::traffic_argument(L, 2, "ts.max_rate traffic");
   const lua_kit::Options options(L, 3, max_rate_options(), "ts.max_rate");
   serving::MaxRateOptions search;
+  lua_kit::read_options(options, search);
+  search.summary = solver::summary_options(*held, *traffic);
   options.push("slo");
   search.summary.slos = serving_lua::slo_argument(L, lua_gettop(L), options.path_of("slo"));
   lua_pop(L, 1);
-  search.summary.source = held->source;
-  search.summary.block_size = held->deployment.replicas.front().engine.block_size;
-  for (const serving::Request& r : traffic->requests) {
-    search.summary.slo_classes.push_back(r.slo_class);
-    search.summary.prompt_tokens.push_back(r.prompt_tokens);
-  }
-  search.attainment_ratio = options.number("attainment_ratio");
-  search.tolerance = options.number("tolerance");
-  search.guess_per_s = options.number("guess_per_s");
-  search.least_rate_per_s = options.number("least_rate_per_s");
-  search.most_runs = options.integer("max_runs");
   search.poll = [](std::int64_t) { check_time("ts.max_rate"); };
   serving::Deployment deployment = held->deployment;
-  fill_kv_blocks(deployment, *traffic);
+  serving::fill_kv_blocks(deployment, *traffic);
   lua_kit::push_object<MaxRate>(
       L, std::make_shared<MaxRate>(serving::max_rate(deployment, *traffic, search)));
   return 1;

@@ -1,26 +1,13 @@
 #pragma once
 
 #include <lua.hpp>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "tessera/core/option.h"
-#include "tessera/serving/deployment.h"
-#include "tessera/serving/traffic.h"
-#include "tessera/solver/plan/plan.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/solver/deploy/assemble.h"
 
 /// Deployments as scripts see them: plans, or costs without a model, with engines and a router.
 namespace tessera::solver_lua {
-
-struct DeploymentObject {
-  serving::Deployment deployment;
-  std::vector<solver::PipelinePlan> plans;  ///< [replicas]; empty without a model
-  std::optional<solver::Plan> plan;         ///< of a deployment of one pool, for exports
-  std::string source;                       ///< where its step times come from
-  std::vector<std::string> notes;
-};
 
 const OptionTable& deployment_options();
 const OptionTable& one_pool_options();
@@ -40,7 +27,11 @@ void register_capacity(lua_State* L);
 /// which Lua cannot be stopped. @throws Error{interrupted}
 void check_time(const char* who);
 
-/// What the traffic can use where nobody said how many blocks there are.
-void fill_kv_blocks(serving::Deployment& deployment, const serving::Traffic& traffic);
-
 }  // namespace tessera::solver_lua
+
+namespace tessera::lua_kit {
+
+template <>
+const ObjectType<solver::AssembledDeployment>& object_type<solver::AssembledDeployment>();
+
+}  // namespace tessera::lua_kit

@@ -27,9 +27,9 @@ std::int64_t tokens_of(const serving::Traffic& traffic) {
 }
 
 serving::SummaryOptions summary_options_at(lua_State* L, const lua_kit::Options& options,
-                                           const DeploymentObject& deployment,
+                                           const solver::AssembledDeployment& deployment,
                                            const serving::Traffic& traffic) {
-  serving::SummaryOptions summary;
+  serving::SummaryOptions summary = solver::summary_options(deployment, traffic);
   options.push("slo");
   summary.slos = serving_lua::slo_argument(L, lua_gettop(L), options.path_of("slo"));
   lua_pop(L, 1);
@@ -38,12 +38,6 @@ serving::SummaryOptions summary_options_at(lua_State* L, const lua_kit::Options&
   summary.cool_down_s = options.number("cool_down_s");
   summary.warm_up_requests = options.integer("warm_up_requests");
   summary.cool_down_requests = options.integer("cool_down_requests");
-  summary.block_size = deployment.deployment.replicas.front().engine.block_size;
-  summary.source = deployment.source;
-  for (const serving::Request& r : traffic.requests) {
-    summary.slo_classes.push_back(r.slo_class);
-    summary.prompt_tokens.push_back(r.prompt_tokens);
-  }
   return summary;
 }
 
@@ -109,7 +103,7 @@ void check_time(const char* who) {
 }
 
 int serve(lua_State* L) {
-  const auto held = lua_kit::check_object<DeploymentObject>(L, 1, "ts.serve deployment");
+  const auto held = lua_kit::check_object<solver::AssembledDeployment>(L, 1, "ts.serve deployment");
   const auto traffic = serving_lua::traffic_argument(L, 2, "ts.serve traffic");
   const lua_kit::Options options(L, 3, serve_options(), "ts.serve");
   serving::SimulationOptions run;
@@ -120,7 +114,7 @@ int serve(lua_State* L) {
       options.given("record") ? options.boolean("record") : tokens_of(*traffic) <= kRecordedTokens;
   run.poll = [](std::int64_t) { check_time("ts.serve"); };
   serving::Deployment deployment = held->deployment;
-  fill_kv_blocks(deployment, *traffic);
+  serving::fill_kv_blocks(deployment, *traffic);
   auto served = std::make_shared<serving::Served>();
   const serving::SummaryOptions summary = summary_options_at(L, options, *held, *traffic);
   served->log = serving::simulate(deployment, *traffic, std::move(run));

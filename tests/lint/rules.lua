@@ -48,10 +48,15 @@ local may_include = {
     "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
     "solver/planning",
   },
+  ["solver/deploy"] = {
+    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
+    "solver/planning", "solver/serving",
+  },
   ["solver/lua"] = {
     "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/serving", "engine/serving/lua",
     "engine/sim", "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact",
     "solver/ilp", "solver/heuristic", "solver/replan", "solver/planning", "solver/serving",
+    "solver/deploy",
   },
 }
 

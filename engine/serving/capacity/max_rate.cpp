@@ -177,7 +177,7 @@ class Search {
   double burst_rate() const;
   void measure_run();
   void add_note();
-  bool room() const { return !rejects_ && std::ssize(result_.points) < options_.most_runs; }
+  bool room() const { return !rejects_ && std::ssize(result_.points) < options_.max_runs; }
 
   const Deployment& deployment_;
   const Traffic& traffic_;

@@ -18,7 +18,7 @@ struct MaxRateOptions {
   SummaryOptions summary;          ///< with the SLO, one at least
   double attainment_ratio = 0.99;  ///< of requests within the limits on each
   double tolerance = 0.02;         ///< of the rate: the bracket is no wider than this share of it
-  std::int64_t most_runs = 40;
+  std::int64_t max_runs = 40;
   /// Rates below it do not matter: the search ends when that one fails. 0: all matter.
   double least_rate_per_s = 0;
   /// Where it is expected; 0: what the deployment completes when all requests come at once.
@@ -54,6 +54,46 @@ MaxRate max_rate(const Deployment& deployment, const Traffic& traffic,
                  const MaxRateOptions& options);
 
 }  // namespace tessera::serving
+
+template <>
+struct tessera::Fields<tessera::serving::MaxRateOptions> {
+  using O = tessera::serving::MaxRateOptions;
+  static constexpr auto rate = [](std::string_view name, std::string_view doc) -> FieldSpec {
+    return {.name = name,
+            .doc = doc,
+            .unit = "1/s",
+            .min = 0,
+            .max = 1e12,
+            .as_option = AsOption::defaulted};
+  };
+  static constexpr auto list = std::tuple{
+      OptionOnly{{.name = "slo",
+                  .doc = "As of ts.serve",
+                  .as_option = AsOption::required,
+                  .option_type = "table"},
+                 OptionType::table},
+      field<&O::attainment_ratio>(
+          {.name = "attainment_ratio",
+           .doc = "Share of requests that have to be within limits on each request",
+           .min = 0,
+           .max = 1,
+           .as_option = AsOption::defaulted}),
+      field<&O::tolerance>({.name = "tolerance",
+                            .doc = "Width of the bracket, as a share of the rate",
+                            .min = 1e-6,
+                            .max = 1,
+                            .as_option = AsOption::defaulted}),
+      field<&O::least_rate_per_s>(
+          rate("least_rate_per_s", "The search ends where this rate does not hold already")),
+      field<&O::guess_per_s>(rate("guess_per_s",
+                                  "Where the search begins; 0: at what is completed when all "
+                                  "requests come at once")),
+      field<&O::max_runs>({.name = "max_runs",
+                           .doc = "Simulated rates at most",
+                           .min = 1,
+                           .max = 10000,
+                           .as_option = AsOption::defaulted})};
+};
 
 template <>
 struct tessera::Fields<tessera::serving::RatePoint> {

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "tessera/core/placement.h"
+#include "tessera/core/record.h"
 #include "tessera/serving/engine_options.h"
 #include "tessera/serving/router.h"
 #include "tessera/serving/scheduler.h"
 #include "tessera/serving/step_cost.h"
+#include "tessera/serving/traffic.h"
 
 namespace tessera::serving {
 
@@ -19,6 +21,9 @@ using Role = EngineRole;
 /// Makes a scheduler; those of scripts come so.
 using MakeScheduler =
     std::function<std::unique_ptr<Scheduler>(const EngineOptions&, const BlockManager::Options&)>;
+
+/// Makes the router of a run; those of scripts come so.
+using MakeRouter = std::function<std::unique_ptr<Router>(const RouterOptions&)>;
 
 /// One engine with its own queue and KV cache.
 struct Replica {
@@ -36,6 +41,12 @@ struct Replica {
                                                              const BlockManager::Options& kv) {
     return serving::make_scheduler(options, kv);
   }
+
+  // As scripts see it.
+  std::int64_t kv_tokens() const { return kv_blocks * engine.block_size; }
+  std::int64_t num_stages() const { return static_cast<std::int64_t>(cost->num_stages()); }
+  const std::string& scheduler() const { return engine.scheduler; }
+  bool async_scheduling() const { return engine.async_scheduling.value_or(false); }
 };
 
 /// How keys and values go from a prefill replica to a decode replica. A replica sends one request
@@ -50,8 +61,7 @@ struct KvTransfer {
 struct Deployment {
   std::vector<Replica> replicas;
   RouterOptions router;
-  /// Makes the router of a run; those of scripts come so.
-  std::function<std::unique_ptr<Router>(const RouterOptions&)> make_router = serving::make_router;
+  MakeRouter make_router = serving::make_router;
   KvTransfer transfer;
   /// What a client and its API server take of each request before a replica sees it: HTTP,
   /// templates, tokenizer. All requests pass at once, so it delays and never queues.
@@ -62,4 +72,58 @@ struct Deployment {
 /// nowhere
 void check_roles(const Deployment& deployment, const std::string& path);
 
+/// Where nobody said how many blocks there are (0): as many as the traffic can use.
+void fill_kv_blocks(Deployment& deployment, const Traffic& traffic);
+
 }  // namespace tessera::serving
+
+namespace tessera {
+
+template <>
+struct Fields<serving::Replica> {
+  using R = serving::Replica;
+  static constexpr auto list = std::tuple{
+      field<&R::name>({.name = "name", .doc = "Its devices"}),
+      field<&R::role>({.name = "role", .doc = "What it does"}),
+      field<&R::scheduler>({.name = "scheduler", .doc = "Who decides its steps"}),
+      field<&R::async_scheduling>(
+          {.name = "async_scheduling", .doc = "A step is decided while the one before it runs"}),
+      field<&R::kv_blocks>(
+          {.name = "kv_blocks", .doc = "Of its KV cache; 0: as many as it can use"}),
+      field<&R::kv_tokens>({.name = "kv_tokens", .doc = "That they hold", .unit = "tokens"}),
+      field<&R::num_stages>({.name = "num_stages", .doc = "Of its pipeline"}),
+      field<&R::usd_per_h>({.name = "usd_per_h", .doc = "What it costs", .unit = "USD/h"}),
+      field<&R::kv_bytes_per_token>({.name = "kv_bytes_per_token",
+                                     .doc = "Of keys and values, over all its devices",
+                                     .unit = "bytes"})};
+};
+
+template <>
+struct Fields<serving::KvTransfer> {
+  using T = serving::KvTransfer;
+  static constexpr auto list = std::tuple{
+      field<&T::bytes_per_s>({.name = "bytes_per_s",
+                              .doc = "Rate of each sender; 0: no time",
+                              .unit = "bytes/s",
+                              .min = 0,
+                              .max = 1e15,
+                              .in_file = InFile::when_set,
+                              .as_option = AsOption::defaulted}),
+      OptionOnly{
+          {.name = "link_gbps", .doc = "The same in Gb/s", .unit = "Gb/s", .min = 1e-6, .max = 1e7},
+          OptionType::number},
+      field<&T::latency_s>({.name = "latency_s",
+                            .doc = "Of a hand-over",
+                            .unit = "s",
+                            .min = 0,
+                            .max = 1e4,
+                            .in_file = InFile::when_set,
+                            .as_option = AsOption::defaulted}),
+      field<&T::per_layer>(
+          {.name = "per_layer",
+           .doc = "Each layer goes as soon as it is computed; only the last one's time shows",
+           .in_file = InFile::when_set,
+           .as_option = AsOption::defaulted})};
+};
+
+}  // namespace tessera
