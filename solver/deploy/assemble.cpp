@@ -234,12 +234,12 @@ class Assembly {
 AssembledDeployment assemble(const DeploymentOptions& options, const DataFolders& folders,
                              const std::string& path) {
   Assembly assembly(options, folders);
-  if (options.pools.empty()) {
+  if (!options.pools) {
     assembly.add(options.pool, path);
     return assembly.finish();
   }
-  for (std::size_t i = 0; i < options.pools.size(); ++i) {
-    assembly.add(options.pools[i], fmt::format("{}.pools[{}]", path, i + 1));
+  for (std::size_t i = 0; i < options.pools->size(); ++i) {
+    assembly.add((*options.pools)[i], fmt::format("{}.pools[{}]", path, i + 1));
   }
   serving::check_roles(assembly.result().deployment, path + ".pools");
   assembly.result().plan.reset();

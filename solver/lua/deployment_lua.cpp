@@ -77,9 +77,10 @@ solver::DeploymentOptions options_at(lua_State* L, const lua_kit::Options& optio
   lua_pop(L, 1);
   read_pool(L, options, deployment.pool);
   if (options.push("pools")) {
+    deployment.pools.emplace();
     const auto add = [&](std::size_t, const std::string& item) {
-      deployment.pools.push_back(deployment.pool);
-      read_pool(L, {L, lua_gettop(L), one_pool_options(), item}, deployment.pools.back());
+      deployment.pools->push_back(deployment.pool);
+      read_pool(L, {L, lua_gettop(L), one_pool_options(), item}, deployment.pools->back());
     };
     lua_kit::for_each_item(L, lua_gettop(L), options.path_of("pools"), add);
   }

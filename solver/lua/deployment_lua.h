@@ -23,6 +23,11 @@ int serve(lua_State* L);
 int max_rate(lua_State* L);
 void register_capacity(lua_State* L);
 
+// ts.plan_serving(options): rows, and what was found.
+const OptionTable& plan_serving_options();
+int plan_serving(lua_State* L);
+void register_plan_serving(lua_State* L);
+
 /// Ends a run after Ctrl-C, or where what the script may take has been taken: a run is one call, in
 /// which Lua cannot be stopped. @throws Error{interrupted}
 void check_time(const char* who);

@@ -69,10 +69,9 @@ int quality_text(lua_State* L) {
   return 1;
 }
 
-/// What the plan does to the model, as a record that can be called to measure it. A problem without
-/// a model has no numbers.
-void push_quality(lua_State* L, const Plan& plan) {
-  const std::optional<Quality>& quality = summary_of(plan).quality;
+}  // namespace
+
+void solver_lua::push_quality(lua_State* L, const std::optional<Quality>& quality) {
   lua_newtable(L);
   if (quality) lua_kit::set_fields(L, *quality);
   lua_kit::push_text(L, quality ? name_of(quality->grade) : name_of(QualityGrade::unknown));
@@ -87,6 +86,8 @@ void push_quality(lua_State* L, const Plan& plan) {
   }
   lua_setmetatable(L, -2);
 }
+
+namespace {
 
 /// export(kind, folder, options): the library's, which writes what starts servers.
 int export_plan(lua_State* L) { return call_library(L, 4, "tessera.launch", 2); }
@@ -240,7 +241,9 @@ std::vector<lua_kit::ObjectField<Plan>> other_plan_fields() {
        "options: table): table",
        "What it does to the model, from published or own measurements; called, as "
        "plan:quality(model, options), it is measured on a text",
-       push_quality},
+       [](lua_State* L, const Plan& plan) {
+         solver_lua::push_quality(L, summary_of(plan).quality);
+       }},
       {"placement", "table?",
        "Where its layers lie: model, num_layers, nodes (names), engines = { { role, kv_bitwidth, "
        "stages = { { device, node_index, gpus, first_layer, num_layers, bitwidths } } } }, with "

@@ -12,6 +12,7 @@
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/interrupt.h"
 #include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/record.h"
 #include "tessera/serving/simulate.h"
 
 namespace tessera::solver_lua {
@@ -30,66 +31,46 @@ serving::SummaryOptions summary_options_at(lua_State* L, const lua_kit::Options&
                                            const solver::AssembledDeployment& deployment,
                                            const serving::Traffic& traffic) {
   serving::SummaryOptions summary = solver::summary_options(deployment, traffic);
+  lua_kit::read_options(options, summary);
   options.push("slo");
   summary.slos = serving_lua::slo_argument(L, lua_gettop(L), options.path_of("slo"));
   lua_pop(L, 1);
   summary.closed_loop = traffic.concurrency.has_value();
-  summary.warm_up_s = options.number("warm_up_s");
-  summary.cool_down_s = options.number("cool_down_s");
-  summary.warm_up_requests = options.integer("warm_up_requests");
-  summary.cool_down_requests = options.integer("cool_down_requests");
   return summary;
 }
 
 }  // namespace
 
 const OptionTable& serve_options() {
-  static const auto cut = [](std::string_view name, OptionType type, std::string_view doc,
-                             std::string_view unit) -> OptionSpec {
-    return {.name = name,
-            .type = type,
-            .doc = doc,
-            .unit = unit,
-            .default_text = "0",
-            .min = 0,
-            .max = 1e9};
-  };
-  static const OptionTable table{
-      "ts.serve",
-      "Serves traffic on a deployment, step by step in simulated time.",
-      "tessera.Served",
-      {{.name = "slo",
-        .type = OptionType::table,
-        .doc = "Limits on ttft_s, tpot_s, e2e_s of each request, or on a statistic of all, "
-               "{ p99 = 2 }; a list of such: by slo_class",
-        .lua_type = "table"},
-       {.name = "seed",
-        .type = OptionType::integer,
-        .doc = "Of accepted drafts",
-        .default_text = "0",
-        .min = 0,
-        .max = kMaxExactInteger},
-       {.name = "record",
-        .type = OptionType::boolean,
-        .doc = "Keep every step, for :steps() and the trace; left out: of runs of up to 4 million "
-               "tokens"},
-       {.name = "skip",
-        .type = OptionType::boolean,
-        .doc = "Take stretches of decode steps at once, where steps are not kept; the results are "
-               "the same",
-        .default_text = "true"},
-       {.name = "horizon_s",
-        .type = OptionType::number,
-        .doc = "What is not done by then stays unfinished",
-        .unit = "s",
-        .default_text = "9e6",
-        .min = 0,
-        .max = serving::kLongestRun_s},
-       cut("warm_up_s", OptionType::number, "Requests sent in the first seconds are not counted",
-           "s"),
-       cut("cool_down_s", OptionType::number, "Nor those sent in the last", "s"),
-       cut("warm_up_requests", OptionType::integer, "The same by number", "requests"),
-       cut("cool_down_requests", OptionType::integer, "The same by number", "requests")}};
+  static const OptionTable table =
+      lua_kit::option_table<serving::SummaryOptions>(
+          {"ts.serve",
+           "Serves traffic on a deployment, step by step in simulated time.",
+           "tessera.Served",
+           {}})
+          .with("slo",
+                {{.name = "seed",
+                  .type = OptionType::integer,
+                  .doc = "Of accepted drafts",
+                  .default_text = "0",
+                  .min = 0,
+                  .max = kMaxExactInteger},
+                 {.name = "record",
+                  .type = OptionType::boolean,
+                  .doc = "Keep every step, for :steps() and the trace; left out: of runs of up to "
+                         "4 million tokens"},
+                 {.name = "skip",
+                  .type = OptionType::boolean,
+                  .doc = "Take stretches of decode steps at once, where steps are not kept; the "
+                         "results are the same",
+                  .default_text = "true"},
+                 {.name = "horizon_s",
+                  .type = OptionType::number,
+                  .doc = "What is not done by then stays unfinished",
+                  .unit = "s",
+                  .default_text = "9e6",
+                  .min = 0,
+                  .max = serving::kLongestRun_s}});
   return table;
 }
 

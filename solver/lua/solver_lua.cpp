@@ -50,6 +50,7 @@ void register_solver(lua_State* L) {
   register_search(L);
   register_deployment(L);
   register_capacity(L);
+  register_plan_serving(L);
   lua_kit::register_module(L, "tessera.solver",
                            {{"problem", lua_kit::guarded<new_problem>},
                             {"plan", lua_kit::guarded<plan>},
@@ -78,7 +79,8 @@ void register_solver(lua_State* L) {
                             {"replan", lua_kit::guarded<replan>},
                             {"deployment", lua_kit::guarded<new_deployment>},
                             {"serve", lua_kit::guarded<serve>},
-                            {"max_rate", lua_kit::guarded<max_rate>}});
+                            {"max_rate", lua_kit::guarded<max_rate>},
+                            {"plan_serving", lua_kit::guarded<plan_serving>}});
 }
 
 }  // namespace tessera::solver_lua

@@ -55,6 +55,10 @@ void register_stage(lua_State* L);
 void register_run(lua_State* L);
 void register_search(lua_State* L);
 
+/// What a plan does to the model, as a record that can be called to measure it. A problem without a
+/// model has no numbers.
+void push_quality(lua_State* L, const std::optional<Quality>& quality);
+
 /// The problem as an object. @throws what lowering it throws.
 void push_problem(lua_State* L, solver::OpenProblem problem);
 /// The plan as an object.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core_lua.h"
+#include "tessera/core/cluster_part.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/placement.h"
@@ -15,6 +16,7 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/record.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
@@ -114,22 +116,6 @@ void add_entry(lua_State* L, Cluster& cluster, std::map<std::string, std::size_t
     cluster.nodes.back().name = name;
   }
   for (std::int64_t i = 0; i < count; ++i) cluster.devices.push_back({*device, it->second});
-}
-
-/// Of some devices, in their order: neighbours of one type and node are counted.
-std::string describe_devices(const Cluster& cluster, const std::vector<std::size_t>& devices) {
-  const auto alike = [&](std::size_t a, std::size_t b) {
-    return cluster.devices[a].device.name == cluster.devices[b].device.name &&
-           cluster.devices[a].node_index == cluster.devices[b].node_index;
-  };
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < devices.size();) {
-    std::size_t end = i;
-    while (end < devices.size() && alike(devices[end], devices[i])) ++end;
-    parts.push_back(fmt::format("{}x{}", end - i, cluster.devices[devices[i]].device.name));
-    i = end;
-  }
-  return join(parts, " + ");
 }
 
 std::string describe_devices(const Cluster& cluster) {
@@ -248,18 +234,16 @@ int topology(lua_State* L) {
 /// cluster:part { 0, 1, 5 }: the same nodes and links with some of the devices.
 int part(lua_State* L) {
   const auto& cluster = *lua_kit::check_object<Cluster>(L, 1, "cluster");
-  auto result = std::make_shared<Cluster>(cluster);
-  result->devices.clear();
+  std::vector<std::size_t> devices;
   const double last = static_cast<double>(cluster.devices.size()) - 1;
   double before = -1;
   lua_kit::for_each_item(L, 2, "cluster:part", [&](std::size_t, const std::string& item) {
     const std::int64_t index = lua_kit::check_integer(L, -1, item, before + 1, last);
     before = static_cast<double>(index);
-    result->devices.push_back(cluster.devices[static_cast<std::size_t>(index)]);
+    devices.push_back(static_cast<std::size_t>(index));
   });
-  if (result->devices.empty()) refuse("cluster:part", "no devices; give indices from 0, ascending");
-  result->name = describe_devices(*result);
-  lua_kit::push_object<Cluster>(L, std::move(result));
+  if (devices.empty()) refuse("cluster:part", "no devices; give indices from 0, ascending");
+  lua_kit::push_object<Cluster>(L, std::make_shared<Cluster>(part_of(cluster, devices)));
   return 1;
 }
 

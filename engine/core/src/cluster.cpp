@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "tessera/core/cluster_part.h"
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
@@ -323,6 +324,29 @@ Cluster find_cluster(const std::string& name, const DataFolders& folders,
                           "'3xT4-16G+1xV100-32G@100Gbps'",
                           where, where.empty() ? "" : ": ", quote(name), did_you_mean(name, known)),
               where);
+}
+
+std::string describe_devices(const Cluster& cluster, const std::vector<std::size_t>& devices) {
+  const auto alike = [&](std::size_t a, std::size_t b) {
+    return cluster.devices[a].device.name == cluster.devices[b].device.name &&
+           cluster.devices[a].node_index == cluster.devices[b].node_index;
+  };
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < devices.size();) {
+    std::size_t end = i;
+    while (end < devices.size() && alike(devices[end], devices[i])) ++end;
+    parts.push_back(fmt::format("{}x{}", end - i, cluster.devices[devices[i]].device.name));
+    i = end;
+  }
+  return join(parts, " + ");
+}
+
+Cluster part_of(const Cluster& cluster, const std::vector<std::size_t>& devices) {
+  Cluster part = cluster;
+  part.devices.clear();
+  for (const std::size_t device : devices) part.devices.push_back(cluster.devices[device]);
+  part.name = describe_devices(cluster, devices);
+  return part;
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include "tessera/core/option.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/serving/traffic.h"
+#include "tessera/serving/traffic_options.h"
 
 /// Online serving as scripts see it, one file per part.
 namespace tessera::serving_lua {
@@ -14,6 +15,9 @@ namespace tessera::serving_lua {
 /// A tessera.Traffic, or a table of the options of ts.traffic. `path` is named in errors.
 std::shared_ptr<const serving::Traffic> traffic_argument(lua_State* L, int index,
                                                          const std::string& path);
+
+/// The table alone, before any request is made.
+serving::TrafficOptions traffic_options_argument(lua_State* L, int index, const std::string& path);
 
 /// Options of ts.traffic; the command line offers those that are plain values.
 const OptionTable& traffic_options();

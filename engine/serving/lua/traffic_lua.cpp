@@ -195,8 +195,7 @@ void read_parts(const lua_kit::Options& options, TrafficOptions& o) {
 
 namespace serving_lua {
 
-std::shared_ptr<const Traffic> traffic_argument(lua_State* L, int index, const std::string& path) {
-  if (const auto* held = lua_kit::test_object<Traffic>(L, index)) return *held;
+TrafficOptions traffic_options_argument(lua_State* L, int index, const std::string& path) {
   const lua_kit::StackGuard guard(L);
   luaL_checkstack(L, 6, "traffic");
   TrafficOptions o;
@@ -204,7 +203,13 @@ std::shared_ptr<const Traffic> traffic_argument(lua_State* L, int index, const s
   const lua_kit::Options options(L, lua_gettop(L), traffic_options(), path);
   lua_kit::read_options(options, o);
   read_parts(options, o);
-  return std::make_shared<Traffic>(serving::make_traffic(o, path));
+  return o;
+}
+
+std::shared_ptr<const Traffic> traffic_argument(lua_State* L, int index, const std::string& path) {
+  if (const auto* held = lua_kit::test_object<Traffic>(L, index)) return *held;
+  return std::make_shared<Traffic>(
+      serving::make_traffic(traffic_options_argument(L, index, path), path));
 }
 
 int new_traffic(lua_State* L) {

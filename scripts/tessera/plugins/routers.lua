@@ -28,8 +28,8 @@ core.document {
 }
 function M.list() return kind:cards() end
 
--- The option as the engine takes it: a name that a script registered becomes its function.
-local function resolved(router)
+--- The option as the engine takes it: a name that a script registered becomes its function.
+function M.resolved(router)
   local name = type(router) == "table" and router.name or router
   if type(name) ~= "string" or type(router) == "table" and router.choose then return router end
   local card = kind:named(name, "ts.deployment.router")
@@ -44,7 +44,7 @@ function M.deployment(given)
   if type(given) ~= "table" or given.router == nil then return solver.deployment(given) end
   local options = {}
   for name, value in pairs(given) do options[name] = value end
-  options.router = resolved(given.router)
+  options.router = M.resolved(given.router)
   return solver.deployment(options)
 end
 

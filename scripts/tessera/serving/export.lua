@@ -2,9 +2,9 @@
 -- that it has in the whole cluster.
 
 local core = require "tessera.core"
-local engines = require "tessera.serving.engines"
 local layouts = require "tessera.launch.layout"
 local obstacles = require "tessera.launch.obstacles"
+local routers = require "tessera.plugins.routers"
 local vllm = require "tessera.launch.vllm"
 local write_folder = require "tessera.launch.write"
 
@@ -34,80 +34,84 @@ local flagged = {
 }
 
 -- Limits of the engines of a part and what was settled, as vLLM's flags say them.
-local function limits_of(search, part, deployment)
+local function limits_of(model, part, deployment, engine)
   local context = math.huge
   for _, replica in ipairs(deployment.replicas) do context = math.min(context, replica.kv_tokens) end
-  local limits, engine = part.kind.limits, search.engine or {}
   local told = {
-    max_num_seqs = limits.max_num_seqs, max_num_batched_tokens = limits.max_num_batched_tokens,
+    max_num_seqs = part.engine.max_num_seqs, max_num_batched_tokens = part.engine.max_num_batched_tokens,
     gpu_memory_utilization = engine.gpu_memory_utilization or 0.9,
-    max_model_len = math.min(search.model.max_context_tokens, context),
+    max_model_len = math.min(model.max_context_tokens, context),
   }
   for _, name in ipairs(flagged) do told[name] = engine[name] end
   return told
 end
 
--- Parts as layouts.join wants them, and the devices that are used.
-local function joined(search, parts, places)
-  local placed, used = engines.place(parts)
-  local list = {}
-  for i, part in ipairs(parts) do
-    local deployment = engines.deploy_on(search, part, placed[i])
-    list[i] = { plan = deployment.plan, role = part.role or "mixed", limits = limits_of(search, part, deployment),
-      places = {} }
-    for k, index in ipairs(placed[i]) do list[i].places[k] = places[index + 1] end
+-- Parts of a row as layouts.join wants them, and the devices that are used.
+local function joined(asked, row, devices, places)
+  local list, used = {}, {}
+  for i, part in ipairs(row.parts) do
+    local deployment = routers.deployment { model = asked.model, cluster = asked.cluster:part(devices[i]),
+      tensor_parallel = part.tensor_parallel, pipeline_parallel = part.pipeline_parallel, replicas = part.engines,
+      bitwidths = { part.bitwidth }, kv_bitwidth = part.kv_bitwidth, engine = part.engine,
+      kernel_set = asked.kernel_set, router = asked.router }
+    list[i] = { plan = deployment.plan, role = part.role, places = {},
+      limits = limits_of(asked.model, part, deployment, asked.engine) }
+    for k, index in ipairs(devices[i]) do
+      list[i].places[k], used[index] = places[index + 1], true
+    end
   end
   return list, used
 end
 
 -- What of the search the runtime does not honour.
-local function notes_of(search, parts)
+local function notes_of(asked, row)
   local notes = {}
-  local engine = search.engine or {}
+  local engine = asked.engine
   if engine.scheduler and engine.scheduler ~= "vllm_v1" then
     notes[#notes + 1] = ("scheduler: simulated with %s; vLLM has its own."):format(engine.scheduler)
   end
   if engine.speculative then
     notes[#notes + 1] = "speculative: simulated with drafts; name the model that drafts by --speculative-config."
   end
-  local num_engines = 0
-  for _, part in ipairs(parts) do num_engines = num_engines + part.count end
-  if num_engines > 1 and search.router ~= "least_requests" then
+  if row.engines > 1 and asked.router ~= "least_requests" then
     notes[#notes + 1] = ("router: simulated with %s; router.sh chooses the engine with the fewest connections."):format(
-      type(search.router) == "string" and search.router or "a function")
+      type(asked.router) == "string" and asked.router or "a function")
   end
   return notes
 end
 
---- Writes the folder. `opt`: rank, version, checkpoint, overwrite.
-return function(search, parts, row, kind, folder, opt)
+--- Writes the folder of a list's row. `opt`: rank, version, checkpoint, overwrite.
+return function(plans, kind, folder, opt)
+  local row, given = plans[opt.rank], plans.options
+  local asked = { model = core.model(given.model), cluster = core.cluster(given.cluster), engine = given.engine or {},
+    router = given.router or "least_requests", kernel_set = given.kernel_set }
   if kind ~= "vllm" and kind ~= "json" then
     core.refuse("plans:export.kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
   end
   if type(folder) ~= "string" or folder == "" then core.refuse("plans:export.folder", "name a folder") end
-  local notes = notes_of(search, parts)
+  local notes = notes_of(asked, row)
   if kind == "vllm" then
     opt.version, notes[#notes + 1] = vllm.version(opt.version)
   elseif opt.version then
     core.refuse("plans:export.version", "only vllm has flags by version")
   end
-  local nodes, places = search.cluster.nodes, {}
-  for i, place in ipairs(search.cluster:places()) do
+  local nodes, places = asked.cluster.nodes, {}
+  for i, place in ipairs(asked.cluster:places()) do
     places[i] = { node = nodes[place.node_index + 1].name, gpu = place.gpu }
   end
-  local list, used = joined(search, parts, places)
-  local layout, why = layouts.join(list, search.cluster.name)
+  local list, used = joined(asked, row, plans.found:devices(opt.rank), places)
+  local layout, why = layouts.join(list, asked.cluster.name)
   if not layout then return nil, why end
   local found = obstacles.of(layout, kind, opt.version)
   if found[1] then
     return nil, core.why("unsupported", ("%s cannot run rank %d: %s. ts.plan_serving { runtime = \"%s\" } lists only "
       .. "what it can"):format(kind, opt.rank, table.concat(found, "; "), kind))
   end
-  local manifest = { cluster = search.cluster.name, parts = {} }
+  local manifest = { cluster = asked.cluster.name, parts = {} }
   for i, part in ipairs(list) do
     manifest.parts[i] = { file = layout.plans[i].name, role = part.role, limits = part.limits, places = part.places }
   end
-  opt.notes, opt.left_out = notes, left_out(search.cluster, places, used)
+  opt.notes, opt.left_out = notes, left_out(asked.cluster, places, used)
   local written = write_folder(layout, kind, folder, opt, manifest)
   written.layout, written.rank, written.left_out = row.layout, opt.rank, opt.left_out
   return written

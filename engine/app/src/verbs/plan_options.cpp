@@ -5,20 +5,16 @@
 #include "verbs.h"
 
 namespace tessera::app {
-namespace {
-
-// The library's own options, so that flags, ts.problem and ts.plan cannot disagree.
-void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
-  for (const OptionSpec& option : options) {
-    if (option.flag) table.options.push_back(option);
-  }
-}
 
 OptionSpec as_text(std::string_view name, std::string_view doc) {
   return {.name = name, .type = OptionType::text, .doc = doc};
 }
 
-}  // namespace
+void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
+  for (const OptionSpec& option : options) {
+    if (option.flag) table.options.push_back(option);
+  }
+}
 
 const OptionTable& plan_options() {
   static const OptionTable table = [] {

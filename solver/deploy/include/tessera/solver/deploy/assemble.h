@@ -45,8 +45,8 @@ struct PoolOptions {
 
 /// Engines that serve together.
 struct DeploymentOptions {
-  PoolOptions pool;                ///< the only one
-  std::vector<PoolOptions> pools;  ///< in its place, where they are not empty
+  PoolOptions pool;                                              ///< the only one
+  std::optional<std::vector<PoolOptions>> pools = std::nullopt;  ///< in its place
   std::shared_ptr<const PipelinePlan> draft;
   serving::RouterOptions router;
   serving::MakeRouter make_router = serving::make_router;

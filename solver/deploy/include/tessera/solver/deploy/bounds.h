@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/serving/deployment.h"
+
+/// What an engine does at most, and about, from the prices of its steps alone: nothing is
+/// simulated.
+namespace tessera::solver {
+
+/// Of the requests, on average (tokens).
+struct MeanLengths {
+  double prompt_tokens = 1, output_tokens = 1;
+};
+
+/// What limits the steps of an engine.
+struct StepLimits {
+  std::int64_t max_num_seqs = 256, max_num_batched_tokens = 8192;
+  double tpot_limit_s = 0;  ///< that decode steps keep to; infinity: none
+};
+
+/// Times a bound, what a run may hold that starts empty and ends.
+inline constexpr double kFiniteRun = 1.02;
+
+struct EngineBounds {
+  double ttft_s = 0, tpot_s = 0;  ///< of a request alone
+  /// In decode steps of a batch within the limit on TPOT each request takes its share of
+  /// output_tokens - 1 steps, and prompts cost at least what one more costs in a large step.
+  double rate_per_s = 0;
+  double prefill_rate_per_s = 0;  ///< in steps of prompts alone
+  double decode_rate_per_s = 0;   ///< in decode steps alone, of
+  std::int64_t decode_batch = 0;  ///< so many requests; 0: none keeps to the limit
+  double decode_step_s = 0;
+};
+EngineBounds bounds_of(const serving::Replica& engine, const MeanLengths& lengths,
+                       const StepLimits& limits);
+
+/// About what an engine sustains: the largest rate up to `bound` whose steady state has room and
+/// keeps to the limit on TPOT.
+struct SteadyRate {
+  double rate_per_s = 0;
+  double decode_s = 0;  ///< how long a request decodes then
+};
+SteadyRate steady_rate(const serving::Replica& engine, const MeanLengths& lengths,
+                       const StepLimits& limits, double bound_per_s);
+
+}  // namespace tessera::solver

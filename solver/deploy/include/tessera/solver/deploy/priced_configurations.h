@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/solver/deploy/serving_search.h"
+
+namespace tessera::solver {
+
+/// The configurations of a type of device that the request allows and the runtime can run, with
+/// bounds and estimates: of each degree, bitwidth and KV cache as few stages as hold the model, or
+/// those that were asked for. Nothing is simulated. What is ruled out goes to the search's
+/// refusals; what no prompt or token alone is fast enough on is here all the same, for pools of the
+/// other role.
+std::vector<std::shared_ptr<PricedConfiguration>> priced_configurations(
+    ServingSearch& search, const std::shared_ptr<const DeviceType>& type);
+
+/// The configuration as an engine of a pool of prefill or decode engines, with the seats that suit
+/// that.
+PricedPtr in_pool(const ServingSearch& search, const PricedConfiguration& configuration,
+                  serving::Role role);
+
+/// The configuration with half and with twice the tokens of a step; empty where that is settled.
+std::vector<std::shared_ptr<PricedConfiguration>> with_other_limits(
+    const ServingSearch& search, const PricedConfiguration& configuration);
+
+/// Simulates one engine alone and sets the rate that it sustains; 0 where that misses
+/// `least_per_s`. Returns what limits it.
+std::string simulate_alone(ServingSearch& search,
+                           const std::shared_ptr<PricedConfiguration>& configuration,
+                           double least_per_s = 0);
+
+}  // namespace tessera::solver

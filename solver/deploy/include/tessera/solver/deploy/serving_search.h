@@ -1,0 +1,139 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/files.h"
+#include "tessera/core/record.h"
+#include "tessera/serving/max_rate.h"
+#include "tessera/solver/deploy/assemble.h"
+#include "tessera/solver/deploy/bounds.h"
+#include "tessera/solver/deploy/configuration.h"
+#include "tessera/solver/deploy/search_traffic.h"
+#include "tessera/solver/deploy/serving_request.h"
+
+namespace tessera::solver {
+
+/// A configuration with what its step prices say, and where it was simulated, what it sustains.
+struct PricedConfiguration : Configuration {
+  std::int64_t capacity = 0;  ///< engines that its type has room for
+  std::string checkpoint;     ///< that the runtime serves; empty where that does not matter
+  std::shared_ptr<const AssembledDeployment> one;  ///< an engine of it, alone
+  EngineBounds bounds;
+  double estimate_per_s = 0;  ///< about what an engine sustains alone
+  double residence_s = 0;     ///< about how long a request stays then
+  /// With the seats that suit engines that only decode.
+  EngineBounds decode_bounds;
+  std::int64_t decode_num_seqs = 0;
+  /// Whether a prompt, a token alone keep to the SLO.
+  bool may_prefill = false, may_decode = false;
+
+  double rate_per_s = 0;  ///< of one engine, simulated; 0: not yet, or none
+  std::shared_ptr<const serving::MaxRate> found;
+
+  /// On all devices of its type.
+  double total_per_s() const { return rate_per_s * static_cast<double>(capacity); }
+};
+using PricedPtr = std::shared_ptr<const PricedConfiguration>;
+
+/// Equal engines of a deployment.
+struct DeploymentPart {
+  PricedPtr engine;
+  std::int64_t count = 1;
+  serving::Role role = serving::Role::mixed;
+};
+
+std::int64_t num_engines(const std::vector<DeploymentPart>& parts);
+/// The longest that a request is foreseen to stay in any of them.
+double residence_of(const std::vector<DeploymentPart>& parts);
+/// "prefill 2 x L4 + decode 1 x L4 TP2"
+std::string layout_of(const std::vector<DeploymentPart>& parts);
+
+/// Why something is not among what was found.
+struct Refusal {
+  std::string engine, reason;
+};
+
+/// A rate that is looked for by simulation.
+struct RateQuery {
+  double guess_per_s = 0;
+  double least_per_s = 0;                  ///< what does not hold it does not matter
+  std::optional<double> residence_s = {};  ///< how long requests are foreseen to stay
+  std::int64_t num_engines = 1;            ///< engines' worth of requests, where they are sized
+  double tolerance = 0.07;                 ///< see kKnownTo
+  std::optional<std::int64_t> max_runs = {};
+};
+
+/// Rates are known to so much of themselves: between the one that held and the one that was too
+/// much.
+inline constexpr double kKnownTo = 0.07;
+/// Times a rate, what is worth a change or a run.
+inline constexpr double kBetterBy = 1.02;
+
+/// What all parts of a search share: the request, its traffic, prices, and what was refused.
+class ServingSearch {
+ public:
+  /// @throws Error{invalid_argument} as SearchTraffic; `path` names the request
+  ServingSearch(const ServingRequest& request, const DataFolders& folders, std::string path);
+
+  const ServingRequest& request() const { return request_; }
+  const std::vector<std::shared_ptr<const DeviceType>>& types() const { return types_; }
+  const std::shared_ptr<SearchTraffic>& traffic() const { return traffic_; }
+  const MeanLengths& lengths() const { return traffic_->lengths(); }
+  double ttft_limit_s() const { return ttft_limit_s_; }
+  double tpot_limit_s() const { return tpot_limit_s_; }
+
+  /// Devices for each of the parts; absent where there are too few.
+  std::optional<std::vector<std::vector<std::size_t>>> place(
+      const std::vector<DeploymentPart>& parts) const;
+  /// The parts on their devices, or null and why in `why_not` (one line; empty: too few devices).
+  std::shared_ptr<const AssembledDeployment> deploy(const std::vector<DeploymentPart>& parts,
+                                                    std::string& why_not);
+  /// What the deployment sustains under the search's traffic, or a longer run of it where requests
+  /// that stay would come for too short a time to show what piles up.
+  serving::MaxRate max_rate(const AssembledDeployment& deployment, RateQuery query);
+  /// The same of parts; null where they keep to the SLO at no rate that is wanted, or cannot be
+  /// deployed, which is among the refusals then, but for too few devices.
+  std::shared_ptr<const serving::MaxRate> sustained(const std::vector<DeploymentPart>& parts,
+                                                    const RateQuery& query);
+
+  void refuse(std::string engine, std::string reason) {
+    refusals.push_back({std::move(engine), std::move(reason)});
+  }
+
+  std::vector<Refusal> refusals;
+  bool obstructed = false;     ///< the runtime ruled out what could be priced
+  std::int64_t simulated = 0;  ///< engines and deployments, each at several rates
+  std::int64_t bounded = 0;    ///< ruled out by their bounds
+
+ private:
+  PoolOptions pool_of(const Configuration& configuration, std::int64_t count, serving::Role role,
+                      const std::vector<std::size_t>& devices) const;
+  std::optional<serving::KvTransfer> transfer_over(
+      const std::vector<std::vector<std::size_t>>& placed) const;
+  std::shared_ptr<const AssembledDeployment> assembled(DeploymentOptions options,
+                                                       std::string& why_not);
+
+  const ServingRequest& request_;
+  const DataFolders& folders_;
+  std::vector<std::shared_ptr<const DeviceType>> types_;
+  std::shared_ptr<SearchTraffic> traffic_;
+  double ttft_limit_s_ = 0, tpot_limit_s_ = 0;
+  std::shared_ptr<cost::PriceCache> prices_ = std::make_shared<cost::PriceCache>();
+  std::map<std::string, std::shared_ptr<const AssembledDeployment>> deployed_;
+  std::map<std::string, std::shared_ptr<const Plan>> plans_;  ///< of equal engines
+};
+
+}  // namespace tessera::solver
+
+template <>
+struct tessera::Fields<tessera::solver::Refusal> {
+  using R = tessera::solver::Refusal;
+  static constexpr auto list =
+      std::tuple{field<&R::engine>({.name = "engine", .doc = "What was looked at"}),
+                 field<&R::reason>({.name = "reason", .doc = "What rules it out"})};
+};

@@ -1,0 +1,159 @@
+// The largest rate: all devices are used.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "tessera/solver/deploy/objective.h"
+#include "tessera/solver/deploy/pool_pair.h"
+#include "tessera/solver/deploy/priced_configurations.h"
+
+namespace tessera::solver {
+namespace {
+
+constexpr std::int64_t kPoolTries = 4;  // pools that are simulated, for each type of device
+constexpr std::size_t kRatios = 3;      // of the same two configurations
+constexpr double kAlike = 1.08;         // times another, an estimate that is as good
+constexpr double kPoolShare = 0.5;      // of the requests, for pools
+
+/// The best ratios about the balance of the bounds, or with all that is left where the balance has
+/// no room.
+void add_ratios(const ServingSearch& search, const DeploymentObjective& objective,
+                const JoinedPools& pools, std::vector<PoolPair>& list) {
+  const auto& [p, d] = pools;
+  std::vector<PoolPair> own;
+  for (std::int64_t x = 1; x <= p->capacity; ++x) {
+    const double balance = std::floor(static_cast<double>(x) * p->bounds.prefill_rate_per_s /
+                                      d->bounds.decode_rate_per_s);
+    const auto room = static_cast<double>(room_beside(*p, x, *d));
+    const auto last =
+        static_cast<std::int64_t>(std::min(balance + static_cast<double>(kMoreEngines), room));
+    for (auto y = static_cast<std::int64_t>(std::max(1.0, std::min(balance, room))); y <= last;
+         ++y) {
+      own.push_back(pool_pair(search, objective, p, x, d, y));
+    }
+  }
+  std::sort(own.begin(), own.end(), [](const PoolPair& a, const PoolPair& b) {
+    if (a.estimate_per_s != b.estimate_per_s) return a.estimate_per_s > b.estimate_per_s;
+    return std::pair(a.x, a.y) < std::pair(b.x, b.y);
+  });
+  own.resize(std::min(own.size(), kRatios));
+  list.insert(list.end(), own.begin(), own.end());
+}
+
+/// Of those whose estimates hardly differ first the one that takes the fewest engines to simulate,
+/// so that it is what others have to beat.
+std::vector<PoolPair> in_order(std::vector<PoolPair> list) {
+  double most = 0;
+  for (const PoolPair& pools : list) most = std::max(most, pools.estimate_per_s);
+  const auto rank = [&](const PoolPair& a) {
+    return std::tuple(std::floor(std::log(most / a.estimate_per_s) / std::log(kAlike)),
+                      (a.x + a.y) / a.times(), -a.estimate_per_s, a.cost);
+  };
+  std::sort(list.begin(), list.end(), [&](const PoolPair& a, const PoolPair& b) {
+    const auto left = rank(a), right = rank(b);
+    return left != right ? left < right : a.name() < b.name();
+  });
+  return list;
+}
+
+class LargestRate final : public DeploymentObjective {
+ public:
+  double cost(const Configuration& configuration, std::int64_t count) const override {
+    return static_cast<double>(count * configuration.gpus());
+  }
+
+  bool may_win(const PricedConfiguration& c, const PricedConfiguration& best) const override {
+    const auto count = static_cast<double>(c.capacity);
+    return c.bounds.rate_per_s * count > best.total_per_s() &&
+           c.estimate_per_s * count >= 0.8 * best.total_per_s();
+  }
+
+  double bar_per_s(const PricedConfiguration& c, const PricedConfiguration& best) const override {
+    return best.total_per_s() / static_cast<double>(c.capacity);
+  }
+
+  std::vector<FoundDeployment> shared_phases(ServingSearch& search,
+                                             const std::vector<BestOfType>& types) const override {
+    std::vector<FoundDeployment> list;
+    std::vector<DeploymentPart> together;
+    double rate_per_s = 0;
+    for (const BestOfType& type : types) {
+      for (const PricedPtr& c : type.best) {
+        list.push_back({{{c, c->capacity}}, c->found, c->capacity, Scope::one_engine});
+      }
+      if (type.best.empty()) continue;
+      together.push_back({type.best.front(), type.best.front()->capacity});
+      rate_per_s += type.best.front()->total_per_s();
+    }
+    if (together.size() < 2) return list;
+    const auto found = search.sustained(together, {.guess_per_s = rate_per_s,
+                                                   .residence_s = residence_of(together),
+                                                   .num_engines = num_engines(together)});
+    if (found) list.push_back({together, found});
+    return list;
+  }
+
+  /// Each better than the one before it.
+  std::vector<FoundDeployment> pools(ServingSearch& search,
+                                     const std::vector<BestOfType>& types) const override {
+    std::vector<PoolPair> list;
+    for (const JoinedPools& pools : joined_pools(search, types)) {
+      add_ratios(search, *this, pools, list);
+    }
+    std::vector<FoundDeployment> results;
+    std::optional<PoolPair> best;
+    std::int64_t tries = kPoolTries * std::ssize(types);
+    for (const PoolPair& pools : in_order(std::move(list))) {
+      if (tries == 0) break;
+      const double so_far = results.empty() ? 0 : results.back().rate_per_s();
+      const bool may_win = !best || kFiniteRun * pools.bound_per_s > kBetterBy * so_far;
+      if (!may_win || !search.place(pools.parts())) {
+        ++search.bounded;
+        continue;
+      }
+      --tries;
+      auto found = simulated(search, pools, pools.estimate_per_s, kBetterBy * so_far);
+      if (!found) continue;
+      best = pools;
+      results.push_back(std::move(*found));
+    }
+    if (best) results.back() = tuned(search, *best, results.back());
+    return results;
+  }
+
+ private:
+  /// Pools by the smallest set in their ratio, where they hold `least_per_s`.
+  static std::optional<FoundDeployment> simulated(ServingSearch& search, const PoolPair& pools,
+                                                  double guess_per_s, double least_per_s) {
+    const std::int64_t times = pools.times();
+    const std::vector<DeploymentPart> parts = pools.parts(times);
+    const auto engines = static_cast<double>(num_engines(parts));
+    const auto found = search.sustained(
+        parts, {.guess_per_s = guess_per_s / static_cast<double>(times),
+                .least_per_s = least_per_s / static_cast<double>(times),
+                .residence_s = residence_of(search, pools),
+                .num_engines = static_cast<std::int64_t>(std::ceil(engines * kPoolShare))});
+    if (!found) return std::nullopt;
+    return FoundDeployment{pools.parts(), found, times, Scope::half};
+  }
+
+  /// The result, or what is better with another limit on the tokens of a prefill step.
+  static FoundDeployment tuned(ServingSearch& search, const PoolPair& pools,
+                               FoundDeployment result) {
+    for (const PricedPtr prefill : with_other_limits(search, *pools.prefill)) {
+      PoolPair other = pools;
+      other.prefill = prefill;
+      const double rate = result.rate_per_s();
+      if (auto found = simulated(search, other, rate, kBetterBy * rate)) result = *std::move(found);
+    }
+    return result;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<DeploymentObjective> largest_rate() { return std::make_unique<LargestRate>(); }
+
+}  // namespace tessera::solver

@@ -1,0 +1,239 @@
+#include "tessera/solver/deploy/plan_serving.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "ranking.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/solver/deploy/priced_configurations.h"
+
+namespace tessera::solver {
+namespace {
+
+using Priced = std::shared_ptr<PricedConfiguration>;
+
+/// By what they are estimated to do on all devices of their type; then by name, so that the order
+/// is the same each time.
+bool by_estimate(const Priced& a, const Priced& b) {
+  const double x = a->estimate_per_s * static_cast<double>(a->capacity);
+  const double y = b->estimate_per_s * static_cast<double>(b->capacity);
+  return x != y ? x > y : a->name() < b->name();
+}
+
+/// Simulates the `keep` that are estimated to be the best of their type, and any other that may be
+/// better than the best of them, only as far as it has to pass them. The best first.
+std::vector<Priced> simulated(ServingSearch& search, const DeploymentObjective& objective,
+                              std::vector<Priced> list, std::int64_t keep) {
+  std::sort(list.begin(), list.end(), by_estimate);
+  std::vector<Priced> best;
+  for (const Priced& c : list) {
+    double bar_per_s = 0;
+    if (keep-- <= 0 && !best.empty()) {
+      if (!objective.may_win(*c, *best.front())) {
+        ++search.bounded;
+        continue;
+      }
+      bar_per_s = objective.bar_per_s(*c, *best.front());
+    }
+    const std::string limited_by = simulate_alone(search, c, bar_per_s);
+    if (c->rate_per_s > 0) {
+      const auto worse = [&](const Priced& other) {
+        return other->total_per_s() < c->total_per_s();
+      };
+      best.insert(std::find_if(best.begin(), best.end(), worse), c);
+    } else if (bar_per_s == 0) {
+      search.refuse(c->name(), limited_by);
+    }
+  }
+  return best;
+}
+
+/// The configuration with the limits on the tokens of a step that suit it best.
+Priced tuned(ServingSearch& search, Priced c) {
+  for (const Priced& other : with_other_limits(search, *c)) {
+    simulate_alone(search, other, c->rate_per_s * kBetterBy);
+    if (other->rate_per_s > 0) c = other;
+  }
+  return c;
+}
+
+BestOfType best_of(ServingSearch& search, const DeploymentObjective& objective,
+                   const std::shared_ptr<const DeviceType>& type) {
+  const std::vector<Priced> all = priced_configurations(search, type);
+  std::vector<Priced> alone;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(alone),
+               [](const Priced& c) { return c->may_prefill && c->may_decode; });
+  const double share =
+      static_cast<double>(search.request().limit) / 2 / static_cast<double>(search.types().size());
+  std::vector<Priced> best =
+      simulated(search, objective, std::move(alone),
+                std::max<std::int64_t>(2, static_cast<std::int64_t>(std::ceil(share))));
+  if (!best.empty()) best.front() = tuned(search, best.front());
+  return {{best.begin(), best.end()}, {all.begin(), all.end()}};
+}
+
+std::unique_ptr<DeploymentObjective> objective_of(const ServingSearch& search, double rate_per_s) {
+  const ServingGoal goal = search.request().objective;
+  if (goal == ServingGoal::rate) return largest_rate();
+  return smallest_set(rate_per_s, goal == ServingGoal::cost);
+}
+
+std::vector<FoundDeployment> deployments(ServingSearch& search,
+                                         const DeploymentObjective& objective) {
+  std::vector<BestOfType> types;
+  for (const auto& type : search.types()) types.push_back(best_of(search, objective, type));
+  std::vector<FoundDeployment> found = objective.shared_phases(search, types);
+  if (search.request().disaggregated && search.lengths().output_tokens > 1) {
+    for (FoundDeployment& pools : objective.pools(search, types)) found.push_back(std::move(pools));
+  }
+  return found;
+}
+
+std::vector<ServingPart> parts_of(const ServingSearch& search, const FoundDeployment& found,
+                                  const AssembledDeployment* deployment) {
+  const auto placed = search.place(found.parts);
+  std::vector<ServingPart> parts;
+  std::size_t replica = 0;
+  for (std::size_t i = 0; i < found.parts.size(); ++i) {
+    const auto& [engine, count, role] = found.parts[i];
+    ServingPart part;
+    part.role = role;
+    part.device = engine->type->name;
+    part.engines = count;
+    part.tensor_parallel = engine->tensor_parallel;
+    part.pipeline_parallel = engine->pipeline_parallel;
+    part.bitwidth = engine->bitwidth;
+    part.kv_bitwidth = engine->kv_bitwidth;
+    part.max_num_seqs = engine->max_num_seqs;
+    part.max_num_batched_tokens = engine->max_num_batched_tokens;
+    if (deployment != nullptr) {
+      part.enable_prefix_caching =
+          deployment->deployment.replicas[replica].engine.enable_prefix_caching;
+      replica += static_cast<std::size_t>(count);
+    }
+    if (placed) part.devices.assign((*placed)[i].begin(), (*placed)[i].end());
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+std::optional<Quality> worst_quality(const std::vector<DeploymentPart>& parts) {
+  std::optional<Quality> worst;
+  for (const DeploymentPart& part : parts) {
+    if (!part.engine->one->plan) continue;
+    const std::optional<Quality>& quality = summary_of(*part.engine->one->plan).quality;
+    const bool worse =
+        quality && (!worst || quality->perplexity_increase.mid > worst->perplexity_increase.mid);
+    if (worse) worst = quality;
+  }
+  return worst;
+}
+
+ServingRow row_of(ServingSearch& search, const FoundDeployment& found) {
+  const serving::Summary& served = found.found->served->summary;
+  const PricedConfiguration& first = *found.parts.front().engine;
+  const auto times = static_cast<double>(found.times);
+  ServingRow row;
+  row.rate_per_s = found.rate_per_s();
+  if (found.found->fails_at_per_s) row.high_per_s = *found.found->fails_at_per_s * times;
+  row.scope = found.scope;
+  row.limited_by = found.found->limited_by;
+  row.note = found.found->note;
+  row.layout = layout_of(found.parts);
+  row.source = first.one->source;
+  row.disaggregated = is_disaggregated(found);
+  row.gpus = found.gpus();
+  row.engines = num_engines(found.parts);
+  row.tensor_parallel = first.tensor_parallel;
+  row.pipeline_parallel = first.pipeline_parallel;
+  row.bitwidth = first.bitwidth;
+  row.kv_bitwidth = first.kv_bitwidth;
+  for (const DeploymentPart& part : found.parts) {
+    row.bitwidth = std::min(row.bitwidth, part.engine->bitwidth);
+    row.kv_bitwidth = std::min(row.kv_bitwidth, part.engine->kv_bitwidth);
+  }
+  row.tok_s_per_gpu = served.throughput_tok_s * times / static_cast<double>(row.gpus);
+  row.tok_s_per_user = tok_s_per_user(served);
+  row.ttft_p99_s = served.ttft_s.p99;
+  row.tpot_p99_s = served.tpot_s.p99;
+  row.attainment_ratio = served.attainment_ratio;
+  row.usd_per_h = found.usd_per_h();
+  if (row.usd_per_h) {
+    row.usd_per_million_tokens = *row.usd_per_h / 3600 / (served.throughput_tok_s * times) * 1e6;
+  }
+  row.quality = worst_quality(found.parts);
+  if (row.quality) row.perplexity_increase = row.quality->perplexity_increase.mid;
+  std::string why_not;
+  row.deployment = search.deploy(found.parts, why_not);
+  row.parts = parts_of(search, found, row.deployment.get());
+  row.found = found.found;
+  return row;
+}
+
+/// Why there is nothing to list: the first reasons, each once.
+std::string why_none(const ServingSearch& search) {
+  std::vector<std::string> lines;
+  std::set<std::string> seen;
+  for (const Refusal& refusal : search.refusals) {
+    std::string line = fmt::format("{}: {}", refusal.engine, refusal.reason);
+    if (seen.insert(line).second && lines.size() < 6) lines.push_back(std::move(line));
+  }
+  if (search.obstructed) {
+    lines.emplace_back("runtime = \"tessera\" is not bound to what vLLM can launch");
+  }
+  return "no deployment on this cluster keeps to the SLO: " + join(lines, "; ");
+}
+
+}  // namespace
+
+std::int64_t FoundDeployment::gpus() const {
+  std::int64_t gpus = 0;
+  for (const DeploymentPart& part : parts) gpus += part.count * part.engine->gpus();
+  return gpus;
+}
+
+std::optional<double> FoundDeployment::usd_per_h() const {
+  double price = 0;
+  for (const DeploymentPart& part : parts) {
+    const std::optional<double> own = part.engine->usd_per_h(part.count);
+    if (!own) return std::nullopt;
+    price += *own;
+  }
+  return price;
+}
+
+ServingPlans plan_serving(const ServingRequest& request, const DataFolders& folders,
+                          const std::string& path) {
+  check_record(request, FieldPath{path, "."});
+  ServingSearch search(request, folders, path);
+  const std::optional<double> rate_per_s = search.traffic()->rate_per_s();
+  if (request.objective != ServingGoal::rate && !rate_per_s) {
+    refuse(path + ".traffic",
+           "objective = \"{}\" serves the traffic's own rate; give it rate_per_s",
+           name_of(request.objective));
+  }
+  const auto objective = objective_of(search, rate_per_s.value_or(0));
+  std::vector<FoundDeployment> found = ranked(search, *objective, deployments(search, *objective));
+  ServingPlans plans;
+  plans.objective = request.objective;
+  if (found.empty()) plans.why_none = why_none(search);
+  if (request.objective == ServingGoal::rate) plans.preference = prefer_one_pool(found);
+  plans.aggregated_over_disaggregated = shared_over_pools(found);
+  while (std::ssize(found) > request.limit) found.pop_back();
+  for (const FoundDeployment& each : found) {
+    plans.rows.push_back(row_of(search, each));
+    plans.rows.back().rank = std::ssize(plans.rows);
+  }
+  plans.refusals = std::move(search.refusals);
+  plans.simulated = search.simulated;
+  plans.bounded = search.bounded;
+  plans.traffic = search.traffic();
+  return plans;
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,223 @@
+#include "tessera/solver/deploy/priced_configurations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "tessera/solver/deploy/runtime_rules.h"
+#include "tessera/solver/deploy/step_mix.h"
+
+namespace tessera::solver {
+namespace {
+
+using Priced = std::shared_ptr<PricedConfiguration>;
+
+// Limits that are tried where they are not settled.
+constexpr std::int64_t kSeats[] = {256, 512, 1024};
+constexpr std::int64_t kMostTokens = 8192, kLeastTokens = 256;
+
+void set_limits(const ServingSearch& search, Configuration& configuration, std::int64_t num_seqs,
+                std::int64_t tokens) {
+  const SettledEngine& settled = search.request().engine;
+  configuration.max_num_seqs = settled.max_num_seqs ? settled.engine.max_num_seqs : num_seqs;
+  configuration.max_num_batched_tokens =
+      settled.max_num_batched_tokens ? settled.engine.max_num_batched_tokens : tokens;
+}
+
+/// Why the quality that was asked for does not allow it; empty where it does.
+std::string quality_obstacle(const QualityBound& bound, const AssembledDeployment& deployment) {
+  if (!bound.is_set() || !deployment.plan) return {};
+  const std::optional<Quality>& quality = summary_of(*deployment.plan).quality;
+  if (!quality) return {};
+  const bool high = bound.at == BoundAt::high;
+  const Band &rise = quality->perplexity_increase, &kept = quality->accuracy_recovery;
+  const double loss = high ? rise.high : rise.mid, recovery = high ? kept.low : kept.mid;
+  if (bound.max_perplexity_increase && loss > *bound.max_perplexity_increase) {
+    return fmt::format("perplexity may rise by {:.1f} %", 100 * loss);
+  }
+  if (bound.min_accuracy_recovery && recovery < *bound.min_accuracy_recovery) {
+    return fmt::format("accuracy may fall to {:.1f} %", 100 * recovery);
+  }
+  return {};
+}
+
+/// Tokens of a step to begin with: as many as keep a step of prompts alone within the limit on
+/// TPOT, since those that decode wait for it.
+std::int64_t first_tokens(const serving::Replica& engine, double tpot_limit_s) {
+  std::int64_t tokens = kMostTokens;
+  while (tokens > kLeastTokens &&
+         step_s(*engine.cost, {.num_prompts = 1, .prompt_tokens = tokens}) > tpot_limit_s) {
+    tokens /= 2;
+  }
+  return tokens;
+}
+
+/// The estimate by the best number of seats: more help as long as steps stay within the limit on
+/// TPOT.
+void estimate(const ServingSearch& search, PricedConfiguration& c) {
+  const serving::Replica& engine = c.one->deployment.replicas.front();
+  const std::int64_t tokens = c.max_num_batched_tokens;
+  std::int64_t best_seats = 0;
+  for (const std::int64_t seats : kSeats) {
+    set_limits(search, c, seats, kMostTokens);
+    StepLimits limits{c.max_num_seqs, c.max_num_batched_tokens, search.tpot_limit_s()};
+    const EngineBounds bounds = bounds_of(engine, search.lengths(), limits);
+    limits.max_num_batched_tokens = tokens;
+    const SteadyRate steady = steady_rate(engine, search.lengths(), limits, bounds.rate_per_s);
+    if (best_seats == 0 || steady.rate_per_s > kBetterBy * c.estimate_per_s) {
+      c.bounds = bounds;
+      c.estimate_per_s = steady.rate_per_s;
+      c.residence_s = steady.decode_s + bounds.ttft_s;
+      best_seats = c.max_num_seqs;
+    }
+    if (c.decode_num_seqs == 0 ||
+        bounds.decode_rate_per_s > kBetterBy * c.decode_bounds.decode_rate_per_s) {
+      c.decode_bounds = bounds;
+      c.decode_num_seqs = c.max_num_seqs;
+    }
+    if (search.request().engine.max_num_seqs) break;
+  }
+  c.max_num_seqs = best_seats;
+  c.max_num_batched_tokens = tokens;
+}
+
+void check_phases(ServingSearch& search, PricedConfiguration& c) {
+  c.may_prefill = c.bounds.ttft_s <= search.ttft_limit_s();
+  c.may_decode = c.bounds.tpot_s <= search.tpot_limit_s();
+  if (!c.may_prefill) {
+    search.refuse(c.name(), fmt::format("a prompt alone takes {:.3g} s, {:.3g} s allowed",
+                                        c.bounds.ttft_s, search.ttft_limit_s()));
+  } else if (!c.may_decode) {
+    search.refuse(c.name(), fmt::format("a token alone takes {:.3g} s, {:.3g} s allowed",
+                                        c.bounds.tpot_s, search.tpot_limit_s()));
+  }
+}
+
+/// Adds a configuration where nothing rules it out. Says whether the model fits.
+bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>& list) {
+  const ServingRequest& request = search.request();
+  auto priced = std::make_shared<PricedConfiguration>();
+  PricedConfiguration& c = *priced;
+  static_cast<Configuration&>(c) = shape;
+  c.capacity = capacity_of(c);
+  if (c.capacity == 0) return false;
+  const auto obstructs = [&](const std::string& obstacle) {
+    if (obstacle.empty()) return false;
+    search.refuse(c.name(), obstacle);
+    return search.obstructed = true;
+  };
+  if (obstructs(kernel_obstacle(request.runtime, c))) return true;
+  set_limits(search, c, kSeats[0], kMostTokens);
+  std::string why_not;
+  c.one = search.deploy({{priced, 1}}, why_not);
+  if (c.one == nullptr) {
+    search.refuse(c.name(), why_not);
+    return false;
+  }
+  const std::string loss = quality_obstacle(request.quality, *c.one);
+  if (!loss.empty()) {
+    search.refuse(c.name(), loss);
+    return true;
+  }
+  const PipelinePlan& plan = c.one->plans.front();
+  if (obstructs(plan_obstacle(request.runtime, c, plan, request.kernel_set == "auto"))) return true;
+  c.checkpoint = checkpoint_of(c, plan);
+  set_limits(search, c, kSeats[0],
+             first_tokens(c.one->deployment.replicas.front(), search.tpot_limit_s()));
+  estimate(search, c);
+  check_phases(search, c);
+  list.push_back(std::move(priced));
+  return true;
+}
+
+/// With as few stages as hold the model, unless they are given.
+void add_stages(ServingSearch& search, Configuration shape, std::vector<Priced>& list) {
+  if (const auto& given = search.request().pipeline_parallel) {
+    for (const std::int64_t stages : *given) {
+      shape.pipeline_parallel = stages;
+      add(search, shape, list);
+    }
+    return;
+  }
+  for (; shape.gpus() <= shape.type->count; shape.pipeline_parallel *= 2) {
+    if (add(search, shape, list)) return;
+  }
+}
+
+/// As given, else powers of two up to the widest node.
+std::vector<std::int64_t> degrees_of(const ServingRequest& request, const DeviceType& type) {
+  if (request.tensor_parallel) return *request.tensor_parallel;
+  std::vector<std::int64_t> degrees;
+  for (std::int64_t degree = 1; degree <= type.widest(); degree *= 2) degrees.push_back(degree);
+  return degrees;
+}
+
+}  // namespace
+
+std::vector<Priced> priced_configurations(ServingSearch& search,
+                                          const std::shared_ptr<const DeviceType>& type) {
+  std::vector<Priced> list;
+  Configuration shape{.type = type};
+  for (const std::int64_t degree : degrees_of(search.request(), *type)) {
+    if (degree > type->widest()) {
+      search.refuse(fmt::format("{}x{}", degree, type->name),
+                    fmt::format("the largest node has {}", type->widest()));
+      continue;
+    }
+    shape.tensor_parallel = degree;
+    for (const std::int32_t bitwidth : search.request().candidate_bitwidths()) {
+      shape.bitwidth = bitwidth;
+      for (const std::int32_t kv_bitwidth : search.request().candidate_kv_bitwidths()) {
+        shape.kv_bitwidth = kv_bitwidth;
+        add_stages(search, shape, list);
+      }
+    }
+  }
+  return list;
+}
+
+PricedPtr in_pool(const ServingSearch& search, const PricedConfiguration& configuration,
+                  serving::Role role) {
+  auto own = std::make_shared<PricedConfiguration>(configuration);
+  const bool decodes = role == serving::Role::decode;
+  if (decodes) own->bounds = configuration.decode_bounds;
+  set_limits(search, *own, decodes ? configuration.decode_num_seqs : kSeats[0], kMostTokens);
+  return own;
+}
+
+std::vector<Priced> with_other_limits(const ServingSearch& search,
+                                      const PricedConfiguration& configuration) {
+  if (search.request().engine.max_num_batched_tokens) return {};
+  std::vector<Priced> list;
+  const std::int64_t tokens = configuration.max_num_batched_tokens;
+  for (const std::int64_t other : {std::max(kLeastTokens, tokens / 2), 2 * tokens}) {
+    list.push_back(std::make_shared<PricedConfiguration>(configuration));
+    set_limits(search, *list.back(), configuration.max_num_seqs, other);
+  }
+  return list;
+}
+
+std::string simulate_alone(ServingSearch& search, const Priced& engine, double least_per_s) {
+  PricedConfiguration& c = *engine;
+  std::string why_not;
+  auto one = search.deploy({{engine, 1}}, why_not);
+  if (one == nullptr && c.max_num_seqs > kSeats[0]) {
+    // The memory that sampling for more requests takes is missing.
+    set_limits(search, c, kSeats[0], c.max_num_batched_tokens);
+    one = search.deploy({{engine, 1}}, why_not);
+  }
+  c.rate_per_s = 0;
+  if (one == nullptr) return why_not;
+  c.one = std::move(one);
+  c.found =
+      std::make_shared<serving::MaxRate>(search.max_rate(*c.one, {.guess_per_s = c.estimate_per_s,
+                                                                  .least_per_s = least_per_s,
+                                                                  .residence_s = c.residence_s,
+                                                                  .tolerance = 0.06}));
+  c.rate_per_s = c.found->rate_per_s;
+  return c.found->limited_by;
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,42 @@
+#include "tessera/solver/deploy/serving_request.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tessera/core/error.h"
+
+namespace tessera {
+
+double solver::ServingRequest::strictest_s(serving::Metric metric) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const serving::Slo& slo : slos) {
+    const serving::LatencyTarget& target = slo.of(metric);
+    least = std::min(least, target.each.value_or(least));
+    for (const serving::LatencyTarget::OfAll& all : target.of_all) {
+      least = std::min(least, all.limit_s);
+    }
+  }
+  return least;
+}
+
+std::vector<std::int32_t> solver::ServingRequest::candidate_bitwidths() const {
+  if (bitwidths) return *bitwidths;
+  if (!quality.is_set()) return {16, 8};
+  if (runtime == ServingRuntime::tessera) return {16, 8, 4, 3};
+  return {16, 8, 4};
+}
+
+std::vector<std::int32_t> solver::ServingRequest::candidate_kv_bitwidths() const {
+  return kv_bitwidths.value_or(std::vector<std::int32_t>{16, 8});
+}
+
+void Fields<solver::ServingRequest>::check(const R& request, const FieldPath& path) {
+  const bool none = std::all_of(request.slos.begin(), request.slos.end(),
+                                [](const serving::Slo& slo) { return slo.empty(); });
+  if (none) {
+    refuse(path("slo"), "give limits, such as { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.05 } }");
+  }
+  check_record(request.quality, FieldPath{path("quality"), "."});
+}
+
+}  // namespace tessera

@@ -1,0 +1,208 @@
+#include "tessera/solver/deploy/serving_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tessera/core/cluster_part.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::solver {
+namespace {
+
+using serving::Role;
+
+// Requests come for so many times as long as they stay; below 8 max_rate notes that a longer run
+// may sustain less.
+constexpr double kStaysWanted = 8.5, kMostRequests = 200'000;
+
+}  // namespace
+
+std::int64_t num_engines(const std::vector<DeploymentPart>& parts) {
+  std::int64_t count = 0;
+  for (const DeploymentPart& part : parts) count += part.count;
+  return count;
+}
+
+double residence_of(const std::vector<DeploymentPart>& parts) {
+  double residence_s = 0;
+  for (const DeploymentPart& part : parts) {
+    residence_s = std::max(residence_s, part.engine->residence_s);
+  }
+  return residence_s;
+}
+
+std::string layout_of(const std::vector<DeploymentPart>& parts) {
+  std::vector<std::string> words;
+  for (const DeploymentPart& part : parts) {
+    const std::string role =
+        part.role == Role::mixed ? std::string{} : fmt::format("{} ", name_of(part.role));
+    words.push_back(fmt::format("{}{} x {}", role, part.count, part.engine->shape()));
+  }
+  return join(words, " + ");
+}
+
+ServingSearch::ServingSearch(const ServingRequest& request, const DataFolders& folders,
+                             std::string path)
+    : request_(request),
+      folders_(folders),
+      types_(device_types(*request.cluster)),
+      traffic_(std::make_shared<SearchTraffic>(request.traffic, request.num_requests,
+                                               path + ".traffic")),
+      ttft_limit_s_(request.strictest_s(serving::Metric::ttft_s)),
+      tpot_limit_s_(request.strictest_s(serving::Metric::tpot_s)) {}
+
+std::optional<std::vector<std::vector<std::size_t>>> ServingSearch::place(
+    const std::vector<DeploymentPart>& parts) const {
+  UsedDevices used(request_.cluster->devices.size());
+  std::vector<std::vector<std::size_t>> placed;
+  for (const DeploymentPart& part : parts) {
+    auto devices = devices_for(*part.engine, part.count, used);
+    if (!devices) return std::nullopt;
+    for (const std::size_t device : *devices) used[device] = true;
+    placed.push_back(std::move(*devices));
+  }
+  return placed;
+}
+
+PoolOptions ServingSearch::pool_of(const Configuration& configuration, std::int64_t count,
+                                   Role role, const std::vector<std::size_t>& devices) const {
+  PoolOptions pool;
+  pool.role = role;
+  pool.model = request_.model;
+  pool.cluster = std::make_shared<Cluster>(part_of(*request_.cluster, devices));
+  pool.tensor_parallel = configuration.tensor_parallel;
+  pool.pipeline_parallel = configuration.pipeline_parallel;
+  pool.replicas = count;
+  pool.bitwidths = {configuration.bitwidth};
+  pool.kv_bitwidth = configuration.kv_bitwidth;
+  pool.kernel_set = request_.kernel_set;
+  pool.engine = request_.engine.engine;
+  pool.engine.max_num_seqs = configuration.max_num_seqs;
+  pool.engine.max_num_batched_tokens = configuration.max_num_batched_tokens;
+  // Where nothing is shared a prefix cache finds nothing, and only takes time to simulate.
+  if (!request_.engine.enable_prefix_caching) {
+    pool.engine.enable_prefix_caching = traffic_->shares();
+  }
+  return pool;
+}
+
+/// The link that keys and values take: the slowest from the first to the others of the devices that
+/// are used. vLLM's decode engines read them when a prompt is done, Tessera's get them layer by
+/// layer while it runs.
+std::optional<serving::KvTransfer> ServingSearch::transfer_over(
+    const std::vector<std::vector<std::size_t>>& placed) const {
+  std::vector<std::size_t> used;
+  for (const auto& devices : placed) used.insert(used.end(), devices.begin(), devices.end());
+  std::sort(used.begin(), used.end());
+  std::optional<Link> slowest;
+  for (std::size_t k = 1; k < used.size(); ++k) {
+    const Link link = request_.cluster->link(used[0], used[k]);
+    if (!slowest || link.bytes_per_s < slowest->bytes_per_s) slowest = link;
+  }
+  if (!slowest) return std::nullopt;
+  return serving::KvTransfer{.bytes_per_s = slowest->bytes_per_s,
+                             .latency_s = slowest->latency_s,
+                             .per_layer = request_.runtime != ServingRuntime::vllm};
+}
+
+std::shared_ptr<const AssembledDeployment> ServingSearch::assembled(DeploymentOptions options,
+                                                                    std::string& why_not) {
+  options.router = request_.router;
+  options.make_router = request_.make_router;
+  options.make_scheduler = request_.make_scheduler;
+  options.prices = prices_;
+  try {
+    return std::make_shared<AssembledDeployment>(assemble(options, folders_, "ts.deployment"));
+  } catch (const Error& error) {  // what does not fit, or the runtime does not read, is no error
+    if (error.code() == ErrorCode::interrupted) throw;
+    why_not = error.message();
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const AssembledDeployment> ServingSearch::deploy(
+    const std::vector<DeploymentPart>& parts, std::string& why_not) {
+  why_not.clear();
+  std::string key;
+  for (const DeploymentPart& part : parts) {
+    key += fmt::format("{} {} {} {} {};", name_of(part.role), part.count, part.engine->name(),
+                       part.engine->max_num_seqs, part.engine->max_num_batched_tokens);
+  }
+  std::shared_ptr<const AssembledDeployment>& known = deployed_[key];
+  if (known != nullptr) return known;
+  const auto placed = place(parts);
+  if (!placed) return nullptr;
+  std::vector<PoolOptions> pools;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    pools.push_back(pool_of(*parts[i].engine, parts[i].count, parts[i].role, (*placed)[i]));
+  }
+  DeploymentOptions options;
+  if (parts.size() == 1) {
+    options.pool = std::move(pools.front());
+    // The plan of its engines is the same whatever their limits.
+    std::shared_ptr<const Plan>& plan =
+        plans_[fmt::format("{} {}", parts.front().count, parts.front().engine->name())];
+    if (plan != nullptr) {
+      options.pool.plan = plan;
+      options.pool.model.reset();
+      options.pool.cluster.reset();
+    }
+    known = assembled(std::move(options), why_not);
+    if (known != nullptr && plan == nullptr) plan = {known, &*known->plan};
+    return known;
+  }
+  options.pools = std::move(pools);
+  const bool hands_over = std::any_of(parts.begin(), parts.end(), [](const DeploymentPart& part) {
+    return part.role == Role::prefill;
+  });
+  if (hands_over) options.transfer = transfer_over(*placed).value_or(serving::KvTransfer{});
+  return known = assembled(std::move(options), why_not);
+}
+
+serving::MaxRate ServingSearch::max_rate(const AssembledDeployment& deployment, RateQuery query) {
+  ++simulated;
+  double least = 0;
+  if (query.residence_s) {
+    least = kStaysWanted * *query.residence_s * std::max(query.guess_per_s, query.least_per_s);
+  }
+  const auto run = [&](const serving::Traffic& traffic) {
+    serving::MaxRateOptions options;
+    options.summary = summary_options(deployment, traffic);
+    options.summary.slos = request_.slos;
+    options.tolerance = query.tolerance;
+    options.max_runs = query.max_runs.value_or(options.max_runs);
+    options.least_rate_per_s = query.least_per_s;
+    options.guess_per_s = query.guess_per_s;
+    options.poll = request_.poll;
+    return serving::max_rate(deployment.deployment, traffic, options);
+  };
+  auto traffic = traffic_->of(query.num_engines, std::min(least, kMostRequests));
+  serving::MaxRate found = run(*traffic);
+  if (found.note.empty() || !traffic_->sized() || query.max_runs) return found;
+  const double stayed_s = found.served->summary.e2e_s.mean.value_or(0);
+  const double wanted = std::min(kStaysWanted * found.rate_per_s * stayed_s, kMostRequests);
+  if (wanted <= static_cast<double>(traffic->requests.size())) return found;
+  query.guess_per_s = found.rate_per_s;
+  return run(*traffic_->of(query.num_engines, wanted));
+}
+
+std::shared_ptr<const serving::MaxRate> ServingSearch::sustained(
+    const std::vector<DeploymentPart>& parts, const RateQuery& query) {
+  const std::string name = parts.size() > 1 ? layout_of(parts) : parts.front().engine->name();
+  std::string why_not;
+  const auto deployment = deploy(parts, why_not);
+  if (deployment == nullptr) {
+    if (!why_not.empty()) refuse(name, why_not);
+    return nullptr;
+  }
+  auto found = std::make_shared<serving::MaxRate>(max_rate(*deployment, query));
+  if (found->rate_per_s > 0) return found;
+  refuse(name, found->limited_by);
+  return nullptr;
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,136 @@
+// Deployments put together, and bounds on quality, without Lua.
+#include "tessera/solver/deploy/assemble.h"
+
+#include <gtest/gtest.h>
+
+#include "expect_error.h"
+#include "tessera/core/json.h"
+#include "tessera/indicator/indicator.h"
+#include "tessera/solver/planning/planning.h"
+#include "tessera/solver/problem/quality_bound.h"
+
+namespace tessera::solver {
+namespace {
+
+using test::expect_error;
+
+const DataFolders& folders() {
+  static const DataFolders all({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  return all;
+}
+
+std::shared_ptr<const ModelShape> shipped(const std::string& name) {
+  const std::string path = folders().require("models", name);
+  return std::make_shared<ModelShape>(model_from_json(read_json_file(path), path));
+}
+
+PoolOptions pool(const std::string& cluster, serving::Role role = serving::Role::mixed) {
+  PoolOptions options;
+  options.role = role;
+  options.model = shipped("llama-3.1-8b");
+  options.cluster = std::make_shared<Cluster>(find_cluster(cluster, folders()));
+  return options;
+}
+
+TEST(Assemble, MakesAnEngineOfEveryReplica) {
+  DeploymentOptions options;
+  options.pool = pool("4xA100-40G");
+  options.pool.tensor_parallel = 2;
+  const AssembledDeployment made = assemble(options, folders());
+  ASSERT_EQ(made.deployment.replicas.size(), 2U);
+  ASSERT_EQ(made.plans.size(), 2U);
+  EXPECT_TRUE(std::holds_alternative<ReplicatedPlan>(made.plan.value()));
+  const serving::Replica& engine = made.deployment.replicas.front();
+  EXPECT_EQ(engine.name, "2xA100-40G");
+  EXPECT_GT(engine.kv_tokens(), 100'000);
+  EXPECT_TRUE(engine.async_scheduling());
+  EXPECT_GT(made.deployment.api_s, 0);
+  EXPECT_NE(made.source.find("llama-3.1-8b, kernel set vllm"), std::string::npos) << made.source;
+}
+
+TEST(Assemble, KeepsWhatIsSaidOfAPool) {
+  DeploymentOptions options;
+  options.pool = pool("1xA100-40G");
+  options.pool.kv_blocks = 77;
+  options.pool.usd_per_h = 3;
+  options.pool.engine.async_scheduling = false;
+  options.api_s = 0;
+  const AssembledDeployment made = assemble(options, folders());
+  const serving::Replica& engine = made.deployment.replicas.front();
+  EXPECT_EQ(engine.kv_blocks, 77);
+  EXPECT_EQ(engine.usd_per_h, 3);
+  EXPECT_FALSE(engine.async_scheduling());
+  EXPECT_EQ(made.deployment.api_s, 0);
+}
+
+TEST(Assemble, JoinsPoolsByATransferLayerByLayer) {
+  DeploymentOptions options;
+  options.pools =
+      std::vector{pool("1xL4", serving::Role::prefill), pool("1xL4", serving::Role::decode)};
+  for (PoolOptions& each : *options.pools) each.bitwidths = {8};
+  options.transfer = {.bytes_per_s = 1e10, .per_layer = true};
+  const AssembledDeployment made = assemble(options, folders());
+  EXPECT_EQ(made.deployment.transfer.num_layers, 32);
+  EXPECT_FALSE(made.plan);
+  options.pools->pop_back();
+  expect_error(ErrorCode::invalid_argument,
+               {"there are engines of role prefill and none of role decode"},
+               [&] { assemble(options, folders()); });
+}
+
+TEST(Assemble, RefusesWhatContradictsItself) {
+  DeploymentOptions options;
+  options.pool = pool("1xA100-40G");
+  options.pool.step_cost = std::make_shared<serving::LinearStepCost>();
+  expect_error(ErrorCode::invalid_argument, {"deployment.model: step_cost says what a step takes"},
+               [&] { assemble(options, folders()); });
+  options.pool = pool("1xA100-40G");
+  options.pool.plan = std::make_shared<Plan>(*assemble(options, folders()).plan);
+  expect_error(ErrorCode::invalid_argument, {"pool.model: the plan has a model already"},
+               [&] { assemble(options, folders(), "pool"); });
+  options.pool.model = nullptr;
+  options.pool.cluster = nullptr;
+  EXPECT_EQ(assemble(options, folders()).deployment.replicas.size(), 1U);
+  options.pool.host_step_s = 1e-3;
+  expect_error(ErrorCode::invalid_argument, {"a plan has its kernel set's"},
+               [&] { assemble(options, folders()); });
+  options.pool = pool("1xT4-16G");
+  expect_error(ErrorCode::invalid_argument, {"GiB"}, [&] { assemble(options, folders()); });
+}
+
+// What scripts say as quality = { max_perplexity_increase = }.
+TEST(QualityBound, IsKeptByPlansWithoutLua) {
+  const auto planned = [](std::optional<double> increase) {
+    ServingProblem serving;
+    serving.model = *shipped("opt-13b");
+    serving.cluster = find_cluster("2xT4-16G+1xV100-32G", folders());
+    serving.bitwidths = {3, 4, 8, 16};
+    serving.indicator = indicator::make_constant(static_cast<std::size_t>(serving.model.num_layers),
+                                                 serving.bitwidths);
+    serving.kernel_set = cost::find_kernel_set("modern", folders());
+    Problem problem;
+    problem.given = std::move(serving);
+    problem.theta = 0;
+    problem.bound.max_perplexity_increase = increase;
+    set_quality(problem, folders());
+    const PlanOutcome outcome = plan(open_problem(std::move(problem), {}), {});
+    return summary_of(std::get<Plan>(outcome)).quality.value();
+  };
+  const Quality free = planned(std::nullopt), bound = planned(0.05);
+  EXPECT_GT(free.perplexity_increase.high, 0.05);
+  EXPECT_LE(bound.perplexity_increase.high, 0.05 * (1 + 1e-5));
+}
+
+TEST(QualityBound, TakesRatios) {
+  const auto check = [](double increase, double recovery) {
+    check_record(QualityBound{increase, recovery}, FieldPath{"quality", "."});
+  };
+  check(0, 1);
+  expect_error(ErrorCode::out_of_range, {"quality.max_perplexity_increase", "5 % is 0.05"},
+               [&] { check(5, 1); });
+  expect_error(ErrorCode::out_of_range, {"quality.min_accuracy_recovery", "is not positive"},
+               [&] { check(0, 0); });
+}
+
+}  // namespace
+}  // namespace tessera::solver
