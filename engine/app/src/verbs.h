@@ -24,6 +24,11 @@ const std::vector<LuaVerb>& lua_verbs();
 /// The flags of `tessera run`, which `tessera.host.run_options` holds.
 const OptionTable& run_options();
 
+/// An option that is a word or a path.
+OptionSpec as_text(std::string_view name, std::string_view doc);
+/// Adds the library's own options to those of a verb, so that flags and scripts cannot disagree.
+void take_flags(OptionTable& table, const std::vector<OptionSpec>& options);
+
 // One table per verb, in verbs/.
 const OptionTable& plan_options();
 const OptionTable& indicator_options();

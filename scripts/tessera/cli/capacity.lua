@@ -9,11 +9,16 @@ local ts = require "tessera"
 
 local M = {}
 
--- What stands beside the flags as their defaults.
-local defaults = {
-  prompt_tokens = 1000, output_tokens = 200, length_cv = 0, burstiness = 1, num_requests = 2000, seed = 1, limit = 8,
-  scheduler = "vllm_v1", kernel_set = "auto", disaggregated = true, runtime = "vllm",
-}
+-- What stands beside the flags as their defaults, where the library has others.
+local defaults = { prompt_tokens = 1000, output_tokens = 200, length_cv = 0, burstiness = 1, seed = 1,
+  scheduler = "vllm_v1" }
+
+-- The flags that are options of a card of the library.
+local function options_of(given, card)
+  local options = {}
+  for _, option in ipairs(host.cards().options[card].options) do options[option.name] = given[option.name] end
+  return options
+end
 
 -- { ttft_s = { p99 = 2 }, ... } of the flags.
 local function slo_of(given)
@@ -38,19 +43,16 @@ local function length_of(mean, cv)
 end
 
 local function traffic_of(given)
-  local traffic = { seed = given.seed, rate_per_s = given.rate }
+  local traffic = options_of(given, "ts.traffic")
+  traffic.rate_per_s, traffic.num_requests = given.rate, nil
   if given.trace then
     if given.lengths then core.raise("usage", "give --trace or --lengths", "--lengths") end
-    traffic.trace = given.trace
+    traffic.prompt_tokens, traffic.output_tokens, traffic.burstiness = nil, nil, nil
     return traffic
   end
-  traffic.arrivals, traffic.burstiness = "gamma", given.burstiness
-  if given.lengths then
-    traffic.lengths = given.lengths
-  else
-    traffic.prompt_tokens = length_of(given.prompt_tokens, given.length_cv)
-    traffic.output_tokens = length_of(given.output_tokens, given.length_cv)
-  end
+  traffic.arrivals = "gamma"
+  traffic.prompt_tokens = not given.lengths and length_of(given.prompt_tokens, given.length_cv) or nil
+  traffic.output_tokens = not given.lengths and length_of(given.output_tokens, given.length_cv) or nil
   return traffic
 end
 
@@ -109,14 +111,11 @@ function M.main(flags)
     return flags[name]
   end })
   check(given)
-  local options, why = ts.plan_serving {
-    model = given.model, cluster = given.cluster, traffic = traffic_of(given), slo = slo_of(given),
-    objective = given.objective or (given.rate and "gpus" or "rate"), quality = quality_of(given),
-    runtime = given.runtime,
-    engine = { scheduler = given.scheduler }, bitwidths = given.bitwidths, tensor_parallel = given.tensor_parallel,
-    kernel_set = given.kernel_set, disaggregated = given.disaggregated, limit = given.limit,
-    num_requests = given.num_requests,
-  }
+  local asked = options_of(given, "ts.plan_serving")
+  asked.traffic, asked.slo, asked.quality = traffic_of(given), slo_of(given), quality_of(given)
+  asked.objective = given.objective or (given.rate and "gpus" or "rate")
+  asked.engine = options_of(given, "ts.engine")
+  local options, why = ts.plan_serving(asked)
   if not options then return nil, why end
   local frontier = given.frontier and options:frontier() or nil
   local written, why_not

@@ -1,155 +1,121 @@
+#include <algorithm>
+#include <string_view>
+
+#include "engine_lua.h"
+#include "serving_lua.h"
+#include "tessera/core/quality.h"
+#include "tessera/core/record_options.h"
+#include "tessera/solver/deploy/serving_request.h"
 #include "verbs.h"
 
 namespace tessera::app {
 namespace {
 
+using enum OptionType;
+
 OptionSpec limit(std::string_view name, std::string_view doc) {
-  return {.name = name, .type = OptionType::number, .doc = doc, .unit = "s", .min = 0, .max = 1e9};
+  return {.name = name, .type = number, .doc = doc, .unit = "s", .min = 0, .max = 1e9};
+}
+
+/// What requests come: lengths and rates in the words of the command line, the rest as ts.traffic
+/// has it.
+void add_traffic(OptionTable& t) {
+  t.options.push_back({.name = "prompt_tokens",
+                       .type = number,
+                       .doc = "Prompt length, the mean where --length-cv varies it",
+                       .unit = "tokens",
+                       .default_text = "1000",
+                       .min = 1,
+                       .max = 1e7});
+  t.options.push_back({.name = "output_tokens",
+                       .type = number,
+                       .doc = "Generated tokens",
+                       .unit = "tokens",
+                       .default_text = "200",
+                       .min = 1,
+                       .max = 1e7});
+  t.options.push_back({.name = "length_cv",
+                       .type = number,
+                       .doc = "Coefficient of variation of both lengths (log-normal); 0: all alike",
+                       .default_text = "0",
+                       .min = 0,
+                       .max = 100});
+  t.options.push_back({.name = "rate",
+                       .type = number,
+                       .doc = "Requests per second to sustain",
+                       .unit = "1/s",
+                       .min = 1e-9,
+                       .max = 1e9});
+  for (const std::string_view name :
+       {"burstiness", "seed", "max_tokens", "lengths", "in_order", "trace", "category", "thin",
+        "start_s", "sort", "n", "prefix_groups", "prefix_tokens", "prefix_share", "prefix_zipf"}) {
+    t.options.push_back(*serving_lua::traffic_options().find(name));
+    if (name == "burstiness" || name == "seed") t.options.back().default_text = "1";
+  }
+}
+
+/// What is settled of the engines; what is left out is searched, or as ts.engine has it.
+void add_engine(OptionTable& t) {
+  for (OptionSpec option : serving_lua::engine_options().options) {
+    if (!option.flag) continue;
+    if (option.name != "scheduler") option.default_text.clear();
+    t.options.push_back(option);
+  }
+}
+
+void add_launch(OptionTable& t) {
+  t.options.push_back({.name = "launch",
+                       .type = choice,
+                       .doc = "Writes what starts the best, into the folder --out",
+                       .choices = {"vllm", "json"}});
+  t.options.push_back(as_text("out", "Folder that --launch writes"));
+  t.options.push_back(as_text("runtime_version", "Version of the runtime that --launch is for"));
+  t.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
+  t.options.push_back(
+      {.name = "overwrite", .type = boolean, .doc = "A folder that --launch wrote before may go"});
 }
 
 }  // namespace
 
 const OptionTable& capacity_options() {
-  using enum OptionType;
-  static const OptionTable options{
-      "tessera capacity",
-      "Which engines on the devices of a cluster serve a stream of requests within latency limits: "
-      "the largest rate, or with --rate the cheapest or smallest that sustains it",
-      "",
-      {
-          {.name = "model",
-           .type = text,
-           .doc = "Model by name (llama-3.1-8b), or the path of a config.json, its folder or a "
-                  ".gguf file",
-           .required = true},
-          {.name = "cluster",
-           .type = text,
-           .doc = "Cluster by name (dgx-h200), a cluster file, or devices as 2xA100-80G+4xL4",
-           .required = true},
-          limit("ttft_p99", "Time to first token that 99 % of requests keep to"),
-          limit("tpot_p99", "Time per output token after the first, likewise"),
-          limit("e2e_p99", "Time to the last token, likewise"),
-          limit("ttft_mean", "Mean time to first token"),
-          limit("tpot_mean", "Mean time per output token"),
-          limit("e2e_mean", "Mean time to the last token"),
-          {.name = "prompt_tokens",
-           .type = number,
-           .doc = "Prompt length, the mean where --length-cv varies it",
-           .unit = "tokens",
-           .default_text = "1000",
-           .min = 1,
-           .max = 1e7},
-          {.name = "output_tokens",
-           .type = number,
-           .doc = "Generated tokens",
-           .unit = "tokens",
-           .default_text = "200",
-           .min = 1,
-           .max = 1e7},
-          {.name = "length_cv",
-           .type = number,
-           .doc = "Coefficient of variation of both lengths (log-normal); 0: all alike",
-           .default_text = "0",
-           .min = 0,
-           .max = 100},
-          {.name = "lengths", .type = text, .doc = "CSV file of lengths instead"},
-          {.name = "trace", .type = text, .doc = "CSV file of requests with arrivals instead"},
-          {.name = "rate",
-           .type = number,
-           .doc = "Requests per second to sustain",
-           .unit = "1/s",
-           .min = 1e-9,
-           .max = 1e9},
-          {.name = "burstiness",
-           .type = number,
-           .doc = "Of arrivals, as vLLM's benchmark has it: 1 is Poisson, less is burstier",
-           .default_text = "1",
-           .min = 1e-3,
-           .max = 1e3},
-          {.name = "objective",
-           .type = choice,
-           .doc = "rate: as many requests as possible; with --rate: cost, or gpus",
-           .choices = {"rate", "cost", "gpus"}},
-          {.name = "max_perplexity_increase",
-           .type = number,
-           .doc = "Quality: perplexity over that at 16 bits, less 1; 0.01 is 1 %",
-           .unit = "ratio",
-           .min = 0,
-           .max = 1},
-          {.name = "min_accuracy_recovery",
-           .type = number,
-           .doc = "Quality: accuracy over that at 16 bits; 0.99 is 99 %",
-           .unit = "ratio",
-           .min = 0,
-           .max = 1},
-          {.name = "runtime",
-           .type = choice,
-           .doc = "What is to run it: vllm, with what its launch files and kernels can do, or "
-                  "tessera, with whatever a kernel set has a price for",
-           .default_text = "\"vllm\"",
-           .choices = {"vllm", "tessera"}},
-          {.name = "bitwidths",
-           .type = integer_list,
-           .doc = "To choose from; default: 16 and 8, with a bound on quality 4 too, for tessera 3 "
-                  "too",
-           .unit = "bits",
-           .min = 1,
-           .max = 16},
-          {.name = "tensor_parallel",
-           .type = integer_list,
-           .doc = "Degrees to choose from; default: powers of two",
-           .unit = "devices",
-           .min = 1,
-           .max = 64},
-          {.name = "scheduler",
-           .type = text,
-           .doc = "As for ts.engine",
-           .default_text = "\"vllm_v1\""},
-          {.name = "kernel_set",
-           .type = text,
-           .doc = "Kernels that run the layers",
-           .default_text = "\"auto\""},
-          {.name = "disaggregated",
-           .type = boolean,
-           .doc = "Looks at pools of prefill and decode engines too",
-           .default_text = "true"},
-          {.name = "num_requests",
-           .type = integer,
-           .doc = "Simulated per engine and rate",
-           .unit = "requests",
-           .default_text = "2000",
-           .min = 20,
-           .max = 1e6},
-          {.name = "seed",
-           .type = integer,
-           .doc = "Of arrivals and lengths",
-           .default_text = "1",
-           .min = 0,
-           .max = 1e15},
-          {.name = "limit",
-           .type = integer,
-           .doc = "Deployments listed",
-           .default_text = "8",
-           .min = 1,
-           .max = 100},
-          {.name = "frontier",
-           .type = boolean,
-           .doc = "Prints tokens per second and user against tokens per second and GPU, too"},
-          {.name = "launch",
-           .type = choice,
-           .doc = "Writes what starts the best, into the folder --out",
-           .choices = {"vllm", "json"}},
-          {.name = "out", .type = text, .doc = "Folder that --launch writes"},
-          {.name = "runtime_version",
-           .type = text,
-           .doc = "Version of the runtime that --launch is for"},
-          {.name = "checkpoint",
-           .type = text,
-           .doc = "Of --launch: Hugging Face id or folder to serve"},
-          {.name = "overwrite",
-           .type = boolean,
-           .doc = "A folder that --launch wrote before may go"},
-      }};
+  static const OptionTable options = [] {
+    OptionTable t{"tessera capacity",
+                  "Which engines on the devices of a cluster serve a stream of requests within "
+                  "latency limits: the largest rate, or with --rate the cheapest or smallest that "
+                  "sustains it",
+                  "",
+                  {}};
+    t.options.push_back(as_text("model",
+                                "Model by name (llama-3.1-8b), or the path of a config.json, its "
+                                "folder or a .gguf file"));
+    t.options.push_back(as_text(
+        "cluster", "Cluster by name (dgx-h200), a cluster file, or devices as 2xA100-80G+4xL4"));
+    for (OptionSpec& option : t.options) option.required = true;
+    t.options.push_back(limit("ttft_p99", "Time to first token that 99 % of requests keep to"));
+    t.options.push_back(limit("tpot_p99", "Time per output token after the first, likewise"));
+    t.options.push_back(limit("e2e_p99", "Time to the last token, likewise"));
+    t.options.push_back(limit("ttft_mean", "Mean time to first token"));
+    t.options.push_back(limit("tpot_mean", "Mean time per output token"));
+    t.options.push_back(limit("e2e_mean", "Mean time to the last token"));
+    add_traffic(t);
+    t.options.push_back({.name = "objective",
+                         .type = choice,
+                         .doc = "rate: as many requests as possible; with --rate: cost, or gpus",
+                         .choices = names_of<solver::ServingGoal>()});
+    take_flags(t, options_of<QualityBound>());
+    take_flags(t, options_of<solver::ServingRequest>());
+    t.options.push_back({.name = "router",
+                         .type = text,
+                         .doc = "Rule that chooses an engine; see tessera help routers",
+                         .default_text = "\"least_requests\""});
+    add_engine(t);
+    t.options.push_back(
+        {.name = "frontier",
+         .type = boolean,
+         .doc = "Prints tokens per second and user against tokens per second and GPU, too"});
+    add_launch(t);
+    return t;
+  }();
   return options;
 }
 
