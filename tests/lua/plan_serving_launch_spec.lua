@@ -182,6 +182,20 @@ describe("tessera capacity --launch", function()
     assert(ts.load_launch(path))
   end)
 
+  it("takes what is settled of the search, its engines and its traffic as flags", function()
+    local status, text, err = capacity("--cluster", "1xL4", "--bitwidths", "8", "--kv-bitwidths", "16",
+      "--pipeline-parallel", "1", "--max-num-seqs", "64", "--router", "round_robin", "--prefix-groups", "1",
+      "--prefix-tokens", "16", "--json")
+    assert.equal(0, status, err)
+    local options = core.from_json(text).options
+    assert.equal(1, #options)
+    assert.equal(16, options[1].kv_bitwidth)
+    assert.equal(64, options[1].engine.max_num_seqs)
+    local refused, _, why = capacity("--cluster", "1xL4", "--max-perplexity-increase", "5")
+    assert.equal(1, refused)
+    assert.matches("5 %% is 0.05", why)
+  end)
+
   it("names the best that shares engines where pools cannot be started", function()
     local status, _, err = capacity("--cluster", "4xL4", "--rate", "18", "--launch", "vllm", "--out", fresh(),
       "--runtime-version", "0.8.5")

@@ -58,19 +58,20 @@ struct Refusal {
   std::string engine, reason;
 };
 
+/// Rates are known to so much of themselves: between the one that held and the one that was too
+/// much.
+inline constexpr double kKnownTo = 0.07;
+
 /// A rate that is looked for by simulation.
 struct RateQuery {
   double guess_per_s = 0;
   double least_per_s = 0;                  ///< what does not hold it does not matter
   std::optional<double> residence_s = {};  ///< how long requests are foreseen to stay
   std::int64_t num_engines = 1;            ///< engines' worth of requests, where they are sized
-  double tolerance = 0.07;                 ///< see kKnownTo
+  double tolerance = kKnownTo;
   std::optional<std::int64_t> max_runs = {};
 };
 
-/// Rates are known to so much of themselves: between the one that held and the one that was too
-/// much.
-inline constexpr double kKnownTo = 0.07;
 /// Times a rate, what is worth a change or a run.
 inline constexpr double kBetterBy = 1.02;
 
