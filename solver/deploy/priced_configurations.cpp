@@ -123,7 +123,7 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
   }
   const PipelinePlan& plan = c.one->plans.front();
   if (obstructs(plan_obstacle(request.runtime, c, plan, request.kernel_set == "auto"))) return true;
-  c.checkpoint = checkpoint_of(c, plan);
+  c.checkpoint = checkpoint_of(plan);
   set_limits(search, c, kSeats[0],
              first_tokens(c.one->deployment.replicas.front(), search.tpot_limit_s()));
   estimate(search, c);

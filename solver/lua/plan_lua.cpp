@@ -9,7 +9,7 @@
 #include "script_planners.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
-#include "tessera/core/record_json.h"
+#include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -384,17 +384,6 @@ int load_plan(lua_State* L) {
 /// plan_text(plan): as plan:save writes it.
 int plan_text(lua_State* L) {
   lua_kit::push_text(L, json_text(to_json(self(L)), 1) + "\n");
-  return 1;
-}
-
-/// placement_at(plan, nodes, places): its placement where device k of its cluster is at places[k] =
-/// { node_index =, gpu = }, on a node of `nodes`.
-int placement_at(lua_State* L) {
-  const auto list = [&]<class Item>(int index, const char* name, Item) {
-    return read_list<Item>(lua_kit::json_from_lua(L, index, name), name, {});
-  };
-  lua_kit::push_value(L, solver::placement_at(self(L), list(2, "nodes", std::string{}),
-                                              list(3, "places", DevicePlace{})));
   return 1;
 }
 

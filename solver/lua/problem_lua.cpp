@@ -239,24 +239,6 @@ const lua_kit::ObjectType<OpenProblem>& lua_kit::object_type<OpenProblem>() {
 
 namespace solver_lua {
 
-/// kernels(problem): { name =, runtime =, eight_bit = { format of 8-bit weights on each device } };
-/// a device without such a kernel has an empty one.
-int kernels(lua_State* L) {
-  const solver::ServingProblem* serving = problem_argument(L, 1).first.serving();
-  if (serving == nullptr) refuse("kernels", "an instance has no kernel set");
-  std::vector<std::string> formats;
-  for (const ClusterDevice& slot : serving->cluster.devices) {
-    const cost::KernelRule* rule = serving->kernel_set.find(slot.device, 8);
-    formats.push_back(rule == nullptr ? "" : std::string(name_of(rule->format())));
-  }
-  lua_createtable(L, 0, 3);
-  lua_kit::set_text(L, "name", serving->kernel_set.name);
-  lua_kit::set_text(L, "runtime", serving->kernel_set.runtime);
-  lua_kit::push_texts(L, formats);
-  lua_setfield(L, -2, "eight_bit");
-  return 1;
-}
-
 void push_problem(lua_State* L, solver::OpenProblem problem) {
   problem.first.instance();  // a problem that no instance can be made of is refused here
   lua_kit::push_object<OpenProblem>(L, std::make_shared<OpenProblem>(std::move(problem)));

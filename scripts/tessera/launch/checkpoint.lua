@@ -80,7 +80,7 @@ end
 function M.choose(layout, engine, given)
   local id = M.base_id(layout.model)
   local _, uniform = schemes.bitwidths(engine)
-  local kind = schemes.of_8_bit(engine)
+  local kind = engine.kernel_set.eight_bit
   if given then return { kind = "given", id = given, note = "as given; its bitwidths have to be the plan's" } end
   local birth = birth_of(id)
   if birth and math.min(unpack(engine.bitwidths)) >= birth.bitwidth then

@@ -6,25 +6,23 @@ local solver = require "tessera.solver"
 local M = {}
 
 -- An engine of a placement, with what its pipeline of the plan says besides: batch, memory, kernels.
-local function engine_of(pipeline, placed)
+local function engine_of(pipeline, placed, kernels)
   local problem = pipeline:problem()
-  local devices, stages, kernels = problem.cluster.devices, pipeline.stages, solver.kernels(problem)
+  local devices, stages = problem.cluster.devices, pipeline.stages
   local engine = {
     batch_size = problem.workload.batch_size, stages = {}, bitwidths = {},
     kernel_set = kernels, -- replicas may have their own
     prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
     decode_micro_batch_size = pipeline.decode_micro_batch_size,
-    kv_bitwidth = placed.kv_bitwidth, offloads = pipeline.offload ~= nil,
+    kv_bitwidth = placed.kv_bitwidth,
   }
   for k, stage in ipairs(placed.stages) do
     for _, bitwidth in ipairs(stage.bitwidths) do engine.bitwidths[#engine.bitwidths + 1] = bitwidth end
     if stage.num_layers > 0 then -- a stage without layers needs no device
-      local device = stages[k].device_index + 1
       engine.stages[#engine.stages + 1] = {
         node = stage.node_index + 1, gpus = stage.gpus, degree = #stage.gpus, device = stage.device,
-        memory = stages[k].memory, compute_capability = devices[device].compute_capability,
-        eight_bit = kernels.eight_bit[device], first_layer = stage.first_layer, num_layers = stage.num_layers,
-        bitwidths = stage.bitwidths,
+        first_layer = stage.first_layer, num_layers = stage.num_layers, bitwidths = stage.bitwidths,
+        memory = stages[k].memory, compute_capability = devices[stages[k].device_index + 1].compute_capability,
       }
     end
   end
@@ -59,8 +57,8 @@ local function no_places(plan)
 end
 
 local function engines_of(plan, placement)
-  local pipelines, engines = plan.replicas or { plan }, {}
-  for i, placed in ipairs(placement.engines) do engines[i] = engine_of(pipelines[i], placed) end
+  local pipelines, kernels, engines = plan.replicas or { plan }, solver.engine_kernels(plan), {}
+  for i, placed in ipairs(placement.engines) do engines[i] = engine_of(pipelines[i], placed, kernels[i]) end
   return engines
 end
 
@@ -113,7 +111,8 @@ function M.join(parts, cluster_name)
     end
     local problem = part.plan:problem()
     layout.model, layout.workload = problem.model, problem.workload
-    layout.plans[i] = { name = #parts == 1 and "plan.json" or ("plan-%d.json"):format(i), plan = part.plan }
+    layout.plans[i] = { name = #parts == 1 and "plan.json" or ("plan-%d.json"):format(i), plan = part.plan,
+      nodes = names, places = places }
   end
   return layout
 end

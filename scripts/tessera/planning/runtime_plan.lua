@@ -7,7 +7,7 @@
 local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
 local obstacles = require "tessera.launch.obstacles"
-local schemes = require "tessera.launch.schemes"
+local solver = require "tessera.solver"
 local vllm = require "tessera.launch.vllm_versions"
 
 local M = {}
@@ -37,7 +37,7 @@ end
 local function bitwidth_sets(problem, runtime)
   if runtime == "llama.cpp" then return { common(problem.bitwidths, { 3, 4, 8, 16 }) } end
   local sets = {}
-  for _, allowed in ipairs(schemes.has_integers_alone(problem) and { { 4, 8, 16 } } or { { 8 }, { 4, 16 } }) do
+  for _, allowed in ipairs(solver.has_integers_alone(problem) and { { 4, 8, 16 } } or { { 8 }, { 4, 16 } }) do
     local set = common(problem.bitwidths, allowed)
     if #set > 0 then sets[#sets + 1] = set end
   end

@@ -6,8 +6,8 @@
 #include "tessera/solver/deploy/configuration.h"
 #include "tessera/solver/deploy/serving_request.h"
 
-/// What a runtime has kernels for, and what its launch files can say. Reasons are one line; empty
-/// where there is no obstacle.
+/// What a runtime has kernels for, and what its launch files can say: the rules of launch_rules.h
+/// for configurations. Reasons are one line; empty where there is no obstacle.
 namespace tessera::solver {
 
 /// Why the runtime has no kernels for such an engine on its type of device.
@@ -18,19 +18,15 @@ std::string kernel_obstacle(ServingRuntime runtime, const Configuration& configu
 std::string plan_obstacle(ServingRuntime runtime, const Configuration& configuration,
                           const PipelinePlan& plan, bool any_kernels);
 
-/// What tells one checkpoint of a model in one bitwidth throughout from another: the bits, and what
-/// 8 bits mean with these kernels.
-std::string checkpoint_of(const Configuration& configuration, const PipelinePlan& plan);
+/// What tells one checkpoint of a model from another.
+std::string checkpoint_of(const PipelinePlan& plan);
 
-/// An end of a transfer of keys and values.
-struct TransferEnd {
+/// An engine of a pool that keys and values leave, or come to.
+struct PoolEnd {
   const Configuration& configuration;
   std::string checkpoint;
 };
-/// Why the runtime cannot hand keys and values from one engine to another. Whatever runs them, both
-/// read the same KV cache; vLLM's NixlConnector wants one checkpoint, and degrees of which one
-/// divides the other (docs/features/nixl_connector_compatibility.md); stages it leaves out.
-std::string transfer_obstacle(ServingRuntime runtime, const TransferEnd& from,
-                              const TransferEnd& to);
+/// Why the runtime cannot hand keys and values from one engine to another.
+std::string transfer_obstacle(ServingRuntime runtime, const PoolEnd& from, const PoolEnd& to);
 
 }  // namespace tessera::solver

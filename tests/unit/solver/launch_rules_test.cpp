@@ -1,0 +1,139 @@
+// What runtimes can launch, by rule: bitwidths, KV caches, devices, degrees, schemes, nodes.
+#include "tessera/solver/plan/launch_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/core/files.h"
+
+namespace tessera::solver {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const DataFolders& datasets() {
+  static const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  return folders;
+}
+
+cost::PricingContext context_on(const std::string& cluster, const char* kernel_set) {
+  cost::PricingContext context;
+  context.cluster = find_cluster(cluster, datasets());
+  context.kernel_set = cost::find_kernel_set(kernel_set, datasets());
+  return context;
+}
+
+/// A layer on each of these (node, device, GPUs).
+struct On {
+  std::int64_t node;
+  const char* device;
+  std::vector<std::int64_t> gpus;
+  std::int32_t bitwidth = 16;
+};
+
+Placement placed(const std::vector<On>& stages, std::int32_t kv_bitwidth = 16) {
+  Placement placement;
+  placement.model = "m";
+  placement.num_layers = std::ssize(stages);
+  placement.nodes = {"a", "b", "c"};
+  PlacedEngine& engine = placement.engines.emplace_back();
+  engine.kv_bitwidth = kv_bitwidth;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const On& on = stages[i];
+    engine.stages.push_back(
+        {on.device, on.node, on.gpus, static_cast<std::int64_t>(i), 1, {on.bitwidth}});
+  }
+  return placement;
+}
+
+std::vector<std::string> obstacles(Runtime runtime, const std::vector<On>& stages,
+                                   const char* kernel_set = "vllm", std::int32_t kv_bitwidth = 16,
+                                   bool multi_node = true) {
+  return launch_obstacles(runtime, context_on("1xL4+1xA100-80G+1xT4-16G+1xMI300X", kernel_set),
+                          placed(stages, kv_bitwidth), 0, multi_node);
+}
+
+TEST(LaunchRules, NothingStandsInTheWayOfEqualStages) {
+  EXPECT_THAT(obstacles(Runtime::vllm, {{0, "L4", {0, 1}}, {1, "L4", {0, 1}, 8}}), IsEmpty());
+  EXPECT_THAT(obstacles(Runtime::llama_cpp, {{0, "L4", {0}, 3}, {0, "L4", {1}, 4}}, "vllm", 4),
+              IsEmpty());
+  EXPECT_THAT(obstacles(Runtime::tessera, {{0, "L4", {0}, 3}, {1, "L4", {0, 1}}, {0, "L4", {2}}}),
+              IsEmpty());
+}
+
+TEST(LaunchRules, BitwidthsAndCachesNeedKernels) {
+  EXPECT_THAT(obstacles(Runtime::vllm, {{0, "L4", {0}, 3}}),
+              ElementsAre("vLLM has no kernel for 3-bit weights"));
+  EXPECT_THAT(obstacles(Runtime::llama_cpp, {{0, "L4", {0}, 5}}),
+              ElementsAre("llama.cpp has no kernel for 5-bit weights"));
+  EXPECT_THAT(obstacles(Runtime::vllm, {{0, "L4", {0}}}, "vllm", 4),
+              ElementsAre("vLLM has no KV cache of 4 bits"));
+  EXPECT_THAT(obstacles(Runtime::vllm, {{0, "L4", {0}}}, "vllm", 8), IsEmpty());
+  EXPECT_THAT(obstacles(Runtime::vllm, {{0, "A100-80G", {0}}}, "vllm", 8),
+              ElementsAre("an 8-bit KV cache is FP8 in vLLM, which needs compute capability 8.9; "
+                          "A100-80G has 8"));
+  EXPECT_THAT(obstacles(Runtime::vllm, {{0, "MI300X", {0}}}),
+              ElementsAre("launch files are for NVIDIA's GPUs, and MI300X is none"));
+  EXPECT_THAT(kernel_obstacles(Runtime::vllm, {3}, 4, "L4", 8.9), ::testing::SizeIs(2));
+  EXPECT_THAT(kernel_obstacles(Runtime::tessera, {3}, 4, "L4", 8.9), IsEmpty());
+}
+
+// The kernel sets of vLLM say from where on its attention reads FP8; this is the same number.
+TEST(LaunchRules, Fp8CachesBeginWhereTheKernelSetsSay) {
+  for (const char* name : {"vllm", "vllm_fp8"}) {
+    const cost::KernelSet set = cost::find_kernel_set(name, datasets());
+    ASSERT_EQ(set.kv_rules.size(), 1u);
+    EXPECT_EQ(set.kv_rules[0].min_compute_capability, kFp8Capability);
+  }
+}
+
+TEST(LaunchRules, OneDegreeAndOneScheme) {
+  EXPECT_THAT(
+      obstacles(Runtime::vllm, {{0, "L4", {0, 1}}, {0, "L4", {2}}}),
+      ElementsAre("the stages have tensor parallelism 2 and 1; vLLM has one degree for all"));
+  EXPECT_THAT(obstacles(Runtime::llama_cpp, {{0, "L4", {0, 1}}}),
+              ElementsAre(HasSubstr("not into tensor-parallel groups of 2")));
+  const std::vector<On> mixed{{0, "A100-80G", {0}, 8}, {0, "A100-80G", {1}, 4}};
+  EXPECT_THAT(obstacles(Runtime::vllm, mixed), IsEmpty());
+  EXPECT_THAT(obstacles(Runtime::vllm, mixed, "vllm_fp8"),
+              ElementsAre(HasSubstr("8 bit is FP8 with kernel set vllm_fp8; beside 4-bit layers")));
+  EXPECT_THAT(obstacles(Runtime::vllm, {{0, "L4", {0}, 8}, {0, "L4", {1}, 16}}, "modern_w8a8"),
+              ElementsAre(HasSubstr("INT8 weights and activations")));
+}
+
+TEST(LaunchRules, PipelinesKeepToNodes) {
+  const std::vector<On> back{{0, "L4", {0}}, {1, "L4", {0}}, {0, "L4", {1}}};
+  EXPECT_THAT(obstacles(Runtime::vllm, back),
+              ElementsAre(HasSubstr("leaves node a and comes back to it")));
+  EXPECT_THAT(obstacles(Runtime::llama_cpp, back), ElementsAre(HasSubstr("goes over a and b")));
+  const std::vector<On> fewer{{0, "L4", {0}}, {1, "L4", {0}}, {1, "L4", {1}}, {2, "L4", {0}}};
+  EXPECT_THAT(obstacles(Runtime::vllm, fewer), ElementsAre(HasSubstr("this pipeline has 1, 2, 1")));
+  const std::vector<On> more{{0, "L4", {0}}, {1, "L4", {0}}, {2, "L4", {0}}, {2, "L4", {1}}};
+  EXPECT_THAT(obstacles(Runtime::vllm, more, "vllm", 16, false), IsEmpty());
+}
+
+TEST(LaunchRules, PoolsShareCachesAndCheckpoints) {
+  const TransferEnd two{"16", 16, 2, 1}, four{"16", 16, 4, 1}, three{"16", 16, 3, 1};
+  EXPECT_EQ(transfer_obstacle(Runtime::vllm, two, four), "");
+  EXPECT_EQ(transfer_obstacle(Runtime::vllm, three, two),
+            "pools: degrees 2 and 3, neither divides the other");
+  EXPECT_EQ(transfer_obstacle(Runtime::tessera, three, two), "");
+  EXPECT_EQ(transfer_obstacle(Runtime::tessera, {"16", 8, 1, 1}, two), "pools: unlike KV caches");
+  EXPECT_EQ(transfer_obstacle(Runtime::vllm, {"8 fp8", 16, 1, 1}, two),
+            "pools: vLLM wants one checkpoint in both");
+  EXPECT_EQ(transfer_obstacle(Runtime::vllm, {"16", 16, 2, 2}, two),
+            "pools: vLLM documents no pipelines in them");
+}
+
+TEST(LaunchRules, CheckpointsAreToldApart) {
+  const Placement placement = placed({{0, "A100-80G", {0}, 8}, {0, "A100-80G", {1}, 16}});
+  EXPECT_EQ(checkpoint_of(context_on("1xA100-80G", "vllm"), placement.engines[0]), "8,16 int");
+  EXPECT_EQ(checkpoint_of(context_on("1xA100-80G", "vllm_fp8"), placement.engines[0]), "8,16 fp8");
+  EXPECT_TRUE(has_integers_alone(context_on("1xA100-80G", "vllm")));
+  EXPECT_FALSE(has_integers_alone(context_on("1xA100-80G+1xT4-16G", "vllm_fp8")));
+}
+
+}  // namespace
+}  // namespace tessera::solver
