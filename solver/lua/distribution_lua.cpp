@@ -88,11 +88,11 @@ void push_requests(lua_State* L, const Distribution* distribution) {
   }
 }
 
-double expected_error(const Distribution& distribution, const sim::Run& run) {
+double expected_error(const Distribution& distribution, const serving::BatchRun& run) {
   return distribution.expected.throughput_tok_s / run.throughput_tok_s - 1;
 }
 
-std::string describe(const Distribution& distribution, const sim::Run& run) {
+std::string describe(const Distribution& distribution, const serving::BatchRun& run) {
   const bool traced = distribution.options.arrivals == solver::Arrivals::trace;
   std::string text = fmt::format(
       "  {} batches, {} requests, {}, {}\n", distribution.num_batches, distribution.requests.size(),

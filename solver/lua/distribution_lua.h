@@ -14,7 +14,7 @@ struct Distribution {
   solver::TrafficOptions options;
   std::vector<solver::ServedRequest> requests;
   std::int64_t num_batches = 0;
-  sim::Run expected;
+  serving::BatchRun expected;
   std::vector<std::string> stage_names;
 };
 
@@ -23,8 +23,8 @@ void push_quantiles(lua_State* L, const Distribution* distribution);
 /// Every request as columns; nil for nullptr.
 void push_requests(lua_State* L, const Distribution* distribution);
 /// Throughput by the mean lengths over that of the distribution, less 1.
-double expected_error(const Distribution& distribution, const sim::Run& run);
+double expected_error(const Distribution& distribution, const serving::BatchRun& run);
 /// Lines for print.
-std::string describe(const Distribution& distribution, const sim::Run& run);
+std::string describe(const Distribution& distribution, const serving::BatchRun& run);
 
 }  // namespace tessera::solver_lua

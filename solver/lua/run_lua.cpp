@@ -7,6 +7,7 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/serving/served.h"
 #include "tessera/solver/plan/check_plan.h"
 #include "tessera/solver/plan/plan_pipeline.h"
 
@@ -16,8 +17,8 @@ namespace solver_lua {
 
 /// A finished simulation, with the pipeline that the trace names.
 struct SimulatedRun {
-  sim::Run run;
-  sim::Pipeline pipeline;  ///< of replicas: stage names only
+  serving::BatchRun run;
+  serving::BatchPipeline pipeline;  ///< of replicas: stage names only
   bool replicas = false;
   std::shared_ptr<const Distribution> distribution;  ///< where lengths vary
 };
@@ -25,7 +26,7 @@ struct SimulatedRun {
 /// One stage of it.
 struct RunStage {
   std::string name;
-  sim::StageUse usage;
+  serving::StageUse usage;
 };
 
 }  // namespace solver_lua
@@ -89,19 +90,22 @@ const OptionTable& simulate_options() {
 }
 
 /// Every micro-batch takes the time of a full one.
-void price_as_full(sim::Pipeline& pipeline) {
-  const auto full = [p = pipeline.prefill_micro_batch_size, d = pipeline.decode_micro_batch_size](
-                        sim::Phase phase) { return phase == sim::Phase::prefill ? p : d; };
-  pipeline.stage_s = [real = pipeline.stage_s, full](std::size_t stage, sim::Phase phase,
-                                                     const sim::MicroBatch&, std::int64_t index) {
+void price_as_full(serving::BatchPipeline& pipeline) {
+  const auto full = [p = pipeline.prefill_micro_batch_size,
+                     d = pipeline.decode_micro_batch_size](serving::BatchPhase phase) {
+    return phase == serving::BatchPhase::prefill ? p : d;
+  };
+  pipeline.stage_s = [real = pipeline.stage_s, full](std::size_t stage, serving::BatchPhase phase,
+                                                     const serving::MicroBatch&,
+                                                     std::int64_t index) {
     return real(stage, phase, {0, full(phase)}, index);
   };
-  pipeline.link_s = [real = pipeline.link_s, full](std::size_t stage, sim::Phase phase,
-                                                   const sim::MicroBatch&, std::int64_t index) {
+  pipeline.link_s = [real = pipeline.link_s, full](std::size_t stage, serving::BatchPhase phase,
+                                                   const serving::MicroBatch&, std::int64_t index) {
     return real(stage, phase, {0, full(phase)}, index);
   };
   pipeline.return_s = [real = pipeline.return_s, full](std::int64_t) {
-    return real(full(sim::Phase::decode));
+    return real(full(serving::BatchPhase::decode));
   };
 }
 
@@ -109,7 +113,7 @@ SimulatedRun run_pipeline(const PipelinePlan& plan, bool full, bool record) {
   SimulatedRun result;
   result.pipeline = solver::PlanPipeline(plan).of_means();
   if (full) price_as_full(result.pipeline);
-  result.run = sim::simulate(result.pipeline, record);
+  result.run = serving::simulate_batch(result.pipeline, record);
   return result;
 }
 
@@ -204,7 +208,8 @@ int save_trace(lua_State* L) {
                 "plan.replicas",
                 "run:save_trace");
   }
-  sim::save_chrome_trace(run.run, run.pipeline, lua_kit::check_text(L, 2, "run:save_trace path"));
+  serving::save_chrome_trace(run.run, run.pipeline,
+                             lua_kit::check_text(L, 2, "run:save_trace path"));
   return 0;
 }
 
@@ -222,7 +227,7 @@ constexpr std::size_t kTimelineEvents = 256;
 
 /// Sets field `name` of the table on top to a list with one number per event.
 template <typename Value>
-void set_column(lua_State* L, const sim::Run& run, const char* name, Value value) {
+void set_column(lua_State* L, const serving::BatchRun& run, const char* name, Value value) {
   const std::size_t count = std::min(run.spans.size(), kTimelineEvents);
   lua_createtable(L, static_cast<int>(count), 0);
   for (std::size_t i = 0; i < count; ++i) {
@@ -234,7 +239,7 @@ void set_column(lua_State* L, const sim::Run& run, const char* name, Value value
 
 /// The first events as columns, for a picture; nil where none are kept.
 void push_timeline(lua_State* L, const SimulatedRun& r) {
-  const sim::Run& run = r.run;
+  const serving::BatchRun& run = r.run;
   if (run.spans.empty()) {
     lua_pushnil(L);
     return;
@@ -244,12 +249,13 @@ void push_timeline(lua_State* L, const SimulatedRun& r) {
   lua_setfield(L, -2, "stages");
   lua_kit::push_integer(L, static_cast<std::int64_t>(run.spans.size()));
   lua_setfield(L, -2, "num_events");
-  set_column(L, run, "stage_index", [](const sim::Span& s) { return s.track / 2; });
-  set_column(L, run, "is_link", [](const sim::Span& s) { return s.track % 2; });
-  set_column(L, run, "is_decode", [](const sim::Span& s) { return s.phase == sim::Phase::decode; });
-  set_column(L, run, "micro_batch", [](const sim::Span& s) { return s.micro_batch; });
-  set_column(L, run, "start_s", [](const sim::Span& s) { return s.start_s; });
-  set_column(L, run, "duration_s", [](const sim::Span& s) { return s.duration_s; });
+  set_column(L, run, "stage_index", [](const serving::BatchSpan& s) { return s.track / 2; });
+  set_column(L, run, "is_link", [](const serving::BatchSpan& s) { return s.track % 2; });
+  set_column(L, run, "is_decode",
+             [](const serving::BatchSpan& s) { return s.phase == serving::BatchPhase::decode; });
+  set_column(L, run, "micro_batch", [](const serving::BatchSpan& s) { return s.micro_batch; });
+  set_column(L, run, "start_s", [](const serving::BatchSpan& s) { return s.start_s; });
+  set_column(L, run, "duration_s", [](const serving::BatchSpan& s) { return s.duration_s; });
 }
 
 std::string describe_stage(const RunStage& s) {
@@ -276,7 +282,7 @@ int served_requests(lua_State* L) {
 }
 
 std::string describe(const SimulatedRun& r) {
-  const sim::Run& run = r.run;
+  const serving::BatchRun& run = r.run;
   std::string text = fmt::format(
       "Simulated: {} in all, prefill {}, decode {}; TTFT {} (worst {}), TPOT {}; {:.1f} tok/s "
       "(modelled)\n",

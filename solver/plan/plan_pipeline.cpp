@@ -39,8 +39,9 @@ struct Batch {
 };
 
 /// Requests that have their last prompt token or a decoded one in a pass are sampled.
-cost::Pass alike(const Workload& workload, sim::Phase phase, double size, std::int64_t index) {
-  if (phase == sim::Phase::decode) {
+cost::Pass alike(const Workload& workload, serving::BatchPhase phase, double size,
+                 std::int64_t index) {
+  if (phase == serving::BatchPhase::decode) {
     // Round r extends a context of the prompt and the r - 1 tokens decoded after the first.
     return {{cost::Phase::decode, size, 1, workload.prompt_tokens + static_cast<double>(index)},
             size};
@@ -65,8 +66,8 @@ struct Share {
 };
 
 Share share_of(const Workload& workload, const Batch& batch, const TracedRequest& request,
-               sim::Phase phase, std::int64_t index) {
-  if (phase == sim::Phase::decode) {
+               serving::BatchPhase phase, std::int64_t index) {
+  if (phase == serving::BatchPhase::decode) {
     if (batch.batching == Batching::ragged && index >= request.output_tokens) return {};
     return {1, static_cast<double>(request.prompt_tokens + index), true};
   }
@@ -78,8 +79,8 @@ Share share_of(const Workload& workload, const Batch& batch, const TracedRequest
 
 /// Requests of several lengths as so many of one length: with as many rows for the matrices, and as
 /// many pairs of tokens for attention, which a larger context stands for.
-cost::Pass differing(const Workload& workload, const Batch& batch, const sim::MicroBatch& part,
-                     sim::Phase phase, std::int64_t index) {
+cost::Pass differing(const Workload& workload, const Batch& batch, const serving::MicroBatch& part,
+                     serving::BatchPhase phase, std::int64_t index) {
   double active = 0, rows = 0, pairs = 0, sampled = 0;
   for (std::int64_t i = 0; i < part.size; ++i) {
     const auto& request = batch.requests[static_cast<std::size_t>(part.first_request + i)];
@@ -91,7 +92,8 @@ cost::Pass differing(const Workload& workload, const Batch& batch, const sim::Mi
     if (share.sampled) ++sampled;
   }
   const double tokens = rows / active;  // a pass has work for its longest request
-  const auto work_phase = phase == sim::Phase::decode ? cost::Phase::decode : cost::Phase::prefill;
+  const auto work_phase =
+      phase == serving::BatchPhase::decode ? cost::Phase::decode : cost::Phase::prefill;
   return {{work_phase, active, tokens, std::max(0.0, pairs / rows - tokens / 2)}, sampled};
 }
 
@@ -127,17 +129,18 @@ void refuse_what_has_no_pipeline(const PipelinePlan& plan) {
 }
 
 /// Times of an abstract instance depend on the size of a micro-batch only.
-void set_instance_times(sim::Pipeline& pipeline, const std::shared_ptr<const Context>& context) {
-  const auto costs = [context](sim::Phase phase, std::int64_t size) -> const PhaseCosts& {
-    return phase == sim::Phase::prefill ? context->instance().prefill(size)
-                                        : context->instance().decode(size);
+void set_instance_times(serving::BatchPipeline& pipeline,
+                        const std::shared_ptr<const Context>& context) {
+  const auto costs = [context](serving::BatchPhase phase, std::int64_t size) -> const PhaseCosts& {
+    return phase == serving::BatchPhase::prefill ? context->instance().prefill(size)
+                                                 : context->instance().decode(size);
   };
-  pipeline.stage_s = [context, costs](std::size_t k, sim::Phase phase, const sim::MicroBatch& batch,
-                                      std::int64_t) {
+  pipeline.stage_s = [context, costs](std::size_t k, serving::BatchPhase phase,
+                                      const serving::MicroBatch& batch, std::int64_t) {
     return instance_stage_s(*context, k, costs(phase, batch.size));
   };
-  pipeline.link_s = [context, costs](std::size_t k, sim::Phase phase, const sim::MicroBatch& batch,
-                                     std::int64_t) {
+  pipeline.link_s = [context, costs](std::size_t k, serving::BatchPhase phase,
+                                     const serving::MicroBatch& batch, std::int64_t) {
     const std::vector<std::size_t>& order = context->candidate.order;
     return context->instance().link_s(costs(phase, batch.size), order[k], order[k + 1]);
   };
@@ -145,19 +148,19 @@ void set_instance_times(sim::Pipeline& pipeline, const std::shared_ptr<const Con
 
 /// @param pass_of what a micro-batch does in its chunk or round
 template <typename PassOf>
-void set_serving_times(sim::Pipeline& pipeline, const std::shared_ptr<const Context>& context,
-                       const PassOf& pass_of) {
-  pipeline.stage_s = [context, pass_of](std::size_t k, sim::Phase phase,
-                                        const sim::MicroBatch& batch, std::int64_t index) {
+void set_serving_times(serving::BatchPipeline& pipeline,
+                       const std::shared_ptr<const Context>& context, const PassOf& pass_of) {
+  pipeline.stage_s = [context, pass_of](std::size_t k, serving::BatchPhase phase,
+                                        const serving::MicroBatch& batch, std::int64_t index) {
     return context->price->pass(k, pass_of(batch, phase, index)).total_s();
   };
-  pipeline.host_s = [context, pass_of](sim::Phase phase, const sim::MicroBatch& batch,
+  pipeline.host_s = [context, pass_of](serving::BatchPhase phase, const serving::MicroBatch& batch,
                                        std::int64_t index) {
     const cost::Pass pass = pass_of(batch, phase, index);
     return context->serving()->kernel_set.host_s(pass.work.batch_size, pass.rows());
   };
-  pipeline.link_s = [context, pass_of](std::size_t k, sim::Phase phase,
-                                       const sim::MicroBatch& batch, std::int64_t index) {
+  pipeline.link_s = [context, pass_of](std::size_t k, serving::BatchPhase phase,
+                                       const serving::MicroBatch& batch, std::int64_t index) {
     return context->price->hop_s(k, pass_of(batch, phase, index).rows());
   };
 }
@@ -183,9 +186,9 @@ PlanPipeline::PlanPipeline(const PipelinePlan& plan) {
 
 const Problem& PlanPipeline::problem() const { return context_->plan.problem.problem(); }
 
-sim::Pipeline PlanPipeline::of_means() const {
+serving::BatchPipeline PlanPipeline::of_means() const {
   const std::shared_ptr<const Context> context = context_;
-  sim::Pipeline pipeline;
+  serving::BatchPipeline pipeline;
   for (std::size_t k = 0; k < context->plan.stages.size(); ++k) {
     pipeline.stage_names.push_back(stage_name(context->plan.stages[k], k));
   }
@@ -203,23 +206,23 @@ sim::Pipeline PlanPipeline::of_means() const {
   pipeline.return_s = [context](std::int64_t size) {
     return context->price->return_s(static_cast<double>(size));
   };
-  set_serving_times(pipeline, context,
-                    [context](const sim::MicroBatch& batch, sim::Phase phase, std::int64_t index) {
-                      return alike(context->serving()->workload, phase,
-                                   static_cast<double>(batch.size), index);
-                    });
+  set_serving_times(
+      pipeline, context,
+      [context](const serving::MicroBatch& batch, serving::BatchPhase phase, std::int64_t index) {
+        return alike(context->serving()->workload, phase, static_cast<double>(batch.size), index);
+      });
   return pipeline;
 }
 
-sim::Pipeline PlanPipeline::of_batch(const std::vector<TracedRequest>& requests,
-                                     Batching batching) const {
+serving::BatchPipeline PlanPipeline::of_batch(const std::vector<TracedRequest>& requests,
+                                              Batching batching) const {
   const std::shared_ptr<const Context> context = context_;
   if (context->serving() == nullptr) {
     throw Error(ErrorCode::unsupported, "an abstract instance has requests of one length only",
                 "plan.problem");
   }
   const Workload& workload = context->serving()->workload;
-  sim::Pipeline pipeline = of_means();
+  serving::BatchPipeline pipeline = of_means();
   pipeline.batch_size = static_cast<std::int64_t>(requests.size());
   const auto batch = std::make_shared<Batch>(Batch{requests, batching});
   if (batching == Batching::padded) pad(batch->requests);
@@ -228,11 +231,11 @@ sim::Pipeline PlanPipeline::of_batch(const std::vector<TracedRequest>& requests,
         workload.chunk_tokens ? ceil_div(request.prompt_tokens, *workload.chunk_tokens) : 1;
     pipeline.requests.push_back({request.arrival_s, num_chunks, request.output_tokens});
   }
-  set_serving_times(
-      pipeline, context,
-      [context, batch](const sim::MicroBatch& part, sim::Phase phase, std::int64_t index) {
-        return differing(context->serving()->workload, *batch, part, phase, index);
-      });
+  set_serving_times(pipeline, context,
+                    [context, batch](const serving::MicroBatch& part, serving::BatchPhase phase,
+                                     std::int64_t index) {
+                      return differing(context->serving()->workload, *batch, part, phase, index);
+                    });
   return pipeline;
 }
 

@@ -48,7 +48,7 @@ class Draw {
 };
 
 /// The run of one batch that starts at `start_s`, added to that of all before.
-void append(Traffic& all, const std::vector<TracedRequest>& batch, const sim::Run& run,
+void append(Traffic& all, const std::vector<TracedRequest>& batch, const serving::BatchRun& run,
             double start_s) {
   for (std::size_t r = 0; r < batch.size(); ++r) {
     ServedRequest served{batch[r].prompt_tokens, batch[r].output_tokens, batch[r].arrival_s};
@@ -72,7 +72,7 @@ void append(Traffic& all, const std::vector<TracedRequest>& batch, const sim::Ru
 }
 
 void summarise(Traffic& all, double total_s) {
-  sim::Run& run = all.run;
+  serving::BatchRun& run = all.run;
   run.total_s = total_s;
   run.decode_round_s /= static_cast<double>(all.num_batches);
   double tokens = 0, tpot = 0, counted = 0;
@@ -86,7 +86,7 @@ void summarise(Traffic& all, double total_s) {
   }
   if (counted > 0) run.tpot_s = tpot / counted;
   if (total_s > 0) run.throughput_tok_s = tokens / total_s;
-  for (sim::StageUse& stage : run.stages) {
+  for (serving::StageUse& stage : run.stages) {
     stage.idle_ratio = total_s > 0 ? std::max(0.0, 1 - stage.busy_s / total_s) : 0;
   }
 }
@@ -123,7 +123,7 @@ Traffic simulate_traffic(const PipelinePlan& plan, const TrafficOptions& options
   const Workload& workload = pipelines.problem().serving()->workload;
   check(workload, options);
   Traffic all;
-  all.expected = sim::simulate(pipelines.of_means(), false);
+  all.expected = serving::simulate_batch(pipelines.of_means(), false);
   Draw draw(*workload.trace, options, workload.batch_size);
   double now = 0;
   for (std::int64_t b = 0; b < options.num_batches; ++b) {
@@ -135,8 +135,8 @@ Traffic simulate_traffic(const PipelinePlan& plan, const TrafficOptions& options
     const double start = std::max(now, batch.front().arrival_s);
     std::vector<TracedRequest> from_start = batch;
     for (TracedRequest& request : from_start) request.arrival_s -= start;
-    const sim::Pipeline pipeline = pipelines.of_batch(from_start, options.batching);
-    sim::Run run = sim::simulate(pipeline, record_spans && b == 0);
+    const serving::BatchPipeline pipeline = pipelines.of_batch(from_start, options.batching);
+    serving::BatchRun run = serving::simulate_batch(pipeline, record_spans && b == 0);
     append(all, batch, run, start);
     now = start + run.total_s;
     if (b > 0) continue;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tessera/core/json.h"
-#include "tessera/sim/pipeline.h"
+#include "tessera/serving/batch_run.h"
 
 namespace tessera {
 namespace {
@@ -36,15 +36,14 @@ BENCHMARK(BM_ReadJson)->Unit(benchmark::kMillisecond);
 
 /// Four stages of 1 s each, 64 micro-batches of one request, 101 tokens: the pipeline is always
 /// full, so the last token leaves at 64 (prefill) + 100 * 64 (rounds) + 3 (drain).
-sim::Pipeline full_pipeline() {
-  sim::Pipeline pipeline;
+serving::BatchPipeline full_pipeline() {
+  serving::BatchPipeline pipeline;
   pipeline.stage_names = {"a", "b", "c", "d"};
   pipeline.batch_size = 64;
   pipeline.output_tokens = 101;
-  pipeline.stage_s = [](std::size_t, sim::Phase, const sim::MicroBatch&, std::int64_t) {
-    return 1.0;
-  };
-  pipeline.link_s = [](std::size_t, sim::Phase, const sim::MicroBatch&, std::int64_t) {
+  pipeline.stage_s = [](std::size_t, serving::BatchPhase, const serving::MicroBatch&,
+                        std::int64_t) { return 1.0; };
+  pipeline.link_s = [](std::size_t, serving::BatchPhase, const serving::MicroBatch&, std::int64_t) {
     return 0.0;
   };
   pipeline.return_s = [](std::int64_t) { return 0.0; };
@@ -52,9 +51,9 @@ sim::Pipeline full_pipeline() {
 }
 
 void BM_Simulate(benchmark::State& state) {
-  const sim::Pipeline pipeline = full_pipeline();
+  const serving::BatchPipeline pipeline = full_pipeline();
   for (auto _ : state) {
-    const sim::Run run = sim::simulate(pipeline, false);
+    const serving::BatchRun run = serving::simulate_batch(pipeline, false);
     if (run.total_s != 64.0 + 100 * 64 + 3) {
       state.SkipWithError("the simulation ends at the wrong time");
       break;

@@ -70,27 +70,28 @@ class StagePrices : public ::testing::TestWithParam<Case> {};
 
 TEST_P(StagePrices, AreOneForPlannerBatchesAndStreams) {
   const PipelinePlan plan = plan_of(GetParam());
-  const sim::Pipeline batches = PlanPipeline(plan).of_means();
+  const serving::BatchPipeline batches = PlanPipeline(plan).of_means();
   serving::EngineOptions engine;
   engine.max_num_batched_tokens = 1024;
   const auto streams = make_step_cost(plan, engine);
   const Instance& instance = plan.problem.instance();
   const Candidate candidate = candidate_of(instance, plan);
   ASSERT_EQ(streams->num_stages(), plan.stages.size());
-  const sim::MicroBatch step{0, kRequests}, prompt{0, 1};
+  const serving::MicroBatch step{0, kRequests}, prompt{0, 1};
   const auto near = [](double seconds, double expected, double ratio) {
     EXPECT_NEAR(seconds, expected, ratio * expected);
   };
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     SCOPED_TRACE(k);
-    const double decode_s = batches.stage_s(k, sim::Phase::decode, step, kMeanContext - kPrompt);
+    const double decode_s =
+        batches.stage_s(k, serving::BatchPhase::decode, step, kMeanContext - kPrompt);
     near(decode_s, plan.stages[k].decode_s, 1e-12);
     near(serving::to_seconds(streams->stage(decode_step(), k)), decode_s, 1e-6);
-    const double prefill_s = batches.stage_s(k, sim::Phase::prefill, prompt, 0);
+    const double prefill_s = batches.stage_s(k, serving::BatchPhase::prefill, prompt, 0);
     near(prefill_s, plan.stages[k].prefill_s, 1e-12);
     near(serving::to_seconds(streams->stage(whole_prompt(), k)), prefill_s, 1e-6);
     if (k + 1 == plan.stages.size()) break;
-    const double hop_s = batches.link_s(k, sim::Phase::decode, step, 1);
+    const double hop_s = batches.link_s(k, serving::BatchPhase::decode, step, 1);
     EXPECT_EQ(hop_s, instance.link_s(instance.decode(kRequests), candidate.order[k],
                                      candidate.order[k + 1]));
     near(serving::to_seconds(streams->hop(decode_step(), k)), hop_s, 1e-6);

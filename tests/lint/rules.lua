@@ -33,7 +33,7 @@ local may_include = {
   ["solver/problem"] = { "engine/core", "engine/cost", "solver/instance" },
   ["solver/offload"] = { "engine/core", "engine/cost", "solver/instance", "solver/problem" },
   ["solver/plan"] = {
-    "engine/core", "engine/cost", "engine/sim", "solver/instance", "solver/problem", "solver/offload",
+    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/offload",
   },
   ["solver/moves"] = { "engine/core", "solver/instance" },
   ["solver/exact"] = { "engine/core", "solver/instance", "solver/moves" },

@@ -41,7 +41,8 @@ EngineOptions random_engine(Rng& rng) {
   engine.enable_prefix_caching = rng.uniform() < 0.6;
   engine.policy = one_of(rng, {QueuePolicy::fcfs, QueuePolicy::fcfs, QueuePolicy::priority});
   if (rng.uniform() < 0.3) {
-    engine.scheduler = one_of<const char*>(rng, {"vllm_v0", "sarathi", "sglang", "orca", "static"});
+    engine.scheduler = one_of<const char*>(
+        rng, {"vllm_v0", "sarathi", "sglang", "orca", "static", "micro_batches"});
     engine.enable_chunked_prefill = true;
     engine.preemption_mode = one_of(rng, {PreemptionMode::recompute, PreemptionMode::swap});
   } else if (rng.uniform() < 0.5) {

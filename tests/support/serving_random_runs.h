@@ -80,6 +80,9 @@ inline RandomRun random_run(const std::string& scheduler, std::uint64_t seed) {
   kv.allocation = o.kv_allocation;
   kv.max_model_len = o.max_model_len;
   kv.host_blocks = one_of<std::int64_t>(rng, {0, 10, 1000});
+  o.prefill_micro_batch_size = one_of<std::int64_t>(rng, {0, 0, 3});
+  o.decode_micro_batch_size = one_of<std::int64_t>(rng, {0, 0, 5});
+  o.chunk_tokens = one_of<std::int64_t>(rng, {0, 30});
   return run;
 }
 

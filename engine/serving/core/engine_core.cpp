@@ -8,7 +8,7 @@ namespace tessera::serving {
 EngineCore::EngineCore(std::unique_ptr<Scheduler> scheduler, Ledger ledger, const Options& options)
     : scheduler_(std::move(scheduler)),
       ledger_(std::move(ledger)),
-      most_under_way_(scheduler_->decides_ahead() ? 2 : options.most_under_way),
+      most_under_way_(scheduler_->most_under_way(options.num_stages)),
       with_tables_(options.with_tables) {}
 
 std::vector<Ended> EngineCore::advance(Ticks now, Executor& executor, Inbox inbox) {
@@ -82,17 +82,17 @@ void EngineCore::let_go(std::int64_t request, Ticks now) {
   slots_.erase(it);
 }
 
-Work EngineCore::spare() {
-  Work work;
-  if (spare_.empty()) return work;
-  work = std::move(spare_.back());
+std::unique_ptr<Work> EngineCore::spare() {
+  if (spare_.empty()) return std::make_unique<Work>();
+  std::unique_ptr<Work> work = std::move(spare_.back());
   spare_.pop_back();
   return work;
 }
 
 Work* EngineCore::decide(Ticks now) {
   account(now);
-  Work work = spare();
+  std::unique_ptr<Work> decided = spare();
+  Work& work = *decided;
   Batch& batch = work.batch;
   scheduler_->decide(now, batch);
   ledger_.decided(*scheduler_, batch, now);
@@ -101,7 +101,7 @@ Work* EngineCore::decide(Ticks now) {
       batch.items.empty() && batch.moves.empty() && (batch.preempted.empty() || !is_idle());
   if (nothing) {
     decide_again_ = batch.decide_again;
-    spare_.push_back(std::move(work));
+    spare_.push_back(std::move(decided));
     return nullptr;
   }
   work.step = next_step_++;
@@ -111,15 +111,15 @@ Work* EngineCore::decide(Ticks now) {
     work.tables.push_back(scheduler_->kv().names(scheduler_->sequence(batch.items[i].slot).kv));
   }
   ledger_.took_blocks(*scheduler_);
-  under_way_.push_back(std::move(work));
-  return &under_way_.back();
+  under_way_.push_back(std::move(decided));
+  return &work;
 }
 
 void EngineCore::finish(Done& done, std::vector<Ended>& ended) {
   account(done.times.end);
-  Work work = std::move(under_way_.front());
+  std::unique_ptr<Work> work = std::move(under_way_.front());
   under_way_.pop_front();
-  const Batch& batch = work.batch;
+  const Batch& batch = work->batch;
   std::vector<std::int64_t> finished;
   for (std::size_t i = 0; i < batch.items.size(); ++i) {
     const BatchItem& item = batch.items[i];
@@ -133,7 +133,7 @@ void EngineCore::finish(Done& done, std::vector<Ended>& ended) {
   }
   ledger_.done(*scheduler_, batch, done.generated, done.times);
   scheduler_->complete(batch, done.generated);
-  ledger_.record_step(*scheduler_, batch, std::move(finished), done.times, work.num_waiting);
+  ledger_.record_step(*scheduler_, batch, std::move(finished), done.times, work->num_waiting);
   spare_.push_back(std::move(work));
 }
 

@@ -12,6 +12,7 @@ std::unique_ptr<Scheduler> make_vllm_v0(const EngineOptions&, const BlockManager
 std::unique_ptr<Scheduler> make_sarathi(const EngineOptions&, const BlockManager::Options&);
 std::unique_ptr<Scheduler> make_sglang(const EngineOptions&, const BlockManager::Options&);
 std::unique_ptr<Scheduler> make_orca(const EngineOptions&, const BlockManager::Options&);
+std::unique_ptr<Scheduler> make_micro_batches(const EngineOptions&, const BlockManager::Options&);
 std::unique_ptr<Scheduler> make_static(const EngineOptions&, const BlockManager::Options&);
 
 }  // namespace tessera::serving

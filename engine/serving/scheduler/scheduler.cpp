@@ -147,10 +147,11 @@ void Scheduler::decide(Ticks now, Batch& batch) {
 // Nobody can go on, or begin, for want of blocks that others hold who wait, having come from
 // another pool: the last of these gives them back, and is computed here.
 void Scheduler::end_standstill(Batch& batch) {
+  if (waiting_.empty() || batch.decide_again != kNever) return;
+  if (running_.empty() && batch.limit != Limit::blocks) return;
   const bool runs = std::any_of(running_.begin(), running_.end(),
                                 [&](Slot slot) { return sequence(slot).is_under_way(); });
-  if (runs || batch.decide_again != kNever) return;
-  if (running_.empty() && batch.limit != Limit::blocks) return;
+  if (runs) return;
   Slot last = -1;
   waiting_.for_each([&](Slot slot) {
     if (sequence(slot).kv.num_blocks > 0) last = slot;

@@ -22,7 +22,10 @@ const Registry<Scheduler, const EngineOptions&, const BlockManager::Options&>& s
         make_orca},
        {{"static", "A batch runs until its last request has ended, and nobody joins it",
          "microsoft/sarathi-serve, faster_transformer_scheduler.py"},
-        make_static}});
+        make_static},
+       {{"micro_batches", "A plan's batch: prompts and tokens in micro-batches, one of them a step",
+         "Zhao et al., LLM-PQ, PPoPP 2024"},
+        make_micro_batches}});
   return all;
 }
 

@@ -39,21 +39,22 @@ std::unique_ptr<Scheduler> scheduler_of(const Replica& replica) {
 
 }  // namespace
 
-EngineRun::EngineRun(const Replica& replica, const Traffic& traffic, std::uint64_t seed, bool skip,
-                     bool record_steps, Ticks horizon, std::int32_t number, Log& log)
+EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
+                     const SimulationOptions& options, std::int32_t number, Log& log)
     : replica_(replica),
       traffic_(traffic),
       log_(log),
-      seed_(seed),
-      skip_(skip && !record_steps),
-      horizon_(horizon),
+      options_(options),
+      skip_(options.skip && !options.record_steps && !options.on_step),
+      horizon_(to_ticks(options.horizon_s, "horizon_s")),
       num_stages_(replica.cost->num_stages()),
       prefill_only_(replica.role == Role::prefill),
-      core_(scheduler_of(replica), Ledger(log, number, record_steps),
-            {.most_under_way = num_stages_}),
+      core_(scheduler_of(replica), Ledger(log, number, options.record_steps),
+            {.num_stages = num_stages_}),
       stretches_(core_.scheduler()),
       stage_free_(num_stages_, 0),
-      stage_busy_(num_stages_, 0) {
+      stage_busy_(num_stages_, 0),
+      link_free_(num_stages_, 0) {
   if (const auto& speculative = replica.engine.speculative) {
     rates_ = cumulative_rates(speculative->acceptance, speculative->num_tokens,
                               "speculative.acceptance");
@@ -126,14 +127,16 @@ bool EngineRun::start_step(Ticks now, Ticks& retry) {
     return false;
   }
   Flight flight;
-  flight.times = times_of(work->batch.load, work->batch.moves.size(), now);
+  fly(work->batch, flight, now);
   if (skip_ && num_stages_ == 1) plan_stretch(work->batch, flight);
-  renew(flights_.emplace_back(flight));
-  if (!flight.is_followed) return true;
-  core_.under_way().push_back(core_.spare());
+  const StepTimes times = flight.times;
+  const bool is_followed = flight.is_followed;
+  renew(flights_.emplace_back(std::move(flight)));
+  if (!is_followed) return true;
+  core_.push_empty();
   Flight next;
-  next.go_on_from(flight.times);
-  renew(flights_.emplace_back(next));
+  next.go_on_from(times);
+  renew(flights_.emplace_back(std::move(next)));
   return true;
 }
 
@@ -143,24 +146,35 @@ void EngineRun::renew(Flight& flight) {
   new_ends_.push_back({flight.times.end, flight.version});
 }
 
-StepTimes EngineRun::times_of(const StepLoad& load, std::size_t num_swapped, Ticks now) {
-  Ticks at = std::max(now, stage_free_[0]);
-  const Ticks start = at;
+// A step on a stage or a link, from `at` on, which is `free` then.
+Ticks EngineRun::pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const {
+  const bool queues = replica_.cost->has_queues();
+  if (!queues || ticks > 0) at = std::max(at, free);
+  if (ticks < 0 || ticks > kNever / 2 - at) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("the run passes {} s; fewer requests or a higher rate end earlier",
+                            kLongestRun_s));
+  }
+  if (options_.record_passes) flight.passes.push_back({at, ticks});
+  if (!queues || ticks > 0) free = at + ticks;
+  return at + ticks;
+}
+
+void EngineRun::fly(const Batch& batch, Flight& flight, Ticks now) {
+  const StepLoad& load = batch.load;
+  const bool queues = replica_.cost->has_queues();
+  const Ticks start = queues ? now : std::max(now, stage_free_[0]);
+  Ticks at = start;
   for (std::size_t k = 0; k < num_stages_; ++k) {
     Ticks ticks = replica_.cost->stage(load, k);
-    if (k == 0) ticks += swap_per_block_ * static_cast<Ticks>(num_swapped);
-    at = std::max(at, stage_free_[k]);
-    if (ticks < 0 || ticks > kNever / 2 - at) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("the run passes {} s; fewer requests or a higher rate end earlier",
-                              kLongestRun_s));
-    }
-    at += ticks;
+    if (k == 0) ticks += swap_per_block_ * static_cast<Ticks>(batch.moves.size());
+    at = pass(flight, at, stage_free_[k], ticks);
     stage_busy_[k] += ticks;
-    stage_free_[k] = at;
-    if (k + 1 < num_stages_) at += replica_.cost->hop(load, k);
+    if (k + 1 == num_stages_) break;
+    Ticks no_queue = 0;
+    at = pass(flight, at, queues ? link_free_[k] : no_queue, replica_.cost->hop(load, k));
   }
-  return StepTimes::of(start, at);
+  flight.times = StepTimes::of(start, at);
 }
 
 // What a model would say, from the lengths of the traffic.
@@ -173,7 +187,8 @@ void EngineRun::generate(const Batch& batch, std::vector<Generated>& generated) 
     const std::int64_t before = core_.ledger().output_tokens(item.slot);
     const std::int64_t most = output_of(item);
     if (item.drafts > 0) {
-      g.accepted = std::min(item.drafts, accepted_drafts(seed_, item.request, before, rates_));
+      g.accepted =
+          std::min(item.drafts, accepted_drafts(options_.seed, item.request, before, rates_));
     }
     g.tokens = std::min(g.accepted + 1, most - before);
     g.ended = before + g.tokens >= most;
@@ -185,16 +200,17 @@ void EngineRun::generate(const Batch& batch, std::vector<Generated>& generated) 
 
 void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
   core_.account(now);
-  const Flight flight = flights_.front();
+  const Flight flight = std::move(flights_.front());
   flights_.pop_front();
-  Work& work = core_.under_way().front();
+  Work& work = core_.under_way(0);
   if (flight.is_stretch()) {
     account_stretch(work.batch, flight, flight.times.end);
     take_steps(work.batch, flight.times.count - 1);
     stage_busy_[0] += flight.times.end - flight.times.start - flight.times.first;
     stage_free_[0] = flight.times.end;
-    if (flight.is_followed) take_next(work, core_.under_way()[1], flights_.front().times);
+    if (flight.is_followed) take_next(work, core_.under_way(1), flights_.front().times);
   }
+  if (options_.on_step) options_.on_step(work.batch, flight.times, flight.passes);
   generate(work.batch, done_.generated);
   done_.step = work.step;
   done_.times = flight.times;
@@ -213,7 +229,7 @@ ReplicaLoad EngineRun::load(Ticks now, bool blocks, bool is_over) const {
   if (blocks) load.used_blocks = load.kv_blocks - kv.num_free();
   if (flights_.empty() || !flights_.front().is_stretch()) return load;
   const Flight& flight = flights_.front();
-  const Batch& batch = core_.under_way().front().batch;
+  const Batch& batch = core_.under_way(0).batch;
   // Between two of its steps each request has a token that is to be computed.
   if (is_over && !scheduler().decides_ahead() && flight.ends_at(now)) {
     load.pending_tokens += std::ssize(batch.items);
@@ -230,7 +246,7 @@ std::int64_t EngineRun::output_tokens(Ticks now) const {
     const Flight& flight = flights_.front();
     const std::int64_t reached = flight.steps_until(now);
     const std::int64_t over = flight.times.end_of(reached) <= now ? reached : reached - 1;
-    tokens += over * std::ssize(core_.under_way().front().batch.items);
+    tokens += over * std::ssize(core_.under_way(0).batch.items);
   }
   return tokens;
 }

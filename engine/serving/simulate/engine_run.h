@@ -6,6 +6,7 @@
 
 #include "tessera/serving/deployment.h"
 #include "tessera/serving/engine_core.h"
+#include "tessera/serving/simulate.h"
 #include "tessera/serving/stretches.h"
 #include "tessera/serving/traffic.h"
 
@@ -15,8 +16,8 @@ namespace tessera::serving {
 /// Steps of one stage and nothing but decodes are taken as stretches.
 class EngineRun {
  public:
-  EngineRun(const Replica& replica, const Traffic& traffic, std::uint64_t seed, bool skip,
-            bool record_steps, Ticks horizon, std::int32_t number, Log& log);
+  EngineRun(const Replica& replica, const Traffic& traffic, const SimulationOptions& options,
+            std::int32_t number, Log& log);
 
   const Scheduler& scheduler() const { return core_.scheduler(); }
   const Replica& replica() const { return replica_; }
@@ -84,6 +85,7 @@ class EngineRun {
     /// The one after it is its next step, decided with its last one (and still empty).
     bool is_followed = false;
     std::int64_t version = 0;
+    std::vector<Pass> passes = {};  ///< where somebody wants them
 
     bool is_stretch() const { return times.count > 1 || is_followed; }
     /// Is the step after that one's last, a token further each.
@@ -96,7 +98,8 @@ class EngineRun {
   Sequence sequence_of(std::int64_t request) const;
   Sequence loading_sequence(std::int64_t request) const;
   std::int64_t output_of(const BatchItem& item) const;
-  StepTimes times_of(const StepLoad& load, std::size_t num_swapped, Ticks now);
+  void fly(const Batch& batch, Flight& flight, Ticks now);
+  Ticks pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const;
   void plan_stretch(const Batch& batch, Flight& flight) const;
   void end_by_horizon(StepTimes& times) const;
   void renew(Flight& flight);
@@ -123,7 +126,7 @@ class EngineRun {
   const Replica& replica_;
   const Traffic& traffic_;
   Log& log_;
-  std::uint64_t seed_;
+  const SimulationOptions& options_;
   bool skip_;
   Ticks horizon_;
   std::size_t num_stages_;
@@ -141,7 +144,7 @@ class EngineRun {
   mutable std::vector<Length> lengths_;  ///< [slot] of who was there last
   Done done_;                            ///< of the step that ends, with its memory
   std::vector<StepEnd> new_ends_;
-  std::vector<Ticks> stage_free_, stage_busy_;
+  std::vector<Ticks> stage_free_, stage_busy_, link_free_;
   std::int64_t next_version_ = 0;
   Ticks decided_at_ = -1;
 };

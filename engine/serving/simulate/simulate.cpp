@@ -42,8 +42,7 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
   log_.steps_recorded = options_.record_steps;
   for (std::size_t i = 0; i < deployment.replicas.size(); ++i) {
     const Replica& replica = deployment.replicas[i];
-    engines_.push_back(std::make_unique<EngineRun>(replica, traffic, options_.seed, options_.skip,
-                                                   options_.record_steps, horizon_,
+    engines_.push_back(std::make_unique<EngineRun>(replica, traffic, options_,
                                                    static_cast<std::int32_t>(i), log_));
     if (replica.role != Role::decode) entry_.push_back(i);
     if (replica.role == Role::decode) decode_.push_back(i);
@@ -57,7 +56,7 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
     if (other) decode_options.name = "least_tokens";
     decode_router_ = other ? make_router(decode_options) : deployment.make_router(decode_options);
   }
-  start_pending_.resize(engines_.size());
+  start_at_.resize(engines_.size(), kNever);
   handovers_.resize(engines_.size());
   sender_free_.resize(engines_.size(), 0);
   // Half as many samples while requests come as there may be; where that is not known, doubling.
@@ -187,10 +186,13 @@ void Simulation::came(std::size_t replica, Ticks now) {
   EngineRun& engine = *engines_[replica];
   engine.cut_stretch(now);
   push_ends(replica);
-  if (engine.core().has_room_for_news() && !start_pending_[replica]) {
-    start_pending_[replica] = true;
-    push({now, Kind::start, static_cast<std::int64_t>(replica), 0});
-  }
+  if (engine.core().has_room_for_news()) ask_start(replica, now);
+}
+
+void Simulation::ask_start(std::size_t replica, Ticks time) {
+  if (start_at_[replica] <= time) return;
+  start_at_[replica] = time;
+  push({time, Kind::start, static_cast<std::int64_t>(replica), 0});
 }
 
 // At equal ticks ends of steps come first, by number.
@@ -231,7 +233,8 @@ void Simulation::push_ends(std::size_t replica) {
 }
 
 void Simulation::start(std::size_t replica, Ticks now) {
-  start_pending_[replica] = false;
+  if (start_at_[replica] != now) return;  // it was asked for earlier meanwhile
+  start_at_[replica] = kNever;
   EngineRun& engine = *engines_[replica];
   engine.note_decisions(now);
   while (engine.core().has_room() && !stopped_) {
@@ -239,10 +242,7 @@ void Simulation::start(std::size_t replica, Ticks now) {
     const bool started = engine.start_step(now, retry);
     push_ends(replica);
     if (!started) {
-      if (retry != kNever && retry > now) {
-        start_pending_[replica] = true;
-        push({retry, Kind::start, static_cast<std::int64_t>(replica), 0});
-      }
+      if (retry != kNever && retry > now) ask_start(replica, retry);
       break;
     }
     if (++num_starts_ >= options_.most_steps) {
@@ -262,10 +262,7 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
   if (engine.core().is_circling()) return give_up(engine);
   try_handovers(replica, now);
   if (router_->is_shared_queue()) drain_shared_queue(now);
-  if (!start_pending_[replica]) {
-    start_pending_[replica] = true;
-    push({now, Kind::start, static_cast<std::int64_t>(replica), 0});
-  }
+  ask_start(replica, now);
 }
 
 void Simulation::has_ended(const Ended& ended, std::size_t replica, Ticks now) {

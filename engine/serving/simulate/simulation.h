@@ -40,6 +40,7 @@ class Simulation {
   void route(std::int64_t request, Ticks now);
   void submit(std::int64_t request, std::size_t replica, Ticks now);
   void came(std::size_t replica, Ticks now);
+  void ask_start(std::size_t replica, Ticks time);
   void start(std::size_t replica, Ticks now);
   void push_ends(std::size_t replica);
   bool is_over(std::size_t replica) const;
@@ -72,7 +73,7 @@ class Simulation {
   std::unique_ptr<Router> router_, decode_router_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Event current_;
-  std::vector<bool> start_pending_;
+  std::vector<Ticks> start_at_;           ///< of the next start that is to come; kNever: none
   std::vector<std::int32_t> replica_of_;  ///< [request] that has it; -1: none yet
   std::deque<std::int64_t> shared_queue_;
   std::vector<std::deque<Handover>> handovers_;           ///< [target] that wait for blocks

@@ -69,7 +69,7 @@ void EngineRun::cut_stretch(Ticks now) {
     it->is_followed = false;
     times = StepTimes::of(times.start, times.start + times.first);
     flights_.pop_back();
-    core_.under_way().pop_back();
+    core_.pop_empty();
     return renew(*it);
   }
   const std::int64_t steps = it->steps_until(now);
@@ -87,7 +87,7 @@ void EngineRun::catch_up(Ticks now) {
   StepTimes& times = flights_.front().times;
   const std::int64_t over = flights_.front().steps_until(now) - 1;
   if (over <= 0) return;
-  Batch& batch = core_.under_way().front().batch;
+  Batch& batch = core_.under_way(0).batch;
   Flight part = flights_.front();
   part.times.count = over;
   part.times.end = times.end_of(over);
@@ -105,10 +105,10 @@ void EngineRun::catch_up(Ticks now) {
 
 void EngineRun::catch_up_ahead(Ticks now) {
   if (flights_.empty() || !flights_.front().is_followed) return;
-  const Work& work = core_.under_way().front();
+  const Work& work = core_.under_way(0);
   core_.account(now);
   account_stretch(work.batch, flights_.front(), now);
-  take_next(work, core_.under_way()[1], flights_[1].times);
+  take_next(work, core_.under_way(1), flights_[1].times);
   flights_.front().is_followed = false;
 }
 

@@ -50,14 +50,14 @@ Sequence request(std::int64_t number, std::int64_t prompt_tokens, std::int64_t m
 
 class EngineCoreTest : public ::testing::Test {
  protected:
-  EngineCore core(std::size_t most_under_way = 1, std::int64_t num_blocks = 100,
+  EngineCore core(std::size_t num_stages = 1, std::int64_t num_blocks = 100,
                   EngineOptions options = {}) {
     BlockManager::Options kv;
     kv.num_blocks = num_blocks;
     kv.named = true;
     kv.prefix_caching = options.enable_prefix_caching;
     return EngineCore(make_scheduler(options, kv), Ledger(log_, 0, true),
-                      {.most_under_way = most_under_way, .with_tables = true});
+                      {.num_stages = num_stages, .with_tables = true});
   }
   std::vector<Ended> at(EngineCore& core, Ticks now, Inbox inbox = {}) {
     executor_.now = now;

@@ -265,7 +265,7 @@ TEST(SglangScheduler, OrdersItsQueue) {
 }
 
 TEST(Schedulers, AreListedAndNamed) {
-  EXPECT_EQ(schedulers().cards().size(), 6u);
+  EXPECT_EQ(schedulers().cards().size(), 7u);
   test::expect_error(ErrorCode::not_found, {"vllm_v2", "vllm_v"}, [] {
     EngineOptions options;
     options.scheduler = "vllm_v2";

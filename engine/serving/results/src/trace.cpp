@@ -1,55 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
+#include "event_file.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
-#include "tessera/core/output.h"
 #include "tessera/serving/served.h"
 
 namespace tessera::serving {
 namespace {
-
-/// Microseconds with three digits; rounding is monotone, so slices that touch do not overlap.
-std::string microseconds(Ticks ticks) {
-  const Ticks ns = (ticks + 500) / 1000;
-  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
-}
-
-/// A file of events, a block at a time.
-class EventFile {
- public:
-  explicit EventFile(const std::string& path) : file_(path) {
-    file_.append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-  }
-
-  template <class... Args>
-  void add(fmt::format_string<Args...> format, Args&&... args) {
-    if (!first_) fmt::format_to(std::back_inserter(block_), ",\n");
-    first_ = false;
-    fmt::format_to(std::back_inserter(block_), format, std::forward<Args>(args)...);
-    if (block_.size() > kBlock) flush();
-  }
-
-  void commit() {
-    flush();
-    file_.append("\n]}\n");
-    file_.commit();
-  }
-
- private:
-  static constexpr std::size_t kBlock = 1 << 20;
-
-  void flush() {
-    file_.append({block_.data(), block_.size()});
-    block_.clear();
-  }
-
-  OutputFile file_;
-  fmt::memory_buffer block_;
-  bool first_ = true;
-};
 
 void name_process(EventFile& out, std::size_t pid, const std::string& name) {
   out.add(R"({{"name":"process_name","ph":"M","pid":{},"tid":0,"args":{{"name":{}}}}})", pid,

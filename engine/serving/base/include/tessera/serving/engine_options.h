@@ -63,6 +63,9 @@ struct EngineOptions {
   KvAllocation kv_allocation = KvAllocation::paged;
   StaticSlots static_slots = StaticSlots::idle;
   std::int64_t chunk_size = 512;  ///< sarathi
+  /// micro_batches: requests of each for prompts and for tokens at most, 0: all of the batch; and
+  /// tokens of a prompt in a step, 0: all.
+  std::int64_t prefill_micro_batch_size = 0, decode_micro_batch_size = 0, chunk_tokens = 0;
   SglangOrder schedule_policy = SglangOrder::lpm;
   double schedule_conservativeness = 1;  ///< sglang
   bool mixed_chunk = false;              ///< sglang
@@ -156,10 +159,11 @@ struct Fields<serving::EngineOptions> {
   using E = serving::EngineOptions;
   static constexpr double kMost = 1e9;
   static constexpr auto list = std::tuple{
-      field<&E::scheduler>({.name = "scheduler",
-                            .doc = "static, orca, vllm_v0, vllm_v1, sarathi, sglang, or one that a "
-                                   "script registered; see tessera help schedulers",
-                            .as_option = AsOption::defaulted}),
+      field<&E::scheduler>(
+          {.name = "scheduler",
+           .doc = "static, orca, vllm_v0, vllm_v1, sarathi, sglang, micro_batches, or one that a "
+                  "script registered; see tessera help schedulers",
+           .as_option = AsOption::defaulted}),
       field<&E::max_num_seqs>({.name = "max_num_seqs",
                                .doc = "Requests that run at the same time",
                                .unit = "requests",
@@ -252,6 +256,30 @@ struct Fields<serving::EngineOptions> {
                              .min = 1,
                              .max = kMost,
                              .as_option = AsOption::defaulted}),
+      field<&E::prefill_micro_batch_size>(
+          {.name = "prefill_micro_batch_size",
+           .doc =
+               "micro_batches: requests whose prompts are computed together at most; 0: the whole "
+               "batch",
+           .unit = "requests",
+           .min = 0,
+           .max = kMost,
+           .as_option = AsOption::defaulted}),
+      field<&E::decode_micro_batch_size>(
+          {.name = "decode_micro_batch_size",
+           .doc =
+               "micro_batches: requests whose tokens are computed together at most; 0: the whole "
+               "batch",
+           .unit = "requests",
+           .min = 0,
+           .max = kMost,
+           .as_option = AsOption::defaulted}),
+      field<&E::chunk_tokens>({.name = "chunk_tokens",
+                               .doc = "micro_batches: tokens of a prompt in a step at most; 0: all",
+                               .unit = "tokens",
+                               .min = 0,
+                               .max = kMost,
+                               .as_option = AsOption::defaulted}),
       field<&E::schedule_policy>({.name = "schedule_policy",
                                   .doc = "sglang: order of waiting prompts",
                                   .as_option = AsOption::defaulted}),

@@ -16,6 +16,13 @@ struct PromptChunk {
   std::int64_t context_tokens = 0;  ///< in its KV cache before
 };
 
+/// Which of a plan's micro-batches a step is.
+struct StepUnit {
+  std::int64_t micro_batch = -1;  ///< 0-based within its phase; -1: the step is none
+  std::int64_t index = 0;         ///< 0-based chunk of prompts, or round of tokens from 1
+  bool decodes = false;
+};
+
 /// What one step computes, as sums over its requests.
 struct StepLoad {
   std::int64_t num_requests = 0;    ///< with at least one token in the step
@@ -28,8 +35,10 @@ struct StepLoad {
   /// Ended requests of a static batch that go on as padding: they are among the decodes.
   std::int64_t num_idle = 0;
   std::vector<PromptChunk> chunks;
+  StepUnit unit;
 
   void clear() {
+    unit = {};
     num_requests = tokens = context_tokens = num_sampled = 0;
     num_decodes = decode_tokens = decode_context_tokens = num_drafted = num_idle = 0;
     chunks.clear();
@@ -56,6 +65,9 @@ class StepCost {
   virtual Ticks stage(const StepLoad& load, std::size_t stage) const = 0;
   /// From a stage to the next.
   virtual Ticks hop(const StepLoad&, std::size_t) const { return 0; }
+  /// Whether a link carries one step at a time, as a stage computes one at a time, and a step waits
+  /// nowhere that it spends no time; else links delay and never queue.
+  virtual bool has_queues() const { return false; }
   /// The same as `stage` of one stage for a step in which so many requests decode one token each
   /// and nothing else is done; absent where steps have no such line (scripts, several stages).
   virtual std::optional<DecodeLine> decode_line(std::int64_t num_requests,

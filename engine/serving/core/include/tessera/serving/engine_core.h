@@ -58,9 +58,8 @@ struct Ended {
 class EngineCore {
  public:
   struct Options {
-    /// Steps that may be under way at a time: the stages of a pipeline.
-    std::size_t most_under_way = 1;
-    bool with_tables = false;  ///< whether works hold the blocks of their items
+    std::size_t num_stages = 1;  ///< of the pipeline: as many steps may be under way
+    bool with_tables = false;    ///< whether works hold the blocks of their items
   };
   EngineCore(std::unique_ptr<Scheduler> scheduler, Ledger ledger, const Options& options);
 
@@ -95,10 +94,11 @@ class EngineCore {
   /// start again, and no work that was under way is to be finished.
   void lose_steps(Ticks now);
   /// Works under way, the oldest first. A simulator changes those that it takes several at once of.
-  std::deque<Work>& under_way() { return under_way_; }
-  const std::deque<Work>& under_way() const { return under_way_; }
-  /// A work with the memory of one that is over.
-  Work spare();
+  Work& under_way(std::size_t i) { return *under_way_[i]; }
+  const Work& under_way(std::size_t i) const { return *under_way_[i]; }
+  /// One more that a simulator fills in later, and takes away again.
+  void push_empty() { under_way_.push_back(spare()); }
+  void pop_empty() { under_way_.pop_back(); }
 
   /// Whether another step may be decided now.
   bool has_room() const { return under_way_.size() < most_under_way_; }
@@ -121,8 +121,10 @@ class EngineCore {
   Ledger ledger_;
   std::size_t most_under_way_;
   bool with_tables_;
-  std::deque<Work> under_way_;
-  std::vector<Work> spare_;
+  std::unique_ptr<Work> spare();
+
+  std::deque<std::unique_ptr<Work>> under_way_;
+  std::vector<std::unique_ptr<Work>> spare_;  ///< with the memory of those that are over
   Ticks decide_again_ = kNever;
   std::unordered_map<std::int64_t, Slot> slots_;  ///< by request, of all that are here
   std::size_t num_loading_ = 0;

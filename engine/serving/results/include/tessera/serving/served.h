@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/core/record.h"
+#include "tessera/serving/batch_run.h"
 #include "tessera/serving/log.h"
 #include "tessera/serving/summary.h"
 
@@ -25,6 +26,10 @@ struct Served {
 /// log without requests and steps; Error{io, not_found}.
 void save_chrome_trace(const Log& log, const std::string& path,
                        std::int64_t max_events = 5'000'000);
+
+/// The same of a plan's batch: one track per stage, links that carry anything below.
+/// @throws Error{invalid_argument} for a run without spans, Error{io}.
+void save_chrome_trace(const BatchRun& run, const BatchPipeline& pipeline, const std::string& path);
 
 /// One row a request: what `:requests()` gives. Absent times are empty fields.
 void save_requests_csv(const Log& log, const std::string& path);

@@ -167,6 +167,11 @@ class Scheduler {
   /// are scheduled as if they were there, and who ended unforeseen is computed once in vain.
   bool decides_ahead() const { return decides_ahead_; }
 
+  /// Steps that may be under way at a time on a pipeline of so many stages.
+  virtual std::size_t most_under_way(std::size_t num_stages) const {
+    return decides_ahead_ ? 2 : num_stages;
+  }
+
   const Sequence& sequence(Slot slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
   const std::vector<Slot>& running() const { return running_; }
   std::size_t num_waiting() const { return waiting_.size() + num_set_aside(); }

@@ -5,19 +5,29 @@
 #include <optional>
 
 #include "tessera/serving/deployment.h"
+#include "tessera/serving/ledger.h"
 #include "tessera/serving/log.h"
 #include "tessera/serving/traffic.h"
 
 namespace tessera::serving {
 
+/// A step on a stage, or on a link.
+struct Pass {
+  Ticks start = 0, duration = 0;
+};
+
 struct SimulationOptions {
   bool record_steps = false;
+  bool record_passes = false;
   bool skip = true;                  ///< stretches of decode steps at once; the same log either way
   std::uint64_t seed = 0;            ///< of accepted drafts
   double horizon_s = kLongestRun_s;  ///< what is not done by then stays unfinished
   std::int64_t most_steps = 2'000'000'000;  ///< and stretches; then log.cut_off says so
   /// Called when a request has ended; false ends the run (log.cut_off says so).
   std::function<bool(const RequestRecord&, std::int64_t request)> on_end;
+  /// Called when a step has ended; where `record_passes` with its passes over the stages and the
+  /// links between them: of stage s number 2 s, of the link after it 2 s + 1.
+  std::function<void(const Batch&, const StepTimes&, const std::vector<Pass>&)> on_step;
   /// Called now and then, with the requests that have ended; throws to end the run.
   std::function<void(std::int64_t num_ended)> poll;
 };

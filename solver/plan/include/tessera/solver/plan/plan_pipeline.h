@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tessera/core/requests.h"
-#include "tessera/sim/pipeline.h"
+#include "tessera/serving/batch_run.h"
 #include "tessera/solver/plan/plan.h"
 
 namespace tessera::solver {
@@ -28,10 +28,11 @@ class PlanPipeline {
 
   const Problem& problem() const;
   /// A batch in which every request has the workload's mean lengths.
-  sim::Pipeline of_means() const;
+  serving::BatchPipeline of_means() const;
   /// A batch of these requests; an arrival may be negative. @throws Error{unsupported} for the plan
   /// of an abstract instance.
-  sim::Pipeline of_batch(const std::vector<TracedRequest>& requests, Batching batching) const;
+  serving::BatchPipeline of_batch(const std::vector<TracedRequest>& requests,
+                                  Batching batching) const;
 
   struct Context;
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tessera/core/requests.h"
-#include "tessera/sim/pipeline.h"
+#include "tessera/serving/batch_run.h"
 #include "tessera/solver/plan/plan_pipeline.h"
 
 namespace tessera::solver {
@@ -29,11 +29,11 @@ struct ServedRequest {
 /// Batches of a workload's own requests, one after another through the plan's pipeline: a batch
 /// starts when the one before is done, since memory is reserved for one.
 struct Traffic {
-  sim::Run run;  ///< all batches; spans and `requests` of the first one
-  sim::Pipeline first_pipeline;
+  serving::BatchRun run;  ///< all batches; spans and `requests` of the first one
+  serving::BatchPipeline first_pipeline;
   std::vector<ServedRequest> requests;
   std::int64_t num_batches = 0;
-  sim::Run expected;  ///< one batch in which every request has the mean lengths
+  serving::BatchRun expected;  ///< one batch in which every request has the mean lengths
 };
 
 /// Whether the plan's workload has requests of its own.

@@ -1,4 +1,4 @@
-#include "tessera/sim/pipeline.h"
+#include "tessera/serving/batch_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,27 +12,28 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/serving/served.h"
 
-namespace tessera::sim {
+namespace tessera::serving {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Every stage takes `prefill` or `decode` seconds, links and returns nothing.
-Pipeline even(std::size_t num_stages, double prefill, double decode) {
-  Pipeline p;
+BatchPipeline even(std::size_t num_stages, double prefill, double decode) {
+  BatchPipeline p;
   p.stage_names.assign(num_stages, "stage");
-  p.stage_s = [=](std::size_t, Phase phase, const MicroBatch&, std::int64_t) {
-    return phase == Phase::prefill ? prefill : decode;
+  p.stage_s = [=](std::size_t, BatchPhase phase, const MicroBatch&, std::int64_t) {
+    return phase == BatchPhase::prefill ? prefill : decode;
   };
-  p.link_s = [](std::size_t, Phase, const MicroBatch&, std::int64_t) { return 0.0; };
+  p.link_s = [](std::size_t, BatchPhase, const MicroBatch&, std::int64_t) { return 0.0; };
   p.return_s = [](std::int64_t) { return 0.0; };
   return p;
 }
 
-Pipeline batch(Pipeline p, std::int64_t size, std::int64_t prefill, std::int64_t decode,
-               std::int64_t tokens) {
+BatchPipeline batch(BatchPipeline p, std::int64_t size, std::int64_t prefill, std::int64_t decode,
+                    std::int64_t tokens) {
   p.batch_size = size;
   p.prefill_micro_batch_size = prefill;
   p.decode_micro_batch_size = decode;
@@ -49,7 +50,7 @@ TEST(MicroBatches, AreAsEvenAsPossible) {
 }
 
 TEST(Simulation, OneStageIsASum) {
-  const auto run = simulate(batch(even(1, 2, 0.5), 4, 1, 2, 3), false);
+  const auto run = simulate_batch(batch(even(1, 2, 0.5), 4, 1, 2, 3), false);
   EXPECT_DOUBLE_EQ(run.total_s, 4 * 2 + 2 * 2 * 0.5);
   EXPECT_DOUBLE_EQ(run.prefill_s, 8);
   EXPECT_DOUBLE_EQ(run.decode_s, 2);
@@ -64,7 +65,7 @@ TEST(Simulation, OneStageIsASum) {
 }
 
 TEST(Simulation, FillsAndDrainsThePipeline) {
-  const auto run = simulate(batch(even(3, 1, 0.25), 4, 1, 1, 1), false);
+  const auto run = simulate_batch(batch(even(3, 1, 0.25), 4, 1, 1, 1), false);
   EXPECT_DOUBLE_EQ(run.total_s, 4 - 1 + 3);
   EXPECT_DOUBLE_EQ(run.tpot_s, 0);
   EXPECT_DOUBLE_EQ(run.decode_round_s, 0);
@@ -72,55 +73,55 @@ TEST(Simulation, FillsAndDrainsThePipeline) {
 }
 
 TEST(Simulation, ChunksFollowEachOtherThroughTheStages) {
-  Pipeline p = batch(even(3, 1, 0), 2, 1, 1, 1);
+  BatchPipeline p = batch(even(3, 1, 0), 2, 1, 1, 1);
   p.num_chunks = 4;
-  const auto run = simulate(p, false);
+  const auto run = simulate_batch(p, false);
   EXPECT_DOUBLE_EQ(run.total_s, 2 * 4 - 1 + 3);
   EXPECT_DOUBLE_EQ(run.ttft_s, (6 + 10) / 2.0);
 }
 
 TEST(Simulation, TransfersOverlapAndCanBeTheBottleneck) {
-  Pipeline p = batch(even(2, 1, 0), 3, 1, 1, 1);
-  p.link_s = [](std::size_t, Phase, const MicroBatch&, std::int64_t) { return 2.0; };
-  EXPECT_DOUBLE_EQ(simulate(p, false).total_s, 1 + 3 * 2 + 1);
+  BatchPipeline p = batch(even(2, 1, 0), 3, 1, 1, 1);
+  p.link_s = [](std::size_t, BatchPhase, const MicroBatch&, std::int64_t) { return 2.0; };
+  EXPECT_DOUBLE_EQ(simulate_batch(p, false).total_s, 1 + 3 * 2 + 1);
 }
 
 TEST(Simulation, TokensReturnBeforeTheNextRound) {
-  Pipeline p = batch(even(2, 1, 1), 1, 1, 1, 3);
+  BatchPipeline p = batch(even(2, 1, 1), 1, 1, 1, 3);
   p.return_s = [](std::int64_t) { return 0.5; };
-  EXPECT_DOUBLE_EQ(simulate(p, false).total_s, 2 + 2 * (0.5 + 2));
+  EXPECT_DOUBLE_EQ(simulate_batch(p, false).total_s, 2 + 2 * (0.5 + 2));
 }
 
 TEST(Simulation, StagesWithoutLayersPassThrough) {
-  Pipeline p = batch(even(3, 1, 1), 2, 1, 1, 2);
-  p.stage_s = [](std::size_t stage, Phase, const MicroBatch&, std::int64_t) {
+  BatchPipeline p = batch(even(3, 1, 1), 2, 1, 1, 2);
+  p.stage_s = [](std::size_t stage, BatchPhase, const MicroBatch&, std::int64_t) {
     return stage == 1 ? 0.0 : 1.0;
   };
-  const auto run = simulate(p, true);
-  for (const Span& span : run.spans) EXPECT_NE(span.track, 2u);
+  const auto run = simulate_batch(p, true);
+  for (const BatchSpan& span : run.spans) EXPECT_NE(span.track, 2u);
   EXPECT_DOUBLE_EQ(run.total_s, 5);  // 3 for the prefill, then rounds end at 4 and 5
   EXPECT_DOUBLE_EQ(run.stages[1].idle_ratio, 1);
 }
 
 TEST(Simulation, DecodeWaitsForEveryRequestOfItsMicroBatch) {
   // Sizes 2, 1 in prefill and 2, 1 in decode, then one decode micro-batch of all three.
-  const auto apart = simulate(batch(even(1, 1, 0.1), 3, 2, 2, 2), true);
-  EXPECT_EQ(apart.spans.back().phase, Phase::decode);
+  const auto apart = simulate_batch(batch(even(1, 1, 0.1), 3, 2, 2, 2), true);
+  EXPECT_EQ(apart.spans.back().phase, BatchPhase::decode);
   EXPECT_NEAR(apart.total_s, 2.2, 1e-12);
-  const auto together = simulate(batch(even(1, 1, 0.1), 3, 2, 3, 2), true);
+  const auto together = simulate_batch(batch(even(1, 1, 0.1), 3, 2, 3, 2), true);
   EXPECT_NEAR(together.spans.back().start_s, 2, 1e-12);
 }
 
 TEST(Simulation, APipelineWithoutTimeEnds) {
-  const auto run = simulate(batch(even(2, 0, 0), 4, 2, 2, 1'000'000), true);
+  const auto run = simulate_batch(batch(even(2, 0, 0), 4, 2, 2, 10'000), true);
   EXPECT_EQ(run.total_s, 0);
   EXPECT_EQ(run.throughput_tok_s, 0);
   EXPECT_TRUE(run.spans.empty());
 }
 
 TEST(Simulation, IsDeterministic) {
-  const Pipeline p = batch(even(4, 0.3, 0.07), 13, 2, 3, 20);
-  const auto a = simulate(p, true), b = simulate(p, true);
+  const BatchPipeline p = batch(even(4, 0.3, 0.07), 13, 2, 3, 20);
+  const auto a = simulate_batch(p, true), b = simulate_batch(p, true);
   ASSERT_EQ(a.spans.size(), b.spans.size());
   for (std::size_t i = 0; i < a.spans.size(); ++i) {
     ASSERT_EQ(a.spans[i].start_s, b.spans[i].start_s);
@@ -128,9 +129,9 @@ TEST(Simulation, IsDeterministic) {
   }
 }
 
-ErrorCode code_of(const Pipeline& p, std::int64_t max_events = 1'000'000) {
+ErrorCode code_of(const BatchPipeline& p, std::int64_t max_events = 1'000'000) {
   try {
-    simulate(p, false, max_events);
+    simulate_batch(p, false, max_events);
   } catch (const Error& error) {
     return error.code();
   }
@@ -143,11 +144,11 @@ TEST(Simulation, RefusesTimesThatAreNone) {
   for (const double bad : {nan, -1.0, infinity}) {
     EXPECT_EQ(code_of(even(2, bad, 1)), ErrorCode::internal);
     EXPECT_EQ(code_of(batch(even(2, 1, bad), 1, 1, 1, 2)), ErrorCode::internal);
-    Pipeline slow_return = batch(even(2, 1, 1), 1, 1, 1, 2);
+    BatchPipeline slow_return = batch(even(2, 1, 1), 1, 1, 1, 2);
     slow_return.return_s = [=](std::int64_t) { return bad; };
     EXPECT_EQ(code_of(slow_return), ErrorCode::internal);
   }
-  Pipeline p = even(2, 1, 1);
+  BatchPipeline p = even(2, 1, 1);
   p.batch_size = 0;
   EXPECT_EQ(code_of(p), ErrorCode::out_of_range);
   p = even(0, 1, 1);
@@ -155,10 +156,10 @@ TEST(Simulation, RefusesTimesThatAreNone) {
 }
 
 TEST(Simulation, CountsItsEventsFirst) {
-  const Pipeline p = batch(even(4, 1, 1), 1'000'000'000'000, 1, 1, 1'000'000'000'000);
+  const BatchPipeline p = batch(even(4, 1, 1), 1'000'000'000'000, 1, 1, 1'000'000'000'000);
   EXPECT_EQ(code_of(p, 200'000'000), ErrorCode::out_of_range);
   try {
-    simulate(batch(even(2, 1, 1), 4, 1, 1, 11), false, 100);
+    simulate_batch(batch(even(2, 1, 1), 4, 1, 1, 11), false, 100);
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("132 events"));
@@ -175,16 +176,16 @@ class Trace : public ::testing::Test {
   std::string path_;
 };
 
-Pipeline traced() {
-  Pipeline p = batch(even(2, 0.1, 0.013), 5, 2, 3, 4);
+BatchPipeline traced() {
+  BatchPipeline p = batch(even(2, 0.1, 0.013), 5, 2, 3, 4);
   p.stage_names = {"stage 0: T4-16G (layers 0-11)", "stage 1: \"V100\"\n\xff"};
-  p.link_s = [](std::size_t, Phase, const MicroBatch&, std::int64_t) { return 1e-3 / 3; };
+  p.link_s = [](std::size_t, BatchPhase, const MicroBatch&, std::int64_t) { return 1e-3 / 3; };
   return p;
 }
 
 TEST_F(Trace, IsChromeTraceJson) {
-  const Pipeline p = traced();
-  const auto run = simulate(p, true);
+  const BatchPipeline p = traced();
+  const auto run = simulate_batch(p, true);
   save_chrome_trace(run, p, path_);
   const Json json = read_json_file(path_);
   std::map<int, std::string> tracks;
@@ -216,8 +217,8 @@ TEST_F(Trace, IsChromeTraceJson) {
 }
 
 TEST_F(Trace, NamesUnitsAndTheirSizes) {
-  const Pipeline p = traced();
-  save_chrome_trace(simulate(p, true), p, path_);
+  const BatchPipeline p = traced();
+  save_chrome_trace(simulate_batch(p, true), p, path_);
   const std::string text = read_file(path_);
   EXPECT_THAT(text, HasSubstr("\"name\":\"prefill mb 2 chunk 0\""));
   EXPECT_THAT(text, HasSubstr("\"name\":\"decode mb 1 token 3\""));
@@ -225,10 +226,11 @@ TEST_F(Trace, NamesUnitsAndTheirSizes) {
 }
 
 TEST_F(Trace, RefusesARunWithoutSpansAndAPathThatCannotBeWritten) {
-  const Pipeline p = traced();
-  EXPECT_THROW(save_chrome_trace(simulate(p, false), p, path_), Error);
-  EXPECT_THROW(save_chrome_trace(simulate(p, true), p, "/nonexistent/folder/trace.json"), Error);
+  const BatchPipeline p = traced();
+  EXPECT_THROW(save_chrome_trace(simulate_batch(p, false), p, path_), Error);
+  EXPECT_THROW(save_chrome_trace(simulate_batch(p, true), p, "/nonexistent/folder/trace.json"),
+               Error);
 }
 
 }  // namespace
-}  // namespace tessera::sim
+}  // namespace tessera::serving

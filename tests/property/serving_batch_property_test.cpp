@@ -7,9 +7,9 @@
 
 #include "reference_simulator.h"
 #include "tessera/core/rng.h"
-#include "tessera/sim/pipeline.h"
+#include "tessera/serving/batch_run.h"
 
-namespace tessera::sim {
+namespace tessera::serving {
 namespace {
 
 using testing::TickPipeline;
@@ -50,8 +50,8 @@ TickPipeline random_pipeline(Rng& rng) {
   return p;
 }
 
-Pipeline in_seconds(const TickPipeline& p) {
-  Pipeline result;
+BatchPipeline in_seconds(const TickPipeline& p) {
+  BatchPipeline result;
   result.stage_names.resize(p.num_stages);
   result.batch_size = p.batch_size;
   result.prefill_micro_batch_size = p.prefill_size;
@@ -63,11 +63,11 @@ Pipeline in_seconds(const TickPipeline& p) {
         {kTick * static_cast<double>(request.arrival), request.num_chunks, request.output_tokens});
   }
   const auto seconds = [&p](std::size_t offset) {
-    return
-        [&p, offset](std::size_t stage, Phase phase, const MicroBatch& batch, std::int64_t index) {
-          return kTick * static_cast<double>(p.ticks(p, 2 * stage + offset, phase == Phase::decode,
-                                                     batch.size, index));
-        };
+    return [&p, offset](std::size_t stage, BatchPhase phase, const MicroBatch& batch,
+                        std::int64_t index) {
+      return kTick * static_cast<double>(p.ticks(p, 2 * stage + offset, phase == BatchPhase::decode,
+                                                 batch.size, index));
+    };
   };
   result.stage_s = seconds(0);
   result.link_s = seconds(1);
@@ -81,7 +81,7 @@ double mean(const std::vector<std::int64_t>& ticks) {
 }
 
 void expect_same(const TickPipeline& p) {
-  const auto run = simulate(in_seconds(p), true);
+  const auto run = simulate_batch(in_seconds(p), true);
   const TickResult expected = TickSimulator(p).run();
   EXPECT_NEAR(run.total_s, kTick * static_cast<double>(expected.total), 1e-9);
   EXPECT_NEAR(run.prefill_s, kTick * static_cast<double>(expected.prefill), 1e-9);
@@ -114,7 +114,7 @@ TEST(SimProperty, AgreesWithTheReferenceWhereRequestsDiffer) {
       p.requests.push_back(
           {rng.integer(0, 1) * rng.integer(0, 30), rng.integer(1, 4), rng.integer(1, 9)});
     }
-    const auto run = simulate(in_seconds(p), true);
+    const auto run = simulate_batch(in_seconds(p), true);
     const TickResult expected = TickSimulator(p).run();
     ASSERT_EQ(run.requests.size(), p.requests.size());
     double ttft = 0, tokens = 0;
@@ -141,9 +141,9 @@ TEST(SimProperty, RequestsThatAreAlikeAreTheBatchWithoutThem) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
     TickPipeline p = random_pipeline(rng);
-    const auto plain = simulate(in_seconds(p), false);
+    const auto plain = simulate_batch(in_seconds(p), false);
     p.requests.assign(static_cast<std::size_t>(p.batch_size), {0, p.num_chunks, p.output_tokens});
-    const auto listed = simulate(in_seconds(p), false);
+    const auto listed = simulate_batch(in_seconds(p), false);
     EXPECT_DOUBLE_EQ(plain.total_s, listed.total_s) << "seed " << seed;
     EXPECT_NEAR(plain.ttft_s, listed.ttft_s, 1e-12) << "seed " << seed;
     EXPECT_NEAR(plain.tpot_s, listed.tpot_s, 1e-12) << "seed " << seed;
@@ -156,10 +156,10 @@ TEST(SimProperty, SpansOfATrackDoNotOverlapAndFillItsBusyTime) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
     const TickPipeline p = random_pipeline(rng);
-    const auto run = simulate(in_seconds(p), true);
+    const auto run = simulate_batch(in_seconds(p), true);
     std::vector<double> end(2 * p.num_stages, 0), busy(2 * p.num_stages, 0);
     double before = 0;
-    for (const Span& span : run.spans) {
+    for (const BatchSpan& span : run.spans) {
       ASSERT_GE(span.start_s, before) << "seed " << seed;
       ASSERT_GE(span.start_s, end[span.track]) << "seed " << seed;
       ASSERT_GT(span.duration_s, 0) << "seed " << seed;
@@ -186,14 +186,14 @@ struct Uniform {
     }
   }
 
-  Pipeline pipeline() const {
-    Pipeline p;
+  BatchPipeline pipeline() const {
+    BatchPipeline p;
     p.stage_names.resize(prefill.size());
-    p.stage_s = [this](std::size_t s, Phase phase, const MicroBatch&, std::int64_t) {
-      return phase == Phase::prefill ? prefill[s] : decode[s];
+    p.stage_s = [this](std::size_t s, BatchPhase phase, const MicroBatch&, std::int64_t) {
+      return phase == BatchPhase::prefill ? prefill[s] : decode[s];
     };
-    p.link_s = [this](std::size_t s, Phase phase, const MicroBatch&, std::int64_t) {
-      return phase == Phase::prefill ? prefill_link[s] : decode_link[s];
+    p.link_s = [this](std::size_t s, BatchPhase phase, const MicroBatch&, std::int64_t) {
+      return phase == BatchPhase::prefill ? prefill_link[s] : decode_link[s];
     };
     p.return_s = [](std::int64_t) { return 0.0; };
     return p;
@@ -212,13 +212,13 @@ RC_GTEST_PROP(SimProperty, NeverBeatsTheCriticalPath, ()) {
   Rng rng(*rc::gen::arbitrary<std::uint64_t>());
   const auto num_stages = static_cast<std::size_t>(rng.integer(1, 8));
   const Uniform times(rng, num_stages);
-  Pipeline p = times.pipeline();
+  BatchPipeline p = times.pipeline();
   p.batch_size = rng.integer(1, 40);
   p.prefill_micro_batch_size = rng.integer(1, p.batch_size);
   p.decode_micro_batch_size = rng.integer(1, p.batch_size);
   p.num_chunks = rng.integer(1, 3);
   p.output_tokens = rng.integer(1, 60);
-  const auto run = simulate(p, false);
+  const auto run = simulate_batch(p, false);
   const double rounds = static_cast<double>(p.output_tokens - 1);
   const auto num = [&](std::int64_t size) {
     return static_cast<double>(micro_batch_sizes(p.batch_size, size).size());
@@ -246,7 +246,7 @@ TEST(SimProperty, SteadyObjectiveIsWithinAPerCent) {
     Rng rng(seed);
     const auto num_stages = static_cast<std::size_t>(rng.integer(1, 8));
     const Uniform times(rng, num_stages);
-    Pipeline p = times.pipeline();
+    BatchPipeline p = times.pipeline();
     const std::int64_t micro_batches = rng.integer(static_cast<std::int64_t>(num_stages),
                                                    2 * static_cast<std::int64_t>(num_stages));
     p.batch_size = 4 * micro_batches;
@@ -257,7 +257,7 @@ TEST(SimProperty, SteadyObjectiveIsWithinAPerCent) {
     const double steady =
         (mu - 1) * largest(times.prefill) + sum(times.prefill) +
         rounds * std::max(mu * largest(times.decode), sum(times.decode) + sum(times.decode_link));
-    const double total = simulate(p, false).total_s;
+    const double total = simulate_batch(p, false).total_s;
     worst = std::max(worst, std::abs(total / steady - 1));
     EXPECT_NEAR(total / steady, 1, 0.01) << "seed " << seed;
   }
@@ -265,4 +265,4 @@ TEST(SimProperty, SteadyObjectiveIsWithinAPerCent) {
 }
 
 }  // namespace
-}  // namespace tessera::sim
+}  // namespace tessera::serving
