@@ -12,7 +12,6 @@ local may_include = {
   ["engine/indicator"] = { "engine/core", "kernels", "engine/weights", "engine/quant" },
   ["engine/quant"] = { "engine/core", "engine/weights", "kernels" },
   ["engine/results"] = { "engine/core" },
-  ["engine/sim"] = { "engine/core" },
   ["engine/sandbox"] = { "engine/core" },
   ["engine/serving"] = { "engine/core", "engine/cost" },
   ["engine/linear"] = { "engine/core", "engine/quant", "engine/weights", "kernels" },
@@ -54,7 +53,7 @@ local may_include = {
   },
   ["solver/lua"] = {
     "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/serving", "engine/serving/lua",
-    "engine/sim", "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact",
+    "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact",
     "solver/ilp", "solver/heuristic", "solver/replan", "solver/planning", "solver/serving",
     "solver/deploy",
   },
