@@ -88,7 +88,7 @@ class Generator {
     }
   }
 
-  Generated run() {
+  GeneratedTraffic run() {
     set_limit();
     const double group_size = o_.sessions ? turns_.mean() : static_cast<double>(o_.n);
     GroupClock clock(o_, rates_, group_size);
@@ -249,7 +249,8 @@ double RateFunction::mean_per_s() const {
   return requests / end_s;
 }
 
-Generated generate(const TrafficOptions& options, const Sources& sources, const std::string& path) {
+GeneratedTraffic generate(const TrafficOptions& options, const Sources& sources,
+                          const std::string& path) {
   return Generator(options, sources, path).run();
 }
 

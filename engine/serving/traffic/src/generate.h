@@ -24,13 +24,14 @@ struct Sources {
   const RateFunction* rates = nullptr;    ///< in place of a constant rate
 };
 
-struct Generated {
+struct GeneratedTraffic {
   Traffic traffic;           ///< all but description and notes
   std::int64_t num_cut = 0;  ///< outputs that max_tokens ended
 };
 
 /// Requests of options that their check let pass.
-Generated generate(const TrafficOptions& options, const Sources& sources, const std::string& path);
+GeneratedTraffic generate(const TrafficOptions& options, const Sources& sources,
+                          const std::string& path);
 
 /// Draws classes for the arrivals; requests of one stream are of the same class.
 void set_classes(const TrafficOptions& options, Traffic& traffic);
