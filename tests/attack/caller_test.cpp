@@ -2,7 +2,7 @@
 
 #include "battery.h"
 
-namespace tessera {
+namespace tessera::caller_test {
 namespace {
 
 class Caller : public test::Battery {};
@@ -13,4 +13,4 @@ TEST_F(Caller, AnswersEveryArgument) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caller_test

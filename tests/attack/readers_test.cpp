@@ -2,7 +2,7 @@
 
 #include "battery.h"
 
-namespace tessera {
+namespace tessera::readers_test {
 namespace {
 
 class Readers : public test::Battery {};
@@ -17,4 +17,4 @@ TEST_F(Readers, AnswerEveryMutatedFile) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::readers_test

@@ -10,7 +10,7 @@
 #include "program.h"
 #include "sanitised.h"
 
-namespace tessera {
+namespace tessera::sandbox_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -278,4 +278,4 @@ TEST_P(Terminal, ObeysNoScript) {
 INSTANTIATE_TEST_SUITE_P(Sandbox, Terminal, testing::ValuesIn(kShown), test::case_name);
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sandbox_test

@@ -4,7 +4,7 @@
 #include "page_checks.h"
 #include "program.h"
 
-namespace tessera::test {
+namespace tessera::test::report_test {
 namespace {
 
 /// Set by someone who wants to look: screenshots and a PDF go there.
@@ -205,4 +205,4 @@ TEST_F(Report, AddsRowsThatCameAsData) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::report_test

@@ -21,13 +21,13 @@
 #include "tessera/solver/ilp/model_dump.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver {
+namespace tessera::solver::constraint_test {
 namespace {
 
-using testing::BruteForce;
-using testing::for_each_case;
-using testing::RandomCase;
-using testing::RandomInstance;
+using instances::BruteForce;
+using instances::for_each_case;
+using instances::RandomCase;
+using instances::RandomInstance;
 
 // What the rows drawn had in them, of problems with a plan.
 struct Tally {
@@ -194,4 +194,4 @@ TEST_P(ModelFile, RoundTripKeepsTheOptimum) {
 INSTANTIATE_TEST_SUITE_P(Formats, ModelFile, ::testing::Values(".lp", ".mps"), test::case_name);
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::constraint_test

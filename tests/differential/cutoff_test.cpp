@@ -14,12 +14,12 @@
 #include "tessera/solver/ilp/ilp_planner.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver {
+namespace tessera::solver::cutoff_test {
 namespace {
 
-using testing::BruteForce;
-using testing::for_each_case;
-using testing::RandomCase;
+using instances::BruteForce;
+using instances::for_each_case;
+using instances::RandomCase;
 
 struct Tally {
   int found = 0, cut = 0, sharded = 0;
@@ -88,4 +88,4 @@ TEST(Cutoff, DoesNotHideWhyNothingFits) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::cutoff_test

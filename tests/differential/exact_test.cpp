@@ -22,12 +22,12 @@
 #include "tessera/solver/instance/instance_file.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver {
+namespace tessera::solver::exact_test {
 namespace {
 
-using testing::BruteForce;
-using testing::for_each_case;
-using testing::RandomCase;
+using instances::BruteForce;
+using instances::for_each_case;
+using instances::RandomCase;
 
 // Of the problems compared: how many had a plan, and what the optimal plan or the problem had.
 struct Tally {
@@ -245,7 +245,7 @@ TEST(ExactDifferential, SamePlanOnAnyNumberOfThreads) {
   });
 }
 
-class ExactPublished : public testing::PublishedInstances {
+class ExactPublished : public instances::PublishedInstances {
  protected:
   void check_single(const std::string& name) const {
     for_each_single(name, [](const Instance& in, const PlanRequest& request, double optimum) {
@@ -347,4 +347,4 @@ TEST_F(ExactPublished, TimeLimitReturnsTheIncumbentWithItsBound) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::exact_test

@@ -14,7 +14,7 @@
 #include "convert.h"
 #include "tessera/kernels/info.h"
 
-namespace tessera::weights {
+namespace tessera::weights::ggml_weights_test {
 namespace {
 
 struct Type {
@@ -91,4 +91,4 @@ TEST(GgmlWeights, AreWhatTheEngineReads) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::ggml_weights_test

@@ -23,6 +23,7 @@ void PrintTo(const Scheme& scheme, std::ostream* stream) {
   if (scheme.act_order == ActOrder::weight) *stream << ", weights by activation";
 }
 
+namespace gptq_test {
 namespace {
 
 using test::RowMatrix;
@@ -142,4 +143,5 @@ INSTANTIATE_TEST_SUITE_P(
     test::case_name);
 
 }  // namespace
+}  // namespace gptq_test
 }  // namespace tessera::quant

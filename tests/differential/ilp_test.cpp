@@ -16,12 +16,12 @@
 #include "tessera/solver/instance/instance_file.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver {
+namespace tessera::solver::ilp_test {
 namespace {
 
-using testing::BruteForce;
-using testing::for_each_case;
-using testing::RandomCase;
+using instances::BruteForce;
+using instances::for_each_case;
+using instances::RandomCase;
 
 // Compares one request; counts what kind of outcome it was.
 struct Tally {
@@ -168,7 +168,7 @@ TEST(IlpDifferential, MatchesTheExactSearchOnEqualDevices) {
   }
 }
 
-class Published : public testing::PublishedInstances {
+class Published : public instances::PublishedInstances {
  protected:
   void check_single(const std::string& name) const { for_each_single(name, expect_optimum); }
 
@@ -198,4 +198,4 @@ TEST_F(Published, WholeSearchOfThreeT4AndOneV100) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::ilp_test

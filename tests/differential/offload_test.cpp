@@ -17,10 +17,10 @@
 #include "tessera/solver/plan/build_plan.h"
 #include "tessera/solver/plan/check_plan.h"
 
-namespace tessera::solver {
+namespace tessera::solver::offload_test {
 namespace {
 
-using tessera::testing::opt;
+using tessera::test::opt;
 
 /// Problems from roomy to hopeless: one or two small devices on one or two nodes, hosts from too
 /// small to ample, disks or none, cached tokens from few to many.
@@ -47,7 +47,7 @@ struct Case {
         if (rng.integer(0, 3) != 0) node.disk_bytes_per_s = between(0.5, 8) * 1e9;
         s.cluster.nodes.push_back(node);
       }
-      Device device = k == 0 ? tessera::testing::t4() : tessera::testing::v100();
+      Device device = k == 0 ? tessera::test::t4() : tessera::test::v100();
       device.memory_bytes = 0.78 * kGiB + between(0.12, 0.9) * kGiB;
       device.pcie_bytes_per_s = between(2, 20) * 1e9;
       s.cluster.devices.push_back({device, s.cluster.nodes.size() - 1});
@@ -57,7 +57,7 @@ struct Case {
     s.workload.output_tokens = s.workload.max_output_tokens = rng.integer(1, 200);
     s.bitwidths = {8, 16};
     s.indicator = indicator::make_constant(4, {8, 16});
-    s.kernel_set = tessera::testing::test_kernels();
+    s.kernel_set = tessera::test::test_kernels();
     s.memory = rng.integer(0, 3) == 0 ? cost::MemoryPreset::llm_pq : cost::MemoryPreset::physical;
     if (s.memory == cost::MemoryPreset::llm_pq) {
       for (ClusterDevice& slot : s.cluster.devices) slot.device.memory_bytes += 1.6 * kGiB;
@@ -260,4 +260,4 @@ TEST(Offload, OneBlockOnOneDeviceIsFlexGensFormula) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::offload_test

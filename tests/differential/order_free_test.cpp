@@ -13,11 +13,11 @@
 #include "tessera/solver/exact/exact_planner.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver::exact {
+namespace tessera::solver::exact::order_free_test {
 namespace {
 
-using solver::testing::for_each_case;
-using solver::testing::RandomCase;
+using solver::instances::for_each_case;
+using solver::instances::RandomCase;
 
 struct Bounds {
   double fluid = kInfinity, order_free = kInfinity;
@@ -149,4 +149,4 @@ TEST(OrderFreeSearch, LargeClustersAreSolvedToOnePercent) {
 }
 
 }  // namespace
-}  // namespace tessera::solver::exact
+}  // namespace tessera::solver::exact::order_free_test

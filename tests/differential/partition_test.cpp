@@ -11,7 +11,7 @@
 
 #include "random_cases.h"
 
-namespace tessera::solver::testing {
+namespace tessera::solver::instances::partition_test {
 namespace {
 
 struct Setting {
@@ -111,4 +111,4 @@ TEST(Partition, MatchesBruteForceInEveryPhase) {
 }
 
 }  // namespace
-}  // namespace tessera::solver::testing
+}  // namespace tessera::solver::instances::partition_test

@@ -12,7 +12,7 @@
 #include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/step_cost.h"
 
-namespace tessera::solver {
+namespace tessera::solver::stage_price_test {
 namespace {
 
 // Sizes at which the tables of steps are exact: of a CUDA graph, of a tile, of their contexts.
@@ -127,4 +127,4 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"opt-1.3b", "2xT4-16G", {.pipeline_parallel = 2}, 16, cost::MemoryPreset::llm_pq}));
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::stage_price_test

@@ -3,7 +3,7 @@
 
 #include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(cluster) {
   using namespace tessera;
   static const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
   return fuzz::read(data, size, [](std::string_view text) {

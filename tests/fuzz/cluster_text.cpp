@@ -2,7 +2,7 @@
 #include "target.h"
 #include "tessera/core/cluster.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(cluster_text) {
   using namespace tessera;
   static const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
   return fuzz::read(data, size, [](std::string_view text) {

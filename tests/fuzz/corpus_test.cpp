@@ -7,7 +7,7 @@
 #include "expect_error.h"
 #include "folder.h"
 
-namespace tessera::fuzz {
+namespace tessera::fuzz::corpus_test {
 namespace {
 
 using test::expect_error;
@@ -99,4 +99,4 @@ TEST_F(FuzzCorpus, ShippedPacksAreWrittenAsTheToolWritesThem) {
 }
 
 }  // namespace
-}  // namespace tessera::fuzz
+}  // namespace tessera::fuzz::corpus_test

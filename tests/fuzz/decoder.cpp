@@ -7,6 +7,7 @@
 #include "target.h"
 #include "tessera/core/files.h"
 
+namespace decoder_target {
 namespace {
 
 using tessera::fuzz::Folder;
@@ -62,7 +63,7 @@ void run(const tessera::lm::LanguageModel& model) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(decoder) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view input) {
     const std::size_t end = std::min(input.find('\n'), input.size());
@@ -77,3 +78,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     run(*model);
   });
 }
+
+}  // namespace decoder_target

@@ -3,7 +3,7 @@
 
 #include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(device) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const Device device = device_from_json(parse_json(text, "input"), "input");

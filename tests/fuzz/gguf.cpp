@@ -3,7 +3,7 @@
 #include "target.h"
 #include "tessera/weights/linears.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(gguf) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const fuzz::MemoryFile file("GGUF" +

@@ -4,7 +4,7 @@
 
 #include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(indicator) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const auto found = indicator_from_json(parse_json(text, "input"), "input");

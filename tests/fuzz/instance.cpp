@@ -4,7 +4,7 @@
 #include "target.h"
 #include "tessera/solver/instance/instance_file.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(instance) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const auto instance = solver::instance_from_json(parse_json(text, "input"), "input");

@@ -1,7 +1,7 @@
 // The strict JSON parser: what it accepts, it writes and reads back.
 #include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(json) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const Json json = parse_json(text, "input");

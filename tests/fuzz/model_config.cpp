@@ -4,7 +4,7 @@
 #include "target.h"
 #include "tessera/core/model_shape.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(model_config) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const ModelShape model = model_from_json(parse_json(text, "input"), "folder/config.json");

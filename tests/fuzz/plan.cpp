@@ -5,7 +5,7 @@
 #include "tessera/solver/plan/check_plan.h"
 #include "tessera/solver/plan/plan_text.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(plan) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const solver::Plan plan = solver::plan_from_json(parse_json(text, "input"), "input");

@@ -5,7 +5,7 @@
 
 #include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(profile) {
   using namespace tessera;
   using cost::to_json;
   static const DataFolders folders({TESSERA_SOURCE_DIR "/datasets"});

@@ -5,7 +5,7 @@
 #include "target.h"
 #include "tessera/cost/read_samples.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(profile_data) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const cost::SampleFile file = cost::parse_samples(text, "a100/llama1_30b/t4/T4_prompt.csv", {});

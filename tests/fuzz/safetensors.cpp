@@ -4,7 +4,7 @@
 #include "target.h"
 #include "tessera/weights/weights.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(safetensors) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const fuzz::MemoryFile file(text);

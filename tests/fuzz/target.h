@@ -8,15 +8,34 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <string_view>
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+/// Defines what is done with an input: the body sees `data` and `size`, and returns 0. With
+/// libFuzzer each target is a program; without, replay.cpp runs the one that it is told.
+#ifdef TESSERA_LIBFUZZER
+#define TESSERA_FUZZ_TARGET(name) \
+  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size)
+#else
+#define TESSERA_FUZZ_TARGET(name)                                     \
+  static int fuzz_##name(const std::uint8_t* data, std::size_t size); \
+  [[maybe_unused]] static const bool is_registered_##name =           \
+      tessera::fuzz::targets().emplace(#name, fuzz_##name).second;    \
+  static int fuzz_##name(const std::uint8_t* data, std::size_t size)
+#endif
 
 namespace tessera::fuzz {
+
+using Target = int (*)(const std::uint8_t* data, std::size_t size);
+
+inline std::map<std::string, Target>& targets() {
+  static std::map<std::string, Target> all;
+  return all;
+}
 
 /// Stops the fuzzer: what holds for every input did not hold.
 inline void require(bool holds, const char* what) {

@@ -8,6 +8,7 @@
 #include "target.h"
 #include "tessera/tokenizer/tokenizer.h"
 
+namespace text_target {
 namespace {
 
 using tessera::fuzz::require;
@@ -36,7 +37,7 @@ const std::vector<std::shared_ptr<const Tokenizer>>& tokenizers() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(text) {
   return tessera::fuzz::read(data, size, [](std::string_view input) {
     const std::size_t which = input.empty() ? 0 : static_cast<unsigned char>(input.front());
     const auto& tokenizer = tokenizers()[which % tokenizers().size()];
@@ -56,3 +57,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   });
 }
+
+}  // namespace text_target

@@ -6,6 +6,7 @@
 #include "target.h"
 #include "tessera/core/text.h"
 
+namespace tokenizer_target {
 namespace {
 
 using tessera::fuzz::require;
@@ -29,7 +30,7 @@ void use(const tessera::tokenizer::Tokenizer& tokenizer, std::string_view text) 
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(tokenizer) {
   return tessera::fuzz::read(data, size, [](std::string_view input) {
     const char first = input.empty() ? '{' : input.front();
     const char* name = first == 'G'    ? "a.gguf"
@@ -42,3 +43,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   });
 }
+
+}  // namespace tokenizer_target

@@ -6,6 +6,7 @@
 #include "target.h"
 #include "tessera/lua_kit/value.h"
 
+namespace trace_csv_target {
 namespace {
 
 lua_State* new_state(tessera::core_lua::Environment* environment) {
@@ -18,7 +19,7 @@ lua_State* new_state(tessera::core_lua::Environment* environment) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(trace_csv) {
   using namespace tessera;
   static lua_kit::Reference reference;
   static core_lua::Environment environment{DataFolders({}), reference};
@@ -38,3 +39,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                              [](const Json& json) { return workload_from_json(json, "again"); });
   });
 }
+
+}  // namespace trace_csv_target

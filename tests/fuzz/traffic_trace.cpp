@@ -4,6 +4,7 @@
 #include "target.h"
 #include "tessera/serving/traffic_options.h"
 
+namespace traffic_trace_target {
 namespace {
 
 using namespace tessera;
@@ -55,7 +56,7 @@ void require_read_again(const Traffic& traffic, const std::string& path) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(traffic_trace) {
   static const fuzz::Folder folder;
   return fuzz::read(data, size, [](std::string_view text) {
     const fuzz::MemoryFile file(text);
@@ -74,3 +75,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require_read_again(traffic, folder.path() + "/trace.csv");
   });
 }
+
+}  // namespace traffic_trace_target

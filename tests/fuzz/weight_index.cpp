@@ -7,6 +7,7 @@
 #include "target.h"
 #include "weight_files.h"
 
+namespace weight_index_target {
 namespace {
 
 // Written once; each input replaces the index.
@@ -27,7 +28,7 @@ const std::filesystem::path& folder_with_shards() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(weight_index) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view text) {
     const std::filesystem::path& folder = folder_with_shards();
@@ -41,3 +42,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   });
 }
+
+}  // namespace weight_index_target

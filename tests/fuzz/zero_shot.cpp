@@ -4,7 +4,7 @@
 #include "readable.h"
 #include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(zero_shot) {
   using namespace tessera;
   return fuzz::read(data, size, [](std::string_view input) {
     const auto task = static_cast<lm::ZeroShotTask>(

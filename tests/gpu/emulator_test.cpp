@@ -7,7 +7,7 @@
 
 // The emulator's matrix instructions against plain products. The operands are put together here
 // word for word as the PTX manual's figures of mma.m16n8k16 and mma.m16n8k32 have them.
-namespace tessera::kernels::cuda {
+namespace tessera::kernels::cuda::emulator_test {
 namespace {
 
 struct Product {
@@ -78,4 +78,4 @@ TEST(CudaEmulator, MultipliesMatrices) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels::cuda
+}  // namespace tessera::kernels::cuda::emulator_test

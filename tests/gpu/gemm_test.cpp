@@ -5,7 +5,7 @@
 #include "gpu_support.h"
 
 // dequant_gemm against sums in double of what kernels::dequantise makes of the same codes.
-namespace tessera::kernels::test {
+namespace tessera::kernels::test::gemm_test {
 namespace {
 
 struct Case {
@@ -221,4 +221,4 @@ TEST(CudaGemm, TheSameCallGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels::test
+}  // namespace tessera::kernels::test::gemm_test

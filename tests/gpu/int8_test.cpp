@@ -2,7 +2,7 @@
 
 #include "gpu_support.h"
 
-namespace tessera::kernels::test {
+namespace tessera::kernels::test::int8_test {
 namespace {
 
 std::vector<std::int8_t> random_codes(std::int64_t count, std::mt19937_64& random) {
@@ -230,4 +230,4 @@ TEST(CudaInt8, ARowOfZerosAndARowWithNaN) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels::test
+}  // namespace tessera::kernels::test::int8_test

@@ -7,7 +7,7 @@
 #include "../../kernels/cuda/device/tile_gemm.cuh"
 
 // The index arithmetic that kernels and packing share.
-namespace tessera::kernels::cuda {
+namespace tessera::kernels::cuda::layout_test {
 namespace {
 
 TEST(CudaLayout, SlotAndPlaceAreInverse) {
@@ -88,4 +88,4 @@ TEST(CudaLayout, TheReciprocalFindsEveryGroup) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels::cuda
+}  // namespace tessera::kernels::cuda::layout_test

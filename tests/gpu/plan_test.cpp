@@ -8,7 +8,7 @@
 #include "tessera/kernels/cuda/quantise.h"
 
 // What is decided and refused before anything reaches a GPU.
-namespace tessera::kernels::cuda {
+namespace tessera::kernels::cuda::plan_test {
 namespace {
 
 constexpr QuantFormat kW4{4, true, 128, Real::f16};
@@ -135,4 +135,4 @@ TEST(CudaArguments, AreChecked) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels::cuda
+}  // namespace tessera::kernels::cuda::plan_test

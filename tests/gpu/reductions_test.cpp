@@ -6,7 +6,7 @@
 
 // Moments, scales, codes and packing against the CPU's kernels: bit for bit, except mean and
 // variance.
-namespace tessera::kernels::test {
+namespace tessera::kernels::test::reductions_test {
 namespace {
 
 void expect_same(const Moments& got, const Moments& expected) {
@@ -239,4 +239,4 @@ TEST(CudaPack, IsTheCpusBitForBit) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels::test
+}  // namespace tessera::kernels::test::reductions_test

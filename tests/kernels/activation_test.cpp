@@ -2,7 +2,7 @@
 
 #include "support.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::activation_test {
 namespace {
 
 using test::Guarded;
@@ -133,4 +133,4 @@ TEST(Activations, RefuseWhatIsNotValid) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::activation_test

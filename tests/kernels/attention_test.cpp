@@ -3,7 +3,7 @@
 #include "kv_cache.h"
 #include "tessera/kernels/parallel.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::attention_test {
 namespace {
 
 using test::Batch;
@@ -359,4 +359,4 @@ TEST(PagedAttention, RefusesWhatIsNotValidAndLeavesTheOutput) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::attention_test

@@ -4,7 +4,7 @@
 
 #include "support.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::dense_test {
 namespace {
 
 using test::Guarded;
@@ -194,4 +194,4 @@ TEST(DenseWeights, RefuseWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::dense_test

@@ -14,7 +14,7 @@ void int8_gemm(const Int8Product&);
 }
 }  // namespace tessera::kernels::cpu
 
-namespace tessera::kernels {
+namespace tessera::kernels::emulated_test {
 namespace {
 
 using test::Guarded;
@@ -73,4 +73,4 @@ INSTANTIATE_TEST_SUITE_P(Isa, EmulatedInt8,
                          [](const auto& test) { return std::string(test.param.isa); });
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::emulated_test

@@ -4,7 +4,7 @@
 
 #include "packed_weights.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::gemm_a8_test {
 namespace {
 
 using test::Guarded;
@@ -194,4 +194,4 @@ TEST(DequantGemmA8, RefusesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::gemm_a8_test

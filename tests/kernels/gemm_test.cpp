@@ -2,7 +2,7 @@
 
 #include "packed_weights.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::gemm_test {
 namespace {
 
 using test::Guarded;
@@ -107,4 +107,4 @@ TEST(DequantGemm, RefusesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::gemm_test

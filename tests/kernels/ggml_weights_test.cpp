@@ -4,7 +4,7 @@
 
 #include "ggml_blocks.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::ggml_weights_test {
 namespace {
 
 using test::Guarded;
@@ -218,4 +218,4 @@ TEST(GgmlWeights, RefuseWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::ggml_weights_test

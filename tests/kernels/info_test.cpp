@@ -9,7 +9,7 @@
 
 #include "support.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::info_test {
 namespace {
 
 const KernelInfo* find(const std::string& name, const std::string& isa) {
@@ -84,4 +84,4 @@ TEST(Info, ListsEveryCudaKernel) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::info_test

@@ -2,7 +2,7 @@
 
 #include "support.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::int8_test {
 namespace {
 
 using test::Guarded;
@@ -262,4 +262,4 @@ TEST(Int8, RefusesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::int8_test

@@ -6,7 +6,7 @@
 #include "support.h"
 #include "tessera/kernels/quantise.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::moments_test {
 namespace {
 
 using test::Guarded;
@@ -305,4 +305,4 @@ TEST(Moments, RefuseWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::moments_test

@@ -3,7 +3,7 @@
 #include "support.h"
 #include "tessera/kernels/softmax.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::norm_test {
 namespace {
 
 using test::Guarded;
@@ -196,4 +196,4 @@ TEST(LogSumExp, NeitherOverflowsNorHidesNan) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::norm_test

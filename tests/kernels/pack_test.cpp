@@ -2,7 +2,7 @@
 
 #include "support.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::pack_test {
 namespace {
 
 using test::Guarded;
@@ -64,4 +64,4 @@ TEST(Pack, RefusesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::pack_test

@@ -10,7 +10,7 @@
 
 #include "support.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::parallel_test {
 namespace {
 
 TEST(ForSlices, GivesTheSameSlicesToAnyNumberOfThreads) {
@@ -86,4 +86,4 @@ TEST(ForSlices, WorksInAForkedChild) {
 TEST(HardwareThreads, AreAtLeastOne) { EXPECT_GE(hardware_threads(), 1); }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::parallel_test

@@ -2,7 +2,7 @@
 
 #include "support.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::quantise_test {
 namespace {
 
 using test::Guarded;
@@ -263,4 +263,4 @@ TEST(Quantise, RefusesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::quantise_test

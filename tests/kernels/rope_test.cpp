@@ -2,7 +2,7 @@
 
 #include "support.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::rope_test {
 namespace {
 
 using test::Guarded;
@@ -84,4 +84,4 @@ TEST(Rotate, RefusesWhatIsNotValidAndLeavesTheRows) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::rope_test

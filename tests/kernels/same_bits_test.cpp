@@ -7,7 +7,7 @@
 #include "tessera/kernels/dense.h"
 #include "tessera/kernels/gemm_a8.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::same_bits_test {
 namespace {
 
 using Product = std::function<Status(Matrix, Rows, float*)>;
@@ -99,4 +99,4 @@ TEST(SameBits, InDenseWeights) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::same_bits_test

@@ -1,7 +1,7 @@
 #include "support.h"
 #include "tessera/kernels/random.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::types_test {
 namespace {
 
 // Every f16 goes through f32 and back unchanged (a signalling NaN comes back quiet).
@@ -77,4 +77,4 @@ TEST(Random, UniformIsUniform) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::types_test

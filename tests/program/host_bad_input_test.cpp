@@ -7,7 +7,7 @@
 
 #include "program.h"
 
-namespace tessera::test {
+namespace tessera::test::host_bad_input_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -350,4 +350,4 @@ TEST_F(BadInput, APlanFileCutAtAnyLengthIsRefused) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::host_bad_input_test

@@ -2,7 +2,7 @@
 
 #include "program.h"
 
-namespace tessera::test {
+namespace tessera::test::host_install_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -91,4 +91,4 @@ TEST_F(Install, ADirectoryThatIsGone) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::host_install_test

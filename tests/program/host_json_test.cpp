@@ -4,7 +4,7 @@
 
 #include "program.h"
 
-namespace tessera::test {
+namespace tessera::test::host_json_test {
 namespace {
 
 using nlohmann::json;
@@ -173,4 +173,4 @@ TEST_F(HostJson, CodeWithAResult) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::host_json_test

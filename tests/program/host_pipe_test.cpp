@@ -10,7 +10,7 @@
 #include "case_name.h"
 #include "program.h"
 
-namespace tessera::test {
+namespace tessera::test::host_pipe_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ TEST_F(Pipes, SavingIntoAPipeWaitsForItsReaderAloud) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::host_pipe_test

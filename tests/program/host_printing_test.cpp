@@ -5,7 +5,7 @@
 #include "sweep.h"
 #include "terminal.h"
 
-namespace tessera::test {
+namespace tessera::test::host_printing_test {
 namespace {
 
 using testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST_F(Printing, OnlyCtrlCEndsAsCtrlC) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::host_printing_test

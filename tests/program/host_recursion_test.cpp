@@ -6,7 +6,7 @@
 #include "program.h"
 #include "sanitised.h"
 
-namespace tessera::test {
+namespace tessera::test::host_recursion_test {
 namespace {
 
 using testing::AnyOf;
@@ -83,4 +83,4 @@ TEST(RecursionInTraces, SeesWholeTables) {
 INSTANTIATE_TEST_SUITE_P(Host, Recursion, testing::ValuesIn(kEndless), case_name);
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::host_recursion_test

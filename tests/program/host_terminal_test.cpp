@@ -15,7 +15,7 @@
 #include "program.h"
 #include "terminal.h"
 
-namespace tessera {
+namespace tessera::host_terminal_test {
 namespace {
 
 using testing::HasSubstr;
@@ -227,4 +227,4 @@ TEST(HostOnATerminal, ColoursPlots) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host_terminal_test

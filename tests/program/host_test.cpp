@@ -11,7 +11,7 @@
 #include "case_name.h"
 #include "program.h"
 
-namespace tessera {
+namespace tessera::host_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -496,4 +496,4 @@ TEST_F(Host, PromptRefusesHalfAStatement) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host_test

@@ -3,7 +3,7 @@
 
 #include "program.h"
 
-namespace tessera::test {
+namespace tessera::test::indicator_verb_test {
 namespace {
 
 using testing::HasSubstr;
@@ -69,4 +69,4 @@ TEST_F(IndicatorVerb, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::indicator_verb_test

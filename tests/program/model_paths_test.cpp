@@ -5,7 +5,7 @@
 
 #include "program.h"
 
-namespace tessera::test {
+namespace tessera::test::model_paths_test {
 namespace {
 
 using testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST_F(ModelPaths, OfWeightsAreOnThisMachine) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::model_paths_test

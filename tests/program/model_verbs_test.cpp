@@ -5,7 +5,7 @@
 #include "program.h"
 #include "terminal.h"
 
-namespace tessera::test {
+namespace tessera::test::model_verbs_test {
 namespace {
 
 using testing::HasSubstr;
@@ -94,4 +94,4 @@ TEST_F(ModelVerbs, RefuseAModuleOfSomethingElse) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::model_verbs_test

@@ -7,7 +7,7 @@
 #include "terminal.h"
 #include "tessera/core/layout.h"
 
-namespace tessera::test {
+namespace tessera::test::plan_print_test {
 namespace {
 
 using testing::HasSubstr;
@@ -84,4 +84,4 @@ TEST(PlanPrint, KeepsToTheLocale) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::plan_print_test

@@ -7,7 +7,7 @@
 #include "program.h"
 #include "results_journal.h"
 
-namespace tessera::test {
+namespace tessera::test::results_verb_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -323,4 +323,4 @@ for i = 1, 5 do db:add(run, { point = { i = i }, columns = { v = i } }) end
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::results_verb_test

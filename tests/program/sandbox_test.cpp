@@ -13,7 +13,7 @@
 #include "sandbox_escapes.h"
 #include "sanitised.h"
 
-namespace tessera {
+namespace tessera::sandbox_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -429,4 +429,4 @@ TEST_F(Sandbox, EndsAtCtrlC) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sandbox_test

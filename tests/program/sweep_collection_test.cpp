@@ -3,7 +3,7 @@
 
 #include "sweep.h"
 
-namespace tessera {
+namespace tessera::sweep_collection_test {
 namespace {
 
 using nlohmann::json;
@@ -109,4 +109,4 @@ TEST_F(Collection, RefusesScriptsThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sweep_collection_test

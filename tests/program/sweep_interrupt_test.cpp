@@ -4,7 +4,7 @@
 
 #include "sweep.h"
 
-namespace tessera {
+namespace tessera::sweep_interrupt_test {
 namespace {
 
 using testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST_F(SweepInterrupt, InThisProcessItStopsAfterThePoint) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sweep_interrupt_test

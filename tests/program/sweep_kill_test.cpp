@@ -7,7 +7,7 @@
 
 #include "sweep.h"
 
-namespace tessera {
+namespace tessera::sweep_kill_test {
 namespace {
 
 using SweepKill = test::SweepTest;
@@ -61,4 +61,4 @@ TEST_F(SweepKill, HundredKillsLoseAndRepeatNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sweep_kill_test

@@ -4,7 +4,7 @@
 #include "sweep.h"
 #include "tessera/results/origin.h"
 
-namespace tessera {
+namespace tessera::sweep_record_test {
 namespace {
 
 using testing::HasSubstr;
@@ -86,4 +86,4 @@ TEST_F(SweepRecord, ListSaysWhatExperimentsAre) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sweep_record_test

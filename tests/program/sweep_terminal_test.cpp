@@ -3,7 +3,7 @@
 #include "sweep.h"
 #include "terminal.h"
 
-namespace tessera {
+namespace tessera::sweep_terminal_test {
 namespace {
 
 using testing::HasSubstr;
@@ -79,4 +79,4 @@ TEST_F(SweepTerminal, AsksWhatToDoWithAChangedScript) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sweep_terminal_test

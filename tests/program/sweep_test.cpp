@@ -6,7 +6,7 @@
 
 #include "sanitised.h"
 
-namespace tessera {
+namespace tessera::sweep_test {
 namespace {
 
 using testing::HasSubstr;
@@ -273,4 +273,4 @@ TEST_F(Sweep, SeveralFilesRunOneAfterTheOther) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sweep_test

@@ -14,10 +14,10 @@
 #include "tessera/cost/stage_price.h"
 #include "tessera/cost/tensor_parallel.h"
 
-namespace tessera::cost {
+namespace tessera::cost::cost_property_test {
 namespace {
 
-ModelShape any_model() { return *rc::gen::elementOf(testing::all_shapes()); }
+ModelShape any_model() { return *rc::gen::elementOf(test::all_shapes()); }
 
 double real(double low, double high) {
   return low + (high - low) * *rc::gen::inRange(0, 1'000'001) / 1e6;
@@ -82,8 +82,8 @@ RC_GTEST_PROP(MemoryProperty, GrowsWithBatchAndContext, ()) {
 RC_GTEST_PROP(LatencyProperty, LayerIsPositiveAndMonotone, ()) {
   const ModelShape model = any_model();
   const LayerShape& layer = model.layer_classes.front();
-  const auto device = *rc::gen::element(testing::t4(), testing::v100());
-  const auto latency = make_roofline(device, testing::test_kernels());
+  const auto device = *rc::gen::element(test::t4(), test::v100());
+  const auto latency = make_roofline(device, test::test_kernels());
   const auto bitwidth = *rc::gen::element(3, 4, 8, 16);
   const std::int32_t kv_bitwidth = *rc::gen::element(8, 16);
   const bool prefill = *rc::gen::arbitrary<bool>();
@@ -135,7 +135,7 @@ RC_GTEST_PROP(LatencyProperty, ShippedProfilesGrowWithTheContext, ()) {
 
 RC_GTEST_PROP(LatencyProperty, EmbeddingAndLmHeadArePositiveAndMonotone, ()) {
   const ModelShape model = any_model();
-  const auto latency = make_roofline(testing::t4(), testing::test_kernels());
+  const auto latency = make_roofline(test::t4(), test::test_kernels());
   const double rows = real(1, 5000), more = rows + real(0, 100);
   RC_ASSERT(latency->embedding_s(model, rows) > 0);
   RC_ASSERT(latency->embedding_s(model, more) >= latency->embedding_s(model, rows));
@@ -152,8 +152,7 @@ std::int64_t any_degree(const ModelShape& model) {
 }
 
 std::unique_ptr<LatencyModel> group_of(std::int64_t degree, const Link& link) {
-  return make_tensor_parallel(make_roofline(testing::v100(), testing::test_kernels()), degree,
-                              link);
+  return make_tensor_parallel(make_roofline(test::v100(), test::test_kernels()), degree, link);
 }
 
 RC_GTEST_PROP(TensorParallelProperty, PositiveAndGrowsWithWork, ()) {
@@ -228,14 +227,14 @@ struct AnyPipeline {
 
   AnyPipeline() {
     context.model = any_model();
-    context.kernel_set = testing::test_kernels();
+    context.kernel_set = test::test_kernels();
     context.kernel_set.host_step_s = real(0, 1e-2);
     context.kernel_set.host_sequence_s = real(0, 1e-4);
     context.kernel_set.host_prompt_s = real(0, 1e-2);
     context.memory = *rc::gen::element(MemoryPreset::physical, MemoryPreset::llm_pq);
     context.cluster.nodes.resize(2);
     for (const std::size_t node : {0U, 0U, 1U, 1U}) {
-      context.cluster.devices.push_back({testing::v100(), node});
+      context.cluster.devices.push_back({test::v100(), node});
       context.cluster.devices.back().device.pcie_bytes_per_s = 16e9;
     }
     const auto split = *rc::gen::inRange<std::int64_t>(1, context.model.num_layers);
@@ -304,7 +303,7 @@ RC_GTEST_PROP(CorrectionProperty, OneAfterAnotherIsOne, ()) {
 }
 
 RC_GTEST_PROP(SumsProperty, NeverFallWithBytesOrDevices, ()) {
-  Device device = testing::v100();
+  Device device = test::v100();
   device.nvlink_bytes_per_s = 25e9;
   const Profile profile = any_sums(device);
   const Link link = node_link(device);
@@ -324,4 +323,4 @@ RC_GTEST_PROP(SumsProperty, NeverFallWithBytesOrDevices, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::cost_property_test

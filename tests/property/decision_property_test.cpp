@@ -13,10 +13,10 @@
 #include "tessera/solver/plan/what_if.h"
 #include "tessera/solver/replan/replan.h"
 
-namespace tessera::solver {
+namespace tessera::solver::decision_property_test {
 namespace {
 
-using testing::RandomInstance;
+using instances::RandomInstance;
 
 PlanResult solve(const Instance& in) { return make_exact_planner()->plan(in, {}); }
 
@@ -154,4 +154,4 @@ TEST(ReplanProperty, FitsAndMovesNoMoreThanTheOptimum) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::decision_property_test

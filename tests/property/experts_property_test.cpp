@@ -10,7 +10,7 @@
 #include "tessera/core/json.h"
 #include "tessera/cost/op.h"
 
-namespace tessera::cost {
+namespace tessera::cost::experts_property_test {
 namespace {
 
 double real(double low, double high) {
@@ -19,11 +19,11 @@ double real(double low, double high) {
 
 const std::vector<Device>& devices() {
   static const std::vector<Device> all = [] {
-    Device h200 = testing::v100();
+    Device h200 = test::v100();
     h200.memory_bytes_per_s = 4.8e12;
     h200.flop_per_s = {{"fp16", 989.4e12}, {"fp8", 1978.9e12}};
     h200.compute_capability = 9;
-    return std::vector<Device>{testing::t4(), testing::v100(), h200};
+    return std::vector<Device>{test::t4(), test::v100(), h200};
   }();
   return all;
 }
@@ -68,4 +68,4 @@ RC_GTEST_PROP(ExpertsProperty, MoreTokensNeverCostLessAndNothingIsFasterThanTheD
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::experts_property_test

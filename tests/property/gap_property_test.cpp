@@ -8,7 +8,7 @@
 #include "tessera/core/statistics.h"
 #include "tessera/serving/distribution.h"
 
-namespace tessera::serving {
+namespace tessera::serving::gap_property_test {
 namespace {
 
 /// Runs of all sizes, many gaps alike.
@@ -78,4 +78,4 @@ RC_GTEST_PROP(Gaps, HaveTheStatisticsOfTheirExpansion, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::gap_property_test

@@ -13,7 +13,7 @@
 #include "tessera/core/json.h"
 #include "tessera/cost/profile.h"
 
-namespace tessera::cost {
+namespace tessera::cost::gemm_property_test {
 namespace {
 
 const FitMethod& method() { return find_fit_method(Op::gemm, "operator"); }
@@ -49,8 +49,8 @@ int num_numbers(const std::string& text) {
 
 // Any coefficients that a file may hold within reason, a correction with jumps among them.
 std::unique_ptr<OpModel> any_model() {
-  const Device device = testing::device("any", 80, log_uniform(100, 10000), log_uniform(10, 3000),
-                                        *rc::gen::element(6., 7.5, 8., 9.));
+  const Device device = test::device("any", 80, log_uniform(100, 10000), log_uniform(10, 3000),
+                                     *rc::gen::element(6., 7.5, 8., 9.));
   Json json =
       method().fit(device, {{product(64, 64, 64), 1e-5, "", "", ""}}, nullptr)->coefficients();
   for (const char* key : {"launch_s", "split_s", "skinny_launch_s"}) {
@@ -102,10 +102,10 @@ RC_GTEST_PROP(GemmProperty, ShippedModelsAreSoundForAnyProduct, ()) {
 
 RC_GTEST_PROP(GemmProperty, ReadsBackExactly, ()) {
   const auto model = any_model();
-  const Device device = testing::device("other", 80, 2000, 300, 8);
+  const Device device = test::device("other", 80, 2000, 300, 8);
   const Json json = model->coefficients();
   RC_ASSERT(method().read(device, json, "again")->coefficients() == json);
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::gemm_property_test

@@ -9,7 +9,7 @@
 #include "tessera/kernels/pack.h"
 #include "tessera/kernels/quantise.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::kernels_property_test {
 namespace {
 
 const auto bitwidths = rc::gen::element(3, 4, 8);
@@ -57,4 +57,4 @@ RC_GTEST_PROP(KernelsProperty, DequantisedValuesAreWithinHalfAStep, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::kernels_property_test

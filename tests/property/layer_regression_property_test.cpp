@@ -7,10 +7,10 @@
 #include "models/layer_regression.h"
 #include "tessera/core/json.h"
 
-namespace tessera::cost {
+namespace tessera::cost::layer_regression_property_test {
 namespace {
 
-using testing::layer_query;
+using test::layer_query;
 
 double real(double low, double high) {
   return low + (high - low) * *rc::gen::inRange(0, 1'000'001) / 1e6;
@@ -20,7 +20,7 @@ double real(double low, double high) {
 double any_seconds() { return std::pow(10, real(-4.5, 1)); }
 
 OpQuery any_query(Phase phase, std::int32_t bitwidth) {
-  const ModelShape model = *rc::gen::elementOf(testing::all_shapes());
+  const ModelShape model = *rc::gen::elementOf(test::all_shapes());
   return layer_query(model, phase, bitwidth, real(1, 64),
                      phase == Phase::prefill ? real(1, 2048) : 1, real(0, 4096));
 }
@@ -48,10 +48,10 @@ Fitted any_model() {
   fitted.bitwidth = *rc::gen::element(3, 4, 8, 16);
   const FitMethod& method = models::layer_regression();
   const auto points = any_samples(fitted.phase, fitted.bitwidth);
-  fitted.model = method.fit(testing::t4(), points, nullptr);
+  fitted.model = method.fit(test::t4(), points, nullptr);
   if (*rc::gen::arbitrary<bool>()) {
     const auto few = any_samples(fitted.phase, fitted.bitwidth);
-    fitted.model = method.fit(testing::v100(), few, fitted.model.get());
+    fitted.model = method.fit(test::v100(), few, fitted.model.get());
   }
   return fitted;
 }
@@ -73,7 +73,7 @@ RC_GTEST_PROP(LayerRegressionProperty, PositiveAndMonotoneWhateverTheData, ()) {
 RC_GTEST_PROP(LayerRegressionProperty, CoefficientsReadBackToTheSameModel, ()) {
   const Fitted fitted = any_model();
   const Json written = parse_json(fitted.model->coefficients().dump(), "here");
-  const Device device = *rc::gen::element(testing::t4(), testing::v100());
+  const Device device = *rc::gen::element(test::t4(), test::v100());
   const auto one = models::layer_regression().read(device, fitted.model->coefficients(), "here");
   const auto two = models::layer_regression().read(device, written, "here");
   const OpQuery query = any_query(fitted.phase, fitted.bitwidth);
@@ -86,10 +86,10 @@ RC_GTEST_PROP(LayerRegressionProperty, TheOrderOfThePointsDoesNotMatter, ()) {
   const auto points = any_samples(Phase::decode, 4);
   const std::vector<Sample> reversed(points.rbegin(), points.rend());
   const OpQuery query = any_query(Phase::decode, 4);
-  const auto model = models::layer_regression().fit(testing::t4(), points, nullptr);
-  const auto other = models::layer_regression().fit(testing::t4(), reversed, nullptr);
+  const auto model = models::layer_regression().fit(test::t4(), points, nullptr);
+  const auto other = models::layer_regression().fit(test::t4(), reversed, nullptr);
   RC_ASSERT(std::abs(model->seconds(query) / other->seconds(query) - 1) < 1e-6);
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::layer_regression_property_test

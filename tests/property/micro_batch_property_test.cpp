@@ -9,14 +9,14 @@
 #include "tessera/indicator/indicator.h"
 #include "tessera/solver/problem/problem.h"
 
-namespace tessera::solver {
+namespace tessera::solver::micro_batch_property_test {
 namespace {
 
 // Any model on a T4 and two V100, which may be one tensor-parallel group, priced by the roofline.
 Problem any_problem(Rng& rng) {
   Problem problem;
   ServingProblem& serving = problem.given.emplace<ServingProblem>();
-  const auto shapes = tessera::testing::all_shapes();
+  const auto shapes = tessera::test::all_shapes();
   serving.model = shapes[static_cast<std::size_t>(
       rng.integer(0, static_cast<std::int64_t>(shapes.size()) - 1))];
   Node node;
@@ -24,7 +24,7 @@ Problem any_problem(Rng& rng) {
   serving.cluster.name = "test";
   serving.cluster.nodes = {node};
   serving.cluster.devices = {
-      {tessera::testing::t4(), 0}, {tessera::testing::v100(), 0}, {tessera::testing::v100(), 0}};
+      {tessera::test::t4(), 0}, {tessera::test::v100(), 0}, {tessera::test::v100(), 0}};
   if (rng.integer(0, 1) == 0) serving.mesh = Mesh{{1}, {2}};
   Workload& workload = serving.workload;
   workload.batch_size = rng.integer(1, 600);
@@ -34,7 +34,7 @@ Problem any_problem(Rng& rng) {
   serving.bitwidths = {3, 4, 8, 16};
   serving.indicator = indicator::make_constant(static_cast<std::size_t>(serving.model.num_layers),
                                                serving.bitwidths);
-  serving.kernel_set = tessera::testing::test_kernels();
+  serving.kernel_set = tessera::test::test_kernels();
   if (rng.integer(0, 1) == 0) serving.memory = cost::MemoryPreset::llm_pq;
   if (rng.integer(0, 1) == 0) serving.kv_bitwidth = 8;
   return problem;
@@ -57,4 +57,4 @@ TEST(MicroBatchProperty, SmallestSizesAreTheUsefulOnesOfARoofline) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::micro_batch_property_test

@@ -15,11 +15,11 @@
 #include "tessera/solver/moves/plan_search.h"
 #include "tessera/solver/planning/planners.h"
 
-namespace tessera::solver {
+namespace tessera::solver::moves_property_test {
 namespace {
 
-using testing::BruteForce;
-using testing::RandomInstance;
+using instances::BruteForce;
+using instances::RandomInstance;
 
 // Some plan that fits, or nothing.
 std::optional<Candidate> feasible_plan(const Instance& in) {
@@ -372,4 +372,4 @@ TEST(GroupingProperty, GroupsCostTheSumOfTheirLayers) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::moves_property_test

@@ -7,7 +7,7 @@
 
 #include "nnls.h"
 
-namespace tessera::cost {
+namespace tessera::cost::nnls_property_test {
 namespace {
 
 using Eigen::Index;
@@ -84,4 +84,4 @@ RC_GTEST_PROP(NnlsProperty, ScalesOfColumnsDoNotMatter, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::nnls_property_test

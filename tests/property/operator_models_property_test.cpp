@@ -6,10 +6,10 @@
 #include "models/attention_correction.h"
 #include "operator_models.h"
 
-namespace tessera::cost {
+namespace tessera::cost::operator_models_property_test {
 namespace {
 
-using namespace testing;  // NOLINT: the makers of this test
+using namespace test;  // NOLINT: the makers of this test
 
 double real(double low, double high) {
   return low + (high - low) * *rc::gen::inRange(0, 1'000'001) / 1e6;
@@ -125,4 +125,4 @@ RC_GTEST_PROP(LayerOperatorProperty, NeverFallsWithWork, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::operator_models_property_test

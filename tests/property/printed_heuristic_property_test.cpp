@@ -13,10 +13,10 @@
 #include "tessera/solver/instance/device_orders.h"
 #include "tessera/solver/moves/plan_search.h"
 
-namespace tessera::solver {
+namespace tessera::solver::printed_heuristic_property_test {
 namespace {
 
-using testing::RandomInstance;
+using instances::RandomInstance;
 
 std::unique_ptr<Planner> printed_planner() {
   return make_heuristic_planner(make_bitwidth_transfer(TransferRules::printed), StartSet::all);
@@ -107,4 +107,4 @@ RC_GTEST_PROP(DeviceOrders, AreAllDistinctOrdersOnce, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::printed_heuristic_property_test

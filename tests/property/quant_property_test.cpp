@@ -8,7 +8,7 @@
 
 #include "calibration.h"
 
-namespace tessera::quant {
+namespace tessera::quant::quant_property_test {
 namespace {
 
 using test::RowMatrix;
@@ -98,4 +98,4 @@ RC_GTEST_PROP(QuantProperty, ActOrderFollowsThePermutationOfItsInputs, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::quant
+}  // namespace tessera::quant::quant_property_test

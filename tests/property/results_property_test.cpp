@@ -10,7 +10,7 @@
 #include "tessera/core/error.h"
 #include "tessera/results/store.h"
 
-namespace tessera::results {
+namespace tessera::results::results_property_test {
 namespace {
 
 using test::all_rows;
@@ -160,4 +160,4 @@ RC_GTEST_PROP(Results, MergingIsIdempotentAndComplete, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::results
+}  // namespace tessera::results::results_property_test

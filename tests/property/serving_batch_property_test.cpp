@@ -9,13 +9,13 @@
 #include "tessera/core/rng.h"
 #include "tessera/serving/batch_run.h"
 
-namespace tessera::serving {
+namespace tessera::serving::serving_batch_property_test {
 namespace {
 
-using testing::TickPipeline;
-using testing::TickRequest;
-using testing::TickResult;
-using testing::TickSimulator;
+using test::TickPipeline;
+using test::TickRequest;
+using test::TickResult;
+using test::TickSimulator;
 
 constexpr double kTick = 1.0 / 1024;  // sums of ticks are exact in doubles
 constexpr std::int64_t kRows = 64;
@@ -265,4 +265,4 @@ TEST(SimProperty, SteadyObjectiveIsWithinAPerCent) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::serving_batch_property_test

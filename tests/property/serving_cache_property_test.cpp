@@ -8,14 +8,14 @@
 #include "serving_driver.h"
 #include "serving_random_runs.h"
 
-namespace tessera::serving {
+namespace tessera::serving::serving_cache_property_test {
 namespace {
 
-using testing::DrivenRequest;
-using testing::Driver;
-using testing::random_run;
-using testing::random_twins;
-using testing::RandomRun;
+using driven::DrivenRequest;
+using driven::Driver;
+using driven::random_run;
+using driven::random_twins;
+using driven::RandomRun;
 
 /// What stands at a position: the same for two requests where traffic.h says so.
 Token token_of(const std::vector<DrivenRequest>& requests, std::size_t request,
@@ -154,4 +154,4 @@ INSTANTIATE_TEST_SUITE_P(All, EveryCache, ::testing::ValuesIn(names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::serving_cache_property_test

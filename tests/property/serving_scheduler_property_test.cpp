@@ -8,15 +8,15 @@
 #include "serving_random_runs.h"
 #include "tessera/core/rng.h"
 
-namespace tessera::serving {
+namespace tessera::serving::serving_scheduler_property_test {
 namespace {
 
-using testing::DrivenOutcome;
-using testing::DrivenRequest;
-using testing::Driver;
-using testing::random_run;
-using testing::random_twins;
-using testing::RandomRun;
+using driven::DrivenOutcome;
+using driven::DrivenRequest;
+using driven::Driver;
+using driven::random_run;
+using driven::random_twins;
+using driven::RandomRun;
 
 void expect_conserved(Driver& driver, const RandomRun& run) {
   EXPECT_EQ(driver.num_ended() + std::ssize(driver.never()), std::ssize(run.requests));
@@ -181,4 +181,4 @@ INSTANTIATE_TEST_SUITE_P(All, EveryScheduler, ::testing::ValuesIn(names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::serving_scheduler_property_test

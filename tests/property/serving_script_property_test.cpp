@@ -8,11 +8,11 @@
 #include "tessera/core/rng.h"
 #include "tessera/serving/script_scheduler.h"
 
-namespace tessera::serving {
+namespace tessera::serving::serving_script_property_test {
 namespace {
 
-using testing::DrivenRequest;
-using testing::Driver;
+using driven::DrivenRequest;
+using driven::Driver;
 
 std::vector<DrivenRequest> random_traffic(Rng& rng) {
   std::vector<DrivenRequest> requests(static_cast<std::size_t>(rng.integer(1, 30)));
@@ -176,4 +176,4 @@ TEST(ScriptScheduler, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::serving_script_property_test

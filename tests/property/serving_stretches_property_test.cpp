@@ -9,7 +9,7 @@
 #include "tessera/core/rng.h"
 #include "tessera/serving/simulate.h"
 
-namespace tessera::serving {
+namespace tessera::serving::serving_stretches_property_test {
 namespace {
 
 template <class Value>
@@ -133,8 +133,8 @@ Case random_case(std::uint64_t seed) {
 std::string skipped_and_not(const Case& c) {
   SimulationOptions plain;
   plain.skip = false;
-  return testing::difference(simulate(c.deployment, c.traffic),
-                             simulate(c.deployment, c.traffic, std::move(plain)));
+  return driven::difference(simulate(c.deployment, c.traffic),
+                            simulate(c.deployment, c.traffic, std::move(plain)));
 }
 
 RC_GTEST_PROP(StretchesProperty, AreWhatSingleStepsAre, ()) {
@@ -177,4 +177,4 @@ TEST(Cancels, EndARunInWhichEveryRequestIsAccountedFor) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::serving_stretches_property_test

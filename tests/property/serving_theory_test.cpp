@@ -21,7 +21,7 @@
 #include "tessera/serving/simulate.h"
 #include "tessera/serving/summary.h"
 
-namespace tessera::serving {
+namespace tessera::serving::serving_theory_test {
 namespace {
 
 constexpr double kSigmas = 4.5;                   // normal: 7 in 10^6 beyond it, on both sides
@@ -344,4 +344,4 @@ TEST(Theory, Capacity) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::serving_theory_test

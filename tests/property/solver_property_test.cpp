@@ -4,11 +4,11 @@
 #include "tessera/solver/ilp/ilp_planner.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver {
+namespace tessera::solver::solver_property_test {
 namespace {
 
-using testing::RandomInstance;
-using testing::RandomLimits;
+using instances::RandomInstance;
+using instances::RandomLimits;
 
 TEST(SolverProperty, EveryPlanPassesTheCheckerAndItsBound) {
   int plans = 0;
@@ -83,4 +83,4 @@ TEST(SolverProperty, EvaluateIsMonotone) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::solver_property_test

@@ -12,7 +12,7 @@
 #include "tessera/serving/prompt_lookup.h"
 #include "tessera/serving/verify.h"
 
-namespace tessera::serving {
+namespace tessera::serving::speculation_property_test {
 namespace {
 
 // With zeros here and there, and sometimes all on one token.
@@ -158,4 +158,4 @@ RC_GTEST_PROP(SpeculationProperty, AcceptsNoMoreDraftsAtLowerRates, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::speculation_property_test

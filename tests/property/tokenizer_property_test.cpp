@@ -8,7 +8,7 @@
 #include "tessera/core/text.h"
 #include "tessera/tokenizer/tokenizer.h"
 
-namespace tessera::tokenizer {
+namespace tessera::tokenizer::tokenizer_property_test {
 namespace {
 
 std::shared_ptr<const Tokenizer> load(const std::string& family) {
@@ -72,4 +72,4 @@ RC_GTEST_PROP(TokenizerProperty, idsAreOfTheVocabularyAndStreamsAgree, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::tokenizer
+}  // namespace tessera::tokenizer::tokenizer_property_test

@@ -20,6 +20,7 @@ static bool operator==(const Request& a, const Request& b) {
          a.num_block_ids == b.num_block_ids && a.after == b.after;
 }
 
+namespace traffic_property_test {
 namespace {
 
 bool same(const Traffic& a, const Traffic& b) {
@@ -167,4 +168,5 @@ RC_GTEST_PROP(TrafficProperties, AnotherRateChangesTheGapsAlone, ()) {
 }
 
 }  // namespace
+}  // namespace traffic_property_test
 }  // namespace tessera::serving

@@ -14,7 +14,7 @@
 #include "tessera/weights/weights.h"
 #include "tessera/weights/writer.h"
 
-namespace tessera::weights {
+namespace tessera::weights::writer_property_test {
 namespace {
 
 std::string any_text(int max_size) {
@@ -106,4 +106,4 @@ RC_GTEST_FIXTURE_PROP(WriterProperty, WhatIsWrittenIsReadOrRefused, ()) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::writer_property_test

@@ -1,7 +1,8 @@
 -- tessera claims_that_can_fall.lua RESULTS SCRIPT...: every claim of these experiments, on their stored rows, falls
 -- when some of the rows change; a claim that nothing moves is about no data. Prints a line for each experiment.
 
-local overturn = require "tessera.desk.experiment.overturn"
+package.path = arg[0]:match "^(.*)[/\\]" .. "/?.lua;" .. package.path
+local overturn = require "overturn"
 local store = require "tessera.store"
 
 local file = store.open(arg[1], { read_only = true })

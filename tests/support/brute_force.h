@@ -10,7 +10,7 @@
 #include "tessera/solver/instance/instance.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver::testing {
+namespace tessera::solver::instances {
 
 /// Tries every order, boundary, bitwidth and pair of micro-batch sizes and prices each straight
 /// from solver/README.md, Objective. Uses nothing of the solver but the data in `Instance`.
@@ -191,4 +191,4 @@ class BruteForce {
   std::optional<double> best_;
 };
 
-}  // namespace tessera::solver::testing
+}  // namespace tessera::solver::instances

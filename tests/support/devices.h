@@ -4,7 +4,7 @@
 #include "tessera/core/units.h"
 #include "tessera/cost/kernel_set.h"
 
-namespace tessera::testing {
+namespace tessera::test {
 
 inline Device device(const char* name, double memory_gib, double gb_per_s, double fp16_tflops,
                      double compute_capability) {
@@ -44,4 +44,4 @@ inline cost::KernelSet test_kernels() {
   return set;
 }
 
-}  // namespace tessera::testing
+}  // namespace tessera::test

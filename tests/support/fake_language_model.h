@@ -20,7 +20,7 @@
 /// every token's place, the token before it and the sequence's first, which each layer reads back
 /// from its cache: a wrong block table, a wrong context, a step or a layer left out gives other
 /// numbers, or is an error. Fewer bits in a layer move them, in later layers more.
-namespace tessera::lm::test {
+namespace tessera::lm::fakes {
 
 /// Tokens 0 to 255 are bytes, then the end of a text, its first token, and a blank with a small
 /// letter behind it.
@@ -382,4 +382,4 @@ inline std::vector<std::int32_t> random_tokens(std::int64_t count, std::uint64_t
   return tokens;
 }
 
-}  // namespace tessera::lm::test
+}  // namespace tessera::lm::fakes

@@ -6,7 +6,7 @@
 #include "shapes.h"
 #include "tessera/cost/op.h"
 
-namespace tessera::testing {
+namespace tessera::test {
 
 /// One decoder layer of a shape written down by hand. Decode: one token after `context_tokens`.
 inline cost::OpQuery layer_query(const ModelShape& model, cost::Phase phase, std::int32_t bitwidth,
@@ -33,4 +33,4 @@ inline cost::OpQuery decode_query(const ModelShape& model, double batch_size, do
   return layer_query(model, cost::Phase::decode, bitwidth, batch_size, 1, context_tokens);
 }
 
-}  // namespace tessera::testing
+}  // namespace tessera::test

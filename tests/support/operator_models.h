@@ -10,7 +10,7 @@
 #include "tessera/core/json.h"
 #include "tessera/cost/op.h"
 
-namespace tessera::testing {
+namespace tessera::test {
 
 inline Device a100() { return device("A100-80G", 79, 2039, 312, 8.0); }
 inline Device h200() { return device("H200-141G", 140, 4800, 989, 9.0); }
@@ -87,4 +87,4 @@ inline cost::OpQuery layer_query(cost::Phase phase, const ModelShape& model, dou
   return query;
 }
 
-}  // namespace tessera::testing
+}  // namespace tessera::test

@@ -69,10 +69,12 @@ inline Process run_process(const std::vector<std::string>& command, ProcessSetup
   const pid_t pid = fork();
   if (pid == 0) detail::execute(command, setup, in, out, err);
   for (const int fd : {in[0], out[1], err[1]}) close(fd);
-  signal(SIGPIPE, SIG_IGN);
+  // Ignored only here: what is ignored stays ignored in programs that are started later.
+  const auto on_broken_pipe = signal(SIGPIPE, SIG_IGN);
   if (!setup.input.empty() && write(in[1], setup.input.data(), setup.input.size()) < 0) {
     setup.input.clear();  // the program did not want to read
   }
+  signal(SIGPIPE, on_broken_pipe);
   close(in[1]);
 
   Process result;

@@ -10,7 +10,7 @@
 #include "tessera/solver/instance/instance_file.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver::testing {
+namespace tessera::solver::instances {
 
 /// Proven optima that come with the planning instances, where they are at hand.
 class PublishedInstances : public ::testing::Test {
@@ -63,4 +63,4 @@ class PublishedInstances : public ::testing::Test {
   Json expected_;
 };
 
-}  // namespace tessera::solver::testing
+}  // namespace tessera::solver::instances

@@ -8,7 +8,7 @@
 #include "random_instance.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver::testing {
+namespace tessera::solver::instances {
 
 /// A random instance, and requests that are drawn for it.
 struct RandomCase {
@@ -51,4 +51,4 @@ void for_each_case(std::uint64_t first, std::uint64_t last, const RandomLimits& 
   }
 }
 
-}  // namespace tessera::solver::testing
+}  // namespace tessera::solver::instances

@@ -10,7 +10,7 @@
 #include "tessera/core/units.h"
 #include "tessera/solver/instance/instance.h"
 
-namespace tessera::solver::testing {
+namespace tessera::solver::instances {
 
 struct RandomLimits {
   std::int64_t max_layers = 7;
@@ -228,4 +228,4 @@ class RandomInstance {
   RandomLimits limits_;
 };
 
-}  // namespace tessera::solver::testing
+}  // namespace tessera::solver::instances

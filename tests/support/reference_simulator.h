@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-namespace tessera::testing {
+namespace tessera::test {
 
 struct TickRequest {
   std::int64_t arrival = 0, num_chunks = 1, output_tokens = 1;
@@ -195,4 +195,4 @@ class TickSimulator {
   TickResult result_;
 };
 
-}  // namespace tessera::testing
+}  // namespace tessera::test

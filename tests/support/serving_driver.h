@@ -12,7 +12,7 @@
 #include "tessera/serving/scheduler.h"
 #include "tessera/serving/stretches.h"
 
-namespace tessera::serving::testing {
+namespace tessera::serving::driven {
 
 /// A request with the length that it really generates.
 struct DrivenRequest {
@@ -302,4 +302,4 @@ class Driver {
   Batch last_;
 };
 
-}  // namespace tessera::serving::testing
+}  // namespace tessera::serving::driven

@@ -8,7 +8,7 @@
 
 #include "tessera/serving/log.h"
 
-namespace tessera::serving::testing {
+namespace tessera::serving::driven {
 
 /// Collects the first difference between two values of a name.
 class Differences {
@@ -90,4 +90,4 @@ inline std::string difference(const Log& a, const Log& b) {
   return d.first();
 }
 
-}  // namespace tessera::serving::testing
+}  // namespace tessera::serving::driven

@@ -8,7 +8,7 @@
 #include "serving_driver.h"
 #include "tessera/core/rng.h"
 
-namespace tessera::serving::testing {
+namespace tessera::serving::driven {
 
 template <class Value>
 Value one_of(Rng& rng, std::initializer_list<Value> values) {
@@ -108,4 +108,4 @@ inline RandomRun random_twins(const std::string& scheduler, std::uint64_t seed) 
   return run;
 }
 
-}  // namespace tessera::serving::testing
+}  // namespace tessera::serving::driven

@@ -5,7 +5,7 @@
 
 #include "tessera/core/model_shape.h"
 
-namespace tessera::testing {
+namespace tessera::test {
 
 /// Shapes written down by hand, so that tests of costs do not depend on the reader of config files.
 inline ModelShape with_layers(ModelShape model, std::int64_t num_layers, LayerShape layer) {
@@ -118,4 +118,4 @@ inline std::vector<ModelShape> all_shapes() {
   return {opt_13b(), opt_30b(), llama_3_8b(), mixtral_8x7b(), mistral_7b_windowed()};
 }
 
-}  // namespace tessera::testing
+}  // namespace tessera::test

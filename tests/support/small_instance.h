@@ -4,7 +4,7 @@
 
 #include "tessera/solver/instance/instance.h"
 
-namespace tessera::solver::testing {
+namespace tessera::solver::instances {
 
 /// Two fast devices "A" (12 GB) and one slow "B" (6 GB), eight equal layers of 1, 2 and 4 GB at 4,
 /// 8 and 16 bits, batch 4. Everything can be worked out by hand.
@@ -52,4 +52,4 @@ inline Candidate small_candidate() {
   return c;
 }
 
-}  // namespace tessera::solver::testing
+}  // namespace tessera::solver::instances

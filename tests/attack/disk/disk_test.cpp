@@ -15,7 +15,7 @@
 #include "private_mounts.h"
 #include "program.h"
 
-namespace tessera::test {
+namespace tessera::test::disk_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -281,4 +281,4 @@ TEST_F(QuantisedModel, WhatAKilledRunLeftIsRemovedAndALiveOneIsNot) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::disk_test

@@ -1,7 +1,7 @@
 // Results files that somebody changed with SQL, or whose bytes did: whatever they hold, every way
 // of reading them gives a result or one clear error, never a defect of ours.
 //
-//   TESSERA_ATTACK_COUNT=100000 TESSERA_TEST_SEED=7 build/release/tests/results_database_test
+//   TESSERA_ATTACK_COUNT=100000 TESSERA_TEST_SEED=7 build/release/tests/attack_test
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include "tessera/core/error.h"
 #include "tessera/results/store.h"
 
-namespace tessera::results {
+namespace tessera::results::results_database_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -346,4 +346,4 @@ TEST_F(ResultsDatabase, IsReadOrRefusedWithOneClearError) {
 }
 
 }  // namespace
-}  // namespace tessera::results
+}  // namespace tessera::results::results_database_test

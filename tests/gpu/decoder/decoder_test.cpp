@@ -6,7 +6,7 @@
 #include "../gpu_support.h"
 #include "target.h"
 
-namespace tessera::lm {
+namespace tessera::lm::decoder_test {
 namespace {
 
 using kernels::Real;
@@ -85,4 +85,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& one) { return one.param.name; });
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::decoder_test

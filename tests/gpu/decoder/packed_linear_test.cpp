@@ -8,7 +8,7 @@
 #include "../gpu_support.h"
 #include "target.h"
 
-namespace tessera::lm {
+namespace tessera::lm::packed_linear_test {
 namespace {
 
 using namespace linear;  // the products that its tests compare
@@ -213,4 +213,4 @@ TEST(PackedLinear, SaysWhatTheKernelsDoNotTake) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::packed_linear_test

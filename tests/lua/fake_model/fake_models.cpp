@@ -20,7 +20,7 @@ namespace {
 class FakeModule final : public Module {
  public:
   std::shared_ptr<const LanguageModel> load(const LoadRequest& request) const override {
-    auto model = std::make_shared<test::FakeModel>(
+    auto model = std::make_shared<fakes::FakeModel>(
         weights::model_of(*weights::Weights::open(request.path)), request);
     // A folder that says so has a tokenizer of another model, or a slow machine.
     if (std::filesystem::exists(request.path + "/foreign_tokenizer")) ++model->own_tokens.size;
@@ -37,7 +37,7 @@ class FakeModule final : public Module {
     if (!std::filesystem::exists(path, ignored)) {
       throw Error(ErrorCode::not_found, "there is no " + path, path);
     }
-    auto tokens = std::make_shared<test::FakeTokens>();
+    auto tokens = std::make_shared<fakes::FakeTokens>();
     tokens->is_plain = true;
     tokens->size = 260;
     return tokens;

@@ -13,7 +13,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 
-namespace tessera {
+namespace tessera::access_test {
 namespace fs = std::filesystem;
 namespace {
 
@@ -128,4 +128,4 @@ TEST_F(Access, NamesAFolderThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::access_test

@@ -11,7 +11,7 @@
 #include "tessera/core/json.h"
 #include "tessera/core/units.h"
 
-namespace tessera {
+namespace tessera::clusters_test {
 namespace {
 
 using test::expect_error;
@@ -395,4 +395,4 @@ TEST(Clusters, NamesAndTexts) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::clusters_test

@@ -5,7 +5,7 @@
 
 #include "expect_error.h"
 
-namespace tessera {
+namespace tessera::csv_test {
 namespace {
 
 using test::expect_error;
@@ -58,4 +58,4 @@ TEST(CsvReader, NamesFileAndLine) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::csv_test

@@ -14,7 +14,7 @@
 #include "tessera/core/units.h"
 #include "tessera/core/workload.h"
 
-namespace tessera {
+namespace tessera::devices_test {
 namespace {
 
 using test::expect_error;
@@ -275,4 +275,4 @@ TEST(Datasets, DamagedFilesOnlyRaiseErrors) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::devices_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tessera {
+namespace tessera::error_test {
 namespace {
 
 // Calls what refuses and gives back what it threw.
@@ -46,4 +46,4 @@ TEST(Refuse, KeepsWhatFollowsANul) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::error_test

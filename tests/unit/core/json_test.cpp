@@ -4,7 +4,7 @@
 
 #include "expect_error.h"
 
-namespace tessera {
+namespace tessera::json_test {
 namespace {
 
 std::string repeated(const std::string& first, const std::string& last, std::size_t count,
@@ -66,4 +66,4 @@ TEST(JsonText, WritesOneLineOrIndentedAndRefusesWhatIsNotUtf8) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::json_test

@@ -4,7 +4,7 @@
 
 #include "tessera/core/colour.h"
 
-namespace tessera {
+namespace tessera::layout_test {
 namespace {
 
 TEST(Layout, BreaksLongLinesAtSpaces) {
@@ -36,4 +36,4 @@ TEST(Layout, WidthsNest) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::layout_test

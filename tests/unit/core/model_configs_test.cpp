@@ -6,7 +6,7 @@
 #include "model_files.h"
 #include "tessera/core/rng.h"
 
-namespace tessera {
+namespace tessera::model_configs_test {
 namespace {
 
 using test::error_of;
@@ -339,4 +339,4 @@ TEST(HostileConfigs, GiveAShapeOrAnError) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model_configs_test

@@ -3,7 +3,7 @@
 
 #include "model_files.h"
 
-namespace tessera {
+namespace tessera::model_spec_test {
 namespace {
 
 using test::shipped;
@@ -113,4 +113,4 @@ TEST(ModelSpecs, FalconChoosesTheArchitectureByItsKvHeads) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model_spec_test

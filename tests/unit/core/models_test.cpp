@@ -8,7 +8,7 @@
 #include "case_name.h"
 #include "model_files.h"
 
-namespace tessera {
+namespace tessera::models_test {
 namespace {
 
 using test::shipped;
@@ -317,4 +317,4 @@ TEST(ModelJson, RefusesWhatIsNotAShape) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::models_test

@@ -41,7 +41,7 @@ extern "C" int fsync(int fd) {
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
-namespace tessera {
+namespace tessera::output_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -271,4 +271,4 @@ TEST_F(Output, CopiesWholeFiles) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::output_test

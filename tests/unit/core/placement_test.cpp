@@ -6,7 +6,7 @@
 #include "expect_error.h"
 #include "tessera/core/record_json.h"
 
-namespace tessera {
+namespace tessera::placement_test {
 namespace {
 
 using test::expect_error;
@@ -111,4 +111,4 @@ TEST(StageDevices, GoByNodeNamesAndGpus) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::placement_test

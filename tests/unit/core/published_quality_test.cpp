@@ -7,7 +7,7 @@
 #include "folder.h"
 #include "tessera/core/json.h"
 
-namespace tessera {
+namespace tessera::published_quality_test {
 namespace {
 
 using test::expect_error;
@@ -117,4 +117,4 @@ TEST_F(PublishedQualityFiles, AreRefusedWhereTheyAreNotWhole) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::published_quality_test

@@ -9,7 +9,7 @@
 #include "tessera/core/record_json.h"
 #include "tessera/core/rng.h"
 
-namespace tessera {
+namespace tessera::quality_test {
 namespace {
 
 using test::expect_error;
@@ -149,4 +149,4 @@ TEST(Quality, RefusesWhatDoesNotAgree) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::quality_test

@@ -16,7 +16,7 @@
 #include "folder.h"
 #include "tessera/core/files.h"
 
-namespace tessera {
+namespace tessera::read_file_test {
 namespace {
 
 using test::expect_error;
@@ -100,4 +100,4 @@ TEST_F(ReadFile, KindsAreToldApartWithoutOpening) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::read_file_test

@@ -109,7 +109,7 @@ struct tessera::Fields<Card> {
   }
 };
 
-namespace tessera {
+namespace tessera::record_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -243,4 +243,4 @@ TEST(EnumNames, GoBothWays) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::record_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::stage_place_test {
 namespace {
 
 // Tables of an instance are [sharding][place]: random instances and published files rely on it.
@@ -41,4 +41,4 @@ TEST(StagePlace, HasOneValueEach) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::stage_place_test

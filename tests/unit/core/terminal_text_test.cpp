@@ -6,7 +6,7 @@
 #include "tessera/core/colour.h"
 #include "tessera/core/text.h"
 
-namespace tessera {
+namespace tessera::terminal_text_test {
 namespace {
 
 TEST(TerminalText, ControlCharactersAreShownAndNotObeyed) {
@@ -48,4 +48,4 @@ TEST(TerminalText, ACutTextIsDisarmedAsAWhole) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::terminal_text_test

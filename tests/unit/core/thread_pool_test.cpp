@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace tessera {
+namespace tessera::thread_pool_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -86,4 +86,4 @@ TEST(ThreadPool, HasAsManyThreadsAsTheMachineUnlessTold) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::thread_pool_test

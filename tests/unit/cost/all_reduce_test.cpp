@@ -13,13 +13,13 @@
 #include "tessera/cost/profile.h"
 #include "tessera/cost/tensor_parallel.h"
 
-namespace tessera::cost {
+namespace tessera::cost::all_reduce_test {
 namespace {
 
 using ::testing::HasSubstr;
 
 Device on_nvlink(const char* name, double bytes_per_s) {
-  Device device = testing::v100();
+  Device device = test::v100();
   device.name = name;
   device.nvlink_bytes_per_s = bytes_per_s;
   return device;
@@ -123,16 +123,16 @@ TEST(AllReduceModel, IsCarriedOverLinksOfItsKindOnly) {
               (truth_s(1e8, 2) - 12.5e-6) / 2, 1e-6);
   EXPECT_NEAR(faster->parts.front().model->seconds(sum_of(1, 2)), base, 1e-8);
   EXPECT_EQ(faster->parts.front().provenance, Provenance::modelled);
-  Device pcie = testing::t4();
+  Device pcie = test::t4();
   pcie.nvlink_bytes_per_s.reset();
   EXPECT_EQ(carried_over(pcie, donor), nullptr);
 }
 
 TEST(TensorParallelSums, AreFittedWhereTheyWereMeasured) {
   const auto profile = std::make_shared<Profile>(fitted());
-  const KernelSet kernels = testing::test_kernels();
+  const KernelSet kernels = test::test_kernels();
   const Link same{300e9, 10e-6, "nvlink"}, slower{100e9, 10e-6, "nvlink"}, pcie{16e9, 1e-5, "pcie"};
-  const LayerShape layer = testing::opt_13b().layer_classes.front();
+  const LayerShape layer = test::opt_13b().layer_classes.front();
   const LayerWork work{Phase::decode, 8, 1, 100};
   const auto group = [&](const Link& link) {
     return make_tensor_parallel(make_roofline(profile->device, kernels), 2, link, profile)
@@ -147,4 +147,4 @@ TEST(TensorParallelSums, AreFittedWhereTheyWereMeasured) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::all_reduce_test

@@ -12,7 +12,7 @@
 #include "tessera/cost/fit.h"
 #include "tessera/cost/profile.h"
 
-namespace tessera::cost {
+namespace tessera::cost::collectives_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr double kLink = 300e9;
 
 Device on_nvlink(double bytes_per_s) {
-  Device device = testing::v100();
+  Device device = test::v100();
   device.name = "Fast";
   device.nvlink_bytes_per_s = bytes_per_s;
   return device;
@@ -107,7 +107,7 @@ TEST(NcclModel, IsCarriedByTheLinkAndScaledToFewPoints) {
   const OpQuery large = query_of(Op::send_recv, 1e8, 2);
   EXPECT_NEAR(faster->parts[0].model->seconds(large), 40e-6 + 1.5 * 1e8 / (2 * kLink), 1e-7);
   EXPECT_EQ(faster->parts[0].provenance, Provenance::modelled);
-  Device pcie = testing::t4();
+  Device pcie = test::t4();
   pcie.nvlink_bytes_per_s.reset();
   EXPECT_EQ(carried_over(pcie, donor), nullptr);
   // Starts that take twice as long, seen at four points.
@@ -225,4 +225,4 @@ TEST(ShippedProfiles, MoveNoFasterThanTheirLinks) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::collectives_test

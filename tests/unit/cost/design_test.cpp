@@ -8,7 +8,7 @@
 
 #include "tessera/core/error.h"
 
-namespace tessera::cost {
+namespace tessera::cost::design_test {
 namespace {
 
 Device a_gpu() {
@@ -80,4 +80,4 @@ TEST(Design, RefusesMorePointsThanThereAreAndWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::design_test

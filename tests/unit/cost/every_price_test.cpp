@@ -13,7 +13,7 @@
 #include "tessera/cost/profile.h"
 #include "tessera/cost/tensor_parallel.h"
 
-namespace tessera::cost {
+namespace tessera::cost::every_price_test {
 namespace {
 
 const DataFolders& folders() {
@@ -269,4 +269,4 @@ TEST(EveryPrice, NeverFallsWithWork) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::every_price_test

@@ -11,7 +11,7 @@
 #include "tessera/cost/fit.h"
 #include "tessera/cost/profile.h"
 
-namespace tessera::cost {
+namespace tessera::cost::experts_test {
 namespace {
 
 using test::expect_error;
@@ -35,7 +35,7 @@ OpQuery experts_of(double tokens, double routing = 0, std::int32_t num_devices =
 }
 
 Device h200() {
-  Device device = testing::v100();
+  Device device = test::v100();
   device.name = "H200";
   device.memory_bytes_per_s = 4.8e12;
   device.flop_per_s = {{"fp16", 989.4e12}, {"fp8", 1978.9e12}};
@@ -200,7 +200,7 @@ TEST(ExpertsModel, IsCarriedByDataSheetAndMovedByAFewPoints) {
 TEST(ExpertsModel, PricesOtherDtypesByTheirBytes) {
   const auto truth = model_of(h200(), kernel());
   const auto profile = std::make_shared<Profile>(fitted(*truth));
-  const auto model = make_profiled(profile, testing::test_kernels());
+  const auto model = make_profiled(profile, test::test_kernels());
   OpQuery query = experts_of(64, 1.01);
   const Prediction full = model->op(query);
   EXPECT_EQ(full.seconds.provenance, Provenance::fitted);
@@ -233,4 +233,4 @@ TEST(ExpertsModel, RefusesWhatNoLayerIs) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::experts_test

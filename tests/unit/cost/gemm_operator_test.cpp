@@ -14,17 +14,17 @@
 #include "tessera/cost/held_out.h"
 #include "tessera/cost/profile.h"
 
-namespace tessera::cost {
+namespace tessera::cost::gemm_operator_test {
 namespace {
 
 using test::expect_error;
 
 Device a100() {
-  Device device = testing::device("A100-80G", 79, 2039, 312, 8.0);
+  Device device = test::device("A100-80G", 79, 2039, 312, 8.0);
   device.flop_per_s["int8"] = 624e12;
   return device;
 }
-Device h200() { return testing::device("H200-141G", 140, 4800, 989.4, 9.0); }
+Device h200() { return test::device("H200-141G", 140, 4800, 989.4, 9.0); }
 
 const FitMethod& method() { return find_fit_method(Op::gemm, "operator"); }
 
@@ -198,4 +198,4 @@ TEST(GemmOperator, RefusesBadCoefficients) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::gemm_operator_test

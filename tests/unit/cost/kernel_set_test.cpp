@@ -14,7 +14,7 @@
 #include "tessera/cost/auto_kernel_set.h"
 #include "tessera/cost/profile.h"
 
-namespace tessera::cost {
+namespace tessera::cost::kernel_set_test {
 namespace {
 
 using test::expect_error;
@@ -313,4 +313,4 @@ TEST(Datasets, DamagedKernelSetsOnlyRaiseErrors) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::kernel_set_test

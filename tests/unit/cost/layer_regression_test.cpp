@@ -10,17 +10,17 @@
 #include "tessera/core/json.h"
 #include "tessera/cost/held_out.h"
 
-namespace tessera::cost {
+namespace tessera::cost::layer_regression_test {
 namespace {
 
+using test::decode_query;
 using test::expect_error;
-using testing::decode_query;
-using testing::opt_13b;
-using testing::opt_30b;
-using testing::opt_66b;
-using testing::prefill_query;
-using testing::t4;
-using testing::v100;
+using test::opt_13b;
+using test::opt_30b;
+using test::opt_66b;
+using test::prefill_query;
+using test::t4;
+using test::v100;
 
 const FitMethod& regression() { return models::layer_regression(); }
 
@@ -227,4 +227,4 @@ TEST(LayerRegression, RefusesBadCoefficients) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::layer_regression_test

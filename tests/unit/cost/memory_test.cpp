@@ -9,15 +9,15 @@
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
 
-namespace tessera::cost {
+namespace tessera::cost::memory_test {
 namespace {
 
-using testing::llama_3_8b;
-using testing::mistral_7b_windowed;
-using testing::mixtral_8x7b;
-using testing::opt_13b;
-using testing::opt_30b;
-using testing::opt_66b;
+using test::llama_3_8b;
+using test::mistral_7b_windowed;
+using test::mixtral_8x7b;
+using test::opt_13b;
+using test::opt_30b;
+using test::opt_66b;
 
 const MemoryQuery kLlmPq{MemoryPreset::llm_pq, 16, 128};
 const MemoryQuery kPhysical{};
@@ -110,7 +110,7 @@ TEST(PhysicalMemory, WindowCapsTheCache) {
 }
 
 TEST(PhysicalMemory, LatentsAreCachedOnceForAllHeads) {
-  const LayerShape layer = testing::latent_layer();
+  const LayerShape layer = test::latent_layer();
   EXPECT_DOUBLE_EQ(layer_kv_bytes(layer, 3, 100, {}), 3 * 100 * 576 * 2);
   MemoryQuery eight;
   eight.kv_bitwidth = 8;
@@ -168,7 +168,7 @@ TEST(PhysicalMemory, ExpertsThatATokenPassesThroughCount) {
 }
 
 TEST(PhysicalMemory, ReserveIsContextAndSlack) {
-  const Device device = testing::t4();
+  const Device device = test::t4();
   const MemoryAccount account = empty_account(device, kPhysical);
   EXPECT_EQ(account.capacity_bytes, device.memory_bytes);
   EXPECT_EQ(account.usable_bytes, device.memory_bytes);
@@ -177,7 +177,7 @@ TEST(PhysicalMemory, ReserveIsContextAndSlack) {
 
 TEST(VllmMemory, IsAShareOfWhatCudaShows) {
   const MemoryQuery vllm{MemoryPreset::vllm, 16, 128};
-  const Device device = testing::t4();
+  const Device device = test::t4();
   MemoryAccount account = empty_account(device, vllm, 1, 0.9);
   EXPECT_DOUBLE_EQ(account.usable_bytes, 0.9 * (device.memory_bytes - 440 * kMiB));
   EXPECT_DOUBLE_EQ(account.reserve_bytes, 0.16 * kGiB);
@@ -229,4 +229,4 @@ TEST(Memory, RefusesNonsense) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::memory_test

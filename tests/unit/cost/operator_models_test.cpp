@@ -10,11 +10,11 @@
 #include "expect_error.h"
 #include "tessera/cost/held_out.h"
 
-namespace tessera::cost {
+namespace tessera::cost::operator_models_test {
 namespace {
 
 using test::expect_error;
-using namespace testing;  // NOLINT: the makers of this test
+using namespace test;  // NOLINT: the makers of this test
 
 const FitMethod& attention() { return find_fit_method(Op::attention, "operator"); }
 const FitMethod& layer() { return find_fit_method(Op::layer, "operator"); }
@@ -309,4 +309,4 @@ TEST(LayerOperator, ReadsBackWhatItWritesAndNamesWhatDoesNotDo) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::operator_models_test

@@ -16,7 +16,7 @@
 #include "tessera/core/rng.h"
 #include "tessera/cost/fit.h"
 
-namespace tessera::cost {
+namespace tessera::cost::profile_test {
 namespace {
 
 using test::expect_error;
@@ -91,12 +91,12 @@ TEST(CrossValidation, NeverSeesTheFoldThatItPredicts) {
   std::vector<std::int32_t> folds(points.size(), 0);
   folds[5] = 1;
   const auto predicted =
-      cross_validate(find_fit_method(Op::elementwise, "bandwidth"), testing::t4(), points, folds);
+      cross_validate(find_fit_method(Op::elementwise, "bandwidth"), test::t4(), points, folds);
   EXPECT_NEAR(predicted[5], 5e-6 + points[5].query.bytes / 200e9, 1e-12);
 }
 
 TEST(FitProfile, FindsWhatMadeThePoints) {
-  const Profile profile = fit_profile(testing::t4(), "modern", samples(20), {});
+  const Profile profile = fit_profile(test::t4(), "modern", samples(20), {});
   ASSERT_EQ(profile.parts.size(), 1u);
   const ProfilePart& part = profile.parts.front();
   EXPECT_NEAR(part.model->coefficients()["latency_s"].get<double>(), 5e-6, 1e-10);
@@ -109,20 +109,20 @@ TEST(FitProfile, FindsWhatMadeThePoints) {
 }
 
 TEST(FitProfile, HeldOutErrorIsThatOfTheNoise) {
-  const Profile profile = fit_profile(testing::t4(), "modern", samples(200, 0.1), {});
+  const Profile profile = fit_profile(test::t4(), "modern", samples(200, 0.1), {});
   EXPECT_NEAR(profile.parts.front().held_out->mean, 0.05, 0.015);  // of a uniform draw
 }
 
 TEST(FitProfile, OnePointHasNoHeldOutErrorAndIsModelled) {
-  const Profile profile = fit_profile(testing::t4(), "modern", samples(1), {});
+  const Profile profile = fit_profile(test::t4(), "modern", samples(1), {});
   EXPECT_FALSE(profile.parts.front().held_out.has_value());
   EXPECT_EQ(profile.parts.front().provenance, Provenance::modelled);
   EXPECT_EQ(profile.parts.front().num_points, 1);
   // Neither do many points of one value of what is held out.
   std::vector<Sample> repeated(5, moved(1e6, 1e-5));
-  EXPECT_EQ(fit_profile(testing::t4(), "modern", repeated, {}).parts.front().provenance,
+  EXPECT_EQ(fit_profile(test::t4(), "modern", repeated, {}).parts.front().provenance,
             Provenance::modelled);
-  EXPECT_EQ(fit_profile(testing::t4(), "modern", samples(2), {}).parts.front().provenance,
+  EXPECT_EQ(fit_profile(test::t4(), "modern", samples(2), {}).parts.front().provenance,
             Provenance::fitted);
 }
 
@@ -139,14 +139,14 @@ TEST(FitProfile, TheErrorOfAChoiceCountsTheChoice) {
     }
     FitOptions options;
     options.folds = 0;
-    const Profile profile = fit_profile(testing::t4(), "modern", points, options);
+    const Profile profile = fit_profile(test::t4(), "modern", points, options);
     counted += profile.parts.front().held_out->mean;
     EXPECT_THAT(profile.parts.front().held_out->split, HasSubstr("method chosen within"));
-    const ProfilePart part = fit_part(testing::t4(), points, options);
+    const ProfilePart part = fit_part(test::t4(), points, options);
     chosen += part.held_out->mean;
     EXPECT_EQ(part.method, profile.parts.front().method);
     options.method = part.method;
-    const Profile named = fit_profile(testing::t4(), "modern", points, options);
+    const Profile named = fit_profile(test::t4(), "modern", points, options);
     EXPECT_EQ(named.parts.front().held_out->mean, part.held_out->mean);
     EXPECT_EQ(named.parts.front().held_out->split.find("chosen"), std::string::npos);
   }
@@ -155,15 +155,15 @@ TEST(FitProfile, TheErrorOfAChoiceCountsTheChoice) {
 
 TEST(FitProfile, SaysWhatCannotBeFitted) {
   expect_error(ErrorCode::invalid_argument, {"no samples"},
-               [] { fit_profile(testing::t4(), "modern", {}, {}); });
+               [] { fit_profile(test::t4(), "modern", {}, {}); });
   FitOptions options;
   options.method = "bandwith";
   expect_error(ErrorCode::not_found, {"'bandwith'", "did you mean 'bandwidth'"},
-               [&] { fit_profile(testing::t4(), "modern", samples(5), options); });
+               [&] { fit_profile(test::t4(), "modern", samples(5), options); });
 }
 
 Json profile_json() {
-  Profile profile = fit_profile(testing::t4(), "modern", samples(20, 0.05), {});
+  Profile profile = fit_profile(test::t4(), "modern", samples(20, 0.05), {});
   profile.source = "test";
   profile.device.pcie_bytes_per_s = kDefaultPcieBytesPerS;  // the test device has none
   profile.device_by_name = false;
@@ -263,7 +263,7 @@ TEST(Predict, TallerProductsAtTheirRateHaveTheErrorOfCarryingOn) {
 
 std::shared_ptr<const Profile> layers_at_16_bits() {
   auto profile = std::make_shared<Profile>();
-  profile->device = testing::t4();
+  profile->device = test::t4();
   ProfilePart part;
   part.op = Op::layer;
   part.bitwidth = 16;
@@ -277,12 +277,12 @@ std::shared_ptr<const Profile> layers_at_16_bits() {
 }
 
 const LayerShape& opt_layer() {
-  static const ModelShape model = testing::opt_30b();
+  static const ModelShape model = test::opt_30b();
   return model.layer_classes.front();
 }
 
 TEST(Profiled, ALayerPartPricesTheLayer) {
-  const auto model = make_profiled(layers_at_16_bits(), testing::test_kernels());
+  const auto model = make_profiled(layers_at_16_bits(), test::test_kernels());
   const Prediction inside = model->layer(opt_layer(), 16, 16, {Phase::decode, 4, 1, 100});
   EXPECT_EQ(inside.seconds.value, 4);
   EXPECT_EQ(inside.seconds.provenance, Provenance::fitted);
@@ -295,9 +295,9 @@ TEST(Profiled, ALayerPartPricesTheLayer) {
 }
 
 TEST(Profiled, OtherBitwidthsAreCarriedOverByTheRooflinesRatio) {
-  const auto kernels = testing::test_kernels();
+  const auto kernels = test::test_kernels();
   const auto model = make_profiled(layers_at_16_bits(), kernels);
-  const auto roofline = make_roofline(testing::t4(), kernels);
+  const auto roofline = make_roofline(test::t4(), kernels);
   const LayerWork work{Phase::decode, 4, 1, 100}, first{Phase::decode, 4, 1, 0};
   const double ratio =
       roofline->layer_s(opt_layer(), 4, 16, first) / roofline->layer_s(opt_layer(), 16, 16, first);
@@ -313,19 +313,19 @@ TEST(Profiled, OtherBitwidthsAreCarriedOverByTheRooflinesRatio) {
 }
 
 TEST(Profiled, WithoutAPartTheRooflineAnswers) {
-  const auto kernels = testing::test_kernels();
+  const auto kernels = test::test_kernels();
   const auto model = make_profiled(layers_at_16_bits(), kernels);
   const LayerWork work{Phase::prefill, 4, 128, 0};
   EXPECT_EQ(model->layer(opt_layer(), 16, 16, work).seconds.value,
-            make_roofline(testing::t4(), kernels)->layer_s(opt_layer(), 16, 16, work));
+            make_roofline(test::t4(), kernels)->layer_s(opt_layer(), 16, 16, work));
 }
 
 TEST(CarriedOver, ByDataSheetWithoutAnErrorOfItsOwn) {
-  Profile donor = fit_profile(testing::t4(), "tessera", samples(10), {});
+  Profile donor = fit_profile(test::t4(), "tessera", samples(10), {});
   ProfilePart links = donor.parts.front();
   links.op = Op::all_reduce;
   donor.parts.push_back(links);
-  Device twice = testing::t4();
+  Device twice = test::t4();
   twice.memory_bytes_per_s *= 2;
   const auto carried = carried_over(twice, donor);
   ASSERT_NE(carried, nullptr);
@@ -342,15 +342,14 @@ TEST(Calibrate, SaysTheErrorBeforeAndAfter) {
   FitOptions options;
   options.folds = 0;
   const Calibration result =
-      calibrate(testing::t4(), testing::test_kernels(), points, {}, nullptr, options);
+      calibrate(test::t4(), test::test_kernels(), points, {}, nullptr, options);
   EXPECT_GT(result.before.median, 0.05);
   EXPECT_LT(result.after.worst, 1e-9);
   EXPECT_EQ(result.after.num_points, 10);
   EXPECT_TRUE(result.donor.empty());
   EXPECT_EQ(result.profile->parts.size(), 1u);
-  expect_error(ErrorCode::invalid_argument, {"at least one point"}, [&] {
-    calibrate(testing::t4(), testing::test_kernels(), {}, {}, nullptr, options);
-  });
+  expect_error(ErrorCode::invalid_argument, {"at least one point"},
+               [&] { calibrate(test::t4(), test::test_kernels(), {}, {}, nullptr, options); });
 }
 
 // Twenty products that take `seconds(product)` on a T4.
@@ -376,8 +375,7 @@ TEST(Calibrate, TakesPointsAloneWhereTheyClearlyDoBetterThanADonor) {
   FitOptions options;
   options.folds = 0;
   const auto donor_after = [&](const std::vector<Sample>& points) {
-    return calibrate(testing::t4(), testing::test_kernels(), points, {donor}, nullptr, options)
-        .donor;
+    return calibrate(test::t4(), test::test_kernels(), points, {donor}, nullptr, options).donor;
   };
   const ProfilePart& form = *donor->find(products([](const OpQuery&) { return 1.; })[0].query);
   EXPECT_EQ(donor_after(products([&](const OpQuery& q) { return 5 * form.model->seconds(q); })),
@@ -402,7 +400,7 @@ TEST(Queries, WrongSizesAreNamed) {
 }
 
 TEST(Work, OfAGemmByHand) {
-  Device device = testing::t4();
+  Device device = test::t4();
   device.flop_per_s["int8"] = 130e12;
   OpQuery query;
   query.dtype = "int4_wo";
@@ -419,4 +417,4 @@ TEST(Work, OfAGemmByHand) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::profile_test

@@ -5,7 +5,7 @@
 
 #include "expect_error.h"
 
-namespace tessera::cost {
+namespace tessera::cost::read_samples_test {
 namespace {
 
 using test::expect_error;
@@ -327,4 +327,4 @@ TEST(ReadSamples, UnknownFormats) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::read_samples_test

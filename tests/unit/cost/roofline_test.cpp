@@ -9,14 +9,14 @@
 #include "tessera/core/error.h"
 #include "tessera/cost/latency.h"
 
-namespace tessera::cost {
+namespace tessera::cost::roofline_test {
 namespace {
 
+using test::llama_3_8b;
+using test::mistral_7b_windowed;
+using test::mixtral_8x7b;
+using test::opt_30b;
 using ::testing::HasSubstr;
-using testing::llama_3_8b;
-using testing::mistral_7b_windowed;
-using testing::mixtral_8x7b;
-using testing::opt_30b;
 
 // Rates of one, no overheads: seconds are then operations or bytes.
 KernelSet bare_kernels() {
@@ -32,8 +32,8 @@ KernelSet bare_kernels() {
   return set;
 }
 
-Device compute_bound() { return testing::device("slow-math", 16, 1e21, 1e-12, 8); }
-Device memory_bound() { return testing::device("slow-memory", 16, 1e-9, 1e21, 8); }
+Device compute_bound() { return test::device("slow-math", 16, 1e21, 1e-12, 8); }
+Device memory_bound() { return test::device("slow-memory", 16, 1e-9, 1e21, 8); }
 
 double layer_s(const Device& device, const LayerShape& layer, std::int32_t bitwidth,
                const LayerWork& work) {
@@ -85,7 +85,7 @@ double attention_s(const Device& device, LayerShape layer, const LayerWork& work
 // DeepSeek-V3: decoding reads the latent of 576 values once for all 128 heads, and computes with
 // it; prompts make keys of 192 and values of it.
 TEST(Roofline, LatentAttentionByHand) {
-  const LayerShape layer = testing::latent_layer();
+  const LayerShape layer = test::latent_layer();
   const LayerWork decode{Phase::decode, 8, 1, 4000};
   EXPECT_NEAR(
       attention_s(memory_bound(), layer, decode) / (8 * ((4000 + 2) * 576 * 2 + 2 * 128 * 192 * 2)),
@@ -135,7 +135,7 @@ TEST(Roofline, SomeDevicesReadKeysAndValuesOncePerQueryHead) {
   const LayerShape grouped = llama_3_8b().layer_classes.front();
   LayerShape alone = grouped;
   alone.num_kv_heads = grouped.num_heads;
-  const Device device = testing::v100();
+  const Device device = test::v100();
   KernelSet kernels = bare_kernels();
   const auto seconds = [&](const LayerShape& layer, const LayerWork& work) {
     return make_roofline(device, kernels)->layer_s(layer, 16, 16, work);
@@ -153,7 +153,7 @@ TEST(Roofline, SomeDevicesReadKeysAndValuesOncePerQueryHead) {
 }
 
 TEST(Roofline, OverheadsAndPerTokenCostAreAdded) {
-  const Device device = testing::device("fast", 16, 1e21, 1e21, 8);
+  const Device device = test::device("fast", 16, 1e21, 1e21, 8);
   KernelSet kernels = bare_kernels();
   kernels.layer_overhead_s = 1;
   kernels.rules[0].linear_overhead_s = 0.5;
@@ -185,23 +185,23 @@ std::string message_of(const Device& device, const KernelSet& kernels, std::int3
 }
 
 TEST(Roofline, MissingKernelsAreNamed) {
-  KernelSet kernels = testing::test_kernels();
+  KernelSet kernels = test::test_kernels();
   for (KernelRule& rule : kernels.rules) {
     if (rule.bitwidth == 4) rule.min_compute_capability = 7.5;
     if (rule.bitwidth == 8) rule.compute_dtype = "int8";
   }
-  const std::string no_rule = message_of(testing::v100(), kernels, 4);
+  const std::string no_rule = message_of(test::v100(), kernels, 4);
   EXPECT_THAT(no_rule, HasSubstr("'test'"));
   EXPECT_THAT(no_rule, HasSubstr("4 bits on V100-32G"));
   EXPECT_THAT(no_rule, HasSubstr("3, 16"));
   // A rule whose arithmetic the device lacks is no rule there.
-  const std::string no_dtype = message_of(testing::v100(), kernels, 8);
+  const std::string no_dtype = message_of(test::v100(), kernels, 8);
   EXPECT_THAT(no_dtype, HasSubstr("8 bits on V100-32G"));
   EXPECT_THAT(no_dtype, HasSubstr("3, 16"));
 }
 
 TEST(Roofline, RefusesWorkThatIsNoWork) {
-  const auto model = make_roofline(testing::t4(), testing::test_kernels());
+  const auto model = make_roofline(test::t4(), test::test_kernels());
   const LayerShape layer = opt_30b().layer_classes.front();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THROW(model->layer_s(layer, 16, 16, {Phase::decode, 0, 1, 0}), Error);
@@ -209,10 +209,10 @@ TEST(Roofline, RefusesWorkThatIsNoWork) {
   EXPECT_THROW(model->layer_s(layer, 16, 16, {Phase::decode, 1, 1, -1}), Error);
   EXPECT_THROW(model->layer_s(layer, 16, 0, {Phase::decode, 1, 1, 1}), Error);
   EXPECT_THROW(model->lm_head_s(opt_30b(), 0), Error);
-  Device broken = testing::t4();
+  Device broken = test::t4();
   broken.memory_bytes_per_s = 0;
-  EXPECT_THROW(make_roofline(broken, testing::test_kernels()), Error);
+  EXPECT_THROW(make_roofline(broken, test::test_kernels()), Error);
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::roofline_test

@@ -11,7 +11,7 @@
 #include "tessera/cost/collectives.h"
 #include "tessera/cost/price_cache.h"
 
-namespace tessera::cost {
+namespace tessera::cost::stage_price_test {
 namespace {
 
 using test::expect_error;
@@ -23,7 +23,7 @@ ModelShape toy() {
                    {"o_proj", 4, 4}, {"up_proj", 4, 8}, {"down_proj", 8, 4}};
   layer.num_heads = layer.num_kv_heads = 2;
   layer.head_dim = 2;
-  ModelShape model = testing::untied("toy", 4, 4, 8, 10, std::move(layer));
+  ModelShape model = test::untied("toy", 4, 4, 8, 10, std::move(layer));
   model.layer_classes.push_back(model.layer_classes.front());
   for (std::size_t i = 4; i < 6; ++i) {
     LinearShape& expert = model.layer_classes[1].linears[i];
@@ -50,7 +50,7 @@ PricingContext context() {
   context.kernel_set.host_prompt_s = 0.25;
   context.cluster.nodes.resize(2);
   for (const std::size_t node : {0U, 0U, 1U}) {
-    context.cluster.devices.push_back({testing::device("slow", 16, 1e-9, 1e21, 8), node});
+    context.cluster.devices.push_back({test::device("slow", 16, 1e-9, 1e21, 8), node});
     context.cluster.devices.back().device.pcie_bytes_per_s = 16;
   }
   context.cluster.network_bytes_per_s = 4;
@@ -214,4 +214,4 @@ TEST(PriceCache, KeepsPricesByAllThatTheyDependOn) {
 }
 
 }  // namespace
-}  // namespace tessera::cost
+}  // namespace tessera::cost::stage_price_test

@@ -14,7 +14,7 @@
 #include "tessera/core/json.h"
 #include "tessera/weights/writer.h"
 
-namespace tessera::indicator {
+namespace tessera::indicator::from_weights_test {
 namespace {
 
 const std::string kData = std::string(TESSERA_SOURCE_DIR) + "/experiments/indicator/data/";
@@ -210,4 +210,4 @@ TEST_F(ChangedWeights, AnOutlierCostsTheWholeTensorButOneChannelOnly) {
 }
 
 }  // namespace
-}  // namespace tessera::indicator
+}  // namespace tessera::indicator::from_weights_test

@@ -11,7 +11,7 @@
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
 
-namespace tessera::indicator {
+namespace tessera::indicator::indicator_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -245,4 +245,4 @@ TEST_F(File, RefusesALogWithoutAnyCompleteBitwidth) {
 }
 
 }  // namespace
-}  // namespace tessera::indicator
+}  // namespace tessera::indicator::indicator_test

@@ -13,7 +13,7 @@
 #include "tessera/indicator/variance.h"
 #include "tessera/kernels/quantise.h"
 
-namespace tessera::indicator {
+namespace tessera::indicator::theory_test {
 namespace {
 
 using kernels::Rounding;
@@ -240,4 +240,4 @@ TEST(TopEigenvalue, RefusesWhatIsNoHessian) {
 }
 
 }  // namespace
-}  // namespace tessera::indicator
+}  // namespace tessera::indicator::theory_test

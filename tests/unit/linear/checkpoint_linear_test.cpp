@@ -11,7 +11,7 @@
 #include "tessera/quant/stored.h"
 #include "tiny_llama.h"
 
-namespace tessera::linear {
+namespace tessera::linear::checkpoint_linear_test {
 namespace {
 
 using quant::Method;
@@ -403,4 +403,4 @@ TEST_F(CheckpointLinearTest, OtherProgramsAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tessera::linear
+}  // namespace tessera::linear::checkpoint_linear_test

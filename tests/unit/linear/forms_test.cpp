@@ -6,7 +6,7 @@
 #include "products.h"
 #include "tessera/kernels/int8.h"
 
-namespace tessera::linear {
+namespace tessera::linear::forms_test {
 namespace {
 
 using kernels::Real;
@@ -235,4 +235,4 @@ TEST_F(FormsTest, NoTokensAreNoWork) {
 }
 
 }  // namespace
-}  // namespace tessera::linear
+}  // namespace tessera::linear::forms_test

@@ -8,7 +8,7 @@
 #include "products.h"
 #include "weight_files.h"
 
-namespace tessera::linear {
+namespace tessera::linear::linear_errors_test {
 namespace {
 
 using quant::Method;
@@ -199,4 +199,4 @@ TEST_F(LinearFileErrors, AFileThatWasCut) {
 }
 
 }  // namespace
-}  // namespace tessera::linear
+}  // namespace tessera::linear::linear_errors_test

@@ -12,7 +12,7 @@
 #include "tessera/weights/tensor.h"
 #include "weight_files.h"
 
-namespace tessera::linear {
+namespace tessera::linear::stack_test {
 namespace {
 
 using kernels::Real;
@@ -285,4 +285,4 @@ TEST_F(StackTest, MemoryOfTheFileIsGivenBack) {
 }
 
 }  // namespace
-}  // namespace tessera::linear
+}  // namespace tessera::linear::stack_test

@@ -13,7 +13,7 @@
 #include "tessera/core/json.h"
 #include "weight_files.h"
 
-namespace tessera::lm {
+namespace tessera::lm::damaged_decoder_test {
 namespace {
 
 using test::expect_error;
@@ -172,4 +172,4 @@ TEST_F(DamagedDecoder, ClaimsSizesBeyondAnyMachine) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::damaged_decoder_test

@@ -5,7 +5,7 @@
 
 #include "decoders.h"
 
-namespace tessera::lm {
+namespace tessera::lm::decoder_test {
 namespace {
 
 // The bound that was asked for; f32 in another order of sums moves these logits by 1e-6 or so.
@@ -148,4 +148,4 @@ INSTANTIATE_TEST_SUITE_P(Families, EveryDecoder, testing::ValuesIn(folders()), [
 });
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::decoder_test

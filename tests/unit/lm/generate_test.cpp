@@ -13,16 +13,16 @@
 #include "tessera/core/text.h"
 #include "tessera/lm/speed.h"
 
-namespace tessera::lm {
+namespace tessera::lm::generate_test {
 namespace {
 
-using test::kEnd;
-using test::kVocab;
+using fakes::kEnd;
+using fakes::kVocab;
 using testing::HasSubstr;
 
 // Its tokens are bytes.
-struct FakeModel : test::FakeModel {
-  FakeModel() : test::FakeModel({.max_context_tokens = 100, .num_threads = 0}) {
+struct FakeModel : fakes::FakeModel {
+  FakeModel() : fakes::FakeModel({.max_context_tokens = 100, .num_threads = 0}) {
     own_tokens.is_plain = true;
   }
 };
@@ -242,4 +242,4 @@ TEST(Speed, TakesLengthsThatTheContextAllows) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::generate_test

@@ -13,7 +13,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/rng.h"
 
-namespace tessera::lm {
+namespace tessera::lm::sampling_test {
 namespace {
 
 using testing::ElementsAre;
@@ -210,4 +210,4 @@ TEST(Sampling, AStepDrawsTheSameWhateverWasDrawnBefore) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::sampling_test

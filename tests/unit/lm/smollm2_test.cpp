@@ -7,7 +7,7 @@
 
 #include "decoders.h"
 
-namespace tessera::lm {
+namespace tessera::lm::smollm2_test {
 namespace {
 
 class SmolLm2 : public testing::Test {
@@ -115,4 +115,4 @@ TEST_F(SmolLm2, ContinuesAsTransformersDoes) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::smollm2_test

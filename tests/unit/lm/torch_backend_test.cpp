@@ -9,7 +9,7 @@
 #include "decoders.h"
 #include "expect_error.h"
 
-namespace tessera::lm {
+namespace tessera::lm::torch_backend_test {
 namespace {
 
 class TorchBackends : public testing::TestWithParam<std::string> {};
@@ -47,4 +47,4 @@ TEST(TorchBackend, RefusesWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::torch_backend_test

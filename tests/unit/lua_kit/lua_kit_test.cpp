@@ -60,6 +60,7 @@ const ObjectType<Gadget>& object_type<Gadget>() {
   return type;
 }
 
+namespace lua_kit_test {
 namespace {
 
 using testing::HasSubstr;
@@ -457,4 +458,5 @@ TEST(Setters, SetFieldsOfTheTableOnTop) {
 }
 
 }  // namespace
+}  // namespace lua_kit_test
 }  // namespace tessera::lua_kit

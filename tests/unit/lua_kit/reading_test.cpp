@@ -35,7 +35,7 @@ const lua_kit::ObjectType<Widget>& lua_kit::object_type<Widget>() {
   return type;
 }
 
-namespace lua_kit {
+namespace lua_kit::reading_test {
 namespace {
 
 using testing::ElementsAre;
@@ -240,5 +240,5 @@ TEST_F(LuaKitReading, GuardedFunctionsOfLuaSayWhatTheySaidBefore) {
 }
 
 }  // namespace
-}  // namespace lua_kit
+}  // namespace lua_kit::reading_test
 }  // namespace tessera

@@ -63,7 +63,7 @@ struct Fields<Card> {
       field<&Card::pages>({.name = "pages", .doc = "Pages"})};
 };
 
-namespace lua_kit {
+namespace lua_kit::record_test {
 namespace {
 
 class ScriptRecord : public testing::Test {
@@ -160,5 +160,5 @@ TEST_F(ScriptRecord, SetsItsFieldsBesideOthers) {
 }
 
 }  // namespace
-}  // namespace lua_kit
+}  // namespace lua_kit::record_test
 }  // namespace tessera

@@ -9,16 +9,16 @@
 #include "folder.h"
 #include "tessera/quant/statistics.h"
 
-namespace tessera::lm {
+namespace tessera::lm::calibration_test {
 namespace {
 
+using fakes::FakeModel;
 using tessera::test::expect_error;
-using test::FakeModel;
 
 class CalibrationTest : public tessera::test::FolderTest {
  protected:
   CalibrationTest() {
-    request_.input.token_ids = test::random_tokens(100, 1);
+    request_.input.token_ids = fakes::random_tokens(100, 1);
     request_.input.name = "random";
     request_.num_samples = 3;
     request_.sample_tokens = 25;
@@ -124,4 +124,4 @@ TEST_F(CalibrationTest, WritesNothingWhereItFails) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::calibration_test

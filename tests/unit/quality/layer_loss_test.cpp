@@ -12,16 +12,16 @@
 #include "folder.h"
 #include "tessera/core/json.h"
 
-namespace tessera::lm {
+namespace tessera::lm::layer_loss_test {
 namespace {
 
+using fakes::FakeModel;
 using tessera::test::expect_error;
-using test::FakeModel;
 
 class LayerLoss : public tessera::test::FolderTest {
  protected:
   LayerLoss() {
-    request_.input.token_ids = test::random_tokens(200, 1);
+    request_.input.token_ids = fakes::random_tokens(200, 1);
     request_.input.name = "random";
     request_.num_pieces = 5;
     request_.piece_tokens = 30;
@@ -120,7 +120,7 @@ TEST_F(LayerLoss, RunsNoLayerBelowTheChangedOne) {
 
 TEST_F(LayerLoss, TakesLongPiecesAPartAtATime) {
   FakeModel model({.max_context_tokens = 400});
-  request_.input.token_ids = test::random_tokens(800, 2);
+  request_.input.token_ids = fakes::random_tokens(800, 2);
   request_.num_pieces = 2;
   request_.piece_tokens = 400;
   const Indicator whole = measure_layer_loss(model, request_);
@@ -228,4 +228,4 @@ TEST_F(LayerLoss, RefusesWhatCannotBeMeasured) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::layer_loss_test

@@ -13,13 +13,13 @@
 #include "scores.h"
 #include "tessera/core/rng.h"
 
-namespace tessera::lm {
+namespace tessera::lm::perplexity_test {
 namespace {
 
+using fakes::FakeModel;
+using fakes::kVocab;
+using fakes::random_tokens;
 using tessera::test::expect_error;
-using test::FakeModel;
-using test::kVocab;
-using test::random_tokens;
 
 PerplexityRequest request_of(std::vector<std::int32_t> tokens, std::int64_t context) {
   PerplexityRequest request;
@@ -129,7 +129,7 @@ TEST(Perplexity, EncodesATextWithItsFirstToken) {
   const FakeModel model;
   PerplexityRequest request;
   request.input.text = "a b";
-  const std::vector<std::int32_t> tokens = {test::kBos, 'a', test::kBlankA + 1};
+  const std::vector<std::int32_t> tokens = {fakes::kBos, 'a', fakes::kBlankA + 1};
   std::vector<double> losses;
   add_losses(model, tokens, 0, 1, 3, losses);
   const Perplexity found = measure_perplexity(model, request);
@@ -384,4 +384,4 @@ TEST(Perplexity, RefusesWhatCannotBeMeasured) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::perplexity_test

@@ -7,7 +7,7 @@
 #include "folder.h"
 #include "tessera/lm/zero_shot.h"
 
-namespace tessera::lm {
+namespace tessera::lm::zero_shot_items_test {
 namespace {
 
 using tessera::test::expect_error;
@@ -130,4 +130,4 @@ TEST_F(ZeroShotItems, AreRefusedWithFileAndLine) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::zero_shot_items_test

@@ -12,11 +12,11 @@
 #include "fake_language_model.h"
 #include "tessera/core/rng.h"
 
-namespace tessera::lm {
+namespace tessera::lm::zero_shot_test {
 namespace {
 
+using fakes::FakeModel;
 using tessera::test::expect_error;
-using test::FakeModel;
 using Ids = std::vector<std::int32_t>;
 
 /// Log-likelihood of `continuation` behind `context`, all of which fits the model.
@@ -64,7 +64,7 @@ TEST(ZeroShot, AnswersByLogLikelihoodAndPerCharacter) {
   const ZeroShotResult found = measure_zero_shot(model, request);
   ASSERT_EQ(found.num_items, 40);
   double right = 0, right_norm = 0;
-  const test::FakeTokens tokens;
+  const fakes::FakeTokens tokens;
   for (std::size_t i = 0; i < 40; ++i) {
     const ZeroShotItem& item = request.items[i];
     const Ids context = tokens.encode(item.context, true);
@@ -140,7 +140,7 @@ TEST(ZeroShot, CountsCharactersNotBytes) {
 
 TEST(ZeroShot, MovesBlanksAtTheContextsEndToTheContinuation) {
   const FakeModel model;
-  const test::FakeTokens tokens;
+  const fakes::FakeTokens tokens;
   const ZeroShotResult found = measure_zero_shot(
       model, {.task = ZeroShotTask::lambada, .items = {item_of("so ", {" it"}, 0)}});
   EXPECT_NEAR(found.answers[0].log_likelihoods[0],
@@ -153,7 +153,7 @@ TEST(ZeroShot, LeavesTheFirstTokenOutWhereAsked) {
       model,
       {.task = ZeroShotTask::lambada, .items = {item_of("so", {" it"}, 0)}, .special = false});
   EXPECT_NEAR(found.answers[0].log_likelihoods[0],
-              log_likelihood(model, {'s', 'o'}, {test::kBlankA + 'i' - 'a', 't'}), 1e-5);
+              log_likelihood(model, {'s', 'o'}, {fakes::kBlankA + 'i' - 'a', 't'}), 1e-5);
 }
 
 TEST(ZeroShot, BeginsAnEmptyContextWithTheFirstToken) {
@@ -161,7 +161,7 @@ TEST(ZeroShot, BeginsAnEmptyContextWithTheFirstToken) {
   const ZeroShotResult found =
       measure_zero_shot(model, {.task = ZeroShotTask::lambada, .items = {item_of("", {" it"}, 0)}});
   EXPECT_NEAR(found.answers[0].log_likelihoods[0],
-              log_likelihood(model, {test::kBos}, {test::kBlankA + 'i' - 'a', 't'}), 1e-5);
+              log_likelihood(model, {fakes::kBos}, {fakes::kBlankA + 'i' - 'a', 't'}), 1e-5);
 }
 
 TEST(ZeroShot, DropsTheBeginningOfAContextThatIsTooLong) {
@@ -170,7 +170,7 @@ TEST(ZeroShot, DropsTheBeginningOfAContextThatIsTooLong) {
   const ZeroShotResult found = measure_zero_shot(
       model, {.task = ZeroShotTask::arc_easy, .items = {item_of(context, {" XY", " Z"}, 0)}});
   // The last 21 tokens of context and choice, of which the last is only predicted.
-  const Ids all = test::FakeTokens().encode(context, true);
+  const Ids all = fakes::FakeTokens().encode(context, true);
   const std::vector<Ids> choices = {{' ', 'X', 'Y'}, {' ', 'Z'}};
   for (std::size_t i = 0; i < 2; ++i) {
     const auto kept = static_cast<std::ptrdiff_t>(21 - choices[i].size());
@@ -181,14 +181,14 @@ TEST(ZeroShot, DropsTheBeginningOfAContextThatIsTooLong) {
 
 TEST(ZeroShot, OfLambadaIsGreedy) {
   const FakeModel model;
-  const test::FakeTokens tokens;
+  const fakes::FakeTokens tokens;
   // Where the likeliest token is a word, that word is asked for, and one that is not likeliest.
   ZeroShotRequest request{.task = ZeroShotTask::lambada, .items = {}};
   double right = 0;
   std::vector<double> losses;
   const auto ask = [&](const std::string& context, std::int32_t target) {
     request.items.push_back(
-        item_of(context, {std::string(" ") + static_cast<char>('a' + target - test::kBlankA)}, 0));
+        item_of(context, {std::string(" ") + static_cast<char>('a' + target - fakes::kBlankA)}, 0));
     losses.push_back(model.loss_after(tokens.encode(context, true), target));
   };
   for (int i = 0; i < 60; ++i) {
@@ -196,10 +196,10 @@ TEST(ZeroShot, OfLambadaIsGreedy) {
     const std::vector<float> logits = model.logits_after(tokens.encode(context, true));
     const auto best =
         static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    if (best < test::kBlankA) continue;
+    if (best < fakes::kBlankA) continue;
     ask(context, best);
     right += 1;
-    if (right != 1) ask(context, best == test::kBlankA ? best + 1 : test::kBlankA);
+    if (right != 1) ask(context, best == fakes::kBlankA ? best + 1 : fakes::kBlankA);
   }
   ASSERT_GT(right, 3);
   const auto count = static_cast<double>(losses.size());
@@ -256,4 +256,4 @@ TEST(ZeroShot, RefusesWhatCannotBeAnswered) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::zero_shot_test

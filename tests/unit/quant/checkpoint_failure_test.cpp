@@ -14,7 +14,7 @@
 #include "tessera/quant/checkpoint.h"
 #include "tiny_llama.h"
 
-namespace tessera::quant {
+namespace tessera::quant::checkpoint_failure_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -181,4 +181,4 @@ TEST_F(CheckpointFailure, ASandboxLetsItWorkWhereItMay) {
 }
 
 }  // namespace
-}  // namespace tessera::quant
+}  // namespace tessera::quant::checkpoint_failure_test

@@ -10,7 +10,7 @@
 #include "tessera/quant/checkpoint.h"
 #include "tiny_llama.h"
 
-namespace tessera::quant {
+namespace tessera::quant::checkpoint_fold_test {
 namespace {
 
 using test::RowMatrix;
@@ -194,4 +194,4 @@ TEST_P(Folds, RoutersChooseTheSameExperts) {
 INSTANTIATE_TEST_SUITE_P(Checkpoint, Folds, testing::ValuesIn(kFamilies), test::case_name);
 
 }  // namespace
-}  // namespace tessera::quant
+}  // namespace tessera::quant::checkpoint_fold_test

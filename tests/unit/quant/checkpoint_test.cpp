@@ -14,7 +14,7 @@
 #include "tessera/kernels/pack.h"
 #include "tiny_llama.h"
 
-namespace tessera::quant {
+namespace tessera::quant::checkpoint_test {
 namespace {
 
 using test::expect_error;
@@ -340,4 +340,4 @@ TEST_F(CompressedTensorsTest, ReadsTheSameNumbers) {
 }
 
 }  // namespace
-}  // namespace tessera::quant
+}  // namespace tessera::quant::checkpoint_test

@@ -10,7 +10,7 @@
 #include "calibration.h"
 #include "expect_error.h"
 
-namespace tessera::quant {
+namespace tessera::quant::quantise_test {
 namespace {
 
 using test::expect_error;
@@ -227,4 +227,4 @@ TEST(Quantise, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace tessera::quant
+}  // namespace tessera::quant::quantise_test

@@ -11,7 +11,7 @@
 #include "folder.h"
 #include "tiny_llama.h"
 
-namespace tessera::quant {
+namespace tessera::quant::statistics_test {
 namespace {
 
 using test::expect_error;
@@ -140,4 +140,4 @@ TEST_F(StatisticsTest, RefusesWhatCannotBeStatistics) {
 }
 
 }  // namespace
-}  // namespace tessera::quant
+}  // namespace tessera::quant::statistics_test

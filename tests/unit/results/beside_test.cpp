@@ -13,7 +13,7 @@
 #include "results_journal.h"
 #include "tessera/results/store.h"
 
-namespace tessera::results {
+namespace tessera::results::beside_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -163,4 +163,4 @@ TEST_F(ResultsBeside, AKilledMakerLocksNobodyOut) {
 }
 
 }  // namespace
-}  // namespace tessera::results
+}  // namespace tessera::results::beside_test

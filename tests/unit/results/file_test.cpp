@@ -12,7 +12,7 @@
 #include "results_files.h"
 #include "tessera/results/store.h"
 
-namespace tessera::results {
+namespace tessera::results::file_test {
 namespace {
 
 using test::all_rows;
@@ -310,4 +310,4 @@ TEST_F(ResultsFile, ManyColumnsAreStoredAndSomeOfThemShown) {
 }
 
 }  // namespace
-}  // namespace tessera::results
+}  // namespace tessera::results::file_test

@@ -7,7 +7,7 @@
 #include "results_files.h"
 #include "tessera/results/store.h"
 
-namespace tessera::results {
+namespace tessera::results::foreign_test {
 namespace {
 
 using test::all_rows;
@@ -185,4 +185,4 @@ TEST_F(ResultsForeign, LongSilenceEndsAStatement) {
 }
 
 }  // namespace
-}  // namespace tessera::results
+}  // namespace tessera::results::foreign_test

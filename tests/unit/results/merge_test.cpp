@@ -6,7 +6,7 @@
 #include "results_rows.h"
 #include "tessera/results/store.h"
 
-namespace tessera::results {
+namespace tessera::results::merge_test {
 namespace {
 
 using test::all_rows;
@@ -159,4 +159,4 @@ TEST_F(Merge, ABadFileLeavesTheStoreAsItWas) {
 }
 
 }  // namespace
-}  // namespace tessera::results
+}  // namespace tessera::results::merge_test

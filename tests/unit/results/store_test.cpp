@@ -13,7 +13,7 @@
 #include "tessera/core/json.h"
 #include "tessera/results/origin.h"
 
-namespace tessera::results {
+namespace tessera::results::store_test {
 namespace {
 
 using test::all_rows;
@@ -289,4 +289,4 @@ TEST_F(StoreTest, APipeInThePlaceOfGitsFilesIsNotWaitedFor) {
 }
 
 }  // namespace
-}  // namespace tessera::results
+}  // namespace tessera::results::store_test

@@ -14,7 +14,7 @@
 #include "tessera/core/error.h"
 #include "tessera/results/store.h"
 
-namespace tessera::results {
+namespace tessera::results::writers_test {
 namespace {
 
 using test::all_rows;
@@ -164,4 +164,4 @@ TEST_F(ResultsWriters, AKilledWriterLosesNothingItHasAdded) {
 }
 
 }  // namespace
-}  // namespace tessera::results
+}  // namespace tessera::results::writers_test

@@ -14,7 +14,7 @@
 #include "tessera/core/json.h"
 #include "tessera/serving/served.h"
 
-namespace tessera::serving {
+namespace tessera::serving::batch_run_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -166,7 +166,7 @@ TEST(Simulation, CountsItsEventsFirst) {
   }
 }
 
-class Trace : public ::testing::Test {
+class BatchTrace : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
@@ -183,7 +183,7 @@ BatchPipeline traced() {
   return p;
 }
 
-TEST_F(Trace, IsChromeTraceJson) {
+TEST_F(BatchTrace, IsChromeTraceJson) {
   const BatchPipeline p = traced();
   const auto run = simulate_batch(p, true);
   save_chrome_trace(run, p, path_);
@@ -216,7 +216,7 @@ TEST_F(Trace, IsChromeTraceJson) {
   EXPECT_THAT(tracks[2], HasSubstr("stage 1: \"V100\"\n"));
 }
 
-TEST_F(Trace, NamesUnitsAndTheirSizes) {
+TEST_F(BatchTrace, NamesUnitsAndTheirSizes) {
   const BatchPipeline p = traced();
   save_chrome_trace(simulate_batch(p, true), p, path_);
   const std::string text = read_file(path_);
@@ -225,7 +225,7 @@ TEST_F(Trace, NamesUnitsAndTheirSizes) {
   EXPECT_THAT(text, HasSubstr("\"args\":{\"micro_batch\":1,\"requests\":2,\"token\":3}"));
 }
 
-TEST_F(Trace, RefusesARunWithoutSpansAndAPathThatCannotBeWritten) {
+TEST_F(BatchTrace, RefusesARunWithoutSpansAndAPathThatCannotBeWritten) {
   const BatchPipeline p = traced();
   EXPECT_THROW(save_chrome_trace(simulate_batch(p, false), p, path_), Error);
   EXPECT_THROW(save_chrome_trace(simulate_batch(p, true), p, "/nonexistent/folder/trace.json"),
@@ -233,4 +233,4 @@ TEST_F(Trace, RefusesARunWithoutSpansAndAPathThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::batch_run_test

@@ -6,10 +6,10 @@
 
 #include "serving_driver.h"
 
-namespace tessera::serving {
+namespace tessera::serving::block_manager_test {
 namespace {
 
-using testing::Driver;
+using driven::Driver;
 
 BlockManager cache(KvAllocation allocation, std::int64_t tokens, bool prefixes = false) {
   BlockManager::Options options;
@@ -98,4 +98,4 @@ TEST(BlockManager, FindsWholeBlocksBeforeTheLastToken) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::block_manager_test

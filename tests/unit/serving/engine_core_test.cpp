@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tessera::serving {
+namespace tessera::serving::engine_core_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -166,4 +166,4 @@ TEST_F(EngineCoreTest, StartsAnewAfterALoss) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::engine_core_test

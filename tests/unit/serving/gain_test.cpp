@@ -9,7 +9,7 @@
 #include "expect_error.h"
 #include "tessera/serving/accepted_drafts.h"
 
-namespace tessera::serving {
+namespace tessera::serving::gain_test {
 namespace {
 
 using testing::ElementsAre;
@@ -116,4 +116,4 @@ TEST(AcceptedDrafts, RefusesRatesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::gain_test

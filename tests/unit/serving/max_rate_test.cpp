@@ -6,7 +6,7 @@
 
 #include "tessera/core/error.h"
 
-namespace tessera::serving {
+namespace tessera::serving::max_rate_test {
 namespace {
 
 /// One request at a time, 0.1 s for each of its tokens.
@@ -74,4 +74,4 @@ TEST(MaxRate, RefusesClassesThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::max_rate_test

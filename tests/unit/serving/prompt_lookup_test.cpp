@@ -6,7 +6,7 @@
 
 #include "expect_error.h"
 
-namespace tessera::serving {
+namespace tessera::serving::prompt_lookup_test {
 namespace {
 
 using testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST(PromptLookup, RefusesLengthsThatAreNone) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::prompt_lookup_test

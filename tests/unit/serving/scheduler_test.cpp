@@ -9,11 +9,11 @@
 #include "expect_error.h"
 #include "serving_driver.h"
 
-namespace tessera::serving {
+namespace tessera::serving::scheduler_test {
 namespace {
 
-using testing::DrivenRequest;
-using testing::Driver;
+using driven::DrivenRequest;
+using driven::Driver;
 
 EngineOptions engine(const std::string& scheduler) {
   EngineOptions options;
@@ -274,4 +274,4 @@ TEST(Schedulers, AreListedAndNamed) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::scheduler_test

@@ -10,7 +10,7 @@
 #include "serving_logs.h"
 #include "tessera/core/rng.h"
 
-namespace tessera::serving {
+namespace tessera::serving::simulate_test {
 namespace {
 
 Deployment one_replica(EngineOptions engine, std::int64_t kv_blocks, LinearStepCost cost) {
@@ -99,7 +99,7 @@ Case random_case(std::uint64_t seed) {
 }
 
 void expect_same(const Log& a, const Log& b, std::uint64_t seed) {
-  ASSERT_EQ(testing::difference(a, b), "") << "seed " << seed;
+  ASSERT_EQ(driven::difference(a, b), "") << "seed " << seed;
 }
 
 /// Runs a case with stretches and step by step, which have to agree; the log with stretches.
@@ -401,4 +401,4 @@ TEST(Simulate, EndsAfterSoManySteps) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::simulate_test

@@ -8,7 +8,7 @@
 
 #include "tessera/serving/block_manager.h"
 
-namespace tessera::serving {
+namespace tessera::serving::token_chain_test {
 namespace {
 
 std::vector<Token> tokens(std::size_t count, Token first = 0) {
@@ -106,4 +106,4 @@ TEST(TokenChain, IsForgottenAfterALoss) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::token_chain_test

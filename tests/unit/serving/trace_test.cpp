@@ -11,7 +11,7 @@
 #include "tessera/serving/traffic_options.h"
 #include "trace_reader.h"
 
-namespace tessera::serving {
+namespace tessera::serving::trace_test {
 namespace {
 
 using test::expect_error;
@@ -326,4 +326,4 @@ TEST(MeasuredTraces, RatesOverTimeAreFollowed) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::trace_test

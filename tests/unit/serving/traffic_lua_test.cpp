@@ -8,7 +8,7 @@
 #include "serving_lua.h"
 #include "tessera/lua_kit/guard.h"
 
-namespace tessera {
+namespace tessera::traffic_lua_test {
 namespace {
 
 class TrafficInLua : public test::FolderTest {
@@ -96,4 +96,4 @@ TEST_F(TrafficInLua, RefusesInOneLine) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::traffic_lua_test

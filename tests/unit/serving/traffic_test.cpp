@@ -7,7 +7,7 @@
 #include "sampling.h"
 #include "tessera/serving/traffic_options.h"
 
-namespace tessera::serving {
+namespace tessera::serving::traffic_test {
 namespace {
 
 using test::expect_error;
@@ -370,4 +370,4 @@ TEST(TrafficSummary, SaysWhatCame) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::traffic_test

@@ -12,7 +12,7 @@
 #include "expect_error.h"
 #include "tessera/serving/gain.h"
 
-namespace tessera::serving {
+namespace tessera::serving::verify_test {
 namespace {
 
 using testing::ElementsAre;
@@ -226,4 +226,4 @@ TEST(Verify, RefusesSizesThatDoNotAgree) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::verify_test

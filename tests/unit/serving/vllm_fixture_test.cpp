@@ -8,11 +8,11 @@
 #include "serving_driver.h"
 #include "tessera/core/json.h"
 
-namespace tessera::serving {
+namespace tessera::serving::vllm_fixture_test {
 namespace {
 
-using testing::DrivenRequest;
-using testing::Driver;
+using driven::DrivenRequest;
+using driven::Driver;
 
 /// Why a run cannot be repeated: what an engine of ours has no option for, or does otherwise on
 /// purpose; or nothing.
@@ -188,4 +188,4 @@ TEST(VllmFixture, EveryStepIsTheLoggedOne) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::vllm_fixture_test

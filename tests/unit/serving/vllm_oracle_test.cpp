@@ -7,11 +7,11 @@
 #include "serving_driver.h"
 #include "tessera/core/json.h"
 
-namespace tessera::serving {
+namespace tessera::serving::vllm_oracle_test {
 namespace {
 
-using testing::DrivenRequest;
-using testing::Driver;
+using driven::DrivenRequest;
+using driven::Driver;
 
 std::string text_of(const StepRecord& step) {
   std::string text = fmt::format("step {}:", step.step);
@@ -82,4 +82,4 @@ TEST(VllmOracle, EveryStepIsTheLoggedOne) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::vllm_oracle_test

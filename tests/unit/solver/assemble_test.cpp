@@ -9,7 +9,7 @@
 #include "tessera/solver/planning/planning.h"
 #include "tessera/solver/problem/quality_bound.h"
 
-namespace tessera::solver {
+namespace tessera::solver::assemble_test {
 namespace {
 
 using test::expect_error;
@@ -133,4 +133,4 @@ TEST(QualityBound, TakesRatios) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::assemble_test

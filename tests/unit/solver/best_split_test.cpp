@@ -10,7 +10,7 @@
 #include <numeric>
 #include <random>
 
-namespace tessera::solver {
+namespace tessera::solver::best_split_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST(BestSplit, TakesManyUnlikeDevicesInLumps) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::best_split_test

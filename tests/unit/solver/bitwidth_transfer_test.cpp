@@ -7,7 +7,7 @@
 #include "tessera/solver/heuristic/heuristics.h"
 #include "tessera/solver/moves/plan_search.h"
 
-namespace tessera::solver {
+namespace tessera::solver::bitwidth_transfer_test {
 namespace {
 
 // Three devices that take 1, 3 and 10 s for a layer, whatever its bitwidth; layers of 4 bits hold
@@ -87,4 +87,4 @@ TEST(BitwidthTransferAsPrinted, NeedsRoomOnBothSides) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::bitwidth_transfer_test

@@ -9,13 +9,13 @@
 #include "small_instance.h"
 #include "tessera/core/record_json.h"
 
-namespace tessera::solver {
+namespace tessera::solver::constraint_test {
 namespace {
 
+using instances::small_candidate;
+using instances::small_instance;
 using test::expect_error;
 using ::testing::HasSubstr;
-using testing::small_candidate;
-using testing::small_instance;
 
 Row row(const std::string& term, const std::string& sense, double rhs) {
   const Json json = parse_json(R"({"name": "mine", "terms": [)" + term + R"(], "sense": ")" +
@@ -121,4 +121,4 @@ TEST(Constraint, RefusesWhatItCannotMean) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::constraint_test

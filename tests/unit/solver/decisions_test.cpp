@@ -15,11 +15,11 @@
 #include "tessera/solver/plan/what_if.h"
 #include "tessera/solver/replan/replan.h"
 
-namespace tessera::solver {
+namespace tessera::solver::decisions_test {
 namespace {
 
-using testing::small_candidate;
-using testing::small_instance;
+using instances::small_candidate;
+using instances::small_instance;
 
 const Binding* find(const std::vector<Binding>& bindings, const std::string& kind,
                     const std::string& phase = "") {
@@ -222,4 +222,4 @@ TEST(Assignment, IsTheBestPermutation) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::decisions_test

@@ -11,7 +11,7 @@
 #include "tessera/solver/deploy/runtime_rules.h"
 #include "tessera/solver/serving/deployment_plans.h"
 
-namespace tessera::solver {
+namespace tessera::solver::deploy_test {
 namespace {
 
 const DataFolders& folders() {
@@ -256,4 +256,4 @@ TEST(PlanServing, IsStoppedByItsPoll) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::deploy_test

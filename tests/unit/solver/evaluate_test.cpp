@@ -7,11 +7,11 @@
 #include "small_instance.h"
 #include "tessera/solver/instance/instance.h"
 
-namespace tessera::solver {
+namespace tessera::solver::evaluate_test {
 namespace {
 
-using testing::small_candidate;
-using testing::small_instance;
+using instances::small_candidate;
+using instances::small_instance;
 
 TEST(ObjectiveCoefficients, FollowTheTwoObjectives) {
   Instance in = small_instance();
@@ -178,4 +178,4 @@ TEST_F(Checker, FindsMemoryAndQuality) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::evaluate_test

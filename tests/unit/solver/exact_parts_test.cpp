@@ -8,10 +8,10 @@
 #include "exact/fluid_bound.h"
 #include "random_instance.h"
 
-namespace tessera::solver::exact {
+namespace tessera::solver::exact::exact_parts_test {
 namespace {
 
-using solver::testing::RandomInstance;
+using solver::instances::RandomInstance;
 
 ConfigTable table_of(const SearchSpace& space, const ConfigTable::Keeps& keeps) {
   return ConfigTable(
@@ -128,4 +128,4 @@ TEST(FluidBound, GoesOnAsIfItHadNotStopped) {
 }
 
 }  // namespace
-}  // namespace tessera::solver::exact
+}  // namespace tessera::solver::exact::exact_parts_test

@@ -19,7 +19,7 @@
 #include "tessera/solver/instance/instance_file.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver {
+namespace tessera::solver::exact_planner_test {
 namespace {
 
 void expect_bounded_but_not_proven(const Instance& in, const PlanResult& result) {
@@ -31,7 +31,7 @@ void expect_bounded_but_not_proven(const Instance& in, const PlanResult& result)
   EXPECT_FALSE(result.notes.empty());
 }
 
-using testing::RandomInstance;
+using instances::RandomInstance;
 
 // Fourteen types of two devices each: 3^14 combinations of devices.
 TEST(ExactPlanner, TooManyCombinationsGiveAPlanAndABoundButNoProof) {
@@ -143,4 +143,4 @@ TEST(ExactPlanner, ThrowingIncumbentHandlerReachesTheCaller) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::exact_planner_test

@@ -7,7 +7,7 @@
 #include "shapes.h"
 #include "tessera/solver/problem/problem.h"
 
-namespace tessera::testing {
+namespace tessera::test {
 
 inline Indicator same_everywhere(std::size_t num_layers,
                                  const std::vector<std::int32_t>& bitwidths) {
@@ -39,4 +39,4 @@ inline solver::Problem four_devices() {
   return problem;
 }
 
-}  // namespace tessera::testing
+}  // namespace tessera::test

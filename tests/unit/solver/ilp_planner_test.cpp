@@ -15,11 +15,11 @@
 #include "tessera/solver/instance/planner.h"
 #include "tessera/solver/moves/assign_bits.h"
 
-namespace tessera::solver {
+namespace tessera::solver::ilp_planner_test {
 namespace {
 
-using testing::RandomInstance;
-using testing::small_instance;
+using instances::RandomInstance;
+using instances::small_instance;
 
 struct Mine : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -193,7 +193,7 @@ TEST(IlpPlanner, StartsFromAPlan) {
   const Instance in = small_instance();
   const PlanResult best = make_ilp_planner()->plan(in, {});
   for (const IlpForm form : {IlpForm::tightened, IlpForm::base, IlpForm::paper}) {
-    for (const Candidate& start : {testing::small_candidate(), *best.candidate}) {
+    for (const Candidate& start : {instances::small_candidate(), *best.candidate}) {
       PlanRequest request;
       request.ilp_form = form;
       request.start = start;
@@ -211,10 +211,10 @@ TEST(IlpPlanner, StartsFromAPlan) {
 TEST(IlpPlanner, StartSurvivesHavingNoTime) {
   PlanRequest request;
   request.time_limit_s = 0;
-  request.start = testing::small_candidate();
+  request.start = instances::small_candidate();
   const PlanResult result = make_ilp_planner()->plan(small_instance(), request);
   EXPECT_EQ(result.status, SolveStatus::feasible);
-  EXPECT_EQ(result.candidate->bit, testing::small_candidate().bit);
+  EXPECT_EQ(result.candidate->bit, instances::small_candidate().bit);
 }
 
 // The programme as printed is solved for itself for each order and pair: what was not solved has no
@@ -282,4 +282,4 @@ TEST(AssignBits, FindsTheLeastOmega) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::ilp_planner_test

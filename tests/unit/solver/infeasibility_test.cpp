@@ -8,11 +8,11 @@
 #include "tessera/solver/ilp/ilp_planner.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver {
+namespace tessera::solver::infeasibility_test {
 namespace {
 
+using instances::small_instance;
 using ::testing::HasSubstr;
-using testing::small_instance;
 
 class Infeasibility : public ::testing::Test {
  protected:
@@ -106,4 +106,4 @@ TEST_F(Infeasibility, ArgumentsOutOfRangeAreErrors) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::infeasibility_test

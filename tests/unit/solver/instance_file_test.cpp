@@ -10,7 +10,7 @@
 #include "tessera/solver/ilp/ilp_planner.h"
 #include "tessera/solver/instance/planner.h"
 
-namespace tessera::solver {
+namespace tessera::solver::instance_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -151,4 +151,4 @@ TEST(InstanceFile, SurvivesSeededMutations) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::instance_file_test

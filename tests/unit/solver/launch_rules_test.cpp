@@ -6,7 +6,7 @@
 
 #include "tessera/core/files.h"
 
-namespace tessera::solver {
+namespace tessera::solver::launch_rules_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -136,4 +136,4 @@ TEST(LaunchRules, CheckpointsAreToldApart) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::launch_rules_test

@@ -12,7 +12,7 @@
 #include "expect_error.h"
 #include "folder.h"
 
-namespace tessera::solver {
+namespace tessera::solver::model_file_test {
 namespace {
 
 using test::expect_error;
@@ -67,4 +67,4 @@ TEST_P(ModelFileTest, IsNotReplacedByItsStart) {
 INSTANTIATE_TEST_SUITE_P(Formats, ModelFileTest, testing::Values(".lp", ".mps"), test::case_name);
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::model_file_test

@@ -8,10 +8,10 @@
 #include "four_devices.h"
 #include "tessera/core/json.h"
 
-namespace tessera::solver {
+namespace tessera::solver::open_problem_test {
 namespace {
 
-using tessera::testing::four_devices;
+using tessera::test::four_devices;
 using test::expect_error;
 using ::testing::ElementsAre;
 
@@ -104,4 +104,4 @@ TEST(LoweredProblem, IsEqualByWhatItSays) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::open_problem_test

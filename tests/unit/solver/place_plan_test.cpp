@@ -8,10 +8,10 @@
 #include "tessera/solver/plan/build_plan.h"
 #include "tessera/solver/problem/open_problem.h"
 
-namespace tessera::solver {
+namespace tessera::solver::place_plan_test {
 namespace {
 
-using tessera::testing::four_devices;
+using tessera::test::four_devices;
 
 /// Two nodes of two V100 each, their devices in turn.
 Problem two_nodes() {
@@ -111,4 +111,4 @@ TEST(PlacePlan, RefusesBrokenPlans) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::place_plan_test

@@ -12,7 +12,7 @@
 #include "shapes.h"
 #include "tessera/core/record_json.h"
 
-namespace tessera::solver {
+namespace tessera::solver::place_test {
 namespace {
 
 Cluster random_cluster(std::mt19937& random) {
@@ -68,7 +68,7 @@ void expect_sound(const Placement& placement, const Cluster& cluster,
 }
 
 TEST(Place, FindsAllTheRoomOfRandomClusters) {
-  const ModelShape model = testing::opt("small", 6, 1024, 16);
+  const ModelShape model = test::opt("small", 6, 1024, 16);
   for (std::uint32_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
@@ -96,7 +96,7 @@ TEST(Place, FindsAllTheRoomOfRandomClusters) {
 }
 
 TEST(Place, PutsShapesBesideEachOther) {
-  const ModelShape model = testing::opt("small", 6, 1024, 16);
+  const ModelShape model = test::opt("small", 6, 1024, 16);
   std::size_t placed = 0;
   for (std::uint32_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -115,4 +115,4 @@ TEST(Place, PutsShapesBesideEachOther) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::place_test

@@ -11,10 +11,10 @@
 #include "tessera/solver/plan/check_plan.h"
 #include "tessera/solver/problem/open_problem.h"
 
-namespace tessera::solver {
+namespace tessera::solver::plan_test {
 namespace {
 
-using tessera::testing::four_devices;
+using tessera::test::four_devices;
 
 PlanResult one_stage(std::int64_t micro_batch_size) {
   PlanResult result;
@@ -104,4 +104,4 @@ TEST(CheckPlan, ComparesEveryNumberOfAStage) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::plan_test

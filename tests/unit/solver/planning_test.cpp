@@ -14,7 +14,7 @@
 #include "tessera/core/json.h"
 #include "tessera/solver/replan/replan.h"
 
-namespace tessera::solver {
+namespace tessera::solver::planning_test {
 namespace {
 
 using test::expect_error;
@@ -368,4 +368,4 @@ TEST(Transfer, TakesTheFasterOfDiskAndDevice) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::planning_test

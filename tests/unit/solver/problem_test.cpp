@@ -9,10 +9,10 @@
 #include "tessera/core/record_json.h"
 #include "tessera/core/record_options.h"
 
-namespace tessera::solver {
+namespace tessera::solver::problem_test {
 namespace {
 
-using tessera::testing::four_devices;
+using tessera::test::four_devices;
 using test::expect_error;
 
 Problem instance_problem() {
@@ -175,4 +175,4 @@ TEST(ProblemOptions, AreTheFieldsThatScriptsMaySet) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::problem_test

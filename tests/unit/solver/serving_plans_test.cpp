@@ -11,7 +11,7 @@
 #include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/kv_capacity.h"
 
-namespace tessera::solver {
+namespace tessera::solver::serving_plans_test {
 namespace {
 
 const DataFolders& folders() {
@@ -173,4 +173,4 @@ TEST(ServingPlans, SaysWhyThereIsNoKvCache) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::serving_plans_test

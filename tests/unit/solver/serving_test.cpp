@@ -12,7 +12,7 @@
 #include "tessera/solver/serving/kv_capacity.h"
 #include "tessera/solver/serving/step_cost.h"
 
-namespace tessera::solver {
+namespace tessera::solver::serving_test {
 namespace {
 
 using cost::LayerWork;
@@ -414,4 +414,4 @@ TEST(StepCost, BrokenPlansAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera::solver
+}  // namespace tessera::solver::serving_test

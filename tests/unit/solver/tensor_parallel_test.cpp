@@ -12,7 +12,7 @@
 #include "tessera/cost/memory.h"
 #include "tessera/solver/problem/mesh.h"
 
-namespace tessera {
+namespace tessera::tensor_parallel_test {
 namespace {
 
 using cost::shard;
@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 const Link kNvlink{25e9, 10e-6, "nvlink"};
 
 TEST(Shard, CutsHeadsColumnsAndVocabulary) {
-  const ModelShape whole = testing::opt_30b();
+  const ModelShape whole = test::opt_30b();
   const ModelShape part = shard(whole, 4);
   EXPECT_EQ(part.hidden_size, 7168);
   EXPECT_EQ(part.vocab_size, 12568);
@@ -45,7 +45,7 @@ TEST(Shard, CutsHeadsColumnsAndVocabulary) {
 
 // What members hold together: matrices and KV cache once, norms as often as there are members.
 TEST(Shard, PoolsMemory) {
-  const ModelShape whole = testing::opt_13b();
+  const ModelShape whole = test::opt_13b();
   const LayerShape &layer = whole.layer_classes.front(),
                    part = shard(whole, 2).layer_classes.front();
   const Workload workload;
@@ -64,7 +64,7 @@ TEST(Shard, PoolsMemory) {
 }
 
 TEST(Shard, RefusesUnevenHeads) {
-  const ModelShape opt = testing::opt_30b();
+  const ModelShape opt = test::opt_30b();
   EXPECT_FALSE(cost::why_not_sharded(opt, 8));
   EXPECT_THAT(cost::why_not_sharded(opt, 3).value(), HasSubstr("56 heads do not divide by 3"));
   EXPECT_EQ(cost::why_not_sharded(opt, 3).value(),
@@ -81,7 +81,7 @@ TEST(Shard, RefusesUnevenHeads) {
 
 // llama-3-70b on 16: 8 KV heads, each on two devices, as vLLM and TensorRT-LLM place them.
 TEST(Shard, CopiesKvHeadsWhereThereAreMoreDevices) {
-  ModelShape whole = testing::opt_30b();  // 56 heads of 128
+  ModelShape whole = test::opt_30b();  // 56 heads of 128
   whole.num_kv_heads = 8;
   LayerShape& layer = whole.layer_classes.front();
   layer.num_kv_heads = 8;
@@ -108,7 +108,7 @@ TEST(Shard, CopiesKvHeadsWhereThereAreMoreDevices) {
   EXPECT_DOUBLE_EQ(8 * cost::layer_kv_bytes(even.layer_classes.front(), workload, query), alone);
   EXPECT_DOUBLE_EQ(56 * cost::layer_kv_bytes(part, workload, query), 7 * alone);
   const cost::Prediction price =
-      cost::make_tensor_parallel(cost::make_roofline(testing::v100(), testing::test_kernels()), 56,
+      cost::make_tensor_parallel(cost::make_roofline(test::v100(), test::test_kernels()), 56,
                                  kNvlink)
           ->layer(layer, 16, 16, {cost::Phase::decode, 4, 1, 512});
   EXPECT_GT(price.seconds.value, 0);
@@ -116,7 +116,7 @@ TEST(Shard, CopiesKvHeadsWhereThereAreMoreDevices) {
 
 // DeepSeek-V3: heads are cut, the latent and what makes it are on every device.
 TEST(Shard, CopiesLatents) {
-  const LayerShape whole = testing::latent_layer(), part = shard(whole, 8);
+  const LayerShape whole = test::latent_layer(), part = shard(whole, 8);
   EXPECT_EQ(part.num_heads, 16);
   EXPECT_EQ(part.latent_width, 512);
   const std::vector<LinearShape> expected = {
@@ -161,11 +161,11 @@ TEST(AllReduce, IsWhatKernelsOfANodeTake) {
 }
 
 TEST(TensorParallel, RunsAShardAndSumsTwice) {
-  const ModelShape model = testing::opt_13b();
+  const ModelShape model = test::opt_13b();
   const LayerShape& layer = model.layer_classes.front();
-  const auto alone = cost::make_roofline(testing::v100(), testing::test_kernels());
+  const auto alone = cost::make_roofline(test::v100(), test::test_kernels());
   const auto pair = cost::make_tensor_parallel(
-      cost::make_roofline(testing::v100(), testing::test_kernels()), 2, kNvlink);
+      cost::make_roofline(test::v100(), test::test_kernels()), 2, kNvlink);
   const cost::LayerWork work{cost::Phase::prefill, 4, 512, 0};
   const double sum = cost::all_reduce_s(4 * 512 * 5120 * 2.0, 2, kNvlink);
   EXPECT_DOUBLE_EQ(pair->layer_s(layer, 16, 16, work),
@@ -189,8 +189,7 @@ Cluster cluster(const std::vector<std::pair<Device, std::size_t>>& devices) {
 }
 
 TEST(Mesh, GroupsTakeDevicesInOrder) {
-  const Cluster c =
-      cluster({{testing::t4(), 0}, {testing::v100(), 1}, {testing::t4(), 0}, {testing::t4(), 0}});
+  const Cluster c = cluster({{test::t4(), 0}, {test::v100(), 1}, {test::t4(), 0}, {test::t4(), 0}});
   const auto groups = solver::mesh_groups(c, solver::Mesh{{2, 1}, {1}});
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[0].name, "2xT4-16G");
@@ -207,44 +206,44 @@ TEST(Mesh, GroupsTakeDevicesInOrder) {
 }
 
 TEST(Mesh, ListsEveryCut) {
-  const Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {testing::t4(), 0}));
-  const auto choices = solver::list_meshes(testing::opt_13b(), four, {1, 2, 4});
+  const Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {test::t4(), 0}));
+  const auto choices = solver::list_meshes(test::opt_13b(), four, {1, 2, 4});
   EXPECT_THAT(choices.notes, IsEmpty());
   EXPECT_THAT(choices.meshes,
               ElementsAre(ElementsAre(ElementsAre(1, 1, 1, 1)), ElementsAre(ElementsAre(2, 1, 1)),
                           ElementsAre(ElementsAre(2, 2)), ElementsAre(ElementsAre(4))));
-  EXPECT_THAT(solver::list_meshes(testing::opt_13b(), four, {2}).meshes,
+  EXPECT_THAT(solver::list_meshes(test::opt_13b(), four, {2}).meshes,
               ElementsAre(ElementsAre(ElementsAre(2, 2))));
 }
 
 TEST(Mesh, NotesWhatItLeavesOut) {
-  const Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {testing::t4(), 0}));
-  const auto choices = solver::list_meshes(testing::opt_30b(), four, {1, 3, 8});
+  const Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {test::t4(), 0}));
+  const auto choices = solver::list_meshes(test::opt_30b(), four, {1, 3, 8});
   EXPECT_EQ(choices.meshes.size(), 1u);
   EXPECT_THAT(choices.notes,
               ElementsAre(HasSubstr("3 left out: 56 heads"), HasSubstr("8 left out: no node")));
   // A group is of one type on one node.
-  EXPECT_THAT(solver::list_meshes(testing::opt_30b(),
-                                  cluster({{testing::t4(), 0}, {testing::v100(), 0}}), {1, 2})
-                  .notes,
-              ElementsAre(HasSubstr("no node has as many devices of one type, 1 at most")));
+  EXPECT_THAT(
+      solver::list_meshes(test::opt_30b(), cluster({{test::t4(), 0}, {test::v100(), 0}}), {1, 2})
+          .notes,
+      ElementsAre(HasSubstr("no node has as many devices of one type, 1 at most")));
   expect_error(ErrorCode::invalid_argument, {"56 heads do not divide by 3"},
-               [&] { solver::list_meshes(testing::opt_30b(), four, {3}); });
-  const Cluster three = cluster(std::vector<std::pair<Device, std::size_t>>(3, {testing::t4(), 0}));
+               [&] { solver::list_meshes(test::opt_30b(), four, {3}); });
+  const Cluster three = cluster(std::vector<std::pair<Device, std::size_t>>(3, {test::t4(), 0}));
   expect_error(ErrorCode::invalid_argument,
                {"3 x T4-16G of node 'n0' cannot be cut into groups of 2", "allow 1"},
-               [&] { solver::list_meshes(testing::opt_13b(), three, {2}); });
+               [&] { solver::list_meshes(test::opt_13b(), three, {2}); });
 }
 
 TEST(Mesh, ListsFewerWhereThereAreTooMany) {
   std::vector<std::pair<Device, std::size_t>> slots;
-  for (std::size_t node = 0; node < 3; ++node) slots.insert(slots.end(), 8, {testing::t4(), node});
-  const auto same = solver::list_meshes(testing::opt_13b(), cluster(slots), {1, 2, 4});
+  for (std::size_t node = 0; node < 3; ++node) slots.insert(slots.end(), 8, {test::t4(), node});
+  const auto same = solver::list_meshes(test::opt_13b(), cluster(slots), {1, 2, 4});
   EXPECT_EQ(same.meshes.size(), 27u);
   EXPECT_THAT(same.notes, ElementsAre(HasSubstr("of a type on a node")));
-  for (std::size_t node = 3; node < 6; ++node) slots.insert(slots.end(), 8, {testing::t4(), node});
-  slots.emplace_back(testing::t4(), 6);
-  const auto one = solver::list_meshes(testing::opt_13b(), cluster(slots), {1, 2, 4});
+  for (std::size_t node = 3; node < 6; ++node) slots.insert(slots.end(), 8, {test::t4(), node});
+  slots.emplace_back(test::t4(), 6);
+  const auto one = solver::list_meshes(test::opt_13b(), cluster(slots), {1, 2, 4});
   ASSERT_EQ(one.meshes.size(), 3u);
   EXPECT_THAT(one.notes, ElementsAre(HasSubstr("for the whole cluster")));
   EXPECT_THAT(one.meshes.back().front(), ElementsAre(4, 4));
@@ -252,7 +251,7 @@ TEST(Mesh, ListsFewerWhereThereAreTooMany) {
 }
 
 TEST(Mesh, PairsOfDevicesAreThoseThatBridgesJoin) {
-  Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {testing::t4(), 0}));
+  Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {test::t4(), 0}));
   for (ClusterDevice& slot : four.devices) slot.device.nvlink_bridge_bytes_per_s = 50e9;
   const auto link = [&](const solver::Mesh& mesh) {
     const auto members = solver::mesh_groups(four, mesh).front().members;
@@ -270,11 +269,11 @@ TEST(Mesh, PairsOfDevicesAreThoseThatBridgesJoin) {
 }
 
 TEST(Mesh, SlowestLinkIsBetweenAnyTwo) {
-  const Cluster c = cluster({{testing::t4(), 0}, {testing::t4(), 0}, {testing::t4(), 1}});
+  const Cluster c = cluster({{test::t4(), 0}, {test::t4(), 0}, {test::t4(), 1}});
   EXPECT_DOUBLE_EQ(cost::slowest_link(c, {0, 1}, {0, 1}).bytes_per_s, c.link(0, 1).bytes_per_s);
   EXPECT_DOUBLE_EQ(cost::slowest_link(c, {0, 1}, {2}).latency_s, c.link(1, 2).latency_s);
   EXPECT_EQ(cost::slowest_link(c, {0}, {0}).kind, "self");
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tensor_parallel_test

@@ -4,7 +4,7 @@
 #include "fixtures.h"
 #include "folder.h"
 
-namespace tessera::tokenizer {
+namespace tessera::tokenizer::ends_test {
 namespace {
 
 using test::Ids;
@@ -92,4 +92,4 @@ TEST(Threads, EncodeAtTheSameTime) {
 }
 
 }  // namespace
-}  // namespace tessera::tokenizer
+}  // namespace tessera::tokenizer::ends_test

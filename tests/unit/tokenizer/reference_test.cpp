@@ -7,7 +7,7 @@
 #include "fixtures.h"
 #include "tessera/core/files.h"
 
-namespace tessera::tokenizer {
+namespace tessera::tokenizer::reference_test {
 namespace {
 
 class Reference : public testing::TestWithParam<std::string> {
@@ -142,4 +142,4 @@ TEST(Smollm2, CutsAsItsTokenizerDoes) {
 }
 
 }  // namespace
-}  // namespace tessera::tokenizer
+}  // namespace tessera::tokenizer::reference_test

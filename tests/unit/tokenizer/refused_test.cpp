@@ -4,7 +4,7 @@
 #include "folder.h"
 #include "weight_files.h"
 
-namespace tessera::tokenizer {
+namespace tessera::tokenizer::refused_test {
 namespace {
 
 using test::expect_error;
@@ -270,4 +270,4 @@ TEST_F(Refused, FilesThatAreNoTokenizer) {
 }
 
 }  // namespace
-}  // namespace tessera::tokenizer
+}  // namespace tessera::tokenizer::refused_test

@@ -8,7 +8,7 @@
 #include "folder.h"
 #include "tessera/weights/weights.h"
 
-namespace tessera::lm {
+namespace tessera::lm::train_test {
 namespace {
 
 using test::expect_error;
@@ -164,4 +164,4 @@ TEST_F(Train, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace tessera::lm
+}  // namespace tessera::lm::train_test

@@ -6,7 +6,7 @@
 #include "tessera/weights/weights.h"
 #include "weight_files.h"
 
-namespace tessera::weights {
+namespace tessera::weights::folder_test {
 namespace fs = std::filesystem;
 namespace {
 
@@ -172,4 +172,4 @@ TEST_F(WeightsFolder, followsLinksAsCachesOfModelsHaveThem) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::folder_test

@@ -1,7 +1,7 @@
 // Where each family keeps its matrices in GGUF files.
 #include "linear_layouts.h"
 
-namespace tessera::weights {
+namespace tessera::weights::gguf_linears_test {
 namespace {
 
 using test::expect_error;
@@ -118,4 +118,4 @@ TEST_F(GgufLinears, needMetadataThatSayWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::gguf_linears_test

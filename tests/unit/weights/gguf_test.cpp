@@ -8,7 +8,7 @@
 #include "tessera/weights/weights.h"
 #include "weight_files.h"
 
-namespace tessera::weights {
+namespace tessera::weights::gguf_test {
 namespace {
 
 using test::expect_error;
@@ -210,4 +210,4 @@ TEST_F(Gguf, refusesTensorsThatContradictTheFile) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::gguf_test

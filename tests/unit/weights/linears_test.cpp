@@ -5,7 +5,7 @@
 #include "linear_layouts.h"
 #include "tessera/weights/ranges.h"
 
-namespace tessera::weights {
+namespace tessera::weights::linears_test {
 namespace {
 
 using test::expect_error;
@@ -295,4 +295,4 @@ TEST_F(Linears, needAConfig) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::linears_test

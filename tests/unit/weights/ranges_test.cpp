@@ -10,7 +10,7 @@
 #include "tessera/kernels/quantise.h"
 #include "weight_files.h"
 
-namespace tessera::weights {
+namespace tessera::weights::ranges_test {
 namespace {
 
 using kernels::Range;
@@ -179,4 +179,4 @@ TEST_F(WeightRanges, RefuseRowsThatThereAreNotAndTypesThatAreNotRead) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::ranges_test

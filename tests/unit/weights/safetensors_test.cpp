@@ -8,7 +8,7 @@
 #include "tessera/weights/weights.h"
 #include "weight_files.h"
 
-namespace tessera::weights {
+namespace tessera::weights::safetensors_test {
 namespace {
 
 using test::expect_error;
@@ -250,4 +250,4 @@ TEST_F(Safetensors, givesPagesBackAndReadsThemAgain) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::safetensors_test

@@ -10,7 +10,7 @@
 #include "tessera/weights/weights.h"
 #include "weight_files.h"
 
-namespace tessera::weights {
+namespace tessera::weights::writer_test {
 namespace {
 
 using test::expect_error;
@@ -163,4 +163,4 @@ TEST_F(Writer, refusesFoldersThatWouldBeReadOtherwise) {
 }
 
 }  // namespace
-}  // namespace tessera::weights
+}  // namespace tessera::weights::writer_test

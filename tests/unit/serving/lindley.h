@@ -6,7 +6,7 @@
 #include "tessera/core/rng.h"
 #include "tessera/serving/log.h"
 
-namespace tessera::serving::testing {
+namespace tessera::serving::queues {
 
 inline double exponential(Rng& rng) { return -std::log(1 - rng.uniform()); }
 
@@ -57,4 +57,4 @@ Log no_queue(double rate, std::int64_t n, std::uint64_t seed, Service service) {
   return log;
 }
 
-}  // namespace tessera::serving::testing
+}  // namespace tessera::serving::queues

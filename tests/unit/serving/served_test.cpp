@@ -12,7 +12,7 @@
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
 
-namespace tessera::serving {
+namespace tessera::serving::served_test {
 namespace {
 
 constexpr Ticks kS = kTicksPerSecond;
@@ -57,7 +57,7 @@ Log two_steps() {
   return log;
 }
 
-TEST(Trace, HasTheStepsAndThePhasesOfRequests) {
+TEST(ServedTrace, HasTheStepsAndThePhasesOfRequests) {
   const std::string path = scratch("trace.json");
   save_chrome_trace(two_steps(), path);
   const Json json = read_json_file(path);
@@ -83,7 +83,7 @@ TEST(Trace, HasTheStepsAndThePhasesOfRequests) {
                       {"request 0", 4e6}, {"queued", 1e6}, {"prefill", 2e6}, {"decode", 4e6}}));
 }
 
-TEST(Trace, BeyondWhatAViewerOpensIsRefused) {
+TEST(ServedTrace, BeyondWhatAViewerOpensIsRefused) {
   const std::string path = scratch("refused.json");
   EXPECT_THROW(save_chrome_trace(two_steps(), path, 21), Error);
   EXPECT_THROW(save_chrome_trace({}, path), Error);
@@ -132,7 +132,7 @@ std::size_t widest(const std::string& text) {
 }
 
 TEST(Describe, SaysUnstableInsteadOfLatencies) {
-  const std::string text = describe(summarise(testing::mm1(1.3, 5000, 1), {}));
+  const std::string text = describe(summarise(queues::mm1(1.3, 5000, 1), {}));
   EXPECT_EQ(text.find("UNSTABLE     unstable above "), 0u) << text;
   EXPECT_EQ(text.find("TTFT"), std::string::npos) << text;
   EXPECT_EQ(text.find("p99"), std::string::npos) << text;
@@ -146,7 +146,7 @@ TEST(Describe, ShowsPercentilesWithTheirNumber) {
   SummaryOptions options;
   options.slos = {slo};
   options.source = "step times modelled (exponential)";
-  const std::string text = describe(summarise(testing::mm1(.8, 5000, 1), options));
+  const std::string text = describe(summarise(queues::mm1(.8, 5000, 1), options));
   EXPECT_EQ(text.find("UNSTABLE"), std::string::npos) << text;
   EXPECT_NE(text.find("TTFT"), std::string::npos) << text;
   EXPECT_NE(text.find("  5000\n"), std::string::npos) << text;
@@ -156,4 +156,4 @@ TEST(Describe, ShowsPercentilesWithTheirNumber) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::served_test

@@ -12,7 +12,7 @@
 #include "tessera/core/files.h"
 #include "tessera/lua_kit/guard.h"
 
-namespace tessera {
+namespace tessera::served_lua_test {
 namespace {
 
 using serving::kTicksPerSecond;
@@ -142,7 +142,7 @@ TEST_F(ServedInLua, HasASeriesAndFiles) {
 }
 
 TEST_F(ServedInLua, SaysUnstableFirst) {
-  set(serving::testing::mm1(1.4, 3000, 1), true);
+  set(serving::queues::mm1(1.4, 3000, 1), true);
   EXPECT_EQ(run("return served").find("served: unstable above "), 0u);
   EXPECT_EQ(run("return served.text").find("UNSTABLE"), 0u);
   EXPECT_EQ(run("return served.text:find('TTFT', 1, true)"), "nil");
@@ -184,4 +184,4 @@ TEST_F(ServedInLua, RefusesWhatIsNoSlo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::served_lua_test

@@ -4,13 +4,13 @@
 
 #include "lindley.h"
 
-namespace tessera::serving {
+namespace tessera::serving::stability_test {
 namespace {
 
-using testing::exponential;
-using testing::lindley;
-using testing::mm1;
-using testing::no_queue;
+using queues::exponential;
+using queues::lindley;
+using queues::mm1;
+using queues::no_queue;
 
 /// Of 100 runs with seeds of their own, how many are called unstable.
 template <class Make>
@@ -114,4 +114,4 @@ TEST(Stability, OfARunThatWasCutOffIsSeen) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::stability_test

@@ -8,7 +8,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/rng.h"
 
-namespace tessera::serving {
+namespace tessera::serving::distribution_test {
 namespace {
 
 constexpr Ticks kMs = kTicksPerSecond / 1000;
@@ -152,4 +152,4 @@ TEST(Gaps, OfAStepAreOneObservation) {
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::distribution_test

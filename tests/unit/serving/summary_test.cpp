@@ -6,7 +6,7 @@
 #include "lindley.h"
 #include "tessera/core/error.h"
 
-namespace tessera::serving {
+namespace tessera::serving::summary_test {
 namespace {
 
 constexpr Ticks kS = kTicksPerSecond;
@@ -224,11 +224,11 @@ TEST(Summary, NothingServedHasNoLatencies) {
 TEST(Summary, MeansOfMM1AreThoseOfTheory) {
   // rho .5, 200,000 requests from empty: mean wait 1; the variance of its mean is 29 / n
   // (design/serving.md, section 5), so that four standard deviations are .048.
-  const Summary s = summarise(testing::mm1(.5, 200000, 11), {});
+  const Summary s = summarise(queues::mm1(.5, 200000, 11), {});
   EXPECT_NEAR(*s.queue_s.mean, 1, .048);
   EXPECT_NEAR((*s.queue_s.mean_high - *s.queue_s.mean) / 2.093, std::sqrt(29. / 200000),
               .65 * std::sqrt(29. / 200000));  // four standard deviations of sqrt(chi2(19) / 19)
 }
 
 }  // namespace
-}  // namespace tessera::serving
+}  // namespace tessera::serving::summary_test
