@@ -97,6 +97,7 @@ void check_phases(ServingSearch& search, PricedConfiguration& c) {
 
 /// Adds a configuration where nothing rules it out. Says whether the model fits.
 bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>& list) {
+  search.poll();
   const ServingRequest& request = search.request();
   auto priced = std::make_shared<PricedConfiguration>();
   PricedConfiguration& c = *priced;

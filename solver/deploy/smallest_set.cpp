@@ -164,15 +164,18 @@ class SmallestSet final : public DeploymentObjective {
   /// Of the types together, the counts whose rates, `factor` times those of one engine alone, reach
   /// the rate for the least.
   struct Cheapest {
+    const ServingSearch& search;
     const SmallestSet& objective;
     const std::vector<PricedPtr>& engines;
     double factor;
     double least = kUnpriced;
     std::vector<DeploymentPart> best = {};
     std::vector<std::int64_t> counts = {};
+    std::int64_t calls = 0;
 
     void go(double rate_per_s, double spent) {
       if (spent >= least) return;
+      if (++calls % 4096 == 0) search.poll();
       if (rate_per_s >= objective.rate_per_s_) {
         least = spent;
         best.clear();
@@ -203,7 +206,7 @@ class SmallestSet final : public DeploymentObjective {
     }
     if (engines.size() < 2) return std::nullopt;
     for (const double factor : kTogether) {
-      Cheapest cheapest{*this, engines, factor};
+      Cheapest cheapest{search, *this, engines, factor};
       cheapest.go(0, 0);
       const std::vector<DeploymentPart>& parts = cheapest.best;
       if (parts.size() < 2 || cheapest.least >= bar) continue;

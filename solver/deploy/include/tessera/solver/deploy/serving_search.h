@@ -102,6 +102,10 @@ class ServingSearch {
   std::shared_ptr<const serving::MaxRate> sustained(const std::vector<DeploymentPart>& parts,
                                                     const RateQuery& query);
 
+  /// Lets the request's `poll` end what takes long without a simulation.
+  void poll() const {
+    if (request_.poll) request_.poll(0);
+  }
   void refuse(std::string engine, std::string reason) {
     refusals.push_back({std::move(engine), std::move(reason)});
   }
