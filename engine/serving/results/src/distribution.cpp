@@ -184,8 +184,8 @@ double squares_of(const std::vector<GapRun>& gaps, double mean_s) {
 }
 
 /// Batches of about equally many gaps, in the log's order, cut between steps.
-std::vector<Batch> batches_of(const std::vector<GapRun>& gaps, std::int64_t n) {
-  std::vector<Batch> batches(kBatches);
+std::vector<SampleBatch> batches_of(const std::vector<GapRun>& gaps, std::int64_t n) {
+  std::vector<SampleBatch> batches(kBatches);
   std::vector<WideTicks> sums(kBatches, 0);
   const double per_batch = static_cast<double>(n) / kBatches;
   double before = 0;

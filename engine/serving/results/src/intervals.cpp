@@ -12,9 +12,9 @@ double student_t(std::size_t degrees_of_freedom) {
   return table[degrees_of_freedom - 1];
 }
 
-std::vector<Batch> batches_of(const std::vector<double>& values) {
+std::vector<SampleBatch> batches_of(const std::vector<double>& values) {
   const std::size_t n = values.size(), count = std::min(n, kBatches);
-  std::vector<Batch> batches(count);
+  std::vector<SampleBatch> batches(count);
   for (std::size_t b = 0; b < count; ++b) {
     for (std::size_t i = b * n / count; i < (b + 1) * n / count; ++i) {
       batches[b].weight += 1;
@@ -24,10 +24,10 @@ std::vector<Batch> batches_of(const std::vector<double>& values) {
   return batches;
 }
 
-BatchMean mean_of(const std::vector<Batch>& batches) {
+BatchMean mean_of(const std::vector<SampleBatch>& batches) {
   BatchMean result;
   double weight = 0, sum = 0;
-  for (const Batch& batch : batches) {
+  for (const SampleBatch& batch : batches) {
     weight += batch.weight;
     sum += batch.sum;
     if (batch.weight > 0) ++result.num_batches;
@@ -36,7 +36,7 @@ BatchMean mean_of(const std::vector<Batch>& batches) {
   result.mean = sum / weight;
   if (result.num_batches < 2) return result;
   double squares = 0;  // of a ratio of sums: batches may differ in weight
-  for (const Batch& batch : batches) {
+  for (const SampleBatch& batch : batches) {
     const double off = batch.sum - batch.weight * result.mean;
     squares += off * off;
   }

@@ -14,8 +14,8 @@ inline constexpr std::size_t kBatches = 20;  // 10 to 30: Schmeiser, Operations 
 /// Student's t at 97.5 % for up to kBatches - 1 degrees of freedom.
 double student_t(std::size_t degrees_of_freedom);
 
-/// Sum of weights and weighted mean of a batch.
-struct Batch {
+/// One of the batches whose means show how far the mean of all may be off.
+struct SampleBatch {
   double weight = 0, sum = 0;
 };
 
@@ -25,8 +25,8 @@ struct BatchMean {
   double mean = 0, variance = 0;
   std::size_t num_batches = 0;
 };
-BatchMean mean_of(const std::vector<Batch>& batches);
-std::vector<Batch> batches_of(const std::vector<double>& values);
+BatchMean mean_of(const std::vector<SampleBatch>& batches);
+std::vector<SampleBatch> batches_of(const std::vector<double>& values);
 
 /// Fills in mean, its interval and effective_n, from the batches and the variance of the values.
 void set_mean(Distribution& d, const BatchMean& batches, double variance, double most_effective);
