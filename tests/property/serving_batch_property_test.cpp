@@ -161,7 +161,7 @@ TEST(SimProperty, SpansOfATrackDoNotOverlapAndFillItsBusyTime) {
     double before = 0;
     for (const BatchSpan& span : run.spans) {
       ASSERT_GE(span.start_s, before) << "seed " << seed;
-      ASSERT_GE(span.start_s, end[span.track]) << "seed " << seed;
+      ASSERT_GE(span.start_s, end[span.track] - 1e-12) << "seed " << seed;
       ASSERT_GT(span.duration_s, 0) << "seed " << seed;
       before = span.start_s;
       end[span.track] = span.start_s + span.duration_s;
@@ -224,15 +224,16 @@ RC_GTEST_PROP(SimProperty, NeverBeatsTheCriticalPath, ()) {
     return static_cast<double>(micro_batch_sizes(p.batch_size, size).size());
   };
   const double chunks = static_cast<double>(p.num_chunks);
-  // One unit through everything, and the busiest stage with all of its work.
+  // One unit through everything, and the busiest stage with all of its work; each time may be half
+  // a picosecond less.
   const double path = sum(times.prefill) + sum(times.prefill_link) +
                       (chunks - 1) * largest(times.prefill) +
                       rounds * (sum(times.decode) + sum(times.decode_link));
-  RC_ASSERT(run.total_s >= path * (1 - 1e-12));
+  RC_ASSERT(run.total_s >= path * (1 - 1e-9));
   for (std::size_t s = 0; s < num_stages; ++s) {
     const double work = num(p.prefill_micro_batch_size) * chunks * times.prefill[s] +
                         num(p.decode_micro_batch_size) * rounds * times.decode[s];
-    RC_ASSERT(run.total_s >= work * (1 - 1e-12));
+    RC_ASSERT(run.total_s >= work * (1 - 1e-9));
     RC_ASSERT(run.stages[s].idle_ratio >= 0);
   }
 }

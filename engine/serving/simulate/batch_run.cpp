@@ -402,10 +402,11 @@ void BatchSimulation::add_requests(BatchRun& run) {
 BatchRun BatchSimulation::summary() {
   settle_decodes();
   BatchRun run;
-  run.prefill_s = to_seconds(*std::max_element(first_token_.begin(), first_token_.end()));
-  run.total_s = to_seconds(*std::max_element(last_token_.begin(), last_token_.end()));
-  run.total_s = std::max(run.prefill_s, run.total_s);
-  run.decode_s = run.total_s - run.prefill_s;
+  const Ticks prefill = *std::max_element(first_token_.begin(), first_token_.end());
+  const Ticks total = std::max(prefill, *std::max_element(last_token_.begin(), last_token_.end()));
+  run.total_s = to_seconds(total);
+  run.prefill_s = to_seconds(prefill);
+  run.decode_s = to_seconds(total - prefill);
   run.decode_round_s = mean_period();
   run.host_s = host_s_;
   if (alike()) {
