@@ -5,7 +5,7 @@ build_packages=(
   libluajit-5.1-dev coinor-libcbc-dev coinor-libclp-dev coinor-libosi-dev coinor-libcgl-dev coinor-libcoinutils-dev
   zlib1g-dev libbz2-dev libeigen3-dev libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libmd-dev libedit-dev
 )
-# What runs models: Unicode and SentencePiece, for tokenizers. What trains them, and runs them on GPUs: LibTorch.
+# What runs models: Unicode and SentencePiece, for tokenizers. What runs them on GPUs: LibTorch.
 tokenizer_packages=(libicu-dev libsentencepiece-dev)
 models_packages=(libtorch-dev "${tokenizer_packages[@]}")
 # rsvg-convert, which makes the PDF and PNG files of plots and pictures.

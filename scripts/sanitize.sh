@@ -3,7 +3,7 @@
 # kit, the store, the solver, served runs, models that run with their tokenizers and texts, and the attacks on the whole
 # program: the tests with label sanitize. Left out for their time: kernels, property and differential tests, sweeps, the
 # browser; `cmake --workflow --preset asan` runs everything but what needs LibTorch, which is not instrumented: the second
-# backend, training.
+# backend.
 #   bash scripts/sanitize.sh
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

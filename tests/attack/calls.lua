@@ -77,10 +77,6 @@ M.functions = {
     object "LanguageModel"
     return { { path = "fake_model", bitwidths = { 16, 8, 4, 4, 3, 3 }, group_size = 8, threads = 1, progress = false } }
   end,
-  ["ts.train_language_model"] = one { out = "trained", tokens = { 1, 2, 3, 4, 5 }, held_out_tokens = { 1, 2, 3 },
-    num_layers = 2, hidden_size = 8, num_heads = 2, ffn_size = 16, vocab_size = 6, max_context_tokens = 4,
-    num_steps = 8, batch_size = 2, threads = 2, warmup_steps = 1, decay_steps = 2,
-    progress = function(at) return at.step < 1000 end },
   ["ts.tokenizer"] = function()
     object "LanguageModel"
     return { { path = "fake_model" } }

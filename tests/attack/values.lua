@@ -159,14 +159,7 @@ M.make = {
 }
 
 --- Objects that live in a call only: each calls use(object) there.
-local num_trained = 0
 M.within = {
-  ["tessera.Training"] = function(use)
-    num_trained = num_trained + 1
-    use(ts.train_language_model { out = "trained_" .. num_trained, tokens = { 1, 2, 3, 4, 5 }, num_layers = 2,
-      hidden_size = 8, num_heads = 2, ffn_size = 16, vocab_size = 6, max_context_tokens = 4, num_steps = 1,
-      batch_size = 1 })
-  end,
   ["tessera.Claims"] = function(use) claims.check(experiment(use), rows()) end,
   ["tessera.Search"] = function(use) M.search(use) end,
   ["tessera.SchedulerView"] = function(use) M.steps(use) end,

@@ -1,6 +1,4 @@
--- tessera.models.grammar and tessera.models.bpe: texts of known entropy, and tokens for them.
-local bpe = require "tessera.models.bpe"
-local core = require "tessera.core"
+-- tessera.models.grammar: texts of known entropy.
 local grammar = require "tessera.models.grammar"
 local lexicon = require "tessera.models.grammar.lexicon"
 local raises = require("support").raises
@@ -94,40 +92,5 @@ describe("tessera.models.grammar", function()
     add("mark", { "and", "nor", "both", "neither", "there", "it", "who", "that", "of", "he", "she", "his", "her" })
     for _, adjective in ipairs(lexicon.adjectives) do assert.not_matches("^[aeiou]", adjective) end -- after "a"
     for _, choice in ipairs(lexicon.noun.both.any) do assert.not_matches("^[aeiou]", choice.key) end
-  end)
-end)
-
-describe("tessera.models.bpe", function()
-  local text = grammar.text(5, 4000)
-  local tokenizer = bpe.train(text, 300)
-
-  it("loses nothing", function()
-    assert.equal(300, #tokenizer.tokens)
-    local parts = {}
-    for i, id in ipairs(tokenizer:encode(text)) do parts[i] = tokenizer.tokens[id + 1] end
-    -- a blank is written as U+0120, a new line as U+010A
-    assert.equal(text, (table.concat(parts):gsub("\196\160", " "):gsub("\196\138", "\n")))
-  end)
-
-  it("learns frequent pairs first", function()
-    local short = bpe.train("aab aab aab ab", 263)
-    assert.same({ { "a", "b" }, { "a", "ab" }, { "\196\160", "aab" } }, { unpack(short.merges, 1, 3) })
-    assert.equal(1, #short:encode " aab")
-  end)
-
-  it("merges more for more tokens", function()
-    assert.is_true(#bpe.train(text, 400):encode(text) < #tokenizer:encode(text))
-  end)
-
-  it("writes JSON with all of it", function()
-    local read = core.from_json(tokenizer:json(), "tokenizer.json")
-    assert.equal(#tokenizer.merges, #read.model.merges)
-    local count = 0
-    for token, id in pairs(read.model.vocab) do
-      count = count + 1
-      assert.equal(token, tokenizer.tokens[id + 1])
-    end
-    assert.equal(300, count)
-    assert.equal("</s>", read.added_tokens[3].content)
   end)
 end)

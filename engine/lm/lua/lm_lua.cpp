@@ -11,11 +11,9 @@ void register_lm(lua_State* L) {
   register_tokenizer(L);
   register_generation(L);
   register_quality(L);
-  register_training(L);
   register_sampling(L);
   lua_kit::register_module(L, "tessera.lm",
                            {{"language_model", lua_kit::guarded<new_language_model>},
-                            {"train_language_model", lua_kit::guarded<train_language_model>},
                             {"tokenizer", lua_kit::guarded<new_tokenizer>},
                             {"layer_indicator", lua_kit::guarded<layer_indicator>}});
 }

@@ -43,11 +43,9 @@ void register_lm(lua_State* L);
 void register_language_model(lua_State* L);
 void register_tokenizer(lua_State* L);
 void register_generation(lua_State* L);
-void register_training(lua_State* L);
 void register_sampling(lua_State* L);  ///< `require "tessera.sampling"`
 int new_language_model(lua_State* L);
 int new_tokenizer(lua_State* L);
-int train_language_model(lua_State* L);
 int model_generate(lua_State* L);
 int model_speed(lua_State* L);
 

@@ -36,7 +36,7 @@ local piece_tokens = 256
 
 local function no_data(message) return nil, { code = "no_data", message = message } end
 
--- Texts of the grammar that training has not seen: their seeds are beyond those of scripts/train_grammar_model.lua.
+-- Texts of the grammar that training has not seen: their seeds are beyond those of the model's texts.lua.
 local grammar_seeds = { evaluation = 1000000, calibration = 1100000 }
 
 local function grammar_text(role)

@@ -1,6 +1,5 @@
 // The shared module of models without models: the program loads it where TESSERA_MODELS_MODULE
 // names it, so that what scripts and verbs do with a model is tested where nothing can run one.
-// Likewise a training that learns nothing, where TESSERA_TORCH_MODULE names it.
 
 #include <fmt/format.h>
 
@@ -11,7 +10,6 @@
 #include "fake_language_model.h"
 #include "tessera/core/error.h"
 #include "tessera/lm/module.h"
-#include "tessera/lm/train.h"
 #include "tessera/weights/weights.h"
 
 namespace tessera::lm {
@@ -49,29 +47,6 @@ class FakeModule final : public Module {
 extern "C" const Module* tessera_models_module() {
   static const FakeModule module;
   return &module;
-}
-
-extern "C" TrainSummary tessera_train_decoder(const TrainRequest& request) {
-  const auto mean = [](const std::vector<std::int32_t>& tokens) {
-    double sum = 0;
-    for (const std::int32_t token : tokens) sum += token;
-    return sum / static_cast<double>(tokens.size());
-  };
-  const std::int64_t reports = std::min<std::int64_t>(4, request.num_steps);
-  for (std::int64_t step = 1; step <= reports; ++step) {
-    const bool stopped = request.interrupted && request.interrupted();
-    TrainProgress progress;
-    progress.step = step;
-    progress.loss_nats = 1.5;
-    if (stopped || (request.progress && !request.progress(progress))) {
-      throw Error(ErrorCode::interrupted, fmt::format("stopped after {} steps", step));
-    }
-  }
-  TrainSummary summary;
-  summary.num_tokens = static_cast<std::int64_t>(request.tokens.size());
-  summary.loss_nats = mean(request.tokens);
-  if (!request.held_out_tokens.empty()) summary.held_out_loss_nats = mean(request.held_out_tokens);
-  return summary;
 }
 
 }  // namespace tessera::lm
