@@ -6,15 +6,15 @@
 #include <filesystem>
 
 #include "target.h"
-#include "tessera/tokenizer/tokenizer.h"
+#include "text_stream.h"
+#include "tokens.h"
 
 namespace text_target {
 namespace {
 
 using tessera::fuzz::require;
-using tessera::tokenizer::Tokenizer;
 
-const std::vector<std::shared_ptr<const Tokenizer>>& tokenizers() {
+const std::vector<std::shared_ptr<const tessera::lm::Tokens>>& tokenizers() {
   static const auto* all = [] {
     std::vector<std::string> folders;
     for (const auto& entry :
@@ -22,10 +22,10 @@ const std::vector<std::shared_ptr<const Tokenizer>>& tokenizers() {
       if (entry.is_directory()) folders.push_back(entry.path());
     }
     std::sort(folders.begin(), folders.end());
-    auto* made = new std::vector<std::shared_ptr<const Tokenizer>>;
+    auto* made = new std::vector<std::shared_ptr<const tessera::lm::Tokens>>;
     for (const std::string& folder : folders) {
       try {
-        made->push_back(Tokenizer::load(folder));
+        made->push_back(tessera::lm::load_tokens(folder));
       } catch (const tessera::Error&) {  // a folder with expectations of larger ones alone
       }
     }
@@ -49,12 +49,12 @@ TESSERA_FUZZ_TARGET(text) {
     }
     for (const bool skip_special : {false, true}) {
       require(tessera::is_utf8(tokenizer->decode(ids, skip_special)), "a text that is not UTF-8");
-      tessera::tokenizer::StreamDecoder stream(tokenizer, skip_special);
-      for (const std::int32_t id : ids) {
-        require(tessera::is_utf8(stream.push(id)), "a piece that is not UTF-8");
-      }
-      require(tessera::is_utf8(stream.finish()), "a last piece that is not UTF-8");
     }
+    tessera::lm::TextStream stream(*tokenizer, {});
+    for (const std::int32_t id : ids) {
+      require(tessera::is_utf8(stream.add(id)), "a piece that is not UTF-8");
+    }
+    require(tessera::is_utf8(stream.finish()), "a last piece that is not UTF-8");
   });
 }
 

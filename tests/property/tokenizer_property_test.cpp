@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "tessera/core/text.h"
-#include "tessera/tokenizer/tokenizer.h"
+#include "text_stream.h"
+#include "tokens.h"
 
 namespace tessera::tokenizer::tokenizer_property_test {
 namespace {
 
-std::shared_ptr<const Tokenizer> load(const std::string& family) {
-  return Tokenizer::load(std::string(TESSERA_SOURCE_DIR) + "/tests/reference/tokenizers/" + family);
+std::shared_ptr<const lm::Tokens> load(const std::string& family) {
+  return lm::load_tokens(std::string(TESSERA_SOURCE_DIR) + "/tests/reference/tokenizers/" + family);
 }
 
 // Characters of all lengths and kinds, and pieces that tokenizers look for.
@@ -61,13 +62,13 @@ RC_GTEST_PROP(TokenizerProperty, idsAreOfTheVocabularyAndStreamsAgree, ()) {
   const std::string text = *texts();
   for (const auto& tokenizer : all) {
     const std::vector<std::int32_t> ids = tokenizer->encode(text);
-    StreamDecoder stream(tokenizer, false);
+    lm::TextStream stream(*tokenizer, {});
     std::string streamed;
     for (const std::int32_t id : ids) {
       RC_ASSERT(id >= 0 && id < tokenizer->vocab_size());
-      streamed += stream.push(id);
+      streamed += stream.add(id);
     }
-    RC_ASSERT(streamed + stream.finish() == tokenizer->decode(ids));
+    RC_ASSERT(streamed + stream.finish() == tokenizer->decode(ids, true));
   }
 }
 

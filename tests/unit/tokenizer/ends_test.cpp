@@ -3,6 +3,8 @@
 
 #include "fixtures.h"
 #include "folder.h"
+#include "text_stream.h"
+#include "tokens.h"
 
 namespace tessera::tokenizer::ends_test {
 namespace {
@@ -49,25 +51,26 @@ TEST_F(EndsOf, SentencePieceFollowItsConfiguration) {
 
 // A character of four bytes comes when its last byte does.
 TEST(Stream, KeepsCharactersWhole) {
-  const auto tokenizer = Tokenizer::load(test::fixture("mistral"));
-  StreamDecoder stream(tokenizer);
-  const Ids ids = tokenizer->encode("x\U0001F9FF");
+  const auto tokens = lm::load_tokens(test::fixture("mistral"));
+  lm::TextStream stream(*tokens, {});
+  const Ids ids = tokens->encode("x\U0001F9FF");
   std::vector<std::string> pieces;
-  for (const std::int32_t id : ids) pieces.push_back(stream.push(id));
+  for (const std::int32_t id : ids) pieces.push_back(stream.add(id));
   EXPECT_EQ(pieces.back(), "\U0001F9FF");
   for (std::size_t i = pieces.size() - 4; i + 1 < pieces.size(); ++i) EXPECT_EQ(pieces[i], "");
   EXPECT_EQ(stream.finish(), "");
-  for (std::size_t i = 0; i + 1 < ids.size(); ++i) stream.push(ids[i]);
-  EXPECT_EQ(stream.finish(), "\uFFFD\uFFFD\uFFFD");
-  EXPECT_EQ(stream.finish(), "");
+  lm::TextStream broken(*tokens, {});
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i) broken.add(ids[i]);
+  EXPECT_EQ(broken.finish(), "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(broken.finish(), "");
 }
 
 TEST(Stream, GivesUpOnBytesThatNeverBecomeText) {
-  const auto tokenizer = Tokenizer::load(test::fixture("gpt2"));
-  const Ids ids = tokenizer->encode("\U0001F9FF");
-  StreamDecoder stream(tokenizer);
+  const auto tokens = lm::load_tokens(test::fixture("gpt2"));
+  const Ids ids = tokens->encode("\U0001F9FF");
+  lm::TextStream stream(*tokens, {});
   std::string text;
-  for (int i = 0; i < 1000; ++i) text += stream.push(ids.front());
+  for (int i = 0; i < 1000; ++i) text += stream.add(ids.front());
   EXPECT_GT(text.size(), 900u);
   EXPECT_TRUE(is_utf8(text));
 }

@@ -184,8 +184,6 @@ TEST_F(Refused, IdsOutsideTheVocabulary) {
     expect_error(ErrorCode::out_of_range, {std::to_string(id), "[0, 5)"},
                  [&] { tokenizer->decode(ids); });
     expect_error(ErrorCode::out_of_range, {std::to_string(id)}, [&] { tokenizer->token(id); });
-    StreamDecoder stream(tokenizer);
-    expect_error(ErrorCode::out_of_range, {std::to_string(id)}, [&] { stream.push(id); });
   }
 }
 

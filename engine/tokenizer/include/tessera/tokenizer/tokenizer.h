@@ -75,26 +75,4 @@ class Tokenizer {
   Tokens tokens_;
 };
 
-/// Text of tokens that come one by one. The pieces joined are what `decode` gives for all of them,
-/// wherever these are UTF-8; of other bytes there may be more or fewer U+FFFD.
-class StreamDecoder {
- public:
-  explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer,
-                         bool skip_special_tokens = true);
-
-  /// The text that is complete with this token: "" while a character lacks bytes.
-  /// @throws as Tokenizer::decode
-  std::string push(std::int32_t id);
-  /// What is left at the end of a text: U+FFFD for a character that never became complete.
-  /// Afterwards the decoder is as new.
-  std::string finish();
-
- private:
-  std::shared_ptr<const Tokenizer> tokenizer_;
-  bool skip_special_tokens_;
-  std::vector<std::int32_t> ids_;  // since the token before the last text that was given
-  std::size_t num_context_ = 0;    // of them, those whose text has been given
-  std::string given_;              // what has been given of the text of ids_
-};
-
 }  // namespace tessera::tokenizer
