@@ -13,10 +13,6 @@
 #include "avx2/avx2.h"
 #include "avx512/avx512.h"
 #endif
-#if defined(TESSERA_KERNELS_AMX)
-#include "amx/amx.h"
-#include "amx/available.h"
-#endif
 
 namespace tessera::kernels {
 
@@ -39,11 +35,10 @@ namespace {
 
 constexpr bool always() { return true; }
 
-/// What there is for an instruction set. `tested`: the tests have run it on some machine.
+/// What there is for an instruction set.
 struct IsaVersions {
   Versions versions;
   bool (*runs_here)();
-  bool tested;
 };
 
 #if defined(TESSERA_KERNELS_X86)
@@ -70,8 +65,7 @@ const IsaVersions kAll[] = {
       reference::dense_gemm, reference::quantise_row, reference::int8_gemm, reference::rms_norm,
       reference::layer_norm, reference::rotate, reference::activate, reference::log_sum_exp,
       reference::narrow, reference::attention},
-     always,
-     true},
+     always},
     {{.isa = "baseline",
       .dequant_gemm = baseline::dequant_gemm,
       .dense_gemm = baseline::dense_gemm,
@@ -81,15 +75,13 @@ const IsaVersions kAll[] = {
       .activate = baseline::activate,
       .log_sum_exp = baseline::log_sum_exp,
       .attention = baseline::attention},
-     always,
-     true},
+     always},
 #if defined(TESSERA_KERNELS_X86)
     {{"avx2", avx2::moments, avx2::ranges, avx2::code_ranges, avx2::quantise, avx2::dequantise,
       avx2::dequant_gemm, avx2::dequant_gemm_a8, avx2::dense_gemm, avx2::quantise_row,
       avx2::int8_gemm, avx2::rms_norm, avx2::layer_norm, avx2::rotate, avx2::activate,
       avx2::log_sum_exp, avx2::narrow, avx2::attention},
-     has_avx2,
-     true},
+     has_avx2},
     {{.isa = "avx512",
       .dequant_gemm = avx512::dequant_gemm,
       .dense_gemm = avx512::dense_gemm,
@@ -99,17 +91,12 @@ const IsaVersions kAll[] = {
       .activate = avx512::activate,
       .log_sum_exp = avx512::log_sum_exp,
       .attention = avx512::attention},
-     has_avx512,
-     true},
+     has_avx512},
     {{.isa = "avx512-vnni",
       .dequant_gemm = avx512::dequant_gemm_digits,
       .dequant_gemm_a8 = avx512::dequant_gemm_a8,
       .int8_gemm = avx512::int8_gemm},
-     has_avx512_vnni,
-     true},
-#endif
-#if defined(TESSERA_KERNELS_AMX)
-    {{.isa = "amx-int8", .int8_gemm = amx::int8_gemm}, amx::available, false},
+     has_avx512_vnni},
 #endif
 };
 constexpr int kNum = sizeof(kAll) / sizeof(kAll[0]);
@@ -150,11 +137,11 @@ constexpr Kernel kKernels[] = {
 };
 constexpr int kNumKernels = sizeof(kKernels) / sizeof(kKernels[0]);
 
-/// The versions of the sets up to `last` that run here; untested ones only where `last` names them.
-Versions up_to(int last, bool untested) {
+/// The versions of the sets up to `last` that run here.
+Versions up_to(int last) {
   Versions result{};
   for (int i = 0; i <= last; ++i) {
-    if (!kAll[i].runs_here() || !(kAll[i].tested || untested)) continue;
+    if (!kAll[i].runs_here()) continue;
     for (const Kernel& k : kKernels) {
       if (k.has(kAll[i].versions)) k.copy(kAll[i].versions, &result);
     }
@@ -173,7 +160,7 @@ int find(const char* isa) {
 Versions from_environment() {
   const char* isa = std::getenv("TESSERA_KERNELS_ISA");
   const int found = isa == nullptr ? -1 : find(isa);
-  return found < 0 ? up_to(kNum - 1, false) : up_to(found, true);
+  return up_to(found < 0 ? kNum - 1 : found);
 }
 
 Versions& current() {
@@ -193,7 +180,7 @@ bool use_isa(const char* isa) {
     return true;
   }
   const int found = cpu::find(isa);
-  if (found >= 0) cpu::current() = cpu::up_to(found, true);
+  if (found >= 0) cpu::current() = cpu::up_to(found);
   return found >= 0;
 }
 
@@ -203,7 +190,7 @@ std::span<const KernelInfo> cpu_kernels() {
   for (const cpu::Kernel& k : cpu::kKernels) {
     for (const cpu::IsaVersions& all : cpu::kAll) {
       if (!k.has(all.versions)) continue;
-      table[count++] = {k.name, all.versions.isa, all.runs_here(), all.tested,
+      table[count++] = {k.name, all.versions.isa, all.runs_here(),
                         k.same(all.versions, cpu::chosen())};
     }
   }

@@ -1,31 +1,20 @@
-// The versions that no machine at hand can run, compiled against emulated intrinsics
-// (emulated/immintrin.h), beside the scalar ones.
+// A version that few machines can run, compiled against emulated intrinsics
+// (emulated/immintrin.h), beside the scalar one.
 #include "support.h"
 #include "tessera/kernels/int8.h"
 #include "versions.h"
 
-// As avx512.h and amx.h declare them, under the names that CMakeLists.txt gives them.
-namespace tessera::kernels::cpu {
-namespace emulated_avx512 {
+// As avx512.h declares it, under the name that CMakeLists.txt gives it.
+namespace tessera::kernels::cpu::emulated_avx512 {
 void int8_gemm(const Int8Product&);
-}  // namespace emulated_avx512
-namespace emulated_amx {
-void int8_gemm(const Int8Product&);
-}
-}  // namespace tessera::kernels::cpu
+}  // namespace tessera::kernels::cpu::emulated_avx512
 
 namespace tessera::kernels::emulated_test {
 namespace {
 
 using test::Guarded;
 
-struct Emulated {
-  const char* isa;
-  decltype(&cpu::emulated_amx::int8_gemm) int8_gemm;
-};
-void PrintTo(const Emulated& emulated, std::ostream* stream) { *stream << emulated.isa; }
-
-class EmulatedInt8 : public testing::TestWithParam<Emulated> {
+class EmulatedInt8 : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(use_isa("scalar")); }
   void TearDown() override { use_isa(nullptr); }
@@ -38,7 +27,7 @@ std::vector<std::int8_t> random_codes(std::int64_t count, std::uint64_t stream) 
   return codes;
 }
 
-TEST_P(EmulatedInt8, GivesTheBitsOfTheScalarVersion) {
+TEST_F(EmulatedInt8, GivesTheBitsOfTheScalarVersion) {
   for (const std::int64_t tokens : {1, 4, 5, 16, 17, 33, 260}) {
     for (const std::int64_t rows : {1, 16, 17, 48, 70}) {
       for (const std::int64_t columns : {1, 5, 63, 64, 65, 200}) {
@@ -55,7 +44,7 @@ TEST_P(EmulatedInt8, GivesTheBitsOfTheScalarVersion) {
         ASSERT_EQ(int8_gemm(x.data(), x_scale.data(), tokens, weights, {first, rows},
                             expected.data(), stride),
                   Status::ok);
-        GetParam().int8_gemm(
+        cpu::emulated_avx512::int8_gemm(
             {x.data(), x_scale.data(), tokens, weights, {first, rows}, got.data(), stride});
         ASSERT_EQ(got.num_touched(), 0);
         // Gaps and rows outside the slice are poison in both.
@@ -66,11 +55,6 @@ TEST_P(EmulatedInt8, GivesTheBitsOfTheScalarVersion) {
     }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(Isa, EmulatedInt8,
-                         testing::Values(Emulated{"Avx512Vnni", cpu::emulated_avx512::int8_gemm},
-                                         Emulated{"AmxInt8", cpu::emulated_amx::int8_gemm}),
-                         [](const auto& test) { return std::string(test.param.isa); });
 
 }  // namespace
 }  // namespace tessera::kernels::emulated_test

@@ -111,7 +111,7 @@ inline double nmse(const std::vector<float>& got, const std::vector<double>& exp
 /// Runs `f` once with the versions for each instruction set that this machine has.
 template <class F>
 void for_each_isa(const F& f) {
-  for (const char* isa : {"scalar", "baseline", "avx2", "avx512", "avx512-vnni", "amx-int8"}) {
+  for (const char* isa : {"scalar", "baseline", "avx2", "avx512", "avx512-vnni"}) {
     if (!use_isa(isa)) continue;
     SCOPED_TRACE(std::string(isa) + ", " + seed_line());
     f(std::string(isa));

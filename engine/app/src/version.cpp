@@ -33,11 +33,8 @@ std::string version_text() {
 namespace {
 
 const char* state_of(const kernels::KernelInfo& kernel) {
-  if (kernel.chosen) return kernel.tested ? "chosen, tested" : "chosen, never tested";
-  if (!kernel.tested) {
-    return kernel.runs_here ? "runs here, never tested" : "compiled, never run";
-  }
-  return kernel.runs_here ? "runs here, tested" : "not on this CPU";
+  if (kernel.chosen) return "chosen";
+  return kernel.runs_here ? "runs here" : "not on this CPU";
 }
 
 std::string cuda_text() {
@@ -68,9 +65,8 @@ std::string kernels_text() {
     before = kernel.name;
   }
   return text +
-         "\nCalls use the fastest tested version that this CPU runs; TESSERA_KERNELS_ISA=NAME "
-         "uses\n"
-         "the versions up to that one, also where no test has ever run them.\n" +
+         "\nCalls use the fastest version that this CPU runs; TESSERA_KERNELS_ISA=NAME uses those "
+         "up to\nthat one.\n" +
          cuda_text();
 }
 
@@ -80,7 +76,6 @@ Json kernels_json() {
     list.push_back({{"name", kernel.name},
                     {"isa", kernel.isa},
                     {"runs_here", kernel.runs_here},
-                    {"tested", kernel.tested},
                     {"chosen", kernel.chosen}});
   }
   Json cuda = Json::array();

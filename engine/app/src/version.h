@@ -18,7 +18,7 @@ std::string version_text();
 /// test has ever run it.
 std::string kernels_text();
 
-/// The same as data: {"kernels": [{"name", "isa", "runs_here", "tested", "chosen"}],
+/// The same as data: {"kernels": [{"name", "isa", "runs_here", "chosen"}],
 /// "cuda_kernels":
 /// [{"name", "first_capability", "last_capability", "tested", "does"}], "cuda_architectures"}.
 Json kernels_json();
