@@ -1,15 +1,9 @@
 #include <algorithm>
-#include <numeric>
 
 #include "tessera/core/error.h"
 #include "tessera/lm/generate.h"
 
 namespace tessera::lm {
-namespace {
-
-constexpr std::int64_t kBlockTokens = 16;
-
-}  // namespace
 
 void check_tokens(const LanguageModel& model, const std::vector<std::int32_t>& ids,
                   const std::string& path) {
@@ -29,22 +23,16 @@ void check_tokens(const LanguageModel& model, const std::vector<std::int32_t>& i
 }
 
 Sequence::Sequence(const LanguageModel& model, std::int64_t max_tokens)
-    : model_(model),
-      cache_(model.make_cache(ceil_div(std::max<std::int64_t>(max_tokens, 1), kBlockTokens),
-                              kBlockTokens)),
-      block_table_(static_cast<std::size_t>(cache_->num_blocks())) {
-  std::iota(block_table_.begin(), block_table_.end(), 0);
-}
+    : model_(model), slots_(model, 1, std::max<std::int64_t>(max_tokens, 1)) {}
 
 void Sequence::add(std::span<const std::int32_t> tokens, std::span<float> logits) {
   const std::int64_t after = num_tokens_ + static_cast<std::int64_t>(tokens.size());
-  const std::int64_t blocks = ceil_div(after, cache_->block_size());
   const SequenceStep step{
       .tokens = tokens,
       .context_tokens = num_tokens_,
-      .block_table = std::span(block_table_).first(static_cast<std::size_t>(blocks)),
+      .block_table = slots_.blocks(0, after),
       .num_logits = static_cast<std::int64_t>(logits.size()) / model_.shape().vocab_size};
-  model_.step({&step, 1}, *cache_, logits);
+  model_.step({&step, 1}, slots_.cache(), logits);
   num_tokens_ = after;
 }
 

@@ -123,7 +123,7 @@ class Calibrator {
 
   Calibration run() {
     StatisticsFile file(request_.out, layout_, request_.with_hessian, metadata());
-    const quality::Slots slots(model_, 1, request_.sample_tokens);
+    const Slots slots(model_, 1, request_.sample_tokens);
     const std::int64_t num_layers = model_.shape().num_layers;
     const std::int64_t at_once =
         request_.layers_at_once == 0 ? num_layers : request_.layers_at_once;
@@ -163,7 +163,7 @@ class Calibrator {
 
   /// Of the inputs of layers [first, last), over all samples.
   std::map<InputKey, InputSums> sums_of(std::int64_t first, std::int64_t last,
-                                        const quality::Slots& slots) {
+                                        const Slots& slots) {
     std::map<InputKey, InputSums> sums;
     for (const auto& [key, features] : layout_.inputs) {
       if (key.first >= first && key.first < last)

@@ -152,7 +152,7 @@ class Pieces {
   const LanguageModel& model_;
   std::vector<std::span<const std::int32_t>> pieces_;
   std::int64_t size_, at_once_;
-  quality::Slots slots_;
+  Slots slots_;
   mutable Hidden logits_, reference_;
 };
 

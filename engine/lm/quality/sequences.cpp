@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -28,18 +26,6 @@ std::vector<std::int32_t> tokens_of(const TextInput& input, const LanguageModel&
 }
 
 namespace quality {
-
-Slots::Slots(const LanguageModel& model, std::int64_t num_slots, std::int64_t max_tokens)
-    : blocks_per_slot_(ceil_div(max_tokens, kBlockTokens)),
-      blocks_(static_cast<std::size_t>(num_slots * blocks_per_slot_)),
-      cache_(model.make_cache(num_slots * blocks_per_slot_, kBlockTokens)) {
-  std::iota(blocks_.begin(), blocks_.end(), 0);
-}
-
-std::span<const std::int32_t> Slots::blocks(std::int64_t slot, std::int64_t num_tokens) const {
-  return std::span(blocks_).subspan(static_cast<std::size_t>(slot * blocks_per_slot_),
-                                    static_cast<std::size_t>(ceil_div(num_tokens, kBlockTokens)));
-}
 
 std::vector<std::span<const std::int32_t>> pieces_of(std::span<const std::int32_t> tokens,
                                                      const std::string& name, std::int64_t count,

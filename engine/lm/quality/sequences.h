@@ -3,33 +3,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "tessera/lm/language_model.h"
+#include "tessera/lm/slots.h"
 
 /// What the measurements share in how they run a model.
 namespace tessera::lm::quality {
-
-inline constexpr std::int64_t kBlockTokens = 16;  ///< of a block of the cache
-
-/// A cache in which slot s owns the blocks after those of slot s - 1: for sequences that run side
-/// by side and are forgotten together.
-class Slots {
- public:
-  Slots(const LanguageModel& model, std::int64_t num_slots, std::int64_t max_tokens);
-
-  KvCache& cache() const { return *cache_; }
-  /// The block table of a slot that holds so many tokens.
-  std::span<const std::int32_t> blocks(std::int64_t slot, std::int64_t num_tokens) const;
-
- private:
-  std::int64_t blocks_per_slot_;
-  std::vector<std::int32_t> blocks_;  ///< 0, 1, ...
-  std::unique_ptr<KvCache> cache_;
-};
 
 /// The first `count` pieces of `size` tokens, one behind the other.
 /// @param fields names of both for the message: "num_pieces", "piece_tokens"

@@ -13,7 +13,6 @@
 namespace tessera::lm {
 namespace {
 
-using quality::kBlockTokens;
 using Tokens32 = std::vector<std::int32_t>;
 
 /// A continuation behind its context, as tokens.
@@ -144,7 +143,7 @@ struct Scored {
 class ItemRunner {
  public:
   ItemRunner(const LanguageModel& model, std::int64_t num_blocks)
-      : model_(model), cache_(model.make_cache(num_blocks, kBlockTokens)) {}
+      : model_(model), cache_(model.make_cache(num_blocks)) {}
 
   /// By item and continuation.
   std::vector<std::vector<Scored>> run(std::span<const EncodedItem> items) {

@@ -11,6 +11,7 @@
 #include "tessera/core/record.h"
 #include "tessera/lm/language_model.h"
 #include "tessera/lm/sampling.h"
+#include "tessera/lm/slots.h"
 
 namespace tessera::lm {
 
@@ -108,15 +109,14 @@ class Sequence {
   Sequence(const LanguageModel& model, std::int64_t max_tokens);
 
   std::int64_t num_tokens() const { return num_tokens_; }
-  std::int64_t cache_bytes() const { return cache_->bytes(); }
+  std::int64_t cache_bytes() const { return slots_.cache().bytes(); }
 
   /// `logits` [any number of rows][vocab_size] gets those after the last so many of the tokens.
   void add(std::span<const std::int32_t> tokens, std::span<float> logits);
 
  private:
   const LanguageModel& model_;
-  std::unique_ptr<KvCache> cache_;
-  std::vector<std::int32_t> block_table_;
+  Slots slots_;
   std::int64_t num_tokens_ = 0;
 };
 

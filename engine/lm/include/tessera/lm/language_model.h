@@ -34,6 +34,8 @@ struct LoadRequest {
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};  ///< layers loaded
 };
 
+inline constexpr std::int64_t kBlockTokens = 16;  ///< of a block of a cache, as a rule
+
 /// Keys and values of all layers in blocks of `block_size` tokens. Which block holds what is the
 /// caller's business: a sequence's block table names its blocks in the order of its tokens.
 class KvCache {
@@ -81,7 +83,7 @@ class LanguageModel {
   virtual int num_threads() const = 0;
 
   virtual std::unique_ptr<KvCache> make_cache(std::int64_t num_blocks,
-                                              std::int64_t block_size = 16) const = 0;
+                                              std::int64_t block_size = kBlockTokens) const = 0;
 
   /// Runs the tokens of a ragged batch; `logits` gets [sum of num_logits][vocab_size] in the
   /// order of the batch, f32. What a sequence gets does not depend on the others or on how its
