@@ -19,7 +19,7 @@ struct Spot {
   std::optional<double> size_m;
 };
 
-struct Card {
+struct GpuCard {
   std::string title;
   std::string paper = "matt";
   Shade shade = Shade::dark;
@@ -46,21 +46,21 @@ struct Fields<Spot> {
 };
 
 template <>
-struct Fields<Card> {
+struct Fields<GpuCard> {
   static constexpr auto list = std::tuple{
-      field<&Card::title>(
+      field<&GpuCard::title>(
           {.name = "title", .doc = "What it is called", .as_option = AsOption::required}),
-      field<&Card::paper>({.name = "paper", .doc = "Paper", .choices = papers}),
-      field<&Card::shade>({.name = "shade", .doc = "Shade"}),
-      field<&Card::copies>({.name = "copies", .doc = "Copies", .min = 1, .max = 9}),
-      field<&Card::facts>({.name = "facts", .doc = "Known of it"}),
-      field<&Card::notes>({.name = "notes", .doc = "Said of it"}),
-      field<&Card::spots>({.name = "spots", .doc = "Spots", .as_option = AsOption::never}),
-      field<&Card::secret>({.name = "secret",
-                            .doc = "Not for scripts",
-                            .as_option = AsOption::never,
-                            .in_scripts = false}),
-      field<&Card::pages>({.name = "pages", .doc = "Pages"})};
+      field<&GpuCard::paper>({.name = "paper", .doc = "Paper", .choices = papers}),
+      field<&GpuCard::shade>({.name = "shade", .doc = "Shade"}),
+      field<&GpuCard::copies>({.name = "copies", .doc = "Copies", .min = 1, .max = 9}),
+      field<&GpuCard::facts>({.name = "facts", .doc = "Known of it"}),
+      field<&GpuCard::notes>({.name = "notes", .doc = "Said of it"}),
+      field<&GpuCard::spots>({.name = "spots", .doc = "Spots", .as_option = AsOption::never}),
+      field<&GpuCard::secret>({.name = "secret",
+                               .doc = "Not for scripts",
+                               .as_option = AsOption::never,
+                               .in_scripts = false}),
+      field<&GpuCard::pages>({.name = "pages", .doc = "Pages"})};
 };
 
 namespace lua_kit::record_test {
@@ -70,10 +70,10 @@ class ScriptRecord : public testing::Test {
  protected:
   ScriptRecord() : state_(luaL_newstate(), lua_close), L_(state_.get()) {}
 
-  Card read(const std::string& options) {
-    static const OptionTable table = option_table<Card>({"card", "", "", {}});
+  GpuCard read(const std::string& options) {
+    static const OptionTable table = option_table<GpuCard>({"card", "", "", {}});
     EXPECT_EQ(luaL_dostring(L_, ("return " + options).c_str()), 0) << lua_tostring(L_, -1);
-    Card card;
+    GpuCard card;
     read_options(Options(L_, -1, table, "card"), card);
     return card;
   }
@@ -83,7 +83,7 @@ class ScriptRecord : public testing::Test {
 };
 
 TEST_F(ScriptRecord, TakesWhatTheOptionsGive) {
-  const Card card = read(
+  const GpuCard card = read(
       "{ title = 'a', paper = 'card', shade = 'light', copies = 3, facts = { b = 1 }, "
       "notes = { 'x' } }");
   EXPECT_EQ(card.title, "a");
@@ -95,7 +95,7 @@ TEST_F(ScriptRecord, TakesWhatTheOptionsGive) {
 }
 
 TEST_F(ScriptRecord, KeepsInitialValues) {
-  const Card card = read("{ title = 'a' }");
+  const GpuCard card = read("{ title = 'a' }");
   EXPECT_EQ(card.paper, "matt");
   EXPECT_EQ(card.shade, Shade::dark);
   EXPECT_EQ(card.copies, 1);
@@ -103,7 +103,7 @@ TEST_F(ScriptRecord, KeepsInitialValues) {
 
 // Lua has one empty table for both.
 TEST_F(ScriptRecord, TellsAnEmptyObjectFromAnEmptyList) {
-  const Card card = read("{ title = 'a', facts = {}, notes = {} }");
+  const GpuCard card = read("{ title = 'a', facts = {}, notes = {} }");
   EXPECT_EQ(json_text(card.facts), "{}");
   EXPECT_EQ(json_text(card.notes), "[]");
 }
@@ -117,7 +117,7 @@ TEST_F(ScriptRecord, RefusesWhatNoOptionIs) {
 }
 
 TEST_F(ScriptRecord, IsATableOfItsFields) {
-  Card card = read("{ title = 'a', facts = { b = 1 } }");
+  GpuCard card = read("{ title = 'a', facts = { b = 1 } }");
   card.spots = {{"left", 0.5}, {"right", std::nullopt}};
   push_value(L_, card);
   const Json table = json_from_lua(L_, -1, "card");
@@ -128,14 +128,14 @@ TEST_F(ScriptRecord, IsATableOfItsFields) {
 
 /// An object that may show a card.
 struct Envelope {
-  std::optional<Card> card;
+  std::optional<GpuCard> card;
 };
 constexpr auto show_card = [](const Envelope& envelope, auto&& read) {
   if (envelope.card) read(*envelope.card);
 };
 
 TEST_F(ScriptRecord, IsShownByAnotherObjectWhereItIsThere) {
-  const auto fields = fields_shown<Envelope, Card, show_card>(false);
+  const auto fields = fields_shown<Envelope, GpuCard, show_card>(false);
   const auto title = std::find_if(fields.begin(), fields.end(), [](const auto& field) {
     return std::string_view(field.name) == "title";
   });
@@ -147,8 +147,8 @@ TEST_F(ScriptRecord, IsShownByAnotherObjectWhereItIsThere) {
   EXPECT_STREQ(lua_tostring(L_, -1), "ace");
   title->get(L_, Envelope{});
   EXPECT_TRUE(lua_isnil(L_, -1));
-  EXPECT_EQ(fields_of<Card>().size(), fields.size());
-  EXPECT_EQ(fields_of<Card>().front().lua_type, "string");
+  EXPECT_EQ(fields_of<GpuCard>().size(), fields.size());
+  EXPECT_EQ(fields_of<GpuCard>().front().lua_type, "string");
 }
 
 TEST_F(ScriptRecord, SetsItsFieldsBesideOthers) {
