@@ -162,8 +162,7 @@ class Calibrator {
   }
 
   /// Of the inputs of layers [first, last), over all samples.
-  std::map<InputKey, InputSums> sums_of(std::int64_t first, std::int64_t last,
-                                        const Slots& slots) {
+  std::map<InputKey, InputSums> sums_of(std::int64_t first, std::int64_t last, const Slots& slots) {
     std::map<InputKey, InputSums> sums;
     for (const auto& [key, features] : layout_.inputs) {
       if (key.first >= first && key.first < last)
