@@ -116,9 +116,9 @@ TEST(QualityBound, IsKeptByPlansWithoutLua) {
     const PlanOutcome outcome = plan(open_problem(std::move(problem), {}), {});
     return summary_of(std::get<Plan>(outcome)).quality.value();
   };
-  const Quality free = planned(std::nullopt), bound = planned(0.05);
-  EXPECT_GT(free.perplexity_increase.high, 0.05);
-  EXPECT_LE(bound.perplexity_increase.high, 0.05 * (1 + 1e-5));
+  const Quality free = planned(std::nullopt), bound = planned(0.01);
+  EXPECT_GT(free.perplexity_increase.high, 0.01);
+  EXPECT_LE(bound.perplexity_increase.high, 0.01 * (1 + 1e-5));
 }
 
 TEST(QualityBound, TakesRatios) {

@@ -78,8 +78,9 @@ TEST(Configurations, DevicesHaveRoomForTheirEngines) {
           if (degree == 3) continue;  // does not cut the model
           const Problem problem = deployment_problem(
               *shipped("llama-3.1-8b"), part_of(cluster, devices), {8}, 16, "vllm", folders());
-          EXPECT_EQ(std::ssize(deployment_plans(
-                        problem, {.tensor_parallel = degree, .pipeline_parallel = stages})),
+          EXPECT_EQ(std::ssize(deployment_plans(problem, {.tensor_parallel = degree,
+                                                          .pipeline_parallel = stages,
+                                                          .bitwidths = {8}})),
                     count)
               << name << " " << degree << "x" << stages;
         }
