@@ -318,6 +318,7 @@ M.left_out = {
   ["ts.deployment.router"] = "of ts.deployment, which is called with it",
   ["ts.deployment.step_cost"] = "of ts.deployment, which is called",
   ["ts.deployment.transfer"] = "of ts.deployment, which is called",
+  ["ts.plan_serving.quality"] = "of ts.plan_serving, which is called",
   ["problem:add_constraint.term"] = "one term of add_constraint, which is called",
   ["tessera.desk.report.write"] = "what tessera report calls",
   ["tessera run"] = "starts worker processes; the sandbox's scripts are run by it",
