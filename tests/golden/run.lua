@@ -33,6 +33,7 @@ if by_hand and by_hand ~= "" then
   local again, reason = ts.plan(problem, stages)
   priced = again and again:to_table() or refused(reason)
   if again then
+    priced.pipelines, priced.placement = nil, nil -- the stages once more, in other words
     local run = ts.simulate(again)
     priced.simulated = { total_s = run.total_s, ttft_s = run.ttft_s, tpot_s = run.tpot_s }
   end

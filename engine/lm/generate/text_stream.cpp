@@ -81,6 +81,10 @@ std::string TextStream::add(std::int32_t token) {
   // A decoder may itself put U+FFFD for bytes that the next token completes.
   const bool waits = text.empty() || open > 0 || piece.ends_with(kReplacement);
   if (waits && window_.size() - shown_ < kMostPending) return "";
+  if (text.empty()) {  // Tokens without a text: the next one goes on beside what was shown.
+    window_.resize(shown_);
+    return "";
+  }
   if (open > 0) piece += kReplacement;
   window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(shown_));
   shown_ = window_.size();
