@@ -151,6 +151,7 @@ end
 
 -- (In a pipeline one whose step is under way has nothing left, and is passed over.)
 function View:continue_running(most)
+  of(self, "continue_running")
   if most ~= nil then check_tokens(most, "continue_running") end
   local preempted, last = false, self.num_running
   local i = 1
