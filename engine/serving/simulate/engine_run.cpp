@@ -86,10 +86,9 @@ Sequence EngineRun::sequence_of(std::int64_t request) const {
 }
 
 // The model's context ends a request too.
-std::int64_t EngineRun::output_of(const BatchItem& item) const {
+std::int64_t EngineRun::note_output(const BatchItem& item) const {
   const auto slot = static_cast<std::size_t>(item.slot);
   if (slot >= lengths_.size()) lengths_.resize(slot + 1);
-  if (lengths_[slot].request == item.request) return lengths_[slot].output_tokens;
   const Request& r = traffic_.requests[static_cast<std::size_t>(item.request)];
   std::int64_t most = r.output_tokens;
   if (r.max_tokens > 0) most = std::min(most, r.max_tokens);

@@ -97,7 +97,13 @@ class EngineRun {
 
   Sequence sequence_of(std::int64_t request) const;
   Sequence loading_sequence(std::int64_t request) const;
-  std::int64_t output_of(const BatchItem& item) const;
+  /// Tokens that its request generates here in all. Asked for each item of each step.
+  std::int64_t output_of(const BatchItem& item) const {
+    const auto slot = static_cast<std::size_t>(item.slot);
+    const bool known = slot < lengths_.size() && lengths_[slot].request == item.request;
+    return known ? lengths_[slot].output_tokens : note_output(item);
+  }
+  std::int64_t note_output(const BatchItem& item) const;
   void fly(const Batch& batch, Flight& flight, Ticks now);
   Ticks pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const;
   void plan_stretch(const Batch& batch, Flight& flight) const;
