@@ -3,54 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace tessera::solver {
-namespace {
-
-using Group = std::vector<std::size_t>;
-
-/// Takes pipelines of groups, first of one node each, then of what these leave over.
-class Taking {
- public:
-  Taking(std::size_t num_stages, std::size_t num_devices)
-      : num_stages_(num_stages), num_devices_(num_devices) {}
-
-  void take(const std::vector<Group>& groups) {
-    std::size_t next = 0;
-    for (; next + num_stages_ <= groups.size() && !done(); next += num_stages_) {
-      for (std::size_t k = next; k < next + num_stages_; ++k) {
-        chosen_.insert(chosen_.end(), groups[k].begin(), groups[k].end());
-      }
-    }
-    rest_.insert(rest_.end(), groups.begin() + static_cast<std::ptrdiff_t>(next), groups.end());
-  }
-  void take_rest() { take(std::exchange(rest_, {})); }
-
-  bool done() const { return chosen_.size() >= num_devices_; }
-  std::vector<std::size_t> sorted() && {
-    std::sort(chosen_.begin(), chosen_.end());
-    return std::move(chosen_);
-  }
-
- private:
-  std::size_t num_stages_, num_devices_;
-  std::vector<std::size_t> chosen_;
-  std::vector<Group> rest_;
-};
-
-}  // namespace
-
-std::int64_t DeviceType::widest() const {
-  std::size_t most = 0;
-  for (const OnNode& node : nodes) most = std::max(most, node.devices.size());
-  return static_cast<std::int64_t>(most);
-}
-
 std::vector<std::shared_ptr<const DeviceType>> device_types(const Cluster& cluster) {
   std::vector<std::shared_ptr<DeviceType>> types;
-  for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
-    const ClusterDevice& slot = cluster.devices[i];
+  std::map<std::pair<std::size_t, std::string>, std::int64_t> on_nodes;
+  for (const ClusterDevice& slot : cluster.devices) {
     auto type = std::find_if(types.begin(), types.end(),
                              [&](const auto& known) { return known->name == slot.device.name; });
     if (type == types.end()) {
@@ -59,12 +19,8 @@ std::vector<std::shared_ptr<const DeviceType>> device_types(const Cluster& clust
       (*type)->price_usd_per_h = slot.device.price_usd_per_h;
       (*type)->compute_capability = slot.device.compute_capability;
     }
-    std::vector<DeviceType::OnNode>& nodes = (*type)->nodes;
-    auto node = std::find_if(nodes.begin(), nodes.end(), [&](const DeviceType::OnNode& known) {
-      return known.node_index == slot.node_index;
-    });
-    if (node == nodes.end()) node = nodes.insert(nodes.end(), {slot.node_index, {}});
-    node->devices.push_back(i);
+    std::int64_t& on_node = on_nodes[{slot.node_index, slot.device.name}];
+    (*type)->widest = std::max((*type)->widest, ++on_node);
     ++(*type)->count;
   }
   return {types.begin(), types.end()};
@@ -90,30 +46,14 @@ std::string Configuration::shape() const {
   return text;
 }
 
-std::optional<std::vector<std::size_t>> devices_for(const Configuration& configuration,
-                                                    std::int64_t count, const UsedDevices& used) {
-  const auto degree = static_cast<std::size_t>(configuration.tensor_parallel);
-  Taking taking(static_cast<std::size_t>(configuration.pipeline_parallel),
-                static_cast<std::size_t>(count * configuration.gpus()));
-  for (const DeviceType::OnNode& node : configuration.type->nodes) {
-    std::vector<Group> groups;
-    Group open;
-    for (const std::size_t device : node.devices) {
-      if (device < used.size() && used[device]) continue;
-      open.push_back(device);
-      if (open.size() == degree) groups.push_back(std::exchange(open, {}));
-    }
-    taking.take(groups);
-  }
-  taking.take_rest();
-  if (!taking.done()) return std::nullopt;
-  return std::move(taking).sorted();
-}
-
-std::int64_t capacity_of(const Configuration& configuration) {
-  std::int64_t count = configuration.type->count / configuration.gpus();
-  while (count > 0 && !devices_for(configuration, count, {})) --count;
-  return count;
+DeploymentShape Configuration::placed(std::optional<std::int64_t> count, EngineRole role) const {
+  return {.tensor_parallel = tensor_parallel,
+          .pipeline_parallel = pipeline_parallel,
+          .replicas = count,
+          .bitwidths = {bitwidth},
+          .kv_bitwidth = kv_bitwidth,
+          .role = role,
+          .device = type->name};
 }
 
 }  // namespace tessera::solver

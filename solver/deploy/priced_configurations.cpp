@@ -102,7 +102,7 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
   auto priced = std::make_shared<PricedConfiguration>();
   PricedConfiguration& c = *priced;
   static_cast<Configuration&>(c) = shape;
-  c.capacity = capacity_of(c);
+  c.capacity = room_for(*request.cluster, c.placed());
   if (c.capacity == 0) return false;
   const auto obstructs = [&](const std::string& obstacle) {
     if (obstacle.empty()) return false;
@@ -151,7 +151,7 @@ void add_stages(ServingSearch& search, Configuration shape, std::vector<Priced>&
 std::vector<std::int64_t> degrees_of(const ServingRequest& request, const DeviceType& type) {
   if (request.tensor_parallel) return *request.tensor_parallel;
   std::vector<std::int64_t> degrees;
-  for (std::int64_t degree = 1; degree <= type.widest(); degree *= 2) degrees.push_back(degree);
+  for (std::int64_t degree = 1; degree <= type.widest; degree *= 2) degrees.push_back(degree);
   return degrees;
 }
 
@@ -162,9 +162,9 @@ std::vector<Priced> priced_configurations(ServingSearch& search,
   std::vector<Priced> list;
   Configuration shape{.type = type};
   for (const std::int64_t degree : degrees_of(search.request(), *type)) {
-    if (degree > type->widest()) {
+    if (degree > type->widest) {
       search.refuse(fmt::format("{}x{}", degree, type->name),
-                    fmt::format("the largest node has {}", type->widest()));
+                    fmt::format("the largest node has {}", type->widest));
       continue;
     }
     shape.tensor_parallel = degree;

@@ -57,13 +57,21 @@ ServingSearch::ServingSearch(const ServingRequest& request, const DataFolders& f
 
 std::optional<std::vector<std::vector<std::size_t>>> ServingSearch::place(
     const std::vector<DeploymentPart>& parts) const {
-  UsedDevices used(request_.cluster->devices.size());
-  std::vector<std::vector<std::size_t>> placed;
+  std::vector<DeploymentShape> shapes;
   for (const DeploymentPart& part : parts) {
-    auto devices = devices_for(*part.engine, part.count, used);
-    if (!devices) return std::nullopt;
-    for (const std::size_t device : *devices) used[device] = true;
-    placed.push_back(std::move(*devices));
+    shapes.push_back(part.engine->placed(part.count, part.role));
+  }
+  const auto placement = try_place(*request_.model, *request_.cluster, shapes);
+  if (!placement) return std::nullopt;
+  std::vector<std::vector<std::size_t>> placed(parts.size());
+  auto engine = placement->engines.begin();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::int64_t r = 0; r < parts[i].count; ++r) {
+      for (const auto& members : stage_devices(*placement, *engine++, *request_.cluster)) {
+        placed[i].insert(placed[i].end(), members.begin(), members.end());
+      }
+    }
+    std::sort(placed[i].begin(), placed[i].end());
   }
   return placed;
 }
@@ -109,19 +117,27 @@ std::optional<serving::KvTransfer> ServingSearch::transfer_over(
                              .per_layer = request_.runtime != ServingRuntime::vllm};
 }
 
-std::shared_ptr<const AssembledDeployment> ServingSearch::assembled(DeploymentOptions options,
-                                                                    std::string& why_not) {
+DeploymentOptions ServingSearch::options_of(
+    const std::vector<DeploymentPart>& parts,
+    const std::vector<std::vector<std::size_t>>& placed) const {
+  DeploymentOptions options;
+  std::vector<PoolOptions> pools;
+  bool hands_over = false;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    pools.push_back(pool_of(*parts[i].engine, parts[i].count, parts[i].role, placed[i]));
+    hands_over = hands_over || parts[i].role == Role::prefill;
+  }
+  if (parts.size() == 1) {
+    options.pool = std::move(pools.front());
+  } else {
+    options.pools = std::move(pools);
+  }
+  if (hands_over) options.transfer = transfer_over(placed).value_or(serving::KvTransfer{});
   options.router = request_.router;
   options.make_router = request_.make_router;
   options.make_scheduler = request_.make_scheduler;
   options.prices = prices_;
-  try {
-    return std::make_shared<AssembledDeployment>(assemble(options, folders_, "ts.deployment"));
-  } catch (const Error& error) {  // what does not fit, or the runtime does not read, is no error
-    if (error.code() == ErrorCode::interrupted) throw;
-    why_not = error.message();
-    return nullptr;
-  }
+  return options;
 }
 
 std::shared_ptr<const AssembledDeployment> ServingSearch::deploy(
@@ -134,33 +150,16 @@ std::shared_ptr<const AssembledDeployment> ServingSearch::deploy(
   }
   std::shared_ptr<const AssembledDeployment>& known = deployed_[key];
   if (known != nullptr) return known;
-  const auto placed = place(parts);
-  if (!placed) return nullptr;
-  std::vector<PoolOptions> pools;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    pools.push_back(pool_of(*parts[i].engine, parts[i].count, parts[i].role, (*placed)[i]));
-  }
-  DeploymentOptions options;
-  if (parts.size() == 1) {
-    options.pool = std::move(pools.front());
-    // The plan of its engines is the same whatever their limits.
-    std::shared_ptr<const Plan>& plan =
-        plans_[fmt::format("{} {}", parts.front().count, parts.front().engine->name())];
-    if (plan != nullptr) {
-      options.pool.plan = plan;
-      options.pool.model.reset();
-      options.pool.cluster.reset();
+  try {
+    if (const auto placed = place(parts)) {
+      known = std::make_shared<AssembledDeployment>(
+          assemble(options_of(parts, *placed), folders_, "ts.deployment"));
     }
-    known = assembled(std::move(options), why_not);
-    if (known != nullptr && plan == nullptr) plan = {known, &*known->plan};
-    return known;
+  } catch (const Error& error) {  // what does not fit, or the runtime does not read, is no error
+    if (error.code() == ErrorCode::interrupted) throw;
+    why_not = error.message();
   }
-  options.pools = std::move(pools);
-  const bool hands_over = std::any_of(parts.begin(), parts.end(), [](const DeploymentPart& part) {
-    return part.role == Role::prefill;
-  });
-  if (hands_over) options.transfer = transfer_over(*placed).value_or(serving::KvTransfer{});
-  return known = assembled(std::move(options), why_not);
+  return known;
 }
 
 serving::MaxRate ServingSearch::max_rate(const AssembledDeployment& deployment, RateQuery query) {

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "tessera/core/cluster_part.h"
 #include "tessera/core/json.h"
 #include "tessera/solver/deploy/plan_serving.h"
 #include "tessera/solver/deploy/priced_configurations.h"
 #include "tessera/solver/deploy/runtime_rules.h"
-#include "tessera/solver/serving/deployment_plans.h"
 
 namespace tessera::solver::deploy_test {
 namespace {
@@ -57,44 +57,36 @@ TEST(Configurations, TypesStandInTheOrderOfTheCluster) {
   ASSERT_EQ(types.size(), 2U);
   EXPECT_EQ(types[0]->name, "L4");
   EXPECT_EQ(types[0]->count, 5);
-  EXPECT_EQ(types[0]->widest(), 3);
-  EXPECT_EQ(types[1]->nodes.front().devices, (std::vector<std::size_t>{2, 3}));
+  EXPECT_EQ(types[0]->widest, 3);
+  EXPECT_EQ(types[1]->widest, 2);
 }
 
-// Groups stay on a node, and what is chosen has room for as many engines as were asked for.
-TEST(Configurations, DevicesHaveRoomForTheirEngines) {
+// Parts stand beside each other, and engines of a part keep their place in a cluster of their own.
+TEST(Configurations, PartsHaveDevicesOfTheirOwn) {
   for (const char* name : {"8xL4", "2x(3xL4)", "(2xL4+1xA100-40G)+3xL4", "5xL4+2xL4+1xL4"}) {
-    const Cluster cluster = find_cluster(name, folders());
-    const auto type = device_types(cluster).front();
-    for (const std::int64_t degree : {1, 2, 3}) {
+    const ServingRequest request = request_of(name, ServingGoal::rate);
+    const ServingSearch search(request, folders(), "request");
+    auto engine = std::make_shared<PricedConfiguration>();
+    engine->type = search.types().front();
+    for (const std::int64_t degree : {1, 2}) {
+      engine->tensor_parallel = degree;
       for (const std::int64_t stages : {1, 2, 3}) {
-        Configuration shape{.type = type, .tensor_parallel = degree, .pipeline_parallel = stages};
-        shape.bitwidth = 8;
-        const std::int64_t capacity = capacity_of(shape);
-        EXPECT_FALSE(devices_for(shape, capacity + 1, {})) << name;
-        for (std::int64_t count = 1; count <= capacity; ++count) {
-          const auto devices = devices_for(shape, count, {}).value();
-          EXPECT_EQ(std::ssize(devices), count * shape.gpus()) << name;
-          if (degree == 3) continue;  // does not cut the model
-          const Problem problem = deployment_problem(
-              *shipped("llama-3.1-8b"), part_of(cluster, devices), {8}, 16, "vllm", folders());
-          EXPECT_EQ(std::ssize(deployment_plans(problem, {.tensor_parallel = degree,
-                                                          .pipeline_parallel = stages,
-                                                          .bitwidths = {8}})),
-                    count)
+        engine->pipeline_parallel = stages;
+        const std::int64_t room = room_for(*request.cluster, engine->placed());
+        EXPECT_FALSE(search.place({{engine, room + 1}})) << name;
+        if (room < 2) continue;
+        const auto placed = search.place({{engine, 1}, {engine, room - 1}}).value();
+        std::set<std::size_t> used;
+        for (std::size_t i = 0; i < 2; ++i) {
+          const std::int64_t count = i == 0 ? 1 : room - 1;
+          used.insert(placed[i].begin(), placed[i].end());
+          EXPECT_EQ(room_for(part_of(*request.cluster, placed[i]), engine->placed()), count)
               << name << " " << degree << "x" << stages;
         }
+        EXPECT_EQ(std::ssize(used), room * engine->gpus()) << name;
       }
     }
   }
-}
-
-TEST(Configurations, UsedDevicesAreLeftAlone) {
-  const Cluster cluster = find_cluster("4xL4", folders());
-  const Configuration shape{.type = device_types(cluster).front(), .tensor_parallel = 2};
-  EXPECT_EQ(devices_for(shape, 1, {true, false, false, false}).value(),
-            (std::vector<std::size_t>{1, 2}));
-  EXPECT_FALSE(devices_for(shape, 2, {true, false, false, false}));
 }
 
 // A caller of their own: what a fleet would price, without one simulated request.

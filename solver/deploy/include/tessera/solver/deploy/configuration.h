@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,24 +7,18 @@
 #include <vector>
 
 #include "tessera/core/cluster.h"
+#include "tessera/solver/serving/place.h"
 
 /// What an engine may be: a shape on devices of one type, with bitwidths and limits.
 namespace tessera::solver {
 
-/// The devices of a cluster that are of one type, in the order in which they stand there.
+/// The devices of a cluster that are of one type.
 struct DeviceType {
-  struct OnNode {
-    std::size_t node_index = 0;
-    std::vector<std::size_t> devices;  ///< into the cluster's
-  };
-
   std::string name;
-  std::vector<OnNode> nodes;
   std::int64_t count = 0;
+  std::int64_t widest = 0;  ///< most devices on one node
   std::optional<double> price_usd_per_h;
   double compute_capability = 0;
-
-  std::int64_t widest() const;  ///< most devices on one node
 };
 
 /// In the order in which they appear.
@@ -46,17 +39,9 @@ struct Configuration {
   std::string name() const;
   /// "L4 TP2PP2"
   std::string shape() const;
+  /// What puts engines of it on a cluster: as many as there is room for where `count` is absent.
+  DeploymentShape placed(std::optional<std::int64_t> count = std::nullopt,
+                         EngineRole role = EngineRole::mixed) const;
 };
-
-/// Which devices of a cluster are taken.
-using UsedDevices = std::vector<bool>;
-
-/// Devices for `count` engines of a configuration's shape, ascending, of those that are not used;
-/// absent where there is no room. Groups stay on a node, pipelines on one as far as they go.
-std::optional<std::vector<std::size_t>> devices_for(const Configuration& configuration,
-                                                    std::int64_t count, const UsedDevices& used);
-
-/// How many engines of a configuration's shape its type has room for.
-std::int64_t capacity_of(const Configuration& configuration);
 
 }  // namespace tessera::solver

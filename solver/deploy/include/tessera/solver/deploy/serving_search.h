@@ -120,8 +120,8 @@ class ServingSearch {
                       const std::vector<std::size_t>& devices) const;
   std::optional<serving::KvTransfer> transfer_over(
       const std::vector<std::vector<std::size_t>>& placed) const;
-  std::shared_ptr<const AssembledDeployment> assembled(DeploymentOptions options,
-                                                       std::string& why_not);
+  DeploymentOptions options_of(const std::vector<DeploymentPart>& parts,
+                               const std::vector<std::vector<std::size_t>>& placed) const;
 
   const ServingRequest& request_;
   const DataFolders& folders_;
@@ -130,7 +130,6 @@ class ServingSearch {
   double ttft_limit_s_ = 0, tpot_limit_s_ = 0;
   std::shared_ptr<cost::PriceCache> prices_ = std::make_shared<cost::PriceCache>();
   std::map<std::string, std::shared_ptr<const AssembledDeployment>> deployed_;
-  std::map<std::string, std::shared_ptr<const Plan>> plans_;  ///< of equal engines
 };
 
 }  // namespace tessera::solver
