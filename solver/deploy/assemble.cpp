@@ -9,10 +9,11 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
-#include "tessera/solver/plan/build_plan.h"
+#include "tessera/cost/auto_kernel_set.h"
 #include "tessera/solver/problem/quality_bound.h"
 #include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/kv_capacity.h"
+#include "tessera/solver/serving/place.h"
 
 namespace tessera::solver {
 namespace {
@@ -56,81 +57,69 @@ void check_sources(const PoolOptions& pool, const std::string& path) {
   }
 }
 
-/// The plans of a pool's engines; what it runs as one plan goes into `whole`.
-std::vector<PipelinePlan> plans_of(const PoolOptions& pool, const DataFolders& folders,
-                                   std::optional<Plan>& whole) {
-  if (pool.plan) {
-    whole = *pool.plan;
-    if (const auto* one = std::get_if<PipelinePlan>(pool.plan.get())) return {*one};
-    return std::get<ReplicatedPlan>(*pool.plan).replicas;
-  }
-  Problem problem = deployment_problem(*pool.model, *pool.cluster, pool.bitwidths, pool.kv_bitwidth,
-                                       pool.kernel_set, folders);
-  set_quality(problem, folders);
-  cost::KernelSet& kernels = problem.serving()->kernel_set;
+/// What prices a pool of a model on a cluster.
+std::shared_ptr<const cost::PricingContext> context_of(const PoolOptions& pool,
+                                                       const DataFolders& folders) {
+  auto context = std::make_shared<cost::PricingContext>(
+      cost::pricing_context(*pool.model, *pool.cluster, pool.bitwidths, pool.kernel_set, folders));
+  cost::KernelSet& kernels = context->kernel_set;
   kernels.host_step_s = pool.host_step_s.value_or(kernels.host_step_s);
   kernels.host_sequence_s = pool.host_sequence_s.value_or(kernels.host_sequence_s);
   kernels.host_prompt_s = pool.host_prompt_s.value_or(kernels.host_prompt_s);
-  std::vector<PipelinePlan> plans =
-      deployment_plans(problem, {.tensor_parallel = pool.tensor_parallel,
-                                 .pipeline_parallel = pool.pipeline_parallel,
-                                 .replicas = pool.replicas,
-                                 .bitwidths = pool.bitwidths});
-  if (plans.size() == 1 && std::ssize(*plans[0].devices) == std::ssize(pool.cluster->devices)) {
-    PipelinePlan one = plans.front();
-    one.devices.reset();
-    whole = std::move(one);
-  } else {
-    problem.serving()->workload.batch_size = std::ssize(plans);
-    whole = join_replicas(problem, plans, "manual");
-  }
-  return plans;
+  return context;
 }
 
-double price_of(const PipelinePlan& plan) {
-  double price = 0;
-  for (const ClusterDevice& slot : plan.problem.serving()->cluster.devices) {
-    price += slot.device.price_usd_per_h.value_or(0);
-  }
-  return price;
+DeploymentShape shape_of(const PoolOptions& pool) {
+  return {.tensor_parallel = pool.tensor_parallel,
+          .pipeline_parallel = pool.pipeline_parallel,
+          .replicas = pool.replicas,
+          .bitwidths = pool.bitwidths,
+          .kv_bitwidth = pool.kv_bitwidth,
+          .role = pool.role};
 }
 
-std::string name_of_plan(const PipelinePlan& plan) {
+std::vector<std::int32_t> bitwidths_of(const PlacedEngine& engine) {
+  std::vector<std::int32_t> bitwidths;
+  for (const PlacedStage& stage : engine.stages) {
+    bitwidths.insert(bitwidths.end(), stage.bitwidths.begin(), stage.bitwidths.end());
+  }
+  return bitwidths;
+}
+
+/// "2xL4+A100-40G"
+std::string name_of_engine(const PricedEngine& priced) {
   std::vector<std::string> parts;
-  for (const PlanStage& stage : plan.stages) {
-    if (parts.empty() || parts.back() != stage.device) parts.push_back(stage.device);
+  for (std::size_t k = 0; k < priced.stages.size(); ++k) {
+    std::string part = priced.stage_name(k);
+    if (parts.empty() || parts.back() != part) parts.push_back(std::move(part));
   }
   return join(parts, "+");
 }
 
 /// As the kernel set's runtime has it, where nobody says and it can.
-void decide_ahead(EngineOptions& engine, const ServingProblem& problem, std::size_t num_stages,
-                  const std::string& path) {
-  const std::string why_not = serving::why_step_by_step(engine, num_stages);
+void decide_ahead(EngineOptions& engine, const PricedEngine& priced, const std::string& path) {
+  const std::string why_not = serving::why_step_by_step(engine, priced.stages.size());
   if (!engine.async_scheduling) {
-    engine.async_scheduling = why_not.empty() && problem.kernel_set.async_scheduling;
+    engine.async_scheduling = why_not.empty() && priced.context.kernel_set.async_scheduling;
   } else if (*engine.async_scheduling && !why_not.empty()) {
     refuse(path + ".engine.async_scheduling", "{}", why_not);
   }
 }
 
-Replica replica_of(const PipelinePlan& plan, const PoolOptions& pool,
+Replica replica_of(const PricedEngine& priced, const PoolOptions& pool,
                    const StepCostOptions& pricing, const std::string& path) {
-  const ServingProblem* serving = plan.problem.serving();
-  if (serving == nullptr) {
-    refuse(path, "the plan of an abstract instance knows no model; give a plan of one");
-  }
+  const ModelShape& model = priced.context.model;
   Replica replica;
   EngineOptions engine = pool.engine;
-  if (engine.max_model_len == 0) engine.max_model_len = serving->model.max_context_tokens;
-  const KvCapacity capacity = kv_capacity(plan, engine);
+  if (engine.max_model_len == 0) engine.max_model_len = model.max_context_tokens;
+  const KvCapacity capacity = kv_capacity(priced, engine);
   replica.kv_blocks = pool.kv_blocks.value_or(engine.kv_blocks.value_or(capacity.blocks));
   if (replica.kv_blocks <= 0) refuse(path, "{}", capacity.why_not);
-  decide_ahead(engine, *serving, plan.stages.size(), path);
-  replica.name = name_of_plan(plan);
-  replica.kv_bytes_per_token = serving->model.kv_bytes_per_token(kv_bitwidth_of(plan, engine));
-  replica.cost = make_step_cost(plan, engine, pricing);
-  replica.usd_per_h = price_of(plan);
+  decide_ahead(engine, priced, path);
+  replica.name = name_of_engine(priced);
+  replica.kv_bytes_per_token = model.kv_bytes_per_token(kv_bitwidth_of(priced, engine));
+  replica.cost = make_step_cost(priced, engine, pricing);
+  replica.usd_per_h = priced.usd_per_h();
   replica.engine = std::move(engine);
   return replica;
 }
@@ -156,16 +145,13 @@ class Assembly {
 
   void add(const PoolOptions& pool, const std::string& path) {
     check_sources(pool, path);
-    std::vector<Replica> replicas =
-        pool.step_cost ? replicas_without_model(pool) : planned(pool, path);
-    if (result_.source.empty()) result_.source = "step times given by the script";
-    for (Replica& replica : replicas) {
-      replica.role = pool.role;
-      replica.make_scheduler = options_.make_scheduler;
-      replica.usd_per_h = pool.usd_per_h.value_or(replica.usd_per_h);
-      replica.idle_w = pool.idle_w.value_or(0);
-      replica.busy_w = pool.busy_w.value_or(0);
-      result_.deployment.replicas.push_back(std::move(replica));
+    if (pool.step_cost) {
+      for (Replica& replica : replicas_without_model(pool)) add(std::move(replica), pool);
+      if (result_.source.empty()) result_.source = "step times given by the script";
+    } else if (pool.plan) {
+      add_plan(pool, path);
+    } else {
+      add_model(pool, path);
     }
   }
 
@@ -173,10 +159,7 @@ class Assembly {
     result_.deployment.router = options_.router;
     result_.deployment.make_router = options_.make_router;
     result_.deployment.transfer = options_.transfer;
-    if (!result_.plans.empty()) {
-      result_.deployment.transfer.num_layers =
-          result_.plans.front().problem.serving()->model.num_layers;
-    }
+    if (num_layers_) result_.deployment.transfer.num_layers = *num_layers_;
     add_api_s();
     add_notes();
     return std::move(result_);
@@ -185,17 +168,44 @@ class Assembly {
   AssembledDeployment& result() { return result_; }
 
  private:
-  std::vector<Replica> planned(const PoolOptions& pool, const std::string& path) {
-    std::vector<Replica> replicas;
-    for (PipelinePlan& plan : plans_of(pool, folders_, result_.plan)) {
-      replicas.push_back(replica_of(plan, pool, pricing_, path));
-      const ServingProblem& serving = *plan.problem.serving();
-      result_.deployment.api_s = std::max(result_.deployment.api_s, serving.kernel_set.api_s);
-      result_.source = fmt::format("step times {} for {}, kernel set {}", name_of(plan.provenance),
-                                   serving.model.name, serving.kernel_set.name);
-      result_.plans.push_back(std::move(plan));
+  void add(Replica replica, const PoolOptions& pool) {
+    replica.role = pool.role;
+    replica.make_scheduler = options_.make_scheduler;
+    replica.usd_per_h = pool.usd_per_h.value_or(replica.usd_per_h);
+    replica.idle_w = pool.idle_w.value_or(0);
+    replica.busy_w = pool.busy_w.value_or(0);
+    result_.deployment.replicas.push_back(std::move(replica));
+  }
+
+  void add(const PricedEngine& priced, const PoolOptions& pool, const std::string& path) {
+    add(replica_of(priced, pool, pricing_, path), pool);
+    const cost::PricingContext& context = priced.context;
+    if (!num_layers_) num_layers_ = context.model.num_layers;
+    result_.deployment.api_s = std::max(result_.deployment.api_s, context.kernel_set.api_s);
+    result_.source =
+        fmt::format("step times {} for {}, kernel set {}", name_of(priced.provenance()),
+                    context.model.name, context.kernel_set.name);
+  }
+
+  void add_plan(const PoolOptions& pool, const std::string& path) {
+    result_.given = pool.plan;
+    result_.quality = summary_of(*pool.plan).quality;
+    if (const auto* one = std::get_if<PipelinePlan>(pool.plan.get())) return add(*one, pool, path);
+    for (const PipelinePlan& each : std::get<ReplicatedPlan>(*pool.plan).replicas) {
+      add(each, pool, path);
     }
-    return replicas;
+  }
+
+  void add_model(const PoolOptions& pool, const std::string& path) {
+    const auto context = context_of(pool, folders_);
+    Placement placement = place(context->model, context->cluster, shape_of(pool));
+    for (const PlacedEngine& engine : placement.engines) {
+      add(PricedEngine(*context, placement, engine), pool, path);
+    }
+    result_.context = context;
+    result_.quality = published_quality_of(*context, bitwidths_of(placement.engines.front()),
+                                           pool.kv_bitwidth, folders_);
+    result_.placement = std::move(placement);
   }
 
   void add_api_s() {
@@ -226,6 +236,7 @@ class Assembly {
   const DeploymentOptions& options_;
   const DataFolders& folders_;
   StepCostOptions pricing_;
+  std::optional<std::int64_t> num_layers_;  ///< of the first model
   AssembledDeployment result_;
 };
 
@@ -242,8 +253,18 @@ AssembledDeployment assemble(const DeploymentOptions& options, const DataFolders
     assembly.add((*options.pools)[i], fmt::format("{}.pools[{}]", path, i + 1));
   }
   serving::check_roles(assembly.result().deployment, path + ".pools");
-  assembly.result().plan.reset();
-  return assembly.finish();
+  AssembledDeployment made = assembly.finish();
+  made.given.reset();
+  made.context.reset();
+  made.placement.reset();
+  made.quality.reset();
+  return made;
+}
+
+std::optional<Plan> plan_of(const AssembledDeployment& deployment, const DataFolders& folders) {
+  if (deployment.given) return *deployment.given;
+  if (!deployment.placement) return std::nullopt;
+  return deployment_plan(*deployment.context, *deployment.placement, folders);
 }
 
 serving::SummaryOptions summary_options(const AssembledDeployment& deployment,

@@ -125,8 +125,7 @@ std::vector<ServingPart> parts_of(const ServingSearch& search, const FoundDeploy
 std::optional<Quality> worst_quality(const std::vector<DeploymentPart>& parts) {
   std::optional<Quality> worst;
   for (const DeploymentPart& part : parts) {
-    if (!part.engine->one->plan) continue;
-    const std::optional<Quality>& quality = summary_of(*part.engine->one->plan).quality;
+    const std::optional<Quality>& quality = part.engine->one->quality;
     const bool worse =
         quality && (!worst || quality->perplexity_increase.mid > worst->perplexity_increase.mid);
     if (worse) worst = quality;

@@ -8,6 +8,7 @@
 
 #include "tessera/solver/deploy/runtime_rules.h"
 #include "tessera/solver/deploy/step_mix.h"
+#include "tessera/solver/plan/launch_rules.h"
 
 namespace tessera::solver {
 namespace {
@@ -28,9 +29,8 @@ void set_limits(const ServingSearch& search, Configuration& configuration, std::
 
 /// Why the quality that was asked for does not allow it; empty where it does.
 std::string quality_obstacle(const QualityBound& bound, const AssembledDeployment& deployment) {
-  if (!bound.is_set() || !deployment.plan) return {};
-  const std::optional<Quality>& quality = summary_of(*deployment.plan).quality;
-  if (!quality) return {};
+  const std::optional<Quality>& quality = deployment.quality;
+  if (!bound.is_set() || !quality) return {};
   const bool high = bound.at == BoundAt::high;
   const Band &rise = quality->perplexity_increase, &kept = quality->accuracy_recovery;
   const double loss = high ? rise.high : rise.mid, recovery = high ? kept.low : kept.mid;
@@ -122,9 +122,10 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
     search.refuse(c.name(), loss);
     return true;
   }
-  const PipelinePlan& plan = c.one->plans.front();
-  if (obstructs(plan_obstacle(request.runtime, c, plan, request.kernel_set == "auto"))) return true;
-  c.checkpoint = checkpoint_of(plan);
+  if (obstructs(engine_obstacle(request.runtime, c, *c.one, request.kernel_set == "auto"))) {
+    return true;
+  }
+  c.checkpoint = checkpoint_of(*c.one->context, c.one->placement->engines.front());
   set_limits(search, c, kSeats[0],
              first_tokens(c.one->deployment.replicas.front(), search.tpot_limit_s()));
   estimate(search, c);

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "tessera/solver/plan/launch_rules.h"
-#include "tessera/solver/plan/place_plan.h"
 
 namespace tessera::solver {
 namespace {
@@ -31,21 +30,17 @@ std::string kernel_obstacle(ServingRuntime runtime, const Configuration& configu
                                    configuration.type->compute_capability));
 }
 
-std::string plan_obstacle(ServingRuntime runtime, const Configuration& configuration,
-                          const PipelinePlan& plan, bool any_kernels) {
-  const ServingProblem& serving = *plan.problem.serving();
-  std::string obstacle =
-      first_of(launch_obstacles(launched_by(runtime), serving, placement_of(plan), 0, true));
+std::string engine_obstacle(ServingRuntime runtime, const Configuration& configuration,
+                            const AssembledDeployment& one, bool any_kernels) {
+  const cost::KernelSet& kernels = one.context->kernel_set;
+  std::string obstacle = first_of(
+      launch_obstacles(launched_by(runtime), *one.context, one.placement.value(), 0, true));
   if (runtime != ServingRuntime::vllm || !obstacle.empty()) return obstacle;
-  if (!any_kernels || serving.kernel_set.runtime == name_of(runtime)) return {};
+  if (!any_kernels || kernels.runtime == name_of(runtime)) return {};
   return fmt::format(
       "no kernel of vLLM is priced for {}-bit weights on {} (kernel set {} has one, for runtime = "
       "\"tessera\")",
-      configuration.bitwidth, configuration.type->name, serving.kernel_set.name);
-}
-
-std::string checkpoint_of(const PipelinePlan& plan) {
-  return checkpoint_of(*plan.problem.serving(), placement_of(plan).engines.front());
+      configuration.bitwidth, configuration.type->name, kernels.name);
 }
 
 std::string transfer_obstacle(ServingRuntime runtime, const PoolEnd& from, const PoolEnd& to) {

@@ -174,8 +174,8 @@ const lua_kit::ObjectType<AssembledDeployment>& lua_kit::object_type<AssembledDe
                   [](lua_State* L, const D& d) { push_text(L, d.deployment.router.name); }},
                  {"plan", "tessera.Plan?", "What runs, where there is a model and one pool",
                   [](lua_State* L, const D& d) {
-                    if (d.plan) {
-                      solver_lua::push_plan(L, *d.plan);
+                    if (const auto plan = solver::plan_of(d, core_lua::environment(L).folders)) {
+                      solver_lua::push_plan(L, *plan);
                     } else {
                       lua_pushnil(L);
                     }

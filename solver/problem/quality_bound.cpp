@@ -12,14 +12,14 @@ namespace {
 
 /// How the cluster's devices hold each bitwidth; 4 bits are there as well, since omega is
 /// normalised at them.
-std::map<std::int32_t, std::vector<WeightFormat>> formats_of(const ServingProblem& serving) {
+std::map<std::int32_t, std::vector<WeightFormat>> formats_of(const cost::PricingContext& context,
+                                                             std::vector<std::int32_t> bitwidths) {
   std::map<std::int32_t, std::vector<WeightFormat>> formats;
-  std::vector<std::int32_t> bitwidths = serving.bitwidths;
   bitwidths.push_back(4);
   for (const std::int32_t bitwidth : bitwidths) {
     std::vector<WeightFormat>& found = formats[bitwidth];
-    for (const ClusterDevice& slot : serving.cluster.devices) {
-      const cost::KernelRule* rule = serving.kernel_set.find(slot.device, bitwidth);
+    for (const ClusterDevice& slot : context.cluster.devices) {
+      const cost::KernelRule* rule = context.kernel_set.find(slot.device, bitwidth);
       if (rule == nullptr) continue;
       const WeightFormat format = rule->format();
       if (std::find(found.begin(), found.end(), format) == found.end()) found.push_back(format);
@@ -76,8 +76,8 @@ void set_quality(Problem& problem, const DataFolders& folders, bool in_nats) {
   if (given.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return;
   const std::string& origin = given.kind == kQualityIndicator ? given.variant : given.kind;
   const bool is_own = origin == "loss" || origin == "divergence";
-  QualityLevels levels =
-      published_quality(serving.model, formats_of(serving), serving.quantisation, folders);
+  QualityLevels levels = published_quality(serving.model, formats_of(serving, serving.bitwidths),
+                                           serving.quantisation, folders);
   if (is_own && covers(given, serving)) {
     const double spread = additivity_spread(folders);
     levels = measured_levels(levels, given, spread);
@@ -94,6 +94,22 @@ void set_quality(Problem& problem, const DataFolders& folders, bool in_nats) {
     return;
   }
   serving.levels = std::move(levels);
+}
+
+Quality published_quality_of(const cost::PricingContext& context,
+                             const std::vector<std::int32_t>& bitwidths, std::int32_t kv_bitwidth,
+                             const DataFolders& folders) {
+  const QualityLevels levels = published_quality(context.model, formats_of(context, bitwidths),
+                                                 quantisation_methods().front(), folders);
+  Indicator evenly;
+  evenly.kind = "constant";
+  evenly.num_layers = bitwidths.size();
+  const Indicator losses = losses_by_layer(levels, evenly);
+  double nats = 0;
+  for (std::size_t layer = 0; layer < bitwidths.size(); ++layer) {
+    nats += losses.at(layer, bitwidths[layer]);
+  }
+  return quality_of(levels, nats, levels.kv_at(kv_bitwidth));
 }
 
 }  // namespace tessera::solver

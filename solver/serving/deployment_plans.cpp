@@ -4,27 +4,16 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "tessera/core/error.h"
-#include "tessera/cost/auto_kernel_set.h"
 #include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/problem/quality_bound.h"
+#include "tessera/solver/serving/priced_engine.h"
 
 namespace tessera::solver {
 namespace {
-
-constexpr std::int64_t kUsualTokens = 1024;
-
-void check_bitwidths(const ServingProblem& serving, const PlacedEngine& engine) {
-  for (const PlacedStage& stage : engine.stages) {
-    for (const std::int32_t bitwidth : stage.bitwidths) {
-      const auto& known = serving.bitwidths;
-      if (std::find(known.begin(), known.end(), bitwidth) != known.end()) continue;
-      refuse("bitwidth", "{} is not one of the problem's bitwidths ({})", bitwidth,
-             fmt::join(known, ", "));
-    }
-  }
-}
 
 /// The mesh of a part of a cluster that is cut into groups of one degree without a rest.
 Mesh even_mesh(const Cluster& cluster, std::int32_t degree) {
@@ -92,52 +81,42 @@ PipelinePlan plan_of(const Problem& whole, const Placement& placement, const Pla
   return build_plan(problem, result, "manual");
 }
 
-Indicator silent_indicator(std::size_t num_layers, const std::vector<std::int32_t>& bitwidths) {
-  Indicator indicator;
-  indicator.kind = "constant";
-  indicator.num_layers = num_layers;
-  indicator.bitwidths = bitwidths;
-  indicator.omega.assign(num_layers * bitwidths.size(), 0);
-  return indicator;
+std::vector<std::int32_t> bitwidths_of(const Placement& placement) {
+  std::set<std::int32_t> bitwidths;
+  for (const PlacedEngine& engine : placement.engines) {
+    for (const PlacedStage& stage : engine.stages) {
+      bitwidths.insert(stage.bitwidths.begin(), stage.bitwidths.end());
+    }
+  }
+  return {bitwidths.begin(), bitwidths.end()};
 }
 
-}  // namespace
-
-Problem deployment_problem(cost::PricingContext context, const std::vector<std::int32_t>& bitwidths,
-                           std::int32_t kv_bitwidth) {
+/// What such plans are of. Nothing is chosen by it, so its indicator tells no layers apart.
+Problem problem_of(const cost::PricingContext& context, const Placement& placement,
+                   const DataFolders& folders) {
   ServingProblem serving;
-  static_cast<cost::PricingContext&>(serving) = std::move(context);
-  serving.bitwidths = bitwidths;
-  std::sort(serving.bitwidths.begin(), serving.bitwidths.end());
-  serving.bitwidths.erase(std::unique(serving.bitwidths.begin(), serving.bitwidths.end()),
-                          serving.bitwidths.end());
-  serving.kv_bitwidth = kv_bitwidth;
-  const std::int64_t tokens =
-      std::clamp<std::int64_t>(serving.model.max_context_tokens / 2, 1, kUsualTokens);
-  serving.workload.batch_size = 1;
+  static_cast<cost::PricingContext&>(serving) = context;
+  serving.bitwidths = bitwidths_of(placement);
+  serving.kv_bitwidth = placement.engines.front().kv_bitwidth;
+  const std::int64_t tokens = usual_tokens(context.model);
+  serving.workload.batch_size = std::ssize(placement.engines);
   serving.workload.prompt_tokens = serving.workload.output_tokens = static_cast<double>(tokens);
   serving.workload.max_prompt_tokens = serving.workload.max_output_tokens = tokens;
-  serving.indicator =
-      silent_indicator(static_cast<std::size_t>(serving.model.num_layers), serving.bitwidths);
+  serving.indicator.kind = "constant";
+  serving.indicator.num_layers = static_cast<std::size_t>(context.model.num_layers);
+  serving.indicator.bitwidths = serving.bitwidths;
+  serving.indicator.omega.assign(serving.indicator.num_layers * serving.bitwidths.size(), 0);
   Problem problem;
   problem.given = std::move(serving);
+  set_quality(problem, folders);
   return problem;
 }
 
-Problem deployment_problem(ModelShape model, Cluster cluster,
-                           const std::vector<std::int32_t>& bitwidths, std::int32_t kv_bitwidth,
-                           const std::string& kernel_set, const DataFolders& folders) {
-  return deployment_problem(
-      cost::pricing_context(std::move(model), std::move(cluster), bitwidths, kernel_set, folders),
-      bitwidths, kv_bitwidth);
-}
-
-std::vector<PipelinePlan> deployment_plans(const Problem& problem, const Placement& placement) {
+std::vector<PipelinePlan> plans_of(const Problem& problem, const Placement& placement) {
   std::vector<PipelinePlan> plans;
   const Cluster& cluster = problem.serving()->cluster;
   std::map<std::vector<std::string>, std::size_t> known;  // replicas on the same nodes are alike
   for (const PlacedEngine& engine : placement.engines) {
-    check_bitwidths(*problem.serving(), engine);
     std::vector<std::size_t> devices;
     for (const auto& members : stage_devices(placement, engine, cluster)) {
       devices.insert(devices.end(), members.begin(), members.end());
@@ -150,13 +129,22 @@ std::vector<PipelinePlan> deployment_plans(const Problem& problem, const Placeme
   return plans;
 }
 
-std::vector<PipelinePlan> deployment_plans(const Problem& problem, const DeploymentShape& shape) {
-  const ServingProblem* serving = problem.serving();
-  if (serving == nullptr) {
-    refuse(ErrorCode::unsupported, "deployment",
-           "an abstract instance has no devices to deploy on");
+}  // namespace
+
+std::vector<PipelinePlan> deployment_plans(const cost::PricingContext& context,
+                                           const Placement& placement, const DataFolders& folders) {
+  return plans_of(problem_of(context, placement, folders), placement);
+}
+
+Plan deployment_plan(const cost::PricingContext& context, const Placement& placement,
+                     const DataFolders& folders) {
+  const Problem problem = problem_of(context, placement, folders);
+  std::vector<PipelinePlan> plans = plans_of(problem, placement);
+  if (plans.size() == 1 && plans[0].devices->size() == context.cluster.devices.size()) {
+    plans[0].devices.reset();
+    return std::move(plans[0]);
   }
-  return deployment_plans(problem, place(serving->model, serving->cluster, shape));
+  return join_replicas(problem, std::move(plans), "manual");
 }
 
 }  // namespace tessera::solver

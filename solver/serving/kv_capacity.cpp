@@ -73,12 +73,6 @@ std::string no_room(const StageKvMemory& memory, std::size_t stage, const std::s
       format_bytes(memory.reserve_bytes), format_bytes(short_of), engine.block_size);
 }
 
-/// "4xL4"
-std::string name_of(const cost::PricingContext& context, const cost::Stage& stage) {
-  const std::string& device = context.device(stage.members.front()).name;
-  return stage.degree() == 1 ? device : fmt::format("{}x{}", stage.degree(), device);
-}
-
 }  // namespace
 
 KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions& engine) {
@@ -100,8 +94,7 @@ KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions&
     capacity.blocks = *engine.kv_blocks;
   } else if (fewest < 1) {
     const std::size_t k = capacity.binding_stage;
-    capacity.why_not =
-        no_room(capacity.stages[k], k, name_of(priced.context, priced.stages[k]), engine);
+    capacity.why_not = no_room(capacity.stages[k], k, priced.stage_name(k), engine);
   } else {
     capacity.blocks = static_cast<std::int64_t>(fewest);
   }

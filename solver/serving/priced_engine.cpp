@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -57,6 +58,10 @@ class LayersInOrder {
 
 }  // namespace
 
+std::int64_t usual_tokens(const ModelShape& model) {
+  return std::clamp<std::int64_t>(model.max_context_tokens / 2, 1, 1024);
+}
+
 PricedEngine::PricedEngine(const cost::PricingContext& pricing, const Placement& placement,
                            const PlacedEngine& engine)
     : context(pricing), kv_bitwidth(engine.kv_bitwidth) {
@@ -80,6 +85,42 @@ PricedEngine::PricedEngine(const PipelinePlan& plan)
     stages.push_back({members[k], place_at(k, plan.stages.size()), std::move(held)});
   }
   layers.finish();
+}
+
+std::string PricedEngine::stage_name(std::size_t stage) const {
+  const cost::Stage& named = stages.at(stage);
+  const std::string& device = context.device(named.members.front()).name;
+  return named.degree() == 1 ? device : fmt::format("{}x{}", named.degree(), device);
+}
+
+double PricedEngine::usd_per_h() const {
+  double price = 0;
+  for (const cost::Stage& stage : stages) {
+    for (const std::size_t member : stage.members) {
+      price += context.device(member).price_usd_per_h.value_or(0);
+    }
+  }
+  return price;
+}
+
+Provenance PricedEngine::provenance() const {
+  if (context.profiles.empty()) return Provenance::modelled;
+  const auto tokens = static_cast<double>(usual_tokens(context.model));
+  const cost::LayerWork works[] = {{cost::Phase::prefill, 1, tokens, 0},
+                                   {cost::Phase::decode, 1, 1, 1.5 * tokens}};
+  Provenance weakest = Provenance::measured;
+  for (const cost::Stage& stage : stages) {
+    const auto model = cost::latency_model_of(context, stage.members);
+    for (const auto& [kind, number] : stage.layers) {
+      const LayerShape& layer =
+          context.model.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+      for (const cost::LayerWork& work : works) {
+        const cost::Prediction price = model->layer(layer, kind.bitwidth, kv_bitwidth, work);
+        weakest = weaker(weakest, price.seconds.provenance);
+      }
+    }
+  }
+  return weakest;
 }
 
 }  // namespace tessera::solver

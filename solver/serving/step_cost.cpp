@@ -196,8 +196,9 @@ Drafting drafting_of(const StepPricing& pricing, const EngineOptions& engine,
 std::int32_t kv_bitwidth_of(const PricedEngine& priced, const EngineOptions& engine) {
   const std::string& dtype = engine.kv_cache_dtype;
   std::int32_t bitwidth = 16;
-  if (dtype == "auto") return priced.kv_bitwidth;
-  if (dtype.starts_with("fp8") || dtype == "int8") {
+  if (dtype == "auto") {
+    bitwidth = priced.kv_bitwidth;
+  } else if (dtype.starts_with("fp8") || dtype == "int8") {
     bitwidth = 8;
   } else if (dtype != "bfloat16" && dtype != "float16") {
     refuse(ErrorCode::unsupported, "engine.kv_cache_dtype",
@@ -207,7 +208,7 @@ std::int32_t kv_bitwidth_of(const PricedEngine& priced, const EngineOptions& eng
   for (const cost::Stage& stage : priced.stages) {
     const Device& device = priced.context.device(stage.members.front());
     if (kernels.reads_kv(device, bitwidth)) continue;
-    refuse(ErrorCode::unsupported, "engine.kv_cache_dtype",
+    refuse(ErrorCode::unsupported, dtype == "auto" ? "kv_bitwidth" : "engine.kv_cache_dtype",
            fmt::format("no attention of the kernel set {} reads a KV cache of {} bits on {} "
                        "(compute capability {})",
                        kernels.name, bitwidth, device.name, device.compute_capability));

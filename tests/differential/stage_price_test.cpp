@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/core/json.h"
+#include "placed_plans.h"
 #include "tessera/solver/plan/build_plan.h"
 #include "tessera/solver/plan/plan_pipeline.h"
-#include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/step_cost.h"
 
 namespace tessera::solver::stage_price_test {
@@ -28,12 +27,9 @@ struct Case {
 
 /// Micro-batches of kRequests in decode and of one in prefill.
 PipelinePlan plan_of(const Case& c) {
-  const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
-  const std::string path = folders.require("models", c.model);
-  const Problem whole = deployment_problem(model_from_json(read_json_file(path), path),
-                                           find_cluster(c.cluster, folders), c.shape.bitwidths,
-                                           c.kv_bitwidth, "vllm", folders);
-  const PipelinePlan placed = deployment_plans(whole, c.shape).front();
+  DeploymentShape shape = c.shape;
+  shape.kv_bitwidth = c.kv_bitwidth;
+  const PipelinePlan placed = test::placed_plans(c.model, c.cluster, shape).front();
   Problem problem = placed.problem.problem();
   problem.serving()->memory = c.memory;
   Workload& workload = problem.serving()->workload;

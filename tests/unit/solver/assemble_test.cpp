@@ -38,8 +38,8 @@ TEST(Assemble, MakesAnEngineOfEveryReplica) {
   options.pool.tensor_parallel = 2;
   const AssembledDeployment made = assemble(options, folders());
   ASSERT_EQ(made.deployment.replicas.size(), 2U);
-  ASSERT_EQ(made.plans.size(), 2U);
-  EXPECT_TRUE(std::holds_alternative<ReplicatedPlan>(made.plan.value()));
+  EXPECT_EQ(made.placement.value().engines.size(), 2U);
+  EXPECT_TRUE(std::holds_alternative<ReplicatedPlan>(plan_of(made, folders()).value()));
   const serving::Replica& engine = made.deployment.replicas.front();
   EXPECT_EQ(engine.name, "2xA100-40G");
   EXPECT_GT(engine.kv_tokens(), 100'000);
@@ -71,7 +71,8 @@ TEST(Assemble, JoinsPoolsByATransferLayerByLayer) {
   options.transfer = {.bytes_per_s = 1e10, .per_layer = true};
   const AssembledDeployment made = assemble(options, folders());
   EXPECT_EQ(made.deployment.transfer.num_layers, 32);
-  EXPECT_FALSE(made.plan);
+  EXPECT_FALSE(made.placement);
+  EXPECT_FALSE(plan_of(made, folders()));
   options.pools->pop_back();
   expect_error(ErrorCode::invalid_argument,
                {"there are engines of role prefill and none of role decode"},
@@ -85,7 +86,8 @@ TEST(Assemble, RefusesWhatContradictsItself) {
   expect_error(ErrorCode::invalid_argument, {"deployment.model: step_cost says what a step takes"},
                [&] { assemble(options, folders()); });
   options.pool = pool("1xA100-40G");
-  options.pool.plan = std::make_shared<Plan>(*assemble(options, folders()).plan);
+  options.pool.plan =
+      std::make_shared<Plan>(plan_of(assemble(options, folders()), folders()).value());
   expect_error(ErrorCode::invalid_argument, {"pool.model: the plan has a model already"},
                [&] { assemble(options, folders(), "pool"); });
   options.pool.model = nullptr;

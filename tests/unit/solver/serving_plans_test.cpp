@@ -4,31 +4,15 @@
 #include <algorithm>
 
 #include "expect_error.h"
-#include "tessera/core/json.h"
+#include "placed_plans.h"
 #include "tessera/core/units.h"
-#include "tessera/solver/plan/build_plan.h"
 #include "tessera/solver/plan/check_plan.h"
-#include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/kv_capacity.h"
 
 namespace tessera::solver::serving_plans_test {
 namespace {
 
-const DataFolders& folders() {
-  static const DataFolders all({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
-  return all;
-}
-
-ModelShape shipped(const std::string& name) {
-  const std::string path = folders().require("models", name);
-  return model_from_json(read_json_file(path), path);
-}
-
-Problem problem_of(const std::string& model, const std::string& cluster,
-                   const std::vector<std::int32_t>& bitwidths = {16}) {
-  return deployment_problem(shipped(model), find_cluster(cluster, folders()), bitwidths, 16, "vllm",
-                            folders());
-}
+using test::placed_plans;
 
 // vllm/distributed/utils.py, get_pp_indices; the cases are those of vLLM's own
 // tests/distributed/test_pipeline_partition.py.
@@ -43,8 +27,8 @@ TEST(ServingPlans, LayersAreSplitAsVllmSplitsThem) {
 }
 
 TEST(ServingPlans, DevicesAreUsedGroupByGroup) {
-  const Problem problem = problem_of("llama-3.1-8b", "2x(4xA100-40G)");
-  const auto plans = deployment_plans(problem, {.tensor_parallel = 2, .pipeline_parallel = 2});
+  const auto plans = placed_plans("llama-3.1-8b", "2x(4xA100-40G)",
+                                  {.tensor_parallel = 2, .pipeline_parallel = 2});
   ASSERT_EQ(plans.size(), 2U);
   EXPECT_EQ(*plans[0].devices, (std::vector<std::int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(*plans[1].devices, (std::vector<std::int64_t>{4, 5, 6, 7}));
@@ -56,34 +40,29 @@ TEST(ServingPlans, DevicesAreUsedGroupByGroup) {
     EXPECT_EQ(plan.stages[0].device, "2xA100-40G");
     EXPECT_EQ(plan.stages[1].device_index, 2);
   }
-  const ReplicatedPlan joined = join_replicas(problem, plans, "manual");
-  EXPECT_EQ(joined.replicas.size(), 2U);
 }
 
 // Two of three groups of a node make a pipeline, the third joins one of the other node.
 TEST(ServingPlans, WhatNodesLeaveOverJoins) {
-  const Problem problem = problem_of("llama-3.1-8b", "2x(3xA100-40G)");
-  const auto plans = deployment_plans(problem, {.pipeline_parallel = 2});
+  const auto plans = placed_plans("llama-3.1-8b", "2x(3xA100-40G)", {.pipeline_parallel = 2});
   ASSERT_EQ(plans.size(), 3U);
   EXPECT_EQ(*plans[2].devices, (std::vector<std::int64_t>{2, 5}));
   for (const PipelinePlan& plan : plans) EXPECT_EQ(check_plan(plan), std::nullopt);
 }
 
 TEST(ServingPlans, BitwidthsMayDifferByLayer) {
-  const Problem problem = problem_of("llama-3.1-8b", "2xRTX-3090", {4, 16});
   std::vector<std::int32_t> bitwidths(32, 4);
   bitwidths[5] = 16;
-  const auto plans = deployment_plans(problem, {.pipeline_parallel = 2, .bitwidths = bitwidths});
+  const auto plans =
+      placed_plans("llama-3.1-8b", "2xRTX-3090", {.pipeline_parallel = 2, .bitwidths = bitwidths});
   ASSERT_EQ(plans.size(), 1U);
   EXPECT_EQ(plans[0].stages[0].bitwidths[5], 16);
   EXPECT_EQ(plans[0].stages[1].bitwidths[5], 4);
 }
 
 TEST(ServingPlans, SaysWhatDoesNotFit) {
-  const auto refused = [](const std::string& cluster, const DeploymentShape& shape,
-                          const std::string& model = "llama-3.1-8b") {
-    const Problem problem = problem_of(model, cluster);
-    return [problem, shape] { deployment_plans(problem, shape); };
+  const auto refused = [](const std::string& cluster, const DeploymentShape& shape) {
+    return [cluster, shape] { placed_plans("llama-3.1-8b", cluster, shape); };
   };
   const auto expect_refusal = [](const auto& call, const std::string& part) {
     try {
@@ -97,7 +76,7 @@ TEST(ServingPlans, SaysWhatDoesNotFit) {
   expect_refusal(refused("4xA100-40G", {.tensor_parallel = 2, .replicas = 3}), "need 6 devices");
   expect_refusal(refused("2xA100-40G", {.tensor_parallel = 4}), "room for 0");
   expect_refusal(refused("2xA100-40G", {.pipeline_parallel = 64}), "64 stages for 32 layers");
-  expect_refusal(refused("2xA100-40G", {.bitwidths = {3}}), "3 is not one of");
+  expect_refusal(refused("2xA100-40G", {.bitwidths = {3}}), "no 3-bit kernel");
   expect_refusal(refused("2xA100-40G", {.bitwidths = {16, 16}}), "32 layers");
   expect_refusal(refused("1xT4-16G", {}), "GiB");
   expect_refusal(refused("2xA100-40G", {.tensor_parallel = 0}), "at least 1");
@@ -112,7 +91,7 @@ serving::EngineOptions engine_of(std::int64_t seats, std::int64_t budget) {
 
 KvCapacity capacity_of(const std::string& model, const std::string& cluster,
                        const DeploymentShape& shape, const serving::EngineOptions& engine) {
-  return kv_capacity(deployment_plans(problem_of(model, cluster), shape).front(), engine);
+  return kv_capacity(placed_plans(model, cluster, shape).front(), engine);
 }
 
 // vLLM 0.19 on an RTX 4090, Llama-3.1-8B, max_num_seqs 256, max_num_batched_tokens 2048

@@ -6,9 +6,8 @@
 #include <memory>
 #include <random>
 
-#include "tessera/core/json.h"
+#include "placed_plans.h"
 #include "tessera/solver/plan/place_plan.h"
-#include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/kv_capacity.h"
 #include "tessera/solver/serving/step_cost.h"
 
@@ -23,19 +22,9 @@ using serving::HostMode;
 using serving::StepLoad;
 using serving::Ticks;
 
-const DataFolders& folders() {
-  static const DataFolders all({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
-  return all;
-}
-
 PipelinePlan plan_of(const std::string& model, const std::string& cluster,
                      const DeploymentShape& shape = {}, const std::string& kernel_set = "vllm") {
-  const std::string path = folders().require("models", model);
-  std::vector<std::int32_t> bitwidths = shape.bitwidths;
-  const Problem problem =
-      deployment_problem(model_from_json(read_json_file(path), path),
-                         find_cluster(cluster, folders()), bitwidths, 16, kernel_set, folders());
-  return deployment_plans(problem, shape).front();
+  return test::placed_plans(model, cluster, shape, kernel_set).front();
 }
 
 StepLoad decodes(std::int64_t requests, std::int64_t context_tokens) {

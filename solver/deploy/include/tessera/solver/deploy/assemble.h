@@ -10,6 +10,8 @@
 #include "tessera/core/cluster.h"
 #include "tessera/core/files.h"
 #include "tessera/core/model_shape.h"
+#include "tessera/core/placement.h"
+#include "tessera/core/quality.h"
 #include "tessera/core/record.h"
 #include "tessera/core/record_json.h"
 #include "tessera/serving/deployment.h"
@@ -59,17 +61,25 @@ struct DeploymentOptions {
 
 struct AssembledDeployment {
   serving::Deployment deployment;
-  std::vector<PipelinePlan> plans;  ///< [replicas]; empty without a model
-  std::optional<Plan> plan;         ///< what runs, where there is a model and one pool
-  std::string source;               ///< where its step times come from
+  std::string source;  ///< where its step times come from
   std::vector<std::string> notes;
+
+  // Of the only pool, where it has a model.
+  std::shared_ptr<const Plan> given;  ///< that it is made of; null: of a model on a cluster
+  std::shared_ptr<const cost::PricingContext> context;  ///< null with `given`
+  std::optional<Placement> placement;                   ///< on the context's cluster
+  std::optional<Quality> quality;                       ///< what it does to the model
 };
 
 /// @param path names the options in errors: "ts.deployment"
 /// @throws Error{invalid_argument} where options contradict each other or nothing fits, and as
-/// deployment_plans, kv_capacity and make_step_cost
+/// place, kv_capacity and make_step_cost
 AssembledDeployment assemble(const DeploymentOptions& options, const DataFolders& folders,
                              const std::string& path = "deployment");
+
+/// What runs, as a plan: the one given, or deployment_plan's. Absent without a model or with
+/// several pools. @throws as deployment_plan
+std::optional<Plan> plan_of(const AssembledDeployment& deployment, const DataFolders& folders);
 
 /// What a summary needs to know of a deployment and its traffic.
 serving::SummaryOptions summary_options(const AssembledDeployment& deployment,

@@ -13,13 +13,10 @@ namespace tessera::solver {
 /// Why the runtime has no kernels for such an engine on its type of device.
 std::string kernel_obstacle(ServingRuntime runtime, const Configuration& configuration);
 
-/// Why the runtime cannot launch such an engine as it is deployed. @param any_kernels the kernel
-/// set was chosen for the devices, and not named
-std::string plan_obstacle(ServingRuntime runtime, const Configuration& configuration,
-                          const PipelinePlan& plan, bool any_kernels);
-
-/// What tells one checkpoint of a model from another.
-std::string checkpoint_of(const PipelinePlan& plan);
+/// Why the runtime cannot launch such an engine as it is deployed. @param one an engine of it,
+/// alone @param any_kernels the kernel set was chosen for the devices, and not named
+std::string engine_obstacle(ServingRuntime runtime, const Configuration& configuration,
+                            const AssembledDeployment& one, bool any_kernels);
 
 /// An engine of a pool that keys and values leave, or come to.
 struct PoolEnd {

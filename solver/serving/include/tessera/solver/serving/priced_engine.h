@@ -1,13 +1,19 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tessera/core/placement.h"
+#include "tessera/core/provenance.h"
 #include "tessera/cost/stage_price.h"
 #include "tessera/solver/plan/plan.h"
 
 namespace tessera::solver {
+
+/// Tokens of a prompt, and of an output, where nobody says: 1024, or half the model's context.
+std::int64_t usual_tokens(const ModelShape& model);
 
 /// An engine as prices see it: its stages on devices of a context, which it borrows.
 struct PricedEngine {
@@ -25,6 +31,14 @@ struct PricedEngine {
   /// Error{invalid_argument} for one whose stages are not on devices of its problem, or do not hold
   /// its model's layers in order.
   PricedEngine(const PipelinePlan& plan);  // NOLINT(google-explicit-constructor): a plan is one
+
+  /// "4xL4"
+  std::string stage_name(std::size_t stage) const;
+  /// List price of its devices (USD/h); one that has none costs nothing.
+  double usd_per_h() const;
+  /// Where the times of its layers come from, of a prompt and a decode step of usual lengths: the
+  /// weakest of them.
+  Provenance provenance() const;
 };
 
 }  // namespace tessera::solver
