@@ -98,15 +98,16 @@ describe("plan:export vllm", function()
     assert.equal("2", options["--pipeline-parallel-size"])
     assert.equal("20,12", variables.VLLM_PP_LAYER_PARTITION)
     assert.equal("auto", options["--kv-cache-dtype"])
-    assert.equal("8", options["--max-num-seqs"])
-    assert.equal("512", options["--max-num-batched-tokens"])
-    assert.equal("288", options["--max-model-len"])
+    assert.equal("256", options["--max-num-seqs"])
+    assert.equal("2048", options["--max-num-batched-tokens"])
+    assert.equal("131072", options["--max-model-len"])
     assert.equal("$HOST_0", options["--master-addr"])
+    assert.equal("$LISTEN", options["--host"])
     assert.is_true(options["--enable-chunked-prefill"])
     assert.is_true(ts.check(back.plan))
     assert.matches("%-%-node%-rank 1", script(path, "engine-0-node-1.sh"))
     assert.matches("%-%-headless", script(path, "engine-0-node-1.sh"))
-    assert.matches("|| hf download meta%-llama/Llama%-3.1%-8B\n", script(path, "checkpoint.sh"))
+    assert.matches("|| hf download meta%-llama/Llama%-3.1%-8B%-Instruct\n", script(path, "checkpoint.sh"))
     assert.matches("micro%-batches", script(path, "README.md"))
   end)
 
@@ -217,6 +218,38 @@ describe("plan:export vllm", function()
     raises("invalid_argument", "holds files that no export wrote (a)", function() plan:export("vllm", foreign) end)
     raises("invalid_argument", "there is a file at", function() plan:export("vllm", foreign .. "/a") end)
     raises("io", "there is no folder", function() plan:export("vllm", fresh() .. "/deeper") end)
+    core.write_file(own .. "/launch.json", "5")
+    raises("invalid_argument", "is none that an export wrote",
+      function() plan:export("vllm", own, { overwrite = true }) end)
+  end)
+
+  it("takes no name of a node for an address, nor of a model for a flag", function()
+    local name = "127.0.0.1:1;}server{listen 9001;root /;}upstream y{server 127.0.0.1"
+    local plan = plan_of({ cluster = { { "L4", 1, node = name }, { "L4", 1, node = "b" }, link_gbps = 100 },
+      tensor_parallel = 1 }, { stage("L4@" .. name, 16, 4), stage("L4@b", 16, 4) })
+    raises("invalid_argument", "has no name of a host", function() plan:export("vllm", fresh()) end)
+    assert(plan:export("json", fresh()))
+    local shape = support.changed(core.from_json(core.read_file(core.data_file("models", "llama-3.1-8b"))).config)
+    local file = support.temporary(core.to_json(shape))
+    for _, bad in ipairs { "-rf", "x\ny" } do
+      local own = plan_of({ model = { name = bad, config = file }, cluster = "1xL4", tensor_parallel = 1 },
+        { stage("L4", 32, 4) })
+      raises("invalid_argument", "cannot be that of a server", function() own:export("vllm", fresh()) end)
+    end
+    support.remove_files()
+  end)
+
+  it("takes limits of servers and refuses what are none", function()
+    local plan, path = two_nodes(), fresh()
+    assert(plan:export("vllm", path, { engine = { max_num_seqs = 96, max_model_len = 4096 } }))
+    local options = assert(ts.load_launch(path)).engines[1].options
+    assert.equal("96", options["--max-num-seqs"])
+    assert.equal("4096", options["--max-model-len"])
+    local function with(engine) return function() plan:export("vllm", fresh(), { engine = engine }) end end
+    raises("out_of_range", "-5 is outside [1, 1e+06]", with { max_num_seqs = -5 })
+    raises("out_of_range", "1.5 is outside", with { max_num_seqs = 1.5 })
+    raises("out_of_range", "x is outside", with { max_num_seqs = "x" })
+    raises("invalid_argument", "'max_num_seq' is none of", with { max_num_seq = 5 })
   end)
 
   it("refuses what it does not know", function()
@@ -249,7 +282,13 @@ describe("plan:export vllm", function()
     local plan = two_nodes()
     assert(plan:export("vllm", path, { checkpoint = strange }))
     local status, out, err = run_with_stubs(path, "engine-0-node-0.sh")
+    assert.equal(1, status, out)
+    assert.matches("to listen at 0.0.0.0 takes a key", err)
+    core.write_file(path .. "/api_key", "secret\n")
+    status, out, err = run_with_stubs(path, "engine-0-node-0.sh")
     assert.equal(0, status, err)
+    assert.matches("\nVLLM_API_KEY=secret\n", out)
+    assert.not_matches("secret", script(path))
     local words = assert(ts.load_launch(path)).engines[1].words
     local lines = {}
     for line in out:gmatch "[^\n]+" do lines[#lines + 1] = line end
@@ -257,7 +296,7 @@ describe("plan:export vllm", function()
     assert.equal("serve", lines[2])
     assert.equal(strange, lines[3])
     for i = 4, #words do
-      assert.equal(words[i] == "$HOST_0" and "a100-80g" or words[i], lines[i - 1])
+      assert.equal(({ ["$HOST_0"] = "a100-80g", ["$LISTEN"] = "0.0.0.0" })[words[i]] or words[i], lines[i - 1])
     end
     assert.matches("\nCUDA_VISIBLE_DEVICES=0,1\n", out)
     assert.matches("\nVLLM_PP_LAYER_PARTITION=20,12\n", out)
@@ -287,7 +326,7 @@ describe("plan:export vllm", function()
     assert(two_nodes():export("vllm", path))
     local words = assert(ts.load_launch(path)).engines[1].words
     local arguments = {}
-    for i = 4, #words do arguments[i - 3] = words[i] == "$HOST_0" and "10.0.0.1" or words[i] end
+    for i = 4, #words do arguments[i - 3] = words[i]:find "^%$" and "10.0.0.1" or words[i] end
     local status, out, err = host.run_program({ "python3", python }, core.to_json { arguments })
     if status == 3 then return pending("Python has no vLLM: " .. out) end
     assert.equal(0, status, err)
@@ -304,9 +343,9 @@ describe("any plan that a runtime runs", function()
     local degree, cluster, stages = ({ 1, 2, 4 })[math.random(3)], { link_gbps = 100 }, {}
     for node = 1, math.random(1, 3) do
       local device, groups = types[math.random(#types)], math.random(1, 2)
-      cluster[node] = { device, groups * degree, node = ("host %d"):format(node) }
+      cluster[node] = { device, groups * degree, node = ("host-%d"):format(node) }
       for _ = 1, groups do
-        stages[#stages + 1] = { device = (degree > 1 and degree .. "x" or "") .. device .. "@host " .. node,
+        stages[#stages + 1] = { device = (degree > 1 and degree .. "x" or "") .. device .. "@host-" .. node,
           bitwidths = {} }
       end
     end
@@ -361,6 +400,13 @@ describe("ts.load_launch", function()
       with("tensor%-parallel%-size 2", "tensor-parallel-size 4"))
     declines("mismatch", "VLLM_PP_LAYER_PARTITION is 16,16, the plan's is 20,12", with("20,12", "16,16"))
     declines("mismatch", "--kv-cache-dtype is fp8", with("dtype auto \\\n  %-%-gpu", "dtype fp8 \\\n  --gpu"))
+    declines("mismatch", "--max-model-len is 612, the plan's is 131072", with("len 131072", "len 612"))
+    core.write_file(path .. "/engine-0-node-0.sh", text)
+    local second = script(path, "engine-0-node-1.sh")
+    core.write_file(path .. "/engine-0-node-1.sh", (second:gsub("parallel%-size 2", "parallel-size 4")))
+    declines("mismatch", "engine-0-node-1.sh: option --pipeline-parallel-size is 4", ts.load_launch(path))
+    core.write_file(path .. "/engine-0-node-1.sh", (second:gsub("DEVICES=0,1", "DEVICES=0")))
+    declines("mismatch", "engine-0-node-1.sh: variable CUDA_VISIBLE_DEVICES is 0,", ts.load_launch(path))
     raises("invalid_argument", "no line that starts with 'exec vllm serve'",
       function() with("exec vllm", "vllm") end)
   end)

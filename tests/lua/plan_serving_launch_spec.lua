@@ -12,6 +12,7 @@ folders.keep(setup, teardown)
 local function search(changes)
   return assert(ts.plan_serving(support.changed({
     model = "llama-3.1-8b", cluster = "(2xL4+2xA100-40G)+2xL4", num_requests = 100, disaggregated = false,
+    bitwidths = { 8 },
     traffic = { prompt_tokens = 300, output_tokens = 40 }, slo = { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.1 } },
   }, changes)))
 end
@@ -106,9 +107,18 @@ describe("plans:export", function()
     assert.equal(row.gpus, used)
     local _, servers = read(path, "router.sh"):gsub("server %$HOST_%d:%d+ weight=1;", "")
     assert.equal(row.engines, servers)
-    if row.parts[1].bitwidth ~= row.parts[2].bitwidth then
-      assert.matches("which one answers a request is chance", read(path, "README.md"))
-    end
+  end)
+
+  it("starts engines of unlike bits behind one address only where that is allowed", function()
+    local list = search { bitwidths = { 8, 16 } }
+    local rank = assert(rank_of(list, function(row)
+      return #row.parts == 2 and row.parts[1].bitwidth ~= row.parts[2].bitwidth
+    end))
+    support.raises("invalid_argument", "one address would lead to unlike engines, engine 0 of",
+      function() list:export("vllm", fresh(), { rank = rank }) end)
+    local path = fresh()
+    assert(list:export("vllm", path, { rank = rank, unlike_engines = true }))
+    assert.matches("which one answers a request is chance", read(path, "README.md"))
   end)
 
   it("starts pools, with a proxy", function()

@@ -1,60 +1,71 @@
 -- The weights that a pipeline is to serve: as published, a published quantised copy of them, FP8 made while loading, or
--- a copy that `tessera quantise` makes.
+-- a copy that `tessera quantise` makes; always of the checkpoint that the model's name stands for.
 
+local core = require "tessera.core"
+local hub = require "tessera.launch.hub"
 local schemes = require "tessera.launch.schemes"
 
 local M = {}
 
--- Published copies, by the pattern of the name of what they were made from; %1 is the captured size. Names as on
--- https://huggingface.co. int: weights alone, in groups of 128 (GPTQ or compressed-tensors), w8a8: INT8 weights and
--- activations, fp8: FP8 weights and activations. `instruct`: of the instruction-tuned model, not of the base.
-local public = {
-  {
-    pattern = "^meta%-llama/Llama%-3%.1%-(%d+B)$", instruct = true,
-    int = { [4] = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w4a16",
-      [8] = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w8a16" },
-    w8a8 = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w8a8", fp8 = "RedHatAI/Meta-Llama-3.1-%s-Instruct-FP8",
-  },
-  {
-    pattern = "^meta%-llama/Llama%-3%.3%-(70B)%-Instruct$",
-    int = { [4] = "RedHatAI/Llama-3.3-%s-Instruct-quantized.w4a16" },
-    w8a8 = "RedHatAI/Llama-3.3-%s-Instruct-quantized.w8a8", fp8 = "RedHatAI/Llama-3.3-%s-Instruct-FP8-dynamic",
-  },
-  {
-    pattern = "^Qwen/Qwen2%.5%-([%d.]+B)$", instruct = true,
-    int = { [4] = "Qwen/Qwen2.5-%s-Instruct-GPTQ-Int4", [8] = "Qwen/Qwen2.5-%s-Instruct-GPTQ-Int8" },
-  },
-  { pattern = "^Qwen/Qwen3%-([%d.]+B)$", int = { [4] = "Qwen/Qwen3-%s-AWQ" }, fp8 = "Qwen/Qwen3-%s-FP8" },
-}
-
--- Models whose own weights are quantised: bits, and what they are called.
-local quantised_at_birth = {
-  { pattern = "^deepseek%-ai/DeepSeek%-V3", bitwidth = 8, name = "FP8" },
-  { pattern = "^openai/gpt%-oss", bitwidth = 4, name = "MXFP4" },
-}
-
-local function birth_of(id)
-  for _, entry in ipairs(quantised_at_birth) do
-    if id and id:find(entry.pattern) then return entry end
-  end
-end
-
---- The Hugging Face id that a model's sheet names; nil where it names none.
-function M.base_id(model) return (model.source or ""):match "^https://huggingface%.co/([%w%-_.]+/[%w%-_.]+)" end
-
-local function published(id, bitwidth, kind)
-  for _, entry in ipairs(public) do
-    local size = id and id:match(entry.pattern)
-    if size then
-      local name = entry[kind]
-      if type(name) == "table" then name = name[bitwidth] end
-      if name then return name:format(size), entry.instruct end
-    end
-  end
-end
-
 -- Runs of layers: "16,16,8,8".
 local function list_of(bitwidths) return table.concat(bitwidths, ",") end
+
+local function refuse(message, ...) core.refuse("plan:export.checkpoint", message:format(...)) end
+
+local method_bits = { awq = 4, gptq = 4, fp8 = 8, mxfp4 = 4, fbgemm_fp8 = 8 }
+
+-- Bits of a weight by the config.json of a folder on this machine: 16 without quantization_config; nil where the folder
+-- is not here, or the configuration says none.
+local function bits_of_folder(folder)
+  local path = folder .. "/config.json"
+  if core.file_kind(path) ~= "file" then return nil end
+  local config = core.from_json(core.read_file(path))
+  local quantised = type(config) == "table" and config.quantization_config
+  if type(quantised) ~= "table" then return 16 end
+  if quantised.load_in_8bit then return 8 end
+  if quantised.load_in_4bit then return 4 end
+  local bits = quantised.bits or quantised.w_bit
+  local groups = type(quantised.config_groups) == "table" and quantised.config_groups or {}
+  for _, group in pairs(groups) do
+    local own = type(group) == "table" and type(group.weights) == "table" and group.weights.num_bits
+    if bits and own and own ~= bits then return nil end -- by layer
+    bits = bits or own
+  end
+  return tonumber(bits) or method_bits[quantised.quant_method]
+end
+
+-- Bits of a weight of what was named, as far as they are known here.
+local function bits_of(name)
+  local born = hub.birth_of(name)
+  return bits_of_folder(name) or hub.bits_of_name(name) or (born and born.bitwidth)
+end
+
+local function is_gguf(name) return name:lower():find "gguf$" ~= nil end
+
+-- A checkpoint that was named outright, by --checkpoint or as the model: it is served as it is, or not at all.
+local function named(engine, name, bits, note, way_out)
+  local _, uniform = schemes.bitwidths(engine)
+  local kind = engine.kernel_set.eight_bit
+  if bits == 16 and uniform == 8 and kind == "fp8" then
+    return { kind = "online", id = name, quantization = "fp8", note = note .. "; vLLM makes FP8 of it while it loads" }
+  end
+  if bits and bits ~= uniform then
+    refuse("%s has weights of %g bits, and the plan has %s: %s", name, bits, schemes.text(engine), way_out(bits))
+  end
+  return { kind = "given", id = name, note = note }
+end
+
+--- What --checkpoint names. @raise where its bits are known and not the plan's
+function M.given(engine, name)
+  local bits = bits_of(name)
+  if name:find "^%-" or name:find "%c" then
+    refuse("'%s' is neither an id of Hugging Face nor a path", (name:gsub("%c", "?")))
+  end
+  return named(engine, name, bits, bits and "as given" or "as given; its bitwidths have to be the plan's",
+    function(of)
+      return ("plan with --bitwidths %g, name a checkpoint with the plan's bits, or leave --checkpoint out"):format(of)
+    end)
+end
 
 -- What `tessera quantise` makes of the model's own files. `key` tells copies apart.
 local function made(layout, engine, id, kind)
@@ -75,14 +86,9 @@ local function made(layout, engine, id, kind)
   }
 end
 
---- { kind = "given" | "as_published" | "public" | "online" | "quantise", id =, quantization =, note = }. `given` is
---- what the user says.
-function M.choose(layout, engine, given)
-  local id = M.base_id(layout.model)
+-- Weights as published, where they are what the plan has; nil where not.
+local function as_published(layout, engine, id, birth)
   local _, uniform = schemes.bitwidths(engine)
-  local kind = engine.kernel_set.eight_bit
-  if given then return { kind = "given", id = given, note = "as given; its bitwidths have to be the plan's" } end
-  local birth = birth_of(id)
   if birth and math.min(unpack(engine.bitwidths)) >= birth.bitwidth then
     return { kind = "as_published", id = id, note = ("the weights as published, which are %s; layers that the plan has "
       .. "at more than %d bits are served so too"):format(birth.name, birth.bitwidth) }
@@ -91,11 +97,32 @@ function M.choose(layout, engine, given)
     return { kind = "as_published", id = id or layout.model.name,
       note = id and "the weights as published" or "the plan's model says not where its weights are; give --checkpoint" }
   end
-  local name, instruct = nil, nil
-  if uniform then name, instruct = published(id, uniform, uniform == 8 and kind or "int") end
-  if name then
-    return { kind = "public", id = name, note = ("published at this bitwidth%s; look whether its card says what you "
-      .. "need"):format(instruct and " (of the instruction-tuned model)" or "") }
+end
+
+--- { kind = "given" | "as_published" | "public" | "online" | "quantise", id =, quantization =, note = }. `given` is
+--- what the user says. @raise where a checkpoint was named whose bits are not the plan's
+function M.choose(layout, engine, given)
+  local id = given or hub.id_of(layout.model)
+  if id and is_gguf(id) then
+    refuse("%s is GGUF, which llama.cpp runs (--launch llama.cpp --checkpoint FILE.gguf); for vLLM name the model that "
+      .. "it was made from", id)
+  end
+  if given then return M.given(engine, given) end
+  local bits = id and hub.bits_of_name(id)
+  if bits and bits < 16 then
+    return named(engine, id, bits, "the copy that was named", function(of)
+      return ("plan with --bitwidths %g, or name the model that it was made from"):format(of)
+    end)
+  end
+  local _, uniform = schemes.bitwidths(engine)
+  local kind = engine.kernel_set.eight_bit
+  local birth = hub.birth_of(id)
+  local published = as_published(layout, engine, id, birth)
+  if published then return published end
+  local copy = uniform and hub.copy_of(id, uniform, uniform == 8 and kind or "int")
+  if copy then
+    return { kind = "public", id = copy, note = ("a published copy of %s at this bitwidth; look whether its card says "
+      .. "what you need"):format(id) }
   end
   if uniform == 8 and kind == "fp8" then
     return { kind = "online", id = id or layout.model.name, quantization = "fp8",

@@ -1,6 +1,8 @@
 -- What the launch files of every runtime have in common: names, hosts, waiting, the router, the step that gets the
 -- weights.
 
+local core = require "tessera.core"
+local hub = require "tessera.launch.hub"
 local shell = require "tessera.launch.shell"
 
 local M = {}
@@ -17,6 +19,9 @@ function M.script_name(index, rank) return ("engine-%d-node-%d.sh"):format(index
 function M.host(node, before, after)
   return { variable = ("HOST_%d"):format(node - 1), before = before, after = after }
 end
+
+--- The word that stands for the address that servers listen at; hosts.sh says it.
+M.listen_address = { variable = "LISTEN" }
 
 --- "layers 0 to 15 on 2xA100-80G; layers 16 to 31 on L4".
 function M.stages_text(stages)
@@ -39,14 +44,40 @@ function M.script_head(comment, needs_hosts)
   return lines
 end
 
---- Addresses of the nodes: to be edited.
-function M.hosts(layout)
+-- Raises for a node whose name is none that a host can have: it would be read as configuration where addresses go.
+local function check_host_name(name)
+  if #name <= 253 and name:find "^[%w][%w%-_.]*$" then return end
+  core.refuse("plan:export.hosts", ("node '%s' has no name of a host (letters, digits, '-', '.'), and the launch "
+    .. "scripts reach it by that; rename it in the cluster's file"):format(one_line(name):sub(1, 80)))
+end
+
+--- Addresses of the nodes, to be edited, and where servers listen: beyond this machine only with a key, which
+--- `key_variable` or the file api_key holds.
+function M.hosts(layout, key_variable)
+  local here = #layout.nodes == 1
   local lines = { "# Addresses of the nodes, as the others reach them. Put the real ones here, on every node alike." }
   for i, node in ipairs(layout.nodes) do
-    local address = #layout.nodes == 1 and "127.0.0.1" or node.name
-    lines[#lines + 1] = ("HOST_%d=%s"):format(i - 1, shell.quote(address))
+    if not here then check_host_name(node.name) end
+    lines[#lines + 1] = ("HOST_%d=%s"):format(i - 1, shell.quote(here and "127.0.0.1" or node.name))
   end
+  local text = [[
+
+# Where servers listen: 127.0.0.1 is this machine alone, 0.0.0.0 every network that it is in.
+LISTEN=${LISTEN:-@ADDRESS@}
+
+# Beyond this machine servers ask for a key: @KEY@, else what the file api_key holds.
+need_key() {
+  case $LISTEN in 127.0.0.1 | localhost) return 0 ;; esac
+  if [ -z "${@KEY@:-}" ] && [ -s api_key ]; then @KEY@=$(cat api_key); fi
+  if [ -z "${@KEY@:-}" ]; then
+    echo "to listen at $LISTEN takes a key, the same on every node: (umask 077; openssl rand -hex 32 > api_key)" >&2
+    exit 1
+  fi
+  export @KEY@
+}
+]]
   return table.concat(lines, "\n") .. "\n"
+    .. text:gsub("@(%u+)@", { ADDRESS = here and "127.0.0.1" or "0.0.0.0", KEY = key_variable })
 end
 
 -- "http://$HOST_0:8000/health" for each engine.
@@ -98,7 +129,9 @@ function M.proxy_script(layout, parts, port)
     "# From vLLM's repository, of the version that serves; it needs fastapi, uvicorn and httpx.",
     "proxy=${PROXY:-vllm/tests/v1/kv_connector/nixl_integration/toy_proxy_server.py}",
     'if [ ! -f "$proxy" ]; then echo "no proxy at $proxy: PROXY=FILE ./proxy.sh" >&2; exit 1; fi',
-    ('exec python3 "$proxy" --host 0.0.0.0 --port %d \\'):format(port),
+    "need_key",
+    'export OPENAI_API_KEY="${VLLM_API_KEY:-}" # what it shows to the engines; it asks nobody for a key itself',
+    ('exec python3 "$proxy" --host 127.0.0.1 --port %d \\'):format(port),
     ("  --prefiller-hosts %s --prefiller-ports %s \\"):format(of(hosts.prefill), of(ports.prefill)),
     ("  --decoder-hosts %s --decoder-ports %s"):format(of(hosts.decode), of(ports.decode)),
   })
@@ -117,7 +150,7 @@ function M.router_script(layout, parts, port)
     'configuration="$PWD/router.nginx.conf"',
     'cat > "$configuration" <<END',
     "daemon off;",
-    "pid /tmp/tessera-router-$$.pid;",
+    "pid $PWD/router.pid;",
     "events { worker_connections 4096; }",
     "http {",
     "  access_log off;",
@@ -126,7 +159,7 @@ function M.router_script(layout, parts, port)
     table.concat(servers, "\n"),
     "  }",
     "  server {",
-    ("    listen %d;"):format(port),
+    ("    listen $LISTEN:%d;"):format(port),
     "    location / {",
     "      proxy_pass http://engines;",
     "      proxy_http_version 1.1;",
@@ -154,19 +187,24 @@ function M.checkpoint_folder(layout, weights)
   return known[weights.key]
 end
 
---- The line that puts the published weights into the folder base.
+--- Lines that put the published weights into the folder base, which is there once they are whole.
 function M.base_step(layout, weights)
-  if weights.base then return ("[ -d base ] || hf download %s --local-dir base"):format(shell.quote(weights.base)) end
-  return ("[ -d base ] || { echo %s >&2; exit 1; }"):format(
-    shell.quote(("put the weights of %s into the folder base"):format(layout.model.name)))
+  if weights.base then
+    return {
+      "if [ ! -d base ]; then", "  hf download " .. shell.quote(weights.base) .. " --local-dir base.part",
+      "  mv base.part base", "fi",
+    }
+  end
+  return { ("[ -d base ] || { echo %s >&2; exit 1; }"):format(
+    shell.quote(("put the weights of %s into the folder base"):format(layout.model.name))) }
 end
 
 -- Lines that make one quantised copy.
 local function making(layout, weights)
-  local lines = { M.base_step(layout, weights) }
+  local lines = M.base_step(layout, weights)
   local options = { unpack(weights.options) }
   options[#options + 1] = { "--out", weights.id }
-  lines[2] = ("[ -d %s ] || %s"):format(weights.id, shell.command({ "tessera", "quantise", "base" }, options))
+  lines[#lines + 1] = ("[ -d %s ] || %s"):format(weights.id, shell.command({ "tessera", "quantise", "base" }, options))
   return lines
 end
 
@@ -181,7 +219,7 @@ function M.checkpoint_script(layout, parts)
       lines[#lines + 1] = "# " .. one_line(weights.note)
       if weights.kind == "quantise" then
         for _, line in ipairs(making(layout, weights)) do lines[#lines + 1] = line end
-      elseif weights.id:find "^[%w%-_][%w%-_.]*/[%w%-_.]+$" then
+      elseif hub.is_id(weights.id) then
         local id = shell.quote(weights.id)
         lines[#lines + 1] = ("[ -d %s ] || hf download %s"):format(id, id)
       end

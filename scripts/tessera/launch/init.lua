@@ -23,10 +23,13 @@ local read = options.card {
   returns = "table?, tessera.Error?",
   options = {
     { name = "version", type = "string", doc = "Of vLLM; default 0.24.0, whose kernels are measured" },
-    { name = "checkpoint", type = "string", doc = "Hugging Face id or path of the weights to serve; default: chosen" },
+    { name = "checkpoint", type = "string",
+      doc = "Hugging Face id or path of the weights to serve; default: the model's own, or a copy at the plan's bits" },
+    { name = "unlike_engines", type = "boolean", default = false,
+      doc = "Whether engines behind one address may serve unlike bits" },
     { name = "engine", type = "table", lua_type = "table",
       doc = "Of engines that serve a stream: max_num_seqs, max_num_batched_tokens, max_model_len, "
-        .. "gpu_memory_utilization, in place of what the plan's batch needs" },
+        .. "gpu_memory_utilization, in place of what is chosen" },
     { name = "overwrite", type = "boolean", default = false, doc = "Whether an earlier export may go" },
   },
 }
@@ -34,6 +37,27 @@ local read = options.card {
 local function why_unsupported(kind, found)
   return core.why("unsupported", ("%s cannot run this plan: %s. ts.problem { runtime = \"%s\" } (--runtime %s) plans "
     .. "only what it can"):format(kind, table.concat(found, "; "), kind, kind))
+end
+
+-- Ranges of the limits that a person may set.
+local engine_ranges = {
+  max_num_seqs = { 1, 1e6 }, max_num_batched_tokens = { 1, 1e9 }, max_model_len = { 1, 1e9 },
+  gpu_memory_utilization = { 0.01, 1 },
+}
+
+local function check_engine(engine)
+  for _, name in ipairs(sorted_keys(engine)) do
+    local path, value, range = "plan:export.engine." .. tostring(name), engine[name], engine_ranges[name]
+    if not range then
+      core.refuse("plan:export.engine", ("'%s' is none of %s%s"):format(tostring(name),
+        table.concat(sorted_keys(engine_ranges), ", "), core.did_you_mean(tostring(name), sorted_keys(engine_ranges))))
+    end
+    local is_whole = type(value) == "number" and (range[2] == 1 or value == math.floor(value))
+    if not is_whole or value < range[1] or value > range[2] then
+      core.raise("out_of_range", ("%s is outside [%g, %g]%s"):format(tostring(value), range[1], range[2],
+        range[2] == 1 and "" or ", whole numbers"), path)
+    end
+  end
 end
 
 local function export(plan, kind, folder, given)
@@ -52,7 +76,10 @@ local function export(plan, kind, folder, given)
   end
   local layout, why = layouts.of(plan)
   if not layout then return nil, why end
-  if opt.engine then layouts.serve(layout, opt.engine) end
+  if opt.engine then
+    check_engine(opt.engine)
+    layouts.serve(layout, opt.engine)
+  end
   local found = obstacles.of(layout, kind, opt.version)
   if #found > 0 then return nil, why_unsupported(kind, found) end
   return write_folder(layout, kind, folder, opt, { engine = opt.engine })

@@ -10,7 +10,7 @@ local function engine_of(pipeline, placed, kernels)
   local problem = pipeline:problem()
   local devices, stages = problem.cluster.devices, pipeline.stages
   local engine = {
-    batch_size = problem.workload.batch_size, stages = {}, bitwidths = {},
+    plan = pipeline, batch_size = problem.workload.batch_size, stages = {}, bitwidths = {},
     kernel_set = kernels, -- replicas may have their own
     prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
     decode_micro_batch_size = pipeline.decode_micro_batch_size,

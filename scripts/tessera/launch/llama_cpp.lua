@@ -6,11 +6,14 @@
 
 local checkpoint = require "tessera.launch.checkpoint"
 local common = require "tessera.launch.common"
+local core = require "tessera.core"
+local hub = require "tessera.launch.hub"
 local layouts = require "tessera.launch.layout"
+local server_limits = require "tessera.launch.limits"
 local schemes = require "tessera.launch.schemes"
 local shell = require "tessera.launch.shell"
 
-local M = { name = "llama.cpp", command = "exec llama-server" }
+local M = { name = "llama.cpp", command = "exec llama-server", key_variable = "LLAMA_API_KEY" }
 
 local types = { [3] = "q3_k", [4] = "q4_k", [8] = "q8_0", [16] = "f16" }
 local cache_types = { [4] = "q4_0", [8] = "q8_0", [16] = "f16" }
@@ -44,32 +47,80 @@ local function layer_types(engine)
 end
 
 local function weights_of(layout, engine, given)
-  if given then return { kind = "given", id = given, note = "as given; its types have to be the plan's" } end
+  if given then return checkpoint.given(engine, given) end
+  local id = hub.id_of(layout.model)
+  if id and (hub.bits_of_name(id) or 16) < 16 or id and id:lower():find "gguf$" then
+    core.refuse("plan:export.checkpoint", ("%s is quantised already, and the types of the plan's layers are made from "
+      .. "16 bits: name the model that it was made from, or its file by --checkpoint FILE.gguf"):format(id))
+  end
   return {
-    kind = "gguf", base = checkpoint.base_id(layout.model), key = table.concat(engine.bitwidths, ","),
+    kind = "gguf", base = id, key = table.concat(engine.bitwidths, ","),
     note = "llama-quantize makes them from the published weights, layer by layer as the plan says",
   }
 end
 
+-- Assumed, not measured here: what the driver hides, CUDA's context and kernels, and the buffers of a step (logits of
+-- the vocabulary for 512 tokens).
+local gib = 1024 ^ 3
+local hidden_bytes, context_bytes = 0.43 * gib, 0.5 * gib
+local step_tokens = 512
+local cache_share = 0.9 -- of what is left, since the rest is no more than known to this precision
+
+-- Bytes of a stage's weights as llama.cpp stores them.
+local function weight_bytes(stage)
+  local bits, stored = 0, 0
+  for _, bitwidth in ipairs(stage.bitwidths) do
+    bits, stored = bits + bitwidth, stored + bits_per_weight[types[bitwidth]]
+  end
+  return stage.memory.weight_bytes * math.max(1, stored / bits)
+end
+
+-- Tokens that the caches of all stages hold.
+local function cache_tokens(layout, engine)
+  local workload, model = layout.workload, layout.model
+  local request = workload.max_prompt_tokens + workload.max_output_tokens
+  local tokens = math.huge
+  for _, stage in ipairs(engine.stages) do
+    local memory = stage.memory
+    local buffers = step_tokens * (model.vocab_size * 4 + model.hidden_size * 16)
+    local left = memory.capacity_bytes - hidden_bytes - context_bytes - buffers - weight_bytes(stage)
+      - memory.embedding_bytes
+    tokens = math.min(tokens, left * cache_share / (memory.kv_cache_bytes / (engine.batch_size * request)))
+  end
+  return tokens
+end
+
+--- Limits of the servers, one for each engine: the cache is cut into as many equal parts as requests run at a time.
+function M.limits(layout)
+  local list = {}
+  local model, workload = layout.model, layout.workload
+  local asked = math.max(server_limits.common_request_tokens, workload.max_prompt_tokens + workload.max_output_tokens)
+  for i, engine in ipairs(layout.engines) do
+    local tokens = cache_tokens(layout, engine)
+    local length = math.min(hub.context_tokens(model), asked)
+    local parallel = math.max(1, math.min(engine.batch_size, math.floor(tokens / length)))
+    local part = math.min(hub.context_tokens(model), math.max(256, math.floor(tokens / parallel / 256) * 256))
+    list[i] = { parallel = parallel, max_model_len = part, ctx_size = parallel * part }
+  end
+  return list
+end
+
 local function options_of(layout, engine, index, weights)
-  local workload, n = layout.workload, engine.batch_size
-  local longest = math.min(workload.max_prompt_tokens + workload.max_output_tokens, layout.model.max_context_tokens)
-  local cache = cache_types[engine.kv_bitwidth]
+  local cache, limits = cache_types[engine.kv_bitwidth], engine.limits
   local options = {
     { "--model", weights.id }, { "--alias", layout.model.name },
     { "--n-gpu-layers", layout.model.num_layers + 1 }, { "--split-mode", "layer" },
     { "--tensor-split", split_of(engine) }, { "--main-gpu", 0 },
     { "--override-tensor", "token_embd\\.weight=CUDA0" },
     { "--cache-type-k", cache }, { "--cache-type-v", cache },
-    { "--parallel", n }, { "--ctx-size", n * longest },
-    { "--batch-size", math.max(engine.prefill_micro_batch_size * workload.max_prompt_tokens, n) },
-    { "--host", "0.0.0.0" }, { "--port", common.port(index) },
+    { "--parallel", limits.parallel }, { "--ctx-size", limits.ctx_size }, { "--batch-size", 2048 },
+    { "--host", common.listen_address }, { "--port", common.port(index) },
   }
   if cache ~= "f16" then options[#options + 1] = { "--flash-attn", "on" } end -- quantised values need it
   return options
 end
 
-local function limits_of(engine)
+local function limits_of(layout, engine)
   local texts = {}
   local counts = schemes.bitwidths(engine)
   for _, bitwidth in ipairs { 3, 4, 8 } do
@@ -87,6 +138,10 @@ local function limits_of(engine)
     limits[#limits + 1] = ("memory: %s, scales included; the plan counted its kernel set's"):format(
       table.concat(texts, ", ")) .. "."
   end
+  if engine.limits.max_model_len < math.min(server_limits.common_request_tokens, hub.context_tokens(layout.model)) then
+    limits[#limits + 1] = ("requests: each has room for %d tokens, and longer ones are cut or refused; fewer bits or "
+      .. "more GPUs make room."):format(engine.limits.max_model_len)
+  end
   if engine.kv_bitwidth ~= 16 then
     limits[#limits + 1] = "flash attention: `--flash-attn on` is how builds from September 2025 on say it; before "
       .. "them it has no value."
@@ -99,7 +154,8 @@ function M.expected(_, engine)
   local cache = cache_types[engine.kv_bitwidth]
   return {
     ["--tensor-split"] = split_of(engine), ["--cache-type-k"] = cache, ["--cache-type-v"] = cache,
-    ["--parallel"] = tostring(engine.batch_size),
+    ["--parallel"] = engine.limits and tostring(engine.limits.parallel),
+    ["--ctx-size"] = engine.limits and tostring(engine.limits.ctx_size),
   }, {}
 end
 
@@ -110,14 +166,23 @@ function M.engine(layout, index, opt)
   local weights = weights_of(layout, engine, opt.checkpoint)
   weights.id = weights.id or common.checkpoint_folder(layout, weights) .. ".gguf"
   local lines = common.script_head(("Engine %d on node %s: %s."):format(index - 1, layout.nodes[spans[1].node].name,
-    common.stages_text(spans[1].stages)), false)
+    common.stages_text(spans[1].stages)), true)
+  lines[#lines + 1] = "need_key"
   lines[#lines + 1] = "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts"
   lines[#lines + 1] = "export CUDA_VISIBLE_DEVICES=" .. table.concat(spans[1].gpus, ",")
   lines[#lines + 1] = shell.command({ "exec", "llama-server" }, options_of(layout, engine, index, weights))
   return {
     files = { { name = common.script_name(index, 0), text = table.concat(lines, "\n") .. "\n", executable = true } },
-    limits = limits_of(engine), weights = weights, spans = spans,
+    limits = limits_of(layout, engine), weights = weights, spans = spans,
   }
+end
+
+-- Lines that make a file by a command that writes FILE.part: what is there is whole.
+local function add_file(lines, file, command)
+  for _, line in ipairs { ("if [ ! -f %s ]; then"):format(file), "  " .. command,
+    ("  mv %s.part %s"):format(file, file), "fi" } do
+    lines[#lines + 1] = line
+  end
 end
 
 --- The step that makes the weights.
@@ -131,11 +196,11 @@ function M.checkpoint_script(layout, parts)
       local options = { { "--token-embedding-type", "f16" }, { "--output-tensor-type", "f16" } }
       local patterns, most = layer_types(layout.engines[i])
       for _, pattern in ipairs(patterns) do options[#options + 1] = { "--tensor-type", pattern } end
-      options[#options + 1] = { "base.gguf", weights.id, most }
-      lines[#lines + 1] = common.base_step(layout, weights)
-      lines[#lines + 1] = '[ -f base.gguf ] || python3 "${LLAMA_CPP:?the folder of llama.cpp}/convert_hf_to_gguf.py" '
-        .. "base --outfile base.gguf --outtype f16"
-      lines[#lines + 1] = ("[ -f %s ] || %s"):format(weights.id, shell.command({ "llama-quantize" }, options))
+      options[#options + 1] = { "base.gguf", weights.id .. ".part", most }
+      for _, line in ipairs(common.base_step(layout, weights)) do lines[#lines + 1] = line end
+      add_file(lines, "base.gguf", 'python3 "${LLAMA_CPP:?the folder of llama.cpp}/convert_hf_to_gguf.py" base '
+        .. "--outfile base.gguf.part --outtype f16")
+      add_file(lines, weights.id, shell.command({ "llama-quantize" }, options))
     end
   end
   return table.concat(lines, "\n") .. "\n"

@@ -89,19 +89,36 @@ local function difference(name, said, expected, what)
   end
 end
 
-local function read_engine(folder, runtime, layout, index)
-  local name = common.script_name(index, 0)
-  local text = core.read_file(folder .. "/" .. name)
-  local words, variables = shell.read_script(text, runtime.command)
-  if not words then
+-- Limits that were written for a server; nil where an older program wrote none.
+local function limits_of(manifest, index)
+  local list = type(manifest.server_limits) == "table" and manifest.server_limits or {}
+  return type(list[index]) == "table" and list[index] or nil
+end
+
+-- What one node of an engine runs, and how it differs from the plan. Where Ray joins nodes, all but the first run none
+-- of the server's own commands.
+local function read_node(folder, runtime, layout, index, rank)
+  local name = common.script_name(index, rank)
+  local words, variables = shell.read_script(core.read_file(folder .. "/" .. name), runtime.command)
+  if not words and rank == 0 then
     core.refuse(folder .. "/" .. name, ("it has no line that starts with '%s'"):format(runtime.command))
   end
-  local engine = { words = words, options = options_of(words), variables = variables }
+  local node = { words = words, options = options_of(words or {}), variables = variables }
   local options, expected_variables = runtime.expected(layout, layout.engines[index])
-  local gpus = layouts.spans(layout.engines[index])[1].gpus
-  expected_variables.CUDA_VISIBLE_DEVICES = table.concat(gpus, ",")
-  return engine, difference(name, engine.options, options, "option")
+  if not words then options, expected_variables = {}, {} end
+  expected_variables.CUDA_VISIBLE_DEVICES = table.concat(layouts.spans(layout.engines[index])[rank + 1].gpus, ",")
+  return node, difference(name, node.options, options, "option")
     or difference(name, variables, expected_variables, "variable")
+end
+
+-- The engine as its first node starts it, and the first difference of any node.
+local function read_engine(folder, runtime, layout, index)
+  local engine, differs
+  for rank = 0, #layouts.spans(layout.engines[index]) - 1 do
+    local node, own = read_node(folder, runtime, layout, index, rank)
+    engine, differs = engine or node, differs or own
+  end
+  return engine, differs
 end
 
 local function same(a, b)
@@ -129,8 +146,9 @@ return function(folder)
     return nil, core.why("mismatch", folder .. "/layout.json is not the layout of the plan beside it")
   end
   local runtime = require(runtimes[manifest.runtime])
-  for i = 1, #layout.engines do
+  for i, engine in ipairs(layout.engines) do
     local differs
+    engine.limits = limits_of(manifest, i)
     result.engines[i], differs = read_engine(folder, runtime, layout, i)
     if differs then return nil, core.why("mismatch", folder .. "/" .. differs) end
   end

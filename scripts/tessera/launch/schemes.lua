@@ -12,4 +12,13 @@ function M.bitwidths(engine)
   return counts, uniform
 end
 
+--- "8-bit layers", "8- and 4-bit layers"
+function M.text(engine)
+  local counts, words = M.bitwidths(engine), {}
+  for _, bitwidth in ipairs { 16, 8, 4, 3 } do
+    if counts[bitwidth] then words[#words + 1] = tostring(bitwidth) end
+  end
+  return table.concat(words, "- and ") .. "-bit layers"
+end
+
 return M

@@ -4,48 +4,20 @@ local checkpoint = require "tessera.launch.checkpoint"
 local common = require "tessera.launch.common"
 local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
+local server_limits = require "tessera.launch.limits"
 local obstacles = require "tessera.launch.obstacles"
 local shell = require "tessera.launch.shell"
 local versions = require "tessera.launch.vllm_versions"
 
-local M = { name = "vLLM", command = "exec vllm serve" }
+local M = { name = "vLLM", command = "exec vllm serve", key_variable = "VLLM_API_KEY" }
 
 local first_ray_port, first_master_port, first_side_port = 6379, 29501, 5600
-local least_share, most_share = 0.92, 0.98
 
 --- Layers of each stage: "16,16".
 local function partition_of(engine)
   local counts = {}
   for i, stage in ipairs(engine.stages) do counts[i] = stage.num_layers end
   return table.concat(counts, ",")
-end
-
--- Share of a GPU's memory that the plan needs in its fullest stage.
-local function needed_share(engine)
-  local most = 0
-  for _, stage in ipairs(engine.stages) do
-    most = math.max(most, stage.memory.total_bytes / stage.memory.capacity_bytes)
-  end
-  return most
-end
-
-local function share_of(engine)
-  if engine.serving and engine.serving.gpu_memory_utilization then return engine.serving.gpu_memory_utilization end
-  return math.min(most_share, math.max(least_share, math.ceil(needed_share(engine) * 100) / 100))
-end
-
---- Tokens that a pass may hold: the plan's prefill micro-batch, and one of every request.
-local function token_budget(layout, engine)
-  if engine.serving and engine.serving.max_num_batched_tokens then return engine.serving.max_num_batched_tokens end
-  local workload = layout.workload
-  local tokens = workload.chunk_tokens or workload.max_prompt_tokens
-  return math.max(engine.prefill_micro_batch_size * tokens, engine.batch_size)
-end
-
-local function longest_request(layout, engine)
-  if engine.serving then return engine.serving.max_model_len or layout.model.max_context_tokens end
-  local workload = layout.workload
-  return math.min(workload.max_prompt_tokens + workload.max_output_tokens, layout.model.max_context_tokens)
 end
 
 local function dtype_of(engine)
@@ -94,10 +66,10 @@ local function shared_options(layout, engine, weights)
     { "--pipeline-parallel-size", #engine.stages },
     { "--dtype", shared_dtype(layout, engine) },
     { "--kv-cache-dtype", engine.kv_bitwidth == 8 and "fp8" or "auto" },
-    { "--gpu-memory-utilization", ("%.2f"):format(share_of(engine)) },
-    { "--max-model-len", longest_request(layout, engine) },
-    { "--max-num-seqs", engine.batch_size },
-    { "--max-num-batched-tokens", token_budget(layout, engine) },
+    { "--gpu-memory-utilization", ("%.2f"):format(engine.limits.gpu_memory_utilization) },
+    { "--max-model-len", engine.limits.max_model_len },
+    { "--max-num-seqs", engine.limits.max_num_seqs },
+    { "--max-num-batched-tokens", engine.limits.max_num_batched_tokens },
     { serving.enable_chunked_prefill == false and "--no-enable-chunked-prefill" or "--enable-chunked-prefill" },
   }
   for _, option in ipairs(settled_options(serving)) do options[#options + 1] = option end
@@ -156,7 +128,8 @@ local function node_script(layout, index, engine, spans, rank, weights, with_ray
   local span = spans[rank + 1]
   local lines = common.script_head(("Engine %d%s on node %s: %s."):format(index - 1,
     engine.role and (" (%s)"):format(engine.role) or "", layout.nodes[span.node].name,
-    common.stages_text(span.stages)), #spans > 1 or engine.role ~= nil)
+    common.stages_text(span.stages)), true)
+  if rank == 0 then lines[#lines + 1] = "need_key" end
   append(lines, environment(index, engine, span))
   if with_ray and rank > 0 then
     lines[#lines + 1] = ("exec ray start --address=%s --num-gpus=%d --block"):format(
@@ -168,7 +141,7 @@ local function node_script(layout, index, engine, spans, rank, weights, with_ray
   end
   local options = shared_options(layout, engine, weights)
   append(options, joining_options(index, spans, rank, with_ray))
-  if rank == 0 then append(options, { { "--host", "0.0.0.0" }, { "--port", common.port(index) } }) end
+  if rank == 0 then append(options, { { "--host", common.listen_address }, { "--port", common.port(index) } }) end
   lines[#lines + 1] = shell.command({ "exec", "vllm", "serve", weights.id }, options)
   return lines
 end
@@ -178,7 +151,7 @@ local function batch_limits(layout, engine)
   local limits = {
     ("micro-batches: the plan sends %d requests through prefill and %d through decode at a time; vLLM's scheduler "
       .. "forms its own batches, of at most %d requests and %d tokens%s."):format(engine.prefill_micro_batch_size,
-      engine.decode_micro_batch_size, engine.batch_size, token_budget(layout, engine),
+      engine.decode_micro_batch_size, engine.limits.max_num_seqs, engine.limits.max_num_batched_tokens,
       #engine.stages > 1 and "; stages idle where all requests are in one batch" or ""),
     "requests: the plan serves a batch that starts and ends together; vLLM takes and returns requests one by one.",
   }
@@ -199,10 +172,7 @@ local function limits_of(layout, engine, with_ray)
   if #engine.stages > 1 then
     limits[#limits + 1] = "KV cache: all stages get as many blocks as the stage with the least free memory has."
   end
-  if needed_share(engine) > most_share then
-    limits[#limits + 1] = ("memory: the fullest stage needs %.1f %% of its GPU, and vLLM gets %.0f %%; it may admit "
-      .. "fewer requests at a time."):format(needed_share(engine) * 100, most_share * 100)
-  end
+  for _, note in ipairs(server_limits.notes(layout, engine.limits)) do limits[#limits + 1] = note end
   if engine.role then
     limits[#limits + 1] = "pools: `vllm serve` has no router for them; proxy.sh starts vLLM's example, which takes "
       .. "turns among engines and is not for production. Both pools need the library NIXL (`uv pip install nixl`) and "
@@ -215,14 +185,18 @@ local function limits_of(layout, engine, with_ray)
   return limits
 end
 
---- Options of the engine that its commands are read back by.
-function M.expected(layout, engine)
+--- Limits of the servers, one for each engine.
+function M.limits(layout, version) return server_limits.of(layout, version) end
+
+--- Options of the engine that its commands are read back by, and variables.
+function M.expected(_, engine)
   return {
     ["--tensor-parallel-size"] = tostring(engine.stages[1].degree),
     ["--pipeline-parallel-size"] = tostring(#engine.stages),
     ["--kv-cache-dtype"] = engine.kv_bitwidth == 8 and "fp8" or "auto",
-    ["--max-num-seqs"] = tostring(engine.batch_size),
-    ["--max-num-batched-tokens"] = tostring(token_budget(layout, engine)),
+    ["--max-model-len"] = engine.limits and tostring(engine.limits.max_model_len),
+    ["--max-num-seqs"] = engine.limits and tostring(engine.limits.max_num_seqs),
+    ["--max-num-batched-tokens"] = engine.limits and tostring(engine.limits.max_num_batched_tokens),
     ["--kv-transfer-config"] = engine.role and transfer_config(engine) or nil,
   }, { VLLM_PP_LAYER_PARTITION = #engine.stages > 1 and partition_of(engine) or nil }
 end

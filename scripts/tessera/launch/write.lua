@@ -5,12 +5,13 @@ local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
 local readme = require "tessera.launch.readme"
 local runtimes = require "tessera.launch.runtimes"
+local schemes = require "tessera.launch.schemes"
 local solver = require "tessera.solver"
 
 local router_port = 9000
 
 -- What scripts make beside what was written.
-local made_later = { ["router.nginx.conf"] = true }
+local made_later = { ["router.nginx.conf"] = true, ["router.pid"] = true }
 
 -- Whether a folder that is there goes; raises where it may not.
 local function check_place(folder, overwrite)
@@ -25,7 +26,11 @@ local function check_place(folder, overwrite)
     core.refuse(path, ("%s holds files that no export wrote (%s); name another folder"):format(folder, names[1]))
   end
   local ours = { ["launch.json"] = true }
-  for _, name in ipairs(core.from_json(core.read_file(manifest)).files or {}) do ours[name] = true end
+  local about = core.from_json(core.read_file(manifest))
+  if type(about) ~= "table" or type(about.files) ~= "table" then
+    core.refuse(path, manifest .. " is none that an export wrote; name another folder")
+  end
+  for _, name in ipairs(about.files) do ours[name] = true end
   for _, name in ipairs(names) do
     if not ours[name] and not made_later[name] then
       core.refuse(path, ("%s holds %s, which no export wrote; name another folder"):format(folder, name))
@@ -47,22 +52,46 @@ local function weights_text(parts)
   return table.concat(texts, " ")
 end
 
--- What to know of engines that serve unlike copies of the model.
-local function unlike_weights(parts)
-  local ids, seen = {}, {}
-  for _, part in ipairs(parts) do
-    local id = part.weights.id:gsub("[`%c]", " ")
-    if not seen[id] then ids[#ids + 1] = ("`%s`"):format(id) end
-    seen[id] = true
+local function bits_of(engine) return table.concat(engine.bitwidths, ",") end
+
+-- "engine 0 of 8-bit layers (`a/b`)"
+local function engine_text(layout, parts, i)
+  return ("engine %d of %s (`%s`)"):format(i - 1, schemes.text(layout.engines[i]),
+    (parts[i].weights.id:gsub("[`%c]", " ")))
+end
+
+-- All engines behind one address give the same answers: one model at the same bits. What is published quantised is
+-- served as it is at any. A note where the user allows otherwise.
+local function check_alike(layout, parts, allowed)
+  local first = parts[1].weights
+  local note
+  for i = 2, #parts do
+    local weights = parts[i].weights
+    if weights.id ~= first.id or weights.quantization ~= first.quantization then
+      local text = ("%s and %s"):format(engine_text(layout, parts, 1), engine_text(layout, parts, i))
+      local is_alike = bits_of(layout.engines[1]) == bits_of(layout.engines[i])
+      if not is_alike and not allowed then
+        core.refuse("plan:export.unlike_engines", ("one address would lead to unlike engines, %s; plan with one "
+          .. "--bitwidths, or allow it with --unlike-engines (unlike_engines = true)"):format(text))
+      end
+      note = ("weights: %s; which one answers a request is chance."):format(text)
+    end
   end
-  if #ids < 2 then return nil end
-  return ("weights: engines serve %s; which one answers a request is chance. Where one is instruction-tuned and "
-    .. "another not, have them made of one model."):format(table.concat(ids, " and "))
+  return note
+end
+
+-- Names that a command would read as something else.
+local function check_name(name)
+  if name:find "^%-" or name:find "%c" then
+    core.refuse("plan:export.model", ("the model's name '%s' cannot be that of a server: it starts with '-' or has "
+      .. "line breaks; give the model another"):format((name:gsub("%c", "?"))))
+  end
 end
 
 -- Files of a runtime that has servers.
 local function server_files(layout, runtime, opt)
   local parts, files = {}, {}
+  check_name(layout.model.name)
   for i = 1, #layout.engines do
     parts[i] = runtime.engine(layout, i, opt)
     for _, file in ipairs(parts[i].files) do files[#files + 1] = file end
@@ -70,7 +99,7 @@ local function server_files(layout, runtime, opt)
   local function add(name, text, executable)
     files[#files + 1] = { name = name, text = text, executable = executable }
   end
-  add("hosts.sh", common.hosts(layout))
+  add("hosts.sh", common.hosts(layout, runtime.key_variable))
   add("checkpoint.sh", (runtime.checkpoint_script or common.checkpoint_script)(layout, parts), true)
   add("wait.sh", common.wait_script(parts), true)
   if common.has_pools(layout) then
@@ -79,18 +108,22 @@ local function server_files(layout, runtime, opt)
     add("router.sh", common.router_script(layout, parts, router_port), true)
   end
   local notes = { unpack(opt.notes or {}) }
-  notes[#notes + 1] = unlike_weights(parts)
+  notes[#notes + 1] = check_alike(layout, parts, opt.unlike_engines)
   add("README.md", readme.text(layout, parts, { runtime = runtime.name, version = opt.version, notes = notes,
     checkpoint_script = "checkpoint.sh", checkpoint_text = weights_text(parts), router_port = router_port,
     left_out = opt.left_out or {} }))
   return files
 end
 
---- Writes what starts `layout` by runtime `kind`; `opt`: version, notes, overwrite, checkpoint, left_out; `manifest`:
+--- Writes what starts `layout` by runtime `kind`; `opt`: version, notes, overwrite, checkpoint,
+--- unlike_engines, left_out; `manifest`:
 --- what launch.json says beside. Returns { folder, files }.
 return function(layout, kind, folder, opt, manifest)
   local replaces = check_place(folder, opt.overwrite)
-  local files = runtimes[kind] and server_files(layout, require(runtimes[kind]), opt)
+  local runtime = runtimes[kind] and require(runtimes[kind])
+  local limits = runtime and runtime.limits(layout, opt.version)
+  for i, engine in ipairs(layout.engines) do engine.limits = limits and limits[i] end
+  local files = runtime and server_files(layout, runtime, opt)
     or { { name = "layout.json", text = core.to_json(layouts.plain(layout)) .. "\n" } }
   for _, each in ipairs(layout.plans) do
     files[#files + 1] = { name = each.name, text = solver.plan_text(each.plan) }
@@ -98,7 +131,7 @@ return function(layout, kind, folder, opt, manifest)
   local names = {}
   for i, file in ipairs(files) do names[i] = file.name end
   local about = { format = "tessera-launch", version = 1, runtime = kind, runtime_version = opt.version,
-    num_engines = #layout.engines, files = names }
+    num_engines = #layout.engines, files = names, server_limits = limits }
   for name, value in pairs(manifest) do about[name] = value end
   files[#files + 1] = { name = "launch.json", text = core.to_json(about) .. "\n" }
   core.write_folder(folder, files, replaces)

@@ -34,13 +34,10 @@ local flagged = {
 }
 
 -- Limits of the engines of a part and what was settled, as vLLM's flags say them.
-local function limits_of(model, part, deployment, engine)
-  local context = math.huge
-  for _, replica in ipairs(deployment.replicas) do context = math.min(context, replica.kv_tokens) end
+local function limits_of(part, engine)
   local told = {
     max_num_seqs = part.engine.max_num_seqs, max_num_batched_tokens = part.engine.max_num_batched_tokens,
     gpu_memory_utilization = engine.gpu_memory_utilization or 0.9,
-    max_model_len = math.min(model.max_context_tokens, context),
   }
   for _, name in ipairs(flagged) do told[name] = engine[name] end
   return told
@@ -55,7 +52,7 @@ local function joined(asked, row, devices, places)
       bitwidths = { part.bitwidth }, kv_bitwidth = part.kv_bitwidth, engine = part.engine,
       kernel_set = asked.kernel_set, router = asked.router }
     list[i] = { plan = deployment.plan, role = part.role, places = {},
-      limits = limits_of(asked.model, part, deployment, asked.engine) }
+      limits = limits_of(part, asked.engine) }
     for k, index in ipairs(devices[i]) do
       list[i].places[k], used[index] = places[index + 1], true
     end
@@ -80,7 +77,7 @@ local function notes_of(asked, row)
   return notes
 end
 
---- Writes the folder of a list's row. `opt`: rank, version, checkpoint, overwrite.
+--- Writes the folder of a list's row. `opt`: rank, version, checkpoint, unlike_engines, overwrite.
 return function(plans, kind, folder, opt)
   local row, given = plans[opt.rank], plans.options
   local asked = { model = core.model(given.model), cluster = core.cluster(given.cluster), engine = given.engine or {},

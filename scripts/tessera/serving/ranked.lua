@@ -50,6 +50,8 @@ local read_export = options.card {
     { name = "rank", type = "integer", default = 1, min = 1, max = 100, doc = "Of the list" },
     { name = "version", type = "string", doc = "Of vLLM, as for plan:export" },
     { name = "checkpoint", type = "string", doc = "Hugging Face id or path of the weights to serve; default: chosen" },
+    { name = "unlike_engines", type = "boolean", default = false,
+      doc = "Whether engines behind one address may serve unlike bits" },
     { name = "overwrite", type = "boolean", default = false, doc = "Whether an earlier export may go" },
   },
 }

@@ -49,6 +49,9 @@ const OptionTable& plan_options() {
     t.options.push_back(as_text("out", "Folder that --launch writes"));
     t.options.push_back(as_text("runtime_version", "Version of the runtime that --launch is for"));
     t.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
+    t.options.push_back({.name = "unlike_engines",
+                         .type = OptionType::boolean,
+                         .doc = "Of --launch: engines behind one address may serve unlike bits"});
     t.options.push_back({.name = "overwrite",
                          .type = OptionType::boolean,
                          .doc = "A folder that --launch wrote before may go"});

@@ -1,0 +1,128 @@
+-- Ids of Hugging Face: which checkpoint a model's name stands for, how many bits an id's name tells, and which copies
+-- of an id are published at other bits. Names as on https://huggingface.co.
+
+local M = {}
+
+-- What a base model's instruction-tuned sibling is called, where that is not the same checkpoint.
+local tuned = {
+  { "^(meta%-llama/Llama%-3%.1%-%d+B)$", "%1-Instruct" },
+  { "^(meta%-llama/Meta%-Llama%-3%-%d+B)$", "%1-Instruct" },
+  { "^(meta%-llama/Llama%-2%-%d+b)%-hf$", "%1-chat-hf" },
+  { "^(codellama/CodeLlama%-%d+b)%-hf$", "%1-Instruct-hf" },
+  { "^(Qwen/Qwen2%.5%-[%d.]+B)$", "%1-Instruct" },
+  { "^(Qwen/Qwen2%-[%w.%-]+B)$", "%1-Instruct" },
+  { "^(Qwen/Qwen1%.5%-[%w.%-]+B)$", "%1-Chat" },
+  { "^(google/gemma%-%d%-%d+b)$", "%1-it" },
+  { "^(mistralai/Mi[sx]tral%-[%dx]+B)(%-v0%.%d)$", "%1-Instruct%2" },
+  { "^(tiiuae/falcon%-%d+b)$", "%1-instruct" },
+  { "^(deepseek%-ai/DeepSeek%-V2[%w%-]*)$", "%1-Chat" },
+}
+
+-- Published copies, by the pattern of the id that they were made from; %s is the captured size. int: weights alone in
+-- groups of 128 (GPTQ, AWQ, compressed-tensors), w8a8: INT8 weights and activations, fp8: FP8 weights and activations.
+local copies = {
+  {
+    pattern = "^meta%-llama/M?e?t?a?%-?Llama%-3%.1%-(%d+B)%-Instruct$",
+    int = { [4] = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w4a16",
+      [8] = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w8a16" },
+    w8a8 = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w8a8", fp8 = "RedHatAI/Meta-Llama-3.1-%s-Instruct-FP8",
+  },
+  {
+    pattern = "^meta%-llama/Llama%-3%.3%-(70B)%-Instruct$",
+    int = { [4] = "RedHatAI/Llama-3.3-%s-Instruct-quantized.w4a16" },
+    w8a8 = "RedHatAI/Llama-3.3-%s-Instruct-quantized.w8a8", fp8 = "RedHatAI/Llama-3.3-%s-Instruct-FP8-dynamic",
+  },
+  {
+    pattern = "^Qwen/Qwen2%.5%-([%d.]+B)%-Instruct$",
+    int = { [4] = "Qwen/Qwen2.5-%s-Instruct-GPTQ-Int4", [8] = "Qwen/Qwen2.5-%s-Instruct-GPTQ-Int8" },
+  },
+  { pattern = "^Qwen/Qwen3%-(%d+B)$", int = { [4] = "Qwen/Qwen3-%s-AWQ" }, fp8 = "Qwen/Qwen3-%s-FP8" },
+  { pattern = "^Qwen/Qwen3%-(%d+B%-A%d+B)$", int = { [4] = "Qwen/Qwen3-%s-GPTQ-Int4" }, fp8 = "Qwen/Qwen3-%s-FP8" },
+}
+
+-- Models whose own weights are quantised: bits, and what they are called.
+local quantised_at_birth = {
+  { pattern = "^deepseek%-ai/DeepSeek%-V3", bitwidth = 8, name = "FP8" },
+  { pattern = "^deepseek%-ai/DeepSeek%-R1$", bitwidth = 8, name = "FP8" },
+  { pattern = "^openai/gpt%-oss", bitwidth = 4, name = "MXFP4" },
+}
+
+-- What a name says of its weights, in small letters; the first that is found counts.
+local endings = {
+  { "w4a16", 4 }, { "awq", 4 }, { "gptq%-int8", 8 }, { "gptq%-8bit", 8 }, { "gptq", 4 }, { "int4", 4 }, { "4bit", 4 },
+  { "[nm][vx]fp4", 4 }, { "w8a16", 8 }, { "w8a8", 8 }, { "fp8", 8 }, { "int8", 8 }, { "8bit", 8 }, { "iq?3_", 3 },
+  { "q3_", 3 }, { "iq4_", 4 }, { "q4_", 4 }, { "q8_0", 8 }, { "bf16", 16 }, { "f[p]?16", 16 },
+}
+
+local function is_id(text) return text and text:find "^[%w%-_][%w%-_.]*/[%w%-_.]+$" ~= nil end
+M.is_id = is_id
+
+--- Bits of a weight that the name of an id or file tells; nil where it tells none.
+function M.bits_of_name(name)
+  local leaf = "-" .. name:match("[^/]*$"):lower()
+  for _, ending in ipairs(endings) do
+    if leaf:find("[%-_.]" .. ending[1]) then return ending[2] end
+  end
+end
+
+-- The id that a model's sheet names.
+local function sheet_id(model) return (model.source or ""):match "^https://huggingface%.co/([%w%-_.]+/[%w%-_.]+)" end
+
+-- What was trained before instructions: the sheet's, but for families whose plain name is the tuned one's.
+local function base_id(id) return id:find "^Qwen/Qwen3%-" and id .. "-Base" or id end
+
+--- The instruction-tuned sibling of a base model; the id itself where it has none.
+function M.tuned_id(id)
+  for _, rule in ipairs(tuned) do
+    local found, count = id:gsub(rule[1], rule[2])
+    if count == 1 then return found end
+  end
+  return id
+end
+
+--- The checkpoint that a model's name stands for: the id as it was typed, else the instruction-tuned one of the sheet,
+--- unless the name ends in -base; nil where none is known.
+function M.id_of(model)
+  local id, typed = sheet_id(model), select(2, pcall(function() return model.checkpoint end))
+  typed = type(typed) == "string" and typed or nil
+  local wants_base = typed and typed:lower():find "%-base$"
+  local known = id and (wants_base and base_id(id) or M.tuned_id(id))
+  if not is_id(typed) then return known end
+  for _, own in ipairs { known, id } do
+    if own:lower() == typed:lower() then return own end -- as the hub spells it
+  end
+  return typed
+end
+
+--- The published copy of an id at `bitwidth`; kind int, w8a8 or fp8. nil where none is known.
+function M.copy_of(id, bitwidth, kind)
+  for _, entry in ipairs(copies) do
+    local size = id and id:match(entry.pattern)
+    local name = size and entry[kind]
+    if type(name) == "table" then name = name[bitwidth] end
+    if name then return name:format(size) end
+  end
+end
+
+-- Checkpoints whose own limit is below that of the sheet's sibling, by their config.json.
+local contexts = {
+  { "^Qwen/Qwen2%.5%-.+%-Instruct", 32768 }, { "^Qwen/Qwen2%-.+%-Instruct", 32768 }, { "^Qwen/Qwen3%-.+%-Base", 32768 },
+}
+
+--- The longest request that a model's checkpoint is made for.
+function M.context_tokens(model)
+  local id = M.id_of(model) or ""
+  for _, entry in ipairs(contexts) do
+    if id:find(entry[1]) then return math.min(entry[2], model.max_context_tokens) end
+  end
+  return model.max_context_tokens
+end
+
+--- { bitwidth =, name = } of a model whose published weights are quantised; nil where they are of 16 bits.
+function M.birth_of(id)
+  for _, entry in ipairs(quantised_at_birth) do
+    if id and id:find(entry.pattern) then return entry end
+  end
+end
+
+return M

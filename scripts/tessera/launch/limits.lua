@@ -1,0 +1,136 @@
+-- Limits of a server that takes the requests that people send, whatever batch its plan was made for: how many tokens a
+-- request may have, how many requests run at a time, how many tokens a step has.
+
+local hub = require "tessera.launch.hub"
+local solver = require "tessera.solver"
+local versions = require "tessera.launch.vllm_versions"
+
+local M = {}
+
+-- Of the predicted KV cache, what one request may need. A server whose longest request is beyond its cache refuses to
+-- start, and predictions for dense models on vLLM's V1 engine (L4, H100, A100, RTX 4090; 0.9 to 0.28) were above what
+-- it printed in half of all cases, by 4 % at most.
+local kv_share = 0.9
+
+-- What people send: a prompt of 4,000 tokens and a short answer.
+M.common_request_tokens = 4352
+
+local most_share = 0.95 -- of a GPU, where the version's own default holds too little
+local block_tokens = 16
+
+--- Tokens of the KV cache of an engine under such limits (max_num_seqs, ...); nil and why where it has none.
+local function kv_tokens(engine, version, told)
+  local memory = versions.memory(version)
+  local least = math.huge -- bytes of a device
+  for _, stage in ipairs(engine.stages) do least = math.min(least, stage.memory.capacity_bytes / stage.degree) end
+  local ok, deployment, why = pcall(solver.deployment, {
+    plan = engine.plan,
+    engine = {
+      max_num_seqs = told.max_num_seqs, max_num_batched_tokens = told.max_num_batched_tokens,
+      gpu_memory_utilization = told.gpu_memory_utilization - memory.graph_bytes / least,
+    },
+  })
+  if not ok then return nil, deployment.message or tostring(deployment) end
+  if not deployment then return nil, why.message end
+  return deployment.replicas[1].kv_tokens
+end
+
+-- { seats, token budget } to try, the best first; seats of the plan's batch are kept where they can be.
+local function attempts(engine, workload)
+  local tokens = engine.prefill_micro_batch_size * (workload.chunk_tokens or workload.max_prompt_tokens)
+  local budget = math.min(math.max(2048, 2 ^ math.ceil(math.log(tokens) / math.log(2))), 8192)
+  local list = {}
+  for _, seats in ipairs { 256, 128, 64 } do
+    list[#list + 1] = { math.max(seats, engine.batch_size), math.max(budget, engine.batch_size) }
+  end
+  for _, seats in ipairs { 64, 32, 16, 8, 4, 1 } do list[#list + 1] = { seats, 2048 } end
+  list[#list + 1] = { 1, 512 }
+  return list
+end
+
+-- The longest request that such a cache takes for sure.
+local function context_of(model, tokens)
+  return math.min(hub.context_tokens(model), math.floor(tokens * kv_share / block_tokens) * block_tokens)
+end
+
+-- The first attempt that takes what people send, and with more than 64 seats the plan's requests on all of them; else
+-- the one with the longest.
+local function searched(layout, engine, version)
+  local workload, default = layout.workload, versions.memory(version).utilisation
+  local request = workload.max_prompt_tokens + workload.max_output_tokens
+  local wanted = math.min(hub.context_tokens(layout.model), math.max(M.common_request_tokens, request))
+  local best, why_none
+  for _, attempt in ipairs(attempts(engine, workload)) do
+    for _, share in ipairs { default, most_share } do
+      local told = { max_num_seqs = attempt[1], max_num_batched_tokens = attempt[2], gpu_memory_utilization = share }
+      local tokens, why = kv_tokens(engine, version, told)
+      why_none = why or why_none
+      told.max_model_len = context_of(layout.model, tokens or 0)
+      local fits_all = attempt[1] <= 64 or (tokens or 0) * kv_share >= attempt[1] * request
+      if told.max_model_len >= wanted and fits_all then return told end
+      if tokens and (not best or told.max_model_len > best.max_model_len) then best = told end
+    end
+  end
+  return best, why_none
+end
+
+-- What was settled for a stream, with the longest request that its cache takes.
+local function settled(layout, engine, version)
+  local serving = engine.serving
+  local told = {
+    max_num_seqs = serving.max_num_seqs or engine.batch_size,
+    max_num_batched_tokens = serving.max_num_batched_tokens or 2048,
+    gpu_memory_utilization = serving.gpu_memory_utilization or versions.memory(version).utilisation,
+  }
+  local tokens, why = kv_tokens(engine, version, told)
+  if not tokens and not serving.max_model_len then return nil, why end
+  told.max_model_len = serving.max_model_len or context_of(layout.model, tokens)
+  if serving.enable_chunked_prefill == false then -- vLLM wants whole prompts in a step
+    told.max_model_len = math.min(told.max_model_len, told.max_num_batched_tokens)
+  end
+  return told
+end
+
+local function of_one(layout, engine, version)
+  local told, why = (engine.serving and settled or searched)(layout, engine, version)
+  if told and told.max_model_len >= block_tokens then return told end
+  local workload = layout.workload
+  return {
+    max_num_seqs = engine.batch_size, max_num_batched_tokens = math.max(2048, engine.batch_size),
+    gpu_memory_utilization = most_share,
+    max_model_len = math.min(workload.max_prompt_tokens + workload.max_output_tokens, hub.context_tokens(layout.model)),
+  }, why or "no KV cache fits"
+end
+
+--- Limits for each engine of a layout, the longest request the same for all that one address has in front of them:
+--- { { max_model_len, max_num_seqs, max_num_batched_tokens, gpu_memory_utilization, why_unsure } }.
+function M.of(layout, version)
+  local list, shortest = {}, math.huge
+  for i, engine in ipairs(layout.engines) do
+    local told, why = of_one(layout, engine, version)
+    told.why_unsure = why
+    list[i], shortest = told, math.min(shortest, told.max_model_len)
+  end
+  for _, told in ipairs(list) do told.max_model_len = shortest end
+  return list
+end
+
+--- What to know of limits, in sentences.
+function M.notes(layout, limits)
+  local notes = {}
+  local least = math.min(M.common_request_tokens, hub.context_tokens(layout.model))
+  if limits.max_model_len < least then
+    notes[1] = ("requests: the KV cache holds about %d tokens, so that longer requests are refused; fewer bits, more "
+      .. "GPUs or an 8-bit KV cache make room."):format(math.floor(limits.max_model_len / kv_share))
+  end
+  if limits.max_num_seqs < 64 then
+    notes[#notes + 1] = ("requests: %d requests at a time, for which there is memory beside one of %d tokens."):format(
+      limits.max_num_seqs, limits.max_model_len)
+  end
+  if limits.why_unsure then
+    notes[#notes + 1] = ("memory: vLLM may refuse to start: %s."):format(limits.why_unsure)
+  end
+  return notes
+end
+
+return M

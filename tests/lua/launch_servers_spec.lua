@@ -1,0 +1,173 @@
+-- Which checkpoint a launch serves, and that its servers take the requests that people send, on what people have.
+
+local core = require "tessera.core"
+local folders = require "launch_folders"
+local host = require "tessera.host"
+local hub = require "tessera.launch.hub"
+local checkpoint = require "tessera.launch.checkpoint"
+local limits = require "tessera.launch.limits"
+local support = require "support"
+local ts = require "tessera"
+local versions = require "tessera.launch.vllm_versions"
+local raises = support.raises
+
+local fresh = folders.fresh
+folders.keep(setup, teardown)
+
+local function sheet(id, typed)
+  return { name = id:match "[^/]+$", source = "https://huggingface.co/" .. id .. " config.json", checkpoint = typed,
+    max_context_tokens = 131072 }
+end
+
+-- An engine of 32 layers at one bitwidth, or at those of a list.
+local function engine_at(bits, eight_bit)
+  local bitwidths = type(bits) == "table" and bits or {}
+  for i = #bitwidths + 1, 32 do bitwidths[i] = bits end
+  return { bitwidths = bitwidths, kernel_set = { name = "vllm", eight_bit = eight_bit or "int" } }
+end
+
+describe("the checkpoint of a name", function()
+  it("is the id as typed; a bare name means the instruction-tuned model", function()
+    for _, case in ipairs {
+      { "meta-llama/Llama-3.1-8B", nil, "meta-llama/Llama-3.1-8B-Instruct" },
+      { "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B" },
+      { "meta-llama/Llama-3.1-8B", "meta-llama/llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B-Instruct" },
+      { "meta-llama/Llama-3.1-8B", "unsloth/Meta-Llama-3.1-8B-Instruct", "unsloth/Meta-Llama-3.1-8B-Instruct" },
+      { "meta-llama/Llama-3.1-8B", "llama3.1:8b", "meta-llama/Llama-3.1-8B-Instruct" },
+      { "meta-llama/Llama-3.1-8B", "llama-3.1-8b-base", "meta-llama/Llama-3.1-8B" },
+      { "meta-llama/Meta-Llama-3-70B", nil, "meta-llama/Meta-Llama-3-70B-Instruct" },
+      { "meta-llama/Llama-3.3-70B-Instruct", nil, "meta-llama/Llama-3.3-70B-Instruct" },
+      { "meta-llama/Llama-2-13b-hf", nil, "meta-llama/Llama-2-13b-chat-hf" },
+      { "codellama/CodeLlama-34b-hf", nil, "codellama/CodeLlama-34b-Instruct-hf" },
+      { "Qwen/Qwen2.5-32B", nil, "Qwen/Qwen2.5-32B-Instruct" },
+      { "Qwen/Qwen2.5-32B", "Qwen/Qwen2.5-32B-Instruct-AWQ", "Qwen/Qwen2.5-32B-Instruct-AWQ" },
+      { "Qwen/Qwen2-57B-A14B", nil, "Qwen/Qwen2-57B-A14B-Instruct" },
+      { "Qwen/Qwen3-8B", nil, "Qwen/Qwen3-8B" },
+      { "Qwen/Qwen3-8B", "qwen3-8b-base", "Qwen/Qwen3-8B-Base" },
+      { "google/gemma-2-9b", nil, "google/gemma-2-9b-it" },
+      { "google/gemma-3-27b-it", nil, "google/gemma-3-27b-it" },
+      { "mistralai/Mistral-7B-v0.1", nil, "mistralai/Mistral-7B-Instruct-v0.1" },
+      { "mistralai/Mixtral-8x7B-v0.1", nil, "mistralai/Mixtral-8x7B-Instruct-v0.1" },
+      { "tiiuae/falcon-7b", nil, "tiiuae/falcon-7b-instruct" },
+      { "deepseek-ai/DeepSeek-V2-Lite", nil, "deepseek-ai/DeepSeek-V2-Lite-Chat" },
+      { "deepseek-ai/DeepSeek-V3", nil, "deepseek-ai/DeepSeek-V3" },
+      { "facebook/opt-13b", nil, "facebook/opt-13b" },
+    } do
+      assert.equal(case[3], hub.id_of(sheet(case[1], case[2])), case[2] or case[1])
+    end
+    assert.is_nil(hub.id_of { name = "mine" })
+  end)
+
+  it("has a context of its own", function()
+    assert.equal(32768, hub.context_tokens(sheet "Qwen/Qwen2.5-7B"))
+    assert.equal(131072, hub.context_tokens(sheet("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B")))
+    assert.equal(131072, hub.context_tokens(sheet "meta-llama/Llama-3.1-8B"))
+  end)
+
+  it("tells its bits", function()
+    for name, bits in pairs {
+      ["Qwen/Qwen2.5-32B-Instruct-AWQ"] = 4, ["Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8"] = 8, ["a/b-GPTQ-Int4"] = 4,
+      ["a/b-GPTQ"] = 4, ["a/b-bnb-4bit"] = 4, ["RedHatAI/x-quantized.w4a16"] = 4, ["RedHatAI/x-quantized.w8a8"] = 8,
+      ["Qwen/Qwen3-8B-FP8"] = 8, ["RedHatAI/x-FP8-dynamic"] = 8, ["nvidia/x-NVFP4"] = 4, ["m-Q4_K_M.gguf"] = 4,
+      ["m.Q8_0.gguf"] = 8, ["m-IQ3_XS.gguf"] = 3, ["m-BF16.gguf"] = 16,
+    } do
+      assert.equal(bits, hub.bits_of_name(name), name)
+    end
+    for _, name in ipairs { "meta-llama/Llama-3.1-8B-Instruct", "awq/model", "Qwen/Qwen3-8B", "fp8" } do
+      assert.is_true(hub.bits_of_name(name) == nil or name == "fp8", name)
+    end
+  end)
+
+  it("is served at the plan's bits: itself, a published copy of it, or one that is made of it", function()
+    local function chosen(id, typed, engine)
+      return checkpoint.choose({ model = sheet(id, typed) }, engine)
+    end
+    local llama, instruct = "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"
+    assert.equal(instruct, chosen(llama, nil, engine_at(16)).id)
+    assert.equal("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", chosen(llama, instruct, engine_at(4)).id)
+    assert.equal("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", chosen(llama, nil, engine_at(8, "fp8")).id)
+    local base = chosen(llama, llama, engine_at(4)) -- nobody publishes one of the base model
+    assert.equal("quantise", base.kind)
+    assert.equal(llama, base.base)
+    local online = chosen(llama, llama, engine_at(8, "fp8"))
+    assert.equal(llama, online.id)
+    assert.equal("fp8", online.quantization)
+    local awq = "Qwen/Qwen2.5-32B-Instruct-AWQ"
+    assert.equal(awq, chosen("Qwen/Qwen2.5-32B", awq, engine_at(4)).id)
+    raises("invalid_argument", "has weights of 4 bits, and the plan has 8-bit layers: plan with --bitwidths 4",
+      function() chosen("Qwen/Qwen2.5-32B", awq, engine_at(8)) end)
+    raises("invalid_argument", "the plan has 8- and 4-bit layers",
+      function() chosen("Qwen/Qwen2.5-32B", awq, engine_at { 8 , 4 }) end)
+    raises("invalid_argument", "is GGUF, which llama.cpp runs",
+      function() chosen(llama, "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", engine_at(4)) end)
+  end)
+
+  it("that is given is served as it is, or refused", function()
+    assert.equal("fp8", checkpoint.given(engine_at(8, "fp8"), "a/b-BF16").quantization)
+    assert.is_nil(checkpoint.given(engine_at(8, "fp8"), "a/b-FP8").quantization)
+    assert.matches("have to be the plan's", checkpoint.given(engine_at(4), "a/b").note)
+    raises("invalid_argument", "a/b-FP8 has weights of 8 bits, and the plan has 4-bit layers: plan with --bitwidths 8",
+      function() checkpoint.given(engine_at(4), "a/b-FP8") end)
+    raises("invalid_argument", "neither an id", function() checkpoint.given(engine_at(4), "-rf") end)
+    local folder = fresh()
+    host.make_folder(folder)
+    local function with(config)
+      core.write_file(folder .. "/config.json", core.to_json(config))
+      return checkpoint.given(engine_at(4), folder)
+    end
+    assert.equal("as given", with { quantization_config = { quant_method = "awq", bits = 4 } }.note)
+    assert.equal("as given", with { quantization_config = { quant_method = "compressed-tensors",
+      config_groups = { group_0 = { weights = { num_bits = 4 } } } } }.note)
+    raises("invalid_argument", "has weights of 16 bits", function() with { hidden_size = 8 } end)
+    raises("invalid_argument", "has weights of 8 bits",
+      function() with { quantization_config = { quant_method = "fp8" } } end)
+  end)
+end)
+
+describe("servers of recommended launches", function()
+  local clusters = {
+    "1xT4-16G", "2xT4-16G", "4xT4-16G", "8xT4-16G", "1xV100-16G", "4xV100-32G", "1xL4", "2xL4", "4xL4", "8xL4",
+    "1xRTX-3090", "2xRTX-3090", "4xRTX-3090", "1xRTX-4090", "2xRTX-4090", "8xRTX-4090", "1xRTX-5090", "2xL40S",
+    "4xL40S", "1xA6000", "4xA6000", "1xA100-40G", "2xA100-40G", "4xA100-40G", "1xA100-80G", "2xA100-80G", "8xA100-80G",
+    "1xH100-80G", "8xH100-80G", "8xH200-141G", "2x(8xA100-80G)", "2xA100-40G+4xT4-16G",
+  }
+  local models = { "llama-3.1-8b", "qwen2.5-32b", "llama-3.3-70b", "qwen3-30b-a3b" }
+
+  local function check(name, plan, folder)
+    local launched = assert(ts.load_launch(folder))
+    local readme = support.read(folder .. "/README.md")
+    for _, engine in ipairs(launched.engines) do
+      local function number(flag) return tonumber(engine.options[flag]) end
+      local context = number "--max-model-len"
+      if context < math.min(limits.common_request_tokens, plan:problem().model.max_context_tokens) then
+        assert.matches("longer requests are refused", readme, name)
+      end
+      assert.is_true(context <= hub.context_tokens(plan:problem().model), name)
+      assert.is_true(number "--max-num-seqs" >= 64 or readme:find "requests at a time" ~= nil, name)
+      assert.is_true(number "--max-num-batched-tokens" >= 512 and number "--max-num-batched-tokens" <= 8192, name)
+      assert.is_true(number "--max-num-batched-tokens" >= number "--max-num-seqs", name)
+      assert.is_true(number "--gpu-memory-utilization" <= 0.95, name)
+      assert.same({}, versions.missing(launched.runtime_version, engine.words), name)
+    end
+    return #launched.engines
+  end
+
+  it("take 4,000 tokens, or say that they do not", function()
+    local short, checked = {}, 0
+    for _, model in ipairs(models) do
+      for _, cluster in ipairs(clusters) do
+        local name, folder = model .. " on " .. cluster, fresh()
+        local plan = ts.plan(ts.problem { model = model, cluster = cluster, runtime = "vllm" })
+        if plan and plan:export("vllm", folder, { unlike_engines = true }) then
+          check(name, plan, folder)
+          checked = checked + 1
+          if support.read(folder .. "/README.md"):find("longer requests are refused", 1, true) then
+            short[#short + 1] = name
+          end
+        end
+      end
+    end
+    assert.is_true(checked >= 90, checked .. " launches")
+    assert.is_true(#short <= 6, table.concat(short, ", "))
+  end)
+end)
