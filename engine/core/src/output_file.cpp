@@ -20,6 +20,17 @@
 
 namespace tessera {
 namespace fs = std::filesystem;
+
+namespace detail {
+
+mode_t mask_of_new_files() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return mask;
+}
+
+}  // namespace detail
+
 namespace {
 
 using detail::Descriptor;
@@ -53,12 +64,6 @@ struct Target {
     return exists && (!S_ISREG(info.st_mode) || standard_stream(info) >= 0);
   }
 };
-
-mode_t mask_of_new_files() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return mask;
-}
 
 /// Where bytes go that nothing can be renamed to: a standard stream, a pipe, a device.
 class Sink {
@@ -123,7 +128,7 @@ OutputFile::OutputFile(const std::string& path, unsigned mode_of_new) : path_(pa
   check_may_write(path);
   const Target there(path);
   has_special_target_ = there.is_special();
-  mode_ = mode_of_new & ~mask_of_new_files();
+  mode_ = mode_of_new & ~detail::mask_of_new_files();
   if (there.exists && !has_special_target_) {
     mode_ = there.info.st_mode & 07777;
     std::error_code error;

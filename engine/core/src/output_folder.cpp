@@ -131,10 +131,11 @@ void OutputFolder::make_scratch() {
     const FolderLock lock = lock_folder(scratch_);
     if (lock.fd < 0 && lock.has_locks) continue;
     lock_ = lock.fd;
-    struct stat parent {};
+    // As mkdir would: a parent that is open to all (/tmp) opens nothing of ours.
+    struct stat made {};
     const Descriptor folder(::open(scratch_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (::stat(fs::path(target_).parent_path().c_str(), &parent) == 0) {
-      ::fchmod(folder.get(), parent.st_mode & 0777);
+    if (::fstat(folder.get(), &made) == 0) {
+      ::fchmod(folder.get(), (made.st_mode & 07000) | (0777 & ~detail::mask_of_new_files()));
     }
     return;
   }

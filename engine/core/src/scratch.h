@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 namespace tessera::detail {
@@ -15,5 +17,8 @@ bool is_scratch_of(const std::string& name, const std::string& target);
 void sync_folder_of(const std::string& target, const std::string& path);
 
 void sync_folder(const std::string& folder, const std::string& path);
+
+/// What new files and folders do not get: the process's umask.
+mode_t mask_of_new_files();
 
 }  // namespace tessera::detail

@@ -139,6 +139,15 @@ TEST_F(Output, ModesAndLinksStay) {
   EXPECT_EQ(mode_of("new.txt"), 0604u);
 }
 
+TEST_F(Output, AFolderIsNoMoreOpenThanTheUmaskSaysWhateverItLiesIn) {
+  ASSERT_EQ(::chmod(folder_.c_str(), 01777), 0);  // as /tmp
+  const mode_t before = ::umask(077);
+  OutputFolder output(path("result"));
+  output.commit(false);
+  ::umask(before);
+  EXPECT_EQ(mode_of("result"), 0700u);
+}
+
 TEST_F(Output, NamesOfEveryLengthHaveRoomForAScratchName) {
   for (const std::size_t length : {239u, 240u, 241u, 248u, 249u, 255u}) {
     const std::string name(length, 'n');
