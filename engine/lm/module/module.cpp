@@ -23,17 +23,20 @@ std::string variable_of(std::string name) {
   return name + "_MODULE";
 }
 
-// Beside the program in a build and where it is installed.
 std::string path_of(const std::string& name) {
   if (const char* named = std::getenv(variable_of(name).c_str())) return named;
+  return modules_folder() + "/" + name + ".so";
+}
+
+}  // namespace
+
+std::string modules_folder() {
   char program[PATH_MAX];
   const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program);
   if (length <= 0) throw Error(ErrorCode::io, "cannot find the program's own path in /proc");
   const std::filesystem::path path(std::string(program, static_cast<std::size_t>(length)));
-  return path.parent_path().parent_path() / "lib" / "tessera" / (name + ".so");
+  return (path.parent_path().parent_path() / "lib" / "tessera").string();
 }
-
-}  // namespace
 
 void* module_entry(const std::string& name, const char* entry) {
   const std::string path = path_of(name);

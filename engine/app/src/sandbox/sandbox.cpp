@@ -14,6 +14,7 @@
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/core/thread_pool.h"
+#include "tessera/lm/module.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/sandbox/confine.h"
@@ -165,6 +166,9 @@ void build_kernel_wall(const Sandbox& box) {
   confinement.write_root = box.access.write_root;
   confinement.read_roots = box.access.read_roots;
   confinement.read_roots.push_back(executable_path());
+  if (fs::is_directory(lm::modules_folder())) {
+    confinement.read_roots.push_back(lm::modules_folder());
+  }
   confinement.memory_bytes = box.limits.memory_bytes + sandbox::own_memory_bytes();
   confinement.cpu_s = box.limits.time_limit_s * threads + 10;  // if nobody watched any more
   for (const std::string& missing : sandbox::confine(confinement)) {

@@ -36,6 +36,9 @@ using TorchBackendEntry = std::shared_ptr<const Backend>(const std::string& devi
 inline constexpr const char* kTorchModule = "tessera_torch";
 inline constexpr const char* kTorchBackendEntry = "tessera_torch_backend";
 
+/// Where modules lie, in a build and where the program is installed: ../lib/tessera beside it.
+std::string modules_folder();
+
 /// What a module exports as `entry`: of ../lib/tessera/NAME.so beside the program, or of the file
 /// that $NAME_MODULE names, in capitals. @throws as module()
 void* module_entry(const std::string& name, const char* entry);
