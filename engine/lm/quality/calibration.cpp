@@ -140,6 +140,7 @@ class Calibrator {
  private:
   void check() const {
     if (request_.out.empty()) refuse("out", "is empty; a file to write belongs here");
+    quality::check_writes_no_input(request_.out, model_);
     for (const auto& [name, value, low] :
          {std::tuple{"num_samples", request_.num_samples, 1},
           std::tuple{"sample_tokens", request_.sample_tokens, 1},

@@ -162,8 +162,8 @@ class LayerLossRun {
       : model_(model),
         request_(sorted(request)),
         tokens_(used_tokens(model, request_)),
-        part_(request_.out, quality::settings_of(model, request_, tokens_), request_,
-              model.shape().num_layers),
+        part_(checked_out(request_.out, model), quality::settings_of(model, request_, tokens_),
+              request_, model.shape().num_layers),
         pieces_(model, pieces()) {}
 
   Indicator run() {
@@ -187,6 +187,11 @@ class LayerLossRun {
   }
 
  private:
+  static const std::string& checked_out(const std::string& out, const LanguageModel& model) {
+    quality::check_writes_no_input(out, model);
+    return out;
+  }
+
   static LayerLossRequest sorted(LayerLossRequest request) {
     std::erase(request.bitwidths, 16);
     check(request);

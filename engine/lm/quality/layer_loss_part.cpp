@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -42,6 +43,31 @@ std::string forms_of(const LanguageModel& model) {
   return hash.text();
 }
 
+/// Of a file, or of the files in a folder: names, sizes and times of change, since reading all
+/// weights again would take as long as loading them.
+std::string files_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> files;
+  if (fs::is_directory(path, error)) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+      const fs::path ending = entry.path().extension();
+      if (ending == ".safetensors" || ending == ".gguf" || entry.path().filename() == "config.json")
+        files.push_back(entry.path());
+    }
+  } else if (!path.empty()) {
+    files.emplace_back(path);
+  }
+  std::ranges::sort(files);
+  Hash hash;
+  for (const fs::path& file : files) {
+    const auto changed = fs::last_write_time(file, error).time_since_epoch().count();
+    hash.add(
+        fmt::format("{} {} {}\n", file.filename().string(), fs::file_size(file, error), changed));
+  }
+  return hash.text();
+}
+
 }  // namespace
 
 Json settings_of(const LanguageModel& model, const LayerLossRequest& request,
@@ -49,11 +75,13 @@ Json settings_of(const LanguageModel& model, const LayerLossRequest& request,
   const LoadRequest& load = model.request();
   Json settings;
   settings["model"] = load.path;
+  settings["files of the model"] = files_of(load.path);
   settings["weight_bytes"] = model.weight_bytes();
   settings["layers of the model"] = forms_of(model);
   settings["dtype"] = name_of(load.dtype);
   settings["kv_bitwidth"] = load.kv_bitwidth;
   settings["statistics"] = load.statistics;
+  settings["file of the statistics"] = files_of(load.statistics);
   settings["text"] = hash_of(tokens);
   settings["num_pieces"] = request.num_pieces;
   settings["piece_tokens"] = request.piece_tokens;

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lm/text_input.h"
+#include "tessera/weights/weights.h"
 
 namespace tessera::lm {
+namespace fs = std::filesystem;
 
 std::vector<std::int32_t> tokens_of(const TextInput& input, const LanguageModel& model) {
   if (input.text.empty() == input.token_ids.empty()) {
@@ -46,6 +50,21 @@ std::vector<std::span<const std::int32_t>> pieces_of(std::span<const std::int32_
         tokens.subspan(static_cast<std::size_t>(i * size), static_cast<std::size_t>(size)));
   }
   return pieces;
+}
+
+void check_writes_no_input(const std::string& out, const LanguageModel& model) {
+  std::error_code error;
+  if (out.empty() || !fs::exists(out, error)) return;
+  const auto weights = weights::Weights::open(model.request().path);
+  std::vector<std::string> inputs = weights->files();
+  inputs.push_back(weights->config_path());
+  const fs::path name = fs::path(out).filename();
+  if (name.string().starts_with("tokenizer"))
+    inputs.push_back((fs::path(model.request().path) / name).string());
+  for (const std::string& input : inputs) {
+    if (fs::equivalent(input, out, error))
+      refuse("out", "{} is a file of the model itself; name another", quote(out, 300));
+  }
 }
 
 }  // namespace quality

@@ -21,6 +21,9 @@ std::vector<std::span<const std::int32_t>> pieces_of(std::span<const std::int32_
                                                      std::int64_t size, const ModelShape& shape,
                                                      const char* fields);
 
+/// @throws Error{invalid_argument} where `out` is one of the files that the model is read from
+void check_writes_no_input(const std::string& out, const LanguageModel& model);
+
 inline bool is_set(const std::atomic<bool>* stop) { return stop != nullptr && stop->load(); }
 
 class Stopwatch {
