@@ -67,7 +67,7 @@ TensorReader::TensorReader(std::shared_ptr<const weights::Weights> weights,
     : weights_(std::move(weights)),
       description_(description),
       backend_(std::move(backend)),
-      linears_(weights::linears_of(*weights_, description.shape)),
+      linears_(weights::linears_of(*weights_, description.shape, weights::Readable::codes)),
       used_(std::make_unique<Used>()) {}
 
 TensorReader::~TensorReader() = default;
