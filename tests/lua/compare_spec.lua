@@ -156,6 +156,7 @@ describe("tessera compare", function()
     refused(missing, "output_throughput is missing")
     refused(serve { completed = 0 }, "completed is 0; a number from 1")
     refused(serve { total_input_tokens = "many" }, "total_input_tokens is many")
+    refused(serve { failed = "x" }, "failed is x; a number from 0 on belongs there")
     refused(serve { max_concurrency = 100000, num_prompts = 100000 }, "the plan cannot run what was measured")
   end)
 

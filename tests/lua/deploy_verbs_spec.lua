@@ -110,6 +110,16 @@ describe("tessera detect", function()
     status, err = fails("detect", folder .. "/nothing.txt")
     assert.equal(1, status)
     assert.matches("nothing.txt", err)
+    for said, nodes in pairs {
+      ["nodes%[1%]: an integer where an object belongs"] = '{"name": "a", "devices": [["L4", 1]]}, 5',
+      ["devices%[0%]: the field 'name' is missing"] = '{"name": "a", "devices": [{"a": 1}]}',
+      ["nodes%[0%]: the field 'name' is missing"] = '{"devices": [["L4", 1]]}',
+    } do
+      core.write_file(folder .. "/bad.json", '{"name": "c", "nodes": [' .. nodes .. "]}")
+      status, err = fails("detect", folder .. "/bad.json")
+      assert.equal(1, status)
+      assert.matches(said, err)
+    end
   end)
   it("says what to run on a host", function()
     local status, text = run("detect", "--commands")

@@ -39,6 +39,7 @@ local function add_file(nodes, remarks, path)
     if not ok or type(cluster.nodes) ~= "table" or type((cluster.nodes[1] or {}).devices) ~= "table" then
       core.refuse(path, "it is JSON, but no cluster that `tessera detect --out` wrote")
     end
+    core.cluster_from_json(text, path)
     for _, node in ipairs(cluster.nodes) do nodes[#nodes + 1] = node end
     return
   end

@@ -30,7 +30,8 @@ local function serve(json, path)
   local completed = number_at(json, "completed", path, 1)
   local rate = json.request_rate
   return {
-    kind = "serve", path = path, model = json.model_id, completed = completed, failed = json.failed,
+    kind = "serve", path = path, model = json.model_id, completed = completed,
+    failed = json.failed ~= nil and number_at(json, "failed", path) or nil,
     prompt_tokens = math.max(1, json.total_input_tokens / completed),
     output_tokens = math.max(1, json.total_output_tokens / completed),
     max_concurrency = tonumber(json.max_concurrency), num_prompts = tonumber(json.num_prompts),
