@@ -134,7 +134,7 @@ function M.main(flags)
         "rank", "layout" } })) .. "\n")
     end
     if written then
-      terminal.say(("\n%s starts %s: %s\n"):format(given.out, written.layout, table.concat(written.files, " ")))
+      terminal.say(("\nstarts %s\n%s"):format(written.layout, launch_flags.written_text(written)))
       if #written.left_out > 0 then
         terminal.say(("left out: %s\n"):format(table.concat(written.left_out, "; ")))
       end

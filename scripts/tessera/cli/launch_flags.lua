@@ -1,6 +1,7 @@
 -- --launch and what belongs to it, for every verb that writes what starts servers.
 
 local core = require "tessera.core"
+local limits = require "tessera.launch.limits"
 
 local M = {}
 
@@ -20,6 +21,12 @@ end
 function M.options(given)
   return { version = given.runtime_version, checkpoint = given.checkpoint, unlike_engines = given.unlike_engines,
     overwrite = given.overwrite }
+end
+
+--- Where it was written and what its servers take.
+function M.written_text(written)
+  return ("%s: %s\n%s"):format(written.folder, table.concat(written.files, " "),
+    written.limits and "takes " .. limits.text(written.limits) .. "\n" or "")
 end
 
 return M

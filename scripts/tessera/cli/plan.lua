@@ -207,7 +207,7 @@ function M.main(given)
     if changes then terminal.say(device_changes_text(changes, plan)) end
   end
   if written and not host.json then
-    terminal.say(("\n%s: %s\n"):format(given.out, table.concat(written.files, " ")))
+    terminal.say("\n" .. launch_flags.written_text(written))
   end
   if given.picture then ts.picture(plan, given.picture) end
   if why_not then return nil, why_not end

@@ -15,7 +15,8 @@ local read = options.card {
     .. "for each engine and node with every flag, one that waits until all answer, one for a router where there are "
     .. "replicas, the plan, and README.md, which says what of the plan the runtime does not honour. Kind json is "
     .. "layout.json alone: engines, stages, GPUs and bitwidths. ts.load_launch reads the folder back. Returns { "
-    .. "folder, files }, or nil and why where the runtime cannot run such a plan (why.code unsupported).",
+    .. "folder, files, limits = what each server takes }, or nil and why where the runtime cannot run such a plan "
+    .. "(why.code unsupported).",
   parameters = {
     { "kind", "\"vllm\"|\"llama.cpp\"|\"json\"", "Who runs it" },
     { "folder", "string", "To write; one that is there and not empty has to be an earlier export" },

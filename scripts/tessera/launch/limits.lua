@@ -115,6 +115,14 @@ function M.of(layout, version)
   return list
 end
 
+--- "requests of up to 8192 tokens, 64 at a time on each engine"
+function M.text(list)
+  local seats = math.huge
+  for _, told in ipairs(list) do seats = math.min(seats, told.max_num_seqs) end
+  return ("requests of up to %d tokens, %d at a time%s"):format(list[1].max_model_len, seats,
+    #list > 1 and " on each engine" or "")
+end
+
 --- What to know of limits, in sentences.
 function M.notes(layout, limits)
   local notes = {}

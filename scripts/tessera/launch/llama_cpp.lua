@@ -100,7 +100,7 @@ function M.limits(layout)
     local length = math.min(hub.context_tokens(model), asked)
     local parallel = math.max(1, math.min(engine.batch_size, math.floor(tokens / length)))
     local part = math.min(hub.context_tokens(model), math.max(256, math.floor(tokens / parallel / 256) * 256))
-    list[i] = { parallel = parallel, max_model_len = part, ctx_size = parallel * part }
+    list[i] = { max_num_seqs = parallel, max_model_len = part, ctx_size = parallel * part }
   end
   return list
 end
@@ -113,7 +113,7 @@ local function options_of(layout, engine, index, weights)
     { "--tensor-split", split_of(engine) }, { "--main-gpu", 0 },
     { "--override-tensor", "token_embd\\.weight=CUDA0" },
     { "--cache-type-k", cache }, { "--cache-type-v", cache },
-    { "--parallel", limits.parallel }, { "--ctx-size", limits.ctx_size }, { "--batch-size", 2048 },
+    { "--parallel", limits.max_num_seqs }, { "--ctx-size", limits.ctx_size }, { "--batch-size", 2048 },
     { "--host", common.listen_address }, { "--port", common.port(index) },
   }
   if cache ~= "f16" then options[#options + 1] = { "--flash-attn", "on" } end -- quantised values need it
@@ -154,7 +154,7 @@ function M.expected(_, engine)
   local cache = cache_types[engine.kv_bitwidth]
   return {
     ["--tensor-split"] = split_of(engine), ["--cache-type-k"] = cache, ["--cache-type-v"] = cache,
-    ["--parallel"] = engine.limits and tostring(engine.limits.parallel),
+    ["--parallel"] = engine.limits and tostring(engine.limits.max_num_seqs),
     ["--ctx-size"] = engine.limits and tostring(engine.limits.ctx_size),
   }, {}
 end

@@ -1,6 +1,7 @@
 -- README.md of a launch folder: what to run in which order, and what of the plan the runtime cannot honour.
 
 local common = require "tessera.launch.common"
+local limits = require "tessera.launch.limits"
 
 local M = {}
 
@@ -56,22 +57,24 @@ local function add_list(lines, title, items)
   for _, item in ipairs(items) do lines[#lines + 1] = "- " .. item end
 end
 
---- The text. `opt`: runtime (its name), version, checkpoint_script, checkpoint_text, router_port, notes, left_out.
+--- The text. `opt`: runtime (its name), version, checkpoint_script, checkpoint_text, router_port, notes, limits,
+--- left_out.
 function M.text(layout, parts, opt)
   local lines = {
     ("# %s on %s, by %s%s"):format(plain(layout.model.name), plain(layout.cluster.name), opt.runtime,
       opt.version and " " .. opt.version or ""),
     "",
     made_by(layout),
+    ("It takes %s."):format(limits.text(opt.limits)),
     "",
     "## Steps",
     "",
   }
   for _, step in ipairs(steps_of(layout, parts, opt)) do lines[#lines + 1] = step end
-  local limits = distinct(parts, "limits")
-  for _, note in ipairs(opt.notes) do limits[#limits + 1] = note end
-  if #limits == 0 then limits[1] = "nothing that is known." end
-  add_list(lines, ("## What of the plan %s does not honour"):format(opt.runtime), limits)
+  local differences = distinct(parts, "limits")
+  for _, note in ipairs(opt.notes) do differences[#differences + 1] = note end
+  if #differences == 0 then differences[1] = "nothing that is known." end
+  add_list(lines, ("## What of the plan %s does not honour"):format(opt.runtime), differences)
   if #opt.left_out > 0 then add_list(lines, "## GPUs that are left out", opt.left_out) end
   if opt.runtime == "vLLM" and #layout.plans == 1 then
     lines[#lines + 1] = ""

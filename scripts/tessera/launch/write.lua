@@ -89,7 +89,7 @@ local function check_name(name)
 end
 
 -- Files of a runtime that has servers.
-local function server_files(layout, runtime, opt)
+local function server_files(layout, runtime, limits, opt)
   local parts, files = {}, {}
   check_name(layout.model.name)
   for i = 1, #layout.engines do
@@ -111,19 +111,19 @@ local function server_files(layout, runtime, opt)
   notes[#notes + 1] = check_alike(layout, parts, opt.unlike_engines)
   add("README.md", readme.text(layout, parts, { runtime = runtime.name, version = opt.version, notes = notes,
     checkpoint_script = "checkpoint.sh", checkpoint_text = weights_text(parts), router_port = router_port,
-    left_out = opt.left_out or {} }))
+    limits = limits, left_out = opt.left_out or {} }))
   return files
 end
 
 --- Writes what starts `layout` by runtime `kind`; `opt`: version, notes, overwrite, checkpoint,
 --- unlike_engines, left_out; `manifest`:
---- what launch.json says beside. Returns { folder, files }.
+--- what launch.json says beside. Returns { folder, files, limits }.
 return function(layout, kind, folder, opt, manifest)
   local replaces = check_place(folder, opt.overwrite)
   local runtime = runtimes[kind] and require(runtimes[kind])
   local limits = runtime and runtime.limits(layout, opt.version)
   for i, engine in ipairs(layout.engines) do engine.limits = limits and limits[i] end
-  local files = runtime and server_files(layout, runtime, opt)
+  local files = runtime and server_files(layout, runtime, limits, opt)
     or { { name = "layout.json", text = core.to_json(layouts.plain(layout)) .. "\n" } }
   for _, each in ipairs(layout.plans) do
     files[#files + 1] = { name = each.name, text = solver.plan_text(each.plan) }
@@ -136,5 +136,5 @@ return function(layout, kind, folder, opt, manifest)
   files[#files + 1] = { name = "launch.json", text = core.to_json(about) .. "\n" }
   core.write_folder(folder, files, replaces)
   names[#names + 1] = "launch.json"
-  return { folder = folder, files = names }
+  return { folder = folder, files = names, limits = limits }
 end
