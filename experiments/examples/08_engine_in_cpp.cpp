@@ -25,26 +25,26 @@ ModelShape find_model(const std::string& name, const DataFolders& folders) {
 }
 
 /// What is served, on what, and what is known of the speed of its kernels.
-solver::ServingProblem serving_problem(const std::string& model, const std::string& cluster,
-                                       const DataFolders& folders) {
-  solver::ServingProblem serving;
-  serving.model = find_model(model, folders);
-  serving.cluster = find_cluster(cluster, folders);
-  serving.workload.batch_size = 16;
-  serving.bitwidths = {3, 4, 8, 16};
-  serving.indicator = indicator::make_constant(static_cast<std::size_t>(serving.model.num_layers),
-                                               serving.bitwidths);
-  serving.kernel_set = cost::find_kernel_set("modern", folders);
-  for (const ClusterDevice& slot : serving.cluster.devices) {
-    auto profile = cost::profile_for(slot.device, serving.kernel_set, folders);
-    if (!profile->parts.empty()) serving.profiles.push_back(std::move(profile));
+solver::BatchProblem batch_problem(const std::string& model, const std::string& cluster,
+                                   const DataFolders& folders) {
+  solver::BatchProblem batch;
+  batch.model = find_model(model, folders);
+  batch.cluster = find_cluster(cluster, folders);
+  batch.workload.batch_size = 16;
+  batch.bitwidths = {3, 4, 8, 16};
+  batch.indicator =
+      indicator::make_constant(static_cast<std::size_t>(batch.model.num_layers), batch.bitwidths);
+  batch.kernel_set = cost::find_kernel_set("modern", folders);
+  for (const ClusterDevice& slot : batch.cluster.devices) {
+    auto profile = cost::profile_for(slot.device, batch.kernel_set, folders);
+    if (!profile->parts.empty()) batch.profiles.push_back(std::move(profile));
   }
-  return serving;
+  return batch;
 }
 
 int run(const std::string& model, const std::string& cluster, const DataFolders& folders) {
   solver::Problem problem;
-  problem.given = serving_problem(model, cluster, folders);
+  problem.given = batch_problem(model, cluster, folders);
   // Still open: one replica or two, and how many bits the KV cache has. All of it is searched.
   const solver::OpenProblem open =
       solver::open_problem(std::move(problem), {.tensor_parallel = {}, .kv_bitwidths = {{16, 8}}});

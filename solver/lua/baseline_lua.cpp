@@ -158,8 +158,8 @@ int device_facts(lua_State* L) {
   const auto [prefill, decode] = micro_batch_sizes_of(options, p.instance());
   const auto order = solver::order_from_names(p.instance(), options.texts("device_order"));
   std::vector<solver::MeshGroup> groups;
-  const solver::ServingProblem* serving = p.serving();
-  if (serving != nullptr) groups = solver::mesh_groups(serving->cluster, serving->mesh);
+  const solver::BatchProblem* batch = p.batch();
+  if (batch != nullptr) groups = solver::mesh_groups(batch->cluster, batch->mesh);
   lua_createtable(L, static_cast<int>(order.size()), 0);
   for (std::size_t k = 0; k < order.size(); ++k) {
     const solver::DeviceGroup& group = p.instance().groups[order[k]];
@@ -170,10 +170,10 @@ int device_facts(lua_State* L) {
     lua_setfield(L, -2, "device");
     lua_pushnumber(L, group.usable_bytes);
     lua_setfield(L, -2, "usable_bytes");
-    if (serving != nullptr) {
+    if (batch != nullptr) {
       const solver::MeshGroup& members = groups[order[k]];
       const std::size_t index = members.members.front().front();
-      const Device& device = serving->cluster.devices[index].device;
+      const Device& device = batch->cluster.devices[index].device;
       lua_pushnumber(L, members.degree * device.flop_per_s.at("fp16"));
       lua_setfield(L, -2, "fp16_flop_per_s");
     }

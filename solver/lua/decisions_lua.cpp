@@ -115,14 +115,14 @@ int device_groups(lua_State* L) {
 /// choices open again.
 int on_devices(lua_State* L) {
   const solver::OpenProblem& p = problem_argument(L, 1);
-  const solver::ServingProblem* serving = p.first.serving();
-  if (serving == nullptr) refuse("on_devices", "an instance has no cluster");
+  const solver::BatchProblem* batch = p.first.batch();
+  if (batch == nullptr) refuse("on_devices", "an instance has no cluster");
   std::vector<std::size_t> devices;
   lua_kit::for_each_item(L, 2, "devices", [&](std::size_t, const std::string& path) {
-    const double last = static_cast<double>(serving->cluster.devices.size()) - 1;
+    const double last = static_cast<double>(batch->cluster.devices.size()) - 1;
     devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, path, 0, last)));
   });
-  push_problem(L, solver::part_of(p, devices, serving->workload.batch_size));
+  push_problem(L, solver::part_of(p, devices, batch->workload.batch_size));
   return 1;
 }
 
@@ -130,9 +130,9 @@ int on_devices(lua_State* L) {
 /// (0-based), on the same node, its choices open again.
 int with_one_more(lua_State* L) {
   const solver::OpenProblem& p = problem_argument(L, 1);
-  const solver::ServingProblem* serving = p.first.serving();
-  if (serving == nullptr) refuse("with_one_more", "an instance has no cluster");
-  const double last = static_cast<double>(serving->cluster.devices.size()) - 1;
+  const solver::BatchProblem* batch = p.first.batch();
+  if (batch == nullptr) refuse("with_one_more", "an instance has no cluster");
+  const double last = static_cast<double>(batch->cluster.devices.size()) - 1;
   const auto index = static_cast<std::size_t>(lua_kit::check_integer(L, 2, "index", 0, last));
   push_problem(L, solver::with_one_more(p, index));
   return 1;
@@ -199,14 +199,14 @@ int replan(lua_State* L) {
                       solver::least_moved_bytes(instance, holdings, weights));
   const auto fresh = solver::count_moves(instance, request.optimum, holdings, weights);
   lua_kit::set_number(L, "optimum_moved_bytes", fresh.moved_bytes);
-  if (p.serving() != nullptr) {
-    solver::ServingProblem serving = *p.serving();
-    for (Node& node : serving.cluster.nodes) {
+  if (p.batch() != nullptr) {
+    solver::BatchProblem batch = *p.batch();
+    for (Node& node : batch.cluster.nodes) {
       if (!node.disk_bytes_per_s && options.given("source_bytes_per_s"))
         node.disk_bytes_per_s = options.number("source_bytes_per_s");
     }
     const solver::Transfer transfer =
-        solver::transfer(serving, instance, found.plan, found.moves, holdings, weights);
+        solver::transfer(batch, instance, found.plan, found.moves, holdings, weights);
     lua_kit::set_number(L, "transfer_s", transfer.seconds);
     if (!transfer.nodes_with_assumed_disk.empty()) {
       lua_kit::set_text(L, "transfer_assumes",

@@ -21,14 +21,14 @@ namespace {
 const solver::Problem* cache_problem(const solver::Plan& plan) {
   if (const auto* pipeline = std::get_if<solver::PipelinePlan>(&plan)) {
     const solver::Problem& problem = pipeline->problem.problem();
-    return problem.serving() != nullptr ? &problem : nullptr;
+    return problem.batch() != nullptr ? &problem : nullptr;
   }
   const auto& replicas = std::get<solver::ReplicatedPlan>(plan).replicas;
   const solver::Problem& first = replicas.front().problem.problem();
   for (const solver::PipelinePlan& replica : replicas) {
-    const solver::ServingProblem* serving = replica.problem.serving();
-    if (first.serving() == nullptr || serving == nullptr ||
-        serving->kv_bitwidth != first.serving()->kv_bitwidth) {
+    const solver::BatchProblem* batch = replica.problem.batch();
+    if (first.batch() == nullptr || batch == nullptr ||
+        batch->kv_bitwidth != first.batch()->kv_bitwidth) {
       return nullptr;
     }
   }
@@ -67,7 +67,7 @@ void push_replicas(lua_State* L, const solver::Plan& plan) {
 void push_kv_bitwidth(lua_State* L, const solver::Plan& plan) {
   const solver::Problem* problem = cache_problem(plan);
   if (problem == nullptr) return lua_pushnil(L);
-  lua_pushnumber(L, problem->serving()->kv_bitwidth);
+  lua_pushnumber(L, problem->batch()->kv_bitwidth);
 }
 
 void push_kv_omega(lua_State* L, const solver::Plan& plan) {

@@ -74,12 +74,12 @@ int engine_kernels(lua_State* L) {
     const auto* several = std::get_if<solver::ReplicatedPlan>(&plan);
     const PipelinePlan& pipeline =
         several != nullptr ? several->replicas[i] : std::get<PipelinePlan>(plan);
-    const solver::ServingProblem& serving = *pipeline.problem.serving();
+    const solver::BatchProblem& batch = *pipeline.problem.batch();
     lua_createtable(L, 0, 4);
-    lua_kit::set_text(L, "name", serving.kernel_set.name);
-    lua_kit::set_text(L, "runtime", serving.kernel_set.runtime);
-    lua_kit::set_text(L, "eight_bit", solver::eight_bit_kind(serving, placement.engines[i]));
-    lua_kit::set_text(L, "checkpoint", solver::checkpoint_of(serving, placement.engines[i]));
+    lua_kit::set_text(L, "name", batch.kernel_set.name);
+    lua_kit::set_text(L, "runtime", batch.kernel_set.runtime);
+    lua_kit::set_text(L, "eight_bit", solver::eight_bit_kind(batch, placement.engines[i]));
+    lua_kit::set_text(L, "checkpoint", solver::checkpoint_of(batch, placement.engines[i]));
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   return 1;
@@ -110,9 +110,9 @@ int transfer_obstacle(lua_State* L) {
 
 /// has_integers_alone(problem): whether 8 bit means integers for the weights alone on every device.
 int has_integers_alone(lua_State* L) {
-  const solver::ServingProblem* serving = problem_argument(L, 1).first.serving();
-  if (serving == nullptr) refuse("has_integers_alone", "an instance has no kernel set");
-  lua_pushboolean(L, solver::has_integers_alone(*serving) ? 1 : 0);
+  const solver::BatchProblem* batch = problem_argument(L, 1).first.batch();
+  if (batch == nullptr) refuse("has_integers_alone", "an instance has no kernel set");
+  lua_pushboolean(L, solver::has_integers_alone(*batch) ? 1 : 0);
   return 1;
 }
 

@@ -38,7 +38,7 @@ std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::
 
 }  // namespace
 
-void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving,
+void read_choices(const lua_kit::Options& options, solver::BatchProblem& batch,
                   std::vector<cost::KernelSet>& kernel_sets, solver::Choices& choices) {
   lua_kit::read_options(options, choices);
   check_record(choices, options.field_path());
@@ -50,30 +50,30 @@ void read_choices(const lua_kit::Options& options, solver::ServingProblem& servi
   }
   if (!choices.follows_cluster.kv_bitwidths) {
     // Who names the bitwidth knows where his kernels read it: it is priced on every device.
-    serving.kernel_set.kv_rules.clear();
+    batch.kernel_set.kv_rules.clear();
     for (cost::KernelSet& kernels : kernel_sets) kernels.kv_rules.clear();
   }
   const bool other_place = options.given("model") || options.given("cluster");
   if (!other_place && !options.given("kernel_set") && !options.given("runtime")) return;
-  solver::follow_cluster(
-      serving, kernel_sets.empty() ? std::vector{serving.kernel_set} : kernel_sets, choices);
+  solver::follow_cluster(batch, kernel_sets.empty() ? std::vector{batch.kernel_set} : kernel_sets,
+                         choices);
   if (other_place && !options.given("tensor_parallel")) {
-    choices.tensor_parallel = degrees_of(serving, choices);  // another cluster has other meshes
+    choices.tensor_parallel = degrees_of(batch, choices);  // another cluster has other meshes
   }
 }
 
-void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving) {
-  const auto num_layers = static_cast<std::size_t>(serving.model.num_layers);
+void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::BatchProblem& batch) {
+  const auto num_layers = static_cast<std::size_t>(batch.model.num_layers);
   const std::string path = options.path_of("kv_omega");
   options.push("kv_omega");
   if (!lua_istable(L, -1)) {
     refuse(path, "give a table by bitwidth, such as { [8] = 0.001, [4] = 0.1 }");
   }
-  serving.kv_omega.clear();
+  batch.kv_omega.clear();
   lua_kit::for_each_pair(L, -1, path, [&] {
     const auto bitwidth = static_cast<std::int32_t>(
         lua_kit::check_integer(L, -2, path + " bitwidth", kMinKvBitwidth, kMaxKvBitwidth, "bits"));
-    serving.kv_omega[bitwidth] =
+    batch.kv_omega[bitwidth] =
         omega_of_layers(L, fmt::format("{}[{}]", path, bitwidth), num_layers);
   });
   lua_pop(L, 1);

@@ -194,18 +194,18 @@ solver::PlanResult price_by_hand(const LoweredProblem& p, solver::Candidate cand
 
 /// Of every plan, as its file has them.
 void push_unused_devices(lua_State* L, const Plan& plan) {
-  const solver::ServingProblem* serving = summary_of(plan).problem.serving();
-  if (serving == nullptr) return lua_pushnil(L);
+  const solver::BatchProblem* batch = summary_of(plan).problem.batch();
+  if (batch == nullptr) return lua_pushnil(L);
   std::vector<std::string> names;
   for (const std::size_t i : solver::unused_devices(plan)) {
-    const ClusterDevice& slot = serving->cluster.devices[i];
-    names.push_back(slot.device.name + "@" + serving->cluster.nodes[slot.node_index].name);
+    const ClusterDevice& slot = batch->cluster.devices[i];
+    names.push_back(slot.device.name + "@" + batch->cluster.nodes[slot.node_index].name);
   }
   lua_kit::push_texts(L, names);
 }
 
 void push_placement(lua_State* L, const Plan& plan) {
-  if (summary_of(plan).problem.serving() == nullptr) return lua_pushnil(L);
+  if (summary_of(plan).problem.batch() == nullptr) return lua_pushnil(L);
   lua_kit::push_value(L, solver::placement_of(plan));
 }
 

@@ -43,9 +43,9 @@ std::string summary(const OpenProblem& p) {
 }
 
 template <class Push>
-void push_serving(lua_State* L, const OpenProblem& p, Push push) {
-  if (const solver::ServingProblem* serving = p.first.serving()) {
-    push(*serving);
+void push_batch(lua_State* L, const OpenProblem& p, Push push) {
+  if (const solver::BatchProblem* batch = p.first.batch()) {
+    push(*batch);
   } else {
     lua_pushnil(L);
   }
@@ -73,31 +73,31 @@ void push_quality(lua_State* L, const OpenProblem& p) {
 }
 
 void push_degrees(lua_State* L, const OpenProblem& p) {
-  push_serving(L, p, [&](const solver::ServingProblem& serving) {
-    lua_kit::push_value(L, degrees_of(serving, p.choices));
+  push_batch(L, p, [&](const solver::BatchProblem& batch) {
+    lua_kit::push_value(L, degrees_of(batch, p.choices));
   });
 }
 
 void push_kv_bitwidths(lua_State* L, const OpenProblem& p) {
-  push_serving(L, p, [&](const solver::ServingProblem& serving) {
-    lua_kit::push_value(L, p.choices.kv_bitwidths.value_or(std::vector{serving.kv_bitwidth}));
+  push_batch(L, p, [&](const solver::BatchProblem& batch) {
+    lua_kit::push_value(L, p.choices.kv_bitwidths.value_or(std::vector{batch.kv_bitwidth}));
   });
 }
 
 void push_kernel_sets(lua_State* L, const OpenProblem& p) {
-  push_serving(L, p, [&](const solver::ServingProblem& serving) {
+  push_batch(L, p, [&](const solver::BatchProblem& batch) {
     std::vector<std::string> names;
     for (const cost::KernelSet& set : p.kernel_sets) names.push_back(set.name);
-    if (names.empty()) names.push_back(serving.kernel_set.name);
+    if (names.empty()) names.push_back(batch.kernel_set.name);
     lua_kit::push_texts(L, names);
   });
 }
 
 // A tensor-parallel group stands for its devices, under its first one.
-std::vector<std::string> device_names(const solver::ServingProblem& serving) {
-  const Cluster& cluster = serving.cluster;
+std::vector<std::string> device_names(const solver::BatchProblem& batch) {
+  const Cluster& cluster = batch.cluster;
   std::map<std::size_t, std::string> by_first;
-  for (const solver::MeshGroup& group : solver::mesh_groups(cluster, serving.mesh)) {
+  for (const solver::MeshGroup& group : solver::mesh_groups(cluster, batch.mesh)) {
     for (const auto& members : group.members) {
       const std::size_t node = cluster.devices[members.front()].node_index;
       by_first[members.front()] = group.name + "@" + cluster.nodes[node].name;
@@ -109,8 +109,8 @@ std::vector<std::string> device_names(const solver::ServingProblem& serving) {
 }
 
 void push_devices(lua_State* L, const OpenProblem& p) {
-  if (const solver::ServingProblem* serving = p.first.serving()) {
-    return lua_kit::push_texts(L, device_names(*serving));
+  if (const solver::BatchProblem* batch = p.first.batch()) {
+    return lua_kit::push_texts(L, device_names(*batch));
   }
   std::vector<std::string> names;
   for (const solver::DeviceGroup& group : p.first.instance().groups)
@@ -137,12 +137,12 @@ namespace {
 
 using ProblemField = lua_kit::ObjectField<OpenProblem>;
 
-/// Of the serving problem, absent for an instance.
+/// Of the batch problem, absent for an instance.
 std::vector<ProblemField> serving_fields() {
   constexpr auto show = [](const OpenProblem& p, auto&& read) {
-    if (const solver::ServingProblem* serving = p.first.serving()) read(*serving);
+    if (const solver::BatchProblem* batch = p.first.batch()) read(*batch);
   };
-  return lua_kit::fields_shown<OpenProblem, solver::ServingProblem, show>(false);
+  return lua_kit::fields_shown<OpenProblem, solver::BatchProblem, show>(false);
 }
 
 /// What counts as good.
@@ -181,13 +181,13 @@ std::vector<ProblemField> other_fields() {
       {"uniform_degree", "boolean?",
        "All stages of a pipeline have the same degree; absent for an instance",
        [](lua_State* L, const OpenProblem& p) {
-         if (p.first.serving() == nullptr) return lua_pushnil(L);
+         if (p.first.batch() == nullptr) return lua_pushnil(L);
          lua_pushboolean(L, p.choices.uniform_degree ? 1 : 0);
        }},
       {"searches_replicas", "boolean?",
        "Whether ts.plan looks for replicas where it is not told how many; absent for an instance",
        [](lua_State* L, const OpenProblem& p) {
-         if (p.first.serving() == nullptr) return lua_pushnil(L);
+         if (p.first.batch() == nullptr) return lua_pushnil(L);
          lua_pushboolean(L, p.choices.may_replicate ? 1 : 0);
        }},
       {"kv_bitwidths", "integer[]?", "Of the KV cache, to choose from (bits)", push_kv_bitwidths},

@@ -21,9 +21,9 @@ solver::OpenProblem changed(lua_State* L, const lua_kit::Options& options,
                             const solver::OpenProblem& before);
 
 /// Reads kv_bitwidth and tensor_parallel where they are there, and kv_omega, which must be.
-void read_choices(const lua_kit::Options& options, solver::ServingProblem& serving,
+void read_choices(const lua_kit::Options& options, solver::BatchProblem& batch,
                   std::vector<cost::KernelSet>& kernel_sets, solver::Choices& choices);
-void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving);
+void read_kv_omega(lua_State* L, const lua_kit::Options& options, solver::BatchProblem& batch);
 
 /// Side constraints: problem:add_constraint, a term of one, and a list of them.
 const OptionTable& constraint_options();

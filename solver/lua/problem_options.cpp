@@ -127,13 +127,13 @@ void read_part(lua_State* L, const lua_kit::Options& options, const char* name, 
   lua_pop(L, 1);
 }
 
-bool is_on(const solver::ServingProblem& serving, const Device& device) {
-  return std::any_of(serving.cluster.devices.begin(), serving.cluster.devices.end(),
+bool is_on(const solver::BatchProblem& batch, const Device& device) {
+  return std::any_of(batch.cluster.devices.begin(), batch.cluster.devices.end(),
                      [&](const ClusterDevice& slot) { return slot.device.name == device.name; });
 }
 
 std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
-    lua_State* L, const lua_kit::Options& options, const solver::ServingProblem& serving) {
+    lua_State* L, const lua_kit::Options& options, const solver::BatchProblem& batch) {
   const std::string path = options.path_of("profiles");
   std::vector<std::shared_ptr<const cost::Profile>> given;
   options.push("profiles");
@@ -141,11 +141,11 @@ std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
   lua_kit::list_length(L, list, path, "give a list of profiles, as { profile }");
   lua_kit::for_each_item(L, list, path, [&](std::size_t, const std::string& where) {
     auto profile = cost_lua::profile_argument(L, lua_gettop(L), where)->profile;
-    if (profile->kernel_set != serving.kernel_set.profile_set()) {
+    if (profile->kernel_set != batch.kernel_set.profile_set()) {
       refuse(where, "of kernel set {}, the problem has {}", profile->kernel_set,
-             serving.kernel_set.profile_set());
+             batch.kernel_set.profile_set());
     }
-    if (!is_on(serving, profile->device)) {
+    if (!is_on(batch, profile->device)) {
       refuse(where, "the cluster has no {}", profile->device.name);
     }
     for (const auto& other : given) {
@@ -160,36 +160,36 @@ std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
 
 /// The profiles of the cluster's devices: as given, else made in this script and still of use, else
 /// shipped. An empty list is none at all.
-void read_profiles(lua_State* L, const lua_kit::Options& options, solver::ServingProblem& serving) {
+void read_profiles(lua_State* L, const lua_kit::Options& options, solver::BatchProblem& batch) {
   std::vector<std::shared_ptr<const cost::Profile>> chosen;
   if (options.given("profiles")) {
-    chosen = given_profiles(L, options, serving);
+    chosen = given_profiles(L, options, batch);
     if (chosen.empty()) {
-      serving.profiles.clear();
-      serving.with_profiles = false;
+      batch.profiles.clear();
+      batch.with_profiles = false;
       return;
     }
-    serving.with_profiles = true;
+    batch.with_profiles = true;
   } else {
-    for (const auto& profile : serving.profiles) {
+    for (const auto& profile : batch.profiles) {
       const bool made_here = profile->path.empty();
-      if (made_here && profile->kernel_set == serving.kernel_set.profile_set() &&
-          is_on(serving, profile->device)) {
+      if (made_here && profile->kernel_set == batch.kernel_set.profile_set() &&
+          is_on(batch, profile->device)) {
         chosen.push_back(profile);
       }
     }
   }
-  if (!serving.with_profiles) return;
+  if (!batch.with_profiles) return;
   const DataFolders& folders = core_lua::environment(L).folders;
-  for (const ClusterDevice& slot : serving.cluster.devices) {
+  for (const ClusterDevice& slot : batch.cluster.devices) {
     const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const auto& profile) {
       return profile->device.name == slot.device.name;
     });
     if (known) continue;
-    auto profile = cost::profile_for(slot.device, serving.kernel_set, folders);
+    auto profile = cost::profile_for(slot.device, batch.kernel_set, folders);
     if (!profile->parts.empty()) chosen.push_back(std::move(profile));
   }
-  serving.profiles = std::move(chosen);
+  batch.profiles = std::move(chosen);
 }
 
 /// The kernel set of the first of the profiles that a script gives; empty where it gives none.
@@ -215,7 +215,7 @@ std::string_view runtime_name(const solver::Problem& problem) {
 /// them in force.
 void read_kernel_set(lua_State* L, const lua_kit::Options& options, solver::Problem& problem,
                      solver::Choices& choices, std::vector<cost::KernelSet>& kernel_sets) {
-  solver::ServingProblem& serving = *problem.serving();
+  solver::BatchProblem& batch = *problem.batch();
   const DataFolders& folders = core_lua::environment(L).folders;
   bool& follows = choices.follows_cluster.kernel_set;
   std::string name = kernel_set_of_profiles(L, options);
@@ -225,59 +225,59 @@ void read_kernel_set(lua_State* L, const lua_kit::Options& options, solver::Prob
   }
   if (!name.empty() && name != cost::kAutoKernelSet) {
     kernel_sets.clear();
-    serving.kernel_set = cost::find_kernel_set(name, folders);
+    batch.kernel_set = cost::find_kernel_set(name, folders);
     return;
   }
   if (!follows) return;
-  const bool is_new = serving.kernel_set.name.empty();
+  const bool is_new = batch.kernel_set.name.empty();
   const bool changes = options.given("kernel_set") || options.given("cluster") ||
                        options.given("runtime") || options.given("bitwidths");
   if (!is_new && !changes) return;
   std::vector<Device> devices;
-  for (const ClusterDevice& slot : serving.cluster.devices) devices.push_back(slot.device);
+  for (const ClusterDevice& slot : batch.cluster.devices) devices.push_back(slot.device);
   kernel_sets =
-      cost::recommended_kernel_sets(devices, serving.bitwidths, runtime_name(problem), folders);
-  serving.kernel_set = kernel_sets.front();
+      cost::recommended_kernel_sets(devices, batch.bitwidths, runtime_name(problem), folders);
+  batch.kernel_set = kernel_sets.front();
 }
 
 /// What is to be served and on what, from the options that are there. Whether its omega was in nats
 /// before, and is to stay so.
-bool read_serving(lua_State* L, const lua_kit::Options& options, solver::Problem& problem,
-                  solver::Choices& choices, std::vector<cost::KernelSet>& kernel_sets) {
-  solver::ServingProblem& serving = *problem.serving();
-  read_part(L, options, "model", core_lua::model_argument, serving.model);
-  read_part(L, options, "cluster", core_lua::cluster_argument, serving.cluster);
-  read_part(L, options, "workload", core_lua::workload_argument, serving.workload);
-  lua_kit::read_options(options, serving);
-  std::sort(serving.bitwidths.begin(), serving.bitwidths.end());
+bool read_batch(lua_State* L, const lua_kit::Options& options, solver::Problem& problem,
+                solver::Choices& choices, std::vector<cost::KernelSet>& kernel_sets) {
+  solver::BatchProblem& batch = *problem.batch();
+  read_part(L, options, "model", core_lua::model_argument, batch.model);
+  read_part(L, options, "cluster", core_lua::cluster_argument, batch.cluster);
+  read_part(L, options, "workload", core_lua::workload_argument, batch.workload);
+  lua_kit::read_options(options, batch);
+  std::sort(batch.bitwidths.begin(), batch.bitwidths.end());
   read_kernel_set(L, options, problem, choices, kernel_sets);
-  read_profiles(L, options, serving);
-  read_choices(options, serving, kernel_sets, choices);
+  read_profiles(L, options, batch);
+  read_choices(options, batch, kernel_sets, choices);
   // Who settles how the devices are used asks for one pipeline, unless ts.plan is told otherwise.
   const bool uses_all = options.given("use_all_devices") && problem.must_use_all_devices();
   if (uses_all || options.given("allow_empty_stage") || options.given("tensor_parallel")) {
     choices.may_replicate = false;
   }
-  if (options.given("kv_omega")) read_kv_omega(L, options, serving);
-  check_record(serving, options.field_path());
+  if (options.given("kv_omega")) read_kv_omega(L, options, batch);
+  check_record(batch, options.field_path());
   // The default indicator covers whatever layers and bitwidths there are, so it follows them.
   const bool by_default =
-      serving.indicator.kind.empty() || serving.indicator.kind == "constant" ||
-      (serving.indicator.kind == kQualityIndicator && serving.indicator.variant.empty());
-  const bool was_in_nats = serving.indicator.kind == kQualityIndicator;
+      batch.indicator.kind.empty() || batch.indicator.kind == "constant" ||
+      (batch.indicator.kind == kQualityIndicator && batch.indicator.variant.empty());
+  const bool was_in_nats = batch.indicator.kind == kQualityIndicator;
   if (options.given("indicator") || by_default) {
     options.push("indicator");
-    serving.indicator = *indicator_lua::indicator_argument(
-        L, lua_gettop(L), options.path_of("indicator"), serving.model.name,
-        static_cast<std::size_t>(serving.model.num_layers), serving.bitwidths);
+    batch.indicator = *indicator_lua::indicator_argument(
+        L, lua_gettop(L), options.path_of("indicator"), batch.model.name,
+        static_cast<std::size_t>(batch.model.num_layers), batch.bitwidths);
     lua_pop(L, 1);
   }
   return was_in_nats && !options.given("indicator");
 }
 
 /// What is served and on what, and what is left open of it.
-OptionTable serving_options() {
-  return lua_kit::option_table<solver::Choices>(lua_kit::option_table<solver::ServingProblem>(
+OptionTable batch_options() {
+  return lua_kit::option_table<solver::Choices>(lua_kit::option_table<solver::BatchProblem>(
       {"ts.problem",
        "What is to be planned: a model on a cluster under a workload, or an abstract instance "
        "file.",
@@ -286,8 +286,8 @@ OptionTable serving_options() {
 }
 
 void refuse_serving_options(const lua_kit::Options& options) {
-  static const OptionTable of_serving = serving_options();
-  for (const OptionSpec& spec : of_serving.options) {
+  static const OptionTable of_batch = batch_options();
+  for (const OptionSpec& spec : of_batch.options) {
     if (!options.given(spec.name)) continue;
     refuse(options.path_of(spec.name),
            "an instance file says what is served and on what; leave out {}", spec.name);
@@ -309,7 +309,7 @@ void read_instance(const lua_kit::Options& options, solver::Problem& problem) {
 }  // namespace
 
 const OptionTable& problem_options() {
-  static const OptionTable table = lua_kit::option_table<solver::Problem>(serving_options());
+  static const OptionTable table = lua_kit::option_table<solver::Problem>(batch_options());
   return table;
 }
 
@@ -327,17 +327,17 @@ solver::OpenProblem problem_from(lua_State* L, const lua_kit::Options& options) 
                 options.path_of(name));
   }
   solver::Choices choices;
-  solver::ServingProblem& serving = problem.given.emplace<solver::ServingProblem>();
+  solver::BatchProblem& batch = problem.given.emplace<solver::BatchProblem>();
   const solver::Preset preset = *named<solver::Preset>(options.choice("preset"));
-  solver::set_defaults(preset, problem, serving, choices);
+  solver::set_defaults(preset, problem, batch, choices);
   read_goal(L, options, problem);
   const std::string_view kernel_set = solver::kernel_set_of(preset);
   if (kernel_set != cost::kAutoKernelSet && !options.given("kernel_set")) {
-    serving.kernel_set =
+    batch.kernel_set =
         cost::find_kernel_set(std::string(kernel_set), core_lua::environment(L).folders);
   }
   std::vector<cost::KernelSet> kernel_sets;
-  read_serving(L, options, problem, choices, kernel_sets);
+  read_batch(L, options, problem, choices, kernel_sets);
   solver::set_quality(problem, core_lua::environment(L).folders);
   return solver::open_problem(std::move(problem), std::move(choices), std::move(kernel_sets));
 }
@@ -355,8 +355,8 @@ solver::OpenProblem changed(lua_State* L, const lua_kit::Options& options,
     refuse(options.path_of("preset"),
            "it sets defaults where a problem begins: give it to ts.problem");
   }
-  if (problem.serving() != nullptr) {
-    const bool in_nats = read_serving(L, options, problem, choices, kernel_sets);
+  if (problem.batch() != nullptr) {
+    const bool in_nats = read_batch(L, options, problem, choices, kernel_sets);
     solver::set_quality(problem, core_lua::environment(L).folders, in_nats);
   } else {
     refuse_serving_options(options);

@@ -28,9 +28,8 @@ double OffloadTerm::at(const StageOffload& s) const {
 
 namespace {
 
-Sizes sizes_of(const ServingProblem& serving, const Candidate& candidate,
-               const PlanOffload& settings) {
-  const Workload& w = serving.workload;
+Sizes sizes_of(const BatchProblem& batch, const Candidate& candidate, const PlanOffload& settings) {
+  const Workload& w = batch.workload;
   Sizes sizes;
   sizes.block = static_cast<double>(candidate.prefill_micro_batch_size);
   sizes.batch = static_cast<double>(settings.gpu_batch_size);
@@ -40,7 +39,7 @@ Sizes sizes_of(const ServingProblem& serving, const Candidate& candidate,
   sizes.mean_context = w.prompt_tokens + w.output_tokens / 2;
   sizes.max_prompt = static_cast<double>(w.max_prompt_tokens);
   sizes.max_context = static_cast<double>(w.max_prompt_tokens + w.max_output_tokens);
-  sizes.hidden = static_cast<double>(serving.model.hidden_size);
+  sizes.hidden = static_cast<double>(batch.model.hidden_size);
   return sizes;
 }
 
@@ -48,19 +47,19 @@ Sizes sizes_of(const ServingProblem& serving, const Candidate& candidate,
 
 OffloadModel offload_model(const Problem& problem, const Instance& instance,
                            const Candidate& candidate, const PlanOffload& settings) {
-  const ServingProblem& serving = *problem.serving();
-  const Cluster& cluster = serving.cluster;
-  const Sizes sizes = sizes_of(serving, candidate, settings);
+  const BatchProblem& batch = *problem.batch();
+  const Cluster& cluster = batch.cluster;
+  const Sizes sizes = sizes_of(batch, candidate, settings);
   std::vector<std::size_t> devices;  // there are no tensor-parallel groups
-  for (const auto& members : stage_members(serving, candidate.order)) {
+  for (const auto& members : stage_members(batch, candidate.order)) {
     devices.push_back(members.front());
   }
   std::vector<double> sharers(cluster.nodes.size(), 0);
   for (const std::size_t d : devices) ++sharers[cluster.devices[d].node_index];
   OffloadModel model;
-  model.num_blocks = static_cast<double>(
-      ceil_div(serving.workload.batch_size, candidate.prefill_micro_batch_size));
-  model.decode_steps = std::max(0.0, serving.workload.output_tokens - 1);
+  model.num_blocks =
+      static_cast<double>(ceil_div(batch.workload.batch_size, candidate.prefill_micro_batch_size));
+  model.decode_steps = std::max(0.0, batch.workload.output_tokens - 1);
   for (const Node& node : cluster.nodes) {
     model.host_bytes.push_back(node.host_memory_bytes.value_or(0) * settings.host_memory_ratio);
     model.node_names.push_back(node.name);
@@ -68,10 +67,10 @@ OffloadModel offload_model(const Problem& problem, const Instance& instance,
   for (std::size_t k = 0; k < devices.size(); ++k) {
     std::vector<StoredLayer> layers;
     for (auto i = candidate.first_layer[k]; i < candidate.first_layer[k + 1]; ++i) {
-      layers.push_back({&serving.model.layer(static_cast<std::int64_t>(i)),
-                        instance.bitwidths[candidate.bit[i]]});
+      layers.push_back(
+          {&batch.model.layer(static_cast<std::int64_t>(i)), instance.bitwidths[candidate.bit[i]]});
     }
-    model.stages.push_back(build_stage(serving, sizes, devices[k], place_at(k, devices.size()),
+    model.stages.push_back(build_stage(batch, sizes, devices[k], place_at(k, devices.size()),
                                        layers, sharers[cluster.devices[devices[k]].node_index],
                                        settings));
     if (k == 0) continue;

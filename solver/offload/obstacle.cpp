@@ -14,13 +14,13 @@ namespace tessera::solver {
 std::optional<Violation> find_offload_obstacle(const Problem& problem, const Instance& instance,
                                                const Candidate& candidate,
                                                const PlanOffload& settings) {
-  const ServingProblem* serving = problem.serving();
-  if (serving == nullptr) {
+  const BatchProblem* batch = problem.batch();
+  if (batch == nullptr) {
     return Violation{"offload",
                      "offloading needs a model, a cluster and a workload; an instance file says "
                      "nothing of host memory, disks and transfers"};
   }
-  for (const MeshGroup& group : mesh_groups(serving->cluster, serving->mesh)) {
+  for (const MeshGroup& group : mesh_groups(batch->cluster, batch->mesh)) {
     if (group.degree == 1) continue;
     return Violation{"tensor_parallel",
                      fmt::format("FlexGen's cost model knows no tensor-parallel group such as {}; "
@@ -53,8 +53,8 @@ std::optional<Violation> find_offload_obstacle(const Problem& problem, const Ins
                      fmt::format("a GPU batch of {} does not fit into micro-batches of {}",
                                  settings.gpu_batch_size, candidate.prefill_micro_batch_size)};
   }
-  const Cluster& cluster = serving->cluster;
-  for (const auto& members : stage_members(*serving, candidate.order)) {
+  const Cluster& cluster = batch->cluster;
+  for (const auto& members : stage_members(*batch, candidate.order)) {
     const ClusterDevice& slot = cluster.devices[members.front()];
     const Node& node = cluster.nodes[slot.node_index];
     if (!node.host_memory_bytes) {
@@ -63,11 +63,11 @@ std::optional<Violation> find_offload_obstacle(const Problem& problem, const Ins
                                    "host_memory_gib, and disk_bytes_per_s where there is a disk",
                                    quote(node.name))};
     }
-    if (serving->kernel_set.find(slot.device, offload::kComputeBits) == nullptr) {
+    if (batch->kernel_set.find(slot.device, offload::kComputeBits) == nullptr) {
       return Violation{"kernel",
                        fmt::format("FlexGen computes at 16 bits, for which {} has no kernel in "
                                    "kernel set {}",
-                                   slot.device.name, quote(serving->kernel_set.name))};
+                                   slot.device.name, quote(batch->kernel_set.name))};
     }
   }
   return std::nullopt;

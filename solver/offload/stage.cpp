@@ -11,13 +11,13 @@ namespace {
 
 class StageBuilder {
  public:
-  StageBuilder(const ServingProblem& serving, const Sizes& sizes, std::size_t device,
+  StageBuilder(const BatchProblem& problem, const Sizes& sizes, std::size_t device,
                StagePlace place)
-      : serving_(serving),
+      : problem_(problem),
         sizes_(sizes),
-        device_(serving.device(device)),
+        device_(problem.device(device)),
         place_(place),
-        price_(cost::make_stage_price(serving, {device}, serving.kv_bitwidth)) {}
+        price_(cost::make_stage_price(problem, {device}, problem.kv_bitwidth)) {}
 
   void add_layer(const LayerShape& layer, std::int32_t bitwidth) {
     const double bytes = cost::layer_weight_bytes(layer, bitwidth, query());
@@ -29,7 +29,7 @@ class StageBuilder {
                                                     static_cast<double>(linear.num_copies));
       }
     }
-    cache_ += cost::layer_kv_bytes(layer, serving_.workload, query());
+    cache_ += cost::layer_kv_bytes(layer, problem_.workload, query());
     prompt_cache_ += kv_bytes(layer, sizes_.block, sizes_.prompt + 1);
     mean_cache_ += kv_bytes(layer, sizes_.block, sizes_.mean_context);
     token_cache_ += kv_bytes(layer, sizes_.block, 1);
@@ -47,7 +47,7 @@ class StageBuilder {
   OffloadStage build(std::size_t node_index, double sharers, const PlanOffload& settings) const {
     OffloadStage stage;
     stage.node_index = node_index;
-    const Node& node = serving_.cluster.nodes[node_index];
+    const Node& node = problem_.cluster.nodes[node_index];
     const double pcie = device_.pcie_bytes_per_s;
     stage.has_disk = node.disk_bytes_per_s.has_value() && *node.disk_bytes_per_s > 0;
     const double disk = stage.has_disk ? *node.disk_bytes_per_s / sharers : 1;  // unused without
@@ -60,7 +60,7 @@ class StageBuilder {
   }
 
  private:
-  cost::MemoryQuery query() const { return memory_query(serving_); }
+  cost::MemoryQuery query() const { return memory_query(problem_); }
 
   double kv_bytes(const LayerShape& layer, double requests, double tokens) const {
     return cost::layer_kv_bytes(layer, requests, tokens, query());
@@ -108,7 +108,7 @@ class StageBuilder {
       stage.prefill_end_s += end_s(sizes_.block * sizes_.prompt);
       stage.decode_end_s += end_s(sizes_.block);
     }
-    if (cost::holds_lm_head(place_, serving_.memory)) {
+    if (cost::holds_lm_head(place_, problem_.memory)) {
       const double head = price_->head_s(sizes_.block);
       stage.prefill_end_s += head;
       stage.decode_end_s += head;
@@ -117,12 +117,12 @@ class StageBuilder {
 
   void set_device_memory(OffloadStage& stage) const {
     stage.usable_bytes = cost::empty_account(device_, query()).left_bytes();
-    stage.embedding_bytes = cost::embedding_bytes(serving_.model, place_, query());
+    stage.embedding_bytes = cost::embedding_bytes(problem_.model, place_, query());
     // What is not at home here comes through two buffers, one filled while the other is used.
     stage.weights.slope[wg] = weights_;
     stage.weights.slope[wc] = stage.weights.slope[wd] = 2 * largest_layer_;
     stage.kv_cache.slope[cg] = cache_;
-    Workload whole_prompts = serving_.workload;
+    Workload whole_prompts = problem_.workload;
     whole_prompts.chunk_tokens.reset();
     const auto batch = static_cast<std::int64_t>(sizes_.batch);
     const auto set = [&](OffloadTerm& term, double tokens, double activations) {
@@ -133,9 +133,9 @@ class StageBuilder {
       term.slope[hc] = term.slope[hd] = hidden_bytes(sizes_.batch, tokens);
     };
     set(stage.device_prefill, sizes_.max_prompt,
-        cost::prefill_activation_bytes(serving_.model, whole_prompts, batch, place_, query()));
+        cost::prefill_activation_bytes(problem_.model, whole_prompts, batch, place_, query()));
     set(stage.device_decode, 1,
-        cost::decode_activation_bytes(serving_.model, whole_prompts, batch, place_, query()));
+        cost::decode_activation_bytes(problem_.model, whole_prompts, batch, place_, query()));
     stage.device_decode.slope[cg] += batch_layer_cache_;  // the batch's cache of one layer, grown
   }
 
@@ -165,7 +165,7 @@ class StageBuilder {
     return sizes_.batch * cost::kActivationBytes * (heads_ * sizes_.max_context + sizes_.hidden);
   }
 
-  const ServingProblem& serving_;
+  const BatchProblem& problem_;
   const Sizes& sizes_;
   const Device& device_;
   StagePlace place_;
@@ -180,12 +180,12 @@ class StageBuilder {
 
 }  // namespace
 
-OffloadStage build_stage(const ServingProblem& serving, const Sizes& sizes, std::size_t device,
+OffloadStage build_stage(const BatchProblem& batch, const Sizes& sizes, std::size_t device,
                          StagePlace place, const std::vector<StoredLayer>& layers, double sharers,
                          const PlanOffload& settings) {
-  StageBuilder builder(serving, sizes, device, place);
+  StageBuilder builder(batch, sizes, device, place);
   for (const StoredLayer& layer : layers) builder.add_layer(*layer.shape, layer.bitwidth);
-  return builder.build(serving.cluster.devices[device].node_index, sharers, settings);
+  return builder.build(batch.cluster.devices[device].node_index, sharers, settings);
 }
 
 }  // namespace tessera::solver::offload

@@ -26,7 +26,7 @@ struct StoredLayer {
 
 /// All terms of one stage. `device` into the cluster's devices; `sharers`: stages on the same node,
 /// which share its disk and its processors.
-OffloadStage build_stage(const ServingProblem& serving, const Sizes& sizes, std::size_t device,
+OffloadStage build_stage(const BatchProblem& batch, const Sizes& sizes, std::size_t device,
                          StagePlace place, const std::vector<StoredLayer>& layers, double sharers,
                          const PlanOffload& settings);
 

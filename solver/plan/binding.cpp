@@ -156,14 +156,14 @@ std::vector<Binding> find_bindings(const Instance& instance, const Candidate& ca
 }
 
 std::optional<Binding> host_binding(const PipelinePlan& plan) {
-  const ServingProblem* serving = plan.problem.serving();
-  if (serving == nullptr || plan.stages.empty()) return std::nullopt;
+  const BatchProblem* batch = plan.problem.batch();
+  if (batch == nullptr || plan.stages.empty()) return std::nullopt;
   const auto size = static_cast<double>(plan.decode_micro_batch_size);
-  const double step_s = serving->kernel_set.host_s(size, size);
+  const double step_s = batch->kernel_set.host_s(size, size);
   const double first_s = plan.stages.front().decode_s;
   if (step_s == 0 || first_s <= 0) return std::nullopt;
-  const double rounds = (serving->workload.output_tokens - 1) *
-                        std::ceil(static_cast<double>(serving->workload.batch_size) /
+  const double rounds = (batch->workload.output_tokens - 1) *
+                        std::ceil(static_cast<double>(batch->workload.batch_size) /
                                   static_cast<double>(plan.decode_micro_batch_size));
   const double ratio = step_s / first_s;
   return Binding{
@@ -175,7 +175,7 @@ std::optional<Binding> host_binding(const PipelinePlan& plan) {
       ratio,
       fmt::format("host: {} of each decode step on stage 0, {:.1f} %, is scheduling, inputs and "
                   "sampling, not kernels (kernel set {})",
-                  format_seconds(step_s), 100 * ratio, serving->kernel_set.name)};
+                  format_seconds(step_s), 100 * ratio, batch->kernel_set.name)};
 }
 
 }  // namespace tessera::solver

@@ -15,24 +15,23 @@
 namespace tessera::solver {
 namespace {
 
-StageMemory serving_memory(const ServingProblem& serving, const PipelinePlan& plan,
-                           const PlanStage& stage, std::size_t num_members, StagePlace place) {
+StageMemory batch_memory(const BatchProblem& batch, const PipelinePlan& plan,
+                         const PlanStage& stage, std::size_t num_members, StagePlace place) {
   const auto degree = static_cast<std::int32_t>(num_members);
-  const ModelShape member = cost::shard(serving.model, degree);
-  const cost::MemoryQuery query = memory_query(serving);
-  const Device& device =
-      serving.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
+  const ModelShape member = cost::shard(batch.model, degree);
+  const cost::MemoryQuery query = memory_query(batch);
+  const Device& device = batch.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
   cost::MemoryAccount account = cost::empty_account(device, query, degree);
   for (std::int64_t i = 0; i < stage.num_layers; ++i) {
     const LayerShape& layer = member.layer(stage.first_layer + i);
     account.weight_bytes +=
         cost::layer_weight_bytes(layer, stage.bitwidths[static_cast<std::size_t>(i)], query);
-    account.kv_bytes += cost::layer_kv_bytes(layer, serving.workload, query);
+    account.kv_bytes += cost::layer_kv_bytes(layer, batch.workload, query);
   }
   account.activation_bytes =
-      std::max(cost::prefill_activation_bytes(member, serving.workload,
-                                              plan.prefill_micro_batch_size, place, query),
-               cost::decode_activation_bytes(member, serving.workload, plan.decode_micro_batch_size,
+      std::max(cost::prefill_activation_bytes(member, batch.workload, plan.prefill_micro_batch_size,
+                                              place, query),
+               cost::decode_activation_bytes(member, batch.workload, plan.decode_micro_batch_size,
                                              place, query));
   account.embedding_bytes = cost::embedding_bytes(member, place, query);
   StageMemory memory;  // of all members of a tensor-parallel group
@@ -82,10 +81,10 @@ std::vector<std::size_t> instance_devices(const Instance& instance, const Candid
 
 void add_stages(PipelinePlan& plan, const Candidate& candidate, const Evaluation& evaluation) {
   const Instance& instance = plan.problem.instance();
-  const ServingProblem* serving = plan.problem.serving();
+  const BatchProblem* batch = plan.problem.batch();
   std::vector<std::vector<std::size_t>> members;
-  if (serving != nullptr) {
-    members = stage_members(*serving, candidate.order);
+  if (batch != nullptr) {
+    members = stage_members(*batch, candidate.order);
   } else {
     for (const std::size_t device : instance_devices(instance, candidate)) {
       members.push_back({device});
@@ -107,9 +106,8 @@ void add_stages(PipelinePlan& plan, const Candidate& candidate, const Evaluation
     stage.prefill_s = evaluation.stages[k].prefill_s;
     stage.decode_s = evaluation.stages[k].decode_s;
     const StagePlace place = place_at(k, stages);
-    stage.memory = serving != nullptr
-                       ? serving_memory(*serving, plan, stage, members[k].size(), place)
-                       : instance_memory(instance, candidate, k, place);
+    stage.memory = batch != nullptr ? batch_memory(*batch, plan, stage, members[k].size(), place)
+                                    : instance_memory(instance, candidate, k, place);
     add_total(stage.memory);
     plan.device_order.push_back(stage.device);
     plan.stages.push_back(std::move(stage));
@@ -151,11 +149,11 @@ PipelinePlan build_plan(const LoweredProblem& problem, const PlanResult& result,
   }
   plan.notes = result.notes;
   add_stages(plan, candidate, evaluation);
-  if (problem.serving() != nullptr) {
+  if (problem.batch() != nullptr) {
     set_origin(plan, candidate);
     std::vector<std::int32_t> bitwidths;
     for (const std::size_t bit : candidate.bit) bitwidths.push_back(instance.bitwidths[bit]);
-    plan.quality = quality_of(*problem.serving(), bitwidths);
+    plan.quality = quality_of(*problem.batch(), bitwidths);
   }
   return plan;
 }

@@ -20,13 +20,13 @@ Violation violation(const char* constraint, std::string message) {
 
 // The whole problem on the replica's devices, with the choices that the replica made.
 bool is_part(const Problem& whole, const PipelinePlan& replica) {
-  const ServingProblem* part = replica.problem.serving();
+  const BatchProblem* part = replica.problem.batch();
   if (part == nullptr) return false;
   const std::vector<std::size_t> devices(replica.devices->begin(), replica.devices->end());
   Problem expected = on_devices(whole, devices, part->workload.batch_size);
-  expected.serving()->mesh = part->mesh;
-  expected.serving()->kv_bitwidth = part->kv_bitwidth;
-  expected.serving()->kernel_set = part->kernel_set;
+  expected.batch()->mesh = part->mesh;
+  expected.batch()->kv_bitwidth = part->kv_bitwidth;
+  expected.batch()->kernel_set = part->kernel_set;
   return LoweredProblem(std::move(expected)) == replica.problem;
 }
 
@@ -52,7 +52,7 @@ std::optional<Violation> check_devices(const PipelinePlan& replica, std::size_t 
 
 std::optional<Violation> check_replicas(const ReplicatedPlan& plan) {
   const Problem& problem = plan.problem.problem();
-  const ServingProblem* whole = problem.serving();
+  const BatchProblem* whole = problem.batch();
   if (whole == nullptr) return violation("devices", "an instance file has no replicas");
   std::set<std::int64_t> used;
   std::int64_t requests = 0;
@@ -66,7 +66,7 @@ std::optional<Violation> check_replicas(const ReplicatedPlan& plan) {
                                               "devices",
                                               r + 1));
     }
-    requests += replica.problem.serving()->workload.batch_size;
+    requests += replica.problem.batch()->workload.batch_size;
     if (auto violation = check_plan(replica)) {
       violation->message = fmt::format("replica {}: {}", r + 1, violation->message);
       return violation;

@@ -9,7 +9,7 @@ namespace {
 
 // The replicas have meshes and KV bitwidths of their own.
 Problem without_mesh(Problem whole) {
-  whole.serving()->mesh.reset();
+  whole.batch()->mesh.reset();
   return whole;
 }
 
@@ -39,7 +39,7 @@ ReplicatedPlan join_replicas(const Problem& problem, std::vector<PipelinePlan> r
     plan.solve_s += replica.solve_s;
     plan.latency_s = std::max(plan.latency_s, replica.latency_s);
   }
-  const Workload& workload = problem.serving()->workload;
+  const Workload& workload = problem.batch()->workload;
   plan.throughput_tok_s = static_cast<double>(workload.batch_size) * workload.output_tokens /
                           std::max(plan.latency_s, 1e-12);
   plan.quality = worst_of(replicas);

@@ -238,7 +238,7 @@ std::vector<std::string> launch_obstacles(Runtime runtime, const Plan& plan,
           "the plan keeps a part of the model in host memory or on disk, by FlexGen's schedule");
     }
     Obstacles own =
-        launch_obstacles(runtime, *pipeline.problem.serving(), placement, engine, multi_node);
+        launch_obstacles(runtime, *pipeline.problem.batch(), placement, engine, multi_node);
     found.insert(found.end(), own.begin(), own.end());
   };
   if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) {

@@ -9,8 +9,8 @@
 namespace tessera::solver {
 namespace {
 
-const ServingProblem& serving_of(const PlanSummary& plan) {
-  if (const ServingProblem* serving = plan.problem.serving()) return *serving;
+const BatchProblem& batch_of(const PlanSummary& plan) {
+  if (const BatchProblem* batch = plan.problem.batch()) return *batch;
   refuse(ErrorCode::unsupported, "plan",
          "the plan of an abstract instance names no model and no devices; give the plan of a model "
          "on a cluster");
@@ -21,7 +21,7 @@ template <class ToCluster>
 PlacedEngine engine_of(const PipelinePlan& plan, const Cluster& cluster,
                        const std::vector<DevicePlace>& places, const ToCluster& to_cluster) {
   PlacedEngine engine;
-  engine.kv_bitwidth = plan.problem.serving()->kv_bitwidth;
+  engine.kv_bitwidth = plan.problem.batch()->kv_bitwidth;
   const std::vector<std::vector<std::size_t>> devices = stage_devices(plan);
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlanStage& from = plan.stages[k];
@@ -60,8 +60,8 @@ std::vector<std::string> node_names(const Cluster& cluster) {
 }  // namespace
 
 std::vector<std::vector<std::size_t>> stage_devices(const PipelinePlan& plan) {
-  const ServingProblem& serving = serving_of(plan);
-  const std::vector<MeshGroup> groups = mesh_groups(serving.cluster, serving.mesh);
+  const BatchProblem& batch = batch_of(plan);
+  const std::vector<MeshGroup> groups = mesh_groups(batch.cluster, batch.mesh);
   const auto members_from = [&](std::int64_t first) -> const std::vector<std::size_t>* {
     for (const MeshGroup& group : groups) {
       for (const auto& members : group.members) {
@@ -87,15 +87,15 @@ std::vector<std::vector<std::size_t>> stage_devices(const PipelinePlan& plan) {
 
 Placement placement_at(const Plan& plan, std::vector<std::string> nodes,
                        const std::vector<DevicePlace>& places) {
-  const ServingProblem& serving = serving_of(summary_of(plan));
-  const Cluster& cluster = serving.cluster;
+  const BatchProblem& batch = batch_of(summary_of(plan));
+  const Cluster& cluster = batch.cluster;
   if (places.size() != cluster.devices.size()) {
     refuse("places", "{} for the {} devices of {}", places.size(), cluster.devices.size(),
            cluster.name);
   }
   Placement placement;
-  placement.model = serving.model.name;
-  placement.num_layers = serving.model.num_layers;
+  placement.model = batch.model.name;
+  placement.num_layers = batch.model.num_layers;
   placement.nodes = std::move(nodes);
   if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) {
     placement.engines.push_back(
@@ -113,7 +113,7 @@ Placement placement_at(const Plan& plan, std::vector<std::string> nodes,
 }
 
 Placement placement_of(const Plan& plan) {
-  const Cluster& cluster = serving_of(summary_of(plan)).cluster;
+  const Cluster& cluster = batch_of(summary_of(plan)).cluster;
   return placement_at(plan, node_names(cluster), device_places(cluster));
 }
 

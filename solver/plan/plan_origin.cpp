@@ -13,15 +13,14 @@ namespace {
 
 class Origin {
  public:
-  Origin(const PipelinePlan& plan, const ServingProblem& serving)
-      : plan_(plan), serving_(serving) {}
+  Origin(const PipelinePlan& plan, const BatchProblem& batch) : plan_(plan), batch_(batch) {}
 
   void add_stage(const PlanStage& stage, const std::vector<std::size_t>& members) {
-    const auto model = cost::latency_model_of(serving_, members);
+    const auto model = cost::latency_model_of(batch_, members);
     for (const auto& [kind, number] :
-         cost::count_layers(serving_.model, stage.first_layer, stage.bitwidths)) {
+         cost::count_layers(batch_.model, stage.first_layer, stage.bitwidths)) {
       const LayerShape& layer =
-          serving_.model.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+          batch_.model.layer_classes[static_cast<std::size_t>(kind.layer_class)];
       const auto count = static_cast<double>(number);
       add(*model, stage, layer, kind.bitwidth, cost::Phase::prefill, count * prefill_times());
       add(*model, stage, layer, kind.bitwidth, cost::Phase::decode, count * decode_times());
@@ -44,12 +43,12 @@ class Origin {
   static constexpr std::size_t kMaxNamed = 3;
 
   double prefill_times() const {
-    const Workload& workload = serving_.workload;
+    const Workload& workload = batch_.workload;
     return static_cast<double>(workload.num_chunks() * workload.batch_size) /
            static_cast<double>(plan_.prefill_micro_batch_size);
   }
   double decode_times() const {
-    const Workload& workload = serving_.workload;
+    const Workload& workload = batch_.workload;
     return (workload.output_tokens - 1) * static_cast<double>(workload.batch_size) /
            static_cast<double>(plan_.decode_micro_batch_size);
   }
@@ -60,9 +59,9 @@ class Origin {
     const auto size =
         static_cast<double>(phase == cost::Phase::prefill ? plan_.prefill_micro_batch_size
                                                           : plan_.decode_micro_batch_size);
-    const auto work = cost::units_of(serving_.workload, size, phase);
+    const auto work = cost::units_of(batch_.workload, size, phase);
     for (const cost::LayerWork& unit : work) {
-      const cost::Prediction price = model.layer(layer, bitwidth, serving_.kv_bitwidth, unit);
+      const cost::Prediction price = model.layer(layer, bitwidth, batch_.kv_bitwidth, unit);
       total_.add(price, times / static_cast<double>(work.size()));
       if (price.outside) {
         outside_.insert(fmt::format("{}, {} bit {}: {}", stage.device, bitwidth, name_of(phase),
@@ -72,7 +71,7 @@ class Origin {
   }
 
   const PipelinePlan& plan_;
-  const ServingProblem& serving_;
+  const BatchProblem& batch_;
   cost::PredictionSum total_;
   std::set<std::string> outside_;
 };
@@ -80,11 +79,11 @@ class Origin {
 }  // namespace
 
 void set_origin(PipelinePlan& plan, const Candidate& candidate) {
-  const ServingProblem& serving = *plan.problem.serving();
+  const BatchProblem& batch = *plan.problem.batch();
   plan.provenance = Provenance::modelled;
-  if (serving.profiles.empty()) return;
-  Origin origin(plan, serving);
-  const auto members = stage_members(serving, candidate.order);
+  if (batch.profiles.empty()) return;
+  Origin origin(plan, batch);
+  const auto members = stage_members(batch, candidate.order);
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     origin.add_stage(plan.stages[k], members[k]);
   }

@@ -4,7 +4,7 @@
 
 namespace tessera::solver {
 
-/// Says of a serving problem's plan where its latencies come from: the weakest provenance of any
+/// Says of a batch problem's plan where its latencies come from: the weakest provenance of any
 /// layer on any stage, the mean held-out error of the layers weighted by the time that they take
 /// (absent where one of them has none), and a note for what leaves the range that was fitted.
 void set_origin(PipelinePlan& plan, const Candidate& candidate);

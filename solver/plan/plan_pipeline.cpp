@@ -25,7 +25,7 @@ struct PlanPipeline::Context {
 
   const Instance& instance() const { return plan.problem.instance(); }
   /// Null for an instance file.
-  const ServingProblem* serving() const { return plan.problem.serving(); }
+  const BatchProblem* batch() const { return plan.problem.batch(); }
 };
 
 namespace {
@@ -157,7 +157,7 @@ void set_serving_times(serving::BatchPipeline& pipeline,
   pipeline.host_s = [context, pass_of](serving::BatchPhase phase, const serving::MicroBatch& batch,
                                        std::int64_t index) {
     const cost::Pass pass = pass_of(batch, phase, index);
-    return context->serving()->kernel_set.host_s(pass.work.batch_size, pass.rows());
+    return context->batch()->kernel_set.host_s(pass.work.batch_size, pass.rows());
   };
   pipeline.link_s = [context, pass_of](std::size_t k, serving::BatchPhase phase,
                                        const serving::MicroBatch& batch, std::int64_t index) {
@@ -172,16 +172,16 @@ PlanPipeline::PlanPipeline(const PipelinePlan& plan) {
   auto context = std::make_shared<Context>(
       Context{plan, candidate_of(plan.problem.instance(), plan), std::nullopt});
   context_ = context;
-  if (context->serving() == nullptr) return;
-  const ServingProblem& serving = *context->serving();
-  const auto members = stage_members(serving, context->candidate.order);
+  if (context->batch() == nullptr) return;
+  const BatchProblem& batch = *context->batch();
+  const auto members = stage_members(batch, context->candidate.order);
   std::vector<cost::Stage> stages;
   for (std::size_t k = 0; k < members.size(); ++k) {
     const PlanStage& stage = plan.stages[k];
     stages.push_back({members[k], place_at(k, members.size()),
-                      cost::count_layers(serving.model, stage.first_layer, stage.bitwidths)});
+                      cost::count_layers(batch.model, stage.first_layer, stage.bitwidths)});
   }
-  context->price.emplace(serving, std::move(stages), serving.kv_bitwidth);
+  context->price.emplace(batch, std::move(stages), batch.kv_bitwidth);
 }
 
 const Problem& PlanPipeline::problem() const { return context_->plan.problem.problem(); }
@@ -198,7 +198,7 @@ serving::BatchPipeline PlanPipeline::of_means() const {
   pipeline.num_chunks = context->instance().num_chunks;
   pipeline.output_tokens =
       std::max<std::int64_t>(1, std::llround(context->instance().output_tokens));
-  if (context->serving() == nullptr) {
+  if (context->batch() == nullptr) {
     pipeline.return_s = [](std::int64_t) { return 0.0; };
     set_instance_times(pipeline, context);
     return pipeline;
@@ -209,7 +209,7 @@ serving::BatchPipeline PlanPipeline::of_means() const {
   set_serving_times(
       pipeline, context,
       [context](const serving::MicroBatch& batch, serving::BatchPhase phase, std::int64_t index) {
-        return alike(context->serving()->workload, phase, static_cast<double>(batch.size), index);
+        return alike(context->batch()->workload, phase, static_cast<double>(batch.size), index);
       });
   return pipeline;
 }
@@ -217,11 +217,11 @@ serving::BatchPipeline PlanPipeline::of_means() const {
 serving::BatchPipeline PlanPipeline::of_batch(const std::vector<TracedRequest>& requests,
                                               Batching batching) const {
   const std::shared_ptr<const Context> context = context_;
-  if (context->serving() == nullptr) {
+  if (context->batch() == nullptr) {
     throw Error(ErrorCode::unsupported, "an abstract instance has requests of one length only",
                 "plan.problem");
   }
-  const Workload& workload = context->serving()->workload;
+  const Workload& workload = context->batch()->workload;
   serving::BatchPipeline pipeline = of_means();
   pipeline.batch_size = static_cast<std::int64_t>(requests.size());
   const auto batch = std::make_shared<Batch>(Batch{requests, batching});
@@ -234,7 +234,7 @@ serving::BatchPipeline PlanPipeline::of_batch(const std::vector<TracedRequest>& 
   set_serving_times(pipeline, context,
                     [context, batch](const serving::MicroBatch& part, serving::BatchPhase phase,
                                      std::int64_t index) {
-                      return differing(context->serving()->workload, *batch, part, phase, index);
+                      return differing(context->batch()->workload, *batch, part, phase, index);
                     });
   return pipeline;
 }

@@ -44,11 +44,11 @@ std::string describe_stages(const PipelinePlan& plan) {
 
 // Nothing where the cache is not quantised.
 std::string describe_kv_cache(const Problem& problem) {
-  const ServingProblem* serving = problem.serving();
-  if (serving == nullptr || serving->kv_bitwidth >= 16) return "";
-  return fmt::format("  KV cache {} bit, {} of omega ({})\n", serving->kv_bitwidth,
+  const BatchProblem* batch = problem.batch();
+  if (batch == nullptr || batch->kv_bitwidth >= 16) return "";
+  return fmt::format("  KV cache {} bit, {} of omega ({})\n", batch->kv_bitwidth,
                      format_number(total_kv_omega(problem), 4),
-                     serving->kv_omega.empty() ? "assumed" : "given");
+                     batch->kv_omega.empty() ? "assumed" : "given");
 }
 
 std::string describe_parts(const PipelinePlan& plan) {
@@ -57,7 +57,7 @@ std::string describe_parts(const PipelinePlan& plan) {
 
 /// " 8 requests on 1xA100-80G, 1.17 s" and what is below that line: alike where replicas are.
 std::string describe_replica(const PipelinePlan& replica, std::size_t index) {
-  const ServingProblem* part = replica.problem.serving();
+  const BatchProblem* part = replica.problem.batch();
   if (part == nullptr) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("replica {} is of an instance file, which has no replicas", index),
@@ -97,7 +97,7 @@ std::string describe_unused(const Plan& plan) {
   if (unused.empty()) return "";
   std::vector<std::pair<std::string, std::size_t>> counts;
   for (const std::size_t i : unused) {
-    const std::string& name = summary_of(plan).problem.serving()->cluster.devices[i].device.name;
+    const std::string& name = summary_of(plan).problem.batch()->cluster.devices[i].device.name;
     const auto known = std::find_if(counts.begin(), counts.end(),
                                     [&](const auto& count) { return count.first == name; });
     if (known != counts.end()) {
@@ -146,8 +146,8 @@ std::string describe_candidates(const PlanSummary& plan) {
 
 // A plan with profiles was priced by measurements as far as they reach.
 std::string why_no_error(const PlanSummary& plan) {
-  const ServingProblem* serving = plan.problem.serving();
-  const bool has_profiles = serving != nullptr && !serving->profiles.empty();
+  const BatchProblem* batch = plan.problem.batch();
+  const bool has_profiles = batch != nullptr && !batch->profiles.empty();
   return has_profiles ? ": not all of them were measured, so no error is known"
                       : ": no measurement stands behind them yet";
 }
@@ -156,9 +156,9 @@ std::string size_of(const PipelinePlan& plan) { return counted(plan.stages.size(
 std::string size_of(const ReplicatedPlan& plan) { return counted(plan.replicas.size(), "replica"); }
 
 std::string title_of(const Problem& problem) {
-  const ServingProblem* serving = problem.serving();
-  if (serving == nullptr) return problem.instance_file()->path;
-  return fmt::format("{} on {}", serving->model.name, serving->cluster.name);
+  const BatchProblem* batch = problem.batch();
+  if (batch == nullptr) return problem.instance_file()->path;
+  return fmt::format("{} on {}", batch->model.name, batch->cluster.name);
 }
 
 std::string explain_pipeline(const PipelinePlan& plan) {

@@ -109,18 +109,18 @@ void check(const Workload& workload, const TrafficOptions& options) {
 }  // namespace
 
 bool has_trace(const PlanSummary& plan) {
-  const ServingProblem* serving = plan.problem.serving();
-  return serving != nullptr && serving->workload.trace != nullptr;
+  const BatchProblem* batch = plan.problem.batch();
+  return batch != nullptr && batch->workload.trace != nullptr;
 }
 
 Traffic simulate_traffic(const PipelinePlan& plan, const TrafficOptions& options,
                          bool record_spans) {
   const PlanPipeline pipelines(plan);
-  if (pipelines.problem().serving() == nullptr) {
+  if (pipelines.problem().batch() == nullptr) {
     throw Error(ErrorCode::unsupported, "an abstract instance has requests of one length only",
                 "plan.problem");
   }
-  const Workload& workload = pipelines.problem().serving()->workload;
+  const Workload& workload = pipelines.problem().batch()->workload;
   check(workload, options);
   Traffic all;
   all.expected = serving::simulate_batch(pipelines.of_means(), false);

@@ -7,11 +7,11 @@ namespace tessera::solver {
 namespace {
 
 void add_used(const PipelinePlan& plan, std::set<std::size_t>& used) {
-  const ServingProblem& serving = *plan.problem.serving();
+  const BatchProblem& batch = *plan.problem.batch();
   for (const PlanStage& stage : plan.stages) {
     const auto first = static_cast<std::size_t>(stage.device_index);
     used.insert(first);
-    for (const MeshGroup& group : mesh_groups(serving.cluster, serving.mesh)) {
+    for (const MeshGroup& group : mesh_groups(batch.cluster, batch.mesh)) {
       for (const auto& members : group.members) {
         if (members.front() == first) used.insert(members.begin(), members.end());
       }
@@ -22,8 +22,8 @@ void add_used(const PipelinePlan& plan, std::set<std::size_t>& used) {
 }  // namespace
 
 std::vector<std::size_t> unused_devices(const Plan& plan) {
-  const ServingProblem* serving = summary_of(plan).problem.serving();
-  if (serving == nullptr) return {};
+  const BatchProblem* batch = summary_of(plan).problem.batch();
+  if (batch == nullptr) return {};
   std::set<std::size_t> used;
   if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) {
     add_used(*pipeline, used);
@@ -36,7 +36,7 @@ std::vector<std::size_t> unused_devices(const Plan& plan) {
     }
   }
   std::vector<std::size_t> unused;
-  for (std::size_t i = 0; i < serving->cluster.devices.size(); ++i) {
+  for (std::size_t i = 0; i < batch->cluster.devices.size(); ++i) {
     if (used.count(i) == 0) unused.push_back(i);
   }
   return unused;

@@ -188,8 +188,8 @@ class ScaledCosts {
 
 std::vector<std::string> link_names(const Problem& problem) {
   std::vector<std::string> names;
-  if (const ServingProblem* serving = problem.serving()) {
-    const Cluster& cluster = serving->cluster;
+  if (const BatchProblem* batch = problem.batch()) {
+    const Cluster& cluster = batch->cluster;
     const auto count = devices_per_node(cluster);
     const auto used =
         std::count_if(count.begin(), count.end(), [](std::size_t n) { return n > 0; });
@@ -223,8 +223,8 @@ Problem upgraded(const LoweredProblem& lowered, const Upgrade& upgrade) {
     if (std::find(types.begin(), types.end(), type) == types.end()) unknown("memory", type, types);
   }
   Problem changed = problem;
-  if (ServingProblem* serving = changed.serving()) {
-    upgrade_cluster(serving->cluster, upgrade);
+  if (BatchProblem* batch = changed.batch()) {
+    upgrade_cluster(batch->cluster, upgrade);
   } else {
     upgrade_instance(instance_of(changed), upgrade);
   }
@@ -251,9 +251,9 @@ Problem with_devices(const LoweredProblem& problem, const std::vector<std::int64
                 "counts");
   }
   Problem changed = problem.problem();
-  if (ServingProblem* serving = changed.serving()) {
-    keep_cluster_devices(serving->cluster, counts);
-    serving->mesh.reset();
+  if (BatchProblem* batch = changed.batch()) {
+    keep_cluster_devices(batch->cluster, counts);
+    batch->mesh.reset();
   } else {
     keep_types(instance_of(changed), counts);
   }

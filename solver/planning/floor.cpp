@@ -56,7 +56,7 @@ ResolvedFloor resolve_floor(const OpenProblem& open, const PlanOptions& options,
     if (name != floor) note += fmt::format(" ({} does not fit)", floor);
     return {with_floor(open, omega), note};
   }
-  if (problem.serving() != nullptr && problem.theta_unit == ThetaUnit::s_per_normalised_omega)
+  if (problem.batch() != nullptr && problem.theta_unit == ThetaUnit::s_per_normalised_omega)
     return {with_floor(open, 1), "quality floor: 4 bits throughout (no baseline fits)"};
   return {with_floor(open, std::nullopt), "quality floor: none (no baseline fits)"};
 }

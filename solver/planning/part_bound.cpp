@@ -22,7 +22,7 @@ OpenProblem relaxed(const OpenProblem& whole) {
 LoweredProblem with_one_request(const LoweredProblem& problem,
                                 const std::shared_ptr<cost::PriceCache>& prices) {
   Problem one = problem.problem();
-  one.serving()->workload.batch_size = 1;
+  one.batch()->workload.batch_size = 1;
   return LoweredProblem(std::move(one), prices);
 }
 
@@ -45,7 +45,7 @@ PartBound::PartBound(const OpenProblem& whole, const std::vector<AlikeDevices>& 
     LoweredProblem one = with_one_request(all, whole.prices);
     const Instance& instance = all.instance();
     ways_.push_back({all, one, MixBound(instance, &one.instance()), {}});
-    for (const MeshGroup& group : mesh_groups(all.serving()->cluster, all.serving()->mesh)) {
+    for (const MeshGroup& group : mesh_groups(all.batch()->cluster, all.batch()->mesh)) {
       ways_.back().groups.push_back(
           {alike_of(alike, group.members.front().front()), static_cast<std::size_t>(group.degree)});
     }

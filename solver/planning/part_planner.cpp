@@ -95,7 +95,7 @@ PlanOutcome PartPlanner::make(const ClusterPart& part, std::int64_t share, doubl
     return NoPlan{"infeasible", fmt::format("{} requests are fewer than {}", share, name),
                   "micro_batch", std::nullopt};
   }
-  if (part.devices.size() == whole_.first.problem().serving()->cluster.devices.size())
+  if (part.devices.size() == whole_.first.problem().batch()->cluster.devices.size())
     return plan_part_(whole_, own);
   std::optional<OpenProblem> on_part;
   try {

@@ -86,12 +86,12 @@ std::vector<NamedPlanner> chain_for(const Problem& problem, const PlanOptions& o
 /// Whether pipelines that share the batch are looked for though nobody says how many: where neither
 /// a planner nor anything of one pipeline is asked for.
 bool may_replicate(const OpenProblem& open, const PlanOptions& options) {
-  const ServingProblem* serving = open.first.serving();
-  if (!open.choices.may_replicate || options.replicas || serving == nullptr) return false;
+  const BatchProblem* batch = open.first.batch();
+  if (!open.choices.may_replicate || options.replicas || batch == nullptr) return false;
   return !options.planners && open.first.problem().constraints.empty() && !options.device_order &&
          !options.prefill_micro_batch_size && !options.decode_micro_batch_size && !options.start &&
-         open.first.problem().objective == Objective::steady &&
-         serving->cluster.devices.size() > 1 && serving->workload.batch_size > 1;
+         open.first.problem().objective == Objective::steady && batch->cluster.devices.size() > 1 &&
+         batch->workload.batch_size > 1;
 }
 
 PlanOutcome plan(const OpenProblem& open, const PlanOptions& asked, const PlannerSet& planners) {
@@ -125,7 +125,7 @@ PlanOutcome plan(const OpenProblem& open, const PlanOptions& asked, const Planne
   if (options.cutoff && summary_of(*found).objective >= *options.cutoff)
     return none_below(*options.cutoff);
   add_notes(*found, notes);
-  if (open.first.serving() != nullptr) {
+  if (open.first.batch() != nullptr) {
     Choices& left_open = summary_of(*found).left_open.emplace(open.choices);
     left_open.follows_cluster = {};  // the plan is of this cluster
   }

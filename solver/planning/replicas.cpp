@@ -131,12 +131,12 @@ struct Found {
 class AllSplits {
  public:
   AllSplits(const OpenProblem& whole, const PlanOptions& options, PartPlanner& plans)
-      : serving_(*whole.first.serving()),
-        batch_(serving_.workload.batch_size),
+      : problem_(*whole.first.batch()),
+        batch_(problem_.workload.batch_size),
         options_(options),
         plans_(plans),
-        alike_(alike_devices(serving_.cluster)),
-        names_(serving_.cluster, alike_),
+        alike_(alike_devices(problem_.cluster)),
+        names_(problem_.cluster, alike_),
         splits_(counts_of(alike_), whole.first.problem().may_leave_out()),
         bound_(whole, alike_),
         cutoff_(options.cutoff.value_or(kInfinity)),
@@ -192,7 +192,7 @@ class AllSplits {
   /// One pipeline is planned as one of the whole cluster, with devices left out.
   void stand_on_whole() {
     const ClusterPart& part = found_.best->split.front();
-    if (part.devices.size() == serving_.cluster.devices.size()) return;
+    if (part.devices.size() == problem_.cluster.devices.size()) return;
     auto plan = plans_.plan(whole(), batch_, cutoff_ + 1e-9 * std::fabs(cutoff_));
     if (plan) found_.best = Sharing{{whole()}, {batch_}, {std::move(plan)}};
   }
@@ -247,7 +247,7 @@ class AllSplits {
     if (options_.on_incumbent) options_.on_incumbent({cutoff_, std::nullopt});
   }
 
-  const ServingProblem& serving_;
+  const BatchProblem& problem_;
   const std::int64_t batch_;
   const PlanOptions& options_;
   PartPlanner& plans_;
@@ -265,21 +265,21 @@ class AllSplits {
 bool may_search_all(const OpenProblem& whole, const PlanOptions& options, bool monotone) {
   const auto& degrees = whole.choices.tensor_parallel;
   const bool one_degree = whole.choices.uniform_degree || (degrees && degrees->size() == 1);
-  const ServingProblem& serving = *whole.first.serving();
+  const BatchProblem& batch = *whole.first.batch();
   const bool may_drop =
       whole.first.problem().may_leave_out() ||
-      static_cast<std::int64_t>(serving.cluster.devices.size()) <= serving.workload.batch_size;
+      static_cast<std::int64_t>(batch.cluster.devices.size()) <= batch.workload.batch_size;
   return monotone && options.replicas->all && one_degree && may_drop &&
          whole.first.problem().constraints.empty();
 }
 
-Found search(const ServingProblem& serving, bool monotone, const PlanOptions& options,
+Found search(const BatchProblem& batch, bool monotone, const PlanOptions& options,
              const std::vector<std::int64_t>& numbers, PartPlanner& plans) {
   Found found;
   double cutoff = options.cutoff.value_or(kInfinity);
   std::size_t tried = 0;
   for (const std::int64_t number : numbers) {
-    const Splits list = list_splits(serving.cluster, static_cast<std::size_t>(number));
+    const Splits list = list_splits(batch.cluster, static_cast<std::size_t>(number));
     if (!list.complete) {
       plans.leave_unproven();
       found.notes.push_back(
@@ -294,7 +294,7 @@ Found search(const ServingProblem& serving, bool monotone, const PlanOptions& op
       }
       ++tried;
       const auto share_out = monotone ? share_by_bisection : share_by_enumeration;
-      auto sharing = share_out(plans, split, serving.workload.batch_size, cutoff);
+      auto sharing = share_out(plans, split, batch.workload.batch_size, cutoff);
       if (!sharing) continue;
       cutoff = sharing->worst();
       found.best = std::move(sharing);
@@ -344,8 +344,8 @@ Plan finish(const OpenProblem& whole, const Sharing& best, PartPlanner& plans) {
 
 PlanOutcome plan_replicas(const OpenProblem& problem, const PlanOptions& options, bool proves,
                           const PlanPart& plan_part) {
-  const ServingProblem* serving = problem.first.problem().serving();
-  if (serving == nullptr) {
+  const BatchProblem* batch = problem.first.problem().batch();
+  if (batch == nullptr) {
     throw Error(ErrorCode::unsupported,
                 kPath + ": an instance file cannot be split; give a model and a cluster", kPath);
   }
@@ -353,16 +353,16 @@ PlanOutcome plan_replicas(const OpenProblem& problem, const PlanOptions& options
     throw Error(ErrorCode::invalid_argument,
                 kPath + ": device_order names the stages of one pipeline; leave it out", kPath);
   }
-  const auto num_devices = static_cast<std::int64_t>(serving->cluster.devices.size());
+  const auto num_devices = static_cast<std::int64_t>(batch->cluster.devices.size());
   const std::vector<std::int64_t> numbers =
-      numbers_of(*options.replicas, std::min(num_devices, serving->workload.batch_size));
+      numbers_of(*options.replicas, std::min(num_devices, batch->workload.batch_size));
   const bool monotone = problem.first.problem().objective == Objective::steady &&
                         !options.prefill_micro_batch_size && !options.decode_micro_batch_size &&
                         proves;
   PartPlanner plans(problem, options, plan_part);
   const Found found = may_search_all(problem, options, monotone)
                           ? AllSplits(problem, options, plans).run()
-                          : search(*serving, monotone, options, numbers, plans);
+                          : search(*batch, monotone, options, numbers, plans);
   if (!found.best) return plans.why_none();
   Plan plan = finish(problem, *found.best, plans);
   add_notes(plan, found.notes);

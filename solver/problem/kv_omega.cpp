@@ -36,35 +36,35 @@ double kv_share(const LayerShape& layer) {
 
 double omega_scale(const Problem& problem) {
   if (problem.theta_unit != ThetaUnit::s_per_normalised_omega) return 1;
-  const Indicator& indicator = problem.serving()->indicator;
+  const Indicator& indicator = problem.batch()->indicator;
   const double total = total_at(indicator, reference_of(indicator));
   return total > 0 ? 1 / total : 1;
 }
 
-std::vector<double> kv_omega(const ServingProblem& serving) {
-  const auto layers = static_cast<std::size_t>(serving.model.num_layers);
-  const auto given = serving.kv_omega.find(serving.kv_bitwidth);
-  if (given != serving.kv_omega.end()) return given->second;
-  if (serving.kv_bitwidth >= 16) return std::vector<double>(layers, 0);
-  const Indicator& indicator = serving.indicator;
-  if (indicator.kind == kQualityIndicator && serving.levels) {
-    const QualityLevels& levels = *serving.levels;
-    const double nats = levels.kv_weight * levels.kv_at(serving.kv_bitwidth);
+std::vector<double> kv_omega(const BatchProblem& batch) {
+  const auto layers = static_cast<std::size_t>(batch.model.num_layers);
+  const auto given = batch.kv_omega.find(batch.kv_bitwidth);
+  if (given != batch.kv_omega.end()) return given->second;
+  if (batch.kv_bitwidth >= 16) return std::vector<double>(layers, 0);
+  const Indicator& indicator = batch.indicator;
+  if (indicator.kind == kQualityIndicator && batch.levels) {
+    const QualityLevels& levels = *batch.levels;
+    const double nats = levels.kv_weight * levels.kv_at(batch.kv_bitwidth);
     return std::vector<double>(layers, nats / static_cast<double>(layers));
   }
   const std::int32_t reference = reference_of(indicator);
   const double mean = total_at(indicator, reference) / static_cast<double>(layers);
-  const double ratio = step_variance(serving.kv_bitwidth) / step_variance(4);
+  const double ratio = step_variance(batch.kv_bitwidth) / step_variance(4);
   std::vector<double> omega;
   for (std::size_t i = 0; i < layers; ++i) {
-    omega.push_back(kv_share(serving.model.layer(static_cast<std::int64_t>(i))) * ratio * mean);
+    omega.push_back(kv_share(batch.model.layer(static_cast<std::int64_t>(i))) * ratio * mean);
   }
   return omega;
 }
 
 double total_kv_omega(const Problem& problem) {
-  if (problem.serving() == nullptr) return 0;
-  const std::vector<double> omega = kv_omega(*problem.serving());
+  if (problem.batch() == nullptr) return 0;
+  const std::vector<double> omega = kv_omega(*problem.batch());
   return omega_scale(problem) * std::accumulate(omega.begin(), omega.end(), 0.0);
 }
 

@@ -16,6 +16,6 @@ double omega_scale(const Problem& problem);
 /// would: their share of the layer's weights, times the variance of a b-bit step relative to 4 bits
 /// (SplitQuant eq. (3) with unit weights and inputs), times the layer's mean omega at 4 bits. 0 at
 /// 16 bits. Fewer KV heads, as in grouped-query models, have the smaller share.
-std::vector<double> kv_omega(const ServingProblem& serving);
+std::vector<double> kv_omega(const BatchProblem& batch);
 
 }  // namespace tessera::solver

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "batch_costs.h"
 #include "kv_omega.h"
-#include "serving_costs.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -17,17 +17,17 @@ namespace tessera::solver {
 namespace {
 
 void set_omega(Instance& instance, const Problem& problem) {
-  const ServingProblem& serving = *problem.serving();
-  const Indicator& indicator = serving.indicator;
-  if (indicator.num_layers != static_cast<std::size_t>(serving.model.num_layers)) {
+  const BatchProblem& batch = *problem.batch();
+  const Indicator& indicator = batch.indicator;
+  if (indicator.num_layers != static_cast<std::size_t>(batch.model.num_layers)) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("problem.indicator: it has {} layers, {} has {}", indicator.num_layers,
-                            serving.model.name, serving.model.num_layers),
+                            batch.model.name, batch.model.num_layers),
                 "problem.indicator");
   }
   const double scale = omega_scale(problem);
   // Every layer has one bitwidth, so what its KV cache loses may stand in each of them.
-  const std::vector<double> kv = kv_omega(serving);
+  const std::vector<double> kv = kv_omega(batch);
   for (std::size_t layer = 0; layer < indicator.num_layers; ++layer) {
     for (std::int32_t bit : instance.bitwidths) {
       instance.omega.push_back(scale * (indicator.at(layer, bit) + kv[layer]));
@@ -36,15 +36,15 @@ void set_omega(Instance& instance, const Problem& problem) {
 }
 
 // Summed over the members of a tensor-parallel group, one row per degree.
-void set_bytes(Instance& instance, const ServingProblem& serving,
+void set_bytes(Instance& instance, const BatchProblem& batch,
                const std::vector<std::int32_t>& degrees) {
-  const cost::MemoryQuery query = memory_query(serving);
+  const cost::MemoryQuery query = memory_query(batch);
   instance.embedding_bytes.clear();
   for (const std::int32_t degree : degrees) {
-    const ModelShape member = cost::shard(serving.model, degree);
+    const ModelShape member = cost::shard(batch.model, degree);
     for (const LayerShape& layer : member.layer_classes) {
-      const double kv = cost::layer_kv_bytes(layer, serving.workload, query);
-      for (std::int32_t bit : serving.bitwidths) {
+      const double kv = cost::layer_kv_bytes(layer, batch.workload, query);
+      for (std::int32_t bit : batch.bitwidths) {
         instance.layer_bytes.push_back(degree * (kv + cost::layer_weight_bytes(layer, bit, query)));
       }
     }
@@ -54,35 +54,35 @@ void set_bytes(Instance& instance, const ServingProblem& serving,
   }
 }
 
-Instance lower_serving(const Problem& problem, std::shared_ptr<cost::PriceCache> prices) {
-  const ServingProblem& serving = *problem.serving();
-  check_record(serving, FieldPath{"problem", "."});
-  const cost::MemoryQuery query = memory_query(serving);
+Instance lower_batch(const Problem& problem, std::shared_ptr<cost::PriceCache> prices) {
+  const BatchProblem& batch = *problem.batch();
+  check_record(batch, FieldPath{"problem", "."});
+  const cost::MemoryQuery query = memory_query(batch);
   Instance instance;
-  instance.name = fmt::format("{} on {}", serving.model.name, serving.cluster.name);
-  instance.bitwidths = serving.bitwidths;
-  instance.layer_class = serving.model.layer_class;
-  instance.num_classes = static_cast<std::int32_t>(serving.model.layer_classes.size());
-  const auto costs = std::make_shared<ServingCosts>(serving, std::move(prices));
+  instance.name = fmt::format("{} on {}", batch.model.name, batch.cluster.name);
+  instance.bitwidths = batch.bitwidths;
+  instance.layer_class = batch.model.layer_class;
+  instance.num_classes = static_cast<std::int32_t>(batch.model.layer_classes.size());
+  const auto costs = std::make_shared<BatchCosts>(batch, std::move(prices));
   const std::vector<std::int32_t>& degrees = costs->degrees();
   for (const MeshGroup& group : costs->groups()) {
-    const ClusterDevice& slot = serving.cluster.devices[group.members.front().front()];
+    const ClusterDevice& slot = batch.cluster.devices[group.members.front().front()];
     const double usable = cost::empty_account(slot.device, query, group.degree).left_bytes();
     const auto row = std::find(degrees.begin(), degrees.end(), group.degree) - degrees.begin();
-    instance.groups.push_back({group.name, serving.cluster.nodes[slot.node_index].name,
+    instance.groups.push_back({group.name, batch.cluster.nodes[slot.node_index].name,
                                static_cast<std::int32_t>(group.members.size()),
                                group.degree * usable, static_cast<std::size_t>(row)});
-    for (std::int32_t bit : serving.bitwidths) {
-      const bool runs = serving.kernel_set.find(slot.device, bit) != nullptr &&
-                        serving.kernel_set.reads_kv(slot.device, serving.kv_bitwidth);
+    for (std::int32_t bit : batch.bitwidths) {
+      const bool runs = batch.kernel_set.find(slot.device, bit) != nullptr &&
+                        batch.kernel_set.reads_kv(slot.device, batch.kv_bitwidth);
       instance.allowed.push_back(runs ? 1 : 0);
     }
   }
-  set_bytes(instance, serving, degrees);
+  set_bytes(instance, batch, degrees);
   set_omega(instance, problem);
-  instance.batch_size = serving.workload.batch_size;
-  instance.num_chunks = serving.workload.num_chunks();
-  instance.output_tokens = serving.workload.output_tokens;
+  instance.batch_size = batch.workload.batch_size;
+  instance.num_chunks = batch.workload.num_chunks();
+  instance.output_tokens = batch.workload.output_tokens;
   instance.prefill = [costs](std::int64_t size) -> const PhaseCosts& {
     return costs->prefill(size);
   };
@@ -95,7 +95,7 @@ Instance lower_serving(const Problem& problem, std::shared_ptr<cost::PriceCache>
 
 Instance lower(const Problem& problem, std::shared_ptr<cost::PriceCache> prices) {
   const InstanceFile* file = problem.instance_file();
-  Instance instance = file == nullptr ? lower_serving(problem, std::move(prices))
+  Instance instance = file == nullptr ? lower_batch(problem, std::move(prices))
                                       : instance_from_json(*file->content, file->path);
   instance.objective = problem.objective;
   const double theta = problem.theta_in_force();

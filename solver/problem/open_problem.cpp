@@ -99,21 +99,20 @@ void keep_readable(Ways& ways, const Cluster& cluster) {
 
 Ways ways_of(const Problem& problem, const Choices& choices,
              const std::vector<cost::KernelSet>& kernel_sets) {
-  const ServingProblem& serving = *problem.serving();
+  const BatchProblem& batch = *problem.batch();
   Ways ways;
   if (choices.tensor_parallel) {
     const MeshRules rules{choices.uniform_degree, problem.may_leave_out()};
-    MeshChoices listed =
-        list_meshes(serving.model, serving.cluster, *choices.tensor_parallel, rules);
+    MeshChoices listed = list_meshes(batch.model, batch.cluster, *choices.tensor_parallel, rules);
     for (const Mesh& mesh : listed.meshes) ways.meshes.push_back(normalised(mesh));
     ways.notes = std::move(listed.notes);
   } else {
-    ways.meshes = {serving.mesh};
+    ways.meshes = {batch.mesh};
   }
   std::vector<std::string> of_meshes = ways.notes;
-  ways.kv_bitwidths = choices.kv_bitwidths.value_or(std::vector{serving.kv_bitwidth});
-  ways.kernel_sets = kernel_sets.empty() ? std::vector{serving.kernel_set} : kernel_sets;
-  keep_readable(ways, serving.cluster);
+  ways.kv_bitwidths = choices.kv_bitwidths.value_or(std::vector{batch.kv_bitwidth});
+  ways.kernel_sets = kernel_sets.empty() ? std::vector{batch.kernel_set} : kernel_sets;
+  keep_readable(ways, batch.cluster);
   if (choices.follows_cluster.kv_bitwidths) ways.notes = std::move(of_meshes);
   return ways;
 }
@@ -154,27 +153,27 @@ std::vector<std::int32_t> usual_kv_bitwidths(const std::vector<cost::KernelSet>&
   return bitwidths;
 }
 
-void follow_cluster(const ServingProblem& serving, const std::vector<cost::KernelSet>& kernel_sets,
+void follow_cluster(const BatchProblem& batch, const std::vector<cost::KernelSet>& kernel_sets,
                     Choices& choices) {
   if (choices.follows_cluster.tensor_parallel) {
-    choices.tensor_parallel = usual_degrees(serving.model, serving.cluster);
+    choices.tensor_parallel = usual_degrees(batch.model, batch.cluster);
   }
   if (choices.follows_cluster.kv_bitwidths) {
-    choices.kv_bitwidths = usual_kv_bitwidths(kernel_sets, serving.cluster);
+    choices.kv_bitwidths = usual_kv_bitwidths(kernel_sets, batch.cluster);
   }
 }
 
-std::vector<std::int32_t> degrees_of(const ServingProblem& serving, const Choices& choices) {
-  return choices.tensor_parallel ? *choices.tensor_parallel : degrees_of(serving.mesh);
+std::vector<std::int32_t> degrees_of(const BatchProblem& batch, const Choices& choices) {
+  return choices.tensor_parallel ? *choices.tensor_parallel : degrees_of(batch.mesh);
 }
 
 OpenProblem open_problem(Problem problem, Choices choices, std::vector<cost::KernelSet> kernel_sets,
                          std::shared_ptr<cost::PriceCache> prices) {
-  if (ServingProblem* serving = problem.serving()) {
+  if (BatchProblem* batch = problem.batch()) {
     const Ways ways = ways_of(problem, choices, kernel_sets);
-    serving->mesh = ways.meshes.front();
-    serving->kv_bitwidth = ways.kv_bitwidths.front();
-    serving->kernel_set = ways.kernel_sets.front();
+    batch->mesh = ways.meshes.front();
+    batch->kv_bitwidth = ways.kv_bitwidths.front();
+    batch->kernel_set = ways.kernel_sets.front();
   }
   LoweredProblem first(std::move(problem), prices);
   return {std::move(first), std::move(choices), std::move(kernel_sets), std::move(prices)};
@@ -182,33 +181,33 @@ OpenProblem open_problem(Problem problem, Choices choices, std::vector<cost::Ker
 
 OpenProblem open_again(const LoweredProblem& problem, const std::optional<Choices>& left_open) {
   Choices choices;
-  if (const ServingProblem* serving = problem.serving()) {
+  if (const BatchProblem* batch = problem.batch()) {
     if (left_open) choices = *left_open;
-    if (!choices.tensor_parallel) choices.tensor_parallel = degrees_of(serving->mesh);
+    if (!choices.tensor_parallel) choices.tensor_parallel = degrees_of(batch->mesh);
     choices.follows_cluster.kv_bitwidths = false;
-    choices.kv_bitwidths = {serving->kv_bitwidth};
+    choices.kv_bitwidths = {batch->kv_bitwidth};
   }
   return {problem, std::move(choices), {}, nullptr};
 }
 
 Variants list_variants(const OpenProblem& open) {
   const Problem& problem = open.first.problem();
-  const ServingProblem* serving = problem.serving();
-  if (serving == nullptr) return {{open.first}, {""}, {}};
+  const BatchProblem* batch = problem.batch();
+  if (batch == nullptr) return {{open.first}, {""}, {}};
   Ways ways = ways_of(problem, open.choices, open.kernel_sets);
   Variants variants;
   variants.notes = std::move(ways.notes);
   for (const cost::KernelSet& kernels : ways.kernel_sets) {
     for (const std::optional<Mesh>& mesh : ways.meshes) {
       for (const std::int32_t kv_bitwidth : ways.kv_bitwidths) {
-        if (!somebody_reads_kv(kernels, serving->cluster, kv_bitwidth)) continue;
+        if (!somebody_reads_kv(kernels, batch->cluster, kv_bitwidth)) continue;
         Problem variant = problem;
-        variant.serving()->mesh = mesh;
-        variant.serving()->kv_bitwidth = kv_bitwidth;
-        variant.serving()->kernel_set = kernels;
+        variant.batch()->mesh = mesh;
+        variant.batch()->kv_bitwidth = kv_bitwidth;
+        variant.batch()->kernel_set = kernels;
         variants.problems.emplace_back(std::move(variant), open.prices);
         std::vector<std::string> parts;
-        if (ways.meshes.size() > 1) parts.push_back(mesh_name(serving->cluster, mesh));
+        if (ways.meshes.size() > 1) parts.push_back(mesh_name(batch->cluster, mesh));
         if (ways.kv_bitwidths.size() > 1) parts.push_back(fmt::format("KV {} bit", kv_bitwidth));
         if (ways.kernel_sets.size() > 1) parts.push_back(kernels.name);
         variants.names.push_back(join(parts, ", "));
@@ -220,26 +219,26 @@ Variants list_variants(const OpenProblem& open) {
 
 Problem on_devices(Problem problem, const std::vector<std::size_t>& devices,
                    std::int64_t batch_size) {
-  ServingProblem& serving = *problem.serving();
-  serving.cluster = part_of(serving.cluster, devices);
-  serving.workload.batch_size = batch_size;
-  serving.mesh.reset();
+  BatchProblem& batch = *problem.batch();
+  batch.cluster = part_of(batch.cluster, devices);
+  batch.workload.batch_size = batch_size;
+  batch.mesh.reset();
   return problem;
 }
 
 OpenProblem with_one_more(const OpenProblem& open, std::size_t device) {
   Problem larger = open.first.problem();
-  ServingProblem& serving = *larger.serving();
-  Cluster& cluster = serving.cluster;
+  BatchProblem& batch = *larger.batch();
+  Cluster& cluster = batch.cluster;
   const auto at = cluster.devices.begin() + static_cast<std::ptrdiff_t>(device);
   const ClusterDevice slot = *at;
   cluster.devices.insert(at + 1, slot);
   cluster.name = title_of(cluster);
-  serving.mesh.reset();
+  batch.mesh.reset();
   Choices choices = open.choices;
-  choices.tensor_parallel = degrees_of(*open.first.serving(), open.choices);
+  choices.tensor_parallel = degrees_of(*open.first.batch(), open.choices);
   if (choices.follows_cluster.tensor_parallel) {
-    choices.tensor_parallel = usual_degrees(serving.model, cluster);
+    choices.tensor_parallel = usual_degrees(batch.model, cluster);
   }
   return open_problem(std::move(larger), std::move(choices), open.kernel_sets, nullptr);
 }
@@ -248,15 +247,15 @@ OpenProblem part_of(const OpenProblem& open, const std::vector<std::size_t>& dev
                     std::int64_t batch_size) {
   const Problem& whole = open.first.problem();
   Choices choices = open.choices;
-  choices.tensor_parallel = degrees_of(*whole.serving(), choices);
+  choices.tensor_parallel = degrees_of(*whole.batch(), choices);
   Problem part = on_devices(whole, devices, batch_size);
   // All parts keep their caches alike, so the bitwidths stay those of the whole cluster.
-  const ServingProblem& serving = *part.serving();
+  const BatchProblem& batch = *part.batch();
   if (choices.follows_cluster.tensor_parallel) {
-    choices.tensor_parallel = usual_degrees(serving.model, serving.cluster);
+    choices.tensor_parallel = usual_degrees(batch.model, batch.cluster);
   }
   std::vector<cost::KernelSet> kernel_sets =
-      cost::needed_kernel_sets(open.kernel_sets, devices_of(serving.cluster), serving.bitwidths);
+      cost::needed_kernel_sets(open.kernel_sets, devices_of(batch.cluster), batch.bitwidths);
   return open_problem(std::move(part), std::move(choices), std::move(kernel_sets), open.prices);
 }
 

@@ -11,18 +11,18 @@ std::string_view kernel_set_of(Preset preset) {
   return preset == Preset::recommended ? cost::kAutoKernelSet : "llmpq_2023_08";
 }
 
-void set_defaults(Preset preset, Problem& problem, ServingProblem& serving, Choices& choices) {
+void set_defaults(Preset preset, Problem& problem, BatchProblem& batch, Choices& choices) {
   const bool recommended = preset == Preset::recommended;
   problem.use_all_devices = !recommended;
   choices.follows_cluster = {recommended, recommended, recommended};
   choices.uniform_degree = recommended;
   choices.may_replicate = recommended;
   if (recommended) {
-    serving.bitwidths = {4, 8, 16};
+    batch.bitwidths = {4, 8, 16};
     return;
   }
-  serving.bitwidths = {3, 4, 8, 16};
-  serving.memory = cost::MemoryPreset::llm_pq;
+  batch.bitwidths = {3, 4, 8, 16};
+  batch.memory = cost::MemoryPreset::llm_pq;
   if (preset == Preset::llm_pq) {
     problem.objective = Objective::paper;
     problem.theta_unit = ThetaUnit::ms_per_raw_omega;

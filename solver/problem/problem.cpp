@@ -19,23 +19,23 @@ double Problem::theta_in_force() const {
   return JsonFields(*file->content, file->path).number("theta", 0, kMaxTheta);
 }
 
-std::vector<std::vector<std::size_t>> stage_members(const ServingProblem& serving,
+std::vector<std::vector<std::size_t>> stage_members(const BatchProblem& batch,
                                                     const std::vector<std::size_t>& order) {
-  const std::vector<MeshGroup> groups = mesh_groups(serving.cluster, serving.mesh);
+  const std::vector<MeshGroup> groups = mesh_groups(batch.cluster, batch.mesh);
   std::vector<std::size_t> used(groups.size(), 0);
   std::vector<std::vector<std::size_t>> stages;
   for (const std::size_t g : order) stages.push_back(groups[g].members[used[g]++]);
   return stages;
 }
 
-cost::MemoryQuery memory_query(const ServingProblem& serving) {
-  return {serving.memory, serving.kv_bitwidth};
+cost::MemoryQuery memory_query(const BatchProblem& batch) {
+  return {batch.memory, batch.kv_bitwidth};
 }
 
 Json to_json(const Problem& problem) {
   Json json;
-  if (const ServingProblem* serving = problem.serving()) {
-    json["serving"] = json_of(*serving);
+  if (const BatchProblem* batch = problem.batch()) {
+    json["serving"] = json_of(*batch);
   } else {
     json["instance"] = *problem.instance_file()->content;
     json["instance_path"] = problem.instance_file()->path;
@@ -51,7 +51,7 @@ Problem problem_from_json(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   Problem problem;
   if (fields.has("serving")) {
-    problem.given = from_json<ServingProblem>(fields.at("serving"), fields.path_of("serving"));
+    problem.given = from_json<BatchProblem>(fields.at("serving"), fields.path_of("serving"));
   } else {
     problem.given = InstanceFile{std::make_shared<const Json>(fields.at("instance")),
                                  fields.text("instance_path", path)};
@@ -124,23 +124,23 @@ OmegaByKvBitwidth::Omega OmegaByKvBitwidth::read(const Json& json, const std::st
   return omega;
 }
 
-void Fields<solver::ServingProblem>::check(const S& serving, const FieldPath& path) {
-  const std::vector<std::int32_t>& bits = serving.bitwidths;
+void Fields<solver::BatchProblem>::check(const S& batch, const FieldPath& path) {
+  const std::vector<std::int32_t>& bits = batch.bitwidths;
   if (bits.empty() ||
       std::adjacent_find(bits.begin(), bits.end(), std::greater_equal<>()) != bits.end()) {
     refuse(path("bitwidths"), "give at least one bitwidth, each once");
   }
-  for (const auto& [bitwidth, omega] : serving.kv_omega) {
-    if (omega.size() == static_cast<std::size_t>(serving.model.num_layers)) continue;
+  for (const auto& [bitwidth, omega] : batch.kv_omega) {
+    if (omega.size() == static_cast<std::size_t>(batch.model.num_layers)) continue;
     refuse(path("kv_omega"), "it is of {} layers, {} has {}; give it anew", omega.size(),
-           serving.model.name, serving.model.num_layers);
+           batch.model.name, batch.model.num_layers);
   }
-  const Workload& work = serving.workload;
-  const std::int64_t limit = serving.model.max_context_tokens;
+  const Workload& work = batch.workload;
+  const std::int64_t limit = batch.model.max_context_tokens;
   if (limit <= 0 || work.max_prompt_tokens + work.max_output_tokens <= limit) return;
   refuse(ErrorCode::out_of_range, path("workload"),
          "{} prompt and {} output tokens are more than the {} that {} can attend to; shorten them",
-         work.max_prompt_tokens, work.max_output_tokens, limit, serving.model.name);
+         work.max_prompt_tokens, work.max_output_tokens, limit, batch.model.name);
 }
 
 void Fields<solver::Problem>::check(const P& problem, const FieldPath& path) {

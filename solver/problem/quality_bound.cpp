@@ -48,16 +48,16 @@ void add_16_bits(Indicator& losses) {
   losses.standard_error = std::move(error);
 }
 
-bool covers(const Indicator& indicator, const ServingProblem& serving) {
-  if (indicator.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return false;
-  return std::all_of(serving.bitwidths.begin(), serving.bitwidths.end(),
+bool covers(const Indicator& indicator, const BatchProblem& batch) {
+  if (indicator.num_layers != static_cast<std::size_t>(batch.model.num_layers)) return false;
+  return std::all_of(batch.bitwidths.begin(), batch.bitwidths.end(),
                      [&](std::int32_t bitwidth) { return indicator.has(bitwidth); });
 }
 
 /// Normalised as the planner's omega is.
 double normaliser(const Problem& problem) {
   if (problem.theta_unit != ThetaUnit::s_per_normalised_omega) return 1;
-  const Indicator& losses = problem.serving()->indicator;
+  const Indicator& losses = problem.batch()->indicator;
   const std::int32_t reference = losses.has(4) ? 4 : losses.bitwidths.front();
   double total = 0;
   for (std::size_t layer = 0; layer < losses.num_layers; ++layer) {
@@ -69,16 +69,16 @@ double normaliser(const Problem& problem) {
 }  // namespace
 
 void set_quality(Problem& problem, const DataFolders& folders, bool in_nats) {
-  ServingProblem& serving = *problem.serving();
-  if (is_measured_loss(serving.indicator)) add_16_bits(serving.indicator);
-  const Indicator given = serving.indicator;
+  BatchProblem& batch = *problem.batch();
+  if (is_measured_loss(batch.indicator)) add_16_bits(batch.indicator);
+  const Indicator given = batch.indicator;
   // An indicator of another model is refused when the problem is lowered.
-  if (given.num_layers != static_cast<std::size_t>(serving.model.num_layers)) return;
+  if (given.num_layers != static_cast<std::size_t>(batch.model.num_layers)) return;
   const std::string& origin = given.kind == kQualityIndicator ? given.variant : given.kind;
   const bool is_own = origin == "loss" || origin == "divergence";
-  QualityLevels levels = published_quality(serving.model, formats_of(serving, serving.bitwidths),
-                                           serving.quantisation, folders);
-  if (is_own && covers(given, serving)) {
+  QualityLevels levels = published_quality(batch.model, formats_of(batch, batch.bitwidths),
+                                           batch.quantisation, folders);
+  if (is_own && covers(given, batch)) {
     const double spread = additivity_spread(folders);
     levels = measured_levels(levels, given, spread);
   }
@@ -86,14 +86,14 @@ void set_quality(Problem& problem, const DataFolders& folders, bool in_nats) {
   const double most = is_bound ? most_nats(levels, problem.bound) : 0;
   if (is_bound || in_nats) {
     if (given.kind != kQualityIndicator || !is_own) {
-      serving.indicator = losses_by_layer(levels, given);
-      if (given.kind == kQualityIndicator) serving.indicator.variant = given.variant;
+      batch.indicator = losses_by_layer(levels, given);
+      if (given.kind == kQualityIndicator) batch.indicator.variant = given.variant;
     }
-    serving.levels = std::move(levels);
+    batch.levels = std::move(levels);
     if (is_bound) problem.max_omega = most * normaliser(problem);
     return;
   }
-  serving.levels = std::move(levels);
+  batch.levels = std::move(levels);
 }
 
 Quality published_quality_of(const cost::PricingContext& context,

@@ -14,14 +14,14 @@ namespace tessera::solver {
 WeightBytes weight_bytes(const Problem& problem, const Instance& instance) {
   WeightBytes weights;
   weights.embedding = instance.embedding_bytes;
-  const ServingProblem* serving = problem.serving();
-  if (serving == nullptr) {
+  const BatchProblem* batch = problem.batch();
+  if (batch == nullptr) {
     weights.layer = instance.layer_bytes;
     return weights;
   }
-  const cost::MemoryQuery query = memory_query(*serving);
-  for (const LayerShape& layer : serving->model.layer_classes) {
-    for (const std::int32_t bit : serving->bitwidths) {
+  const cost::MemoryQuery query = memory_query(*batch);
+  for (const LayerShape& layer : batch->model.layer_classes) {
+    for (const std::int32_t bit : batch->bitwidths) {
       weights.layer.push_back(cost::layer_weight_bytes(layer, bit, query));
     }
   }
@@ -33,14 +33,14 @@ namespace {
 /// Loads of one plan: what each way carries, and how long the slowest is busy.
 class Loading {
  public:
-  Loading(const ServingProblem& serving, const Instance& instance, const Candidate& plan,
+  Loading(const BatchProblem& batch, const Instance& instance, const Candidate& plan,
           const Moves& moves, const std::vector<Holding>& holdings)
-      : cluster_(serving.cluster),
+      : cluster_(batch.cluster),
         instance_(instance),
         plan_(plan),
         moves_(moves),
         holdings_(holdings),
-        members_(stage_members(serving, plan.order)),
+        members_(stage_members(batch, plan.order)),
         disk_s_(cluster_.nodes.size(), 0),
         network_s_(cluster_.nodes.size(), 0) {}
 
@@ -131,10 +131,10 @@ class Loading {
 
 }  // namespace
 
-Transfer transfer(const ServingProblem& serving, const Instance& instance, const Candidate& plan,
+Transfer transfer(const BatchProblem& batch, const Instance& instance, const Candidate& plan,
                   const Moves& moves, const std::vector<Holding>& holdings,
                   const WeightBytes& weights) {
-  return Loading(serving, instance, plan, moves, holdings).of(weights);
+  return Loading(batch, instance, plan, moves, holdings).of(weights);
 }
 
 }  // namespace tessera::solver

@@ -66,14 +66,14 @@ Candidate candidate_of(const Instance& instance, const Placement& placement,
 PipelinePlan plan_of(const Problem& whole, const Placement& placement, const PlacedEngine& engine,
                      const std::vector<std::size_t>& devices) {
   Problem part = on_devices(whole, devices, 1);
-  ServingProblem& serving = *part.serving();
+  BatchProblem& batch = *part.batch();
   const std::int64_t degree = engine.stages.front().degree();
-  if (degree > 1) serving.mesh = even_mesh(serving.cluster, static_cast<std::int32_t>(degree));
+  if (degree > 1) batch.mesh = even_mesh(batch.cluster, static_cast<std::int32_t>(degree));
   const LoweredProblem problem{std::move(part)};
   Candidate candidate = candidate_of(problem.instance(), placement, engine);
   if (const auto violation = find_violation(problem.instance(), candidate)) {
     refuse("deployment", "{} with tensor_parallel {} and pipeline_parallel {}: {}",
-           problem.serving()->model.name, degree, engine.stages.size(), violation->message);
+           problem.batch()->model.name, degree, engine.stages.size(), violation->message);
   }
   PlanResult result;
   result.status = SolveStatus::feasible;
@@ -94,27 +94,27 @@ std::vector<std::int32_t> bitwidths_of(const Placement& placement) {
 /// What such plans are of. Nothing is chosen by it, so its indicator tells no layers apart.
 Problem problem_of(const cost::PricingContext& context, const Placement& placement,
                    const DataFolders& folders) {
-  ServingProblem serving;
-  static_cast<cost::PricingContext&>(serving) = context;
-  serving.bitwidths = bitwidths_of(placement);
-  serving.kv_bitwidth = placement.engines.front().kv_bitwidth;
+  BatchProblem batch;
+  static_cast<cost::PricingContext&>(batch) = context;
+  batch.bitwidths = bitwidths_of(placement);
+  batch.kv_bitwidth = placement.engines.front().kv_bitwidth;
   const std::int64_t tokens = usual_tokens(context.model);
-  serving.workload.batch_size = std::ssize(placement.engines);
-  serving.workload.prompt_tokens = serving.workload.output_tokens = static_cast<double>(tokens);
-  serving.workload.max_prompt_tokens = serving.workload.max_output_tokens = tokens;
-  serving.indicator.kind = "constant";
-  serving.indicator.num_layers = static_cast<std::size_t>(context.model.num_layers);
-  serving.indicator.bitwidths = serving.bitwidths;
-  serving.indicator.omega.assign(serving.indicator.num_layers * serving.bitwidths.size(), 0);
+  batch.workload.batch_size = std::ssize(placement.engines);
+  batch.workload.prompt_tokens = batch.workload.output_tokens = static_cast<double>(tokens);
+  batch.workload.max_prompt_tokens = batch.workload.max_output_tokens = tokens;
+  batch.indicator.kind = "constant";
+  batch.indicator.num_layers = static_cast<std::size_t>(context.model.num_layers);
+  batch.indicator.bitwidths = batch.bitwidths;
+  batch.indicator.omega.assign(batch.indicator.num_layers * batch.bitwidths.size(), 0);
   Problem problem;
-  problem.given = std::move(serving);
+  problem.given = std::move(batch);
   set_quality(problem, folders);
   return problem;
 }
 
 std::vector<PipelinePlan> plans_of(const Problem& problem, const Placement& placement) {
   std::vector<PipelinePlan> plans;
-  const Cluster& cluster = problem.serving()->cluster;
+  const Cluster& cluster = problem.batch()->cluster;
   std::map<std::vector<std::string>, std::size_t> known;  // replicas on the same nodes are alike
   for (const PlacedEngine& engine : placement.engines) {
     std::vector<std::size_t> devices;

@@ -12,9 +12,9 @@
 namespace tessera::solver {
 namespace {
 
-const ServingProblem& serving_of(const PipelinePlan& plan) {
-  const ServingProblem* serving = plan.problem.serving();
-  if (serving == nullptr) {
+const BatchProblem& batch_of(const PipelinePlan& plan) {
+  const BatchProblem* batch = plan.problem.batch();
+  if (batch == nullptr) {
     refuse(ErrorCode::unsupported, "plan",
            "the plan of an abstract instance has times of one workload only, and no KV cache; give "
            "the plan of a model on a cluster");
@@ -24,7 +24,7 @@ const ServingProblem& serving_of(const PipelinePlan& plan) {
            "an offloading plan is priced by FlexGen's cost model for one batch; requests that come "
            "and go need a plan whose weights and KV cache are on the devices");
   }
-  return *serving;
+  return *batch;
 }
 
 /// Hands each stage's layers on, in order and without a gap.
@@ -76,7 +76,7 @@ PricedEngine::PricedEngine(const cost::PricingContext& pricing, const Placement&
 }
 
 PricedEngine::PricedEngine(const PipelinePlan& plan)
-    : context(serving_of(plan)), kv_bitwidth(serving_of(plan).kv_bitwidth) {
+    : context(batch_of(plan)), kv_bitwidth(batch_of(plan).kv_bitwidth) {
   const auto members = stage_devices(plan);
   LayersInOrder layers(context.model, "plan.stages");
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {

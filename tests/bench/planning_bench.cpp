@@ -17,16 +17,15 @@ const std::string kSource = TESSERA_SOURCE_DIR;
 
 solver::Problem first_plan() {
   const DataFolders folders({kSource + "/datasets"});
-  solver::ServingProblem serving;
-  serving.model =
-      model_from_json(read_json_file(folders.find("models", "opt-30b")), "opt-30b.json");
-  serving.cluster = cluster_from_text("3xT4-16G+1xV100-32G@800Gbps", folders);
-  serving.bitwidths = {3, 4, 8, 16};
-  serving.indicator = indicator::make_constant(static_cast<std::size_t>(serving.model.num_layers),
-                                               serving.bitwidths);
-  serving.kernel_set = cost::find_kernel_set("tessera", folders);
+  solver::BatchProblem batch;
+  batch.model = model_from_json(read_json_file(folders.find("models", "opt-30b")), "opt-30b.json");
+  batch.cluster = cluster_from_text("3xT4-16G+1xV100-32G@800Gbps", folders);
+  batch.bitwidths = {3, 4, 8, 16};
+  batch.indicator =
+      indicator::make_constant(static_cast<std::size_t>(batch.model.num_layers), batch.bitwidths);
+  batch.kernel_set = cost::find_kernel_set("tessera", folders);
   solver::Problem problem;
-  problem.given = serving;
+  problem.given = batch;
   return problem;
 }
 

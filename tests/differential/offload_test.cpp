@@ -34,7 +34,7 @@ struct Case {
     const auto between = [&](double low, double high) {
       return low + (high - low) * rng.uniform();
     };
-    ServingProblem s;
+    BatchProblem s;
     s.model = opt("small", 4, 1024, 16);
     if (rng.integer(0, 2) == 0) s.model.layer_classes[0].attention_window = 200;
     const bool shared = rng.integer(0, 1) == 0;
@@ -79,7 +79,7 @@ struct Case {
   }
 
   const Instance& instance() const { return problem->instance(); }
-  const Workload& workload() const { return problem->serving()->workload; }
+  const Workload& workload() const { return problem->batch()->workload; }
   OffloadModel model() const {
     return offload_model(problem->problem(), instance(), candidate, settings);
   }

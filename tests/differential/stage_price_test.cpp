@@ -31,8 +31,8 @@ PipelinePlan plan_of(const Case& c) {
   shape.kv_bitwidth = c.kv_bitwidth;
   const PipelinePlan placed = test::placed_plans(c.model, c.cluster, shape).front();
   Problem problem = placed.problem.problem();
-  problem.serving()->memory = c.memory;
-  Workload& workload = problem.serving()->workload;
+  problem.batch()->memory = c.memory;
+  Workload& workload = problem.batch()->workload;
   workload.batch_size = kRequests;
   workload.prompt_tokens = static_cast<double>(kPrompt);
   workload.output_tokens = static_cast<double>(kOutput);

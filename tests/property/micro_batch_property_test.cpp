@@ -15,28 +15,28 @@ namespace {
 // Any model on a T4 and two V100, which may be one tensor-parallel group, priced by the roofline.
 Problem any_problem(Rng& rng) {
   Problem problem;
-  ServingProblem& serving = problem.given.emplace<ServingProblem>();
+  BatchProblem& batch = problem.given.emplace<BatchProblem>();
   const auto shapes = tessera::test::all_shapes();
-  serving.model = shapes[static_cast<std::size_t>(
+  batch.model = shapes[static_cast<std::size_t>(
       rng.integer(0, static_cast<std::int64_t>(shapes.size()) - 1))];
   Node node;
   node.name = "node";
-  serving.cluster.name = "test";
-  serving.cluster.nodes = {node};
-  serving.cluster.devices = {
+  batch.cluster.name = "test";
+  batch.cluster.nodes = {node};
+  batch.cluster.devices = {
       {tessera::test::t4(), 0}, {tessera::test::v100(), 0}, {tessera::test::v100(), 0}};
-  if (rng.integer(0, 1) == 0) serving.mesh = Mesh{{1}, {2}};
-  Workload& workload = serving.workload;
+  if (rng.integer(0, 1) == 0) batch.mesh = Mesh{{1}, {2}};
+  Workload& workload = batch.workload;
   workload.batch_size = rng.integer(1, 600);
   workload.prompt_tokens = workload.max_prompt_tokens = rng.integer(1, 1500);
   workload.output_tokens = workload.max_output_tokens = rng.integer(1, 500);
   if (rng.integer(0, 2) == 0) workload.chunk_tokens = rng.integer(16, 1024);
-  serving.bitwidths = {3, 4, 8, 16};
-  serving.indicator = indicator::make_constant(static_cast<std::size_t>(serving.model.num_layers),
-                                               serving.bitwidths);
-  serving.kernel_set = tessera::test::test_kernels();
-  if (rng.integer(0, 1) == 0) serving.memory = cost::MemoryPreset::llm_pq;
-  if (rng.integer(0, 1) == 0) serving.kv_bitwidth = 8;
+  batch.bitwidths = {3, 4, 8, 16};
+  batch.indicator =
+      indicator::make_constant(static_cast<std::size_t>(batch.model.num_layers), batch.bitwidths);
+  batch.kernel_set = tessera::test::test_kernels();
+  if (rng.integer(0, 1) == 0) batch.memory = cost::MemoryPreset::llm_pq;
+  if (rng.integer(0, 1) == 0) batch.kv_bitwidth = 8;
   return problem;
 }
 

@@ -103,15 +103,15 @@ TEST(Assemble, RefusesWhatContradictsItself) {
 // What scripts say as quality = { max_perplexity_increase = }.
 TEST(QualityBound, IsKeptByPlansWithoutLua) {
   const auto planned = [](std::optional<double> increase) {
-    ServingProblem serving;
-    serving.model = *shipped("opt-13b");
-    serving.cluster = find_cluster("2xT4-16G+1xV100-32G", folders());
-    serving.bitwidths = {3, 4, 8, 16};
-    serving.indicator = indicator::make_constant(static_cast<std::size_t>(serving.model.num_layers),
-                                                 serving.bitwidths);
-    serving.kernel_set = cost::find_kernel_set("modern", folders());
+    BatchProblem batch;
+    batch.model = *shipped("opt-13b");
+    batch.cluster = find_cluster("2xT4-16G+1xV100-32G", folders());
+    batch.bitwidths = {3, 4, 8, 16};
+    batch.indicator =
+        indicator::make_constant(static_cast<std::size_t>(batch.model.num_layers), batch.bitwidths);
+    batch.kernel_set = cost::find_kernel_set("modern", folders());
     Problem problem;
-    problem.given = std::move(serving);
+    problem.given = std::move(batch);
     problem.theta = 0;
     problem.bound.max_perplexity_increase = increase;
     set_quality(problem, folders());

@@ -21,21 +21,21 @@ inline Indicator same_everywhere(std::size_t num_layers,
 
 /// Four V100 on one node.
 inline solver::Problem four_devices() {
-  solver::ServingProblem serving;
-  serving.model = opt("small", 4, 1024, 16);
-  serving.cluster.name = "test";
-  serving.cluster.nodes.emplace_back().name = "a";
+  solver::BatchProblem batch;
+  batch.model = opt("small", 4, 1024, 16);
+  batch.cluster.name = "test";
+  batch.cluster.nodes.emplace_back().name = "a";
   Device device = v100();
   device.pcie_bytes_per_s = 16e9;
-  serving.cluster.devices.assign(4, {device, 0});
-  serving.workload.batch_size = 8;
-  serving.workload.prompt_tokens = serving.workload.max_prompt_tokens = 64;
-  serving.workload.output_tokens = serving.workload.max_output_tokens = 8;
-  serving.bitwidths = {8, 16};
-  serving.indicator = same_everywhere(4, serving.bitwidths);
-  serving.kernel_set = test_kernels();
+  batch.cluster.devices.assign(4, {device, 0});
+  batch.workload.batch_size = 8;
+  batch.workload.prompt_tokens = batch.workload.max_prompt_tokens = 64;
+  batch.workload.output_tokens = batch.workload.max_output_tokens = 8;
+  batch.bitwidths = {8, 16};
+  batch.indicator = same_everywhere(4, batch.bitwidths);
+  batch.kernel_set = test_kernels();
   solver::Problem problem;
-  problem.given = std::move(serving);
+  problem.given = std::move(batch);
   return problem;
 }
 

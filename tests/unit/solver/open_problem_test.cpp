@@ -37,9 +37,9 @@ TEST(Choices, HaveOneWayAtLeastAndNoneTwice) {
 
 TEST(OpenProblem, TheFirstOfEachChoiceIsInForce) {
   const OpenProblem open = open_problem(four_devices(), open_choices());
-  EXPECT_FALSE(open.first.serving()->mesh);
-  EXPECT_EQ(open.first.serving()->kv_bitwidth, 16);
-  EXPECT_THAT(degrees_of(*open.first.serving(), open.choices), ElementsAre(1, 2));
+  EXPECT_FALSE(open.first.batch()->mesh);
+  EXPECT_EQ(open.first.batch()->kv_bitwidth, 16);
+  EXPECT_THAT(degrees_of(*open.first.batch(), open.choices), ElementsAre(1, 2));
 }
 
 TEST(OpenProblem, HasAVariantForEachCombination) {
@@ -47,8 +47,8 @@ TEST(OpenProblem, HasAVariantForEachCombination) {
   ASSERT_EQ(variants.problems.size(), 6u);  // {1,1,1,1}, {2,1,1} and {2,2} by 16 and 8 bits
   EXPECT_EQ(variants.names.front(), "4 of V100-32G, KV 16 bit");
   EXPECT_EQ(variants.names.back(), "2 of 2xV100-32G, KV 8 bit");
-  EXPECT_EQ(variants.problems.back().serving()->mesh, (Mesh{{2, 2}}));
-  EXPECT_EQ(variants.problems.back().serving()->kv_bitwidth, 8);
+  EXPECT_EQ(variants.problems.back().batch()->mesh, (Mesh{{2, 2}}));
+  EXPECT_EQ(variants.problems.back().batch()->kv_bitwidth, 8);
   for (const LoweredProblem& variant : variants.problems) {
     const Variants again = list_variants({variant, {}});  // nothing is left to choose
     ASSERT_EQ(again.problems.size(), 1u);
@@ -59,32 +59,32 @@ TEST(OpenProblem, HasAVariantForEachCombination) {
 
 TEST(OpenProblem, OneChoiceMayBeOpenWhileTheOtherIsSettled) {
   Problem problem = four_devices();
-  problem.serving()->mesh = Mesh{{2, 1, 1}};
+  problem.batch()->mesh = Mesh{{2, 1, 1}};
   Choices choices;
   choices.kv_bitwidths = {8, 4};
   const Variants variants = list_variants(open_problem(problem, choices));
   ASSERT_EQ(variants.problems.size(), 2u);
-  EXPECT_EQ(variants.problems.back().serving()->mesh, (Mesh{{2, 1, 1}}));
-  EXPECT_EQ(variants.problems.back().serving()->kv_bitwidth, 4);
+  EXPECT_EQ(variants.problems.back().batch()->mesh, (Mesh{{2, 1, 1}}));
+  EXPECT_EQ(variants.problems.back().batch()->kv_bitwidth, 4);
 }
 
 TEST(OpenProblem, OfAPlanMayJoinItsDevicesAnewButKeepsItsCache) {
   Problem problem = four_devices();
-  problem.serving()->mesh = Mesh{{2, 1, 1}};
-  problem.serving()->kv_bitwidth = 8;
+  problem.batch()->mesh = Mesh{{2, 1, 1}};
+  problem.batch()->kv_bitwidth = 8;
   const OpenProblem again = open_again(LoweredProblem(problem));
-  EXPECT_EQ(again.first.serving()->mesh, (Mesh{{2, 1, 1}}));
+  EXPECT_EQ(again.first.batch()->mesh, (Mesh{{2, 1, 1}}));
   EXPECT_EQ(again.choices.tensor_parallel, (std::vector<std::int32_t>{1, 2}));
   EXPECT_EQ(list_variants(again).problems.size(), 3u);
   for (const LoweredProblem& variant : list_variants(again).problems) {
-    EXPECT_EQ(variant.serving()->kv_bitwidth, 8);
+    EXPECT_EQ(variant.batch()->kv_bitwidth, 8);
   }
 }
 
 TEST(OpenProblem, APartHasSomeDevicesAndItsMeshOpen) {
   const OpenProblem part = part_of(open_problem(four_devices(), open_choices()), {1, 3}, 5);
-  EXPECT_EQ(part.first.serving()->cluster.name, "2xV100-32G");
-  EXPECT_EQ(part.first.serving()->workload.batch_size, 5);
+  EXPECT_EQ(part.first.batch()->cluster.name, "2xV100-32G");
+  EXPECT_EQ(part.first.batch()->workload.batch_size, 5);
   EXPECT_EQ(list_variants(part).problems.size(), 4u);  // {1,1} and {2} by 16 and 8 bits
 }
 

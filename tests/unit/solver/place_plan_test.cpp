@@ -16,7 +16,7 @@ using tessera::test::four_devices;
 /// Two nodes of two V100 each, their devices in turn.
 Problem two_nodes() {
   Problem problem = four_devices();
-  Cluster& cluster = problem.serving()->cluster;
+  Cluster& cluster = problem.batch()->cluster;
   cluster.nodes.emplace_back().name = "b";
   for (std::size_t i = 0; i < 4; ++i) cluster.devices[i].node_index = i % 2;
   return problem;
@@ -30,8 +30,8 @@ PipelinePlan plan_of(Problem problem, Candidate candidate) {
 
 TEST(PlacePlan, SaysGroupsNodesAndLayers) {
   Problem problem = two_nodes();
-  problem.serving()->mesh = Mesh{{2}, {1, 1}};
-  problem.serving()->kv_bitwidth = 8;
+  problem.batch()->mesh = Mesh{{2}, {1, 1}};
+  problem.batch()->kv_bitwidth = 8;
   const PipelinePlan plan = plan_of(problem, {{1, 0, 1}, {0, 1, 3, 4}, {0, 1, 1, 0}, 1, 1});
   const Placement placement = placement_of(plan);
   EXPECT_EQ(placement.model, "small");
@@ -39,13 +39,13 @@ TEST(PlacePlan, SaysGroupsNodesAndLayers) {
   EXPECT_EQ(placement.nodes, (std::vector<std::string>{"a", "b"}));
   ASSERT_EQ(placement.engines.size(), 1u);
   EXPECT_EQ(placement.engines[0].kv_bitwidth, 8);
-  const std::string name = plan.problem.serving()->cluster.devices[0].device.name;
+  const std::string name = plan.problem.batch()->cluster.devices[0].device.name;
   const std::vector<PlacedStage> expected{
       {name, 1, {0}, 0, 1, {8}}, {name, 0, {0, 1}, 1, 2, {16, 16}}, {name, 1, {1}, 3, 1, {8}}};
   EXPECT_TRUE(placement.engines[0].stages == expected);
   using Devices = std::vector<std::vector<std::size_t>>;
   EXPECT_EQ(stage_devices(plan), (Devices{{1}, {0, 2}, {3}}));
-  EXPECT_EQ(stage_devices(placement, placement.engines[0], plan.problem.serving()->cluster),
+  EXPECT_EQ(stage_devices(placement, placement.engines[0], plan.problem.batch()->cluster),
             stage_devices(plan));
 }
 
@@ -73,7 +73,7 @@ TEST(PlacePlan, OfReplicasSaysWhereTheyAreInTheWholeCluster) {
   const Plan plan = replicated();
   const Placement placement = placement_of(plan);
   ASSERT_EQ(placement.engines.size(), 2u);
-  const Cluster& cluster = summary_of(plan).problem.serving()->cluster;
+  const Cluster& cluster = summary_of(plan).problem.batch()->cluster;
   using Devices = std::vector<std::vector<std::size_t>>;
   EXPECT_EQ(stage_devices(placement, placement.engines[0], cluster), (Devices{{0}, {3}}));
   // The part's groups stand in the order of its devices, of which the first is on node b.

@@ -27,28 +27,28 @@ const DataFolders& folders() {
   return all;
 }
 
-ServingProblem small_serving(const std::string& cluster) {
-  ServingProblem serving;
+BatchProblem small_batch(const std::string& cluster) {
+  BatchProblem batch;
   const std::string model = folders().require("models", "opt-1.3b");
-  serving.model = model_from_json(read_json_file(model), model);
-  serving.cluster = find_cluster(cluster, folders());
-  serving.workload.prompt_tokens = serving.workload.max_prompt_tokens = 64;
-  serving.workload.output_tokens = serving.workload.max_output_tokens = 20;
-  serving.workload.batch_size = 5;
-  serving.bitwidths = {4, 16};
-  serving.kernel_set = cost::find_kernel_set("tessera", folders());
-  serving.indicator.kind = "imported";
-  serving.indicator.bitwidths = serving.bitwidths;
-  serving.indicator.num_layers = static_cast<std::size_t>(serving.model.num_layers);
-  for (std::size_t i = 0; i < serving.indicator.num_layers; ++i) {
-    serving.indicator.omega.insert(serving.indicator.omega.end(), {1.0, 0.0});
+  batch.model = model_from_json(read_json_file(model), model);
+  batch.cluster = find_cluster(cluster, folders());
+  batch.workload.prompt_tokens = batch.workload.max_prompt_tokens = 64;
+  batch.workload.output_tokens = batch.workload.max_output_tokens = 20;
+  batch.workload.batch_size = 5;
+  batch.bitwidths = {4, 16};
+  batch.kernel_set = cost::find_kernel_set("tessera", folders());
+  batch.indicator.kind = "imported";
+  batch.indicator.bitwidths = batch.bitwidths;
+  batch.indicator.num_layers = static_cast<std::size_t>(batch.model.num_layers);
+  for (std::size_t i = 0; i < batch.indicator.num_layers; ++i) {
+    batch.indicator.omega.insert(batch.indicator.omega.end(), {1.0, 0.0});
   }
-  return serving;
+  return batch;
 }
 
 OpenProblem small_problem(const std::string& cluster, Choices choices = {}) {
   Problem problem;
-  problem.given = small_serving(cluster);
+  problem.given = small_batch(cluster);
   return open_problem(std::move(problem), std::move(choices));
 }
 
@@ -273,10 +273,10 @@ std::shared_ptr<const cost::Profile> of_whole_layers(const Device& device) {
 }
 
 TEST(Planning, AChoiceThatCannotBePricedCostsThatChoice) {
-  ServingProblem serving = small_serving("2xA100-40G");  // a model of 32 heads
-  serving.profiles = {of_whole_layers(serving.cluster.devices.front().device)};
+  BatchProblem batch = small_batch("2xA100-40G");  // a model of 32 heads
+  batch.profiles = {of_whole_layers(batch.cluster.devices.front().device)};
   Problem problem;
-  problem.given = std::move(serving);
+  problem.given = std::move(batch);
   Choices choices;
   choices.tensor_parallel = {1, 2};
   const PlanOutcome outcome = plan(open_problem(problem, choices), {});
@@ -294,20 +294,20 @@ TEST(Planning, AChoiceThatCannotBePricedCostsThatChoice) {
 
 // Within a node by the profile, between nodes and without one by the link.
 TEST(Hops, TakeWhatTransfersWereMeasuredToTake) {
-  ServingProblem serving = small_serving("2xA100-40G");
-  serving.cluster.nodes.front().nvlink = true;
-  const auto hop_s = [](const ServingProblem& given, std::size_t to = 0) {
+  BatchProblem batch = small_batch("2xA100-40G");
+  batch.cluster.nodes.front().nvlink = true;
+  const auto hop_s = [](const BatchProblem& given, std::size_t to = 0) {
     Problem problem;
     problem.given = given;
     const LoweredProblem lowered(problem);
     return lowered.instance().link_s(lowered.instance().decode(2), 0, to);
   };
-  const double bytes = 2.0 * static_cast<double>(serving.model.hidden_size) * 2;
-  const Link link = serving.cluster.link(0, 1);
+  const double bytes = 2.0 * static_cast<double>(batch.model.hidden_size) * 2;
+  const Link link = batch.cluster.link(0, 1);
   ASSERT_EQ(link.kind, "nvlink");
   const double by_link = link.latency_s + bytes / link.bytes_per_s;
-  serving.with_profiles = false;
-  EXPECT_DOUBLE_EQ(hop_s(serving), by_link);
+  batch.with_profiles = false;
+  EXPECT_DOUBLE_EQ(hop_s(batch), by_link);
   const auto modern = cost::find_profile("A100-40G", "modern", folders());
   cost::OpQuery query;
   query.op = cost::Op::send_recv;
@@ -315,27 +315,27 @@ TEST(Hops, TakeWhatTransfersWereMeasuredToTake) {
   query.num_devices = 2;
   const double measured = modern->find(query)->model->seconds(query);
   ASSERT_NE(measured, by_link);
-  serving.profiles = {modern};
-  EXPECT_DOUBLE_EQ(hop_s(serving), measured);
-  serving.cluster.nodes.push_back({});
-  serving.cluster.nodes.back().name = "other";
-  serving.cluster.devices[1].node_index = 1;
-  const Link network = serving.cluster.link(0, 1);
-  EXPECT_DOUBLE_EQ(hop_s(serving, 1), network.latency_s + bytes / network.bytes_per_s);
+  batch.profiles = {modern};
+  EXPECT_DOUBLE_EQ(hop_s(batch), measured);
+  batch.cluster.nodes.push_back({});
+  batch.cluster.nodes.back().name = "other";
+  batch.cluster.devices[1].node_index = 1;
+  const Link network = batch.cluster.link(0, 1);
+  EXPECT_DOUBLE_EQ(hop_s(batch, 1), network.latency_s + bytes / network.bytes_per_s);
 }
 
 /// Two nodes of one device each: the second loads half of the layers that the first has.
 TEST(Transfer, TakesTheFasterOfDiskAndDevice) {
-  ServingProblem serving = small_serving("2xA100-40G");
-  Cluster& cluster = serving.cluster;
+  BatchProblem batch = small_batch("2xA100-40G");
+  Cluster& cluster = batch.cluster;
   cluster.nodes.resize(2);
   cluster.nodes[0].name = "a";
   cluster.nodes[1].name = "b";
   cluster.devices[1].node_index = 1;
   cluster.network_bytes_per_s = 1e9;
-  const auto layers = static_cast<std::size_t>(serving.model.num_layers);
+  const auto layers = static_cast<std::size_t>(batch.model.num_layers);
   Problem problem;
-  problem.given = serving;
+  problem.given = batch;
   const LoweredProblem lowered(problem);
   const Instance& instance = lowered.instance();
   const WeightBytes weights = weight_bytes(problem, instance);
@@ -350,7 +350,7 @@ TEST(Transfer, TakesTheFasterOfDiskAndDevice) {
   const double bytes = static_cast<double>(layers - layers / 2) * weights.layer[1];
   const double ends = moves.loaded_bytes[1] - bytes;
   const auto seconds = [&](std::optional<double> disk, double network) {
-    ServingProblem changed = serving;
+    BatchProblem changed = batch;
     changed.cluster.nodes[1].disk_bytes_per_s = disk;
     changed.cluster.network_bytes_per_s = network;
     return transfer(changed, instance, plan, moves, holdings, weights);

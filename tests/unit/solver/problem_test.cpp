@@ -47,13 +47,13 @@ TEST(Problem, AQualityFloorTakesThePriceOffOmega) {
 TEST(Problem, StagesInARowCrossWhatNoBridgeJoins) {
   const auto link_s = [](std::size_t num_devices, bool bridges) {
     Problem problem = four_devices();
-    auto& serving = std::get<ServingProblem>(problem.given);
-    serving.cluster.devices.resize(num_devices);
-    for (ClusterDevice& slot : serving.cluster.devices) {
+    auto& batch = std::get<BatchProblem>(problem.given);
+    batch.cluster.devices.resize(num_devices);
+    for (ClusterDevice& slot : batch.cluster.devices) {
       slot.device.nvlink_bytes_per_s.reset();
       slot.device.nvlink_bridge_bytes_per_s = 100e9;
     }
-    serving.cluster.nodes.front().nvlink_bridges = bridges;
+    batch.cluster.nodes.front().nvlink_bridges = bridges;
     const Instance instance = lower(problem);
     return instance.link_s(instance.prefill(8), 0, 0);
   };
@@ -76,22 +76,22 @@ TEST(Problem, AnInstanceFileHasAThetaOfItsOwn) {
 }
 
 TEST(Problem, IsRefusedFromCppAsFromScripts) {
-  const auto refuses = [](void (*change)(ServingProblem&), ErrorCode code, const char* what) {
+  const auto refuses = [](void (*change)(BatchProblem&), ErrorCode code, const char* what) {
     Problem problem = four_devices();
-    change(*problem.serving());
+    change(*problem.batch());
     expect_error(code, {what}, [&] { lower(problem); });
   };
   refuses(
-      [](ServingProblem& s) {
+      [](BatchProblem& s) {
         s.bitwidths = {16, 8};
       },
       ErrorCode::invalid_argument, "problem.bitwidths: give at least one bitwidth, each once");
-  refuses([](ServingProblem& s) { s.bitwidths.clear(); }, ErrorCode::invalid_argument,
+  refuses([](BatchProblem& s) { s.bitwidths.clear(); }, ErrorCode::invalid_argument,
           "problem.bitwidths: give at least one bitwidth");
-  refuses([](ServingProblem& s) { s.model.max_context_tokens = 71; }, ErrorCode::out_of_range,
+  refuses([](BatchProblem& s) { s.model.max_context_tokens = 71; }, ErrorCode::out_of_range,
           "problem.workload: 64 prompt and 8 output tokens are more than the 71 that small");
   refuses(
-      [](ServingProblem& s) {
+      [](BatchProblem& s) {
         s.kv_omega[8] = {1, 2};
       },
       ErrorCode::invalid_argument, "problem.kv_omega: it is of 2 layers, small has 4");
@@ -99,9 +99,9 @@ TEST(Problem, IsRefusedFromCppAsFromScripts) {
 
 TEST(ProblemFile, ComesBackTheSame) {
   Problem problem = four_devices();
-  problem.serving()->mesh = Mesh{{2, 2}};
-  problem.serving()->kv_omega[8] = {1, 2, 3, 4};
-  problem.serving()->memory = cost::MemoryPreset::llm_pq;
+  problem.batch()->mesh = Mesh{{2, 2}};
+  problem.batch()->kv_omega[8] = {1, 2, 3, 4};
+  problem.batch()->memory = cost::MemoryPreset::llm_pq;
   problem.objective = Objective::paper;
   problem.theta = 7;
   problem.theta_unit = ThetaUnit::ms_per_raw_omega;
@@ -113,17 +113,17 @@ TEST(ProblemFile, ComesBackTheSame) {
   const Json json = to_json(problem);
   const Problem again = problem_from_json(json, "file");
   EXPECT_EQ(to_json(again), json);
-  EXPECT_EQ(again.serving()->mesh, (Mesh{{2, 2}}));
+  EXPECT_EQ(again.batch()->mesh, (Mesh{{2, 2}}));
   EXPECT_EQ(again.theta, 7);
   EXPECT_EQ(again.constraints.front().sense, Sense::at_least);
 }
 
 TEST(ProblemFile, SaysWhatIsInForce) {
-  const Json serving = to_json(four_devices());
-  EXPECT_EQ(serving["theta"], 1);
-  EXPECT_EQ(serving["allow_empty_stage"], false);
-  EXPECT_FALSE(serving["serving"].contains("mesh"));
-  EXPECT_FALSE(serving.contains("max_omega"));
+  const Json batch = to_json(four_devices());
+  EXPECT_EQ(batch["theta"], 1);
+  EXPECT_EQ(batch["allow_empty_stage"], false);
+  EXPECT_FALSE(batch["serving"].contains("mesh"));
+  EXPECT_FALSE(batch.contains("max_omega"));
   const Json instance = to_json(instance_problem());
   EXPECT_EQ(instance["theta"], 0.5);
   EXPECT_EQ(instance["allow_empty_stage"], true);
@@ -161,14 +161,14 @@ TEST(ProblemFile, NamesTheFieldThatIsWrong) {
 }
 
 TEST(ProblemOptions, AreTheFieldsThatScriptsMaySet) {
-  const auto serving = options_of<ServingProblem>();
+  const auto batch = options_of<BatchProblem>();
   const auto named = [&](std::string_view name) {
-    return std::find_if(serving.begin(), serving.end(),
+    return std::find_if(batch.begin(), batch.end(),
                         [&](const OptionSpec& spec) { return spec.name == name; });
   };
-  EXPECT_EQ(named("mesh"), serving.end());
-  EXPECT_EQ(named("kv_bitwidth"), serving.end()) << "a choice sets it";
-  ASSERT_NE(named("memory"), serving.end());
+  EXPECT_EQ(named("mesh"), batch.end());
+  EXPECT_EQ(named("kv_bitwidth"), batch.end()) << "a choice sets it";
+  ASSERT_NE(named("memory"), batch.end());
   EXPECT_EQ(named("memory")->default_text, "\"physical\"");
   EXPECT_EQ(named("memory")->choices, names_of<cost::MemoryPreset>());
   EXPECT_EQ(named("bitwidths")->default_text, "{4, 8, 16}");

@@ -48,16 +48,16 @@ double seconds(Ticks ticks) { return serving::to_seconds(ticks); }
 /// The latency model of a plan's stage, whole layers.
 struct Prices {
   const PipelinePlan& plan;
-  const ServingProblem& serving = *plan.problem.serving();
+  const BatchProblem& batch = *plan.problem.batch();
   std::unique_ptr<cost::LatencyModel> model;
 
   explicit Prices(const PipelinePlan& of)
-      : plan(of), model(cost::latency_model_of(serving, serving.mesh ? all() : first())) {}
+      : plan(of), model(cost::latency_model_of(batch, batch.mesh ? all() : first())) {}
 
   std::vector<std::size_t> first() const { return {0}; }
   std::vector<std::size_t> all() const {
     std::vector<std::size_t> members;
-    for (std::size_t i = 0; i < serving.cluster.devices.size(); ++i) members.push_back(i);
+    for (std::size_t i = 0; i < batch.cluster.devices.size(); ++i) members.push_back(i);
     return members;
   }
   double layers_s(const LayerWork& work) const {
@@ -65,16 +65,16 @@ struct Prices {
     for (const PlanStage& stage : plan.stages) {
       for (std::int64_t i = 0; i < stage.num_layers; ++i) {
         sum +=
-            model->layer_s(serving.model.layer(stage.first_layer + i),
-                           stage.bitwidths[static_cast<std::size_t>(i)], serving.kv_bitwidth, work);
+            model->layer_s(batch.model.layer(stage.first_layer + i),
+                           stage.bitwidths[static_cast<std::size_t>(i)], batch.kv_bitwidth, work);
       }
     }
     return sum;
   }
   double step_s(const LayerWork& work, double sampled) const {
-    return serving.kernel_set.host_s(work.batch_size, work.batch_size * work.tokens) +
-           layers_s(work) + model->embedding_s(serving.model, work.batch_size * work.tokens) +
-           model->lm_head_s(serving.model, sampled);
+    return batch.kernel_set.host_s(work.batch_size, work.batch_size * work.tokens) +
+           layers_s(work) + model->embedding_s(batch.model, work.batch_size * work.tokens) +
+           model->lm_head_s(batch.model, sampled);
   }
 };
 
@@ -247,18 +247,18 @@ TEST(StepCost, StagesAreThePlans) {
   ASSERT_EQ(cost->num_stages(), 2U);
   EXPECT_EQ(cost->decode_line(4, 100), std::nullopt);
   const StepLoad load = decodes(8, 8 * 512);
-  const ServingProblem& serving = *plan.problem.serving();
-  const auto first = cost::latency_model_of(serving, {0});
-  const auto second = cost::latency_model_of(serving, {1});
-  const LayerShape& layer = serving.model.layer(0);
+  const BatchProblem& batch = *plan.problem.batch();
+  const auto first = cost::latency_model_of(batch, {0});
+  const auto second = cost::latency_model_of(batch, {1});
+  const LayerShape& layer = batch.model.layer(0);
   const LayerWork work{Phase::decode, 8, 1, 512};
-  const double first_s = serving.kernel_set.host_s(8, 8) + first->embedding_s(serving.model, 8) +
+  const double first_s = batch.kernel_set.host_s(8, 8) + first->embedding_s(batch.model, 8) +
                          16 * first->layer_s(layer, 16, 16, work);
   const double second_s =
-      16 * second->layer_s(layer, 16, 16, work) + second->lm_head_s(serving.model, 8);
+      16 * second->layer_s(layer, 16, 16, work) + second->lm_head_s(batch.model, 8);
   EXPECT_NEAR(seconds(cost->stage(load, 0)), first_s, 1e-6 * first_s);
   EXPECT_NEAR(seconds(cost->stage(load, 1)), second_s, 1e-6 * second_s);
-  const Link link = serving.cluster.link(0, 1);
+  const Link link = batch.cluster.link(0, 1);
   EXPECT_NEAR(seconds(cost->hop(load, 0)), link.latency_s + 8.0 * 4096 * 2 / link.bytes_per_s,
               1e-7);
   EXPECT_EQ(cost->hop(load, 1), 0);
@@ -320,10 +320,10 @@ TEST(StepCost, DraftsAreRowsAndThenDrafted) {
   serving::Speculation eagle;
   eagle.method = serving::DraftMethod::eagle;
   const Prices prices(plan);
-  const LayerShape& layer = plan.problem.serving()->model.layer(0);
+  const LayerShape& layer = plan.problem.batch()->model.layer(0);
   // Four tokens, each by a layer and the head: between contexts of 504 and 506, 0.1 % apart.
   const double expected = 4 * (prices.model->layer_s(layer, 16, 16, {Phase::decode, 4, 1, 505}) +
-                               prices.model->lm_head_s(plan.problem.serving()->model, 4));
+                               prices.model->lm_head_s(plan.problem.batch()->model, 4));
   EXPECT_NEAR(seconds(drafting(eagle)), expected, 0.02 * expected);
 
   serving::Speculation model;
@@ -362,8 +362,8 @@ TEST(StepCost, APlacementIsPricedAsItsPlan) {
            {"1xA100-80G+1xA6000", {.pipeline_parallel = 2}}}) {
     const PipelinePlan plan = plan_of("llama-3.1-8b", cluster, shape);
     const Placement placement = placement_of(plan);
-    const ServingProblem& serving = *plan.problem.serving();
-    const PricedEngine placed(serving, placement, placement.engines.front());
+    const BatchProblem& batch = *plan.problem.batch();
+    const PricedEngine placed(batch, placement, placement.engines.front());
     const auto of_plan = make_step_cost(plan, {}), of_placement = make_step_cost(placed, {});
     ASSERT_EQ(of_placement->num_stages(), plan.stages.size());
     for (const StepLoad& load : {decodes(37, 37 * 321), with_chunk(decodes(5, 1000), 777, 333)}) {
@@ -381,8 +381,7 @@ TEST(StepCost, BrokenPlacementsAreRefused) {
   const auto broken = [&](auto&& change) {
     Placement placement = placement_of(plan);
     change(placement.engines.front());
-    EXPECT_THROW(PricedEngine(*plan.problem.serving(), placement, placement.engines.front()),
-                 Error);
+    EXPECT_THROW(PricedEngine(*plan.problem.batch(), placement, placement.engines.front()), Error);
   };
   broken([](PlacedEngine& engine) { engine.stages[1].gpus = {7}; });
   broken([](PlacedEngine& engine) { engine.stages[1].first_layer += 1; });

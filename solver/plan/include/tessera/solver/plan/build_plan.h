@@ -20,7 +20,7 @@ PipelinePlan build_offload_plan(const LoweredProblem& problem, const PlanResult&
                                 const std::vector<StageOffload>& shares,
                                 const std::string& planner);
 
-/// Plans of parts of a serving problem's cluster, `devices` set in each, as one plan that runs them
+/// Plans of parts of a batch problem's cluster, `devices` set in each, as one plan that runs them
 /// side by side. Status, bound and gap are left to whoever searched.
 ReplicatedPlan join_replicas(const Problem& problem, std::vector<PipelinePlan> replicas,
                              const std::string& planner);

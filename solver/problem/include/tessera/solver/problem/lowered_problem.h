@@ -17,7 +17,7 @@ class LoweredProblem {
 
   const Problem& problem() const;
   /// Null for an instance file.
-  const ServingProblem* serving() const { return problem().serving(); }
+  const BatchProblem* batch() const { return problem().batch(); }
   /// Lowered when first asked for. @throws as `lower`.
   const Instance& instance() const;
 

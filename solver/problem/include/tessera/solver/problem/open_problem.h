@@ -10,7 +10,7 @@
 
 namespace tessera::solver {
 
-/// What is still to be chosen of a serving problem. A choice that is absent is settled.
+/// What is still to be chosen of a batch problem. A choice that is absent is settled.
 struct Choices {
   /// Degrees that the mesh may have, ascending, one at least.
   std::optional<std::vector<std::int32_t>> tensor_parallel;
@@ -41,7 +41,7 @@ std::vector<std::int32_t> usual_kv_bitwidths(const std::vector<cost::KernelSet>&
 
 /// Sets the choices that follow the cluster to what is usual on it.
 /// @param kernel_sets that may run it, one at least
-void follow_cluster(const ServingProblem& serving, const std::vector<cost::KernelSet>& kernel_sets,
+void follow_cluster(const BatchProblem& batch, const std::vector<cost::KernelSet>& kernel_sets,
                     Choices& choices);
 
 /// A problem as scripts state it. It is planned once for each combination of its choices; what can
@@ -77,15 +77,15 @@ struct Variants {
 /// Kernel sets by meshes (see list_meshes) by KV bitwidths, in the order given.
 Variants list_variants(const OpenProblem& problem);
 
-/// Degrees that the mesh of a serving problem has, or may still have, ascending.
-std::vector<std::int32_t> degrees_of(const ServingProblem& serving, const Choices& choices);
+/// Degrees that the mesh of a batch problem has, or may still have, ascending.
+std::vector<std::int32_t> degrees_of(const BatchProblem& batch, const Choices& choices);
 
-/// A serving problem on some of its devices, in cluster order, with some of the requests. Its mesh
+/// A batch problem on some of its devices, in cluster order, with some of the requests. Its mesh
 /// is open again. @throws Error{invalid_argument} where these devices cannot be cut as asked.
 OpenProblem part_of(const OpenProblem& problem, const std::vector<std::size_t>& devices,
                     std::int64_t batch_size);
 
-/// A serving problem with one more device like one of its own, beside it. Its mesh is open again.
+/// A batch problem with one more device like one of its own, beside it. Its mesh is open again.
 OpenProblem with_one_more(const OpenProblem& problem, std::size_t device);
 
 /// The same without a mesh.

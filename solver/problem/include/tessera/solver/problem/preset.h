@@ -23,7 +23,7 @@ std::string_view kernel_set_of(Preset preset);
 ///   bitwidth and replicas are searched.
 /// - splitquant, llm-pq: bitwidths 3, 4, 8, 16, a KV cache of 16 bits, one pipeline in which every
 ///   device holds layers on its own, the authors' memory model.
-void set_defaults(Preset preset, Problem& problem, ServingProblem& serving, Choices& choices);
+void set_defaults(Preset preset, Problem& problem, BatchProblem& batch, Choices& choices);
 
 }  // namespace tessera::solver
 

@@ -38,7 +38,7 @@ enum class Runtime { vllm, llama_cpp, tessera };
 
 /// A model on a cluster under a workload, with what prices it. Nothing is left to choose; a problem
 /// with open choices is an OpenProblem.
-struct ServingProblem : cost::PricingContext {
+struct BatchProblem : cost::PricingContext {
   Workload workload;
   std::vector<std::int32_t> bitwidths = {4, 8, 16};  ///< ascending, distinct
   Indicator indicator;
@@ -64,7 +64,7 @@ struct InstanceFile {
 
 /// What is to be planned, and what counts as good.
 struct Problem {
-  std::variant<ServingProblem, InstanceFile> given;
+  std::variant<BatchProblem, InstanceFile> given;
   Objective objective = Objective::steady;
   std::optional<double> theta;  ///< price of omega; absent: see theta_in_force
   ThetaUnit theta_unit = ThetaUnit::s_per_normalised_omega;
@@ -82,9 +82,9 @@ struct Problem {
   std::optional<Runtime> runtime;
 
   /// Null for an instance file.
-  const ServingProblem* serving() const { return std::get_if<ServingProblem>(&given); }
-  ServingProblem* serving() { return std::get_if<ServingProblem>(&given); }
-  /// Null for a serving problem.
+  const BatchProblem* batch() const { return std::get_if<BatchProblem>(&given); }
+  BatchProblem* batch() { return std::get_if<BatchProblem>(&given); }
+  /// Null for a batch problem.
   const InstanceFile* instance_file() const { return std::get_if<InstanceFile>(&given); }
 
   bool has_quality_floor() const { return max_omega || quality_at_least; }
@@ -100,7 +100,7 @@ struct Problem {
 };
 
 /// How the memory of the problem's stages is counted.
-cost::MemoryQuery memory_query(const ServingProblem& serving);
+cost::MemoryQuery memory_query(const BatchProblem& batch);
 
 Json to_json(const Problem& problem);
 Problem problem_from_json(const Json& json, const std::string& path);
@@ -120,7 +120,7 @@ std::vector<std::size_t> order_from_names(const Instance& instance,
 
 /// Losses of a plan's layers and of its KV cache (nats), [layer] bitwidths given; nothing where
 /// `levels` are absent.
-std::optional<Quality> quality_of(const ServingProblem& serving,
+std::optional<Quality> quality_of(const BatchProblem& batch,
                                   const std::vector<std::int32_t>& bitwidths);
 
 /// What the KV cache's bitwidth adds to the omega of every plan, in the plan's units; 0 for an
@@ -128,7 +128,7 @@ std::optional<Quality> quality_of(const ServingProblem& serving,
 double total_kv_omega(const Problem& problem);
 
 /// The devices of the cluster that each stage of an order runs on, the first of each group first.
-std::vector<std::vector<std::size_t>> stage_members(const ServingProblem& serving,
+std::vector<std::vector<std::size_t>> stage_members(const BatchProblem& batch,
                                                     const std::vector<std::size_t>& order);
 
 }  // namespace tessera::solver
@@ -168,8 +168,8 @@ struct OmegaByKvBitwidth {
 };
 
 template <>
-struct Fields<solver::ServingProblem> {
-  using S = solver::ServingProblem;
+struct Fields<solver::BatchProblem> {
+  using S = solver::BatchProblem;
   static constexpr std::string_view kAbsent = "Absent for an instance";
   static constexpr auto list = std::tuple{
       field<&S::model, ByFunction<&model_shape_from_json>>(
@@ -258,7 +258,7 @@ struct Fields<solver::ServingProblem> {
                        .in_scripts = false})};
 
   /// Bitwidths ascend; requests fit the model's context; what is given by layer has all layers.
-  static void check(const S& serving, const FieldPath& path);
+  static void check(const S& batch, const FieldPath& path);
 };
 
 template <>

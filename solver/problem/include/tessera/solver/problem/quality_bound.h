@@ -10,7 +10,7 @@ namespace tessera::solver {
 
 /// Sets what is known of the losses of the problem's model, published or its own (`levels`). With a
 /// bound in users' words (`problem.bound`), or where `in_nats`, omega becomes these losses, and the
-/// bound `max_omega`. For problems of a model: serving() is there.
+/// bound `max_omega`. For problems of a model: batch() is there.
 /// @throws Error{not_found, invalid_argument} as published_quality
 void set_quality(Problem& problem, const DataFolders& folders, bool in_nats = false);
 

@@ -60,7 +60,7 @@ struct Transfer {
 /// Devices load in parallel, those of a tensor-parallel group a share each; a node's disk, and its
 /// network, serve all of its devices in turn. Latencies of single transfers are left out, and what
 /// quantising would take.
-Transfer transfer(const ServingProblem& serving, const Instance& instance, const Candidate& plan,
+Transfer transfer(const BatchProblem& batch, const Instance& instance, const Candidate& plan,
                   const Moves& moves, const std::vector<Holding>& holdings,
                   const WeightBytes& weights);
 

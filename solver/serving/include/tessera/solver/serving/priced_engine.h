@@ -26,7 +26,7 @@ struct PricedEngine {
   /// not hold the model's layers in order.
   PricedEngine(const cost::PricingContext& pricing, const Placement& placement,
                const PlacedEngine& engine);
-  /// Of the plan of a serving problem.
+  /// Of the plan of a batch problem.
   /// @throws Error{unsupported} for the plan of an abstract instance or one that offloads,
   /// Error{invalid_argument} for one whose stages are not on devices of its problem, or do not hold
   /// its model's layers in order.

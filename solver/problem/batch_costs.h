@@ -11,12 +11,11 @@
 
 namespace tessera::solver {
 
-/// Costs of one serving problem by micro-batch size; computed on demand and kept.
-class ServingCosts {
+/// Costs of one batch problem by micro-batch size; computed on demand and kept.
+class BatchCosts {
  public:
   /// @param known prices of problems like it, shared; null: its own
-  explicit ServingCosts(const ServingProblem& serving,
-                        std::shared_ptr<cost::PriceCache> known = nullptr);
+  explicit BatchCosts(const BatchProblem& batch, std::shared_ptr<cost::PriceCache> known = nullptr);
 
   const PhaseCosts& prefill(std::int64_t size) { return get(prefill_, size, cost::Phase::prefill); }
   const PhaseCosts& decode(std::int64_t size) { return get(decode_, size, cost::Phase::decode); }
@@ -39,7 +38,7 @@ class ServingCosts {
   void add_links(PhaseCosts& costs, double rows) const;
   void add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const;
 
-  ServingProblem serving_;
+  BatchProblem batch_;
   std::vector<MeshGroup> groups_;
   std::vector<std::int32_t> degrees_;
   std::vector<ModelShape> shards_;                         ///< [degree] what one member holds

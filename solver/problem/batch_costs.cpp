@@ -1,4 +1,4 @@
-#include "serving_costs.h"
+#include "batch_costs.h"
 
 #include <algorithm>
 
@@ -21,43 +21,43 @@ Link slowest_step(const Cluster& cluster, const std::vector<std::vector<std::siz
 
 }  // namespace
 
-ServingCosts::ServingCosts(const ServingProblem& serving, std::shared_ptr<cost::PriceCache> known)
-    : serving_(serving),
-      groups_(mesh_groups(serving.cluster, serving.mesh)),
+BatchCosts::BatchCosts(const BatchProblem& batch, std::shared_ptr<cost::PriceCache> known)
+    : batch_(batch),
+      groups_(mesh_groups(batch.cluster, batch.mesh)),
       known_(known ? std::move(known) : std::make_shared<cost::PriceCache>()) {
   for (const MeshGroup& group : groups_) {
-    if (const auto reason = cost::why_not_sharded(serving_.model, group.degree)) {
+    if (const auto reason = cost::why_not_sharded(batch_.model, group.degree)) {
       throw Error(ErrorCode::invalid_argument, "mesh: " + *reason, "mesh");
     }
     const std::vector<std::size_t>& members = group.members.front();
-    numbers_.push_back(known_->number_of(cost::group_key(serving_, members, serving_.kv_bitwidth)));
-    prices_.push_back(cost::make_stage_price(serving_, members, serving_.kv_bitwidth));
-    const Device& device = serving_.device(members.front());
-    has_kernels_.push_back(std::any_of(
-        serving_.bitwidths.begin(), serving_.bitwidths.end(), [&](std::int32_t bitwidth) {
-          return serving_.kernel_set.find(device, bitwidth) != nullptr;
+    numbers_.push_back(known_->number_of(cost::group_key(batch_, members, batch_.kv_bitwidth)));
+    prices_.push_back(cost::make_stage_price(batch_, members, batch_.kv_bitwidth));
+    const Device& device = batch_.device(members.front());
+    has_kernels_.push_back(
+        std::any_of(batch_.bitwidths.begin(), batch_.bitwidths.end(), [&](std::int32_t bitwidth) {
+          return batch_.kernel_set.find(device, bitwidth) != nullptr;
         }));
     if (std::find(degrees_.begin(), degrees_.end(), group.degree) != degrees_.end()) continue;
     degrees_.push_back(group.degree);
-    shards_.push_back(cost::shard(serving_.model, group.degree));
+    shards_.push_back(cost::shard(batch_.model, group.degree));
   }
 }
 
 // Links and activations grow with the size in any case.
-bool ServingCosts::are_monotone() const {
+bool BatchCosts::are_monotone() const {
   return std::all_of(prices_.begin(), prices_.end(),
                      [](const auto& price) { return price->is_monotone(); });
 }
 
-const PhaseCosts& ServingCosts::get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
-                                    cost::Phase phase) {
+const PhaseCosts& BatchCosts::get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
+                                  cost::Phase phase) {
   const auto it = known.find(size);
   if (it != known.end()) return it->second;
   return known.emplace(size, compute(static_cast<double>(size), phase)).first->second;
 }
 
-PhaseCosts ServingCosts::compute(double size, cost::Phase phase) const {
-  const std::vector<cost::LayerWork> work = cost::units_of(serving_.workload, size, phase);
+PhaseCosts BatchCosts::compute(double size, cost::Phase phase) const {
+  const std::vector<cost::LayerWork> work = cost::units_of(batch_.workload, size, phase);
   const auto count = static_cast<double>(work.size());
   double rows = 0;
   for (const cost::LayerWork& unit : work) rows += size * unit.tokens / count;
@@ -68,12 +68,12 @@ PhaseCosts ServingCosts::compute(double size, cost::Phase phase) const {
   return costs;
 }
 
-const Device& ServingCosts::device_of(std::size_t g) const {
-  return serving_.device(groups_[g].members.front().front());
+const Device& BatchCosts::device_of(std::size_t g) const {
+  return batch_.device(groups_[g].members.front().front());
 }
 
-void ServingCosts::add_group(PhaseCosts& costs, std::size_t g, double size, double rows,
-                             cost::Phase phase, const std::vector<cost::LayerWork>& work) const {
+void BatchCosts::add_group(PhaseCosts& costs, std::size_t g, double size, double rows,
+                           cost::Phase phase, const std::vector<cost::LayerWork>& work) const {
   const cost::PriceKey key{
       numbers_[g], cost::PricePart::micro_batch, phase, {}, {static_cast<std::int64_t>(size)}};
   const std::vector<double>& known =
@@ -81,7 +81,7 @@ void ServingCosts::add_group(PhaseCosts& costs, std::size_t g, double size, doub
   costs.layer_s.insert(costs.layer_s.end(), known.begin(), known.end() - 2);
   const double embedding_s = known.end()[-2], head_s = known.back();
   const auto head_at = [&](StagePlace place) {
-    return cost::holds_lm_head(place, serving_.memory) ? head_s : 0;
+    return cost::holds_lm_head(place, batch_.memory) ? head_s : 0;
   };
   const double first_s = has_kernels_[g] ? prices_[g]->host_s(size, rows) + embedding_s : 0;
   costs.first_s.push_back(first_s + head_at(StagePlace::first));
@@ -89,14 +89,14 @@ void ServingCosts::add_group(PhaseCosts& costs, std::size_t g, double size, doub
 }
 
 /// As cost::PricePart::micro_batch says.
-std::vector<double> ServingCosts::means_of(std::size_t g, double size, double rows,
-                                           const std::vector<cost::LayerWork>& work) const {
+std::vector<double> BatchCosts::means_of(std::size_t g, double size, double rows,
+                                         const std::vector<cost::LayerWork>& work) const {
   const auto count = static_cast<double>(work.size());
   std::vector<double> means;
-  for (const LayerShape& layer : serving_.model.layer_classes) {
-    for (const std::int32_t bit : serving_.bitwidths) {
+  for (const LayerShape& layer : batch_.model.layer_classes) {
+    for (const std::int32_t bit : batch_.bitwidths) {
       double total = 0;
-      if (serving_.kernel_set.find(device_of(g), bit) != nullptr) {
+      if (batch_.kernel_set.find(device_of(g), bit) != nullptr) {
         for (const cost::LayerWork& unit : work) total += prices_[g]->layer_s(layer, bit, unit);
       }
       means.push_back(total / count);
@@ -109,7 +109,7 @@ std::vector<double> ServingCosts::means_of(std::size_t g, double size, double ro
   return means;
 }
 
-void ServingCosts::add_links(PhaseCosts& costs, double rows) const {
+void BatchCosts::add_links(PhaseCosts& costs, double rows) const {
   for (std::size_t from = 0; from < groups_.size(); ++from) {
     for (std::size_t to = 0; to < groups_.size(); ++to) {
       const auto& source = groups_[from].members;
@@ -119,22 +119,22 @@ void ServingCosts::add_links(PhaseCosts& costs, double rows) const {
         continue;
       }
       const Link link = from == to
-                            ? slowest_step(serving_.cluster, source)
-                            : cost::slowest_link(serving_.cluster, source.front(), target.front());
+                            ? slowest_step(batch_.cluster, source)
+                            : cost::slowest_link(batch_.cluster, source.front(), target.front());
       costs.link_s.push_back(prices_[from]->hop_s(rows, link));
     }
   }
 }
 
-void ServingCosts::add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const {
-  const cost::MemoryQuery query = memory_query(serving_);
+void BatchCosts::add_activations(PhaseCosts& costs, std::int64_t size, cost::Phase phase) const {
+  const cost::MemoryQuery query = memory_query(batch_);
   const auto bytes = phase == cost::Phase::prefill ? cost::prefill_activation_bytes
                                                    : cost::decode_activation_bytes;
   costs.activation_bytes.clear();
   for (std::size_t row = 0; row < degrees_.size(); ++row) {
     for (const StagePlace place : kStagePlaces) {
       costs.activation_bytes.push_back(degrees_[row] *
-                                       bytes(shards_[row], serving_.workload, size, place, query));
+                                       bytes(shards_[row], batch_.workload, size, place, query));
     }
   }
 }
