@@ -108,6 +108,8 @@ describe("the checkpoint of a name", function()
     assert.matches("have to be the plan's", checkpoint.given(engine_at(4), "a/b").note)
     raises("invalid_argument", "a/b-FP8 has weights of 8 bits, and the plan has 4-bit layers: plan with --bitwidths 8",
       function() checkpoint.given(engine_at(4), "a/b-FP8") end)
+    raises("invalid_argument", "m-F16.gguf has weights of 16 bits",
+      function() checkpoint.given(engine_at(8, "fp8"), "m-F16.gguf") end)
     raises("invalid_argument", "neither an id", function() checkpoint.given(engine_at(4), "-rf") end)
     local folder = fresh()
     host.make_folder(folder)

@@ -45,8 +45,8 @@ local function is_gguf(name) return name:lower():find "gguf$" ~= nil end
 -- A checkpoint that was named outright, by --checkpoint or as the model: it is served as it is, or not at all.
 local function named(engine, name, bits, note, way_out)
   local _, uniform = schemes.bitwidths(engine)
-  local kind = engine.kernel_set.eight_bit
-  if bits == 16 and uniform == 8 and kind == "fp8" then
+  local is_file = name:lower():find "%.gguf$"
+  if bits == 16 and uniform == 8 and engine.kernel_set.eight_bit == "fp8" and not is_file then
     return { kind = "online", id = name, quantization = "fp8", note = note .. "; vLLM makes FP8 of it while it loads" }
   end
   if bits and bits ~= uniform then
