@@ -249,6 +249,8 @@ describe("plan:export vllm", function()
     raises("out_of_range", "-5 is outside [1, 1e+06]", with { max_num_seqs = -5 })
     raises("out_of_range", "1.5 is outside", with { max_num_seqs = 1.5 })
     raises("out_of_range", "x is outside", with { max_num_seqs = "x" })
+    raises("out_of_range", "nan is outside", with { gpu_memory_utilization = support.nan })
+    raises("invalid_argument", "'1' is none of", with { 5 })
     raises("invalid_argument", "'max_num_seq' is none of", with { max_num_seq = 5 })
   end)
 

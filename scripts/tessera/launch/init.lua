@@ -47,14 +47,14 @@ local engine_ranges = {
 }
 
 local function check_engine(engine)
-  for _, name in ipairs(sorted_keys(engine)) do
-    local path, value, range = "plan:export.engine." .. tostring(name), engine[name], engine_ranges[name]
+  for name, value in pairs(engine) do
+    local path, range = "plan:export.engine." .. tostring(name), engine_ranges[name]
     if not range then
       core.refuse("plan:export.engine", ("'%s' is none of %s%s"):format(tostring(name),
         table.concat(sorted_keys(engine_ranges), ", "), core.did_you_mean(tostring(name), sorted_keys(engine_ranges))))
     end
     local is_whole = type(value) == "number" and (range[2] == 1 or value == math.floor(value))
-    if not is_whole or value < range[1] or value > range[2] then
+    if not (is_whole and value >= range[1] and value <= range[2]) then
       core.raise("out_of_range", ("%s is outside [%g, %g]%s"):format(tostring(value), range[1], range[2],
         range[2] == 1 and "" or ", whole numbers"), path)
     end
