@@ -6,6 +6,7 @@ local host = require "tessera.host"
 local hub = require "tessera.launch.hub"
 local checkpoint = require "tessera.launch.checkpoint"
 local limits = require "tessera.launch.limits"
+local measured = require "lib.measured"
 local support = require "support"
 local ts = require "tessera"
 local versions = require "tessera.launch.vllm_versions"
@@ -123,6 +124,58 @@ describe("the checkpoint of a name", function()
     raises("invalid_argument", "has weights of 16 bits", function() with { hidden_size = 8 } end)
     raises("invalid_argument", "has weights of 8 bits",
       function() with { quantization_config = { quant_method = "fp8" } } end)
+  end)
+end)
+
+describe("the share of the KV cache that one request may need", function()
+  local models = {
+    ["meta-llama/Llama-3.1-8B-Instruct + EAGLE head"] = "llama-3.1-8b", ["Qwen/Qwen3-14B-AWQ"] = "qwen3-14b",
+    ["Qwen/Qwen3-8B-FP8"] = "qwen3-8b", ["Qwen/Qwen2-7B-Instruct"] = "qwen2.5-7b",
+    ["openai/gpt-oss-20b"] = "gpt-oss-20b",
+  }
+  local devices = { ["H100 SXM"] = "H100-80G", L4 = "L4", ["A100 80 GB PCIe"] = "A100-80G",
+    ["24 GB card (23.53 GiB seen)"] = "RTX-4090" }
+  local bits = { bf16 = 16, fp8 = 8, awq4 = 4, mxfp4 = 4 }
+
+  -- Rows of a CSV file by the names of its first line; texts in quotes lose their commas.
+  local function rows_of(path)
+    local names, rows = nil, {}
+    for line in io.lines(path) do
+      local values, row = {}, {}
+      line = line:gsub('"[^"]*"', function(text) return (text:gsub('[",]', "")) end)
+      for value in (line .. ","):gmatch "(.-)," do values[#values + 1] = value end
+      for i, name in ipairs(names or {}) do row[name] = values[i] end
+      if names then rows[#rows + 1] = row end
+      names = names or values
+    end
+    return rows
+  end
+
+  local function predicted(row)
+    local deployment = ts.deployment {
+      model = models[row.model], cluster = ("(%dx%s)"):format(row.gpus, devices[row.gpu]), replicas = 1,
+      tensor_parallel = tonumber(row.tp), pipeline_parallel = tonumber(row.pp), bitwidths = { bits[row.weights] },
+      kv_bitwidth = row.kv_dtype == "fp8" and 8 or 16, kernel_set = row.weights == "fp8" and "vllm_fp8" or "vllm",
+      engine = { max_num_seqs = tonumber(row.max_num_seqs),
+        max_num_batched_tokens = tonumber(row.max_num_batched_tokens),
+        gpu_memory_utilization = tonumber(row.gpu_memory_utilization) },
+    }
+    return deployment.replicas[1].kv_tokens
+  end
+
+  it("is in the cache that vLLM had, on every start that people reported of its V1 engine", function()
+    local folder, why = measured.folder()
+    local path = folder and folder .. "/field/kv.csv"
+    if not path or not core.file_kind(path) then return pending(why and why.message or "no field/kv.csv") end
+    local checked = 0
+    for _, row in ipairs(rows_of(path)) do
+      if row.engine == "v1" and models[row.model] and devices[row.gpu] then
+        local most = predicted(row) * limits.kv_share(core.model(models[row.model]))
+        assert.is_true(most <= tonumber(row.kv_tokens), ("%s: %d of %s"):format(row.id, most, row.kv_tokens))
+        checked = checked + 1
+      end
+    end
+    assert.is_true(checked >= 7, checked .. " starts")
   end)
 end)
 

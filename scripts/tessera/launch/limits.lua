@@ -7,10 +7,14 @@ local versions = require "tessera.launch.vllm_versions"
 
 local M = {}
 
--- Of the predicted KV cache, what one request may need. A server whose longest request is beyond its cache refuses to
+local kv_share, kv_share_of_windows = 0.9, 0.7
+local with_windows = { gpt_oss = true, gemma2 = true, gemma3 = true }
+
+--- Of the predicted KV cache, what one request may need. A server whose longest request is beyond its cache refuses to
 -- start, and predictions for dense models on vLLM's V1 engine (L4, H100, A100, RTX 4090; 0.9 to 0.28) were above what
--- it printed in half of all cases, by 4 % at most.
-local kv_share = 0.9
+-- it printed in half of all cases, by 4 % at most; for one with windows beside whole contexts (gpt-oss-20b on an L4) by
+-- 36 %.
+function M.kv_share(model) return with_windows[model.family] and kv_share_of_windows or kv_share end
 
 -- What people send: a prompt of 4,000 tokens and a short answer.
 M.common_request_tokens = 4352
@@ -50,7 +54,7 @@ end
 
 -- The longest request that such a cache takes for sure.
 local function context_of(model, tokens)
-  return math.min(hub.context_tokens(model), math.floor(tokens * kv_share / block_tokens) * block_tokens)
+  return math.min(hub.context_tokens(model), math.floor(tokens * M.kv_share(model) / block_tokens) * block_tokens)
 end
 
 -- The first attempt that takes what people send, and with more than 64 seats the plan's requests on all of them; else
@@ -66,7 +70,7 @@ local function searched(layout, engine, version)
       local tokens, why = kv_tokens(engine, version, told)
       why_none = why or why_none
       told.max_model_len = context_of(layout.model, tokens or 0)
-      local fits_all = attempt[1] <= 64 or (tokens or 0) * kv_share >= attempt[1] * request
+      local fits_all = attempt[1] <= 64 or (tokens or 0) * M.kv_share(layout.model) >= attempt[1] * request
       if told.max_model_len >= wanted and fits_all then return told end
       if tokens and (not best or told.max_model_len > best.max_model_len) then best = told end
     end
@@ -129,7 +133,7 @@ function M.notes(layout, limits)
   local least = math.min(M.common_request_tokens, hub.context_tokens(layout.model))
   if limits.max_model_len < least then
     notes[1] = ("requests: the KV cache holds about %d tokens, so that longer requests are refused; fewer bits, more "
-      .. "GPUs or an 8-bit KV cache make room."):format(math.floor(limits.max_model_len / kv_share))
+      .. "GPUs or an 8-bit KV cache make room."):format(math.floor(limits.max_model_len / M.kv_share(layout.model)))
   end
   if limits.max_num_seqs < 64 then
     notes[#notes + 1] = ("requests: %d requests at a time, for which there is memory beside one of %d tokens."):format(
