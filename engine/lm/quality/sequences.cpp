@@ -54,7 +54,7 @@ std::vector<std::span<const std::int32_t>> pieces_of(std::span<const std::int32_
 
 void check_writes_no_input(const std::string& out, const LanguageModel& model) {
   std::error_code error;
-  if (out.empty() || !fs::exists(out, error)) return;
+  if (!fs::exists(out, error) || !fs::exists(model.request().path, error)) return;
   const auto weights = weights::Weights::open(model.request().path);
   std::vector<std::string> inputs = weights->files();
   inputs.push_back(weights->config_path());

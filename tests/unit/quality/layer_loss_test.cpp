@@ -171,6 +171,20 @@ TEST_F(LayerLoss, StoppedBeforeAnyLayerLeavesNothing) {
   EXPECT_EQ(num_files(), 0u);
 }
 
+TEST_F(LayerLoss, RefusesToGoOnWithOtherWeights) {
+  file("model/model.safetensors", "old");
+  const FakeModel model({.text_path = path("model")});
+  request_.out = path("loss.json");
+  std::atomic<bool> stop = false;
+  request_.stop = &stop;
+  request_.progress = [&](const LayerLossProgress&) { stop = true; };
+  expect_error(ErrorCode::interrupted, {"1 of 3"}, [&] { measure_layer_loss(model, request_); });
+  stop = false;
+  file("model/model.safetensors", "other");
+  expect_error(ErrorCode::invalid_argument, {"other settings", "files of the model"},
+               [&] { measure_layer_loss(model, request_); });
+}
+
 TEST_F(LayerLoss, RefusesToGoOnWithOtherSettings) {
   request_.out = path("loss.json");
   std::atomic<bool> stop = false;
