@@ -71,8 +71,9 @@ local function check_alike(layout, parts, allowed)
       local text = ("%s and %s"):format(engine_text(layout, parts, 1), engine_text(layout, parts, i))
       local is_alike = bits_of(layout.engines[1]) == bits_of(layout.engines[i])
       if not is_alike and not allowed then
-        core.refuse("plan:export.unlike_engines", ("one address would lead to unlike engines, %s; plan with one "
-          .. "--bitwidths, or allow it with --unlike-engines (unlike_engines = true)"):format(text))
+        core.refuse("plan:export.unlike_engines", ("one address would lead to unlike engines, %s; plan with "
+          .. "--bitwidths %d for all, or allow it with --unlike-engines (unlike_engines = true)"):format(text,
+          math.min(math.min(unpack(layout.engines[1].bitwidths)), math.min(unpack(layout.engines[i].bitwidths)))))
       end
       note = ("weights: %s; which one answers a request is chance."):format(text)
     end
