@@ -56,6 +56,9 @@ describe("the checkpoint of a name", function()
     } do
       assert.equal(case[3], hub.id_of(sheet(case[1], case[2])), case[2] or case[1])
     end
+    assert.is_nil(hub.id_of(sheet("Qwen/Qwen3-8B", "deepseek-r1:8b")), "another checkpoint of that shape")
+    raises("invalid_argument", "'deepseek-r1:8b' is a checkpoint whose id is not known here",
+      function() checkpoint.choose({ model = sheet("Qwen/Qwen3-8B", "deepseek-r1:8b") }, engine_at(16)) end)
     assert.is_nil(hub.id_of { name = "mine" })
   end)
 

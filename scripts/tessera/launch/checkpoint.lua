@@ -108,6 +108,10 @@ function M.choose(layout, engine, given)
       .. "it was made from", id)
   end
   if given then return M.given(engine, given) end
+  if not id and hub.typed(layout.model) then
+    refuse("'%s' is a checkpoint whose id is not known here; name the model as OWNER/NAME, or give --checkpoint",
+      hub.typed(layout.model))
+  end
   local bits = id and hub.bits_of_name(id)
   if bits and bits < 16 then
     return named(engine, id, bits, "the copy that was named", function(of)

@@ -80,15 +80,29 @@ function M.tuned_id(id)
   return id
 end
 
---- The checkpoint that a model's name stands for: the id as it was typed, else the instruction-tuned one of the sheet,
---- unless the name ends in -base; nil where none is known.
+--- The name as it was typed, where that is more than the name of the shape; else nil.
+function M.typed(model)
+  local ok, typed = pcall(function() return model.checkpoint end)
+  return ok and typed or nil
+end
+
+local function squeezed(name) return (name:lower():gsub("^meta%-", ""):gsub("[^%w]", "")) end
+
+-- Whether a name without an owner is that of a sheet ("llama3.1:8b-instruct-q8_0"), and not of another checkpoint of the
+-- same shape ("deepseek-r1:8b", which is Qwen3-8B's).
+local function is_name_of(typed, sheet)
+  local a, b = squeezed(typed), squeezed(sheet)
+  return a:sub(1, #b) == b or b:sub(1, #a) == a
+end
+
+--- The checkpoint that a model's name stands for: the id as it was typed, else the instruction-tuned one of the
+--- sheet, unless the name ends in -base; nil where none is known.
 function M.id_of(model)
-  local id, typed = sheet_id(model), select(2, pcall(function() return model.checkpoint end))
-  typed = type(typed) == "string" and typed or nil
+  local id, typed = sheet_id(model), M.typed(model)
   local wants_base = typed and typed:lower():find "%-base$"
   local known = id and (wants_base and base_id(id) or M.tuned_id(id))
-  if not is_id(typed) then return known end
-  for _, own in ipairs { known, id } do
+  if not is_id(typed) then return (not typed or is_name_of(typed, model.name)) and known or nil end
+  for _, own in ipairs(id and { known, id } or {}) do
     if own:lower() == typed:lower() then return own end -- as the hub spells it
   end
   return typed
