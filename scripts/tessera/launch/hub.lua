@@ -88,8 +88,8 @@ end
 
 local function squeezed(name) return (name:lower():gsub("^meta%-", ""):gsub("[^%w]", "")) end
 
--- Whether a name without an owner is that of a sheet ("llama3.1:8b-instruct-q8_0"), and not of another checkpoint of the
--- same shape ("deepseek-r1:8b", which is Qwen3-8B's).
+-- Whether a name without an owner is that of a sheet ("llama3.1:8b-instruct-q8_0"), and not of another checkpoint of
+-- the same shape ("deepseek-r1:8b", which is Qwen3-8B's).
 local function is_name_of(typed, sheet)
   local a, b = squeezed(typed), squeezed(sheet)
   return a:sub(1, #b) == b or b:sub(1, #a) == a
