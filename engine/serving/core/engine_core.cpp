@@ -14,7 +14,10 @@ EngineCore::EngineCore(std::unique_ptr<Scheduler> scheduler, Ledger ledger, cons
 std::vector<Ended> EngineCore::advance(Ticks now, Executor& executor, Inbox inbox) {
   std::vector<Ended> ended;
   account(now);
-  while (auto done = executor.finished()) finish(*done, ended);
+  while (const auto done = executor.finished()) {
+    const auto result_of = [&](std::size_t i) { return done->generated[i]; };
+    finish(done->times, result_of, ended);
+  }
   for (const std::int64_t request : inbox.transferred) finish_loading(request);
   for (const std::int64_t request : inbox.cancelled) cancel(request, now);
   for (Sequence& sequence : inbox.arrived) submit(std::move(sequence), now);
@@ -115,25 +118,15 @@ Work* EngineCore::decide(Ticks now) {
   return &work;
 }
 
-void EngineCore::finish(Done& done, std::vector<Ended>& ended) {
-  account(done.times.end);
-  std::unique_ptr<Work> work = std::move(under_way_.front());
-  under_way_.pop_front();
-  const Batch& batch = work->batch;
+void EngineCore::end_step(std::unique_ptr<Work> work, const StepTimes& times,
+                          std::span<const Ended> ended) {
   std::vector<std::int64_t> finished;
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    Generated& g = done.generated[i];
-    // Of one that ended or was cancelled meanwhile nobody wants any more.
-    if (!item.samples || !ledger_.has(item)) g = {};
-    if (!g.ended) continue;
-    finished.push_back(item.request);
-    ended.push_back({item.request, g.hold, item.slot});
-    if (!g.hold) slots_.erase(item.request);
+  for (const Ended& e : ended) {
+    finished.push_back(e.request);
+    if (!e.hold) slots_.erase(e.request);
   }
-  ledger_.done(*scheduler_, batch, done.generated, done.times);
-  scheduler_->complete(batch, done.generated);
-  ledger_.record_step(*scheduler_, batch, std::move(finished), done.times, work->num_waiting);
+  ledger_.done(work->batch, times);
+  ledger_.record_step(*scheduler_, work->batch, std::move(finished), times, work->num_waiting);
   spare_.push_back(std::move(work));
 }
 

@@ -52,7 +52,7 @@ void Ledger::note_slot(std::int64_t request, Slot slot) {
   const auto i = static_cast<std::size_t>(slot);
   if (i >= progress_.size()) progress_.resize(i + 1);
   const RequestRecord& r = record(request);
-  progress_[i] = {request, r.output_tokens, r.last_token};
+  progress_[i] = {.request = request, .output_tokens = r.output_tokens, .last_token = r.last_token};
 }
 
 void Ledger::note_limit(const Scheduler& scheduler, Limit limit, Ticks now) {
@@ -104,24 +104,21 @@ void Ledger::took_steps(const Batch& batch, std::int64_t steps) {
   num_steps_ += steps;
 }
 
-void Ledger::note_gaps(const Batch& batch, const std::vector<Generated>& generated,
-                       const StepTimes& times) {
-  std::int64_t regular = 0;
-  const Ticks first_end = times.end_of(1);
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    if (generated[i].tokens == 0) continue;
-    Ticks& last = progress(item.slot).last_token;
-    if (last == kNever) {
-      record(item.request).first_token = first_end;
-    } else if (last == times.start) {
-      ++regular;
-    } else {
-      log_.gaps.push_back({first_end - last, 0, 1, 1});
-    }
-    last = times.end;
+void Ledger::note_gaps(const Batch& batch, const StepTimes& times) {
+  for (const BatchItem& item : batch.items) note_gap(progress(item.slot), times);
+  note_regular_gaps(batch, times);
+}
+
+void Ledger::note_other_gap(const Progress& p, Ticks first_end) {
+  if (p.last_token == kNever) {
+    record(p.request).first_token = first_end;
+  } else {
+    log_.gaps.push_back({first_end - p.last_token, 0, 1, 1});
   }
-  const auto count = static_cast<std::int64_t>(batch.items.size());
+}
+
+void Ledger::note_regular_gaps(const Batch& batch, const StepTimes& times) {
+  const std::int64_t regular = std::exchange(num_regular_, 0), count = std::ssize(batch.items);
   if (times.count == 1) {
     if (regular > 0) log_.gaps.push_back({times.end - times.start, 0, 1, regular});
   } else if (regular == count) {
@@ -132,34 +129,17 @@ void Ledger::note_gaps(const Batch& batch, const std::vector<Generated>& generat
   }
 }
 
-void Ledger::done(const Scheduler& scheduler, const Batch& batch,
-                  const std::vector<Generated>& generated, const StepTimes& times) {
+void Ledger::done(const Batch& batch, const StepTimes& times) {
   scheduled_tokens_ += batch.load.tokens - batch.load.num_idle;
   for (const PromptChunk& chunk : batch.load.chunks) prompt_tokens_ += chunk.tokens;
   ++num_steps_;
-  note_gaps(batch, generated, times);
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    const Generated& g = generated[i];
-    if (g.tokens == 0) continue;
-    if (item.drafts > 0) {
-      ++num_drafts_;
-      drafted_ += item.drafts;
-      accepted_ += g.accepted;
-    }
-    progress(item.slot).output_tokens += g.tokens;
-    output_ += g.tokens;
-    if (!g.ended) continue;
-    ++num_ended_;
-    leave(scheduler.sequence(item.slot), item.slot, record(item.request));
-  }
+  note_regular_gaps(batch, times);
   if (output_ == output_before_) return;
   output_before_ = output_;
   scheduled_before_ = scheduled_tokens_;
 }
 
-void Ledger::leave(const Sequence& s, Slot slot, RequestRecord& r) {
-  Progress& p = progress(slot);
+void Ledger::leave(const Sequence& s, Progress& p, RequestRecord& r) const {
   r.num_preemptions += s.num_preemptions;
   r.recomputed_tokens += s.recomputed_tokens;
   r.replica = engine_;
@@ -173,7 +153,8 @@ void Ledger::cancelled(const Scheduler& scheduler, Slot slot, Ticks now) {
   const Sequence& s = scheduler.sequence(slot);
   RequestRecord& r = record(s.request);
   if (r.first_scheduled == kNever) stop_waiting(r);
-  if (progress(slot).request == s.request) leave(s, slot, r);  // else it is held here
+  Progress& p = progress(slot);
+  if (p.request == s.request) leave(s, p, r);  // else it is held here
   r.outcome = Outcome::cancelled;
   r.cancelled = now;
   ++num_cancelled_;

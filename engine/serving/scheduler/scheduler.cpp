@@ -25,16 +25,13 @@ Scheduler::Scheduler(const EngineOptions& options, const BlockManager::Options& 
     : options_(options),
       kv_(kv),
       waiting_(options.policy),
-      decides_ahead_(options.async_scheduling.value_or(false)) {
+      decides_ahead_(options.async_scheduling.value_or(false)),
+      model_len_(options.max_model_len > 0 ? options.max_model_len
+                                           : std::numeric_limits<std::int64_t>::max() / 4) {
   const auto& speculative = options.speculative;
   if (speculative && speculative->method != DraftMethod::ngram) {
     lookahead_ = speculative->num_tokens;
   }
-}
-
-std::int64_t Scheduler::model_len() const {
-  return options_.max_model_len > 0 ? options_.max_model_len
-                                    : std::numeric_limits<std::int64_t>::max() / 4;
 }
 
 std::string Scheduler::why_never(std::int64_t prompt_tokens, std::int64_t max_tokens) const {
@@ -187,36 +184,6 @@ void Scheduler::load(Batch& batch) const {
   load.decode_context_tokens = decode_context;
 }
 
-void Scheduler::put(Batch& batch, Slot slot, std::int64_t tokens) {
-  Sequence& s = at(slot);
-  const std::int64_t end = s.computed + tokens;
-  const std::int64_t drafts = std::max<std::int64_t>(0, end - s.known);
-  const bool decodes = tokens - drafts == 1 && s.computed >= s.prompt_tokens;
-  batch.items.push_back({slot, s.request, tokens, s.computed, drafts, end >= s.known, decodes});
-  const std::int64_t again = std::min(end, s.most_computed) - s.computed;
-  if (again > 0) {
-    s.recomputed_tokens += again;
-    counts_.recomputed_tokens += again;
-  }
-  s.computed = end;
-  s.drafts = 0;
-  pending_tokens_ -= tokens - drafts;
-  slots_held_ += tokens;
-  // From now on, before the step has run: a later request of the same step may find them.
-  kv_.publish(s.kv, s.content, std::min(end, s.known - s.expected));
-  if (end >= s.known) expect(s, drafts);
-}
-
-// What a step is to bring is known from now on to who decides ahead, as if all drafts passed.
-void Scheduler::expect(Sequence& s, std::int64_t drafts) {
-  ++s.num_under_way;
-  if (!decides_ahead_) return;
-  s.known += 1 + drafts;
-  s.expected += static_cast<std::int32_t>(1 + drafts);
-  s.drafts = drafts_after(s);
-  ++pending_tokens_;
-}
-
 void Scheduler::take_back(Batch& batch, std::size_t item) {
   const BatchItem taken = batch.items[item];
   Sequence& s = at(taken.slot);
@@ -229,7 +196,7 @@ void Scheduler::take_back(Batch& batch, std::size_t item) {
       --pending_tokens_;
     }
   }
-  s.drafts = taken.drafts;
+  s.drafts = static_cast<std::int32_t>(taken.drafts);
   pending_tokens_ += taken.tokens - taken.drafts;
   slots_held_ -= taken.tokens;
   batch.items.erase(batch.items.begin() + static_cast<std::ptrdiff_t>(item));
@@ -311,6 +278,7 @@ void Scheduler::give_back(Sequence& s) {
   s.most_computed = std::max(s.most_computed, std::min(s.computed, s.known));
   s.computed = 0;
   s.drafts = 0;
+  s.was_preempted = true;
   ++s.num_preemptions;
   ++counts_.num_preemptions;
 }
@@ -368,57 +336,25 @@ void Scheduler::free_slot(Slot slot) {
   --num_live_;
 }
 
-void Scheduler::complete(const Batch& batch, const std::vector<Generated>& generated) {
-  bool any_ended = false;
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    if (!item.samples) continue;
-    const Generated& g = generated[i];
-    Sequence& s = at(item.slot);
-    if (s.request != item.request) continue;  // it ended while this step was decided ahead
-    const bool was_running = s.state == SequenceState::running;  // else preempted meanwhile
-    const std::int64_t refused = item.drafts - g.accepted;
-    --s.num_under_way;
-    if (s.content.tokens) s.content.tokens->append(g.token_ids);
-    if (decides_ahead_) {
-      s.expected -= static_cast<std::int32_t>(1 + item.drafts);
-      s.known -= refused;
-      if (!was_running) pending_tokens_ -= refused;
-    } else {
-      s.known += g.tokens;
-      pending_tokens_ += g.tokens;
-      if (was_running) pending_tokens_ -= g.accepted;
-    }
-    if (was_running) {
-      s.computed -= refused;
-      slots_held_ -= refused;
-      if (decides_ahead_) kv_.publish(s.kv, s.content, s.computed - s.expected);
-    }
-    if (!g.ended) {
-      if (!was_running) continue;
-      s.drafts = drafts_after(s);
-      if (g.next_drafts >= 0) s.drafts = std::min(s.drafts, g.next_drafts);
-      continue;
-    }
-    if (!was_running) waiting_.remove(item.slot);
-    any_ended |= was_running;
-    s.state = SequenceState::held;
-    if (g.hold) continue;
-    release_blocks(s);
-    free_slot(item.slot);
-  }
-  if (any_ended) {
-    std::erase_if(running_, [&](Slot slot) { return at(slot).state != SequenceState::running; });
-  }
-  completed(batch);
+bool Scheduler::end(Sequence& s, const BatchItem& item, bool hold) {
+  const bool was_running = s.state == SequenceState::running;
+  if (!was_running) waiting_.remove(item.slot);
+  s.state = SequenceState::held;
+  if (hold) return was_running;
+  release_blocks(s);
+  free_slot(item.slot);
+  return was_running;
+}
+
+void Scheduler::leave_seats() {
+  std::erase_if(running_, [&](Slot slot) { return at(slot).state != SequenceState::running; });
 }
 
 // Memory that was set aside for a request has no room for drafts beyond its last token.
-std::int64_t Scheduler::drafts_after(const Sequence& s) const {
-  if (!options_.speculative) return 0;
-  const std::int64_t drafts = options_.speculative->num_tokens;
-  if (kv_.is_paged()) return drafts;
-  return std::max<std::int64_t>(0, std::min(drafts, s.most_tokens() - s.known));
+std::int32_t Scheduler::drafts_after(const Sequence& s) const {
+  std::int64_t drafts = options_.speculative->num_tokens;
+  if (!kv_.is_paged()) drafts = std::clamp<std::int64_t>(s.most_tokens() - s.known, 0, drafts);
+  return static_cast<std::int32_t>(drafts);
 }
 
 void Scheduler::let_go(Slot slot) {

@@ -42,6 +42,7 @@ class VllmV1 final : public Scheduler {
   void schedule_running(Batch& batch, std::int64_t& budget) {
     for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
       const Slot slot = running_[i];
+      fetch_ahead(running_, i, [](Slot later) { return later; });
       Sequence& s = at(slot);
       const std::int64_t tokens = std::min(capped(left(s), budget), next_tokens(s));
       if (tokens <= 0) continue;  // its last step is still under way

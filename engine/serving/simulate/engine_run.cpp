@@ -86,16 +86,13 @@ Sequence EngineRun::sequence_of(std::int64_t request) const {
 }
 
 // The model's context ends a request too.
-std::int64_t EngineRun::note_output(const BatchItem& item) const {
-  const auto slot = static_cast<std::size_t>(item.slot);
-  if (slot >= lengths_.size()) lengths_.resize(slot + 1);
-  const Request& r = traffic_.requests[static_cast<std::size_t>(item.request)];
+std::int64_t EngineRun::find_output(std::int64_t request) const {
+  const Request& r = traffic_.requests[static_cast<std::size_t>(request)];
+  if (prefill_only_) return 1;
   std::int64_t most = r.output_tokens;
   if (r.max_tokens > 0) most = std::min(most, r.max_tokens);
   const std::int64_t len = replica_.engine.max_model_len;
-  if (len > 0) most = std::min(most, std::max<std::int64_t>(1, len - r.prompt_tokens));
-  lengths_[slot] = {item.request, prefill_only_ ? 1 : most};
-  return lengths_[slot].output_tokens;
+  return len > 0 ? std::min(most, std::max<std::int64_t>(1, len - r.prompt_tokens)) : most;
 }
 
 bool EngineRun::submit(std::int64_t request, Ticks now) {
@@ -177,24 +174,21 @@ void EngineRun::fly(const Batch& batch, Flight& flight, Ticks now) {
 }
 
 // What a model would say, from the lengths of the traffic.
-void EngineRun::generate(const Batch& batch, std::vector<Generated>& generated) const {
-  generated.assign(batch.items.size(), {});
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    if (!item.samples || !core_.ledger().has(item)) continue;
-    Generated& g = generated[i];
-    const std::int64_t before = core_.ledger().output_tokens(item.slot);
-    const std::int64_t most = output_of(item);
-    if (item.drafts > 0) {
-      g.accepted =
-          std::min(item.drafts, accepted_drafts(options_.seed, item.request, before, rates_));
-    }
-    g.tokens = std::min(g.accepted + 1, most - before);
-    g.ended = before + g.tokens >= most;
-    if (!g.ended) continue;
-    const Request& r = traffic_.requests[static_cast<std::size_t>(item.request)];
-    g.hold = prefill_only_ && r.output_tokens > 1 && r.max_tokens != 1;
+inline Generated EngineRun::generate(const BatchItem& item) {
+  Ledger::Progress& p = core_.ledger().progress(item.slot);
+  const std::int64_t left = output_of(p) - p.output_tokens;
+  Generated g;
+  if (item.drafts > 0) {
+    g.accepted = std::min(item.drafts,
+                          accepted_drafts(options_.seed, item.request, p.output_tokens, rates_));
   }
+  g.tokens = std::min(g.accepted + 1, left);
+  g.ended = g.tokens >= left;
+  if (g.ended && prefill_only_) {
+    const Request& r = traffic_.requests[static_cast<std::size_t>(item.request)];
+    g.hold = r.output_tokens > 1 && r.max_tokens != 1;
+  }
+  return g;
 }
 
 void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
@@ -210,10 +204,8 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
     if (flight.is_followed) take_next(work, core_.under_way(1), flights_.front().times);
   }
   if (options_.on_step) options_.on_step(work.batch, flight.times, flight.passes);
-  generate(work.batch, done_.generated);
-  done_.step = work.step;
-  done_.times = flight.times;
-  core_.finish(done_, ended);
+  const auto result_of = [&](std::size_t i) { return generate(work.batch.items[i]); };
+  core_.finish(flight.times, result_of, ended);
 }
 
 ReplicaLoad EngineRun::load(Ticks now, bool blocks, bool is_over) const {

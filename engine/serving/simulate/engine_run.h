@@ -97,16 +97,15 @@ class EngineRun {
 
   Sequence sequence_of(std::int64_t request) const;
   Sequence loading_sequence(std::int64_t request) const;
-  /// Tokens that its request generates here in all. Asked for each item of each step.
-  std::int64_t output_of(const BatchItem& item) const {
-    const auto slot = static_cast<std::size_t>(item.slot);
-    const bool known = slot < lengths_.size() && lengths_[slot].request == item.request;
-    return known ? lengths_[slot].output_tokens : note_output(item);
+  /// Tokens that its request generates here in all.
+  std::int64_t output_of(Ledger::Progress& p) const {
+    if (p.most_output == 0) p.most_output = find_output(p.request);
+    return p.most_output;
   }
-  std::int64_t note_output(const BatchItem& item) const;
+  std::int64_t find_output(std::int64_t request) const;
   void fly(const Batch& batch, Flight& flight, Ticks now);
   Ticks pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const;
-  void plan_stretch(const Batch& batch, Flight& flight) const;
+  void plan_stretch(const Batch& batch, Flight& flight);
   void end_by_horizon(StepTimes& times) const;
   void renew(Flight& flight);
   bool next_is_decided(const Flight& flight, Ticks now) const {
@@ -115,7 +114,7 @@ class EngineRun {
   }
   void take_steps(Batch& batch, std::int64_t steps);
   void take_next(const Work& work, Work& next, const StepTimes& times);
-  void generate(const Batch& batch, std::vector<Generated>& generated) const;
+  Generated generate(const BatchItem& item);
   void account_stretch(const Batch& batch, const Flight& flight, Ticks until);
   /// Calls visit(time) for every block that a step of a stretch takes after its first one.
   template <class Visit>
@@ -143,12 +142,6 @@ class EngineRun {
   Ticks swap_per_block_ = 0;
 
   std::deque<Flight> flights_;  ///< of the core's works under way
-  /// What a request will really generate, close together.
-  struct Length {
-    std::int64_t request = -1, output_tokens = 0;
-  };
-  mutable std::vector<Length> lengths_;  ///< [slot] of who was there last
-  Done done_;                            ///< of the step that ends, with its memory
   std::vector<StepEnd> new_ends_;
   std::vector<Ticks> stage_free_, stage_busy_, link_free_;
   std::int64_t next_version_ = 0;

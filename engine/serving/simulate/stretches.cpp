@@ -23,7 +23,7 @@ std::int64_t EngineRun::Flight::steps_until(Ticks time) const {
 }
 
 // The first step has been decided; how many like it follow, if nothing comes?
-void EngineRun::plan_stretch(const Batch& batch, Flight& flight) const {
+void EngineRun::plan_stretch(const Batch& batch, Flight& flight) {
   const auto count = static_cast<std::int64_t>(batch.items.size());
   const std::int64_t num_decodes = batch.load.num_decodes;  // with those that are padding
   if (count == 0 || num_decodes != count + batch.load.num_idle ||
@@ -32,11 +32,10 @@ void EngineRun::plan_stretch(const Batch& batch, Flight& flight) const {
   }
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const BatchItem& item : batch.items) {
-    if (!core_.ledger().has(item)) return;
-    const std::int64_t to_come = scheduler().sequence(item.slot).num_under_way - 1;
-    const std::int64_t left =
-        output_of(item) - core_.ledger().output_tokens(item.slot) - to_come - 1;
-    most = std::min(most, left);
+    Ledger::Progress& p = core_.ledger().progress(item.slot);
+    if (p.request != item.request) return;
+    const std::int64_t to_come = scheduler().sequence(item.slot).num_under_way;
+    most = std::min(most, output_of(p) - p.output_tokens - to_come);
     if (most <= 0) return;
   }
   const auto line = replica_.cost->decode_line(num_decodes, batch.load.decode_context_tokens);
@@ -93,8 +92,7 @@ void EngineRun::catch_up(Ticks now) {
   part.times.end = times.end_of(over);
   core_.account(part.times.end);
   account_stretch(batch, part, part.times.end);
-  done_.generated.assign(batch.items.size(), {.tokens = 1});
-  core_.ledger().note_gaps(batch, done_.generated, part.times);
+  core_.ledger().note_gaps(batch, part.times);
   take_steps(batch, over);
   const Ticks first_end = times.end_of(1);
   times = {part.times.end, times.end, times.first + times.slope * over, times.slope,

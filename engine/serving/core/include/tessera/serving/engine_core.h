@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -88,8 +89,26 @@ class EngineCore {
   Work* decide(Ticks now);
   /// When to decide again although nothing happened, after nothing was decided; kNever for never.
   Ticks decide_again() const { return decide_again_; }
-  /// The oldest step under way is done. Requests that ended with it are appended.
-  void finish(Done& done, std::vector<Ended>& ended);
+  /// The oldest step under way is done; result_of(i) says what it brought for an item, asked for
+  /// those that sample and whose request is still here. Requests that ended with it are appended.
+  template <class ResultOf>
+  void finish(const StepTimes& times, ResultOf&& result_of, std::vector<Ended>& ended) {
+    account(times.end);
+    std::unique_ptr<Work> work = std::move(under_way_.front());
+    under_way_.pop_front();
+    const std::size_t before = ended.size();
+    scheduler_->complete_each(work->batch, [&](std::size_t i) {
+      const BatchItem& item = work->batch.items[i];
+      Generated g;
+      // Of one that ended or was cancelled meanwhile nobody wants any more.
+      if (ledger_.progress(item.slot).request != item.request) return g;
+      g = result_of(i);
+      ledger_.generated(scheduler_->sequence(item.slot), item, g, times);
+      if (g.ended) ended.push_back({item.request, g.hold, item.slot});
+      return g;
+    });
+    end_step(std::move(work), times, std::span(ended).subspan(before));
+  }
   /// What runs the steps has lost them, and all that the KV cache held (a stage is gone): requests
   /// start again, and no work that was under way is to be finished.
   void lose_steps(Ticks now);
@@ -116,6 +135,7 @@ class EngineCore {
 
  private:
   void note(std::int64_t request, Slot slot);
+  void end_step(std::unique_ptr<Work> work, const StepTimes& times, std::span<const Ended> ended);
 
   std::unique_ptr<Scheduler> scheduler_;
   Ledger ledger_;

@@ -70,8 +70,9 @@ class BlockManager {
   bool extend(BlockTable& table, std::int64_t tokens);
   /// Lets others find the full blocks among the first `tokens`.
   void publish(BlockTable& table, const Content& content, std::int64_t tokens) {
+    if (!caches_prefixes()) return;
     const bool is_new = tokens >= (table.num_published + 1) * options_.block_size;
-    if (is_new && caches_prefixes()) publish_full(table, content, tokens);
+    if (is_new) publish_full(table, content, tokens);
   }
   /// Notes in `content` which blocks of its own can be found again, before they are given back.
   void remember(const BlockTable& table, Content& content) const;

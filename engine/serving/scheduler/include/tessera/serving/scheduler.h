@@ -27,21 +27,23 @@ enum class SequenceState : std::uint8_t {
 };
 
 /// A request as schedulers see it. Its true length is not among this.
-struct Sequence {
-  // What every step looks at comes first, for the sake of the cache.
+struct alignas(64) Sequence {
+  // What every step looks at comes first, as far as the blocks' number, and is one line of the
+  // cache.
   std::int64_t request = 0;  ///< the caller's number
   /// Tokens of prompt and output that exist; of a scheduler that decides ahead with those that
   /// steps under way are to bring.
   std::int64_t known = 1;
-  std::int64_t computed = 0;       ///< of these, in the KV cache, or on the way in a step under way
-  std::int64_t drafts = 0;         ///< guessed tokens, to be verified in its next step
+  std::int64_t computed = 0;  ///< of these, in the KV cache, or on the way in a step under way
+  std::int64_t prompt_tokens = 1, max_tokens = 1;
   std::int32_t num_under_way = 0;  ///< steps that sample for it and are not complete
   std::int32_t expected = 0;       ///< of `known`, what they are to bring if all drafts pass
+  std::int32_t drafts = 0;         ///< guessed tokens, to be verified in its next step
   SequenceState state = SequenceState::waiting;
   bool was_admitted = false;
-  std::int64_t prompt_tokens = 1, max_tokens = 1;
-  std::int64_t most_computed = 0;  ///< before a preemption
+  bool was_preempted = false;
   BlockTable kv;
+  std::int64_t most_computed = 0;  ///< before a preemption
   Content content;
   Ticks arrival = 0;
   std::int64_t order = 0;  ///< of joining the queue first
@@ -57,13 +59,13 @@ struct Sequence {
 
 /// One request's part in a step.
 struct BatchItem {
-  Slot slot = 0;
   std::int64_t request = 0;
   std::int64_t tokens = 0;   ///< new ones, drafts included
   std::int64_t context = 0;  ///< in its KV cache before
   std::int64_t drafts = 0;   ///< of `tokens`
-  bool samples = false;      ///< reaches its last known token, so a new one comes out
-  bool decodes = false;      ///< one token after its prompt, and drafts
+  Slot slot = 0;
+  bool samples = false;  ///< reaches its last known token, so a new one comes out
+  bool decodes = false;  ///< one token after its prompt, and drafts
 };
 
 /// Blocks to be copied before a step, those of `swap_out` first.
@@ -151,7 +153,25 @@ class Scheduler {
   /// @param batch is overwritten
   void decide(Ticks now, Batch& batch);
   /// @param generated one per item of the batch; those that do not sample are not looked at
-  void complete(const Batch& batch, const std::vector<Generated>& generated);
+  void complete(const Batch& batch, const std::vector<Generated>& generated) {
+    complete_each(batch, [&](std::size_t i) -> const Generated& { return generated[i]; });
+  }
+  /// The same, asking result_of(i) for each item that samples and whose request is here.
+  template <class ResultOf>
+  void complete_each(const Batch& batch, ResultOf&& result_of) {
+    bool any_ended = false;
+    const std::span<const BatchItem> items = batch.items;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const BatchItem& item = items[i];
+      fetch_ahead(items, i, [](const BatchItem& later) { return later.slot; });
+      Sequence& s = at(item.slot);
+      // Another one's: it ended while this step was decided ahead.
+      if (!item.samples || s.request != item.request) continue;
+      any_ended |= take(s, item, result_of(i));
+    }
+    if (any_ended) leave_seats();
+    completed(batch);
+  }
   /// Gives back what a held sequence has.
   void let_go(Slot slot);
   /// Forgets a sequence, whatever it does. Its blocks may be given to others at once: a step under
@@ -228,6 +248,12 @@ class Scheduler {
   std::int64_t decode_repeats(const Batch& batch, std::int64_t most) const;
 
   Sequence& at(Slot slot) { return sequences_[static_cast<std::size_t>(slot)]; }
+  /// Of a walk over sequences, which lie anywhere: asks the memory for one that comes soon.
+  template <class List, class SlotOf>
+  void fetch_ahead(const List& list, std::size_t i, SlotOf&& slot_of) const {
+    constexpr std::size_t kAhead = 6;
+    if (i + kAhead < list.size()) __builtin_prefetch(&sequence(slot_of(list[i + kAhead])), 1);
+  }
   /// Tokens that a running sequence still has to compute; none while its last step is under way, or
   /// (decided ahead) the one that brings its last token, whether drafts pass or not.
   static std::int64_t left(const Sequence& s) {
@@ -275,7 +301,7 @@ class Scheduler {
   void remove_running(Slot slot);
   void free_slot(Slot slot);
   void release_blocks(Sequence& s);
-  std::int64_t model_len() const;  ///< no sequence grows beyond it
+  std::int64_t model_len() const { return model_len_; }  ///< no sequence grows beyond it
   /// Makes room for `tokens` tokens of a running sequence in all, false where blocks are short.
   bool extend(Sequence& s, std::int64_t tokens) {
     return kv_.has_room(s.kv, tokens) || take_more(s, tokens);
@@ -296,23 +322,87 @@ class Scheduler {
  private:
   friend class Stretches;
 
+  bool take(Sequence& s, const BatchItem& item, const Generated& g);
+  bool end(Sequence& s, const BatchItem& item, bool hold);
+  void leave_seats();
   void load(Batch& batch) const;
   void end_standstill(Batch& batch);
   void give_back(Sequence& s);
-  void expect(Sequence& s, std::int64_t drafts);
   bool take_more(Sequence& s, std::int64_t tokens);
   std::int64_t room_ahead(const Sequence& s, std::int64_t end) const;
-  std::int64_t drafts_after(const Sequence& s) const;
+  std::int32_t drafts_after(const Sequence& s) const;
   void lose_step(Sequence& s);
   void check_items(const Batch& batch) const;
 
   bool decides_ahead_ = false;
+  std::int64_t model_len_;
   std::vector<Slot> free_slots_;
   std::size_t num_live_ = 0;
   std::int64_t next_order_ = 0;
   std::int64_t pending_tokens_ = 0;
   std::int64_t slots_held_ = 0, table_blocks_ = 0;  ///< tokens and blocks of all on the device
 };
+
+// In line, as a step has hundreds of items.
+inline void Scheduler::put(Batch& batch, Slot slot, std::int64_t tokens) {
+  Sequence& s = at(slot);
+  const std::int64_t end = s.computed + tokens;
+  const std::int64_t drafts = std::max<std::int64_t>(0, end - s.known);
+  const bool samples = end >= s.known;
+  const bool decodes = tokens - drafts == 1 && s.computed >= s.prompt_tokens;
+  batch.items.push_back({s.request, tokens, s.computed, drafts, slot, samples, decodes});
+  if (s.was_preempted) {
+    const std::int64_t again =
+        std::max<std::int64_t>(0, std::min(end, s.most_computed) - s.computed);
+    s.recomputed_tokens += again;
+    counts_.recomputed_tokens += again;
+  }
+  s.computed = end;
+  s.drafts = 0;
+  pending_tokens_ -= tokens - drafts;
+  slots_held_ += tokens;
+  // From now on, before the step has run: a later request of the same step may find them.
+  kv_.publish(s.kv, s.content, std::min(end, s.known - s.expected));
+  if (!samples) return;
+  ++s.num_under_way;
+  if (!decides_ahead_) return;
+  // What a step is to bring is known from now on to who decides ahead, as if all drafts passed.
+  s.known += 1 + drafts;
+  s.expected += static_cast<std::int32_t>(1 + drafts);
+  if (options_.speculative) s.drafts = drafts_after(s);
+  ++pending_tokens_;
+}
+
+// What a step brought for one of its items.
+// @return whether a running request has ended
+inline bool Scheduler::take(Sequence& s, const BatchItem& item, const Generated& g) {
+  const bool was_running = s.state == SequenceState::running;  // else preempted meanwhile
+  const std::int64_t refused = item.drafts - g.accepted;
+  --s.num_under_way;
+  if (!g.token_ids.empty() && s.content.tokens) s.content.tokens->append(g.token_ids);
+  if (decides_ahead_) {
+    s.expected -= static_cast<std::int32_t>(1 + item.drafts);
+    s.known -= refused;
+    if (!was_running) pending_tokens_ -= refused;
+  } else {
+    s.known += g.tokens;
+    pending_tokens_ += g.tokens;
+    if (was_running) pending_tokens_ -= g.accepted;
+  }
+  if (was_running) {
+    s.computed -= refused;
+    slots_held_ -= refused;
+    if (decides_ahead_) kv_.publish(s.kv, s.content, s.computed - s.expected);
+  }
+  if (g.ended) return end(s, item, g.hold);
+  if (was_running && options_.speculative) {
+    s.drafts = drafts_after(s);
+    if (g.next_drafts >= 0) {
+      s.drafts = static_cast<std::int32_t>(std::min<std::int64_t>(s.drafts, g.next_drafts));
+    }
+  }
+  return false;
+}
 
 /// The schedulers of the engine.
 const Registry<Scheduler, const EngineOptions&, const BlockManager::Options&>& schedulers();
