@@ -66,16 +66,29 @@ void EngineCore::finish_loading(std::int64_t request) {
 }
 
 bool EngineCore::cancel(std::int64_t request, Ticks now) {
+  if (!withdraw(request, now)) return false;
+  ledger_.cancelled(request, now);
+  return true;
+}
+
+bool EngineCore::withdraw(std::int64_t request, Ticks now) {
   const auto it = slots_.find(request);
   if (it == slots_.end()) return false;
   account(now);
   const Slot slot = it->second;
   const SequenceState state = scheduler_->sequence(slot).state;
   if (state == SequenceState::loading) --num_loading_;
-  ledger_.cancelled(*scheduler_, slot, now);
+  ledger_.withdrawn(*scheduler_, slot, now);
   scheduler_->cancel(slot);
   slots_.erase(it);
   return true;
+}
+
+std::vector<std::int64_t> EngineCore::requests() const {
+  std::vector<std::int64_t> all;
+  for (const auto& [request, slot] : slots_) all.push_back(request);
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 void EngineCore::let_go(std::int64_t request, Ticks now) {

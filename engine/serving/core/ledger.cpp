@@ -148,13 +148,17 @@ void Ledger::leave(const Sequence& s, Progress& p, RequestRecord& r) const {
   p.request = -1;
 }
 
-void Ledger::cancelled(const Scheduler& scheduler, Slot slot, Ticks now) {
+void Ledger::withdrawn(const Scheduler& scheduler, Slot slot, Ticks now) {
   note_limit(scheduler, limit_, now);
   const Sequence& s = scheduler.sequence(slot);
   RequestRecord& r = record(s.request);
   if (r.first_scheduled == kNever) stop_waiting(r);
   Progress& p = progress(slot);
   if (p.request == s.request) leave(s, p, r);  // else it is held here
+}
+
+void Ledger::cancelled(std::int64_t request, Ticks now) {
+  RequestRecord& r = record(request);
   r.outcome = Outcome::cancelled;
   r.cancelled = now;
   ++num_cancelled_;

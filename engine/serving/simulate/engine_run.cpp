@@ -40,21 +40,30 @@ std::unique_ptr<Scheduler> scheduler_of(const Replica& replica) {
 }  // namespace
 
 EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
-                     const SimulationOptions& options, std::int32_t number, Log& log)
+                     const SimulationOptions& options, std::int32_t number, Log& log,
+                     DeviceClocks& clocks, bool shared)
     : replica_(replica),
       traffic_(traffic),
       log_(log),
       options_(options),
-      skip_(options.skip && !options.record_steps && !options.on_step),
+      // Among engines that take turns each step stands by itself.
+      skip_(options.skip && !options.record_steps && !options.on_step && !shared),
       horizon_(to_ticks(options.horizon_s, "horizon_s")),
       num_stages_(replica.cost->num_stages()),
       prefill_only_(replica.role == Role::prefill),
       core_(scheduler_of(replica), Ledger(log, number, options.record_steps),
             {.num_stages = num_stages_}),
       stretches_(core_.scheduler()),
-      stage_free_(num_stages_, 0),
+      own_free_(num_stages_, 0),
+      clocks_(num_stages_),
       stage_busy_(num_stages_, 0),
       link_free_(num_stages_, 0) {
+  for (std::size_t k = 0; k < num_stages_; ++k) {
+    if (replica.devices.empty()) clocks_[k] = {&own_free_[k]};
+    for (std::size_t i = 0; !replica.devices.empty() && i < replica.devices[k].size(); ++i) {
+      clocks_[k].push_back(&clocks[replica.devices[k][i]]);
+    }
+  }
   if (const auto& speculative = replica.engine.speculative) {
     rates_ = cumulative_rates(speculative->acceptance, speculative->num_tokens,
                               "speculative.acceptance");
@@ -75,6 +84,7 @@ Sequence EngineRun::sequence_of(std::int64_t request) const {
   s.priority = r.priority;
   s.slo_class = r.slo_class;
   s.prompt_tokens = r.prompt_tokens;
+  s.known = s.prompt_tokens + log_.requests[static_cast<std::size_t>(request)].output_tokens;
   s.max_tokens = prefill_only_ ? 1 : r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
   s.content.prefix_group = r.prefix_group;
   s.content.prefix_tokens = r.prefix_group >= 0 ? r.prefix_tokens : 0;
@@ -101,7 +111,6 @@ bool EngineRun::submit(std::int64_t request, Ticks now) {
 
 Sequence EngineRun::loading_sequence(std::int64_t request) const {
   Sequence s = sequence_of(request);
-  s.known = s.prompt_tokens + log_.requests[static_cast<std::size_t>(request)].output_tokens;
   s.computed = s.prompt_tokens;
   return s;
 }
@@ -142,6 +151,18 @@ void EngineRun::renew(Flight& flight) {
   new_ends_.push_back({flight.times.end, flight.version});
 }
 
+std::vector<std::int64_t> EngineRun::withdraw_all(Ticks now) {
+  std::vector<std::int64_t> all = core_.requests();
+  for (const std::int64_t request : all) core_.withdraw(request, now);
+  return all;
+}
+
+Ticks EngineRun::stage_free(std::size_t stage) const {
+  Ticks free = 0;
+  for (const Ticks* clock : clocks_[stage]) free = std::max(free, *clock);
+  return free;
+}
+
 // A step on a stage or a link, from `at` on, which is `free` then.
 Ticks EngineRun::pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const {
   const bool queues = replica_.cost->has_queues();
@@ -159,12 +180,14 @@ Ticks EngineRun::pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const 
 void EngineRun::fly(const Batch& batch, Flight& flight, Ticks now) {
   const StepLoad& load = batch.load;
   const bool queues = replica_.cost->has_queues();
-  const Ticks start = queues ? now : std::max(now, stage_free_[0]);
+  const Ticks start = queues ? now : std::max(now, stage_free(0));
   Ticks at = start;
   for (std::size_t k = 0; k < num_stages_; ++k) {
     Ticks ticks = replica_.cost->stage(load, k);
     if (k == 0) ticks += swap_per_block_ * static_cast<Ticks>(batch.moves.size());
-    at = pass(flight, at, stage_free_[k], ticks);
+    Ticks free = stage_free(k);
+    at = pass(flight, at, free, ticks);
+    hold_stage(k, free);
     stage_busy_[k] += ticks;
     if (k + 1 == num_stages_) break;
     Ticks no_queue = 0;
@@ -200,7 +223,7 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
     account_stretch(work.batch, flight, flight.times.end);
     take_steps(work.batch, flight.times.count - 1);
     stage_busy_[0] += flight.times.end - flight.times.start - flight.times.first;
-    stage_free_[0] = flight.times.end;
+    hold_stage(0, flight.times.end);
     if (flight.is_followed) take_next(work, core_.under_way(1), flights_.front().times);
   }
   if (options_.on_step) options_.on_step(work.batch, flight.times, flight.passes);

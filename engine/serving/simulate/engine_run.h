@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -12,12 +13,16 @@
 
 namespace tessera::serving {
 
+/// When each device that engines name is free.
+using DeviceClocks = std::map<std::int32_t, Ticks>;
+
 /// One replica during a run: its engine with a clock, which knows how long requests really are.
 /// Steps of one stage and nothing but decodes are taken as stretches.
 class EngineRun {
  public:
+  /// @param clocks of devices that the replica names; what other engines name too is `shared`
   EngineRun(const Replica& replica, const Traffic& traffic, const SimulationOptions& options,
-            std::int32_t number, Log& log);
+            std::int32_t number, Log& log, DeviceClocks& clocks, bool shared);
 
   const Scheduler& scheduler() const { return core_.scheduler(); }
   const Replica& replica() const { return replica_; }
@@ -33,6 +38,8 @@ class EngineRun {
   void finish_loading(std::int64_t request) { core_.finish_loading(request); }
   /// Of a replica that was brought up to now.
   bool cancel(std::int64_t request, Ticks now) { return core_.cancel(request, now); }
+  /// Gives up all that it has. @return them
+  std::vector<std::int64_t> withdraw_all(Ticks now);
   void let_go(std::int64_t request, Ticks now) { core_.let_go(request, now); }
 
   /// Decides a step and sends it on its way, if there is one; `retry` is when to ask again although
@@ -105,6 +112,10 @@ class EngineRun {
   std::int64_t find_output(std::int64_t request) const;
   void fly(const Batch& batch, Flight& flight, Ticks now);
   Ticks pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const;
+  Ticks stage_free(std::size_t stage) const;
+  void hold_stage(std::size_t stage, Ticks until) {
+    for (Ticks* clock : clocks_[stage]) *clock = until;
+  }
   void plan_stretch(const Batch& batch, Flight& flight);
   void end_by_horizon(StepTimes& times) const;
   void renew(Flight& flight);
@@ -143,7 +154,9 @@ class EngineRun {
 
   std::deque<Flight> flights_;  ///< of the core's works under way
   std::vector<StepEnd> new_ends_;
-  std::vector<Ticks> stage_free_, stage_busy_, link_free_;
+  std::vector<Ticks> own_free_;              ///< [stage] where no devices are named
+  std::vector<std::vector<Ticks*>> clocks_;  ///< [stage] of its devices
+  std::vector<Ticks> stage_busy_, link_free_;
   std::int64_t next_version_ = 0;
   Ticks decided_at_ = -1;
 };

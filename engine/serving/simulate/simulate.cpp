@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "simulation.h"
@@ -13,6 +14,12 @@ namespace {
 
 constexpr std::size_t kMostSamples = 1024;
 constexpr std::int64_t kPollEvery = 4096;
+
+std::set<std::int32_t> devices_of(const Replica& replica) {
+  std::set<std::int32_t> all;
+  for (const auto& stage : replica.devices) all.insert(stage.begin(), stage.end());
+  return all;
+}
 
 /// A sum of times; kNever where it does not fit.
 Ticks sum_of(Ticks a, Ticks b) { return a > kNever - b ? kNever : a + b; }
@@ -31,6 +38,18 @@ void check_roles(const Deployment& deployment, const std::string& path) {
     refuse(path, "there are engines of role {} and none of role {}; give both, or mixed ones",
            has(Role::prefill) ? "prefill" : "decode", has(Role::prefill) ? "decode" : "prefill");
   }
+  for (const Replica& r : deployment.replicas) {
+    if (r.until_s && *r.until_s <= r.from_s) {
+      refuse(path, "{} goes at {} s, before it comes at {} s", r.name, *r.until_s, r.from_s);
+    }
+    if (!r.devices.empty() && r.devices.size() != r.cost->num_stages()) {
+      refuse(path, "{} has {} stages, and devices of {}", r.name, r.cost->num_stages(),
+             r.devices.size());
+    }
+    if (r.role == Role::mixed || (r.from_s == 0 && !r.until_s)) continue;
+    refuse(path, "{} is of a pool of role {} and comes or goes; only mixed engines do", r.name,
+           name_of(r.role));
+  }
 }
 
 Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
@@ -40,14 +59,8 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
   horizon_ = to_ticks(options_.horizon_s, "horizon_s");
   log_.requests.resize(traffic.requests.size());
   log_.steps_recorded = options_.record_steps;
-  for (std::size_t i = 0; i < deployment.replicas.size(); ++i) {
-    const Replica& replica = deployment.replicas[i];
-    engines_.push_back(std::make_unique<EngineRun>(replica, traffic, options_,
-                                                   static_cast<std::int32_t>(i), log_));
-    if (replica.role != Role::decode) entry_.push_back(i);
-    if (replica.role == Role::decode) decode_.push_back(i);
-  }
   check_roles(deployment, "deployment");
+  add_engines();
   router_ = deployment.make_router(deployment.router);
   if (!decode_.empty()) {
     // Decode engines have no queue in front and no prefixes to look for.
@@ -67,6 +80,47 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
   replica_of_.resize(traffic.requests.size(), -1);
   next_turn_.resize(traffic.requests.size(), -1);
   next_sibling_.resize(traffic.requests.size(), -1);
+}
+
+void Simulation::add_engines() {
+  std::map<std::int32_t, std::int32_t> num_users;  // of devices
+  for (const Replica& replica : deployment_.replicas) {
+    for (const std::int32_t device : devices_of(replica)) ++num_users[device];
+  }
+  for (std::size_t i = 0; i < deployment_.replicas.size(); ++i) {
+    const Replica& replica = deployment_.replicas[i];
+    const std::set<std::int32_t> devices = devices_of(replica);
+    const bool shared = std::any_of(devices.begin(), devices.end(),
+                                    [&](std::int32_t device) { return num_users[device] > 1; });
+    engines_.push_back(std::make_unique<EngineRun>(
+        replica, traffic_, options_, static_cast<std::int32_t>(i), log_, clocks_, shared));
+    if (replica.role == Role::decode) decode_.push_back(i);
+    const auto plan = [&](Kind kind, double at_s, const char* field) {
+      const Ticks at = to_ticks(at_s, field);
+      if (at <= horizon_) push({at, kind, static_cast<std::int64_t>(i), 0});
+    };
+    if (replica.from_s > 0) {
+      plan(Kind::come, replica.from_s, "from_s");
+    } else if (replica.role != Role::decode) {
+      entry_.push_back(i);
+    }
+    if (replica.until_s) plan(Kind::go, *replica.until_s, "until_s");
+  }
+}
+
+void Simulation::come(std::size_t replica, Ticks now) {
+  entry_.insert(std::upper_bound(entry_.begin(), entry_.end(), replica), replica);
+  entry_signals_ = {};
+  for (const std::int64_t request : std::exchange(shared_queue_, {})) route(request, now);
+}
+
+// Steps under way end; those of requests that it gives up bring nothing.
+void Simulation::go(std::size_t replica, Ticks now) {
+  std::erase(entry_, replica);
+  entry_signals_ = {};
+  if (!deployment_.replicas[replica].drops) return;
+  settle(replica, now);
+  for (const std::int64_t request : engines_[replica]->withdraw_all(now)) route(request, now);
 }
 
 void Simulation::send_first() {
@@ -153,7 +207,7 @@ std::size_t Simulation::choose(Router& router, const std::vector<std::size_t>& c
 }
 
 void Simulation::route(std::int64_t request, Ticks now) {
-  if (router_->is_shared_queue()) {
+  if (router_->is_shared_queue() || entry_.empty()) {
     shared_queue_.push_back(request);
     return drain_shared_queue(now);
   }
@@ -401,6 +455,12 @@ Log Simulation::run() {
         break;
       case Kind::cancel:
         cancel(event.id, event.time);
+        break;
+      case Kind::go:
+        go(index, event.time);
+        break;
+      case Kind::come:
+        come(index, event.time);
         break;
       case Kind::arrival:
         arrive(event.id, event.time);

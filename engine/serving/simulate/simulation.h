@@ -19,11 +19,11 @@ class Simulation {
 
  private:
   // At equal ticks in this order, as an engine by itself takes them (EngineCore::advance).
-  enum class Kind : std::int32_t { step_end, transfer_end, cancel, arrival, start };
+  enum class Kind : std::int32_t { step_end, transfer_end, cancel, go, come, arrival, start };
   struct Event {
     Ticks time = 0;
     Kind kind = Kind::start;
-    std::int64_t id = 0;       ///< replica, transfer's request, or request
+    std::int64_t id = 0;       ///< replica, or request
     std::int64_t version = 0;  ///< of step ends
     auto operator<=>(const Event&) const = default;
   };
@@ -35,6 +35,9 @@ class Simulation {
     bool cancelled = false;  ///< on the way
   };
 
+  void add_engines();
+  void come(std::size_t replica, Ticks now);
+  void go(std::size_t replica, Ticks now);
   void send_first();
   void arrive(std::int64_t request, Ticks now);
   void route(std::int64_t request, Ticks now);
@@ -68,14 +71,15 @@ class Simulation {
   const Traffic& traffic_;
   SimulationOptions options_;
   Log log_;
+  DeviceClocks clocks_;
   std::vector<std::unique_ptr<EngineRun>> engines_;
-  std::vector<std::size_t> entry_, decode_;  ///< replicas that take prompts, and what follows
+  std::vector<std::size_t> entry_, decode_;  ///< replicas that take prompts now, and what follows
   std::unique_ptr<Router> router_, decode_router_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Event current_;
-  std::vector<Ticks> start_at_;           ///< of the next start that is to come; kNever: none
-  std::vector<std::int32_t> replica_of_;  ///< [request] that has it; -1: none yet
-  std::deque<std::int64_t> shared_queue_;
+  std::vector<Ticks> start_at_;            ///< of the next start that is to come; kNever: none
+  std::vector<std::int32_t> replica_of_;   ///< [request] that has it; -1: none yet
+  std::deque<std::int64_t> shared_queue_;  ///< in front of all, also while no engine is there
   std::vector<std::deque<Handover>> handovers_;           ///< [target] that wait for blocks
   std::unordered_map<std::int64_t, Handover> under_way_;  ///< by request
   std::vector<Ticks> sender_free_;

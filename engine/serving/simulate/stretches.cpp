@@ -97,8 +97,8 @@ void EngineRun::catch_up(Ticks now) {
   const Ticks first_end = times.end_of(1);
   times = {part.times.end, times.end, times.first + times.slope * over, times.slope,
            times.count - over};
-  stage_free_[0] = times.end_of(1);
-  stage_busy_[0] += stage_free_[0] - first_end;
+  hold_stage(0, times.end_of(1));
+  stage_busy_[0] += times.end_of(1) - first_end;
 }
 
 void EngineRun::catch_up_ahead(Ticks now) {
@@ -136,7 +136,7 @@ void EngineRun::take_next(const Work& work, Work& next, const StepTimes& times) 
   stretches_.follow(next.batch);
   next.num_waiting = work.num_waiting;
   stage_busy_[0] += times.end - times.start;
-  stage_free_[0] = times.end;
+  hold_stage(0, times.end);
   core_.ledger().took_blocks(scheduler());
 }
 

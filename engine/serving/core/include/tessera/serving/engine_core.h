@@ -82,6 +82,10 @@ class EngineCore {
   /// Its client has gone: its blocks are free from now on, and what a step under way brings for it
   /// is dropped. False for one that is not here (any more).
   bool cancel(std::int64_t request, Ticks now);
+  /// The same of one that is to go on elsewhere.
+  bool withdraw(std::int64_t request, Ticks now);
+  /// All that are here, by number.
+  std::vector<std::int64_t> requests() const;
   /// Gives back what a held request has.
   void let_go(std::int64_t request, Ticks now);
 

@@ -56,8 +56,10 @@ class Ledger {
   void note_slot(std::int64_t request, Slot slot);
   /// What a step was decided to do.
   void decided(const Scheduler& scheduler, const Batch& batch, Ticks now);
-  /// A client has gone. Before the scheduler forgets the request.
-  void cancelled(const Scheduler& scheduler, Slot slot, Ticks now);
+  /// A request leaves before its end. Before the scheduler forgets it.
+  void withdrawn(const Scheduler& scheduler, Slot slot, Ticks now);
+  /// As its client has gone.
+  void cancelled(std::int64_t request, Ticks now);
   /// What was held since the last change, which comes now.
   void account(const Scheduler& scheduler, Ticks now, bool busy);
   /// Blocks are in use that were not before.

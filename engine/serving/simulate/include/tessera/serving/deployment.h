@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,14 @@ struct Replica {
   double kv_bytes_per_token = 0;  ///< over all its devices; 0: transfers and swaps take no time
   double usd_per_h = 0;
   double idle_w = 0, busy_w = 0;
+  /// [stage] numbers of its devices, which compute one step at a time: engines that name the same
+  /// one take turns, in the order in which steps are decided. Empty: they are its own.
+  std::vector<std::vector<std::int32_t>> devices = {};
+  /// When it takes requests; then it ends those that it has, or where `drops`, gives them back to
+  /// the router, to be computed again elsewhere. Engines of pools are there all the time.
+  double from_s = 0;
+  std::optional<double> until_s = {};
+  bool drops = false;
   MakeScheduler make_scheduler = make_scheduler_of_engine;
 
   static std::unique_ptr<Scheduler> make_scheduler_of_engine(const EngineOptions& options,
@@ -68,8 +77,8 @@ struct Deployment {
   double api_s = 0;
 };
 
-/// @throws Error{invalid_argument} where nobody takes prompts, or those that are read are decoded
-/// nowhere
+/// @throws Error{invalid_argument} where nobody takes prompts, those that are read are decoded
+/// nowhere, an engine of a pool comes or goes, or devices are not those of its stages
 void check_roles(const Deployment& deployment, const std::string& path);
 
 /// Where nobody said how many blocks there are (0): as many as the traffic can use.
