@@ -3,62 +3,8 @@
 
 local M = {}
 
--- What each module may include, besides itself. `M/lua` may include what M may, M, the binding kit, the bindings of
--- what M may include, and what its own row adds.
-local may_include = {
-  ["kernels"] = {},
-  ["engine/core"] = {},
-  ["engine/cost"] = { "engine/core" },
-  ["engine/indicator"] = { "engine/core", "kernels", "engine/weights", "engine/quant" },
-  ["engine/quant"] = { "engine/core", "engine/weights", "kernels" },
-  ["engine/results"] = { "engine/core" },
-  ["engine/sandbox"] = { "engine/core" },
-  ["engine/serving"] = { "engine/core", "engine/cost" },
-  ["engine/linear"] = { "engine/core", "engine/quant", "engine/weights", "kernels" },
-  ["engine/lua_kit"] = { "engine/core" },
-  ["engine/weights"] = { "engine/core", "kernels" },
-  ["engine/workers"] = { "engine/core" },
-  ["engine/tokenizer"] = { "engine/core", "engine/weights" },
-  ["engine/lm"] = {
-    "engine/core", "engine/cost", "engine/indicator", "engine/linear", "engine/quant", "engine/tokenizer",
-    "engine/weights", "kernels",
-  },
-  ["engine/torch"] = {
-    "engine/core", "engine/linear", "engine/lm", "engine/quant", "engine/weights", "kernels",
-  },
-  -- Two solvers prove their plans, and must agree: exact and ilp share the instance, and what proposes plans to start
-  -- from (moves), which no proof rests on.
-  ["solver/instance"] = { "engine/core" },
-  ["solver/problem"] = { "engine/core", "engine/cost", "solver/instance" },
-  ["solver/offload"] = { "engine/core", "engine/cost", "solver/instance", "solver/problem" },
-  ["solver/plan"] = {
-    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/offload",
-  },
-  ["solver/moves"] = { "engine/core", "solver/instance" },
-  ["solver/exact"] = { "engine/core", "solver/instance", "solver/moves" },
-  ["solver/ilp"] = { "engine/core", "solver/instance", "solver/moves", "solver/offload" },
-  ["solver/heuristic"] = { "engine/core", "solver/instance", "solver/moves", "solver/exact" },
-  ["solver/replan"] = { "engine/core", "engine/cost", "solver/instance", "solver/problem" },
-  ["solver/planning"] = {
-    "engine/core", "engine/cost", "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/exact",
-    "solver/ilp", "solver/moves", "solver/heuristic",
-  },
-  ["solver/serving"] = {
-    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
-    "solver/planning",
-  },
-  ["solver/deploy"] = {
-    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
-    "solver/planning", "solver/serving",
-  },
-  ["solver/lua"] = {
-    "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/serving", "engine/serving/lua",
-    "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact",
-    "solver/ilp", "solver/heuristic", "solver/replan", "solver/planning", "solver/serving",
-    "solver/deploy",
-  },
-}
-
+local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
+local may_include = dofile(here .. "/may_include.lua")
 local max_lines = 499
 
 -- Functions that only the program itself calls, inside a protected call, and that use nothing but Lua's C API.
@@ -180,6 +126,16 @@ local function owner_of_include(path, name, paths)
   end
 end
 
+-- Rooms that have rows: their headers share a folder of names, so that only the file tells whose one is.
+local function check_rooms(file, name, context, report)
+  local from = file.path:match "^(engine/serving/[^/]+)/"
+  local to = (context.headers[name] or ""):match "^(engine/serving/[^/]+)/"
+  if not from or not to or from == to or from == "engine/serving/lua" then return end
+  if not has_row(context.may_include, from, to) then
+    report("include", ("%s may not include %s (%s)"):format(from, to, name))
+  end
+end
+
 local function check_include(file, line, quote_mark, name, context)
   local own = M.module_of(file.path)
   local function report(rule, message) context.report(file.path, line, rule, message) end
@@ -207,6 +163,8 @@ local function check_include(file, line, quote_mark, name, context)
     elseif own ~= owner then
       context.included[own] = context.included[own] or {}
       context.included[own][owner] = context.included[own][owner] or { path = file.path, line = line }
+    else
+      check_rooms(file, name, context, report)
     end
   elseif own == "kernels" and name:find "/" and not name:find "^cub/" then
     report("include", "kernels knows std and CUDA only, not " .. name)
@@ -457,7 +415,8 @@ end
 --- All findings in `files`, sorted by path and line, and who includes whom: [folder][folder] = where first. `rows` are
 --- those above; the self-test has its own.
 function M.check(files, rows)
-  local findings, context = {}, { paths = {}, texts = {}, included = {}, may_include = rows or may_include }
+  local findings = {}
+  local context = { paths = {}, texts = {}, headers = {}, included = {}, may_include = rows or may_include }
   function context.report(path, line, rule, message)
     findings[#findings + 1] = { path = path, line = line, rule = rule, message = message }
   end
@@ -465,6 +424,8 @@ function M.check(files, rows)
   for _, file in ipairs(files) do
     context.paths[file.path] = true
     context.texts[file.path] = file.text
+    local header = file.path:match "/include/(tessera/.*)$"
+    if header then context.headers[header] = file.path end
   end
   for _, file in ipairs(files) do
     check_text(file, context)
