@@ -117,6 +117,47 @@ TEST_F(CheckpointFailure, KeepsTheEarlierResultWhereWritingFails) {
   EXPECT_EQ(read(path("work/out/model.safetensors")), before);
 }
 
+TEST_F(CheckpointFailure, DeletesNothingThatIsNoEarlierResult) {
+  quantise_checkpoint(request());
+  CheckpointRequest again = request();
+  again.overwrite = true;
+  quantise_checkpoint(again);  // its own files may go
+  file("work/out/notes.txt", "mine");
+  expect_error(ErrorCode::io, {"work/out", "notes.txt", "not among the files"},
+               [&] { quantise_checkpoint(again); });
+  EXPECT_EQ(read(path("work/out/notes.txt")), "mine");
+  fs::remove(path("work/out/notes.txt"));
+  TinyLlama(22).write(path("work/out/base"));
+  again.model = path("work/out/base");
+  expect_error(ErrorCode::invalid_argument, {"work/out/base", "lies in", "would replace"},
+               [&] { quantise_checkpoint(again); });
+  again.model = path("in/tiny");
+  expect_error(ErrorCode::io, {"base", "not among the files"}, [&] { quantise_checkpoint(again); });
+  EXPECT_TRUE(fs::exists(path("work/out/base/model.safetensors")));
+  fs::remove_all(path("work/out/base"));
+  file("work/out/tessera_quantisation.json", "{}");  // of nobody knows what
+  expect_error(ErrorCode::io, {"not among the files"}, [&] { quantise_checkpoint(again); });
+}
+
+TEST_F(CheckpointFailure, CopiesNothingThatALinkBringsIn) {
+  file("secret", "root:x:0:0");
+  fs::remove(path("in/tiny/tokenizer.json"));
+  fs::create_symlink(path("secret"), path("in/tiny/tokenizer.json"));
+  expect_error(ErrorCode::invalid_argument, {"tokenizer.json", "link to", "secret"},
+               [&] { quantise_checkpoint(request()); });
+  EXPECT_EQ(left_in_work(), std::vector<std::string>{});
+  // As a cache of Hugging Face has it.
+  file("hub/blobs/1a", "{}");
+  fs::create_directories(path("hub/snapshots"));
+  fs::rename(path("in/tiny"), path("hub/snapshots/abc"));
+  fs::remove(path("hub/snapshots/abc/tokenizer.json"));
+  fs::create_symlink("../../blobs/1a", path("hub/snapshots/abc/tokenizer.json"));
+  CheckpointRequest cached = request();
+  cached.model = path("hub/snapshots/abc");
+  quantise_checkpoint(cached);
+  EXPECT_EQ(read(path("work/out/tokenizer.json")), "{}");
+}
+
 TEST_F(CheckpointFailure, NoFolderHasTheFinalNameWhenTheProcessIsKilled) {
   EXPECT_EXIT(
       {

@@ -105,7 +105,8 @@ class Run {
   CheckpointSummary run() {
     const auto start = std::chrono::steady_clock::now();
     const std::vector<weights::TensorSpec> specs = tensor_specs();
-    const bool replaces = check_place(request_.out, request_.overwrite);
+    const bool replaces =
+        check_place(request_.out, request_.overwrite, {request_.model, request_.statistics});
     OutputFolder folder(request_.out);
     folder.require_space(bytes_of(specs) + bytes_to_copy());
     summary_.out = request_.out;
@@ -123,7 +124,9 @@ class Run {
     summary_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     write_file(folder.scratch_path() + "/config.json", json_text(config(), 2) + "\n");
-    write_file(folder.scratch_path() + "/" + kResultFile, json_text(result(), 1) + "\n");
+    Json about = result();
+    about["files"] = files_in(folder.scratch_path());
+    write_file(folder.scratch_path() + "/" + kResultFile, json_text(about, 1) + "\n");
     folder.commit(replaces);
     return summary_;
   }
