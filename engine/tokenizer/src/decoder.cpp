@@ -5,6 +5,26 @@
 #include "tessera/core/text.h"
 
 namespace tessera::tokenizer {
+namespace {
+
+std::size_t size_of(const std::vector<std::string>& tokens) {
+  std::size_t size = 0;
+  for (const std::string& token : tokens) size += token.size();
+  return size;
+}
+
+}  // namespace
+
+std::string decoded(const Decoders& decoders, std::vector<std::string> tokens) {
+  const std::size_t size = size_of(tokens);
+  for (const auto& decoder : decoders) {
+    decoder->apply(tokens);
+    check_growth(size, size_of(tokens));
+  }
+  std::string text;
+  for (const std::string& part : tokens) text += part;
+  return text;
+}
 
 void ByteLevelDecoder::apply(std::vector<std::string>& tokens) const {
   std::string bytes;

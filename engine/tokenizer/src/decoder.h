@@ -16,7 +16,10 @@ class Decoder {
   virtual ~Decoder() = default;
   virtual void apply(std::vector<std::string>& tokens) const = 0;
 };
-using Decoders = std::vector<std::unique_ptr<const Decoder>>;  // one after the other
+using Decoders = std::vector<std::unique_ptr<const Decoder>>;
+
+/// One after the other, and all joined. @throws as check_growth
+std::string decoded(const Decoders& decoders, std::vector<std::string> tokens);
 
 class ByteLevelDecoder : public Decoder {
  public:

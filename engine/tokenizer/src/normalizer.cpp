@@ -1,6 +1,9 @@
 #include "normalizer.h"
 
 #include "byte_level.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
 
 namespace tessera::tokenizer {
 namespace {
@@ -15,6 +18,24 @@ void rewrite(std::string& text, const Add& add) {
 }
 
 }  // namespace
+
+void check_growth(std::size_t size, std::size_t grown) {
+  constexpr std::size_t kTimes = 16, kMore = 64 << 10;
+  if (grown / kTimes <= size + kMore / kTimes) return;
+  refuse(ErrorCode::out_of_range, "tokenizer",
+         "its replacements make more than {} of a text of {}; it is damaged or hostile, fetch it "
+         "again",
+         format_bytes(static_cast<double>(kTimes * size + kMore)),
+         format_bytes(static_cast<double>(size)));
+}
+
+void apply_all(const Normalizers& normalizers, std::string& text) {
+  const std::size_t size = text.size();
+  for (const auto& normalizer : normalizers) {
+    normalizer->apply(text);
+    check_growth(size, text.size());
+  }
+}
 
 void Strip::apply(std::string& text) const {
   std::size_t begin = 0, end = text.size();
@@ -44,6 +65,7 @@ void Replace::apply(std::string& text) const {
   std::size_t done = 0;
   for (std::size_t at = text.find(text_); at != std::string::npos; at = text.find(text_, done)) {
     out.append(text, done, at - done).append(content_);
+    check_growth(text.size(), out.size());
     done = at + text_.size();
   }
   if (done == 0) return;
@@ -56,6 +78,7 @@ void ReplaceRegex::apply(std::string& text) const {
   Matcher matcher(regex_, text.size());
   for (const Span& match : matcher.find_all(text)) {
     out.append(text, done, match.begin - done).append(content_);
+    check_growth(text.size(), out.size());
     done = match.end;
   }
   text = out.append(text, done, std::string::npos);

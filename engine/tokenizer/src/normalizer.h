@@ -15,7 +15,16 @@ class Normalizer {
   virtual ~Normalizer() = default;
   virtual void apply(std::string& text) const = 0;
 };
-using Normalizers = std::vector<std::unique_ptr<const Normalizer>>;  // one after the other
+using Normalizers = std::vector<std::unique_ptr<const Normalizer>>;
+
+/// One after the other. @throws as check_growth
+void apply_all(const Normalizers& normalizers, std::string& text);
+
+/// What a text of `size` bytes may become: 16 times as long and 64 KiB, where the longest known
+/// normalisation of a character (NFKC of U+FDFA) makes 11 bytes of one. Replacements that a file
+/// repeats would make gigabytes of a word.
+/// @throws Error{out_of_range}
+void check_growth(std::size_t size, std::size_t grown);
 
 class UnicodeNormalizer : public Normalizer {
  public:

@@ -21,9 +21,7 @@ std::vector<AddedToken> of_kind(const std::vector<AddedToken>& all, bool normali
   std::vector<AddedToken> tokens;
   for (AddedToken token : all) {
     if (token.normalized != normalized) continue;
-    if (normalized) {
-      for (const auto& normalizer : normalizers) normalizer->apply(token.text);
-    }
+    if (normalized) apply_all(normalizers, token.text);
     const auto same = [&](const AddedToken& other) { return other.text == token.text; };
     if (token.text.empty() || std::any_of(tokens.begin(), tokens.end(), same)) continue;
     tokens.push_back(std::move(token));
@@ -58,7 +56,7 @@ class Pipeline::Encoding {
   };
 
   void add_normalised(std::string text, bool begins_text) {
-    for (const auto& normalizer : parts_.normalizers) normalizer->apply(text);
+    apply_all(parts_.normalizers, text);
     for (const Segment& segment : pipeline_.in_normalised_.split(text)) {
       if (segment.id >= 0) {
         ids_.push_back(segment.id);
@@ -157,10 +155,7 @@ std::string Pipeline::decode(std::span<const std::int32_t> ids, bool skip_specia
     const bool skipped = skip_special_tokens && tokens().special[index];
     if (!skipped && !tokens().texts[index].empty()) texts.push_back(tokens().texts[index]);
   }
-  for (const auto& decoder : parts_.decoders) decoder->apply(texts);
-  std::string text;
-  for (const std::string& part : texts) text += part;
-  return text;
+  return decoded(parts_.decoders, std::move(texts));
 }
 
 }  // namespace tessera::tokenizer

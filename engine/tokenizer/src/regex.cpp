@@ -11,7 +11,7 @@ namespace tessera::tokenizer {
 namespace {
 
 constexpr std::size_t kMaxPattern = 10'000;     // those of models have some hundred characters
-constexpr std::int32_t kStackBytes = 8 << 20;   // of ICU's own stack of states to go back to
+constexpr std::int32_t kStackBytes = 64 << 20;  // of ICU's own stack of states to go back to
 constexpr std::int64_t kTicks = 500;            // a tick is 10,000 saved states, about 1 ms
 constexpr std::size_t kBytesPerTick = 256;      // one more tick for so much text
 constexpr std::size_t kMaxText = 512ull << 20;  // ICU counts units in 31 bits

@@ -90,8 +90,7 @@ class SentencePiece : public Tokenizer {
       const auto index = static_cast<std::size_t>(id);
       if (!skip_special_tokens || !tokens().special[index]) texts.push_back(tokens().texts[index]);
     }
-    for (const auto& decoder : decoders_) decoder->apply(texts);
-    return texts.empty() ? std::string() : texts.front();
+    return decoded(decoders_, std::move(texts));
   }
 
  private:

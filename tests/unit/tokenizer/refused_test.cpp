@@ -50,6 +50,29 @@ TEST_F(Refused, NothingThatIsFine) {
   EXPECT_FALSE(tokenizer->eos_token_id());
   EXPECT_TRUE(tokenizer->encode("").empty());
   EXPECT_EQ(tokenizer->decode({}), "");
+  Json json = bpe();
+  json["pre_tokenizer"] = split("\\s+(?!\\S)|\\s+|a");
+  json["model"]["vocab"][" "] = 5;
+  EXPECT_EQ(load(json)->encode(std::string(500'000, ' ')).size(), 500'000u);
+}
+
+TEST_F(Refused, ReplacementsThatMakeGigabytesOfAWord) {
+  const Json replace{
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1000, 'a')}};
+  const Json regex{
+      {"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", std::string(1000, 'a')}};
+  for (const Json& one : {replace, regex}) {
+    Json json = bpe();
+    json["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json(6, one)}};
+    const auto tokenizer = load(json);
+    expect_error(ErrorCode::out_of_range, {"replacements make more than"},
+                 [&] { tokenizer->encode("aaaaaaaaaa"); });
+    json = bpe();
+    json["decoder"] = {{"type", "Sequence"}, {"decoders", Json(6, one)}};
+    expect_error(ErrorCode::out_of_range, {"replacements make more than"}, [&] {
+      load(json)->decode(std::vector<std::int32_t>{0, 0, 0});
+    });
+  }
 }
 
 TEST_F(Refused, WhatIsNotUnderstoodByName) {
