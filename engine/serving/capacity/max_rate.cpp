@@ -174,6 +174,7 @@ class Search {
 
  private:
   bool holds(double rate);
+  void bracket(double most, bool guessed);
   double burst_rate() const;
   void measure_run();
   void add_note();
@@ -183,7 +184,8 @@ class Search {
   const Traffic& traffic_;
   const MaxRateOptions& options_;
   MaxRate result_;
-  double stays_ = kLongestRun_s;          ///< of the best run
+  double low_ = 0, high_ = 0;     ///< the largest rate that held, the least above it that did not
+  double stays_ = kLongestRun_s;  ///< of the best run
   std::map<double, std::string> limits_;  ///< of rates that failed
   bool rejects_ = false;                  ///< requests that never fit, at whatever rate
 };
@@ -273,46 +275,57 @@ double Search::burst_rate() const {
   return static_cast<double>(traffic_.requests.size()) / std::max(to_seconds(log.end), 1e-9);
 }
 
-MaxRate Search::run() {
-  const bool guessed = options_.guess_per_s > 0;
-  const double most = guessed ? options_.guess_per_s : burst_rate();
-  double low = 0, high = 0;
-  if (options_.least_rate_per_s > 0) {
-    (holds(options_.least_rate_per_s) ? low : high) = options_.least_rate_per_s;
-  }
+// From where it is expected in growing strides, upwards until it fails or downwards until it holds.
+void Search::bracket(double most, bool guessed) {
   // At lower rates the last request would come after the longest run.
   const double slowest = 4 * static_cast<double>(traffic_.requests.size()) / kLongestRun_s;
-  // From where it is expected in growing strides, upwards until it fails or downwards until it
-  // holds.
   double stride = guessed ? 1.06 : 1.3;
-  double rate = std::max({guessed ? most : 0.7 * most, stride * low, slowest});
-  while (room() && high == 0 && rate < 64 * most) {
+  double rate = std::max({guessed ? most : 0.7 * most, stride * low_, slowest});
+  while (room() && high_ == 0 && rate < 64 * most) {
     if (holds(rate)) {
+      low_ = rate;
       if (stays_ < 1) break;
-      low = rate;
       rate *= stride;
       stride *= stride;
     } else {
-      high = rate;
+      high_ = rate;
     }
   }
   stride = guessed ? 1.06 : 2;
-  while (room() && low == 0 && high > std::max(most * 1e-4, slowest) &&
+  while (room() && low_ == 0 && high_ > std::max(most * 1e-4, slowest) &&
          options_.least_rate_per_s == 0) {
-    if (holds(high / stride)) {
-      low = high / stride;
+    if (holds(high_ / stride)) {
+      low_ = high_ / stride;
     } else {
-      high /= stride;
+      high_ /= stride;
       stride = std::min(2.0, stride * stride);
     }
   }
-  while (room() && low > 0 && high > 0 && high - low > options_.tolerance * high) {
-    const double middle = low + (high - low) / 2;
-    (holds(middle) ? low : high) = middle;
+}
+
+MaxRate Search::run() {
+  const bool guessed = options_.guess_per_s > 0;
+  const double most = guessed ? options_.guess_per_s : burst_rate();
+  if (options_.least_rate_per_s > 0) {
+    (holds(options_.least_rate_per_s) ? low_ : high_) = options_.least_rate_per_s;
   }
-  if (high > 0) {
-    result_.fails_at_per_s = high;
-    result_.limited_by = limits_[high];
+  bracket(most, guessed);
+  const bool fails_at_least = options_.least_rate_per_s > 0 && low_ == 0;
+  if (guessed && room() && stays_ >= 1 && (low_ == 0 || high_ == 0) && !fails_at_least) {
+    // Far off, or no rate holds.
+    const double burst = burst_rate();
+    if (burst < 1e-4 * most || burst > 64 * most) {
+      if (low_ == 0) high_ = 0;
+      bracket(burst, false);
+    }
+  }
+  while (room() && low_ > 0 && high_ > 0 && high_ - low_ > options_.tolerance * high_) {
+    const double middle = low_ + (high_ - low_) / 2;
+    (holds(middle) ? low_ : high_) = middle;
+  }
+  if (high_ > 0) {
+    result_.fails_at_per_s = high_;
+    result_.limited_by = limits_[high_];
   }
   add_note();
   return std::move(result_);

@@ -55,6 +55,18 @@ TEST(MaxRate, IsThatOfTheServer) {
   for (const RatePoint& point : found.points) EXPECT_EQ(point.holds, point.broken.empty());
 }
 
+TEST(MaxRate, FindsItsWayBackFromAGuessThatIsFarOff) {
+  Slo slo;
+  slo.ttft_s.of_all = {{Statistic::p99, 0.5}};
+  MaxRateOptions options = options_of(slo);
+  for (const double guess : {1e12, 1e-8, 1e-2, 1.0, 1e3}) {
+    options.guess_per_s = guess;
+    const MaxRate found = max_rate(one_server(), even_traffic(1000, 1), options);
+    EXPECT_NEAR(found.rate_per_s, 10, 0.3) << guess;
+    EXPECT_TRUE(found.fails_at_per_s) << guess;
+  }
+}
+
 // A quarter of the answers takes 2 s: no median, and no limit on each request.
 TEST(MaxRate, DoesNotTakeAPercentileForALimitOnEach) {
   Slo slo;
