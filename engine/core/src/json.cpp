@@ -259,7 +259,7 @@ double json_number(const Json& value, const std::string& path, double low, doubl
     refuse_json(path, fmt::format("{} is outside [{}, {}]", number, low, high),
                 ErrorCode::out_of_range);
   }
-  return number;
+  return number + 0.0;  // -0 is 0, as it is once written and read
 }
 
 std::int64_t json_integer(const Json& value, const std::string& path, std::int64_t low,
