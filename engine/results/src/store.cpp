@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -76,7 +77,8 @@ std::optional<T> unless_same(const T& value, const T& of_run) {
 }
 
 double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::max(0.0, std::chrono::duration<double>(since_1970).count());  // of a wrong clock too
 }
 
 void check_spec(const RunSpec& spec) {
