@@ -28,6 +28,15 @@ end
 
 local text = "the dog sees a cat and the cat sees the dog in the house"
 
+describe("LibTorch on the CPU", function()
+  it_runs("runs a model in halves, or says that it cannot", function()
+    local ran, err = pcall(function()
+      return model { path = source, device = "torch", dtype = "f16" }:generate("the", { max_tokens = 2 })
+    end)
+    if not ran then assert.equal("unsupported", err.code, tostring(err)) end
+  end)
+end)
+
 describe("a model that quantise wrote", function()
   it_runs("generates, and loses as much as the model that is quantised while it is loaded", function()
     for _, case in ipairs {

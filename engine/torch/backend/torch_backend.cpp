@@ -89,6 +89,7 @@ class TorchBackend final : public Backend {
 
   std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm& form,
                                       const quant::LinearStatistics* inputs) const override {
+    check_products(form.dtype);
     return placed(*linear::make_linear(source, form, inputs, num_threads_), form.dtype);
   }
   void multiply(const Linear& linear, Rows2d x, Rows2d out) const override {
@@ -216,6 +217,20 @@ class TorchBackend final : public Backend {
                                          fmt::format("{}, multiplied in {} by LibTorch{}",
                                                      values.describe(), name_of(dtype), why_not));
   }
+  // LibTorch 1.13 multiplies no halves on the CPU.
+  void check_products(kernels::Real dtype) const {
+    if (dtype == kernels::Real::f32 || !device_.is_cpu()) return;
+    try {
+      const at::Tensor one = at::ones({2, 2}, at::TensorOptions(device_).dtype(scalar_type(dtype)));
+      at::matmul(one, one);
+    } catch (const c10::Error&) {
+      refuse(ErrorCode::unsupported, "dtype",
+             "{}: this LibTorch, version {}, does not multiply it on the CPU; take f32, or device "
+             "\"cpu\"",
+             name_of(dtype), TESSERA_TORCH_VERSION);
+    }
+  }
+
   static at::ScalarType scalar_type(kernels::Real dtype) {
     return dtype == kernels::Real::f32   ? at::kFloat
            : dtype == kernels::Real::f16 ? at::kHalf
