@@ -72,7 +72,8 @@ describe("the checkpoint of a name", function()
     for name, bits in pairs {
       ["Qwen/Qwen2.5-32B-Instruct-AWQ"] = 4, ["Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8"] = 8, ["a/b-GPTQ-Int4"] = 4,
       ["a/b-GPTQ"] = 4, ["a/b-bnb-4bit"] = 4, ["RedHatAI/x-quantized.w4a16"] = 4, ["RedHatAI/x-quantized.w8a8"] = 8,
-      ["Qwen/Qwen3-8B-FP8"] = 8, ["RedHatAI/x-FP8-dynamic"] = 8, ["nvidia/x-NVFP4"] = 4, ["m-Q4_K_M.gguf"] = 4,
+      ["Qwen/Qwen3-8B-FP8"] = 8, ["RedHatAI/x-FP8-dynamic"] = 8, ["nvidia/x-NVFP4"] = 4, ["a/b-AutoRound"] = 4,
+      ["RedHatAI/x-quantized.w4a8"] = 4, ["m-Q4_K_M.gguf"] = 4,
       ["m.Q8_0.gguf"] = 8, ["m-IQ3_XS.gguf"] = 3, ["m-BF16.gguf"] = 16,
     } do
       assert.equal(bits, hub.bits_of_name(name), name)
