@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,8 +43,8 @@ inline std::vector<double> gap_sums(const Log& log) {
   return {static_cast<double>(count), static_cast<double>(ticks), static_cast<double>(squares)};
 }
 
-/// What first differs between two runs; empty: they are the same to the tick. Not looked at:
-/// samples, which are taken when something happens, and the steps themselves.
+/// What first differs between two runs; empty: they are the same to the tick. Not looked at: the
+/// steps themselves.
 inline std::string difference(const Log& a, const Log& b) {
   Differences d;
   d.expect("cut_off", a.cut_off, b.cut_off);
@@ -64,6 +65,16 @@ inline std::string difference(const Log& a, const Log& b) {
     d.expect(of + "recomputed_tokens", x.recomputed_tokens, y.recomputed_tokens);
     d.expect(of + "waited", x.waited, y.waited);
     d.expect(of + "outcome", static_cast<int>(x.outcome), static_cast<int>(y.outcome));
+  }
+  d.expect("number of samples", a.samples.size(), b.samples.size());
+  for (std::size_t i = 0; i < std::min(a.samples.size(), b.samples.size()); ++i) {
+    const StateSample &x = a.samples[i], &y = b.samples[i];
+    const std::string of = fmt::format("sample {}, ", i);
+    d.expect(of + "time", x.time, y.time);
+    d.expect(of + "num_waiting", x.num_waiting, y.num_waiting);
+    d.expect(of + "num_running", x.num_running, y.num_running);
+    d.expect(of + "used_blocks", x.used_blocks, y.used_blocks);
+    d.expect(of + "output_tokens", x.output_tokens, y.output_tokens);
   }
   for (std::size_t i = 0; i < a.replicas.size(); ++i) {
     const ReplicaRecord &x = a.replicas[i], &y = b.replicas[i];

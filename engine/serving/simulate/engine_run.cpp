@@ -258,9 +258,7 @@ std::int64_t EngineRun::output_tokens(Ticks now) const {
   std::int64_t tokens = core_.ledger().output_tokens();
   if (!flights_.empty() && flights_.front().times.count > 1) {
     const Flight& flight = flights_.front();
-    const std::int64_t reached = flight.steps_until(now);
-    const std::int64_t over = flight.times.end_of(reached) <= now ? reached : reached - 1;
-    tokens += over * std::ssize(core_.under_way(0).batch.items);
+    tokens += (flight.steps_until(now) - 1) * std::ssize(core_.under_way(0).batch.items);
   }
   return tokens;
 }

@@ -79,7 +79,7 @@ class EngineRun {
   /// @param blocks whether used_blocks is wanted
   /// @param is_over whether a step that ends at this very tick has ended
   ReplicaLoad load(Ticks now, bool blocks, bool is_over) const;
-  std::int64_t output_tokens(Ticks now) const;  ///< generated so far
+  std::int64_t output_tokens(Ticks now) const;  ///< generated before
   bool caches_prefixes() const { return scheduler().kv().caches_prefixes(); }
   std::int64_t cached_tokens(std::int64_t request) const;
   void close(Ticks end);  ///< sums into the log

@@ -377,11 +377,12 @@ void Simulation::cancel(std::int64_t request, Ticks now) {
   request_over(request, now);
 }
 
+// The state before what happens at that moment, whatever is under way.
 void Simulation::sample(Ticks now) {
   StateSample sample;
   sample.time = now;
   for (const auto& engine : engines_) {
-    const ReplicaLoad load = engine->load(now, true, true);
+    const ReplicaLoad load = engine->load(now, true, false);
     sample.num_waiting += load.num_waiting;
     sample.num_running += load.num_running;
     sample.used_blocks += load.used_blocks;
@@ -444,11 +445,12 @@ Log Simulation::run() {
     events_.pop();
     current_ = event;
     if (++num_events_ % kPollEvery == 0 && options_.poll) options_.poll(num_ended_);
-    if (event.time >= next_sample_) sample(event.time);
     const auto index = static_cast<std::size_t>(event.id);
+    const bool is_old = event.kind == Kind::step_end && !engines_[index]->is_current(event.version);
+    while (!is_old && event.time >= next_sample_) sample(next_sample_);
     switch (event.kind) {
       case Kind::step_end:
-        if (engines_[index]->is_current(event.version)) end_step(index, event.time);
+        if (!is_old) end_step(index, event.time);
         break;
       case Kind::transfer_end:
         end_transfer(event.id, event.time);
@@ -471,6 +473,7 @@ Log Simulation::run() {
     }
   }
   explain_stall();
+  std::erase_if(log_.samples, [&](const StateSample& s) { return s.time > log_.end; });
   for (const auto& engine : engines_) engine->close(log_.end);
   if (log_.steps_recorded) {
     std::stable_sort(log_.steps.begin(), log_.steps.end(),
