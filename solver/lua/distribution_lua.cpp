@@ -12,16 +12,16 @@
 namespace tessera::solver_lua {
 namespace {
 
-using solver::ServedRequest;
+using solver::BatchedRequest;
 
 struct Measure {
   const char* name;
   const char* title;
-  double ServedRequest::*member;
+  double BatchedRequest::*member;
 };
-constexpr Measure kMeasures[] = {{"ttft_s", "TTFT", &ServedRequest::ttft_s},
-                                 {"tpot_s", "TPOT", &ServedRequest::tpot_s},
-                                 {"e2e_s", "e2e", &ServedRequest::e2e_s}};
+constexpr Measure kMeasures[] = {{"ttft_s", "TTFT", &BatchedRequest::ttft_s},
+                                 {"tpot_s", "TPOT", &BatchedRequest::tpot_s},
+                                 {"e2e_s", "e2e", &BatchedRequest::e2e_s}};
 struct Quantiles {
   double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
 };
@@ -29,8 +29,8 @@ struct Quantiles {
 /// Requests of one token have no time per token after the first.
 Quantiles quantiles_of(const Distribution& distribution, const Measure& measure) {
   std::vector<double> values;
-  for (const ServedRequest& request : distribution.requests) {
-    const bool has_none = measure.member == &ServedRequest::tpot_s && request.output_tokens == 1;
+  for (const BatchedRequest& request : distribution.requests) {
+    const bool has_none = measure.member == &BatchedRequest::tpot_s && request.output_tokens == 1;
     if (!has_none) values.push_back(request.*measure.member);
   }
   if (values.empty()) return {};
@@ -43,7 +43,7 @@ Quantiles quantiles_of(const Distribution& distribution, const Measure& measure)
 template <typename Value>
 void set_column(lua_State* L, const Distribution& distribution, const char* name, Value value) {
   std::vector<double> column;
-  for (const ServedRequest& request : distribution.requests) {
+  for (const BatchedRequest& request : distribution.requests) {
     column.push_back(static_cast<double>(value(request)));
   }
   lua_kit::push_numbers(L, column);
@@ -84,7 +84,7 @@ void push_requests(lua_State* L, const Distribution* distribution) {
   set_column(L, *distribution, "arrival_s", [](const auto& r) { return r.arrival_s; });
   for (const Measure& measure : kMeasures) {
     set_column(L, *distribution, measure.name,
-               [&](const ServedRequest& r) { return r.*measure.member; });
+               [&](const BatchedRequest& r) { return r.*measure.member; });
   }
 }
 
@@ -93,7 +93,7 @@ double expected_error(const Distribution& distribution, const serving::BatchRun&
 }
 
 std::string describe(const Distribution& distribution, const serving::BatchRun& run) {
-  const bool traced = distribution.options.arrivals == solver::Arrivals::trace;
+  const bool traced = distribution.options.arrivals == solver::BatchArrivals::trace;
   std::string text = fmt::format(
       "  {} batches, {} requests, {}, {}\n", distribution.num_batches, distribution.requests.size(),
       distribution.options.batching == solver::Batching::padded ? "padded" : "ragged",

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "tessera/solver/plan/traffic.h"
+#include "tessera/solver/plan/batch_traffic.h"
 
 namespace tessera::solver_lua {
 
 /// What a simulation of a workload's own requests adds to a run.
 struct Distribution {
-  solver::TrafficOptions options;
-  std::vector<solver::ServedRequest> requests;
+  solver::BatchTrafficOptions options;
+  std::vector<solver::BatchedRequest> requests;
   std::int64_t num_batches = 0;
   serving::BatchRun expected;
   std::vector<std::string> stage_names;

@@ -144,14 +144,14 @@ bool wants_distribution(const Plan& plan, const lua_kit::Options& options) {
 }
 
 SimulatedRun run_distribution(const PipelinePlan& plan, const lua_kit::Options& options) {
-  solver::TrafficOptions traffic;
+  solver::BatchTrafficOptions traffic;
   traffic.batching =
       options.choice("batching") == "padded" ? solver::Batching::padded : solver::Batching::ragged;
-  traffic.arrivals = options.choice("arrivals") == "trace" ? solver::Arrivals::trace
-                                                           : solver::Arrivals::all_at_once;
+  traffic.arrivals = options.choice("arrivals") == "trace" ? solver::BatchArrivals::trace
+                                                           : solver::BatchArrivals::all_at_once;
   traffic.num_batches = options.integer("num_batches");
   traffic.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  solver::Traffic result = solver::simulate_traffic(plan, traffic, options.boolean("record"));
+  solver::BatchTraffic result = solver::simulate_batches(plan, traffic, options.boolean("record"));
   SimulatedRun run;
   run.run = std::move(result.run);
   run.pipeline = std::move(result.first_pipeline);

@@ -1,4 +1,4 @@
-#include "tessera/solver/plan/traffic.h"
+#include "tessera/solver/plan/batch_traffic.h"
 
 #include <algorithm>
 #include <numeric>
@@ -12,9 +12,9 @@ namespace {
 /// Hands out the batches of a trace.
 class Draw {
  public:
-  Draw(const RequestTrace& trace, const TrafficOptions& options, std::int64_t batch_size)
+  Draw(const RequestTrace& trace, const BatchTrafficOptions& options, std::int64_t batch_size)
       : trace_(trace), rng_(options.seed), batch_size_(static_cast<std::size_t>(batch_size)) {
-    in_order_ = options.arrivals == Arrivals::trace;
+    in_order_ = options.arrivals == BatchArrivals::trace;
     order_.resize(trace.requests.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
   }
@@ -48,10 +48,10 @@ class Draw {
 };
 
 /// The run of one batch that starts at `start_s`, added to that of all before.
-void append(Traffic& all, const std::vector<TracedRequest>& batch, const serving::BatchRun& run,
-            double start_s) {
+void append(BatchTraffic& all, const std::vector<TracedRequest>& batch,
+            const serving::BatchRun& run, double start_s) {
   for (std::size_t r = 0; r < batch.size(); ++r) {
-    ServedRequest served{batch[r].prompt_tokens, batch[r].output_tokens, batch[r].arrival_s};
+    BatchedRequest served{batch[r].prompt_tokens, batch[r].output_tokens, batch[r].arrival_s};
     const double first = run.requests[r].first_token_s, last = run.requests[r].last_token_s;
     served.ttft_s = start_s + first - served.arrival_s;
     served.e2e_s = start_s + last - served.arrival_s;
@@ -71,12 +71,12 @@ void append(Traffic& all, const std::vector<TracedRequest>& batch, const serving
   ++all.num_batches;
 }
 
-void summarise(Traffic& all, double total_s) {
+void summarise(BatchTraffic& all, double total_s) {
   serving::BatchRun& run = all.run;
   run.total_s = total_s;
   run.decode_round_s /= static_cast<double>(all.num_batches);
   double tokens = 0, tpot = 0, counted = 0;
-  for (const ServedRequest& request : all.requests) {
+  for (const BatchedRequest& request : all.requests) {
     run.ttft_s += request.ttft_s / static_cast<double>(all.requests.size());
     run.ttft_max_s = std::max(run.ttft_max_s, request.ttft_s);
     tokens += static_cast<double>(request.output_tokens);
@@ -91,14 +91,14 @@ void summarise(Traffic& all, double total_s) {
   }
 }
 
-void check(const Workload& workload, const TrafficOptions& options) {
+void check(const Workload& workload, const BatchTrafficOptions& options) {
   if (workload.trace == nullptr) {
     throw Error(ErrorCode::invalid_argument,
                 "the plan's workload has one length for all requests; give it lengths = "
                 "\"trace.csv\" to simulate a distribution",
                 "plan.problem.workload");
   }
-  if (options.arrivals == Arrivals::trace && !workload.trace->has_arrivals) {
+  if (options.arrivals == BatchArrivals::trace && !workload.trace->has_arrivals) {
     throw Error(ErrorCode::invalid_argument,
                 "the trace does not say when requests arrive; its file needs a column such as "
                 "timestamp or arrival_s",
@@ -113,8 +113,8 @@ bool has_trace(const PlanSummary& plan) {
   return batch != nullptr && batch->workload.trace != nullptr;
 }
 
-Traffic simulate_traffic(const PipelinePlan& plan, const TrafficOptions& options,
-                         bool record_spans) {
+BatchTraffic simulate_batches(const PipelinePlan& plan, const BatchTrafficOptions& options,
+                              bool record_spans) {
   const PlanPipeline pipelines(plan);
   if (pipelines.problem().batch() == nullptr) {
     throw Error(ErrorCode::unsupported, "an abstract instance has requests of one length only",
@@ -122,14 +122,14 @@ Traffic simulate_traffic(const PipelinePlan& plan, const TrafficOptions& options
   }
   const Workload& workload = pipelines.problem().batch()->workload;
   check(workload, options);
-  Traffic all;
+  BatchTraffic all;
   all.expected = serving::simulate_batch(pipelines.of_means(), false);
   Draw draw(*workload.trace, options, workload.batch_size);
   double now = 0;
   for (std::int64_t b = 0; b < options.num_batches; ++b) {
     std::vector<TracedRequest> batch = draw.next();
     if (batch.empty()) break;
-    if (options.arrivals == Arrivals::all_at_once) {
+    if (options.arrivals == BatchArrivals::all_at_once) {
       for (TracedRequest& request : batch) request.arrival_s = now;
     }
     const double start = std::max(now, batch.front().arrival_s);

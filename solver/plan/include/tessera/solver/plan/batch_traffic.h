@@ -10,16 +10,16 @@
 namespace tessera::solver {
 
 /// Whether a batch is there at its start, or its requests come as in the trace.
-enum class Arrivals { all_at_once, trace };
+enum class BatchArrivals { all_at_once, trace };
 
-struct TrafficOptions {
+struct BatchTrafficOptions {
   Batching batching = Batching::padded;
-  Arrivals arrivals = Arrivals::all_at_once;
+  BatchArrivals arrivals = BatchArrivals::all_at_once;
   std::int64_t num_batches = 16;
   std::uint64_t seed = 0;  ///< which requests are drawn; with arrivals they are the first ones
 };
 
-struct ServedRequest {
+struct BatchedRequest {
   std::int64_t prompt_tokens = 0, output_tokens = 0;
   double arrival_s = 0;
   double ttft_s = 0, e2e_s = 0;  ///< from its arrival
@@ -28,10 +28,10 @@ struct ServedRequest {
 
 /// Batches of a workload's own requests, one after another through the plan's pipeline: a batch
 /// starts when the one before is done, since memory is reserved for one.
-struct Traffic {
+struct BatchTraffic {
   serving::BatchRun run;  ///< all batches; spans and `requests` of the first one
   serving::BatchPipeline first_pipeline;
-  std::vector<ServedRequest> requests;
+  std::vector<BatchedRequest> requests;
   std::int64_t num_batches = 0;
   serving::BatchRun expected;  ///< one batch in which every request has the mean lengths
 };
@@ -41,7 +41,7 @@ bool has_trace(const PlanSummary& plan);
 
 /// @throws Error{invalid_argument} where the workload has no trace, or no arrivals and those are
 /// asked for; Error{unsupported} for plans that the event simulation does not know.
-Traffic simulate_traffic(const PipelinePlan& plan, const TrafficOptions& options,
-                         bool record_spans);
+BatchTraffic simulate_batches(const PipelinePlan& plan, const BatchTrafficOptions& options,
+                              bool record_spans);
 
 }  // namespace tessera::solver
