@@ -11,6 +11,7 @@
 #include "tessera/core/csv.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
+#include "tessera/core/length_columns.h"
 #include "tessera/core/text.h"
 
 namespace tessera {
@@ -19,13 +20,6 @@ namespace {
 constexpr std::int64_t kMaxRequestTokens = 100'000'000;
 constexpr double kMaxArrival_s = 1e12;
 constexpr std::uint64_t kLargestFile = 1ull << 30;
-
-std::size_t one_of(const CsvReader& csv, std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) {
-    if (csv.column(name) != CsvReader::none) return csv.column(name);
-  }
-  return CsvReader::none;
-}
 
 struct Columns {
   std::size_t prompt, output, arrival = CsvReader::none;
@@ -59,14 +53,10 @@ double arrival_s(const CsvReader& csv, std::size_t column) {
 
 /// The columns by name, or nothing where the first row has no such names.
 std::optional<Columns> named_columns(const CsvReader& csv) {
-  Columns columns{};
-  columns.prompt = one_of(csv, {"prompt_tokens", "contexttokens", "num_prefill_tokens",
-                                "input_tokens", "input_length", "prompt_len"});
-  columns.output = one_of(csv, {"output_tokens", "generatedtokens", "num_decode_tokens",
-                                "output_length", "output_len"});
-  columns.arrival = one_of(csv, {"arrival_s", "timestamp", "arrived_at", "arrival_time"});
-  if (columns.prompt == CsvReader::none || columns.output == CsvReader::none) return std::nullopt;
-  return columns;
+  const LengthColumns lengths(csv);
+  if (!lengths.are_there()) return std::nullopt;
+  return Columns{lengths.prompt, lengths.output,
+                 one_of(csv, {"arrival_s", "timestamp", "arrived_at", "arrival_time"})};
 }
 
 class RequestReader {
@@ -174,6 +164,19 @@ std::int64_t largest(const RequestTrace& trace, Value value) {
 }
 
 }  // namespace
+
+std::size_t one_of(const CsvReader& csv, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    if (csv.column(name) != CsvReader::none) return csv.column(name);
+  }
+  return CsvReader::none;
+}
+
+LengthColumns::LengthColumns(const CsvReader& csv)
+    : prompt(one_of(csv, {"prompt_tokens", "contexttokens", "input_tokens", "num_prefill_tokens",
+                          "input_length", "prompt_len"})),
+      output(one_of(csv, {"output_tokens", "generatedtokens", "num_decode_tokens", "output_length",
+                          "output_len"})) {}
 
 double RequestTrace::mean_prompt_tokens() const {
   return mean(*this, [](const TracedRequest& r) { return r.prompt_tokens; });

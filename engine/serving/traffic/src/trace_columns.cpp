@@ -2,18 +2,12 @@
 #include <initializer_list>
 
 #include "tessera/core/error.h"
+#include "tessera/core/length_columns.h"
 #include "tessera/core/text.h"
 #include "trace_reader.h"
 
 namespace tessera::serving {
 namespace {
-
-std::size_t one_of(const CsvReader& csv, std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) {
-    if (csv.column(name) != CsvReader::none) return csv.column(name);
-  }
-  return CsvReader::none;
-}
 
 [[noreturn]] void refuse_columns(const CsvReader& csv, const std::string& problem) {
   tessera::refuse(csv.path(), "{}; the header has: {}", problem,
@@ -23,10 +17,9 @@ std::size_t one_of(const CsvReader& csv, std::initializer_list<std::string_view>
 }  // namespace
 
 TraceColumns::TraceColumns(const CsvReader& csv) {
-  prompt = one_of(csv, {"prompt_tokens", "contexttokens", "input_tokens", "num_prefill_tokens",
-                        "input_length", "prompt_len"});
-  output = one_of(csv, {"output_tokens", "generatedtokens", "num_decode_tokens", "output_length",
-                        "output_len"});
+  const LengthColumns lengths(csv);
+  prompt = lengths.prompt;
+  output = lengths.output;
   arrival = csv.column("arrival_s");
   if (arrival == CsvReader::none) {
     arrival = csv.column("timestamp_ms");
@@ -36,7 +29,7 @@ TraceColumns::TraceColumns(const CsvReader& csv) {
     arrival = one_of(csv, {"timestamp", "arrived_at", "arrival_time"});
     clock = Clock::stamps;
   }
-  if (prompt == CsvReader::none || output == CsvReader::none) {
+  if (!lengths.are_there()) {
     refuse_columns(csv, "no columns of prompt and output lengths (prompt_tokens, output_tokens)");
   }
   if (arrival == CsvReader::none) {
