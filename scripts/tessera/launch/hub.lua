@@ -49,9 +49,10 @@ local quantised_at_birth = {
 
 -- What a name says of its weights, in small letters; the first that is found counts.
 local endings = {
-  { "w4a%d+", 4 }, { "awq", 4 }, { "gptq%-int8", 8 }, { "gptq%-8bit", 8 }, { "gptq", 4 }, { "int4", 4 }, { "4bit", 4 },
-  { "[nm][vx]fp4", 4 }, { "nf4", 4 }, { "autoround", 4 }, { "w8a16", 8 }, { "w8a8", 8 }, { "fp8", 8 }, { "int8", 8 }, { "8bit", 8 }, { "iq?3_", 3 },
-  { "q3_", 3 }, { "iq4_", 4 }, { "q4_", 4 }, { "q8_0", 8 }, { "bf16", 16 }, { "f[p]?16", 16 },
+  { "w4a%d+", 4 }, { "awq", 4 }, { "gptq%-int8", 8 }, { "gptq%-8bit", 8 }, { "gptq", 4 }, { "autoround", 4 },
+  { "int4", 4 }, { "4bit", 4 }, { "[nm][vx]fp4", 4 }, { "nf4", 4 }, { "w8a16", 8 }, { "w8a8", 8 }, { "fp8", 8 },
+  { "int8", 8 }, { "8bit", 8 }, { "iq?3_", 3 }, { "q3_", 3 }, { "iq4_", 4 }, { "q4_", 4 }, { "q8_0", 8 },
+  { "bf16", 16 }, { "f[p]?16", 16 },
 }
 
 local function is_id(text) return text and text:find "^[%w%-_][%w%-_.]*/[%w%-_.]+$" ~= nil end
