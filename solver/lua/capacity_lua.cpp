@@ -81,9 +81,7 @@ int max_rate(lua_State* L) {
   serving::MaxRateOptions search;
   lua_kit::read_options(options, search);
   search.summary = solver::summary_options(*held, *traffic);
-  options.push("slo");
-  search.summary.slos = serving_lua::slo_argument(L, lua_gettop(L), options.path_of("slo"));
-  lua_pop(L, 1);
+  options.read("slo", serving_lua::slo_argument, search.summary.slos);
   search.poll = [](std::int64_t) { check_time("ts.max_rate"); };
   serving::Deployment deployment = held->deployment;
   serving::fill_kv_blocks(deployment, *traffic);

@@ -28,7 +28,7 @@ namespace solver_lua {
 namespace {
 
 /// What stands for itself in a pool's options; the rest of them are records.
-void read_pool(lua_State* L, const lua_kit::Options& options, PoolOptions& pool) {
+void read_pool(const lua_kit::Options& options, PoolOptions& pool) {
   // What says what a pool runs takes the place of what its deployment says of that.
   if (options.given("step_cost")) pool.plan.reset();
   if (options.given("step_cost") || options.given("plan")) {
@@ -36,25 +36,11 @@ void read_pool(lua_State* L, const lua_kit::Options& options, PoolOptions& pool)
     pool.cluster.reset();
   }
   lua_kit::read_options(options, pool);
-  const auto read = [&](const char* name, const auto& reader) {
-    if (options.push(name)) reader(lua_gettop(L), options.path_of(name));
-    lua_pop(L, 1);
-  };
-  read("plan", [&](int index, const std::string& path) {
-    pool.plan = lua_kit::check_object<solver::Plan>(L, index, path);
-  });
-  read("model", [&](int index, const std::string& path) {
-    pool.model = core_lua::model_argument(L, index, path);
-  });
-  read("cluster", [&](int index, const std::string& path) {
-    pool.cluster = core_lua::cluster_argument(L, index, path);
-  });
-  read("engine", [&](int index, const std::string& path) {
-    pool.engine = serving_lua::engine_argument(L, index, path);
-  });
-  read("step_cost", [&](int index, const std::string& path) {
-    pool.step_cost = serving_lua::step_cost_argument(L, index, path);
-  });
+  options.read("plan", lua_kit::check_object<solver::Plan>, pool.plan);
+  options.read("model", core_lua::model_argument, pool.model);
+  options.read("cluster", core_lua::cluster_argument, pool.cluster);
+  options.read("engine", serving_lua::engine_argument, pool.engine);
+  options.read("step_cost", serving_lua::step_cost_argument, pool.step_cost);
 }
 
 serving::KvTransfer transfer_at(lua_State* L, int index, const std::string& path) {
@@ -69,33 +55,20 @@ solver::DeploymentOptions options_at(lua_State* L, const lua_kit::Options& optio
   solver::DeploymentOptions deployment;
   deployment.make_scheduler = serving_lua::scheduler_maker(L);
   lua_kit::read_options(options, deployment);
-  if (options.push("draft")) {
-    const std::string path = options.path_of("draft");
-    const Plan& plan = *lua_kit::check_object<Plan>(L, -1, path);
+  options.read("draft", [&](lua_State*, int index, const std::string& path) {
+    const Plan& plan = *lua_kit::check_object<Plan>(L, index, path);
     deployment.draft = std::make_shared<solver::PipelinePlan>(pipeline_of(plan, path));
-  }
-  lua_pop(L, 1);
-  read_pool(L, options, deployment.pool);
-  if (options.push("pools")) {
+  });
+  read_pool(options, deployment.pool);
+  options.read("pools", [&](lua_State*, int index, const std::string& path) {
     deployment.pools.emplace();
-    const auto add = [&](std::size_t, const std::string& item) {
+    lua_kit::for_each_item(L, index, path, [&](std::size_t, const std::string& item) {
       deployment.pools->push_back(deployment.pool);
-      read_pool(L, {L, lua_gettop(L), one_pool_options(), item}, deployment.pools->back());
-    };
-    lua_kit::for_each_item(L, lua_gettop(L), options.path_of("pools"), add);
-  }
-  lua_pop(L, 1);
-  if (options.push("router")) {
-    serving::Deployment routed;
-    serving_lua::read_router(L, lua_gettop(L), options.path_of("router"), routed);
-    deployment.router = routed.router;
-    deployment.make_router = routed.make_router;
-  }
-  lua_pop(L, 1);
-  if (options.push("transfer")) {
-    deployment.transfer = transfer_at(L, lua_gettop(L), options.path_of("transfer"));
-  }
-  lua_pop(L, 1);
+      read_pool({L, lua_gettop(L), one_pool_options(), item}, deployment.pools->back());
+    });
+  });
+  read_router(options, deployment);
+  options.read("transfer", transfer_at, deployment.transfer);
   return deployment;
 }
 

@@ -2,7 +2,9 @@
 
 #include <lua.hpp>
 
+#include "engine_lua.h"
 #include "tessera/core/option.h"
+#include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/solver/deploy/assemble.h"
 
@@ -15,6 +17,17 @@ const OptionTable& transfer_options();
 const OptionTable& step_options();  ///< of deployment:step_s
 int new_deployment(lua_State* L);
 void register_deployment(lua_State* L);
+
+/// The option `router` of whatever has one.
+template <class Routed>
+void read_router(const lua_kit::Options& options, Routed& into) {
+  options.read("router", [&](lua_State* L, int index, const std::string& path) {
+    serving::Deployment routed;
+    serving_lua::read_router(L, index, path, routed);
+    into.router = routed.router;
+    into.make_router = routed.make_router;
+  });
+}
 
 // ts.serve(deployment, traffic, options).
 const OptionTable& serve_options();

@@ -63,31 +63,13 @@ solver::TrafficSource traffic_at(lua_State* L, int index, const std::string& pat
 ServingRequest request_at(lua_State* L, const lua_kit::Options& options) {
   ServingRequest request;
   lua_kit::read_options(options, request);
-  const auto read = [&](const char* name, const auto& reader) {
-    if (options.push(name)) reader(lua_gettop(L), options.path_of(name));
-    lua_pop(L, 1);
-  };
-  read("model", [&](int index, const std::string& path) {
-    request.model = core_lua::model_argument(L, index, path);
-  });
-  read("cluster", [&](int index, const std::string& path) {
-    request.cluster = core_lua::cluster_argument(L, index, path);
-  });
-  read("traffic",
-       [&](int index, const std::string& path) { request.traffic = traffic_at(L, index, path); });
-  read("slo", [&](int index, const std::string& path) {
-    request.slos = serving_lua::slo_argument(L, index, path);
-  });
-  read("quality",
-       [&](int index, const std::string& path) { request.quality = bound_at(L, index, path); });
-  read("engine",
-       [&](int index, const std::string& path) { request.engine = engine_at(L, index, path); });
-  read("router", [&](int index, const std::string& path) {
-    serving::Deployment routed;
-    serving_lua::read_router(L, index, path, routed);
-    request.router = routed.router;
-    request.make_router = routed.make_router;
-  });
+  options.read("model", core_lua::model_argument, request.model);
+  options.read("cluster", core_lua::cluster_argument, request.cluster);
+  options.read("traffic", traffic_at, request.traffic);
+  options.read("slo", serving_lua::slo_argument, request.slos);
+  options.read("quality", bound_at, request.quality);
+  options.read("engine", engine_at, request.engine);
+  read_router(options, request);
   request.make_scheduler = serving_lua::scheduler_maker(L);
   request.poll = [](std::int64_t) { check_time("ts.plan_serving"); };
   return request;

@@ -22,7 +22,7 @@ namespace tessera::solver_lua {
 namespace {
 
 [[noreturn]] void refuse_option(const std::string& path, const std::string& problem) {
-  throw Error(ErrorCode::invalid_argument, path + ": " + problem, path);
+  refuse(path, problem);
 }
 
 /// One name, or a list of them.
@@ -85,14 +85,11 @@ void listen(lua_State* L, const lua_kit::Options& options, solver::PlanOptions& 
   plan.on_incumbent = [callback](const solver::IncumbentNews& news) {
     lua_State* state = callback->state();
     lua_createtable(state, 0, 3);
-    const auto number = [&](const char* name, double value) {
-      lua_pushnumber(state, value);
-      lua_setfield(state, -2, name);
-    };
-    number("objective", news.objective);
+    lua_kit::set_number(state, "objective", news.objective);
     if (news.bound) {
-      number("bound", *news.bound);
-      number("gap", (news.objective - *news.bound) / std::max(std::abs(news.objective), 1e-12));
+      const double size = std::max(std::abs(news.objective), 1e-12);
+      lua_kit::set_number(state, "bound", *news.bound);
+      lua_kit::set_number(state, "gap", (news.objective - *news.bound) / size);
     }
     callback->call(1, 0);
   };
@@ -101,19 +98,9 @@ void listen(lua_State* L, const lua_kit::Options& options, solver::PlanOptions& 
 solver::PlanOptions plan_options_at(lua_State* L, const lua_kit::Options& options) {
   solver::PlanOptions plan;
   lua_kit::read_options(options, plan);
-  if (options.given("planner")) {
-    options.push("planner");
-    plan.planners = names_at(L, lua_gettop(L), options.path_of("planner"));
-    lua_pop(L, 1);
-  }
-  if (options.given("replicas")) {
-    options.push("replicas");
-    plan.replicas = replicas_at(L, lua_gettop(L), options.path_of("replicas"));
-    lua_pop(L, 1);
-  }
-  if (options.push("start"))
-    plan.start = lua_kit::check_object<solver::Plan>(L, -1, options.path_of("start"));
-  lua_pop(L, 1);
+  if (options.given("planner")) options.read("planner", names_at, plan.planners);
+  if (options.given("replicas")) options.read("replicas", replicas_at, plan.replicas);
+  options.read("start", lua_kit::check_object<solver::Plan>, plan.start);
   plan.stop = lua_kit::interrupt::flag();
   plan.left_s = [] { return lua_kit::interrupt::left_s(); };
   listen(L, options, plan);

@@ -113,10 +113,7 @@ void read_goal(lua_State* L, const lua_kit::Options& options, solver::Problem& p
   lua_kit::read_options(options, problem);
   read_use_of_devices(options, problem);
   if (options.given("quality")) read_quality(L, options, problem);
-  if (options.push("constraints")) {
-    problem.constraints = constraints_argument(L, lua_gettop(L), options.path_of("constraints"));
-  }
-  lua_pop(L, 1);
+  options.read("constraints", constraints_argument, problem.constraints);
 }
 
 /// Reads one thing that is an object, a name or a table, when the options have it.

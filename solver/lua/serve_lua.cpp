@@ -27,14 +27,12 @@ std::int64_t tokens_of(const serving::Traffic& traffic) {
   return tokens;
 }
 
-serving::SummaryOptions summary_options_at(lua_State* L, const lua_kit::Options& options,
+serving::SummaryOptions summary_options_at(const lua_kit::Options& options,
                                            const solver::AssembledDeployment& deployment,
                                            const serving::Traffic& traffic) {
   serving::SummaryOptions summary = solver::summary_options(deployment, traffic);
   lua_kit::read_options(options, summary);
-  options.push("slo");
-  summary.slos = serving_lua::slo_argument(L, lua_gettop(L), options.path_of("slo"));
-  lua_pop(L, 1);
+  options.read("slo", serving_lua::slo_argument, summary.slos);
   summary.closed_loop = traffic.concurrency.has_value();
   return summary;
 }
@@ -97,7 +95,7 @@ int serve(lua_State* L) {
   serving::Deployment deployment = held->deployment;
   serving::fill_kv_blocks(deployment, *traffic);
   auto served = std::make_shared<serving::Served>();
-  const serving::SummaryOptions summary = summary_options_at(L, options, *held, *traffic);
+  const serving::SummaryOptions summary = summary_options_at(options, *held, *traffic);
   served->log = serving::simulate(deployment, *traffic, std::move(run));
   served->summary = serving::summarise(served->log, summary);
   lua_kit::push_object<serving::Served>(L, std::move(served));

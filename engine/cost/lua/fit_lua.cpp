@@ -45,17 +45,15 @@ cost::FitOptions read_fit_options(const lua_kit::Options& options,
   return fit;
 }
 
-std::shared_ptr<const Device> device_of(lua_State* L, const lua_kit::Options& options) {
-  options.push("device");
-  auto device = core_lua::device_argument(L, lua_gettop(L), options.path_of("device"));
-  lua_pop(L, 1);
+std::shared_ptr<const Device> device_of(const lua_kit::Options& options) {
+  std::shared_ptr<const Device> device;
+  options.read("device", core_lua::device_argument, device);
   return device;
 }
 
-std::vector<cost::Sample> samples_of(lua_State* L, const lua_kit::Options& options) {
-  options.push("samples");
-  auto samples = samples_argument(L, lua_gettop(L), options.path_of("samples"));
-  lua_pop(L, 1);
+std::vector<cost::Sample> samples_of(const lua_kit::Options& options) {
+  std::vector<cost::Sample> samples;
+  options.read("samples", samples_argument, samples);
   return samples;
 }
 
@@ -172,8 +170,8 @@ const OptionTable& calibrate_options() {
 
 int fit_profile(lua_State* L) {
   const lua_kit::Options options(L, 1, fit_options(), "ts.fit_profile");
-  const auto device = device_of(L, options);
-  const auto samples = samples_of(L, options);
+  const auto device = device_of(options);
+  const auto samples = samples_of(options);
   const std::string kernel_set = options.text("kernel_set");
   check_samples(samples, *device, kernel_set, options.path_of("samples"));
   const cost::KernelSet kernels =
@@ -187,8 +185,8 @@ int fit_profile(lua_State* L) {
 
 int cross_validate(lua_State* L) {
   const lua_kit::Options options(L, 1, cross_validate_options(), "ts.cross_validate");
-  const auto device = device_of(L, options);
-  const auto samples = samples_of(L, options);
+  const auto device = device_of(options);
+  const auto samples = samples_of(options);
   check_samples(samples, *device, options.text("kernel_set"), options.path_of("samples"));
   if (cost::split_by_part(samples).size() > 1) {
     refuse(options.path_of("samples"),
@@ -212,8 +210,8 @@ int cross_validate(lua_State* L) {
 
 int calibrate(lua_State* L) {
   const lua_kit::Options options(L, 1, calibrate_options(), "ts.calibrate");
-  const auto device = device_of(L, options);
-  const auto samples = samples_of(L, options);
+  const auto device = device_of(options);
+  const auto samples = samples_of(options);
   const DataFolders& folders = core_lua::environment(L).folders;
   const cost::KernelSet kernels = cost::find_kernel_set(options.text("kernel_set"), folders);
   check_samples(samples, *device, kernels.name, options.path_of("samples"));

@@ -72,6 +72,20 @@ class Options {
   Json json(std::string_view name, Json absent) const;
   /// Pushes the value as given, else its default, else nil. Returns whether it is not nil.
   bool push(std::string_view name) const;
+  /// Of an option that is there, given or by default, `read(L, index of its value, its path)`: what
+  /// takes arguments of functions takes options as well.
+  template <class Read>
+  void read(std::string_view name, const Read& read) const {
+    if (push(name)) read(L_, lua_gettop(L_), path_of(name));
+    lua_pop(L_, 1);
+  }
+  /// The same into a value.
+  template <class Argument, class Value>
+  void read(std::string_view name, const Argument& argument, Value& value) const {
+    read(name, [&](lua_State* L, int index, const std::string& path) {
+      value = argument(L, index, path);
+    });
+  }
 
   /// @throws Error{invalid_argument} with `reason` if another option than `names` is given: what a
   /// file says cannot be said again beside it.
