@@ -138,25 +138,16 @@ const lua_kit::ObjectType<AssembledDeployment>& lua_kit::object_type<AssembledDe
   static const ObjectType<D> type{
       .name = "tessera.Deployment",
       .doc = "Engines that serve together.",
-      .fields = {{"replicas", "table[]",
-                  "Engines: name, role, scheduler, async_scheduling, kv_blocks, kv_tokens, "
-                  "num_stages, usd_per_h, "
-                  "kv_bytes_per_token",
-                  [](lua_State* L, const D& d) { push_value(L, d.deployment.replicas); }},
-                 {"router", "string", "Rule that chooses an engine",
-                  [](lua_State* L, const D& d) { push_text(L, d.deployment.router.name); }},
-                 {"plan", "tessera.Plan?", "What runs, where there is a model and one pool",
-                  [](lua_State* L, const D& d) {
-                    if (const auto plan = solver::plan_of(d, core_lua::environment(L).folders)) {
-                      solver_lua::push_plan(L, *plan);
-                    } else {
-                      lua_pushnil(L);
-                    }
-                  }},
-                 {"source", "string", "Where the step times come from",
-                  [](lua_State* L, const D& d) { push_text(L, d.source); }},
-                 {"notes", "string[]", "What else matters",
-                  [](lua_State* L, const D& d) { push_texts(L, d.notes); }}},
+      .fields = joined<D>(
+          {fields_of<D>(),
+           {{"plan", "tessera.Plan?", "What runs, where there is a model and one pool",
+             [](lua_State* L, const D& d) {
+               if (const auto plan = solver::plan_of(d, core_lua::environment(L).folders)) {
+                 solver_lua::push_plan(L, *plan);
+               } else {
+                 lua_pushnil(L);
+               }
+             }}}}),
       .methods = {{"step_s", guarded<solver_lua::step_s>, "(options: table): number",
                    "Time of a step on the first engine (s); options num_decodes, context_tokens, "
                    "num_prompts, prompt_tokens, prompt_context_tokens"}},

@@ -13,10 +13,6 @@ namespace {
 
 using enum OptionType;
 
-OptionSpec limit(std::string_view name, std::string_view doc) {
-  return {.name = name, .type = number, .doc = doc, .unit = "s", .min = 0, .max = 1e9};
-}
-
 /// What requests come: lengths and rates in the words of the command line, the rest as ts.traffic
 /// has it.
 void add_traffic(OptionTable& t) {
@@ -94,12 +90,7 @@ const OptionTable& capacity_options() {
     t.options.push_back(as_text(
         "cluster", "Cluster by name (dgx-h200), a cluster file, or devices as 2xA100-80G+4xL4"));
     for (OptionSpec& option : t.options) option.required = true;
-    t.options.push_back(limit("ttft_p99", "Time to first token that 99 % of requests keep to"));
-    t.options.push_back(limit("tpot_p99", "Time per output token after the first, likewise"));
-    t.options.push_back(limit("e2e_p99", "Time to the last token, likewise"));
-    t.options.push_back(limit("ttft_mean", "Mean time to first token"));
-    t.options.push_back(limit("tpot_mean", "Mean time per output token"));
-    t.options.push_back(limit("e2e_mean", "Mean time to the last token"));
+    take_flags(t, options_of<solver::LatencyLimits>());
     add_traffic(t);
     t.options.push_back({.name = "objective",
                          .type = choice,

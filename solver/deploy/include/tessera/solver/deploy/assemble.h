@@ -69,6 +69,9 @@ struct AssembledDeployment {
   std::shared_ptr<const cost::PricingContext> context;  ///< null with `given`
   std::optional<Placement> placement;                   ///< on the context's cluster
   std::optional<Quality> quality;                       ///< what it does to the model
+
+  const std::vector<serving::Replica>& replicas() const { return deployment.replicas; }
+  const std::string& router() const { return deployment.router.name; }
 };
 
 /// @param path names the options in errors: "ts.deployment"
@@ -186,6 +189,21 @@ struct Fields<solver::PoolOptions> {
           amount("usd_per_h", "Price of an engine; left out: its devices' list price", "USD/h")),
       field<&P::idle_w>(amount("idle_w", "Power of an engine that waits", "W")),
       field<&P::busy_w>(amount("busy_w", "Power of an engine that computes", "W"))};
+};
+
+template <>
+struct Fields<solver::AssembledDeployment> {
+  using D = solver::AssembledDeployment;
+  static constexpr auto list = std::tuple{
+      field<&D::replicas>({.name = "replicas",
+                           .doc = "Engines: name, role, scheduler, async_scheduling, kv_blocks, "
+                                  "kv_tokens, num_stages, usd_per_h, kv_bytes_per_token"}),
+      field<&D::router>({.name = "router", .doc = "Rule that chooses an engine"}),
+      field<&D::placement>({.name = "placement",
+                            .doc = "Where its layers are, of a model on a cluster in one pool; "
+                                   "a plan has its own"}),
+      field<&D::source>({.name = "source", .doc = "Where the step times come from"}),
+      field<&D::notes>({.name = "notes", .doc = "What else matters"})};
 };
 
 /// Beside those of its only pool, or of what its pools leave out.

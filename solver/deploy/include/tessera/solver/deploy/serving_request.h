@@ -31,6 +31,11 @@ enum class ServingRuntime {
   tessera  ///< all that a kernel set has a price for
 };
 
+/// Limits on latencies as flags say them, one statistic of all requests each (s).
+struct LatencyLimits {
+  std::optional<double> ttft_p99, tpot_p99, e2e_p99, ttft_mean, tpot_mean, e2e_mean;
+};
+
 /// Options of every engine of a search, and which of its limits are settled by them.
 struct SettledEngine {
   serving::EngineOptions engine;
@@ -81,6 +86,21 @@ inline constexpr auto kEnumNames<solver::ServingGoal> =
 template <>
 inline constexpr auto kEnumNames<solver::ServingRuntime> = enum_names<solver::ServingRuntime>(
     {{solver::ServingRuntime::vllm, "vllm"}, {solver::ServingRuntime::tessera, "tessera"}});
+
+template <>
+struct Fields<solver::LatencyLimits> {
+  using L = solver::LatencyLimits;
+  static constexpr auto limit = [](std::string_view name, std::string_view doc) -> FieldSpec {
+    return {.name = name, .doc = doc, .unit = "s", .min = 0, .max = 1e9};
+  };
+  static constexpr auto list = std::tuple{
+      field<&L::ttft_p99>(limit("ttft_p99", "Time to first token that 99 % of requests keep to")),
+      field<&L::tpot_p99>(limit("tpot_p99", "Time per output token after the first, likewise")),
+      field<&L::e2e_p99>(limit("e2e_p99", "Time to the last token, likewise")),
+      field<&L::ttft_mean>(limit("ttft_mean", "Mean time to first token")),
+      field<&L::tpot_mean>(limit("tpot_mean", "Mean time per output token")),
+      field<&L::e2e_mean>(limit("e2e_mean", "Mean time to the last token"))};
+};
 
 /// The options of ts.plan_serving and, but for those that are objects, of `tessera capacity`.
 template <>
