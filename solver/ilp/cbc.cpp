@@ -294,11 +294,10 @@ LinearModel read_coin(const std::string& path, ModelFormat format) {
     const int errors = format == ModelFormat::lp ? solver.readLp(path.c_str(), 1e-15)
                                                  : solver.readMps(path.c_str(), "");
     if (errors != 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: COIN-OR finds {} errors in it", path, errors), path);
+      refuse(path, "COIN-OR finds {} errors in it", errors);
     }
   } catch (const CoinError& e) {
-    throw Error(ErrorCode::invalid_argument, path + ": " + e.message(), path);
+    refuse(path, e.message());
   }
   LinearModel model;
   for (int c = 0; c < solver.getNumCols(); ++c) {

@@ -70,9 +70,7 @@ IlpSearch::Proof IlpSearch::solve_paper(const Subproblem& problem) {
 void IlpSearch::write_paper(const std::string& path) const {
   if (!request_.order) {
     const std::string where = "problem:write_model.device_order";
-    throw Error(ErrorCode::invalid_argument,
-                where + ": form \"paper\" is the programme of one order of devices; name them",
-                where);
+    refuse(where, "form \"paper\" is the programme of one order of devices; name them");
   }
   const Subproblem problem(instance_, request_.order, *request_.prefill_micro_batch_size,
                            *request_.decode_micro_batch_size);

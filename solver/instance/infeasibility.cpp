@@ -113,10 +113,8 @@ void check_arguments(const Instance& instance, const PlanRequest& request) {
   if (request.order) {
     for (const std::size_t group : *request.order) {
       if (group >= instance.groups.size()) {
-        throw Error(
-            ErrorCode::out_of_range,
-            fmt::format("order: no device group {}, there are {}", group, instance.groups.size()),
-            "order");
+        refuse(ErrorCode::out_of_range, "order", "no device group {}, there are {}", group,
+               instance.groups.size());
       }
     }
   }
@@ -124,10 +122,8 @@ void check_arguments(const Instance& instance, const PlanRequest& request) {
        {std::pair{"prefill_micro_batch_size", request.prefill_micro_batch_size},
         std::pair{"decode_micro_batch_size", request.decode_micro_batch_size}}) {
     if (size && (*size < 1 || *size > instance.batch_size)) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("{}: {} is outside [1, {}], the batch size", name, *size,
-                              instance.batch_size),
-                  name);
+      refuse(ErrorCode::out_of_range, name, "{} is outside [1, {}], the batch size", *size,
+             instance.batch_size);
     }
   }
 }

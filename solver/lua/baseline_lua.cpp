@@ -60,24 +60,17 @@ int evaluate(lua_State* L) {
   }
   const auto violation = solver::find_violation(p.instance(), candidate);
   lua_createtable(L, 0, 6);
-  lua_pushboolean(L, !violation);
-  lua_setfield(L, -2, "fits");
+  lua_kit::set_boolean(L, "fits", !violation);
   if (violation) {
-    lua_kit::push_text(L, violation->constraint);
-    lua_setfield(L, -2, "constraint");
-    lua_kit::push_text(L, violation->message);
-    lua_setfield(L, -2, "message");
+    lua_kit::set_text(L, "constraint", violation->constraint);
+    lua_kit::set_text(L, "message", violation->message);
     const std::string& broken = violation->constraint;
     if (broken != "memory" && broken != "quality" && broken != "row") return 1;
   }
   const solver::Evaluation e = solver::evaluate(p.instance(), candidate);
-  const auto number = [L](const char* name, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-  };
-  number("objective", e.objective);
-  number("latency_s", e.latency_s);
-  number("omega", e.omega);
+  lua_kit::set_number(L, "objective", e.objective);
+  lua_kit::set_number(L, "latency_s", e.latency_s);
+  lua_kit::set_number(L, "omega", e.omega);
   return 1;
 }
 
@@ -119,10 +112,7 @@ int balanced_partition(lua_State* L) {
   const lua_kit::Options options(L, 2, partition_options(), "problem:balanced_partition");
   const auto& bits = p.instance().bitwidths;
   const auto bit = std::find(bits.begin(), bits.end(), options.integer("bitwidth"));
-  if (bit == bits.end())
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of("bitwidth") + ": not one of the problem's bitwidths",
-                options.path_of("bitwidth"));
+  if (bit == bits.end()) refuse(options.path_of("bitwidth"), "not one of the problem's bitwidths");
   const auto [prefill, decode] = micro_batch_sizes_of(options, p.instance());
   const std::string phase = options.choice("phase");
   const auto counts = solver::balanced_partition(
@@ -164,18 +154,14 @@ int device_facts(lua_State* L) {
   for (std::size_t k = 0; k < order.size(); ++k) {
     const solver::DeviceGroup& group = p.instance().groups[order[k]];
     lua_createtable(L, 0, 6);
-    lua_kit::push_text(L, full_name(group));
-    lua_setfield(L, -2, "name");
-    lua_kit::push_text(L, group.name);
-    lua_setfield(L, -2, "device");
-    lua_pushnumber(L, group.usable_bytes);
-    lua_setfield(L, -2, "usable_bytes");
+    lua_kit::set_text(L, "name", full_name(group));
+    lua_kit::set_text(L, "device", group.name);
+    lua_kit::set_number(L, "usable_bytes", group.usable_bytes);
     if (batch != nullptr) {
       const solver::MeshGroup& members = groups[order[k]];
       const std::size_t index = members.members.front().front();
       const Device& device = batch->cluster.devices[index].device;
-      lua_pushnumber(L, members.degree * device.flop_per_s.at("fp16"));
-      lua_setfield(L, -2, "fp16_flop_per_s");
+      lua_kit::set_number(L, "fp16_flop_per_s", members.degree * device.flop_per_s.at("fp16"));
     }
     push_layer_s(L, p.instance(), p.instance().prefill(prefill), order[k]);
     lua_setfield(L, -2, "prefill_layer_s");

@@ -101,10 +101,8 @@ int device_groups(lua_State* L) {
   int n = 0;
   for (const solver::DeviceGroup& group : problem_argument(L, 1).first.instance().groups) {
     lua_createtable(L, 0, 3);
-    lua_kit::push_text(L, group.name);
-    lua_setfield(L, -2, "device");
-    lua_kit::push_text(L, group.node);
-    lua_setfield(L, -2, "node");
+    lua_kit::set_text(L, "device", group.name);
+    lua_kit::set_text(L, "node", group.node);
     lua_kit::set_number(L, "count", group.count);
     lua_rawseti(L, -2, ++n);
   }
@@ -216,8 +214,7 @@ int replan(lua_State* L) {
                                     solver::kAssumedDiskBytesPerS / 1e9));
     }
   }
-  lua_pushboolean(L, found.stopped);
-  lua_setfield(L, -2, "stopped");
+  lua_kit::set_boolean(L, "stopped", found.stopped);
   return 2;
 }
 

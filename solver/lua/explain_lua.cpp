@@ -31,9 +31,7 @@ std::map<std::string, double> rates(lua_State* L, const lua_kit::Options& option
   if (options.push(name)) {
     const Json table = lua_kit::json_from_lua(L, lua_gettop(L), options.path_of(name));
     if (!table.is_object()) {
-      throw Error(ErrorCode::invalid_argument,
-                  options.path_of(name) + ": a table from names to numbers belongs here",
-                  options.path_of(name));
+      refuse(options.path_of(name), "a table from names to numbers belongs here");
     }
     JsonFields fields(table, options.path_of(name));
     for (const auto& [key, value] : table.items()) {
@@ -129,7 +127,7 @@ int bindings(lua_State* L) {
   const solver::Instance& instance = plan.problem.instance();
   const solver::Candidate candidate = solver::candidate_of(instance, plan);
   if (candidate.bit.size() != instance.num_layers()) {
-    throw Error(ErrorCode::invalid_argument, "plan: its stages do not hold every layer", "plan");
+    refuse("plan", "its stages do not hold every layer");
   }
   lua_newtable(L);
   int n = 0;
@@ -137,14 +135,11 @@ int bindings(lua_State* L) {
   if (auto host = solver::host_binding(plan)) found.push_back(*std::move(host));
   for (const solver::Binding& binding : found) {
     lua_newtable(L);
-    lua_kit::push_text(L, binding.kind);
-    lua_setfield(L, -2, "kind");
-    lua_kit::push_text(L, binding.text);
-    lua_setfield(L, -2, "text");
+    lua_kit::set_text(L, "kind", binding.kind);
+    lua_kit::set_text(L, "text", binding.text);
     if (binding.stage) lua_kit::set_number(L, "stage", static_cast<double>(*binding.stage));
     if (!binding.phase.empty()) {
-      lua_kit::push_text(L, binding.phase);
-      lua_setfield(L, -2, "phase");
+      lua_kit::set_text(L, "phase", binding.phase);
       lua_kit::set_number(L, "seconds", binding.seconds);
     }
     if (binding.phase.empty() || binding.kind == "host")
@@ -202,8 +197,7 @@ int perturbed(lua_State* L) {
     lua_setfield(L, -2, "stages");
   }
   if (best.bound) lua_kit::set_number(L, "bound", *best.bound);
-  lua_kit::push_text(L, name_of(best.status));
-  lua_setfield(L, -2, "status");
+  lua_kit::set_text(L, "status", name_of(best.status));
   return 1;
 }
 

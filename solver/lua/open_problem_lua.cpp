@@ -24,10 +24,7 @@ std::vector<double> omega_of_layers(lua_State* L, const std::string& path, std::
   };
   if (lua_type(L, -1) == LUA_TNUMBER) return std::vector<double>(num_layers, number(path));
   if (!lua_istable(L, -1) || lua_kit::list_length(L, lua_gettop(L), path) != num_layers) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{}: a number, or a list of {}, one per layer, belongs here", path, num_layers),
-        path);
+    refuse(path, "a number, or a list of {}, one per layer, belongs here", num_layers);
   }
   std::vector<double> omega;
   lua_kit::for_each_item(L, lua_gettop(L), path, [&](std::size_t, const std::string& item) {

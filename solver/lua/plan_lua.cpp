@@ -74,10 +74,8 @@ int quality_text(lua_State* L) {
 void solver_lua::push_quality(lua_State* L, const std::optional<Quality>& quality) {
   lua_newtable(L);
   if (quality) lua_kit::set_fields(L, *quality);
-  lua_kit::push_text(L, quality ? name_of(quality->grade) : name_of(QualityGrade::unknown));
-  lua_setfield(L, -2, "grade");
-  lua_kit::push_text(L, quality ? in_words(*quality) : "an instance knows no model");
-  lua_setfield(L, -2, "text");
+  lua_kit::set_text(L, "grade", quality ? name_of(quality->grade) : name_of(QualityGrade::unknown));
+  lua_kit::set_text(L, "text", quality ? in_words(*quality) : "an instance knows no model");
   if (luaL_newmetatable(L, "tessera.PlanQuality") != 0) {
     lua_pushcfunction(L, lua_kit::guarded<measure_quality>);
     lua_setfield(L, -2, "__call");
@@ -164,8 +162,7 @@ std::size_t bit_index(const solver::Instance& instance, std::int64_t bit,
                       const std::string& where) {
   const auto it = std::find(instance.bitwidths.begin(), instance.bitwidths.end(), bit);
   if (it == instance.bitwidths.end()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} is not one of the problem's bitwidths", where, bit), where);
+    refuse(where, "{} is not one of the problem's bitwidths", bit);
   }
   return static_cast<std::size_t>(it - instance.bitwidths.begin());
 }
@@ -315,11 +312,7 @@ void push_plan(lua_State* L, const LoweredProblem& problem, const solver::PlanRe
 
 const PipelinePlan& pipeline_of(const Plan& plan, const std::string& where) {
   if (const PipelinePlan* pipeline = std::get_if<PipelinePlan>(&plan)) return *pipeline;
-  throw Error(ErrorCode::invalid_argument,
-              where +
-                  ": a plan with replicas is a pipeline for each of them; give one of "
-                  "plan.replicas",
-              where);
+  refuse(where, "a plan with replicas is a pipeline for each of them; give one of plan.replicas");
 }
 
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
@@ -334,8 +327,7 @@ solver::Candidate candidate_argument(lua_State* L, int index, const solver::Inst
   const std::string path_of_stages = options.path_of("stages");
   const int stages = lua_gettop(L);
   if (lua_kit::border(L, stages) == 0) {
-    throw Error(ErrorCode::invalid_argument, path_of_stages + ": give a list of at least one stage",
-                path_of_stages);
+    refuse(path_of_stages, "give a list of at least one stage");
   }
   lua_kit::for_each_item(L, stages, path_of_stages, [&](std::size_t, const std::string& where) {
     const auto [device, bitwidths] = stage_argument(L, where);

@@ -63,12 +63,10 @@ void push_quality(lua_State* L, const OpenProblem& p) {
     return;
   }
   if (problem.quality_at_least) {
-    lua_kit::push_text(L, *problem.quality_at_least);
-    lua_setfield(L, -2, "at_least");
+    lua_kit::set_text(L, "at_least", *problem.quality_at_least);
   }
   if (problem.max_omega) {
-    lua_pushnumber(L, *problem.max_omega);
-    lua_setfield(L, -2, "max_omega");
+    lua_kit::set_number(L, "max_omega", *problem.max_omega);
   }
 }
 

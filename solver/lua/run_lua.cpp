@@ -134,11 +134,9 @@ bool wants_distribution(const Plan& plan, const lua_kit::Options& options) {
                       (lengths == "auto" && possible && solver::has_trace(summary_of(plan)));
   for (const char* name : {"batching", "arrivals", "num_batches", "seed"}) {
     if (chosen || !options.given(name)) continue;
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of(name) +
-                    ": one batch of the mean lengths is simulated, which has no such thing; give "
-                    "the workload lengths = \"trace.csv\"",
-                options.path_of(name));
+    refuse(options.path_of(name),
+           "one batch of the mean lengths is simulated, which has no such thing; give the workload "
+           "lengths = \"trace.csv\"");
   }
   return chosen;
 }
@@ -203,10 +201,8 @@ SimulatedRun run_replicas(const ReplicatedPlan& plan, bool full) {
 int save_trace(lua_State* L) {
   const auto& run = *lua_kit::check_object<SimulatedRun>(L, 1, "run");
   if (run.replicas) {
-    throw Error(ErrorCode::unsupported,
-                "run:save_trace: replicas run side by side; simulate and trace each plan of "
-                "plan.replicas",
-                "run:save_trace");
+    refuse(ErrorCode::unsupported, "run:save_trace",
+           "replicas run side by side; simulate and trace each plan of plan.replicas");
   }
   serving::save_chrome_trace(run.run, run.pipeline,
                              lua_kit::check_text(L, 2, "run:save_trace path"));
@@ -245,10 +241,8 @@ void push_timeline(lua_State* L, const SimulatedRun& r) {
     return;
   }
   lua_createtable(L, 0, 8);
-  lua_kit::push_texts(L, r.pipeline.stage_names);
-  lua_setfield(L, -2, "stages");
-  lua_kit::push_integer(L, static_cast<std::int64_t>(run.spans.size()));
-  lua_setfield(L, -2, "num_events");
+  lua_kit::set_texts(L, "stages", r.pipeline.stage_names);
+  lua_kit::set_integer(L, "num_events", static_cast<std::int64_t>(run.spans.size()));
   set_column(L, run, "stage_index", [](const serving::BatchSpan& s) { return s.track / 2; });
   set_column(L, run, "is_link", [](const serving::BatchSpan& s) { return s.track % 2; });
   set_column(L, run, "is_decode",

@@ -30,8 +30,7 @@ void push_options(lua_State* L, const PlanOptions& options, const lua_kit::LuaRe
     lua_kit::ScriptValue<Value>::push(L, field.get(options));
     lua_rawset(L, -3);
   });
-  lua_pushnumber(L, options.time_limit_s.value_or(solver::kDefaultTimeLimitS));
-  lua_setfield(L, -2, "time_limit_s");
+  lua_kit::set_number(L, "time_limit_s", options.time_limit_s.value_or(solver::kDefaultTimeLimitS));
   if (!options.on_incumbent) return;
   on_incumbent.push(L);
   lua_setfield(L, -2, "on_incumbent");

@@ -142,8 +142,7 @@ int stages(lua_State* L) {
   int k = 0;
   for (const solver::SearchStage& stage : self(L).of->search.stages()) {
     lua_createtable(L, 0, 8);
-    lua_kit::push_text(L, stage.device);
-    lua_setfield(L, -2, "device");
+    lua_kit::set_text(L, "device", stage.device);
     const std::pair<const char*, double> numbers[] = {
         {"first_layer", static_cast<double>(stage.first_layer)},
         {"num_layers", static_cast<double>(stage.num_layers)},

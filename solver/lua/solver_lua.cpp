@@ -24,10 +24,8 @@ std::int64_t micro_batch_size(const lua_kit::Options& options, const char* name,
                               const solver::Instance& instance) {
   const std::int64_t given = options.integer(name);
   if (given <= instance.batch_size) return given;
-  throw Error(ErrorCode::out_of_range,
-              fmt::format("{}: {} is more than the batch of {} requests", options.path_of(name),
-                          given, instance.batch_size),
-              options.path_of(name));
+  refuse(ErrorCode::out_of_range, options.path_of(name), "{} is more than the batch of {} requests",
+         given, instance.batch_size);
 }
 
 int push_why(lua_State* L, const std::string& code, const std::string& message,
@@ -36,8 +34,7 @@ int push_why(lua_State* L, const std::string& code, const std::string& message,
   lua_kit::push_error(L, code, message);
   if (bound) lua_kit::set_number(L, "bound", *bound);
   if (!constraint.empty()) {
-    lua_kit::push_text(L, constraint);
-    lua_setfield(L, -2, "constraint");
+    lua_kit::set_text(L, "constraint", constraint);
   }
   return 2;
 }

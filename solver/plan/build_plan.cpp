@@ -177,10 +177,8 @@ Candidate candidate_of(const Instance& instance, const PipelinePlan& plan) {
         std::vector<std::string> known;
         for (std::int32_t bit : instance.bitwidths) known.push_back(std::to_string(bit));
         const std::string where = fmt::format("stages[{}].bitwidths[{}]", k + 1, i + 1);
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("{}: {} is not one of the problem's bitwidths ({})", where,
-                                stage.bitwidths[i], join(known, ", ")),
-                    where);
+        refuse(where, "{} is not one of the problem's bitwidths ({})", stage.bitwidths[i],
+               join(known, ", "));
       }
       candidate.bit.push_back(static_cast<std::size_t>(it - instance.bitwidths.begin()));
     }

@@ -42,10 +42,8 @@ const Json* link_rate(const Json& instance, std::size_t from, std::size_t to) {
 
 [[noreturn]] void unknown(const std::string& what, const std::string& name,
                           const std::vector<std::string>& known) {
-  throw Error(
-      ErrorCode::not_found,
-      fmt::format("{}: the problem has no {}{}", what, quote(name), did_you_mean(name, known)),
-      what);
+  refuse(ErrorCode::not_found, what, "the problem has no {}{}", quote(name),
+         did_you_mean(name, known));
 }
 
 void add(std::optional<double>& rate, double more) {
@@ -245,10 +243,8 @@ Problem with_devices(const LoweredProblem& problem, const std::vector<std::int64
     total += count;
   }
   if (total == 0 || counts.size() != groups.size()) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("counts: give one count for each of the {} device groups, not all 0",
-                            groups.size()),
-                "counts");
+    refuse(ErrorCode::out_of_range, "counts",
+           "give one count for each of the {} device groups, not all 0", groups.size());
   }
   Problem changed = problem.problem();
   if (BatchProblem* batch = changed.batch()) {

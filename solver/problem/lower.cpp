@@ -20,10 +20,8 @@ void set_omega(Instance& instance, const Problem& problem) {
   const BatchProblem& batch = *problem.batch();
   const Indicator& indicator = batch.indicator;
   if (indicator.num_layers != static_cast<std::size_t>(batch.model.num_layers)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("problem.indicator: it has {} layers, {} has {}", indicator.num_layers,
-                            batch.model.name, batch.model.num_layers),
-                "problem.indicator");
+    refuse("problem.indicator", "it has {} layers, {} has {}", indicator.num_layers,
+           batch.model.name, batch.model.num_layers);
   }
   const double scale = omega_scale(problem);
   // Every layer has one bitwidth, so what its KV cache loses may stand in each of them.
@@ -134,24 +132,18 @@ std::vector<std::size_t> order_from_names(const Instance& instance,
     }
     const std::string where = fmt::format("device_order[{}]", k + 1);
     if (!exists) {
-      throw Error(ErrorCode::not_found,
-                  fmt::format("{}: the cluster has no {}{}", where, quote(names[k]),
-                              did_you_mean(name, known)),
-                  where);
+      refuse(ErrorCode::not_found, where, "the cluster has no {}{}", quote(names[k]),
+             did_you_mean(name, known));
     }
     if (!found) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: the cluster has no {} left; name each device at most as often "
-                              "as it is there",
-                              where, quote(names[k])),
-                  where);
+      refuse(where, "the cluster has no {} left; name each device at most as often as it is there",
+             quote(names[k]));
     }
     --left[*found];
     order.push_back(*found);
   }
   if (order.empty()) {
-    throw Error(ErrorCode::invalid_argument, "device_order: it is empty; name at least one device",
-                "device_order");
+    refuse("device_order", "it is empty; name at least one device");
   }
   return order;
 }

@@ -36,11 +36,10 @@ void check_mesh(const std::vector<std::vector<std::size_t>>& sets, const Mesh& m
            std::is_sorted(mesh[s].rbegin(), mesh[s].rend());
   }
   if (fits) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("mesh: one list of degrees, largest first, is needed for each of the {} "
-                          "pairs of device type and node, with sum no more than there are",
-                          sets.size()),
-              "mesh");
+  refuse("mesh",
+         "one list of degrees, largest first, is needed for each of the {} pairs of device type "
+         "and node, with sum no more than there are",
+         sets.size());
 }
 
 // Ways to write `count`, or what it has less than the smallest degree above that, as a sum of
@@ -117,10 +116,7 @@ Degrees usable_degrees(const ModelShape& model, const std::vector<std::vector<st
     }
   }
   if (usable.empty()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("tensor_parallel: no degree is left for {}: {}", model.name, join(notes, "; ")),
-        "tensor_parallel");
+    refuse("tensor_parallel", "no degree is left for {}: {}", model.name, join(notes, "; "));
   }
   std::sort(usable.begin(), usable.end());
   return usable;
@@ -206,12 +202,9 @@ MeshChoices list_meshes(const ModelShape& model, const Cluster& cluster,
         cuts.emplace_back());
     if (!cuts.back().empty()) continue;
     const ClusterDevice& slot = cluster.devices[set.front()];
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("tensor_parallel: the {} x {} of node '{}' cannot be cut into groups "
-                            "of {}; allow 1 as well",
-                            set.size(), slot.device.name, cluster.nodes[slot.node_index].name,
-                            fmt::join(usable, " or ")),
-                "tensor_parallel");
+    refuse("tensor_parallel",
+           "the {} x {} of node '{}' cannot be cut into groups of {}; allow 1 as well", set.size(),
+           slot.device.name, cluster.nodes[slot.node_index].name, fmt::join(usable, " or "));
   }
   auto all = combine(cuts);
   choices.meshes =

@@ -89,9 +89,7 @@ void keep_readable(Ways& ways, const Cluster& cluster) {
     }
   }
   if (kept.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("kv_bitwidth: {}; give 16, or another kernel set", join(reasons, "; ")),
-                "kv_bitwidth");
+    refuse("kv_bitwidth", "{}; give 16, or another kernel set", join(reasons, "; "));
   }
   ways.kv_bitwidths = std::move(kept);
   ways.notes.insert(ways.notes.end(), reasons.begin(), reasons.end());

@@ -138,12 +138,10 @@ ModelShape model_named(const std::string& name, const core_lua::Environment& env
   std::string file = has_slash ? file_of_id(name, folders) : "";
   if (file.empty() && has_slash) {
     const std::string last = name.substr(name.rfind('/') + 1);
-    throw Error(
-        ErrorCode::not_found,
-        fmt::format("{}: unknown model {}: no such file, and no model with this Hugging Face id "
-                    "ships{}; give the path of its config.json",
-                    where, quote(name), did_you_mean(stem_of(last), folders.list("models"))),
-        where);
+    refuse(ErrorCode::not_found, where,
+           "unknown model {}: no such file, and no model with this Hugging Face id ships{}; give "
+           "the path of its config.json",
+           quote(name), did_you_mean(stem_of(last), folders.list("models")));
   }
   if (file.empty()) file = folders.require("models", name, where);
   return model_from_json(read_json_file(file), file);

@@ -32,11 +32,9 @@ void read_memory_units(JsonFields& fields, const std::string& path, Device& devi
     const auto value = fields.optional_number(unit.key, kMiB / unit.bytes, 1e15 / unit.bytes);
     if (!value) continue;
     if (given) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: {}: the memory is given twice; keep one of memory_bytes, "
-                              "memory_mib and memory_gib",
-                              path, unit.key),
-                  path);
+      refuse(path,
+             "{}: the memory is given twice; keep one of memory_bytes, memory_mib and memory_gib",
+             unit.key);
     }
     given = true;
     device.memory_bytes = *value * unit.bytes;

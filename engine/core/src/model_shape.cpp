@@ -30,8 +30,7 @@ double approximate_parameters(const LayerShape& layer) {
 
 void check_most(std::int64_t value, std::int64_t low, std::int64_t high, const std::string& path) {
   if (value <= high) return;
-  throw Error(ErrorCode::out_of_range,
-              fmt::format("{}: {} is outside [{}, {}]", path, value, low, high), path);
+  refuse(ErrorCode::out_of_range, path, "{} is outside [{}, {}]", value, low, high);
 }
 
 void check_layer_classes(const ModelShape& model, const FieldPath& path) {

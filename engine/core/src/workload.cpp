@@ -14,10 +14,8 @@ namespace {
 
 void check_longest(std::int64_t longest, double mean, const std::string& path) {
   if (static_cast<double>(longest) >= mean - 1e-6) return;
-  throw Error(
-      ErrorCode::out_of_range,
-      fmt::format("{}: {} is below the mean of {} tokens", path, longest, format_number(mean)),
-      path);
+  refuse(ErrorCode::out_of_range, path, "{} is below the mean of {} tokens", longest,
+         format_number(mean));
 }
 
 // A file that was edited in one place only.
@@ -31,13 +29,11 @@ void check_trace(const Workload& said, const std::string& path) {
       said.max_output_tokens == found.max_output_tokens) {
     return;
   }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: they have {} prompt and {} output tokens on average and at most {} "
-                          "and {}, the fields beside them say {}, {}, {} and {}",
-                          path, found.prompt_tokens, found.output_tokens, found.max_prompt_tokens,
-                          found.max_output_tokens, said.prompt_tokens, said.output_tokens,
-                          said.max_prompt_tokens, said.max_output_tokens),
-              path);
+  refuse(path,
+         "they have {} prompt and {} output tokens on average and at most {} and {}, the fields "
+         "beside them say {}, {}, {} and {}",
+         found.prompt_tokens, found.output_tokens, found.max_prompt_tokens, found.max_output_tokens,
+         said.prompt_tokens, said.output_tokens, said.max_prompt_tokens, said.max_output_tokens);
 }
 
 }  // namespace

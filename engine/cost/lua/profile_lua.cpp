@@ -27,17 +27,13 @@ int push_prediction(lua_State* L, const cost::Prediction& prediction) {
   const Sourced& seconds = prediction.seconds;
   lua_pushnumber(L, seconds.value);
   lua_createtable(L, 0, 5);
-  lua_kit::push_text(L, name_of(seconds.provenance));
-  lua_setfield(L, -2, "provenance");
+  lua_kit::set_text(L, "provenance", name_of(seconds.provenance));
   if (seconds.error) {
-    lua_pushnumber(L, *seconds.error);
-    lua_setfield(L, -2, "error");
+    lua_kit::set_number(L, "error", *seconds.error);
   }
-  lua_kit::push_text(L, prediction.method);
-  lua_setfield(L, -2, "method");
+  lua_kit::set_text(L, "method", prediction.method);
   const bool modelled = seconds.provenance == Provenance::modelled;
-  lua_pushboolean(L, prediction.outside || modelled ? 0 : 1);
-  lua_setfield(L, -2, "in_range");
+  lua_kit::set_boolean(L, "in_range", prediction.outside || modelled ? 0 : 1);
   if (prediction.outside) {
     lua_kit::push_text(L, *prediction.outside);
   } else if (modelled) {
@@ -92,9 +88,7 @@ int layer_s(lua_State* L) {
   cost::LayerWork work;
   lua_kit::read_options(options, work);
   if (!options.given("tokens") && work.phase == cost::Phase::prefill) {
-    throw Error(ErrorCode::invalid_argument,
-                "profile:layer_s.tokens: missing; prefill needs the prompt's tokens per sequence",
-                "profile:layer_s.tokens");
+    refuse("profile:layer_s.tokens", "missing; prefill needs the prompt's tokens per sequence");
   }
   return push_prediction(
       L, bound.model->layer(model->layer_classes.front(),
@@ -243,10 +237,7 @@ std::shared_ptr<const BoundProfile> profile_argument(lua_State* L, int index,
   if (lua_type(L, index) == LUA_TSTRING) {
     return profile_from_file(L, lua_kit::check_text(L, index, path));
   }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: {} where a profile or its file belongs", path,
-                          lua_kit::describe_value(L, index)),
-              path);
+  refuse(path, "{} where a profile or its file belongs", lua_kit::describe_value(L, index));
 }
 
 const OptionTable& profile_options() {
@@ -281,16 +272,11 @@ std::shared_ptr<const cost::Profile> carried_over(lua_State* L, const lua_kit::O
   const auto donor = profile_argument(L, lua_gettop(L), path)->profile;
   lua_pop(L, 1);
   if (options.given("kernel_set") && options.text("kernel_set") != donor->kernel_set) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: of kernel set {}, not {}", path, donor->kernel_set,
-                            options.text("kernel_set")),
-                path);
+    refuse(path, "of kernel set {}, not {}", donor->kernel_set, options.text("kernel_set"));
   }
   if (auto profile = cost::carried_over(device, *donor)) return profile;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: no part of {}'s profile can be carried over to {} by data sheet",
-                          path, donor->device.name, device.name),
-              path);
+  refuse(path, "no part of {}'s profile can be carried over to {} by data sheet",
+         donor->device.name, device.name);
 }
 
 }  // namespace
@@ -303,8 +289,7 @@ int new_profile(lua_State* L) {
     return 1;
   }
   if (!options.given("device")) {
-    throw Error(ErrorCode::invalid_argument,
-                "ts.profile.device: missing; name a device, or give file =", "ts.profile.device");
+    refuse("ts.profile.device", "missing; name a device, or give file =");
   }
   options.push("device");
   const auto device = core_lua::device_argument(L, lua_gettop(L), options.path_of("device"));

@@ -39,12 +39,10 @@ std::shared_ptr<const weights::Weights> weights_of(const lua_kit::Options& optio
   const std::string path = model_text(options);
   std::error_code ignored;
   if (path.empty() || (!is_path(path) && !std::filesystem::exists(path, ignored))) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: kind '{}' is made from weights; give the folder of the model's "
-                            "safetensors files, or a .gguf file; {} is no path on this machine",
-                            options.path_of("model"), options.choice("kind"),
-                            path.empty() ? "a model object" : "'" + path + "'"),
-                options.path_of("model"));
+    refuse(options.path_of("model"),
+           "kind '{}' is made from weights; give the folder of the model's safetensors files, or a "
+           ".gguf file; {} is no path on this machine",
+           options.choice("kind"), path.empty() ? "a model object" : "'" + path + "'");
   }
   return weights::Weights::open(path);
 }
@@ -55,10 +53,9 @@ quant::Scheme scheme_of(const lua_kit::Options& options) {
                                                             : quant::Granularity::channel;
   lua_kit::read_options(options, scheme);
   if (options.given("group_size") && scheme.granularity != quant::Granularity::group) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: scales are per {}; group_size goes with granularity = \"group\"",
-                            options.path_of("group_size"), name_of(scheme.granularity)),
-                options.path_of("group_size"));
+    refuse(options.path_of("group_size"),
+           "scales are per {}; group_size goes with granularity = \"group\"",
+           name_of(scheme.granularity));
   }
   return scheme;
 }
@@ -93,9 +90,7 @@ std::vector<std::int32_t> bitwidths_of(const lua_kit::Options& options) {
   for (const std::int64_t bit : options.integers("bitwidths"))
     bitwidths.push_back(static_cast<std::int32_t>(bit));
   if (bitwidths.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                options.path_of("bitwidths") + ": give at least one bitwidth",
-                options.path_of("bitwidths"));
+    refuse(options.path_of("bitwidths"), "give at least one bitwidth");
   }
   std::sort(bitwidths.begin(), bitwidths.end());
   bitwidths.erase(std::unique(bitwidths.begin(), bitwidths.end()), bitwidths.end());

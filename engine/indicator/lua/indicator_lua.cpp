@@ -175,11 +175,8 @@ std::shared_ptr<const Indicator> indicator_argument(lua_State* L, int index,
   if (lua_istable(L, index))
     return std::make_shared<Indicator>(
         from_table(L, index < 0 ? lua_gettop(L) + 1 + index : index, path, bitwidths));
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("{}: {} where an indicator, a file or a table omega[layer][bitwidth] belongs",
-                  path, lua_kit::describe_value(L, index)),
-      path);
+  refuse(path, "{} where an indicator, a file or a table omega[layer][bitwidth] belongs",
+         lua_kit::describe_value(L, index));
 }
 
 void register_indicator(lua_State* L) {

@@ -40,8 +40,7 @@ nlohmann::json canonical(const Json& value) {
 // The writer of JSON turns these into null without a word.
 void check_finite(const Json& value, const std::string& path) {
   if (value.is_number_float() && !std::isfinite(value.get<double>())) {
-    throw Error(ErrorCode::invalid_argument,
-                path + ": a number that is not finite cannot be stored", path);
+    refuse(path, "a number that is not finite cannot be stored");
   }
   if (!value.is_structured()) return;
   for (const auto& [key, item] : value.items()) check_finite(item, path + "." + key);
@@ -52,7 +51,7 @@ std::string dumped(const AnyJson& value, const std::string& path) {
   try {
     return value.dump();
   } catch (const nlohmann::json::exception&) {
-    throw Error(ErrorCode::invalid_argument, path + ": holds text that is not UTF-8", path);
+    refuse(path, "holds text that is not UTF-8");
   }
 }
 
@@ -109,8 +108,7 @@ std::string canonical_json(const Json& value) {
 
 std::string point_key(const Json& point) {
   if (!point.is_object() && !(point.is_array() && point.empty())) {
-    throw Error(ErrorCode::invalid_argument, "point: a table of named values belongs here",
-                "point");
+    refuse("point", "a table of named values belongs here");
   }
   return canonical_json(point);
 }
@@ -207,8 +205,7 @@ void Store::add_all(std::int64_t run, const std::vector<Row>& rows, bool replace
 
 void Store::Impl::set_claims(std::int64_t run, const Json& claims) {
   origin_of(run);
-  if (!claims.is_array())
-    throw Error(ErrorCode::invalid_argument, "claims: a list belongs here", "claims");
+  if (!claims.is_array()) refuse("claims", "a list belongs here");
   database.run("DELETE FROM claims WHERE run_id = ?", run);
   std::int64_t position = 0;
   for (const Json& claim : claims) {
