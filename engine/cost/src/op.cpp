@@ -73,24 +73,10 @@ const std::vector<std::string>& fields_of(Op op) {
                                                    "num_experts", "top_k",       "routing"};
   static const std::vector<std::string> layer = {"batch_size", "tokens", "context_tokens"};
   static const std::vector<std::string> bytes = {"bytes"};
-  switch (op) {
-    case Op::gemm:
-      return gemm;
-    case Op::attention:
-      return attention;
-    case Op::experts:
-      return experts;
-    case Op::layer:
-      return layer;
-    case Op::elementwise:
-    case Op::all_reduce:
-    case Op::all_gather:
-    case Op::reduce_scatter:
-    case Op::all_to_all:
-    case Op::send_recv:
-      break;
-  }
-  return bytes;
+  if (op == Op::gemm) return gemm;
+  if (op == Op::attention) return attention;
+  if (op == Op::experts) return experts;
+  return op == Op::layer ? layer : bytes;
 }
 
 double field_value(const OpQuery& query, std::string_view name) {
@@ -163,26 +149,12 @@ const std::vector<const FitMethod*>& fit_methods(Op op) {
   static const std::vector<const FitMethod*> sums = models::all_reduce_methods();
   static const std::vector<const FitMethod*> transfers = models::transfer_methods();
   static const std::vector<const FitMethod*> bytes = models::byte_methods();
-  switch (op) {
-    case Op::gemm:
-      return gemm;
-    case Op::attention:
-      return attention;
-    case Op::experts:
-      return experts;
-    case Op::layer:
-      return layer;
-    case Op::all_reduce:
-      return sums;
-    case Op::all_gather:
-    case Op::reduce_scatter:
-    case Op::all_to_all:
-    case Op::send_recv:
-      return transfers;
-    case Op::elementwise:
-      break;
-  }
-  return bytes;
+  if (op == Op::gemm) return gemm;
+  if (op == Op::attention) return attention;
+  if (op == Op::experts) return experts;
+  if (op == Op::layer) return layer;
+  if (op == Op::all_reduce) return sums;
+  return moves_only(op) ? transfers : bytes;
 }
 
 const FitMethod& find_fit_method(Op op, std::string_view name) {
