@@ -96,4 +96,11 @@ function M.card(card)
   return M.reader(card.name, card.options)
 end
 
+--- Options of the table called `name` ("ts.plan") among the flags of a verb.
+function M.of_flags(given, name)
+  local options = {}
+  for _, option in ipairs(core.options_of(name)) do options[option.name] = given[option.name] end
+  return options
+end
+
 return M

@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local on_disk = require "tessera.cli.on_disk"
+local tables = require "tessera.options"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -44,7 +45,7 @@ local function measure(path, bitwidth, threads, given)
   local first_token_s = core.clock() - started
   local resident = memory().VmRSS
   local speed = on_disk.with_bar(function(draw)
-    local own = on_disk.of_table(given, "lm:speed")
+    local own = tables.of_flags(given, "lm:speed")
     own.progress = draw and function(done, total)
       draw(done, total, ("%s bits, %d threads: %d/%d repeats"):format(bitwidth, model.threads, done, total))
     end

@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
+local options = require "tessera.options"
 local terminal = require "tessera.terminal"
 local text_table = require "tessera.desk.text_table"
 local ts = require "tessera"
@@ -12,13 +13,6 @@ local M = {}
 -- What stands beside the flags as their defaults, where the library has others.
 local defaults = { prompt_tokens = 1000, output_tokens = 200, length_cv = 0, burstiness = 1, seed = 1,
   scheduler = "vllm_v1" }
-
--- The flags that are options of a card of the library.
-local function options_of(given, card)
-  local options = {}
-  for _, option in ipairs(host.cards().options[card].options) do options[option.name] = given[option.name] end
-  return options
-end
 
 -- { ttft_s = { p99 = 2 }, ... } of the flags.
 local function slo_of(given)
@@ -43,7 +37,7 @@ local function length_of(mean, cv)
 end
 
 local function traffic_of(given)
-  local traffic = options_of(given, "ts.traffic")
+  local traffic = options.of_flags(given, "ts.traffic")
   traffic.rate_per_s, traffic.num_requests = given.rate, nil
   if given.trace then
     if given.lengths then core.raise("usage", "give --trace or --lengths", "--lengths") end
@@ -80,10 +74,10 @@ local function check(given)
 end
 
 -- What starts the best deployment; where it cannot be started, the line that says so names the best that can.
-local function launch(options, given)
-  local written, why = options:export(given.launch, given.out, launch_flags.options(given))
-  if written or not options[1].disaggregated then return written, why end
-  for _, row in ipairs(options) do
+local function launch(plans, given)
+  local written, why = plans:export(given.launch, given.out, launch_flags.options(given))
+  if written or not plans[1].disaggregated then return written, why end
+  for _, row in ipairs(plans) do
     if not row.disaggregated then
       return nil, core.why(why.code, ("%s; rank %d (%s) shares engines: --no-disaggregated launches it"):format(
         why.message, row.rank, row.layout))
@@ -111,20 +105,20 @@ function M.main(flags)
     return flags[name]
   end })
   check(given)
-  local asked = options_of(given, "ts.plan_serving")
+  local asked = options.of_flags(given, "ts.plan_serving")
   asked.traffic, asked.slo, asked.quality = traffic_of(given), slo_of(given), quality_of(given)
   asked.objective = given.objective or (given.rate and "gpus" or "rate")
-  asked.engine = options_of(given, "ts.engine")
-  local options, why = ts.plan_serving(asked)
-  if not options then return nil, why end
-  local frontier = given.frontier and options:frontier() or nil
+  asked.engine = options.of_flags(given, "ts.engine")
+  local plans, why = ts.plan_serving(asked)
+  if not plans then return nil, why end
+  local frontier = given.frontier and plans:frontier() or nil
   local written, why_not
-  if given.launch then written, why_not = launch(options, given) end
+  if given.launch then written, why_not = launch(plans, given) end
   if host.json then
-    host.set_result { options = plain(options), frontier = frontier, reasons = options.reasons, launch = written,
-      aggregated_over_disaggregated = options.aggregated_over_disaggregated }
+    host.set_result { options = plain(plans), frontier = frontier, reasons = plans.reasons, launch = written,
+      aggregated_over_disaggregated = plans.aggregated_over_disaggregated }
   else
-    terminal.say(tostring(options))
+    terminal.say(tostring(plans))
     if frontier then
       local rows = {}
       for _, row in ipairs(frontier) do

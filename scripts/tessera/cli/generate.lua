@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local on_disk = require "tessera.cli.on_disk"
+local tables = require "tessera.options"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -39,7 +40,7 @@ function M.main(given)
   local path = on_disk.path(given, "tessera generate", 2, ", then a text to continue")
   local prompt = prompt_of(given)
   local model = ts.language_model(on_disk.options(given, path, { seed = true }))
-  local options = on_disk.of_table(given, "lm:generate")
+  local options = tables.of_flags(given, "lm:generate")
   if not host.json then
     options.on_token = function(piece)
       terminal.out:write(piece)

@@ -33,13 +33,6 @@ function M.options(given, path, but)
   return options
 end
 
---- Options of another table from the flags of its names.
-function M.of_table(given, name)
-  local options = {}
-  for _, option in ipairs(core.options_of(name)) do options[option.name] = given[option.name] end
-  return options
-end
-
 --- Calls fn(draw), where draw(done, total, text) is nil without a terminal; Ctrl-C ends no Lua meanwhile, but what
 --- looks for it.
 function M.with_bar(fn)

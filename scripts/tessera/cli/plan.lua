@@ -3,17 +3,11 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
+local options = require "tessera.options"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
 local M = {}
-
--- The flags among them that are options of this table.
-local function of_table(given, name)
-  local result = {}
-  for _, option in ipairs(core.options_of(name)) do result[option.name] = given[option.name] end
-  return result
-end
 
 -- "adabits,bitwidth_transfer_lua" is a chain.
 local function chain_of(text)
@@ -174,17 +168,17 @@ end
 --- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
 function M.main(given)
   check_launch(given)
-  local description = of_table(given, "ts.problem")
+  local description = options.of_flags(given, "ts.problem")
   description.model = given.model
   description.cluster = given.cluster
-  description.workload = of_table(given, "ts.workload")
+  description.workload = options.of_flags(given, "ts.workload")
   description.quality = quality_of(given)
   local problem = ts.problem(description)
   if not host.json then
     local text = settings(problem, given.planner or ts.default_planner, given.replicas)
     terminal.out:write(terminal.wrapped(text))
   end
-  local chosen = of_table(given, "ts.plan")
+  local chosen = options.of_flags(given, "ts.plan")
   chosen.planner = chain_of(chosen.planner)
   local plan, why = ts.plan(problem, chosen)
   if not plan then return nil, why end

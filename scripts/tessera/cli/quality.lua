@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local on_disk = require "tessera.cli.on_disk"
+local tables = require "tessera.options"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -62,7 +63,7 @@ function M.main(given)
   if given.reference and not quantised then
     core.raise("usage", "--reference compares with the model as it is; give --bitwidths or --plan", "--reference")
   end
-  local options = on_disk.of_table(given, "lm:perplexity")
+  local options = tables.of_flags(given, "lm:perplexity")
   options.text, options.reference, options.file = nil, nil, given.text
   local rows, base_result = {}, nil
   local model = ts.language_model(on_disk.options(given, path)) -- refused before anything is measured
